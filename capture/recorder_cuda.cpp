@@ -1,0 +1,76 @@
+// The recorder of a CUDA device: each stage has a stream of its own, on which a recording runs its
+// body and is waited for.
+#include <ATen/cuda/CUDAContext.h>  // device properties
+#include <c10/cuda/CUDAGuard.h>     // current device and stream
+#include <c10/cuda/CUDAStream.h>    // streams made elsewhere
+
+#include "capture/recorder_cpu.h"
+
+namespace millrace::capture {
+namespace {
+
+/// A stream that belongs to one stage alone: PyTorch's stream pool wraps round and aliases.
+class OwnStream {
+ public:
+  explicit OwnStream(c10::Device device) : guard_(device) {
+    C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
+  ~OwnStream() { cudaStreamDestroy(stream_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  c10::cuda::CUDAGuard guard_;
+  cudaStream_t stream_ = nullptr;
+};
+
+class CudaRecording final : public Recording {
+ public:
+  CudaRecording(std::function<void()> body, c10::cuda::CUDAStream stream)
+      : body_(std::move(body)), stream_(stream) {}
+
+  void replay() override {
+    const c10::cuda::CUDAStreamGuard on_stream(stream_);
+    body_();
+    // What was written must be there when the hand-off says so.
+    stream_.synchronize();
+  }
+
+ private:
+  std::function<void()> body_;
+  c10::cuda::CUDAStream stream_;
+};
+
+class CudaRecorder final : public Recorder {
+ public:
+  explicit CudaRecorder(c10::Device device)
+      : own_(device), stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {}
+
+  std::unique_ptr<Recording> record(std::function<void()> body) override {
+    return std::make_unique<CudaRecording>(std::move(body), stream_);
+  }
+
+ private:
+  OwnStream own_;
+  c10::cuda::CUDAStream stream_;
+};
+
+}  // namespace
+
+std::unique_ptr<Recorder> make_recorder(c10::Device device) {
+  if (device.is_cpu()) return make_cpu_recorder();
+  return std::make_unique<CudaRecorder>(device);
+}
+
+int cuda_devices() { return int(c10::cuda::device_count()); }
+
+std::string cuda_device_name(int index) {
+  return index < cuda_devices() ? at::cuda::getDeviceProperties(c10::DeviceIndex(index))->name : "";
+}
+
+std::string cuda_version() {
+  return std::to_string(CUDA_VERSION / 1000) + "." + std::to_string(CUDA_VERSION % 1000 / 10);
+}
+
+}  // namespace millrace::capture

@@ -1,0 +1,34 @@
+// What the engine asks of a stage, whatever it runs on. Needs no LibTorch.
+#pragma once
+
+#include <cstdint>  // counts
+
+namespace millrace::capture {
+
+/// One stage's step on its device, prepared for a fixed number of slots. A sample in flight owns
+/// one slot number everywhere: the same index names its input, target, activations and gradients.
+/// Thread-bound: one worker makes every call. The schedule guarantees that whatever a call reads
+/// has been written, and that nobody still needs what it overwrites.
+class Step {
+ public:
+  virtual ~Step() = default;
+
+  /// Warms up and records, on the thread that will replay. Leaves weights as they are.
+  virtual void prepare() = 0;
+
+  /// Reads slot's input (first stage) or upstream activations; writes activations downstream, or,
+  /// last stage, prediction and loss.
+  virtual void forward(int slot) = 0;
+
+  /// Backpropagates the gradient that downstream left in `gradient_slot` through the activations
+  /// kept in `slot` (last stage: slot's own loss); leaves the input's gradient in `slot`.
+  virtual void backward(int slot, int gradient_slot) = 0;
+
+  /// Applies the mean of the gradients since the last update.
+  virtual void update() = 0;
+
+  /// Loss of the sample in `slot` after its forward. Last stage only.
+  virtual float loss(int slot) const = 0;
+};
+
+}  // namespace millrace::capture

@@ -1,0 +1,21 @@
+// Which device each stage runs on. Needs no LibTorch.
+#pragma once
+
+#include <string>  // "cpu:0"
+#include <vector>  // one a stage
+
+namespace millrace::engine {
+
+struct Device {
+  bool cuda = false;
+  int index = 0;  ///< CUDA device, or the core among those this process may use
+  std::string name() const { return (cuda ? "cuda:" : "cpu:") + std::to_string(index); }
+};
+
+/// One device a stage. `asked`: {"auto"}, {"cpu"}, {"cuda"}, or one a stage as {"cpu:0", "cuda:1"}.
+/// Devices are handed out in turn where there are fewer than stages. `auto`: CUDA if there is any.
+/// Throws std::invalid_argument saying what is wrong.
+std::vector<Device> place_stages(const std::vector<std::string>& asked, int stages, int cores,
+                                 int cuda_devices);
+
+}  // namespace millrace::engine

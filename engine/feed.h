@@ -1,0 +1,38 @@
+// Where the pipeline's samples come from and where its predictions go.
+#pragma once
+
+#include <chrono>   // capture time
+#include <cstdint>  // sample numbers
+
+namespace millrace::engine {
+
+using Clock = std::chrono::steady_clock;
+
+/// What is known of a sample besides its pixels.
+struct SampleInfo {
+  std::int64_t sample = -1;   ///< 0, 1, ... in order of admission
+  std::int64_t frame = -1;    ///< the frame's number at its source
+  Clock::time_point captured;
+};
+
+/// Gives samples to stage 0. Every call is made by the worker of stage 0.
+class Feed {
+ public:
+  enum class Status { ready, wait, end };
+  virtual ~Feed() = default;
+
+  /// Whether a sample can be taken. Blocks for at most about 20 ms if not.
+  virtual Status poll() = 0;
+  /// Writes the sample's input and target into `slot`. Only after poll() said ready.
+  virtual void take(int slot, SampleInfo& info) = 0;
+};
+
+/// Sees each prediction as it is made. Called by the worker of the last stage, in the hot path: no
+/// allocation, lock or wait. Prediction and target are in `slot` until the call returns.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void predicted(const SampleInfo& info, int slot, float loss) = 0;
+};
+
+}  // namespace millrace::engine

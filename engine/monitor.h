@@ -1,0 +1,91 @@
+// The latency monitor: does the pipeline hold the stream's rate? It reads; it changes no number.
+#pragma once
+
+#include <atomic>   // counters
+#include <cstdint>  // counts
+#include <memory>   // meters
+#include <vector>   // one a stage
+
+#include "engine/feed.h"
+#include "engine/histogram.h"
+
+namespace millrace::engine {
+
+/// What one stage measures of itself. Written by its worker alone, read by anyone.
+///
+/// A step is a stage's work on one sample. Its time is split as it passes: compute (forward,
+/// backward, update), hand-off (taking and giving samples, activations and gradients) and waiting
+/// (nothing to do yet), which belongs to no stage's cost.
+class StageMeter {
+ public:
+  enum class Part { compute, handoff, waiting };
+
+  /// A new step begins; the one before is recorded. `budget_ns` 0: no deadline.
+  void begin(Clock::time_point now);
+  /// Adds the time since the last call to `part`.
+  void lap(Part part, Clock::time_point now);
+  /// Records the last step.
+  void finish();
+  void updated(std::int64_t age) {
+    updates_.store(updates_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    age_.store(age, std::memory_order_relaxed);
+  }
+  void set_budget(std::int64_t ns) { budget_ns_ = ns; }
+
+  const Histogram& compute() const { return compute_; }
+  const Histogram& busy() const { return busy_; }  ///< compute + hand-off
+  std::int64_t updates() const { return updates_.load(std::memory_order_relaxed); }
+  std::int64_t misses() const { return misses_.load(std::memory_order_relaxed); }
+  /// Frames between the sample whose loss made the gradient last applied and the one it was applied on.
+  std::int64_t gradient_age() const { return age_.load(std::memory_order_relaxed); }
+
+ private:
+  // Worker.
+  Clock::time_point last_{};
+  std::int64_t compute_ns_ = 0;
+  std::int64_t handoff_ns_ = 0;
+  std::int64_t budget_ns_ = 0;
+  // Anyone.
+  Histogram compute_, busy_;
+  std::atomic<std::int64_t> updates_{0}, misses_{0}, age_{0};
+};
+
+/// One reading of the whole pipeline. Times in milliseconds.
+struct Reading {
+  std::vector<double> stage;      ///< median compute time of each stage
+  std::vector<double> stage_busy; ///< the same with its hand-off
+  std::vector<std::int64_t> updates, misses, gradient_age;
+  double T = 0;                   ///< sum of the stages' medians: one sample through all stages
+  double T_over_N = 0;
+  double bottleneck = 0;          ///< slowest stage's median with its hand-off
+  int bottleneck_stage = 0;
+  double step_p50 = 0, step_p99 = 0;  ///< from one prediction to the next
+  double speedup_K = 0;           ///< T / step_p50: how many stages' worth of work runs at once
+  double latency_p50 = 0, latency_p99 = 0, latency_max = 0;  ///< capture to prediction
+  double F = 0, budget = 0;       ///< frames a second; 1/F; 0: no rate to hold
+  bool holds = true;              ///< bottleneck <= budget, or no budget
+};
+
+/// A meter a stage, and the verdict. Thread-safe to read at any time.
+class Monitor {
+ public:
+  /// `fps` is F; 0: unknown.
+  Monitor(int stages, double fps);
+
+  StageMeter& stage(int index) { return meters_[index]; }
+  /// A prediction was made of a frame captured at `captured`. Last stage's worker only.
+  void predicted(Clock::time_point captured, Clock::time_point now);
+
+  std::int64_t predictions() const { return period_count_.load(std::memory_order_relaxed); }
+  Reading read() const;
+
+ private:
+  int stages_;
+  double fps_;
+  std::unique_ptr<StageMeter[]> meters_;
+  Clock::time_point last_prediction_{};
+  std::atomic<std::int64_t> period_count_{0};
+  Histogram period_, latency_;
+};
+
+}  // namespace millrace::engine

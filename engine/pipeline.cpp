@@ -1,0 +1,51 @@
+#include "engine/pipeline.h"
+
+#include <latch>   // nobody starts before all are prepared
+#include <thread>  // workers
+
+#include "engine/pinning.h"
+#include "engine/worker.h"
+
+namespace millrace::engine {
+
+Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
+                   Observer* observer, Monitor& monitor, PipelineOptions options)
+    : schedule_(schedule),
+      options_(std::move(options)),
+      shared_{schedule_, std::move(steps), feed, observer, monitor,
+              SlotPool(schedule.slots(), schedule.stages), std::vector<SampleInfo>(schedule.slots()), {}} {
+  // Gradients may stay unread for the whole age of the pipeline; tokens are small, so room for
+  // twice the samples in flight costs nothing and no send ever waits.
+  const std::size_t capacity = 2 * std::size_t(schedule.slots()) + 2;
+  for (int i = 0; i + 1 < schedule.stages; ++i) shared_.links.push_back(std::make_unique<Link>(capacity));
+}
+
+Outcome Pipeline::run() {
+  const int count = int(schedule_.workers.size());
+  std::vector<std::thread> threads;
+  std::latch prepared(count);
+  for (int worker = 0; worker < count; ++worker) {
+    threads.emplace_back([&, worker] {
+      bool arrived = false;
+      try {
+        if (worker < int(options_.cores.size()) && options_.cores[worker] >= 0) pin_this_thread(options_.cores[worker]);
+        for (const int stage : stages_of(schedule_.workers[worker])) shared_.steps[stage]->prepare();
+        arrived = true;
+        prepared.arrive_and_wait();
+        Worker(shared_, worker, options_).run();
+      } catch (...) {
+        if (!shared_.stop.exchange(true)) {
+          const std::lock_guard lock(failure_mutex_);
+          failure_ = std::current_exception();
+        }
+        if (!arrived) prepared.count_down();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failure_) std::rethrow_exception(failure_);
+  const std::int64_t trained = shared_.trained.load();
+  return {shared_.admitted, trained, shared_.admitted - trained};
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,73 @@
+// Runs a schedule: one pinned worker thread each, neighbours meeting only at their link.
+#pragma once
+
+#include <atomic>      // stop flag, counts
+#include <exception>   // first failure
+#include <functional>  // test hook
+#include <memory>      // links
+#include <mutex>       // first failure
+#include <vector>      // stages
+
+#include "capture/step.h"
+#include "engine/feed.h"
+#include "engine/link.h"
+#include "engine/monitor.h"
+#include "engine/schedule.h"
+#include "engine/slot_pool.h"
+
+namespace millrace::engine {
+
+struct PipelineOptions {
+  /// Core for each worker, an index among those this process may use; -1 or none: not pinned.
+  std::vector<int> cores;
+  /// Admit no more than this many samples; 0: as many as the feed has.
+  std::int64_t limit = 0;
+  /// Called by a worker before each action. For tests that disturb the timing; empty otherwise.
+  std::function<void(int worker, const Action&)> before_action;
+};
+
+/// Everything workers share. Owned by Pipeline.
+struct Shared {
+  const Schedule& schedule;
+  std::vector<capture::Step*> steps;
+  Feed& feed;
+  Observer* observer;
+  Monitor& monitor;
+  SlotPool pool;
+  std::vector<SampleInfo> infos;             ///< by slot; written by stage 0 before it sends
+  std::vector<std::unique_ptr<Link>> links;  ///< [i]: between stage i and i+1
+  std::atomic<bool> stop{false};             ///< a worker failed: nobody waits any longer
+  std::atomic<std::int64_t> trained{0};
+  std::int64_t admitted = 0;                 ///< written by stage 0's worker, read after the join
+};
+
+/// What run() did. admitted = trained + rejected.
+struct Outcome {
+  std::int64_t admitted = 0;
+  std::int64_t trained = 0;
+  std::int64_t rejected = 0;  ///< of a trailing group that the stream could not fill
+};
+
+/// One run of one schedule. The steps, feed, observer and monitor outlive it. trained() from any
+/// thread; the rest from the thread that owns it.
+class Pipeline {
+ public:
+  /// `steps`: one a stage, in order. `observer` may be null.
+  Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed, Observer* observer,
+           Monitor& monitor, PipelineOptions options = {});
+
+  /// Starts the workers and blocks until the feed ends and every admitted sample has passed all
+  /// stages. Rethrows the first exception of a worker, after all have stopped.
+  Outcome run();
+
+  std::int64_t trained() const { return shared_.trained.load(std::memory_order_relaxed); }
+
+ private:
+  Schedule schedule_;
+  PipelineOptions options_;
+  Shared shared_;
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace millrace::engine

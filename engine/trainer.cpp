@@ -1,0 +1,122 @@
+#include "engine/trainer.h"
+
+#include <ATen/ATen.h>      // warm-up samples
+#include <ATen/Parallel.h>  // one intra-op thread a worker
+
+#include <stdexcept>  // std::invalid_argument
+
+#include "engine/balance.h"
+#include "engine/module_times.h"
+#include "engine/pinning.h"
+
+namespace millrace::engine {
+namespace {
+
+void require_cut(const std::vector<int>& cut, int stages, int modules) {
+  if (int(cut.size()) != stages - 1) {
+    throw std::invalid_argument("pipeline.cut: " + std::to_string(cut.size()) + " places cut " +
+                                std::to_string(cut.size() + 1) + " stages, pipeline.stages is " +
+                                std::to_string(stages));
+  }
+  int before = 0;
+  for (const int place : cut) {
+    if (place <= before || place >= modules) {
+      throw std::invalid_argument("pipeline.cut: places must rise from 1 to " + std::to_string(modules - 1));
+    }
+    before = place;
+  }
+}
+
+/// Fills what was left open: cut, devices, weights.
+TrainerOptions completed(TrainerOptions options) {
+  at::set_num_threads(1);  // stages are the parallelism; workers inherit this
+  const int modules = options.network->size();
+  if (options.stages < 1 || options.stages > modules) {
+    throw std::invalid_argument("pipeline.stages = " + std::to_string(options.stages) + ": the network has " +
+                                std::to_string(modules) + " modules, so 1 to " + std::to_string(modules) + " stages");
+  }
+  if (options.cut.empty() && options.stages > 1) {
+    std::vector<double> costs;
+    for (const ModuleTime& time : measure_modules(options.network, options.sample, options.optimizer)) {
+      costs.push_back(time.total());
+    }
+    options.cut = balanced_cut(costs, options.stages);
+  }
+  require_cut(options.cut, options.stages, modules);
+  if (options.devices.empty()) options.devices = place_stages({"cpu"}, options.stages, usable_cores(), 0);
+  if (options.weights.empty()) options.weights = stages::initial_state(*options.network, options.seed);
+  return options;
+}
+
+c10::Device torch_device(const Device& device) {
+  return device.cuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device.index)) : c10::Device(c10::kCPU);
+}
+
+stages::OptimizerSpec corrected(stages::OptimizerSpec spec, const std::string& correction, std::int64_t age) {
+  if (correction == "inverse-age") spec.lr /= double(1 + age);
+  return spec;
+}
+
+}  // namespace
+
+std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule) {
+  const std::vector<std::int64_t> ages = gradient_ages(schedule);
+  std::vector<stages::Stage> stages;
+  for (int i = 0; i < options.stages; ++i) {
+    const bool first = i == 0, last = i + 1 == options.stages;
+    const stages::StageRange range{first ? 0 : options.cut[i - 1],
+                                   last ? options.network->size() : options.cut[i], first, last};
+    const c10::Device device = options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[i]);
+    stages.emplace_back(options.network, range, corrected(options.optimizer, options.correction, ages[i]), device);
+    stages::load_state(stages.back().parameters(), options.weights);
+  }
+  return stages;
+}
+
+Trainer::Trainer(TrainerOptions options)
+    : options_(completed(std::move(options))),
+      schedule_(make_schedule(options_.schedule, {.stages = options_.stages})),
+      monitor_(options_.stages, options_.fps),
+      samples_(schedule_.slots(), {1, options_.sample.channels, options_.sample.height, options_.sample.width},
+               options_.target_is_input) {
+  for (int i = 0; i + 1 < options_.stages; ++i) {
+    boundaries_.push_back(std::make_unique<capture::BoundaryBuffers>(schedule_.slots()));
+  }
+  std::vector<stages::Stage> stages = build_stages(options_, schedule_);
+  for (int i = 0; i < options_.stages; ++i) {
+    steps_.push_back(std::make_unique<capture::StageStep>(
+        std::move(stages[i]), torch_device(options_.devices[i]), samples_,
+        i > 0 ? boundaries_[i - 1].get() : nullptr, i + 1 < options_.stages ? boundaries_[i].get() : nullptr));
+  }
+}
+
+Trainer::~Trainer() = default;
+
+float* Trainer::input(int slot) { return samples_.input[slot].mutable_data_ptr<float>(); }
+float* Trainer::target(int slot) { return samples_.target[slot].mutable_data_ptr<float>(); }
+const float* Trainer::prediction(int slot) const { return steps_.back()->prediction(slot); }
+
+Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
+  std::vector<capture::Step*> steps;
+  for (const auto& step : steps_) steps.push_back(step.get());
+  if (options.cores.empty()) {
+    for (const Device& device : options_.devices) options.cores.push_back(device.cuda ? -1 : device.index);
+  }
+  pipeline_ = std::make_unique<Pipeline>(schedule_, std::move(steps), feed, observer, monitor_, std::move(options));
+  return pipeline_->run();
+}
+
+stages::StateDict Trainer::state() const {
+  stages::StateDict all;
+  for (const auto& step : steps_) {
+    for (auto& entry : step->stage().parameters().state()) all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+const std::vector<std::string>& correction_names() {
+  static const std::vector<std::string> names = {"inverse-age", "none"};
+  return names;
+}
+
+}  // namespace millrace::engine

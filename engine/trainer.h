@@ -1,0 +1,82 @@
+// A network cut into stages, placed on devices and trained from a feed: the engine as one object.
+#pragma once
+
+#include <memory>    // parts
+#include <string>    // names
+#include <vector>    // stages
+
+#include "capture/buffers.h"
+#include "capture/stage_step.h"
+#include "engine/device.h"
+#include "engine/feed.h"
+#include "engine/monitor.h"
+#include "engine/pipeline.h"
+#include "engine/schedule.h"
+#include "stages/network.h"
+#include "stages/optimizer.h"
+#include "stages/parameters.h"
+
+namespace millrace::engine {
+
+struct TrainerOptions {
+  std::shared_ptr<const stages::Network> network;
+  stages::ImageShape sample;             ///< every size known
+  bool target_is_input = true;           ///< autoencode: one buffer serves both
+  std::string schedule = "partime";
+  int stages = 2;
+  std::vector<int> cut;                  ///< empty: balanced from measured times
+  std::vector<Device> devices;           ///< one a stage; empty: core i
+  stages::OptimizerSpec optimizer;
+  std::string correction = "none";       ///< see correction_names()
+  stages::StateDict weights;             ///< empty: initial_state(seed)
+  std::uint64_t seed = 0;
+  double fps = 0;                        ///< F of the monitor's verdict; 0: unknown
+};
+
+/// Owns stages, buffers, schedule and monitor. Not thread-safe, but monitor() may be read and
+/// trained() called while run() runs.
+class Trainer {
+ public:
+  /// Throws std::invalid_argument for options that do not fit together, with what is wrong.
+  explicit Trainer(TrainerOptions options);
+  ~Trainer();
+
+  /// Where a Feed's take(slot) writes: [C,H,W] floats. The same address if target_is_input.
+  float* input(int slot);
+  float* target(int slot);
+  /// The last stage's prediction for the sample in `slot`, [C,H,W] floats on the CPU. From
+  /// Observer::predicted, or when run() is not running.
+  const float* prediction(int slot) const;
+
+  /// Trains until the feed ends or `limit` samples (0: no limit) were admitted. Once.
+  Outcome run(Feed& feed, Observer* observer, PipelineOptions options = {});
+
+  /// All weights, named as the uncut network names them. When run() is not running.
+  stages::StateDict state() const;
+
+  const Schedule& schedule() const { return schedule_; }
+  const std::vector<int>& cut() const { return options_.cut; }
+  const std::vector<Device>& devices() const { return options_.devices; }
+  Monitor& monitor() { return monitor_; }
+  std::int64_t trained() const { return pipeline_ ? pipeline_->trained() : 0; }
+
+ private:
+
+  TrainerOptions options_;
+  Schedule schedule_;
+  Monitor monitor_;
+  capture::SampleBuffers samples_;
+  std::vector<std::unique_ptr<capture::BoundaryBuffers>> boundaries_;
+  std::vector<std::unique_ptr<capture::StageStep>> steps_;
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+/// The stages of `network` at `cut`, with `weights`. The oracle and the trainer build them alike.
+std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
+
+/// Every value TrainerOptions::correction can take.
+/// "none": the schedule's bare rule. "inverse-age": each stage's rate divided by
+/// (1 + its gradient age), after the staleness-aware rate of Zhang et al., arXiv 1511.05950.
+const std::vector<std::string>& correction_names();
+
+}  // namespace millrace::engine

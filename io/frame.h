@@ -1,0 +1,27 @@
+// One picture on its way from a source to the pipeline.
+#pragma once
+
+#include <chrono>   // capture time
+#include <cstdint>  // pixel bytes
+#include <vector>   // pixel storage
+
+namespace millrace::io {
+
+using Clock = std::chrono::steady_clock;
+
+/// A picture as bytes: [height][width][channels], rows without padding, RGB (3) or grey (1).
+/// A plain value; whoever holds it owns it.
+struct Frame {
+  std::int64_t id = -1;  ///< order of arrival: 0, 1, ...; dropped frames use up their number
+  Clock::time_point
+      captured;  ///< when it reached this process, or fell due if a file is paced live
+  std::chrono::nanoseconds pts{0};  ///< position in the stream, monotonic
+  int width = 0;
+  int height = 0;
+  int channels = 0;
+  std::vector<std::uint8_t> pixels;
+
+  std::size_t bytes() const { return std::size_t(width) * height * channels; }
+};
+
+}  // namespace millrace::io

@@ -1,0 +1,30 @@
+// Which files an images: URI stands for.
+#pragma once
+
+#include <cstdint>  // numbers in names
+#include <string>   // paths
+#include <vector>   // names
+
+namespace millrace::io {
+
+/// A printf-like pattern with one whole-number conversion in the file name: "dir/%05d.png".
+struct NumberedName {
+  std::string folder;
+  std::string before;  ///< of the name, around the number
+  std::string after;
+  int digits = 0;   ///< least width
+  char fill = ' ';  ///< '0' or ' '
+
+  std::string path(std::int64_t number) const;
+};
+
+/// Throws std::invalid_argument with the cause unless there is exactly one conversion.
+NumberedName parse_numbered(const std::string& pattern);
+
+/// The lowest number whose file exists, or -1.
+std::int64_t first_number(const NumberedName& name);
+
+/// The pictures in a folder, or the files that match a name with * and ?, sorted by name.
+std::vector<std::string> list_pictures(const std::string& folder_or_glob);
+
+}  // namespace millrace::io

@@ -1,0 +1,234 @@
+// Files, network streams, cameras and pipelines through GStreamer's appsink, which can be asked
+// with a time-out; cv::VideoCapture can't, and may hang for ever.
+#include <algorithm>  // std::max
+#include <cstring>    // rows
+
+#include <gst/video/video.h>  // strides
+
+#include "io/gst_extent.h"
+#include "io/gst_pipeline.h"
+#include "io/gst_trouble.h"
+#include "io/source_kinds.h"
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kOpenLimit(10000);
+// What was decoded before a stream broke still comes out for this long.
+constexpr milliseconds kDrainLimit(500);
+// A file that ends before this part of its duration was cut off.
+constexpr double kWholePart = 0.95;
+
+double seconds(GstClockTime time) {
+  return double(time) / double(GST_SECOND);
+}
+
+std::string one_decimal(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f", value);
+  return text;
+}
+
+class GStreamerSource : public Source {
+ public:
+  explicit GStreamerSource(const SourceOptions& options) : options_(options) { open(); }
+  ~GStreamerSource() override { close(); }
+
+  SourceInfo info() const override { return info_; }
+
+  ReadStatus read(Frame& out, milliseconds timeout) override {
+    const GstOwned<GstSample> sample = first_ ? std::move(first_) : pull(timeout);
+    if (!sample) return nothing_came();
+    copy(sample.get(), out);
+    return ReadStatus::frame;
+  }
+
+  bool rewind() override {
+    if (info_.live) return false;
+    // Built anew: after the end of a stream not every demuxer can seek, and not every one of the
+    // user's own elements.
+    close();
+    open();
+    return true;
+  }
+
+ private:
+  void open() {
+    parts_ = build_pipeline(options_);
+    extent_ = std::make_unique<GstExtent>(parts_.pipeline.get());
+    trouble_ = GstTrouble(parts_.pipeline.get());
+    end_ = 0;
+    broken_since_ = {};
+    gst_element_set_state(parts_.pipeline.get(), GST_STATE_PLAYING);
+    try {
+      wait_for_first();
+      describe();
+    } catch (...) {
+      close();
+      throw;
+    }
+  }
+
+  void close() {
+    first_.reset();
+    if (parts_.pipeline) gst_element_set_state(parts_.pipeline.get(), GST_STATE_NULL);
+    parts_ = {};
+  }
+
+  GstOwned<GstSample> pull(milliseconds timeout) {
+    const GstClockTime wait = GstClockTime(timeout.count()) * GST_MSECOND;
+    return GstOwned<GstSample>(gst_app_sink_try_pull_sample(parts_.sink, wait));
+  }
+
+  void wait_for_first() {
+    const Clock::time_point limit = Clock::now() + kOpenLimit;
+    while (!(first_ = pull(milliseconds(20)))) {
+      if (trouble_.look()) trouble_.raise(options_);
+      if (gst_app_sink_is_eos(parts_.sink))
+        throw source_error(options_, "there is no picture in it");
+      if (Clock::now() > limit) {
+        throw source_error(
+            options_, "no picture came within " + std::to_string(kOpenLimit.count() / 1000) + " s");
+      }
+    }
+  }
+
+  // Fills info_ from the first picture and the running pipeline.
+  void describe() {
+    info_ = SourceInfo{};
+    info_.kind = "gstreamer";
+    GstVideoInfo video;
+    GstCaps* const caps = gst_sample_get_caps(first_.get());
+    if (!caps || !gst_video_info_from_caps(&video, caps)) {
+      throw source_error(options_, "its appsink gives no raw video");
+    }
+    info_.width = GST_VIDEO_INFO_WIDTH(&video);
+    info_.height = GST_VIDEO_INFO_HEIGHT(&video);
+    if (GST_VIDEO_INFO_FPS_N(&video) > 0) {
+      info_.fps = double(GST_VIDEO_INFO_FPS_N(&video)) / GST_VIDEO_INFO_FPS_D(&video);
+    }
+    info_.caps = own_caps(caps);
+    info_.live = is_live();
+    gint64 duration = 0;
+    if (!info_.live &&
+        gst_element_query_duration(parts_.pipeline.get(), GST_FORMAT_TIME, &duration) &&
+        duration > 0) {
+      info_.duration_s = seconds(GstClockTime(duration));
+    }
+  }
+
+  // The stream's format before it is converted, or after it where the user's text does that.
+  std::string own_caps(GstCaps* converted) const {
+    GstOwned<GstCaps> before;
+    if (parts_.converter) {
+      const GstOwned<GstPad> pad(gst_element_get_static_pad(parts_.converter, "sink"));
+      before.reset(gst_pad_get_current_caps(pad.get()));
+    }
+    return GstOwned<gchar>(gst_caps_to_string(before ? before.get() : converted)).get();
+  }
+
+  bool is_live() const {
+    const std::string scheme = split_uri(options_.uri).scheme;
+    if (scheme == "rtsp" || scheme == "rtsps" || scheme == "v4l2") return true;
+    gboolean live = FALSE;
+    const GstOwned<GstQuery> query(gst_query_new_latency());
+    if (gst_element_query(parts_.pipeline.get(), query.get())) {
+      gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
+    }
+    return live;
+  }
+
+  ReadStatus nothing_came() {
+    const bool ended = gst_app_sink_is_eos(parts_.sink);
+    if (trouble_.look()) {
+      const Clock::time_point now = Clock::now();
+      if (broken_since_ == Clock::time_point{}) broken_since_ = now;
+      if (ended || now > broken_since_ + kDrainLimit) trouble_.raise(options_);
+      return ReadStatus::timeout;
+    }
+    if (!ended) return ReadStatus::timeout;
+    check_whole();
+    return ReadStatus::end;
+  }
+
+  // Throws if what came is clearly less than the file says it holds.
+  void check_whole() const {
+    const std::string scheme = split_uri(options_.uri).scheme;
+    const bool file = scheme.empty() || scheme == "file" || scheme == "http" || scheme == "https";
+    if (!file || info_.duration_s <= 0.0) return;
+    const double reached = seconds(std::max(end_, extent_->reached()));
+    const double period = info_.fps > 0.0 ? 1.0 / info_.fps : 0.0;
+    if (reached + period < kWholePart * info_.duration_s) {
+      throw source_error(options_, "ends at " + one_decimal(reached) + " s of " +
+                                       one_decimal(info_.duration_s) + " s (truncated?)");
+    }
+  }
+
+  // Each sample carries its own caps, so a stream may change its size on the way.
+  void copy(GstSample* sample, Frame& out) {
+    GstVideoInfo info;
+    GstVideoFrame picture;
+    GstCaps* const caps = gst_sample_get_caps(sample);
+    GstBuffer* const buffer = gst_sample_get_buffer(sample);
+    if (!caps || !buffer || !gst_video_info_from_caps(&info, caps)) {
+      throw source_error(options_, "its appsink gives no raw video");
+    }
+    const GstVideoFormat wanted =
+        options_.channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB;
+    if (GST_VIDEO_INFO_FORMAT(&info) != wanted) {
+      throw source_error(options_, std::string("its appsink gives ") + GST_VIDEO_INFO_NAME(&info) +
+                                       ", but " + gst_video_format_to_string(wanted) +
+                                       " is needed; put videoconvert before it");
+    }
+    if (!gst_video_frame_map(&picture, &info, buffer, GST_MAP_READ)) {
+      throw source_error(options_, "a picture can't be read from memory");
+    }
+    copy_rows(picture, out);
+    gst_video_frame_unmap(&picture);
+    stamp(gst_sample_get_segment(sample), buffer, out);
+  }
+
+  void copy_rows(const GstVideoFrame& picture, Frame& out) const {
+    out.width = GST_VIDEO_FRAME_WIDTH(&picture);
+    out.height = GST_VIDEO_FRAME_HEIGHT(&picture);
+    out.channels = options_.channels;
+    out.pixels.resize(out.bytes());
+    const auto* from = static_cast<const std::uint8_t*>(GST_VIDEO_FRAME_PLANE_DATA(&picture, 0));
+    const std::ptrdiff_t stride = GST_VIDEO_FRAME_PLANE_STRIDE(&picture, 0);
+    const std::size_t row = std::size_t(out.width) * out.channels;
+    for (int y = 0; y < out.height; ++y) {
+      std::memcpy(&out.pixels[y * row], from + y * stride, row);
+    }
+  }
+
+  // Running time, unlike the stamps themselves, goes on where a pipeline joins streams.
+  void stamp(const GstSegment* segment, GstBuffer* buffer, Frame& out) {
+    const GstClockTime time =
+        gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
+    const bool known = GST_CLOCK_TIME_IS_VALID(time);
+    const GstClockTime period = info_.fps > 0.0 ? GstClockTime(1e9 / info_.fps) : 0;
+    // Without a stamp: where the frame before ended, which the reader makes good if need be.
+    const GstClockTime pts = known ? time : end_;
+    out.pts = std::chrono::nanoseconds(std::int64_t(pts));
+    end_ = std::max(end_, pts + period);
+  }
+
+  const SourceOptions options_;
+  SourceInfo info_;
+  GstParts parts_;
+  std::unique_ptr<GstExtent> extent_;
+  GstTrouble trouble_;
+  GstOwned<GstSample> first_;  // seen while opening, not read yet
+  GstClockTime end_ = 0;       // of the latest frame
+  Clock::time_point broken_since_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> open_gstreamer(const SourceOptions& options) {
+  return std::make_unique<GStreamerSource>(options);
+}
+
+}  // namespace millrace::io

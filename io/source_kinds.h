@@ -1,0 +1,43 @@
+// The kinds of source that open_source() chooses from; each in a file of its own.
+#pragma once
+
+#include <array>        // known schemes
+#include <memory>       // std::unique_ptr<Source>
+#include <string>       // paths
+#include <string_view>  // scheme names
+
+#include "io/source.h"
+#include "io/uri.h"
+
+namespace millrace::io {
+
+/// Frames a second of a source that has no rate of its own.
+inline double rate_or_default(double fps) {
+  return fps > 0.0 ? fps : 25.0;
+}
+
+/// The URI that `options` asks for, fit to be shown, with a cause after it.
+inline SourceError source_error(const SourceOptions& options, const std::string& cause) {
+  return SourceError(redacted(options.uri) + ": " + cause);
+}
+
+inline constexpr std::array<std::string_view, 9> kSchemes = {
+    "file", "rtsp", "rtsps", "http", "https", "v4l2", "gst", "images", "synth"};
+
+inline SourceError unknown_scheme(const SourceOptions& options, const std::string& scheme) {
+  return source_error(options, "unknown scheme \"" + scheme + "\"; the nearest known one is \"" +
+                                   nearest_name(scheme, kSchemes) + "\"");
+}
+
+/// This build can't decode what is otherwise there to be read: another backend may.
+struct NoDecoder : SourceError {
+  using SourceError::SourceError;
+};
+
+// All throw SourceError.
+std::unique_ptr<Source> open_synth(const SourceOptions& options);
+std::unique_ptr<Source> open_images(const SourceOptions& options);
+std::unique_ptr<Source> open_gstreamer(const SourceOptions& options);  ///< or NoDecoder
+std::unique_ptr<Source> open_opencv(const SourceOptions& options, const std::string& path);
+
+}  // namespace millrace::io

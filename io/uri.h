@@ -1,0 +1,29 @@
+// Taking URIs apart. Public: redacted() in source.h; the rest serves the source openers.
+#pragma once
+
+#include <span>         // known names
+#include <string>       // URIs
+#include <string_view>  // pieces of them
+
+namespace millrace::io {
+
+/// A URI in two parts: "rtsp" and "//host/path"; a bare path has the scheme "" and is all rest.
+struct Uri {
+  std::string scheme;
+  std::string rest;
+};
+
+/// Splits at the first colon if what stands before it can be a scheme. "a:b" without "//" is a
+/// bare path if a file of that very name exists.
+Uri split_uri(const std::string& uri);
+
+/// "%20" to a space and so on; what is not two hexadecimal digits stays as it is.
+std::string percent_decoded(std::string_view text);
+
+/// The path of file://PATH, file:PATH or a bare path.
+std::string file_path(const Uri& uri);
+
+/// The name that takes the fewest insertions, deletions and replacements to get to.
+std::string nearest_name(std::string_view name, std::span<const std::string_view> known);
+
+}  // namespace millrace::io

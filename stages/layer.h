@@ -1,0 +1,54 @@
+// One module of a network, as a function of its input and its parameters.
+#pragma once
+
+#include <ATen/core/Tensor.h>  // at::Tensor
+
+#include <cstdint>  // shapes
+#include <memory>   // std::unique_ptr<Layer>
+#include <span>     // parameters of one layer
+#include <string>   // names
+#include <vector>   // lists
+
+#include "stages/model_spec.h"
+
+namespace millrace::stages {
+
+/// How PyTorch's nn modules fill a parameter; see init_parameter().
+enum class Init {
+  kaiming_uniform,  ///< U(-b, b), b = sqrt(3) * sqrt(2 / (1 + 5)) / sqrt(fan_in): weights
+  fan_in_uniform,   ///< U(-b, b), b = 1 / sqrt(fan_in): biases
+  ones,
+  zeros,
+};
+
+/// Name (below the module's index), shape and initial value of one parameter.
+struct ParameterSpec {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  Init init = Init::zeros;
+  std::int64_t fan_in = 0;
+};
+
+/// A module without state of its own: parameters are passed in, so that the same layer can run at
+/// any version of its weights. Immutable after construction, hence reentrant.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+
+  /// For people: "conv 16->16 k5".
+  virtual std::string describe() const = 0;
+  /// In PyTorch's state_dict order.
+  virtual std::vector<ParameterSpec> parameters() const { return {}; }
+  /// `x`: [1,C,H,W] (or [1,F] behind a flatten); `p`: as parameters() lists them. Recorded by
+  /// autograd when grad mode is on.
+  virtual at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const = 0;
+};
+
+/// Builds the layer `spec` describes on an input of shape `shape`, and moves `shape` on to its
+/// output. Throws std::invalid_argument: "what is wrong", without naming the layer's place.
+std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape);
+
+/// Every value LayerSpec::type can take.
+const std::vector<std::string>& layer_types();
+
+}  // namespace millrace::stages

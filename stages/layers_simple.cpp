@@ -1,0 +1,216 @@
+// Layers that are one operator: convolution, linear, activations, pooling, resampling, norm.
+#include <ATen/ATen.h>  // operators
+
+#include <cmath>      // slopes
+#include <map>        // the table of types
+#include <stdexcept>  // std::invalid_argument
+
+#include "stages/layers.h"
+
+namespace millrace::stages {
+namespace {
+
+std::string text(std::int64_t n) { return std::to_string(n); }
+
+class Conv final : public Layer {
+ public:
+  Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride)
+      : in_(in), out_(out), kernel_(kernel), stride_(stride) {}
+  std::string describe() const override {
+    return "conv " + text(in_) + "->" + text(out_) + " k" + text(kernel_) +
+           (stride_ > 1 ? " s" + text(stride_) : "");
+  }
+  std::vector<ParameterSpec> parameters() const override {
+    const std::int64_t fan_in = in_ * kernel_ * kernel_;
+    return {{"weight", {out_, in_, kernel_, kernel_}, Init::kaiming_uniform, fan_in},
+            {"bias", {out_}, Init::fan_in_uniform, fan_in}};
+  }
+  at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const override {
+    return at::conv2d(x, p[0], p[1], stride_, kernel_ / 2);
+  }
+
+ private:
+  std::int64_t in_, out_, kernel_, stride_;
+};
+
+class Linear final : public Layer {
+ public:
+  Linear(std::int64_t in, std::int64_t out) : in_(in), out_(out) {}
+  std::string describe() const override { return "linear " + text(in_) + "->" + text(out_); }
+  std::vector<ParameterSpec> parameters() const override {
+    return {{"weight", {out_, in_}, Init::kaiming_uniform, in_},
+            {"bias", {out_}, Init::fan_in_uniform, in_}};
+  }
+  at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const override {
+    return at::linear(x, p[0], p[1]);
+  }
+
+ private:
+  std::int64_t in_, out_;
+};
+
+class GroupNorm final : public Layer {
+ public:
+  GroupNorm(std::int64_t groups, std::int64_t channels) : groups_(groups), channels_(channels) {}
+  std::string describe() const override { return "groupnorm " + text(groups_); }
+  std::vector<ParameterSpec> parameters() const override {
+    return {{"weight", {channels_}, Init::ones}, {"bias", {channels_}, Init::zeros}};
+  }
+  at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const override {
+    return at::group_norm(x, groups_, p[0], p[1]);
+  }
+
+ private:
+  std::int64_t groups_, channels_;
+};
+
+/// A layer without parameters, given by its operator.
+class Operator final : public Layer {
+ public:
+  using Function = at::Tensor (*)(const at::Tensor&, double);
+  Operator(std::string name, Function function, double argument = 0)
+      : name_(std::move(name)), function_(function), argument_(argument) {}
+  std::string describe() const override { return name_; }
+  at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor>) const override {
+    return function_(x, argument_);
+  }
+
+ private:
+  std::string name_;
+  Function function_;
+  double argument_;
+};
+
+std::int64_t need(const std::optional<std::int64_t>& value, const char* key) {
+  if (!value) throw std::invalid_argument(std::string("needs ") + key);
+  return *value;
+}
+
+std::int64_t same_padding_kernel(const LayerSpec& spec) {
+  const std::int64_t kernel = need(spec.kernel, "kernel");
+  if (kernel % 2 == 0) throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
+  return kernel;
+}
+
+std::unique_ptr<Layer> conv_layer(const LayerSpec& spec, ImageShape& shape) {
+  const std::int64_t kernel = same_padding_kernel(spec), out = need(spec.out, "out");
+  const std::int64_t stride = spec.stride.value_or(1), in = shape.channels;
+  shape = {out, (shape.height + stride - 1) / stride, (shape.width + stride - 1) / stride};
+  return make_conv(in, out, kernel, stride);
+}
+
+std::unique_ptr<Layer> make_linear(const LayerSpec& spec, ImageShape& shape) {
+  const std::int64_t in = shape.channels;
+  if (shape.height != 1 || shape.width != 1) {
+    throw std::invalid_argument("linear needs a flatten before it");
+  }
+  shape.channels = need(spec.out, "out");
+  return std::make_unique<Linear>(in, shape.channels);
+}
+
+std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape) {
+  if (shape.height == 0 || shape.width == 0) {
+    throw std::invalid_argument("flatten needs source.width and source.height to be set");
+  }
+  shape = {shape.channels * shape.height * shape.width, 1, 1};
+  return std::make_unique<Operator>(
+      "flatten", [](const at::Tensor& x, double) { return at::flatten(x, 1); });
+}
+
+std::unique_ptr<Layer> group_norm_layer(const LayerSpec& spec, ImageShape& shape) {
+  return make_group_norm(need(spec.groups, "groups"), shape.channels);
+}
+
+std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape) {
+  const std::int64_t k = spec.kernel.value_or(2);
+  if (shape.height && (shape.height < k || shape.width < k)) {
+    throw std::invalid_argument("kernel " + text(k) + " is larger than its input " +
+                                text(shape.width) + "x" + text(shape.height));
+  }
+  shape.height /= k;
+  shape.width /= k;
+  const auto function = spec.type == "maxpool"
+      ? [](const at::Tensor& x, double k) { return at::max_pool2d(x, std::int64_t(k)); }
+      : [](const at::Tensor& x, double k) { return at::avg_pool2d(x, std::int64_t(k)); };
+  return std::make_unique<Operator>(spec.type + " " + text(k), function, double(k));
+}
+
+std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape) {
+  const std::int64_t factor = spec.factor.value_or(2);
+  shape.height *= factor;
+  shape.width *= factor;
+  return std::make_unique<Operator>("upsample " + text(factor),
+      [](const at::Tensor& x, double f) {
+        return at::upsample_nearest2d(x, {x.size(2) * std::int64_t(f), x.size(3) * std::int64_t(f)});
+      }, double(factor));
+}
+
+std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& shape) {
+  const std::int64_t factor = need(spec.factor, "factor");
+  if (shape.channels % (factor * factor) != 0) {
+    throw std::invalid_argument("pixel-shuffle by " + text(factor) + " needs channels in multiples of " +
+                                text(factor * factor) + ", its input has " + text(shape.channels));
+  }
+  shape = {shape.channels / (factor * factor), shape.height * factor, shape.width * factor};
+  return std::make_unique<Operator>("pixel-shuffle " + text(factor),
+      [](const at::Tensor& x, double f) { return at::pixel_shuffle(x, std::int64_t(f)); }, double(factor));
+}
+
+std::unique_ptr<Layer> make_activation(const LayerSpec& spec, ImageShape&) {
+  static const std::map<std::string, Operator::Function> functions = {
+      {"relu", [](const at::Tensor& x, double) { return at::relu(x); }},
+      {"leaky-relu", [](const at::Tensor& x, double slope) { return at::leaky_relu(x, slope); }},
+      {"gelu", [](const at::Tensor& x, double) { return at::gelu(x); }},
+      {"tanh", [](const at::Tensor& x, double) { return at::tanh(x); }},
+      {"sigmoid", [](const at::Tensor& x, double) { return at::sigmoid(x); }}};
+  return std::make_unique<Operator>(spec.type, functions.at(spec.type), spec.slope.value_or(0.01));
+}
+
+std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape) {
+  return make_residual_block(spec.type == "bottleneck", need(spec.out, "out"), spec.stride.value_or(1), shape);
+}
+
+using Maker = std::unique_ptr<Layer> (*)(const LayerSpec&, ImageShape&);
+
+const std::map<std::string, Maker>& makers() {
+  static const std::map<std::string, Maker> table = {
+      {"conv", conv_layer},         {"linear", make_linear},       {"flatten", make_flatten},
+      {"groupnorm", group_norm_layer}, {"maxpool", make_pool},     {"avgpool", make_pool},
+      {"upsample", make_upsample}, {"pixel-shuffle", make_pixel_shuffle},
+      {"relu", make_activation},   {"leaky-relu", make_activation}, {"gelu", make_activation},
+      {"tanh", make_activation},   {"sigmoid", make_activation},
+      {"basic-block", make_residual}, {"bottleneck", make_residual}};
+  return table;
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                                 std::int64_t stride) {
+  return std::make_unique<Conv>(in, out, kernel, stride);
+}
+
+std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channels) {
+  if (channels % groups != 0) {
+    throw std::invalid_argument("groups " + text(groups) + " must divide its input's " +
+                                text(channels) + " channels");
+  }
+  return std::make_unique<GroupNorm>(groups, channels);
+}
+
+std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape) {
+  const auto maker = makers().find(spec.type);
+  if (maker == makers().end()) throw std::invalid_argument("unknown type \"" + spec.type + "\"");
+  return maker->second(spec, shape);
+}
+
+const std::vector<std::string>& layer_types() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const auto& [name, maker] : makers()) list.push_back(name);
+    return list;
+  }();
+  return names;
+}
+
+}  // namespace millrace::stages

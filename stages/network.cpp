@@ -1,0 +1,117 @@
+#include "stages/network.h"
+
+#include <map>        // preset table
+#include <stdexcept>  // std::invalid_argument
+
+namespace millrace::stages {
+namespace {
+
+LayerSpec conv(std::int64_t out, std::int64_t kernel, std::int64_t stride = 1) {
+  LayerSpec spec{.type = "conv"};
+  spec.out = out;
+  spec.kernel = kernel;
+  spec.stride = stride;
+  return spec;
+}
+
+/// (layers-1) x {conv, relu}, conv, sigmoid: the network of PARTIME's experiments
+/// (Meloni et al., arXiv 2210.09147).
+std::vector<LayerSpec> partime_cnn(const ModelSpec& model) {
+  std::vector<LayerSpec> list;
+  for (int i = 0; i + 1 < model.layers; ++i) {
+    list.push_back(conv(model.features, model.kernel));
+    list.push_back({.type = "relu"});
+  }
+  list.push_back(conv(model.out_channels, model.kernel));
+  list.push_back({.type = "sigmoid"});
+  return list;
+}
+
+/// ResNet's trunk, one module a block so that it can be cut between blocks, and a read-out that
+/// gives each cell of its last map (stride 32) a 32x32 patch of the picture.
+std::vector<LayerSpec> resnet(const ModelSpec& model, const std::string& block,
+                              const std::vector<int>& depths) {
+  constexpr std::int64_t kStride = 32;
+  LayerSpec norm{.type = "groupnorm"};
+  norm.groups = 32;
+  std::vector<LayerSpec> list = {conv(64, 7, 2), norm, {.type = "relu"}, {.type = "maxpool"}};
+  std::int64_t width = 64;
+  for (std::size_t group = 0; group < depths.size(); ++group, width *= 2) {
+    for (int i = 0; i < depths[group]; ++i) {
+      LayerSpec spec{.type = block};
+      spec.out = width;
+      spec.stride = group > 0 && i == 0 ? 2 : 1;
+      list.push_back(spec);
+    }
+  }
+  list.push_back(conv(model.out_channels * kStride * kStride, 1));
+  LayerSpec shuffle{.type = "pixel-shuffle"};
+  shuffle.factor = kStride;
+  list.push_back(shuffle);
+  list.push_back({.type = "sigmoid"});
+  return list;
+}
+
+using Preset = std::vector<LayerSpec> (*)(const ModelSpec&);
+
+const std::map<std::string, Preset>& presets() {
+  static const std::map<std::string, Preset> table = {
+      {"partime-cnn", partime_cnn},
+      {"resnet18", [](const ModelSpec& m) { return resnet(m, "basic-block", {2, 2, 2, 2}); }},
+      {"resnet50", [](const ModelSpec& m) { return resnet(m, "bottleneck", {3, 4, 6, 3}); }},
+      {"layers", [](const ModelSpec& m) { return m.layer; }}};
+  return table;
+}
+
+void require_picture(const ImageShape& input, const ImageShape& output) {
+  if (output == input) return;
+  const auto text = [](const ImageShape& s) {
+    return std::to_string(s.channels) + " channels at " + std::to_string(s.width) + "x" +
+           std::to_string(s.height);
+  };
+  throw std::invalid_argument("the network's output (" + text(output) +
+                              ") must have the shape of its target (" + text(input) + ")");
+}
+
+}  // namespace
+
+std::vector<ParameterSpec> Network::parameters(int begin, int end) const {
+  std::vector<ParameterSpec> all;
+  for (int index = begin; index < end; ++index) {
+    for (ParameterSpec spec : modules_[index]->parameters()) {
+      spec.name = std::to_string(index) + "." + spec.name;
+      all.push_back(std::move(spec));
+    }
+  }
+  return all;
+}
+
+std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input) {
+  const auto preset = presets().find(spec.preset);
+  if (preset == presets().end()) throw std::invalid_argument("model.preset: unknown \"" + spec.preset + "\"");
+  const std::vector<LayerSpec> list = preset->second(spec);
+  if (list.empty()) throw std::invalid_argument("model.layer: preset \"layers\" needs at least one [[model.layer]]");
+  ImageShape shape = input;
+  std::vector<std::unique_ptr<Layer>> modules;
+  for (const LayerSpec& layer : list) {
+    try {
+      modules.push_back(make_layer(layer, shape));
+    } catch (const std::invalid_argument& error) {
+      throw std::invalid_argument("model.layer[" + std::to_string(modules.size()) + "] (" + layer.type +
+                                  "): " + error.what());
+    }
+  }
+  require_picture(input, shape);
+  return std::make_shared<Network>(std::move(modules));
+}
+
+const std::vector<std::string>& preset_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const auto& [name, preset] : presets()) list.push_back(name);
+    return list;
+  }();
+  return names;
+}
+
+}  // namespace millrace::stages

@@ -1,0 +1,38 @@
+// A network as a list of modules, before it is cut.
+#pragma once
+
+#include <memory>  // modules
+#include <string>  // names
+#include <vector>  // lists
+
+#include "stages/layer.h"
+#include "stages/model_spec.h"
+
+namespace millrace::stages {
+
+/// Modules 0, 1, ... as in a torch.nn.Sequential. Immutable, hence reentrant; shared by the stages
+/// cut from it.
+class Network {
+ public:
+  explicit Network(std::vector<std::unique_ptr<Layer>> modules) : modules_(std::move(modules)) {}
+
+  int size() const { return int(modules_.size()); }
+  const Layer& module(int index) const { return *modules_[index]; }
+
+  /// Parameters of modules [begin, end), named as the whole network's state_dict names them
+  /// ("2.weight"), whatever the cut.
+  std::vector<ParameterSpec> parameters(int begin, int end) const;
+
+ private:
+  std::vector<std::unique_ptr<Layer>> modules_;
+};
+
+/// Builds the network `spec` describes for samples of shape `input`.
+/// Throws std::invalid_argument naming the key of [model] that is wrong, or, for samples
+/// whose size the network does not give back, saying so: its output is compared with a picture.
+std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input);
+
+/// Every value ModelSpec::preset can take.
+const std::vector<std::string>& preset_names();
+
+}  // namespace millrace::stages

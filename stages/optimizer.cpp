@@ -1,0 +1,129 @@
+#include "stages/optimizer.h"
+
+#include <ATen/ATen.h>  // operators
+
+#include <cmath>      // bias correction
+#include <map>        // table of kinds
+#include <stdexcept>  // std::invalid_argument
+
+namespace millrace::stages {
+namespace {
+
+// Each step() is torch.optim's single-tensor formula, in its order of operations, so that a stage
+// and a PyTorch loop round alike.
+
+class Sgd final : public Optimizer {
+ public:
+  explicit Sgd(const OptimizerSpec& spec) : spec_(spec) {}
+
+  void step(at::Tensor& weights, at::Tensor& gradient) override {
+    if (spec_.weight_decay != 0) gradient.add_(weights, spec_.weight_decay);
+    if (spec_.momentum == 0) {
+      weights.add_(gradient, -spec_.lr);
+      return;
+    }
+    if (momentum_.defined()) {
+      momentum_.mul_(spec_.momentum).add_(gradient);
+    } else {
+      momentum_ = gradient.clone();  // the first step's momentum is its gradient
+    }
+    weights.add_(momentum_, -spec_.lr);
+  }
+
+ private:
+  OptimizerSpec spec_;
+  at::Tensor momentum_;
+};
+
+class RmsProp final : public Optimizer {
+ public:
+  RmsProp(const OptimizerSpec& spec, const at::Tensor& weights)
+      : spec_(spec), square_(at::zeros_like(weights)), scratch_(at::empty_like(weights)) {
+    if (spec.momentum != 0) momentum_ = at::zeros_like(weights);
+  }
+
+  void step(at::Tensor& weights, at::Tensor& gradient) override {
+    if (spec_.weight_decay != 0) gradient.add_(weights, spec_.weight_decay);
+    square_.mul_(spec_.alpha).addcmul_(gradient, gradient, 1 - spec_.alpha);
+    at::sqrt_out(scratch_, square_).add_(spec_.eps);
+    if (spec_.momentum == 0) {
+      weights.addcdiv_(gradient, scratch_, -spec_.lr);
+      return;
+    }
+    momentum_.mul_(spec_.momentum).addcdiv_(gradient, scratch_);
+    weights.add_(momentum_, -spec_.lr);
+  }
+
+ private:
+  OptimizerSpec spec_;
+  at::Tensor square_, scratch_, momentum_;
+};
+
+/// Kingma and Ba, arXiv 1412.6980; decoupled decay: Loshchilov and Hutter, arXiv 1711.05101.
+class Adam final : public Optimizer {
+ public:
+  Adam(const OptimizerSpec& spec, const at::Tensor& weights, bool decoupled)
+      : spec_(spec), decoupled_(decoupled), mean_(at::zeros_like(weights)),
+        square_(at::zeros_like(weights)), scratch_(at::empty_like(weights)) {}
+
+  void step(at::Tensor& weights, at::Tensor& gradient) override {
+    ++steps_;
+    if (spec_.weight_decay != 0) {
+      if (decoupled_) {
+        weights.mul_(1 - spec_.lr * spec_.weight_decay);
+      } else {
+        gradient.add_(weights, spec_.weight_decay);
+      }
+    }
+    mean_.lerp_(gradient, 1 - spec_.beta1);
+    square_.mul_(spec_.beta2).addcmul_(gradient, gradient, 1 - spec_.beta2);
+    const double correction1 = 1 - std::pow(spec_.beta1, double(steps_));
+    const double correction2 = 1 - std::pow(spec_.beta2, double(steps_));
+    at::sqrt_out(scratch_, square_).div_(std::sqrt(correction2)).add_(spec_.eps);
+    weights.addcdiv_(mean_, scratch_, -(spec_.lr / correction1));
+  }
+
+ private:
+  OptimizerSpec spec_;
+  bool decoupled_;
+  at::Tensor mean_, square_, scratch_;
+  std::int64_t steps_ = 0;
+};
+
+using Maker = std::unique_ptr<Optimizer> (*)(const OptimizerSpec&, const at::Tensor&);
+
+const std::map<std::string, Maker>& makers() {
+  static const std::map<std::string, Maker> table = {
+      {"sgd", [](const OptimizerSpec& s, const at::Tensor&) -> std::unique_ptr<Optimizer> {
+         return std::make_unique<Sgd>(s);
+       }},
+      {"rmsprop", [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
+         return std::make_unique<RmsProp>(s, w);
+       }},
+      {"adam", [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
+         return std::make_unique<Adam>(s, w, false);
+       }},
+      {"adamw", [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
+         return std::make_unique<Adam>(s, w, true);
+       }}};
+  return table;
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, const at::Tensor& weights) {
+  const auto maker = makers().find(spec.kind);
+  if (maker == makers().end()) throw std::invalid_argument("optimizer.kind: unknown \"" + spec.kind + "\"");
+  return maker->second(spec, weights);
+}
+
+const std::vector<std::string>& optimizer_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const auto& [name, maker] : makers()) list.push_back(name);
+    return list;
+  }();
+  return names;
+}
+
+}  // namespace millrace::stages

@@ -1,0 +1,110 @@
+#include "stages/parameters.h"
+
+#include <ATen/ATen.h>              // tensor creation
+#include <ATen/CPUGeneratorImpl.h>  // seeded generator of our own
+#include <c10/core/GradMode.h>      // NoGradGuard
+
+#include <cmath>          // bounds
+#include <stdexcept>      // std::invalid_argument
+#include <unordered_map>  // names
+
+namespace millrace::stages {
+namespace {
+
+constexpr std::int64_t kAlign = 16;  // floats: one cache line, one AVX-512 register
+
+std::int64_t count(const std::vector<std::int64_t>& shape) {
+  std::int64_t n = 1;
+  for (const std::int64_t d : shape) n *= d;
+  return n;
+}
+
+void init_parameter(at::Tensor& tensor, const ParameterSpec& spec, const at::Generator& generator) {
+  // The same double arithmetic as torch.nn.init, so that the bounds agree to the last bit.
+  switch (spec.init) {
+    case Init::kaiming_uniform: {
+      const double a = std::sqrt(5.0), gain = std::sqrt(2.0 / (1 + a * a));
+      const double bound = std::sqrt(3.0) * (gain / std::sqrt(double(spec.fan_in)));
+      tensor.uniform_(-bound, bound, generator);
+      return;
+    }
+    case Init::fan_in_uniform: {
+      const double bound = 1 / std::sqrt(double(spec.fan_in));
+      tensor.uniform_(-bound, bound, generator);
+      return;
+    }
+    case Init::ones: tensor.fill_(1); return;
+    case Init::zeros: tensor.zero_(); return;
+  }
+}
+
+std::string shape_text(at::IntArrayRef shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i ? "," : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+}  // namespace
+
+Parameters::Parameters(std::vector<ParameterSpec> specs, const at::TensorOptions& options)
+    : specs_(std::move(specs)) {
+  std::int64_t end = 0;
+  for (const ParameterSpec& spec : specs_) {
+    offsets_.push_back(end);
+    end += (count(spec.shape) + kAlign - 1) / kAlign * kAlign;
+  }
+  flat_ = at::zeros({end}, options.dtype(at::kFloat));
+  // variable_data: a leaf of its own on the same storage, whose version counter the update of
+  // the flat buffer does not touch. Which weights a backward sees is the schedule's decision.
+  for (const at::Tensor& view : views_of(flat_)) {
+    views_.push_back(view.variable_data().set_requires_grad(true));
+  }
+}
+
+std::vector<at::Tensor> Parameters::views_of(const at::Tensor& flat) const {
+  std::vector<at::Tensor> views;
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    views.push_back(flat.narrow(0, offsets_[i], count(specs_[i].shape)).view(specs_[i].shape));
+  }
+  return views;
+}
+
+StateDict Parameters::state() const {
+  const c10::NoGradGuard no_grad;
+  StateDict state;
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    state.emplace_back(specs_[i].name, views_[i].detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+  }
+  return state;
+}
+
+StateDict initial_state(const Network& network, std::uint64_t seed) {
+  const c10::NoGradGuard no_grad;
+  const at::Generator generator = at::detail::createCPUGenerator(seed);
+  StateDict state;
+  for (const ParameterSpec& spec : network.parameters(0, network.size())) {
+    at::Tensor tensor = at::empty(spec.shape, at::kFloat);
+    init_parameter(tensor, spec, generator);
+    state.emplace_back(spec.name, std::move(tensor));
+  }
+  return state;
+}
+
+void load_state(Parameters& parameters, const StateDict& state) {
+  const c10::NoGradGuard no_grad;
+  std::unordered_map<std::string, const at::Tensor*> by_name;
+  for (const auto& [name, tensor] : state) by_name[name] = &tensor;
+  for (std::size_t i = 0; i < parameters.specs().size(); ++i) {
+    const ParameterSpec& spec = parameters.specs()[i];
+    const auto found = by_name.find(spec.name);
+    if (found == by_name.end()) throw std::invalid_argument("holds no \"" + spec.name + "\"");
+    if (found->second->sizes() != at::IntArrayRef(spec.shape)) {
+      throw std::invalid_argument("\"" + spec.name + "\" has shape " + shape_text(found->second->sizes()) +
+                                  ", the network needs " + shape_text(spec.shape));
+    }
+    at::Tensor view = parameters.views()[i].detach();
+    view.copy_(*found->second);
+  }
+}
+
+}  // namespace millrace::stages

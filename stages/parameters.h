@@ -1,0 +1,52 @@
+// The weights of one stage: one flat buffer, with a view for each parameter.
+#pragma once
+
+#include <ATen/core/Tensor.h>  // at::Tensor
+
+#include <cstdint>  // seed
+#include <string>   // names
+#include <utility>  // state entries
+#include <vector>   // views
+
+#include "stages/network.h"
+
+namespace millrace::stages {
+
+/// Names and tensors, as torch's state_dict.
+using StateDict = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// One contiguous float32 buffer, so that an update, a copy of a version or a finite check is one
+/// operation however many layers a stage has. Thread-bound.
+class Parameters {
+ public:
+  Parameters(std::vector<ParameterSpec> specs, const at::TensorOptions& options);
+
+  /// The whole buffer, [count]; views() alias it. Gaps between parameters (for alignment) stay 0.
+  at::Tensor& flat() { return flat_; }
+  const at::Tensor& flat() const { return flat_; }
+  /// One leaf for each parameter, requiring grad, in state_dict order.
+  const std::vector<at::Tensor>& views() const { return views_; }
+  const std::vector<ParameterSpec>& specs() const { return specs_; }
+
+  /// Views of another buffer laid out as flat(): gradients, optimizer state, a stashed version.
+  std::vector<at::Tensor> views_of(const at::Tensor& flat) const;
+
+  /// Copies of the weights, named, on the CPU.
+  StateDict state() const;
+
+ private:
+  std::vector<ParameterSpec> specs_;
+  std::vector<std::int64_t> offsets_;
+  at::Tensor flat_;
+  std::vector<at::Tensor> views_;
+};
+
+/// The weights PyTorch gives nn.Sequential after torch.manual_seed(seed), for the whole network:
+/// a stage's share must not depend on the cut.
+StateDict initial_state(const Network& network, std::uint64_t seed);
+
+/// Copies into `parameters` what `state` holds under their names; other names are ignored.
+/// Throws std::invalid_argument for a name that is missing or a shape that differs.
+void load_state(Parameters& parameters, const StateDict& state);
+
+}  // namespace millrace::stages

@@ -1,0 +1,104 @@
+#include "stages/safetensors.h"
+
+#include <ATen/ATen.h>  // tensor creation
+
+#include <bit>              // byte order
+#include <cstring>          // header size
+#include <fstream>          // reading
+#include <nlohmann/json.hpp>  // header
+
+namespace millrace::stages {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors is little-endian");
+constexpr std::uint64_t kHeaderCap = 16u << 20;
+
+struct Entry {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin, end;
+};
+
+std::uint64_t element_count(const std::vector<std::int64_t>& shape, std::uint64_t limit) {
+  std::uint64_t n = 1;
+  for (const std::int64_t d : shape) {
+    if (d < 0 || (d > 0 && n > limit / std::uint64_t(d))) throw WeightsError("a tensor's shape is impossible");
+    n *= std::uint64_t(d);
+  }
+  return n;
+}
+
+Entry parse_entry(const std::string& name, const nlohmann::ordered_json& value, std::uint64_t data_bytes) {
+  const std::string type = value.at("dtype");
+  if (type != "F32") throw WeightsError("\"" + name + "\" is " + type + ", only F32 can be loaded");
+  Entry entry{name, value.at("shape").get<std::vector<std::int64_t>>(),
+              value.at("data_offsets").at(0), value.at("data_offsets").at(1)};
+  const std::uint64_t bytes = 4 * element_count(entry.shape, data_bytes);
+  if (entry.begin > entry.end || entry.end > data_bytes || entry.end - entry.begin != bytes) {
+    throw WeightsError("\"" + name + "\" does not fit the file (truncated?)");
+  }
+  return entry;
+}
+
+std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_bytes) {
+  std::vector<Entry> entries;
+  try {
+    const auto header = nlohmann::ordered_json::parse(text);
+    for (const auto& [name, value] : header.items()) {
+      if (name != "__metadata__") entries.push_back(parse_entry(name, value, data_bytes));
+    }
+  } catch (const nlohmann::json::exception&) {
+    throw WeightsError("not a safetensors file: its header is not the JSON it should be");
+  }
+  return entries;
+}
+
+}  // namespace
+
+std::string to_safetensors(const StateDict& state) {
+  nlohmann::ordered_json header;
+  header["__metadata__"] = {{"format", "pt"}};
+  std::uint64_t offset = 0;
+  for (const auto& [name, tensor] : state) {
+    const std::uint64_t bytes = 4 * std::uint64_t(tensor.numel());
+    header[name] = {{"dtype", "F32"}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, offset + bytes}}};
+    offset += bytes;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t size = text.size();
+  std::string file(sizeof size, '\0');
+  std::memcpy(file.data(), &size, sizeof size);
+  file += text;
+  for (const auto& [name, tensor] : state) {
+    const at::Tensor bytes = tensor.contiguous();
+    file.append(static_cast<const char*>(bytes.const_data_ptr()), 4 * std::size_t(bytes.numel()));
+  }
+  return file;
+}
+
+StateDict read_safetensors(const std::string& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  if (!file) throw WeightsError("cannot be opened");
+  const std::uint64_t total = std::uint64_t(file.tellg());
+  std::uint64_t size = 0;
+  file.seekg(0);
+  if (total < sizeof size || !file.read(reinterpret_cast<char*>(&size), sizeof size) || size > kHeaderCap ||
+      size > total - sizeof size) {
+    throw WeightsError("not a safetensors file: its header's size is wrong");
+  }
+  std::string text(size, '\0');
+  file.read(text.data(), std::streamsize(size));
+  const std::uint64_t data = sizeof size + size;
+  StateDict state;
+  for (const Entry& entry : parse_header(text, total - data)) {
+    at::Tensor tensor = at::empty(entry.shape, at::kFloat);
+    file.seekg(std::streamoff(data + entry.begin));
+    file.read(static_cast<char*>(tensor.mutable_data_ptr()), std::streamsize(entry.end - entry.begin));
+    state.emplace_back(entry.name, std::move(tensor));
+  }
+  if (!file) throw WeightsError("ends early");
+  return state;
+}
+
+}  // namespace millrace::stages

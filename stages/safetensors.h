@@ -1,0 +1,25 @@
+// Weights as safetensors files: an 8-byte header size, a JSON header, then the bytes.
+// Format: https://huggingface.co/docs/safetensors.
+#pragma once
+
+#include <stdexcept>  // WeightsError
+#include <string>     // paths, bytes
+
+#include "stages/parameters.h"
+
+namespace millrace::stages {
+
+/// A weights file that can't be read. "what is wrong", without the path.
+struct WeightsError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The file's bytes for `state` (float32, on the CPU), in order, tensors aligned to 8 bytes.
+std::string to_safetensors(const StateDict& state);
+
+/// Reads float32 tensors. The header is capped at 16 MiB and every offset is checked against the
+/// file before anything is allocated, so a crafted file costs no more memory than its own size.
+/// Throws WeightsError.
+StateDict read_safetensors(const std::string& path);
+
+}  // namespace millrace::stages

@@ -1,0 +1,51 @@
+#include "engine/balance.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>  // min
+#include <limits>     // infinity
+#include <random>     // profiles
+#include <stdexcept>  // std::invalid_argument
+
+namespace millrace::engine {
+namespace {
+
+/// The least bottleneck of all cuts, by trying each.
+double exhaustive(const std::vector<double>& costs, int stages, int from = 0, std::vector<int> cut = {}) {
+  if (int(cut.size()) == stages - 1) return bottleneck(costs, cut);
+  double best = std::numeric_limits<double>::infinity();
+  for (int place = from + 1; place < int(costs.size()); ++place) {
+    std::vector<int> longer = cut;
+    longer.push_back(place);
+    best = std::min(best, exhaustive(costs, stages, place, longer));
+  }
+  return best;
+}
+
+TEST(Balance, IsTheExactMinimum) {
+  std::mt19937 random(1);
+  std::uniform_real_distribution<double> cost(0.0, 10.0);
+  for (int trial = 0; trial < 300; ++trial) {
+    std::vector<double> costs(1 + random() % 9);
+    for (double& c : costs) c = random() % 4 == 0 ? 0.0 : cost(random);
+    const int stages = 1 + int(random() % costs.size());
+    const std::vector<int> cut = balanced_cut(costs, stages);
+    ASSERT_EQ(int(cut.size()), stages - 1);
+    EXPECT_TRUE(std::is_sorted(cut.begin(), cut.end()));
+    EXPECT_DOUBLE_EQ(bottleneck(costs, cut), exhaustive(costs, stages));
+  }
+}
+
+TEST(Balance, BeatsTheLocalSearch) {
+  // Equal counts of modules would give 1+1+1 | 9+9+9; the best cut is after the fourth.
+  EXPECT_EQ(balanced_cut({1, 1, 1, 9, 9, 9}, 2), std::vector<int>{4});
+  EXPECT_DOUBLE_EQ(bottleneck({1, 1, 1, 9, 9, 9}, {4}), 18.0);
+}
+
+TEST(Balance, RefusesTooManyStages) {
+  EXPECT_THROW(balanced_cut({1, 2}, 3), std::invalid_argument);
+  EXPECT_THROW(balanced_cut({1, 2}, 0), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace millrace::engine

@@ -1,0 +1,34 @@
+#include "engine/device.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>  // std::invalid_argument
+
+namespace millrace::engine {
+namespace {
+
+std::vector<std::string> names(const std::vector<Device>& devices) {
+  std::vector<std::string> list;
+  for (const Device& device : devices) list.push_back(device.name());
+  return list;
+}
+using Names = std::vector<std::string>;
+
+TEST(Devices, AreHandedOutInTurn) {
+  EXPECT_EQ(names(place_stages({"auto"}, 3, 2, 0)), (Names{"cpu:0", "cpu:1", "cpu:0"}));
+  EXPECT_EQ(names(place_stages({"auto"}, 3, 2, 2)), (Names{"cuda:0", "cuda:1", "cuda:0"}));
+  EXPECT_EQ(names(place_stages({"cpu"}, 2, 2, 2)), (Names{"cpu:0", "cpu:1"}));
+  EXPECT_EQ(names(place_stages({"cpu:1", "cuda:0"}, 2, 2, 1)), (Names{"cpu:1", "cuda:0"}));
+}
+
+TEST(Devices, RefuseWhatIsNotThere) {
+  EXPECT_THROW(place_stages({"cuda"}, 1, 2, 0), std::invalid_argument);
+  EXPECT_THROW(place_stages({"cpu:2"}, 1, 2, 0), std::invalid_argument);
+  EXPECT_THROW(place_stages({"cpu:0"}, 2, 2, 0), std::invalid_argument);
+  EXPECT_THROW(place_stages({"tpu:0"}, 1, 2, 0), std::invalid_argument);
+  EXPECT_THROW(place_stages({"cpu:x"}, 1, 2, 0), std::invalid_argument);
+  EXPECT_THROW(place_stages({"cpu:-1"}, 1, 2, 0), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace millrace::engine

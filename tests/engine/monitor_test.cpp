@@ -1,0 +1,78 @@
+#include "engine/monitor.h"
+
+#include <gtest/gtest.h>
+
+namespace millrace::engine {
+namespace {
+
+using namespace std::chrono_literals;
+using Part = StageMeter::Part;
+
+/// `steps` steps of a stage: hand-off, waiting and compute of the given lengths.
+void play(StageMeter& meter, int steps, Clock::duration handoff, Clock::duration waiting, Clock::duration compute) {
+  Clock::time_point now{};
+  for (int i = 0; i < steps; ++i) {
+    meter.begin(now);
+    meter.lap(Part::handoff, now += handoff);
+    meter.lap(Part::waiting, now += waiting);
+    meter.lap(Part::compute, now += compute);
+  }
+  meter.finish();
+}
+
+TEST(Histogram, QuantilesAreExactToAPercent) {
+  Histogram h;
+  for (std::int64_t us = 1; us <= 1000; ++us) h.record(us * 1000);
+  EXPECT_NEAR(h.median_ms(), 0.5, 0.005);
+  EXPECT_NEAR(h.quantile_ms(0.99), 0.99, 0.01);
+  EXPECT_DOUBLE_EQ(h.max_ms(), 1.0);
+  EXPECT_EQ(h.count(), 1000);
+}
+
+TEST(Histogram, TakesAnyDuration) {
+  Histogram h;
+  for (const std::int64_t ns : {std::int64_t(-5), std::int64_t(0), std::int64_t(63), std::int64_t(64), INT64_MAX}) h.record(ns);
+  EXPECT_EQ(h.count(), 5);
+  EXPECT_EQ(Histogram().median_ms(), 0.0);
+}
+
+TEST(Monitor, VerdictIsTheSlowestStageWithItsHandOff) {
+  Monitor monitor(2, 100.0);  // budget 10 ms
+  play(monitor.stage(0), 50, 100us, 3ms, 2ms);
+  play(monitor.stage(1), 50, 1ms, 0ms, 9500us);  // 9.5 ms alone would hold; with its hand-off it does not
+  const Reading r = monitor.read();
+  EXPECT_NEAR(r.stage[0], 2.0, 0.02);
+  EXPECT_NEAR(r.stage[1], 9.5, 0.1);
+  EXPECT_NEAR(r.T, 11.5, 0.1);
+  EXPECT_NEAR(r.T_over_N, 5.75, 0.05);
+  EXPECT_LT(r.T_over_N, r.budget);
+  EXPECT_NEAR(r.bottleneck, 10.5, 0.1);
+  EXPECT_EQ(r.bottleneck_stage, 1);
+  EXPECT_FALSE(r.holds);
+  EXPECT_EQ(r.misses, (std::vector<std::int64_t>{0, 50}));
+}
+
+TEST(Monitor, WaitingCostsNobody) {
+  Monitor monitor(1, 100.0);
+  play(monitor.stage(0), 20, 0ms, 500ms, 1ms);
+  EXPECT_TRUE(monitor.read().holds);
+  EXPECT_NEAR(monitor.read().bottleneck, 1.0, 0.01);
+}
+
+TEST(Monitor, LatencyPeriodAndSpeedUp) {
+  Monitor monitor(2, 0.0);
+  play(monitor.stage(0), 10, 0ms, 0ms, 4ms);
+  play(monitor.stage(1), 10, 0ms, 0ms, 4ms);
+  Clock::time_point now{};
+  for (int i = 0; i < 11; ++i) monitor.predicted(now - 7ms, now), now += 4ms;
+  const Reading r = monitor.read();
+  EXPECT_NEAR(r.latency_p50, 7.0, 0.06);
+  EXPECT_NEAR(r.latency_max, 7.0, 1e-9);
+  EXPECT_NEAR(r.step_p50, 4.0, 0.04);
+  EXPECT_NEAR(r.speedup_K, 2.0, 0.04);
+  EXPECT_EQ(r.budget, 0.0);
+  EXPECT_TRUE(r.holds);
+}
+
+}  // namespace
+}  // namespace millrace::engine

@@ -1,0 +1,160 @@
+// The pipelined run equals the schedule's single-threaded meaning, bit for bit.
+#include "engine/oracle.h"
+
+#include <gtest/gtest.h>
+
+#include <c10/core/GradMode.h>  // the plain loop updates
+
+#include <chrono>  // disturbance
+#include <random>  // disturbance
+#include <thread>  // disturbance
+
+#include <torch/csrc/autograd/autograd.h>  // the plain loop's gradients
+
+#include "tests/engine/sample_feed.h"
+
+namespace millrace::engine {
+namespace {
+
+const stages::ImageShape kShape{3, 12, 16};
+
+TrainerOptions small(const std::string& schedule, int stages, std::vector<int> cut) {
+  stages::ModelSpec model;
+  model.layers = 4;
+  model.features = 8;
+  model.kernel = 3;
+  TrainerOptions options;
+  options.network = stages::build_network(model, kShape);
+  options.sample = kShape;
+  options.schedule = schedule;
+  options.stages = stages;
+  options.cut = std::move(cut);
+  options.optimizer.lr = 0.5;
+  options.weights = stages::initial_state(*options.network, 7);
+  return options;
+}
+
+struct Trained {
+  stages::StateDict weights;
+  std::vector<float> losses;
+};
+
+Trained by_oracle(const TrainerOptions& options, std::int64_t samples) {
+  const Schedule schedule = make_schedule(options.schedule, {.stages = options.stages});
+  std::vector<stages::Stage> stages = build_stages(options, schedule);
+  Trained result;
+  result.losses = run_oracle(schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples);
+  for (const stages::Stage& stage : stages) {
+    for (auto& entry : stage.parameters().state()) result.weights.push_back(entry);
+  }
+  return result;
+}
+
+Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool disturbed) {
+  Trainer trainer(options);
+  SampleFeed feed(trainer, kShape, samples);
+  LossLog log;
+  PipelineOptions how;
+  if (disturbed) {
+    how.before_action = [](int worker, const Action&) {
+      thread_local std::mt19937 random{std::uint32_t(worker)};
+      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    };
+  }
+  const Outcome outcome = trainer.run(feed, &log, how);
+  EXPECT_EQ(outcome.admitted, samples);
+  EXPECT_EQ(outcome.trained + outcome.rejected, samples);
+  return {trainer.state(), log.losses};
+}
+
+struct Case {
+  std::string schedule;
+  int stages;
+  std::vector<int> cut;
+};
+
+class OracleTest : public testing::TestWithParam<Case> {};
+
+TEST_P(OracleTest, PipelinedRunEqualsOracleAfter200Samples) {
+  const auto& [schedule, stages, cut] = GetParam();
+  const TrainerOptions options = small(schedule, stages, cut);
+  const Trained expected = by_oracle(options, 200);
+  for (const bool disturbed : {false, true}) {
+    const Trained got = by_pipeline(options, 200, disturbed);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(StagesAndCuts, OracleTest, testing::Values(
+    Case{"partime", 1, {}}, Case{"partime", 2, {4}}, Case{"partime", 2, {1}}, Case{"partime", 2, {7}},
+    Case{"partime", 3, {2, 5}}, Case{"partime", 3, {3, 4}}, Case{"partime", 4, {2, 4, 6}},
+    Case{"partime", 4, {1, 2, 3}}, Case{"partime", 8, {1, 2, 3, 4, 5, 6, 7}},
+    Case{"sequential", 1, {}}, Case{"sequential", 2, {4}}, Case{"sequential", 3, {2, 5}},
+    Case{"sequential", 4, {2, 4, 6}}));
+
+/// (layers-1) x {conv, relu}, conv, sigmoid and SGD, written with LibTorch alone.
+Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples) {
+  std::vector<at::Tensor> p;
+  for (const auto& [name, tensor] : options.weights) p.push_back(tensor.clone().set_requires_grad(true));
+  Trained result;
+  for (std::int64_t n = 0; n < samples; ++n) {
+    const auto [input, target] = sample_at(n, kShape);
+    at::Tensor y = input;
+    for (std::size_t i = 0; i < p.size(); i += 2) {
+      y = at::conv2d(y, p[i], p[i + 1], 1, 1);
+      y = i + 2 < p.size() ? at::relu(y) : at::sigmoid(y);
+    }
+    const at::Tensor loss = at::mse_loss(y, target);
+    const auto gradients = torch::autograd::grad({loss}, p);
+    const c10::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < p.size(); ++i) p[i].add_(gradients[i], -options.optimizer.lr);
+    result.losses.push_back(loss.item<float>());
+  }
+  for (std::size_t i = 0; i < p.size(); ++i) result.weights.emplace_back(options.weights[i].first, p[i]);
+  return result;
+}
+
+TEST(PlainLoop, EqualsOneStageOfEverySchedule) {
+  for (const std::string& schedule : schedule_names()) {
+    const TrainerOptions options = small(schedule, 1, {});
+    const Trained expected = by_plain_loop(options, 200);
+    const Trained got = by_pipeline(options, 200, false);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses);
+  }
+}
+
+TEST(PlainLoop, EqualsSequentialAtAnyCut) {
+  const TrainerOptions options = small("sequential", 3, {2, 5});
+  expect_equal_bits(by_pipeline(options, 50, true).weights, by_plain_loop(options, 50).weights);
+}
+
+TEST(Stages, LearnAndTheScheduleMatters) {
+  const Trained sequential = by_pipeline(small("sequential", 2, {4}), 200, false);
+  const Trained partime = by_pipeline(small("partime", 2, {4}), 200, false);
+  EXPECT_LT(sequential.losses.back(), sequential.losses.front());
+  EXPECT_NE(sequential.losses, partime.losses);
+}
+
+TEST(Counts, UpdatesAndAgesFollowTheContract) {
+  for (const int stages : {1, 2, 3, 4, 8}) {
+    for (const std::int64_t samples : {1, 2, 5, 40}) {
+      std::vector<int> cut;
+      for (int i = 1; i < stages; ++i) cut.push_back(i);
+      Trainer trainer(small("partime", stages, cut));
+      SampleFeed feed(trainer, kShape, samples);
+      trainer.run(feed, nullptr);
+      const Reading reading = trainer.monitor().read();
+      for (int stage = 0; stage < stages; ++stage) {
+        const std::int64_t d = stages - 1 - stage;
+        const std::int64_t updates = std::max<std::int64_t>(0, samples - 2 * d);
+        EXPECT_EQ(reading.updates[stage], updates) << stages << " stages, " << samples << " samples";
+        EXPECT_EQ(reading.gradient_age[stage], updates > 0 ? 2 * d : 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::engine

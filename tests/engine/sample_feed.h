@@ -1,0 +1,57 @@
+// Feeds and samples that tests share.
+#pragma once
+
+#include <ATen/ATen.h>              // samples
+#include <gtest/gtest.h>            // expectations
+#include <ATen/CPUGeneratorImpl.h>  // samples by number
+
+#include <cstring>  // copies
+#include <utility>  // input and target
+
+#include "engine/trainer.h"
+
+namespace millrace::engine {
+
+/// Sample n of a made-up stream, the same at every call.
+inline std::pair<at::Tensor, at::Tensor> sample_at(std::int64_t n, const stages::ImageShape& shape) {
+  const auto generator = at::detail::createCPUGenerator(std::uint64_t(1000 + n));
+  const at::Tensor x = at::rand({1, shape.channels, shape.height, shape.width}, generator);
+  return {x, x};
+}
+
+/// Gives `count` samples to a trainer, without threads of its own.
+class SampleFeed final : public Feed {
+ public:
+  SampleFeed(Trainer& trainer, stages::ImageShape shape, std::int64_t count)
+      : trainer_(trainer), shape_(shape), count_(count) {}
+  Status poll() override { return next_ < count_ ? Status::ready : Status::end; }
+  void take(int slot, SampleInfo& info) override {
+    const at::Tensor x = sample_at(next_, shape_).first;
+    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(), std::size_t(x.numel()) * sizeof(float));
+    info.frame = next_++;
+    info.captured = Clock::now();
+  }
+
+ private:
+  Trainer& trainer_;
+  stages::ImageShape shape_;
+  std::int64_t count_;
+  std::int64_t next_ = 0;
+};
+
+/// Keeps every loss.
+class LossLog final : public Observer {
+ public:
+  void predicted(const SampleInfo&, int, float loss) override { losses.push_back(loss); }
+  std::vector<float> losses;
+};
+
+inline void expect_equal_bits(const stages::StateDict& a, const stages::StateDict& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].first, b[i].first);
+    EXPECT_TRUE(at::equal(a[i].second, b[i].second)) << a[i].first << " differs";
+  }
+}
+
+}  // namespace millrace::engine
