@@ -12,28 +12,13 @@
 namespace millrace::engine {
 namespace {
 
-void require_cut(const std::vector<int>& cut, int stages, int modules) {
-  if (int(cut.size()) != stages - 1) {
-    throw std::invalid_argument("pipeline.cut: " + std::to_string(cut.size()) + " places cut " +
-                                std::to_string(cut.size() + 1) + " stages, pipeline.stages is " +
-                                std::to_string(stages));
-  }
-  int before = 0;
-  for (const int place : cut) {
-    if (place <= before || place >= modules) {
-      throw std::invalid_argument("pipeline.cut: places must rise from 1 to " + std::to_string(modules - 1));
-    }
-    before = place;
-  }
-}
-
 /// Fills what was left open: cut, devices, weights.
 TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
   const int modules = options.network->size();
   if (options.stages < 1 || options.stages > modules) {
-    throw std::invalid_argument("pipeline.stages = " + std::to_string(options.stages) + ": the network has " +
-                                std::to_string(modules) + " modules, so 1 to " + std::to_string(modules) + " stages");
+    throw std::invalid_argument(std::to_string(options.stages) + " stages: the network has " +
+                                std::to_string(modules) + " modules, so 1 to " + std::to_string(modules));
   }
   if (options.cut.empty() && options.stages > 1) {
     std::vector<double> costs;
@@ -58,6 +43,21 @@ stages::OptimizerSpec corrected(stages::OptimizerSpec spec, const std::string& c
 }
 
 }  // namespace
+
+void require_cut(const std::vector<int>& cut, int stages, int modules) {
+  if (int(cut.size()) != stages - 1) {
+    throw std::invalid_argument(std::to_string(cut.size()) + " places make " +
+                                std::to_string(cut.size() + 1) + " stages, pipeline.stages is " +
+                                std::to_string(stages));
+  }
+  int before = 0;
+  for (const int place : cut) {
+    if (place <= before || place >= modules) {
+      throw std::invalid_argument("places must rise from 1 to " + std::to_string(modules - 1));
+    }
+    before = place;
+  }
+}
 
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule) {
   const std::vector<std::int64_t> ages = gradient_ages(schedule);

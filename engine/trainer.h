@@ -71,6 +71,9 @@ class Trainer {
   std::unique_ptr<Pipeline> pipeline_;
 };
 
+/// Throws std::invalid_argument unless `cut` makes `stages` stages of at least one of `modules` modules.
+void require_cut(const std::vector<int>& cut, int stages, int modules);
+
 /// The stages of `network` at `cut`, with `weights`. The oracle and the trainer build them alike.
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
 

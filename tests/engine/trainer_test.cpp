@@ -33,11 +33,11 @@ std::string complaint(TrainerOptions options) {
 }
 
 TEST(Trainer, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(complaint(options_of(7, {})), "pipeline.stages = 7: the network has 6 modules, so 1 to 6 stages");
-  EXPECT_EQ(complaint(options_of(3, {2})), "pipeline.cut: 1 places cut 2 stages, pipeline.stages is 3");
-  EXPECT_EQ(complaint(options_of(3, {3, 3})), "pipeline.cut: places must rise from 1 to 5");
-  EXPECT_EQ(complaint(options_of(2, {6})), "pipeline.cut: places must rise from 1 to 5");
-  EXPECT_EQ(complaint(options_of(2, {0})), "pipeline.cut: places must rise from 1 to 5");
+  EXPECT_EQ(complaint(options_of(7, {})), "7 stages: the network has 6 modules, so 1 to 6");
+  EXPECT_EQ(complaint(options_of(3, {2})), "1 places make 2 stages, pipeline.stages is 3");
+  EXPECT_EQ(complaint(options_of(3, {3, 3})), "places must rise from 1 to 5");
+  EXPECT_EQ(complaint(options_of(2, {6})), "places must rise from 1 to 5");
+  EXPECT_EQ(complaint(options_of(2, {0})), "places must rise from 1 to 5");
 }
 
 TEST(Trainer, BalancesWhatIsNotCut) {

@@ -1,0 +1,20 @@
+// The [optimizer] table in words. Needs no LibTorch.
+#pragma once
+
+#include <string>  // names
+
+namespace millrace::stages {
+
+/// The [optimizer] table. Names, defaults and formulas are torch.optim's.
+struct OptimizerSpec {
+  std::string kind = "sgd";  ///< sgd | rmsprop | adam | adamw
+  double lr = 0.01;
+  double momentum = 0.0;      ///< sgd, rmsprop
+  double weight_decay = 0.0;  ///< decoupled in adamw, added to the gradient elsewhere
+  double beta1 = 0.9;         ///< adam, adamw
+  double beta2 = 0.999;       ///< adam, adamw
+  double alpha = 0.99;        ///< rmsprop
+  double eps = 1e-8;          ///< rmsprop, adam, adamw
+};
+
+}  // namespace millrace::stages

@@ -1,0 +1,47 @@
+// A build without GStreamer and OpenCV says so instead of failing in odd ways.
+#include <stdexcept>  // refusals
+
+#include <gtest/gtest.h>
+
+#include "io/fitter.h"
+#include "io/plot.h"
+#include "io/source.h"
+#include "io/versions.h"
+
+namespace millrace::io {
+namespace {
+
+std::string error_of(const std::string& uri) {
+  SourceOptions options;
+  options.uri = uri;
+  try {
+    open_source(options);
+  } catch (const SourceError& refused) {
+    return refused.what();
+  }
+  return "";
+}
+
+TEST(NoBackends, OnlyTheSyntheticSourceOpens) {
+  EXPECT_EQ(error_of("synth:shapes"), "");
+  EXPECT_NE(error_of("/clip.mp4").find("no GStreamer"), std::string::npos);
+  EXPECT_NE(error_of("rtsp://u:p@h/").find("rtsp://***@h/: this build"), std::string::npos);
+  EXPECT_NE(error_of("synt:shapes").find("\"synth\""), std::string::npos);
+  EXPECT_EQ(gstreamer_version(), "");
+  EXPECT_EQ(opencv_version(), "");
+}
+
+TEST(NoBackends, FramesPassButAreNotScaled) {
+  Frame frame;
+  frame.width = 4;
+  frame.height = 2;
+  frame.channels = 1;
+  frame.pixels.resize(8);
+  EXPECT_EQ(&Fitter(4, 2).fit(frame), &frame);
+  EXPECT_EQ(&Fitter(0, 0).fit(frame), &frame);
+  EXPECT_THROW(Fitter(2, 2).fit(frame), std::runtime_error);
+  EXPECT_THROW(write_chart({}, "x.png"), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace millrace::io

@@ -1,0 +1,213 @@
+#include "io/reader.h"
+
+#include <optional>  // what may be missing
+#include <vector>    // what came out
+
+#include <gtest/gtest.h>
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+/// Frames at `pts`, by number corrupt or followed by a broken stream.
+struct Script {
+  std::vector<nanoseconds> pts;
+  std::vector<int> corrupt;
+  bool breaks = false;
+  bool rewinds = true;
+  bool endless = false;
+  double fps = 100.0;
+};
+
+class ScriptedSource : public Source {
+ public:
+  explicit ScriptedSource(Script script) : script_(std::move(script)) {}
+
+  SourceInfo info() const override {
+    SourceInfo info;
+    info.fps = script_.fps;
+    return info;
+  }
+  ReadStatus read(Frame& out, milliseconds timeout) override {
+    if (script_.endless) {
+      std::this_thread::sleep_for(std::min(timeout, milliseconds(1)));
+      return ReadStatus::timeout;
+    }
+    if (next_ == script_.pts.size()) {
+      if (script_.breaks) throw SourceError("scripted: cut");
+      return ReadStatus::end;
+    }
+    const std::size_t number = next_++;
+    for (const int bad : script_.corrupt) {
+      if (std::size_t(bad) == number) return ReadStatus::corrupt;
+    }
+    out.pts = script_.pts[number];
+    out.width = int(number);
+    return ReadStatus::frame;
+  }
+  bool rewind() override {
+    next_ = 0;
+    return script_.rewinds;
+  }
+
+ private:
+  const Script script_;
+  std::size_t next_ = 0;
+};
+
+std::vector<nanoseconds> every(milliseconds period, int frames) {
+  std::vector<nanoseconds> pts;
+  for (int n = 0; n < frames; ++n) pts.push_back(n * nanoseconds(period));
+  return pts;
+}
+
+struct Seen {
+  std::vector<Frame> frames;
+  std::string error;
+  std::int64_t received = 0, rejected = 0;
+};
+
+Seen read_all(Script script, ReaderOptions options) {
+  Seen seen;
+  FrameQueue queue(4, Drop::never);
+  Reader reader(std::make_unique<ScriptedSource>(std::move(script)), queue, options);
+  while (!queue.drained()) {
+    if (Frame* const frame = queue.pop(seconds(1))) {
+      seen.frames.push_back(*frame);
+      queue.release(frame);
+    }
+  }
+  reader.join();
+  seen.error = reader.error();
+  seen.received = queue.received();
+  seen.rejected = queue.rejected();
+  return seen;
+}
+
+TEST(Reader, ReadsToTheEnd) {
+  const Clock::time_point before = Clock::now();
+  const Seen seen = read_all({every(milliseconds(10), 50), {}}, {});
+  ASSERT_EQ(seen.frames.size(), 50u);
+  for (int n = 0; n < 50; ++n) {
+    EXPECT_EQ(seen.frames[n].id, n);
+    EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * n));
+    EXPECT_GE(seen.frames[n].captured, before);
+    EXPECT_LE(seen.frames[n].captured, Clock::now());
+  }
+  EXPECT_EQ(seen.error, "");
+}
+
+TEST(Reader, PacedFramesFallDueAtTheirTime) {
+  ReaderOptions options;
+  options.paced = true;
+  std::vector<nanoseconds> pts = every(milliseconds(15), 8);
+  for (nanoseconds& one : pts) one += seconds(5);  // a stream need not start at 0
+  const Clock::time_point before = Clock::now();
+  const Seen seen = read_all({pts, {}}, options);
+  ASSERT_EQ(seen.frames.size(), 8u);
+  EXPECT_GE(Clock::now() - before, milliseconds(7 * 15));
+  EXPECT_GE(seen.frames[0].captured, before);
+  for (int n = 1; n < 8; ++n) {
+    EXPECT_GE(seen.frames[n].captured - seen.frames[n - 1].captured, milliseconds(15));
+  }
+}
+
+TEST(Reader, LoopsWithGrowingPts) {
+  ReaderOptions options;
+  options.loop = true;
+  options.limit = 25;
+  const Seen seen = read_all({every(milliseconds(10), 10), {}}, options);
+  ASSERT_EQ(seen.frames.size(), 25u);
+  for (int n = 0; n < 25; ++n) {
+    EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * n));
+    EXPECT_EQ(seen.frames[n].width, n % 10);
+  }
+}
+
+TEST(Reader, EndsWhereItCannotLoop) {
+  ReaderOptions options;
+  options.loop = true;
+  Script script{every(milliseconds(10), 3), {}};
+  script.rewinds = false;
+  EXPECT_EQ(read_all(script, options).frames.size(), 3u);
+  // Nothing but rubbish must not go round for ever.
+  EXPECT_EQ(read_all({every(milliseconds(10), 2), {0, 1}}, options).rejected, 2);
+}
+
+TEST(Reader, MissingTimesAreMadeUpFromTheRate) {
+  ReaderOptions options;
+  options.fps = 50.0;
+  Script script{std::vector<nanoseconds>(4), {}};
+  script.fps = 0.0;
+  const Seen seen = read_all(script, options);
+  ASSERT_EQ(seen.frames.size(), 4u);
+  for (int n = 0; n < 4; ++n) EXPECT_EQ(seen.frames[n].pts, milliseconds(20 * n));
+}
+
+TEST(Reader, CountsCorruptPicturesTowardsTheLimit) {
+  ReaderOptions options;
+  options.limit = 6;
+  const Seen seen = read_all({every(milliseconds(10), 10), {1, 3}}, options);
+  EXPECT_EQ(seen.frames.size(), 4u);
+  EXPECT_EQ(seen.received, 6);
+  EXPECT_EQ(seen.rejected, 2);
+}
+
+TEST(Reader, ABrokenStreamIsReportedAfterItsFrames) {
+  Script script{every(milliseconds(10), 5), {}};
+  script.breaks = true;
+  const Seen seen = read_all(script, {});
+  EXPECT_EQ(seen.frames.size(), 5u);
+  EXPECT_EQ(seen.error, "scripted: cut");
+}
+
+TEST(Reader, StopEndsASourceThatGivesNothing) {
+  FrameQueue queue(4, Drop::never);
+  Script script;
+  script.endless = true;
+  Reader reader(std::make_unique<ScriptedSource>(script), queue, {});
+  reader.stop();
+  reader.join();
+  EXPECT_TRUE(queue.drained());
+}
+
+TEST(Reader, StopEndsALongSleep) {
+  FrameQueue queue(4, Drop::never);
+  ReaderOptions options;
+  options.paced = true;
+  Reader reader(std::make_unique<ScriptedSource>(Script{{seconds(0), seconds(3600)}, {}}), queue,
+                options);
+  Frame* const frame = queue.pop(seconds(60));
+  ASSERT_NE(frame, nullptr);
+  queue.release(frame);
+  reader.stop();
+  reader.join();
+  EXPECT_EQ(queue.received(), 1) << "a frame that never fell due was never received";
+}
+
+TEST(Reader, DestroyingItFreesAReaderThatWaitsForRoom) {
+  FrameQueue queue(2, Drop::never);
+  {
+    Reader reader(std::make_unique<ScriptedSource>(Script{every(milliseconds(1), 1000), {}}), queue,
+                  {});
+    while (queue.received() < 3) std::this_thread::yield();
+  }
+  EXPECT_TRUE(queue.drained());
+  EXPECT_EQ(queue.counts().waiting(), 0);
+}
+
+TEST(Reader, DestroyingItAfterTheEndKeepsWhatWaits) {
+  FrameQueue queue(8, Drop::never);
+  {
+    Reader reader(std::make_unique<ScriptedSource>(Script{every(milliseconds(1), 5), {}}), queue,
+                  {});
+    reader.join();
+  }
+  EXPECT_EQ(queue.counts().waiting(), 5);
+}
+
+}  // namespace
+}  // namespace millrace::io

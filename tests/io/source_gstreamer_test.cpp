@@ -1,0 +1,266 @@
+#include <gst/gst.h>  // writes the files to read
+#include <gtest/gtest.h>
+
+#include "io/gst_handles.h"
+#include "io/gst_pipeline.h"
+#include "io/source.h"
+#include "io/source_kinds.h"
+#include "tests/io/test_folder.h"
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr char kWalkers[] = "/usr/share/doc/opencv-doc/examples/data/vtest.avi";
+
+SourceOptions options_for(const std::string& uri, int channels = 3) {
+  SourceOptions options;
+  options.uri = uri;
+  options.channels = channels;
+  return options;
+}
+
+struct Seen {
+  std::vector<Frame> frames;
+  std::string error;
+};
+
+// Reads to the end or to the error that ends it.
+Seen read_all(Source& source, bool keep_pixels = true) {
+  Seen seen;
+  Frame frame;
+  try {
+    for (;;) {
+      const ReadStatus status = source.read(frame, milliseconds(100));
+      if (status == ReadStatus::end) return seen;
+      if (status != ReadStatus::frame) continue;
+      seen.frames.push_back(keep_pixels ? frame : Frame{});
+      seen.frames.back().pts = frame.pts;
+    }
+  } catch (const SourceError& broken) {
+    seen.error = broken.what();
+  }
+  return seen;
+}
+
+Seen read_uri(const std::string& uri, int channels = 3) {
+  return read_all(*open_source(options_for(uri, channels)));
+}
+
+std::string open_error(const std::string& uri) {
+  try {
+    open_source(options_for(uri));
+  } catch (const SourceError& refused) {
+    return refused.what();
+  }
+  return "";
+}
+
+// Runs a pipeline that ends by itself.
+void run(const std::string& text) {
+  start_gstreamer();
+  const GstOwned<GstElement> pipeline(gst_parse_launch(text.c_str(), nullptr));
+  ASSERT_TRUE(pipeline) << text;
+  gst_element_set_state(pipeline.get(), GST_STATE_PLAYING);
+  const GstOwned<GstBus> bus(gst_element_get_bus(pipeline.get()));
+  const GstOwned<GstMessage> last(gst_bus_timed_pop_filtered(
+      bus.get(), 20 * GST_SECOND, GstMessageType(GST_MESSAGE_EOS | GST_MESSAGE_ERROR)));
+  EXPECT_TRUE(last && GST_MESSAGE_TYPE(last.get()) == GST_MESSAGE_EOS) << text;
+  gst_element_set_state(pipeline.get(), GST_STATE_NULL);
+}
+
+// 30 different pictures; 50 x 38: rows of RGB are no multiple of four bytes.
+const std::string kBall =
+    "videotestsrc pattern=ball num-buffers=30 ! video/x-raw,format=RGB,width=50,height=38,"
+    "framerate=15/1";
+
+TEST(GStreamer, BytesOfAPipelineAreExact) {
+  const std::string colour =
+      "gst:videotestsrc num-buffers=5 pattern=solid-color foreground-color=0xff12c856 ! "
+      "video/x-raw,format=RGB,width=7,height=5,framerate=20/1";
+  const auto source = open_source(options_for(colour));
+  const SourceInfo info = source->info();
+  EXPECT_EQ(info.kind, "gstreamer");
+  EXPECT_EQ(info.width, 7);
+  EXPECT_EQ(info.height, 5);
+  EXPECT_EQ(info.fps, 20.0);
+  EXPECT_FALSE(info.live);
+  EXPECT_NE(info.caps.find("video/x-raw"), std::string::npos);
+  const Seen seen = read_all(*source);
+  ASSERT_EQ(seen.frames.size(), 5u);
+  EXPECT_EQ(seen.error, "");
+  for (int n = 0; n < 5; ++n) {
+    const Frame& frame = seen.frames[n];
+    EXPECT_EQ(frame.pts, milliseconds(50 * n));
+    ASSERT_EQ(frame.pixels.size(), 7u * 5u * 3u);
+    for (std::size_t i = 0; i < frame.pixels.size(); i += 3) {
+      ASSERT_EQ(frame.pixels[i], 0x12);
+      ASSERT_EQ(frame.pixels[i + 1], 0xc8);
+      ASSERT_EQ(frame.pixels[i + 2], 0x56);
+    }
+  }
+}
+
+TEST(GStreamer, GreyIsOneChannel) {
+  const Seen seen = read_uri(
+      "gst:videotestsrc num-buffers=1 pattern=white ! video/x-raw,format=GRAY8,width=6,height=4",
+      1);
+  ASSERT_EQ(seen.frames.size(), 1u);
+  EXPECT_EQ(seen.frames[0].channels, 1);
+  EXPECT_EQ(seen.frames[0].pixels, std::vector<std::uint8_t>(24, 255));
+}
+
+TEST(GStreamer, TheUsersOwnAppsinkIsUsed) {
+  const std::string head = "gst:videotestsrc num-buffers=4 ! videoconvert ! ";
+  EXPECT_EQ(read_uri(head + "appsink sync=false").frames.size(), 4u);
+  EXPECT_EQ(read_uri(head + "identity name=appsink_like ! identity !").frames.size(), 4u);
+  const Seen wrong = read_uri(head + "appsink sync=false caps=video/x-raw,format=I420");
+  EXPECT_NE(wrong.error.find("I420"), std::string::npos) << wrong.error;
+}
+
+TEST(GStreamer, AFrameMayChangeItsSizeOnTheWay) {
+  const Seen seen = read_uri(
+      "gst:concat name=c ! identity videotestsrc num-buffers=3 pattern=red ! "
+      "video/x-raw,format=RGB,width=20,height=10,framerate=10/1 ! c. videotestsrc num-buffers=2 "
+      "pattern=blue ! video/x-raw,format=RGB,width=9,height=30,framerate=10/1 ! c. c. ");
+  EXPECT_EQ(seen.error, "");
+  ASSERT_EQ(seen.frames.size(), 5u);
+  for (int n = 0; n < 5; ++n) {
+    const Frame& frame = seen.frames[n];
+    EXPECT_EQ(frame.width, n < 3 ? 20 : 9);
+    EXPECT_EQ(frame.height, n < 3 ? 10 : 30);
+    EXPECT_EQ(frame.pixels.size(), frame.bytes());
+    EXPECT_EQ(frame.pixels.at(n < 3 ? 0 : 2), 255);
+    EXPECT_EQ(frame.pts, milliseconds(100 * n)) << "time goes on";
+  }
+}
+
+TEST(GStreamer, LosslessFilesComeBackBitForBit) {
+  const TestFolder folder;
+  const std::vector<Frame> expected = read_uri("gst:" + kBall).frames;
+  ASSERT_EQ(expected.size(), 30u);
+  ASSERT_NE(expected[0].pixels, expected[29].pixels);
+  const std::pair<std::string, std::string> kinds[] = {
+      {"png in.mkv", "pngenc ! matroskamux"},
+      {"raw.avi", "videoconvert ! video/x-raw,format=BGR ! avimux"}};
+  for (const auto& [name, encode] : kinds) {
+    run(kBall + " ! " + encode + " ! filesink location=\"" + folder / name + "\"");
+    const auto source = open_source(options_for(folder / name));
+    for (int pass = 0; pass < 2; ++pass) {
+      const Seen seen = read_all(*source);
+      EXPECT_EQ(seen.error, "");
+      ASSERT_EQ(seen.frames.size(), 30u) << name;
+      for (int n = 0; n < 30; ++n) ASSERT_EQ(seen.frames[n].pixels, expected[n].pixels) << n;
+      EXPECT_TRUE(source->rewind());
+    }
+  }
+}
+
+TEST(GStreamer, ErrorsAreOneLineWithoutCredentials) {
+  const std::string missing = open_error("gst:nosuchelement ! identity");
+  EXPECT_NE(missing.find("nosuchelement"), std::string::npos) << missing;
+  const std::string refused = open_error("rtsp://user:secret@127.0.0.1:9/x");
+  EXPECT_EQ(refused.find("rtsp://***@127.0.0.1:9/x: "), 0u) << refused;
+  EXPECT_EQ(refused.find("secret"), std::string::npos) << refused;
+  EXPECT_EQ(refused.find('\n'), std::string::npos) << refused;
+  EXPECT_NE(open_error("gst:videotestsrc num-buffers=0"), "");
+  EXPECT_NE(open_error("gst:  ! "), "");
+  EXPECT_NE(open_error("http://127.0.0.1:9/x.mp4"), "");
+}
+
+TEST(GStreamer, AFileWithoutPicturesIsRefused) {
+  const TestFolder folder;
+  run("audiotestsrc num-buffers=50 ! matroskamux ! filesink location=" + folder / "sound.mkv");
+  const std::string error = open_error(folder / "sound.mkv");
+  EXPECT_EQ(error.find(folder / "sound.mkv: "), 0u) << error;
+}
+
+TEST(GStreamer, SoundThatOutlastsThePicturesIsNoTruncation) {
+  const TestFolder folder;
+  // 2 s of pictures, 4 s of sound.
+  run("videotestsrc num-buffers=20 ! video/x-raw,width=32,height=32,framerate=10/1 ! pngenc ! "
+      "matroskamux name=m ! filesink location=" +
+      folder / "av.mkv" +
+      " audiotestsrc num-buffers=40 samplesperbuffer=800 ! audio/x-raw,rate=8000 ! m.");
+  const Seen seen = read_uri(folder / "av.mkv");
+  EXPECT_EQ(seen.frames.size(), 20u);
+  EXPECT_EQ(seen.error, "");
+}
+
+// The first part of a file, as a broken download leaves it.
+std::string cut(const TestFolder& folder, const std::string& from, const std::string& name,
+                double part) {
+  const std::string bytes = bytes_of(from);
+  put_bytes(folder / name, bytes.substr(0, std::size_t(double(bytes.size()) * part)));
+  return folder / name;
+}
+
+TEST(GStreamer, ATruncatedFileGivesItsFramesAndThenAnError) {
+  const TestFolder folder;
+  const std::string noise =
+      "videotestsrc pattern=snow num-buffers=100 ! video/x-raw,width=64,height=48,framerate=10/1 "
+      "! ";
+  run(noise + "pngenc ! matroskamux ! filesink location=" + folder / "whole.mkv");
+  run(noise + "avenc_mpeg4 ! mp4mux faststart=true ! filesink location=" + folder / "whole.mp4");
+  run(noise + "jpegenc ! avimux ! filesink location=" + folder / "whole.avi");
+  for (const std::string ending : {"mkv", "mp4", "avi"}) {
+    const Seen whole = read_uri(folder / ("whole." + ending));
+    EXPECT_EQ(whole.frames.size(), 100u) << ending;
+    EXPECT_EQ(whole.error, "") << ending;
+    const Seen part = read_uri(cut(folder, folder / ("whole." + ending), "part." + ending, 0.4));
+    EXPECT_GT(part.frames.size(), 30u) << ending;
+    EXPECT_LT(part.frames.size(), 45u) << ending;
+    EXPECT_NE(part.error, "") << ending;
+    std::printf("%s: %s\n", ending.c_str(), part.error.c_str());
+  }
+}
+
+TEST(GStreamer, TheWalkersAreWholeOrTruncated) {
+  if (!std::filesystem::exists(kWalkers)) GTEST_SKIP() << kWalkers << " is not installed";
+  const auto source = open_source(options_for(kWalkers));
+  EXPECT_EQ(source->info().width, 768);
+  EXPECT_EQ(source->info().height, 576);
+  EXPECT_EQ(source->info().fps, 10.0);
+  EXPECT_NEAR(source->info().duration_s, 79.5, 0.1);
+  const Seen whole = read_all(*source, false);
+  EXPECT_EQ(whole.frames.size(), 795u);
+  EXPECT_EQ(whole.error, "");
+  for (std::size_t n = 1; n < whole.frames.size(); ++n) {
+    ASSERT_GT(whole.frames[n].pts, whole.frames[n - 1].pts);
+  }
+
+  const TestFolder folder;
+  const Seen part =
+      read_all(*open_source(options_for(cut(folder, kWalkers, "part.avi", 0.4))), false);
+  EXPECT_GT(part.frames.size(), 200u);
+  EXPECT_LT(part.frames.size(), 400u);
+  EXPECT_NE(part.error.find("s of 79.5 s (truncated?)"), std::string::npos) << part.error;
+}
+
+TEST(OpenCvSource, ReadsAFileByItself) {
+  const TestFolder folder;
+  run(kBall + " ! pngenc ! avimux ! filesink location=" + folder / "ball.avi");
+  const std::vector<Frame> expected = read_uri("gst:" + kBall).frames;
+  const auto source = open_opencv(options_for(folder / "ball.avi"), folder / "ball.avi");
+  EXPECT_EQ(source->info().kind, "opencv");
+  EXPECT_EQ(source->info().fps, 15.0);
+  for (int pass = 0; pass < 2; ++pass) {
+    const Seen seen = read_all(*source);
+    ASSERT_EQ(seen.frames.size(), 30u);
+    for (int n = 0; n < 30; ++n) ASSERT_EQ(seen.frames[n].pixels, expected[n].pixels) << n;
+    EXPECT_TRUE(source->rewind());
+  }
+  const auto grey = open_opencv(options_for(folder / "ball.avi", 1), folder / "ball.avi");
+  EXPECT_EQ(read_all(*grey).frames.at(0).pixels.size(), 50u * 38u);
+}
+
+TEST(OpenCvSource, RefusesWhatItCannotDecode) {
+  const TestFolder folder;
+  put_bytes(folder / "x.avi", "RIFF but no more");
+  EXPECT_THROW(open_opencv(options_for(folder / "x.avi"), folder / "x.avi"), SourceError);
+}
+
+}  // namespace
+}  // namespace millrace::io

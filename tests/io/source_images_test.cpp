@@ -1,0 +1,170 @@
+#include <gtest/gtest.h>
+#include <opencv2/imgcodecs.hpp>  // writes the pictures
+
+#include "io/image_list.h"
+#include "io/source.h"
+#include "tests/io/test_folder.h"
+
+namespace millrace::io {
+namespace {
+
+SourceOptions options_for(const std::string& uri, int channels = 3) {
+  SourceOptions options;
+  options.uri = uri;
+  options.channels = channels;
+  return options;
+}
+
+// A PNG whose red value in the corner is `mark`.
+void put_picture(const std::string& path, int mark, int width = 8, int height = 6) {
+  cv::Mat picture(height, width, CV_8UC3);
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      picture.at<cv::Vec3b>(y, x) = cv::Vec3b(x * 10, y * 10, mark + x + y);
+    }
+  }
+  ASSERT_TRUE(cv::imwrite(path, picture));
+}
+
+// The marks of a stream's pictures; -1 for a corrupt one.
+std::vector<int> marks(Source& source) {
+  std::vector<int> seen;
+  Frame frame;
+  for (;;) {
+    const ReadStatus status = source.read(frame, std::chrono::milliseconds(0));
+    if (status == ReadStatus::end) return seen;
+    seen.push_back(status == ReadStatus::corrupt ? -1 : frame.pixels.at(0));
+  }
+}
+
+std::vector<int> marks(const std::string& uri) {
+  return marks(*open_source(options_for(uri)));
+}
+
+void expect_refused(const std::string& uri, const std::string& part) {
+  try {
+    open_source(options_for(uri));
+    FAIL() << uri;
+  } catch (const SourceError& refused) {
+    EXPECT_NE(std::string(refused.what()).find(part), std::string::npos) << refused.what();
+  }
+}
+
+TEST(Images, BytesAreExact) {
+  const TestFolder folder;
+  put_picture(folder / "00000.png", 100);
+  const auto source = open_source(options_for("images:" + folder / "%05d.png"));
+  EXPECT_EQ(source->info().kind, "images");
+  EXPECT_EQ(source->info().width, 8);
+  EXPECT_EQ(source->info().height, 6);
+  EXPECT_FALSE(source->info().live);
+  Frame frame;
+  ASSERT_EQ(source->read(frame, std::chrono::milliseconds(0)), ReadStatus::frame);
+  std::vector<std::uint8_t> expected;
+  for (int y = 0; y < 6; ++y) {
+    for (int x = 0; x < 8; ++x) {
+      expected.insert(expected.end(),
+                      {std::uint8_t(100 + x + y), std::uint8_t(y * 10), std::uint8_t(x * 10)});
+    }
+  }
+  EXPECT_EQ(frame.pixels, expected);
+  EXPECT_EQ(frame.channels, 3);
+}
+
+TEST(Images, GreyIsOneChannel) {
+  const TestFolder folder;
+  ASSERT_TRUE(cv::imwrite(folder / "a.png", cv::Mat(2, 2, CV_8UC1, cv::Scalar(93))));
+  const auto source = open_source(options_for("images:" + folder.path(), 1));
+  Frame frame;
+  ASSERT_EQ(source->read(frame, std::chrono::milliseconds(0)), ReadStatus::frame);
+  EXPECT_EQ(frame.channels, 1);
+  EXPECT_EQ(frame.pixels, std::vector<std::uint8_t>(4, 93));
+}
+
+TEST(Images, NumbersStartAtTheLowestAndEndAtAGap) {
+  for (const int first : {0, 1, 37}) {
+    const TestFolder folder;
+    for (const int n : {first, first + 1, first + 2, first + 4}) {
+      put_picture(folder / ("img" + std::to_string(n) + ".png"), n);
+    }
+    EXPECT_EQ(marks("images:" + folder / "img%d.png"),
+              (std::vector<int>{first, first + 1, first + 2}));
+  }
+}
+
+TEST(Images, ThePatternSaysHowManyDigits) {
+  const TestFolder folder;
+  put_picture(folder / "7.png", 7);
+  put_picture(folder / "0009.png", 9);
+  put_picture(folder / "0010.png", 10);
+  EXPECT_EQ(marks("images:" + folder / "%04d.png"), (std::vector<int>{9, 10}));
+}
+
+TEST(Images, AFolderAndAGlobAreSortedByName) {
+  const TestFolder folder;
+  put_picture(folder / "b.png", 2);
+  put_picture(folder / "a.png", 1);
+  put_picture(folder / "c.bmp", 3);
+  put_bytes(folder / "notes.txt", "not a picture");
+  EXPECT_EQ(marks("images:" + folder.path()), (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(marks("images:" + folder / "*.png"), (std::vector<int>{1, 2}));
+  EXPECT_EQ(marks("images:" + folder / "c.bmp"), (std::vector<int>{3}));
+}
+
+TEST(Images, ACorruptFileIsPassedOver) {
+  const TestFolder folder;
+  put_bytes(folder / "0.png", "this is no PNG");
+  put_picture(folder / "1.png", 1);
+  put_bytes(folder / "2.png", "");
+  put_picture(folder / "3.png", 3);
+  const auto source = open_source(options_for("images:" + folder / "%d.png"));
+  EXPECT_EQ(source->info().width, 8);
+  EXPECT_EQ(marks(*source), (std::vector<int>{-1, 1, -1, 3}));
+  EXPECT_TRUE(source->rewind());
+  EXPECT_EQ(marks(*source), (std::vector<int>{-1, 1, -1, 3}));
+}
+
+TEST(Images, SizesMayChange) {
+  const TestFolder folder;
+  put_picture(folder / "0.png", 0, 8, 6);
+  put_picture(folder / "1.png", 1, 4, 2);
+  const auto source = open_source(options_for("images:" + folder / "%d.png"));
+  Frame frame;
+  source->read(frame, std::chrono::milliseconds(0));
+  EXPECT_EQ(frame.pixels.size(), 8u * 6u * 3u);
+  source->read(frame, std::chrono::milliseconds(0));
+  EXPECT_EQ(frame.width, 4);
+  EXPECT_EQ(frame.pixels.size(), 4u * 2u * 3u);
+  EXPECT_EQ(frame.pts, std::chrono::milliseconds(40));
+}
+
+TEST(Images, NothingToReadIsAnError) {
+  const TestFolder folder;
+  expect_refused("images:" + folder.path(), "no picture is there");
+  expect_refused("images:" + folder / "%05d.png", "no picture is there");
+  expect_refused("images:" + folder / "*.png", "no picture is there");
+  expect_refused("images:" + folder / "missing", "no picture is there");
+  expect_refused("images:", "names no folder");
+  put_bytes(folder / "0.png", "rubbish");
+  expect_refused("images:" + folder / "%d.png", "no picture can be decoded");
+}
+
+TEST(Images, APatternHasOneWholeNumber) {
+  expect_refused("images:/x/%s.png", "whole number");
+  expect_refused("images:/x/%n", "whole number");
+  expect_refused("images:/x/%", "whole number");
+  expect_refused("images:/x/%d%d.png", "more than one number");
+  expect_refused("images:/x%d/a.png", "no number");
+  expect_refused("images:/x/%%.png", "no number");
+  expect_refused("images:/x/%00000000000d.png", "too many digits");
+}
+
+TEST(Images, NumberedNames) {
+  EXPECT_EQ(parse_numbered("d/a%05db.png").path(42), "d/a00042b.png");
+  EXPECT_EQ(parse_numbered("d/%3i.png").path(7), "d/  7.png");
+  EXPECT_EQ(parse_numbered("100%%_%u.png").path(1234), "./100%_1234.png");
+  EXPECT_EQ(parse_numbered("%02d").path(123), "./123");
+}
+
+}  // namespace
+}  // namespace millrace::io

@@ -1,0 +1,150 @@
+#include <cmath>    // distances
+#include <set>      // distinct frames
+#include <utility>  // centres
+
+#include <gtest/gtest.h>
+
+#include "io/source.h"
+
+namespace millrace::io {
+namespace {
+
+std::unique_ptr<Source> open(const std::string& uri, std::uint64_t seed = 0, int width = 0,
+                             int height = 0, int channels = 3) {
+  SourceOptions options;
+  options.uri = uri;
+  options.seed = seed;
+  options.width = width;
+  options.height = height;
+  options.channels = channels;
+  return open_source(options);
+}
+
+Frame next(Source& source) {
+  Frame frame;
+  EXPECT_EQ(source.read(frame, std::chrono::milliseconds(0)), ReadStatus::frame);
+  return frame;
+}
+
+Frame frame_number(Source& source, int number) {
+  for (int n = 0; n < number; ++n) next(source);
+  return next(source);
+}
+
+// FNV-1a.
+std::uint64_t hash(const Frame& frame) {
+  std::uint64_t value = 0xcbf29ce484222325u;
+  for (const std::uint8_t byte : frame.pixels) value = (value ^ byte) * 0x100000001b3u;
+  return value;
+}
+
+TEST(Synth, BytesArePinned) {
+  const auto rgb = open("synth:shapes");
+  EXPECT_EQ(hash(frame_number(*rgb, 0)), 7156630623783711388u);
+  EXPECT_EQ(hash(frame_number(*rgb, 99)), 3221864683574164154u) << "frame 100";
+  const auto grey = open("synth:shapes?shapes=7&speed=2.5", 42, 96, 48, 1);
+  EXPECT_EQ(hash(frame_number(*grey, 0)), 8658427481647910422u);
+  EXPECT_EQ(hash(frame_number(*grey, 99)), 10867379577394382321u) << "frame 100";
+}
+
+TEST(Synth, DescribesItself) {
+  const auto source = open("synth:shapes", 0, 80, 40, 1);
+  const SourceInfo info = source->info();
+  EXPECT_EQ(info.kind, "synth");
+  EXPECT_EQ(info.width, 80);
+  EXPECT_EQ(info.height, 40);
+  EXPECT_EQ(info.fps, 25.0);
+  EXPECT_FALSE(info.live);
+  const Frame frame = frame_number(*source, 5);
+  EXPECT_EQ(frame.channels, 1);
+  EXPECT_EQ(frame.pixels.size(), 80u * 40u);
+  EXPECT_EQ(frame.pts, std::chrono::milliseconds(5 * 40));
+}
+
+TEST(Synth, SeedsDifferAndRewindRepeats) {
+  const auto source = open("synth:shapes", 1);
+  const Frame first = next(*source);
+  const Frame second = next(*source);
+  EXPECT_NE(first.pixels, second.pixels);
+  EXPECT_TRUE(source->rewind());
+  EXPECT_EQ(next(*source).pixels, first.pixels);
+  EXPECT_EQ(next(*source).pixels, second.pixels);
+  EXPECT_NE(next(*open("synth:shapes", 2)).pixels, first.pixels);
+}
+
+TEST(Synth, EndsAfterTheAskedFrames) {
+  const auto source = open("synth:shapes?frames=3");
+  EXPECT_NEAR(source->info().duration_s, 3.0 / 25.0, 1e-12);
+  frame_number(*source, 2);
+  Frame frame;
+  EXPECT_EQ(source->read(frame, std::chrono::milliseconds(0)), ReadStatus::end);
+}
+
+// Where the picture differs from the background: the centre of a lone shape.
+std::pair<double, double> centre_of_change(const Frame& picture, const Frame& background) {
+  double x = 0.0, y = 0.0, count = 0.0;
+  for (int row = 0; row < picture.height; ++row) {
+    for (int column = 0; column < picture.width; ++column) {
+      const std::size_t at = (std::size_t(row) * picture.width + column) * picture.channels;
+      bool differs = false;
+      for (int c = 0; c < picture.channels; ++c) {
+        differs = differs || picture.pixels[at + c] != background.pixels[at + c];
+      }
+      if (!differs) continue;
+      x += column;
+      y += row;
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 0.0);
+  return {x / count, y / count};
+}
+
+TEST(Synth, AShapeMovesAtTheAskedSpeedAndBounces) {
+  constexpr double speed = 4.0;
+  const Frame background = next(*open("synth:shapes?shapes=0", 3, 256, 192));
+  const auto source = open("synth:shapes?shapes=1&speed=4", 3, 256, 192);
+  auto before = centre_of_change(next(*source), background);
+  std::set<int> signs_x, signs_y;
+  int at_speed = 0;
+  for (int n = 1; n < 200; ++n) {
+    const auto now = centre_of_change(next(*source), background);
+    const double dx = now.first - before.first, dy = now.second - before.second;
+    EXPECT_LT(std::hypot(dx, dy), speed + 0.5);
+    at_speed += std::abs(std::hypot(dx, dy) - speed) < 0.5;
+    signs_x.insert(dx > 0 ? 1 : -1);
+    signs_y.insert(dy > 0 ? 1 : -1);
+    before = now;
+  }
+  EXPECT_GT(at_speed, 180) << "slower only where it bounces";
+  EXPECT_EQ(signs_x.size(), 2u);
+  EXPECT_EQ(signs_y.size(), 2u);
+}
+
+TEST(Synth, SurvivesAnySize) {
+  for (const auto& [width, height] : {std::pair{1, 1}, {2, 300}, {300, 3}, {7, 7}}) {
+    const auto source = open("synth:shapes?shapes=9&speed=33.3", 5, width, height);
+    EXPECT_EQ(frame_number(*source, 50).pixels.size(), std::size_t(width) * height * 3);
+  }
+}
+
+void expect_refused(const std::string& uri, const std::string& part) {
+  try {
+    open(uri);
+    FAIL() << uri;
+  } catch (const SourceError& refused) {
+    EXPECT_NE(std::string(refused.what()).find(part), std::string::npos) << refused.what();
+  }
+}
+
+TEST(Synth, RefusesWhatItDoesNotKnow) {
+  expect_refused("synth:shape", "synth:shapes");
+  expect_refused("synth:shapes?frame=3", "\"frames\"");
+  expect_refused("synth:shapes?speed=fast", "speed must be a number");
+  expect_refused("synth:shapes?speed=nan", "speed must be a number");
+  expect_refused("synth:shapes?shapes=-1", "shapes must be a number");
+  expect_refused("synth:shapes?frames=", "frames must be a number");
+}
+
+}  // namespace
+}  // namespace millrace::io

@@ -1,0 +1,75 @@
+#include "io/uri.h"
+
+#include <array>  // known names
+
+#include <gtest/gtest.h>
+
+#include "io/source.h"
+#include "tests/io/test_folder.h"
+
+namespace millrace::io {
+namespace {
+
+TEST(Uri, SplitsAtTheScheme) {
+  EXPECT_EQ(split_uri("rtsp://h/p").scheme, "rtsp");
+  EXPECT_EQ(split_uri("rtsp://h/p").rest, "//h/p");
+  EXPECT_EQ(split_uri("gst:videotestsrc ! identity").rest, "videotestsrc ! identity");
+  EXPECT_EQ(split_uri("clip.mp4").scheme, "");
+  EXPECT_EQ(split_uri("/a/b c:d.mp4").scheme, "");
+  EXPECT_EQ(split_uri("/a/b c:d.mp4").rest, "/a/b c:d.mp4");
+  EXPECT_EQ(split_uri("2020:clip.mp4").scheme, "");
+}
+
+TEST(Uri, AnExistingFileNeedsNoScheme) {
+  const TestFolder folder;
+  const auto here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  put_bytes("day:one.avi", "x");
+  EXPECT_EQ(split_uri("day:one.avi").scheme, "");
+  EXPECT_EQ(split_uri("day:two.avi").scheme, "day");
+  std::filesystem::current_path(here);
+}
+
+TEST(Uri, FilePaths) {
+  EXPECT_EQ(file_path(split_uri("file:///a/b%20c.mp4")), "/a/b c.mp4");
+  EXPECT_EQ(file_path(split_uri("file://localhost/a.mp4")), "/a.mp4");
+  EXPECT_EQ(file_path(split_uri("file:/a.mp4")), "/a.mp4");
+  EXPECT_EQ(file_path(split_uri("a%20b.mp4")), "a%20b.mp4") << "a bare path is taken as it stands";
+}
+
+TEST(Uri, PercentDecoding) {
+  EXPECT_EQ(percent_decoded("%41%c3%A4%2f"), "A\xc3\xa4/");
+  EXPECT_EQ(percent_decoded("100%"), "100%");
+  EXPECT_EQ(percent_decoded("%4"), "%4");
+  EXPECT_EQ(percent_decoded("%zz%4g"), "%zz%4g");
+}
+
+TEST(Uri, NearestName) {
+  constexpr std::array<std::string_view, 3> known = {"rtsp", "http", "synth"};
+  EXPECT_EQ(nearest_name("rtps", known), "rtsp");
+  EXPECT_EQ(nearest_name("htp", known), "http");
+  EXPECT_EQ(nearest_name("synthetic", known), "synth");
+}
+
+TEST(Redacted, HidesCredentials) {
+  EXPECT_EQ(redacted("rtsp://user:secret@host:554/x"), "rtsp://***@host:554/x");
+  EXPECT_EQ(redacted("http://user@host/"), "http://***@host/");
+  EXPECT_EQ(redacted("rtsp://u:p@ss@host/x"), "rtsp://***@host/x");
+  EXPECT_EQ(redacted("rtsp://u:a/b?c#d@host/x"), "rtsp://***@host/x");
+  EXPECT_EQ(redacted("gst:rtspsrc location=\"rtsp://u:p@h/x\" ! appsink"),
+            "gst:rtspsrc location=\"rtsp://***@h/x\" ! appsink");
+  EXPECT_EQ(redacted("gst:rtspsrc user-id=me user-pw=secret ! fakesink"),
+            "gst:rtspsrc user-id=me user-pw=*** ! fakesink");
+  EXPECT_EQ(redacted("gst:x user-pw=\"a b\" ! y"), "gst:x user-pw=*** ! y");
+  EXPECT_EQ(redacted("rtsp://a:b@h and http://c:d@i"), "rtsp://***@h and http://***@i");
+}
+
+TEST(Redacted, LeavesTheRest) {
+  for (const char* const uri : {"rtsp://host/x", "rtsp://host:554/x@y", "http://[::1]:80/a",
+                                "file:///a@b", "/a/b@c", "gst:a ! b", "synth:shapes"}) {
+    EXPECT_EQ(redacted(uri), uri);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::io

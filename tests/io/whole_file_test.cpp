@@ -1,0 +1,100 @@
+#include "io/whole_file.h"
+
+#include <stdexcept>  // expected errors
+
+#include <unistd.h>  // geteuid
+
+#include <gtest/gtest.h>
+
+#include "tests/io/test_folder.h"
+
+namespace millrace::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+int entries(const std::string& folder) {
+  int count = 0;
+  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder)) ++count;
+  return count;
+}
+
+std::string error_of(const std::string& path) {
+  try {
+    write_whole(path, "new");
+  } catch (const std::runtime_error& failed) {
+    return failed.what();
+  }
+  return "";
+}
+
+TEST(WholeFile, WritesAndReplaces) {
+  const TestFolder folder;
+  const std::string bytes("a\0b\nc", 5);
+  write_whole(folder / "file", bytes);
+  EXPECT_EQ(bytes_of(folder / "file"), bytes);
+  write_whole(folder / "file", "");
+  EXPECT_EQ(bytes_of(folder / "file"), "");
+  EXPECT_EQ(entries(folder.path()), 1) << "no temporary is left";
+}
+
+TEST(WholeFile, MakesParentFolders) {
+  const TestFolder folder;
+  write_whole(folder / "a/b/file", "x");
+  EXPECT_EQ(bytes_of(folder / "a/b/file"), "x");
+}
+
+TEST(WholeFile, FollowsALink) {
+  const TestFolder folder;
+  put_bytes(folder / "real", "old");
+  fs::create_symlink("real", folder / "link");
+  write_whole(folder / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
+  EXPECT_EQ(bytes_of(folder / "real"), "new");
+}
+
+TEST(WholeFile, AFolderInTheWayIsLeftAlone) {
+  const TestFolder folder;
+  fs::create_directories(folder / "file/inside");
+  EXPECT_EQ(error_of(folder / "file"), folder / "file: is a folder");
+  EXPECT_TRUE(fs::exists(folder / "file/inside"));
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(WholeFile, AParentThatIsAFileIsAnError) {
+  const TestFolder folder;
+  put_bytes(folder / "file", "old");
+  const std::string error = error_of(folder / "file/inside");
+  EXPECT_EQ(error.find(folder / "file/inside: "), 0u) << error;
+  EXPECT_EQ(bytes_of(folder / "file"), "old");
+}
+
+TEST(WholeFile, AnUnwritableFolderKeepsTheOldFile) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may write anywhere";
+  const TestFolder folder;
+  put_bytes(folder / "file", "old");
+  fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_NE(error_of(folder / "file"), "");
+  fs::permissions(folder.path(), fs::perms::owner_all);
+  EXPECT_EQ(bytes_of(folder / "file"), "old");
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+// A name that no temporary can be made beside, for root as well: the name is as long as names get.
+TEST(WholeFile, AFailedWriteKeepsTheOldFile) {
+  const TestFolder folder;
+  const std::string path = folder / std::string(250, 'n');
+  put_bytes(path, "old");
+  const std::string error = error_of(path);
+  EXPECT_EQ(error.find(path + ": "), 0u) << error;
+  EXPECT_EQ(bytes_of(path), "old");
+  EXPECT_EQ(entries(folder.path()), 1);
+}
+
+TEST(WholeFile, ADeviceIsWrittenToAndNotReplaced) {
+  write_whole("/dev/null", "gone");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+}  // namespace
+}  // namespace millrace::io

@@ -1,0 +1,88 @@
+#include "tools/assembly.h"
+
+#include <algorithm>  // any_of
+#include <stdexcept>  // std::invalid_argument
+
+#include "capture/recorder.h"
+#include "engine/pinning.h"
+#include "stages/safetensors.h"
+
+namespace millrace::tools {
+namespace {
+
+/// Library errors begin with the key they are about ("model.layer[2] (conv): ..."); a few with none.
+ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
+  const std::size_t end = what.find_first_of(" :[=");
+  const std::string key = what.substr(0, end);
+  if (key.find('.') == std::string::npos) return config.error(fallback, what);
+  std::size_t rest = what.find(": ");
+  if (what[end] == '[' || rest == std::string::npos) rest = end;
+  return config.error(key, what[rest] == ':' ? what.substr(rest + 2) : what.substr(rest));
+}
+
+stages::StateDict load_weights(const Config& config, const stages::Network& network) {
+  const std::string& file = config.weights.file;
+  const auto fail = [&](const std::string& what) { return config.error("model.weights", file + ": " + what); };
+  try {
+    stages::StateDict state = stages::read_safetensors(file);
+    std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
+    for (const auto& [name, tensor] : state) {
+      const bool known = std::any_of(specs.begin(), specs.end(), [&](const auto& spec) { return spec.name == name; });
+      if (!known) throw fail("holds \"" + name + "\", which the network has not");
+    }
+    stages::Parameters fit(std::move(specs), at::kCPU);
+    stages::load_state(fit, state);
+    return state;
+  } catch (const stages::WeightsError& error) {
+    throw fail(error.what());
+  } catch (const std::invalid_argument& error) {
+    throw fail(error.what());
+  }
+}
+
+void check_cut(const Config& config, int modules) {
+  const auto& [schedule, stages, cut, devices, microbatches, virtual_stages, vertical_sync] = config.pipeline;
+  if (stages > modules) {
+    throw config.error("pipeline.stages", "the network has " + std::to_string(modules) + " modules, so 1 to " +
+                                              std::to_string(modules) + " stages, not " + std::to_string(stages));
+  }
+  try {
+    if (!cut.empty()) engine::require_cut(cut, stages, modules);
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.cut", error.what());
+  }
+}
+
+}  // namespace
+
+stages::ImageShape configured_shape(const Config& config) {
+  return {config.source.channels, config.source.height, config.source.width};
+}
+
+engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape) {
+  engine::TrainerOptions options;
+  try {
+    options.network = stages::build_network(config.model, shape);
+  } catch (const std::invalid_argument& error) {
+    throw located(config, error.what(), config.places.contains("model.out_channels") ? "model.out_channels" : "model.preset");
+  }
+  check_cut(config, options.network->size());
+  try {
+    options.devices = engine::place_stages(config.pipeline.devices, config.pipeline.stages, engine::usable_cores(),
+                                           capture::cuda_devices());
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.devices", error.what());
+  }
+  options.sample = shape;
+  options.target_is_input = config.task.kind == "autoencode";
+  options.schedule = config.pipeline.schedule;
+  options.stages = config.pipeline.stages;
+  options.cut = config.pipeline.cut;
+  options.optimizer = config.optimizer;
+  options.correction = config.correction.kind;
+  options.seed = config.weights.seed;
+  if (!config.weights.file.empty()) options.weights = load_weights(config, *options.network);
+  return options;
+}
+
+}  // namespace millrace::tools

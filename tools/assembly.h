@@ -1,0 +1,18 @@
+// From a config to the parts of a run. Shared by run, check and bench.
+#pragma once
+
+#include "engine/trainer.h"
+#include "stages/model_spec.h"
+#include "tools/config.h"
+
+namespace millrace::tools {
+
+/// Trainer options for samples of `shape`; sizes may be 0 (unknown), for checking alone. Loads and
+/// checks the weights file, finds the devices, opens no source.
+/// Throws ConfigError naming the place in the config.
+engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape);
+
+/// The shape as far as the config says.
+stages::ImageShape configured_shape(const Config& config);
+
+}  // namespace millrace::tools

@@ -1,0 +1,47 @@
+// `millrace check`: validates a config and says what would run; touches no device or source.
+#include <iostream>  // results
+
+#include "io/source.h"
+#include "tools/assembly.h"
+#include "tools/commands.h"
+
+namespace millrace::tools {
+namespace {
+
+void describe_pipeline(const engine::TrainerOptions& options) {
+  const engine::Schedule schedule = engine::make_schedule(options.schedule, {.stages = options.stages});
+  const std::vector<std::int64_t> ages = engine::gradient_ages(schedule);
+  std::cout << "# would run: " << options.network->size() << " modules in " << options.stages << " stages, schedule "
+            << options.schedule << "\n";
+  for (int stage = 0; stage < options.stages; ++stage) {
+    std::cout << "#   stage " << stage << " on " << options.devices[stage].name() << ", gradients " << ages[stage]
+              << " frames old";
+    if (options.cut.empty() && options.stages > 1) {
+      std::cout << "\n";
+      continue;
+    }
+    const int begin = stage == 0 ? 0 : options.cut[stage - 1];
+    const int end = stage + 1 == options.stages ? options.network->size() : options.cut[stage];
+    std::cout << ": modules " << begin << " to " << end - 1 << "\n";
+  }
+  if (options.cut.empty() && options.stages > 1) {
+    std::cout << "#   cut by module times measured at the start, least slowest stage\n";
+  }
+}
+
+}  // namespace
+
+int check_command(const CheckArguments& arguments) {
+  if (arguments.keys) {
+    std::cout << describe_keys();
+    return kDone;
+  }
+  Config config = load_config(arguments.config, arguments.settings);
+  const engine::TrainerOptions options = assemble(config, configured_shape(config));
+  config.source.uri = io::redacted(config.source.uri);
+  std::cout << to_toml(config) << "\n";
+  describe_pipeline(options);
+  return kDone;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,91 @@
+// What the user wants: the config file, with --set on top. Needs no LibTorch.
+#pragma once
+
+#include <cstdint>    // counts
+#include <map>        // where each key was set
+#include <stdexcept>  // ConfigError
+#include <string>     // values
+#include <vector>     // lists
+
+#include "stages/model_spec.h"
+#include "stages/optimizer_spec.h"
+
+namespace millrace::tools {
+
+/// A config that can't be used. The message begins with where: "FILE:LINE:COL: " or "--set KEY: ".
+struct ConfigError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Every key of the config file, with its default. config_keys.cpp says what each may hold.
+struct Config {
+  struct {
+    std::string uri = "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi";
+    std::string pace = "auto";
+    std::string drop = "auto";
+    int width = 64;
+    int height = 64;
+    int channels = 3;
+    double fps = 0.0;
+    bool loop = false;
+    std::uint64_t seed = 0;
+  } source;
+  struct {
+    std::string kind = "autoencode";
+    std::string loss = "mse";
+  } task;
+  stages::ModelSpec model;
+  struct {
+    std::string file;
+    std::uint64_t seed = 0;
+  } weights;  ///< model.weights, model.seed
+  struct {
+    std::string schedule = "partime";
+    int stages = 2;
+    std::vector<int> cut;
+    std::vector<std::string> devices = {"auto"};
+    int microbatches = 4;
+    int virtual_stages = 2;
+    bool vertical_sync = false;
+  } pipeline;
+  stages::OptimizerSpec optimizer;
+  struct {
+    std::string kind = "none";
+  } correction;
+  struct {
+    double fps = 0.0;
+  } monitor;
+  struct {
+    std::string dir;
+    std::int64_t every = 0;
+    bool resume = false;
+  } checkpoint;
+  struct {
+    std::string report;
+    std::string weights;
+    std::string loss_plot;
+    std::string prediction;
+  } output;
+
+  /// Where each key that is not at its default was set.
+  std::map<std::string, std::string> places;
+  std::string name;  ///< the file's, for errors about keys nobody set
+
+  /// An error about `key`, beginning with where it was set.
+  ConfigError error(const std::string& key, const std::string& what) const;
+};
+
+/// Reads `path` ("" : the embedded default), then applies `settings` ("table.key=value") in order.
+/// Throws ConfigError for the first thing wrong; every value is in its key's range afterwards.
+Config load_config(const std::string& path, const std::vector<std::string>& settings);
+
+/// Config text read from memory; `name` stands for the file in errors.
+Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& settings);
+
+/// All keys as TOML, with the values `config` holds.
+std::string to_toml(const Config& config);
+
+/// Every key: its default, its range and what it means. For documentation.
+std::string describe_keys();
+
+}  // namespace millrace::tools

@@ -1,0 +1,241 @@
+#include "tools/config_keys.h"
+
+#include <algorithm>  // find
+#include <cmath>      // isfinite
+#include <sstream>    // shortest decimal text
+
+#include "engine/schedule.h"
+#include "io/uri.h"
+
+namespace millrace::tools {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::ostringstream out;
+  out << toml::value<std::string>(text);
+  return out.str();
+}
+
+std::string number_text(double value) {
+  std::ostringstream out;
+  out << toml::value<double>(value);
+  return out.str();
+}
+
+template <class Access>
+ConfigKey text(std::string path, std::string meaning, Access access) {
+  return {std::move(path), "text", std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            const auto value = n.value_exact<std::string>();
+            if (value) access(c) = *value;
+            return value.has_value();
+          },
+          [=](const Config& c) { return quoted(access(const_cast<Config&>(c))); }};
+}
+
+template <class Access>
+ConfigKey choice(std::string path, std::vector<std::string> names, std::string meaning, Access access) {
+  std::string range = "one of";
+  for (const std::string& name : names) range += (name == names.front() ? " " : ", ") + quoted(name);
+  return {std::move(path), range, std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            const auto value = n.value_exact<std::string>();
+            if (!value || std::find(names.begin(), names.end(), *value) == names.end()) return false;
+            access(c) = *value;
+            return true;
+          },
+          [=](const Config& c) { return quoted(access(const_cast<Config&>(c))); }};
+}
+
+template <class Access>
+ConfigKey whole(std::string path, std::int64_t least, std::int64_t most, std::string meaning, Access access) {
+  return {std::move(path),
+          "a whole number from " + std::to_string(least) + " to " + std::to_string(most), std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            const auto value = n.value_exact<std::int64_t>();
+            if (!value || *value < least || *value > most) return false;
+            access(c) = std::remove_reference_t<decltype(access(c))>(*value);
+            return true;
+          },
+          [=](const Config& c) { return std::to_string(access(const_cast<Config&>(c))); }};
+}
+
+template <class Access>
+ConfigKey real(std::string path, double least, double most, std::string meaning, Access access) {
+  return {std::move(path), "a number from " + number_text(least) + " to " + number_text(most), std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            const auto value = n.is_boolean() ? std::nullopt : n.value<double>();
+            if (!value || !(*value >= least && *value <= most)) return false;
+            access(c) = *value;
+            return true;
+          },
+          [=](const Config& c) { return number_text(access(const_cast<Config&>(c))); }};
+}
+
+template <class Access>
+ConfigKey flag(std::string path, std::string meaning, Access access) {
+  return {std::move(path), "true or false", std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            const auto value = n.value_exact<bool>();
+            if (value) access(c) = *value;
+            return value.has_value();
+          },
+          [=](const Config& c) { return std::string(access(const_cast<Config&>(c)) ? "true" : "false"); }};
+}
+
+/// Every element read by `element`; false if one can't be.
+template <class T, class Accept>
+bool read_list(const toml::node& node, std::vector<T>& list, Accept accept) {
+  const toml::array* array = node.as_array();
+  if (!array) return false;
+  std::vector<T> read;
+  for (const toml::node& item : *array) {
+    const auto value = item.value_exact<std::conditional_t<std::is_integral_v<T>, std::int64_t, T>>();
+    if (!value || !accept(*value)) return false;
+    read.push_back(T(*value));
+  }
+  list = std::move(read);
+  return true;
+}
+
+template <class T, class Show>
+std::string list_text(const std::vector<T>& list, Show show) {
+  std::string text = "[";
+  for (const T& item : list) text += (text.size() > 1 ? ", " : "") + show(item);
+  return text + "]";
+}
+
+ConfigKey cut_key() {
+  return {"pipeline.cut", "a list of module numbers", "modules where stages 1.. begin; empty: balanced from measured times",
+          [](Config& c, const toml::node& n) {
+            return read_list(n, c.pipeline.cut, [](std::int64_t v) { return v >= 0 && v <= 1'000'000; });
+          },
+          [](const Config& c) { return list_text(c.pipeline.cut, [](int v) { return std::to_string(v); }); }};
+}
+
+ConfigKey devices_key() {
+  return {"pipeline.devices", "\"auto\", \"cpu\", \"cuda\" or a list as [\"cpu:0\", \"cuda:0\"]",
+          "where stages run; a list names one a stage",
+          [](Config& c, const toml::node& n) {
+            if (const auto one = n.value_exact<std::string>()) {
+              c.pipeline.devices = {*one};
+              return *one == "auto" || *one == "cpu" || *one == "cuda";
+            }
+            return read_list(n, c.pipeline.devices, [](const std::string& v) { return v.find(':') != v.npos; }) &&
+                   !c.pipeline.devices.empty();
+          },
+          [](const Config& c) {
+            const auto& d = c.pipeline.devices;
+            return d.size() == 1 && d[0].find(':') == std::string::npos ? quoted(d[0]) : list_text(d, quoted);
+          }};
+}
+
+#define MILLRACE_AT(member) [](Config& c) -> auto& { return c.member; }
+
+std::vector<ConfigKey> make_table() {
+  constexpr std::int64_t kMany = 1'000'000'000'000;
+  return {
+      text("source.uri", "file://, rtsp://, http(s)://, v4l2://, gst:PIPELINE, images:PATTERN or synth:shapes", MILLRACE_AT(source.uri)),
+      choice("source.pace", {"auto", "live", "asap"}, "live: at the stream's own rate; asap: as fast as the pipeline takes; auto: live for live sources, asap for files", MILLRACE_AT(source.pace)),
+      choice("source.drop", {"auto", "newest", "never"}, "newest: keep the newest frame, count the rest; never: block the source; auto: newest when paced live, else never", MILLRACE_AT(source.drop)),
+      whole("source.width", 0, 16384, "pixels; 0: the source's own", MILLRACE_AT(source.width)),
+      whole("source.height", 0, 16384, "pixels; 0: the source's own", MILLRACE_AT(source.height)),
+      {"source.channels", "1 or 3", "3: RGB, 1: grey",
+       [](Config& c, const toml::node& n) {
+         const auto value = n.value_exact<std::int64_t>();
+         if (value != 1 && value != 3) return false;
+         c.source.channels = int(*value);
+         return true;
+       },
+       [](const Config& c) { return std::to_string(c.source.channels); }},
+      real("source.fps", 0, 10000, "rate of sources that have none (images, synth); 0: 25", MILLRACE_AT(source.fps)),
+      flag("source.loop", "start again at the end", MILLRACE_AT(source.loop)),
+      whole("source.seed", 0, kMany, "synth only: which scene", MILLRACE_AT(source.seed)),
+      choice("task.kind", {"autoencode", "next-frame"}, "what is predicted: the input, or the frame after it", MILLRACE_AT(task.kind)),
+      choice("task.loss", {"mse"}, "mse: squared error, mean over all elements", MILLRACE_AT(task.loss)),
+      choice("model.preset", {"partime-cnn", "resnet18", "resnet50", "layers"}, "layers: as written in [[model.layer]]", MILLRACE_AT(model.preset)),
+      whole("model.layers", 1, 1000, "partime-cnn: convolutions", MILLRACE_AT(model.layers)),
+      whole("model.features", 1, 4096, "partime-cnn: channels between convolutions", MILLRACE_AT(model.features)),
+      {"model.kernel", "an odd whole number from 1 to 63", "partime-cnn: side of a convolution's kernel",
+       [](Config& c, const toml::node& n) {
+         const auto value = n.value_exact<std::int64_t>();
+         if (!value || *value < 1 || *value > 63 || *value % 2 == 0) return false;
+         c.model.kernel = int(*value);
+         return true;
+       },
+       [](const Config& c) { return std::to_string(c.model.kernel); }},
+      whole("model.out_channels", 1, 4096, "channels of the prediction; unset: as source.channels", MILLRACE_AT(model.out_channels)),
+      text("model.weights", "a .safetensors file to start from", MILLRACE_AT(weights.file)),
+      whole("model.seed", 0, kMany, "initial weights, as torch.manual_seed", MILLRACE_AT(weights.seed)),
+      choice("pipeline.schedule", engine::schedule_names(), "who does what when, and so the update rule", MILLRACE_AT(pipeline.schedule)),
+      whole("pipeline.stages", 1, 4096, "stages the network is cut into", MILLRACE_AT(pipeline.stages)),
+      cut_key(),
+      devices_key(),
+      whole("pipeline.microbatches", 1, 65536, "samples a minibatch, in schedules that have minibatches", MILLRACE_AT(pipeline.microbatches)),
+      whole("pipeline.virtual_stages", 1, 1024, "interleaved: stages a worker", MILLRACE_AT(pipeline.virtual_stages)),
+      flag("pipeline.vertical_sync", "pipedream: every stage uses the version that stage 0 saw", MILLRACE_AT(pipeline.vertical_sync)),
+      choice("optimizer.kind", {"sgd", "rmsprop", "adam", "adamw"}, "as in torch.optim", MILLRACE_AT(optimizer.kind)),
+      real("optimizer.lr", 0, 1000, "learning rate", MILLRACE_AT(optimizer.lr)),
+      real("optimizer.momentum", 0, 1, "sgd, rmsprop", MILLRACE_AT(optimizer.momentum)),
+      real("optimizer.weight_decay", 0, 1, "decoupled in adamw, added to the gradient elsewhere", MILLRACE_AT(optimizer.weight_decay)),
+      real("optimizer.beta1", 0, 0.9999999, "adam, adamw: decay of the mean", MILLRACE_AT(optimizer.beta1)),
+      real("optimizer.beta2", 0, 0.9999999, "adam, adamw: decay of the square", MILLRACE_AT(optimizer.beta2)),
+      real("optimizer.alpha", 0, 0.9999999, "rmsprop: decay of the square", MILLRACE_AT(optimizer.alpha)),
+      real("optimizer.eps", 0, 1, "rmsprop, adam, adamw", MILLRACE_AT(optimizer.eps)),
+      choice("correction.kind", {"none", "inverse-age"}, "what is done about old gradients; none: the schedule's bare rule; inverse-age: a stage's rate / (1 + its gradient age)", MILLRACE_AT(correction.kind)),
+      real("monitor.fps", 0, 100000, "F of the rule T/N < 1/F; 0: the source's own", MILLRACE_AT(monitor.fps)),
+      text("checkpoint.dir", "folder for checkpoints; empty: none", MILLRACE_AT(checkpoint.dir)),
+      whole("checkpoint.every", 0, kMany, "frames between checkpoints; 0: only at the end", MILLRACE_AT(checkpoint.every)),
+      flag("checkpoint.resume", "go on from the checkpoint in checkpoint.dir, if there is one", MILLRACE_AT(checkpoint.resume)),
+      text("output.report", "the report, .json", MILLRACE_AT(output.report)),
+      text("output.weights", "final weights, .safetensors", MILLRACE_AT(output.weights)),
+      text("output.loss_plot", "the loss curve, .png", MILLRACE_AT(output.loss_plot)),
+      text("output.prediction", "input, target and prediction of the last frame side by side, .png", MILLRACE_AT(output.prediction)),
+  };
+}
+
+#undef MILLRACE_AT
+
+std::optional<std::int64_t> whole_in(const toml::table& table, const char* key, std::int64_t least, std::int64_t most) {
+  const toml::node* node = table.get(key);
+  if (!node) return std::nullopt;
+  const auto value = node->value_exact<std::int64_t>();
+  if (!value || *value < least || *value > most) {
+    throw std::invalid_argument(std::string(key) + " must be a whole number from " + std::to_string(least) + " to " +
+                                std::to_string(most));
+  }
+  return value;
+}
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+  static const std::vector<ConfigKey> table = make_table();
+  return table;
+}
+
+stages::LayerSpec read_layer(const toml::table& table) {
+  static constexpr std::string_view kKeys[] = {"type", "out", "kernel", "stride", "groups", "factor", "slope"};
+  for (const auto& [key, node] : table) {
+    if (std::find(std::begin(kKeys), std::end(kKeys), key.str()) == std::end(kKeys)) {
+      throw std::invalid_argument("unknown key \"" + std::string(key.str()) + "\"; the nearest is \"" +
+                                  io::nearest_name(key.str(), kKeys) + "\"");
+    }
+  }
+  stages::LayerSpec layer;
+  const toml::node* type = table.get("type");
+  if (!type || !type->is_string()) throw std::invalid_argument("needs type = \"...\"");
+  layer.type = *type->value_exact<std::string>();
+  layer.out = whole_in(table, "out", 1, 65536);
+  layer.kernel = whole_in(table, "kernel", 1, 63);
+  layer.stride = whole_in(table, "stride", 1, 64);
+  layer.groups = whole_in(table, "groups", 1, 65536);
+  layer.factor = whole_in(table, "factor", 1, 64);
+  if (const toml::node* slope = table.get("slope")) {
+    layer.slope = slope->value<double>();
+    if (!layer.slope || !std::isfinite(*layer.slope)) throw std::invalid_argument("slope must be a number");
+  }
+  return layer;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,42 @@
+#include "tools/frame_feed.h"
+
+#include <algorithm>  // copy
+
+#include "io/planar.h"
+
+namespace millrace::tools {
+
+engine::Feed::Status FrameFeed::poll() {
+  using namespace std::chrono_literals;
+  if (frame_) return Status::ready;
+  // Asked first: frames that arrive between the two calls must not be taken for the end.
+  const bool drained = queue_.drained();
+  frame_ = queue_.pop(drained ? 0ms : 20ms);
+  if (!frame_) return drained ? Status::end : Status::wait;
+  if (!next_frame_ || !previous_.empty()) return Status::ready;
+  const io::Frame& first = fitter_.fit(*frame_);
+  previous_.resize(first.bytes());
+  io::to_planar(first, previous_.data());
+  previous_info_ = {.frame = frame_->id, .captured = frame_->captured};
+  queue_.release(frame_);
+  frame_ = nullptr;
+  return Status::wait;
+}
+
+void FrameFeed::take(int slot, engine::SampleInfo& info) {
+  const io::Frame& fitted = fitter_.fit(*frame_);
+  const engine::SampleInfo here{.frame = frame_->id, .captured = frame_->captured};
+  io::to_planar(fitted, trainer_.target(slot));
+  if (next_frame_) {
+    std::copy(previous_.begin(), previous_.end(), trainer_.input(slot));
+    std::copy_n(trainer_.target(slot), previous_.size(), previous_.begin());
+    info = previous_info_;
+    previous_info_ = here;
+  } else {
+    info = here;
+  }
+  queue_.release(frame_);
+  frame_ = nullptr;
+}
+
+}  // namespace millrace::tools

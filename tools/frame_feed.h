@@ -1,0 +1,39 @@
+// From the frame queue to the pipeline's samples.
+#pragma once
+
+#include <cstdint>  // counts
+#include <vector>   // the frame before
+
+#include "engine/feed.h"
+#include "engine/trainer.h"
+#include "io/fitter.h"
+#include "io/frame_queue.h"
+
+namespace millrace::tools {
+
+/// Makes samples of frames. autoencode: the frame is input and target. next-frame: a frame is the target of
+/// the frame before it, so n frames make n - 1 samples. Used by stage 0's worker; pending() when
+/// that has stopped.
+class FrameFeed final : public engine::Feed {
+ public:
+  /// Trainer, queue and fitter outlive this.
+  FrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Fitter& fitter, bool next_frame)
+      : trainer_(trainer), queue_(queue), fitter_(fitter), next_frame_(next_frame) {}
+
+  Status poll() override;
+  void take(int slot, engine::SampleInfo& info) override;
+
+  /// Frames taken from the queue that no sample was made of: next-frame's last one.
+  std::int64_t pending() const { return previous_.empty() ? 0 : 1; }
+
+ private:
+  engine::Trainer& trainer_;
+  io::FrameQueue& queue_;
+  io::Fitter& fitter_;
+  bool next_frame_;
+  io::Frame* frame_ = nullptr;         ///< popped, not yet taken
+  std::vector<float> previous_;        ///< next-frame: the frame before, as a sample's input
+  engine::SampleInfo previous_info_;
+};
+
+}  // namespace millrace::tools

@@ -1,0 +1,83 @@
+// The `millrace` program: reads the command line, calls the command, maps failures to exit codes.
+#include <CLI/CLI.hpp>  // command line
+
+#include <exception>  // failures
+#include <iostream>   // errors
+
+#include "io/source.h"
+#include "io/uri.h"
+#include "tools/commands.h"
+#include "tools/config.h"
+
+namespace millrace::tools {
+namespace {
+
+int fail(ExitCode code, const std::string& what) {
+  std::cerr << "millrace: error: " << what.substr(0, what.find('\n')) << "\n";
+  return code;
+}
+
+std::string usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  std::vector<std::string_view> names;
+  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  const std::string given = argc > 1 ? argv[1] : "";
+  const bool known = std::find(names.begin(), names.end(), given) != names.end();
+  if (!given.empty() && given[0] != '-' && !known) {
+    return "unknown command \"" + given + "\"; the nearest is \"" + io::nearest_name(given, names) + "\"";
+  }
+  return std::string(error.what()) + " (see millrace " + (known ? given + " " : "") + "--help)";
+}
+
+int main_program(int argc, char** argv) {
+  CLI::App app{"A neural network that learns from a live video stream, frame by frame."};
+  app.set_version_flag("--version", MILLRACE_VERSION);
+  app.require_subcommand(1);
+  int code = kDone;
+
+  RunArguments run;
+  CLI::App* run_app = app.add_subcommand("run", "Learn from the source until it ends, --frames are trained or SIGINT comes");
+  run_app->add_option("config", run.config, "Config file; none: the embedded default");
+  run_app->add_option("--set", run.settings, "table.key=value, on top of the config; may be repeated")->allow_extra_args(false);
+  run_app->add_option("--frames", run.frames, "Frames to train; 0: until the source ends")->check(CLI::NonNegativeNumber);
+  run_app->add_option("--report", run.report, "Where to write the report, JSON");
+  run_app->add_flag("--quiet", run.quiet, "No progress and no summary");
+  run_app->callback([&] { code = run_command(run); });
+
+  CheckArguments check;
+  CLI::App* check_app = app.add_subcommand("check", "Validate a config and say what would run");
+  check_app->add_option("config", check.config, "Config file; none: the embedded default");
+  check_app->add_option("--set", check.settings, "table.key=value, on top of the config; may be repeated")->allow_extra_args(false);
+  check_app->add_flag("--keys", check.keys, "Print every config key with its default, meaning and range");
+  check_app->callback([&] { code = check_command(check); });
+
+  std::string uri;
+  CLI::App* inspect_app = app.add_subcommand("inspect", "Devices and versions; with a URI: what the source is");
+  inspect_app->add_option("uri", uri, "A source");
+  inspect_app->callback([&] { code = inspect_command(uri); });
+
+  try {
+    app.parse(argc, argv);
+    return code;
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return fail(kBadUsage, usage_error(app, error, argc, argv));
+  }
+}
+
+}  // namespace
+}  // namespace millrace::tools
+
+int main(int argc, char** argv) {
+  using namespace millrace::tools;
+  try {
+    return main_program(argc, argv);
+  } catch (const ConfigError& error) {
+    return fail(kBadUsage, error.what());
+  } catch (const millrace::io::SourceError& error) {
+    return fail(kNoSource, error.what());
+  } catch (const std::exception& error) {
+    return fail(kRunFailed, error.what());
+  }
+}

@@ -1,0 +1,33 @@
+// What a run leaves: report.json, and a few lines for people.
+#pragma once
+
+#include <nlohmann/json.hpp>  // report
+
+#include <cstdint>  // counts
+#include <string>   // text
+
+#include "engine/monitor.h"
+#include "engine/trainer.h"
+#include "tools/run_log.h"
+
+namespace millrace::tools {
+
+/// Every frame's fate: received = trained + dropped + rejected + in_flight.
+struct FrameCounts {
+  std::int64_t received = 0;
+  std::int64_t trained = 0;
+  std::int64_t dropped = 0;
+  std::int64_t rejected = 0;
+  std::int64_t in_flight() const { return received - trained - dropped - rejected; }
+};
+
+/// The report, as README explains it key by key.
+nlohmann::ordered_json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunLog& log);
+
+/// The same in a few lines, ending with the verdict.
+std::string summarize(const nlohmann::ordered_json& report);
+
+/// "T/N 12.3 ms < 1/F 100 ms": the rule, with its verdict on the bottleneck.
+std::string rule_text(const engine::Reading& reading);
+
+}  // namespace millrace::tools

@@ -1,0 +1,172 @@
+// `millrace run`: learn from a source until it ends.
+#include <chrono>   // waits
+#include <cstdio>   // results
+#include <future>   // the pipeline beside the progress line
+#include <iostream> // results
+
+#include "engine/trainer.h"
+#include "io/reader.h"
+#include "io/source.h"
+#include "io/whole_file.h"
+#include "stages/safetensors.h"
+#include "tools/assembly.h"
+#include "tools/commands.h"
+#include "tools/frame_feed.h"
+#include "tools/pictures.h"
+#include "tools/progress.h"
+#include "tools/report.h"
+#include "tools/run_log.h"
+#include "tools/signals.h"
+
+namespace millrace::tools {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kNewestCapacity = 1;  // "the newest" is one frame
+constexpr int kNeverCapacity = 8;   // evens out a reader that decodes in bursts
+
+io::SourceOptions source_options(const Config& config) {
+  return {.uri = config.source.uri,
+          .width = config.source.width,
+          .height = config.source.height,
+          .channels = config.source.channels,
+          .fps = config.source.fps,
+          .seed = config.source.seed};
+}
+
+bool paced_live(const Config& config, const io::SourceInfo& info) {
+  return config.source.pace == "live" || (config.source.pace == "auto" && info.live);
+}
+
+io::Drop drop_policy(const Config& config, bool live) {
+  const bool newest = config.source.drop == "newest" || (config.source.drop == "auto" && live);
+  return newest ? io::Drop::newest : io::Drop::never;
+}
+
+/// The parts of one run, in the order a frame meets them.
+class Run {
+ public:
+  Run(const Config& config, const RunArguments& arguments, std::unique_ptr<io::Source> source)
+      : config_(config),
+        arguments_(arguments),
+        info_(source->info()),
+        next_frame_(config.task.kind == "next-frame"),
+        live_(paced_live(config, info_) || info_.live),
+        drop_(drop_policy(config, live_)),
+        fitter_(config.source.width ? config.source.width : info_.width,
+                config.source.height ? config.source.height : info_.height),
+        queue_(drop_ == io::Drop::newest ? kNewestCapacity : kNeverCapacity, drop_),
+        trainer_(trainer_options()),
+        log_(trainer_, std::size_t(config.source.channels) * fitter_.width() * fitter_.height()),
+        feed_(trainer_, queue_, fitter_, next_frame_),
+        reader_(std::move(source), queue_, reader_options()) {}
+
+  void learn() {
+    Progress progress(arguments_.quiet);
+    auto pipeline = std::async(std::launch::async, [this] {
+      return trainer_.run(feed_, &log_, {.limit = arguments_.frames});
+    });
+    for (bool stopping = false; pipeline.wait_for(50ms) != std::future_status::ready;) {
+      if (asked_to_stop() && !stopping) {
+        stopping = true;
+        reader_.stop();
+        progress.finish();
+        if (!arguments_.quiet) std::fprintf(stderr, "stopping: draining the pipeline\n");
+      }
+      if (progress.due()) progress.show(status());
+    }
+    progress.finish();
+    queue_.stop();
+    reader_.stop();
+    reader_.join();
+    const engine::Outcome outcome = pipeline.get();
+    frames_ = {.received = queue_.received(),
+               .trained = outcome.trained,
+               .dropped = queue_.dropped(),
+               .rejected = queue_.rejected() + outcome.rejected + feed_.pending()};
+  }
+
+  void save() {
+    const nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
+    const std::string file = arguments_.report.empty() ? config_.output.report : arguments_.report;
+    if (!file.empty()) io::write_whole(file, report.dump(2) + "\n");
+    if (!config_.output.weights.empty()) {
+      io::write_whole(config_.output.weights, stages::to_safetensors(trainer_.state()));
+    }
+    if (log_.network().count() > 0) {
+      if (!config_.output.loss_plot.empty()) draw_loss(log_, config_.output.loss_plot);
+      if (!config_.output.prediction.empty()) {
+        draw_prediction(trainer_, log_, {config_.source.channels, fitter_.height(), fitter_.width()}, config_.output.prediction);
+      }
+    }
+    if (!arguments_.quiet) std::cout << summarize(report) << std::flush;
+  }
+
+  const std::string& source_error() const { return reader_.error(); }
+  const FrameCounts& frames() const { return frames_; }
+
+ private:
+  engine::TrainerOptions trainer_options() {
+    engine::TrainerOptions options = assemble(config_, {config_.source.channels, fitter_.height(), fitter_.width()});
+    options.fps = config_.monitor.fps > 0 ? config_.monitor.fps : info_.fps;
+    return options;
+  }
+
+  io::ReaderOptions reader_options() const {
+    // Where nothing is dropped, no frame is read that --frames would leave over.
+    const bool exact = drop_ == io::Drop::never && arguments_.frames > 0;
+    return {.paced = paced_live(config_, info_) && !info_.live,
+            .loop = config_.source.loop,
+            .limit = exact ? arguments_.frames + (next_frame_ ? 1 : 0) : 0,
+            .fps = info_.fps};
+  }
+
+  std::string status() {
+    const engine::Reading r = trainer_.monitor().read();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+    const std::int64_t trained = trainer_.trained();
+    char line[320];
+    std::snprintf(line, sizeof line,
+                  "frame %lld  %.1f fps  %s  age %.0f/%.0f ms  dropped %lld  loss %.4f (mean frame %.4f)",
+                  static_cast<long long>(trained), double(trained - shown_) / std::max(1e-9, seconds - shown_at_),
+                  rule_text(r).c_str(), r.latency_p50, r.latency_p99, static_cast<long long>(queue_.dropped()),
+                  log_.network().recent(), log_.baseline().recent());
+    shown_ = trained;
+    shown_at_ = seconds;
+    return line;
+  }
+
+  const Config& config_;
+  const RunArguments& arguments_;
+  io::SourceInfo info_;
+  bool next_frame_;
+  bool live_;
+  io::Drop drop_;
+  io::Fitter fitter_;
+  io::FrameQueue queue_;
+  engine::Trainer trainer_;
+  RunLog log_;
+  FrameFeed feed_;
+  io::Reader reader_;  ///< last: it starts to read as soon as it stands
+  FrameCounts frames_;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::int64_t shown_ = 0;
+  double shown_at_ = 0;
+};
+
+}  // namespace
+
+int run_command(const RunArguments& arguments) {
+  const Config config = load_config(arguments.config, arguments.settings);
+  assemble(config, configured_shape(config));  // whatever is wrong is said before a source is opened
+  catch_signals();
+  std::unique_ptr<io::Source> source = io::open_source(source_options(config));
+  Run run(config, arguments, std::move(source));
+  run.learn();
+  run.save();
+  if (run.source_error().empty()) return kDone;
+  throw std::runtime_error(run.source_error());
+}
+
+}  // namespace millrace::tools
