@@ -22,6 +22,9 @@ struct PipelineOptions {
   std::vector<int> cores;
   /// Admit no more than this many samples; 0: as many as the feed has.
   std::int64_t limit = 0;
+  /// Called by a stage's worker when the stage has finished `sample`: no action of the stage is
+  /// under way. Whatever it costs is the pipeline's; empty otherwise.
+  std::function<void(int stage, std::int64_t sample)> after_sample;
   /// Called by a worker before each action. For tests that disturb the timing; empty otherwise.
   std::function<void(int worker, const Action&)> before_action;
 };

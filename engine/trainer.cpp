@@ -68,7 +68,7 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
                                    last ? options.network->size() : options.cut[i], first, last};
     const c10::Device device = options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[i]);
     stages.emplace_back(options.network, range, corrected(options.optimizer, options.correction, ages[i]), device);
-    stages::load_state(stages.back().parameters(), options.weights);
+    stages.back().restore(options.weights);
   }
   return stages;
 }
@@ -110,6 +110,14 @@ stages::StateDict Trainer::state() const {
   stages::StateDict all;
   for (const auto& step : steps_) {
     for (auto& entry : step->stage().parameters().state()) all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+stages::StateDict Trainer::checkpoint() const {
+  stages::StateDict all;
+  for (int stage = 0; stage < int(steps_.size()); ++stage) {
+    for (auto& entry : checkpoint(stage)) all.push_back(std::move(entry));
   }
   return all;
 }

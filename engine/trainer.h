@@ -28,7 +28,7 @@ struct TrainerOptions {
   std::vector<Device> devices;           ///< one a stage; empty: core i
   stages::OptimizerSpec optimizer;
   std::string correction = "none";       ///< see correction_names()
-  stages::StateDict weights;             ///< empty: initial_state(seed)
+  stages::StateDict weights;             ///< or a whole checkpoint; empty: initial_state(seed)
   std::uint64_t seed = 0;
   double fps = 0;                        ///< F of the monitor's verdict; 0: unknown
 };
@@ -53,6 +53,11 @@ class Trainer {
 
   /// All weights, named as the uncut network names them. When run() is not running.
   stages::StateDict state() const;
+
+  /// The same with the optimizer's state, to go on from later. One stage's share may be taken by its
+  /// worker from PipelineOptions::after_sample.
+  stages::StateDict checkpoint() const;
+  stages::StateDict checkpoint(int stage) const { return steps_[stage]->stage().checkpoint(); }
 
   const Schedule& schedule() const { return schedule_; }
   const std::vector<int>& cut() const { return options_.cut; }

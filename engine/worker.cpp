@@ -71,7 +71,10 @@ bool Worker::forward(const Action& action) {
   } else if (!shared_.links[stage]->activations.send({action.sample}, shared_.stop)) {
     return false;
   }
-  if (action.sample < retires_at_forward_[stage]) shared_.pool.release(action.sample);
+  if (action.sample < retires_at_forward_[stage]) {
+    shared_.pool.release(action.sample);
+    if (options_.after_sample) options_.after_sample(stage, action.sample);
+  }
   lap(stage, Part::handoff);
   return true;
 }
@@ -94,6 +97,7 @@ void Worker::update(const Action& action) {
   shared_.steps[stage]->update();
   lap(stage, Part::compute);
   shared_.monitor.stage(stage).updated(action.sample - origin_[stage]);
+  if (options_.after_sample) options_.after_sample(stage, action.sample);
   if (last(stage)) {
     shared_.trained.store(shared_.trained.load(std::memory_order_relaxed) + shared_.schedule.group,
                           std::memory_order_relaxed);

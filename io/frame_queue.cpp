@@ -5,7 +5,7 @@
 #include <stdexcept>  // misuse
 #include <vector>     // the slots
 
-#include <blockingconcurrentqueue.h>  // moodycamel's lock-free queue of slot numbers
+#include "io/slot_ring.h"
 
 namespace millrace::io {
 namespace {
@@ -14,31 +14,6 @@ using std::chrono::microseconds;
 
 // A sleeping thread looks at the flags this often: close() and stop() need no wake-up of their own.
 constexpr microseconds kSlice = std::chrono::milliseconds(5);
-
-// The default spins 10000 times before it sleeps, which steals the core of a stage.
-struct QueueTraits : moodycamel::ConcurrentQueueDefaultTraits {
-  static const int MAX_SEMA_SPINS = 100;
-};
-
-// A queue of slot numbers fed by one thread, emptied by any. Room for all of them is made at once.
-class SlotQueue {
- public:
-  explicit SlotQueue(int slots) : queue_(slots + kBlocksAhead, 1, 0), feeder_(queue_) {}
-
-  void put(int slot) {
-    // The reserve makes the first form succeed; the second, which may allocate, is a safety net:
-    // a slot must never get lost.
-    if (!queue_.try_enqueue(feeder_, slot)) queue_.enqueue(feeder_, slot);
-  }
-  bool take(int& slot) { return queue_.try_dequeue(slot); }
-  bool take(int& slot, microseconds timeout) { return queue_.wait_dequeue_timed(slot, timeout); }
-
- private:
-  // Blocks are used in a ring and freed whole, so two may be partly used beside the full ones.
-  static constexpr int kBlocksAhead = 2 * QueueTraits::BLOCK_SIZE;
-  moodycamel::BlockingConcurrentQueue<int, QueueTraits> queue_;
-  moodycamel::ProducerToken feeder_;
-};
 
 void count(std::atomic<std::int64_t>& counter) {
   counter.fetch_add(1);
@@ -61,8 +36,8 @@ struct FrameQueue::State {
   const Drop drop;
 
   std::vector<Frame> frames;  // the last one is scrap: written to after a stop, never published
-  SlotQueue ready;            // fed by the producer
-  SlotQueue free;             // fed by the consumer
+  SlotRing ready;             // fed by the producer
+  SlotRing free;              // fed by the consumer
 
   int writing = 0;       // producer's
   int held_by_user = 0;  // consumer's

@@ -56,15 +56,25 @@ void set_up_network_source(GstElement*, GstElement* source, gpointer) {
   if (rtsp) g_object_set(source, "latency", kRtspLatency, nullptr);
 }
 
+// Called for every stream that decodebin meets: what is no picture stays undecoded and unlinked.
+// (Asking for video/x-raw by decodebin's own properties makes it refuse some files.)
+gboolean wants_decoding(GstElement*, GstPad*, GstCaps* caps, gpointer) {
+  const GstStructure* const stream = gst_caps_get_structure(caps, 0);
+  const gchar* const media = gst_structure_get_string(stream, "media");  // of RTP
+  const std::string kind = media ? media : gst_structure_get_name(stream);
+  for (const char* const other : {"audio", "text", "subpicture", "subtitle"}) {
+    if (kind.starts_with(other)) return FALSE;
+  }
+  return TRUE;
+}
+
 GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
   GstParts parts;
-  // Sound is neither decoded nor exposed.
-  parts.pipeline = parse(options, std::string("uridecodebin name=millrace_from caps=video/x-raw "
-                                              "expose-all-streams=false") +
-                                      kTail);
+  parts.pipeline = parse(options, std::string("uridecodebin name=millrace_from") + kTail);
   GstElement* const from = child(parts, "millrace_from");
   g_object_set(from, "uri", uri.c_str(), nullptr);
   g_signal_connect(from, "source-setup", G_CALLBACK(set_up_network_source), nullptr);
+  g_signal_connect(from, "autoplug-continue", G_CALLBACK(wants_decoding), nullptr);
   return parts;
 }
 

@@ -49,7 +49,11 @@ void GstTrouble::note_error(GstMessage* message) {
   const GstOwned<gchar> debug(raw_debug);
   cause_ = trimmed(error->message);
   const std::string detail = detail_of(debug.get());
-  if (!detail.empty() && detail != cause_) cause_ += " (" + detail + ")";
+  if (detail.find("reason not-linked") != std::string::npos) {
+    cause_ = "there is no video in it";
+  } else if (!detail.empty() && detail != cause_) {
+    cause_ += " (" + detail + ")";
+  }
   no_decoder_ = means_no_decoder(*error);
 }
 

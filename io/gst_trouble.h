@@ -16,6 +16,7 @@ class GstTrouble {
 
   /// Takes every message off the bus (they would pile up); true once there was an error.
   bool look();
+  bool found() const { return !cause_.empty(); }
   /// Throws that error: NoDecoder if an element is missing, else SourceError.
   [[noreturn]] void raise(const SourceOptions& options) const;
 

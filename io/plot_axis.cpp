@@ -64,9 +64,9 @@ Axis Axis::linear(double low, double high, int marks, bool air) {
 
 Axis Axis::logarithmic(double low, double high, int marks) {
   if (!(low > 0.0) || !(high >= low)) low = high = 1.0;
-  if (high < low * 1.5) {
-    low /= 1.5;
-    high *= 1.5;
+  if (high < low * 2.0) {
+    low /= 2.0;
+    high *= 2.0;
   }
   Axis axis;
   axis.log_ = true;

@@ -81,7 +81,7 @@ void write_bars(const BarChart& chart, const std::string& path) {
   const double wide = kWidth - 2.0 * kMargin;
   canvas.text(fitted(chart.title, wide, 13.0, true), {kMargin, 46.0},
               {13.0, ink::text, Align::left, true});
-  const double legend_height = draw_legend(&canvas, legend, kMargin, area.right, 62.0);
+  const double legend_height = draw_legend(canvas, legend, kMargin, area.right, 62.0);
   const double label_line = 62.0 + legend_height + 24.0;
   canvas.text(fitted(chart.y_label, wide, 9.0), {kMargin, label_line}, {9.0, ink::text});
   area.top = label_line + 14.0;

@@ -28,7 +28,7 @@ double scale_of(double size) {
   return size * kZoom / kCapital;
 }
 int weight_of(double size, bool bold) {
-  return std::max(1, int(std::lround(size * kZoom / (bold ? 8.0 : 15.0))));
+  return std::max(1, int(std::lround(size * kZoom / (bold ? 12.0 : 15.0))));
 }
 
 // Length in bytes of the UTF-8 character that starts at `at`.
@@ -158,13 +158,14 @@ std::string fitted(const std::string& text, double width, double size, bool bold
   return kept + "..";
 }
 
-double draw_legend(Canvas* canvas, const std::vector<LegendEntry>& entries, double left,
+double draw_legend(Canvas& canvas, const std::vector<LegendEntry>& entries, double left,
                    double right, double top) {
-  constexpr double row = 22.0, swatch = 26.0, gap = 8.0, between = 26.0, size = 9.0;
+  constexpr double row = 22.0, gap = 8.0, between = 26.0, size = 9.0;
   double x = left, y = top;
   bool any = false;
   for (const LegendEntry& entry : entries) {
     if (entry.label.empty()) continue;
+    const double swatch = entry.block ? 12.0 : 24.0;
     const std::string label = fitted(entry.label, right - left - swatch - gap, size);
     const double needed = swatch + gap + Canvas::text_width(label, size);
     if (any && x + needed > right) {
@@ -172,15 +173,13 @@ double draw_legend(Canvas* canvas, const std::vector<LegendEntry>& entries, doub
       y += row;
     }
     any = true;
-    if (canvas) {
-      const double middle = y + row / 2.0;
-      if (entry.block) {
-        canvas->box({x + swatch - 14.0, middle - 6.0, 12.0, 12.0}, entry.colour);
-      } else {
-        canvas->path({{x, middle}, {x + swatch - 2.0, middle}}, entry.colour, 2.0, entry.dashed);
-      }
-      canvas->text(label, {x + swatch + gap - 2.0, middle + size / 2.0}, {size, ink::text});
+    const double middle = y + row / 2.0;
+    if (entry.block) {
+      canvas.box({x, middle - swatch / 2.0, swatch, swatch}, entry.colour);
+    } else {
+      canvas.path({{x, middle}, {x + swatch, middle}}, entry.colour, 2.0, entry.dashed);
     }
+    canvas.text(label, {x + swatch + gap, middle + size / 2.0}, {size, ink::text});
     x += needed + between;
   }
   return any ? y + row - top : 0.0;

@@ -81,8 +81,8 @@ struct LegendEntry {
 };
 
 /// Writes a legend from `left` to `right` in as many rows as it takes, the first at `top`; returns
-/// the height used. Null `canvas`: only measures.
-double draw_legend(Canvas* canvas, const std::vector<LegendEntry>& entries, double left,
+/// the height used.
+double draw_legend(Canvas& canvas, const std::vector<LegendEntry>& entries, double left,
                    double right, double top);
 
 }  // namespace millrace::io

@@ -13,6 +13,7 @@ namespace {
 constexpr int kWidth = 1200;
 constexpr int kHeight = 640;
 constexpr double kMargin = 36.0;
+constexpr std::size_t kCrowd = 400;
 constexpr std::size_t kDotsUpTo = 24;  // points of a line that are worth a mark each
 
 struct Range {
@@ -79,10 +80,12 @@ void draw_axes(Canvas& canvas, const Chart& chart, const Plot& plot) {
 
 void draw_series(Canvas& canvas, const Chart& chart, const Plot& plot, const Series& series,
                  const cv::Scalar& colour) {
+  // What jumps from pixel to pixel would run together.
+  const double thickness = series.dashed || series.points.size() > kCrowd ? 1.5 : 2.0;
   std::vector<Point> run;  // a value that can't be drawn leaves a gap
   const auto finish = [&] {
     if (run.size() == 1) canvas.dot(run[0], 2.5, colour);
-    if (run.size() > 1) canvas.path(run, colour, series.dashed ? 1.5 : 2.0, series.dashed);
+    if (run.size() > 1) canvas.path(run, colour, thickness, series.dashed);
     run.clear();
   };
   for (const auto& [x, y] : series.points) {
@@ -108,7 +111,7 @@ void write_chart(const Chart& chart, const std::string& path) {
   const double wide = kWidth - 2.0 * kMargin;
   canvas.text(fitted(chart.title, wide, 13.0, true), {kMargin, 46.0},
               {13.0, ink::text, Align::left, true});
-  const double legend_height = draw_legend(&canvas, legend, kMargin, plot.right, 62.0);
+  const double legend_height = draw_legend(canvas, legend, kMargin, plot.right, 62.0);
   // The label of the y axis stands above it, where it can be read without turning the head.
   const double label_line = 62.0 + legend_height + 24.0;
   canvas.text(fitted(chart.y_label, wide, 9.0), {kMargin, label_line}, {9.0, ink::text});

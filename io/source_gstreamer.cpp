@@ -5,6 +5,7 @@
 
 #include <gst/video/video.h>  // strides
 
+#include "io/avi_header.h"
 #include "io/gst_extent.h"
 #include "io/gst_pipeline.h"
 #include "io/gst_trouble.h"
@@ -18,17 +19,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kOpenLimit(10000);
 // What was decoded before a stream broke still comes out for this long.
 constexpr milliseconds kDrainLimit(500);
-// A file that ends before this part of its duration was cut off.
-constexpr double kWholePart = 0.95;
-
 double seconds(GstClockTime time) {
   return double(time) / double(GST_SECOND);
-}
-
-std::string one_decimal(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
 }
 
 class GStreamerSource : public Source {
@@ -40,6 +32,7 @@ class GStreamerSource : public Source {
 
   ReadStatus read(Frame& out, milliseconds timeout) override {
     const GstOwned<GstSample> sample = first_ ? std::move(first_) : pull(timeout);
+    trouble_.look();  // an error is raised once everything before it has come out
     if (!sample) return nothing_came();
     copy(sample.get(), out);
     return ReadStatus::frame;
@@ -111,12 +104,17 @@ class GStreamerSource : public Source {
     }
     info_.caps = own_caps(caps);
     info_.live = is_live();
-    gint64 duration = 0;
-    if (!info_.live &&
-        gst_element_query_duration(parts_.pipeline.get(), GST_FORMAT_TIME, &duration) &&
-        duration > 0) {
-      info_.duration_s = seconds(GstClockTime(duration));
-    }
+    info_.duration_s = info_.live ? 0.0 : duration();
+  }
+
+  double duration() const {
+    gint64 time = 0;
+    const bool known =
+        gst_element_query_duration(parts_.pipeline.get(), GST_FORMAT_TIME, &time) && time > 0;
+    const double asked = known ? seconds(GstClockTime(time)) : 0.0;
+    const Uri uri = split_uri(options_.uri);
+    const bool file = uri.scheme.empty() || uri.scheme == "file";
+    return file ? std::max(asked, cut_avi_duration(file_path(uri))) : asked;
   }
 
   // The stream's format before it is converted, or after it where the user's text does that.
@@ -134,7 +132,9 @@ class GStreamerSource : public Source {
     if (scheme == "rtsp" || scheme == "rtsps" || scheme == "v4l2") return true;
     gboolean live = FALSE;
     const GstOwned<GstQuery> query(gst_query_new_latency());
-    if (gst_element_query(parts_.pipeline.get(), query.get())) {
+    // Asked of what is before the sink: a sink that doesn't keep time would say no for all.
+    const GstOwned<GstPad> pad(gst_element_get_static_pad(GST_ELEMENT(parts_.sink), "sink"));
+    if (gst_pad_peer_query(pad.get(), query.get())) {
       gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
     }
     return live;
@@ -142,7 +142,7 @@ class GStreamerSource : public Source {
 
   ReadStatus nothing_came() {
     const bool ended = gst_app_sink_is_eos(parts_.sink);
-    if (trouble_.look()) {
+    if (trouble_.found()) {
       const Clock::time_point now = Clock::now();
       if (broken_since_ == Clock::time_point{}) broken_since_ = now;
       if (ended || now > broken_since_ + kDrainLimit) trouble_.raise(options_);
@@ -160,10 +160,7 @@ class GStreamerSource : public Source {
     if (!file || info_.duration_s <= 0.0) return;
     const double reached = seconds(std::max(end_, extent_->reached()));
     const double period = info_.fps > 0.0 ? 1.0 / info_.fps : 0.0;
-    if (reached + period < kWholePart * info_.duration_s) {
-      throw source_error(options_, "ends at " + one_decimal(reached) + " s of " +
-                                       one_decimal(info_.duration_s) + " s (truncated?)");
-    }
+    require_whole(options_, reached + period, info_.duration_s);
   }
 
   // Each sample carries its own caps, so a stream may change its size on the way.

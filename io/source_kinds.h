@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>        // known schemes
+#include <cstdio>       // seconds as text
 #include <memory>       // std::unique_ptr<Source>
 #include <string>       // paths
 #include <string_view>  // scheme names
@@ -27,6 +28,15 @@ inline constexpr std::array<std::string_view, 9> kSchemes = {
 inline SourceError unknown_scheme(const SourceOptions& options, const std::string& scheme) {
   return source_error(options, "unknown scheme \"" + scheme + "\"; the nearest known one is \"" +
                                    nearest_name(scheme, kSchemes) + "\"");
+}
+
+/// Throws if a file that says it lasts `duration_s` ended at `reached_s`, clearly before that.
+inline void require_whole(const SourceOptions& options, double reached_s, double duration_s) {
+  if (reached_s >= 0.95 * duration_s) return;  // containers are often off by a little
+  char cause[80];
+  std::snprintf(cause, sizeof cause, "ends at %.1f s of %.1f s (truncated?)", reached_s,
+                duration_s);
+  throw source_error(options, cause);
 }
 
 /// This build can't decode what is otherwise there to be read: another backend may.

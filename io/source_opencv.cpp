@@ -29,7 +29,10 @@ class OpenCvSource : public Source {
 
   // A local file is read at once, so there is nothing to time out.
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
-    if (!seen_ && !capture_.read(picture_)) return ReadStatus::end;
+    if (!seen_ && !capture_.read(picture_)) {
+      check_whole();
+      return ReadStatus::end;
+    }
     seen_ = false;
     out.width = picture_.cols;
     out.height = picture_.rows;
@@ -38,7 +41,8 @@ class OpenCvSource : public Source {
     cv::Mat to(out.height, out.width, options_.channels == 1 ? CV_8UC1 : CV_8UC3,
                out.pixels.data());
     cv::cvtColor(picture_, to, options_.channels == 1 ? cv::COLOR_BGR2GRAY : cv::COLOR_BGR2RGB);
-    out.pts = std::chrono::nanoseconds(std::int64_t(double(next_++) * 1e9 / rate()));
+    position_s_ = capture_.get(cv::CAP_PROP_POS_MSEC) / 1e3;
+    out.pts = std::chrono::nanoseconds(std::int64_t(position_s_ * 1e9));
     return ReadStatus::frame;
   }
 
@@ -49,12 +53,15 @@ class OpenCvSource : public Source {
 
  private:
   void open() {
-    next_ = 0;
+    position_s_ = 0.0;
     seen_ = capture_.open(path_, cv::CAP_FFMPEG) && capture_.read(picture_);
     if (!seen_) throw source_error(options_, "OpenCV can't decode it");
   }
 
-  double rate() const { return rate_or_default(info_.fps > 0.0 ? info_.fps : options_.fps); }
+  void check_whole() const {
+    if (info_.duration_s <= 0.0) return;
+    require_whole(options_, position_s_ + 1.0 / info_.fps, info_.duration_s);
+  }
 
   std::string fourcc() const {
     const int code = int(capture_.get(cv::CAP_PROP_FOURCC));
@@ -71,8 +78,8 @@ class OpenCvSource : public Source {
   SourceInfo info_;
   cv::VideoCapture capture_;
   cv::Mat picture_;
-  bool seen_ = false;  // picture_ holds the first frame, not read yet
-  std::int64_t next_ = 0;
+  bool seen_ = false;        // picture_ holds the first frame, not read yet
+  double position_s_ = 0.0;  // of the latest frame
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cctype>      // letters and digits
 #include <filesystem>  // does a bare path exist
 #include <numeric>     // first row of the edit distance
+#include <utility>     // std::exchange
 #include <vector>      // rows of the edit distance
 
 #include "io/source.h"  // redacted
@@ -26,16 +27,17 @@ int hex_digit(char c) {
   return -1;
 }
 
+// Insertions, deletions, replacements and exchanges of neighbours.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  std::vector<std::size_t> two_back(b.size() + 1), back(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
+    two_back = std::exchange(back, row);
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+      row[j] = std::min({back[j - 1] + (a[i - 1] != b[j - 1]), back[j] + 1, row[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], two_back[j - 2] + 1);
     }
   }
   return row.back();

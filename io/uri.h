@@ -23,7 +23,8 @@ std::string percent_decoded(std::string_view text);
 /// The path of file://PATH, file:PATH or a bare path.
 std::string file_path(const Uri& uri);
 
-/// The name that takes the fewest insertions, deletions and replacements to get to.
+/// The name that takes the fewest changes to get to: a letter more, less or another, or two
+/// neighbours exchanged. The first of equals.
 std::string nearest_name(std::string_view name, std::span<const std::string_view> known);
 
 }  // namespace millrace::io

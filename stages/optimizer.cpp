@@ -9,12 +9,16 @@
 namespace millrace::stages {
 namespace {
 
+using State = std::vector<std::pair<std::string, at::Tensor>>;
+
 // Each step() is torch.optim's single-tensor formula, in its order of operations, so that a stage
 // and a PyTorch loop round alike.
 
 class Sgd final : public Optimizer {
  public:
-  explicit Sgd(const OptimizerSpec& spec) : spec_(spec) {}
+  Sgd(const OptimizerSpec& spec, const at::Tensor& weights) : spec_(spec) {
+    if (spec.momentum != 0) momentum_ = at::zeros_like(weights);
+  }
 
   void step(at::Tensor& weights, at::Tensor& gradient) override {
     if (spec_.weight_decay != 0) gradient.add_(weights, spec_.weight_decay);
@@ -22,13 +26,11 @@ class Sgd final : public Optimizer {
       weights.add_(gradient, -spec_.lr);
       return;
     }
-    if (momentum_.defined()) {
-      momentum_.mul_(spec_.momentum).add_(gradient);
-    } else {
-      momentum_ = gradient.clone();  // the first step's momentum is its gradient
-    }
+    momentum_.mul_(spec_.momentum).add_(gradient);
     weights.add_(momentum_, -spec_.lr);
   }
+
+  State state() const override { return momentum_.defined() ? State{{"momentum", momentum_}} : State{}; }
 
  private:
   OptimizerSpec spec_;
@@ -54,6 +56,12 @@ class RmsProp final : public Optimizer {
     weights.add_(momentum_, -spec_.lr);
   }
 
+  State state() const override {
+    State state = {{"square", square_}};
+    if (momentum_.defined()) state.emplace_back("momentum", momentum_);
+    return state;
+  }
+
  private:
   OptimizerSpec spec_;
   at::Tensor square_, scratch_, momentum_;
@@ -67,7 +75,7 @@ class Adam final : public Optimizer {
         square_(at::zeros_like(weights)), scratch_(at::empty_like(weights)) {}
 
   void step(at::Tensor& weights, at::Tensor& gradient) override {
-    ++steps_;
+    const double steps = (steps_ += 1).item<float>();
     if (spec_.weight_decay != 0) {
       if (decoupled_) {
         weights.mul_(1 - spec_.lr * spec_.weight_decay);
@@ -77,25 +85,27 @@ class Adam final : public Optimizer {
     }
     mean_.lerp_(gradient, 1 - spec_.beta1);
     square_.mul_(spec_.beta2).addcmul_(gradient, gradient, 1 - spec_.beta2);
-    const double correction1 = 1 - std::pow(spec_.beta1, double(steps_));
-    const double correction2 = 1 - std::pow(spec_.beta2, double(steps_));
+    const double correction1 = 1 - std::pow(spec_.beta1, steps);
+    const double correction2 = 1 - std::pow(spec_.beta2, steps);
     at::sqrt_out(scratch_, square_).div_(std::sqrt(correction2)).add_(spec_.eps);
     weights.addcdiv_(mean_, scratch_, -(spec_.lr / correction1));
   }
+
+  State state() const override { return {{"mean", mean_}, {"square", square_}, {"steps", steps_}}; }
 
  private:
   OptimizerSpec spec_;
   bool decoupled_;
   at::Tensor mean_, square_, scratch_;
-  std::int64_t steps_ = 0;
+  at::Tensor steps_ = at::zeros({1});  ///< exact to 16 million, where the corrections are long 1
 };
 
 using Maker = std::unique_ptr<Optimizer> (*)(const OptimizerSpec&, const at::Tensor&);
 
 const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> table = {
-      {"sgd", [](const OptimizerSpec& s, const at::Tensor&) -> std::unique_ptr<Optimizer> {
-         return std::make_unique<Sgd>(s);
+      {"sgd", [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
+         return std::make_unique<Sgd>(s, w);
        }},
       {"rmsprop", [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
          return std::make_unique<RmsProp>(s, w);

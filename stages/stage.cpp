@@ -4,6 +4,8 @@
 #include <c10/core/GradMode.h>               // AutoGradMode, NoGradGuard
 #include <torch/csrc/autograd/autograd.h>    // torch::autograd::grad
 
+#include <unordered_map>  // entries by name
+
 namespace millrace::stages {
 
 Stage::Stage(std::shared_ptr<const Network> network, StageRange range, const OptimizerSpec& optimizer,
@@ -75,6 +77,42 @@ void Stage::update() {
   if (accumulated_ > 1) gradient_.div_(accumulated_);
   accumulated_ = 0;
   if (!parameters_.specs().empty()) optimizer_->step(parameters_.flat(), gradient_);
+}
+
+namespace {
+
+std::string entry_name(const std::string& buffer, const ParameterSpec& parameter) {
+  return "optimizer." + buffer + "." + parameter.name;
+}
+
+}  // namespace
+
+StateDict Stage::checkpoint() const {
+  StateDict all = parameters_.state();
+  for (const auto& [name, buffer] : optimizer_->state()) {
+    const bool one_number = buffer.numel() == 1;
+    const std::vector<at::Tensor> views = one_number ? std::vector<at::Tensor>{} : parameters_.views_of(buffer);
+    for (std::size_t i = 0; i < parameters_.specs().size(); ++i) {
+      const at::Tensor& value = one_number ? buffer : views[i];
+      all.emplace_back(entry_name(name, parameters_.specs()[i]), value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+    }
+  }
+  return all;
+}
+
+void Stage::restore(const StateDict& state) {
+  load_state(parameters_, state);
+  const c10::NoGradGuard no_grad;
+  std::unordered_map<std::string, at::Tensor> by_name(state.begin(), state.end());
+  for (const auto& [name, buffer] : optimizer_->state()) {
+    const bool one_number = buffer.numel() == 1;
+    const std::vector<at::Tensor> views = one_number ? std::vector<at::Tensor>{} : parameters_.views_of(buffer);
+    for (std::size_t i = 0; i < parameters_.specs().size(); ++i) {
+      const auto found = by_name.find(entry_name(name, parameters_.specs()[i]));
+      at::Tensor into = one_number ? buffer : views[i];
+      if (found != by_name.end() && found->second.sizes() == into.sizes()) into.copy_(found->second);
+    }
+  }
 }
 
 }  // namespace millrace::stages

@@ -48,6 +48,13 @@ class Stage {
   /// Forgets the gradients added since the last update.
   void discard_gradients() { accumulated_ = 0; }
 
+  /// Copies of the weights under their names and of the optimizer's state under
+  /// "optimizer.NAME.PARAMETER", so that a checkpoint outlives a change of the cut.
+  StateDict checkpoint() const;
+  /// Takes weights, and optimizer state where `state` holds some, from what checkpoint() gave.
+  /// Throws std::invalid_argument for weights that are missing or of another shape.
+  void restore(const StateDict& state);
+
   Parameters& parameters() { return parameters_; }
   const Parameters& parameters() const { return parameters_; }
   const StageRange& range() const { return range_; }

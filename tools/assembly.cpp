@@ -1,6 +1,7 @@
 #include "tools/assembly.h"
 
-#include <algorithm>  // any_of
+#include <algorithm>   // any_of
+#include <filesystem>  // whether a checkpoint is there
 #include <stdexcept>  // std::invalid_argument
 
 #include "capture/recorder.h"
@@ -20,15 +21,16 @@ ConfigError located(const Config& config, const std::string& what, const std::st
   return config.error(key, what[rest] == ':' ? what.substr(rest + 2) : what.substr(rest));
 }
 
-stages::StateDict load_weights(const Config& config, const stages::Network& network) {
-  const std::string& file = config.weights.file;
-  const auto fail = [&](const std::string& what) { return config.error("model.weights", file + ": " + what); };
+/// Weights from `file`, for `key` of the config. A checkpoint holds the optimizer's state beside them.
+stages::StateDict load_weights(const Config& config, const std::string& key, const std::string& file,
+                               const stages::Network& network) {
+  const auto fail = [&](const std::string& what) { return config.error(key, file + ": " + what); };
   try {
     stages::StateDict state = stages::read_safetensors(file);
     std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
     for (const auto& [name, tensor] : state) {
       const bool known = std::any_of(specs.begin(), specs.end(), [&](const auto& spec) { return spec.name == name; });
-      if (!known) throw fail("holds \"" + name + "\", which the network has not");
+      if (!known && !name.starts_with("optimizer.")) throw fail("holds \"" + name + "\", which the network has not");
     }
     stages::Parameters fit(std::move(specs), at::kCPU);
     stages::load_state(fit, state);
@@ -54,6 +56,8 @@ void check_cut(const Config& config, int modules) {
 }
 
 }  // namespace
+
+std::string checkpoint_file(const Config& config) { return config.checkpoint.dir + "/checkpoint.safetensors"; }
 
 stages::ImageShape configured_shape(const Config& config) {
   return {config.source.channels, config.source.height, config.source.width};
@@ -81,7 +85,12 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.optimizer = config.optimizer;
   options.correction = config.correction.kind;
   options.seed = config.weights.seed;
-  if (!config.weights.file.empty()) options.weights = load_weights(config, *options.network);
+  const std::string checkpoint = checkpoint_file(config);
+  if (config.checkpoint.resume && std::filesystem::exists(checkpoint)) {
+    options.weights = load_weights(config, "checkpoint.resume", checkpoint, *options.network);
+  } else if (!config.weights.file.empty()) {
+    options.weights = load_weights(config, "model.weights", config.weights.file, *options.network);
+  }
   return options;
 }
 

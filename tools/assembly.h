@@ -12,6 +12,9 @@ namespace millrace::tools {
 /// Throws ConfigError naming the place in the config.
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape);
 
+/// Where checkpoints of `config` lie.
+std::string checkpoint_file(const Config& config);
+
 /// The shape as far as the config says.
 stages::ImageShape configured_shape(const Config& config);
 

@@ -6,6 +6,8 @@
 
 #include "io/source.h"
 #include "io/uri.h"
+#include "tools/bench.h"
+#include "tools/bench_arm.h"
 #include "tools/commands.h"
 #include "tools/config.h"
 
@@ -55,6 +57,19 @@ int main_program(int argc, char** argv) {
   CLI::App* inspect_app = app.add_subcommand("inspect", "Devices and versions; with a URI: what the source is");
   inspect_app->add_option("uri", uri, "A source");
   inspect_app->callback([&] { code = inspect_command(uri); });
+
+  BenchArguments bench;
+  CLI::App* bench_app = app.add_subcommand("bench", "Measure: framerate (four networks by size and stages), pipeline (the engine's own cost)");
+  bench_app->add_option("suite", bench.suite, "framerate | pipeline")->required()->check(CLI::IsMember({"framerate", "pipeline"}));
+  bench_app->add_option("--networks", bench.networks, "framerate: which of basic, layers, features, kernel")->delimiter(',')->check(CLI::IsMember(bench_network_names()));
+  bench_app->add_option("--sizes", bench.sizes, "Pixels a side, as 32,64")->delimiter(',')->check(CLI::Range(8, 4096))->capture_default_str();
+  bench_app->add_option("--stages", bench.stages, "1 to this many stages; 0: the usable cores")->check(CLI::Range(0, 19))->capture_default_str();
+  bench_app->add_option("--rounds", bench.rounds, "How often the arms take turns")->check(CLI::Range(1, 1000))->capture_default_str();
+  bench_app->add_option("--seconds", bench.seconds, "Length of an arm's turn")->check(CLI::Range(0.01, 3600.0))->capture_default_str();
+  bench_app->add_option("--json", bench.json, "Where to write the results");
+  bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
+  bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");
+  bench_app->callback([&] { code = bench_command(bench); });
 
   try {
     app.parse(argc, argv);

@@ -4,6 +4,7 @@
 #include <future>   // the pipeline beside the progress line
 #include <iostream> // results
 
+#include "engine/checkpointer.h"
 #include "engine/trainer.h"
 #include "io/reader.h"
 #include "io/source.h"
@@ -60,12 +61,17 @@ class Run {
         trainer_(trainer_options()),
         log_(trainer_, std::size_t(config.source.channels) * fitter_.width() * fitter_.height()),
         feed_(trainer_, queue_, fitter_, next_frame_),
+        checkpointer_(make_checkpointer()),
         reader_(std::move(source), queue_, reader_options()) {}
 
   void learn() {
     Progress progress(arguments_.quiet);
     auto pipeline = std::async(std::launch::async, [this] {
-      return trainer_.run(feed_, &log_, {.limit = arguments_.frames});
+      engine::PipelineOptions options{.limit = arguments_.frames};
+      if (checkpointer_) {
+        options.after_sample = [this](int stage, std::int64_t sample) { checkpointer_->after_sample(stage, sample); };
+      }
+      return trainer_.run(feed_, &log_, std::move(options));
     });
     for (bool stopping = false; pipeline.wait_for(50ms) != std::future_status::ready;) {
       if (asked_to_stop() && !stopping) {
@@ -94,6 +100,11 @@ class Run {
     if (!config_.output.weights.empty()) {
       io::write_whole(config_.output.weights, stages::to_safetensors(trainer_.state()));
     }
+    if (checkpointer_) {
+      const std::string error = checkpointer_->finish();
+      if (!error.empty()) throw std::runtime_error(error);
+    }
+    if (!config_.checkpoint.dir.empty()) write_checkpoint(trainer_.checkpoint());
     if (log_.network().count() > 0) {
       if (!config_.output.loss_plot.empty()) draw_loss(log_, config_.output.loss_plot);
       if (!config_.output.prediction.empty()) {
@@ -111,6 +122,17 @@ class Run {
     engine::TrainerOptions options = assemble(config_, {config_.source.channels, fitter_.height(), fitter_.width()});
     options.fps = config_.monitor.fps > 0 ? config_.monitor.fps : info_.fps;
     return options;
+  }
+
+  std::unique_ptr<engine::Checkpointer> make_checkpointer() {
+    if (config_.checkpoint.every == 0) return nullptr;
+    return std::make_unique<engine::Checkpointer>(
+        config_.pipeline.stages, config_.checkpoint.every, [this](int stage) { return trainer_.checkpoint(stage); },
+        [this](const stages::StateDict& state) { write_checkpoint(state); });
+  }
+
+  void write_checkpoint(const stages::StateDict& state) const {
+    io::write_whole(checkpoint_file(config_), stages::to_safetensors(state));
   }
 
   io::ReaderOptions reader_options() const {
@@ -148,6 +170,7 @@ class Run {
   engine::Trainer trainer_;
   RunLog log_;
   FrameFeed feed_;
+  std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: none while running
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
   FrameCounts frames_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();

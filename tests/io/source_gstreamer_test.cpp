@@ -105,7 +105,8 @@ TEST(GStreamer, BytesOfAPipelineAreExact) {
 
 TEST(GStreamer, GreyIsOneChannel) {
   const Seen seen = read_uri(
-      "gst:videotestsrc num-buffers=1 pattern=white ! video/x-raw,format=GRAY8,width=6,height=4",
+      "gst:videotestsrc num-buffers=1 pattern=solid-color foreground-color=0xffffffff ! "
+      "video/x-raw,format=RGB,width=6,height=4",
       1);
   ASSERT_EQ(seen.frames.size(), 1u);
   EXPECT_EQ(seen.frames[0].channels, 1);
@@ -122,9 +123,9 @@ TEST(GStreamer, TheUsersOwnAppsinkIsUsed) {
 
 TEST(GStreamer, AFrameMayChangeItsSizeOnTheWay) {
   const Seen seen = read_uri(
-      "gst:concat name=c ! identity videotestsrc num-buffers=3 pattern=red ! "
+      "gst:concat name=c videotestsrc num-buffers=3 pattern=red ! "
       "video/x-raw,format=RGB,width=20,height=10,framerate=10/1 ! c. videotestsrc num-buffers=2 "
-      "pattern=blue ! video/x-raw,format=RGB,width=9,height=30,framerate=10/1 ! c. c. ");
+      "pattern=blue ! video/x-raw,format=RGB,width=9,height=30,framerate=10/1 ! c. c. ! identity");
   EXPECT_EQ(seen.error, "");
   ASSERT_EQ(seen.frames.size(), 5u);
   for (int n = 0; n < 5; ++n) {
@@ -143,7 +144,7 @@ TEST(GStreamer, LosslessFilesComeBackBitForBit) {
   ASSERT_EQ(expected.size(), 30u);
   ASSERT_NE(expected[0].pixels, expected[29].pixels);
   const std::pair<std::string, std::string> kinds[] = {
-      {"png in.mkv", "pngenc ! matroskamux"},
+      {"ffv1 in.mkv", "videoconvert ! video/x-raw,format=BGRx ! avenc_ffv1 ! matroskamux"},
       {"raw.avi", "videoconvert ! video/x-raw,format=BGR ! avimux"}};
   for (const auto& [name, encode] : kinds) {
     run(kBall + " ! " + encode + " ! filesink location=\"" + folder / name + "\"");
@@ -174,13 +175,13 @@ TEST(GStreamer, AFileWithoutPicturesIsRefused) {
   const TestFolder folder;
   run("audiotestsrc num-buffers=50 ! matroskamux ! filesink location=" + folder / "sound.mkv");
   const std::string error = open_error(folder / "sound.mkv");
-  EXPECT_EQ(error.find(folder / "sound.mkv: "), 0u) << error;
+  EXPECT_EQ(error, folder / "sound.mkv: there is no video in it");
 }
 
 TEST(GStreamer, SoundThatOutlastsThePicturesIsNoTruncation) {
   const TestFolder folder;
   // 2 s of pictures, 4 s of sound.
-  run("videotestsrc num-buffers=20 ! video/x-raw,width=32,height=32,framerate=10/1 ! pngenc ! "
+  run("videotestsrc num-buffers=20 ! video/x-raw,width=32,height=32,framerate=10/1 ! jpegenc ! "
       "matroskamux name=m ! filesink location=" +
       folder / "av.mkv" +
       " audiotestsrc num-buffers=40 samplesperbuffer=800 ! audio/x-raw,rate=8000 ! m.");
@@ -202,24 +203,25 @@ TEST(GStreamer, ATruncatedFileGivesItsFramesAndThenAnError) {
   const std::string noise =
       "videotestsrc pattern=snow num-buffers=100 ! video/x-raw,width=64,height=48,framerate=10/1 "
       "! ";
-  run(noise + "pngenc ! matroskamux ! filesink location=" + folder / "whole.mkv");
-  run(noise + "avenc_mpeg4 ! mp4mux faststart=true ! filesink location=" + folder / "whole.mp4");
+  run(noise + "jpegenc ! matroskamux ! filesink location=" + folder / "whole.mkv");
+  run(noise + "jpegenc ! qtmux faststart=true ! filesink location=" + folder / "whole.mov");
   run(noise + "jpegenc ! avimux ! filesink location=" + folder / "whole.avi");
-  for (const std::string ending : {"mkv", "mp4", "avi"}) {
+  for (const std::string ending : {"mkv", "mov", "avi"}) {
     const Seen whole = read_uri(folder / ("whole." + ending));
     EXPECT_EQ(whole.frames.size(), 100u) << ending;
     EXPECT_EQ(whole.error, "") << ending;
     const Seen part = read_uri(cut(folder, folder / ("whole." + ending), "part." + ending, 0.4));
     EXPECT_GT(part.frames.size(), 30u) << ending;
     EXPECT_LT(part.frames.size(), 45u) << ending;
-    EXPECT_NE(part.error, "") << ending;
-    std::printf("%s: %s\n", ending.c_str(), part.error.c_str());
+    EXPECT_NE(part.error.find("s of 10.0 s (truncated?)"), std::string::npos)
+        << ending << ": " << part.error;
   }
 }
 
 TEST(GStreamer, TheWalkersAreWholeOrTruncated) {
   if (!std::filesystem::exists(kWalkers)) GTEST_SKIP() << kWalkers << " is not installed";
   const auto source = open_source(options_for(kWalkers));
+  EXPECT_EQ(source->info().kind, "gstreamer");
   EXPECT_EQ(source->info().width, 768);
   EXPECT_EQ(source->info().height, 576);
   EXPECT_EQ(source->info().fps, 10.0);
@@ -239,9 +241,36 @@ TEST(GStreamer, TheWalkersAreWholeOrTruncated) {
   EXPECT_NE(part.error.find("s of 79.5 s (truncated?)"), std::string::npos) << part.error;
 }
 
+TEST(GStreamer, ALiveSourceSaysSoAndCannotRewind) {
+  const auto source = open_source(options_for(
+      "gst:videotestsrc is-live=true num-buffers=3 ! video/x-raw,framerate=50/1,width=8,height=8"));
+  EXPECT_TRUE(source->info().live);
+  EXPECT_EQ(source->info().duration_s, 0.0);
+  EXPECT_EQ(read_all(*source).frames.size(), 3u);
+  EXPECT_FALSE(source->rewind());
+}
+
+TEST(OpenCvSource, StandsInForAMissingDecoder) {
+  const TestFolder folder;
+  run(kBall + " ! videoconvert ! video/x-raw,format=BGRx ! avenc_ffv1 ! matroskamux ! " +
+      "filesink location=" + folder / "ball.mkv");
+  EXPECT_EQ(open_source(options_for(folder / "ball.mkv"))->info().kind, "gstreamer");
+  GstPluginFeature* const decoder = gst_registry_lookup_feature(gst_registry_get(), "avdec_ffv1");
+  ASSERT_NE(decoder, nullptr);
+  const guint rank = gst_plugin_feature_get_rank(decoder);
+  gst_plugin_feature_set_rank(decoder, GST_RANK_NONE);
+  EXPECT_THROW(open_gstreamer(options_for(folder / "ball.mkv")), NoDecoder);
+  const auto source = open_source(options_for(folder / "ball.mkv"));
+  EXPECT_EQ(source->info().kind, "opencv");
+  EXPECT_EQ(read_all(*source).frames.size(), 30u);
+  gst_plugin_feature_set_rank(decoder, rank);
+  gst_object_unref(decoder);
+}
+
 TEST(OpenCvSource, ReadsAFileByItself) {
   const TestFolder folder;
-  run(kBall + " ! pngenc ! avimux ! filesink location=" + folder / "ball.avi");
+  run(kBall + " ! videoconvert ! video/x-raw,format=BGR ! avimux ! filesink location=" +
+      folder / "ball.avi");
   const std::vector<Frame> expected = read_uri("gst:" + kBall).frames;
   const auto source = open_opencv(options_for(folder / "ball.avi"), folder / "ball.avi");
   EXPECT_EQ(source->info().kind, "opencv");

@@ -1,0 +1,50 @@
+// Checkpoints of a pipeline that goes on running.
+#pragma once
+
+#include <condition_variable>  // the writer sleeps
+#include <cstdint>             // sample numbers
+#include <functional>          // what to copy, where to write
+#include <map>                 // snapshots under way
+#include <mutex>               // one lock, taken once every `every` samples
+#include <string>              // error
+#include <thread>              // the writer
+
+#include "stages/parameters.h"
+
+namespace millrace::engine {
+
+/// Gathers, every `every` samples, each stage's state right after it finished that sample: stages
+/// reach it at different times, and together the copies are what a run stopped there would hold, less the
+/// gradients in flight. A thread of its own writes; where writing is slower than training the
+/// newest whole snapshot wins. after_sample() is called by each stage's worker for itself.
+class Checkpointer {
+ public:
+  /// `copy`: a stage's state, called on its worker. `write`: saves a snapshot; may throw.
+  Checkpointer(int stages, std::int64_t every, std::function<stages::StateDict(int stage)> copy,
+               std::function<void(const stages::StateDict&)> write);
+  ~Checkpointer();
+
+  void after_sample(int stage, std::int64_t sample);
+  /// Writes what is whole and ends the writer. Returns the first failure to write, or "".
+  std::string finish();
+
+ private:
+  struct Snapshot {
+    std::map<int, stages::StateDict> parts;
+  };
+  void write_loop();
+
+  const int stages_;
+  const std::int64_t every_;
+  const std::function<stages::StateDict(int)> copy_;
+  const std::function<void(const stages::StateDict&)> write_;
+  std::mutex mutex_;  ///< guards all below
+  std::condition_variable changed_;
+  std::map<std::int64_t, Snapshot> gathering_;
+  Snapshot whole_;    ///< waits to be written; empty if none
+  bool finished_ = false;
+  std::string error_;
+  std::thread writer_;
+};
+
+}  // namespace millrace::engine

@@ -1,0 +1,140 @@
+"""The update rules in plain PyTorch, written from their definitions and not from the program.
+
+A network is an nn.Sequential, a stage a slice of it with an optimizer of its own, a sample a pair
+(input, target) of float32 [1,C,H,W]. Each rule trains the stages in place and returns a Trace.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+torch.set_num_threads(1)  # as a stage computes; the order of sums depends on it
+
+
+def partime_cnn(layers, features, kernel, channels):
+    """(layers-1) x {conv, relu}, conv, sigmoid; padding keeps the size."""
+    modules = []
+    for index in range(layers):
+        last = index == layers - 1
+        modules.append(nn.Conv2d(features if index else channels, channels if last else features,
+                                 kernel, padding=kernel // 2))
+        modules.append(nn.Sigmoid() if last else nn.ReLU())
+    return nn.Sequential(*modules)
+
+
+def tensors(frames):
+    """[n,H,W,C] bytes as n tensors [1,C,H,W], value/255."""
+    return [torch.from_numpy(frame).permute(2, 0, 1).unsqueeze(0).contiguous().float() / 255 for frame in frames]
+
+
+def autoencode(frames):
+    return [(x, x) for x in tensors(frames)]
+
+
+def next_frame(frames):
+    """A frame is the target of the frame before it."""
+    x = tensors(frames)
+    return list(zip(x, x[1:]))
+
+
+def sgd(momentum, lr):
+    return lambda parameters: torch.optim.SGD(parameters, lr=lr, momentum=momentum)
+
+
+@dataclass
+class Trace:
+    losses: list = field(default_factory=list)
+    updates: list = field(default_factory=list)       # a stage
+    gradient_age: list = field(default_factory=list)  # of the last update, a stage
+
+
+class Stage:
+    """Modules between two cuts. Gradients reach it from outside and leave it by hand."""
+
+    def __init__(self, modules, make_optimizer):
+        self.modules = modules
+        self.parameters = list(modules.parameters())
+        self.optimizer = make_optimizer(self.parameters) if self.parameters else None
+        self.updates = 0
+        self.age = 0
+
+    def forward(self, x, first):
+        """The graph's two ends. What came from another stage is cut off from that stage's graph."""
+        x = x.detach().requires_grad_(not first)
+        return x, self.modules(x)
+
+    def backward(self, x, y, gradient):
+        """Fills the parameters' gradients; returns the input's, or None where nobody wants it."""
+        wanted = self.parameters + ([x] if x.requires_grad else [])
+        if not wanted:
+            return None
+        gradients = list(torch.autograd.grad(y, wanted, gradient))
+        into = gradients.pop() if x.requires_grad else None
+        for parameter, value in zip(self.parameters, gradients):
+            parameter.grad = value
+        return into
+
+    def update(self, age):
+        if self.optimizer:
+            self.optimizer.step()
+        self.updates += 1
+        self.age = age
+
+
+def cut_network(network, cut, make_optimizer):
+    places = [0, *cut, len(network)]
+    return [Stage(network[begin:end], make_optimizer) for begin, end in zip(places, places[1:])]
+
+
+def traced(stages, losses):
+    return Trace(losses, [stage.updates for stage in stages], [stage.age for stage in stages])
+
+
+def sequential(stages, samples):
+    """Each sample through all stages and back before the next one."""
+    losses = []
+    for picture, target in samples:
+        ends, x = [], picture
+        for index, stage in enumerate(stages):
+            ends.append(stage.forward(x, first=index == 0))
+            x = ends[-1][1]
+        loss = nn.functional.mse_loss(x, target)
+        losses.append(loss.item())
+        gradient = torch.autograd.grad(loss, x, retain_graph=True)[0]
+        for stage, (x, y) in zip(reversed(stages), reversed(ends)):
+            gradient = stage.backward(x, y, gradient)
+            stage.update(age=0)
+    return traced(stages, losses)
+
+
+def partime(stages, samples):
+    """Step t: stage i forwards sample t-i and backpropagates through it the gradient that stage i+1
+    sent at step t-1; the last stage that of its own loss, at once. Then it updates."""
+    count, losses = len(stages), []
+    activations, gradients = {}, {}  # what was sent at the step before, by receiving stage
+    for step in range(len(samples) + count - 1):
+        sent_activations, sent_gradients = {}, {}
+        for index, stage in enumerate(stages):
+            sample = step - index
+            if not 0 <= sample < len(samples):
+                continue
+            last = index == count - 1
+            x, y = stage.forward(samples[sample][0] if index == 0 else activations[index], first=index == 0)
+            if last:
+                loss = nn.functional.mse_loss(y, samples[sample][1])
+                losses.append(loss.item())
+                arrived = (torch.autograd.grad(loss, y, retain_graph=True)[0], sample)
+            else:
+                sent_activations[index + 1] = y
+                arrived = gradients.get(index)
+            if arrived is None:
+                continue  # no gradient has come yet: no update
+            gradient, origin = arrived
+            sent_gradients[index - 1] = (stage.backward(x, y, gradient), origin)
+            stage.update(age=sample - origin)
+        activations, gradients = sent_activations, sent_gradients
+    return traced(stages, losses)
+
+
+RULES = {"sequential": sequential, "partime": partime}

@@ -1,0 +1,65 @@
+#include "stages/safetensors.h"
+
+#include <ATen/ATen.h>  // tensors
+#include <gtest/gtest.h>
+
+#include <cstring>     // headers
+#include <filesystem>  // scratch files
+#include <fstream>     // scratch files
+
+namespace millrace::stages {
+namespace {
+
+std::string write(const std::string& bytes) {
+  const std::string path = testing::TempDir() + "millrace_" +
+                           testing::UnitTest::GetInstance()->current_test_info()->name() + ".safetensors";
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+std::string with_header(const std::string& header, std::size_t data) {
+  const std::uint64_t size = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &size, 8);
+  return bytes + header + std::string(data, '\0');
+}
+
+TEST(Safetensors, RoundTripKeepsNamesShapesAndBits) {
+  const StateDict state = {{"0.weight", at::randn({4, 3, 5, 5})}, {"0.bias", at::randn({4})}, {"empty", at::zeros({0})}};
+  const StateDict read = read_safetensors(write(to_safetensors(state)));
+  ASSERT_EQ(read.size(), state.size());
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    EXPECT_EQ(read[i].first, state[i].first);
+    EXPECT_TRUE(at::equal(read[i].second, state[i].second));
+  }
+}
+
+TEST(Safetensors, DataBeginsAtAMultipleOfEight) {
+  const std::string bytes = to_safetensors({{"a", at::ones({1})}});
+  std::uint64_t size = 0;
+  std::memcpy(&size, bytes.data(), 8);
+  EXPECT_EQ(size % 8, 0u);
+  EXPECT_EQ(bytes.size(), 8 + size + 4);
+}
+
+TEST(Safetensors, RefusesWhatIsNone) {
+  EXPECT_THROW(read_safetensors("/nonexistent"), WeightsError);
+  const std::string good = to_safetensors({{"a", at::ones({64})}});
+  const char* crafted[] = {
+      R"({"a":{"dtype":"F32","shape":[1099511627776],"data_offsets":[0,4398046511104]}})",
+      R"({"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}})",
+      R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})",
+      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})",
+      R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})",
+      R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})",
+      R"({"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})",
+      R"({"a":[]})", R"([])", R"({"a")", ""};
+  for (const char* header : crafted) EXPECT_THROW(read_safetensors(write(with_header(header, 8))), WeightsError) << header;
+  for (const std::size_t length : {0, 4, 8, 40, int(good.size()) - 1}) {
+    EXPECT_THROW(read_safetensors(write(good.substr(0, length))), WeightsError) << length;
+  }
+  EXPECT_THROW(read_safetensors(write(std::string(8, '\xff') + "{}")), WeightsError);
+}
+
+}  // namespace
+}  // namespace millrace::stages

@@ -1,0 +1,73 @@
+#include "stages/stage.h"
+
+#include <ATen/ATen.h>  // samples
+#include <gtest/gtest.h>
+
+namespace millrace::stages {
+namespace {
+
+const ImageShape kShape{3, 6, 6};
+
+Stage make(StageRange range, double lr = 0.1) {
+  ModelSpec model;
+  model.layers = 2;
+  model.features = 4;
+  model.kernel = 3;
+  const auto network = build_network(model, kShape);
+  Stage stage(network, range, {.lr = lr}, at::kCPU);
+  load_state(stage.parameters(), initial_state(*network, 1));
+  return stage;
+}
+
+const at::Tensor x = at::full({1, 3, 6, 6}, 0.3f), y = at::full({1, 3, 6, 6}, 0.7f);
+
+TEST(Stage, UpdateAppliesTheMeanOfItsGradients) {
+  Stage once = make({0, 4, true, true}), twice = make({0, 4, true, true});
+  auto kept = once.forward(x, y);
+  once.backward(kept, {});
+  once.update();
+  for (int i = 0; i < 2; ++i) {
+    kept = twice.forward(x, y);
+    twice.backward(kept, {});
+  }
+  twice.update();
+  EXPECT_TRUE(at::equal(once.parameters().flat(), twice.parameters().flat())) << "the mean of two equal gradients";
+}
+
+TEST(Stage, DiscardedGradientsDoNotCount) {
+  Stage clean = make({0, 4, true, true}), other = make({0, 4, true, true});
+  auto kept = other.forward(y, x);
+  other.backward(kept, {});
+  other.discard_gradients();
+  for (Stage* stage : {&clean, &other}) {
+    auto again = stage->forward(x, y);
+    stage->backward(again, {});
+    stage->update();
+  }
+  EXPECT_TRUE(at::equal(clean.parameters().flat(), other.parameters().flat()));
+}
+
+TEST(Stage, TheFirstGivesNoInputGradient) {
+  Stage first = make({0, 2, true, false}), second = make({2, 4, false, true});
+  auto a = first.forward(x);
+  auto b = second.forward(a.output.detach(), y);
+  const at::Tensor gradient = second.backward(b, {});
+  EXPECT_EQ(gradient.sizes(), at::IntArrayRef({1, 4, 6, 6}));
+  EXPECT_FALSE(first.backward(a, gradient).defined());
+}
+
+TEST(Stage, WithoutParametersItStillPassesGradientsOn) {
+  Stage relu = make({1, 2, false, false});
+  auto kept = relu.forward(x - 0.5);
+  EXPECT_TRUE(at::equal(relu.backward(kept, at::ones_like(x)), at::zeros_like(x)));
+  relu.update();
+}
+
+TEST(Parameters, ViewsShareOneBuffer) {
+  Stage stage = make({0, 4, true, true});
+  stage.parameters().flat().fill_(2);
+  for (const at::Tensor& view : stage.parameters().views()) EXPECT_TRUE(at::equal(view, at::full_like(view, 2)));
+}
+
+}  // namespace
+}  // namespace millrace::stages

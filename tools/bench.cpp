@@ -1,0 +1,91 @@
+#include "tools/bench.h"
+
+#include <cmath>    // nan
+#include <cstdio>   // ratios
+#include <fstream>  // results to compare with
+#include <limits>   // nan
+#include <map>      // rows by arm
+
+#include "io/plot.h"
+#include "io/whole_file.h"
+#include "tools/commands.h"
+#include "tools/config.h"
+
+namespace millrace::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json read_results(const std::string& path, const std::string& suite) {
+  std::ifstream file(path);
+  const Json results = file ? Json::parse(file, nullptr, false) : Json();
+  if (!results.is_object() || results.value("suite", "") != suite || !results.contains("arms")) {
+    throw ConfigError("--compare " + path + ": holds no results of bench " + suite);
+  }
+  return results;
+}
+
+/// One line an arm that both have: each figure of this run over that of the other.
+void print_ratios(const Json& mine, const Json& theirs) {
+  std::printf("\nratios to %s (%s)\n", theirs["provenance"].value("version", "?").c_str(),
+              theirs["provenance"].value("cpu", "?").c_str());
+  std::map<std::string, Json> by_arm;
+  for (const Json& arm : theirs["arms"]) by_arm[arm.at("arm")] = arm;
+  for (const Json& arm : mine["arms"]) {
+    const auto other = by_arm.find(arm.at("arm"));
+    if (other == by_arm.end()) continue;
+    std::printf("%-20s", arm["arm"].get<std::string>().c_str());
+    for (const auto& [name, value] : arm.items()) {
+      const auto before = other->second.find(name);
+      if (!value.is_number_float() || before == other->second.end() || !before->is_number() || before->get<double>() == 0) continue;
+      std::printf("  %s %.3f", name.c_str(), value.get<double>() / before->get<double>());
+    }
+    std::printf("\n");
+  }
+}
+
+/// A bar an arm: frames a second by network and size, a group for each number of stages.
+void plot_framerate(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Frames learned a second", .y_label = "frames a second"};
+  std::map<std::string, std::size_t> column;
+  std::map<std::int64_t, std::vector<double>> groups;
+  for (const Json& arm : results["arms"]) {
+    const std::string name = arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
+    if (column.emplace(name, column.size()).second) chart.categories.push_back(name);
+  }
+  for (const Json& arm : results["arms"]) {
+    const std::string name = arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
+    auto& values = groups[arm["stages"]];
+    values.resize(column.size(), std::numeric_limits<double>::quiet_NaN());
+    values[column[name]] = arm["fps"];
+  }
+  for (auto& [stages, values] : groups) {
+    chart.groups.emplace_back(std::to_string(stages) + (stages == 1 ? " stage" : " stages"), std::move(values));
+  }
+  io::write_bars(chart, path);
+}
+
+void plot_pipeline(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Engine time outside the stages' own work", .y_label = "% of a step"};
+  std::vector<double> shares;
+  for (const Json& arm : results["arms"]) {
+    chart.categories.push_back(arm["arm"]);
+    shares.push_back(arm["engine_share_percent"]);
+  }
+  chart.groups.emplace_back("hand-off", std::move(shares));
+  io::write_bars(chart, path);
+}
+
+}  // namespace
+
+int bench_command(const BenchArguments& arguments) {
+  const bool framerate = arguments.suite == "framerate";
+  const Json other = arguments.compare.empty() ? Json() : read_results(arguments.compare, arguments.suite);
+  const Json results = framerate ? bench_framerate(arguments) : bench_pipeline(arguments);
+  if (!arguments.compare.empty()) print_ratios(results, other);
+  if (!arguments.json.empty()) io::write_whole(arguments.json, results.dump(2) + "\n");
+  if (!arguments.plot.empty()) (framerate ? plot_framerate : plot_pipeline)(results, arguments.plot);
+  return kDone;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,78 @@
+#include "tools/bench_arm.h"
+
+#include <cstring>  // frames into slots
+#include <random>   // frames
+
+#include "engine/pinning.h"
+
+namespace millrace::tools {
+namespace {
+
+using engine::Clock;
+
+/// Cycles through a few random frames until the time is up. Costs a copy a frame, as a real feed does.
+class TimedFeed final : public engine::Feed {
+ public:
+  TimedFeed(engine::Trainer& trainer, std::size_t elements, double seconds)
+      : trainer_(trainer), frames_(4, std::vector<float>(elements)),
+        until_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {
+    std::mt19937 random(1);
+    std::uniform_real_distribution<float> unit(0.0f, 1.0f);
+    for (auto& frame : frames_) {
+      for (float& v : frame) v = unit(random);
+    }
+  }
+
+  Status poll() override {
+    // At least a handful of frames however long one takes, so that every figure exists.
+    return taken_ < 8 || Clock::now() < until_ ? Status::ready : Status::end;
+  }
+  void take(int slot, engine::SampleInfo& info) override {
+    const auto& frame = frames_[std::size_t(taken_) % frames_.size()];
+    std::memcpy(trainer_.input(slot), frame.data(), frame.size() * sizeof(float));
+    info.frame = taken_++;
+    info.captured = Clock::now();
+  }
+
+ private:
+  engine::Trainer& trainer_;
+  std::vector<std::vector<float>> frames_;
+  Clock::time_point until_;
+  std::int64_t taken_ = 0;
+};
+
+}  // namespace
+
+stages::ModelSpec bench_network(const std::string& name) {
+  stages::ModelSpec model;  // basic is the default network
+  if (name == "layers") model.layers *= 3;
+  if (name == "features") model.features *= 3;
+  if (name == "kernel") model.kernel *= 3;
+  return model;
+}
+
+const std::vector<std::string>& bench_network_names() {
+  static const std::vector<std::string> names = {"basic", "layers", "features", "kernel"};
+  return names;
+}
+
+BenchArm::BenchArm(std::string network, std::int64_t size, int stages, std::string schedule)
+    : network_(std::move(network)), size_(size) {
+  options_.sample = {3, size, size};
+  options_.network = stages::build_network(bench_network(network_), options_.sample);
+  options_.schedule = std::move(schedule);
+  options_.stages = stages;
+  options_.cut = engine::Trainer(options_).cut();
+}
+
+Turn BenchArm::turn(double seconds) {
+  engine::Trainer trainer(options_);
+  TimedFeed feed(trainer, std::size_t(3 * size_ * size_), seconds);
+  trainer.run(feed, nullptr);
+  Turn turn{.reading = trainer.monitor().read()};
+  // The steady state's rate: filling and draining the pipeline are no part of an endless stream.
+  turn.fps = turn.reading.step_p50 > 0 ? 1e3 / turn.reading.step_p50 : 0;
+  return turn;
+}
+
+}  // namespace millrace::tools

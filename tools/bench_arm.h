@@ -1,0 +1,50 @@
+// One arm of a benchmark: a trainer fed with frames made beforehand.
+#pragma once
+
+#include <algorithm>  // nth_element
+#include <vector>     // figures
+
+#include "engine/trainer.h"
+
+namespace millrace::tools {
+
+/// The PARTIME slides' networks, by name: basic (10 layers, 16 features, kernel 5), layers (x3),
+/// features (x3), kernel (x3).
+stages::ModelSpec bench_network(const std::string& name);
+const std::vector<std::string>& bench_network_names();
+
+/// What one turn of an arm measured. Times in milliseconds.
+struct Turn {
+  double fps = 0;
+  engine::Reading reading;
+};
+
+/// Trains a network of `stages` stages on synthetic frames for about `seconds` and measures. The cut
+/// is found once and kept over turns, so that they are turns of one thing.
+class BenchArm {
+ public:
+  BenchArm(std::string network, std::int64_t size, int stages, std::string schedule = "partime");
+
+  const std::string& network() const { return network_; }
+  std::int64_t size() const { return size_; }
+  int stages() const { return options_.stages; }
+  const std::vector<int>& cut() const { return options_.cut; }
+  const engine::TrainerOptions& options() const { return options_; }
+
+  Turn turn(double seconds);
+
+ private:
+  std::string network_;
+  std::int64_t size_;
+  engine::TrainerOptions options_;
+};
+
+/// Middle of `values`, which it reorders; 0 if empty.
+inline double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace millrace::tools
