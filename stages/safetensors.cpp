@@ -44,6 +44,7 @@ std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_byte
   std::vector<Entry> entries;
   try {
     const auto header = nlohmann::ordered_json::parse(text);
+    if (!header.is_object()) throw WeightsError("not a safetensors file: its header is no JSON object");
     for (const auto& [name, value] : header.items()) {
       if (name != "__metadata__") entries.push_back(parse_entry(name, value, data_bytes));
     }

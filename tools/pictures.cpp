@@ -23,8 +23,10 @@ std::string loss_text(double loss) {
 void draw_loss(const RunLog& log, const std::string& path) {
   io::Chart chart{.title = "Loss while learning, frame by frame", .x_label = "frame", .y_label = "mean squared error",
                   .log_y = true};
+  auto mean_frame = log.baseline().curve();
+  if (!mean_frame.empty()) mean_frame.erase(mean_frame.begin());  // the mean of nothing says nothing
   chart.series = {{.label = "network", .points = log.network().curve()},
-                  {.label = "mean frame", .points = log.baseline().curve(), .dashed = true}};
+                  {.label = "mean frame", .points = std::move(mean_frame), .dashed = true}};
   io::write_chart(chart, path);
 }
 

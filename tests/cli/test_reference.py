@@ -1,0 +1,172 @@
+"""`millrace run` ends with the very weights and losses that the update rules give in plain PyTorch."""
+
+import itertools
+import math
+import unittest
+
+import torch
+from safetensors.torch import load_file, save_file
+
+import program
+import reference
+
+# (layers, kernel, cut): 1 to 4 stages, cut between layers, between a layer and its activation, and
+# so that a stage has nothing to learn.
+NETWORKS = [(4, 3, []), (4, 3, [4]), (4, 3, [3]), (4, 3, [7]), (4, 3, [2, 5]), (4, 3, [1, 2]),
+            (4, 3, [2, 4, 6]), (4, 3, [1, 3, 7]), (5, 5, [5]), (5, 5, [3, 6]), (5, 5, [2, 6, 9])]
+FEATURES = 6
+LR = 0.1  # large, so that every rule leaves its mark in 40 frames
+
+
+class Reference(program.CliTest):
+
+    def network(self, layers=4, kernel=3, channels=3):
+        torch.manual_seed(1)  # any weights will do; the program gets them as a file
+        network = reference.partime_cnn(layers, FEATURES, kernel, channels)
+        save_file(network.state_dict(), self.folder / "start.safetensors")
+        return network
+
+    def config(self, uri, cut, channels=3, schedule="partime", task="autoencode", layers=4, kernel=3, **optimizer):
+        return {"source": {"uri": uri, "width": 24, "height": 16, "channels": channels},
+                "task": {"kind": task},
+                "model": {"layers": layers, "features": FEATURES, "kernel": kernel,
+                          "weights": self.folder / "start.safetensors"},
+                "pipeline": {"schedule": schedule, "stages": len(cut) + 1, "cut": cut},
+                "optimizer": {"lr": LR, **optimizer}}
+
+    def compare(self, cut, count=40, channels=3, schedule="partime", task="autoencode", layers=4, kernel=3,
+                momentum=0.0):
+        """Trains both ways; weights must be equal to the bit, and so must what the report tells."""
+        frames = program.random_frames(seed=count, count=count, channels=channels)
+        uri = program.write_frames(self.folder / f"frames-{count}-{channels}", frames)
+        network = self.network(layers, kernel, channels)
+        stages = reference.cut_network(network, cut, reference.sgd(momentum, LR))
+        samples = reference.autoencode(frames) if task == "autoencode" else reference.next_frame(frames)
+        expected = reference.RULES[schedule](stages, samples)
+        report, _ = self.learn(self.config(uri, cut, channels, schedule, task, layers, kernel, momentum=momentum))
+        self.assert_same_weights(network)
+        self.assert_same_trace(expected, report)
+        return network
+
+    def assert_same_weights(self, network):
+        weights = load_file(self.folder / "out.safetensors")
+        self.assertEqual(list(weights), list(load_file(self.folder / "start.safetensors")))
+        for name, value in network.state_dict().items():
+            self.assertTrue(torch.equal(weights[name], value), f"{name} is off by {(weights[name] - value).abs().max()}")
+
+    def assert_same_trace(self, expected, report):
+        self.assertEqual(report["frames"]["trained"], len(expected.losses))
+        self.assertEqual(report["updates"], expected.updates)
+        self.assertEqual(report["gradient_age"], expected.gradient_age)
+        mean = sum(expected.losses) / len(expected.losses)
+        for key, loss in {"first": expected.losses[0], "last": expected.losses[-1], "mean": mean}.items():
+            self.assertTrue(math.isclose(report["loss"][key], loss, rel_tol=1e-6), (key, report["loss"], loss))
+
+
+class Rules(Reference):
+
+    def test_partime(self):
+        for layers, kernel, cut in NETWORKS:
+            with self.subTest(layers=layers, kernel=kernel, cut=cut):
+                self.compare(cut, layers=layers, kernel=kernel, momentum=0.9)
+
+    def test_sequential(self):
+        for layers, kernel, cut in NETWORKS:
+            with self.subTest(layers=layers, kernel=kernel, cut=cut):
+                self.compare(cut, layers=layers, kernel=kernel, momentum=0.9, schedule="sequential")
+
+    def test_tasks_channels_and_momentum(self):
+        for task, channels, momentum in itertools.product(["autoencode", "next-frame"], [3, 1], [0.0, 0.9]):
+            with self.subTest(task=task, channels=channels, momentum=momentum):
+                self.compare([2, 5], task=task, channels=channels, momentum=momentum)
+
+    def test_streams_shorter_than_the_pipeline(self):
+        # The first stages of four see their first gradients at samples 6, 4 and 2.
+        for count in (1, 2, 3, 6, 7):
+            with self.subTest(count=count):
+                self.compare([2, 4, 6], count=count)
+
+    def test_updates_and_gradient_age_are_the_contracts(self):
+        count, cut = 20, [2, 4, 6]
+        uri = program.write_frames(self.folder / "frames", program.random_frames(0, count))
+        self.network()
+        report, _ = self.learn(self.config(uri, cut))
+        distances = [3, 2, 1, 0]  # from the last stage
+        self.assertEqual(report["updates"], [count - 2 * d for d in distances])
+        self.assertEqual(report["gradient_age"], [2 * d for d in distances])
+        report, _ = self.learn(self.config(uri, cut, schedule="sequential"))
+        self.assertEqual(report["updates"], [count] * 4)
+        self.assertEqual(report["gradient_age"], [0] * 4)
+
+    def test_the_rules_differ(self):
+        # Else the tests above would not tell them apart.
+        partime = self.compare([2, 4, 6], momentum=0.9)
+        sequential = self.compare([2, 4, 6], momentum=0.9, schedule="sequential")
+        for name, value in partime.state_dict().items():
+            self.assertFalse(torch.allclose(value, sequential.state_dict()[name], atol=1e-5), name)
+
+
+class Seed(Reference):
+
+    def test_a_seed_is_torch_manual_seed(self):
+        uri = program.write_frames(self.folder / "frames", program.random_frames(0, 1))
+        for seed, cut in ((0, []), (1, [2, 5]), (2**33 + 5, [4])):
+            with self.subTest(seed=seed):
+                torch.manual_seed(seed)
+                network = reference.partime_cnn(4, FEATURES, 3, 3)
+                config = self.config(uri, cut, lr=0.0)
+                config["model"] |= {"weights": "", "seed": seed}
+                self.learn(config, "--frames", 1)
+                save_file(network.state_dict(), self.folder / "start.safetensors")
+                self.assert_same_weights(network)
+
+
+class Optimizers(Reference):
+    """At 1 stage the program is torch.optim's training loop."""
+
+    def compare_optimizer(self, make, **options):
+        frames = program.random_frames(2, 30)
+        uri = program.write_frames(self.folder / "frames", frames)
+        network = self.network()
+        expected = reference.sequential(reference.cut_network(network, [], make), reference.autoencode(frames))
+        report, _ = self.learn(self.config(uri, [], **options))
+        self.assert_close_weights(network)
+        self.assertTrue(math.isclose(report["loss"]["last"], expected.losses[-1], rel_tol=1e-5))
+
+    def assert_close_weights(self, network):
+        weights = load_file(self.folder / "out.safetensors")
+        for name, value in network.state_dict().items():
+            self.assertTrue(torch.allclose(weights[name], value, rtol=1e-5, atol=1e-7), name)
+
+    def test_sgd(self):
+        self.compare_optimizer(lambda p: torch.optim.SGD(p, 0.1, momentum=0.5, weight_decay=0.01), kind="sgd",
+                               lr=0.1, momentum=0.5, weight_decay=0.01)
+
+    def test_adam(self):
+        self.compare_optimizer(lambda p: torch.optim.Adam(p, 0.01), kind="adam", lr=0.01)
+        self.compare_optimizer(lambda p: torch.optim.Adam(p, 0.01, (0.8, 0.95), 1e-6, weight_decay=0.1), kind="adam",
+                               lr=0.01, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.1)
+
+    def test_adamw(self):
+        self.compare_optimizer(lambda p: torch.optim.AdamW(p, 0.01, (0.5, 0.999), weight_decay=0.1), kind="adamw",
+                               lr=0.01, beta1=0.5, weight_decay=0.1)
+
+    def test_rmsprop(self):
+        self.compare_optimizer(lambda p: torch.optim.RMSprop(p, 0.01), kind="rmsprop", lr=0.01)
+        self.compare_optimizer(lambda p: torch.optim.RMSprop(p, 0.01, 0.9, 1e-6, 0.01, momentum=0.5), kind="rmsprop",
+                               lr=0.01, alpha=0.9, eps=1e-6, weight_decay=0.01, momentum=0.5)
+
+    def test_inverse_age_divides_a_stages_rate(self):
+        # Gradients of the first of two stages are 2 frames old.
+        frames = program.random_frames(3, 30)
+        uri = program.write_frames(self.folder / "frames", frames)
+        network = self.network()
+        first, last = network[:4], network[4:]
+        stages = [reference.Stage(first, reference.sgd(0.9, LR / 3)), reference.Stage(last, reference.sgd(0.9, LR))]
+        reference.partime(stages, reference.autoencode(frames))
+        self.learn({**self.config(uri, [4], momentum=0.9), "correction": {"kind": "inverse-age"}})
+        self.assert_same_weights(network)
+
+
+if __name__ == "__main__":
+    unittest.main()

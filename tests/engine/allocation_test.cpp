@@ -1,0 +1,81 @@
+// The engine itself allocates nothing in a step: every operator new is counted while a long run of
+// empty steps passes.
+#include <gtest/gtest.h>
+
+#include <atomic>   // count
+#include <cstdlib>  // malloc
+#include <new>      // operator new
+
+#include "engine/loss_history.h"
+#include "engine/pipeline.h"
+
+namespace {
+std::atomic<long> allocations{0};
+}
+
+void* operator new(std::size_t size) {
+  ++allocations;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void* operator new(std::size_t size, std::align_val_t align) {
+  ++allocations;
+  const std::size_t unit = std::size_t(align);
+  if (void* p = std::aligned_alloc(unit, (size + unit - 1) / unit * unit)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t, std::align_val_t) noexcept { std::free(p); }
+
+namespace millrace::engine {
+namespace {
+
+class EmptyStep final : public capture::Step {
+ public:
+  void prepare() override {}
+  void forward(int) override {}
+  void backward(int, int) override {}
+  void update() override {}
+  float loss(int) const override { return 1.0f; }
+};
+
+/// Notes the count of allocations at two moments of the run.
+class CountingFeed final : public Feed {
+ public:
+  Status poll() override { return next_ < 3000 ? Status::ready : Status::end; }
+  void take(int, SampleInfo& info) override {
+    if (next_ == 1000) before = allocations;
+    if (next_ == 2900) after = allocations;
+    info.frame = next_++;
+    info.captured = Clock::now();
+  }
+  long before = 0, after = -1;
+
+ private:
+  std::int64_t next_ = 0;
+};
+
+class History final : public Observer {
+ public:
+  void predicted(const SampleInfo&, int, float loss) override { losses_.add(loss); }
+
+ private:
+  LossHistory losses_;
+};
+
+TEST(Engine, AllocatesNothingInAStep) {
+  for (const std::string& name : schedule_names()) {
+    const Schedule schedule = make_schedule(name, {.stages = 3});
+    EmptyStep step;
+    CountingFeed feed;
+    History history;
+    Monitor monitor(3, 100.0);
+    Pipeline(schedule, {&step, &step, &step}, feed, &history, monitor).run();
+    EXPECT_EQ(feed.after, feed.before) << name;
+  }
+}
+
+}  // namespace
+}  // namespace millrace::engine

@@ -1,0 +1,72 @@
+"""Who may include whom: the table of ARCHITECTURE.md, held against the sources."""
+
+import pathlib
+import re
+import sys
+
+MAY_INCLUDE = {
+    "io": {"io"},
+    "stages": {"stages"},
+    "capture": {"capture", "stages"},
+    "engine": {"engine", "capture", "stages"},
+    "tools": {"tools", "engine", "capture", "stages", "io"},
+    "tests": {"tests", "tools", "engine", "capture", "stages", "io"},
+    "demos": {"demos", "tools", "engine", "capture", "stages", "io"},
+}
+LIBTORCH = re.compile(r"^(ATen|c10|torch)/")
+CUDA = re.compile(r"^(ATen/cuda|c10/cuda)/|^cuda")
+INCLUDE = re.compile(r'^\s*#include\s+([<"])([^>"]+)[>"]', re.M)
+
+
+def sources(root):
+    for folder in MAY_INCLUDE:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in {".h", ".cpp", ".cu", ".cuh"}:
+                yield path.relative_to(root).as_posix(), path.read_text()
+
+
+def reachable(graph, start):
+    seen, todo = set(), [start]
+    while todo:
+        for target in graph.get(todo.pop(), ()):
+            if target not in seen:
+                seen.add(target)
+                todo.append(target)
+    return seen
+
+
+def core_files(root):
+    """The .cpp files of the target that must build without LibTorch."""
+    text = (root / "engine/CMakeLists.txt").read_text()
+    block = re.search(r"add_library\(millrace_engine_core STATIC(.*?)\)", text, re.S).group(1)
+    return ["engine/" + name for name in block.split()]
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    faults, ours, system = [], {}, {}
+    for name, text in sources(root):
+        found = INCLUDE.findall(text)
+        ours[name] = [target for quote, target in found if quote == '"']
+        system[name] = [target for quote, target in found if quote == "<"]
+        folder = name.split("/")[0]
+        for target in ours[name]:
+            if target.split("/")[0] not in MAY_INCLUDE[folder]:
+                faults.append(f"{name} includes {target}: {folder} may not")
+        for target in system[name]:
+            if folder == "io" and LIBTORCH.match(target):
+                faults.append(f"{name} includes {target}: io never includes LibTorch")
+            if CUDA.match(target) and not re.match(r"capture/[^/]*_cuda[^/]*$", name):
+                faults.append(f"{name} includes {target}: only capture/*_cuda* may")
+    for name in ours:
+        if name in reachable(ours, name):
+            faults.append(f"{name} includes itself, by way of others")
+    for name in core_files(root):
+        for reached in {name} | reachable(ours, name):
+            faults += [f"{name} reaches <{t}> through {reached}: the engine's core needs no LibTorch"
+                       for t in system.get(reached, ()) if LIBTORCH.match(t)]
+    print("\n".join(faults) or f"{len(ours)} files include whom they may")
+    sys.exit(bool(faults))
+
+
+main()
