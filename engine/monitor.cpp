@@ -25,6 +25,7 @@ void StageMeter::finish() {
   if (compute_ns_ == 0) return;
   const std::int64_t busy = compute_ns_ + handoff_ns_;
   compute_.record(compute_ns_);
+  handoff_.record(handoff_ns_);
   busy_.record(busy);
   if (budget_ns_ > 0 && busy > budget_ns_) {
     misses_.store(misses_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -50,6 +51,7 @@ Reading Monitor::read() const {
   for (int i = 0; i < stages_; ++i) {
     const StageMeter& meter = meters_[i];
     r.stage.push_back(meter.compute().median_ms());
+    r.handoff.push_back(meter.handoff().median_ms());
     r.stage_busy.push_back(meter.busy().median_ms());
     r.updates.push_back(meter.updates());
     r.misses.push_back(meter.misses());

@@ -33,6 +33,7 @@ class StageMeter {
   void set_budget(std::int64_t ns) { budget_ns_ = ns; }
 
   const Histogram& compute() const { return compute_; }
+  const Histogram& handoff() const { return handoff_; }
   const Histogram& busy() const { return busy_; }  ///< compute + hand-off
   std::int64_t updates() const { return updates_.load(std::memory_order_relaxed); }
   std::int64_t misses() const { return misses_.load(std::memory_order_relaxed); }
@@ -46,14 +47,15 @@ class StageMeter {
   std::int64_t handoff_ns_ = 0;
   std::int64_t budget_ns_ = 0;
   // Anyone.
-  Histogram compute_, busy_;
+  Histogram compute_, handoff_, busy_;
   std::atomic<std::int64_t> updates_{0}, misses_{0}, age_{0};
 };
 
 /// One reading of the whole pipeline. Times in milliseconds.
 struct Reading {
   std::vector<double> stage;      ///< median compute time of each stage
-  std::vector<double> stage_busy; ///< the same with its hand-off
+  std::vector<double> handoff;    ///< median hand-off of each stage
+  std::vector<double> stage_busy; ///< median of a step's compute and hand-off together
   std::vector<std::int64_t> updates, misses, gradient_age;
   double T = 0;                   ///< sum of the stages' medians: one sample through all stages
   double T_over_N = 0;

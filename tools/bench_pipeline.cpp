@@ -60,8 +60,8 @@ struct Figures {
 
 /// Hand-off's share in the slowest stage's step.
 double handoff_percent(const engine::Reading& r) {
-  const double busy = r.stage_busy[r.bottleneck_stage];
-  return busy > 0 ? 100.0 * (busy - r.stage[r.bottleneck_stage]) / busy : 0;
+  const int slowest = r.bottleneck_stage;
+  return 100.0 * r.handoff[slowest] / (r.handoff[slowest] + r.stage[slowest]);
 }
 
 void take_turn(BenchArm& arm, Figures& f, double seconds) {

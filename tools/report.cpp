@@ -56,6 +56,7 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
       {"updates", r.updates},
       {"timing_ms",
        {{"stage", r.stage},
+        {"handoff", r.handoff},
         {"stage_with_handoff", r.stage_busy},
         {"T", r.T},
         {"T_over_N", r.T_over_N},
@@ -73,12 +74,13 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
 
 std::string rule_text(const engine::Reading& r) {
   if (r.budget <= 0) return "T/N " + text(r.T_over_N) + " ms (no rate to hold)";
-  return "T/N " + text(r.T_over_N) + (r.T_over_N < r.budget ? " < " : " >= ") + "1/F " + text(r.budget) + " ms";
+  return "T/N " + text(r.T_over_N) + " ms" + (r.T_over_N < r.budget ? " < " : " >= ") + "1/F " + text(r.budget) + " ms";
 }
 
 std::string summarize(const Json& report) {
   const Json &frames = report["frames"], &timing = report["timing_ms"], &real = report["realtime"];
   const Json &latency = report["latency_ms"], &loss = report["loss"];
+  const bool waits = timing["step_p50"].get<double>() > 1.5 * timing["bottleneck"].get<double>();
   std::ostringstream out;
   out << "frames    " << frames["received"] << " received = " << frames["trained"] << " trained + "
       << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected\n";
@@ -86,7 +88,7 @@ std::string summarize(const Json& report) {
       << report["cut"].dump() << " on " << report["devices"].dump() << "\n";
   out << "time      T " << text(timing["T"]) << " ms, T/N " << text(timing["T_over_N"]) << " ms, slowest stage "
       << timing["bottleneck_stage"] << " with hand-off " << text(timing["bottleneck"]) << " ms, speed-up K "
-      << text(timing["speedup_K"]) << "\n";
+      << text(timing["speedup_K"]) << (waits ? " (the stream sets the pace)" : "") << "\n";
   out << "latency   capture to prediction p50 " << text(latency["p50"]) << " ms, p99 " << text(latency["p99"])
       << " ms, max " << text(latency["max"]) << " ms; gradient age " << report["gradient_age"].dump() << " frames\n";
   out << "loss      last 100 " << text(loss["recent"]) << ", mean frame " << text(loss["mean_frame"]["recent"])

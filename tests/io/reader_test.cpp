@@ -119,10 +119,12 @@ TEST(Reader, LoopsWithGrowingPts) {
   ReaderOptions options;
   options.loop = true;
   options.limit = 25;
-  const Seen seen = read_all({every(milliseconds(10), 10), {}}, options);
+  Script script{every(milliseconds(10), 10), {}};
+  script.fps = 25.0;  // so a pass begins 40 ms after the last frame of the one before
+  const Seen seen = read_all(script, options);
   ASSERT_EQ(seen.frames.size(), 25u);
   for (int n = 0; n < 25; ++n) {
-    EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * n));
+    EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * (n % 10) + n / 10 * (90 + 40)));
     EXPECT_EQ(seen.frames[n].width, n % 10);
   }
 }

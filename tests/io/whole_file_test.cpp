@@ -1,8 +1,10 @@
 #include "io/whole_file.h"
 
+#include <csignal>    // going on at the size limit
 #include <stdexcept>  // expected errors
 
-#include <unistd.h>  // geteuid
+#include <sys/resource.h>  // size limit
+#include <unistd.h>        // geteuid
 
 #include <gtest/gtest.h>
 
@@ -89,6 +91,22 @@ TEST(WholeFile, AFailedWriteKeepsTheOldFile) {
   EXPECT_EQ(error.find(path + ": "), 0u) << error;
   EXPECT_EQ(bytes_of(path), "old");
   EXPECT_EQ(entries(folder.path()), 1);
+}
+
+// A full disk, as far as a process can be made to meet one.
+TEST(WholeFile, AWriteThatStopsHalfwayKeepsTheOldFile) {
+  const TestFolder folder;
+  put_bytes(folder / "file", "old");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{10, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(write_whole(folder / "file", std::string(100, 'x')), std::runtime_error);
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(bytes_of(folder / "file"), "old");
+  EXPECT_EQ(entries(folder.path()), 1) << "the temporary is gone";
 }
 
 TEST(WholeFile, ADeviceIsWrittenToAndNotReplaced) {

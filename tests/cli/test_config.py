@@ -1,0 +1,323 @@
+"""Config and command line: defaults, ranges, places in errors. The program's own list of keys is checked against ours."""
+
+import tomllib
+import unittest
+
+import program
+
+# What each key may hold. bad_values() turns it into values that must be refused.
+# A program start costs half a second: the suite tries each kind of bad value once a key, not in every way.
+TEXT, FLAG = "text", "flag"
+
+
+def names(*good):
+    return "names", good
+
+
+def whole(least, most):
+    return "whole", least, most
+
+
+def real(least, most):
+    return "real", least, most
+
+
+def listed(*bad):
+    return "listed", bad
+
+
+MANY = 10**12
+RATE = real(0.0, 0.9999999)
+KEYS = {
+    "source.uri": TEXT,
+    "source.pace": names("auto", "live", "asap"),
+    "source.drop": names("auto", "newest", "never"),
+    "source.width": whole(0, 16384),
+    "source.height": whole(0, 16384),
+    "source.channels": listed(2, 0, "3"),
+    "source.fps": real(0.0, 10000.0),
+    "source.loop": FLAG,
+    "source.seed": whole(0, MANY),
+    "task.kind": names("autoencode", "next-frame"),
+    "task.loss": names("mse"),
+    "model.preset": names("partime-cnn", "resnet18", "resnet50", "layers"),
+    "model.layers": whole(1, 1000),
+    "model.features": whole(1, 4096),
+    "model.kernel": listed(4, -1, 65, 3.0),
+    "model.out_channels": whole(1, 4096),
+    "model.weights": TEXT,
+    "model.seed": whole(0, MANY),
+    "pipeline.schedule": names("partime", "sequential"),
+    "pipeline.stages": whole(1, 4096),
+    "pipeline.cut": listed([-1], ["2"], 2),
+    "pipeline.devices": listed("gpu", [], [0]),
+    "pipeline.microbatches": whole(1, 65536),
+    "pipeline.virtual_stages": whole(1, 1024),
+    "pipeline.vertical_sync": FLAG,
+    "optimizer.kind": names("sgd", "rmsprop", "adam", "adamw"),
+    "optimizer.lr": real(0.0, 1000.0),
+    "optimizer.momentum": real(0.0, 1.0),
+    "optimizer.weight_decay": real(0.0, 1.0),
+    "optimizer.beta1": RATE,
+    "optimizer.beta2": RATE,
+    "optimizer.alpha": RATE,
+    "optimizer.eps": real(0.0, 1.0),
+    "correction.kind": names("none", "inverse-age"),
+    "monitor.fps": real(0.0, 100000.0),
+    "checkpoint.dir": TEXT,
+    "checkpoint.every": whole(0, MANY),
+    "checkpoint.resume": FLAG,
+    "output.report": TEXT,
+    "output.weights": TEXT,
+    "output.loss_plot": TEXT,
+    "output.prediction": TEXT,
+}
+
+# The contract's, for a config file that says nothing. [source] uri is for the program to choose.
+DEFAULTS = {
+    "source": {"pace": "auto", "drop": "auto", "width": 64, "height": 64, "channels": 3, "loop": False},
+    "task": {"kind": "autoencode", "loss": "mse"},
+    "model": {"preset": "partime-cnn", "layers": 10, "features": 16, "kernel": 5, "out_channels": 3, "weights": "",
+              "seed": 0},
+    "pipeline": {"schedule": "partime", "stages": 2, "cut": [], "devices": "auto", "microbatches": 4,
+                 "virtual_stages": 2, "vertical_sync": False},
+    "optimizer": {"kind": "sgd", "lr": 0.01, "momentum": 0.0},
+    "correction": {"kind": "none"},
+    "monitor": {"fps": 0.0},
+    "checkpoint": {"dir": "", "every": 0, "resume": False},
+    "output": {"report": "", "weights": ""},
+}
+
+# None of these is a default; together they make a config that can run.
+OTHERS = {
+    "source": {"uri": "synth:shapes", "pace": "asap", "drop": "newest", "width": 16384, "height": 0, "channels": 1,
+               "fps": 12.5, "loop": True, "seed": 10**12},
+    "task": {"kind": "next-frame"},
+    "model": {"layers": 3, "features": 1, "kernel": 63, "out_channels": 1, "seed": 5},
+    "pipeline": {"schedule": "sequential", "stages": 3, "cut": [2, 4], "devices": ["cpu:0", "cpu:0", "cpu:0"],
+                 "microbatches": 65536, "virtual_stages": 1, "vertical_sync": True},
+    "optimizer": {"kind": "adamw", "lr": 1000.0, "momentum": 1.0, "weight_decay": 0.25, "beta1": 0.0, "beta2": 0.5,
+                  "alpha": 0.75, "eps": 1e-3},
+    "correction": {"kind": "inverse-age"},
+    "monitor": {"fps": 29.97},
+    "checkpoint": {"dir": "a folder", "every": 7},
+    "output": {"report": "r", "weights": "w", "loss_plot": "l.png", "prediction": "é\t.png"},
+}
+
+
+def bad_values(rule):
+    """Those to try in a file, and one to try by --set."""
+    if rule == TEXT:
+        return [3], ["a"]
+    if rule == FLAG:
+        return [1], "yes"
+    kind, *rest = rule
+    if kind == "names":
+        return [rest[0][0] + "x"], 0
+    if kind == "whole":
+        return [rest[0] - 1, rest[1] + 1], 2.5
+    if kind == "real":
+        return [rest[0] - 1e-6, rest[1] * 1.001], "fast"
+    return rest[0][:-1], rest[0][-1]
+
+
+def effective(outcome):
+    """The config that `check` prints, as a dict; what would run follows as comments."""
+    return tomllib.loads(outcome.out)
+
+
+class Keys(program.CliTest):
+
+    def test_our_table_is_the_programs(self):
+        outcome = program.call("check", "--keys")
+        self.assert_code(program.DONE, outcome)
+        paths = [line.split(" = ")[0] for line in outcome.out.splitlines() if line[:1].strip()]
+        self.assertEqual(sorted(paths), sorted(KEYS))
+
+    def test_bad_values_in_a_file(self):
+        bad = [(path, value) for path, rule in KEYS.items() for value in bad_values(rule)[0]]
+        commands = [("check", self.bad_file(number, *pair)) for number, pair in enumerate(bad)]
+        for (path, value), command, outcome in zip(bad, commands, program.call_all(commands)):
+            with self.subTest(key=path, value=value):
+                self.assert_refused(program.BAD_USAGE, outcome, f"millrace: error: {command[1]}:3:5: {path}")
+
+    def bad_file(self, number, path, value):
+        """The key in line 3, column 5."""
+        table, key = path.split(".")
+        file = self.folder / f"{number}.toml"
+        file.write_text(f"# a comment\n[{table}]\n    {key} = {program.toml_value(value)}\n")
+        return file
+
+    def test_bad_values_by_set(self):
+        bad = [(path, bad_values(rule)[1]) for path, rule in KEYS.items()]
+        commands = [("check", "--set", f"{path}={program.toml_value(value)}") for path, value in bad]
+        for (path, value), outcome in zip(bad, program.call_all(commands)):
+            with self.subTest(key=path, value=value):
+                self.assert_refused(program.BAD_USAGE, outcome, f"millrace: error: --set {path}: ")
+
+    def test_numbers_that_are_none(self):
+        commands = [("check", "--set", f"optimizer.lr={value}") for value in ("nan", "inf", "true", "1e999")]
+        for command, outcome in zip(commands, program.call_all(commands)):
+            with self.subTest(command=command):
+                self.assert_refused(program.BAD_USAGE, outcome, "--set optimizer.lr: ")
+
+    def test_bad_names_are_answered_with_good_ones(self):
+        outcome = program.call("check", "--set", "source.pace=lvie")
+        self.assert_refused(program.BAD_USAGE, outcome, "live")
+
+    def test_a_value_that_is_shown_stays_on_one_line(self):
+        file = self.folder / "config.toml"
+        file.write_text('[source]\npace = """a\nb"""\n')
+        self.assert_refused(program.BAD_USAGE, program.call("check", file), f"{file}:2:1: source.pace", "asap")
+
+
+class Values(program.CliTest):
+
+    def test_defaults(self):
+        file = self.folder / "empty.toml"
+        file.write_text("")
+        outcome = program.call("check", file)
+        self.assert_code(program.DONE, outcome)
+        shown = effective(outcome)
+        for table, keys in DEFAULTS.items():
+            for key, value in keys.items():
+                self.assertEqual(shown[table][key], value, f"{table}.{key}")
+
+    def test_good_values_in_a_file(self):
+        outcome = program.call("check", program.write_toml(self.folder / "config.toml", OTHERS))
+        self.assert_code(program.DONE, outcome)
+        self.assert_shown(effective(outcome))
+
+    def test_good_values_by_set(self):
+        outcome = program.call("check", *program.settings(OTHERS))
+        self.assert_code(program.DONE, outcome)
+        self.assert_shown(effective(outcome))
+
+    def assert_shown(self, shown):
+        for table, keys in OTHERS.items():
+            for key, value in keys.items():
+                self.assertEqual(shown[table][key], value, f"{table}.{key}")
+
+    def test_what_check_prints_is_a_config_of_the_same(self):
+        first = program.call("check", *program.settings(OTHERS))
+        file = self.folder / "again.toml"
+        file.write_text(first.out)
+        self.assertEqual(program.call("check", file).out, first.out)
+
+    def test_set_wins_over_the_file_and_the_last_over_the_first(self):
+        file = program.write_toml(self.folder / "config.toml", {"model": {"layers": 3, "features": 5}})
+        outcome = program.call("check", file, "--set", "model.layers=4", "--set", "model.layers=6")
+        self.assertEqual(effective(outcome)["model"]["layers"], 6)
+        self.assertEqual(effective(outcome)["model"]["features"], 5)
+
+    def test_a_bare_word_is_a_string(self):
+        outcome = program.call("check", "--set", "source.uri=images:/a b/%05d.png?x=1", "--set", "source.pace=asap")
+        self.assert_code(program.DONE, outcome)
+        self.assertEqual(effective(outcome)["source"]["uri"], "images:/a b/%05d.png?x=1")
+
+    def test_check_opens_no_source(self):
+        outcome = program.call("check", "--set", "source.uri=/is/not/there")
+        self.assert_code(program.DONE, outcome)
+
+    def test_dotted_keys_and_inline_tables(self):
+        for text, column in (("source.width = -1", 8), ("source = { width = -1 }", 12)):
+            file = self.folder / "config.toml"
+            file.write_text(text + "\n")
+            outcome = program.call("check", file)
+            self.assert_refused(program.BAD_USAGE, outcome, f"{file}:1:{column}: source.width")
+
+
+class Mistakes(program.CliTest):
+
+    def refused(self, text, *parts, command="check"):
+        file = self.folder / "config.toml"
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
+        outcome = program.call(command, file)
+        self.assert_refused(program.BAD_USAGE, outcome, f"millrace: error: {file}:", *parts)
+        return outcome
+
+    def test_unknown_table(self):
+        for command in ("check", "run"):
+            self.refused("\n [soruce]\nwidth = 3\n", ":2:", "[soruce]", "source", command=command)
+
+    def test_unknown_key(self):
+        self.refused("[source]\n  widht = 3\n", ":2:3: ", "source.widht", "source.width")
+        self.assert_refused(program.BAD_USAGE, program.call("check", "--set", "optimizer.momentmu=3"),
+                            "--set optimizer.momentmu", "optimizer.momentum")
+
+    def test_a_table_that_is_none(self):
+        outcome = self.refused("source = 3\n", ":1:1: ", "source")
+        self.assertNotIn("unknown", outcome.err)  # its name is right
+
+    def test_syntax_errors(self):
+        self.refused("[source]\nwidth =\n", ":2:")
+        self.refused("[source]\nwidth = 3\nwidth = 4\n", ":3:")
+        self.refused(b"[source]\nuri = \"\xff\xfe\"\n", ":2:")
+
+    def test_a_file_that_cannot_be_read(self):
+        for path in (self.folder / "none.toml", self.folder):
+            with self.subTest(path=path):
+                self.assert_refused(program.BAD_USAGE, program.call("run", path), f"error: {path}: ")
+
+    def test_a_set_without_a_value(self):
+        commands = [("check", "--set", setting) for setting in ("source.width", "", "=3", "width=3")]
+        for command, outcome in zip(commands, program.call_all(commands)):
+            with self.subTest(command=command):
+                self.assert_refused(program.BAD_USAGE, outcome, "--set")
+
+    def test_cuts_and_stages_that_do_not_fit(self):
+        # A file that says nothing has 10 layers, 20 modules, 2 stages.
+        self.refused("[pipeline]\nstages = 21\n", ":2:1: pipeline.stages", "20")
+        for cut in ([20], [0], [3, 4]):
+            with self.subTest(cut=cut):
+                self.refused(f"[pipeline]\ncut = {cut}\n", ":2:1: pipeline.cut")
+        self.refused("[pipeline]\nstages = 3\ncut = [4, 3]\n", ":3:1: pipeline.cut")
+
+    def test_devices_that_are_not_there(self):
+        for devices in ('["cpu:0"]', '["cpu:0", "cpu:4095"]', '["cpu:0", "xpu:0"]'):
+            with self.subTest(devices=devices):
+                self.refused(f"[pipeline]\ndevices = {devices}\n", ":2:1: pipeline.devices")
+
+
+class CommandLine(program.CliTest):
+
+    def refused(self, *args, parts=()):
+        self.assert_refused(program.BAD_USAGE, program.call(*args), *parts)
+
+    def test_unknown_command_names_the_nearest(self):
+        self.refused("rnu", parts=['"rnu"', '"run"'])
+        self.refused("chekc", "config.toml", parts=['"check"'])
+        self.refused("inspct", "--help", parts=['"inspect"'])
+
+    def test_no_command(self):
+        self.refused()
+
+    def test_unknown_options_and_arguments(self):
+        self.refused("run", "--fames", "3", parts=["--fames"])
+        self.refused("--fast", "run")
+        self.refused("check", "a.toml", "b.toml", parts=["b.toml"])
+        self.refused("check", "--set")
+
+    def test_bad_frames(self):
+        for frames in ("-1", "many", "1.5"):
+            with self.subTest(frames=frames):
+                outcome = program.call("run", f"--frames={frames}")
+                self.assert_refused(program.BAD_USAGE, outcome, "--frames")
+                self.assertLess(len(outcome.err), 200, "a range of 300 digits helps nobody")
+
+    def test_help_and_version(self):
+        commands = [["--help"], ["run", "--help"], ["check", "--help"], ["inspect", "--help"], ["--version"]]
+        for command, outcome in zip(commands, program.call_all(commands)):
+            with self.subTest(command=command):
+                self.assert_code(program.DONE, outcome)
+                self.assertNotEqual(outcome.out, "")
+                self.assertEqual(outcome.err, "")
+
+    def test_help_names_every_command(self):
+        out = program.call("--help").out
+        for command in ("run", "check", "inspect"):
+            self.assertIn(f"\n  {command} ", out)
+
+
+if __name__ == "__main__":
+    unittest.main()

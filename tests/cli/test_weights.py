@@ -1,0 +1,161 @@
+"""Weights files: the cut never shows, PyTorch reads and writes the same, and a bad one is refused in time."""
+
+import json
+import struct
+import unittest
+
+import torch
+from safetensors.torch import load_file, save_file
+
+import program
+import reference
+
+SMALL = {"layers": 4, "features": 4, "kernel": 3}
+
+
+def network():
+    torch.manual_seed(7)
+    return reference.partime_cnn(4, 4, 3, 3)
+
+
+def safetensors(header, data=b""):
+    """A file with any header, fitting or not."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def entry(shape, begin, end, dtype="F32"):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+class Exchange(program.CliTest):
+
+    def setUp(self):
+        super().setUp()
+        self.uri = program.write_frames(self.folder / "frames", program.random_frames(1, 12))
+
+    def config(self, cut, weights="", lr=0.1):
+        return {"source": {"uri": self.uri, "width": 24, "height": 16}, "model": {**SMALL, "weights": weights},
+                "pipeline": {"stages": len(cut) + 1, "cut": cut}, "optimizer": {"lr": lr}}
+
+    def saved(self, name):
+        """Sets the run's weights aside."""
+        return (self.folder / "out.safetensors").rename(self.folder / name)
+
+    def test_weights_of_4_stages_load_into_1(self):
+        self.learn(self.config([2, 4, 6]))
+        four = self.saved("four.safetensors")
+        self.learn(self.config([], weights=four, lr=0.0))  # rate 0: what was loaded comes out again
+        one = self.saved("one.safetensors")
+        self.assertEqual(one.read_bytes(), four.read_bytes())
+
+    def test_weights_load_into_pytorch(self):
+        self.learn(self.config([1, 4, 6]))
+        state = load_file(self.folder / "out.safetensors")
+        net = network()
+        net.load_state_dict(state, strict=True)
+        for name, value in net.state_dict().items():
+            self.assertEqual(value.dtype, torch.float32)
+            self.assertEqual(value.numpy().tobytes(), state[name].numpy().tobytes(), name)
+
+    def test_pytorchs_weights_load(self):
+        for cut in ([], [3, 5]):
+            expected = network().state_dict()
+            save_file(expected, self.folder / "torch.safetensors", metadata={"made by": "a test"})
+            self.learn(self.config(cut, weights=self.folder / "torch.safetensors", lr=0.0))
+            for name, value in load_file(self.folder / "out.safetensors").items():
+                self.assertTrue(torch.equal(value, expected[name]), name)
+
+    def test_a_residual_networks_names_are_pytorchs(self):
+        layers = [{"type": "conv", "kernel": 3, "out": 4}, {"type": "groupnorm", "groups": 2},
+                  {"type": "basic-block", "out": 8, "stride": 2}, {"type": "conv", "kernel": 1, "out": 12},
+                  {"type": "pixel-shuffle", "factor": 2}]
+        config = self.config([2])
+        config["model"] = {"preset": "layers", "layer": layers}
+        self.learn(config)
+        names = load_file(self.folder / "out.safetensors").keys()
+        expected = {f"{module}.{kind}" for kind in ("weight", "bias") for module in
+                    ("0", "1", "2.conv1", "2.norm1", "2.conv2", "2.norm2", "2.downsample.0", "2.downsample.1", "3")}
+        self.assertEqual(set(names), expected)
+
+
+class Refusals(program.CliTest):
+    """Exit 2 naming the key's place, before the source is opened: that one would give exit 3."""
+
+    def setUp(self):
+        super().setUp()
+        self.weights = self.folder / "weights.safetensors"
+        self.good = dict(network().state_dict())
+        save_file(self.good, self.weights)
+
+    def outcome(self):
+        config = self.folder / "config.toml"
+        config.write_text('[source]\nuri = "file:///is/not/there"\n[model]\nlayers = 4\nfeatures = 4\nkernel = 3\n'
+                          f'  weights = "{self.weights}"\n')
+        return program.call("run", "--quiet", config)
+
+    def refused(self, *parts):
+        self.assert_refused(program.BAD_USAGE, self.outcome(), f"{self.folder}/config.toml:7:3: ", *parts)
+
+    def refused_state(self, change, *parts):
+        save_file({**self.good, **change}, self.weights)
+        self.refused(*parts)
+
+    def refused_bytes(self, data, *parts):
+        self.weights.write_bytes(data)
+        self.refused(*parts)
+
+    def test_good_weights_get_as_far_as_the_source(self):
+        # Else the refusals below would say nothing about the order.
+        self.assert_refused(program.NO_SOURCE, self.outcome(), "/is/not/there")
+
+    def test_wrong_shape(self):
+        self.refused_state({"2.weight": torch.zeros(4, 4, 5, 5)}, '"2.weight"', "[4,4,5,5]", "[4,4,3,3]")
+        self.refused_state({"6.bias": torch.zeros(1, 3)}, '"6.bias"')
+
+    def test_missing_and_extra_names(self):
+        self.refused_state({"9.bias": torch.zeros(3)}, '"9.bias"')
+        del self.good["4.bias"]
+        self.refused_state({}, '"4.bias"')
+
+    def test_wrong_dtype(self):
+        self.refused_state({"2.bias": torch.zeros(4, dtype=torch.float16)}, '"2.bias"', "F16")
+        self.refused_state({"2.bias": torch.zeros(4, dtype=torch.int64)}, '"2.bias"', "I64")
+
+    def test_missing_file(self):
+        self.weights.unlink()
+        self.refused(self.weights)
+
+    def test_a_folder(self):
+        self.weights.unlink()
+        self.weights.mkdir()
+        self.refused(self.weights)
+
+    def test_not_a_safetensors_file(self):
+        self.refused_bytes(b"", self.weights)
+        self.refused_bytes(b"this is the text of no such file at all", self.weights)
+        self.refused_bytes(safetensors(b"this is no JSON"), self.weights)
+        self.refused_bytes(safetensors([]), self.weights)
+
+    def test_truncated_file(self):
+        whole = self.weights.read_bytes()
+        self.refused_bytes(whole[:-1], '"')
+        self.refused_bytes(whole[:len(whole) // 2], '"')
+        self.refused_bytes(whole[:20], self.weights)
+
+    def test_absurd_header_size(self):
+        whole = self.weights.read_bytes()
+        for size in (2**64 - 1, 2**63, 2**40, len(whole)):
+            with self.subTest(size=size):
+                self.refused_bytes(struct.pack("<Q", size) + whole[8:], self.weights)
+
+    def test_absurd_entries(self):
+        name = "0.weight"
+        for shape, begin, end in (([2**62, 4], 0, 0), ([-4, 3, 3, 3], 0, 432), ([4, 3, 3, 3], -8, 424),
+                                  ([4, 3, 3, 3], 432, 0), ([4, 3, 3, 3], 2**63, 2**63 + 432), ([0, 2**62, 8], 0, 0)):
+            with self.subTest(shape=shape, begin=begin, end=end):
+                self.refused_bytes(safetensors({name: entry(shape, begin, end)}, bytes(500)), self.weights)
+
+
+if __name__ == "__main__":
+    unittest.main()
