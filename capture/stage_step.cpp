@@ -34,6 +34,11 @@ void StageStep::prepare() {
   update_ = recorder_->record([this] { stage_.update(); });
 }
 
+void StageStep::forward(int slot, std::int64_t version) {
+  version_ = version;
+  forward_[slot]->replay();
+}
+
 void StageStep::backward(int slot, int gradient_slot) { backward_[slot][gradient_slot]->replay(); }
 
 const float* StageStep::prediction(int slot) const {
@@ -46,10 +51,10 @@ float StageStep::loss(int slot) const { return losses_[slot].item<float>(); }
 void StageStep::run_forward(int slot) {
   const at::Tensor input = (upstream_ ? upstream_->activations : samples_.input)[slot].to(device_);
   if (downstream_) {
-    kept_[slot] = stage_.forward(input);
+    kept_[slot] = stage_.forward(input, version_);
     downstream_->activations[slot] = kept_[slot].output.detach();
   } else {
-    kept_[slot] = stage_.forward(input, samples_.target[slot].to(device_));
+    kept_[slot] = stage_.forward(input, samples_.target[slot].to(device_), version_);
     predictions_[slot] = kept_[slot].output.detach();
     losses_[slot] = kept_[slot].loss.detach();
   }

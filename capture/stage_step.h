@@ -20,7 +20,7 @@ class StageStep final : public Step {
             BoundaryBuffers* downstream);
 
   void prepare() override;
-  void forward(int slot) override { forward_[slot]->replay(); }
+  void forward(int slot, std::int64_t version) override;
   void backward(int slot, int gradient_slot) override;
   void update() override { update_->replay(); }
   float loss(int slot) const override;
@@ -30,11 +30,12 @@ class StageStep final : public Step {
   const float* prediction(int slot) const;
 
  private:
-  void run_forward(int slot);
+  void run_forward(int slot);  ///< at version_
   void run_backward(int slot, int gradient_slot);
   int slots() const { return int(samples_.input.size()); }
 
   stages::Stage stage_;
+  std::int64_t version_ = stages::kNewest;  ///< what the forward under way runs at
   c10::Device device_;
   SampleBuffers& samples_;
   BoundaryBuffers* upstream_;

@@ -3,8 +3,7 @@
 
 #include <readerwriterqueue/readerwritercircularbuffer.h>  // bounded SPSC queue
 
-#include <atomic>   // stop flag
-#include <chrono>   // how often a wait looks at it
+#include <chrono>   // how often a wait looks up
 #include <cstdint>  // sample numbers
 
 namespace millrace::engine {
@@ -14,24 +13,26 @@ namespace millrace::engine {
 struct Token {
   std::int64_t sample = 0;
   std::int64_t origin = 0;  ///< gradients: the sample whose loss made it
-  bool end = false;         ///< activations: the stream ends before `sample`
 };
 
-/// A bounded queue of tokens. One thread sends, one receives; either gives up when `stop` is set.
+/// A bounded queue of tokens. One thread sends, one receives; a wait looks up every 20 ms to ask
+/// whether it should give up.
 class TokenQueue {
  public:
   explicit TokenQueue(std::size_t capacity) : queue_(capacity) {}
 
   bool try_receive(Token& token) { return queue_.try_dequeue(token); }
-  bool receive(Token& token, const std::atomic<bool>& stop) {
+  template <class GiveUp>
+  bool receive(Token& token, const GiveUp& give_up) {
     while (!queue_.wait_dequeue_timed(token, kPatience)) {
-      if (stop.load(std::memory_order_relaxed)) return false;
+      if (give_up()) return false;
     }
     return true;
   }
-  bool send(const Token& token, const std::atomic<bool>& stop) {
+  template <class GiveUp>
+  bool send(const Token& token, const GiveUp& give_up) {
     while (!queue_.wait_enqueue_timed(token, kPatience)) {
-      if (stop.load(std::memory_order_relaxed)) return false;
+      if (give_up()) return false;
     }
     return true;
   }

@@ -41,14 +41,14 @@ class Oracle {
   /// False if what `action` needs is not there yet.
   bool perform(const Action& action) {
     switch (action.op) {
-      case Op::forward: return forward(action.stage, action.sample);
+      case Op::forward: return forward(action.stage, action.sample, action.version);
       case Op::backward: return backward(action);
       case Op::update: stages_[action.stage].update(); return true;
     }
     return false;
   }
 
-  bool forward(int stage, std::int64_t sample) {
+  bool forward(int stage, std::int64_t sample, std::int64_t version) {
     at::Tensor input;
     if (stage == 0) {
       input = sample_(sample).first;
@@ -60,10 +60,10 @@ class Oracle {
     }
     stages::Activations& kept = kept_[{stage, sample}];
     if (last(stage)) {
-      kept = stages_[stage].forward(input, sample_(sample).second);
+      kept = stages_[stage].forward(input, sample_(sample).second, version);
       losses_.push_back(kept.loss.item<float>());
     } else {
-      kept = stages_[stage].forward(input);
+      kept = stages_[stage].forward(input, version);
       activations_[{stage, sample}] = kept.output.detach();
     }
     return true;

@@ -3,7 +3,8 @@
 
 #include <atomic>      // stop flag, counts
 #include <exception>   // first failure
-#include <functional>  // test hook
+#include <functional>  // hooks
+#include <limits>      // no end known
 #include <memory>      // links
 #include <mutex>       // first failure
 #include <vector>      // stages
@@ -40,6 +41,8 @@ struct Shared {
   std::vector<SampleInfo> infos;             ///< by slot; written by stage 0 before it sends
   std::vector<std::unique_ptr<Link>> links;  ///< [i]: between stage i and i+1
   std::atomic<bool> stop{false};             ///< a worker failed: nobody waits any longer
+  /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
+  std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
   std::atomic<std::int64_t> trained{0};
   std::int64_t admitted = 0;                 ///< written by stage 0's worker, read after the join
 };

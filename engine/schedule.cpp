@@ -2,6 +2,7 @@
 
 #include <algorithm>  // all_of
 #include <map>        // table of names
+#include <set>        // distinct stages
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/schedules/generators.h"
@@ -16,6 +17,7 @@ Action Program::at(std::int64_t index) const {
   Action action = period[(index - once) % length];
   action.sample += round * stride;
   action.gradient += round * stride;
+  if (action.version >= 0) action.version += round * updates;
   return action;
 }
 
@@ -28,16 +30,59 @@ bool Program::over(std::int64_t index, std::int64_t samples) const {
   return true;
 }
 
-std::vector<std::int64_t> gradient_ages(const Schedule& schedule) {
-  std::vector<std::int64_t> lag(schedule.stages, 0);
+std::vector<int> stages_of(const Program& program) {
+  std::set<int> stages;
+  for (const auto* list : {&program.prologue, &program.period}) {
+    for (const Action& action : *list) stages.insert(action.stage);
+  }
+  return {stages.begin(), stages.end()};
+}
+
+namespace {
+
+/// What one stage's text says of its gradients: how far a gradient's label lags behind the sample it
+/// meets, and how far the stage has moved on beyond that sample when it applies it.
+struct Lag {
+  std::int64_t label = 0;
+  std::int64_t behind = 0;
+};
+
+std::vector<Lag> lags(const Schedule& schedule) {
+  std::vector<Lag> lags(schedule.stages);
+  std::vector<std::int64_t> newest(schedule.stages, 0), updates(schedule.stages, 0);
   for (const Program& program : schedule.workers) {
-    for (const Action& action : program.period) {
-      if (action.op == Op::backward) lag[action.stage] = action.sample - action.gradient;
+    std::map<std::pair<int, std::int64_t>, std::int64_t> updates_at_forward;
+    const auto steady = std::int64_t(program.prologue.size() + 2 * program.period.size());
+    for (std::int64_t at = 0; at < steady; ++at) {
+      const Action a = program.at(at);
+      Lag& lag = lags[a.stage];
+      if (a.op == Op::forward) {
+        newest[a.stage] = a.sample;
+        updates_at_forward[{a.stage, a.sample}] = a.version >= 0 ? a.version : updates[a.stage];
+      } else if (a.op == Op::backward) {
+        lag.label = a.sample - a.gradient;
+        lag.behind = schedule.group == 1
+                         ? newest[a.stage] - a.sample
+                         : schedule.group * (updates[a.stage] - updates_at_forward[{a.stage, a.sample}]);
+      } else {
+        ++updates[a.stage];
+      }
     }
   }
-  // A gradient was as old downstream as it was there, and has aged by this stage's own lag.
-  for (int stage = schedule.stages - 2; stage >= 0; --stage) lag[stage] += lag[stage + 1];
-  return lag;
+  return lags;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> gradient_ages(const Schedule& schedule) {
+  const std::vector<Lag> lag = lags(schedule);
+  std::vector<std::int64_t> ages(schedule.stages, 0);
+  std::int64_t label = 0;  // by how much labels lag on the way from the last stage
+  for (int stage = schedule.stages - 1; stage >= 0; --stage) {
+    label += lag[stage].label;
+    ages[stage] = label + lag[stage].behind;
+  }
+  return ages;
 }
 
 namespace {
@@ -46,7 +91,13 @@ using Generator = Schedule (*)(const ScheduleOptions&);
 
 const std::map<std::string, Generator>& generators() {
   static const std::map<std::string, Generator> table = {
+      {"1f1b", schedules::one_forward_one_backward},
+      {"2bw", schedules::pipedream_2bw},
+      {"gpipe", schedules::gpipe},
+      {"interleaved", schedules::interleaved},
       {"partime", schedules::partime},
+      {"pb", schedules::pb},
+      {"pipedream", schedules::pipedream},
       {"sequential", schedules::sequential},
   };
   return table;

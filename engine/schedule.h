@@ -22,6 +22,8 @@ struct Action {
   /// backward: the gradient that downstream made in its own backward of this sample; equal to
   /// `sample` unless gradients meet the activations of a later sample (partime).
   std::int64_t gradient = 0;
+  /// forward: how many updates made the weights it runs at; -1: whatever is newest.
+  std::int64_t version = -1;
 
   bool operator==(const Action&) const = default;
 };
@@ -32,12 +34,16 @@ struct Program {
   std::vector<Action> prologue;
   std::vector<Action> period;
   std::int64_t stride = 1;
+  std::int64_t updates = 1;  ///< a stage makes in one period: what versions move on by
 
   /// The action at `index` = 0, 1, ... of the endless list.
   Action at(std::int64_t index) const;
   /// Whether every action from `index` on is on samples >= `samples`.
   bool over(std::int64_t index, std::int64_t samples) const;
 };
+
+/// Stages that `program` acts on, ascending.
+std::vector<int> stages_of(const Program& program);
 
 /// A schedule as data: everything that reads it (engine, oracle, printer) shares one meaning.
 struct Schedule {
@@ -50,7 +56,12 @@ struct Schedule {
   /// Samples that make one update; a trailing group that the stream cannot fill is not applied.
   int group = 1;
 
+  /// Versions of the weights each stage keeps; 1: updates are in place, so that a backward sees the
+  /// weights as they are then. Empty: 1 everywhere.
+  std::vector<int> versions;
+
   int slots() const { return in_flight; }
+  int versions_of(int stage) const { return versions.empty() ? 1 : versions[stage]; }
   /// Samples that are applied when the stream holds `samples`.
   std::int64_t applied(std::int64_t samples) const { return samples / group * group; }
 };
@@ -58,13 +69,17 @@ struct Schedule {
 /// What generators may need besides the number of stages.
 struct ScheduleOptions {
   int stages = 1;
+  int microbatches = 4;        ///< samples an update, in schedules that have minibatches
+  int virtual_stages = 2;      ///< interleaved: stages a worker
+  bool vertical_sync = false;  ///< pipedream
 };
 
-/// By stage, in the steady state: samples between the one whose loss made a gradient and the one it is
-/// applied on.
+/// By stage, in the steady state: how many frames the stage has moved on since the sample whose loss made
+/// a gradient, when the gradient is applied. 0 where all of a minibatch runs at one version and is
+/// applied to it.
 std::vector<std::int64_t> gradient_ages(const Schedule& schedule);
 
-/// Throws std::invalid_argument for an unknown name or stages < 1.
+/// Throws std::invalid_argument for an unknown name, stages < 1, or options the schedule can't have.
 Schedule make_schedule(const std::string& name, const ScheduleOptions& options);
 
 /// Every name make_schedule() takes.

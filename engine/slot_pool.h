@@ -3,7 +3,7 @@
 
 #include <concurrentqueue/blockingconcurrentqueue.h>  // LightweightSemaphore: spins before it sleeps
 
-#include <atomic>   // holders of a slot, stop flag
+#include <atomic>   // holders of a slot
 #include <cstdint>  // sample numbers
 #include <memory>   // slot array
 
@@ -20,11 +20,12 @@ class SlotPool {
   int slot_of(std::int64_t sample) const { return int(sample % slots_); }
 
   bool try_acquire(std::int64_t sample) { return take(slot_of(sample), state_[slot_of(sample)].free.tryWait()); }
-  /// Waits until the sample's slot is free; false if `stop` was set meanwhile.
-  bool acquire(std::int64_t sample, const std::atomic<bool>& stop) {
+  /// Waits until the sample's slot is free; false if `give_up()` said so meanwhile.
+  template <class GiveUp>
+  bool acquire(std::int64_t sample, const GiveUp& give_up) {
     const int slot = slot_of(sample);
     while (!state_[slot].free.wait(kPatienceUs)) {
-      if (stop.load(std::memory_order_relaxed)) return false;
+      if (give_up()) return false;
     }
     return take(slot, true);
   }

@@ -44,6 +44,13 @@ stages::OptimizerSpec corrected(stages::OptimizerSpec spec, const std::string& c
 
 }  // namespace
 
+Schedule schedule_of(const TrainerOptions& options) {
+  return make_schedule(options.schedule, {.stages = options.stages,
+                                          .microbatches = options.microbatches,
+                                          .virtual_stages = options.virtual_stages,
+                                          .vertical_sync = options.vertical_sync});
+}
+
 void require_cut(const std::vector<int>& cut, int stages, int modules) {
   if (int(cut.size()) != stages - 1) {
     throw std::invalid_argument(std::to_string(cut.size()) + " places make " +
@@ -67,7 +74,8 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
     const stages::StageRange range{first ? 0 : options.cut[i - 1],
                                    last ? options.network->size() : options.cut[i], first, last};
     const c10::Device device = options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[i]);
-    stages.emplace_back(options.network, range, corrected(options.optimizer, options.correction, ages[i]), device);
+    stages.emplace_back(options.network, range, corrected(options.optimizer, options.correction, ages[i]), device,
+                        schedule.versions_of(i));
     stages.back().restore(options.weights);
   }
   return stages;
@@ -75,7 +83,7 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
 
 Trainer::Trainer(TrainerOptions options)
     : options_(completed(std::move(options))),
-      schedule_(make_schedule(options_.schedule, {.stages = options_.stages})),
+      schedule_(schedule_of(options_)),
       monitor_(options_.stages, options_.fps),
       samples_(schedule_.slots(), {1, options_.sample.channels, options_.sample.height, options_.sample.width},
                options_.target_is_input) {
@@ -100,7 +108,10 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   std::vector<capture::Step*> steps;
   for (const auto& step : steps_) steps.push_back(step.get());
   if (options.cores.empty()) {
-    for (const Device& device : options_.devices) options.cores.push_back(device.cuda ? -1 : device.index);
+    for (const Program& program : schedule_.workers) {
+      const Device& device = options_.devices[stages_of(program).front()];
+      options.cores.push_back(device.cuda ? -1 : device.index);
+    }
   }
   pipeline_ = std::make_unique<Pipeline>(schedule_, std::move(steps), feed, observer, monitor_, std::move(options));
   return pipeline_->run();

@@ -24,6 +24,9 @@ struct TrainerOptions {
   bool target_is_input = true;           ///< autoencode: one buffer serves both
   std::string schedule = "partime";
   int stages = 2;
+  int microbatches = 4;                  ///< in schedules that have minibatches
+  int virtual_stages = 2;                ///< interleaved
+  bool vertical_sync = false;            ///< pipedream
   std::vector<int> cut;                  ///< empty: balanced from measured times
   std::vector<Device> devices;           ///< one a stage; empty: core i
   stages::OptimizerSpec optimizer;
@@ -75,6 +78,9 @@ class Trainer {
   std::vector<std::unique_ptr<capture::StageStep>> steps_;
   std::unique_ptr<Pipeline> pipeline_;
 };
+
+/// The schedule that `options` names.
+Schedule schedule_of(const TrainerOptions& options);
 
 /// Throws std::invalid_argument unless `cut` makes `stages` stages of at least one of `modules` modules.
 void require_cut(const std::vector<int>& cut, int stages, int modules);

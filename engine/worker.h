@@ -2,15 +2,11 @@
 #pragma once
 
 #include <cstdint>  // sample numbers
-#include <limits>   // no end known
 #include <vector>   // stages
 
 #include "engine/pipeline.h"
 
 namespace millrace::engine {
-
-/// Stages that `program` acts on, ascending.
-std::vector<int> stages_of(const Program& program);
 
 /// Lives on its worker's thread.
 class Worker {
@@ -21,16 +17,22 @@ class Worker {
   void run();
 
  private:
-  static constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
-
-  bool forward(const Action& action);
-  bool backward(const Action& action);
+  // Each does its action, or leaves it out when the wait for what it needs was given up.
+  void forward(const Action& action);
+  void backward(const Action& action);
   void update(const Action& action);
 
-  bool admit(const Action& action);          ///< stage 0: takes a sample from the feed
+  bool admit(const Action& action);  ///< stage 0: takes a sample from the feed
   bool receive_activations(const Action& action);
   bool receive_gradient(const Action& action);
-  void end_of_stream(int stage, std::int64_t samples);
+  bool receive(int stage, TokenQueue& queue, std::int64_t sample, std::int64_t label, Token& token);
+  bool end_of_stream(std::int64_t samples);
+
+  /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
+  bool over(std::int64_t sample) const {
+    return shared_.stop.load(std::memory_order_relaxed) || sample >= shared_.applied.load(std::memory_order_relaxed);
+  }
+  std::int64_t gradient_age(int stage) const;  ///< of the gradient last received
   void lap(int stage, StageMeter::Part part) { shared_.monitor.stage(stage).lap(part, Clock::now()); }
   bool last(int stage) const { return stage + 1 == shared_.schedule.stages; }
   int slot(std::int64_t sample) const { return shared_.pool.slot_of(sample); }
@@ -39,9 +41,9 @@ class Worker {
   int index_;
   const Program& program_;
   const PipelineOptions& options_;
-  std::int64_t samples_ = kUnknown;  ///< what the stream held, once this worker knows
-  std::int64_t applied_ = kUnknown;  ///< how many of them are applied
   std::vector<std::int64_t> origin_; ///< by stage: the sample whose loss made the gradient last received
+  std::vector<std::int64_t> newest_; ///< by stage: the sample last forwarded
+  std::vector<std::int64_t> ages_;   ///< by stage: as the schedule's text has it
   std::vector<std::int64_t> retires_at_forward_;  ///< samples of the prologue that never go backward, by stage
 };
 

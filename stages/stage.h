@@ -16,6 +16,7 @@ struct Activations {
   at::Tensor input;   ///< a leaf; requires grad unless the stage is the first
   at::Tensor output;  ///< with its autograd graph
   at::Tensor loss;    ///< last stage only: scalar, with its graph
+  int buffer = 0;     ///< which of the stage's weight buffers the forward read
 };
 
 /// Where a stage lies in the network.
@@ -26,17 +27,23 @@ struct StageRange {
   bool last = true;
 };
 
-/// Forward, backward and update of modules [begin, end) with one version of weights. Knows nothing
+constexpr std::int64_t kNewest = -1;
+
+/// Forward, backward and update of modules [begin, end). Keeps the latest `versions` versions of its
+/// weights; version n is what n updates made. With one version an update is in place, and a
+/// backward sees whatever the weights have become since its forward; with more, an update writes
+/// the buffer of the oldest, and a backward sees the weights of its own forward. Knows nothing
 /// of threads, links, steps or frames. Thread-bound.
 class Stage {
  public:
   Stage(std::shared_ptr<const Network> network, StageRange range, const OptimizerSpec& optimizer,
-        const at::TensorOptions& options);
+        const at::TensorOptions& options, int versions = 1);
 
-  /// Runs the modules at the current weights. `input`: [1,C,H,W].
-  Activations forward(const at::Tensor& input) const;
+  /// Runs the modules at `version` of the weights, which must be kept. `input`: [1,C,H,W].
+  /// Throws std::logic_error for a version that is not kept.
+  Activations forward(const at::Tensor& input, std::int64_t version = kNewest) const;
   /// The same for the last stage, and the loss against `target`: mean squared error over all elements.
-  Activations forward(const at::Tensor& input, const at::Tensor& target) const;
+  Activations forward(const at::Tensor& input, const at::Tensor& target, std::int64_t version = kNewest) const;
 
   /// Backpropagates `output_gradient` (the last stage: the loss; pass an undefined tensor) through
   /// `activations`, which are used up; adds the weights' gradient to what update() will apply.
@@ -55,15 +62,19 @@ class Stage {
   /// Throws std::invalid_argument for weights that are missing or of another shape.
   void restore(const StateDict& state);
 
-  Parameters& parameters() { return parameters_; }
-  const Parameters& parameters() const { return parameters_; }
+  /// The newest version.
+  Parameters& parameters() { return versions_[buffer_of(newest_)]; }
+  const Parameters& parameters() const { return versions_[buffer_of(newest_)]; }
   const StageRange& range() const { return range_; }
 
  private:
+  int buffer_of(std::int64_t version) const { return int(version % std::int64_t(versions_.size())); }
+
   std::shared_ptr<const Network> network_;
   StageRange range_;
   std::vector<std::size_t> parameter_counts_;  ///< a module
-  Parameters parameters_;
+  std::vector<Parameters> versions_;  ///< version n in buffer n mod their number
+  std::int64_t newest_ = 0;
   std::unique_ptr<Optimizer> optimizer_;
   at::Tensor gradient_;                    ///< flat, laid out as the weights
   std::vector<at::Tensor> gradient_views_;

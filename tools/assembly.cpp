@@ -55,6 +55,26 @@ void check_cut(const Config& config, int modules) {
   }
 }
 
+/// Chooses the devices: one a worker, for all of its stages, unless the config names one a stage.
+void place(const Config& config, engine::TrainerOptions& options) {
+  engine::Schedule schedule;
+  try {
+    schedule = engine::schedule_of(options);
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.schedule", error.what());
+  }
+  const std::vector<std::string>& asked = config.pipeline.devices;
+  const bool named = asked.size() > 1 || asked[0].find(':') != std::string::npos;
+  const int workers = int(schedule.workers.size());
+  try {
+    const std::vector<engine::Device> devices = engine::place_stages(asked, named ? options.stages : workers,
+                                                                     engine::usable_cores(), capture::cuda_devices());
+    for (int stage = 0; stage < options.stages; ++stage) options.devices.push_back(devices[named ? stage : stage % workers]);
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.devices", error.what());
+  }
+}
+
 }  // namespace
 
 std::string checkpoint_file(const Config& config) { return config.checkpoint.dir + "/checkpoint.safetensors"; }
@@ -71,17 +91,15 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
     throw located(config, error.what(), config.places.contains("model.out_channels") ? "model.out_channels" : "model.preset");
   }
   check_cut(config, options.network->size());
-  try {
-    options.devices = engine::place_stages(config.pipeline.devices, config.pipeline.stages, engine::usable_cores(),
-                                           capture::cuda_devices());
-  } catch (const std::invalid_argument& error) {
-    throw config.error("pipeline.devices", error.what());
-  }
   options.sample = shape;
   options.target_is_input = config.task.kind == "autoencode";
   options.schedule = config.pipeline.schedule;
   options.stages = config.pipeline.stages;
+  options.microbatches = config.pipeline.microbatches;
+  options.virtual_stages = config.pipeline.virtual_stages;
+  options.vertical_sync = config.pipeline.vertical_sync;
   options.cut = config.pipeline.cut;
+  place(config, options);
   options.optimizer = config.optimizer;
   options.correction = config.correction.kind;
   options.seed = config.weights.seed;

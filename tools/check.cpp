@@ -9,7 +9,7 @@ namespace millrace::tools {
 namespace {
 
 void describe_pipeline(const engine::TrainerOptions& options) {
-  const engine::Schedule schedule = engine::make_schedule(options.schedule, {.stages = options.stages});
+  const engine::Schedule schedule = engine::schedule_of(options);
   const std::vector<std::int64_t> ages = engine::gradient_ages(schedule);
   std::cout << "# would run: " << options.network->size() << " modules in " << options.stages << " stages, schedule "
             << options.schedule << "\n";

@@ -30,7 +30,7 @@ TEST(StageStep, GivesEachSlotItsOwnSample) {
   step.prepare();
   for (int slot = 0; slot < 3; ++slot) {
     samples.input[slot].copy_(picture(slot));
-    step.forward(slot);
+    step.forward(slot, -1);
   }
   stages::Stage alone = make_stage({0, 4, true, true});
   for (int slot = 0; slot < 3; ++slot) {
@@ -48,9 +48,9 @@ TEST(StageStep, SendsActivationsDownAndGradientsUp) {
   first.prepare();
   second.prepare();
   samples.input[1].copy_(picture(5));
-  first.forward(1);
+  first.forward(1, -1);
   EXPECT_EQ(boundary.activations[1].sizes(), at::IntArrayRef({1, 4, 6, 8}));
-  second.forward(1);
+  second.forward(1, -1);
   second.backward(1, 1);
   ASSERT_TRUE(boundary.gradients[1].defined());
   EXPECT_EQ(boundary.gradients[1].sizes(), boundary.activations[1].sizes());

@@ -35,7 +35,7 @@ namespace {
 class EmptyStep final : public capture::Step {
  public:
   void prepare() override {}
-  void forward(int) override {}
+  void forward(int, std::int64_t) override {}
   void backward(int, int) override {}
   void update() override {}
   float loss(int) const override { return 1.0f; }
@@ -67,12 +67,12 @@ class History final : public Observer {
 
 TEST(Engine, AllocatesNothingInAStep) {
   for (const std::string& name : schedule_names()) {
-    const Schedule schedule = make_schedule(name, {.stages = 3});
+    const Schedule schedule = make_schedule(name, {.stages = 4});
     EmptyStep step;
     CountingFeed feed;
     History history;
-    Monitor monitor(3, 100.0);
-    Pipeline(schedule, {&step, &step, &step}, feed, &history, monitor).run();
+    Monitor monitor(4, 100.0);
+    Pipeline(schedule, {&step, &step, &step, &step}, feed, &history, monitor).run();
     EXPECT_EQ(feed.after, feed.before) << name;
   }
 }

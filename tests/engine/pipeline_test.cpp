@@ -22,7 +22,7 @@ class FakeStep final : public capture::Step {
     kept_.resize(input.size());
   }
   void prepare() override {}
-  void forward(int slot) override {
+  void forward(int slot, std::int64_t) override {
     kept_[slot] = up_ ? up_->activation[slot] : input_[slot];
     seen.push_back(kept_[slot]);
     if (down_) down_->activation[slot] = kept_[slot];

@@ -14,6 +14,7 @@ std::string text(const Program& program, int count) {
     const Action a = program.at(i);
     if (i > 0) line += ' ';
     line += "FBU"[int(a.op)] + std::to_string(a.sample);
+    if (a.version >= 0) line += "^" + std::to_string(a.version);
     if (a.op == Op::backward && a.gradient != a.sample) line += "(" + std::to_string(a.gradient) + ")";
   }
   return line;
@@ -33,7 +34,71 @@ TEST(Sequential, IsItsStaircase) {
   EXPECT_EQ(text(s.workers[1], 6), "F0 B0 U0 F1 B1 U1");
 }
 
+TEST(Pb, IsItsStaircase) {
+  const Schedule s = make_schedule("pb", {.stages = 3});
+  EXPECT_EQ(text(s.workers[0], 10), "F0 F1 F2 F3 F4 B0 U0 F5 B1 U1");
+  EXPECT_EQ(text(s.workers[2], 6), "F0 B0 U0 F1 B1 U1");
+}
+
+TEST(Pipedream, IsItsStaircase) {
+  const Schedule s = make_schedule("pipedream", {.stages = 3});
+  EXPECT_EQ(text(s.workers[0], 11), "F0^0 F1^0 F2^0 B0 U0 F3^1 B1 U1 F4^2 B2 U2");
+  EXPECT_EQ(text(s.workers[1], 10), "F0^0 F1^0 B0 U0 F2^1 B1 U1 F3^2 B2 U2");
+  EXPECT_EQ(text(s.workers[2], 6), "F0^0 B0 U0 F1^1 B1 U1");
+  EXPECT_EQ(s.versions, (std::vector<int>{3, 2, 1}));
+}
+
+TEST(Pipedream, VerticalSyncUsesStageZerosVersion) {
+  const Schedule s = make_schedule("pipedream", {.stages = 3, .vertical_sync = true});
+  EXPECT_EQ(text(s.workers[0], 8), "F0^0 F1^0 F2^0 B0 U0 F3^1 B1 U1");
+  EXPECT_EQ(text(s.workers[2], 12), "F0^0 B0 U0 F1^0 B1 U1 F2^0 B2 U2 F3^1 B3 U3");
+  EXPECT_EQ(s.versions, (std::vector<int>{3, 3, 3}));
+}
+
+TEST(TwoBufferedWeights, IsItsStaircase) {
+  const Schedule s = make_schedule("2bw", {.stages = 2, .microbatches = 2});
+  EXPECT_EQ(text(s.workers[0], 16), "F0^0 F1^0 B0 F2^0 B1 U1 F3^0 B2 F4^1 B3 U3 F5^1 B4 F6^2 B5 U5");
+  EXPECT_EQ(text(s.workers[1], 10), "F0^0 B0 F1^0 B1 U1 F2^0 B2 F3^0 B3 U3");
+}
+
+TEST(Gpipe, IsItsStaircase) {
+  const Schedule s = make_schedule("gpipe", {.stages = 3, .microbatches = 3});
+  for (const Program& program : s.workers) EXPECT_EQ(text(program, 8), "F0 F1 F2 B0 B1 B2 U2 F3");
+}
+
+TEST(OneForwardOneBackward, IsItsStaircase) {
+  const Schedule s = make_schedule("1f1b", {.stages = 3, .microbatches = 4});
+  EXPECT_EQ(text(s.workers[0], 10), "F0 F1 F2 B0 F3 B1 B2 B3 U3 F4");
+  EXPECT_EQ(text(s.workers[1], 10), "F0 F1 B0 F2 B1 F3 B2 B3 U3 F4");
+  EXPECT_EQ(text(s.workers[2], 10), "F0 B0 F1 B1 F2 B2 F3 B3 U3 F4");
+}
+
+TEST(Interleaved, IsItsStaircase) {
+  const Schedule s = make_schedule("interleaved", {.stages = 4, .microbatches = 2, .virtual_stages = 2});
+  ASSERT_EQ(s.workers.size(), 2u);
+  const auto staged = [](const Program& program) {
+    std::string line;
+    for (const Action& a : program.period) {
+      line += (line.empty() ? "" : " ") + std::to_string(a.stage) + "FBU"[int(a.op)] + std::to_string(a.sample);
+    }
+    return line;
+  };
+  EXPECT_EQ(staged(s.workers[0]), "0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1 2U1 0U1");
+  EXPECT_EQ(staged(s.workers[1]), "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 3U1 1U1");
+}
+
+TEST(Minibatches, RefuseWhatTheyCannotHave) {
+  EXPECT_THROW(make_schedule("2bw", {.stages = 4, .microbatches = 3}), std::invalid_argument);
+  EXPECT_THROW(make_schedule("interleaved", {.stages = 5, .virtual_stages = 2}), std::invalid_argument);
+  EXPECT_THROW(make_schedule("interleaved", {.stages = 6, .microbatches = 4, .virtual_stages = 2}), std::invalid_argument);
+}
+
 TEST(GradientAges, FollowFromTheText) {
+  using Ages = std::vector<std::int64_t>;
+  EXPECT_EQ(gradient_ages(make_schedule("pb", {.stages = 3})), (Ages{4, 2, 0}));
+  EXPECT_EQ(gradient_ages(make_schedule("pipedream", {.stages = 3})), (Ages{2, 1, 0}));
+  EXPECT_EQ(gradient_ages(make_schedule("gpipe", {.stages = 3})), (Ages{0, 0, 0}));
+  EXPECT_EQ(gradient_ages(make_schedule("2bw", {.stages = 3})), (Ages{4, 4, 4}));
   EXPECT_EQ(gradient_ages(make_schedule("partime", {.stages = 4})), (std::vector<std::int64_t>{6, 4, 2, 0}));
   EXPECT_EQ(gradient_ages(make_schedule("sequential", {.stages = 3})), (std::vector<std::int64_t>{0, 0, 0}));
 }

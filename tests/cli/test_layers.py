@@ -1,0 +1,222 @@
+"""Networks written layer by layer: what each type computes, what is refused, and where the error points."""
+
+import json
+import math
+import unittest
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import program
+import reference
+
+LR = 0.1
+
+
+def conv(out, kernel=3, **keys):
+    return {"type": "conv", "out": out, "kernel": kernel, **keys}
+
+
+def layer(kind, **keys):
+    return {"type": kind, **keys}
+
+
+# Our layers beside PyTorch's modules; every network gives back its input's size, 24x16. Each type
+# but the residual blocks is there.
+NETWORKS = {
+    "activations": [(conv(4), nn.Conv2d(3, 4, 3, padding=1)), (layer("relu"), nn.ReLU()),
+                    (conv(4, 1), nn.Conv2d(4, 4, 1)), (layer("leaky-relu", slope=0.2), nn.LeakyReLU(0.2)),
+                    (conv(4, 1), nn.Conv2d(4, 4, 1)), (layer("leaky-relu"), nn.LeakyReLU()),
+                    (layer("gelu"), nn.GELU()), (conv(3, 5), nn.Conv2d(4, 3, 5, padding=2)),
+                    (layer("tanh"), nn.Tanh()), (layer("sigmoid"), nn.Sigmoid())],
+    "sizes": [(conv(8, stride=2), nn.Conv2d(3, 8, 3, stride=2, padding=1)), (layer("maxpool"), nn.MaxPool2d(2)),
+              (layer("avgpool", kernel=2), nn.AvgPool2d(2)), (conv(12), nn.Conv2d(8, 12, 3, padding=1)),
+              (layer("upsample", factor=4), nn.Upsample(scale_factor=4)),
+              (layer("pixel-shuffle", factor=2), nn.PixelShuffle(2))],
+    "norm": [(conv(6), nn.Conv2d(3, 6, 3, padding=1)), (layer("groupnorm", groups=3), nn.GroupNorm(3, 6)),
+             (conv(3), nn.Conv2d(6, 3, 3, padding=1))],
+    # Its first stage has nothing to learn.
+    "bare first": [(layer("avgpool"), nn.AvgPool2d(2)), (conv(12, 1), nn.Conv2d(3, 12, 1)),
+                   (layer("pixel-shuffle", factor=2), nn.PixelShuffle(2))],
+}
+CUTS = {"activations": [5], "sizes": [3], "norm": [2], "bare first": [1]}
+
+
+class LayersTest(program.CliTest):
+
+    def setUp(self):
+        super().setUp()
+        self.frames = program.random_frames(4, 8)
+        self.uri = program.write_frames(self.folder / "frames", self.frames)
+
+    def config(self, layers, cut, **tables):
+        return {"source": {"uri": self.uri, "width": 24, "height": 16}, "model": {"preset": "layers", "layer": layers},
+                "pipeline": {"stages": len(cut) + 1, "cut": cut}, "optimizer": {"lr": LR}, **tables}
+
+
+class Types(LayersTest):
+
+    def compare(self, name, cut):
+        """The program's weights against the update rule's on PyTorch's own modules."""
+        torch.manual_seed(2)
+        layers, modules = zip(*NETWORKS[name])
+        network = nn.Sequential(*modules)
+        save_file(network.state_dict(), self.folder / "start.safetensors")
+        stages = reference.cut_network(network, cut, reference.sgd(0.0, LR))
+        expected = reference.partime(stages, reference.autoencode(self.frames))
+        config = self.config(list(layers), cut)
+        config["model"]["weights"] = self.folder / "start.safetensors"
+        report, _ = self.learn(config)
+        self.assertEqual(report["updates"], expected.updates)
+        self.assertTrue(math.isclose(report["loss"]["last"], expected.losses[-1], rel_tol=1e-5))
+        weights = load_file(self.folder / "out.safetensors")
+        for key, value in network.state_dict().items():
+            self.assertTrue(torch.allclose(weights[key], value, rtol=1e-5, atol=1e-7), key)
+
+    def test_types_compute_what_pytorchs_do(self):
+        for name in NETWORKS:
+            for cut in ([], CUTS[name]):
+                with self.subTest(network=name, cut=cut):
+                    self.compare(name, cut)
+
+    def test_residual_blocks(self):
+        for block, channels in (("basic-block", 8), ("bottleneck", 32)):
+            layers = [conv(4), layer(block, out=8, stride=2), layer(block, out=8), conv(12, 1),
+                      layer("pixel-shuffle", factor=2), layer("sigmoid")]
+            with self.subTest(block=block):
+                one = self.weights_after(layers, [])
+                two = self.weights_after(layers, [2])
+                self.assertEqual(one["3.weight"].shape, (12, channels, 1, 1))
+                for name in one:
+                    self.assertTrue(torch.equal(one[name], two[name]), name)
+
+    def weights_after(self, layers, cut):
+        config = self.config(layers, cut)
+        config["pipeline"]["schedule"] = "sequential"  # learns alike at any cut
+        report, _ = self.learn(config)
+        self.assertEqual(report["loss"]["not_finite"], 0)
+        return load_file(self.folder / "out.safetensors")
+
+    def test_resnet18(self):
+        report, _ = self.learn({"source": {"uri": self.uri, "width": 64, "height": 64}, "model": {"preset": "resnet18"},
+                                "pipeline": {"stages": 2}}, "--frames", 3)
+        self.assertEqual(report["frames"]["trained"], 3)
+        self.assertEqual(report["updates"], [1, 3])
+        self.assertEqual(len(report["cut"]), 1)
+        self.assertGreater(report["loss"]["first"], 0)
+
+
+class Vectors(LayersTest):
+    """A flatten makes a vector of a picture, and nothing makes a picture of it. What check accepts must run."""
+
+    def outcome(self, layers, width, height, **model):
+        config = self.config(layers, [1])
+        config["source"] |= {"width": width, "height": height}
+        config["model"] |= model
+        config["output"] = {"report": self.folder / "report.json"}
+        file = program.write_toml(self.folder / "config.toml", config)
+        checked = program.call("check", file)
+        if checked.code == program.DONE:
+            return program.call("run", "--quiet", file)
+        self.assert_refused(program.BAD_USAGE, checked, file)
+        return None
+
+    def test_linear_then_pixel_shuffle(self):
+        outcome = self.outcome([layer("flatten"), layer("linear", out=192), layer("pixel-shuffle", factor=8)], 8, 8)
+        if outcome:
+            self.assert_code(program.DONE, outcome)
+
+    def test_linear_then_conv(self):
+        outcome = self.outcome([layer("flatten"), layer("linear", out=6), conv(3, 1)], 1, 1)
+        if outcome:
+            self.assert_code(program.DONE, outcome)
+
+    def test_linear_of_one_pixel(self):
+        # [1,3] against [1,3,1,1] would broadcast, and compare each channel with each.
+        self.uri = program.write_frames(self.folder / "pixel", program.random_frames(5, 1, 1, 1))
+        bias = torch.tensor([0.0, 0.5, 1.0])
+        save_file({"1.weight": torch.zeros(3, 3), "1.bias": bias}, self.folder / "start.safetensors")
+        outcome = self.outcome([layer("flatten"), layer("linear", out=3)], 1, 1,
+                               weights=self.folder / "start.safetensors")
+        if outcome is None:
+            return
+        self.assert_code(program.DONE, outcome)
+        self.assertEqual(outcome.err, "")
+        pixel = reference.tensors(program.random_frames(5, 1, 1, 1))[0].flatten()
+        expected = ((pixel - bias) ** 2).mean().item()
+        report = json.loads((self.folder / "report.json").read_text())
+        self.assertTrue(math.isclose(report["loss"]["first"], expected, rel_tol=1e-5), (report["loss"], expected))
+
+
+class Refusals(LayersTest):
+
+    # The bad layer, and what the error must name.
+    BAD = [({}, "type"), (layer(3), "type"), (layer("cnov"), "cnov"), (layer("conv", kernel=3), "out"),
+           (layer("conv", out=3), "kernel"), (conv(3, 4), "odd"), (conv(3, 0), "kernel"), (conv(-1), "out"),
+           (conv("3"), "out"), (conv(3, knerel=3), "knerel"), (conv(3, stride=0), "stride"),
+           (layer("groupnorm", groups=3), "groups"), (layer("groupnorm"), "groups"),
+           (layer("pixel-shuffle", factor=3), "pixel-shuffle"), (layer("upsample", factor=0), "factor"),
+           (layer("maxpool", kernel=17), "17"), (layer("linear", out=3), "linear"),
+           (layer("leaky-relu", slope="x"), "slope"), (layer("basic-block"), "out")]
+
+    def bad_file(self, number, bad):
+        """A good layer, then the bad one: its table begins in line 10."""
+        lines = ["[source]", "width = 24", "height = 16", "[model]", 'preset = "layers"', "[[model.layer]]",
+                 'type = "conv"', "out = 4", "kernel = 3", "[[model.layer]]"]
+        lines += [f"{key} = {program.toml_value(value)}" for key, value in bad.items()]
+        file = self.folder / f"{number}.toml"
+        file.write_text("\n".join(lines) + "\n")
+        return file
+
+    def test_bad_layers(self):
+        files = [self.bad_file(number, bad) for number, (bad, _) in enumerate(self.BAD)]
+        for file, (bad, part), outcome in zip(files, self.BAD, program.call_all([("check", file) for file in files])):
+            with self.subTest(layer=bad):
+                self.assert_refused(program.BAD_USAGE, outcome, f"{file}:", part)
+                line = int(outcome.err.split(f"{file}:")[1].split(":")[0])
+                self.assertIn(line, range(10, 11 + len(bad)), outcome.err)
+
+    def test_nearest_names(self):
+        for bad, nearest in ((layer("cnov"), '"conv"'), (conv(3, knerel=3), '"kernel"')):
+            with self.subTest(layer=bad):
+                outcome = program.call("check", self.bad_file(0, bad))
+                self.assert_refused(program.BAD_USAGE, outcome, nearest)
+
+    def test_layers_and_preset_need_one_another(self):
+        layers = [conv(3)]
+        for model in ({"preset": "layers"}, {"preset": "resnet18", "layer": layers}, {"layer": layers}):
+            with self.subTest(model=model):
+                file = program.write_toml(self.folder / "config.toml", {"model": model})
+                self.assert_refused(program.BAD_USAGE, program.call("check", file), f"{file}:", "model.")
+
+    def test_an_output_that_is_no_target(self):
+        for layers in ([conv(4)], [conv(3, stride=2)], [layer("maxpool"), layer("upsample", factor=3)]):
+            file = program.write_toml(self.folder / "config.toml", self.config(layers, []))
+            outcome = program.call("run", file)
+            self.assert_refused(program.BAD_USAGE, outcome, f"{file}:", "24x16")
+
+    def test_more_stages_than_modules(self):
+        file = program.write_toml(self.folder / "config.toml", self.config([conv(3), layer("relu")], [1, 2]))
+        self.assert_refused(program.BAD_USAGE, program.call("run", file), f"{file}:", "pipeline.stages", "2")
+
+    def test_sizes_known_when_the_source_is_open(self):
+        # 0 is the source's own: check can't know it and must not mind.
+        layers = [layer("maxpool"), layer("upsample"), conv(3)]
+        for width, height in ((0, 0), (0, 16), (24, 0)):
+            with self.subTest(width=width, height=height):
+                config = self.config(layers, [1])
+                config["source"] |= {"width": width, "height": height}
+                report, _ = self.learn(config)
+                self.assertEqual(report["frames"]["trained"], 8)
+
+    def test_a_source_whose_size_does_not_fit(self):
+        uri = program.write_frames(self.folder / "odd", program.random_frames(0, 2, 15, 23))
+        config = self.config([layer("maxpool"), layer("upsample"), conv(3)], [1])
+        config["source"] = {"uri": uri, "width": 0, "height": 0}
+        file = program.write_toml(self.folder / "config.toml", config)
+        self.assert_refused(program.BAD_USAGE, program.call("run", file), f"{file}:", "23x15")
+
+
+if __name__ == "__main__":
+    unittest.main()
