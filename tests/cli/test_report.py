@@ -1,0 +1,187 @@
+"""What a run leaves: the report's keys and their sense, the summary, the pictures, and where they go."""
+
+import json
+import math
+import unittest
+
+import program
+
+NUMBER, COUNT, TEXT, FLAG = (int, float), int, str, bool
+# The report's keys, at least these. A list: one a stage.
+KEYS = {
+    "schedule": TEXT, "stages": COUNT, "devices": [TEXT], "cut": list,
+    "frames": {"received": COUNT, "trained": COUNT, "dropped": COUNT, "rejected": COUNT, "in_flight": COUNT},
+    "updates": [COUNT],
+    "timing_ms": {"stage": [NUMBER], "T": NUMBER, "T_over_N": NUMBER, "bottleneck": NUMBER, "step_p50": NUMBER,
+                  "step_p99": NUMBER, "speedup_K": NUMBER},
+    "realtime": {"F": NUMBER, "budget_ms": NUMBER, "holds": FLAG},
+    "latency_ms": {"p50": NUMBER, "p99": NUMBER, "max": NUMBER},
+    "gradient_age": [COUNT],
+    "loss": {"first": NUMBER, "last": NUMBER, "mean": NUMBER},
+    "provenance": {"version": TEXT, "compiler": TEXT, "libtorch": TEXT, "cuda": TEXT, "cpu": TEXT, "gpu": TEXT,
+                   "threads": COUNT},
+}
+
+
+class ReportTest(program.CliTest):
+
+    def config(self, cut=(2,), count=30, **tables):
+        uri = program.write_frames(self.folder / "frames", program.random_frames(1, count))
+        return {"source": {"uri": uri, "width": 24, "height": 16}, "model": {"layers": 4, "features": 4, "kernel": 3},
+                "pipeline": {"stages": len(cut) + 1, "cut": list(cut)}, **tables}
+
+
+class Contents(ReportTest):
+
+    def assert_typed(self, value, kind, stages, path):
+        if isinstance(kind, dict):
+            for key, inner in kind.items():
+                self.assertIn(key, value, path)
+                self.assert_typed(value[key], inner, stages, f"{path}.{key}")
+        elif isinstance(kind, list):
+            self.assertEqual(len(value), stages, path)
+            for item in value:
+                self.assert_typed(item, kind[0], stages, path)
+        else:
+            self.assertIsInstance(value, kind, path)
+            self.assertEqual(isinstance(value, bool), kind is FLAG, path)  # Python's bool is an int too
+
+    def assert_consistent(self, report):
+        timing, realtime, latency = report["timing_ms"], report["realtime"], report["latency_ms"]
+        total = sum(timing["stage"])
+        self.assertTrue(math.isclose(timing["T"], total, rel_tol=1e-6), timing)
+        self.assertTrue(math.isclose(timing["T_over_N"], total / report["stages"], rel_tol=1e-6), timing)
+        self.assertGreaterEqual(timing["bottleneck"], max(timing["stage"]) * 0.9)  # both are medians
+        self.assertTrue(math.isclose(timing["speedup_K"] * timing["step_p50"], total, rel_tol=1e-6), timing)
+        self.assertLessEqual(timing["step_p50"], timing["step_p99"])
+        self.assertLessEqual(latency["p50"], latency["p99"])
+        self.assertLessEqual(latency["p99"], latency["max"] * 1.05)  # quantiles come from a histogram
+        if realtime["F"] > 0:
+            self.assertTrue(math.isclose(realtime["budget_ms"], 1000 / realtime["F"], rel_tol=1e-6), realtime)
+            self.assertEqual(realtime["holds"], timing["bottleneck"] <= realtime["budget_ms"], (timing, realtime))
+        self.assertGreater(min(timing["stage"]), 0)
+
+    def test_every_key_is_there_and_makes_sense(self):
+        for schedule, cut in (("partime", (2, 4, 6)), ("sequential", (3,)), ("partime", ())):
+            with self.subTest(schedule=schedule, cut=cut):
+                config = self.config(cut)
+                config["pipeline"]["schedule"] = schedule
+                report, _ = self.learn(config)
+                self.assert_typed(report, KEYS, len(cut) + 1, "report")
+                self.assert_balanced(report)
+                self.assert_consistent(report)
+                self.assertEqual(report["schedule"], schedule)
+                self.assertEqual(report["stages"], len(cut) + 1)
+                self.assertEqual(report["cut"], list(cut))
+
+    def test_a_cut_that_was_not_given_is_told(self):
+        config = self.config()
+        config["pipeline"] = {"stages": 3}
+        report, _ = self.learn(config)
+        first, second = report["cut"]
+        self.assertTrue(0 < first < second < 8, report["cut"])
+
+    def test_devices(self):
+        config = self.config((2, 5))
+        config["pipeline"]["devices"] = ["cpu:0", "cpu:0", "cpu:0"]
+        report, _ = self.learn(config)
+        self.assertEqual(report["devices"], ["cpu:0"] * 3)
+
+    def test_the_verdict(self):
+        for fps, holds in ((0.1, True), (90000.0, False)):  # 10 s a frame, and 11 microseconds
+            report, outcome = self.learn(self.config(monitor={"fps": fps}))
+            self.assertEqual(report["realtime"]["F"], fps)
+            self.assertIs(report["realtime"]["holds"], holds)
+            self.assert_consistent(report)
+
+    def test_provenance(self):
+        report, _ = self.learn(self.config(), "--frames", 1)
+        self.assertEqual(report["provenance"]["version"], program.call("--version").out.strip())
+        self.assertEqual(report["provenance"]["threads"], 2)
+        for key in ("compiler", "libtorch", "cpu"):
+            self.assertNotEqual(report["provenance"][key], "", key)
+
+    def test_a_loss_that_is_no_number_stays_json(self):
+        # A rate that throws the weights out of float's range.
+        report, _ = self.learn(self.config(optimizer={"lr": 1000.0, "momentum": 1.0, "weight_decay": 1.0}, count=60))
+        self.assert_balanced(report)
+        for key in ("first", "last", "mean"):
+            loss = report["loss"][key]
+            self.assertTrue(loss is None or math.isfinite(loss), report["loss"])
+
+
+class Streams(ReportTest):
+    """Results go to stdout, progress to stderr, nothing anywhere under --quiet."""
+
+    def run_with(self, *options, **tables):
+        return program.call("run", program.write_toml(self.folder / "config.toml", self.config(**tables)), *options)
+
+    def test_the_summary(self):
+        outcome = self.run_with()
+        self.assert_code(program.DONE, outcome)
+        for part in ("30 received = 30 trained + 0 dropped + 0 rejected", "partime", "T/N", "loss", "real time"):
+            self.assertIn(part, outcome.out)
+        self.assertNotIn("received", outcome.err)
+
+    def test_quiet(self):
+        outcome = self.run_with("--quiet")
+        self.assertEqual(outcome, program.Outcome(program.DONE, "", ""))
+
+    def test_report_to_stdout(self):
+        outcome = self.run_with("--quiet", "--report", "/dev/stdout")
+        self.assert_code(program.DONE, outcome)
+        self.assertEqual(json.loads(outcome.out)["frames"]["trained"], 30)
+
+
+class Files(ReportTest):
+
+    def run_with(self, *options, **output):
+        tables = self.config(output={key: str(path) for key, path in output.items()})
+        return program.call("run", program.write_toml(self.folder / "config.toml", tables), "--quiet", *options)
+
+    def test_report_option_wins(self):
+        outcome = self.run_with("--report", self.folder / "a.json", report=self.folder / "b.json")
+        self.assert_code(program.DONE, outcome)
+        self.assertTrue((self.folder / "a.json").exists())
+        self.assertFalse((self.folder / "b.json").exists())
+
+    def test_pictures(self):
+        outcome = self.run_with(loss_plot=self.folder / "loss.png", prediction=self.folder / "prediction.png")
+        self.assert_code(program.DONE, outcome)
+        for name in ("loss.png", "prediction.png"):
+            width, height = program.png_size(self.folder / name)
+            self.assertGreater(width, 100, name)
+            self.assertGreater(height, 100, name)
+
+    def test_folders_are_made(self):
+        output = {"report": "a/b/report.json", "weights": "c/weights.safetensors", "loss_plot": "d/loss.png",
+                  "prediction": "e/f/g/prediction.png"}
+        paths = {key: self.folder / name for key, name in output.items()}
+        self.assert_code(program.DONE, self.run_with(**paths))
+        for path in paths.values():
+            self.assertTrue(path.exists(), path)
+
+    def test_files_are_replaced_whole(self):
+        for _ in range(2):
+            self.assert_code(program.DONE, self.run_with(report=self.folder / "report.json"))
+        json.loads((self.folder / "report.json").read_text())
+        left = sorted(path.name for path in self.folder.iterdir())
+        self.assertEqual(left, ["config.toml", "frames", "report.json"])  # no temporary file stays
+
+    def test_a_path_that_cannot_be_written(self):
+        (self.folder / "file").write_text("no folder")
+        for key in ("report", "weights", "loss_plot", "prediction"):
+            for path in (self.folder / "file" / "out.png", self.folder / "frames"):
+                with self.subTest(key=key, path=path):
+                    self.assert_refused(program.FAILED, self.run_with(**{key: path}), path)
+
+    def test_one_that_cannot_be_written_costs_no_other(self):
+        # The report is written first; an hour's learning must not be lost with it.
+        (self.folder / "file").write_text("no folder")
+        outcome = self.run_with(report=self.folder / "file" / "report.json", weights=self.folder / "out.safetensors")
+        self.assert_refused(program.FAILED, outcome, "report.json")
+        self.assertTrue((self.folder / "out.safetensors").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

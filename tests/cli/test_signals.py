@@ -1,0 +1,66 @@
+"""SIGINT and SIGTERM: the first drains and saves, the second aborts."""
+
+import json
+import signal
+import unittest
+
+from safetensors.torch import load_file
+
+import program
+
+
+class Signals(program.CliTest):
+
+    def start(self, model, **source):
+        """An endless run, returned when it has begun to learn: its first progress line is out."""
+        file = program.write_toml(self.folder / "config.toml", {
+            "source": {"uri": "synth:shapes", "pace": "live", **source}, "model": model,
+            "pipeline": {"stages": 2, "cut": [2]},
+            "output": {"report": self.folder / "report.json", "weights": self.folder / "weights.safetensors"}})
+        process = program.start("run", file)
+        self.addCleanup(self.end, process)
+        self.assertTrue(process.stderr.readline().startswith("frame "))
+        return process
+
+    def end(self, process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+    def assert_saved(self):
+        report = json.loads((self.folder / "report.json").read_text())
+        self.assert_balanced(report)
+        self.assertEqual(report["updates"][-1], report["frames"]["trained"])
+        self.assertEqual(len(load_file(self.folder / "weights.safetensors")), 4)
+
+    def test_one_signal_drains_and_saves(self):
+        small = {"layers": 2, "features": 2, "kernel": 3}
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for source in ({"drop": "newest"}, {"drop": "never", "fps": 2000.0}):
+                with self.subTest(signal=number, source=source):
+                    process = self.start(small, **source)
+                    process.send_signal(number)
+                    out, err = process.communicate(timeout=60)
+                    self.assertEqual(process.returncode, program.DONE, err)
+                    self.assertNotIn("error", err)
+                    self.assertIn("received", out)  # the summary
+                    self.assert_saved()
+
+    def test_a_second_signal_aborts(self):
+        # So slow a network that the frames which wait take minutes to drain.
+        slow = {"layers": 2, "features": 64, "kernel": 31}
+        for first, second in ((signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT)):
+            with self.subTest(first=first, second=second):
+                process = self.start(slow, drop="never", fps=1000.0, width=512, height=512)
+                process.send_signal(first)
+                while "draining" not in (line := process.stderr.readline()):
+                    self.assertNotEqual(line, "", "it ended at the first signal")
+                process.send_signal(second)
+                self.assertNotEqual(process.wait(timeout=30), program.DONE)
+                self.assertFalse((self.folder / "weights.safetensors").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
