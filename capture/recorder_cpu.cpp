@@ -21,6 +21,8 @@ class CpuRecorder final : public Recorder {
 
 }  // namespace
 
-std::unique_ptr<Recorder> make_cpu_recorder() { return std::make_unique<CpuRecorder>(); }
+std::unique_ptr<Recorder> make_cpu_recorder() {
+  return std::make_unique<CpuRecorder>();
+}
 
 }  // namespace millrace::capture

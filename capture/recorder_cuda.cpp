@@ -63,7 +63,9 @@ std::unique_ptr<Recorder> make_recorder(c10::Device device) {
   return std::make_unique<CudaRecorder>(device);
 }
 
-int cuda_devices() { return int(c10::cuda::device_count()); }
+int cuda_devices() {
+  return int(c10::cuda::device_count());
+}
 
 std::string cuda_device_name(int index) {
   return index < cuda_devices() ? at::cuda::getDeviceProperties(c10::DeviceIndex(index))->name : "";

@@ -10,8 +10,14 @@ std::unique_ptr<Recorder> make_recorder(c10::Device device) {
   return make_cpu_recorder();
 }
 
-int cuda_devices() { return 0; }
-std::string cuda_device_name(int) { return ""; }
-std::string cuda_version() { return ""; }
+int cuda_devices() {
+  return 0;
+}
+std::string cuda_device_name(int) {
+  return "";
+}
+std::string cuda_version() {
+  return "";
+}
 
 }  // namespace millrace::capture

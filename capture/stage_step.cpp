@@ -28,7 +28,8 @@ void StageStep::prepare() {
     forward_.push_back(recorder_->record([this, slot] { run_forward(slot); }));
     backward_.emplace_back();
     for (int gradient = 0; gradient < slots(); ++gradient) {
-      backward_.back().push_back(recorder_->record([this, slot, gradient] { run_backward(slot, gradient); }));
+      backward_.back().push_back(
+          recorder_->record([this, slot, gradient] { run_backward(slot, gradient); }));
     }
   }
   update_ = recorder_->record([this] { stage_.update(); });
@@ -39,14 +40,18 @@ void StageStep::forward(int slot, std::int64_t version) {
   forward_[slot]->replay();
 }
 
-void StageStep::backward(int slot, int gradient_slot) { backward_[slot][gradient_slot]->replay(); }
+void StageStep::backward(int slot, int gradient_slot) {
+  backward_[slot][gradient_slot]->replay();
+}
 
 const float* StageStep::prediction(int slot) const {
   predictions_[slot] = predictions_[slot].contiguous().cpu();
   return predictions_[slot].const_data_ptr<float>();
 }
 
-float StageStep::loss(int slot) const { return losses_[slot].item<float>(); }
+float StageStep::loss(int slot) const {
+  return losses_[slot].item<float>();
+}
 
 void StageStep::run_forward(int slot) {
   const at::Tensor input = (upstream_ ? upstream_->activations : samples_.input)[slot].to(device_);
@@ -61,7 +66,8 @@ void StageStep::run_forward(int slot) {
 }
 
 void StageStep::run_backward(int slot, int gradient_slot) {
-  const at::Tensor gradient = downstream_ ? downstream_->gradients[gradient_slot].to(device_) : at::Tensor();
+  const at::Tensor gradient =
+      downstream_ ? downstream_->gradients[gradient_slot].to(device_) : at::Tensor();
   at::Tensor input_gradient = stage_.backward(kept_[slot], gradient);
   if (upstream_) upstream_->gradients[slot] = std::move(input_gradient);
 }

@@ -16,8 +16,8 @@ namespace millrace::capture {
 class StageStep final : public Step {
  public:
   /// `upstream` is null for the first stage, `downstream` for the last.
-  StageStep(stages::Stage stage, c10::Device device, SampleBuffers& samples, BoundaryBuffers* upstream,
-            BoundaryBuffers* downstream);
+  StageStep(stages::Stage stage, c10::Device device, SampleBuffers& samples,
+            BoundaryBuffers* upstream, BoundaryBuffers* downstream);
 
   void prepare() override;
   void forward(int slot, std::int64_t version) override;
@@ -40,9 +40,10 @@ class StageStep final : public Step {
   SampleBuffers& samples_;
   BoundaryBuffers* upstream_;
   BoundaryBuffers* downstream_;
-  std::vector<stages::Activations> kept_;   ///< by slot
-  mutable std::vector<at::Tensor> predictions_;  ///< by slot, last stage; brought to the CPU when asked for
-  std::vector<at::Tensor> losses_;          ///< by slot, last stage
+  std::vector<stages::Activations> kept_;  ///< by slot
+  mutable std::vector<at::Tensor>
+      predictions_;                 ///< by slot, last stage; brought to the CPU when asked for
+  std::vector<at::Tensor> losses_;  ///< by slot, last stage
   std::unique_ptr<Recorder> recorder_;
   std::vector<std::unique_ptr<Recording>> forward_;                ///< by slot
   std::vector<std::vector<std::unique_ptr<Recording>>> backward_;  ///< by slot, gradient slot

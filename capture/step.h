@@ -17,7 +17,8 @@ class Step {
   virtual void prepare() = 0;
 
   /// Reads slot's input (first stage) or upstream activations; writes activations downstream, or,
-  /// last stage, prediction and loss. Runs at the weights that `version` updates made; -1: the newest.
+  /// last stage, prediction and loss. Runs at the weights that `version` updates made; -1: the
+  /// newest.
   virtual void forward(int slot, std::int64_t version) = 0;
 
   /// Backpropagates the gradient that downstream left in `gradient_slot` through the activations

@@ -10,12 +10,13 @@ namespace millrace::engine {
 std::vector<int> balanced_cut(const std::vector<double>& costs, int stages) {
   const int modules = int(costs.size());
   if (stages < 1 || stages > modules) {
-    throw std::invalid_argument(std::to_string(stages) + " stages cannot be cut from " + std::to_string(modules) +
-                                " modules");
+    throw std::invalid_argument(std::to_string(stages) + " stages cannot be cut from " +
+                                std::to_string(modules) + " modules");
   }
   std::vector<double> sum(modules + 1, 0.0);
   for (int i = 0; i < modules; ++i) sum[i + 1] = sum[i] + costs[i];
-  // best[s][n]: least bottleneck of the first n modules in s stages; from[s][n]: where the last begins.
+  // best[s][n]: least bottleneck of the first n modules in s stages; from[s][n]: where the last
+  // begins.
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<std::vector<double>> best(stages + 1, std::vector<double>(modules + 1, kNever));
   std::vector<std::vector<int>> from(stages + 1, std::vector<int>(modules + 1, 0));

@@ -7,12 +7,18 @@
 
 namespace millrace::engine {
 
-Checkpointer::Checkpointer(int stages, std::int64_t every, std::function<stages::StateDict(int)> copy,
+Checkpointer::Checkpointer(int stages, std::int64_t every,
+                           std::function<stages::StateDict(int)> copy,
                            std::function<void(const stages::StateDict&)> write)
-    : stages_(stages), every_(every), copy_(std::move(copy)), write_(std::move(write)),
+    : stages_(stages),
+      every_(every),
+      copy_(std::move(copy)),
+      write_(std::move(write)),
       writer_([this] { write_loop(); }) {}
 
-Checkpointer::~Checkpointer() { finish(); }
+Checkpointer::~Checkpointer() {
+  finish();
+}
 
 void Checkpointer::after_sample(int stage, std::int64_t sample) {
   if ((sample + 1) % every_ != 0) return;
@@ -46,7 +52,8 @@ void Checkpointer::write_loop() {
     std::string error;
     try {
       stages::StateDict all;
-      for (const auto& [stage, part] : snapshot.parts) all.insert(all.end(), part.begin(), part.end());
+      for (const auto& [stage, part] : snapshot.parts)
+        all.insert(all.end(), part.begin(), part.end());
       write_(all);
     } catch (const std::exception& failure) {
       error = failure.what();

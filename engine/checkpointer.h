@@ -14,9 +14,9 @@
 namespace millrace::engine {
 
 /// Gathers, every `every` samples, each stage's state right after it finished that sample: stages
-/// reach it at different times, and together the copies are what a run stopped there would hold, less the
-/// gradients in flight. A thread of its own writes; where writing is slower than training the
-/// newest whole snapshot wins. after_sample() is called by each stage's worker for itself.
+/// reach it at different times, and together the copies are what a run stopped there would hold,
+/// less the gradients in flight. A thread of its own writes; where writing is slower than training
+/// the newest whole snapshot wins. after_sample() is called by each stage's worker for itself.
 class Checkpointer {
  public:
   /// `copy`: a stage's state, called on its worker. `write`: saves a snapshot; may throw.
@@ -41,7 +41,7 @@ class Checkpointer {
   std::mutex mutex_;  ///< guards all below
   std::condition_variable changed_;
   std::map<std::int64_t, Snapshot> gathering_;
-  Snapshot whole_;    ///< waits to be written; empty if none
+  Snapshot whole_;  ///< waits to be written; empty if none
   bool finished_ = false;
   std::string error_;
   std::thread writer_;

@@ -41,8 +41,8 @@ std::vector<Device> place_stages(const std::vector<std::string>& asked, int stag
   }
   for (const std::string& text : asked) devices.push_back(parse(text, cores, cuda_devices));
   if (int(devices.size()) != stages) {
-    throw std::invalid_argument(std::to_string(devices.size()) + " devices for " + std::to_string(stages) +
-                                " stages; name one a stage");
+    throw std::invalid_argument(std::to_string(devices.size()) + " devices for " +
+                                std::to_string(stages) + " stages; name one a stage");
   }
   return devices;
 }

@@ -10,8 +10,8 @@ using Clock = std::chrono::steady_clock;
 
 /// What is known of a sample besides its pixels.
 struct SampleInfo {
-  std::int64_t sample = -1;   ///< 0, 1, ... in order of admission
-  std::int64_t frame = -1;    ///< the frame's number at its source
+  std::int64_t sample = -1;  ///< 0, 1, ... in order of admission
+  std::int64_t frame = -1;   ///< the frame's number at its source
   Clock::time_point captured;
 };
 

@@ -1,15 +1,15 @@
 // A histogram of durations that one thread writes and any thread reads.
 #pragma once
 
-#include <atomic>   // counts
 #include <array>    // buckets
+#include <atomic>   // counts
 #include <bit>      // bit_width
 #include <cstdint>  // nanoseconds
 
 namespace millrace::engine {
 
-/// Counts by logarithmic buckets, 64 an octave: a percentile is exact to 0.8 %. 1 ns to 73 min; a fixed
-/// 20 KiB, so recording never allocates. One writer, any number of readers (who may see a
+/// Counts by logarithmic buckets, 64 an octave: a percentile is exact to 0.8 %. 1 ns to 73 min; a
+/// fixed 20 KiB, so recording never allocates. One writer, any number of readers (who may see a
 /// recording in flight half counted; never torn).
 class Histogram {
  public:
@@ -22,7 +22,8 @@ class Histogram {
 
   std::int64_t count() const { return count_.load(std::memory_order_relaxed); }
   double max_ms() const { return double(max_.load(std::memory_order_relaxed)) * 1e-6; }
-  /// The value below which a share `q` in [0, 1] of the recordings lie, in milliseconds; 0 if empty.
+  /// The value below which a share `q` in [0, 1] of the recordings lie, in milliseconds; 0 if
+  /// empty.
   double quantile_ms(double q) const {
     const std::int64_t total = count();
     if (total == 0) return 0;

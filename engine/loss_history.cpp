@@ -6,7 +6,9 @@
 
 namespace millrace::engine {
 
-LossHistory::LossHistory() : ring_(kRecent, 0.0f) { points_.reserve(kPoints); }
+LossHistory::LossHistory() : ring_(kRecent, 0.0f) {
+  points_.reserve(kPoints);
+}
 
 void LossHistory::add(float loss) {
   const std::int64_t n = count();
@@ -16,7 +18,8 @@ void LossHistory::add(float loss) {
   ring_[n % kRecent] = loss;
   const std::int64_t filled = std::min(n + 1, kRecent);
   // Summed afresh: a running difference would drift, and would never recover from a nan.
-  recent_.store(std::accumulate(ring_.begin(), ring_.begin() + filled, 0.0) / double(filled), std::memory_order_relaxed);
+  recent_.store(std::accumulate(ring_.begin(), ring_.begin() + filled, 0.0) / double(filled),
+                std::memory_order_relaxed);
   last_.store(loss, std::memory_order_relaxed);
   count_.store(n + 1, std::memory_order_relaxed);
   open_ += loss;

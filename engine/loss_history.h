@@ -10,8 +10,8 @@ namespace millrace::engine {
 
 /// First, last, mean, the mean of the latest kRecent, and a curve of at most kPoints points, each
 /// the mean of equally many samples (twice as many whenever the curve is full). One writer;
-/// last(), recent() and count() from any thread, the rest when the writer has stopped. Never allocates
-/// after construction.
+/// last(), recent() and count() from any thread, the rest when the writer has stopped. Never
+/// allocates after construction.
 class LossHistory {
  public:
   static constexpr std::int64_t kRecent = 100;
@@ -36,10 +36,10 @@ class LossHistory {
   std::atomic<double> last_{0}, recent_{0};
   double first_ = 0, sum_ = 0;
   std::int64_t not_finite_ = 0;
-  std::vector<float> ring_;        ///< the latest kRecent losses
-  std::vector<double> points_;     ///< sums of `width_` losses each
+  std::vector<float> ring_;     ///< the latest kRecent losses
+  std::vector<double> points_;  ///< sums of `width_` losses each
   std::int64_t width_ = 1;
-  double open_ = 0;                ///< sum of the point being filled
+  double open_ = 0;  ///< sum of the point being filled
   std::int64_t open_count_ = 0;
 };
 

@@ -20,7 +20,8 @@ template <class Work>
 double time_ms(const Work& work) {
   const auto start = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
 }
 
 }  // namespace
@@ -43,8 +44,12 @@ std::vector<ModuleTime> measure_modules(const std::shared_ptr<const stages::Netw
       output = kept.output.detach();
       const at::Tensor gradient = at::full_like(output, 1e-3);
       const bool trains = kept.output.requires_grad();
-      const double b = time_ms([&] { if (trains) stage.backward(kept, gradient); });
-      const double u = time_ms([&] { if (trains) stage.update(); });
+      const double b = time_ms([&] {
+        if (trains) stage.backward(kept, gradient);
+      });
+      const double u = time_ms([&] {
+        if (trains) stage.update();
+      });
       if (repeat < 2) continue;  // warm-up
       forward.push_back(f);
       backward.push_back(b);

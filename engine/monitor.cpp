@@ -33,7 +33,8 @@ void StageMeter::finish() {
   compute_ns_ = handoff_ns_ = 0;
 }
 
-Monitor::Monitor(int stages, double fps) : stages_(stages), fps_(fps), meters_(new StageMeter[stages]) {
+Monitor::Monitor(int stages, double fps)
+    : stages_(stages), fps_(fps), meters_(new StageMeter[stages]) {
   if (fps > 0) {
     for (int i = 0; i < stages; ++i) meters_[i].set_budget(std::int64_t(1e9 / fps));
   }

@@ -37,7 +37,8 @@ class StageMeter {
   const Histogram& busy() const { return busy_; }  ///< compute + hand-off
   std::int64_t updates() const { return updates_.load(std::memory_order_relaxed); }
   std::int64_t misses() const { return misses_.load(std::memory_order_relaxed); }
-  /// Frames between the sample whose loss made the gradient last applied and the one it was applied on.
+  /// Frames between the sample whose loss made the gradient last applied and the one it was applied
+  /// on.
   std::int64_t gradient_age() const { return age_.load(std::memory_order_relaxed); }
 
  private:
@@ -53,19 +54,19 @@ class StageMeter {
 
 /// One reading of the whole pipeline. Times in milliseconds.
 struct Reading {
-  std::vector<double> stage;      ///< median compute time of each stage
-  std::vector<double> handoff;    ///< median hand-off of each stage
-  std::vector<double> stage_busy; ///< median of a step's compute and hand-off together
+  std::vector<double> stage;       ///< median compute time of each stage
+  std::vector<double> handoff;     ///< median hand-off of each stage
+  std::vector<double> stage_busy;  ///< median of a step's compute and hand-off together
   std::vector<std::int64_t> updates, misses, gradient_age;
-  double T = 0;                   ///< sum of the stages' medians: one sample through all stages
+  double T = 0;  ///< sum of the stages' medians: one sample through all stages
   double T_over_N = 0;
-  double bottleneck = 0;          ///< slowest stage's median with its hand-off
+  double bottleneck = 0;  ///< slowest stage's median with its hand-off
   int bottleneck_stage = 0;
   double step_p50 = 0, step_p99 = 0;  ///< from one prediction to the next
-  double speedup_K = 0;           ///< T / step_p50: how many stages' worth of work runs at once
+  double speedup_K = 0;               ///< T / step_p50: how many stages' worth of work runs at once
   double latency_p50 = 0, latency_p99 = 0, latency_max = 0;  ///< capture to prediction
-  double F = 0, budget = 0;       ///< frames a second; 1/F; 0: no rate to hold
-  bool holds = true;              ///< bottleneck <= budget, or no budget
+  double F = 0, budget = 0;  ///< frames a second; 1/F; 0: no rate to hold
+  bool holds = true;         ///< bottleneck <= budget, or no budget
 };
 
 /// A meter a stage, and the verdict. Thread-safe to read at any time.

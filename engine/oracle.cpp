@@ -14,7 +14,10 @@ class Oracle {
  public:
   Oracle(const Schedule& schedule, std::vector<stages::Stage>& stages, const SampleFunction& sample,
          std::int64_t samples)
-      : schedule_(schedule), stages_(stages), sample_(sample), applied_(schedule.applied(samples)) {}
+      : schedule_(schedule),
+        stages_(stages),
+        sample_(sample),
+        applied_(schedule.applied(samples)) {}
 
   std::vector<float> run() {
     std::vector<std::int64_t> at(schedule_.workers.size(), 0);
@@ -41,9 +44,13 @@ class Oracle {
   /// False if what `action` needs is not there yet.
   bool perform(const Action& action) {
     switch (action.op) {
-      case Op::forward: return forward(action.stage, action.sample, action.version);
-      case Op::backward: return backward(action);
-      case Op::update: stages_[action.stage].update(); return true;
+      case Op::forward:
+        return forward(action.stage, action.sample, action.version);
+      case Op::backward:
+        return backward(action);
+      case Op::update:
+        stages_[action.stage].update();
+        return true;
     }
     return false;
   }
@@ -79,7 +86,8 @@ class Oracle {
     }
     const auto kept = kept_.find({action.stage, action.sample});
     if (kept == kept_.end()) throw std::logic_error("backward without a forward");
-    gradients_[{action.stage, action.sample}] = stages_[action.stage].backward(kept->second, gradient);
+    gradients_[{action.stage, action.sample}] =
+        stages_[action.stage].backward(kept->second, gradient);
     kept_.erase(kept);
     return true;
   }

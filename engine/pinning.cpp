@@ -25,7 +25,9 @@ const std::vector<int>& cores() {
 
 }  // namespace
 
-int usable_cores() { return cores().empty() ? 1 : int(cores().size()); }
+int usable_cores() {
+  return cores().empty() ? 1 : int(cores().size());
+}
 
 void pin_this_thread(int index) {
   if (cores().empty()) return;

@@ -12,12 +12,19 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
                    Observer* observer, Monitor& monitor, PipelineOptions options)
     : schedule_(schedule),
       options_(std::move(options)),
-      shared_{schedule_, std::move(steps), feed, observer, monitor,
-              SlotPool(schedule.slots(), schedule.stages), std::vector<SampleInfo>(schedule.slots()), {}} {
+      shared_{schedule_,
+              std::move(steps),
+              feed,
+              observer,
+              monitor,
+              SlotPool(schedule.slots(), schedule.stages),
+              std::vector<SampleInfo>(schedule.slots()),
+              {}} {
   // Gradients may stay unread for the whole age of the pipeline; tokens are small, so room for
   // twice the samples in flight costs nothing and no send ever waits.
   const std::size_t capacity = 2 * std::size_t(schedule.slots()) + 2;
-  for (int i = 0; i + 1 < schedule.stages; ++i) shared_.links.push_back(std::make_unique<Link>(capacity));
+  for (int i = 0; i + 1 < schedule.stages; ++i)
+    shared_.links.push_back(std::make_unique<Link>(capacity));
 }
 
 Outcome Pipeline::run() {
@@ -28,8 +35,10 @@ Outcome Pipeline::run() {
     threads.emplace_back([&, worker] {
       bool arrived = false;
       try {
-        if (worker < int(options_.cores.size()) && options_.cores[worker] >= 0) pin_this_thread(options_.cores[worker]);
-        for (const int stage : stages_of(schedule_.workers[worker])) shared_.steps[stage]->prepare();
+        if (worker < int(options_.cores.size()) && options_.cores[worker] >= 0)
+          pin_this_thread(options_.cores[worker]);
+        for (const int stage : stages_of(schedule_.workers[worker]))
+          shared_.steps[stage]->prepare();
         arrived = true;
         prepared.arrive_and_wait();
         Worker(shared_, worker, options_).run();

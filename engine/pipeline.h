@@ -44,7 +44,7 @@ struct Shared {
   /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
   std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
   std::atomic<std::int64_t> trained{0};
-  std::int64_t admitted = 0;                 ///< written by stage 0's worker, read after the join
+  std::int64_t admitted = 0;  ///< written by stage 0's worker, read after the join
 };
 
 /// What run() did. admitted = trained + rejected.
@@ -59,8 +59,8 @@ struct Outcome {
 class Pipeline {
  public:
   /// `steps`: one a stage, in order. `observer` may be null.
-  Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed, Observer* observer,
-           Monitor& monitor, PipelineOptions options = {});
+  Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
+           Observer* observer, Monitor& monitor, PipelineOptions options = {});
 
   /// Starts the workers and blocks until the feed ends and every admitted sample has passed all
   /// stages. Rethrows the first exception of a worker, after all have stopped.

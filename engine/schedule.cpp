@@ -23,7 +23,8 @@ Action Program::at(std::int64_t index) const {
 
 bool Program::over(std::int64_t index, std::int64_t samples) const {
   // Samples only grow from round to round, so one whole round tells for all that follow.
-  const std::int64_t last = std::max<std::int64_t>(index, prologue.size()) + std::int64_t(period.size());
+  const std::int64_t last =
+      std::max<std::int64_t>(index, prologue.size()) + std::int64_t(period.size());
   for (; index < last; ++index) {
     if (at(index).sample < samples) return false;
   }
@@ -40,8 +41,8 @@ std::vector<int> stages_of(const Program& program) {
 
 namespace {
 
-/// What one stage's text says of its gradients: how far a gradient's label lags behind the sample it
-/// meets, and how far the stage has moved on beyond that sample when it applies it.
+/// What one stage's text says of its gradients: how far a gradient's label lags behind the sample
+/// it meets, and how far the stage has moved on beyond that sample when it applies it.
 struct Lag {
   std::int64_t label = 0;
   std::int64_t behind = 0;
@@ -61,9 +62,10 @@ std::vector<Lag> lags(const Schedule& schedule) {
         updates_at_forward[{a.stage, a.sample}] = a.version >= 0 ? a.version : updates[a.stage];
       } else if (a.op == Op::backward) {
         lag.label = a.sample - a.gradient;
-        lag.behind = schedule.group == 1
-                         ? newest[a.stage] - a.sample
-                         : schedule.group * (updates[a.stage] - updates_at_forward[{a.stage, a.sample}]);
+        lag.behind =
+            schedule.group == 1
+                ? newest[a.stage] - a.sample
+                : schedule.group * (updates[a.stage] - updates_at_forward[{a.stage, a.sample}]);
       } else {
         ++updates[a.stage];
       }
@@ -107,7 +109,8 @@ const std::map<std::string, Generator>& generators() {
 
 Schedule make_schedule(const std::string& name, const ScheduleOptions& options) {
   const auto generator = generators().find(name);
-  if (generator == generators().end()) throw std::invalid_argument("unknown schedule \"" + name + "\"");
+  if (generator == generators().end())
+    throw std::invalid_argument("unknown schedule \"" + name + "\"");
   if (options.stages < 1) throw std::invalid_argument("a schedule needs at least 1 stage");
   Schedule schedule = generator->second(options);
   schedule.name = name;

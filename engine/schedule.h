@@ -18,7 +18,8 @@ enum class Op : std::uint8_t {
 struct Action {
   Op op = Op::forward;
   int stage = 0;
-  std::int64_t sample = 0;  ///< forward, backward: whose activations; update: the last one it covers
+  std::int64_t sample =
+      0;  ///< forward, backward: whose activations; update: the last one it covers
   /// backward: the gradient that downstream made in its own backward of this sample; equal to
   /// `sample` unless gradients meet the activations of a later sample (partime).
   std::int64_t gradient = 0;
@@ -74,12 +75,13 @@ struct ScheduleOptions {
   bool vertical_sync = false;  ///< pipedream
 };
 
-/// By stage, in the steady state: how many frames the stage has moved on since the sample whose loss made
-/// a gradient, when the gradient is applied. 0 where all of a minibatch runs at one version and is
-/// applied to it.
+/// By stage, in the steady state: how many frames the stage has moved on since the sample whose
+/// loss made a gradient, when the gradient is applied. 0 where all of a minibatch runs at one
+/// version and is applied to it.
 std::vector<std::int64_t> gradient_ages(const Schedule& schedule);
 
-/// Throws std::invalid_argument for an unknown name, stages < 1, or options the schedule can't have.
+/// Throws std::invalid_argument for an unknown name, stages < 1, or options the schedule can't
+/// have.
 Schedule make_schedule(const std::string& name, const ScheduleOptions& options);
 
 /// Every name make_schedule() takes.

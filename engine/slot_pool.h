@@ -19,7 +19,9 @@ class SlotPool {
 
   int slot_of(std::int64_t sample) const { return int(sample % slots_); }
 
-  bool try_acquire(std::int64_t sample) { return take(slot_of(sample), state_[slot_of(sample)].free.tryWait()); }
+  bool try_acquire(std::int64_t sample) {
+    return take(slot_of(sample), state_[slot_of(sample)].free.tryWait());
+  }
   /// Waits until the sample's slot is free; false if `give_up()` said so meanwhile.
   template <class GiveUp>
   bool acquire(std::int64_t sample, const GiveUp& give_up) {

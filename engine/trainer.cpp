@@ -18,26 +18,32 @@ TrainerOptions completed(TrainerOptions options) {
   const int modules = options.network->size();
   if (options.stages < 1 || options.stages > modules) {
     throw std::invalid_argument(std::to_string(options.stages) + " stages: the network has " +
-                                std::to_string(modules) + " modules, so 1 to " + std::to_string(modules));
+                                std::to_string(modules) + " modules, so 1 to " +
+                                std::to_string(modules));
   }
   if (options.cut.empty() && options.stages > 1) {
     std::vector<double> costs;
-    for (const ModuleTime& time : measure_modules(options.network, options.sample, options.optimizer)) {
+    for (const ModuleTime& time :
+         measure_modules(options.network, options.sample, options.optimizer)) {
       costs.push_back(time.total());
     }
     options.cut = balanced_cut(costs, options.stages);
   }
   require_cut(options.cut, options.stages, modules);
-  if (options.devices.empty()) options.devices = place_stages({"cpu"}, options.stages, usable_cores(), 0);
-  if (options.weights.empty()) options.weights = stages::initial_state(*options.network, options.seed);
+  if (options.devices.empty())
+    options.devices = place_stages({"cpu"}, options.stages, usable_cores(), 0);
+  if (options.weights.empty())
+    options.weights = stages::initial_state(*options.network, options.seed);
   return options;
 }
 
 c10::Device torch_device(const Device& device) {
-  return device.cuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device.index)) : c10::Device(c10::kCPU);
+  return device.cuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device.index))
+                     : c10::Device(c10::kCPU);
 }
 
-stages::OptimizerSpec corrected(stages::OptimizerSpec spec, const std::string& correction, std::int64_t age) {
+stages::OptimizerSpec corrected(stages::OptimizerSpec spec, const std::string& correction,
+                                std::int64_t age) {
   if (correction == "inverse-age") spec.lr /= double(1 + age);
   return spec;
 }
@@ -73,8 +79,10 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
     const bool first = i == 0, last = i + 1 == options.stages;
     const stages::StageRange range{first ? 0 : options.cut[i - 1],
                                    last ? options.network->size() : options.cut[i], first, last};
-    const c10::Device device = options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[i]);
-    stages.emplace_back(options.network, range, corrected(options.optimizer, options.correction, ages[i]), device,
+    const c10::Device device =
+        options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[i]);
+    stages.emplace_back(options.network, range,
+                        corrected(options.optimizer, options.correction, ages[i]), device,
                         schedule.versions_of(i));
     stages.back().restore(options.weights);
   }
@@ -85,7 +93,8 @@ Trainer::Trainer(TrainerOptions options)
     : options_(completed(std::move(options))),
       schedule_(schedule_of(options_)),
       monitor_(options_.stages, options_.fps),
-      samples_(schedule_.slots(), {1, options_.sample.channels, options_.sample.height, options_.sample.width},
+      samples_(schedule_.slots(),
+               {1, options_.sample.channels, options_.sample.height, options_.sample.width},
                options_.target_is_input) {
   for (int i = 0; i + 1 < options_.stages; ++i) {
     boundaries_.push_back(std::make_unique<capture::BoundaryBuffers>(schedule_.slots()));
@@ -94,15 +103,22 @@ Trainer::Trainer(TrainerOptions options)
   for (int i = 0; i < options_.stages; ++i) {
     steps_.push_back(std::make_unique<capture::StageStep>(
         std::move(stages[i]), torch_device(options_.devices[i]), samples_,
-        i > 0 ? boundaries_[i - 1].get() : nullptr, i + 1 < options_.stages ? boundaries_[i].get() : nullptr));
+        i > 0 ? boundaries_[i - 1].get() : nullptr,
+        i + 1 < options_.stages ? boundaries_[i].get() : nullptr));
   }
 }
 
 Trainer::~Trainer() = default;
 
-float* Trainer::input(int slot) { return samples_.input[slot].mutable_data_ptr<float>(); }
-float* Trainer::target(int slot) { return samples_.target[slot].mutable_data_ptr<float>(); }
-const float* Trainer::prediction(int slot) const { return steps_.back()->prediction(slot); }
+float* Trainer::input(int slot) {
+  return samples_.input[slot].mutable_data_ptr<float>();
+}
+float* Trainer::target(int slot) {
+  return samples_.target[slot].mutable_data_ptr<float>();
+}
+const float* Trainer::prediction(int slot) const {
+  return steps_.back()->prediction(slot);
+}
 
 Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   std::vector<capture::Step*> steps;
@@ -113,7 +129,8 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
       options.cores.push_back(device.cuda ? -1 : device.index);
     }
   }
-  pipeline_ = std::make_unique<Pipeline>(schedule_, std::move(steps), feed, observer, monitor_, std::move(options));
+  pipeline_ = std::make_unique<Pipeline>(schedule_, std::move(steps), feed, observer, monitor_,
+                                         std::move(options));
   return pipeline_->run();
 }
 

@@ -1,9 +1,9 @@
 // A network cut into stages, placed on devices and trained from a feed: the engine as one object.
 #pragma once
 
-#include <memory>    // parts
-#include <string>    // names
-#include <vector>    // stages
+#include <memory>  // parts
+#include <string>  // names
+#include <vector>  // stages
 
 #include "capture/buffers.h"
 #include "capture/stage_step.h"
@@ -20,20 +20,20 @@ namespace millrace::engine {
 
 struct TrainerOptions {
   std::shared_ptr<const stages::Network> network;
-  stages::ImageShape sample;             ///< every size known
-  bool target_is_input = true;           ///< autoencode: one buffer serves both
+  stages::ImageShape sample;    ///< every size known
+  bool target_is_input = true;  ///< autoencode: one buffer serves both
   std::string schedule = "partime";
   int stages = 2;
-  int microbatches = 4;                  ///< in schedules that have minibatches
-  int virtual_stages = 2;                ///< interleaved
-  bool vertical_sync = false;            ///< pipedream
-  std::vector<int> cut;                  ///< empty: balanced from measured times
-  std::vector<Device> devices;           ///< one a stage; empty: core i
+  int microbatches = 4;         ///< in schedules that have minibatches
+  int virtual_stages = 2;       ///< interleaved
+  bool vertical_sync = false;   ///< pipedream
+  std::vector<int> cut;         ///< empty: balanced from measured times
+  std::vector<Device> devices;  ///< one a stage; empty: core i
   stages::OptimizerSpec optimizer;
-  std::string correction = "none";       ///< see correction_names()
-  stages::StateDict weights;             ///< or a whole checkpoint; empty: initial_state(seed)
+  std::string correction = "none";  ///< see correction_names()
+  stages::StateDict weights;        ///< or a whole checkpoint; empty: initial_state(seed)
   std::uint64_t seed = 0;
-  double fps = 0;                        ///< F of the monitor's verdict; 0: unknown
+  double fps = 0;  ///< F of the monitor's verdict; 0: unknown
 };
 
 /// Owns stages, buffers, schedule and monitor. Not thread-safe, but monitor() may be read and
@@ -57,8 +57,8 @@ class Trainer {
   /// All weights, named as the uncut network names them. When run() is not running.
   stages::StateDict state() const;
 
-  /// The same with the optimizer's state, to go on from later. One stage's share may be taken by its
-  /// worker from PipelineOptions::after_sample.
+  /// The same with the optimizer's state, to go on from later. One stage's share may be taken by
+  /// its worker from PipelineOptions::after_sample.
   stages::StateDict checkpoint() const;
   stages::StateDict checkpoint(int stage) const { return steps_[stage]->stage().checkpoint(); }
 
@@ -69,7 +69,6 @@ class Trainer {
   std::int64_t trained() const { return pipeline_ ? pipeline_->trained() : 0; }
 
  private:
-
   TrainerOptions options_;
   Schedule schedule_;
   Monitor monitor_;
@@ -82,7 +81,8 @@ class Trainer {
 /// The schedule that `options` names.
 Schedule schedule_of(const TrainerOptions& options);
 
-/// Throws std::invalid_argument unless `cut` makes `stages` stages of at least one of `modules` modules.
+/// Throws std::invalid_argument unless `cut` makes `stages` stages of at least one of `modules`
+/// modules.
 void require_cut(const std::vector<int>& cut, int stages, int modules);
 
 /// The stages of `network` at `cut`, with `weights`. The oracle and the trainer build them alike.

@@ -18,7 +18,8 @@ std::vector<std::int64_t> first_backward(const Program& program, int stages) {
   std::vector<std::int64_t> first(stages, std::numeric_limits<std::int64_t>::max());
   for (const auto* list : {&program.prologue, &program.period}) {
     for (const Action& action : *list) {
-      if (action.op == Op::backward) first[action.stage] = std::min(first[action.stage], action.sample);
+      if (action.op == Op::backward)
+        first[action.stage] = std::min(first[action.stage], action.sample);
     }
   }
   return first;
@@ -44,9 +45,15 @@ void Worker::run() {
     if (action.sample >= applied) continue;
     if (options_.before_action) options_.before_action(index_, action);
     switch (action.op) {
-      case Op::forward: forward(action); break;
-      case Op::backward: backward(action); break;
-      case Op::update: update(action); break;
+      case Op::forward:
+        forward(action);
+        break;
+      case Op::backward:
+        backward(action);
+        break;
+      case Op::update:
+        update(action);
+        break;
     }
   }
   for (const int stage : stages_of(program_)) shared_.monitor.stage(stage).finish();
@@ -80,7 +87,8 @@ void Worker::backward(const Action& action) {
   shared_.steps[stage]->backward(slot(action.sample), slot(action.gradient));
   lap(stage, Part::compute);
   if (stage > 0) {
-    shared_.links[stage - 1]->gradients.send({action.sample, origin_[stage]}, [&] { return over(action.sample); });
+    shared_.links[stage - 1]->gradients.send({action.sample, origin_[stage]},
+                                             [&] { return over(action.sample); });
   }
   shared_.pool.release(action.sample);
   lap(stage, Part::handoff);
@@ -123,26 +131,29 @@ bool Worker::admit(const Action& action) {
   return true;
 }
 
-bool Worker::receive(int stage, TokenQueue& queue, std::int64_t sample, std::int64_t label, Token& token) {
+bool Worker::receive(int stage, TokenQueue& queue, std::int64_t sample, std::int64_t label,
+                     Token& token) {
   if (!queue.try_receive(token)) {
     lap(stage, Part::handoff);
     if (!queue.receive(token, [&] { return over(sample); })) return false;
     lap(stage, Part::waiting);
   }
-  if (token.sample != label) throw std::logic_error("a link delivered another sample than the schedule says");
+  if (token.sample != label)
+    throw std::logic_error("a link delivered another sample than the schedule says");
   lap(stage, Part::handoff);
   return true;
 }
 
 bool Worker::receive_activations(const Action& action) {
   Token token;
-  return receive(action.stage, shared_.links[action.stage - 1]->activations, action.sample, action.sample, token);
+  return receive(action.stage, shared_.links[action.stage - 1]->activations, action.sample,
+                 action.sample, token);
 }
 
 bool Worker::receive_gradient(const Action& action) {
   Token token{.sample = action.sample, .origin = action.sample};
-  if (!last(action.stage) &&
-      !receive(action.stage, shared_.links[action.stage]->gradients, action.sample, action.gradient, token)) {
+  if (!last(action.stage) && !receive(action.stage, shared_.links[action.stage]->gradients,
+                                      action.sample, action.gradient, token)) {
     return false;
   }
   origin_[action.stage] = token.origin;

@@ -13,7 +13,8 @@ class Worker {
  public:
   Worker(Shared& shared, int index, const PipelineOptions& options);
 
-  /// Returns when the stream is over and all of this worker's actions are done, or shared.stop is set.
+  /// Returns when the stream is over and all of this worker's actions are done, or shared.stop is
+  /// set.
   void run();
 
  private:
@@ -30,10 +31,13 @@ class Worker {
 
   /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
   bool over(std::int64_t sample) const {
-    return shared_.stop.load(std::memory_order_relaxed) || sample >= shared_.applied.load(std::memory_order_relaxed);
+    return shared_.stop.load(std::memory_order_relaxed) ||
+           sample >= shared_.applied.load(std::memory_order_relaxed);
   }
   std::int64_t gradient_age(int stage) const;  ///< of the gradient last received
-  void lap(int stage, StageMeter::Part part) { shared_.monitor.stage(stage).lap(part, Clock::now()); }
+  void lap(int stage, StageMeter::Part part) {
+    shared_.monitor.stage(stage).lap(part, Clock::now());
+  }
   bool last(int stage) const { return stage + 1 == shared_.schedule.stages; }
   int slot(std::int64_t sample) const { return shared_.pool.slot_of(sample); }
 
@@ -41,10 +45,12 @@ class Worker {
   int index_;
   const Program& program_;
   const PipelineOptions& options_;
-  std::vector<std::int64_t> origin_; ///< by stage: the sample whose loss made the gradient last received
-  std::vector<std::int64_t> newest_; ///< by stage: the sample last forwarded
-  std::vector<std::int64_t> ages_;   ///< by stage: as the schedule's text has it
-  std::vector<std::int64_t> retires_at_forward_;  ///< samples of the prologue that never go backward, by stage
+  std::vector<std::int64_t>
+      origin_;  ///< by stage: the sample whose loss made the gradient last received
+  std::vector<std::int64_t> newest_;  ///< by stage: the sample last forwarded
+  std::vector<std::int64_t> ages_;    ///< by stage: as the schedule's text has it
+  std::vector<std::int64_t>
+      retires_at_forward_;  ///< samples of the prologue that never go backward, by stage
 };
 
 }  // namespace millrace::engine

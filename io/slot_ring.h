@@ -1,39 +1,31 @@
 // A queue of slot numbers between threads.
 #pragma once
 
-#include <atomic>   // entries and positions
-#include <chrono>   // time-outs
-#include <cstdint>  // positions
-#include <vector>   // entries
+#include <concurrentqueue/blockingconcurrentqueue.h>  // the lock-free queue
 
-#include <semaphore.h>  // sleeping until there is an entry
+#include <chrono>  // time-outs
 
 namespace millrace::io {
 
-/// First in, first out; fed by one thread, emptied by any number. Neither locks nor allocates; a
-/// call enters the kernel only to sleep or to wake a sleeper. At most `entries` numbers may be in
-/// it at once, which whoever hands out the numbers sees to.
+/// First in, first out; fed by one thread, emptied by any number. Neither locks nor allocates after
+/// construction; a call enters the kernel only to sleep or to wake a sleeper. At most `entries`
+/// numbers may be in it at once, which whoever hands out the numbers sees to: moodycamel's queue
+/// itself bounds nothing exactly.
 class SlotRing {
  public:
-  explicit SlotRing(int entries);
-  ~SlotRing();
-  SlotRing(const SlotRing&) = delete;
-  SlotRing& operator=(const SlotRing&) = delete;
+  explicit SlotRing(int entries) : queue_(std::size_t(entries), 1, 0), feeder_(queue_) {}
 
-  void put(int number);
+  void put(int number) { queue_.enqueue(feeder_, number); }
   /// False if there is none.
-  bool take(int& number);
+  bool take(int& number) { return queue_.try_dequeue(number); }
   /// False if there is none for so long.
-  bool take(int& number, std::chrono::microseconds timeout);
+  bool take(int& number, std::chrono::microseconds timeout) {
+    return queue_.wait_dequeue_timed(number, timeout);
+  }
 
  private:
-  int claim();
-
-  std::vector<std::atomic<int>> entries_;
-  // Positions only grow; modulo the number of entries they are places.
-  alignas(64) std::atomic<std::uint64_t> tail_{0};  // the feeder's next
-  alignas(64) std::atomic<std::uint64_t> head_{0};  // the next to be taken
-  sem_t filled_;                                    // counts what can be taken
+  moodycamel::BlockingConcurrentQueue<int> queue_;
+  moodycamel::ProducerToken feeder_;
 };
 
 }  // namespace millrace::io

@@ -6,8 +6,8 @@
 namespace millrace::stages {
 namespace {
 
-constexpr std::int64_t kGroups = 32;      // Wu and He's default
-constexpr std::int64_t kExpansion = 4;    // bottleneck output over width
+constexpr std::int64_t kGroups = 32;    // Wu and He's default
+constexpr std::int64_t kExpansion = 4;  // bottleneck output over width
 
 /// A named part of a block and where its parameters begin in the block's list.
 struct Part {
@@ -20,7 +20,10 @@ struct Part {
 class ResidualBlock final : public Layer {
  public:
   ResidualBlock(bool bottleneck, std::int64_t in, std::int64_t width, std::int64_t stride)
-      : bottleneck_(bottleneck), in_(in), out_(bottleneck ? width * kExpansion : width), stride_(stride) {
+      : bottleneck_(bottleneck),
+        in_(in),
+        out_(bottleneck ? width * kExpansion : width),
+        stride_(stride) {
     if (bottleneck) {
       add_pair("1", in, width, 1, 1);
       add_pair("2", width, width, 3, stride);
@@ -65,7 +68,9 @@ class ResidualBlock final : public Layer {
   }
 
  private:
-  static std::int64_t groups(std::int64_t channels) { return channels % kGroups == 0 ? kGroups : 1; }
+  static std::int64_t groups(std::int64_t channels) {
+    return channels % kGroups == 0 ? kGroups : 1;
+  }
 
   void add(std::string name, std::unique_ptr<Layer> layer) {
     const std::size_t first = parts_.empty() ? 0 : parts_.back().first + parts_.back().count;

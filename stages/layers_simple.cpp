@@ -10,7 +10,9 @@
 namespace millrace::stages {
 namespace {
 
-std::string text(std::int64_t n) { return std::to_string(n); }
+std::string text(std::int64_t n) {
+  return std::to_string(n);
+}
 
 class Conv final : public Layer {
  public:
@@ -88,7 +90,8 @@ std::int64_t need(const std::optional<std::int64_t>& value, const char* key) {
 
 std::int64_t same_padding_kernel(const LayerSpec& spec) {
   const std::int64_t kernel = need(spec.kernel, "kernel");
-  if (kernel % 2 == 0) throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
+  if (kernel % 2 == 0)
+    throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
   return kernel;
 }
 
@@ -113,8 +116,8 @@ std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape) {
     throw std::invalid_argument("flatten needs source.width and source.height to be set");
   }
   shape = {shape.channels * shape.height * shape.width, 1, 1};
-  return std::make_unique<Operator>(
-      "flatten", [](const at::Tensor& x, double) { return at::flatten(x, 1); });
+  return std::make_unique<Operator>("flatten",
+                                    [](const at::Tensor& x, double) { return at::flatten(x, 1); });
 }
 
 std::unique_ptr<Layer> group_norm_layer(const LayerSpec& spec, ImageShape& shape) {
@@ -129,9 +132,10 @@ std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape) {
   }
   shape.height /= k;
   shape.width /= k;
-  const auto function = spec.type == "maxpool"
-      ? [](const at::Tensor& x, double k) { return at::max_pool2d(x, std::int64_t(k)); }
-      : [](const at::Tensor& x, double k) { return at::avg_pool2d(x, std::int64_t(k)); };
+  const auto function =
+      spec.type == "maxpool"
+          ? [](const at::Tensor& x, double k) { return at::max_pool2d(x, std::int64_t(k)); }
+          : [](const at::Tensor& x, double k) { return at::avg_pool2d(x, std::int64_t(k)); };
   return std::make_unique<Operator>(spec.type + " " + text(k), function, double(k));
 }
 
@@ -139,21 +143,27 @@ std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape) {
   const std::int64_t factor = spec.factor.value_or(2);
   shape.height *= factor;
   shape.width *= factor;
-  return std::make_unique<Operator>("upsample " + text(factor),
+  return std::make_unique<Operator>(
+      "upsample " + text(factor),
       [](const at::Tensor& x, double f) {
-        return at::upsample_nearest2d(x, {x.size(2) * std::int64_t(f), x.size(3) * std::int64_t(f)});
-      }, double(factor));
+        return at::upsample_nearest2d(x,
+                                      {x.size(2) * std::int64_t(f), x.size(3) * std::int64_t(f)});
+      },
+      double(factor));
 }
 
 std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& shape) {
   const std::int64_t factor = need(spec.factor, "factor");
   if (shape.channels % (factor * factor) != 0) {
-    throw std::invalid_argument("pixel-shuffle by " + text(factor) + " needs channels in multiples of " +
-                                text(factor * factor) + ", its input has " + text(shape.channels));
+    throw std::invalid_argument("pixel-shuffle by " + text(factor) +
+                                " needs channels in multiples of " + text(factor * factor) +
+                                ", its input has " + text(shape.channels));
   }
   shape = {shape.channels / (factor * factor), shape.height * factor, shape.width * factor};
-  return std::make_unique<Operator>("pixel-shuffle " + text(factor),
-      [](const at::Tensor& x, double f) { return at::pixel_shuffle(x, std::int64_t(f)); }, double(factor));
+  return std::make_unique<Operator>(
+      "pixel-shuffle " + text(factor),
+      [](const at::Tensor& x, double f) { return at::pixel_shuffle(x, std::int64_t(f)); },
+      double(factor));
 }
 
 std::unique_ptr<Layer> make_activation(const LayerSpec& spec, ImageShape&) {
@@ -167,19 +177,22 @@ std::unique_ptr<Layer> make_activation(const LayerSpec& spec, ImageShape&) {
 }
 
 std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape) {
-  return make_residual_block(spec.type == "bottleneck", need(spec.out, "out"), spec.stride.value_or(1), shape);
+  return make_residual_block(spec.type == "bottleneck", need(spec.out, "out"),
+                             spec.stride.value_or(1), shape);
 }
 
 using Maker = std::unique_ptr<Layer> (*)(const LayerSpec&, ImageShape&);
 
 const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> table = {
-      {"conv", conv_layer},         {"linear", make_linear},       {"flatten", make_flatten},
-      {"groupnorm", group_norm_layer}, {"maxpool", make_pool},     {"avgpool", make_pool},
-      {"upsample", make_upsample}, {"pixel-shuffle", make_pixel_shuffle},
-      {"relu", make_activation},   {"leaky-relu", make_activation}, {"gelu", make_activation},
-      {"tanh", make_activation},   {"sigmoid", make_activation},
-      {"basic-block", make_residual}, {"bottleneck", make_residual}};
+      {"conv", conv_layer},         {"linear", make_linear},
+      {"flatten", make_flatten},    {"groupnorm", group_norm_layer},
+      {"maxpool", make_pool},       {"avgpool", make_pool},
+      {"upsample", make_upsample},  {"pixel-shuffle", make_pixel_shuffle},
+      {"relu", make_activation},    {"leaky-relu", make_activation},
+      {"gelu", make_activation},    {"tanh", make_activation},
+      {"sigmoid", make_activation}, {"basic-block", make_residual},
+      {"bottleneck", make_residual}};
   return table;
 }
 

@@ -10,8 +10,8 @@ namespace millrace::stages {
 
 /// One `[[model.layer]]` table. A key that the layer's type does not take stays empty.
 struct LayerSpec {
-  std::string type;                  ///< see layer_types()
-  std::optional<std::int64_t> out;   ///< output channels or features
+  std::string type;                 ///< see layer_types()
+  std::optional<std::int64_t> out;  ///< output channels or features
   std::optional<std::int64_t> kernel;
   std::optional<std::int64_t> stride;
   std::optional<std::int64_t> groups;  ///< groupnorm's groups

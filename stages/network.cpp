@@ -57,8 +57,14 @@ using Preset = std::vector<LayerSpec> (*)(const ModelSpec&);
 const std::map<std::string, Preset>& presets() {
   static const std::map<std::string, Preset> table = {
       {"partime-cnn", partime_cnn},
-      {"resnet18", [](const ModelSpec& m) { return resnet(m, "basic-block", {2, 2, 2, 2}); }},
-      {"resnet50", [](const ModelSpec& m) { return resnet(m, "bottleneck", {3, 4, 6, 3}); }},
+      {"resnet18",
+       [](const ModelSpec& m) {
+         return resnet(m, "basic-block", {2, 2, 2, 2});
+       }},
+      {"resnet50",
+       [](const ModelSpec& m) {
+         return resnet(m, "bottleneck", {3, 4, 6, 3});
+       }},
       {"layers", [](const ModelSpec& m) { return m.layer; }}};
   return table;
 }
@@ -88,17 +94,20 @@ std::vector<ParameterSpec> Network::parameters(int begin, int end) const {
 
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input) {
   const auto preset = presets().find(spec.preset);
-  if (preset == presets().end()) throw std::invalid_argument("model.preset: unknown \"" + spec.preset + "\"");
+  if (preset == presets().end())
+    throw std::invalid_argument("model.preset: unknown \"" + spec.preset + "\"");
   const std::vector<LayerSpec> list = preset->second(spec);
-  if (list.empty()) throw std::invalid_argument("model.layer: preset \"layers\" needs at least one [[model.layer]]");
+  if (list.empty())
+    throw std::invalid_argument(
+        "model.layer: preset \"layers\" needs at least one [[model.layer]]");
   ImageShape shape = input;
   std::vector<std::unique_ptr<Layer>> modules;
   for (const LayerSpec& layer : list) {
     try {
       modules.push_back(make_layer(layer, shape));
     } catch (const std::invalid_argument& error) {
-      throw std::invalid_argument("model.layer[" + std::to_string(modules.size()) + "] (" + layer.type +
-                                  "): " + error.what());
+      throw std::invalid_argument("model.layer[" + std::to_string(modules.size()) + "] (" +
+                                  layer.type + "): " + error.what());
     }
   }
   require_picture(input, shape);

@@ -30,7 +30,9 @@ class Sgd final : public Optimizer {
     weights.add_(momentum_, -spec_.lr);
   }
 
-  State state() const override { return momentum_.defined() ? State{{"momentum", momentum_}} : State{}; }
+  State state() const override {
+    return momentum_.defined() ? State{{"momentum", momentum_}} : State{};
+  }
 
  private:
   OptimizerSpec spec_;
@@ -71,8 +73,11 @@ class RmsProp final : public Optimizer {
 class Adam final : public Optimizer {
  public:
   Adam(const OptimizerSpec& spec, const at::Tensor& weights, bool decoupled)
-      : spec_(spec), decoupled_(decoupled), mean_(at::zeros_like(weights)),
-        square_(at::zeros_like(weights)), scratch_(at::empty_like(weights)) {}
+      : spec_(spec),
+        decoupled_(decoupled),
+        mean_(at::zeros_like(weights)),
+        square_(at::zeros_like(weights)),
+        scratch_(at::empty_like(weights)) {}
 
   void step(at::Tensor& weights, at::Tensor& gradient) override {
     const double steps = (steps_ += 1).item<float>();
@@ -104,13 +109,16 @@ using Maker = std::unique_ptr<Optimizer> (*)(const OptimizerSpec&, const at::Ten
 
 const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> table = {
-      {"sgd", [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
+      {"sgd",
+       [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
          return std::make_unique<Sgd>(s, w);
        }},
-      {"rmsprop", [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
+      {"rmsprop",
+       [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
          return std::make_unique<RmsProp>(s, w);
        }},
-      {"adam", [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
+      {"adam",
+       [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
          return std::make_unique<Adam>(s, w, false);
        }},
       {"adamw", [](const OptimizerSpec& s, const at::Tensor& w) -> std::unique_ptr<Optimizer> {
@@ -123,7 +131,8 @@ const std::map<std::string, Maker>& makers() {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, const at::Tensor& weights) {
   const auto maker = makers().find(spec.kind);
-  if (maker == makers().end()) throw std::invalid_argument("optimizer.kind: unknown \"" + spec.kind + "\"");
+  if (maker == makers().end())
+    throw std::invalid_argument("optimizer.kind: unknown \"" + spec.kind + "\"");
   return maker->second(spec, weights);
 }
 

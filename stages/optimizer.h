@@ -3,10 +3,10 @@
 
 #include <ATen/core/Tensor.h>  // at::Tensor
 
-#include <memory>  // std::unique_ptr<Optimizer>
-#include <string>  // names
-#include <utility> // state
-#include <vector>  // names
+#include <memory>   // std::unique_ptr<Optimizer>
+#include <string>   // names
+#include <utility>  // state
+#include <vector>   // names
 
 #include "stages/optimizer_spec.h"
 
@@ -19,8 +19,8 @@ class Optimizer {
   /// weights <- weights + change(gradient), in place; both are flat buffers of one layout.
   /// `gradient` may be overwritten. Must run in no-grad mode.
   virtual void step(at::Tensor& weights, at::Tensor& gradient) = 0;
-  /// What must be kept to go on later, by name: buffers laid out as the weights, or single numbers ([1]).
-  /// They alias the state: copy to save, copy_ into to restore.
+  /// What must be kept to go on later, by name: buffers laid out as the weights, or single numbers
+  /// ([1]). They alias the state: copy to save, copy_ into to restore.
   virtual std::vector<std::pair<std::string, at::Tensor>> state() const = 0;
 };
 

@@ -33,8 +33,12 @@ void init_parameter(at::Tensor& tensor, const ParameterSpec& spec, const at::Gen
       tensor.uniform_(-bound, bound, generator);
       return;
     }
-    case Init::ones: tensor.fill_(1); return;
-    case Init::zeros: tensor.zero_(); return;
+    case Init::ones:
+      tensor.fill_(1);
+      return;
+    case Init::zeros:
+      tensor.zero_();
+      return;
   }
 }
 
@@ -73,7 +77,8 @@ StateDict Parameters::state() const {
   const c10::NoGradGuard no_grad;
   StateDict state;
   for (std::size_t i = 0; i < specs_.size(); ++i) {
-    state.emplace_back(specs_[i].name, views_[i].detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+    state.emplace_back(specs_[i].name,
+                       views_[i].detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
   }
   return state;
 }
@@ -99,8 +104,9 @@ void load_state(Parameters& parameters, const StateDict& state) {
     const auto found = by_name.find(spec.name);
     if (found == by_name.end()) throw std::invalid_argument("holds no \"" + spec.name + "\"");
     if (found->second->sizes() != at::IntArrayRef(spec.shape)) {
-      throw std::invalid_argument("\"" + spec.name + "\" has shape " + shape_text(found->second->sizes()) +
-                                  ", the network needs " + shape_text(spec.shape));
+      throw std::invalid_argument("\"" + spec.name + "\" has shape " +
+                                  shape_text(found->second->sizes()) + ", the network needs " +
+                                  shape_text(spec.shape));
     }
     at::Tensor view = parameters.views()[i].detach();
     view.copy_(*found->second);

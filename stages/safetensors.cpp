@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>  // tensor creation
 
-#include <bit>              // byte order
-#include <cstring>          // header size
-#include <fstream>          // reading
+#include <bit>                // byte order
+#include <cstring>            // header size
+#include <fstream>            // reading
 #include <nlohmann/json.hpp>  // header
 
 namespace millrace::stages {
@@ -22,13 +22,15 @@ struct Entry {
 std::uint64_t element_count(const std::vector<std::int64_t>& shape, std::uint64_t limit) {
   std::uint64_t n = 1;
   for (const std::int64_t d : shape) {
-    if (d < 0 || (d > 0 && n > limit / std::uint64_t(d))) throw WeightsError("a tensor's shape is impossible");
+    if (d < 0 || (d > 0 && n > limit / std::uint64_t(d)))
+      throw WeightsError("a tensor's shape is impossible");
     n *= std::uint64_t(d);
   }
   return n;
 }
 
-Entry parse_entry(const std::string& name, const nlohmann::ordered_json& value, std::uint64_t data_bytes) {
+Entry parse_entry(const std::string& name, const nlohmann::ordered_json& value,
+                  std::uint64_t data_bytes) {
   const std::string type = value.at("dtype");
   if (type != "F32") throw WeightsError("\"" + name + "\" is " + type + ", only F32 can be loaded");
   Entry entry{name, value.at("shape").get<std::vector<std::int64_t>>(),
@@ -44,7 +46,8 @@ std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_byte
   std::vector<Entry> entries;
   try {
     const auto header = nlohmann::ordered_json::parse(text);
-    if (!header.is_object()) throw WeightsError("not a safetensors file: its header is no JSON object");
+    if (!header.is_object())
+      throw WeightsError("not a safetensors file: its header is no JSON object");
     for (const auto& [name, value] : header.items()) {
       if (name != "__metadata__") entries.push_back(parse_entry(name, value, data_bytes));
     }
@@ -62,7 +65,9 @@ std::string to_safetensors(const StateDict& state) {
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : state) {
     const std::uint64_t bytes = 4 * std::uint64_t(tensor.numel());
-    header[name] = {{"dtype", "F32"}, {"shape", tensor.sizes().vec()}, {"data_offsets", {offset, offset + bytes}}};
+    header[name] = {{"dtype", "F32"},
+                    {"shape", tensor.sizes().vec()},
+                    {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
   }
   std::string text = header.dump();
@@ -84,8 +89,8 @@ StateDict read_safetensors(const std::string& path) {
   const std::uint64_t total = std::uint64_t(file.tellg());
   std::uint64_t size = 0;
   file.seekg(0);
-  if (total < sizeof size || !file.read(reinterpret_cast<char*>(&size), sizeof size) || size > kHeaderCap ||
-      size > total - sizeof size) {
+  if (total < sizeof size || !file.read(reinterpret_cast<char*>(&size), sizeof size) ||
+      size > kHeaderCap || size > total - sizeof size) {
     throw WeightsError("not a safetensors file: its header's size is wrong");
   }
   std::string text(size, '\0');
@@ -95,7 +100,8 @@ StateDict read_safetensors(const std::string& path) {
   for (const Entry& entry : parse_header(text, total - data)) {
     at::Tensor tensor = at::empty(entry.shape, at::kFloat);
     file.seekg(std::streamoff(data + entry.begin));
-    file.read(static_cast<char*>(tensor.mutable_data_ptr()), std::streamsize(entry.end - entry.begin));
+    file.read(static_cast<char*>(tensor.mutable_data_ptr()),
+              std::streamsize(entry.end - entry.begin));
     state.emplace_back(entry.name, std::move(tensor));
   }
   if (!file) throw WeightsError("ends early");

@@ -1,8 +1,8 @@
 #include "stages/stage.h"
 
-#include <ATen/ATen.h>                       // operators
-#include <c10/core/GradMode.h>               // AutoGradMode, NoGradGuard
-#include <torch/csrc/autograd/autograd.h>    // torch::autograd::grad
+#include <ATen/ATen.h>                     // operators
+#include <c10/core/GradMode.h>             // AutoGradMode, NoGradGuard
+#include <torch/csrc/autograd/autograd.h>  // torch::autograd::grad
 
 #include <stdexcept>      // std::logic_error
 #include <unordered_map>  // entries by name
@@ -11,16 +11,18 @@ namespace millrace::stages {
 
 namespace {
 
-std::vector<Parameters> buffers(const Network& network, StageRange range, const at::TensorOptions& options, int versions) {
+std::vector<Parameters> buffers(const Network& network, StageRange range,
+                                const at::TensorOptions& options, int versions) {
   std::vector<Parameters> all;
-  for (int i = 0; i < versions; ++i) all.emplace_back(network.parameters(range.begin, range.end), options);
+  for (int i = 0; i < versions; ++i)
+    all.emplace_back(network.parameters(range.begin, range.end), options);
   return all;
 }
 
 }  // namespace
 
-Stage::Stage(std::shared_ptr<const Network> network, StageRange range, const OptimizerSpec& optimizer,
-             const at::TensorOptions& options, int versions)
+Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
+             const OptimizerSpec& optimizer, const at::TensorOptions& options, int versions)
     : network_(std::move(network)),
       range_(range),
       versions_(buffers(*network_, range, options, versions)),
@@ -55,7 +57,8 @@ Activations Stage::forward(const at::Tensor& input, std::int64_t version) const 
   return kept;
 }
 
-Activations Stage::forward(const at::Tensor& input, const at::Tensor& target, std::int64_t version) const {
+Activations Stage::forward(const at::Tensor& input, const at::Tensor& target,
+                           std::int64_t version) const {
   Activations kept = forward(input, version);
   const c10::AutoGradMode with_grad(true);
   kept.loss = at::mse_loss(kept.output, target);
@@ -67,9 +70,9 @@ at::Tensor Stage::backward(Activations& activations, const at::Tensor& output_gr
   if (!range_.first) wanted.push_back(activations.input);
   if (wanted.empty()) return {};
   const bool last = activations.loss.defined();
-  std::vector<at::Tensor> gradients = torch::autograd::grad(
-      {last ? activations.loss : activations.output},
-      wanted, {last ? at::Tensor() : output_gradient});
+  std::vector<at::Tensor> gradients =
+      torch::autograd::grad({last ? activations.loss : activations.output}, wanted,
+                            {last ? at::Tensor() : output_gradient});
   activations = {};
   at::Tensor input_gradient;
   if (!range_.first) {
@@ -110,10 +113,12 @@ StateDict Stage::checkpoint() const {
   StateDict all = parameters().state();
   for (const auto& [name, buffer] : optimizer_->state()) {
     const bool one_number = buffer.numel() == 1;
-    const std::vector<at::Tensor> views = one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);
+    const std::vector<at::Tensor> views =
+        one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);
     for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
       const at::Tensor& value = one_number ? buffer : views[i];
-      all.emplace_back(entry_name(name, parameters().specs()[i]), value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+      all.emplace_back(entry_name(name, parameters().specs()[i]),
+                       value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
     }
   }
   return all;
@@ -125,11 +130,13 @@ void Stage::restore(const StateDict& state) {
   std::unordered_map<std::string, at::Tensor> by_name(state.begin(), state.end());
   for (const auto& [name, buffer] : optimizer_->state()) {
     const bool one_number = buffer.numel() == 1;
-    const std::vector<at::Tensor> views = one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);
+    const std::vector<at::Tensor> views =
+        one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);
     for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
       const auto found = by_name.find(entry_name(name, parameters().specs()[i]));
       at::Tensor into = one_number ? buffer : views[i];
-      if (found != by_name.end() && found->second.sizes() == into.sizes()) into.copy_(found->second);
+      if (found != by_name.end() && found->second.sizes() == into.sizes())
+        into.copy_(found->second);
     }
   }
 }

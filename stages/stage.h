@@ -29,8 +29,8 @@ struct StageRange {
 
 constexpr std::int64_t kNewest = -1;
 
-/// Forward, backward and update of modules [begin, end). Keeps the latest `versions` versions of its
-/// weights; version n is what n updates made. With one version an update is in place, and a
+/// Forward, backward and update of modules [begin, end). Keeps the latest `versions` versions of
+/// its weights; version n is what n updates made. With one version an update is in place, and a
 /// backward sees whatever the weights have become since its forward; with more, an update writes
 /// the buffer of the oldest, and a backward sees the weights of its own forward. Knows nothing
 /// of threads, links, steps or frames. Thread-bound.
@@ -42,8 +42,10 @@ class Stage {
   /// Runs the modules at `version` of the weights, which must be kept. `input`: [1,C,H,W].
   /// Throws std::logic_error for a version that is not kept.
   Activations forward(const at::Tensor& input, std::int64_t version = kNewest) const;
-  /// The same for the last stage, and the loss against `target`: mean squared error over all elements.
-  Activations forward(const at::Tensor& input, const at::Tensor& target, std::int64_t version = kNewest) const;
+  /// The same for the last stage, and the loss against `target`: mean squared error over all
+  /// elements.
+  Activations forward(const at::Tensor& input, const at::Tensor& target,
+                      std::int64_t version = kNewest) const;
 
   /// Backpropagates `output_gradient` (the last stage: the loss; pass an undefined tensor) through
   /// `activations`, which are used up; adds the weights' gradient to what update() will apply.
@@ -68,17 +70,19 @@ class Stage {
   const StageRange& range() const { return range_; }
 
  private:
-  int buffer_of(std::int64_t version) const { return int(version % std::int64_t(versions_.size())); }
+  int buffer_of(std::int64_t version) const {
+    return int(version % std::int64_t(versions_.size()));
+  }
 
   std::shared_ptr<const Network> network_;
   StageRange range_;
   std::vector<std::size_t> parameter_counts_;  ///< a module
-  std::vector<Parameters> versions_;  ///< version n in buffer n mod their number
+  std::vector<Parameters> versions_;           ///< version n in buffer n mod their number
   std::int64_t newest_ = 0;
   std::unique_ptr<Optimizer> optimizer_;
-  at::Tensor gradient_;                    ///< flat, laid out as the weights
+  at::Tensor gradient_;  ///< flat, laid out as the weights
   std::vector<at::Tensor> gradient_views_;
-  int accumulated_ = 0;                    ///< backwards since the last update
+  int accumulated_ = 0;  ///< backwards since the last update
 };
 
 }  // namespace millrace::stages

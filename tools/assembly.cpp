@@ -2,7 +2,7 @@
 
 #include <algorithm>   // any_of
 #include <filesystem>  // whether a checkpoint is there
-#include <stdexcept>  // std::invalid_argument
+#include <stdexcept>   // std::invalid_argument
 
 #include "capture/recorder.h"
 #include "engine/pinning.h"
@@ -11,7 +11,8 @@
 namespace millrace::tools {
 namespace {
 
-/// Library errors begin with the key they are about ("model.layer[2] (conv): ..."); a few with none.
+/// Library errors begin with the key they are about ("model.layer[2] (conv): ..."); a few with
+/// none.
 ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
   const std::size_t end = what.find_first_of(" :[=");
   const std::string key = what.substr(0, end);
@@ -21,16 +22,19 @@ ConfigError located(const Config& config, const std::string& what, const std::st
   return config.error(key, what[rest] == ':' ? what.substr(rest + 2) : what.substr(rest));
 }
 
-/// Weights from `file`, for `key` of the config. A checkpoint holds the optimizer's state beside them.
-stages::StateDict load_weights(const Config& config, const std::string& key, const std::string& file,
-                               const stages::Network& network) {
+/// Weights from `file`, for `key` of the config. A checkpoint holds the optimizer's state beside
+/// them.
+stages::StateDict load_weights(const Config& config, const std::string& key,
+                               const std::string& file, const stages::Network& network) {
   const auto fail = [&](const std::string& what) { return config.error(key, file + ": " + what); };
   try {
     stages::StateDict state = stages::read_safetensors(file);
     std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
     for (const auto& [name, tensor] : state) {
-      const bool known = std::any_of(specs.begin(), specs.end(), [&](const auto& spec) { return spec.name == name; });
-      if (!known && !name.starts_with("optimizer.")) throw fail("holds \"" + name + "\", which the network has not");
+      const bool known = std::any_of(specs.begin(), specs.end(),
+                                     [&](const auto& spec) { return spec.name == name; });
+      if (!known && !name.starts_with("optimizer."))
+        throw fail("holds \"" + name + "\", which the network has not");
     }
     stages::Parameters fit(std::move(specs), at::kCPU);
     stages::load_state(fit, state);
@@ -43,10 +47,12 @@ stages::StateDict load_weights(const Config& config, const std::string& key, con
 }
 
 void check_cut(const Config& config, int modules) {
-  const auto& [schedule, stages, cut, devices, microbatches, virtual_stages, vertical_sync] = config.pipeline;
+  const auto& [schedule, stages, cut, devices, microbatches, virtual_stages, vertical_sync] =
+      config.pipeline;
   if (stages > modules) {
-    throw config.error("pipeline.stages", "the network has " + std::to_string(modules) + " modules, so 1 to " +
-                                              std::to_string(modules) + " stages, not " + std::to_string(stages));
+    throw config.error("pipeline.stages", "the network has " + std::to_string(modules) +
+                                              " modules, so 1 to " + std::to_string(modules) +
+                                              " stages, not " + std::to_string(stages));
   }
   try {
     if (!cut.empty()) engine::require_cut(cut, stages, modules);
@@ -67,9 +73,10 @@ void place(const Config& config, engine::TrainerOptions& options) {
   const bool named = asked.size() > 1 || asked[0].find(':') != std::string::npos;
   const int workers = int(schedule.workers.size());
   try {
-    const std::vector<engine::Device> devices = engine::place_stages(asked, named ? options.stages : workers,
-                                                                     engine::usable_cores(), capture::cuda_devices());
-    for (int stage = 0; stage < options.stages; ++stage) options.devices.push_back(devices[named ? stage : stage % workers]);
+    const std::vector<engine::Device> devices = engine::place_stages(
+        asked, named ? options.stages : workers, engine::usable_cores(), capture::cuda_devices());
+    for (int stage = 0; stage < options.stages; ++stage)
+      options.devices.push_back(devices[named ? stage : stage % workers]);
   } catch (const std::invalid_argument& error) {
     throw config.error("pipeline.devices", error.what());
   }
@@ -77,7 +84,9 @@ void place(const Config& config, engine::TrainerOptions& options) {
 
 }  // namespace
 
-std::string checkpoint_file(const Config& config) { return config.checkpoint.dir + "/checkpoint.safetensors"; }
+std::string checkpoint_file(const Config& config) {
+  return config.checkpoint.dir + "/checkpoint.safetensors";
+}
 
 stages::ImageShape configured_shape(const Config& config) {
   return {config.source.channels, config.source.height, config.source.width};
@@ -88,7 +97,9 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   try {
     options.network = stages::build_network(config.model, shape);
   } catch (const std::invalid_argument& error) {
-    throw located(config, error.what(), config.places.contains("model.out_channels") ? "model.out_channels" : "model.preset");
+    throw located(
+        config, error.what(),
+        config.places.contains("model.out_channels") ? "model.out_channels" : "model.preset");
   }
   check_cut(config, options.network->size());
   options.sample = shape;

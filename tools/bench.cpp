@@ -37,7 +37,9 @@ void print_ratios(const Json& mine, const Json& theirs) {
     std::printf("%-20s", arm["arm"].get<std::string>().c_str());
     for (const auto& [name, value] : arm.items()) {
       const auto before = other->second.find(name);
-      if (!value.is_number_float() || before == other->second.end() || !before->is_number() || before->get<double>() == 0) continue;
+      if (!value.is_number_float() || before == other->second.end() || !before->is_number() ||
+          before->get<double>() == 0)
+        continue;
       std::printf("  %s %.3f", name.c_str(), value.get<double>() / before->get<double>());
     }
     std::printf("\n");
@@ -50,17 +52,20 @@ void plot_framerate(const Json& results, const std::string& path) {
   std::map<std::string, std::size_t> column;
   std::map<std::int64_t, std::vector<double>> groups;
   for (const Json& arm : results["arms"]) {
-    const std::string name = arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
+    const std::string name =
+        arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
     if (column.emplace(name, column.size()).second) chart.categories.push_back(name);
   }
   for (const Json& arm : results["arms"]) {
-    const std::string name = arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
+    const std::string name =
+        arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
     auto& values = groups[arm["stages"]];
     values.resize(column.size(), std::numeric_limits<double>::quiet_NaN());
     values[column[name]] = arm["fps"];
   }
   for (auto& [stages, values] : groups) {
-    chart.groups.emplace_back(std::to_string(stages) + (stages == 1 ? " stage" : " stages"), std::move(values));
+    chart.groups.emplace_back(std::to_string(stages) + (stages == 1 ? " stage" : " stages"),
+                              std::move(values));
   }
   io::write_bars(chart, path);
 }
@@ -80,11 +85,13 @@ void plot_pipeline(const Json& results, const std::string& path) {
 
 int bench_command(const BenchArguments& arguments) {
   const bool framerate = arguments.suite == "framerate";
-  const Json other = arguments.compare.empty() ? Json() : read_results(arguments.compare, arguments.suite);
+  const Json other =
+      arguments.compare.empty() ? Json() : read_results(arguments.compare, arguments.suite);
   const Json results = framerate ? bench_framerate(arguments) : bench_pipeline(arguments);
   if (!arguments.compare.empty()) print_ratios(results, other);
   if (!arguments.json.empty()) io::write_whole(arguments.json, results.dump(2) + "\n");
-  if (!arguments.plot.empty()) (framerate ? plot_framerate : plot_pipeline)(results, arguments.plot);
+  if (!arguments.plot.empty())
+    (framerate ? plot_framerate : plot_pipeline)(results, arguments.plot);
   return kDone;
 }
 

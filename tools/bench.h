@@ -10,15 +10,15 @@
 namespace millrace::tools {
 
 struct BenchArguments {
-  std::string suite;                          ///< framerate | pipeline
-  std::vector<std::string> networks;          ///< framerate: basic, layers, features, kernel; empty: all
-  std::vector<std::int64_t> sizes = {32, 64}; ///< pixels a side
-  std::int64_t stages = 0;                    ///< framerate: 1 to this many; 0: the usable cores
-  std::int64_t rounds = 5;                    ///< how often the arms take turns
-  double seconds = 0.5;                       ///< an arm's turn
-  std::string json;                           ///< where to write the results; "": nowhere
-  std::string plot;                           ///< where to write the plot, PNG
-  std::string compare;                        ///< results of another run to show ratios to
+  std::string suite;                  ///< framerate | pipeline
+  std::vector<std::string> networks;  ///< framerate: basic, layers, features, kernel; empty: all
+  std::vector<std::int64_t> sizes = {32, 64};  ///< pixels a side
+  std::int64_t stages = 0;                     ///< framerate: 1 to this many; 0: the usable cores
+  std::int64_t rounds = 5;                     ///< how often the arms take turns
+  double seconds = 0.5;                        ///< an arm's turn
+  std::string json;                            ///< where to write the results; "": nowhere
+  std::string plot;                            ///< where to write the plot, PNG
+  std::string compare;                         ///< results of another run to show ratios to
 };
 
 int bench_command(const BenchArguments& arguments);

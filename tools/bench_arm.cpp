@@ -10,12 +10,15 @@ namespace {
 
 using engine::Clock;
 
-/// Cycles through a few random frames until the time is up. Costs a copy a frame, as a real feed does.
+/// Cycles through a few random frames until the time is up. Costs a copy a frame, as a real feed
+/// does.
 class TimedFeed final : public engine::Feed {
  public:
   TimedFeed(engine::Trainer& trainer, std::size_t elements, double seconds)
-      : trainer_(trainer), frames_(4, std::vector<float>(elements)),
-        until_(Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {
+      : trainer_(trainer),
+        frames_(4, std::vector<float>(elements)),
+        until_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                  std::chrono::duration<double>(seconds))) {
     std::mt19937 random(1);
     std::uniform_real_distribution<float> unit(0.0f, 1.0f);
     for (auto& frame : frames_) {

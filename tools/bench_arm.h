@@ -19,8 +19,8 @@ struct Turn {
   engine::Reading reading;
 };
 
-/// Trains a network of `stages` stages on synthetic frames for about `seconds` and measures. The cut
-/// is found once and kept over turns, so that they are turns of one thing.
+/// Trains a network of `stages` stages on synthetic frames for about `seconds` and measures. The
+/// cut is found once and kept over turns, so that they are turns of one thing.
 class BenchArm {
  public:
   BenchArm(std::string network, std::int64_t size, int stages, std::string schedule = "partime");

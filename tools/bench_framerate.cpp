@@ -39,7 +39,8 @@ std::vector<BenchArm> make_arms(const BenchArguments& arguments) {
 
 Json arm_json(const BenchArm& arm, const Figures& f, double one_stage_fps) {
   const double fps = median(f.fps);
-  return {{"arm", arm.network() + " " + std::to_string(arm.size()) + " x" + std::to_string(arm.stages())},
+  return {{"arm",
+           arm.network() + " " + std::to_string(arm.size()) + " x" + std::to_string(arm.stages())},
           {"network", arm.network()},
           {"size", arm.size()},
           {"stages", arm.stages()},
@@ -54,10 +55,12 @@ Json arm_json(const BenchArm& arm, const Figures& f, double one_stage_fps) {
 }
 
 void print_row(const Json& arm) {
-  std::printf("%-9s %5lld %6lld %9.1f %8.2f %9.2f %9.2f %10.2f %9.2f %9.2f\n", arm["network"].get<std::string>().c_str(),
-              arm["size"].get<long long>(), arm["stages"].get<long long>(), arm["fps"].get<double>(),
-              arm["speedup"].get<double>(), arm["T_ms"].get<double>(), arm["T_over_N_ms"].get<double>(),
-              arm["bottleneck_ms"].get<double>(), arm["latency_p50_ms"].get<double>(), arm["latency_p99_ms"].get<double>());
+  std::printf("%-9s %5lld %6lld %9.1f %8.2f %9.2f %9.2f %10.2f %9.2f %9.2f\n",
+              arm["network"].get<std::string>().c_str(), arm["size"].get<long long>(),
+              arm["stages"].get<long long>(), arm["fps"].get<double>(),
+              arm["speedup"].get<double>(), arm["T_ms"].get<double>(),
+              arm["T_over_N_ms"].get<double>(), arm["bottleneck_ms"].get<double>(),
+              arm["latency_p50_ms"].get<double>(), arm["latency_p99_ms"].get<double>());
 }
 
 }  // namespace
@@ -67,15 +70,19 @@ Json bench_framerate(const BenchArguments& arguments) {
   std::vector<Figures> figures(arms.size());
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     for (std::size_t i = 0; i < arms.size(); ++i) {
-      std::fprintf(stderr, "\rround %lld of %lld, arm %zu of %zu \x1b[K", static_cast<long long>(round + 1),
-                   static_cast<long long>(arguments.rounds), i + 1, arms.size());
+      std::fprintf(stderr, "\rround %lld of %lld, arm %zu of %zu \x1b[K",
+                   static_cast<long long>(round + 1), static_cast<long long>(arguments.rounds),
+                   i + 1, arms.size());
       figures[i].add(arms[i].turn(arguments.seconds));
     }
   }
   std::fputs("\r\x1b[K", stderr);
-  std::printf("%-9s %5s %6s %9s %8s %9s %9s %10s %9s %9s\n", "network", "size", "stages", "frames/s", "speed-up", "T ms",
-              "T/N ms", "slowest ms", "p50 ms", "p99 ms");
-  Json results = {{"suite", "framerate"}, {"rounds", arguments.rounds}, {"seconds", arguments.seconds}, {"arms", Json::array()}};
+  std::printf("%-9s %5s %6s %9s %8s %9s %9s %10s %9s %9s\n", "network", "size", "stages",
+              "frames/s", "speed-up", "T ms", "T/N ms", "slowest ms", "p50 ms", "p99 ms");
+  Json results = {{"suite", "framerate"},
+                  {"rounds", arguments.rounds},
+                  {"seconds", arguments.seconds},
+                  {"arms", Json::array()}};
   double one_stage = 0;
   int most = 1;
   for (std::size_t i = 0; i < arms.size(); ++i) {

@@ -1,5 +1,5 @@
-// `millrace bench pipeline`: what the engine itself costs. Each arm is a number of stages; at one stage the
-// same stage also runs in a bare loop, without links, monitor or threads.
+// `millrace bench pipeline`: what the engine itself costs. Each arm is a number of stages; at one
+// stage the same stage also runs in a bare loop, without links, monitor or threads.
 #include <ATen/ATen.h>  // frames of the bare loop
 
 #include <cstdio>  // table
@@ -15,17 +15,21 @@ namespace {
 using Json = nlohmann::ordered_json;
 using engine::Clock;
 
-double milliseconds(Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); }
+double milliseconds(Clock::duration d) {
+  return std::chrono::duration<double, std::milli>(d).count();
+}
 
 /// Median step of forward, backward and update called in a loop.
 double bare_loop_ms(const BenchArm& arm, double seconds) {
   engine::pin_this_thread(0);
   engine::TrainerOptions options = arm.options();
   options.weights = stages::initial_state(*options.network, 0);
-  std::vector<stages::Stage> stage = engine::build_stages(options, engine::make_schedule("partime", {.stages = 1}));
+  std::vector<stages::Stage> stage =
+      engine::build_stages(options, engine::make_schedule("partime", {.stages = 1}));
   const at::Tensor frame = at::rand({1, 3, arm.size(), arm.size()});
   std::vector<double> steps;
-  const Clock::time_point until = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  const Clock::time_point until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                                     std::chrono::duration<double>(seconds));
   for (Clock::time_point start = Clock::now(); start < until || steps.size() < 8;) {
     stages::Activations kept = stage[0].forward(frame, frame);
     stage[0].backward(kept, {});
@@ -46,7 +50,8 @@ double monitor_ns() {
   for (int i = 0; i < kSteps; ++i) {
     meter.begin(Clock::now());
     for (int lap = 0; lap < 6; ++lap) {
-      meter.lap(lap % 2 ? engine::StageMeter::Part::compute : engine::StageMeter::Part::handoff, Clock::now());
+      meter.lap(lap % 2 ? engine::StageMeter::Part::compute : engine::StageMeter::Part::handoff,
+                Clock::now());
     }
     meter.updated(i);
     monitor.predicted(start, Clock::now());
@@ -91,11 +96,13 @@ Json arm_json(const BenchArm& arm, const Figures& f, double one_stage_ms, double
 }
 
 void print_row(const Json& row) {
-  std::printf("%5lld %6lld %9.3f %8.2f %12.3f %12.4f", row["size"].get<long long>(), row["stages"].get<long long>(),
-              row["step_ms"].get<double>(), row["speedup"].get<double>(), row["engine_share_percent"].get<double>(),
+  std::printf("%5lld %6lld %9.3f %8.2f %12.3f %12.4f", row["size"].get<long long>(),
+              row["stages"].get<long long>(), row["step_ms"].get<double>(),
+              row["speedup"].get<double>(), row["engine_share_percent"].get<double>(),
               row["monitor_share_percent"].get<double>());
   if (row.contains("step_over_bare")) {
-    std::printf(" %9.3f %9.4f", row["bare_loop_ms"].get<double>(), row["step_over_bare"].get<double>());
+    std::printf(" %9.3f %9.4f", row["bare_loop_ms"].get<double>(),
+                row["step_over_bare"].get<double>());
   }
   std::printf("\n");
 }
@@ -115,10 +122,13 @@ Json bench_pipeline(const BenchArguments& arguments) {
     monitor.push_back(monitor_ns());
   }
   std::printf("monitor %.0f ns a step\n", median(monitor));
-  std::printf("%5s %6s %9s %8s %12s %12s %9s %9s\n", "size", "stages", "step ms", "speed-up", "hand-off %", "monitor %",
-              "bare ms", "step/bare");
-  Json results = {{"suite", "pipeline"}, {"rounds", arguments.rounds}, {"seconds", arguments.seconds},
-                  {"monitor_ns", median(monitor)}, {"arms", Json::array()}};
+  std::printf("%5s %6s %9s %8s %12s %12s %9s %9s\n", "size", "stages", "step ms", "speed-up",
+              "hand-off %", "monitor %", "bare ms", "step/bare");
+  Json results = {{"suite", "pipeline"},
+                  {"rounds", arguments.rounds},
+                  {"seconds", arguments.seconds},
+                  {"monitor_ns", median(monitor)},
+                  {"arms", Json::array()}};
   double one_stage = 0;
   for (std::size_t i = 0; i < arms.size(); ++i) {
     if (arms[i].stages() == 1) one_stage = median(figures[i].step);

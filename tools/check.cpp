@@ -11,11 +11,11 @@ namespace {
 void describe_pipeline(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
   const std::vector<std::int64_t> ages = engine::gradient_ages(schedule);
-  std::cout << "# would run: " << options.network->size() << " modules in " << options.stages << " stages, schedule "
-            << options.schedule << "\n";
+  std::cout << "# would run: " << options.network->size() << " modules in " << options.stages
+            << " stages, schedule " << options.schedule << "\n";
   for (int stage = 0; stage < options.stages; ++stage) {
-    std::cout << "#   stage " << stage << " on " << options.devices[stage].name() << ", gradients " << ages[stage]
-              << " frames old";
+    std::cout << "#   stage " << stage << " on " << options.devices[stage].name() << ", gradients "
+              << ages[stage] << " frames old";
     if (options.cut.empty() && options.stages > 1) {
       std::cout << "\n";
       continue;

@@ -18,7 +18,8 @@ std::string place(const std::string& name, const toml::source_region& region) {
 
 const ConfigKey* find_key(std::string_view path) {
   const auto& keys = config_keys();
-  const auto found = std::find_if(keys.begin(), keys.end(), [&](const ConfigKey& key) { return key.path == path; });
+  const auto found = std::find_if(keys.begin(), keys.end(),
+                                  [&](const ConfigKey& key) { return key.path == path; });
   return found == keys.end() ? nullptr : &*found;
 }
 
@@ -30,13 +31,15 @@ std::string nearest_key(const std::string& path) {
 
 std::string nearest_table(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const ConfigKey& key : config_keys()) names.push_back(std::string_view(key.path).substr(0, key.path.find('.')));
+  for (const ConfigKey& key : config_keys())
+    names.push_back(std::string_view(key.path).substr(0, key.path.find('.')));
   return io::nearest_name(name, names);
 }
 
 void set_layers(Config& config, const toml::node& value, const std::string& where) {
   const toml::array* list = value.as_array();
-  if (!list) throw ConfigError(where + ": model.layer must be a list of tables, written [[model.layer]]");
+  if (!list)
+    throw ConfigError(where + ": model.layer must be a list of tables, written [[model.layer]]");
   config.model.layer.clear();
   for (const toml::node& item : *list) {
     const std::string which = "model.layer[" + std::to_string(config.model.layer.size()) + "]";
@@ -51,11 +54,13 @@ void set_layers(Config& config, const toml::node& value, const std::string& wher
   }
 }
 
-void set_key(Config& config, const std::string& path, const toml::node& value, const std::string& where) {
+void set_key(Config& config, const std::string& path, const toml::node& value,
+             const std::string& where) {
   config.places[path] = where;
   if (path == "model.layer") return set_layers(config, value, where);
   const ConfigKey* key = find_key(path);
-  if (!key) throw ConfigError(where + ": unknown key " + path + "; the nearest is " + nearest_key(path));
+  if (!key)
+    throw ConfigError(where + ": unknown key " + path + "; the nearest is " + nearest_key(path));
   if (key->set(config, value)) return;
   std::ostringstream text;
   value.visit([&](const auto& node) { text << node; });
@@ -77,14 +82,16 @@ void apply_file(Config& config, const std::string& text) {
                         nearest_table(name.str()) + "]");
     }
     for (const auto& [key, value] : *table) {
-      set_key(config, std::string(name.str()) + "." + std::string(key.str()), value, place(config.name, key.source()));
+      set_key(config, std::string(name.str()) + "." + std::string(key.str()), value,
+              place(config.name, key.source()));
     }
   }
 }
 
 void apply_setting(Config& config, const std::string& setting) {
   const std::size_t equals = setting.find('=');
-  if (equals == std::string::npos) throw ConfigError("--set " + setting + ": must be table.key=value");
+  if (equals == std::string::npos)
+    throw ConfigError("--set " + setting + ": must be table.key=value");
   const std::string path = setting.substr(0, equals), value = setting.substr(equals + 1);
   const std::string where = "--set " + path;
   toml::table parsed;
@@ -99,7 +106,8 @@ void apply_setting(Config& config, const std::string& setting) {
 
 /// Keys whose meaning depends on one another.
 void check_together(Config& config) {
-  if (!config.places.contains("model.out_channels")) config.model.out_channels = config.source.channels;
+  if (!config.places.contains("model.out_channels"))
+    config.model.out_channels = config.source.channels;
   if (config.model.preset == "layers" && config.model.layer.empty()) {
     throw config.error("model.preset", "\"layers\" needs at least one [[model.layer]]");
   }
@@ -119,7 +127,8 @@ ConfigError Config::error(const std::string& key, const std::string& what) const
   return ConfigError((found == places.end() ? name : found->second) + ": " + key + ": " + what);
 }
 
-Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& settings) {
+Config parse_config(const std::string& text, const std::string& name,
+                    const std::vector<std::string>& settings) {
   Config config;
   config.name = name;
   apply_file(config, text);
@@ -151,7 +160,8 @@ std::string describe_keys() {
   const Config defaults;
   std::ostringstream out;
   for (const ConfigKey& key : config_keys()) {
-    out << key.path << " = " << key.show(defaults) << "\n    " << key.meaning << "\n    " << key.range << "\n";
+    out << key.path << " = " << key.show(defaults) << "\n    " << key.meaning << "\n    "
+        << key.range << "\n";
   }
   return out.str();
 }

@@ -80,7 +80,8 @@ struct Config {
 Config load_config(const std::string& path, const std::vector<std::string>& settings);
 
 /// Config text read from memory; `name` stands for the file in errors.
-Config parse_config(const std::string& text, const std::string& name, const std::vector<std::string>& settings);
+Config parse_config(const std::string& text, const std::string& name,
+                    const std::vector<std::string>& settings);
 
 /// All keys as TOML, with the values `config` holds.
 std::string to_toml(const Config& config);

@@ -34,13 +34,16 @@ ConfigKey text(std::string path, std::string meaning, Access access) {
 }
 
 template <class Access>
-ConfigKey choice(std::string path, std::vector<std::string> names, std::string meaning, Access access) {
+ConfigKey choice(std::string path, std::vector<std::string> names, std::string meaning,
+                 Access access) {
   std::string range = "one of";
-  for (const std::string& name : names) range += (name == names.front() ? " " : ", ") + quoted(name);
+  for (const std::string& name : names)
+    range += (name == names.front() ? " " : ", ") + quoted(name);
   return {std::move(path), range, std::move(meaning),
           [=](Config& c, const toml::node& n) {
             const auto value = n.value_exact<std::string>();
-            if (!value || std::find(names.begin(), names.end(), *value) == names.end()) return false;
+            if (!value || std::find(names.begin(), names.end(), *value) == names.end())
+              return false;
             access(c) = *value;
             return true;
           },
@@ -48,9 +51,11 @@ ConfigKey choice(std::string path, std::vector<std::string> names, std::string m
 }
 
 template <class Access>
-ConfigKey whole(std::string path, std::int64_t least, std::int64_t most, std::string meaning, Access access) {
+ConfigKey whole(std::string path, std::int64_t least, std::int64_t most, std::string meaning,
+                Access access) {
   return {std::move(path),
-          "a whole number from " + std::to_string(least) + " to " + std::to_string(most), std::move(meaning),
+          "a whole number from " + std::to_string(least) + " to " + std::to_string(most),
+          std::move(meaning),
           [=](Config& c, const toml::node& n) {
             const auto value = n.value_exact<std::int64_t>();
             if (!value || *value < least || *value > most) return false;
@@ -62,7 +67,8 @@ ConfigKey whole(std::string path, std::int64_t least, std::int64_t most, std::st
 
 template <class Access>
 ConfigKey real(std::string path, double least, double most, std::string meaning, Access access) {
-  return {std::move(path), "a number from " + number_text(least) + " to " + number_text(most), std::move(meaning),
+  return {std::move(path), "a number from " + number_text(least) + " to " + number_text(most),
+          std::move(meaning),
           [=](Config& c, const toml::node& n) {
             const auto value = n.is_boolean() ? std::nullopt : n.value<double>();
             if (!value || !(*value >= least && *value <= most)) return false;
@@ -80,7 +86,9 @@ ConfigKey flag(std::string path, std::string meaning, Access access) {
             if (value) access(c) = *value;
             return value.has_value();
           },
-          [=](const Config& c) { return std::string(access(const_cast<Config&>(c)) ? "true" : "false"); }};
+          [=](const Config& c) {
+            return std::string(access(const_cast<Config&>(c)) ? "true" : "false");
+          }};
 }
 
 /// Every element read by `element`; false if one can't be.
@@ -90,7 +98,8 @@ bool read_list(const toml::node& node, std::vector<T>& list, Accept accept) {
   if (!array) return false;
   std::vector<T> read;
   for (const toml::node& item : *array) {
-    const auto value = item.value_exact<std::conditional_t<std::is_integral_v<T>, std::int64_t, T>>();
+    const auto value =
+        item.value_exact<std::conditional_t<std::is_integral_v<T>, std::int64_t, T>>();
     if (!value || !accept(*value)) return false;
     read.push_back(T(*value));
   }
@@ -106,11 +115,15 @@ std::string list_text(const std::vector<T>& list, Show show) {
 }
 
 ConfigKey cut_key() {
-  return {"pipeline.cut", "a list of module numbers", "modules where stages 1.. begin; empty: balanced from measured times",
+  return {"pipeline.cut", "a list of module numbers",
+          "modules where stages 1.. begin; empty: balanced from measured times",
           [](Config& c, const toml::node& n) {
-            return read_list(n, c.pipeline.cut, [](std::int64_t v) { return v >= 0 && v <= 1'000'000; });
+            return read_list(n, c.pipeline.cut,
+                             [](std::int64_t v) { return v >= 0 && v <= 1'000'000; });
           },
-          [](const Config& c) { return list_text(c.pipeline.cut, [](int v) { return std::to_string(v); }); }};
+          [](const Config& c) {
+            return list_text(c.pipeline.cut, [](int v) { return std::to_string(v); });
+          }};
 }
 
 ConfigKey devices_key() {
@@ -121,23 +134,36 @@ ConfigKey devices_key() {
               c.pipeline.devices = {*one};
               return *one == "auto" || *one == "cpu" || *one == "cuda";
             }
-            return read_list(n, c.pipeline.devices, [](const std::string& v) { return v.find(':') != v.npos; }) &&
+            return read_list(n, c.pipeline.devices,
+                             [](const std::string& v) { return v.find(':') != v.npos; }) &&
                    !c.pipeline.devices.empty();
           },
           [](const Config& c) {
             const auto& d = c.pipeline.devices;
-            return d.size() == 1 && d[0].find(':') == std::string::npos ? quoted(d[0]) : list_text(d, quoted);
+            return d.size() == 1 && d[0].find(':') == std::string::npos ? quoted(d[0])
+                                                                        : list_text(d, quoted);
           }};
 }
 
-#define MILLRACE_AT(member) [](Config& c) -> auto& { return c.member; }
+#define MILLRACE_AT(member) \
+  [](Config & c) -> auto& { \
+    return c.member;        \
+  }
 
 std::vector<ConfigKey> make_table() {
   constexpr std::int64_t kMany = 1'000'000'000'000;
   return {
-      text("source.uri", "file://, rtsp://, http(s)://, v4l2://, gst:PIPELINE, images:PATTERN or synth:shapes", MILLRACE_AT(source.uri)),
-      choice("source.pace", {"auto", "live", "asap"}, "live: at the stream's own rate; asap: as fast as the pipeline takes; auto: live for live sources, asap for files", MILLRACE_AT(source.pace)),
-      choice("source.drop", {"auto", "newest", "never"}, "newest: keep the newest frame, count the rest; never: block the source; auto: newest when paced live, else never", MILLRACE_AT(source.drop)),
+      text("source.uri",
+           "file://, rtsp://, http(s)://, v4l2://, gst:PIPELINE, images:PATTERN or synth:shapes",
+           MILLRACE_AT(source.uri)),
+      choice("source.pace", {"auto", "live", "asap"},
+             "live: at the stream's own rate; asap: as fast as the pipeline takes; auto: live for "
+             "live sources, asap for files",
+             MILLRACE_AT(source.pace)),
+      choice("source.drop", {"auto", "newest", "never"},
+             "newest: keep the newest frame, count the rest; never: block the source; auto: newest "
+             "when paced live, else never",
+             MILLRACE_AT(source.drop)),
       whole("source.width", 0, 16384, "pixels; 0: the source's own", MILLRACE_AT(source.width)),
       whole("source.height", 0, 16384, "pixels; 0: the source's own", MILLRACE_AT(source.height)),
       {"source.channels", "1 or 3", "3: RGB, 1: grey",
@@ -148,15 +174,21 @@ std::vector<ConfigKey> make_table() {
          return true;
        },
        [](const Config& c) { return std::to_string(c.source.channels); }},
-      real("source.fps", 0, 10000, "rate of sources that have none (images, synth); 0: 25", MILLRACE_AT(source.fps)),
+      real("source.fps", 0, 10000, "rate of sources that have none (images, synth); 0: 25",
+           MILLRACE_AT(source.fps)),
       flag("source.loop", "start again at the end", MILLRACE_AT(source.loop)),
       whole("source.seed", 0, kMany, "synth only: which scene", MILLRACE_AT(source.seed)),
-      choice("task.kind", {"autoencode", "next-frame"}, "what is predicted: the input, or the frame after it", MILLRACE_AT(task.kind)),
-      choice("task.loss", {"mse"}, "mse: squared error, mean over all elements", MILLRACE_AT(task.loss)),
-      choice("model.preset", {"partime-cnn", "resnet18", "resnet50", "layers"}, "layers: as written in [[model.layer]]", MILLRACE_AT(model.preset)),
+      choice("task.kind", {"autoencode", "next-frame"},
+             "what is predicted: the input, or the frame after it", MILLRACE_AT(task.kind)),
+      choice("task.loss", {"mse"}, "mse: squared error, mean over all elements",
+             MILLRACE_AT(task.loss)),
+      choice("model.preset", {"partime-cnn", "resnet18", "resnet50", "layers"},
+             "layers: as written in [[model.layer]]", MILLRACE_AT(model.preset)),
       whole("model.layers", 1, 1000, "partime-cnn: convolutions", MILLRACE_AT(model.layers)),
-      whole("model.features", 1, 4096, "partime-cnn: channels between convolutions", MILLRACE_AT(model.features)),
-      {"model.kernel", "an odd whole number from 1 to 63", "partime-cnn: side of a convolution's kernel",
+      whole("model.features", 1, 4096, "partime-cnn: channels between convolutions",
+            MILLRACE_AT(model.features)),
+      {"model.kernel", "an odd whole number from 1 to 63",
+       "partime-cnn: side of a convolution's kernel",
        [](Config& c, const toml::node& n) {
          const auto value = n.value_exact<std::int64_t>();
          if (!value || *value < 1 || *value > 63 || *value % 2 == 0) return false;
@@ -164,45 +196,66 @@ std::vector<ConfigKey> make_table() {
          return true;
        },
        [](const Config& c) { return std::to_string(c.model.kernel); }},
-      whole("model.out_channels", 1, 4096, "channels of the prediction; unset: as source.channels", MILLRACE_AT(model.out_channels)),
+      whole("model.out_channels", 1, 4096, "channels of the prediction; unset: as source.channels",
+            MILLRACE_AT(model.out_channels)),
       text("model.weights", "a .safetensors file to start from", MILLRACE_AT(weights.file)),
-      whole("model.seed", 0, kMany, "initial weights, as torch.manual_seed", MILLRACE_AT(weights.seed)),
-      choice("pipeline.schedule", engine::schedule_names(), "who does what when, and so the update rule", MILLRACE_AT(pipeline.schedule)),
-      whole("pipeline.stages", 1, 4096, "stages the network is cut into", MILLRACE_AT(pipeline.stages)),
+      whole("model.seed", 0, kMany, "initial weights, as torch.manual_seed",
+            MILLRACE_AT(weights.seed)),
+      choice("pipeline.schedule", engine::schedule_names(),
+             "who does what when, and so the update rule", MILLRACE_AT(pipeline.schedule)),
+      whole("pipeline.stages", 1, 4096, "stages the network is cut into",
+            MILLRACE_AT(pipeline.stages)),
       cut_key(),
       devices_key(),
-      whole("pipeline.microbatches", 1, 65536, "samples a minibatch, in schedules that have minibatches", MILLRACE_AT(pipeline.microbatches)),
-      whole("pipeline.virtual_stages", 1, 1024, "interleaved: stages a worker", MILLRACE_AT(pipeline.virtual_stages)),
-      flag("pipeline.vertical_sync", "pipedream: every stage uses the version that stage 0 saw", MILLRACE_AT(pipeline.vertical_sync)),
-      choice("optimizer.kind", {"sgd", "rmsprop", "adam", "adamw"}, "as in torch.optim", MILLRACE_AT(optimizer.kind)),
+      whole("pipeline.microbatches", 1, 65536,
+            "samples a minibatch, in schedules that have minibatches",
+            MILLRACE_AT(pipeline.microbatches)),
+      whole("pipeline.virtual_stages", 1, 1024, "interleaved: stages a worker",
+            MILLRACE_AT(pipeline.virtual_stages)),
+      flag("pipeline.vertical_sync", "pipedream: every stage uses the version that stage 0 saw",
+           MILLRACE_AT(pipeline.vertical_sync)),
+      choice("optimizer.kind", {"sgd", "rmsprop", "adam", "adamw"}, "as in torch.optim",
+             MILLRACE_AT(optimizer.kind)),
       real("optimizer.lr", 0, 1000, "learning rate", MILLRACE_AT(optimizer.lr)),
       real("optimizer.momentum", 0, 1, "sgd, rmsprop", MILLRACE_AT(optimizer.momentum)),
-      real("optimizer.weight_decay", 0, 1, "decoupled in adamw, added to the gradient elsewhere", MILLRACE_AT(optimizer.weight_decay)),
-      real("optimizer.beta1", 0, 0.9999999, "adam, adamw: decay of the mean", MILLRACE_AT(optimizer.beta1)),
-      real("optimizer.beta2", 0, 0.9999999, "adam, adamw: decay of the square", MILLRACE_AT(optimizer.beta2)),
-      real("optimizer.alpha", 0, 0.9999999, "rmsprop: decay of the square", MILLRACE_AT(optimizer.alpha)),
+      real("optimizer.weight_decay", 0, 1, "decoupled in adamw, added to the gradient elsewhere",
+           MILLRACE_AT(optimizer.weight_decay)),
+      real("optimizer.beta1", 0, 0.9999999, "adam, adamw: decay of the mean",
+           MILLRACE_AT(optimizer.beta1)),
+      real("optimizer.beta2", 0, 0.9999999, "adam, adamw: decay of the square",
+           MILLRACE_AT(optimizer.beta2)),
+      real("optimizer.alpha", 0, 0.9999999, "rmsprop: decay of the square",
+           MILLRACE_AT(optimizer.alpha)),
       real("optimizer.eps", 0, 1, "rmsprop, adam, adamw", MILLRACE_AT(optimizer.eps)),
-      choice("correction.kind", {"none", "inverse-age"}, "what is done about old gradients; none: the schedule's bare rule; inverse-age: a stage's rate / (1 + its gradient age)", MILLRACE_AT(correction.kind)),
-      real("monitor.fps", 0, 100000, "F of the rule T/N < 1/F; 0: the source's own", MILLRACE_AT(monitor.fps)),
+      choice("correction.kind", {"none", "inverse-age"},
+             "what is done about old gradients; none: the schedule's bare rule; inverse-age: a "
+             "stage's rate / (1 + its gradient age)",
+             MILLRACE_AT(correction.kind)),
+      real("monitor.fps", 0, 100000, "F of the rule T/N < 1/F; 0: the source's own",
+           MILLRACE_AT(monitor.fps)),
       text("checkpoint.dir", "folder for checkpoints; empty: none", MILLRACE_AT(checkpoint.dir)),
-      whole("checkpoint.every", 0, kMany, "frames between checkpoints; 0: only at the end", MILLRACE_AT(checkpoint.every)),
-      flag("checkpoint.resume", "go on from the checkpoint in checkpoint.dir, if there is one", MILLRACE_AT(checkpoint.resume)),
+      whole("checkpoint.every", 0, kMany, "frames between checkpoints; 0: only at the end",
+            MILLRACE_AT(checkpoint.every)),
+      flag("checkpoint.resume", "go on from the checkpoint in checkpoint.dir, if there is one",
+           MILLRACE_AT(checkpoint.resume)),
       text("output.report", "the report, .json", MILLRACE_AT(output.report)),
       text("output.weights", "final weights, .safetensors", MILLRACE_AT(output.weights)),
       text("output.loss_plot", "the loss curve, .png", MILLRACE_AT(output.loss_plot)),
-      text("output.prediction", "input, target and prediction of the last frame side by side, .png", MILLRACE_AT(output.prediction)),
+      text("output.prediction", "input, target and prediction of the last frame side by side, .png",
+           MILLRACE_AT(output.prediction)),
   };
 }
 
 #undef MILLRACE_AT
 
-std::optional<std::int64_t> whole_in(const toml::table& table, const char* key, std::int64_t least, std::int64_t most) {
+std::optional<std::int64_t> whole_in(const toml::table& table, const char* key, std::int64_t least,
+                                     std::int64_t most) {
   const toml::node* node = table.get(key);
   if (!node) return std::nullopt;
   const auto value = node->value_exact<std::int64_t>();
   if (!value || *value < least || *value > most) {
-    throw std::invalid_argument(std::string(key) + " must be a whole number from " + std::to_string(least) + " to " +
-                                std::to_string(most));
+    throw std::invalid_argument(std::string(key) + " must be a whole number from " +
+                                std::to_string(least) + " to " + std::to_string(most));
   }
   return value;
 }
@@ -215,11 +268,13 @@ const std::vector<ConfigKey>& config_keys() {
 }
 
 stages::LayerSpec read_layer(const toml::table& table) {
-  static constexpr std::string_view kKeys[] = {"type", "out", "kernel", "stride", "groups", "factor", "slope"};
+  static constexpr std::string_view kKeys[] = {"type",   "out",    "kernel", "stride",
+                                               "groups", "factor", "slope"};
   for (const auto& [key, node] : table) {
     if (std::find(std::begin(kKeys), std::end(kKeys), key.str()) == std::end(kKeys)) {
-      throw std::invalid_argument("unknown key \"" + std::string(key.str()) + "\"; the nearest is \"" +
-                                  io::nearest_name(key.str(), kKeys) + "\"");
+      throw std::invalid_argument("unknown key \"" + std::string(key.str()) +
+                                  "\"; the nearest is \"" + io::nearest_name(key.str(), kKeys) +
+                                  "\"");
     }
   }
   stages::LayerSpec layer;
@@ -233,7 +288,8 @@ stages::LayerSpec read_layer(const toml::table& table) {
   layer.factor = whole_in(table, "factor", 1, 64);
   if (const toml::node* slope = table.get("slope")) {
     layer.slope = slope->value<double>();
-    if (!layer.slope || !std::isfinite(*layer.slope)) throw std::invalid_argument("slope must be a number");
+    if (!layer.slope || !std::isfinite(*layer.slope))
+      throw std::invalid_argument("slope must be a number");
   }
   return layer;
 }

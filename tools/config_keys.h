@@ -12,8 +12,8 @@
 namespace millrace::tools {
 
 struct ConfigKey {
-  std::string path;     ///< "source.width"
-  std::string range;    ///< "a whole number from 0 to 16384"
+  std::string path;   ///< "source.width"
+  std::string range;  ///< "a whole number from 0 to 16384"
   std::string meaning;
   /// Stores the value, or returns false if it is not in the range.
   std::function<bool(Config&, const toml::node&)> set;

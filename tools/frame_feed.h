@@ -11,9 +11,9 @@
 
 namespace millrace::tools {
 
-/// Makes samples of frames. autoencode: the frame is input and target. next-frame: a frame is the target of
-/// the frame before it, so n frames make n - 1 samples. Used by stage 0's worker; pending() when
-/// that has stopped.
+/// Makes samples of frames. autoencode: the frame is input and target. next-frame: a frame is the
+/// target of the frame before it, so n frames make n - 1 samples. Used by stage 0's worker;
+/// pending() when that has stopped.
 class FrameFeed final : public engine::Feed {
  public:
   /// Trainer, queue and fitter outlive this.
@@ -31,8 +31,8 @@ class FrameFeed final : public engine::Feed {
   io::FrameQueue& queue_;
   io::Fitter& fitter_;
   bool next_frame_;
-  io::Frame* frame_ = nullptr;         ///< popped, not yet taken
-  std::vector<float> previous_;        ///< next-frame: the frame before, as a sample's input
+  io::Frame* frame_ = nullptr;   ///< popped, not yet taken
+  std::vector<float> previous_;  ///< next-frame: the frame before, as a sample's input
   engine::SampleInfo previous_info_;
 };
 

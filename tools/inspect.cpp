@@ -11,11 +11,14 @@
 namespace millrace::tools {
 namespace {
 
-std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
+std::string or_none(const std::string& text) {
+  return text.empty() ? "none" : text;
+}
 
 void print_machine() {
   const nlohmann::ordered_json p = provenance(engine::usable_cores());
-  std::cout << "millrace   " << p["version"].get<std::string>() << " (" << p["compiler"].get<std::string>() << ")\n"
+  std::cout << "millrace   " << p["version"].get<std::string>() << " ("
+            << p["compiler"].get<std::string>() << ")\n"
             << "libtorch   " << p["libtorch"].get<std::string>() << "\n"
             << "cuda       " << or_none(p["cuda"].get<std::string>()) << "\n"
             << "gstreamer  " << or_none(io::gstreamer_version()) << "\n"

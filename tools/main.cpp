@@ -26,7 +26,8 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error, int a
   const std::string given = argc > 1 ? argv[1] : "";
   const bool known = std::find(names.begin(), names.end(), given) != names.end();
   if (!given.empty() && given[0] != '-' && !known) {
-    return "unknown command \"" + given + "\"; the nearest is \"" + io::nearest_name(given, names) + "\"";
+    return "unknown command \"" + given + "\"; the nearest is \"" + io::nearest_name(given, names) +
+           "\"";
   }
   return std::string(error.what()) + " (see millrace " + (known ? given + " " : "") + "--help)";
 }
@@ -38,10 +39,14 @@ int main_program(int argc, char** argv) {
   int code = kDone;
 
   RunArguments run;
-  CLI::App* run_app = app.add_subcommand("run", "Learn from the source until it ends, --frames are trained or SIGINT comes");
+  CLI::App* run_app = app.add_subcommand(
+      "run", "Learn from the source until it ends, --frames are trained or SIGINT comes");
   run_app->add_option("config", run.config, "Config file; none: the embedded default");
-  run_app->add_option("--set", run.settings, "table.key=value, on top of the config; may be repeated")->allow_extra_args(false);
-  run_app->add_option("--frames", run.frames, "Frames to train; 0: until the source ends")->check(CLI::NonNegativeNumber);
+  run_app
+      ->add_option("--set", run.settings, "table.key=value, on top of the config; may be repeated")
+      ->allow_extra_args(false);
+  run_app->add_option("--frames", run.frames, "Frames to train; 0: until the source ends")
+      ->check(CLI::NonNegativeNumber);
   run_app->add_option("--report", run.report, "Where to write the report, JSON");
   run_app->add_flag("--quiet", run.quiet, "No progress and no summary");
   run_app->callback([&] { code = run_command(run); });
@@ -49,23 +54,45 @@ int main_program(int argc, char** argv) {
   CheckArguments check;
   CLI::App* check_app = app.add_subcommand("check", "Validate a config and say what would run");
   check_app->add_option("config", check.config, "Config file; none: the embedded default");
-  check_app->add_option("--set", check.settings, "table.key=value, on top of the config; may be repeated")->allow_extra_args(false);
-  check_app->add_flag("--keys", check.keys, "Print every config key with its default, meaning and range");
+  check_app
+      ->add_option("--set", check.settings,
+                   "table.key=value, on top of the config; may be repeated")
+      ->allow_extra_args(false);
+  check_app->add_flag("--keys", check.keys,
+                      "Print every config key with its default, meaning and range");
   check_app->callback([&] { code = check_command(check); });
 
   std::string uri;
-  CLI::App* inspect_app = app.add_subcommand("inspect", "Devices and versions; with a URI: what the source is");
+  CLI::App* inspect_app =
+      app.add_subcommand("inspect", "Devices and versions; with a URI: what the source is");
   inspect_app->add_option("uri", uri, "A source");
   inspect_app->callback([&] { code = inspect_command(uri); });
 
   BenchArguments bench;
-  CLI::App* bench_app = app.add_subcommand("bench", "Measure: framerate (four networks by size and stages), pipeline (the engine's own cost)");
-  bench_app->add_option("suite", bench.suite, "framerate | pipeline")->required()->check(CLI::IsMember({"framerate", "pipeline"}));
-  bench_app->add_option("--networks", bench.networks, "framerate: which of basic, layers, features, kernel")->delimiter(',')->check(CLI::IsMember(bench_network_names()));
-  bench_app->add_option("--sizes", bench.sizes, "Pixels a side, as 32,64")->delimiter(',')->check(CLI::Range(8, 4096))->capture_default_str();
-  bench_app->add_option("--stages", bench.stages, "1 to this many stages; 0: the usable cores")->check(CLI::Range(0, 19))->capture_default_str();
-  bench_app->add_option("--rounds", bench.rounds, "How often the arms take turns")->check(CLI::Range(1, 1000))->capture_default_str();
-  bench_app->add_option("--seconds", bench.seconds, "Length of an arm's turn")->check(CLI::Range(0.01, 3600.0))->capture_default_str();
+  CLI::App* bench_app = app.add_subcommand(
+      "bench",
+      "Measure: framerate (four networks by size and stages), pipeline (the engine's own cost)");
+  bench_app->add_option("suite", bench.suite, "framerate | pipeline")
+      ->required()
+      ->check(CLI::IsMember({"framerate", "pipeline"}));
+  bench_app
+      ->add_option("--networks", bench.networks,
+                   "framerate: which of basic, layers, features, kernel")
+      ->delimiter(',')
+      ->check(CLI::IsMember(bench_network_names()));
+  bench_app->add_option("--sizes", bench.sizes, "Pixels a side, as 32,64")
+      ->delimiter(',')
+      ->check(CLI::Range(8, 4096))
+      ->capture_default_str();
+  bench_app->add_option("--stages", bench.stages, "1 to this many stages; 0: the usable cores")
+      ->check(CLI::Range(0, 19))
+      ->capture_default_str();
+  bench_app->add_option("--rounds", bench.rounds, "How often the arms take turns")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  bench_app->add_option("--seconds", bench.seconds, "Length of an arm's turn")
+      ->check(CLI::Range(0.01, 3600.0))
+      ->capture_default_str();
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");

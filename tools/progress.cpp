@@ -9,7 +9,9 @@
 namespace millrace::tools {
 namespace {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 std::string fitted(const std::string& line) {
   winsize size{};
@@ -21,7 +23,9 @@ std::string fitted(const std::string& line) {
 
 Progress::Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO)) {}
 
-bool Progress::due() const { return !quiet_ && now() >= next_; }
+bool Progress::due() const {
+  return !quiet_ && now() >= next_;
+}
 
 void Progress::show(const std::string& line) {
   next_ = now() + (terminal_ ? 0.2 : 5.0);

@@ -12,7 +12,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// JSON has no nan: a loss that is none becomes null, which no reader takes for a number.
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
 
 std::string text(double value, const char* format = "%.3g") {
   char buffer[64];
@@ -74,7 +76,8 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
 
 std::string rule_text(const engine::Reading& r) {
   if (r.budget <= 0) return "T/N " + text(r.T_over_N) + " ms (no rate to hold)";
-  return "T/N " + text(r.T_over_N) + " ms" + (r.T_over_N < r.budget ? " < " : " >= ") + "1/F " + text(r.budget) + " ms";
+  return "T/N " + text(r.T_over_N) + " ms" + (r.T_over_N < r.budget ? " < " : " >= ") + "1/F " +
+         text(r.budget) + " ms";
 }
 
 std::string summarize(const Json& report) {
@@ -84,25 +87,31 @@ std::string summarize(const Json& report) {
   std::ostringstream out;
   out << "frames    " << frames["received"] << " received = " << frames["trained"] << " trained + "
       << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected\n";
-  out << "pipeline  " << report["schedule"].get<std::string>() << ", " << report["stages"] << " stages cut at "
-      << report["cut"].dump() << " on " << report["devices"].dump() << "\n";
-  out << "time      T " << text(timing["T"]) << " ms, T/N " << text(timing["T_over_N"]) << " ms, slowest stage "
-      << timing["bottleneck_stage"] << " with hand-off " << text(timing["bottleneck"]) << " ms, speed-up K "
-      << text(timing["speedup_K"]) << (waits ? " (the stream sets the pace)" : "") << "\n";
-  out << "latency   capture to prediction p50 " << text(latency["p50"]) << " ms, p99 " << text(latency["p99"])
-      << " ms, max " << text(latency["max"]) << " ms; gradient age " << report["gradient_age"].dump() << " frames\n";
-  out << "loss      last 100 " << text(loss["recent"]) << ", mean frame " << text(loss["mean_frame"]["recent"])
-      << "; first " << text(loss["first"]) << ", mean " << text(loss["mean"]) << "\n";
-  if (loss["recent"].is_number() && loss["mean_frame"]["recent"].is_number() && loss["recent"].get<double>() > 0) {
+  out << "pipeline  " << report["schedule"].get<std::string>() << ", " << report["stages"]
+      << " stages cut at " << report["cut"].dump() << " on " << report["devices"].dump() << "\n";
+  out << "time      T " << text(timing["T"]) << " ms, T/N " << text(timing["T_over_N"])
+      << " ms, slowest stage " << timing["bottleneck_stage"] << " with hand-off "
+      << text(timing["bottleneck"]) << " ms, speed-up K " << text(timing["speedup_K"])
+      << (waits ? " (the stream sets the pace)" : "") << "\n";
+  out << "latency   capture to prediction p50 " << text(latency["p50"]) << " ms, p99 "
+      << text(latency["p99"]) << " ms, max " << text(latency["max"]) << " ms; gradient age "
+      << report["gradient_age"].dump() << " frames\n";
+  out << "loss      last 100 " << text(loss["recent"]) << ", mean frame "
+      << text(loss["mean_frame"]["recent"]) << "; first " << text(loss["first"]) << ", mean "
+      << text(loss["mean"]) << "\n";
+  if (loss["recent"].is_number() && loss["mean_frame"]["recent"].is_number() &&
+      loss["recent"].get<double>() > 0) {
     const double ratio = loss["mean_frame"]["recent"].get<double>() / loss["recent"].get<double>();
-    out << "learned   " << (ratio > 1 ? "yes: " + text(ratio) + " times better than" : "not yet: " + text(1 / ratio) + " times worse than")
+    out << "learned   "
+        << (ratio > 1 ? "yes: " + text(ratio) + " times better than"
+                      : "not yet: " + text(1 / ratio) + " times worse than")
         << " always predicting the mean frame\n";
   }
   if (real["F"].get<double>() > 0) {
     out << "real time " << (real["holds"].get<bool>() ? "HOLDS: " : "FAILS: ") << "slowest stage "
-        << text(timing["bottleneck"]) << " ms " << (real["holds"].get<bool>() ? "<=" : ">") << " 1/F "
-        << text(real["budget_ms"]) << " ms at " << text(real["F"], "%.4g") << " frames a second (T/N "
-        << text(timing["T_over_N"]) << " ms)\n";
+        << text(timing["bottleneck"]) << " ms " << (real["holds"].get<bool>() ? "<=" : ">")
+        << " 1/F " << text(real["budget_ms"]) << " ms at " << text(real["F"], "%.4g")
+        << " frames a second (T/N " << text(timing["T_over_N"]) << " ms)\n";
   } else {
     out << "real time no verdict: the source has no rate (set monitor.fps)\n";
   }

@@ -22,7 +22,8 @@ struct FrameCounts {
 };
 
 /// The report, as README explains it key by key.
-nlohmann::ordered_json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunLog& log);
+nlohmann::ordered_json make_report(engine::Trainer& trainer, const FrameCounts& frames,
+                                   const RunLog& log);
 
 /// The same in a few lines, ending with the verdict.
 std::string summarize(const nlohmann::ordered_json& report);

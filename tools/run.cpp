@@ -1,8 +1,8 @@
 // `millrace run`: learn from a source until it ends.
-#include <chrono>   // waits
-#include <cstdio>   // results
-#include <future>   // the pipeline beside the progress line
-#include <iostream> // results
+#include <chrono>    // waits
+#include <cstdio>    // results
+#include <future>    // the pipeline beside the progress line
+#include <iostream>  // results
 
 #include "engine/checkpointer.h"
 #include "engine/trainer.h"
@@ -69,7 +69,9 @@ class Run {
     auto pipeline = std::async(std::launch::async, [this] {
       engine::PipelineOptions options{.limit = arguments_.frames};
       if (checkpointer_) {
-        options.after_sample = [this](int stage, std::int64_t sample) { checkpointer_->after_sample(stage, sample); };
+        options.after_sample = [this](int stage, std::int64_t sample) {
+          checkpointer_->after_sample(stage, sample);
+        };
       }
       return trainer_.run(feed_, &log_, std::move(options));
     });
@@ -108,7 +110,9 @@ class Run {
     if (log_.network().count() > 0) {
       if (!config_.output.loss_plot.empty()) draw_loss(log_, config_.output.loss_plot);
       if (!config_.output.prediction.empty()) {
-        draw_prediction(trainer_, log_, {config_.source.channels, fitter_.height(), fitter_.width()}, config_.output.prediction);
+        draw_prediction(trainer_, log_,
+                        {config_.source.channels, fitter_.height(), fitter_.width()},
+                        config_.output.prediction);
       }
     }
     if (!arguments_.quiet) std::cout << summarize(report) << std::flush;
@@ -119,7 +123,8 @@ class Run {
 
  private:
   engine::TrainerOptions trainer_options() {
-    engine::TrainerOptions options = assemble(config_, {config_.source.channels, fitter_.height(), fitter_.width()});
+    engine::TrainerOptions options =
+        assemble(config_, {config_.source.channels, fitter_.height(), fitter_.width()});
     options.fps = config_.monitor.fps > 0 ? config_.monitor.fps : info_.fps;
     return options;
   }
@@ -127,7 +132,8 @@ class Run {
   std::unique_ptr<engine::Checkpointer> make_checkpointer() {
     if (config_.checkpoint.every == 0) return nullptr;
     return std::make_unique<engine::Checkpointer>(
-        config_.pipeline.stages, config_.checkpoint.every, [this](int stage) { return trainer_.checkpoint(stage); },
+        config_.pipeline.stages, config_.checkpoint.every,
+        [this](int stage) { return trainer_.checkpoint(stage); },
         [this](const stages::StateDict& state) { write_checkpoint(state); });
   }
 
@@ -146,14 +152,17 @@ class Run {
 
   std::string status() {
     const engine::Reading r = trainer_.monitor().read();
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
     const std::int64_t trained = trainer_.trained();
     char line[320];
-    std::snprintf(line, sizeof line,
-                  "frame %lld  %.1f fps  %s  age %.0f/%.0f ms  dropped %lld  loss %.4f (mean frame %.4f)",
-                  static_cast<long long>(trained), double(trained - shown_) / std::max(1e-9, seconds - shown_at_),
-                  rule_text(r).c_str(), r.latency_p50, r.latency_p99, static_cast<long long>(queue_.dropped()),
-                  log_.network().recent(), log_.baseline().recent());
+    std::snprintf(
+        line, sizeof line,
+        "frame %lld  %.1f fps  %s  age %.0f/%.0f ms  dropped %lld  loss %.4f (mean frame %.4f)",
+        static_cast<long long>(trained),
+        double(trained - shown_) / std::max(1e-9, seconds - shown_at_), rule_text(r).c_str(),
+        r.latency_p50, r.latency_p99, static_cast<long long>(queue_.dropped()),
+        log_.network().recent(), log_.baseline().recent());
     shown_ = trained;
     shown_at_ = seconds;
     return line;
@@ -182,7 +191,8 @@ class Run {
 
 int run_command(const RunArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.settings);
-  assemble(config, configured_shape(config));  // whatever is wrong is said before a source is opened
+  assemble(config,
+           configured_shape(config));  // whatever is wrong is said before a source is opened
   catch_signals();
   std::unique_ptr<io::Source> source = io::open_source(source_options(config));
   Run run(config, arguments, std::move(source));

@@ -8,11 +8,12 @@
 
 namespace millrace::tools {
 
-/// Losses of the network and of the mean frame. Written by the last stage's worker; histories say what
-/// can be read meanwhile.
+/// Losses of the network and of the mean frame. Written by the last stage's worker; histories say
+/// what can be read meanwhile.
 class RunLog final : public engine::Observer {
  public:
-  RunLog(engine::Trainer& trainer, std::size_t elements) : trainer_(trainer), mean_frame_(elements) {}
+  RunLog(engine::Trainer& trainer, std::size_t elements)
+      : trainer_(trainer), mean_frame_(elements) {}
 
   void predicted(const engine::SampleInfo&, int slot, float loss) override {
     network_.add(loss);

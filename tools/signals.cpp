@@ -7,7 +7,9 @@ namespace {
 
 volatile std::sig_atomic_t asked = 0;
 
-void on_signal(int) { asked = 1; }
+void on_signal(int) {
+  asked = 1;
+}
 
 }  // namespace
 
@@ -20,6 +22,8 @@ void catch_signals() {
   sigaction(SIGTERM, &action, nullptr);
 }
 
-bool asked_to_stop() { return asked != 0; }
+bool asked_to_stop() {
+  return asked != 0;
+}
 
 }  // namespace millrace::tools

@@ -13,13 +13,15 @@ namespace millrace::engine::schedules {
 
 Schedule one_forward_one_backward(const ScheduleOptions& options) {
   const int group = options.microbatches;
-  Schedule schedule{.stages = options.stages, .in_flight = std::min(group, options.stages), .group = group};
+  Schedule schedule{
+      .stages = options.stages, .in_flight = std::min(group, options.stages), .group = group};
   for (int stage = 0; stage < options.stages; ++stage) {
     const int warm_up = std::min(group, options.stages - stage - 1);
     Program program;
     for (std::int64_t m = 0; m < warm_up; ++m) program.period.push_back({Op::forward, stage, m, m});
     for (std::int64_t m = 0; m < group; ++m) {
-      if (m + warm_up < group) program.period.push_back({Op::forward, stage, m + warm_up, m + warm_up});
+      if (m + warm_up < group)
+        program.period.push_back({Op::forward, stage, m + warm_up, m + warm_up});
       program.period.push_back({Op::backward, stage, m, m});
     }
     program.period.push_back({Op::update, stage, group - 1, group - 1});

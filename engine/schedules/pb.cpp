@@ -19,7 +19,8 @@ Schedule pb(const ScheduleOptions& options) {
     for (std::int64_t sample = 0; sample < 2 * d; ++sample) {
       program.prologue.push_back({Op::forward, stage, sample, sample});
     }
-    program.period = {{Op::forward, stage, 2 * d, 2 * d}, {Op::backward, stage, 0, 0}, {Op::update, stage, 0, 0}};
+    program.period = {
+        {Op::forward, stage, 2 * d, 2 * d}, {Op::backward, stage, 0, 0}, {Op::update, stage, 0, 0}};
     schedule.workers.push_back(program);
   }
   return schedule;

@@ -1,6 +1,6 @@
-// PipeDream (Narayanan et al., SOSP 2019): one forward, one backward, without a flush. A sample goes
-// back at the very weights it went forward at, which are stashed; its update lands on the newest.
-// With 3 stages (Fm^v: at the version that v updates made):
+// PipeDream (Narayanan et al., SOSP 2019): one forward, one backward, without a flush. A sample
+// goes back at the very weights it went forward at, which are stashed; its update lands on the
+// newest. With 3 stages (Fm^v: at the version that v updates made):
 //
 //   stage 0   F0^0 F1^0 F2^0 .    .    B0 U F3^1 B1 U F4^2 B2 U F5^3
 //   stage 1   .    F0^0 F1^0 .    B0 U F2^1 B1 U F3^2 B2 U F4^3
@@ -25,13 +25,17 @@ Schedule pipedream(const ScheduleOptions& options) {
     };
     Program program;
     for (std::int64_t m = 0; m < warm_up; ++m) program.prologue.push_back(forward(m));
-    // Versions rise with the samples only from sample `behind` on; rounds before that are written out.
+    // Versions rise with the samples only from sample `behind` on; rounds before that are written
+    // out.
     std::int64_t round = 0;
     for (; round + warm_up < behind; ++round) {
-      program.prologue.insert(program.prologue.end(), {forward(round + warm_up), {Op::backward, stage, round, round},
+      program.prologue.insert(program.prologue.end(), {forward(round + warm_up),
+                                                       {Op::backward, stage, round, round},
                                                        {Op::update, stage, round, round}});
     }
-    program.period = {forward(round + warm_up), {Op::backward, stage, round, round}, {Op::update, stage, round, round}};
+    program.period = {forward(round + warm_up),
+                      {Op::backward, stage, round, round},
+                      {Op::update, stage, round, round}};
     schedule.workers.push_back(program);
     schedule.versions.push_back(options.vertical_sync ? n : n - stage);
   }

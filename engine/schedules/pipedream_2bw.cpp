@@ -1,6 +1,7 @@
-// PipeDream-2BW (Narayanan et al., arXiv 2006.09503): one forward, one backward, without a flush, with
-// gradients added up over a minibatch of at least N samples and two versions of the weights:
-// W(t+1) = W(t) - lr * mean gradient of minibatch t at W(t-1). With 2 stages, 2 samples a minibatch:
+// PipeDream-2BW (Narayanan et al., arXiv 2006.09503): one forward, one backward, without a flush,
+// with gradients added up over a minibatch of at least N samples and two versions of the weights:
+// W(t+1) = W(t) - lr * mean gradient of minibatch t at W(t-1). With 2 stages, 2 samples a
+// minibatch:
 //
 //   stage 0   F0^0 F1^0 .    B0 F2^0 B1 U F3^0 B2 F4^1 B3 U F5^1
 //   stage 1   .    F0^0 B0 F1^0 B1 U F2^0 B2 F3^0 B3 U F4^1 B4
@@ -14,10 +15,11 @@ namespace millrace::engine::schedules {
 Schedule pipedream_2bw(const ScheduleOptions& options) {
   const int n = options.stages, group = options.microbatches;
   if (group < n) {
-    throw std::invalid_argument("2bw needs at least as many microbatches as stages (" + std::to_string(n) +
-                                "), so that two versions are enough");
+    throw std::invalid_argument("2bw needs at least as many microbatches as stages (" +
+                                std::to_string(n) + "), so that two versions are enough");
   }
-  Schedule schedule{.stages = n, .in_flight = n + 1, .group = group, .versions = std::vector<int>(n, 2)};
+  Schedule schedule{
+      .stages = n, .in_flight = n + 1, .group = group, .versions = std::vector<int>(n, 2)};
   for (int stage = 0; stage < n; ++stage) {
     const std::int64_t warm_up = n - stage - 1;
     const auto forward = [&](std::int64_t m) {

@@ -22,7 +22,9 @@ stages::Stage make_stage(stages::StageRange range) {
   return stage;
 }
 
-at::Tensor picture(int n) { return at::full({1, 3, 6, 8}, 0.1f * float(n + 1)); }
+at::Tensor picture(int n) {
+  return at::full({1, 3, 6, 8}, 0.1f * float(n + 1));
+}
 
 TEST(StageStep, GivesEachSlotItsOwnSample) {
   SampleBuffers samples(3, {1, 3, 6, 8}, true);
@@ -36,7 +38,8 @@ TEST(StageStep, GivesEachSlotItsOwnSample) {
   for (int slot = 0; slot < 3; ++slot) {
     const auto kept = alone.forward(picture(slot), picture(slot));
     EXPECT_EQ(step.loss(slot), kept.loss.item<float>());
-    EXPECT_EQ(0, std::memcmp(step.prediction(slot), kept.output.const_data_ptr<float>(), 3 * 6 * 8 * sizeof(float)));
+    EXPECT_EQ(0, std::memcmp(step.prediction(slot), kept.output.const_data_ptr<float>(),
+                             3 * 6 * 8 * sizeof(float)));
   }
 }
 
@@ -56,7 +59,8 @@ TEST(StageStep, SendsActivationsDownAndGradientsUp) {
   EXPECT_EQ(boundary.gradients[1].sizes(), boundary.activations[1].sizes());
   const auto before = first.stage().parameters().state();
   first.backward(1, 1);
-  EXPECT_TRUE(at::equal(before[0].second, first.stage().parameters().state()[0].second)) << "backward must not update";
+  EXPECT_TRUE(at::equal(before[0].second, first.stage().parameters().state()[0].second))
+      << "backward must not update";
   first.update();
   EXPECT_FALSE(at::equal(before[0].second, first.stage().parameters().state()[0].second));
 }

@@ -121,6 +121,16 @@ def bad_values(rule):
     return rest[0][:-1], rest[0][-1]
 
 
+def described(text):
+    """What `check --keys` tells of each key: a line "key = default", then indented lines."""
+    told, path = {}, ""
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            path = line.split(" = ")[0]
+        told[path] = told.get(path, "") + line + "\n"
+    return told
+
+
 def effective(outcome):
     """The config that `check` prints, as a dict; what would run follows as comments."""
     return tomllib.loads(outcome.out)
@@ -131,8 +141,11 @@ class Keys(program.CliTest):
     def test_our_table_is_the_programs(self):
         outcome = program.call("check", "--keys")
         self.assert_code(program.DONE, outcome)
-        paths = [line.split(" = ")[0] for line in outcome.out.splitlines() if line[:1].strip()]
-        self.assertEqual(sorted(paths), sorted(KEYS))
+        told = described(outcome.out)
+        self.assertEqual(sorted(told), sorted(KEYS))
+        for path, rule in KEYS.items():
+            for name in rule[1] if rule[0] == "names" else ():
+                self.assertIn(f"'{name}'", told[path], path)
 
     def test_bad_values_in_a_file(self):
         bad = [(path, value) for path, rule in KEYS.items() for value in bad_values(rule)[0]]

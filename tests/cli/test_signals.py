@@ -58,7 +58,7 @@ class Signals(program.CliTest):
                 while "draining" not in (line := process.stderr.readline()):
                     self.assertNotEqual(line, "", "it ended at the first signal")
                 process.send_signal(second)
-                self.assertNotEqual(process.wait(timeout=30), program.DONE)
+                self.assertNotEqual(process.wait(timeout=15), program.DONE)
                 self.assertFalse((self.folder / "weights.safetensors").exists())
 
 

@@ -11,7 +11,8 @@ namespace millrace::engine {
 namespace {
 
 /// The least bottleneck of all cuts, by trying each.
-double exhaustive(const std::vector<double>& costs, int stages, int from = 0, std::vector<int> cut = {}) {
+double exhaustive(const std::vector<double>& costs, int stages, int from = 0,
+                  std::vector<int> cut = {}) {
   if (int(cut.size()) == stages - 1) return bottleneck(costs, cut);
   double best = std::numeric_limits<double>::infinity();
   for (int place = from + 1; place < int(costs.size()); ++place) {

@@ -29,11 +29,13 @@ TrainerOptions options_of(int stages, std::vector<int> cut, const std::string& o
 /// Samples [begin, end) of the made-up stream.
 class PartFeed final : public Feed {
  public:
-  PartFeed(Trainer& trainer, std::int64_t begin, std::int64_t end) : trainer_(trainer), next_(begin), end_(end) {}
+  PartFeed(Trainer& trainer, std::int64_t begin, std::int64_t end)
+      : trainer_(trainer), next_(begin), end_(end) {}
   Status poll() override { return next_ < end_ ? Status::ready : Status::end; }
   void take(int slot, SampleInfo& info) override {
     const at::Tensor x = sample_at(next_, kShape).first;
-    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(), std::size_t(x.numel()) * sizeof(float));
+    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(),
+                std::size_t(x.numel()) * sizeof(float));
     info.frame = next_++;
     info.captured = Clock::now();
   }
@@ -63,10 +65,13 @@ TEST(Checkpointer, SnapshotsAreWhatARunStoppedThereHolds) {
   SampleFeed ten(stopped, kShape, 10), many(running, kShape, 25);
   stopped.run(ten, nullptr);
   std::vector<stages::StateDict> written;
-  Checkpointer checkpointer(3, 10, [&](int stage) { return running.checkpoint(stage); },
-                            [&](const stages::StateDict& state) { written.push_back(state); });
+  Checkpointer checkpointer(
+      3, 10, [&](int stage) { return running.checkpoint(stage); },
+      [&](const stages::StateDict& state) { written.push_back(state); });
   PipelineOptions options;
-  options.after_sample = [&](int stage, std::int64_t sample) { checkpointer.after_sample(stage, sample); };
+  options.after_sample = [&](int stage, std::int64_t sample) {
+    checkpointer.after_sample(stage, sample);
+  };
   options.before_action = [&](int, const Action& action) {
     // Lets the writer take the first snapshot before the second can replace it.
     if (action.sample == 15) std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -78,8 +83,12 @@ TEST(Checkpointer, SnapshotsAreWhatARunStoppedThereHolds) {
 }
 
 TEST(Checkpointer, TellsOfAFailureToWriteAndTrainsOn) {
-  Checkpointer checkpointer(1, 1, [](int) { return stages::StateDict{{"a", at::ones({1})}}; },
-                            [](const stages::StateDict&) { throw std::runtime_error("disk full"); });
+  Checkpointer checkpointer(
+      1, 1,
+      [](int) {
+        return stages::StateDict{{"a", at::ones({1})}};
+      },
+      [](const stages::StateDict&) { throw std::runtime_error("disk full"); });
   checkpointer.after_sample(0, 0);
   EXPECT_EQ(checkpointer.finish(), "disk full");
 }

@@ -9,7 +9,8 @@ using namespace std::chrono_literals;
 using Part = StageMeter::Part;
 
 /// `steps` steps of a stage: hand-off, waiting and compute of the given lengths.
-void play(StageMeter& meter, int steps, Clock::duration handoff, Clock::duration waiting, Clock::duration compute) {
+void play(StageMeter& meter, int steps, Clock::duration handoff, Clock::duration waiting,
+          Clock::duration compute) {
   Clock::time_point now{};
   for (int i = 0; i < steps; ++i) {
     meter.begin(now);
@@ -31,7 +32,9 @@ TEST(Histogram, QuantilesAreExactToAPercent) {
 
 TEST(Histogram, TakesAnyDuration) {
   Histogram h;
-  for (const std::int64_t ns : {std::int64_t(-5), std::int64_t(0), std::int64_t(63), std::int64_t(64), INT64_MAX}) h.record(ns);
+  for (const std::int64_t ns :
+       {std::int64_t(-5), std::int64_t(0), std::int64_t(63), std::int64_t(64), INT64_MAX})
+    h.record(ns);
   EXPECT_EQ(h.count(), 5);
   EXPECT_EQ(Histogram().median_ms(), 0.0);
 }
@@ -39,7 +42,8 @@ TEST(Histogram, TakesAnyDuration) {
 TEST(Monitor, VerdictIsTheSlowestStageWithItsHandOff) {
   Monitor monitor(2, 100.0);  // budget 10 ms
   play(monitor.stage(0), 50, 100us, 3ms, 2ms);
-  play(monitor.stage(1), 50, 1ms, 0ms, 9500us);  // 9.5 ms alone would hold; with its hand-off it does not
+  play(monitor.stage(1), 50, 1ms, 0ms,
+       9500us);  // 9.5 ms alone would hold; with its hand-off it does not
   const Reading r = monitor.read();
   EXPECT_NEAR(r.stage[0], 2.0, 0.02);
   EXPECT_NEAR(r.stage[1], 9.5, 0.1);

@@ -43,7 +43,8 @@ Trained by_oracle(const TrainerOptions& options, std::int64_t samples) {
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> stages = build_stages(options, schedule);
   Trained result;
-  result.losses = run_oracle(schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples);
+  result.losses = run_oracle(
+      schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples);
   for (const stages::Stage& stage : stages) {
     for (auto& entry : stage.parameters().state()) result.weights.push_back(entry);
   }
@@ -58,7 +59,8 @@ Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool di
   if (disturbed) {
     how.before_action = [](int worker, const Action&) {
       thread_local std::mt19937 random{std::uint32_t(worker)};
-      if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+      if (random() % 4 == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
     };
   }
   const Outcome outcome = trainer.run(feed, &log, how);
@@ -86,22 +88,27 @@ TEST_P(OracleTest, PipelinedRunEqualsOracleAfter200Samples) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(StagesAndCuts, OracleTest, testing::Values(
-    Case{"partime", 1, {}}, Case{"partime", 2, {4}}, Case{"partime", 2, {1}}, Case{"partime", 2, {7}},
-    Case{"partime", 3, {2, 5}}, Case{"partime", 3, {3, 4}}, Case{"partime", 4, {2, 4, 6}},
-    Case{"partime", 4, {1, 2, 3}}, Case{"partime", 8, {1, 2, 3, 4, 5, 6, 7}},
-    Case{"pb", 1, {}}, Case{"pb", 2, {4}}, Case{"pb", 4, {1, 2, 3}}, Case{"pb", 8, {1, 2, 3, 4, 5, 6, 7}},
-    Case{"pipedream", 1, {}}, Case{"pipedream", 2, {4}}, Case{"pipedream", 4, {2, 4, 6}},
-    Case{"2bw", 1, {}}, Case{"2bw", 3, {2, 5}}, Case{"2bw", 4, {2, 4, 6}},
-    Case{"gpipe", 1, {}}, Case{"gpipe", 3, {2, 5}}, Case{"1f1b", 1, {}}, Case{"1f1b", 4, {2, 4, 6}},
-    Case{"interleaved", 2, {4}}, Case{"interleaved", 4, {2, 4, 6}}, Case{"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}},
-    Case{"sequential", 1, {}}, Case{"sequential", 2, {4}}, Case{"sequential", 3, {2, 5}},
-    Case{"sequential", 4, {2, 4, 6}}));
+INSTANTIATE_TEST_SUITE_P(
+    StagesAndCuts, OracleTest,
+    testing::Values(Case{"partime", 1, {}}, Case{"partime", 2, {4}}, Case{"partime", 2, {1}},
+                    Case{"partime", 2, {7}}, Case{"partime", 3, {2, 5}}, Case{"partime", 3, {3, 4}},
+                    Case{"partime", 4, {2, 4, 6}}, Case{"partime", 4, {1, 2, 3}},
+                    Case{"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pb", 1, {}},
+                    Case{"pb", 2, {4}}, Case{"pb", 4, {1, 2, 3}},
+                    Case{"pb", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pipedream", 1, {}},
+                    Case{"pipedream", 2, {4}}, Case{"pipedream", 4, {2, 4, 6}}, Case{"2bw", 1, {}},
+                    Case{"2bw", 3, {2, 5}}, Case{"2bw", 4, {2, 4, 6}}, Case{"gpipe", 1, {}},
+                    Case{"gpipe", 3, {2, 5}}, Case{"1f1b", 1, {}}, Case{"1f1b", 4, {2, 4, 6}},
+                    Case{"interleaved", 2, {4}}, Case{"interleaved", 4, {2, 4, 6}},
+                    Case{"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"sequential", 1, {}},
+                    Case{"sequential", 2, {4}}, Case{"sequential", 3, {2, 5}},
+                    Case{"sequential", 4, {2, 4, 6}}));
 
 /// (layers-1) x {conv, relu}, conv, sigmoid and SGD, written with LibTorch alone.
 Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples) {
   std::vector<at::Tensor> p;
-  for (const auto& [name, tensor] : options.weights) p.push_back(tensor.clone().set_requires_grad(true));
+  for (const auto& [name, tensor] : options.weights)
+    p.push_back(tensor.clone().set_requires_grad(true));
   Trained result;
   for (std::int64_t n = 0; n < samples; ++n) {
     const auto [input, target] = sample_at(n, kShape);
@@ -116,7 +123,8 @@ Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples) {
     for (std::size_t i = 0; i < p.size(); ++i) p[i].add_(gradients[i], -options.optimizer.lr);
     result.losses.push_back(loss.item<float>());
   }
-  for (std::size_t i = 0; i < p.size(); ++i) result.weights.emplace_back(options.weights[i].first, p[i]);
+  for (std::size_t i = 0; i < p.size(); ++i)
+    result.weights.emplace_back(options.weights[i].first, p[i]);
   return result;
 }
 
@@ -140,7 +148,8 @@ TEST(PlainLoop, EqualsFlushedMinibatchesAtAnyCut) {
   const Trained expected = by_pipeline(small("gpipe", 1, {}), 42, false);
   EXPECT_LT(expected.losses[36], expected.losses[0]);
   for (const std::string schedule : {"gpipe", "1f1b", "interleaved"}) {
-    expect_equal_bits(by_pipeline(small(schedule, 4, {2, 4, 6}), 42, true).weights, expected.weights);
+    expect_equal_bits(by_pipeline(small(schedule, 4, {2, 4, 6}), 42, true).weights,
+                      expected.weights);
   }
 }
 
@@ -163,7 +172,8 @@ TEST(Counts, UpdatesAndAgesFollowTheContract) {
       for (int stage = 0; stage < stages; ++stage) {
         const std::int64_t d = stages - 1 - stage;
         const std::int64_t updates = std::max<std::int64_t>(0, samples - 2 * d);
-        EXPECT_EQ(reading.updates[stage], updates) << stages << " stages, " << samples << " samples";
+        EXPECT_EQ(reading.updates[stage], updates)
+            << stages << " stages, " << samples << " samples";
         EXPECT_EQ(reading.gradient_age[stage], updates > 0 ? 2 * d : 0);
       }
     }

@@ -1,4 +1,5 @@
-// The pipeline itself, on steps that compute nothing: order, hand-off, ends. Run by ThreadSanitizer.
+// The pipeline itself, on steps that compute nothing: order, hand-off, ends. Run by
+// ThreadSanitizer.
 #include "engine/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +19,8 @@ struct Boundary {
 
 class FakeStep final : public capture::Step {
  public:
-  FakeStep(std::vector<std::int64_t>& input, Boundary* up, Boundary* down) : input_(input), up_(up), down_(down) {
+  FakeStep(std::vector<std::int64_t>& input, Boundary* up, Boundary* down)
+      : input_(input), up_(up), down_(down) {
     kept_.resize(input.size());
   }
   void prepare() override {}
@@ -49,8 +51,11 @@ class FakeStep final : public capture::Step {
 /// A pipeline over fake steps, all its memory included.
 struct Rig {
   Rig(const std::string& name, int stages, std::int64_t samples)
-      : schedule(make_schedule(name, {.stages = stages})), input(schedule.slots()), feed(input, samples) {
-    boundaries.resize(stages, {std::vector<std::int64_t>(schedule.slots()), std::vector<std::int64_t>(schedule.slots())});
+      : schedule(make_schedule(name, {.stages = stages})),
+        input(schedule.slots()),
+        feed(input, samples) {
+    boundaries.resize(stages, {std::vector<std::int64_t>(schedule.slots()),
+                               std::vector<std::int64_t>(schedule.slots())});
     for (int i = 0; i < stages; ++i) {
       steps.push_back(std::make_unique<FakeStep>(input, i > 0 ? &boundaries[i - 1] : nullptr,
                                                  i + 1 < stages ? &boundaries[i] : nullptr));
@@ -58,7 +63,8 @@ struct Rig {
   }
 
   struct CountingFeed final : Feed {
-    CountingFeed(std::vector<std::int64_t>& slots, std::int64_t count) : input(slots), samples(count) {}
+    CountingFeed(std::vector<std::int64_t>& slots, std::int64_t count)
+        : input(slots), samples(count) {}
     Status poll() override { return next < samples ? Status::ready : Status::end; }
     void take(int slot, SampleInfo& info) override {
       if (next == fail_at) throw std::runtime_error("feed failed");

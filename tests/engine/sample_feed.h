@@ -2,8 +2,8 @@
 #pragma once
 
 #include <ATen/ATen.h>              // samples
-#include <gtest/gtest.h>            // expectations
 #include <ATen/CPUGeneratorImpl.h>  // samples by number
+#include <gtest/gtest.h>            // expectations
 
 #include <cstring>  // copies
 #include <utility>  // input and target
@@ -13,7 +13,8 @@
 namespace millrace::engine {
 
 /// Sample n of a made-up stream, the same at every call.
-inline std::pair<at::Tensor, at::Tensor> sample_at(std::int64_t n, const stages::ImageShape& shape) {
+inline std::pair<at::Tensor, at::Tensor> sample_at(std::int64_t n,
+                                                   const stages::ImageShape& shape) {
   const auto generator = at::detail::createCPUGenerator(std::uint64_t(1000 + n));
   const at::Tensor x = at::rand({1, shape.channels, shape.height, shape.width}, generator);
   return {x, x};
@@ -27,7 +28,8 @@ class SampleFeed final : public Feed {
   Status poll() override { return next_ < count_ ? Status::ready : Status::end; }
   void take(int slot, SampleInfo& info) override {
     const at::Tensor x = sample_at(next_, shape_).first;
-    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(), std::size_t(x.numel()) * sizeof(float));
+    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(),
+                std::size_t(x.numel()) * sizeof(float));
     info.frame = next_++;
     info.captured = Clock::now();
   }

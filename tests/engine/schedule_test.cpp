@@ -15,7 +15,8 @@ std::string text(const Program& program, int count) {
     if (i > 0) line += ' ';
     line += "FBU"[int(a.op)] + std::to_string(a.sample);
     if (a.version >= 0) line += "^" + std::to_string(a.version);
-    if (a.op == Op::backward && a.gradient != a.sample) line += "(" + std::to_string(a.gradient) + ")";
+    if (a.op == Op::backward && a.gradient != a.sample)
+      line += "(" + std::to_string(a.gradient) + ")";
   }
   return line;
 }
@@ -57,7 +58,8 @@ TEST(Pipedream, VerticalSyncUsesStageZerosVersion) {
 
 TEST(TwoBufferedWeights, IsItsStaircase) {
   const Schedule s = make_schedule("2bw", {.stages = 2, .microbatches = 2});
-  EXPECT_EQ(text(s.workers[0], 16), "F0^0 F1^0 B0 F2^0 B1 U1 F3^0 B2 F4^1 B3 U3 F5^1 B4 F6^2 B5 U5");
+  EXPECT_EQ(text(s.workers[0], 16),
+            "F0^0 F1^0 B0 F2^0 B1 U1 F3^0 B2 F4^1 B3 U3 F5^1 B4 F6^2 B5 U5");
   EXPECT_EQ(text(s.workers[1], 10), "F0^0 B0 F1^0 B1 U1 F2^0 B2 F3^0 B3 U3");
 }
 
@@ -74,12 +76,14 @@ TEST(OneForwardOneBackward, IsItsStaircase) {
 }
 
 TEST(Interleaved, IsItsStaircase) {
-  const Schedule s = make_schedule("interleaved", {.stages = 4, .microbatches = 2, .virtual_stages = 2});
+  const Schedule s =
+      make_schedule("interleaved", {.stages = 4, .microbatches = 2, .virtual_stages = 2});
   ASSERT_EQ(s.workers.size(), 2u);
   const auto staged = [](const Program& program) {
     std::string line;
     for (const Action& a : program.period) {
-      line += (line.empty() ? "" : " ") + std::to_string(a.stage) + "FBU"[int(a.op)] + std::to_string(a.sample);
+      line += (line.empty() ? "" : " ") + std::to_string(a.stage) + "FBU"[int(a.op)] +
+              std::to_string(a.sample);
     }
     return line;
   };
@@ -89,8 +93,10 @@ TEST(Interleaved, IsItsStaircase) {
 
 TEST(Minibatches, RefuseWhatTheyCannotHave) {
   EXPECT_THROW(make_schedule("2bw", {.stages = 4, .microbatches = 3}), std::invalid_argument);
-  EXPECT_THROW(make_schedule("interleaved", {.stages = 5, .virtual_stages = 2}), std::invalid_argument);
-  EXPECT_THROW(make_schedule("interleaved", {.stages = 6, .microbatches = 4, .virtual_stages = 2}), std::invalid_argument);
+  EXPECT_THROW(make_schedule("interleaved", {.stages = 5, .virtual_stages = 2}),
+               std::invalid_argument);
+  EXPECT_THROW(make_schedule("interleaved", {.stages = 6, .microbatches = 4, .virtual_stages = 2}),
+               std::invalid_argument);
 }
 
 TEST(GradientAges, FollowFromTheText) {
@@ -99,8 +105,10 @@ TEST(GradientAges, FollowFromTheText) {
   EXPECT_EQ(gradient_ages(make_schedule("pipedream", {.stages = 3})), (Ages{2, 1, 0}));
   EXPECT_EQ(gradient_ages(make_schedule("gpipe", {.stages = 3})), (Ages{0, 0, 0}));
   EXPECT_EQ(gradient_ages(make_schedule("2bw", {.stages = 3})), (Ages{4, 4, 4}));
-  EXPECT_EQ(gradient_ages(make_schedule("partime", {.stages = 4})), (std::vector<std::int64_t>{6, 4, 2, 0}));
-  EXPECT_EQ(gradient_ages(make_schedule("sequential", {.stages = 3})), (std::vector<std::int64_t>{0, 0, 0}));
+  EXPECT_EQ(gradient_ages(make_schedule("partime", {.stages = 4})),
+            (std::vector<std::int64_t>{6, 4, 2, 0}));
+  EXPECT_EQ(gradient_ages(make_schedule("sequential", {.stages = 3})),
+            (std::vector<std::int64_t>{0, 0, 0}));
 }
 
 TEST(Programs, EndWhenEveryActionIsBeyondTheStream) {

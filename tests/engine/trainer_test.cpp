@@ -53,7 +53,8 @@ TEST(Trainer, StateIsNamedAsTheUncutNetwork) {
   Trainer trainer(options_of(3, {1, 3}));
   std::vector<std::string> names;
   for (const auto& [name, tensor] : trainer.state()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias", "4.weight", "4.bias"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias", "4.weight",
+                                             "4.bias"}));
 }
 
 TEST(Trainer, StopsAtItsLimit) {

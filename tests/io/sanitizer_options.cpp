@@ -1,4 +1,4 @@
-// Read by AddressSanitizer's run time alone; in other builds nobody calls these.
+// Read by the sanitizers' run time alone; in other builds nobody calls these.
 
 // GLib keeps what its loading allocates for ever, and the HTTP session that a pipeline's context
 // holds loses a little when it goes. Only the whole call stack tells these apart.
@@ -9,4 +9,11 @@ extern "C" const char* __asan_default_options() {
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() {
   return "leak:_dl_init\nleak:g_value_unset\n";
+}
+
+// moodycamel's ConcurrentQueue orders the reuse of its blocks with fences, which GCC's
+// ThreadSanitizer does not model: it takes that reuse for a race. Nothing of ours is let off.
+extern "C" const char* __tsan_default_suppressions();
+extern "C" const char* __tsan_default_suppressions() {
+  return "race:moodycamel::ConcurrentQueue\n";
 }

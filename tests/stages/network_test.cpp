@@ -67,7 +67,8 @@ TEST(Presets, ResNetIsCutBetweenBlocks) {
 TEST(Presets, RefuseASizeTheyDoNotGiveBack) {
   ModelSpec spec;
   spec.preset = "resnet18";
-  EXPECT_NE(complaint(spec, {3, 48, 64}).find("must have the shape of its target"), std::string::npos);
+  EXPECT_NE(complaint(spec, {3, 48, 64}).find("must have the shape of its target"),
+            std::string::npos);
   spec.preset = "resnet34";
   EXPECT_EQ(complaint(spec, {3, 64, 64}), "model.preset: unknown \"resnet34\"");
 }
@@ -99,7 +100,8 @@ TEST(Layers, SayWhatIsWrong) {
   EXPECT_EQ(complaint(spec, {3, 8, 8}), "model.layer[0] (conv): needs kernel");
   spec.layer[0].kernel = 4;
   spec.layer[0].out = 3;
-  EXPECT_EQ(complaint(spec, {3, 8, 8}), "model.layer[0] (conv): kernel must be odd, so that padding keeps the size");
+  EXPECT_EQ(complaint(spec, {3, 8, 8}),
+            "model.layer[0] (conv): kernel must be odd, so that padding keeps the size");
   spec.layer[0].kernel = 3;
   spec.layer[0].out = 4;
   EXPECT_NE(complaint(spec, {3, 8, 8}).find("(4 channels at 8x8)"), std::string::npos);
@@ -109,7 +111,8 @@ TEST(Layers, SayWhatIsWrong) {
 
 TEST(InitialState, DependsOnTheSeedAlone) {
   const auto network = build_network({}, {3, 8, 8});
-  const StateDict a = initial_state(*network, 5), b = initial_state(*network, 5), c = initial_state(*network, 6);
+  const StateDict a = initial_state(*network, 5), b = initial_state(*network, 5),
+                  c = initial_state(*network, 6);
   EXPECT_TRUE(at::equal(a[2].second, b[2].second));
   EXPECT_FALSE(at::equal(a[2].second, c[2].second));
 }

@@ -44,7 +44,8 @@ TEST(Adam, FirstStepIsTheRate) {
 }
 
 TEST(Adam, SecondStepCorrectsItsBias) {
-  const double m = (0.9 * 0.1 * 3 + 0.1 * 1) / (1 - 0.81), v = (0.999 * 0.001 * 9 + 0.001 * 1) / (1 - 0.999 * 0.999);
+  const double m = (0.9 * 0.1 * 3 + 0.1 * 1) / (1 - 0.81),
+               v = (0.999 * 0.001 * 9 + 0.001 * 1) / (1 - 0.999 * 0.999);
   EXPECT_NEAR(after({.kind = "adam", .lr = 0.1}, {3.0f, 1.0f}), 0.9 - 0.1 * m / std::sqrt(v), 1e-6);
 }
 
@@ -53,7 +54,8 @@ TEST(AdamW, DecaysTheWeightItself) {
 }
 
 TEST(MakeOptimizer, KnowsItsNames) {
-  for (const std::string& name : optimizer_names()) EXPECT_NO_THROW(make_optimizer({.kind = name}, at::zeros({1})));
+  for (const std::string& name : optimizer_names())
+    EXPECT_NO_THROW(make_optimizer({.kind = name}, at::zeros({1})));
   EXPECT_THROW(make_optimizer({.kind = "lion"}, at::zeros({1})), std::invalid_argument);
 }
 

@@ -12,7 +12,8 @@ namespace {
 
 std::string write(const std::string& bytes) {
   const std::string path = testing::TempDir() + "millrace_" +
-                           testing::UnitTest::GetInstance()->current_test_info()->name() + ".safetensors";
+                           testing::UnitTest::GetInstance()->current_test_info()->name() +
+                           ".safetensors";
   std::ofstream(path, std::ios::binary) << bytes;
   return path;
 }
@@ -25,7 +26,8 @@ std::string with_header(const std::string& header, std::size_t data) {
 }
 
 TEST(Safetensors, RoundTripKeepsNamesShapesAndBits) {
-  const StateDict state = {{"0.weight", at::randn({4, 3, 5, 5})}, {"0.bias", at::randn({4})}, {"empty", at::zeros({0})}};
+  const StateDict state = {
+      {"0.weight", at::randn({4, 3, 5, 5})}, {"0.bias", at::randn({4})}, {"empty", at::zeros({0})}};
   const StateDict read = read_safetensors(write(to_safetensors(state)));
   ASSERT_EQ(read.size(), state.size());
   for (std::size_t i = 0; i < state.size(); ++i) {
@@ -53,8 +55,12 @@ TEST(Safetensors, RefusesWhatIsNone) {
       R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}})",
       R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})",
       R"({"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]}})",
-      R"({"a":[]})", R"([])", R"({"a")", ""};
-  for (const char* header : crafted) EXPECT_THROW(read_safetensors(write(with_header(header, 8))), WeightsError) << header;
+      R"({"a":[]})",
+      R"([])",
+      R"({"a")",
+      ""};
+  for (const char* header : crafted)
+    EXPECT_THROW(read_safetensors(write(with_header(header, 8))), WeightsError) << header;
   for (const std::size_t length : {0, 4, 8, 40, int(good.size()) - 1}) {
     EXPECT_THROW(read_safetensors(write(good.substr(0, length))), WeightsError) << length;
   }

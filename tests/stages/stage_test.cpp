@@ -31,7 +31,8 @@ TEST(Stage, UpdateAppliesTheMeanOfItsGradients) {
     twice.backward(kept, {});
   }
   twice.update();
-  EXPECT_TRUE(at::equal(once.parameters().flat(), twice.parameters().flat())) << "the mean of two equal gradients";
+  EXPECT_TRUE(at::equal(once.parameters().flat(), twice.parameters().flat()))
+      << "the mean of two equal gradients";
 }
 
 TEST(Stage, DiscardedGradientsDoNotCount) {
@@ -66,7 +67,8 @@ TEST(Stage, WithoutParametersItStillPassesGradientsOn) {
 TEST(Parameters, ViewsShareOneBuffer) {
   Stage stage = make({0, 4, true, true});
   stage.parameters().flat().fill_(2);
-  for (const at::Tensor& view : stage.parameters().views()) EXPECT_TRUE(at::equal(view, at::full_like(view, 2)));
+  for (const at::Tensor& view : stage.parameters().views())
+    EXPECT_TRUE(at::equal(view, at::full_like(view, 2)));
 }
 
 }  // namespace
