@@ -6,6 +6,7 @@
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/balance.h"
+#include "engine/correction.h"
 #include "engine/module_times.h"
 #include "engine/pinning.h"
 
@@ -42,12 +43,6 @@ c10::Device torch_device(const Device& device) {
                      : c10::Device(c10::kCPU);
 }
 
-stages::OptimizerSpec corrected(stages::OptimizerSpec spec, const std::string& correction,
-                                std::int64_t age) {
-  if (correction == "inverse-age") spec.lr /= double(1 + age);
-  return spec;
-}
-
 }  // namespace
 
 Schedule schedule_of(const TrainerOptions& options) {
@@ -81,9 +76,9 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
                                    last ? options.network->size() : options.cut[i], first, last};
     const c10::Device device =
         options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[i]);
-    stages.emplace_back(options.network, range,
-                        corrected(options.optimizer, options.correction, ages[i]), device,
-                        schedule.versions_of(i));
+    stages::OptimizerSpec optimizer = options.optimizer;
+    optimizer.lr *= rate_factor(options.correction, ages[i]);
+    stages.emplace_back(options.network, range, optimizer, device, schedule.versions_of(i));
     stages.back().restore(options.weights);
   }
   return stages;
@@ -148,11 +143,6 @@ stages::StateDict Trainer::checkpoint() const {
     for (auto& entry : checkpoint(stage)) all.push_back(std::move(entry));
   }
   return all;
-}
-
-const std::vector<std::string>& correction_names() {
-  static const std::vector<std::string> names = {"inverse-age", "none"};
-  return names;
 }
 
 }  // namespace millrace::engine

@@ -30,7 +30,7 @@ struct TrainerOptions {
   std::vector<int> cut;         ///< empty: balanced from measured times
   std::vector<Device> devices;  ///< one a stage; empty: core i
   stages::OptimizerSpec optimizer;
-  std::string correction = "none";  ///< see correction_names()
+  std::string correction = "none";  ///< see engine/correction.h
   stages::StateDict weights;        ///< or a whole checkpoint; empty: initial_state(seed)
   std::uint64_t seed = 0;
   double fps = 0;  ///< F of the monitor's verdict; 0: unknown
@@ -87,10 +87,5 @@ void require_cut(const std::vector<int>& cut, int stages, int modules);
 
 /// The stages of `network` at `cut`, with `weights`. The oracle and the trainer build them alike.
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
-
-/// Every value TrainerOptions::correction can take.
-/// "none": the schedule's bare rule. "inverse-age": each stage's rate divided by
-/// (1 + its gradient age), after the staleness-aware rate of Zhang et al., arXiv 1511.05950.
-const std::vector<std::string>& correction_names();
 
 }  // namespace millrace::engine

@@ -79,7 +79,6 @@ bool Reader::read_pass() {
         if (!deliver(frame)) return false;
         break;
       case ReadStatus::corrupt:
-        ++received_;
         queue_.reject();
         break;
       case ReadStatus::timeout:
@@ -94,7 +93,6 @@ bool Reader::read_pass() {
 bool Reader::deliver(Frame& frame) {
   stamp(frame);
   if (options_.paced && !wait_until_due(frame)) return false;
-  ++received_;
   ++delivered_;
   return queue_.push();
 }

@@ -16,7 +16,7 @@ namespace millrace::io {
 struct ReaderOptions {
   bool paced = false;      ///< sleep until a frame is due by its pts (files only)
   bool loop = false;       ///< start again at the end
-  std::int64_t limit = 0;  ///< stop after this many frames were received; 0: no limit
+  std::int64_t limit = 0;  ///< stop after this many good frames; 0: no limit
   double fps = 0.0;        ///< rate where frames carry no pts and the source knows none; 0: 25
 };
 
@@ -45,7 +45,7 @@ class Reader {
   bool deliver(Frame& frame);
   void stamp(Frame& frame);
   bool wait_until_due(Frame& frame);
-  bool limit_reached() const { return options_.limit > 0 && received_ >= options_.limit; }
+  bool limit_reached() const { return options_.limit > 0 && delivered_ >= options_.limit; }
 
   // The thread's alone.
   std::unique_ptr<Source> source_;
@@ -55,7 +55,6 @@ class Reader {
   std::chrono::nanoseconds offset_{0};  // added to the source's pts: what earlier passes took
   std::chrono::nanoseconds last_pts_{0};
   Clock::time_point start_;  // when pts 0 fell due
-  std::int64_t received_ = 0;
   std::int64_t delivered_ = 0;
   std::string error_;
 

@@ -39,16 +39,13 @@ class Layer {
   virtual std::string describe() const = 0;
   /// In PyTorch's state_dict order.
   virtual std::vector<ParameterSpec> parameters() const { return {}; }
-  /// `x`: [1,C,H,W] (or [1,F] behind a flatten); `p`: as parameters() lists them. Recorded by
-  /// autograd when grad mode is on.
+  /// `x`: [1,C,H,W], a vector being a picture of one pixel; `p`: as parameters() lists them.
+  /// Recorded by autograd when grad mode is on.
   virtual at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const = 0;
 };
 
 /// Builds the layer `spec` describes on an input of shape `shape`, and moves `shape` on to its
 /// output. Throws std::invalid_argument: "what is wrong", without naming the layer's place.
 std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape);
-
-/// Every value LayerSpec::type can take.
-const std::vector<std::string>& layer_types();
 
 }  // namespace millrace::stages

@@ -44,7 +44,8 @@ class Linear final : public Layer {
             {"bias", {out_}, Init::fan_in_uniform, in_}};
   }
   at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const override {
-    return at::linear(x, p[0], p[1]);
+    // A vector is a picture of one pixel, so that any layer may follow.
+    return at::linear(x.flatten(1), p[0], p[1]).unsqueeze(-1).unsqueeze(-1);
   }
 
  private:
@@ -116,8 +117,9 @@ std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape) {
     throw std::invalid_argument("flatten needs source.width and source.height to be set");
   }
   shape = {shape.channels * shape.height * shape.width, 1, 1};
-  return std::make_unique<Operator>("flatten",
-                                    [](const at::Tensor& x, double) { return at::flatten(x, 1); });
+  return std::make_unique<Operator>("flatten", [](const at::Tensor& x, double) {
+    return x.reshape({x.size(0), -1, 1, 1});
+  });
 }
 
 std::unique_ptr<Layer> group_norm_layer(const LayerSpec& spec, ImageShape& shape) {
@@ -126,7 +128,7 @@ std::unique_ptr<Layer> group_norm_layer(const LayerSpec& spec, ImageShape& shape
 
 std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape) {
   const std::int64_t k = spec.kernel.value_or(2);
-  if (shape.height && (shape.height < k || shape.width < k)) {
+  if ((shape.height && shape.height < k) || (shape.width && shape.width < k)) {
     throw std::invalid_argument("kernel " + text(k) + " is larger than its input " +
                                 text(shape.width) + "x" + text(shape.height));
   }

@@ -37,4 +37,9 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
+/// Every value LayerSpec::type can take.
+const std::vector<std::string>& layer_types();
+/// Every value ModelSpec::preset can take.
+const std::vector<std::string>& preset_names();
+
 }  // namespace millrace::stages

@@ -32,7 +32,4 @@ class Network {
 /// whose size the network does not give back, saying so: its output is compared with a picture.
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input);
 
-/// Every value ModelSpec::preset can take.
-const std::vector<std::string>& preset_names();
-
 }  // namespace millrace::stages

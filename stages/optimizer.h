@@ -27,7 +27,4 @@ class Optimizer {
 /// `weights` gives size and device of the state. Throws std::invalid_argument for an unknown kind.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSpec& spec, const at::Tensor& weights);
 
-/// Every value OptimizerSpec::kind can take.
-const std::vector<std::string>& optimizer_names();
-
 }  // namespace millrace::stages

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>  // names
+#include <vector>  // names
 
 namespace millrace::stages {
 
@@ -16,5 +17,8 @@ struct OptimizerSpec {
   double alpha = 0.99;        ///< rmsprop
   double eps = 1e-8;          ///< rmsprop, adam, adamw
 };
+
+/// Every value OptimizerSpec::kind can take.
+const std::vector<std::string>& optimizer_names();
 
 }  // namespace millrace::stages

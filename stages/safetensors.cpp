@@ -19,12 +19,15 @@ struct Entry {
   std::uint64_t begin, end;
 };
 
-std::uint64_t element_count(const std::vector<std::int64_t>& shape, std::uint64_t limit) {
-  std::uint64_t n = 1;
+std::uint64_t element_count(const std::vector<std::int64_t>& shape) {
+  constexpr std::uint64_t kMost = std::uint64_t(1) << 40;
+  std::uint64_t n = 1, without_zeros = 1;  // strides are products too, and may overflow beside a 0
   for (const std::int64_t d : shape) {
-    if (d < 0 || (d > 0 && n > limit / std::uint64_t(d)))
+    if (d < 0 || (d > 0 && without_zeros > kMost / std::uint64_t(d))) {
       throw WeightsError("a tensor's shape is impossible");
+    }
     n *= std::uint64_t(d);
+    if (d > 0) without_zeros *= std::uint64_t(d);
   }
   return n;
 }
@@ -35,7 +38,7 @@ Entry parse_entry(const std::string& name, const nlohmann::ordered_json& value,
   if (type != "F32") throw WeightsError("\"" + name + "\" is " + type + ", only F32 can be loaded");
   Entry entry{name, value.at("shape").get<std::vector<std::int64_t>>(),
               value.at("data_offsets").at(0), value.at("data_offsets").at(1)};
-  const std::uint64_t bytes = 4 * element_count(entry.shape, data_bytes);
+  const std::uint64_t bytes = 4 * element_count(entry.shape);
   if (entry.begin > entry.end || entry.end > data_bytes || entry.end - entry.begin != bytes) {
     throw WeightsError("\"" + name + "\" does not fit the file (truncated?)");
   }

@@ -14,12 +14,10 @@ namespace {
 /// Library errors begin with the key they are about ("model.layer[2] (conv): ..."); a few with
 /// none.
 ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
-  const std::size_t end = what.find_first_of(" :[=");
-  const std::string key = what.substr(0, end);
+  std::string key = what.substr(0, what.find_first_of(" :="));
   if (key.find('.') == std::string::npos) return config.error(fallback, what);
-  std::size_t rest = what.find(": ");
-  if (what[end] == '[' || rest == std::string::npos) rest = end;
-  return config.error(key, what[rest] == ':' ? what.substr(rest + 2) : what.substr(rest));
+  std::string rest = what.substr(key.size());
+  return config.error(key, rest.substr(rest.find_first_not_of(" :")));
 }
 
 /// Weights from `file`, for `key` of the config. A checkpoint holds the optimizer's state beside

@@ -1,9 +1,10 @@
 #include "tools/config.h"
 
-#include <algorithm>  // find_if
-#include <fstream>    // the file
-#include <iterator>   // reading it whole
-#include <sstream>    // documentation
+#include <algorithm>   // find_if
+#include <filesystem>  // whether it is one
+#include <fstream>     // the file
+#include <iterator>    // reading it whole
+#include <sstream>     // documentation
 
 #include "io/uri.h"
 #include "tools/config_keys.h"
@@ -46,12 +47,25 @@ void set_layers(Config& config, const toml::node& value, const std::string& wher
     // In a file each layer has its own line; a --set has none.
     const std::string at = where.starts_with("--set") ? where : place(config.name, item.source());
     if (!item.is_table()) throw ConfigError(at + ": " + which + " must be a table");
+    config.places[which] = at;
     try {
       config.model.layer.push_back(read_layer(*item.as_table()));
     } catch (const std::invalid_argument& error) {
       throw ConfigError(at + ": " + which + ": " + error.what());
     }
   }
+}
+
+/// A value as TOML, fit for an error's single line.
+std::string on_one_line(const toml::node& value) {
+  constexpr std::size_t kLongest = 120;
+  std::ostringstream out;
+  value.visit([&](const auto& node) { out << node; });
+  std::string text = out.str();
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
 }
 
 void set_key(Config& config, const std::string& path, const toml::node& value,
@@ -62,9 +76,7 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
   if (!key)
     throw ConfigError(where + ": unknown key " + path + "; the nearest is " + nearest_key(path));
   if (key->set(config, value)) return;
-  std::ostringstream text;
-  value.visit([&](const auto& node) { text << node; });
-  throw ConfigError(where + ": " + path + " = " + text.str() + ": must be " + key->range);
+  throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " + key->range);
 }
 
 void apply_file(Config& config, const std::string& text) {
@@ -77,6 +89,10 @@ void apply_file(Config& config, const std::string& text) {
   for (const auto& [name, node] : root) {
     const std::string at = place(config.name, name.source());
     const toml::table* table = node.as_table();
+    if (nearest_table(name.str()) == name.str() && !table) {
+      throw ConfigError(at + ": " + std::string(name.str()) + " must be a table, written [" +
+                        std::string(name.str()) + "]");
+    }
     if (!table || nearest_table(name.str()) != name.str()) {
       throw ConfigError(at + ": unknown table [" + std::string(name.str()) + "]; the nearest is [" +
                         nearest_table(name.str()) + "]");
@@ -139,6 +155,7 @@ Config parse_config(const std::string& text, const std::string& name,
 
 Config load_config(const std::string& path, const std::vector<std::string>& settings) {
   if (path.empty()) return parse_config(kDefaultConfig, "(default)", settings);
+  if (std::filesystem::is_directory(path)) throw ConfigError(path + ": is a folder");
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file) throw ConfigError(path + ": cannot be read");

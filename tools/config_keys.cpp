@@ -4,6 +4,7 @@
 #include <cmath>      // isfinite
 #include <sstream>    // shortest decimal text
 
+#include "engine/correction.h"
 #include "engine/schedule.h"
 #include "io/uri.h"
 
@@ -182,8 +183,8 @@ std::vector<ConfigKey> make_table() {
              "what is predicted: the input, or the frame after it", MILLRACE_AT(task.kind)),
       choice("task.loss", {"mse"}, "mse: squared error, mean over all elements",
              MILLRACE_AT(task.loss)),
-      choice("model.preset", {"partime-cnn", "resnet18", "resnet50", "layers"},
-             "layers: as written in [[model.layer]]", MILLRACE_AT(model.preset)),
+      choice("model.preset", stages::preset_names(), "layers: as written in [[model.layer]]",
+             MILLRACE_AT(model.preset)),
       whole("model.layers", 1, 1000, "partime-cnn: convolutions", MILLRACE_AT(model.layers)),
       whole("model.features", 1, 4096, "partime-cnn: channels between convolutions",
             MILLRACE_AT(model.features)),
@@ -214,7 +215,7 @@ std::vector<ConfigKey> make_table() {
             MILLRACE_AT(pipeline.virtual_stages)),
       flag("pipeline.vertical_sync", "pipedream: every stage uses the version that stage 0 saw",
            MILLRACE_AT(pipeline.vertical_sync)),
-      choice("optimizer.kind", {"sgd", "rmsprop", "adam", "adamw"}, "as in torch.optim",
+      choice("optimizer.kind", stages::optimizer_names(), "as in torch.optim",
              MILLRACE_AT(optimizer.kind)),
       real("optimizer.lr", 0, 1000, "learning rate", MILLRACE_AT(optimizer.lr)),
       real("optimizer.momentum", 0, 1, "sgd, rmsprop", MILLRACE_AT(optimizer.momentum)),
@@ -227,7 +228,7 @@ std::vector<ConfigKey> make_table() {
       real("optimizer.alpha", 0, 0.9999999, "rmsprop: decay of the square",
            MILLRACE_AT(optimizer.alpha)),
       real("optimizer.eps", 0, 1, "rmsprop, adam, adamw", MILLRACE_AT(optimizer.eps)),
-      choice("correction.kind", {"none", "inverse-age"},
+      choice("correction.kind", engine::correction_names(),
              "what is done about old gradients; none: the schedule's bare rule; inverse-age: a "
              "stage's rate / (1 + its gradient age)",
              MILLRACE_AT(correction.kind)),
@@ -281,6 +282,12 @@ stages::LayerSpec read_layer(const toml::table& table) {
   const toml::node* type = table.get("type");
   if (!type || !type->is_string()) throw std::invalid_argument("needs type = \"...\"");
   layer.type = *type->value_exact<std::string>();
+  const std::vector<std::string_view> types(stages::layer_types().begin(),
+                                            stages::layer_types().end());
+  if (std::find(types.begin(), types.end(), layer.type) == types.end()) {
+    throw std::invalid_argument("unknown type \"" + layer.type + "\"; the nearest is \"" +
+                                io::nearest_name(layer.type, types) + "\"");
+  }
   layer.out = whole_in(table, "out", 1, 65536);
   layer.kernel = whole_in(table, "kernel", 1, 63);
   layer.stride = whole_in(table, "stride", 1, 64);

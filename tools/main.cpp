@@ -15,21 +15,26 @@ namespace millrace::tools {
 namespace {
 
 int fail(ExitCode code, const std::string& what) {
-  std::cerr << "millrace: error: " << what.substr(0, what.find('\n')) << "\n";
+  // Whatever a message quotes, a URI's password is never shown, nor is a terminal given orders.
+  std::string line = io::redacted(what.substr(0, what.find('\n')));
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < ' ') c = '?';
+  }
+  std::cerr << "millrace: error: " << line << "\n";
   return code;
 }
 
-std::string usage_error(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+/// The first argument, if it is no command: CLI11 would take what follows for options of the
+/// program.
+std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return "";
   std::vector<std::string_view> names;
-  const auto commands = app.get_subcommands([](const CLI::App*) { return true; });
-  for (const CLI::App* command : commands) names.push_back(command->get_name());
-  const std::string given = argc > 1 ? argv[1] : "";
-  const bool known = std::find(names.begin(), names.end(), given) != names.end();
-  if (!given.empty() && given[0] != '-' && !known) {
-    return "unknown command \"" + given + "\"; the nearest is \"" + io::nearest_name(given, names) +
-           "\"";
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command->get_name() == argv[1]) return "";
+    names.push_back(command->get_name());
   }
-  return std::string(error.what()) + " (see millrace " + (known ? given + " " : "") + "--help)";
+  return "unknown command \"" + std::string(argv[1]) + "\"; the nearest is \"" +
+         io::nearest_name(argv[1], names) + "\"";
 }
 
 int main_program(int argc, char** argv) {
@@ -46,7 +51,7 @@ int main_program(int argc, char** argv) {
       ->add_option("--set", run.settings, "table.key=value, on top of the config; may be repeated")
       ->allow_extra_args(false);
   run_app->add_option("--frames", run.frames, "Frames to train; 0: until the source ends")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::int64_t(0), std::int64_t(1'000'000'000'000)));
   run_app->add_option("--report", run.report, "Where to write the report, JSON");
   run_app->add_flag("--quiet", run.quiet, "No progress and no summary");
   run_app->callback([&] { code = run_command(run); });
@@ -98,13 +103,15 @@ int main_program(int argc, char** argv) {
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");
   bench_app->callback([&] { code = bench_command(bench); });
 
+  const std::string unknown = unknown_command(app, argc, argv);
+  if (!unknown.empty()) return fail(kBadUsage, unknown);
   try {
     app.parse(argc, argv);
     return code;
   } catch (const CLI::Success& success) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    return fail(kBadUsage, usage_error(app, error, argc, argv));
+    return fail(kBadUsage, std::string(error.what()) + " (see millrace --help)");
   }
 }
 

@@ -95,27 +95,29 @@ class Run {
                .rejected = queue_.rejected() + outcome.rejected + feed_.pending()};
   }
 
+  /// Writes every output that was asked for. One that can't be written costs no other; the first
+  /// failure is thrown when all were tried.
   void save() {
     const nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
-    const std::string file = arguments_.report.empty() ? config_.output.report : arguments_.report;
-    if (!file.empty()) io::write_whole(file, report.dump(2) + "\n");
-    if (!config_.output.weights.empty()) {
-      io::write_whole(config_.output.weights, stages::to_safetensors(trainer_.state()));
-    }
-    if (checkpointer_) {
-      const std::string error = checkpointer_->finish();
+    const auto& output = config_.output;
+    const stages::ImageShape shape{config_.source.channels, fitter_.height(), fitter_.width()};
+    const bool predicted = log_.network().count() > 0;
+    write_output(arguments_.report.empty() ? output.report : arguments_.report,
+                 [&](const std::string& file) { io::write_whole(file, report.dump(2) + "\n"); });
+    write_output(output.weights, [&](const std::string& file) {
+      io::write_whole(file, stages::to_safetensors(trainer_.state()));
+    });
+    write_output(config_.checkpoint.dir, [&](const std::string&) {
+      const std::string error = checkpointer_ ? checkpointer_->finish() : "";
       if (!error.empty()) throw std::runtime_error(error);
-    }
-    if (!config_.checkpoint.dir.empty()) write_checkpoint(trainer_.checkpoint());
-    if (log_.network().count() > 0) {
-      if (!config_.output.loss_plot.empty()) draw_loss(log_, config_.output.loss_plot);
-      if (!config_.output.prediction.empty()) {
-        draw_prediction(trainer_, log_,
-                        {config_.source.channels, fitter_.height(), fitter_.width()},
-                        config_.output.prediction);
-      }
-    }
+      write_checkpoint(trainer_.checkpoint());
+    });
+    write_output(predicted ? output.loss_plot : "",
+                 [&](const std::string& file) { draw_loss(log_, file); });
+    write_output(predicted ? output.prediction : "",
+                 [&](const std::string& file) { draw_prediction(trainer_, log_, shape, file); });
     if (!arguments_.quiet) std::cout << summarize(report) << std::flush;
+    if (!failure_.empty()) throw std::runtime_error(failure_);
   }
 
   const std::string& source_error() const { return reader_.error(); }
@@ -127,6 +129,16 @@ class Run {
         assemble(config_, {config_.source.channels, fitter_.height(), fitter_.width()});
     options.fps = config_.monitor.fps > 0 ? config_.monitor.fps : info_.fps;
     return options;
+  }
+
+  template <class Write>
+  void write_output(const std::string& file, const Write& write) {
+    if (file.empty()) return;
+    try {
+      write(file);
+    } catch (const std::runtime_error& error) {
+      if (failure_.empty()) failure_ = error.what();
+    }
   }
 
   std::unique_ptr<engine::Checkpointer> make_checkpointer() {
@@ -182,6 +194,7 @@ class Run {
   std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: none while running
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
   FrameCounts frames_;
+  std::string failure_;  ///< the first output that could not be written
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::int64_t shown_ = 0;
   double shown_at_ = 0;
@@ -193,8 +206,8 @@ int run_command(const RunArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.settings);
   assemble(config,
            configured_shape(config));  // whatever is wrong is said before a source is opened
-  catch_signals();
   std::unique_ptr<io::Source> source = io::open_source(source_options(config));
+  catch_signals();  // from here on there is something to save
   Run run(config, arguments, std::move(source));
   run.learn();
   run.save();

@@ -9,6 +9,9 @@ volatile std::sig_atomic_t asked = 0;
 
 void on_signal(int) {
   asked = 1;
+  // A second signal, whichever of the two, does what it always did.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
 }
 
 }  // namespace
@@ -16,8 +19,7 @@ void on_signal(int) {
 void catch_signals() {
   struct sigaction action = {};
   action.sa_handler = on_signal;
-  // The handler goes after its first call, so that a second signal does what it always did.
-  action.sa_flags = SA_RESETHAND | SA_RESTART;
+  action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }

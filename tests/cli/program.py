@@ -42,6 +42,8 @@ def call(*args, timeout=120, env=None):
         except subprocess.TimeoutExpired:
             process.kill()
             raise
+    # libpng has its own say on stderr about a picture that it can't decode.
+    err = "".join(line for line in err.splitlines(keepends=True) if not line.startswith("libpng "))
     return Outcome(process.returncode, out, err)
 
 

@@ -98,7 +98,8 @@ class ShortStreams(AccountingTest):
 
     def test_no_frame(self):
         (self.folder / "empty").mkdir()
-        file = program.write_toml(self.folder / "config.toml", self.config(f"images:{self.folder}/empty", cut=(1, 2, 3)))
+        config = self.config(f"images:{self.folder}/empty", cut=(1, 2, 3))
+        file = program.write_toml(self.folder / "config.toml", config)
         self.assert_refused(program.NO_SOURCE, program.call("run", file))
 
 

@@ -1,4 +1,4 @@
-"""Config and command line: defaults, ranges, places in errors. The program's own list of keys is checked against ours."""
+"""Config and command line: defaults, ranges and places in errors, with a table of keys of our own."""
 
 import tomllib
 import unittest
@@ -47,7 +47,7 @@ KEYS = {
     "model.out_channels": whole(1, 4096),
     "model.weights": TEXT,
     "model.seed": whole(0, MANY),
-    "pipeline.schedule": names("partime", "sequential"),
+    "pipeline.schedule": names("partime", "sequential", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved"),
     "pipeline.stages": whole(1, 4096),
     "pipeline.cut": listed([-1], ["2"], 2),
     "pipeline.devices": listed("gpu", [], [0]),

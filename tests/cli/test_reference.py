@@ -52,7 +52,8 @@ class Reference(program.CliTest):
         weights = load_file(self.folder / "out.safetensors")
         self.assertEqual(weights.keys(), network.state_dict().keys())
         for name, value in network.state_dict().items():
-            self.assertTrue(torch.equal(weights[name], value), f"{name} is off by {(weights[name] - value).abs().max()}")
+            off = (weights[name] - value).abs().max()
+            self.assertTrue(torch.equal(weights[name], value), f"{name} is off by {off}")
 
     def assert_same_trace(self, expected, report):
         self.assertEqual(report["frames"]["trained"], len(expected.losses))

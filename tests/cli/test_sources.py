@@ -130,7 +130,8 @@ class Videos(SourceTest):
         self.assert_balanced(report)
         self.assertGreater(report["frames"]["trained"], 100)  # whatever came was learnt from
         self.assertLess(report["frames"]["received"], 500)
-        self.assertEqual(sorted(load_file(self.folder / "out.safetensors")), ["0.bias", "0.weight", "2.bias", "2.weight"])
+        weights = load_file(self.folder / "out.safetensors")
+        self.assertEqual(weights.keys(), {"0.weight", "0.bias", "2.weight", "2.bias"})
 
     def test_inspect(self):
         outcome = program.call("inspect", program.VIDEO)
