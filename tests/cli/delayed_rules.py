@@ -1,0 +1,128 @@
+"""The update rules of the schedules that keep activations or weights, in plain PyTorch.
+
+Written from their definitions, by versions: W[i][v] is what v updates made of stage i's weights, and a
+sample says at which version each stage runs it. No pipeline appears here, so nothing can be wrong with
+its timing. Plain SGD; everything float32.
+"""
+
+import torch
+from torch import nn
+
+aten = torch.ops.aten
+
+
+class VersionedStage:
+    """A slice of an nn.Sequential, run at any of its versions."""
+
+    def __init__(self, modules, lr):
+        self.modules = modules
+        self.names = [name for name, _ in modules.named_parameters()]
+        self.versions = [[p.detach().clone() for p in modules.parameters()]]
+        self.lr = lr
+
+    def forward(self, x, version, first):
+        x = x.detach().requires_grad_(not first)
+        weights = [w.detach().requires_grad_() for w in self.versions[version]]
+        y = torch.func.functional_call(self.modules, dict(zip(self.names, weights)), (x,))
+        return x, weights, y
+
+    def update(self, gradients):
+        """The mean of `gradients`, lists of one tensor a parameter, as sum and then quotient."""
+        total = [g.clone() for g in gradients[0]]
+        for more in gradients[1:]:
+            for into, g in zip(total, more):
+                into += g
+        if len(gradients) > 1:
+            total = [g / len(gradients) for g in total]
+        self.versions.append([w.add(g, alpha=-self.lr) for w, g in zip(self.versions[-1], total)])
+
+
+def train_by_versions(stages, samples, group, version_of):
+    """Minibatches of `group`; sample m goes forward and back at stage i at version_of(m, i). Returns losses."""
+    losses = []
+    for begin in range(0, len(samples) - group + 1, group):
+        minibatch = [[] for _ in stages]
+        for m in range(begin, begin + group):
+            x, ends = samples[m][0], []
+            for i, stage in enumerate(stages):
+                ends.append(stage.forward(x, version_of(m, i), first=i == 0))
+                x = ends[-1][2]
+            loss = nn.functional.mse_loss(x, samples[m][1])
+            losses.append(loss.item())
+            gradient = torch.autograd.grad(loss, x, retain_graph=True)[0]
+            for i in reversed(range(len(stages))):
+                x, weights, y = ends[i]
+                found = list(torch.autograd.grad(y, weights + ([x] if i else []), gradient))
+                gradient = found.pop() if i else None
+                minibatch[i].append(found)
+        for stage, gradients in zip(stages, minibatch):
+            stage.update(gradients)
+    return losses
+
+
+def pipedream(stages, samples, **_):
+    n = len(stages)
+    return train_by_versions(stages, samples, 1, lambda m, i: max(0, m - (n - i) + 1))
+
+
+def pipedream_vertical_sync(stages, samples, **_):
+    n = len(stages)
+    return train_by_versions(stages, samples, 1, lambda m, i: max(0, m - n + 1))
+
+
+def two_buffered(stages, samples, group):
+    return train_by_versions(stages, samples, group, lambda m, i: max(0, m // group - 1))
+
+
+def flushed(stages, samples, group):
+    return train_by_versions(stages, samples, group, lambda m, i: m // group)
+
+
+def saved_forward(stage, x, version):
+    """Every module's input and output at `version`."""
+    weights, tape = iter(stage.versions[version]), []
+    for module in stage.modules:
+        if isinstance(module, nn.Conv2d):
+            y = nn.functional.conv2d(x, next(weights), next(weights), padding=module.padding)
+        else:
+            y = module(x)
+        tape.append((module, x, y))
+        x = y
+    return tape
+
+
+def backward_at(stage, tape, version, gradient, first):
+    """Through saved activations at the weights of another version. Returns weights' and input's gradients."""
+    weights, found = list(stage.versions[version]), []
+    for index in reversed(range(len(tape))):
+        module, x, y = tape[index]
+        if isinstance(module, nn.Conv2d):
+            weights.pop()
+            mask = [not (first and index == 0), True, True]
+            gradient, of_weight, of_bias = aten.convolution_backward(
+                gradient, x, weights.pop(), [y.shape[1]], [1, 1], list(module.padding), [1, 1], False, [0, 0], 1, mask)
+            found = [of_weight, of_bias] + found
+        elif isinstance(module, nn.ReLU):
+            gradient = aten.threshold_backward(gradient, y, 0)
+        else:
+            gradient = aten.sigmoid_backward(gradient, y)
+    return found, gradient
+
+
+def pb(stages, samples, **_):
+    """Stage i forwards sample m at the version max(0, m-2d) that it has by then, and takes it back d
+    stages from the end 2d samples later, at version m: through what it saved, at what it has become."""
+    losses = []
+    for m, (picture, target) in enumerate(samples):
+        x, tapes = picture, []
+        for i, stage in enumerate(stages):
+            tapes.append(saved_forward(stage, x, max(0, m - 2 * (len(stages) - 1 - i))))
+            x = tapes[-1][-1][2]
+        y = x.detach().requires_grad_()
+        loss = nn.functional.mse_loss(y, target)
+        losses.append(loss.item())
+        gradient = torch.autograd.grad(loss, y)[0]
+        for i in reversed(range(len(stages))):
+            found, gradient = backward_at(stages[i], tapes[i], m, gradient, first=i == 0)
+            stages[i].update([found])
+    return losses
