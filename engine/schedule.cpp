@@ -1,6 +1,7 @@
 #include "engine/schedule.h"
 
 #include <algorithm>  // all_of
+#include <limits>     // none yet
 #include <map>        // table of names
 #include <set>        // distinct stages
 #include <stdexcept>  // std::invalid_argument
@@ -37,6 +38,19 @@ std::vector<int> stages_of(const Program& program) {
     for (const Action& action : *list) stages.insert(action.stage);
   }
   return {stages.begin(), stages.end()};
+}
+
+std::vector<std::int64_t> first_backwards(const Schedule& schedule) {
+  std::vector<std::int64_t> first(schedule.stages, std::numeric_limits<std::int64_t>::max());
+  for (const Program& program : schedule.workers) {
+    for (const auto* list : {&program.prologue, &program.period}) {
+      for (const Action& action : *list) {
+        if (action.op == Op::backward)
+          first[action.stage] = std::min(first[action.stage], action.sample);
+      }
+    }
+  }
+  return first;
 }
 
 namespace {

@@ -75,6 +75,10 @@ struct ScheduleOptions {
   bool vertical_sync = false;  ///< pipedream
 };
 
+/// By stage: the first sample that goes backward there. A stage is done with earlier ones after
+/// their forward.
+std::vector<std::int64_t> first_backwards(const Schedule& schedule);
+
 /// By stage, in the steady state: how many frames the stage has moved on since the sample whose
 /// loss made a gradient, when the gradient is applied. 0 where all of a minibatch runs at one
 /// version and is applied to it.

@@ -10,23 +10,6 @@ using Part = StageMeter::Part;
 
 constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
 
-namespace {
-
-/// The first sample that goes backward at each stage: those before it are done with after their
-/// forward.
-std::vector<std::int64_t> first_backward(const Program& program, int stages) {
-  std::vector<std::int64_t> first(stages, std::numeric_limits<std::int64_t>::max());
-  for (const auto* list : {&program.prologue, &program.period}) {
-    for (const Action& action : *list) {
-      if (action.op == Op::backward)
-        first[action.stage] = std::min(first[action.stage], action.sample);
-    }
-  }
-  return first;
-}
-
-}  // namespace
-
 Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
     : shared_(shared),
       index_(index),
@@ -35,7 +18,7 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       origin_(shared.schedule.stages, 0),
       newest_(shared.schedule.stages, 0),
       ages_(gradient_ages(shared.schedule)),
-      retires_at_forward_(first_backward(program_, shared.schedule.stages)) {}
+      first_backward_(first_backwards(shared.schedule)) {}
 
 void Worker::run() {
   for (std::int64_t at = 0; !shared_.stop.load(std::memory_order_relaxed); ++at) {
@@ -74,7 +57,7 @@ void Worker::forward(const Action& action) {
   } else {
     shared_.links[stage]->activations.send({action.sample}, [&] { return over(action.sample); });
   }
-  if (action.sample < retires_at_forward_[stage]) {
+  if (action.sample < first_backward_[stage]) {
     shared_.pool.release(action.sample);
     if (options_.after_sample) options_.after_sample(stage, action.sample);
   }

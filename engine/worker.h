@@ -47,10 +47,9 @@ class Worker {
   const PipelineOptions& options_;
   std::vector<std::int64_t>
       origin_;  ///< by stage: the sample whose loss made the gradient last received
-  std::vector<std::int64_t> newest_;  ///< by stage: the sample last forwarded
-  std::vector<std::int64_t> ages_;    ///< by stage: as the schedule's text has it
-  std::vector<std::int64_t>
-      retires_at_forward_;  ///< samples of the prologue that never go backward, by stage
+  std::vector<std::int64_t> newest_;          ///< by stage: the sample last forwarded
+  std::vector<std::int64_t> ages_;            ///< by stage: as the schedule's text has it
+  std::vector<std::int64_t> first_backward_;  ///< by stage
 };
 
 }  // namespace millrace::engine

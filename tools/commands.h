@@ -27,6 +27,17 @@ struct CheckArguments {
 };
 int check_command(const CheckArguments& arguments);
 
+struct ScheduleArguments {
+  std::string name;
+  std::int64_t stages = 4;
+  std::int64_t samples = 8;
+  std::int64_t microbatches = 4;
+  std::int64_t virtual_stages = 2;
+  bool vertical_sync = false;
+  std::string format = "grid";  ///< grid | csv
+};
+int schedule_command(const ScheduleArguments& arguments);
+
 int inspect_command(const std::string& uri);
 
 }  // namespace millrace::tools

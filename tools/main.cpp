@@ -4,6 +4,7 @@
 #include <exception>  // failures
 #include <iostream>   // errors
 
+#include "engine/schedule.h"
 #include "io/source.h"
 #include "io/uri.h"
 #include "tools/bench.h"
@@ -72,6 +73,31 @@ int main_program(int argc, char** argv) {
       app.add_subcommand("inspect", "Devices and versions; with a URI: what the source is");
   inspect_app->add_option("uri", uri, "A source");
   inspect_app->callback([&] { code = inspect_command(uri); });
+
+  ScheduleArguments schedule;
+  CLI::App* schedule_app =
+      app.add_subcommand("schedule", "Print a schedule as the staircase, or as PyTorch's CSV");
+  schedule_app->add_option("name", schedule.name, "Which")
+      ->required()
+      ->check(CLI::IsMember(engine::schedule_names()));
+  schedule_app->add_option("--stages", schedule.stages, "N")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  schedule_app->add_option("--samples", schedule.samples, "How many")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  schedule_app->add_option("--microbatches", schedule.microbatches, "Samples a minibatch")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  schedule_app
+      ->add_option("--virtual-stages", schedule.virtual_stages, "interleaved: stages a worker")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  schedule_app->add_flag("--vertical-sync", schedule.vertical_sync,
+                         "pipedream: every stage at stage 0's version");
+  schedule_app->add_option("--format", schedule.format, "grid | csv")
+      ->check(CLI::IsMember({"grid", "csv"}));
+  schedule_app->callback([&] { code = schedule_command(schedule); });
 
   BenchArguments bench;
   CLI::App* bench_app = app.add_subcommand(

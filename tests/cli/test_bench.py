@@ -1,0 +1,56 @@
+"""Bench runs its suites, writes what it measured and compares. Says nothing of how fast anything is."""
+
+import json
+import unittest
+
+import program
+
+SHORT = ["--rounds", "1", "--seconds", "0.02", "--sizes", "16"]
+
+
+class Bench(program.CliTest):
+
+    def results(self, suite, *options):
+        file = self.folder / f"{suite}.json"
+        outcome = program.call("bench", suite, *SHORT, "--json", file, *options)
+        self.assert_code(program.DONE, outcome)
+        return json.loads(file.read_text()), outcome
+
+    def test_framerate(self):
+        plot = self.folder / "rates.png"
+        results, outcome = self.results("framerate", "--networks", "basic,kernel", "--stages", "2", "--plot", plot)
+        self.assertEqual([arm["arm"] for arm in results["arms"]],
+                         ["basic 16 x1", "basic 16 x2", "kernel 16 x1", "kernel 16 x2"])
+        for arm in results["arms"]:
+            for figure in ("fps", "speedup", "T_ms", "T_over_N_ms", "bottleneck_ms", "latency_p50_ms", "latency_p99_ms"):
+                self.assertGreater(arm[figure], 0, (arm["arm"], figure))
+        self.assertEqual(results["arms"][0]["speedup"], 1)
+        self.assertIn("libtorch", results["provenance"])
+        self.assertIn("frames/s", outcome.out)
+        self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
+
+    def test_pipeline(self):
+        results, outcome = self.results("pipeline", "--stages", "1")
+        (arm,) = results["arms"]
+        self.assertGreater(arm["bare_loop_ms"], 0)
+        self.assertGreater(arm["step_over_bare"], 0)
+        self.assertGreater(results["monitor_ns"], 0)
+        self.assertIn("step/bare", outcome.out)
+
+    def test_compare(self):
+        self.results("pipeline", "--stages", "1")
+        other = self.folder / "other.json"
+        (self.folder / "pipeline.json").rename(other)
+        _, outcome = self.results("pipeline", "--stages", "1", "--compare", other)
+        self.assertIn("ratios to", outcome.out)
+        self.assertIn("step_ms", outcome.out)
+
+    def test_bad_usage(self):
+        self.assert_refused(program.BAD_USAGE, program.call("bench", "framrate"), "framerate")
+        self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--sizes", "0"), "--sizes")
+        self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--networks", "basics"), "basic")
+        self.assert_refused(program.BAD_USAGE, program.call("bench", "pipeline", "--compare", "/nonexistent"), "--compare")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,46 @@
+"""`millrace schedule`: the staircase for people, the CSV for PyTorch."""
+
+import unittest
+
+from torch.distributed.pipelining.schedules import _Action, _ComputationType
+
+import program
+
+SYNCHRONOUS = {"gpipe": 4, "1f1b": 4, "interleaved": 8}  # stages
+
+
+class Text(program.CliTest):
+
+    def printed(self, *arguments):
+        outcome = program.call("schedule", *arguments)
+        self.assert_code(program.DONE, outcome)
+        return outcome.out
+
+    def test_staircase(self):
+        out = self.printed("gpipe", "--stages", "2", "--samples", "2", "--microbatches", "2")
+        self.assertEqual(out.splitlines()[:2], ["stage 0 F0  F1  .   .   B0  B1U ",
+                                                "stage 1 .   F0  F1  B0  B1U .   "])
+        self.assertIn("bubble         33.3 %", out)
+        self.assertIn("gradient age   0 0", out)
+
+    def test_pytorch_reads_the_csv(self):
+        for name, stages in SYNCHRONOUS.items():
+            with self.subTest(name):
+                rows = self.printed(name, "--stages", stages, "--samples", "4", "--format", "csv").splitlines()
+                actions = [[_Action.from_str(cell) for cell in row.split(",") if cell] for row in rows]
+                seen = {(a.stage_index, a.computation_type, a.microbatch_index) for row in actions for a in row}
+                types = {_ComputationType.FORWARD, _ComputationType.FULL_BACKWARD}
+                self.assertEqual(seen, {(s, t, m) for s in range(stages) for t in types for m in range(4)})
+
+    def test_updates_have_a_place_where_nothing_flushes(self):
+        out = self.printed("pipedream", "--stages", "2", "--samples", "3", "--format", "csv")
+        self.assertIn("0B0,0U0,0F2^1", out.splitlines()[0])
+
+    def test_bad_usage(self):
+        self.assert_refused(program.BAD_USAGE, program.call("schedule", "gpip"), "gpipe")
+        self.assert_refused(program.BAD_USAGE, program.call("schedule", "2bw", "--stages", "8"), "microbatches")
+        self.assert_refused(program.BAD_USAGE, program.call("schedule", "partime", "--stages", "0"), "--stages")
+
+
+if __name__ == "__main__":
+    unittest.main()
