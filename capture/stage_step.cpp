@@ -1,6 +1,7 @@
 #include "capture/stage_step.h"
 
-#include <ATen/ATen.h>  // tensor creation
+#include <ATen/ATen.h>      // tensor creation
+#include <ATen/Parallel.h>  // intra-op threads
 
 namespace millrace::capture {
 
@@ -23,6 +24,10 @@ StageStep::StageStep(stages::Stage stage, c10::Device device, SampleBuffers& sam
       losses_(slots()) {}
 
 void StageStep::prepare() {
+  // This thread takes on the process's intra-op thread count now. Left to itself that happens at the first
+  // large operator, which a small stage never calls: its convolutions would then start a team of
+  // threads, all pinned to this worker's core.
+  at::init_num_threads();
   recorder_ = make_recorder(device_);
   for (int slot = 0; slot < slots(); ++slot) {
     forward_.push_back(recorder_->record([this, slot] { run_forward(slot); }));

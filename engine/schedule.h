@@ -1,7 +1,8 @@
 // The schedule language: who does what, in which order, for which sample. Needs no LibTorch.
 #pragma once
 
-#include <cstdint>  // sample numbers
+#include <cstdint>     // sample numbers
+#include <functional>  // version rule
 #include <string>   // names
 #include <vector>   // programs
 
@@ -60,6 +61,10 @@ struct Schedule {
   /// Versions of the weights each stage keeps; 1: updates are in place, so that a backward sees the
   /// weights as they are then. Empty: 1 everywhere.
   std::vector<int> versions;
+
+  /// The version that the rule has `sample` run at; empty: whatever is newest then. What the verifier
+  /// holds the forwards' versions against.
+  std::function<std::int64_t(int stage, std::int64_t sample)> version_rule;
 
   int slots() const { return in_flight; }
   int versions_of(int stage) const { return versions.empty() ? 1 : versions[stage]; }

@@ -9,6 +9,7 @@
 #include "engine/correction.h"
 #include "engine/module_times.h"
 #include "engine/pinning.h"
+#include "engine/verifier.h"
 
 namespace millrace::engine {
 namespace {
@@ -46,10 +47,14 @@ c10::Device torch_device(const Device& device) {
 }  // namespace
 
 Schedule schedule_of(const TrainerOptions& options) {
-  return make_schedule(options.schedule, {.stages = options.stages,
-                                          .microbatches = options.microbatches,
-                                          .virtual_stages = options.virtual_stages,
-                                          .vertical_sync = options.vertical_sync});
+  Schedule schedule = make_schedule(options.schedule, {.stages = options.stages,
+                                                       .microbatches = options.microbatches,
+                                                       .virtual_stages = options.virtual_stages,
+                                                       .vertical_sync = options.vertical_sync});
+  if (const std::optional<Fault> fault = verify(schedule)) {
+    throw std::invalid_argument(fault->text(schedule.name));
+  }
+  return schedule;
 }
 
 void require_cut(const std::vector<int>& cut, int stages, int modules) {

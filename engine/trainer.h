@@ -78,7 +78,7 @@ class Trainer {
   std::unique_ptr<Pipeline> pipeline_;
 };
 
-/// The schedule that `options` names.
+/// The schedule that `options` names, verified. Throws std::invalid_argument.
 Schedule schedule_of(const TrainerOptions& options);
 
 /// Throws std::invalid_argument unless `cut` makes `stages` stages of at least one of `modules`

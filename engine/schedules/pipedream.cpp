@@ -17,11 +17,14 @@ namespace millrace::engine::schedules {
 Schedule pipedream(const ScheduleOptions& options) {
   const int n = options.stages;
   Schedule schedule{.stages = n, .in_flight = n + 1};
+  schedule.version_rule = [n, sync = options.vertical_sync](int stage, std::int64_t m) {
+    return std::max<std::int64_t>(0, m - (sync ? n : n - stage) + 1);
+  };
   for (int stage = 0; stage < n; ++stage) {
     const std::int64_t warm_up = n - stage - 1;
     const std::int64_t behind = options.vertical_sync ? n - 1 : warm_up;
     const auto forward = [&](std::int64_t m) {
-      return Action{Op::forward, stage, m, m, std::max<std::int64_t>(0, m - behind)};
+      return Action{Op::forward, stage, m, m, schedule.version_rule(stage, m)};
     };
     Program program;
     for (std::int64_t m = 0; m < warm_up; ++m) program.prologue.push_back(forward(m));

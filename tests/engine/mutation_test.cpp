@@ -1,0 +1,121 @@
+// 10,000 broken schedules: each is rejected before it starts, or means the same as the one it was made from.
+#include <gtest/gtest.h>
+
+#include <random>  // mutants
+
+#include "engine/oracle.h"
+#include "engine/verifier.h"
+#include "tests/engine/sample_feed.h"
+
+namespace millrace::engine {
+namespace {
+
+constexpr int kMutants = 10000;
+constexpr std::int64_t kSamples = 16;
+const stages::ImageShape kShape{1, 4, 4};
+
+/// Drops, swaps or relabels one action.
+void mutate(Schedule& schedule, std::mt19937& random) {
+  Program& program = schedule.workers[random() % schedule.workers.size()];
+  std::vector<Action>& list = !program.prologue.empty() && random() % 2 ? program.prologue : program.period;
+  const std::size_t at = random() % list.size();
+  switch (random() % 6) {
+    case 0: list.erase(list.begin() + std::ptrdiff_t(at)); break;
+    case 1: std::swap(list[at], list[random() % list.size()]); break;
+    case 2: list[at].sample += random() % 2 ? 1 : -1; break;
+    case 3: list[at].gradient += random() % 2 ? 1 : -1; break;
+    case 4: list[at].stage = int(random() % schedule.stages); break;
+    default: list[at].version += random() % 2 ? 1 : -1; break;
+  }
+  if (program.period.empty()) program.period = {{Op::update, 0, 0, 0}};  // an endless list of nothing
+}
+
+TrainerOptions options_of(const std::string& name, int stages) {
+  stages::ModelSpec model;
+  model.layers = 2;
+  model.features = 2;
+  model.kernel = 1;
+  model.out_channels = 1;
+  TrainerOptions options;
+  options.network = stages::build_network(model, kShape);
+  options.sample = kShape;
+  options.schedule = name;
+  options.stages = stages;
+  for (int i = 1; i < stages; ++i) options.cut.push_back(i);
+  options.optimizer.lr = 1.0;
+  options.weights = stages::initial_state(*options.network, 3);
+  return options;
+}
+
+stages::StateDict meaning(const Schedule& schedule, const TrainerOptions& options) {
+  std::vector<stages::Stage> stages = build_stages(options, schedule);
+  run_oracle(schedule, stages, [](std::int64_t n) { return sample_at(n, kShape); }, kSamples);
+  stages::StateDict all;
+  for (const stages::Stage& stage : stages) {
+    for (auto& entry : stage.parameters().state()) all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+class EmptyStep final : public capture::Step {
+ public:
+  void prepare() override {}
+  void forward(int, std::int64_t) override {}
+  void backward(int, int) override {}
+  void update() override {}
+  float loss(int) const override { return 0; }
+};
+
+class CountedFeed final : public Feed {
+ public:
+  Status poll() override { return next_ < kSamples ? Status::ready : Status::end; }
+  void take(int, SampleInfo& info) override {
+    info.frame = next_++;
+    info.captured = Clock::now();
+  }
+
+ private:
+  std::int64_t next_ = 0;
+};
+
+/// The engine's worker threads end, and apply what the schedule says.
+void expect_to_end(const Schedule& schedule) {
+  EmptyStep step;
+  CountedFeed feed;
+  Monitor monitor(schedule.stages, 0);
+  const std::vector<capture::Step*> steps(schedule.stages, &step);
+  EXPECT_EQ(Pipeline(schedule, steps, feed, nullptr, monitor).run().trained, schedule.applied(kSamples));
+}
+
+TEST(Mutants, AreRejectedOrMeanTheSame) {
+  std::mt19937 random(2026);
+  const std::vector<std::string>& names = schedule_names();
+  const std::vector<int> stage_counts = {2, 4};
+  const int each = kMutants / int(names.size() * stage_counts.size());
+  int rejected = 0, equal = 0;
+  for (const std::string& name : names) {
+    for (const int stages : stage_counts) {
+      const TrainerOptions options = options_of(name, stages);
+      const Schedule original = schedule_of(options);
+      const stages::StateDict expected = meaning(original, options);
+      for (int i = 0; i < each; ++i) {
+        Schedule mutant = original;
+        mutate(mutant, random);
+        if (verify(mutant)) {
+          ++rejected;
+          continue;
+        }
+        expect_equal_bits(meaning(mutant, options), expected);
+        ASSERT_FALSE(testing::Test::HasFailure()) << name << " at " << stages << " stages, mutant " << i;
+        if (equal++ % 10 == 0) expect_to_end(mutant);
+      }
+    }
+  }
+  RecordProperty("rejected", rejected);
+  RecordProperty("equal", equal);
+  EXPECT_EQ(rejected + equal, each * int(names.size() * stage_counts.size()));
+  EXPECT_GT(rejected, equal) << "most mutants are broken";
+}
+
+}  // namespace
+}  // namespace millrace::engine
