@@ -24,9 +24,9 @@ StageStep::StageStep(stages::Stage stage, c10::Device device, SampleBuffers& sam
       losses_(slots()) {}
 
 void StageStep::prepare() {
-  // This thread takes on the process's intra-op thread count now. Left to itself that happens at the first
-  // large operator, which a small stage never calls: its convolutions would then start a team of
-  // threads, all pinned to this worker's core.
+  // This thread takes on the process's intra-op thread count now. Left to itself that happens at
+  // the first large operator, which a small stage never calls: its convolutions would then start a
+  // team of threads, all pinned to this worker's core.
   at::init_num_threads();
   recorder_ = make_recorder(device_);
   for (int slot = 0; slot < slots(); ++slot) {

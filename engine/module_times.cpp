@@ -32,6 +32,7 @@ std::vector<ModuleTime> measure_modules(const std::shared_ptr<const stages::Netw
   const stages::StateDict weights = stages::initial_state(*network, 0);
   std::vector<ModuleTime> times;
   at::Tensor x = at::rand({1, input.channels, input.height, input.width});
+  if (network->channels_last()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
   for (int index = 0; index < network->size(); ++index) {
     // A stage of this module alone, without the loss: the gradient comes from outside.
     stages::Stage stage(network, {index, index + 1, index == 0, false}, optimizer, at::kCPU);

@@ -3,8 +3,8 @@
 
 #include <cstdint>     // sample numbers
 #include <functional>  // version rule
-#include <string>   // names
-#include <vector>   // programs
+#include <string>      // names
+#include <vector>      // programs
 
 namespace millrace::engine {
 
@@ -62,8 +62,8 @@ struct Schedule {
   /// weights as they are then. Empty: 1 everywhere.
   std::vector<int> versions;
 
-  /// The version that the rule has `sample` run at; empty: whatever is newest then. What the verifier
-  /// holds the forwards' versions against.
+  /// The version that the rule has `sample` run at; empty: whatever is newest then. What the
+  /// verifier holds the forwards' versions against.
   std::function<std::int64_t(int stage, std::int64_t sample)> version_rule;
 
   int slots() const { return in_flight; }

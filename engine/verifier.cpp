@@ -30,7 +30,8 @@ struct Wrong {
 /// A buffer slot that one stage writes and others read.
 struct Slot {
   std::int64_t sample = -1;
-  std::vector<std::pair<int, std::int64_t>> reads;  ///< worker, its action's number, since the last write
+  std::vector<std::pair<int, std::int64_t>>
+      reads;  ///< worker, its action's number, since the last write
 };
 
 /// What a stage has done so far.
@@ -53,7 +54,8 @@ class Walk {
         stages_(schedule.stages),
         activations_(schedule.stages),
         gradients_(schedule.stages) {
-    for (int stage = 0; stage < schedule.stages; ++stage) stages_[stage].next_backward = first_backward_[stage];
+    for (int stage = 0; stage < schedule.stages; ++stage)
+      stages_[stage].next_backward = first_backward_[stage];
   }
 
   std::optional<Fault> run() {
@@ -92,7 +94,8 @@ class Walk {
       }
       stride = std::max(stride, program.stride);
     }
-    for (int stage = 0; stage < schedule_.stages; ++stage) versions = std::max<std::int64_t>(versions, schedule_.versions_of(stage));
+    for (int stage = 0; stage < schedule_.stages; ++stage)
+      versions = std::max<std::int64_t>(versions, schedule_.versions_of(stage));
     return schedule_.applied(last + stride * (2 + 2 * versions) + 2 * schedule_.slots() + stride);
   }
 
@@ -101,7 +104,9 @@ class Walk {
   bool last_stage() const { return action_.stage + 1 == schedule_.stages; }
   StageState& stage() { return stages_[action_.stage]; }
 
-  std::optional<Fault> fault(std::string what) const { return Fault{clock_, worker_, action_, std::move(what)}; }
+  std::optional<Fault> fault(std::string what) const {
+    return Fault{clock_, worker_, action_, std::move(what)};
+  }
 
   std::optional<Fault> unfinished() {
     for (int stage = 0; stage < schedule_.stages; ++stage) {
@@ -116,19 +121,27 @@ class Walk {
 
   /// False if what the action needs has not come yet.
   bool step() {
-    if (action_.stage < 0 || action_.stage >= schedule_.stages || action_.sample < 0) throw Wrong{"no such stage or sample"};
-    if (owner_.emplace(action_.stage, worker_).first->second != worker_) throw Wrong{"the stage belongs to another worker"};
+    if (action_.stage < 0 || action_.stage >= schedule_.stages || action_.sample < 0)
+      throw Wrong{"no such stage or sample"};
+    if (owner_.emplace(action_.stage, worker_).first->second != worker_)
+      throw Wrong{"the stage belongs to another worker"};
     switch (action_.op) {
-      case Op::forward: return forward();
-      case Op::backward: return backward();
-      case Op::update: update(); return true;
+      case Op::forward:
+        return forward();
+      case Op::backward:
+        return backward();
+      case Op::update:
+        update();
+        return true;
     }
     return false;
   }
 
   bool forward() {
-    if (action_.sample != stage().next_forward) throw Wrong{"forwards must take the samples in order, each once"};
-    if (!(action_.stage == 0 ? admit() : receive(activations_[action_.stage - 1], action_.sample))) return false;
+    if (action_.sample != stage().next_forward)
+      throw Wrong{"forwards must take the samples in order, each once"};
+    if (!(action_.stage == 0 ? admit() : receive(activations_[action_.stage - 1], action_.sample)))
+      return false;
     ++stage().next_forward;
     check_version();
     if (action_.stage > 0) read(activation_slots_, action_.stage - 1, action_.sample);
@@ -145,13 +158,16 @@ class Walk {
 
   bool backward() {
     StageState& state = stage();
-    if (last_stage() && action_.gradient != action_.sample) throw Wrong{"the last stage's gradient is its own sample's"};
-    if (action_.sample != state.next_backward) throw Wrong{"backwards must take the samples in order, each once"};
+    if (last_stage() && action_.gradient != action_.sample)
+      throw Wrong{"the last stage's gradient is its own sample's"};
+    if (action_.sample != state.next_backward)
+      throw Wrong{"backwards must take the samples in order, each once"};
     const auto kept = state.version_of.find(action_.sample);
     if (kept == state.version_of.end()) throw Wrong{"the sample has not been forwarded"};
     if (!last_stage() && !receive(gradients_[action_.stage], action_.gradient)) return false;
     const int versions = schedule_.versions_of(action_.stage);
-    if (versions > 1 && kept->second + versions <= state.updates) throw Wrong{"its weight version is no longer kept"};
+    if (versions > 1 && kept->second + versions <= state.updates)
+      throw Wrong{"its weight version is no longer kept"};
     read(activation_slots_, action_.stage, action_.sample);
     if (action_.stage > 0) read(activation_slots_, action_.stage - 1, action_.sample);
     if (action_.stage == 0) read(input_slots_, 0, action_.sample);
@@ -168,15 +184,18 @@ class Walk {
   void update() {
     StageState& state = stage();
     if (state.gradients != schedule_.group) throw Wrong{"an update without its gradients"};
-    if (action_.sample + 1 != state.next_backward) throw Wrong{"an update covers other samples than it says"};
+    if (action_.sample + 1 != state.next_backward)
+      throw Wrong{"an update covers other samples than it says"};
     state.gradients = 0;
     ++state.updates;
   }
 
   /// The rule's version, made already and still kept.
   void check_version() {
-    const std::int64_t expected = schedule_.version_rule ? schedule_.version_rule(action_.stage, action_.sample) : -1;
-    if (action_.version != expected) throw Wrong{"runs at another weight version than the rule says"};
+    const std::int64_t expected =
+        schedule_.version_rule ? schedule_.version_rule(action_.stage, action_.sample) : -1;
+    if (action_.version != expected)
+      throw Wrong{"runs at another weight version than the rule says"};
     if (action_.version < 0) return;
     if (action_.version > stage().updates) throw Wrong{"its weight version is not made yet"};
     if (action_.version + schedule_.versions_of(action_.stage) <= stage().updates) {
@@ -217,11 +236,14 @@ class Walk {
 
   using Slots = std::map<std::pair<int, std::int64_t>, Slot>;  ///< by stage and slot
 
-  Slot& slot(Slots& slots, int stage, std::int64_t sample) { return slots[{stage, sample % schedule_.slots()}]; }
+  Slot& slot(Slots& slots, int stage, std::int64_t sample) {
+    return slots[{stage, sample % schedule_.slots()}];
+  }
 
   void read(Slots& slots, int stage, std::int64_t sample) {
     Slot& from = slot(slots, stage, sample);
-    if (from.sample != sample) throw Wrong{"its slot was overwritten by sample " + std::to_string(from.sample)};
+    if (from.sample != sample)
+      throw Wrong{"its slot was overwritten by sample " + std::to_string(from.sample)};
     from.reads.emplace_back(worker_, at_[worker_]);
   }
 
@@ -229,8 +251,8 @@ class Walk {
     Slot& into = slot(slots, stage, sample);
     for (const auto& [reader, number] : into.reads) {
       if (reader != worker_ && knowledge_[worker_][reader] <= number) {
-        throw Wrong{"may overwrite sample " + std::to_string(into.sample) + " while worker " + std::to_string(reader) +
-                    " still reads it"};
+        throw Wrong{"may overwrite sample " + std::to_string(into.sample) + " while worker " +
+                    std::to_string(reader) + " still reads it"};
       }
     }
     into.sample = sample;
@@ -246,7 +268,7 @@ class Walk {
   std::vector<std::int64_t> at_;      ///< by worker: actions walked
   std::vector<Knowledge> knowledge_;  ///< by worker
   std::vector<StageState> stages_;
-  std::map<int, int> owner_;          ///< worker of a stage
+  std::map<int, int> owner_;                                  ///< worker of a stage
   std::vector<std::deque<Message>> activations_, gradients_;  ///< [i]: between stage i and i+1
   std::map<std::int64_t, std::vector<Knowledge>> released_;   ///< by sample: one a stage
   Slots input_slots_, activation_slots_, gradient_slots_;
@@ -255,10 +277,12 @@ class Walk {
 }  // namespace
 
 std::string Fault::text(const std::string& schedule) const {
-  return "schedule " + schedule + ", clock " + std::to_string(clock) + ", worker " + std::to_string(worker) + ", " +
-         action_text(action, true) + ": " + what;
+  return "schedule " + schedule + ", clock " + std::to_string(clock) + ", worker " +
+         std::to_string(worker) + ", " + action_text(action, true) + ": " + what;
 }
 
-std::optional<Fault> verify(const Schedule& schedule) { return Walk(schedule).run(); }
+std::optional<Fault> verify(const Schedule& schedule) {
+  return Walk(schedule).run();
+}
 
 }  // namespace millrace::engine

@@ -27,6 +27,7 @@ struct ModelSpec {
   int kernel = 5;
   int out_channels = 3;
   std::vector<LayerSpec> layer;  ///< preset "layers" only
+  bool channels_last = false;    ///< memory layout of samples and activations
 };
 
 /// Channels and size of a sample; 0 for a size that is not known before the source is opened.

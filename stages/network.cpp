@@ -111,7 +111,7 @@ std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape i
     }
   }
   require_picture(input, shape);
-  return std::make_shared<Network>(std::move(modules));
+  return std::make_shared<Network>(std::move(modules), spec.channels_last);
 }
 
 const std::vector<std::string>& preset_names() {

@@ -14,9 +14,13 @@ namespace millrace::stages {
 /// cut from it.
 class Network {
  public:
-  explicit Network(std::vector<std::unique_ptr<Layer>> modules) : modules_(std::move(modules)) {}
+  explicit Network(std::vector<std::unique_ptr<Layer>> modules, bool channels_last = false)
+      : modules_(std::move(modules)), channels_last_(channels_last) {}
 
   int size() const { return int(modules_.size()); }
+  /// Whether samples enter in channels-last layout, which activations then keep. Values mean the
+  /// same; kernels differ, and with them the rounding.
+  bool channels_last() const { return channels_last_; }
   const Layer& module(int index) const { return *modules_[index]; }
 
   /// Parameters of modules [begin, end), named as the whole network's state_dict names them
@@ -25,6 +29,7 @@ class Network {
 
  private:
   std::vector<std::unique_ptr<Layer>> modules_;
+  bool channels_last_;
 };
 
 /// Builds the network `spec` describes for samples of shape `input`.

@@ -43,6 +43,9 @@ Activations Stage::forward(const at::Tensor& input, std::int64_t version) const 
   Activations kept;
   kept.buffer = buffer_of(version);
   kept.input = input.detach();
+  if (range_.first && network_->channels_last()) {
+    kept.input = kept.input.contiguous(at::MemoryFormat::ChannelsLast);
+  }
   if (!range_.first) kept.input.set_requires_grad(true);
   at::Tensor x = kept.input;
   const std::span<const at::Tensor> parameters(versions_[kept.buffer].views());

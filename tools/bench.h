@@ -15,6 +15,7 @@ struct BenchArguments {
   std::vector<std::int64_t> sizes = {32, 64};  ///< pixels a side
   std::int64_t stages = 0;                     ///< framerate: 1 to this many; 0: the usable cores
   std::int64_t rounds = 5;                     ///< how often the arms take turns
+  std::string memory_format = "contiguous";    ///< or channels_last
   double seconds = 0.5;                        ///< an arm's turn
   std::string json;                            ///< where to write the results; "": nowhere
   std::string plot;                            ///< where to write the plot, PNG

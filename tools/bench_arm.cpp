@@ -59,11 +59,12 @@ const std::vector<std::string>& bench_network_names() {
   return names;
 }
 
-BenchArm::BenchArm(std::string network, std::int64_t size, int stages, std::string schedule)
+BenchArm::BenchArm(std::string network, std::int64_t size, int stages, bool channels_last)
     : network_(std::move(network)), size_(size) {
   options_.sample = {3, size, size};
-  options_.network = stages::build_network(bench_network(network_), options_.sample);
-  options_.schedule = std::move(schedule);
+  stages::ModelSpec model = bench_network(network_);
+  model.channels_last = channels_last;
+  options_.network = stages::build_network(model, options_.sample);
   options_.stages = stages;
   options_.cut = engine::Trainer(options_).cut();
 }

@@ -23,7 +23,7 @@ struct Turn {
 /// cut is found once and kept over turns, so that they are turns of one thing.
 class BenchArm {
  public:
-  BenchArm(std::string network, std::int64_t size, int stages, std::string schedule = "partime");
+  BenchArm(std::string network, std::int64_t size, int stages, bool channels_last = false);
 
   const std::string& network() const { return network_; }
   std::int64_t size() const { return size_; }

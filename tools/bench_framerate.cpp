@@ -31,7 +31,8 @@ std::vector<BenchArm> make_arms(const BenchArguments& arguments) {
   std::vector<BenchArm> arms;
   for (const std::string& name : names) {
     for (const std::int64_t size : arguments.sizes) {
-      for (int n = 1; n <= stages; ++n) arms.emplace_back(name, size, n);
+      for (int n = 1; n <= stages; ++n)
+        arms.emplace_back(name, size, n, arguments.memory_format == "channels_last");
     }
   }
   return arms;
@@ -82,6 +83,7 @@ Json bench_framerate(const BenchArguments& arguments) {
   Json results = {{"suite", "framerate"},
                   {"rounds", arguments.rounds},
                   {"seconds", arguments.seconds},
+                  {"memory_format", arguments.memory_format},
                   {"arms", Json::array()}};
   double one_stage = 0;
   int most = 1;

@@ -113,7 +113,8 @@ Json bench_pipeline(const BenchArguments& arguments) {
   const int most = arguments.stages > 0 ? int(arguments.stages) : engine::usable_cores();
   std::vector<BenchArm> arms;
   for (const std::int64_t size : arguments.sizes) {
-    for (int n = 1; n <= most; ++n) arms.emplace_back("basic", size, n);
+    for (int n = 1; n <= most; ++n)
+      arms.emplace_back("basic", size, n, arguments.memory_format == "channels_last");
   }
   std::vector<Figures> figures(arms.size());
   std::vector<double> monitor;
@@ -124,11 +125,9 @@ Json bench_pipeline(const BenchArguments& arguments) {
   std::printf("monitor %.0f ns a step\n", median(monitor));
   std::printf("%5s %6s %9s %8s %12s %12s %9s %9s\n", "size", "stages", "step ms", "speed-up",
               "hand-off %", "monitor %", "bare ms", "step/bare");
-  Json results = {{"suite", "pipeline"},
-                  {"rounds", arguments.rounds},
-                  {"seconds", arguments.seconds},
-                  {"monitor_ns", median(monitor)},
-                  {"arms", Json::array()}};
+  Json results = {{"suite", "pipeline"},           {"rounds", arguments.rounds},
+                  {"seconds", arguments.seconds},  {"memory_format", arguments.memory_format},
+                  {"monitor_ns", median(monitor)}, {"arms", Json::array()}};
   double one_stage = 0;
   for (std::size_t i = 0; i < arms.size(); ++i) {
     if (arms[i].stages() == 1) one_stage = median(figures[i].step);

@@ -124,6 +124,9 @@ int main_program(int argc, char** argv) {
   bench_app->add_option("--seconds", bench.seconds, "Length of an arm's turn")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  bench_app->add_option("--memory-format", bench.memory_format, "contiguous | channels_last")
+      ->check(CLI::IsMember({"contiguous", "channels_last"}))
+      ->capture_default_str();
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");

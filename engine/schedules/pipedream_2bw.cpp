@@ -20,7 +20,9 @@ Schedule pipedream_2bw(const ScheduleOptions& options) {
   }
   Schedule schedule{
       .stages = n, .in_flight = n + 1, .group = group, .versions = std::vector<int>(n, 2)};
-  schedule.version_rule = [group](int, std::int64_t m) { return std::max<std::int64_t>(0, m / group - 1); };
+  schedule.version_rule = [group](int, std::int64_t m) {
+    return std::max<std::int64_t>(0, m / group - 1);
+  };
   for (int stage = 0; stage < n; ++stage) {
     const std::int64_t warm_up = n - stage - 1;
     const auto forward = [&](std::int64_t m) {

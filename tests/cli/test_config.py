@@ -45,6 +45,7 @@ KEYS = {
     "model.features": whole(1, 4096),
     "model.kernel": listed(4, -1, 65, 3.0),
     "model.out_channels": whole(1, 4096),
+    "model.memory_format": names("contiguous", "channels_last"),
     "model.weights": TEXT,
     "model.seed": whole(0, MANY),
     "pipeline.schedule": names("partime", "sequential", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved"),

@@ -1,4 +1,5 @@
-// 10,000 broken schedules: each is rejected before it starts, or means the same as the one it was made from.
+// 10,000 broken schedules: each is rejected before it starts, or means the same as the one it was
+// made from.
 #include <gtest/gtest.h>
 
 #include <random>  // mutants
@@ -17,17 +18,31 @@ const stages::ImageShape kShape{1, 4, 4};
 /// Drops, swaps or relabels one action.
 void mutate(Schedule& schedule, std::mt19937& random) {
   Program& program = schedule.workers[random() % schedule.workers.size()];
-  std::vector<Action>& list = !program.prologue.empty() && random() % 2 ? program.prologue : program.period;
+  std::vector<Action>& list =
+      !program.prologue.empty() && random() % 2 ? program.prologue : program.period;
   const std::size_t at = random() % list.size();
   switch (random() % 6) {
-    case 0: list.erase(list.begin() + std::ptrdiff_t(at)); break;
-    case 1: std::swap(list[at], list[random() % list.size()]); break;
-    case 2: list[at].sample += random() % 2 ? 1 : -1; break;
-    case 3: list[at].gradient += random() % 2 ? 1 : -1; break;
-    case 4: list[at].stage = int(random() % schedule.stages); break;
-    default: list[at].version += random() % 2 ? 1 : -1; break;
+    case 0:
+      list.erase(list.begin() + std::ptrdiff_t(at));
+      break;
+    case 1:
+      std::swap(list[at], list[random() % list.size()]);
+      break;
+    case 2:
+      list[at].sample += random() % 2 ? 1 : -1;
+      break;
+    case 3:
+      list[at].gradient += random() % 2 ? 1 : -1;
+      break;
+    case 4:
+      list[at].stage = int(random() % schedule.stages);
+      break;
+    default:
+      list[at].version += random() % 2 ? 1 : -1;
+      break;
   }
-  if (program.period.empty()) program.period = {{Op::update, 0, 0, 0}};  // an endless list of nothing
+  if (program.period.empty())
+    program.period = {{Op::update, 0, 0, 0}};  // an endless list of nothing
 }
 
 TrainerOptions options_of(const std::string& name, int stages) {
@@ -49,7 +64,8 @@ TrainerOptions options_of(const std::string& name, int stages) {
 
 stages::StateDict meaning(const Schedule& schedule, const TrainerOptions& options) {
   std::vector<stages::Stage> stages = build_stages(options, schedule);
-  run_oracle(schedule, stages, [](std::int64_t n) { return sample_at(n, kShape); }, kSamples);
+  run_oracle(
+      schedule, stages, [](std::int64_t n) { return sample_at(n, kShape); }, kSamples);
   stages::StateDict all;
   for (const stages::Stage& stage : stages) {
     for (auto& entry : stage.parameters().state()) all.push_back(std::move(entry));
@@ -84,7 +100,8 @@ void expect_to_end(const Schedule& schedule) {
   CountedFeed feed;
   Monitor monitor(schedule.stages, 0);
   const std::vector<capture::Step*> steps(schedule.stages, &step);
-  EXPECT_EQ(Pipeline(schedule, steps, feed, nullptr, monitor).run().trained, schedule.applied(kSamples));
+  EXPECT_EQ(Pipeline(schedule, steps, feed, nullptr, monitor).run().trained,
+            schedule.applied(kSamples));
 }
 
 TEST(Mutants, AreRejectedOrMeanTheSame) {
@@ -106,7 +123,8 @@ TEST(Mutants, AreRejectedOrMeanTheSame) {
           continue;
         }
         expect_equal_bits(meaning(mutant, options), expected);
-        ASSERT_FALSE(testing::Test::HasFailure()) << name << " at " << stages << " stages, mutant " << i;
+        ASSERT_FALSE(testing::Test::HasFailure())
+            << name << " at " << stages << " stages, mutant " << i;
         if (equal++ % 10 == 0) expect_to_end(mutant);
       }
     }

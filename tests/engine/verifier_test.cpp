@@ -23,7 +23,8 @@ TEST(Verifier, PassesEveryGenerator) {
             continue;  // options it can't have
           }
           const auto fault = verify(schedule);
-          EXPECT_FALSE(fault) << fault->text(name) << " at " << stages << " stages, " << microbatches << " microbatches";
+          EXPECT_FALSE(fault) << fault->text(name) << " at " << stages << " stages, "
+                              << microbatches << " microbatches";
         }
       }
     }
@@ -82,7 +83,8 @@ TEST(Verifier, SaysWhere) {
   ASSERT_TRUE(fault);
   EXPECT_EQ(fault->worker, 0);
   EXPECT_NE(fault->text("partime").find("schedule partime, clock "), std::string::npos);
-  EXPECT_NE(fault->text("partime").find("worker 0, 0B3(1): an update is missing"), std::string::npos);
+  EXPECT_NE(fault->text("partime").find("worker 0, 0B3(1): an update is missing"),
+            std::string::npos);
 }
 
 }  // namespace
