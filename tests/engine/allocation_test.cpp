@@ -8,6 +8,7 @@
 
 #include "engine/loss_history.h"
 #include "engine/pipeline.h"
+#include "tests/engine/empty_step.h"
 
 namespace {
 std::atomic<long> allocations{0};
@@ -39,15 +40,6 @@ void operator delete(void* p, std::size_t, std::align_val_t) noexcept {
 
 namespace millrace::engine {
 namespace {
-
-class EmptyStep final : public capture::Step {
- public:
-  void prepare() override {}
-  void forward(int, std::int64_t) override {}
-  void backward(int, int) override {}
-  void update() override {}
-  float loss(int) const override { return 1.0f; }
-};
 
 /// Notes the count of allocations at two moments of the run.
 class CountingFeed final : public Feed {

@@ -26,35 +26,16 @@ TrainerOptions options_of(int stages, std::vector<int> cut, const std::string& o
   return options;
 }
 
-/// Samples [begin, end) of the made-up stream.
-class PartFeed final : public Feed {
- public:
-  PartFeed(Trainer& trainer, std::int64_t begin, std::int64_t end)
-      : trainer_(trainer), next_(begin), end_(end) {}
-  Status poll() override { return next_ < end_ ? Status::ready : Status::end; }
-  void take(int slot, SampleInfo& info) override {
-    const at::Tensor x = sample_at(next_, kShape).first;
-    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(),
-                std::size_t(x.numel()) * sizeof(float));
-    info.frame = next_++;
-    info.captured = Clock::now();
-  }
-
- private:
-  Trainer& trainer_;
-  std::int64_t next_, end_;
-};
-
 TEST(Checkpoint, GoingOnFromOneEqualsNeverHavingStopped) {
   for (const std::string& optimizer : stages::optimizer_names()) {
     Trainer whole(options_of(2, {2}, optimizer)), first(options_of(2, {2}, optimizer));
-    PartFeed all(whole, 0, 40), part(first, 0, 25);
+    SampleFeed all(whole, kShape, 40), part(first, kShape, 25);
     whole.run(all, nullptr);
     first.run(part, nullptr);
     TrainerOptions options = options_of(3, {1, 4}, optimizer);  // another cut
     options.weights = first.checkpoint();
     Trainer second(options);
-    PartFeed rest(second, 25, 40);
+    SampleFeed rest(second, kShape, 40, 25);
     second.run(rest, nullptr);
     expect_equal_bits(second.state(), whole.state());
   }

@@ -6,6 +6,7 @@
 
 #include "engine/oracle.h"
 #include "engine/verifier.h"
+#include "tests/engine/empty_step.h"
 #include "tests/engine/sample_feed.h"
 
 namespace millrace::engine {
@@ -72,15 +73,6 @@ stages::StateDict meaning(const Schedule& schedule, const TrainerOptions& option
   }
   return all;
 }
-
-class EmptyStep final : public capture::Step {
- public:
-  void prepare() override {}
-  void forward(int, std::int64_t) override {}
-  void backward(int, int) override {}
-  void update() override {}
-  float loss(int) const override { return 0; }
-};
 
 class CountedFeed final : public Feed {
  public:

@@ -20,12 +20,12 @@ inline std::pair<at::Tensor, at::Tensor> sample_at(std::int64_t n,
   return {x, x};
 }
 
-/// Gives `count` samples to a trainer, without threads of its own.
+/// Gives samples [begin, end) of the stream to a trainer, without threads of its own.
 class SampleFeed final : public Feed {
  public:
-  SampleFeed(Trainer& trainer, stages::ImageShape shape, std::int64_t count)
-      : trainer_(trainer), shape_(shape), count_(count) {}
-  Status poll() override { return next_ < count_ ? Status::ready : Status::end; }
+  SampleFeed(Trainer& trainer, stages::ImageShape shape, std::int64_t end, std::int64_t begin = 0)
+      : trainer_(trainer), shape_(shape), next_(begin), end_(end) {}
+  Status poll() override { return next_ < end_ ? Status::ready : Status::end; }
   void take(int slot, SampleInfo& info) override {
     const at::Tensor x = sample_at(next_, shape_).first;
     std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(),
@@ -37,8 +37,8 @@ class SampleFeed final : public Feed {
  private:
   Trainer& trainer_;
   stages::ImageShape shape_;
-  std::int64_t count_;
-  std::int64_t next_ = 0;
+  std::int64_t next_;
+  std::int64_t end_;
 };
 
 /// Keeps every loss.

@@ -1,0 +1,17 @@
+// A step that computes nothing: for tests of the engine alone.
+#pragma once
+
+#include "capture/step.h"
+
+namespace millrace::engine {
+
+class EmptyStep final : public capture::Step {
+ public:
+  void prepare() override {}
+  void forward(int, std::int64_t) override {}
+  void backward(int, int) override {}
+  void update() override {}
+  float loss(int) const override { return 1.0f; }
+};
+
+}  // namespace millrace::engine
