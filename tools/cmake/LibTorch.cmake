@@ -28,7 +28,7 @@ target_link_options(libtorch INTERFACE -Wl,--no-as-needed ${torch_links} -Wl,--a
   -Wl,-rpath,${MILLRACE_TORCH}/lib)
 target_link_libraries(libtorch INTERFACE Threads::Threads)
 
-# CUDA headers: the wheel's own, else a toolkit's.
-find_path(MILLRACE_CUDA_INCLUDE cuda_runtime_api.h
+# CUDA headers: the wheel's own, else a toolkit's. crt/ is a wheel of its own, so ask for what lies there.
+find_path(MILLRACE_CUDA_INCLUDE crt/host_defines.h
   HINTS ${MILLRACE_TORCH}/../nvidia/cu13/include /usr/local/cuda/include)
 message(STATUS "LibTorch: ${MILLRACE_TORCH} (CUDA ${MILLRACE_TORCH_CUDA}, headers ${MILLRACE_CUDA_INCLUDE})")
