@@ -1,8 +1,8 @@
 // The recorder of a CUDA device: each stage has a stream of its own, on which a recording runs its
 // body and is waited for.
-#include <ATen/cuda/CUDAContext.h>  // device properties
-#include <c10/cuda/CUDAGuard.h>     // current device and stream
-#include <c10/cuda/CUDAStream.h>    // streams made elsewhere
+#include <c10/cuda/CUDAGuard.h>   // current device and stream
+#include <c10/cuda/CUDAStream.h>  // streams made elsewhere
+#include <cuda_runtime_api.h>     // device names, streams of our own
 
 #include "capture/recorder_cpu.h"
 
@@ -68,11 +68,14 @@ int cuda_devices() {
 }
 
 std::string cuda_device_name(int index) {
-  return index < cuda_devices() ? at::cuda::getDeviceProperties(c10::DeviceIndex(index))->name : "";
+  cudaDeviceProp properties{};
+  if (index >= cuda_devices()) return "";
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, index));
+  return properties.name;
 }
 
 std::string cuda_version() {
-  return std::to_string(CUDA_VERSION / 1000) + "." + std::to_string(CUDA_VERSION % 1000 / 10);
+  return std::to_string(CUDART_VERSION / 1000) + "." + std::to_string(CUDART_VERSION % 1000 / 10);
 }
 
 }  // namespace millrace::capture
