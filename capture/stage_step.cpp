@@ -3,9 +3,14 @@
 #include <ATen/ATen.h>      // tensor creation
 #include <ATen/Parallel.h>  // intra-op threads
 
+#include <algorithm>  // max
+
+#include "capture/retained_bytes.h"
+
 namespace millrace::capture {
 
-SampleBuffers::SampleBuffers(int slots, at::IntArrayRef shape, bool shared_target) {
+SampleBuffers::SampleBuffers(int slots, at::IntArrayRef shape, bool shared_target)
+    : prediction(slots) {
   for (int slot = 0; slot < slots; ++slot) {
     input.push_back(at::zeros(shape, at::kFloat));
     target.push_back(shared_target ? input.back() : at::zeros(shape, at::kFloat));
@@ -20,7 +25,7 @@ StageStep::StageStep(stages::Stage stage, c10::Device device, SampleBuffers& sam
       upstream_(upstream),
       downstream_(downstream),
       kept_(slots()),
-      predictions_(slots()),
+      bytes_(slots(), 0),
       losses_(slots()) {}
 
 void StageStep::prepare() {
@@ -29,12 +34,18 @@ void StageStep::prepare() {
   // team of threads, all pinned to this worker's core.
   at::init_num_threads();
   recorder_ = make_recorder(device_);
+  using stages::Stage;
   for (int slot = 0; slot < slots(); ++slot) {
     forward_.push_back(recorder_->record([this, slot] { run_forward(slot); }));
+    recompute_.push_back(recorder_->record([this, slot] { run_recompute(slot); }));
+    backward_weight_.push_back(recorder_->record([this, slot] { run_backward_weight(slot); }));
     backward_.emplace_back();
+    backward_input_.emplace_back();
     for (int gradient = 0; gradient < slots(); ++gradient) {
-      backward_.back().push_back(
-          recorder_->record([this, slot, gradient] { run_backward(slot, gradient); }));
+      backward_.back().push_back(recorder_->record(
+          [this, slot, gradient] { run_backward(&Stage::backward, slot, gradient); }));
+      backward_input_.back().push_back(recorder_->record(
+          [this, slot, gradient] { run_backward(&Stage::backward_input, slot, gradient); }));
     }
   }
   update_ = recorder_->record([this] { stage_.update(); });
@@ -45,13 +56,17 @@ void StageStep::forward(int slot, std::int64_t version) {
   forward_[slot]->replay();
 }
 
+void StageStep::discard(int slot) {
+  kept_[slot] = {};
+  keeps(slot, 0);
+}
+
 void StageStep::backward(int slot, int gradient_slot) {
   backward_[slot][gradient_slot]->replay();
 }
 
-const float* StageStep::prediction(int slot) const {
-  predictions_[slot] = predictions_[slot].contiguous().cpu();
-  return predictions_[slot].const_data_ptr<float>();
+void StageStep::backward_input(int slot, int gradient_slot) {
+  backward_input_[slot][gradient_slot]->replay();
 }
 
 float StageStep::loss(int slot) const {
@@ -59,22 +74,62 @@ float StageStep::loss(int slot) const {
 }
 
 void StageStep::run_forward(int slot) {
-  const at::Tensor input = (upstream_ ? upstream_->activations : samples_.input)[slot].to(device_);
-  if (downstream_) {
-    kept_[slot] = stage_.forward(input, version_);
-    downstream_->activations[slot] = kept_[slot].output.detach();
+  stages::Tensors inputs;
+  if (upstream_) {
+    for (const at::Tensor& sent : upstream_->activations[slot]) inputs.push_back(sent.to(device_));
   } else {
-    kept_[slot] = stage_.forward(input, samples_.target[slot].to(device_), version_);
-    predictions_[slot] = kept_[slot].output.detach();
-    losses_[slot] = kept_[slot].loss.detach();
+    inputs.push_back(samples_.input[slot].to(device_));
+  }
+  const at::Tensor target = downstream_ ? at::Tensor() : samples_.target[slot].to(device_);
+  stages::Activations& kept = kept_[slot];
+  // The same every time, so that once is enough.
+  const auto work = [&] { kept = stage_.forward(inputs, target, version_); };
+  if (forward_bytes_ < 0) {
+    forward_bytes_ = retained_bytes(work);
+  } else {
+    work();
+  }
+  keeps(slot, forward_bytes_);
+  if (downstream_) {
+    downstream_->activations[slot] = kept.outputs;
+  } else {
+    samples_.prediction[slot] = kept.outputs[0];
+    losses_[slot] = kept.loss;
   }
 }
 
-void StageStep::run_backward(int slot, int gradient_slot) {
-  const at::Tensor gradient =
-      downstream_ ? downstream_->gradients[gradient_slot].to(device_) : at::Tensor();
-  at::Tensor input_gradient = stage_.backward(kept_[slot], gradient);
-  if (upstream_) upstream_->gradients[slot] = std::move(input_gradient);
+void StageStep::run_recompute(int slot) {
+  const auto work = [&] { stage_.recompute(kept_[slot]); };
+  if (recompute_bytes_ < 0) {
+    recompute_bytes_ = retained_bytes(work);
+  } else {
+    work();
+  }
+  keeps(slot, bytes_[slot] + recompute_bytes_);
+}
+
+void StageStep::run_backward(stages::Tensors (stages::Stage::*part)(stages::Activations&,
+                                                                    const stages::Tensors&),
+                             int slot, int gradient_slot) {
+  stages::Tensors gradients;
+  if (downstream_) {
+    for (const at::Tensor& sent : downstream_->gradients[gradient_slot])
+      gradients.push_back(sent.to(device_));
+  }
+  stages::Tensors input_gradients = (stage_.*part)(kept_[slot], gradients);
+  if (upstream_) upstream_->gradients[slot] = std::move(input_gradients);
+  if (kept_[slot].pieces.empty()) keeps(slot, 0);
+}
+
+void StageStep::run_backward_weight(int slot) {
+  stage_.backward_weight(kept_[slot]);
+  keeps(slot, 0);
+}
+
+void StageStep::keeps(int slot, std::int64_t bytes) {
+  all_bytes_ += bytes - bytes_[slot];
+  bytes_[slot] = bytes;
+  peak_bytes_ = std::max(peak_bytes_, all_bytes_);
 }
 
 }  // namespace millrace::capture

@@ -11,8 +11,8 @@
 
 namespace millrace::capture {
 
-/// Owns its stage; the buffers outlive it. Thread-bound, as Step; state() and prediction() may be
-/// called when the workers are not running.
+/// Owns its stage; the buffers outlive it. Thread-bound, as Step; stage() and counts may be read
+/// when the workers are not running.
 class StageStep final : public Step {
  public:
   /// `upstream` is null for the first stage, `downstream` for the last.
@@ -21,18 +21,30 @@ class StageStep final : public Step {
 
   void prepare() override;
   void forward(int slot, std::int64_t version) override;
+  void discard(int slot) override;
+  void recompute(int slot) override { recompute_[slot]->replay(); }
   void backward(int slot, int gradient_slot) override;
+  void backward_input(int slot, int gradient_slot) override;
+  void backward_weight(int slot) override { backward_weight_[slot]->replay(); }
   void update() override { update_->replay(); }
   float loss(int slot) const override;
 
   const stages::Stage& stage() const { return stage_; }
-  /// The last stage's output for the sample in `slot`, [C,H,W] on the CPU.
-  const float* prediction(int slot) const;
+  stages::Stage& stage() { return stage_; }
+  /// Bytes of activations kept at the worst moment so far, beyond what upstream gave: what lies
+  /// between forward and backward, of all samples. Read when the workers are not running.
+  std::int64_t peak_activation_bytes() const { return peak_bytes_; }
 
  private:
   void run_forward(int slot);  ///< at version_
-  void run_backward(int slot, int gradient_slot);
+  void run_recompute(int slot);
+  void run_backward(stages::Tensors (stages::Stage::*part)(stages::Activations&,
+                                                           const stages::Tensors&),
+                    int slot, int gradient_slot);
+  void run_backward_weight(int slot);
   int slots() const { return int(samples_.input.size()); }
+  /// Counts `slot`'s sample as keeping `bytes`.
+  void keeps(int slot, std::int64_t bytes);
 
   stages::Stage stage_;
   std::int64_t version_ = stages::kNewest;  ///< what the forward under way runs at
@@ -41,12 +53,14 @@ class StageStep final : public Step {
   BoundaryBuffers* upstream_;
   BoundaryBuffers* downstream_;
   std::vector<stages::Activations> kept_;  ///< by slot
-  mutable std::vector<at::Tensor>
-      predictions_;                 ///< by slot, last stage; brought to the CPU when asked for
-  std::vector<at::Tensor> losses_;  ///< by slot, last stage
+  std::vector<std::int64_t> bytes_;        ///< by slot: what kept_ keeps
+  std::int64_t all_bytes_ = 0, peak_bytes_ = 0;
+  std::int64_t forward_bytes_ = -1, recompute_bytes_ = -1;  ///< a sample's; -1: not measured yet
+  std::vector<at::Tensor> losses_;                          ///< by slot, last stage
   std::unique_ptr<Recorder> recorder_;
-  std::vector<std::unique_ptr<Recording>> forward_;                ///< by slot
-  std::vector<std::vector<std::unique_ptr<Recording>>> backward_;  ///< by slot, gradient slot
+  using Recordings = std::vector<std::unique_ptr<Recording>>;
+  Recordings forward_, recompute_, backward_weight_;   ///< by slot
+  std::vector<Recordings> backward_, backward_input_;  ///< by slot, gradient slot
   std::unique_ptr<Recording> update_;
 };
 

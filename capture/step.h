@@ -21,11 +21,22 @@ class Step {
   /// newest.
   virtual void forward(int slot, std::int64_t version) = 0;
 
+  /// Lets go of what the forward kept in `slot`: its sample never goes backward.
+  virtual void discard(int slot) = 0;
+
+  /// Makes the activations of `slot` again, which the forward did not keep.
+  virtual void recompute(int slot) = 0;
+
   /// Backpropagates the gradient that downstream left in `gradient_slot` through the activations
   /// kept in `slot` (last stage: slot's own loss); leaves the input's gradient in `slot`.
   virtual void backward(int slot, int gradient_slot) = 0;
 
-  /// Applies the mean of the gradients since the last update.
+  /// The same in two parts: the first leaves the input's gradient, the second adds the weights'.
+  virtual void backward_input(int slot, int gradient_slot) = 0;
+  virtual void backward_weight(int slot) = 0;
+
+  /// Applies the mean of the gradients since the last update; with replicas, of all of theirs,
+  /// which must be there.
   virtual void update() = 0;
 
   /// Loss of the sample in `slot` after its forward. Last stage only.

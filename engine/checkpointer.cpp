@@ -12,6 +12,7 @@ Checkpointer::Checkpointer(int stages, std::int64_t every,
                            std::function<void(const stages::StateDict&)> write)
     : stages_(stages),
       every_(every),
+      numbers_(stages, 0),
       copy_(std::move(copy)),
       write_(std::move(write)),
       writer_([this] { write_loop(); }) {}
@@ -21,14 +22,17 @@ Checkpointer::~Checkpointer() {
 }
 
 void Checkpointer::after_sample(int stage, std::int64_t sample) {
-  if ((sample + 1) % every_ != 0) return;
+  // Updates may cover several samples: the first that reaches a multiple counts for it.
+  const std::int64_t number = (sample + 1) / every_;
+  if (number == numbers_[stage]) return;
+  numbers_[stage] = number;
   stages::StateDict part = copy_(stage);
   const std::lock_guard lock(mutex_);
-  Snapshot& snapshot = gathering_[sample];
+  Snapshot& snapshot = gathering_[number];
   snapshot.parts[stage] = std::move(part);
   if (int(snapshot.parts.size()) < stages_) return;
   whole_ = std::move(snapshot);
-  gathering_.erase(sample);
+  gathering_.erase(number);
   changed_.notify_one();
 }
 

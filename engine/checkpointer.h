@@ -8,6 +8,7 @@
 #include <mutex>               // one lock, taken once every `every` samples
 #include <string>              // error
 #include <thread>              // the writer
+#include <vector>              // one number a stage
 
 #include "stages/parameters.h"
 
@@ -36,6 +37,7 @@ class Checkpointer {
 
   const int stages_;
   const std::int64_t every_;
+  std::vector<std::int64_t> numbers_;  ///< by stage, each its worker's: snapshots it took part in
   const std::function<stages::StateDict(int)> copy_;
   const std::function<void(const stages::StateDict&)> write_;
   std::mutex mutex_;  ///< guards all below

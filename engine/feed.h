@@ -15,7 +15,8 @@ struct SampleInfo {
   Clock::time_point captured;
 };
 
-/// Gives samples to stage 0. Every call is made by the worker of stage 0.
+/// Gives samples to stage 0. Every call is made by stage 0's worker; where it has several, by one
+/// at a time, in the order of samples.
 class Feed {
  public:
   enum class Status { ready, wait, end };
@@ -27,8 +28,9 @@ class Feed {
   virtual void take(int slot, SampleInfo& info) = 0;
 };
 
-/// Sees each prediction as it is made. Called by the worker of the last stage, in the hot path: no
-/// allocation, lock or wait. Prediction and target are in `slot` until the call returns.
+/// Sees each prediction as it is made, in the order of samples. Called by the last stage's worker
+/// (where it has several, by one at a time), in the hot path: no allocation, lock or wait.
+/// Prediction and target are in `slot` until the call returns.
 class Observer {
  public:
   virtual ~Observer() = default;

@@ -1,10 +1,12 @@
-// What two neighbouring stages share: two single-producer single-consumer queues of tokens.
+// What workers tell each other: single-producer single-consumer queues of tokens.
 #pragma once
 
 #include <readerwriterqueue/readerwritercircularbuffer.h>  // bounded SPSC queue
 
 #include <chrono>   // how often a wait looks up
 #include <cstdint>  // sample numbers
+#include <memory>   // queues
+#include <vector>   // queues
 
 namespace millrace::engine {
 
@@ -42,11 +44,37 @@ class TokenQueue {
   moodycamel::BlockingReaderWriterCircularBuffer<Token> queue_;
 };
 
-/// Between stage i and i+1: activations go down, gradients come up.
+/// A queue from each of some workers to each of some others, so that each has one sender and one
+/// receiver.
+class TokenQueues {
+ public:
+  TokenQueues(int senders, int receivers, std::size_t capacity) : receivers_(receivers) {
+    for (int i = 0; i < senders * receivers; ++i)
+      queues_.push_back(std::make_unique<TokenQueue>(capacity));
+  }
+  TokenQueue& operator()(int sender, int receiver) {
+    return *queues_[std::size_t(sender * receivers_ + receiver)];
+  }
+
+ private:
+  int receivers_;
+  std::vector<std::unique_ptr<TokenQueue>> queues_;
+};
+
+/// Between the replicas of stage i and those of i+1: activations go down, gradients come up.
 struct Link {
-  explicit Link(std::size_t capacity) : activations(capacity), gradients(capacity) {}
-  TokenQueue activations;
-  TokenQueue gradients;
+  Link(int upper, int lower, std::size_t capacity)
+      : activations(upper, lower, capacity), gradients(lower, upper, capacity) {}
+  TokenQueues activations;
+  TokenQueues gradients;
+};
+
+/// Among the replicas of one stage.
+struct Circle {
+  Circle(int replicas, std::size_t capacity)
+      : gradients(replicas, replicas, capacity), turns(replicas, replicas, capacity) {}
+  TokenQueues gradients;  ///< "mine for this update are ready, and I have read those of the last"
+  TokenQueues turns;      ///< "this sample is admitted (predicted): the next one is yours"
 };
 
 }  // namespace millrace::engine

@@ -31,33 +31,29 @@ std::vector<ModuleTime> measure_modules(const std::shared_ptr<const stages::Netw
                                         const stages::OptimizerSpec& optimizer, int repeats) {
   const stages::StateDict weights = stages::initial_state(*network, 0);
   std::vector<ModuleTime> times;
-  at::Tensor x = at::rand({1, input.channels, input.height, input.width});
-  if (network->channels_last()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
+  stages::Tensors x = {at::rand({1, input.channels, input.height, input.width})};
+  if (network->channels_last()) x[0] = x[0].contiguous(at::MemoryFormat::ChannelsLast);
   for (int index = 0; index < network->size(); ++index) {
-    // A stage of this module alone, without the loss: the gradient comes from outside.
+    // A stage of this module alone, without the loss: the gradients come from outside.
     stages::Stage stage(network, {index, index + 1, index == 0, false}, optimizer, at::kCPU);
     stages::load_state(stage.parameters(), weights);
     std::vector<double> forward, backward, update;
-    at::Tensor output;
+    stages::Tensors outputs;
     for (int repeat = 0; repeat < repeats + 2; ++repeat) {
       stages::Activations kept;
       const double f = time_ms([&] { kept = stage.forward(x); });
-      output = kept.output.detach();
-      const at::Tensor gradient = at::full_like(output, 1e-3);
-      const bool trains = kept.output.requires_grad();
-      const double b = time_ms([&] {
-        if (trains) stage.backward(kept, gradient);
-      });
-      const double u = time_ms([&] {
-        if (trains) stage.update();
-      });
+      outputs = kept.outputs;
+      stages::Tensors gradients;
+      for (const at::Tensor& output : outputs) gradients.push_back(at::full_like(output, 1e-3));
+      const double b = time_ms([&] { stage.backward(kept, gradients); });
+      const double u = time_ms([&] { stage.update(); });
       if (repeat < 2) continue;  // warm-up
       forward.push_back(f);
       backward.push_back(b);
       update.push_back(u);
     }
     times.push_back({median(forward), median(backward), median(update)});
-    x = output;
+    x = outputs;
   }
   return times;
 }

@@ -1,5 +1,7 @@
 #include "engine/monitor.h"
 
+#include <numeric>  // accumulate
+
 namespace millrace::engine {
 namespace {
 
@@ -33,37 +35,52 @@ void StageMeter::finish() {
   compute_ns_ = handoff_ns_ = 0;
 }
 
-Monitor::Monitor(int stages, double fps)
-    : stages_(stages), fps_(fps), meters_(new StageMeter[stages]) {
-  if (fps > 0) {
-    for (int i = 0; i < stages; ++i) meters_[i].set_budget(std::int64_t(1e9 / fps));
+Monitor::Monitor(std::vector<int> replicas, double fps)
+    : replicas_(std::move(replicas)),
+      fps_(fps),
+      meters_(new StageMeter[std::accumulate(replicas_.begin(), replicas_.end(), 0)]) {
+  StageMeter* meter = meters_.get();
+  for (const int count : replicas_) {
+    // Each replica has every count-th frame.
+    for (int i = 0; fps > 0 && i < count; ++i)
+      (meter++)->set_budget(std::int64_t(1e9 / fps * count));
   }
 }
 
 void Monitor::predicted(Clock::time_point captured, Clock::time_point now) {
+  if (latency_.count() > 0) period_.record(ns(now - last_prediction_));
   latency_.record(ns(now - captured));
-  if (period_count_.load(std::memory_order_relaxed) > 0) period_.record(ns(now - last_prediction_));
   last_prediction_ = now;
-  period_count_.store(period_count_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
 }
 
 Reading Monitor::read() const {
   Reading r;
-  for (int i = 0; i < stages_; ++i) {
-    const StageMeter& meter = meters_[i];
-    r.stage.push_back(meter.compute().median_ms());
-    r.handoff.push_back(meter.handoff().median_ms());
-    r.stage_busy.push_back(meter.busy().median_ms());
-    r.updates.push_back(meter.updates());
-    r.misses.push_back(meter.misses());
-    r.gradient_age.push_back(meter.gradient_age());
-    r.T += r.stage.back();
-    if (r.stage_busy.back() > r.bottleneck) {
-      r.bottleneck = r.stage_busy.back();
-      r.bottleneck_stage = i;
+  const StageMeter* meter = meters_.get();
+  int workers = 0;
+  for (int stage = 0; stage < int(replicas_.size()); ++stage) {
+    const int replicas = replicas_[stage];
+    double compute = 0, handoff = 0, busy = 0;
+    std::int64_t misses = 0;
+    r.updates.push_back(meter->updates());
+    r.gradient_age.push_back(meter->gradient_age());
+    for (int replica = 0; replica < replicas; ++replica, ++meter) {
+      compute += meter->compute().median_ms() / replicas;
+      handoff += meter->handoff().median_ms() / replicas;
+      busy += meter->busy().median_ms() / replicas;
+      misses += meter->misses();
+    }
+    r.stage.push_back(compute);
+    r.handoff.push_back(handoff);
+    r.stage_busy.push_back(busy);
+    r.misses.push_back(misses);
+    r.T += compute;
+    workers += replicas;
+    if (busy / replicas > r.bottleneck) {
+      r.bottleneck = busy / replicas;
+      r.bottleneck_stage = stage;
     }
   }
-  r.T_over_N = r.T / stages_;
+  r.T_over_N = r.T / workers;
   r.step_p50 = period_.median_ms();
   r.step_p99 = period_.quantile_ms(0.99);
   if (r.step_p50 > 0) r.speedup_K = r.T / r.step_p50;

@@ -54,13 +54,13 @@ class StageMeter {
 
 /// One reading of the whole pipeline. Times in milliseconds.
 struct Reading {
-  std::vector<double> stage;       ///< median compute time of each stage
+  std::vector<double> stage;       ///< median compute time of each stage (mean of its replicas)
   std::vector<double> handoff;     ///< median hand-off of each stage
   std::vector<double> stage_busy;  ///< median of a step's compute and hand-off together
   std::vector<std::int64_t> updates, misses, gradient_age;
   double T = 0;  ///< sum of the stages' medians: one sample through all stages
   double T_over_N = 0;
-  double bottleneck = 0;  ///< slowest stage's median with its hand-off
+  double bottleneck = 0;  ///< slowest stage's median with its hand-off, over its replicas' number
   int bottleneck_stage = 0;
   double step_p50 = 0, step_p99 = 0;  ///< from one prediction to the next
   double speedup_K = 0;               ///< T / step_p50: how many stages' worth of work runs at once
@@ -69,25 +69,24 @@ struct Reading {
   bool holds = true;         ///< bottleneck <= budget, or no budget
 };
 
-/// A meter a stage, and the verdict. Thread-safe to read at any time.
+/// A meter for each replica of each stage, and the verdict. Thread-safe to read at any time.
 class Monitor {
  public:
-  /// `fps` is F; 0: unknown.
-  Monitor(int stages, double fps);
+  /// `replicas`: how many each stage has. `fps` is F; 0: unknown.
+  Monitor(std::vector<int> replicas, double fps);
 
-  StageMeter& stage(int index) { return meters_[index]; }
-  /// A prediction was made of a frame captured at `captured`. Last stage's worker only.
+  /// By Schedule::unit().
+  StageMeter& unit(int index) { return meters_[index]; }
+  /// A prediction was made of a frame captured at `captured`. One thread at a time.
   void predicted(Clock::time_point captured, Clock::time_point now);
 
-  std::int64_t predictions() const { return period_count_.load(std::memory_order_relaxed); }
   Reading read() const;
 
  private:
-  int stages_;
+  std::vector<int> replicas_;  ///< [stages]
   double fps_;
   std::unique_ptr<StageMeter[]> meters_;
   Clock::time_point last_prediction_{};
-  std::atomic<std::int64_t> period_count_{0};
   Histogram period_, latency_;
 };
 

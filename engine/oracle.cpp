@@ -30,7 +30,7 @@ class Oracle {
         if (program.over(at[worker], applied_)) continue;
         done = false;
         const Action action = program.at(at[worker]);
-        if (action.sample < applied_ && !perform(action)) continue;
+        if (action.sample < applied_ && !perform(program, action)) continue;
         ++at[worker];
         moved = true;
       }
@@ -40,55 +40,86 @@ class Oracle {
 
  private:
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
+  stages::Stage& stage_of(const Program& program, const Action& action) {
+    return stages_[schedule_.unit(action.stage, program.replica)];
+  }
 
   /// False if what `action` needs is not there yet.
-  bool perform(const Action& action) {
+  bool perform(const Program& program, const Action& action) {
+    stages::Stage& stage = stage_of(program, action);
     switch (action.op) {
       case Op::forward:
-        return forward(action.stage, action.sample, action.version);
+        return forward(stage, action);
+      case Op::recompute:
+        stage.recompute(kept(action));
+        return true;
       case Op::backward:
-        return backward(action);
+      case Op::backward_input:
+        return backward(stage, action);
+      case Op::backward_weight:
+        stage.backward_weight(kept(action));
+        ++gradients_made_[action.stage];
+        kept_.erase({action.stage, action.sample});
+        return true;
       case Op::update:
-        stages_[action.stage].update();
+        // Replicas update with the gradients of all of them.
+        if (gradients_made_[action.stage] < made_by(action)) return false;
+        stage.update();
         return true;
     }
     return false;
   }
 
-  bool forward(int stage, std::int64_t sample, std::int64_t version) {
-    at::Tensor input;
-    if (stage == 0) {
-      input = sample_(sample).first;
+  /// How many gradients the stage must have made in all, to update with `action`.
+  std::int64_t made_by(const Action& action) const {
+    return schedule_.replicas_of(action.stage) > 1 ? action.sample + 1 : 0;
+  }
+
+  stages::Activations& kept(const Action& action) {
+    const auto found = kept_.find({action.stage, action.sample});
+    if (found == kept_.end()) throw std::logic_error("backward without a forward");
+    return found->second;
+  }
+
+  bool forward(stages::Stage& stage, const Action& action) {
+    const Key key{action.stage, action.sample};
+    // Several replicas predict in the order of samples, too.
+    if (last(action.stage) && action.sample != std::int64_t(losses_.size())) return false;
+    stages::Tensors inputs;
+    if (action.stage == 0) {
+      inputs = {sample_(action.sample).first};
     } else {
-      const auto sent = activations_.find({stage - 1, sample});
+      const auto sent = activations_.find({action.stage - 1, action.sample});
       if (sent == activations_.end()) return false;
-      input = sent->second;
+      inputs = std::move(sent->second);
       activations_.erase(sent);
     }
-    stages::Activations& kept = kept_[{stage, sample}];
-    if (last(stage)) {
-      kept = stages_[stage].forward(input, sample_(sample).second, version);
+    const at::Tensor target = last(action.stage) ? sample_(action.sample).second : at::Tensor();
+    stages::Activations& kept = kept_[key] = stage.forward(inputs, target, action.version);
+    if (last(action.stage)) {
       losses_.push_back(kept.loss.item<float>());
     } else {
-      kept = stages_[stage].forward(input, version);
-      activations_[{stage, sample}] = kept.output.detach();
+      activations_[key] = kept.outputs;
     }
     return true;
   }
 
-  bool backward(const Action& action) {
-    at::Tensor gradient;
+  bool backward(stages::Stage& stage, const Action& action) {
+    stages::Tensors gradients;
     if (!last(action.stage)) {
       const auto sent = gradients_.find({action.stage + 1, action.gradient});
       if (sent == gradients_.end()) return false;
-      gradient = sent->second;
+      gradients = std::move(sent->second);
       gradients_.erase(sent);
     }
-    const auto kept = kept_.find({action.stage, action.sample});
-    if (kept == kept_.end()) throw std::logic_error("backward without a forward");
-    gradients_[{action.stage, action.sample}] =
-        stages_[action.stage].backward(kept->second, gradient);
-    kept_.erase(kept);
+    const bool whole = action.op == Op::backward;
+    gradients_[{action.stage, action.sample}] = whole
+                                                    ? stage.backward(kept(action), gradients)
+                                                    : stage.backward_input(kept(action), gradients);
+    if (whole) {
+      ++gradients_made_[action.stage];
+      kept_.erase({action.stage, action.sample});
+    }
     return true;
   }
 
@@ -97,7 +128,8 @@ class Oracle {
   const SampleFunction& sample_;
   std::int64_t applied_;
   std::map<Key, stages::Activations> kept_;
-  std::map<Key, at::Tensor> activations_, gradients_;
+  std::map<Key, stages::Tensors> activations_, gradients_;
+  std::map<int, std::int64_t> gradients_made_;  ///< by stage
   std::vector<float> losses_;
 };
 

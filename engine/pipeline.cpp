@@ -24,7 +24,13 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
   // twice the samples in flight costs nothing and no send ever waits.
   const std::size_t capacity = 2 * std::size_t(schedule.slots()) + 2;
   for (int i = 0; i + 1 < schedule.stages; ++i)
-    shared_.links.push_back(std::make_unique<Link>(capacity));
+    shared_.links.push_back(
+        std::make_unique<Link>(schedule.replicas_of(i), schedule.replicas_of(i + 1), capacity));
+  for (int i = 0; i < schedule.stages; ++i) {
+    const int replicas = schedule.replicas_of(i);
+    shared_.circles.push_back(replicas > 1 ? std::make_unique<Circle>(replicas, capacity)
+                                           : nullptr);
+  }
 }
 
 Outcome Pipeline::run() {
@@ -37,8 +43,9 @@ Outcome Pipeline::run() {
       try {
         if (worker < int(options_.cores.size()) && options_.cores[worker] >= 0)
           pin_this_thread(options_.cores[worker]);
-        for (const int stage : stages_of(schedule_.workers[worker]))
-          shared_.steps[stage]->prepare();
+        const Program& program = schedule_.workers[worker];
+        for (const int stage : stages_of(program))
+          shared_.steps[schedule_.unit(stage, program.replica)]->prepare();
         arrived = true;
         prepared.arrive_and_wait();
         Worker(shared_, worker, options_).run();
@@ -53,7 +60,8 @@ Outcome Pipeline::run() {
   }
   for (std::thread& thread : threads) thread.join();
   if (failure_) std::rethrow_exception(failure_);
-  const std::int64_t trained = shared_.trained.load();
+  const std::int64_t trained = schedule_.trained(shared_.admitted);
+  shared_.trained.store(trained);  // a replica may have counted what another could not
   return {shared_.admitted, trained, shared_.admitted - trained};
 }
 

@@ -23,8 +23,9 @@ struct PipelineOptions {
   std::vector<int> cores;
   /// Admit no more than this many samples; 0: as many as the feed has.
   std::int64_t limit = 0;
-  /// Called by a stage's worker when the stage has finished `sample`: no action of the stage is
-  /// under way. Whatever it costs is the pipeline's; empty otherwise.
+  /// Called by a stage's worker (of a replicated stage, the first) when the stage has finished all
+  /// samples up to `sample`: no action of the stage is under way. Whatever it costs is the
+  /// pipeline's; empty otherwise.
   std::function<void(int stage, std::int64_t sample)> after_sample;
   /// Called by a worker before each action. For tests that disturb the timing; empty otherwise.
   std::function<void(int worker, const Action&)> before_action;
@@ -33,18 +34,19 @@ struct PipelineOptions {
 /// Everything workers share. Owned by Pipeline.
 struct Shared {
   const Schedule& schedule;
-  std::vector<capture::Step*> steps;
+  std::vector<capture::Step*> steps;  ///< by Schedule::unit()
   Feed& feed;
   Observer* observer;
   Monitor& monitor;
   SlotPool pool;
-  std::vector<SampleInfo> infos;             ///< by slot; written by stage 0 before it sends
-  std::vector<std::unique_ptr<Link>> links;  ///< [i]: between stage i and i+1
-  std::atomic<bool> stop{false};             ///< a worker failed: nobody waits any longer
+  std::vector<SampleInfo> infos;                 ///< by slot; written by stage 0 before it sends
+  std::vector<std::unique_ptr<Link>> links;      ///< [i]: between stage i and i+1
+  std::vector<std::unique_ptr<Circle>> circles;  ///< by stage; null where it has one worker
+  std::atomic<bool> stop{false};                 ///< a worker failed: nobody waits any longer
   /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
   std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
   std::atomic<std::int64_t> trained{0};
-  std::int64_t admitted = 0;  ///< written by stage 0's worker, read after the join
+  std::int64_t admitted = 0;  ///< written by stage 0's workers in turn, read after the join
 };
 
 /// What run() did. admitted = trained + rejected.
@@ -58,7 +60,7 @@ struct Outcome {
 /// thread; the rest from the thread that owns it.
 class Pipeline {
  public:
-  /// `steps`: one a stage, in order. `observer` may be null.
+  /// `steps`: by Schedule::unit(). `observer` may be null.
   Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
            Observer* observer, Monitor& monitor, PipelineOptions options = {});
 

@@ -6,6 +6,7 @@
 #include <set>        // distinct stages
 #include <stdexcept>  // std::invalid_argument
 
+#include "engine/schedule_csv.h"
 #include "engine/schedules/generators.h"
 
 namespace millrace::engine {
@@ -40,16 +41,59 @@ std::vector<int> stages_of(const Program& program) {
   return {stages.begin(), stages.end()};
 }
 
-std::vector<std::int64_t> first_backwards(const Schedule& schedule) {
-  std::vector<std::int64_t> first(schedule.stages, std::numeric_limits<std::int64_t>::max());
-  for (const Program& program : schedule.workers) {
+namespace {
+
+/// Every action that the text holds, once, with the program it stands in.
+template <class Visit>
+void for_each_action(const Schedule& schedule, const Visit& visit) {
+  for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
+    const Program& program = schedule.workers[worker];
     for (const auto* list : {&program.prologue, &program.period}) {
-      for (const Action& action : *list) {
-        if (action.op == Op::backward)
-          first[action.stage] = std::min(first[action.stage], action.sample);
-      }
+      for (const Action& action : *list) visit(worker, action);
     }
   }
+}
+
+}  // namespace
+
+int Schedule::unit(int stage, int replica) const {
+  for (int before = 0; before < stage; ++before) replica += replicas_of(before);
+  return replica;
+}
+
+std::int64_t Schedule::trained(std::int64_t samples) const {
+  std::int64_t least = samples;
+  for (int stage = 0; stage < stages; ++stage) {
+    const std::int64_t covers = samples_an_update(stage);
+    least = std::min(least, samples / covers * covers);
+  }
+  return least;
+}
+
+std::vector<int> workers_of_units(const Schedule& schedule) {
+  std::vector<int> workers(schedule.units(), 0);
+  for_each_action(schedule, [&](int worker, const Action& action) {
+    workers[schedule.unit(action.stage, schedule.workers[worker].replica)] = worker;
+  });
+  return workers;
+}
+
+StageNeeds needs_of(const Schedule& schedule, int stage) {
+  StageNeeds needs;
+  for_each_action(schedule, [&](int, const Action& action) {
+    if (action.stage != stage) return;
+    needs.split = needs.split || action.op == Op::backward_weight;
+    needs.recompute = needs.recompute || action.op == Op::recompute;
+  });
+  return needs;
+}
+
+std::vector<std::int64_t> first_backwards(const Schedule& schedule) {
+  std::vector<std::int64_t> first(schedule.stages, std::numeric_limits<std::int64_t>::max());
+  for_each_action(schedule, [&](int, const Action& action) {
+    if (takes_gradient(action.op))
+      first[action.stage] = std::min(first[action.stage], action.sample);
+  });
   return first;
 }
 
@@ -64,8 +108,8 @@ struct Lag {
 
 std::vector<Lag> lags(const Schedule& schedule) {
   std::vector<Lag> lags(schedule.stages);
-  std::vector<std::int64_t> newest(schedule.stages, 0), updates(schedule.stages, 0);
   for (const Program& program : schedule.workers) {
+    std::vector<std::int64_t> newest(schedule.stages, 0), updates(schedule.stages, 0);
     std::map<std::pair<int, std::int64_t>, std::int64_t> updates_at_forward;
     const auto steady = std::int64_t(program.prologue.size() + 2 * program.period.size());
     for (std::int64_t at = 0; at < steady; ++at) {
@@ -74,13 +118,13 @@ std::vector<Lag> lags(const Schedule& schedule) {
       if (a.op == Op::forward) {
         newest[a.stage] = a.sample;
         updates_at_forward[{a.stage, a.sample}] = a.version >= 0 ? a.version : updates[a.stage];
-      } else if (a.op == Op::backward) {
+      } else if (adds_gradient(a.op)) {
         lag.label = a.sample - a.gradient;
-        lag.behind =
-            schedule.group == 1
-                ? newest[a.stage] - a.sample
-                : schedule.group * (updates[a.stage] - updates_at_forward[{a.stage, a.sample}]);
-      } else {
+        lag.behind = schedule.group == 1
+                         ? newest[a.stage] - a.sample
+                         : schedule.samples_an_update(a.stage) *
+                               (updates[a.stage] - updates_at_forward[{a.stage, a.sample}]);
+      } else if (a.op == Op::update) {
         ++updates[a.stage];
       }
     }
@@ -115,19 +159,50 @@ const std::map<std::string, Generator>& generators() {
       {"pb", schedules::pb},
       {"pipedream", schedules::pipedream},
       {"sequential", schedules::sequential},
+      {"zb-h1", schedules::zb_h1},
   };
   return table;
 }
 
+/// Before each backward of `actions` a second forward.
+void add_recompute(std::vector<Action>& actions) {
+  std::vector<Action> all;
+  for (const Action& action : actions) {
+    if (takes_gradient(action.op))
+      all.push_back({Op::recompute, action.stage, action.sample, action.sample});
+    all.push_back(action);
+  }
+  actions = std::move(all);
+}
+
 }  // namespace
 
+void add_recompute(Schedule& schedule) {
+  for (Program& program : schedule.workers) {
+    add_recompute(program.prologue);
+    add_recompute(program.period);
+  }
+}
+
 Schedule make_schedule(const std::string& name, const ScheduleOptions& options) {
-  const auto generator = generators().find(name);
-  if (generator == generators().end())
-    throw std::invalid_argument("unknown schedule \"" + name + "\"");
   if (options.stages < 1) throw std::invalid_argument("a schedule needs at least 1 stage");
-  Schedule schedule = generator->second(options);
+  if (!options.replicas.empty() && name != "pipedream")
+    throw std::invalid_argument(name + " has no replicated stages (pipedream has)");
+  Schedule schedule;
+  if (is_schedule_file(name)) {
+    schedule = read_schedule_csv(name);
+    if (schedule.stages != options.stages) {
+      throw std::invalid_argument(name + ": has " + std::to_string(schedule.stages) +
+                                  " stages, not " + std::to_string(options.stages));
+    }
+  } else {
+    const auto generator = generators().find(name);
+    if (generator == generators().end())
+      throw std::invalid_argument("unknown schedule \"" + name + "\"");
+    schedule = generator->second(options);
+  }
   schedule.name = name;
+  if (options.recompute) add_recompute(schedule);
   return schedule;
 }
 

@@ -10,7 +10,7 @@
 namespace millrace::engine {
 
 /// Slot (sample % slots) is free again when all `stages` have released the sample that had it.
-/// One thread acquires; each stage releases a sample once.
+/// One thread at a time acquires; each stage releases a sample once.
 class SlotPool {
  public:
   SlotPool(int slots, int stages) : slots_(slots), stages_(stages), state_(new State[slots]) {

@@ -16,7 +16,8 @@ class Layout {
       : schedule_(schedule), applied_(schedule.applied(samples)), at_(schedule.workers.size(), 0) {
     staircase_.rows.resize(schedule.workers.size());
     staircase_.activations.assign(schedule.stages, 0);
-    kept_.assign(schedule.stages, 0);
+    kept_.assign(schedule.units(), 0);
+    not_before_.assign(schedule.workers.size(), 0);
   }
 
   Staircase run() {
@@ -45,10 +46,11 @@ class Layout {
     auto& row = staircase_.rows[worker];
     if (action.sample < applied_) {
       if (action.op == Op::update) {
+        if (!update(worker, action)) return false;
         if (!row.empty() && row.back()) row.back()->updates = true;
       } else {
-        const std::int64_t start = ready(action);
-        if (start < 0) return false;
+        const std::int64_t start = std::max(ready(action), not_before_[worker]);
+        if (ready(action) < 0) return false;
         row.resize(std::max<std::size_t>(row.size(), std::size_t(start)));
         row.push_back(Cell{action});
         finish(action, std::int64_t(row.size()));
@@ -61,28 +63,53 @@ class Layout {
   /// The first tick at which `action` has what it needs; -1 if that is not known yet.
   std::int64_t ready(const Action& action) const {
     const bool last = action.stage + 1 == schedule_.stages;
-    if (action.op == Op::backward) {
-      return last ? 0 : time_of(backward_, {action.stage + 1, action.gradient});
+    switch (action.op) {
+      case Op::backward:
+      case Op::backward_input:
+        return last ? 0 : time_of(backward_, {action.stage + 1, action.gradient});
+      case Op::forward:
+        return action.stage > 0 ? time_of(forward_, {action.stage - 1, action.sample})
+                                : admission(action.sample);
+      default:
+        return 0;  // what it needs is the worker's own
     }
-    if (action.stage > 0) return time_of(forward_, {action.stage - 1, action.sample});
-    if (action.sample < schedule_.in_flight) return 0;
-    std::int64_t free = 0;  // the slot's last sample must have left every stage
+  }
+
+  /// When the slot's last sample has left every stage.
+  std::int64_t admission(std::int64_t sample) const {
+    if (sample < schedule_.in_flight) return 0;
+    std::int64_t free = 0;
     for (int stage = 0; stage < schedule_.stages; ++stage) {
-      const std::int64_t left = time_of(left_, {stage, action.sample - schedule_.in_flight});
+      const std::int64_t left = time_of(left_, {stage, sample - schedule_.in_flight});
       if (left < 0) return -1;
       free = std::max(free, left);
     }
     return free;
   }
 
+  /// Replicas update together, when the last of them has its gradients; false while one has not.
+  bool update(int worker, const Action& action) {
+    const int replicas = schedule_.replicas_of(action.stage);
+    if (replicas == 1) return true;
+    for (std::int64_t m = action.sample - schedule_.samples_an_update(action.stage) + 1;
+         m <= action.sample; ++m) {
+      const std::int64_t left = time_of(left_, {action.stage, m});
+      if (left < 0) return false;
+      not_before_[worker] = std::max(not_before_[worker], left);
+    }
+    return true;
+  }
+
   void finish(const Action& action, std::int64_t time) {
     const Key key{action.stage, action.sample};
-    std::int64_t& kept = kept_[action.stage];
-    if (action.op == Op::backward) {
-      backward_[key] = left_[key] = time;
+    std::int64_t& kept =
+        kept_[schedule_.unit(action.stage, schedule_.replica_of(action.stage, action.sample))];
+    if (takes_gradient(action.op)) backward_[key] = time;
+    if (adds_gradient(action.op)) {
+      left_[key] = time;
       --kept;
-      return;
     }
+    if (action.op != Op::forward) return;
     forward_[key] = time;
     staircase_.activations[action.stage] = std::max(staircase_.activations[action.stage], kept + 1);
     if (action.sample < first_backward_[action.stage]) {
@@ -103,7 +130,8 @@ class Layout {
   std::vector<std::int64_t> at_;                    ///< next action, by worker
   std::map<Key, std::int64_t> forward_, backward_;  ///< the tick after which it is done
   std::map<Key, std::int64_t> left_;  ///< the tick after which the stage needs the sample no more
-  std::vector<std::int64_t> kept_;    ///< samples between forward and backward, by stage
+  std::vector<std::int64_t> kept_;    ///< samples between forward and backward, by unit
+  std::vector<std::int64_t> not_before_;  ///< by worker: when its replicas' last update is over
   Staircase staircase_;
 };
 
@@ -124,9 +152,9 @@ Staircase draw_staircase(const Schedule& schedule, std::int64_t samples) {
 
 std::string action_text(const Action& action, bool with_stage) {
   std::string text = with_stage ? std::to_string(action.stage) : "";
-  text += "FBU"[int(action.op)] + std::to_string(action.sample);
+  text += "FRBIWU"[int(action.op)] + std::to_string(action.sample);
   if (action.version >= 0) text += "^" + std::to_string(action.version);
-  if (action.op == Op::backward && action.gradient != action.sample) {
+  if (takes_gradient(action.op) && action.gradient != action.sample) {
     text += "(" + std::to_string(action.gradient) + ")";
   }
   return text;

@@ -9,17 +9,18 @@
 
 namespace millrace::engine {
 
-/// A tick of a worker's time: a forward or a backward, and perhaps the update that follows at once.
+/// A tick of a worker's time: a forward, a backward or a part of it, and perhaps the update that
+/// follows at once.
 struct Cell {
   Action action;
   bool updates = false;
 };
 
-/// What each worker does at each tick, if a forward and a backward take one tick each, an update
+/// What each worker does at each tick, if every action but the update takes one tick, the update
 /// none, and nobody waits longer than for data and for a free slot.
 struct Staircase {
   std::vector<std::vector<std::optional<Cell>>> rows;  ///< [worker][tick]; empty: a bubble
-  std::vector<std::int64_t> activations;               ///< samples a stage keeps at once, at most
+  std::vector<std::int64_t> activations;               ///< samples a stage's worker keeps at most
 
   /// Idle share of all workers' ticks: (p-1)/(m+p-1) for gpipe with p stages, m samples a
   /// minibatch.
@@ -29,7 +30,8 @@ struct Staircase {
 /// Lays out `samples` samples. Throws std::logic_error if the schedule deadlocks.
 Staircase draw_staircase(const Schedule& schedule, std::int64_t samples);
 
-/// "F3", "B4(2)" (gradient of sample 2), "F3^1" (at version 1), "U3"; with its stage, "2F3".
+/// "F3", "B4(2)" (gradient of sample 2), "F3^1" (at version 1), "U3"; with its stage, "2F3". The
+/// letters are PyTorch's: F, B, and I and W for a backward's two parts; R recomputes, U updates.
 std::string action_text(const Action& action, bool with_stage);
 
 /// Whether the pipeline runs empty at each update, which then needs no place of its own in the

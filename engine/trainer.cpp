@@ -32,8 +32,6 @@ TrainerOptions completed(TrainerOptions options) {
     options.cut = balanced_cut(costs, options.stages);
   }
   require_cut(options.cut, options.stages, modules);
-  if (options.devices.empty())
-    options.devices = place_stages({"cpu"}, options.stages, usable_cores(), 0);
   if (options.weights.empty())
     options.weights = stages::initial_state(*options.network, options.seed);
   return options;
@@ -50,7 +48,9 @@ Schedule schedule_of(const TrainerOptions& options) {
   Schedule schedule = make_schedule(options.schedule, {.stages = options.stages,
                                                        .microbatches = options.microbatches,
                                                        .virtual_stages = options.virtual_stages,
-                                                       .vertical_sync = options.vertical_sync});
+                                                       .vertical_sync = options.vertical_sync,
+                                                       .replicas = options.replicas,
+                                                       .recompute = options.recompute});
   if (const std::optional<Fault> fault = verify(schedule)) {
     throw std::invalid_argument(fault->text(schedule.name));
   }
@@ -75,37 +75,63 @@ void require_cut(const std::vector<int>& cut, int stages, int modules) {
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule) {
   const std::vector<std::int64_t> ages = gradient_ages(schedule);
   std::vector<stages::Stage> stages;
-  for (int i = 0; i < options.stages; ++i) {
-    const bool first = i == 0, last = i + 1 == options.stages;
+  for (int i = 0; i < schedule.stages; ++i) {
+    const bool first = i == 0, last = i + 1 == schedule.stages;
     const stages::StageRange range{first ? 0 : options.cut[i - 1],
                                    last ? options.network->size() : options.cut[i], first, last};
-    const c10::Device device =
-        options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[i]);
+    const StageNeeds needs = needs_of(schedule, i);
     stages::OptimizerSpec optimizer = options.optimizer;
     optimizer.lr *= rate_factor(options.correction, ages[i]);
-    stages.emplace_back(options.network, range, optimizer, device, schedule.versions_of(i));
-    stages.back().restore(options.weights);
+    for (int replica = 0; replica < schedule.replicas_of(i); ++replica) {
+      const int unit = schedule.unit(i, replica);
+      const c10::Device device =
+          options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[unit]);
+      stages.emplace_back(
+          options.network, range, optimizer, device,
+          stages::StageOptions{schedule.versions_of(i), needs.split, needs.recompute});
+      stages.back().restore(options.weights);
+    }
   }
   return stages;
+}
+
+void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages) {
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const int replicas = schedule.replicas_of(stage);
+    if (replicas == 1) continue;
+    const auto begin = stages.begin() + schedule.unit(stage, 0);
+    for (int replica = 0; replica < replicas; ++replica)
+      begin[replica]->replicate({begin, begin + replicas});
+  }
 }
 
 Trainer::Trainer(TrainerOptions options)
     : options_(completed(std::move(options))),
       schedule_(schedule_of(options_)),
-      monitor_(options_.stages, options_.fps),
+      monitor_(schedule_.replica_counts(), options_.fps),
       samples_(schedule_.slots(),
                {1, options_.sample.channels, options_.sample.height, options_.sample.width},
                options_.target_is_input) {
+  if (options_.devices.empty()) {
+    const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);
+    for (const int worker : workers_of_units(schedule_)) options_.devices.push_back(cores[worker]);
+  }
   for (int i = 0; i + 1 < options_.stages; ++i) {
     boundaries_.push_back(std::make_unique<capture::BoundaryBuffers>(schedule_.slots()));
   }
-  std::vector<stages::Stage> stages = build_stages(options_, schedule_);
+  std::vector<stages::Stage> built = build_stages(options_, schedule_);
+  std::vector<stages::Stage*> stages;
   for (int i = 0; i < options_.stages; ++i) {
-    steps_.push_back(std::make_unique<capture::StageStep>(
-        std::move(stages[i]), torch_device(options_.devices[i]), samples_,
-        i > 0 ? boundaries_[i - 1].get() : nullptr,
-        i + 1 < options_.stages ? boundaries_[i].get() : nullptr));
+    for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
+      const int unit = schedule_.unit(i, replica);
+      steps_.push_back(std::make_unique<capture::StageStep>(
+          std::move(built[unit]), torch_device(options_.devices[unit]), samples_,
+          i > 0 ? boundaries_[i - 1].get() : nullptr,
+          i + 1 < options_.stages ? boundaries_[i].get() : nullptr));
+      stages.push_back(&steps_.back()->stage());
+    }
   }
+  tie_replicas(schedule_, stages);
 }
 
 Trainer::~Trainer() = default;
@@ -116,8 +142,10 @@ float* Trainer::input(int slot) {
 float* Trainer::target(int slot) {
   return samples_.target[slot].mutable_data_ptr<float>();
 }
-const float* Trainer::prediction(int slot) const {
-  return steps_.back()->prediction(slot);
+const float* Trainer::prediction(int slot) {
+  at::Tensor& made = samples_.prediction[slot];
+  made = made.contiguous().cpu();
+  return made.const_data_ptr<float>();
 }
 
 Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
@@ -125,7 +153,8 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   for (const auto& step : steps_) steps.push_back(step.get());
   if (options.cores.empty()) {
     for (const Program& program : schedule_.workers) {
-      const Device& device = options_.devices[stages_of(program).front()];
+      const int unit = schedule_.unit(stages_of(program).front(), program.replica);
+      const Device& device = options_.devices[unit];
       options.cores.push_back(device.cuda ? -1 : device.index);
     }
   }
@@ -136,16 +165,30 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
 
 stages::StateDict Trainer::state() const {
   stages::StateDict all;
-  for (const auto& step : steps_) {
-    for (auto& entry : step->stage().parameters().state()) all.push_back(std::move(entry));
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    for (auto& entry : first(stage).parameters().state()) all.push_back(std::move(entry));
   }
   return all;
 }
 
 stages::StateDict Trainer::checkpoint() const {
   stages::StateDict all;
-  for (int stage = 0; stage < int(steps_.size()); ++stage) {
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
     for (auto& entry : checkpoint(stage)) all.push_back(std::move(entry));
+  }
+  return all;
+}
+
+std::vector<StageMemory> Trainer::memory() const {
+  std::vector<StageMemory> all;
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    const capture::StageStep& step = *steps_[schedule_.unit(stage, 0)];
+    const std::int64_t weights = step.stage().weight_bytes();
+    all.push_back({.weights = weights,
+                   .stashes = weights * (schedule_.versions_of(stage) - 1),
+                   .optimizer = step.stage().optimizer_bytes(),
+                   .gradients = step.stage().gradient_bytes(),
+                   .activations = step.peak_activation_bytes()});
   }
   return all;
 }

@@ -27,13 +27,25 @@ struct TrainerOptions {
   int microbatches = 4;         ///< in schedules that have minibatches
   int virtual_stages = 2;       ///< interleaved
   bool vertical_sync = false;   ///< pipedream
+  std::vector<int> replicas;    ///< pipedream: workers a stage; empty: 1 everywhere
+  bool recompute = false;       ///< keep a sample's input alone
   std::vector<int> cut;         ///< empty: balanced from measured times
-  std::vector<Device> devices;  ///< one a stage; empty: core i
+  std::vector<Device> devices;  ///< one for each replica of each stage; empty: one a worker
   stages::OptimizerSpec optimizer;
   std::string correction = "none";  ///< see engine/correction.h
   stages::StateDict weights;        ///< or a whole checkpoint; empty: initial_state(seed)
   std::uint64_t seed = 0;
   double fps = 0;  ///< F of the monitor's verdict; 0: unknown
+};
+
+/// Bytes that one worker of a stage holds.
+struct StageMemory {
+  std::int64_t weights = 0;      ///< the newest version
+  std::int64_t stashes = 0;      ///< older versions
+  std::int64_t optimizer = 0;    ///< its state
+  std::int64_t gradients = 0;    ///< sums, until the update
+  std::int64_t activations = 0;  ///< peak of what is kept between forward and backward
+  std::int64_t total() const { return weights + stashes + optimizer + gradients + activations; }
 };
 
 /// Owns stages, buffers, schedule and monitor. Not thread-safe, but monitor() may be read and
@@ -47,9 +59,9 @@ class Trainer {
   /// Where a Feed's take(slot) writes: [C,H,W] floats. The same address if target_is_input.
   float* input(int slot);
   float* target(int slot);
-  /// The last stage's prediction for the sample in `slot`, [C,H,W] floats on the CPU. From
-  /// Observer::predicted, or when run() is not running.
-  const float* prediction(int slot) const;
+  /// The prediction for the sample in `slot`, [C,H,W] floats on the CPU. From Observer::predicted,
+  /// or when run() is not running.
+  const float* prediction(int slot);
 
   /// Trains until the feed ends or `limit` samples (0: no limit) were admitted. Once.
   Outcome run(Feed& feed, Observer* observer, PipelineOptions options = {});
@@ -60,7 +72,10 @@ class Trainer {
   /// The same with the optimizer's state, to go on from later. One stage's share may be taken by
   /// its worker from PipelineOptions::after_sample.
   stages::StateDict checkpoint() const;
-  stages::StateDict checkpoint(int stage) const { return steps_[stage]->stage().checkpoint(); }
+  stages::StateDict checkpoint(int stage) const { return first(stage).checkpoint(); }
+
+  /// What each stage's worker holds; read when run() is not running.
+  std::vector<StageMemory> memory() const;
 
   const Schedule& schedule() const { return schedule_; }
   const std::vector<int>& cut() const { return options_.cut; }
@@ -69,12 +84,17 @@ class Trainer {
   std::int64_t trained() const { return pipeline_ ? pipeline_->trained() : 0; }
 
  private:
+  /// A stage's first replica; the others have the same weights.
+  const stages::Stage& first(int stage) const {
+    return steps_[std::size_t(schedule_.unit(stage, 0))]->stage();
+  }
+
   TrainerOptions options_;
   Schedule schedule_;
   Monitor monitor_;
   capture::SampleBuffers samples_;
   std::vector<std::unique_ptr<capture::BoundaryBuffers>> boundaries_;
-  std::vector<std::unique_ptr<capture::StageStep>> steps_;
+  std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::unit()
   std::unique_ptr<Pipeline> pipeline_;
 };
 
@@ -85,7 +105,12 @@ Schedule schedule_of(const TrainerOptions& options);
 /// modules.
 void require_cut(const std::vector<int>& cut, int stages, int modules);
 
-/// The stages of `network` at `cut`, with `weights`. The oracle and the trainer build them alike.
+/// The stages of `network` at `cut`, with `weights`, by Schedule::unit(). The oracle and the
+/// trainer build them alike. Replicas are not tied yet: tie_replicas() does it where they will
+/// stay.
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
+
+/// Has the replicas of each stage share their gradients. `stages`: by Schedule::unit().
+void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages);
 
 }  // namespace millrace::engine

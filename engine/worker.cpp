@@ -18,7 +18,10 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       origin_(shared.schedule.stages, 0),
       newest_(shared.schedule.stages, 0),
       ages_(gradient_ages(shared.schedule)),
-      first_backward_(first_backwards(shared.schedule)) {}
+      first_backward_(first_backwards(shared.schedule)) {
+  for (int stage = 0; stage < shared.schedule.stages; ++stage)
+    units_.push_back(shared.schedule.unit(stage, program_.replica));
+}
 
 void Worker::run() {
   for (std::int64_t at = 0; !shared_.stop.load(std::memory_order_relaxed); ++at) {
@@ -31,7 +34,12 @@ void Worker::run() {
       case Op::forward:
         forward(action);
         break;
+      case Op::recompute:
+        recompute(action);
+        break;
       case Op::backward:
+      case Op::backward_input:
+      case Op::backward_weight:
         backward(action);
         break;
       case Op::update:
@@ -39,54 +47,78 @@ void Worker::run() {
         break;
     }
   }
-  for (const int stage : stages_of(program_)) shared_.monitor.stage(stage).finish();
+  for (const int stage : stages_of(program_)) meter(stage).finish();
 }
 
 void Worker::forward(const Action& action) {
   const int stage = action.stage;
-  shared_.monitor.stage(stage).begin(Clock::now());
+  meter(stage).begin(Clock::now());
   if (!(stage == 0 ? admit(action) : receive_activations(action))) return;
-  const int at = slot(action.sample);
-  shared_.steps[stage]->forward(at, action.version);
+  step(stage).forward(slot(action.sample), action.version);
   newest_[stage] = action.sample;
   lap(stage, Part::compute);
   if (last(stage)) {
-    const SampleInfo& info = shared_.infos[at];
-    shared_.monitor.predicted(info.captured, Clock::now());
-    if (shared_.observer) shared_.observer->predicted(info, at, shared_.steps[stage]->loss(at));
+    predicted(action);
   } else {
-    shared_.links[stage]->activations.send({action.sample}, [&] { return over(action.sample); });
+    const Schedule& schedule = shared_.schedule;
+    TokenQueue& down = shared_.links[stage]->activations(
+        program_.replica, schedule.replica_of(stage + 1, action.sample));
+    down.send({action.sample}, [&] { return over(action.sample); });
   }
   if (action.sample < first_backward_[stage]) {
+    step(stage).discard(slot(action.sample));
     shared_.pool.release(action.sample);
-    if (options_.after_sample) options_.after_sample(stage, action.sample);
+    end_sample(action);
   }
   lap(stage, Part::handoff);
 }
 
+void Worker::predicted(const Action& action) {
+  if (!wait_for_turn(action)) return;
+  const int at = slot(action.sample);
+  const SampleInfo& info = shared_.infos[at];
+  shared_.monitor.predicted(info.captured, Clock::now());
+  if (shared_.observer) shared_.observer->predicted(info, at, step(action.stage).loss(at));
+  pass_turn(action);
+}
+
+void Worker::recompute(const Action& action) {
+  step(action.stage).recompute(slot(action.sample));
+  lap(action.stage, Part::compute);
+}
+
 void Worker::backward(const Action& action) {
   const int stage = action.stage;
-  if (!receive_gradient(action)) return;
-  shared_.steps[stage]->backward(slot(action.sample), slot(action.gradient));
+  if (takes_gradient(action.op) && !receive_gradient(action)) return;
+  const int at = slot(action.sample), gradient = slot(action.gradient);
+  if (action.op == Op::backward) step(stage).backward(at, gradient);
+  if (action.op == Op::backward_input) step(stage).backward_input(at, gradient);
+  if (action.op == Op::backward_weight) step(stage).backward_weight(at);
   lap(stage, Part::compute);
-  if (stage > 0) {
-    shared_.links[stage - 1]->gradients.send({action.sample, origin_[stage]},
-                                             [&] { return over(action.sample); });
+  if (takes_gradient(action.op) && stage > 0) {
+    TokenQueue& up = shared_.links[stage - 1]->gradients(
+        program_.replica, shared_.schedule.replica_of(stage - 1, action.sample));
+    up.send({action.sample, origin_[stage]}, [&] { return over(action.sample); });
   }
-  shared_.pool.release(action.sample);
+  if (adds_gradient(action.op)) shared_.pool.release(action.sample);
   lap(stage, Part::handoff);
 }
 
 void Worker::update(const Action& action) {
   const int stage = action.stage;
-  shared_.steps[stage]->update();
+  if (!wait_for_gradients(action)) return;
+  step(stage).update();
   lap(stage, Part::compute);
-  shared_.monitor.stage(stage).updated(gradient_age(stage));
-  if (options_.after_sample) options_.after_sample(stage, action.sample);
+  meter(stage).updated(gradient_age(stage));
+  end_sample(action);
   if (last(stage)) {
-    shared_.trained.store(shared_.trained.load(std::memory_order_relaxed) + shared_.schedule.group,
-                          std::memory_order_relaxed);
+    shared_.trained.fetch_add(shared_.schedule.group, std::memory_order_relaxed);
   }
+}
+
+void Worker::end_sample(const Action& action) {
+  if (options_.after_sample && program_.replica == 0)
+    options_.after_sample(action.stage, action.sample);
 }
 
 std::int64_t Worker::gradient_age(int stage) const {
@@ -94,7 +126,45 @@ std::int64_t Worker::gradient_age(int stage) const {
   return shared_.schedule.group > 1 ? ages_[stage] : newest_[stage] - origin_[stage];
 }
 
+bool Worker::wait_for_turn(const Action& action) {
+  Circle* circle = shared_.circles[action.stage].get();
+  if (!circle || action.sample == 0) return true;
+  const int before = shared_.schedule.replica_of(action.stage, action.sample - 1);
+  Token token;
+  return receive(action.stage, circle->turns(before, program_.replica), action.sample,
+                 action.sample - 1, token);
+}
+
+void Worker::pass_turn(const Action& action) {
+  Circle* circle = shared_.circles[action.stage].get();
+  if (!circle) return;
+  const int next = shared_.schedule.replica_of(action.stage, action.sample + 1);
+  circle->turns(program_.replica, next).send({action.sample}, [&] { return over(action.sample); });
+}
+
+bool Worker::wait_for_gradients(const Action& action) {
+  Circle* circle = shared_.circles[action.stage].get();
+  if (!circle) return true;
+  const int replicas = shared_.schedule.replicas_of(action.stage);
+  for (int other = 0; other < replicas; ++other) {
+    if (other == program_.replica) continue;
+    circle->gradients(program_.replica, other).send({action.sample}, [&] {
+      return over(action.sample);
+    });
+  }
+  for (int other = 0; other < replicas; ++other) {
+    Token token;
+    if (other != program_.replica &&
+        !receive(action.stage, circle->gradients(other, program_.replica), action.sample,
+                 action.sample, token)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 bool Worker::admit(const Action& action) {
+  if (!wait_for_turn(action)) return false;
   if (options_.limit > 0 && action.sample >= options_.limit) return end_of_stream(action.sample);
   if (!shared_.pool.try_acquire(action.sample)) {
     lap(0, Part::handoff);
@@ -110,6 +180,7 @@ bool Worker::admit(const Action& action) {
   shared_.feed.take(slot(action.sample), info);
   info.sample = action.sample;
   shared_.admitted = action.sample + 1;
+  pass_turn(action);
   lap(0, Part::handoff);
   return true;
 }
@@ -128,18 +199,21 @@ bool Worker::receive(int stage, TokenQueue& queue, std::int64_t sample, std::int
 }
 
 bool Worker::receive_activations(const Action& action) {
+  const int stage = action.stage, from = shared_.schedule.replica_of(stage - 1, action.sample);
   Token token;
-  return receive(action.stage, shared_.links[action.stage - 1]->activations, action.sample,
-                 action.sample, token);
+  return receive(stage, shared_.links[stage - 1]->activations(from, program_.replica),
+                 action.sample, action.sample, token);
 }
 
 bool Worker::receive_gradient(const Action& action) {
+  const int stage = action.stage;
   Token token{.sample = action.sample, .origin = action.sample};
-  if (!last(action.stage) && !receive(action.stage, shared_.links[action.stage]->gradients,
-                                      action.sample, action.gradient, token)) {
-    return false;
+  if (!last(stage)) {
+    const int from = shared_.schedule.replica_of(stage + 1, action.gradient);
+    TokenQueue& queue = shared_.links[stage]->gradients(from, program_.replica);
+    if (!receive(stage, queue, action.sample, action.gradient, token)) return false;
   }
-  origin_[action.stage] = token.origin;
+  origin_[stage] = token.origin;
   return true;
 }
 

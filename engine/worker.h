@@ -20,6 +20,7 @@ class Worker {
  private:
   // Each does its action, or leaves it out when the wait for what it needs was given up.
   void forward(const Action& action);
+  void recompute(const Action& action);
   void backward(const Action& action);
   void update(const Action& action);
 
@@ -27,7 +28,14 @@ class Worker {
   bool receive_activations(const Action& action);
   bool receive_gradient(const Action& action);
   bool receive(int stage, TokenQueue& queue, std::int64_t sample, std::int64_t label, Token& token);
+  void predicted(const Action& action);  ///< last stage: shows what it made
+  void end_sample(const Action& action);
   bool end_of_stream(std::int64_t samples);
+
+  // Among the replicas of a stage; true at once where it has one worker.
+  bool wait_for_turn(const Action& action);  ///< until the sample before has had its turn
+  void pass_turn(const Action& action);
+  bool wait_for_gradients(const Action& action);  ///< of all replicas
 
   /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
   bool over(std::int64_t sample) const {
@@ -35,9 +43,9 @@ class Worker {
            sample >= shared_.applied.load(std::memory_order_relaxed);
   }
   std::int64_t gradient_age(int stage) const;  ///< of the gradient last received
-  void lap(int stage, StageMeter::Part part) {
-    shared_.monitor.stage(stage).lap(part, Clock::now());
-  }
+  capture::Step& step(int stage) { return *shared_.steps[units_[stage]]; }
+  StageMeter& meter(int stage) { return shared_.monitor.unit(units_[stage]); }
+  void lap(int stage, StageMeter::Part part) { meter(stage).lap(part, Clock::now()); }
   bool last(int stage) const { return stage + 1 == shared_.schedule.stages; }
   int slot(std::int64_t sample) const { return shared_.pool.slot_of(sample); }
 
@@ -45,6 +53,7 @@ class Worker {
   int index_;
   const Program& program_;
   const PipelineOptions& options_;
+  std::vector<int> units_;  ///< by stage: this worker's replica of it
   std::vector<std::int64_t>
       origin_;  ///< by stage: the sample whose loss made the gradient last received
   std::vector<std::int64_t> newest_;          ///< by stage: the sample last forwarded

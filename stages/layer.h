@@ -39,13 +39,17 @@ class Layer {
   virtual std::string describe() const = 0;
   /// In PyTorch's state_dict order.
   virtual std::vector<ParameterSpec> parameters() const { return {}; }
-  /// `x`: [1,C,H,W], a vector being a picture of one pixel; `p`: as parameters() lists them.
+  /// `x[0]`: what the module before gives, [1,C,H,W], a vector being a picture of one pixel; layers
+  /// that join two have in `x[1]` what the module `from` gives. `p`: as parameters() lists them.
   /// Recorded by autograd when grad mode is on.
-  virtual at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const = 0;
+  virtual at::Tensor forward(std::span<const at::Tensor> x,
+                             std::span<const at::Tensor> p) const = 0;
 };
 
 /// Builds the layer `spec` describes on an input of shape `shape`, and moves `shape` on to its
-/// output. Throws std::invalid_argument: "what is wrong", without naming the layer's place.
-std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape);
+/// output. `joined`: the shape of what the module spec.from gives; null if there is none.
+/// Throws std::invalid_argument: "what is wrong", without naming the layer's place.
+std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape,
+                                  const ImageShape* joined = nullptr);
 
 }  // namespace millrace::stages

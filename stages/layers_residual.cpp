@@ -55,16 +55,16 @@ class ResidualBlock final : public Layer {
     return all;
   }
 
-  at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const override {
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
     const auto run = [&](std::size_t begin, std::size_t end, at::Tensor y, bool relu_between) {
       for (std::size_t i = begin; i < end; ++i) {
-        y = parts_[i].layer->forward(y, p.subspan(parts_[i].first, parts_[i].count));
+        y = parts_[i].layer->forward({&y, 1}, p.subspan(parts_[i].first, parts_[i].count));
         // Parts alternate convolution, norm; an activation follows each norm but the last.
         if (relu_between && (i - begin) % 2 == 1 && i + 1 < end) y = at::relu(y);
       }
       return y;
     };
-    return at::relu(run(0, branch_, x, true) + run(branch_, parts_.size(), x, false));
+    return at::relu(run(0, branch_, x[0], true) + run(branch_, parts_.size(), x[0], false));
   }
 
  private:

@@ -1,7 +1,7 @@
-// Layers that are one operator: convolution, linear, activations, pooling, resampling, norm.
+// Layers that are one operator: convolution, linear, activations, pooling, resampling, norm, joins.
 #include <ATen/ATen.h>  // operators
 
-#include <cmath>      // slopes
+#include <algorithm>  // find
 #include <map>        // the table of types
 #include <stdexcept>  // std::invalid_argument
 
@@ -27,8 +27,8 @@ class Conv final : public Layer {
     return {{"weight", {out_, in_, kernel_, kernel_}, Init::kaiming_uniform, fan_in},
             {"bias", {out_}, Init::fan_in_uniform, fan_in}};
   }
-  at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const override {
-    return at::conv2d(x, p[0], p[1], stride_, kernel_ / 2);
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
+    return at::conv2d(x[0], p[0], p[1], stride_, kernel_ / 2);
   }
 
  private:
@@ -43,9 +43,9 @@ class Linear final : public Layer {
     return {{"weight", {out_, in_}, Init::kaiming_uniform, in_},
             {"bias", {out_}, Init::fan_in_uniform, in_}};
   }
-  at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const override {
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
     // A vector is a picture of one pixel, so that any layer may follow.
-    return at::linear(x.flatten(1), p[0], p[1]).unsqueeze(-1).unsqueeze(-1);
+    return at::linear(x[0].flatten(1), p[0], p[1]).unsqueeze(-1).unsqueeze(-1);
   }
 
  private:
@@ -59,8 +59,8 @@ class GroupNorm final : public Layer {
   std::vector<ParameterSpec> parameters() const override {
     return {{"weight", {channels_}, Init::ones}, {"bias", {channels_}, Init::zeros}};
   }
-  at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor> p) const override {
-    return at::group_norm(x, groups_, p[0], p[1]);
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
+    return at::group_norm(x[0], groups_, p[0], p[1]);
   }
 
  private:
@@ -74,14 +74,31 @@ class Operator final : public Layer {
   Operator(std::string name, Function function, double argument = 0)
       : name_(std::move(name)), function_(function), argument_(argument) {}
   std::string describe() const override { return name_; }
-  at::Tensor forward(const at::Tensor& x, std::span<const at::Tensor>) const override {
-    return function_(x, argument_);
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor>) const override {
+    return function_(x[0], argument_);
   }
 
  private:
   std::string name_;
   Function function_;
   double argument_;
+};
+
+/// Joins what the module before gives with what an earlier one gave: a connection that skips what
+/// lies between, whatever stages that is in.
+class Join final : public Layer {
+ public:
+  Join(bool add, std::int64_t from) : add_(add), from_(from) {}
+  std::string describe() const override {
+    return (add_ ? "add from " : "concat from ") + (from_ < 0 ? "sample" : text(from_));
+  }
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor>) const override {
+    return add_ ? x[0] + x[1] : at::cat({x[0], x[1]}, 1);
+  }
+
+ private:
+  bool add_;
+  std::int64_t from_;
 };
 
 std::int64_t need(const std::optional<std::int64_t>& value, const char* key) {
@@ -183,18 +200,49 @@ std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape) {
                              spec.stride.value_or(1), shape);
 }
 
+std::unique_ptr<Layer> make_join(const LayerSpec& spec, ImageShape& shape,
+                                 const ImageShape& joined) {
+  const auto sized = [](const ImageShape& s) { return text(s.width) + "x" + text(s.height); };
+  if (joined.height != shape.height || joined.width != shape.width) {
+    throw std::invalid_argument("joins " + sized(shape) + " with module " + text(*spec.from) +
+                                "'s " + sized(joined) + ": sizes must be equal");
+  }
+  const bool add = spec.type == "add";
+  if (add && joined.channels != shape.channels) {
+    throw std::invalid_argument("adds " + text(shape.channels) + " channels to module " +
+                                text(*spec.from) + "'s " + text(joined.channels));
+  }
+  if (!add) shape.channels += joined.channels;
+  return std::make_unique<Join>(add, *spec.from);
+}
+
 using Maker = std::unique_ptr<Layer> (*)(const LayerSpec&, ImageShape&);
 
-const std::map<std::string, Maker>& makers() {
-  static const std::map<std::string, Maker> table = {
-      {"conv", conv_layer},         {"linear", make_linear},
-      {"flatten", make_flatten},    {"groupnorm", group_norm_layer},
-      {"maxpool", make_pool},       {"avgpool", make_pool},
-      {"upsample", make_upsample},  {"pixel-shuffle", make_pixel_shuffle},
-      {"relu", make_activation},    {"leaky-relu", make_activation},
-      {"gelu", make_activation},    {"tanh", make_activation},
-      {"sigmoid", make_activation}, {"basic-block", make_residual},
-      {"bottleneck", make_residual}};
+/// A layer's type: how it is made, null where it joins two modules, and the keys it takes.
+struct Kind {
+  Maker make;
+  std::vector<std::string> keys;
+};
+
+const std::map<std::string, Kind>& kinds() {
+  static const std::map<std::string, Kind> table = {
+      {"conv", {conv_layer, {"out", "kernel", "stride"}}},
+      {"linear", {make_linear, {"out"}}},
+      {"flatten", {make_flatten, {}}},
+      {"groupnorm", {group_norm_layer, {"groups"}}},
+      {"maxpool", {make_pool, {"kernel"}}},
+      {"avgpool", {make_pool, {"kernel"}}},
+      {"upsample", {make_upsample, {"factor"}}},
+      {"pixel-shuffle", {make_pixel_shuffle, {"factor"}}},
+      {"relu", {make_activation, {}}},
+      {"leaky-relu", {make_activation, {"slope"}}},
+      {"gelu", {make_activation, {}}},
+      {"tanh", {make_activation, {}}},
+      {"sigmoid", {make_activation, {}}},
+      {"basic-block", {make_residual, {"out", "stride"}}},
+      {"bottleneck", {make_residual, {"out", "stride"}}},
+      {"add", {nullptr, {"from"}}},
+      {"concat", {nullptr, {"from"}}}};
   return table;
 }
 
@@ -213,16 +261,41 @@ std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channel
   return std::make_unique<GroupNorm>(groups, channels);
 }
 
-std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape) {
-  const auto maker = makers().find(spec.type);
-  if (maker == makers().end()) throw std::invalid_argument("unknown type \"" + spec.type + "\"");
-  return maker->second(spec, shape);
+namespace {
+
+/// Refuses a key that layers of this type have no use for.
+void require_keys(const LayerSpec& spec, const std::vector<std::string>& taken) {
+  const std::pair<const char*, bool> given[] = {
+      {"out", spec.out.has_value()},       {"kernel", spec.kernel.has_value()},
+      {"stride", spec.stride.has_value()}, {"groups", spec.groups.has_value()},
+      {"factor", spec.factor.has_value()}, {"slope", spec.slope.has_value()},
+      {"from", spec.from.has_value()}};
+  for (const auto& [key, there] : given) {
+    if (!there || std::find(taken.begin(), taken.end(), key) != taken.end()) continue;
+    std::string list;
+    for (const std::string& name : taken) list += (list.empty() ? "" : ", ") + name;
+    throw std::invalid_argument("takes no " + std::string(key) + " (it takes " +
+                                (list.empty() ? "none" : list) + ")");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape,
+                                  const ImageShape* joined) {
+  const auto kind = kinds().find(spec.type);
+  if (kind == kinds().end()) throw std::invalid_argument("unknown type \"" + spec.type + "\"");
+  require_keys(spec, kind->second.keys);
+  if (kind->second.make) return kind->second.make(spec, shape);
+  need(spec.from, "from");
+  if (!joined) throw std::invalid_argument("from must name an earlier module, or -1: the sample");
+  return make_join(spec, shape, *joined);
 }
 
 const std::vector<std::string>& layer_types() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
-    for (const auto& [name, maker] : makers()) list.push_back(name);
+    for (const auto& [name, kind] : kinds()) list.push_back(name);
     return list;
   }();
   return names;

@@ -1,6 +1,7 @@
 #include "stages/network.h"
 
 #include <map>        // preset table
+#include <set>        // what crosses a cut
 #include <stdexcept>  // std::invalid_argument
 
 namespace millrace::stages {
@@ -81,6 +82,14 @@ void require_picture(const ImageShape& input, const ImageShape& output) {
 
 }  // namespace
 
+std::vector<int> Network::crossing(int place) const {
+  std::set<int> sources = {place - 1};
+  for (int index = place; index < size(); ++index) {
+    if (from_[index] != kNone && from_[index] < place) sources.insert(from_[index]);
+  }
+  return {sources.begin(), sources.end()};
+}
+
 std::vector<ParameterSpec> Network::parameters(int begin, int end) const {
   std::vector<ParameterSpec> all;
   for (int index = begin; index < end; ++index) {
@@ -101,17 +110,23 @@ std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape i
     throw std::invalid_argument(
         "model.layer: preset \"layers\" needs at least one [[model.layer]]");
   ImageShape shape = input;
+  std::vector<ImageShape> shapes = {input};  // of the sample, then of what each module gives
   std::vector<std::unique_ptr<Layer>> modules;
+  std::vector<int> from;
   for (const LayerSpec& layer : list) {
     try {
-      modules.push_back(make_layer(layer, shape));
+      const std::int64_t source = layer.from.value_or(kNone);
+      const bool earlier = source >= kSample && source < std::int64_t(modules.size());
+      modules.push_back(make_layer(layer, shape, earlier ? &shapes[source + 1] : nullptr));
+      shapes.push_back(shape);
+      from.push_back(int(source));
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument("model.layer[" + std::to_string(modules.size()) + "] (" +
                                   layer.type + "): " + error.what());
     }
   }
   require_picture(input, shape);
-  return std::make_shared<Network>(std::move(modules), spec.channels_last);
+  return std::make_shared<Network>(std::move(modules), std::move(from), spec.channels_last);
 }
 
 const std::vector<std::string>& preset_names() {

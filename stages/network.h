@@ -10,18 +10,30 @@
 
 namespace millrace::stages {
 
-/// Modules 0, 1, ... as in a torch.nn.Sequential. Immutable, hence reentrant; shared by the stages
-/// cut from it.
+/// Stands for the sample where a module's number is asked for.
+constexpr int kSample = -1;
+/// No second input.
+constexpr int kNone = -2;
+
+/// Modules 0, 1, ... as in a torch.nn.Sequential, some of which join in what an earlier one gave.
+/// Immutable, hence reentrant; shared by the stages cut from it.
 class Network {
  public:
-  explicit Network(std::vector<std::unique_ptr<Layer>> modules, bool channels_last = false)
-      : modules_(std::move(modules)), channels_last_(channels_last) {}
+  /// `from`: a module's second input, by module, or kNone.
+  Network(std::vector<std::unique_ptr<Layer>> modules, std::vector<int> from, bool channels_last)
+      : modules_(std::move(modules)), from_(std::move(from)), channels_last_(channels_last) {}
 
   int size() const { return int(modules_.size()); }
   /// Whether samples enter in channels-last layout, which activations then keep. Values mean the
   /// same; kernels differ, and with them the rounding.
   bool channels_last() const { return channels_last_; }
   const Layer& module(int index) const { return *modules_[index]; }
+  /// The earlier module (or kSample) whose output `index` joins in; kNone for most.
+  int from(int index) const { return from_[index]; }
+
+  /// The modules whose outputs a cut before module `place` crosses, ascending and so the one just
+  /// before it last: with skip connections there are several. {kSample} before module 0.
+  std::vector<int> crossing(int place) const;
 
   /// Parameters of modules [begin, end), named as the whole network's state_dict names them
   /// ("2.weight"), whatever the cut.
@@ -29,6 +41,7 @@ class Network {
 
  private:
   std::vector<std::unique_ptr<Layer>> modules_;
+  std::vector<int> from_;
   bool channels_last_;
 };
 

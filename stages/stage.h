@@ -11,12 +11,23 @@
 
 namespace millrace::stages {
 
+using Tensors = std::vector<at::Tensor>;
+
+/// Autograd's graph of some modules' forward, between tensors that are cut off from the rest.
+struct Piece {
+  Tensors inputs;     ///< leaves
+  Tensors outputs;    ///< with their graph; the network's last piece: the loss
+  Tensors gradients;  ///< of the outputs, between the two parts of a backward
+};
+
 /// What a stage keeps of one sample from forward to backward.
 struct Activations {
-  at::Tensor input;   ///< a leaf; requires grad unless the stage is the first
-  at::Tensor output;  ///< with its autograd graph
-  at::Tensor loss;    ///< last stage only: scalar, with its graph
+  Tensors inputs;     ///< what crosses the cut before the stage, as Network::crossing() lists it
+  Tensors outputs;    ///< what crosses the cut after it (last stage: the prediction); no graph
+  at::Tensor target;  ///< last stage only
+  at::Tensor loss;    ///< last stage only: scalar, no graph
   int buffer = 0;     ///< which of the stage's weight buffers the forward read
+  std::vector<Piece> pieces;  ///< empty: the graph was not kept, or is used up
 };
 
 /// Where a stage lies in the network.
@@ -27,35 +38,51 @@ struct StageRange {
   bool last = true;
 };
 
+/// What a stage's schedule asks of it.
+struct StageOptions {
+  /// Weight versions kept; version n is what n updates made. With one an update is in place, and a
+  /// backward sees whatever the weights have become since its forward; with more, an update writes
+  /// the buffer of the oldest, and a backward sees the weights of its own forward.
+  int versions = 1;
+  /// Backward comes in two parts: each module gets a graph of its own, so that neither part repeats
+  /// the other's work.
+  bool split = false;
+  /// A forward keeps its input alone; recompute() makes the rest again.
+  bool recompute = false;
+};
+
 constexpr std::int64_t kNewest = -1;
 
-/// Forward, backward and update of modules [begin, end). Keeps the latest `versions` versions of
-/// its weights; version n is what n updates made. With one version an update is in place, and a
-/// backward sees whatever the weights have become since its forward; with more, an update writes
-/// the buffer of the oldest, and a backward sees the weights of its own forward. Knows nothing
-/// of threads, links, steps or frames. Thread-bound.
+/// Forward, backward and update of modules [begin, end). Knows nothing of threads, links, steps or
+/// frames. Thread-bound, but see update().
 class Stage {
  public:
   Stage(std::shared_ptr<const Network> network, StageRange range, const OptimizerSpec& optimizer,
-        const at::TensorOptions& options, int versions = 1);
+        const at::TensorOptions& tensors, StageOptions options = {});
 
-  /// Runs the modules at `version` of the weights, which must be kept. `input`: [1,C,H,W].
+  /// Runs the modules at `version` of the weights, which must be kept. `inputs`: each [1,C,H,W].
+  /// The last stage also takes the loss against `target`: mean squared error over all elements.
   /// Throws std::logic_error for a version that is not kept.
-  Activations forward(const at::Tensor& input, std::int64_t version = kNewest) const;
-  /// The same for the last stage, and the loss against `target`: mean squared error over all
-  /// elements.
-  Activations forward(const at::Tensor& input, const at::Tensor& target,
+  Activations forward(const Tensors& inputs, const at::Tensor& target = {},
                       std::int64_t version = kNewest) const;
+  /// Makes the pieces of `activations` again, at the weights of their forward.
+  void recompute(Activations& activations) const;
 
-  /// Backpropagates `output_gradient` (the last stage: the loss; pass an undefined tensor) through
+  /// Backpropagates `output_gradients` (the last stage: its loss; they are not looked at) through
   /// `activations`, which are used up; adds the weights' gradient to what update() will apply.
-  /// Returns the input's gradient, undefined for the first stage.
-  at::Tensor backward(Activations& activations, const at::Tensor& output_gradient);
+  /// Returns the inputs' gradients, {} for the first stage.
+  Tensors backward(Activations& activations, const Tensors& output_gradients);
+  /// The same in two parts, in a stage that is `split`.
+  Tensors backward_input(Activations& activations, const Tensors& output_gradients);
+  void backward_weight(Activations& activations);
 
-  /// Applies the mean of the gradients added since the last update, and forgets them.
+  /// Applies the mean of the gradients added since the last update, and forgets them. With replicas
+  /// the mean is over all of theirs, which must be complete and stay so until each has updated;
+  /// they may update at once.
   void update();
-  /// Forgets the gradients added since the last update.
-  void discard_gradients() { accumulated_ = 0; }
+  /// Makes `stages`, of which this is one, share their gradients; in the order of their samples.
+  /// They must outlive it, where they are.
+  void replicate(std::vector<const Stage*> stages);
 
   /// Copies of the weights under their names and of the optimizer's state under
   /// "optimizer.NAME.PARAMETER", so that a checkpoint outlives a change of the cut.
@@ -68,21 +95,49 @@ class Stage {
   Parameters& parameters() { return versions_[buffer_of(newest_)]; }
   const Parameters& parameters() const { return versions_[buffer_of(newest_)]; }
   const StageRange& range() const { return range_; }
+  const StageOptions& options() const { return options_; }
+  /// Bytes of one version of the weights, of the optimizer's state, and of sums of gradients.
+  std::int64_t weight_bytes() const { return std::int64_t(parameters().flat().nbytes()); }
+  std::int64_t optimizer_bytes() const;
+  std::int64_t gradient_bytes() const;
 
  private:
-  int buffer_of(std::int64_t version) const {
-    return int(version % std::int64_t(versions_.size()));
-  }
+  /// The modules of one Piece.
+  struct Part {
+    int begin = 0, end = 0;
+    std::vector<int> uses;   ///< earlier modules whose outputs they use
+    std::vector<int> gives;  ///< modules among them whose outputs later ones use
+    std::size_t first_parameter = 0, parameters = 0;
+  };
+  /// Gradients of modules' outputs, by module + 1.
+  using Gradients = Tensors;
+
+  std::vector<Part> make_parts() const;
+  void run(Activations& activations, bool keep) const;
+  Gradients start(const Activations& activations, const Tensors& output_gradients) const;
+  Tensors backward_piece(const Part& part, Piece& piece, Gradients& gradients, int buffer,
+                         bool with_parameters);
+  Tensors finish(Gradients& gradients) const;
+  void add_gradients(std::size_t first, const Tensors& gradients);
+  int buffer_of(std::int64_t version) const { return int(version % options_.versions); }
+  std::size_t sum() const { return std::size_t(newest_) % gradients_.size(); }
 
   std::shared_ptr<const Network> network_;
   StageRange range_;
+  StageOptions options_;
+  std::vector<int> before_, after_;            ///< modules that the cuts around it cross
   std::vector<std::size_t> parameter_counts_;  ///< a module
-  std::vector<Parameters> versions_;           ///< version n in buffer n mod their number
+  std::vector<Part> parts_;
+  std::vector<Parameters> versions_;  ///< version n in buffer n mod their number
   std::int64_t newest_ = 0;
   std::unique_ptr<Optimizer> optimizer_;
-  at::Tensor gradient_;  ///< flat, laid out as the weights
-  std::vector<at::Tensor> gradient_views_;
+  /// Flat, laid out as the weights: the one of sum() adds up what came since the last update. With
+  /// replicas there are two, in turn, since another may still read the last update's.
+  Tensors gradients_;
+  std::vector<Tensors> gradient_views_;
   int accumulated_ = 0;  ///< backwards since the last update
+  std::vector<const Stage*> replicas_;
+  at::Tensor mean_;  ///< of the replicas' gradients
 };
 
 }  // namespace millrace::stages

@@ -45,8 +45,8 @@ stages::StateDict load_weights(const Config& config, const std::string& key,
 }
 
 void check_cut(const Config& config, int modules) {
-  const auto& [schedule, stages, cut, devices, microbatches, virtual_stages, vertical_sync] =
-      config.pipeline;
+  const int stages = config.pipeline.stages;
+  const std::vector<int>& cut = config.pipeline.cut;
   if (stages > modules) {
     throw config.error("pipeline.stages", "the network has " + std::to_string(modules) +
                                               " modules, so 1 to " + std::to_string(modules) +
@@ -59,7 +59,8 @@ void check_cut(const Config& config, int modules) {
   }
 }
 
-/// Chooses the devices: one a worker, for all of its stages, unless the config names one a stage.
+/// Chooses the devices: one a worker, for all of its stages, unless the config names one a stage (a
+/// replicated stage: one a replica).
 void place(const Config& config, engine::TrainerOptions& options) {
   engine::Schedule schedule;
   try {
@@ -72,9 +73,10 @@ void place(const Config& config, engine::TrainerOptions& options) {
   const int workers = int(schedule.workers.size());
   try {
     const std::vector<engine::Device> devices = engine::place_stages(
-        asked, named ? options.stages : workers, engine::usable_cores(), capture::cuda_devices());
-    for (int stage = 0; stage < options.stages; ++stage)
-      options.devices.push_back(devices[named ? stage : stage % workers]);
+        asked, named ? schedule.units() : workers, engine::usable_cores(), capture::cuda_devices());
+    const std::vector<int> worker_of = engine::workers_of_units(schedule);
+    for (int unit = 0; unit < schedule.units(); ++unit)
+      options.devices.push_back(devices[named ? unit : worker_of[unit]]);
   } catch (const std::invalid_argument& error) {
     throw config.error("pipeline.devices", error.what());
   }
@@ -107,6 +109,8 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.microbatches = config.pipeline.microbatches;
   options.virtual_stages = config.pipeline.virtual_stages;
   options.vertical_sync = config.pipeline.vertical_sync;
+  options.replicas = config.pipeline.replicas;
+  options.recompute = config.pipeline.recompute;
   options.cut = config.pipeline.cut;
   place(config, options);
   options.optimizer = config.optimizer;

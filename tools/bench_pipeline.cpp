@@ -31,7 +31,7 @@ double bare_loop_ms(const BenchArm& arm, double seconds) {
   const Clock::time_point until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                                      std::chrono::duration<double>(seconds));
   for (Clock::time_point start = Clock::now(); start < until || steps.size() < 8;) {
-    stages::Activations kept = stage[0].forward(frame, frame);
+    stages::Activations kept = stage[0].forward({frame}, frame);
     stage[0].backward(kept, {});
     stage[0].update();
     const Clock::time_point end = Clock::now();
@@ -44,8 +44,8 @@ double bare_loop_ms(const BenchArm& arm, double seconds) {
 /// Nanoseconds the monitor takes from one step: as many calls as a worker of a middle stage makes.
 double monitor_ns() {
   constexpr int kSteps = 20000;
-  engine::Monitor monitor(1, 30.0);
-  engine::StageMeter& meter = monitor.stage(0);
+  engine::Monitor monitor({1}, 30.0);
+  engine::StageMeter& meter = monitor.unit(0);
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < kSteps; ++i) {
     meter.begin(Clock::now());

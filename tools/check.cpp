@@ -14,8 +14,12 @@ void describe_pipeline(const engine::TrainerOptions& options) {
   std::cout << "# would run: " << options.network->size() << " modules in " << options.stages
             << " stages, schedule " << options.schedule << "\n";
   for (int stage = 0; stage < options.stages; ++stage) {
-    std::cout << "#   stage " << stage << " on " << options.devices[stage].name() << ", gradients "
-              << ages[stage] << " frames old";
+    std::cout << "#   stage " << stage << " on ";
+    for (int replica = 0; replica < schedule.replicas_of(stage); ++replica) {
+      std::cout << (replica > 0 ? " and " : "")
+                << options.devices[schedule.unit(stage, replica)].name();
+    }
+    std::cout << ", gradients " << ages[stage] << " frames old";
     if (options.cut.empty() && options.stages > 1) {
       std::cout << "\n";
       continue;

@@ -28,12 +28,14 @@ struct CheckArguments {
 int check_command(const CheckArguments& arguments);
 
 struct ScheduleArguments {
-  std::string name;
-  std::int64_t stages = 4;
+  std::string name;         ///< or a CSV file
+  std::int64_t stages = 0;  ///< 0: 4, or as many as the file has
   std::int64_t samples = 8;
   std::int64_t microbatches = 4;
   std::int64_t virtual_stages = 2;
   bool vertical_sync = false;
+  std::vector<int> replicas;
+  bool recompute = false;
   std::string format = "grid";  ///< grid | csv
 };
 int schedule_command(const ScheduleArguments& arguments);

@@ -47,6 +47,8 @@ struct Config {
     int microbatches = 4;
     int virtual_stages = 2;
     bool vertical_sync = false;
+    std::vector<int> replicas;
+    bool recompute = false;
   } pipeline;
   stages::OptimizerSpec optimizer;
   struct {

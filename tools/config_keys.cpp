@@ -6,6 +6,7 @@
 
 #include "engine/correction.h"
 #include "engine/schedule.h"
+#include "engine/schedule_csv.h"
 #include "io/uri.h"
 
 namespace millrace::tools {
@@ -115,6 +116,23 @@ std::string list_text(const std::vector<T>& list, Show show) {
   return text + "]";
 }
 
+/// A choice that may also be a file.
+template <class Access>
+ConfigKey schedule_key(Access access) {
+  ConfigKey key = choice("pipeline.schedule", engine::schedule_names(),
+                         "who does what when, and so the update rule; a .csv: as "
+                         "torch.distributed.pipelining writes it",
+                         access);
+  key.range += " or a .csv file";
+  key.set = [named = key.set, access](Config& c, const toml::node& n) {
+    const auto value = n.value_exact<std::string>();
+    if (!value || !engine::is_schedule_file(*value)) return named(c, n);
+    access(c) = *value;
+    return true;
+  };
+  return key;
+}
+
 ConfigKey cut_key() {
   return {"pipeline.cut", "a list of module numbers",
           "modules where stages 1.. begin; empty: balanced from measured times",
@@ -143,6 +161,18 @@ ConfigKey devices_key() {
             const auto& d = c.pipeline.devices;
             return d.size() == 1 && d[0].find(':') == std::string::npos ? quoted(d[0])
                                                                         : list_text(d, quoted);
+          }};
+}
+
+ConfigKey replicas_key() {
+  return {"pipeline.replicas", "a list of whole numbers from 1 to 1024",
+          "pipedream: workers that share each stage and take samples in turn; empty: 1 everywhere",
+          [](Config& c, const toml::node& n) {
+            return read_list(n, c.pipeline.replicas,
+                             [](std::int64_t v) { return v >= 1 && v <= 1024; });
+          },
+          [](const Config& c) {
+            return list_text(c.pipeline.replicas, [](int v) { return std::to_string(v); });
           }};
 }
 
@@ -215,8 +245,7 @@ std::vector<ConfigKey> make_table() {
       text("model.weights", "a .safetensors file to start from", MILLRACE_AT(weights.file)),
       whole("model.seed", 0, kMany, "initial weights, as torch.manual_seed",
             MILLRACE_AT(weights.seed)),
-      choice("pipeline.schedule", engine::schedule_names(),
-             "who does what when, and so the update rule", MILLRACE_AT(pipeline.schedule)),
+      schedule_key(MILLRACE_AT(pipeline.schedule)),
       whole("pipeline.stages", 1, 4096, "stages the network is cut into",
             MILLRACE_AT(pipeline.stages)),
       cut_key(),
@@ -228,6 +257,10 @@ std::vector<ConfigKey> make_table() {
             MILLRACE_AT(pipeline.virtual_stages)),
       flag("pipeline.vertical_sync", "pipedream: every stage uses the version that stage 0 saw",
            MILLRACE_AT(pipeline.vertical_sync)),
+      replicas_key(),
+      flag("pipeline.recompute",
+           "keep a sample's input alone and run forward again to go back: less memory, more time",
+           MILLRACE_AT(pipeline.recompute)),
       choice("optimizer.kind", stages::optimizer_names(), "as in torch.optim",
              MILLRACE_AT(optimizer.kind)),
       real("optimizer.lr", 0, 1000, "learning rate", MILLRACE_AT(optimizer.lr)),
@@ -283,7 +316,7 @@ const std::vector<ConfigKey>& config_keys() {
 
 stages::LayerSpec read_layer(const toml::table& table) {
   static constexpr std::string_view kKeys[] = {"type",   "out",    "kernel", "stride",
-                                               "groups", "factor", "slope"};
+                                               "groups", "factor", "slope",  "from"};
   for (const auto& [key, node] : table) {
     if (std::find(std::begin(kKeys), std::end(kKeys), key.str()) == std::end(kKeys)) {
       throw std::invalid_argument("unknown key \"" + std::string(key.str()) +
@@ -306,6 +339,7 @@ stages::LayerSpec read_layer(const toml::table& table) {
   layer.stride = whole_in(table, "stride", 1, 64);
   layer.groups = whole_in(table, "groups", 1, 65536);
   layer.factor = whole_in(table, "factor", 1, 64);
+  layer.from = whole_in(table, "from", -1, 65536);
   if (const toml::node* slope = table.get("slope")) {
     layer.slope = slope->value<double>();
     if (!layer.slope || !std::isfinite(*layer.slope))

@@ -5,6 +5,7 @@
 #include <iostream>   // errors
 
 #include "engine/schedule.h"
+#include "engine/schedule_csv.h"
 #include "io/source.h"
 #include "io/uri.h"
 #include "tools/bench.h"
@@ -77,12 +78,15 @@ int main_program(int argc, char** argv) {
   ScheduleArguments schedule;
   CLI::App* schedule_app =
       app.add_subcommand("schedule", "Print a schedule as the staircase, or as PyTorch's CSV");
-  schedule_app->add_option("name", schedule.name, "Which")
+  schedule_app
+      ->add_option("name", schedule.name, "Which, or a CSV file of torch.distributed.pipelining")
       ->required()
-      ->check(CLI::IsMember(engine::schedule_names()));
-  schedule_app->add_option("--stages", schedule.stages, "N")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
+      ->check([](const std::string& name) {
+        if (engine::is_schedule_file(name)) return std::string();
+        return CLI::IsMember(engine::schedule_names())(name);
+      });
+  schedule_app->add_option("--stages", schedule.stages, "N; unset: 4, or as many as the file has")
+      ->check(CLI::Range(1, 4096));
   schedule_app->add_option("--samples", schedule.samples, "How many")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
@@ -95,6 +99,11 @@ int main_program(int argc, char** argv) {
       ->capture_default_str();
   schedule_app->add_flag("--vertical-sync", schedule.vertical_sync,
                          "pipedream: every stage at stage 0's version");
+  schedule_app->add_option("--replicas", schedule.replicas, "pipedream: workers a stage, as 2,1")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  schedule_app->add_flag("--recompute", schedule.recompute,
+                         "Keep a sample's input alone and run forward again to go back");
   schedule_app->add_option("--format", schedule.format, "grid | csv")
       ->check(CLI::IsMember({"grid", "csv"}));
   schedule_app->callback([&] { code = schedule_command(schedule); });

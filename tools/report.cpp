@@ -37,6 +37,23 @@ Json loss_json(const RunLog& log) {
           {"mean_frame", {{"mean", number(mean.mean())}, {"recent", number(mean.recent())}}}};
 }
 
+/// By stage: bytes that one of its workers holds.
+Json memory_json(const engine::Trainer& trainer) {
+  Json memory;
+  for (const char* name :
+       {"weights", "stashes", "optimizer", "gradients", "activations_peak", "total"})
+    memory[name] = Json::array();
+  for (const engine::StageMemory& stage : trainer.memory()) {
+    memory["weights"].push_back(stage.weights);
+    memory["stashes"].push_back(stage.stashes);
+    memory["optimizer"].push_back(stage.optimizer);
+    memory["gradients"].push_back(stage.gradients);
+    memory["activations_peak"].push_back(stage.activations);
+    memory["total"].push_back(stage.total());
+  }
+  return memory;
+}
+
 }  // namespace
 
 Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunLog& log) {
@@ -71,6 +88,7 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
       {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
       {"gradient_age", r.gradient_age},
       {"loss", loss_json(log)},
+      {"memory_bytes", memory_json(trainer)},
       {"provenance", provenance(int(trainer.schedule().workers.size()))}};
 }
 

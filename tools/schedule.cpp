@@ -3,7 +3,9 @@
 #include <cstdio>    // columns
 #include <iostream>  // results
 
+#include "engine/schedule_csv.h"
 #include "engine/staircase.h"
+#include "engine/verifier.h"
 #include "tools/commands.h"
 #include "tools/config.h"
 
@@ -17,11 +19,21 @@ std::string cell_text(const engine::Cell& cell, bool staged) {
 
 const char* colour_of(const engine::Cell& cell) {
   if (cell.updates) return "\x1b[32m";
-  return cell.action.op == engine::Op::forward ? "\x1b[34m" : "\x1b[33m";
+  switch (cell.action.op) {
+    case engine::Op::forward:
+      return "\x1b[34m";
+    case engine::Op::recompute:
+      return "\x1b[36m";
+    case engine::Op::backward_weight:
+      return "\x1b[35m";
+    default:
+      return "\x1b[33m";
+  }
 }
 
 void print_grid(const engine::Schedule& schedule, const engine::Staircase& staircase) {
   const bool colours = isatty(STDOUT_FILENO);
+  const bool replicated = !schedule.replicas.empty();
   const bool staged =
       int(schedule.workers.size()) < schedule.stages;  // a worker has several stages
   std::size_t width = 2;
@@ -31,7 +43,12 @@ void print_grid(const engine::Schedule& schedule, const engine::Staircase& stair
     }
   }
   for (std::size_t worker = 0; worker < staircase.rows.size(); ++worker) {
-    std::printf("%s %zu ", staged ? "worker" : "stage", worker);
+    if (replicated) {
+      const engine::Program& program = schedule.workers[worker];
+      std::printf("stage %d.%d ", stages_of(program)[0], program.replica);
+    } else {
+      std::printf("%s %zu ", staged ? "worker" : "stage", worker);
+    }
     for (const auto& cell : staircase.rows[worker]) {
       const std::string text = cell ? cell_text(*cell, staged) : ".";
       const std::string padding(width + 1 - text.size(), ' ');
@@ -63,13 +80,14 @@ void print_facts(const engine::Schedule& schedule, const engine::Staircase& stai
 
 /// PyTorch's compute-only form: a row a worker, "2F0" for stage 2's forward of sample 0, empty
 /// cells for bubbles. Where there is no flush an update has its place in the order, "2U0".
+/// PyTorch has no word for recomputation, which is left out.
 void print_csv(const engine::Schedule& schedule, const engine::Staircase& staircase) {
   const bool with_updates = !engine::flushes(schedule);
   for (const auto& row : staircase.rows) {
     std::string line;
     for (const auto& cell : row) {
       if (&cell != &row.front()) line += ",";
-      if (!cell) continue;
+      if (!cell || cell->action.op == engine::Op::recompute) continue;
       line += engine::action_text(cell->action, true);
       engine::Action update = cell->action;
       update.op = engine::Op::update;
@@ -80,19 +98,29 @@ void print_csv(const engine::Schedule& schedule, const engine::Staircase& stairc
   }
 }
 
+engine::Schedule asked_for(const ScheduleArguments& arguments) {
+  std::int64_t stages = arguments.stages > 0 ? arguments.stages : 4;
+  if (arguments.stages == 0 && engine::is_schedule_file(arguments.name))
+    stages = engine::read_schedule_csv(arguments.name).stages;
+  return engine::make_schedule(arguments.name, {.stages = int(stages),
+                                                .microbatches = int(arguments.microbatches),
+                                                .virtual_stages = int(arguments.virtual_stages),
+                                                .vertical_sync = arguments.vertical_sync,
+                                                .replicas = arguments.replicas,
+                                                .recompute = arguments.recompute});
+}
+
 }  // namespace
 
 int schedule_command(const ScheduleArguments& arguments) {
   engine::Schedule schedule;
   try {
-    schedule =
-        engine::make_schedule(arguments.name, {.stages = int(arguments.stages),
-                                               .microbatches = int(arguments.microbatches),
-                                               .virtual_stages = int(arguments.virtual_stages),
-                                               .vertical_sync = arguments.vertical_sync});
+    schedule = asked_for(arguments);
   } catch (const std::invalid_argument& error) {
-    throw ConfigError(arguments.name + ": " + error.what());
+    const std::string what = error.what();
+    throw ConfigError(what.starts_with(arguments.name) ? what : arguments.name + ": " + what);
   }
+  if (const auto fault = engine::verify(schedule)) throw ConfigError(fault->text(schedule.name));
   const engine::Staircase staircase = engine::draw_staircase(schedule, arguments.samples);
   if (arguments.format == "csv") {
     print_csv(schedule, staircase);

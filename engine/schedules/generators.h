@@ -13,5 +13,6 @@ Schedule pb(const ScheduleOptions& options);
 Schedule pipedream(const ScheduleOptions& options);
 Schedule pipedream_2bw(const ScheduleOptions& options);
 Schedule sequential(const ScheduleOptions& options);
+Schedule zb_h1(const ScheduleOptions& options);
 
 }  // namespace millrace::engine::schedules

@@ -36,10 +36,10 @@ TEST(StageStep, GivesEachSlotItsOwnSample) {
   }
   stages::Stage alone = make_stage({0, 4, true, true});
   for (int slot = 0; slot < 3; ++slot) {
-    const auto kept = alone.forward(picture(slot), picture(slot));
+    const auto kept = alone.forward({picture(slot)}, picture(slot));
     EXPECT_EQ(step.loss(slot), kept.loss.item<float>());
-    EXPECT_EQ(0, std::memcmp(step.prediction(slot), kept.output.const_data_ptr<float>(),
-                             3 * 6 * 8 * sizeof(float)));
+    EXPECT_EQ(0, std::memcmp(samples.prediction[slot].const_data_ptr<float>(),
+                             kept.outputs[0].const_data_ptr<float>(), 3 * 6 * 8 * sizeof(float)));
   }
 }
 
@@ -52,11 +52,11 @@ TEST(StageStep, SendsActivationsDownAndGradientsUp) {
   second.prepare();
   samples.input[1].copy_(picture(5));
   first.forward(1, -1);
-  EXPECT_EQ(boundary.activations[1].sizes(), at::IntArrayRef({1, 4, 6, 8}));
+  EXPECT_EQ(boundary.activations[1][0].sizes(), at::IntArrayRef({1, 4, 6, 8}));
   second.forward(1, -1);
   second.backward(1, 1);
-  ASSERT_TRUE(boundary.gradients[1].defined());
-  EXPECT_EQ(boundary.gradients[1].sizes(), boundary.activations[1].sizes());
+  ASSERT_TRUE(boundary.gradients[1].size() == 1);
+  EXPECT_EQ(boundary.gradients[1][0].sizes(), boundary.activations[1][0].sizes());
   const auto before = first.stage().parameters().state();
   first.backward(1, 1);
   EXPECT_TRUE(at::equal(before[0].second, first.stage().parameters().state()[0].second))

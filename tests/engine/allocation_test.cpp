@@ -71,7 +71,7 @@ TEST(Engine, AllocatesNothingInAStep) {
     EmptyStep step;
     CountingFeed feed;
     History history;
-    Monitor monitor(4, 100.0);
+    Monitor monitor({1, 1, 1, 1}, 100.0);
     Pipeline(schedule, {&step, &step, &step, &step}, feed, &history, monitor).run();
     EXPECT_EQ(feed.after, feed.before) << name;
   }

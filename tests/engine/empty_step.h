@@ -5,11 +5,15 @@
 
 namespace millrace::engine {
 
-class EmptyStep final : public capture::Step {
+class EmptyStep : public capture::Step {
  public:
   void prepare() override {}
   void forward(int, std::int64_t) override {}
+  void discard(int) override {}
+  void recompute(int) override {}
   void backward(int, int) override {}
+  void backward_input(int, int) override {}
+  void backward_weight(int) override {}
   void update() override {}
   float loss(int) const override { return 1.0f; }
 };

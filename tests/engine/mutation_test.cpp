@@ -90,8 +90,8 @@ class CountedFeed final : public Feed {
 void expect_to_end(const Schedule& schedule) {
   EmptyStep step;
   CountedFeed feed;
-  Monitor monitor(schedule.stages, 0);
-  const std::vector<capture::Step*> steps(schedule.stages, &step);
+  Monitor monitor(schedule.replica_counts(), 0);
+  const std::vector<capture::Step*> steps(schedule.units(), &step);
   EXPECT_EQ(Pipeline(schedule, steps, feed, nullptr, monitor).run().trained,
             schedule.applied(kSamples));
 }

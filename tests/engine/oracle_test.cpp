@@ -39,14 +39,36 @@ struct Trained {
   std::vector<float> losses;
 };
 
+stages::LayerSpec layer(const std::string& type, std::optional<std::int64_t> out = {},
+                        std::optional<std::int64_t> from = {}) {
+  stages::LayerSpec spec{.type = type, .out = out, .from = from};
+  if (out) spec.kernel = 3;
+  return spec;
+}
+
+/// Nine modules with two connections that skip some: a residual, and the sample itself.
+std::shared_ptr<const stages::Network> skipping() {
+  stages::ModelSpec model{.preset = "layers"};
+  model.layer = {layer("conv", 8),        layer("relu"),    layer("conv", 8),
+                 layer("add", {}, 1),     layer("relu"),    layer("conv", 8),
+                 layer("concat", {}, -1), layer("conv", 3), layer("sigmoid")};
+  return stages::build_network(model, kShape);
+}
+
 Trained by_oracle(const TrainerOptions& options, std::int64_t samples) {
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> stages = build_stages(options, schedule);
+  std::vector<stages::Stage*> places;
+  for (stages::Stage& stage : stages) places.push_back(&stage);
+  tie_replicas(schedule, places);
   Trained result;
   result.losses = run_oracle(
       schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples);
-  for (const stages::Stage& stage : stages) {
-    for (auto& entry : stage.parameters().state()) result.weights.push_back(entry);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const stages::StateDict first = stages[schedule.unit(stage, 0)].parameters().state();
+    for (int replica = 1; replica < schedule.replicas_of(stage); ++replica)
+      expect_equal_bits(stages[schedule.unit(stage, replica)].parameters().state(), first);
+    result.weights.insert(result.weights.end(), first.begin(), first.end());
   }
   return result;
 }
@@ -73,13 +95,17 @@ struct Case {
   std::string schedule;
   int stages;
   std::vector<int> cut;
+  std::vector<int> replicas = {};
+  bool recompute = false;
 };
 
 class OracleTest : public testing::TestWithParam<Case> {};
 
 TEST_P(OracleTest, PipelinedRunEqualsOracleAfter200Samples) {
-  const auto& [schedule, stages, cut] = GetParam();
-  const TrainerOptions options = small(schedule, stages, cut);
+  const auto& [schedule, stages, cut, replicas, recompute] = GetParam();
+  TrainerOptions options = small(schedule, stages, cut);
+  options.replicas = replicas;
+  options.recompute = recompute;
   const Trained expected = by_oracle(options, 200);
   for (const bool disturbed : {false, true}) {
     const Trained got = by_pipeline(options, 200, disturbed);
@@ -88,21 +114,38 @@ TEST_P(OracleTest, PipelinedRunEqualsOracleAfter200Samples) {
   }
 }
 
+TEST_P(OracleTest, SkipConnectionsOverCuts) {
+  const auto& [schedule, stages, cut, replicas, recompute] = GetParam();
+  TrainerOptions options = small(schedule, stages, cut);
+  options.network = skipping();
+  options.weights = stages::initial_state(*options.network, 7);
+  options.replicas = replicas;
+  options.recompute = recompute;
+  const Trained expected = by_oracle(options, 60), got = by_pipeline(options, 60, true);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     StagesAndCuts, OracleTest,
-    testing::Values(Case{"partime", 1, {}}, Case{"partime", 2, {4}}, Case{"partime", 2, {1}},
-                    Case{"partime", 2, {7}}, Case{"partime", 3, {2, 5}}, Case{"partime", 3, {3, 4}},
-                    Case{"partime", 4, {2, 4, 6}}, Case{"partime", 4, {1, 2, 3}},
-                    Case{"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pb", 1, {}},
-                    Case{"pb", 2, {4}}, Case{"pb", 4, {1, 2, 3}},
-                    Case{"pb", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pipedream", 1, {}},
-                    Case{"pipedream", 2, {4}}, Case{"pipedream", 4, {2, 4, 6}}, Case{"2bw", 1, {}},
-                    Case{"2bw", 3, {2, 5}}, Case{"2bw", 4, {2, 4, 6}}, Case{"gpipe", 1, {}},
-                    Case{"gpipe", 3, {2, 5}}, Case{"1f1b", 1, {}}, Case{"1f1b", 4, {2, 4, 6}},
-                    Case{"interleaved", 2, {4}}, Case{"interleaved", 4, {2, 4, 6}},
-                    Case{"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"sequential", 1, {}},
-                    Case{"sequential", 2, {4}}, Case{"sequential", 3, {2, 5}},
-                    Case{"sequential", 4, {2, 4, 6}}));
+    testing::Values(
+        Case{"partime", 1, {}}, Case{"partime", 2, {4}}, Case{"partime", 2, {1}},
+        Case{"partime", 2, {7}}, Case{"partime", 3, {2, 5}}, Case{"partime", 3, {3, 4}},
+        Case{"partime", 4, {2, 4, 6}}, Case{"partime", 4, {1, 2, 3}},
+        Case{"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pb", 1, {}}, Case{"pb", 2, {4}},
+        Case{"pb", 4, {1, 2, 3}}, Case{"pb", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pipedream", 1, {}},
+        Case{"pipedream", 2, {4}}, Case{"pipedream", 4, {2, 4, 6}}, Case{"2bw", 1, {}},
+        Case{"2bw", 3, {2, 5}}, Case{"2bw", 4, {2, 4, 6}}, Case{"gpipe", 1, {}},
+        Case{"gpipe", 3, {2, 5}}, Case{"1f1b", 1, {}}, Case{"1f1b", 4, {2, 4, 6}},
+        Case{"interleaved", 2, {4}}, Case{"interleaved", 4, {2, 4, 6}},
+        Case{"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"sequential", 1, {}},
+        Case{"sequential", 2, {4}}, Case{"sequential", 3, {2, 5}}, Case{"sequential", 4, {2, 4, 6}},
+        Case{"zb-h1", 1, {}}, Case{"zb-h1", 4, {2, 4, 6}}, Case{"zb-h1", 4, {1, 2, 3}},
+        Case{"pipedream", 2, {4}, {2, 1}}, Case{"pipedream", 2, {4}, {1, 3}},
+        Case{"pipedream", 3, {2, 5}, {2, 3, 2}}, Case{"pipedream", 1, {}, {3}},
+        Case{"gpipe", 3, {2, 5}, {}, true}, Case{"1f1b", 4, {2, 4, 6}, {}, true},
+        Case{"zb-h1", 4, {2, 4, 6}, {}, true}, Case{"pipedream", 4, {2, 4, 6}, {}, true},
+        Case{"2bw", 4, {2, 4, 6}, {}, true}));
 
 /// (layers-1) x {conv, relu}, conv, sigmoid and SGD, written with LibTorch alone.
 Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples) {
@@ -147,9 +190,34 @@ TEST(PlainLoop, EqualsFlushedMinibatchesAtAnyCut) {
   // Sums over a minibatch are taken in one order by all, so that even their rounding agrees.
   const Trained expected = by_pipeline(small("gpipe", 1, {}), 42, false);
   EXPECT_LT(expected.losses[36], expected.losses[0]);
-  for (const std::string schedule : {"gpipe", "1f1b", "interleaved"}) {
+  for (const std::string schedule : {"gpipe", "1f1b", "interleaved", "zb-h1"}) {
     expect_equal_bits(by_pipeline(small(schedule, 4, {2, 4, 6}), 42, true).weights,
                       expected.weights);
+  }
+}
+
+TEST(PlainLoop, EqualsSkipConnectionsAtAnyCut) {
+  TrainerOptions whole = small("sequential", 1, {});
+  whole.network = skipping();
+  whole.weights = stages::initial_state(*whole.network, 7);
+  const Trained expected = by_pipeline(whole, 50, false);
+  EXPECT_LT(expected.losses.back(), expected.losses.front());
+  for (const std::vector<int>& cut : {std::vector<int>{3}, {2, 6}, {1, 4, 7}}) {
+    TrainerOptions cut_up = whole;
+    cut_up.stages = int(cut.size()) + 1;
+    cut_up.cut = cut;
+    expect_equal_bits(by_pipeline(cut_up, 50, true).weights, expected.weights);
+  }
+}
+
+TEST(Recompute, ChangesNoNumber) {
+  for (const std::string schedule : {"gpipe", "1f1b", "zb-h1", "pipedream", "2bw"}) {
+    TrainerOptions options = small(schedule, 4, {2, 4, 6});
+    const Trained expected = by_pipeline(options, 40, false);
+    options.recompute = true;
+    const Trained got = by_pipeline(options, 40, true);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses);
   }
 }
 

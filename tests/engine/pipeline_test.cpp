@@ -7,6 +7,7 @@
 #include <random>     // disturbance
 #include <stdexcept>  // failures
 #include <thread>     // disturbance
+#include "tests/engine/empty_step.h"
 
 namespace millrace::engine {
 namespace {
@@ -17,7 +18,7 @@ struct Boundary {
   std::vector<std::int64_t> activation, gradient;
 };
 
-class FakeStep final : public capture::Step {
+class FakeStep final : public EmptyStep {
  public:
   FakeStep(std::vector<std::int64_t>& input, Boundary* up, Boundary* down)
       : input_(input), up_(up), down_(down) {
@@ -78,7 +79,7 @@ struct Rig {
   Outcome run(PipelineOptions options = {}) {
     std::vector<capture::Step*> list;
     for (const auto& step : steps) list.push_back(step.get());
-    Monitor monitor(schedule.stages, 0.0);
+    Monitor monitor(schedule.replica_counts(), 0.0);
     return Pipeline(schedule, list, feed, nullptr, monitor, std::move(options)).run();
   }
 

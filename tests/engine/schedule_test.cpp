@@ -4,20 +4,15 @@
 
 #include <stdexcept>  // std::invalid_argument
 
+#include "engine/staircase.h"
+
 namespace millrace::engine {
 namespace {
 
 /// The first `count` actions of a worker as "F0 B2(0) U2".
-std::string text(const Program& program, int count) {
+std::string text(const Program& program, int count, bool staged = false) {
   std::string line;
-  for (int i = 0; i < count; ++i) {
-    const Action a = program.at(i);
-    if (i > 0) line += ' ';
-    line += "FBU"[int(a.op)] + std::to_string(a.sample);
-    if (a.version >= 0) line += "^" + std::to_string(a.version);
-    if (a.op == Op::backward && a.gradient != a.sample)
-      line += "(" + std::to_string(a.gradient) + ")";
-  }
+  for (int i = 0; i < count; ++i) line += (i > 0 ? " " : "") + action_text(program.at(i), staged);
   return line;
 }
 
@@ -79,20 +74,54 @@ TEST(Interleaved, IsItsStaircase) {
   const Schedule s =
       make_schedule("interleaved", {.stages = 4, .microbatches = 2, .virtual_stages = 2});
   ASSERT_EQ(s.workers.size(), 2u);
-  const auto staged = [](const Program& program) {
-    std::string line;
-    for (const Action& a : program.period) {
-      line += (line.empty() ? "" : " ") + std::to_string(a.stage) + "FBU"[int(a.op)] +
-              std::to_string(a.sample);
-    }
-    return line;
-  };
-  EXPECT_EQ(staged(s.workers[0]), "0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1 2U1 0U1");
-  EXPECT_EQ(staged(s.workers[1]), "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 3U1 1U1");
+  EXPECT_EQ(text(s.workers[0], 10, true), "0F0 0F1 2F0 2F1 2B0 2B1 0B0 0B1 2U1 0U1");
+  EXPECT_EQ(text(s.workers[1], 10, true), "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 3U1 1U1");
+}
+
+TEST(ZeroBubble, IsItsStaircase) {
+  const Schedule s = make_schedule("zb-h1", {.stages = 3, .microbatches = 4});
+  EXPECT_EQ(text(s.workers[0], 14), "F0 F1 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3 U3 F4");
+  EXPECT_EQ(text(s.workers[1], 14), "F0 F1 I0 F2 I1 W0 F3 I2 W1 I3 W2 W3 U3 F4");
+  EXPECT_EQ(text(s.workers[2], 14), "F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3 U3 F4");
+}
+
+TEST(ReplicatedPipedream, IsItsStaircase) {
+  const Schedule s = make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}});
+  ASSERT_EQ(s.workers.size(), 3u);
+  EXPECT_EQ(text(s.workers[0], 8), "F0^0 F2^0 B0 U1 F4^1 B2 U3 F6^2");
+  EXPECT_EQ(text(s.workers[1], 8), "F1^0 F3^0 B1 U1 F5^1 B3 U3 F7^2");
+  EXPECT_EQ(text(s.workers[2], 6), "F0^0 B0 U0 F1^1 B1 U1");
+  EXPECT_EQ(s.versions, (std::vector<int>{2, 1}));
+  EXPECT_EQ(s.samples_an_update(0), 2);
+  EXPECT_EQ(s.trained(7), 6);
+  EXPECT_EQ(s.replica_of(0, 5), 1);
+  EXPECT_EQ(s.unit(1, 0), 2);
+  EXPECT_EQ(workers_of_units(s), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(gradient_ages(s), (std::vector<std::int64_t>{2, 0}));
+}
+
+TEST(ReplicatedPipedream, WithOneReplicaIsPipedream) {
+  const Schedule s = make_schedule("pipedream", {.stages = 3, .replicas = {1, 1, 1}});
+  EXPECT_EQ(s.workers[0].period, make_schedule("pipedream", {.stages = 3}).workers[0].period);
+  EXPECT_EQ(s.samples_an_update(0), 1);
+}
+
+TEST(Recompute, ComesBeforeEachBackward) {
+  const Schedule s = make_schedule("gpipe", {.stages = 2, .microbatches = 2, .recompute = true});
+  EXPECT_EQ(text(s.workers[0], 7), "F0 F1 R0 B0 R1 B1 U1");
+  EXPECT_TRUE(needs_of(s, 0).recompute);
+  EXPECT_FALSE(needs_of(s, 0).split);
+  EXPECT_TRUE(needs_of(make_schedule("zb-h1", {.stages = 2}), 1).split);
 }
 
 TEST(Minibatches, RefuseWhatTheyCannotHave) {
   EXPECT_THROW(make_schedule("2bw", {.stages = 4, .microbatches = 3}), std::invalid_argument);
+  EXPECT_THROW(make_schedule("gpipe", {.stages = 2, .replicas = {2, 1}}), std::invalid_argument);
+  EXPECT_THROW(make_schedule("pipedream", {.stages = 2, .replicas = {2}}), std::invalid_argument);
+  EXPECT_THROW(make_schedule("pipedream", {.stages = 2, .replicas = {0, 1}}),
+               std::invalid_argument);
+  EXPECT_THROW(make_schedule("pipedream", {.stages = 2, .vertical_sync = true, .replicas = {2, 1}}),
+               std::invalid_argument);
   EXPECT_THROW(make_schedule("interleaved", {.stages = 5, .virtual_stages = 2}),
                std::invalid_argument);
   EXPECT_THROW(make_schedule("interleaved", {.stages = 6, .microbatches = 4, .virtual_stages = 2}),

@@ -36,6 +36,32 @@ TEST(Staircase, OfPartime) {
             ". F0 B0U F1 B1U F2 B2U F3 B3U\n");
 }
 
+TEST(Staircase, OfReplicatedPipedream) {
+  EXPECT_EQ(drawn(make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}}), 4),
+            "F0^0 F2^0 . B0U . . . B2U . .\n"
+            "F1^0 F3^0 . . . B1U . . . B3U\n"
+            ". F0^0 B0U F1^1 B1U F2^2 B2U F3^3 B3U .\n");
+}
+
+TEST(Staircase, OfZeroBubble) {
+  EXPECT_EQ(drawn(make_schedule("zb-h1", {.stages = 3, .microbatches = 4}), 4),
+            "F0 F1 F2 . . I0 W0 F3 I1 W1 I2 W2 I3 W3U\n"
+            ". F0 F1 . I0 F2 I1 W0 F3 I2 W1 I3 W2 W3U\n"
+            ". . F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3U\n");
+}
+
+TEST(Bubble, OfZeroBubbleIsAThird) {
+  // F, I and W of one tick each: N-1 idle ticks of 3 m + N-1 (Qi et al., section 2.1: H1).
+  for (const int p : {1, 2, 4, 8}) {
+    for (const int m : {p, 2 * p, 3 * p}) {
+      EXPECT_NEAR(
+          draw_staircase(make_schedule("zb-h1", {.stages = p, .microbatches = m}), m).bubble(),
+          double(p - 1) / (3 * m + p - 1), 1e-15)
+          << p << " stages, " << m << " microbatches";
+    }
+  }
+}
+
 TEST(Bubble, IsThePapersFormula) {
   // GPipe and 1F1B idle (p-1)/(m+p-1) of the time, interleaved v times less beside the same work.
   for (const int p : {1, 2, 4}) {
@@ -67,6 +93,7 @@ TEST(Activations, AreAsManyAsThePapersSay) {
   EXPECT_EQ(kept("partime"), (Counts{1, 1, 1, 1}));
   EXPECT_EQ(kept("pb"), (Counts{7, 5, 3, 1}));
   EXPECT_EQ(kept("sequential"), (Counts{1, 1, 1, 1}));
+  EXPECT_EQ(kept("zb-h1"), (Counts{4, 4, 4, 4}));
 }
 
 TEST(Staircase, FindsADeadlock) {

@@ -15,7 +15,10 @@ TEST(Verifier, PassesEveryGenerator) {
     for (const int stages : {1, 2, 3, 4, 6, 8}) {
       for (const int microbatches : {1, 2, 4, 8, 12}) {
         for (const bool sync : {false, true}) {
-          ScheduleOptions options{stages, microbatches, 2, sync};
+          ScheduleOptions options{.stages = stages,
+                                  .microbatches = microbatches,
+                                  .virtual_stages = 2,
+                                  .vertical_sync = sync};
           Schedule schedule;
           try {
             schedule = make_schedule(name, options);
@@ -29,6 +32,35 @@ TEST(Verifier, PassesEveryGenerator) {
       }
     }
   }
+}
+
+TEST(Verifier, PassesReplicatedStages) {
+  for (const std::vector<int>& replicas : {std::vector<int>{2, 1},
+                                           {1, 2},
+                                           {2, 2},
+                                           {3, 1},
+                                           {1, 3},
+                                           {3, 2},
+                                           {2, 3},
+                                           {4, 2, 1},
+                                           {1, 2, 1},
+                                           {2, 1, 2},
+                                           {15, 1},
+                                           {1, 4, 2, 3}}) {
+    const Schedule schedule =
+        make_schedule("pipedream", {.stages = int(replicas.size()), .replicas = replicas});
+    const auto fault = verify(schedule);
+    EXPECT_FALSE(fault) << fault->text(testing::PrintToString(replicas));
+  }
+}
+
+TEST(Verifier, PassesRecomputationWhereWeightsAreThoseOfTheForward) {
+  for (const std::string name : {"gpipe", "1f1b", "interleaved", "zb-h1", "pipedream", "2bw"}) {
+    const auto fault = verify(make_schedule(name, {.stages = 4, .recompute = true}));
+    EXPECT_FALSE(fault) << fault->text(name);
+  }
+  EXPECT_EQ(fault_of(make_schedule("pb", {.stages = 3, .recompute = true})),
+            "recomputes at other weights than its forward's");
 }
 
 TEST(Verifier, NamesTheFault) {
@@ -59,6 +91,29 @@ TEST(Verifier, NamesTheFault) {
   s = make_schedule("1f1b", {.stages = 2});
   s.workers[0].period.erase(s.workers[0].period.begin());
   EXPECT_EQ(fault_of(s), "forwards must take the samples in order, each once");
+}
+
+TEST(Verifier, NamesFaultsOfPartsAndReplicas) {
+  Schedule s = make_schedule("zb-h1", {.stages = 2});
+  std::swap(s.workers[0].period[2], s.workers[0].period[3]);  // W0 before I0
+  EXPECT_EQ(fault_of(s), "the weights' gradient before the input's");
+
+  s = make_schedule("gpipe", {.stages = 2, .recompute = true});
+  s.workers[1].period.erase(s.workers[1].period.begin() + 4);
+  EXPECT_EQ(fault_of(s), "its activations have not been recomputed");
+
+  s = make_schedule("gpipe", {.stages = 2});
+  std::swap(s.workers[0].period[5], s.workers[0].period[6]);
+  std::swap(s.workers[1].period[5], s.workers[1].period[6]);  // B0 B2 B1 B3
+  EXPECT_EQ(fault_of(s), "backwards of a minibatch must go up or down through its samples");
+
+  s = make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}});
+  std::swap(s.workers[0].replica, s.workers[1].replica);
+  EXPECT_EQ(fault_of(s), "the sample belongs to another replica");
+
+  s = make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}});
+  s.workers[0].period.pop_back();
+  EXPECT_EQ(fault_of(s), "its weight version is not made yet");
 }
 
 TEST(Verifier, FindsDeadlocks) {

@@ -24,7 +24,8 @@ at::Tensor run(const ModelSpec& spec, ImageShape shape) {
   const auto network = build_network(spec, shape);
   Stage stage(network, {0, network->size(), true, true}, {}, at::kCPU);
   load_state(stage.parameters(), initial_state(*network, 0));
-  return stage.forward(at::rand({1, shape.channels, shape.height, shape.width})).output;
+  const at::Tensor x = at::rand({1, shape.channels, shape.height, shape.width});
+  return stage.forward({x}, x).outputs[0];
 }
 
 TEST(PartimeCnn, HasTheContractsModulesAndNames) {
@@ -73,25 +74,43 @@ TEST(Presets, RefuseASizeTheyDoNotGiveBack) {
   EXPECT_EQ(complaint(spec, {3, 64, 64}), "model.preset: unknown \"resnet34\"");
 }
 
+/// The least that a layer of `type` needs said.
+LayerSpec least(const std::string& type) {
+  LayerSpec spec{.type = type};
+  if (type == "conv" || type == "linear" || type == "basic-block" || type == "bottleneck")
+    spec.out = 8;
+  if (type == "conv") spec.kernel = 3;
+  if (type == "groupnorm") spec.groups = 2;
+  if (type == "pixel-shuffle") spec.factor = 2;
+  if (type == "add" || type == "concat") spec.from = -1;
+  return spec;
+}
+
 TEST(Layers, EachTypeGivesTheShapeItPromises) {
   for (const std::string& type : layer_types()) {
-    LayerSpec spec{.type = type};
-    spec.out = 8;
-    spec.kernel = type == "conv" ? 3 : 2;
-    spec.groups = 2;
-    spec.factor = 2;
-    ImageShape shape{type == "linear" ? 5 : 4, type == "linear" ? 1 : 6, type == "linear" ? 1 : 8};
-    const at::Tensor x = type == "linear" ? at::rand({1, 5}) : at::rand({1, 4, 6, 8});
-    const auto layer = make_layer(spec, shape);
+    const bool vector = type == "linear";
+    ImageShape shape{vector ? 5 : 4, vector ? 1 : 6, vector ? 1 : 8};
+    const ImageShape before = shape;
+    const at::Tensor x = at::rand({1, shape.channels, shape.height, shape.width});
+    const auto layer = make_layer(least(type), shape, &before);
     std::vector<at::Tensor> parameters;
     for (const auto& p : layer->parameters()) parameters.push_back(at::rand(p.shape));
-    const at::Tensor y = layer->forward(x, parameters);
-    EXPECT_EQ(y.size(1), shape.channels) << type;
-    if (y.dim() == 4) {
-      EXPECT_EQ(y.size(2), shape.height) << type;
-      EXPECT_EQ(y.size(3), shape.width) << type;
-    }
+    const at::Tensor y = layer->forward(std::vector{x, x}, parameters);
+    EXPECT_EQ(y.sizes(), at::IntArrayRef({1, shape.channels, shape.height, shape.width})) << type;
   }
+}
+
+TEST(Network, KnowsWhatACutCrosses) {
+  ModelSpec spec{.preset = "layers"};
+  spec.layer = {least("relu"), least("relu"), least("relu"), least("add"), least("relu")};
+  spec.layer[3].from = 0;
+  spec.layer.push_back(least("add"));
+  const auto network = build_network(spec, {3, 4, 4});
+  EXPECT_EQ(network->crossing(0), (std::vector<int>{kSample}));
+  EXPECT_EQ(network->crossing(1), (std::vector<int>{kSample, 0}));
+  EXPECT_EQ(network->crossing(3), (std::vector<int>{kSample, 0, 2}));
+  EXPECT_EQ(network->crossing(4), (std::vector<int>{kSample, 3}));
+  EXPECT_EQ(network->crossing(6), (std::vector<int>{5}));
 }
 
 TEST(Layers, SayWhatIsWrong) {
@@ -105,6 +124,16 @@ TEST(Layers, SayWhatIsWrong) {
   spec.layer[0].kernel = 3;
   spec.layer[0].out = 4;
   EXPECT_NE(complaint(spec, {3, 8, 8}).find("(4 channels at 8x8)"), std::string::npos);
+  spec.layer[0].slope = 0.1;
+  EXPECT_EQ(complaint(spec, {3, 8, 8}),
+            "model.layer[0] (conv): takes no slope (it takes out, kernel, stride)");
+  spec.layer = {least("add")};
+  spec.layer[0].from = 0;
+  EXPECT_EQ(complaint(spec, {3, 8, 8}),
+            "model.layer[0] (add): from must name an earlier module, or -1: the sample");
+  spec.layer = {least("maxpool"), least("add")};
+  EXPECT_EQ(complaint(spec, {3, 8, 8}),
+            "model.layer[1] (add): joins 4x4 with module -1's 8x8: sizes must be equal");
   spec.layer.clear();
   EXPECT_NE(complaint(spec, {3, 8, 8}), "");
 }

@@ -1,0 +1,73 @@
+#include "engine/schedule_csv.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>  // std::invalid_argument
+
+#include "engine/staircase.h"
+#include "engine/verifier.h"
+
+namespace millrace::engine {
+namespace {
+
+std::string complaint(const std::string& text) {
+  try {
+    parse_schedule_csv(text);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ScheduleCsv, ReadsAMinibatch) {
+  const Schedule s = parse_schedule_csv("0F0,0F1,,0B0,,0B1\r\n,1F0,1B0,1F1,1B1\r\n");
+  EXPECT_EQ(s.stages, 2);
+  EXPECT_EQ(s.group, 2);
+  EXPECT_FALSE(verify(s));
+  const Schedule same = make_schedule("1f1b", {.stages = 2, .microbatches = 2});
+  EXPECT_EQ(s.workers[1].period, same.workers[1].period);
+}
+
+TEST(ScheduleCsv, PassesOverWhatIsImplied) {
+  const Schedule s = parse_schedule_csv(
+      "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0I0,0W0,0REDUCE_GRAD,0RESHARD\n"
+      "1RECV_F0,1F0,1B0,1SEND_B0");
+  EXPECT_EQ(s.workers[0].period.size(), 4u) << "F, I, W, U";
+  EXPECT_FALSE(verify(s));
+}
+
+TEST(ScheduleCsv, TakesOverlapsApart) {
+  const Schedule s = parse_schedule_csv("0F0,(0F1;0B0)OVERLAP_F_B,0B1");
+  ASSERT_EQ(s.workers[0].period.size(), 5u);
+  EXPECT_EQ(action_text(s.workers[0].period[1], true), "0F1");
+  EXPECT_EQ(action_text(s.workers[0].period[2], true), "0B0");
+}
+
+TEST(ScheduleCsv, UnderstandsTheLastRankOfPyTorchs1F1B) {
+  const Schedule s = parse_schedule_csv(
+      "0F0,,,0F1,0B0,,0B1\n"
+      ",1F1,1B0,1F2,1B1");
+  EXPECT_FALSE(verify(s));
+  EXPECT_EQ(action_text(s.workers[1].period[0], true), "1F0");
+}
+
+TEST(ScheduleCsv, SaysWhereItCannotRead) {
+  EXPECT_EQ(complaint("0F0,0B0\n1F0,1X0"),
+            "2:5: \"1X0\" is no action, such as 2F0 (stage 2 forwards sample 0), 2B0, 2I0, 2W0");
+  EXPECT_EQ(complaint("0F0,0B"), "1:5: \"0B\" names no sample, as in 2F0");
+  EXPECT_NE(complaint("0F0^1,0B0").find("1:1: \"0F0^1\" is no action"), std::string::npos);
+  EXPECT_NE(complaint("0F0,0B0,0U0").find("1:9: \"0U0\""), std::string::npos);
+  EXPECT_EQ(complaint("0F0,0B0\n\n1F0,1B0"), "2:1: a worker without actions");
+  EXPECT_NE(complaint(""), "");
+  EXPECT_NE(complaint("0F99999999999999999999"), "");
+  EXPECT_THROW(make_schedule("no/such.csv", {}), std::invalid_argument);
+}
+
+TEST(ScheduleCsv, LeavesTheRestToTheVerifier) {
+  EXPECT_TRUE(verify(parse_schedule_csv("0B0,0F0")));
+  EXPECT_TRUE(verify(parse_schedule_csv("0F0,0F1,0B1")));
+  EXPECT_TRUE(verify(parse_schedule_csv("0F0,0B0\n2F0,2B0")));
+}
+
+}  // namespace
+}  // namespace millrace::engine
