@@ -84,12 +84,12 @@ void StageStep::run_forward(int slot) {
   stages::Activations& kept = kept_[slot];
   // The same every time, so that once is enough.
   const auto work = [&] { kept = stage_.forward(inputs, target, version_); };
-  if (forward_bytes_ < 0) {
+  if (!forward_bytes_) {
     forward_bytes_ = retained_bytes(work);
   } else {
     work();
   }
-  keeps(slot, forward_bytes_);
+  keeps(slot, *forward_bytes_);
   if (downstream_) {
     downstream_->activations[slot] = kept.outputs;
   } else {
@@ -100,12 +100,12 @@ void StageStep::run_forward(int slot) {
 
 void StageStep::run_recompute(int slot) {
   const auto work = [&] { stage_.recompute(kept_[slot]); };
-  if (recompute_bytes_ < 0) {
+  if (!recompute_bytes_) {
     recompute_bytes_ = retained_bytes(work);
   } else {
     work();
   }
-  keeps(slot, bytes_[slot] + recompute_bytes_);
+  keeps(slot, bytes_[slot] + *recompute_bytes_);
 }
 
 void StageStep::run_backward(stages::Tensors (stages::Stage::*part)(stages::Activations&,
@@ -116,9 +116,19 @@ void StageStep::run_backward(stages::Tensors (stages::Stage::*part)(stages::Acti
     for (const at::Tensor& sent : downstream_->gradients[gradient_slot])
       gradients.push_back(sent.to(device_));
   }
-  stages::Tensors input_gradients = (stage_.*part)(kept_[slot], gradients);
+  stages::Tensors input_gradients;
+  const auto work = [&] { input_gradients = (stage_.*part)(kept_[slot], gradients); };
+  const bool measure = part == &stages::Stage::backward_input && !input_gradient_bytes_;
+  if (measure) {
+    // Modules' gradients wait for backward_weight; those of the inputs belong to upstream.
+    input_gradient_bytes_ = retained_bytes(work);
+    for (const at::Tensor& gradient : input_gradients)
+      *input_gradient_bytes_ -= std::int64_t(gradient.nbytes());
+  } else {
+    work();
+  }
   if (upstream_) upstream_->gradients[slot] = std::move(input_gradients);
-  if (kept_[slot].pieces.empty()) keeps(slot, 0);
+  keeps(slot, kept_[slot].pieces.empty() ? 0 : bytes_[slot] + *input_gradient_bytes_);
 }
 
 void StageStep::run_backward_weight(int slot) {

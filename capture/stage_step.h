@@ -1,8 +1,9 @@
 // A stage's step over slots: what the engine calls, made of what the stage computes.
 #pragma once
 
-#include <memory>  // recordings
-#include <vector>  // slots
+#include <memory>    // recordings
+#include <optional>  // bytes not measured yet
+#include <vector>    // slots
 
 #include "capture/buffers.h"
 #include "capture/recorder.h"
@@ -55,8 +56,9 @@ class StageStep final : public Step {
   std::vector<stages::Activations> kept_;  ///< by slot
   std::vector<std::int64_t> bytes_;        ///< by slot: what kept_ keeps
   std::int64_t all_bytes_ = 0, peak_bytes_ = 0;
-  std::int64_t forward_bytes_ = -1, recompute_bytes_ = -1;  ///< a sample's; -1: not measured yet
-  std::vector<at::Tensor> losses_;                          ///< by slot, last stage
+  /// What each leaves allocated for a sample; empty: not measured yet.
+  std::optional<std::int64_t> forward_bytes_, recompute_bytes_, input_gradient_bytes_;
+  std::vector<at::Tensor> losses_;  ///< by slot, last stage
   std::unique_ptr<Recorder> recorder_;
   using Recordings = std::vector<std::unique_ptr<Recording>>;
   Recordings forward_, recompute_, backward_weight_;   ///< by slot

@@ -4,8 +4,8 @@
 #include <array>        // PyTorch's words
 #include <charconv>     // numbers
 #include <fstream>      // files
+#include <iterator>     // whole text
 #include <set>          // stages
-#include <sstream>      // whole text
 #include <stdexcept>    // std::invalid_argument
 #include <string_view>  // cells
 
@@ -171,10 +171,10 @@ Schedule parse_schedule_csv(const std::string& text) {
 
 Schedule read_schedule_csv(const std::string& file) {
   std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) throw std::invalid_argument(file + ": cannot be read");
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!in) throw std::invalid_argument(file + ": cannot be read");
   try {
-    return parse_schedule_csv(text.str());
+    return parse_schedule_csv(text);
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument(file + ":" + error.what());
   }

@@ -81,17 +81,49 @@ void plot_pipeline(const Json& results, const std::string& path) {
   io::write_bars(chart, path);
 }
 
+/// A group a stage, a bar a schedule.
+void plot_memory(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Memory a stage holds at 4 stages", .y_label = "KiB"};
+  for (const Json& arm : results["arms"]) chart.categories.push_back(arm["arm"]);
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    std::vector<double> values;
+    for (const Json& arm : results["arms"])
+      values.push_back(arm["stages"][stage]["total"].get<double>() / 1024);
+    chart.groups.emplace_back("stage " + std::to_string(stage), std::move(values));
+  }
+  io::write_bars(chart, path);
+}
+
+struct Suite {
+  Json (*run)(const BenchArguments&);
+  void (*plot)(const Json&, const std::string& path);
+};
+
+const std::map<std::string, Suite>& suites() {
+  static const std::map<std::string, Suite> table = {
+      {"framerate", {bench_framerate, plot_framerate}},
+      {"memory", {bench_memory, plot_memory}},
+      {"pipeline", {bench_pipeline, plot_pipeline}},
+  };
+  return table;
+}
+
 }  // namespace
 
+std::vector<std::string> bench_suite_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, suite] : suites()) names.push_back(name);
+  return names;
+}
+
 int bench_command(const BenchArguments& arguments) {
-  const bool framerate = arguments.suite == "framerate";
+  const Suite& suite = suites().at(arguments.suite);
   const Json other =
       arguments.compare.empty() ? Json() : read_results(arguments.compare, arguments.suite);
-  const Json results = framerate ? bench_framerate(arguments) : bench_pipeline(arguments);
+  const Json results = suite.run(arguments);
   if (!arguments.compare.empty()) print_ratios(results, other);
   if (!arguments.json.empty()) io::write_whole(arguments.json, results.dump(2) + "\n");
-  if (!arguments.plot.empty())
-    (framerate ? plot_framerate : plot_pipeline)(results, arguments.plot);
+  if (!arguments.plot.empty()) suite.plot(results, arguments.plot);
   return kDone;
 }
 

@@ -10,7 +10,7 @@
 namespace millrace::tools {
 
 struct BenchArguments {
-  std::string suite;                  ///< framerate | pipeline
+  std::string suite;                  ///< one of bench_suite_names()
   std::vector<std::string> networks;  ///< framerate: basic, layers, features, kernel; empty: all
   std::vector<std::int64_t> sizes = {32, 64};  ///< pixels a side
   std::int64_t stages = 0;                     ///< framerate: 1 to this many; 0: the usable cores
@@ -23,9 +23,11 @@ struct BenchArguments {
 };
 
 int bench_command(const BenchArguments& arguments);
+std::vector<std::string> bench_suite_names();
 
 /// Each suite returns {"suite", "arms": [{"arm", figures...}], "provenance"} and prints its table.
 nlohmann::ordered_json bench_framerate(const BenchArguments& arguments);
+nlohmann::ordered_json bench_memory(const BenchArguments& arguments);
 nlohmann::ordered_json bench_pipeline(const BenchArguments& arguments);
 
 }  // namespace millrace::tools

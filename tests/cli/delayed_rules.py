@@ -37,45 +37,61 @@ class VersionedStage:
         self.versions.append([w.add(g, alpha=-self.lr) for w, g in zip(self.versions[-1], total)])
 
 
-def train_by_versions(stages, samples, group, version_of):
-    """Minibatches of `group`; sample m goes forward and back at stage i at version_of(m, i). Returns losses."""
-    losses = []
-    for begin in range(0, len(samples) - group + 1, group):
-        minibatch = [[] for _ in stages]
-        for m in range(begin, begin + group):
-            x, ends = samples[m][0], []
-            for i, stage in enumerate(stages):
-                ends.append(stage.forward(x, version_of(m, i), first=i == 0))
-                x = ends[-1][2]
-            loss = nn.functional.mse_loss(x, samples[m][1])
-            losses.append(loss.item())
-            gradient = torch.autograd.grad(loss, x, retain_graph=True)[0]
-            for i in reversed(range(len(stages))):
-                x, weights, y = ends[i]
-                found = list(torch.autograd.grad(y, weights + ([x] if i else []), gradient))
-                gradient = found.pop() if i else None
-                minibatch[i].append(found)
-        for stage, gradients in zip(stages, minibatch):
-            stage.update(gradients)
+def train_by_versions(stages, samples, spans, version_of):
+    """Stage i updates after each spans[i] samples, with their mean gradient; sample m goes forward and back at
+    stage i at version_of(m, i). Updates that the stream cannot fill are left out. Returns losses."""
+    losses, pending = [], [[] for _ in stages]
+    for m, (x, target) in enumerate(samples):
+        ends = []
+        for i, stage in enumerate(stages):
+            ends.append(stage.forward(x, version_of(m, i), first=i == 0))
+            x = ends[-1][2]
+        loss = nn.functional.mse_loss(x, target)
+        losses.append(loss.item())
+        gradient = torch.autograd.grad(loss, x, retain_graph=True)[0]
+        for i in reversed(range(len(stages))):
+            x, weights, y = ends[i]
+            found = list(torch.autograd.grad(y, weights + ([x] if i else []), gradient))
+            gradient = found.pop() if i else None
+            pending[i].append(found)
+        for i, stage in enumerate(stages):
+            if len(pending[i]) == spans[i]:
+                stage.update(pending[i])
+                pending[i] = []
     return losses
+
+
+def whole_groups(samples, group):
+    return samples[:len(samples) // group * group]
 
 
 def pipedream(stages, samples, **_):
     n = len(stages)
-    return train_by_versions(stages, samples, 1, lambda m, i: max(0, m - (n - i) + 1))
+    return train_by_versions(stages, samples, [1] * n, lambda m, i: max(0, m - (n - i) + 1))
 
 
 def pipedream_vertical_sync(stages, samples, **_):
     n = len(stages)
-    return train_by_versions(stages, samples, 1, lambda m, i: max(0, m - n + 1))
+    return train_by_versions(stages, samples, [1] * n, lambda m, i: max(0, m - n + 1))
+
+
+def pipedream_replicated(replicas):
+    """Of stage i's replicas each keeps as many samples in flight as the workers from i on share between them,
+    rounded up; an update takes one sample of each replica."""
+    in_flight = [-(-sum(replicas[i:]) // count) for i, count in enumerate(replicas)]
+
+    def rule(stages, samples, **_):
+        return train_by_versions(stages, samples, replicas, lambda m, i: max(0, m // replicas[i] - in_flight[i] + 1))
+    return rule
 
 
 def two_buffered(stages, samples, group):
-    return train_by_versions(stages, samples, group, lambda m, i: max(0, m // group - 1))
+    return train_by_versions(stages, whole_groups(samples, group), [group] * len(stages),
+                             lambda m, i: max(0, m // group - 1))
 
 
 def flushed(stages, samples, group):
-    return train_by_versions(stages, samples, group, lambda m, i: m // group)
+    return train_by_versions(stages, whole_groups(samples, group), [group] * len(stages), lambda m, i: m // group)
 
 
 def saved_forward(stage, x, version):

@@ -37,6 +37,23 @@ class Bench(program.CliTest):
         self.assertGreater(results["monitor_ns"], 0)
         self.assertIn("step/bare", outcome.out)
 
+    def test_memory(self):
+        results, outcome = self.results("memory", "--plot", self.folder / "memory.png")
+        arms = {arm["arm"]: arm["stages"] for arm in results["arms"]}
+        self.assertLessEqual({"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "gpipe recompute", "1f1b",
+                              "interleaved", "zb-h1"}, arms.keys())
+        for name, stages in arms.items():
+            self.assertEqual(len(stages), 4)
+            for stage in stages:
+                self.assertEqual(stage["weights"] * stage["versions"], stage["weights"] + stage["stashes"])
+                if name == "gpipe recompute":
+                    self.assertLess(stage["activations"], stage["formula"], stage)
+                elif name == "zb-h1":  # keeps what lies between modules, too
+                    self.assertGreater(stage["activations"], stage["formula"], stage)
+                else:  # exact: every sample keeps the same tensors
+                    self.assertEqual(stage["activations"], stage["formula"], (name, stage))
+        self.assertIn("activations", outcome.out)
+
     def test_compare(self):
         self.results("pipeline", "--stages", "1")
         other = self.folder / "other.json"

@@ -17,7 +17,7 @@ MICROBATCHES = 4
 
 class Schedules(program.CliTest):
 
-    def compare(self, schedule, rule, cut, count=30, **pipeline):
+    def compare(self, schedule, rule, cut, count=30, rejected=None, **pipeline):
         frames = program.random_frames(seed=3, count=count)
         uri = program.write_frames(self.folder / f"frames-{count}", frames)
         torch.manual_seed(2)
@@ -32,8 +32,9 @@ class Schedules(program.CliTest):
             "pipeline": {"schedule": schedule, "stages": len(stages), "cut": cut, "microbatches": MICROBATCHES,
                          **pipeline},
             "optimizer": {"lr": LR}})
-        self.assertEqual(report["frames"]["trained"], len(losses))
-        self.assertEqual(report["frames"]["rejected"], count - len(losses))
+        rejected = count - len(losses) if rejected is None else rejected
+        self.assertEqual(report["frames"]["rejected"], rejected)
+        self.assertEqual(report["frames"]["trained"], count - rejected)
         self.assertTrue(math.isclose(report["loss"]["first"], losses[0], rel_tol=1e-6))
         expected = [w for stage in stages for w in stage.versions[-1]]
         for (name, got), want in zip(load_file(self.folder / "out.safetensors").items(), expected):
@@ -65,6 +66,23 @@ class Schedules(program.CliTest):
 
     def test_interleaved(self):
         self.each_cut("interleaved", delayed_rules.flushed, cuts=[[4], [2, 4, 6]], virtual_stages=2)
+
+    def test_zb_h1(self):
+        self.each_cut("zb-h1", delayed_rules.flushed)
+
+    def test_recomputation_changes_no_number(self):
+        for schedule in ("gpipe", "1f1b", "zb-h1"):
+            with self.subTest(schedule):
+                self.each_cut(schedule, delayed_rules.flushed, cuts=[[3, 5]], recompute=True)
+        self.each_cut("pipedream", delayed_rules.pipedream, cuts=[[3, 5]], recompute=True)
+        self.each_cut("2bw", delayed_rules.two_buffered, cuts=[[3, 5]], recompute=True)
+
+    def test_replicated_stages(self):
+        for cut, replicas, rejected in (([4], [2, 1], 0), ([4], [1, 3], 0), ([3, 5], [2, 1, 2], 0), ([], [2], 0),
+                                        ([3, 5], [4, 2, 1], 2), ([4], [3, 4], 2)):
+            with self.subTest(replicas=replicas):
+                self.compare("pipedream", delayed_rules.pipedream_replicated(replicas), cut, rejected=rejected,
+                             replicas=replicas)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,153 @@
+"""Schedules to and from torch.distributed.pipelining: its CSV is run here, ours is run there."""
+
+import csv
+import unittest
+from types import SimpleNamespace
+
+import torch
+import torch.distributed
+import torch.multiprocessing
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.distributed import pipelining
+from torch.distributed.pipelining import schedules
+
+import delayed_rules
+import program
+import reference
+
+LR = 0.5
+MICROBATCHES = 4
+
+
+def stand_in(index, count, rank, ranks):
+    """As much of a PipelineStage as the schedules' constructors look at."""
+    return SimpleNamespace(stage_index=index, num_stages=count, group_rank=rank, group_size=ranks, group=None,
+                           is_first=index == 0, is_last=index == count - 1, has_backward=True, submod=nn.Identity())
+
+
+def written_by_pytorch(name, ranks):
+    """(stages, {rank: actions}) of PyTorch's own schedule of that name."""
+    def mse(output, target):
+        return nn.functional.mse_loss(output, target)
+    if name in ("ScheduleGPipe", "Schedule1F1B"):
+        schedule = getattr(schedules, name)(stand_in(0, ranks, 0, ranks), MICROBATCHES, mse)
+        return ranks, schedule._get_pipeline_order()
+    count = 2 * ranks
+    mine = [0, count - 1] if name == "ScheduleZBVZeroBubble" else [0, ranks]
+    stages = [stand_in(index, count, 0, ranks) for index in mine]
+    return count, getattr(schedules, name)(stages, MICROBATCHES, loss_fn=mse).pipeline_order
+
+
+def write_csv(path, order):
+    """As PyTorch's _dump_csv does."""
+    with open(path, "w", newline="") as file:
+        writer = csv.writer(file)
+        for rank in order:
+            writer.writerow(order[rank])
+
+
+class FromPyTorch(program.CliTest):
+
+    def test_each_is_read_verified_and_run(self):
+        frames = program.random_frames(seed=3, count=12)
+        uri = program.write_frames(self.folder / "frames", frames)
+        for name in ("ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B", "ScheduleLoopedBFS",
+                     "ScheduleZBVZeroBubble", "ScheduleInterleavedZeroBubble"):
+            with self.subTest(name):
+                count, order = written_by_pytorch(name, ranks=2)
+                path = self.folder / f"{name}.csv"
+                write_csv(path, order)
+                shown = program.call("schedule", path, "--samples", MICROBATCHES)
+                self.assert_code(program.DONE, shown)
+                self.assertIn("bubble", shown.out)
+                self.compare(uri, frames, path, count)
+
+    def compare(self, uri, frames, path, count):
+        torch.manual_seed(2)
+        network = reference.partime_cnn(layers=4, features=6, kernel=3, channels=3)
+        save_file(network.state_dict(), self.folder / "start.safetensors")
+        cut = {2: [4], 4: [2, 4, 6]}[count]
+        places = [0, *cut, len(network)]
+        stages = [delayed_rules.VersionedStage(network[a:b], LR) for a, b in zip(places, places[1:])]
+        delayed_rules.flushed(stages, reference.autoencode(frames), group=MICROBATCHES)
+        report, _ = self.learn({
+            "source": {"uri": uri, "width": 24, "height": 16},
+            "model": {"layers": 4, "features": 6, "kernel": 3, "weights": self.folder / "start.safetensors"},
+            "pipeline": {"schedule": path, "stages": count, "cut": cut}, "optimizer": {"lr": LR}})
+        self.assertEqual(report["updates"], [3] * count)
+        for got, want in zip(load_file(self.folder / "out.safetensors").values(),
+                             (w for stage in stages for w in stage.versions[-1])):
+            # LoopedBFS adds a minibatch's gradients up backwards, so the last bit may differ.
+            self.assertTrue(torch.allclose(got, want, rtol=1e-5, atol=1e-7), (path.name, (got - want).abs().max()))
+
+    def test_bad_files_say_where(self):
+        path = self.folder / "bad.csv"
+        for text, parts in (("0F0,0B0\n1F0,1Q0\n", ("bad.csv:2:5", "1Q0")), ("0F0,0F1,0B1\n", ("bad.csv", "clock")),
+                            ("", ("bad.csv:1:1", "backward")), ("0F0,0B0,0U0\n", ("bad.csv:1:9", "flush"))):
+            with self.subTest(text):
+                path.write_text(text)
+                self.assert_refused(program.BAD_USAGE, program.call("schedule", path), *parts)
+                self.assert_refused(program.BAD_USAGE, program.call(
+                    "run", "--set", f"pipeline.schedule={path}", "--set", "pipeline.stages=1"), parts[0])
+        self.assert_refused(program.BAD_USAGE, program.call("schedule", self.folder / "none.csv"), "none.csv")
+        path.write_text("0F0,0B0\n")
+        self.assert_refused(program.BAD_USAGE, program.call(
+            "check", "--set", f"pipeline.schedule={path}", "--set", "pipeline.stages=2"), "1 stages")
+
+
+def run_rank(rank, ranks, folder, names, cut):
+    """One process of PyTorch's pipeline: runs each CSV for a minibatch and saves its stages' gradients."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
+    frames = program.random_frames(seed=3, count=MICROBATCHES)
+    batch = torch.cat([x for x, _ in reference.autoencode(frames)])
+    for name, count in names.items():
+        torch.manual_seed(2)
+        network = reference.partime_cnn(layers=4, features=6, kernel=3, channels=3)
+        places = [0, *cut[count], len(network)]
+        mine = [index for index in range(count) if index % ranks == rank]
+        stages = [pipelining.PipelineStage(network[places[i]:places[i + 1]], i, count, torch.device("cpu"))
+                  for i in mine]
+        schedule = schedules._PipelineScheduleRuntime(stages, MICROBATCHES, loss_fn=nn.functional.mse_loss)
+        schedule._load_csv(f"{folder}/{name}.csv")
+        schedule.step(*([batch] if rank == 0 else []), target=batch)
+        gradients = {key: p.grad for key, p in network.named_parameters() if p.grad is not None}
+        save_file(gradients, f"{folder}/{name}-{rank}.safetensors")
+    torch.distributed.destroy_process_group()
+
+
+class ToPyTorch(program.CliTest):
+
+    def test_pytorch_runs_what_we_write(self):
+        names, cut = {"gpipe": 2, "1f1b": 2, "zb-h1": 2, "interleaved": 4}, {2: [4], 4: [2, 4, 6]}
+        for name, count in names.items():
+            shown = program.call("schedule", name, "--stages", count, "--samples", MICROBATCHES, "--format", "csv")
+            self.assert_code(program.DONE, shown)
+            (self.folder / f"{name}.csv").write_text(shown.out)
+        torch.multiprocessing.spawn(run_rank, (2, str(self.folder), names, cut), nprocs=2)
+        expected = self.minibatch_gradient()
+        for name in names:
+            got = {k: v for rank in range(2) for k, v in load_file(self.folder / f"{name}-{rank}.safetensors").items()}
+            self.assertEqual(got.keys(), expected.keys())
+            for key, want in expected.items():
+                self.assertTrue(torch.allclose(got[key], want, rtol=1e-4, atol=1e-7), (name, key))
+
+    def minibatch_gradient(self):
+        torch.manual_seed(2)
+        network = reference.partime_cnn(layers=4, features=6, kernel=3, channels=3)
+        samples = reference.autoencode(program.random_frames(seed=3, count=MICROBATCHES))
+        loss = sum(nn.functional.mse_loss(network(x), y) for x, y in samples) / MICROBATCHES
+        return dict(zip((name for name, _ in network.named_parameters()),
+                        torch.autograd.grad(loss, list(network.parameters()))))
+
+    def test_what_we_write_is_read_here_again(self):
+        for name in ("gpipe", "1f1b", "zb-h1"):
+            shown = program.call("schedule", name, "--samples", 4, "--format", "csv")
+            (self.folder / "again.csv").write_text(shown.out)
+            again = program.call("schedule", self.folder / "again.csv", "--samples", 4, "--format", "csv")
+            self.assertEqual(again.out, shown.out)
+
+
+if __name__ == "__main__":
+    unittest.main()
