@@ -34,33 +34,55 @@ class FakeStep final : public EmptyStep {
     const std::int64_t gradient = down_ ? down_->gradient[gradient_slot] : kept_[slot];
     backwards.push_back({kept_[slot], gradient});
     if (up_) up_->gradient[slot] = kept_[slot];
+    sums_[updates % 2] = kept_[slot];
   }
-  void update() override { ++updates; }
+  void update() override {
+    for (const FakeStep* other : replicas_) met.push_back(other->sums_[updates % 2]);
+    ++updates;
+  }
+  /// Updates read what each of `replicas` has added up.
+  void meet(std::vector<const FakeStep*> replicas) { replicas_ = std::move(replicas); }
   float loss(int slot) const override { return float(kept_[slot]); }
 
   std::vector<std::int64_t> seen;
   std::vector<std::pair<std::int64_t, std::int64_t>> backwards;  ///< sample, whose gradient
   std::int64_t updates = 0;
+  std::vector<std::int64_t> met;  ///< samples of all replicas' gradients, update by update
 
  private:
   std::vector<std::int64_t>& input_;
   Boundary* up_;
   Boundary* down_;
   std::vector<std::int64_t> kept_;
+  std::int64_t sums_[2] = {};
+  std::vector<const FakeStep*> replicas_;
 };
 
 /// A pipeline over fake steps, all its memory included.
 struct Rig {
-  Rig(const std::string& name, int stages, std::int64_t samples)
-      : schedule(make_schedule(name, {.stages = stages})),
+  Rig(const std::string& name, int stages, std::int64_t samples, std::vector<int> replicas = {})
+      : schedule(make_schedule(name, {.stages = stages, .replicas = std::move(replicas)})),
         input(schedule.slots()),
         feed(input, samples) {
     boundaries.resize(stages, {std::vector<std::int64_t>(schedule.slots()),
                                std::vector<std::int64_t>(schedule.slots())});
     for (int i = 0; i < stages; ++i) {
-      steps.push_back(std::make_unique<FakeStep>(input, i > 0 ? &boundaries[i - 1] : nullptr,
-                                                 i + 1 < stages ? &boundaries[i] : nullptr));
+      for (int replica = 0; replica < schedule.replicas_of(i); ++replica) {
+        steps.push_back(std::make_unique<FakeStep>(input, i > 0 ? &boundaries[i - 1] : nullptr,
+                                                   i + 1 < stages ? &boundaries[i] : nullptr));
+      }
     }
+    for (int i = 0; i < stages; ++i) {
+      for (int replica = 0; replica < schedule.replicas_of(i); ++replica)
+        steps[schedule.unit(i, replica)]->meet(replicas_of(i));
+    }
+  }
+
+  std::vector<const FakeStep*> replicas_of(int stage) const {
+    std::vector<const FakeStep*> all;
+    for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
+      all.push_back(steps[schedule.unit(stage, replica)].get());
+    return all;
   }
 
   struct CountingFeed final : Feed {
@@ -126,6 +148,22 @@ TEST(Pipeline, SequentialFinishesASampleBeforeTheNext) {
   for (const auto& step : rig.steps) {
     for (const auto& [sample, gradient] : step->backwards) EXPECT_EQ(sample, gradient);
     EXPECT_EQ(step->updates, 100);
+  }
+}
+
+TEST(Pipeline, ReplicasTakeSamplesInTurnAndMeetAtEachUpdate) {
+  for (const std::vector<int>& replicas : {std::vector<int>{2, 1}, {1, 3}, {2, 3, 2}, {3}}) {
+    Rig rig("pipedream", int(replicas.size()), 200, replicas);
+    const Outcome outcome = rig.run(random_sleeps());
+    EXPECT_EQ(outcome.admitted, 200);
+    EXPECT_EQ(outcome.trained, rig.schedule.trained(200));
+    for (int stage = 0; stage < int(replicas.size()); ++stage) {
+      for (const FakeStep* step : rig.replicas_of(stage)) {
+        EXPECT_EQ(step->updates, 200 / replicas[stage]);
+        for (std::size_t n = 0; n < step->met.size(); ++n)
+          ASSERT_EQ(step->met[n], std::int64_t(n)) << "an update covers each replica's sample";
+      }
+    }
   }
 }
 
