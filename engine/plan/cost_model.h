@@ -13,7 +13,7 @@ namespace millrace::engine::plan {
 /// Devices = width p x tensor t x copies d, where a stage's own replicas count as places of p.
 struct Method {
   std::string schedule = "partime";
-  int microbatches = 1;    ///< samples that make an update; 1 for schedules without minibatches
+  int microbatches = 1;    ///< samples of one copy that make an update; 1 without minibatches
   int virtual_stages = 1;  ///< interleaved: stages a worker
   bool recompute = false;  ///< keep a stage's input alone, and run its forward again
   int tensor = 1;          ///< devices that share each module

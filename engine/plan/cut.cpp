@@ -52,6 +52,10 @@ double peak_memory(const CostModel& model, const std::vector<Stage>& stages) {
   return peak;
 }
 
+std::vector<Stage> any_cut(const CostModel& model, const Freedom& freedom) {
+  return Reach(model, freedom, {}).within(std::numeric_limits<double>::infinity());
+}
+
 std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom,
                             const std::optional<Stage>& forbidden, double below) {
   Reach reach(model, freedom, forbidden);

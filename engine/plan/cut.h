@@ -13,6 +13,8 @@ struct Freedom {
   bool replicas = false;  ///< a stage may take several, which take turns
   bool threads = false;   ///< a stage may take several, which work on one sample
   int stages = 0;         ///< exactly so many, each on one place; 0: as many as are best
+
+  bool operator==(const Freedom&) const = default;
 };
 
 struct Cut {
@@ -39,6 +41,9 @@ std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom,
 /// The best cut that differs from `best`, which is best_cut()'s. Each other cut lacks one of its
 /// stages, so that forbidding them in turn finds it.
 std::optional<Cut> next_best_cut(const CostModel& model, const Freedom& freedom, const Cut& best);
+
+/// Some cut that keeps to the machine's memory, whatever its period; empty if there is none.
+std::vector<Stage> any_cut(const CostModel& model, const Freedom& freedom);
 
 /// Period and bottleneck of stages that somebody else chose.
 Cut weigh(const CostModel& model, const std::vector<Stage>& stages);
