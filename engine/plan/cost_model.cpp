@@ -137,6 +137,10 @@ int CostModel::depth(const Stage& stage, int behind) const {
   return 1 + (behind + stage.replicas - 1) / stage.replicas;
 }
 
+bool CostModel::allows(const Stage& stage, int behind) const {
+  return method_.schedule != "2bw" || depth(stage, behind) * stage.replicas <= method_.microbatches;
+}
+
 StageMemory CostModel::memory(const Stage& stage, int behind) const {
   const int deep = depth(stage, behind);
   StageMemory memory;

@@ -79,6 +79,9 @@ class CostModel {
   /// places behind it can hold, which is N - i where nothing is replicated (PipeDream's NOAM, SOSP
   /// 2019, section 3.2).
   StageMemory memory(const Stage& stage, int behind) const;
+  /// Whether the schedule can have the stage there: 2bw's two versions are enough only if no more
+  /// samples are in flight than make an update, depth x replicas (arXiv 2006.09503, section 3.1).
+  bool allows(const Stage& stage, int behind) const;
   /// Forward, backward and update of modules [begin, end) on one place, not shared by replicas.
   StepCosts step(int begin, int end) const;
   double weight_bytes(int begin, int end) const { return weight_[end] - weight_[begin]; }

@@ -31,13 +31,6 @@ void add(const Method& method, const Request& request, std::vector<Candidate>& l
     freedom.stages = places;
   }
   if (freedom.stages > 0 && !suits(method, freedom.stages)) return;
-  if (method.schedule == "2bw" && freedom.stages == 0 && places > method.microbatches) {
-    // As many stages as the minibatch allows, one place each; what else fits is found with
-    // `freedom` as it is.
-    for (int stages = method.microbatches; stages > 0; --stages) {
-      list.push_back({method, {.stages = stages}});
-    }
-  }
   list.push_back({method, freedom});
 }
 

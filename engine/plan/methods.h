@@ -17,8 +17,8 @@ struct Candidate {
 /// std::invalid_argument for an unknown schedule, or if there is none, with the reason.
 std::vector<Candidate> candidates(const Profile& profile, const Request& request);
 
-/// Whether so many stages go with the method: 2bw needs as many samples a minibatch, so that two
-/// versions are enough; interleaved's workers must divide them.
+/// Whether so many stages, one place each, go with the method: 2bw needs as many samples a
+/// minibatch; interleaved's workers must divide them.
 bool suits(const Method& method, int stages);
 
 }  // namespace millrace::engine::plan

@@ -31,7 +31,7 @@ class Cutter {
  private:
   std::optional<Cut> roomy_cut(const CostModel& model, const Candidate& candidate) {
     Candidate key = candidate;
-    key.method.schedule = "";
+    if (key.method.schedule != "2bw") key.method.schedule = "";  // it alone rules stages out
     for (const auto& [known, cut] : cuts_) {
       if (known == key) return cut;
     }
@@ -39,9 +39,8 @@ class Cutter {
     return cuts_.back().second;
   }
 
-  /// The plan, if it keeps to memory and to what its schedule asks of stages and minibatch.
+  /// The plan, if it keeps to memory.
   std::optional<Plan> fitting(const CostModel& model, const Cut& cut) const {
-    if (!suits(model.method(), int(cut.stages.size()))) return {};
     const Plan plan{model.method(), cut, outcome_of(profile_, model, cut)};
     const double room = machine_.memory_bytes * (1 + 1e-12);
     if (machine_.memory_bytes > 0 && plan.outcome.peak_bytes > room) return {};

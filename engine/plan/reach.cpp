@@ -181,6 +181,7 @@ void Reach::extend_adding(int width, int tail, double period, const Limits& limi
 
 void Reach::extend(int width, int tail, double period) {
   const Stage stage = stage_at(width, tail, 0, modules_);
+  if (!model_.allows(stage, tail - stage.places())) return;
   const Limits& by_time = time_limits(width, model_.agree_link(stage), period);
   const Limits& by_memory = memory_limits(width, tail);
   limits_.resize(modules_ + 1);

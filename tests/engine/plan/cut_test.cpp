@@ -186,6 +186,7 @@ std::pair<double, double> exhaustive(const Case& c) {
   const int places = c.machine.devices() / c.method.tensor / c.method.copies;
   double best = std::numeric_limits<double>::infinity(), next = best;
   each_plan(int(c.profile.modules.size()), places, c.freedom, [&](const std::vector<Stage>& plan) {
+    if (c.method.schedule == "2bw" && in_flight(plan, places) > c.method.microbatches) return;
     double period = 0;
     for (const Stage& stage : plan) {
       const int behind = places - stage.place - stage.places();

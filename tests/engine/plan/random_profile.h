@@ -55,4 +55,17 @@ inline void each_plan(int modules, int places, const Freedom& freedom,
   }
 }
 
+/// Samples between the forward and the backward of some stage, at most.
+inline int in_flight(const std::vector<Stage>& stages, int places) {
+  int most = 0;
+  for (const Stage& stage : stages) {
+    int turns = 1;  // its own, and as many as it takes to fill the places behind
+    for (int filled = places - stage.place - stage.places(); filled > 0; ++turns) {
+      filled -= stage.replicas;
+    }
+    most = std::max(most, turns * stage.replicas);
+  }
+  return most;
+}
+
 }  // namespace millrace::engine::plan
