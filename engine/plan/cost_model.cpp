@@ -1,0 +1,171 @@
+#include "engine/plan/cost_model.h"
+
+#include <algorithm>  // max
+#include <stdexcept>  // std::invalid_argument
+
+#include "engine/plan/rules.h"
+
+namespace millrace::engine::plan {
+
+double StageTime::period(Overlap overlap) const {
+  switch (overlap) {
+    case Overlap::none:
+      return work + agree + arrive + leave;
+    case Overlap::transfers:
+      return std::max({work + agree, arrive, leave});
+    case Overlap::all:
+      return std::max({work, agree, arrive, leave});
+  }
+  return 0;
+}
+
+CostModel::CostModel(const Profile& profile, const Machine& machine, const Method& method)
+    : machine_(machine), method_(method), speedup_(profile.thread_speedup) {
+  const int pipelines = method.tensor * method.copies;
+  if (pipelines < 1 || machine.devices() % pipelines != 0) {
+    throw std::invalid_argument(std::to_string(machine.devices()) +
+                                " devices are no multiple of tensor x copies (" +
+                                std::to_string(pipelines) + ")");
+  }
+  places_ = machine.devices() / pipelines * method.virtual_stages;
+  const int n = int(profile.modules.size());
+  for (auto* sums : {&compute_, &update_, &weight_, &state_, &stash_}) sums->assign(n + 1, 0.0);
+  steps_.resize(n + 1);
+  activation_.assign(n + 1, 0.0);
+  gradient_.assign(n + 1, 0.0);
+  activation_[0] = profile.input_bytes;
+  int level = 0;  // the worst that any place's devices add up over
+  for (int first = 0; first < machine.devices(); first += method.tensor) {
+    level = std::max(level, machine.level_between(first, first + method.tensor - 1));
+  }
+  const Link& shared = machine.levels[level].link;
+  for (int i = 0; i < n; ++i) {
+    const ModuleProfile& module = profile.modules[i];
+    const int ways = std::min(module.tensor_ways, method.tensor);
+    const double adds_up = all_reduce_ms(shared, module.tensor_bytes, ways);
+    StepCosts ms = module.ms();
+    ms = {ms.forward / ways + adds_up, ms.input_gradient / ways + adds_up,
+          ms.weight_gradient / ways, ms.update / ways};
+    if (i == 0) ms.input_gradient = 0;
+    steps_[i + 1] = steps_[i];
+    steps_[i + 1] += ms;
+    compute_[i + 1] = compute_[i] + ms.forward * (method.recompute ? 2 : 1) + ms.backward();
+    update_[i + 1] = update_[i] + ms.update;
+    weight_[i + 1] = weight_[i] + module.bytes.weight / ways;
+    state_[i + 1] = state_[i] + module.bytes.state / ways;
+    stash_[i + 1] = stash_[i] + module.bytes.stash / ways;
+    activation_[i + 1] = module.bytes.activation;
+    gradient_[i + 1] = module.bytes.gradient;
+  }
+  levels_.assign(places_, std::vector<int>(places_, 0));
+  for (int a = 0; a < places_; ++a) {
+    for (int b = a; b < places_; ++b) {
+      for (int copy = 0; copy < method.copies; ++copy) {
+        // The last of a place's devices is the farthest from another place's first.
+        const int level =
+            std::max(machine.level_between(device(a, copy), device(b, copy) + method.tensor - 1),
+                     machine.level_between(device(a, copy) + method.tensor - 1, device(b, copy)));
+        levels_[a][b] = levels_[b][a] = std::max(levels_[a][b], level);
+      }
+    }
+  }
+}
+
+int CostModel::device(int place, int copy) const {
+  const int row = places_ / method_.virtual_stages;  // chunks go round the workers
+  place %= row;
+  return (method_.copies_inside ? place * method_.copies + copy : copy * row + place) *
+         method_.tensor;
+}
+
+const Link& CostModel::worst_link(int place, int other) const {
+  return machine_.levels[levels_[place][other]].link;
+}
+
+const Link& CostModel::arrive_link(const Stage& stage) const {
+  return worst_link(stage.place - 1, stage.place + stage.places() - 1);
+}
+
+const Link& CostModel::leave_link(const Stage& stage) const {
+  return worst_link(stage.place, stage.place + stage.places());
+}
+
+const Link& CostModel::agree_link(const Stage& stage) const {
+  return machine_.link_between(
+      device(stage.place, 0),
+      device(stage.place + stage.places() - 1, method_.copies - 1) + method_.tensor - 1);
+}
+
+double CostModel::transfer_ms(const Link& link, int cut) const {
+  return link.ms(activation_[cut]) + link.ms(gradient_[cut]);
+}
+
+double CostModel::boundary_bytes(int cut) const {
+  return activation_[cut] + gradient_[cut];
+}
+
+double CostModel::speedup(int threads) const {
+  return threads <= int(speedup_.size()) ? speedup_[threads - 1] : 0.0;
+}
+
+int CostModel::group(int replicas) const {
+  return std::max(method_.microbatches, replicas);
+}
+
+StepCosts CostModel::step(int begin, int end) const {
+  const StepCosts &to = steps_[end], &from = steps_[begin];
+  return {to.forward - from.forward, to.input_gradient - from.input_gradient,
+          to.weight_gradient - from.weight_gradient, to.update - from.update};
+}
+
+StageTime CostModel::time(const Stage& stage) const {
+  const auto [begin, end, place, replicas, threads] = stage;
+  const double speed = speedup(threads);
+  StageTime time;
+  time.work = (compute_[end] - compute_[begin]) / (replicas * speed) +
+              (update_[end] - update_[begin]) / (group(replicas) * speed);
+  if (const int members = replicas * method_.copies; members > 1) {
+    time.agree =
+        all_reduce_ms(agree_link(stage), weight_bytes(begin, end), members) / group(replicas);
+  }
+  if (begin > 0) time.arrive = transfer_ms(arrive_link(stage), begin) / replicas;
+  if (end < modules()) time.leave = transfer_ms(leave_link(stage), end) / replicas;
+  return time;
+}
+
+int CostModel::depth(const Stage& stage, int behind) const {
+  return 1 + (behind + stage.replicas - 1) / stage.replicas;
+}
+
+bool CostModel::allows(const Stage& stage, int behind) const {
+  return method_.schedule != "2bw" || depth(stage, behind) * stage.replicas <= method_.microbatches;
+}
+
+StageMemory CostModel::memory(const Stage& stage, int behind) const {
+  const int deep = depth(stage, behind);
+  StageMemory memory;
+  memory.versions = versions_kept(method_.schedule, deep);
+  memory.samples = samples_kept(method_.schedule, deep, method_.microbatches);
+  const double weights = weight_bytes(stage.begin, stage.end);
+  const double stash = stash_[stage.end] - stash_[stage.begin];
+  memory.weights = memory.versions * weights;
+  memory.optimizer = weights + state_[stage.end] - state_[stage.begin];
+  memory.stash =
+      method_.recompute ? stash + input_bytes(stage.begin, memory.samples) : memory.samples * stash;
+  return memory;
+}
+
+std::vector<double> CostModel::memory_sums(int versions, int samples) const {
+  std::vector<double> sums(weight_.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    sums[i] =
+        (versions + 1) * weight_[i] + state_[i] + (method_.recompute ? 1 : samples) * stash_[i];
+  }
+  return sums;
+}
+
+double CostModel::input_bytes(int begin, int samples) const {
+  return method_.recompute ? samples * activation_[begin] : 0.0;
+}
+
+}  // namespace millrace::engine::plan

@@ -1,0 +1,154 @@
+#include "engine/plan/outcome.h"
+
+#include <algorithm>  // max
+#include <stdexcept>  // std::invalid_argument
+
+#include "engine/plan/rules.h"
+#include "engine/schedule.h"
+
+namespace millrace::engine::plan {
+namespace {
+
+/// What one worker spends on a sample. Interleaved workers have several stages.
+struct WorkerTime {
+  double step = 0;      ///< forward, backward, messages that nothing hides; on one of its replicas
+  double turn = 0;      ///< step over its replicas: how often a sample leaves
+  double residue = 0;   ///< what zb-h1 leaves of the step in fill and drain
+  double flushing = 0;  ///< update and agreement, once a minibatch
+};
+
+std::vector<WorkerTime> worker_times(const CostModel& model, const Cut& cut) {
+  const int chunks = model.method().virtual_stages;
+  const std::size_t count = cut.stages.size() / chunks;
+  std::vector<WorkerTime> workers(count);
+  for (std::size_t i = 0; i < cut.stages.size(); ++i) {
+    const Stage& stage = cut.stages[i];
+    const StageTime time = model.time(stage);
+    const StepCosts ms = model.step(stage.begin, stage.end);
+    const double speed = model.speedup(stage.threads);
+    const double again = model.method().recompute ? ms.forward : 0.0;
+    double step = (ms.forward + again + ms.backward()) / speed;
+    if (model.machine().overlap == Overlap::none) {
+      step += (time.arrive + time.leave) * stage.replicas;
+    }
+    WorkerTime& worker = workers[i % count];
+    worker.step += step;
+    worker.turn += step / stage.replicas;
+    worker.residue += step - 2 * ms.weight_gradient / speed;
+    worker.flushing += ms.update / speed + time.agree * model.group(stage.replicas);
+  }
+  return workers;
+}
+
+/// Messages that lie on a sample's way, there and back, where they run beside computing.
+double way_ms(const CostModel& model, const Cut& cut) {
+  double ms = 0;
+  if (model.machine().overlap == Overlap::none) return ms;
+  for (const Stage& stage : cut.stages) {
+    if (stage.begin > 0) ms += model.transfer_ms(model.arrive_link(stage), stage.begin);
+  }
+  return ms;
+}
+
+void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
+  const Method& method = model.method();
+  double slowest = 0, longest = 0, all = 0, flushing = 0;
+  for (const WorkerTime& worker : worker_times(model, cut)) {
+    const bool zero_bubble = method.schedule == "zb-h1";
+    const double fills = zero_bubble ? std::max(0.0, worker.residue) : worker.step;
+    slowest = std::max(slowest, worker.turn);
+    longest = std::max(longest, fills);
+    all += fills;
+    flushing = std::max(flushing, worker.flushing);
+  }
+  const double fill = (all - longest) / method.virtual_stages;
+  const double m = method.microbatches;
+  outcome.bubble = slowest > 0 ? fill / (m * slowest) : 0;
+  outcome.sample_ms = (m * slowest + fill + way_ms(model, cut) + flushing) / (m * method.copies);
+}
+
+/// At full rate a replica passes a sample on once in `replicas` periods; the last stage predicts
+/// after its forward.
+double latency_of(const CostModel& model, const Cut& cut) {
+  const std::string& schedule = model.method().schedule;
+  const bool alone = schedule == "sequential" || schedule == "gpipe";  // no backward in between
+  double ms = alone ? way_ms(model, cut) / 2 : 0;
+  for (const Stage& stage : cut.stages) {
+    const double forward =
+        model.step(stage.begin, stage.end).forward / model.speedup(stage.threads);
+    const bool last = &stage == &cut.stages.back();
+    ms += alone || last ? forward : stage.replicas * cut.period_ms;
+  }
+  return ms;
+}
+
+std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
+  std::vector<std::int64_t> ages;
+  const int chunks = model.method().virtual_stages;
+  const int first = cut.stages.front().place;
+  const int deep = model.places() - first;
+  std::vector<std::int64_t> straight(deep, 0);
+  if (!rule_of(model.method().schedule).flushes) {
+    straight = gradient_ages(make_schedule(
+        model.method().schedule, {.stages = deep,
+                                  .microbatches = std::max(model.method().microbatches, deep),
+                                  .virtual_stages = chunks}));
+  }
+  for (const Stage& stage : cut.stages) ages.push_back(straight[stage.place - first]);
+  return ages;
+}
+
+std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
+  std::vector<StageMemory> list;
+  for (const Stage& stage : cut.stages) {
+    list.push_back(model.memory(stage, model.places() - stage.place - stage.places()));
+  }
+  const Method& method = model.method();
+  if (method.schedule != "interleaved") return list;
+  // A worker's chunks share a device; of its saved activations each chunk has as many.
+  const int workers = int(list.size()) / method.virtual_stages;
+  for (int chunk = workers; chunk < int(list.size()); ++chunk) {
+    StageMemory& worker = list[chunk % workers];
+    worker.weights += list[chunk].weights;
+    worker.optimizer += list[chunk].optimizer;
+    worker.stash += list[chunk].stash;
+  }
+  list.resize(workers);
+  for (int worker = 0; worker < workers; ++worker) {
+    list[worker].samples = chunks_kept(worker, workers, method.virtual_stages, method.microbatches);
+    list[worker].stash *= double(list[worker].samples) / method.virtual_stages;
+  }
+  return list;
+}
+
+}  // namespace
+
+Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cut) {
+  Outcome outcome;
+  const Method& method = model.method();
+  outcome.T_ms = model.step(0, model.modules()).total();
+  if (rule_of(method.schedule).flushes) {
+    rate_flushing(model, cut, outcome);
+  } else if (method.schedule == "sequential") {
+    outcome.sample_ms = outcome.T_ms;
+    for (const Stage& stage : cut.stages) {
+      if (stage.begin > 0) {
+        outcome.sample_ms += model.transfer_ms(model.arrive_link(stage), stage.begin);
+      }
+    }
+  } else {
+    outcome.sample_ms = cut.period_ms / method.copies;
+  }
+  outcome.frames_a_second = outcome.sample_ms > 0 ? 1000.0 * profile.frames / outcome.sample_ms : 0;
+  outcome.latency_ms = latency_of(model, cut);
+  outcome.gradient_age = ages_of(model, cut);
+  outcome.memory = memory_of(model, cut);
+  for (std::size_t i = 0; i < outcome.memory.size(); ++i) {
+    if (outcome.memory[i].total() <= outcome.peak_bytes) continue;
+    outcome.peak_bytes = outcome.memory[i].total();
+    outcome.peak_stage = int(i);
+  }
+  return outcome;
+}
+
+}  // namespace millrace::engine::plan

@@ -1,0 +1,35 @@
+// What a cut comes to under a schedule: rate, latency, memory, gradient age.
+#pragma once
+
+#include <cstdint>  // ages
+#include <vector>   // one a stage
+
+#include "engine/plan/cut.h"
+
+namespace millrace::engine::plan {
+
+/// All figures are predictions from a profile.
+struct Outcome {
+  /// Milliseconds a sample, all copies together, fill and drain included where a schedule flushes.
+  double sample_ms = 0;
+  double frames_a_second = 0;
+  /// Fill and drain against the bottleneck's own work: (p-1)/m with equal stages (GPipe, arXiv
+  /// 1811.06965), (p-1)/(v m) interleaved (arXiv 2104.04473, section 2.2). 0 without a flush.
+  double bubble = 0;
+  double latency_ms = 0;            ///< from admission to prediction, all devices busy
+  double T_ms = 0;                  ///< a sample's steps on one device after another
+  std::vector<StageMemory> memory;  ///< by stage; interleaved: by worker. Of one device
+  double peak_bytes = 0;
+  int peak_stage = 0;
+  /// By stage. Exact where nothing is replicated; else that of as many stages as there are places.
+  std::vector<std::int64_t> gradient_age;
+};
+
+/// Asynchronous schedules take a sample every period of the slowest stage. Flushing ones spend m
+/// periods on a minibatch, and once each: the other stages' steps, which fill and drain; messages
+/// on the way; the longest update with its agreement. sequential adds everything up. zb-h1's weight
+/// gradients fill the drain: forward + input gradient - weight gradient of each other stage is left
+/// (Qi et al., arXiv 2401.10241, section 2.3).
+Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cut);
+
+}  // namespace millrace::engine::plan

@@ -1,0 +1,109 @@
+#include "engine/plan/profile.h"
+
+#include <algorithm>  // max
+#include <cmath>      // isfinite
+
+namespace millrace::engine::plan {
+namespace {
+
+std::string place(const Profile& profile, std::size_t index) {
+  return "module " + std::to_string(index) + " (" + profile.modules[index].name + ")";
+}
+
+void check_number(double value, const std::string& where, const char* field) {
+  if (!std::isfinite(value)) throw ProfileError(where + ": " + field + " is not a number");
+  if (value < 0) throw ProfileError(where + ": " + field + " is negative");
+}
+
+void check_module(const ModuleProfile& module, const std::string& where) {
+  const std::pair<const char*, const Measured*> times[] = {
+      {"forward", &module.forward},
+      {"input_gradient", &module.input_gradient},
+      {"weight_gradient", &module.weight_gradient},
+      {"update", &module.update}};
+  for (const auto& [field, time] : times) {
+    check_number(time->median, where, field);
+    check_number(time->spread, where, (std::string(field) + "'s spread").c_str());
+  }
+  const std::pair<const char*, double> sizes[] = {
+      {"activation_bytes", module.bytes.activation}, {"gradient_bytes", module.bytes.gradient},
+      {"weight_bytes", module.bytes.weight},         {"state_bytes", module.bytes.state},
+      {"stash_bytes", module.bytes.stash},           {"tensor_bytes", module.tensor_bytes}};
+  for (const auto& [field, size] : sizes) check_number(size, where, field);
+  if (module.tensor_ways < 1) throw ProfileError(where + ": tensor_ways is less than 1");
+}
+
+void check_threads(const std::vector<double>& speedup) {
+  if (speedup.empty() || speedup.front() != 1.0) {
+    throw ProfileError("thread_speedup: its first value, one core's, must be 1");
+  }
+  for (std::size_t i = 0; i < speedup.size(); ++i) {
+    if (!std::isfinite(speedup[i]) || speedup[i] <= 0) {
+      throw ProfileError("thread_speedup: the value for " + std::to_string(i + 1) +
+                         " cores is not positive");
+    }
+  }
+}
+
+}  // namespace
+
+void check_profile(const Profile& profile) {
+  if (profile.modules.empty()) throw ProfileError("modules: there are none");
+  if (profile.frames < 1) throw ProfileError("frames: less than 1");
+  check_number(profile.input_bytes, "profile", "input_bytes");
+  for (std::size_t i = 0; i < profile.modules.size(); ++i) {
+    check_module(profile.modules[i], place(profile, i));
+  }
+  if (profile.modules.front().input_gradient.median > 0) {
+    throw ProfileError(place(profile, 0) + ": input_gradient must be 0, nobody reads it");
+  }
+  check_threads(profile.thread_speedup);
+  for (const HandOff& hand_off : profile.hand_offs) {
+    for (const auto& [bytes, ms] : hand_off.points) {
+      check_number(bytes, "hand-off " + hand_off.between, "bytes");
+      check_number(ms, "hand-off " + hand_off.between, "ms");
+    }
+  }
+}
+
+void check_network(const Profile& profile, const std::string& network,
+                   const std::vector<std::string>& modules) {
+  const std::string whose = "profile of another network (" + profile.network + ", not " + network;
+  for (std::size_t i = 0; i < std::min(modules.size(), profile.modules.size()); ++i) {
+    if (profile.modules[i].name != modules[i]) {
+      throw ProfileError(whose + "): " + place(profile, i) + " is " + modules[i] + " there");
+    }
+  }
+  if (modules.size() != profile.modules.size()) {
+    throw ProfileError(whose + "): " + std::to_string(profile.modules.size()) +
+                       " modules, the network has " + std::to_string(modules.size()));
+  }
+}
+
+Link fit_link(const std::vector<std::pair<double, double>>& points) {
+  if (points.empty()) return {};
+  const double n = double(points.size());
+  double x = 0, y = 0, xx = 0, xy = 0;
+  for (const auto& [bytes, ms] : points) {
+    x += bytes / n;
+    y += ms / n;
+  }
+  for (const auto& [bytes, ms] : points) {
+    xx += (bytes - x) * (bytes - x);
+    xy += (bytes - x) * (ms - y);
+  }
+  double slope = xx > 0 ? std::max(0.0, xy / xx) : 0.0;
+  double latency = y - slope * x;
+  if (latency < 0) {  // then the best line that may be is one through the origin
+    double square = 0, product = 0;
+    for (const auto& [bytes, ms] : points) {
+      square += bytes * bytes;
+      product += bytes * ms;
+    }
+    latency = 0;
+    slope = product / square;
+  }
+  return {latency, slope > 0 ? 1.0 / slope : 0.0};
+}
+
+}  // namespace millrace::engine::plan

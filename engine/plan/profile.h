@@ -1,0 +1,75 @@
+// What a network costs, module by module: measured by `millrace profile`, or carried over from a
+// published table. Plan and simulate read it.
+#pragma once
+
+#include <stdexcept>  // ProfileError
+#include <string>     // names
+#include <utility>    // points
+#include <vector>     // modules
+
+#include "engine/plan/costs.h"
+
+namespace millrace::engine::plan {
+
+/// A profile that can't be used. The message is one line and names module and field.
+struct ProfileError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Milliseconds: the median of the repeats, and how far half of them lie from it.
+struct Measured {
+  double median = 0;
+  double spread = 0;  ///< median absolute deviation
+  bool operator==(const Measured&) const = default;
+};
+
+struct ModuleProfile {
+  std::string name;
+  Measured forward, input_gradient, weight_gradient, update;
+  StepBytes bytes;
+  /// Into how many parts the module can be split across devices (tensor parallelism); 1: it can't.
+  int tensor_ways = 1;
+  /// What the parts add up among themselves in a forward; as much again in a backward.
+  double tensor_bytes = 0;
+
+  StepCosts ms() const {
+    return {forward.median, input_gradient.median, weight_gradient.median, update.median};
+  }
+  bool operator==(const ModuleProfile&) const = default;
+};
+
+/// What handing a message over took, by its size.
+struct HandOff {
+  std::string between;                            ///< "cpu-cpu", "cuda:0-cuda:1"
+  std::vector<std::pair<double, double>> points;  ///< bytes, ms
+  bool operator==(const HandOff&) const = default;
+};
+
+struct Profile {
+  std::string network;  ///< as the user names it; the modules' names tell networks apart
+  std::string source;   ///< where the figures come from
+  std::string device;   ///< what they were measured on
+  /// Frames that the figures are for: what is one sample here may be a minibatch elsewhere.
+  int frames = 1;
+  double input_bytes = 0;  ///< of one sample, as the first module takes it
+  std::vector<ModuleProfile> modules;
+  /// Speed of a stage on 1, 2, ... cores against one core.
+  std::vector<double> thread_speedup = {1.0};
+  std::vector<HandOff> hand_offs;
+
+  bool operator==(const Profile&) const = default;
+};
+
+/// Throws ProfileError for the first figure that is negative, not finite or out of range, for no
+/// modules, and for a first module that asks for an input gradient's time.
+void check_profile(const Profile& profile);
+
+/// Throws ProfileError unless the profile's modules are `modules`, by name and in order.
+void check_network(const Profile& profile, const std::string& network,
+                   const std::vector<std::string>& modules);
+
+/// The straight line through `points` with the least squared error, neither latency nor time a
+/// byte negative. One point: all of its time is latency. None: a link that costs nothing.
+Link fit_link(const std::vector<std::pair<double, double>>& points);
+
+}  // namespace millrace::engine::plan

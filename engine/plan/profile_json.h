@@ -1,0 +1,27 @@
+// Profiles as JSON files. A library of its own: the rest of the engine knows no JSON.
+#pragma once
+
+#include <string>  // the text
+
+#include "engine/plan/profile.h"
+
+namespace millrace::engine::plan {
+
+/// A line a module; times as [median, spread], in ms:
+///
+///     {"millrace_profile": 1, "network": "...", "source": "...", "device": "...", "frames": 1,
+///      "input_bytes": 0, "thread_speedup": [1, 1.8],
+///      "hand_offs": [{"between": "cpu-cpu", "bytes_ms": [[1000, 0.01]]}],
+///      "modules": [
+///       {"name": "conv0", "forward_ms": [1, 0], "input_gradient_ms": [0, 0],
+///        "weight_gradient_ms": [1, 0], "update_ms": [0, 0], "activation_bytes": 0,
+///        "gradient_bytes": 0, "weight_bytes": 0, "state_bytes": 0, "stash_bytes": 0,
+///        "tensor_ways": 1, "tensor_bytes": 0}]}
+std::string profile_to_json(const Profile& profile);
+
+/// Reads what profile_to_json() writes, and checks it. A time may be a bare number, its spread then
+/// 0. Costs must be there; frames, input_bytes, thread_speedup, hand_offs, state_bytes and tensor_*
+/// may be left out. Throws ProfileError: one line "NAME: module 3 (conv1): forward_ms is missing".
+Profile profile_from_json(const std::string& text, const std::string& name);
+
+}  // namespace millrace::engine::plan

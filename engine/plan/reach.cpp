@@ -1,0 +1,224 @@
+#include "engine/plan/reach.h"
+
+#include <algorithm>  // max, upper_bound
+#include <cmath>      // isfinite
+#include <limits>     // most modules
+#include <stdexcept>  // std::invalid_argument
+
+namespace millrace::engine::plan {
+namespace {
+
+std::vector<Width> widths_of(const CostModel& model, const Freedom& freedom) {
+  std::vector<Width> widths;
+  const int most = freedom.stages > 0 ? 1 : model.places();
+  for (int places = 1; places <= most; ++places) {
+    for (int threads = 1; threads <= places; ++threads) {
+      const int replicas = places / threads;
+      if (places % threads != 0 || model.speedup(threads) <= 0) continue;
+      if ((threads > 1 && !freedom.threads) || (replicas > 1 && !freedom.replicas)) continue;
+      widths.push_back({replicas, threads});
+    }
+  }
+  return widths;
+}
+
+}  // namespace
+
+Reach::Reach(const CostModel& model, const Freedom& freedom, const std::optional<Stage>& forbidden)
+    : model_(model),
+      forbidden_(forbidden),
+      modules_(model.modules()),
+      places_(freedom.stages > 0 ? freedom.stages : model.places()),
+      exact_(freedom.stages > 0),
+      widths_(places_ <= model.places() ? widths_of(model, freedom) : std::vector<Width>{}) {
+  if (modules_ > std::numeric_limits<std::int16_t>::max()) {
+    throw std::invalid_argument("more than 32767 modules can't be planned");
+  }
+  for (const Width& width : widths_) {
+    efficiency_ = std::max(efficiency_, model.speedup(width.threads) / width.threads);
+  }
+  memory_limits_.assign(widths_.size(), std::vector<Limits>(places_ + 1));
+}
+
+Stage Reach::stage_at(int width, int tail, int begin, int end) const {
+  const auto [replicas, threads] = widths_[width];
+  return {begin, end, model_.places() - tail, replicas, threads};
+}
+
+/// Memory does not depend on the period: worked out once.
+const Reach::Limits& Reach::memory_limits(int width, int tail) {
+  Limits& limits = memory_limits_[width][tail];
+  if (!limits.empty()) return limits;
+  const double memory = model_.machine().memory_bytes;
+  limits.assign(modules_ + 1, std::int16_t(modules_));
+  if (memory <= 0) return limits;
+  const Stage stage = stage_at(width, tail, 0, modules_);
+  const StageMemory kept = model_.memory(stage, tail - stage.places());
+  const std::vector<double> sums = model_.memory_sums(kept.versions, kept.samples);
+  for (int begin = 0; begin < modules_; ++begin) {
+    const double free = memory - model_.input_bytes(begin, kept.samples);
+    const auto over =
+        std::upper_bound(sums.begin() + begin + 1, sums.end(), free,
+                         [&](double room, double sum) { return room < sum - sums[begin]; });
+    limits[begin] = std::int16_t(over - sums.begin() - 1);
+  }
+  return limits;
+}
+
+/// The farthest end that work and agreement allow, two pointers along sums that never fall.
+const Reach::Limits& Reach::time_limits(int width, const Link& agree, double period) {
+  for (const TimeLimits& known : time_limits_[width]) {
+    if (known.agree == &agree) return known.limits;
+  }
+  const auto [replicas, threads] = widths_[width];
+  const double speed = model_.speedup(threads), group = model_.group(replicas);
+  const int members = replicas * model_.method().copies;
+  const double per_byte =
+      (all_reduce_ms(agree, 1e6, members) - all_reduce_ms(agree, 0, members)) / 1e6 / group;
+  const double fixed = all_reduce_ms(agree, 0, members) / group;
+  const auto &compute = model_.compute_sums(), &update = model_.update_sums();
+  const auto& weight = model_.weight_sums();
+  Limits limits(modules_ + 1, std::int16_t(modules_));
+  for (int begin = 0, end = 0; begin < modules_; ++begin) {
+    const auto late = [&](int to) {
+      const double work = (compute[to] - compute[begin]) / (replicas * speed) +
+                          (update[to] - update[begin]) / (group * speed);
+      const double agreeing = fixed + per_byte * (weight[to] - weight[begin]);
+      return model_.machine().overlap == Overlap::all ? std::max(work, agreeing) > period
+                                                      : work + agreeing > period;
+    };
+    end = std::max(end, begin);
+    while (end < modules_ && !late(end + 1)) ++end;
+    limits[begin] = std::int16_t(end);
+  }
+  time_limits_[width].push_back({&agree, std::move(limits)});
+  return time_limits_[width].back().limits;
+}
+
+/// The modules at which a tail of d places can begin if the period holds: what is before them must
+/// be work for the other places, and what is behind them no more than d do.
+void Reach::bound_states(double period) {
+  const auto& compute = model_.compute_sums();
+  const double most = period * efficiency_ * (1 + 1e-9);  // rounding rules nothing out
+  first_.assign(places_ + 1, 0);
+  last_.assign(places_ + 1, modules_);
+  if (!std::isfinite(period)) return;
+  for (int tail = 0; tail <= places_; ++tail) {
+    const auto over = std::upper_bound(compute.begin(), compute.end(), (places_ - tail) * most);
+    last_[tail] = int(over - compute.begin()) - 1;
+    const auto from =
+        std::lower_bound(compute.begin(), compute.end(), compute.back() - tail * most);
+    first_[tail] = std::min(modules_, int(from - compute.begin()));
+  }
+}
+
+bool Reach::may_begin(int tail, int begin) const {
+  if (begin == 0) return !exact_ || tail == places_;
+  return tail < places_;
+}
+
+bool Reach::is_end(int tail, int end) const {
+  return end >= first_[tail] && end <= last_[tail] && origin_[tail][end].width >= 0;
+}
+
+void Reach::reached(int width, int tail, int begin, int end, double period) {
+  if (!forbidden_ || stage_at(width, tail, begin, end) != *forbidden_) {
+    origin_[tail][begin] = {std::int16_t(width), std::int16_t(end)};
+    return;
+  }
+  // The end that serves all others best is forbidden here: any other that fits will do.
+  const int behind = tail - widths_[width].places();
+  for (int other = begin + 1; other <= memory_limits(width, tail)[begin]; ++other) {
+    const Stage stage = stage_at(width, tail, begin, other);
+    if (other == end || !is_end(behind, other)) continue;
+    if (model_.time(stage).period(model_.machine().overlap) > period) continue;
+    origin_[tail][begin] = {std::int16_t(width), std::int16_t(other)};
+    return;
+  }
+}
+
+/// Messages cost time only where they take longer than the rest: any end within the limits will
+/// do, so the nearest does.
+void Reach::extend_beside(int width, int tail, double period, const Limits& limits) {
+  const Stage stage = stage_at(width, tail, 0, modules_);
+  const int behind = tail - stage.places();
+  const double room = period * stage.replicas;
+  int nearest = modules_ + 1;
+  for (int begin = modules_ - 1; begin >= first_[tail]; --begin) {
+    const int end = begin + 1;
+    if (is_end(behind, end) &&
+        (end == modules_ || model_.transfer_ms(model_.leave_link(stage), end) <= room)) {
+      nearest = end;
+    }
+    if (nearest > limits[begin] || begin > last_[tail] || origin_[tail][begin].width >= 0) continue;
+    if (!may_begin(tail, begin)) continue;
+    if (begin > 0 && model_.transfer_ms(model_.arrive_link(stage), begin) > room) continue;
+    reached(width, tail, begin, nearest, period);
+  }
+}
+
+/// Messages add to the rest: the end must be the one with the least of work up to it and message
+/// there. Kept are the ends, farthest first, that have less than every nearer one.
+void Reach::extend_adding(int width, int tail, double period, const Limits& limits) {
+  const auto period_of = [&](int begin, int end) {
+    return model_.time(stage_at(width, tail, begin, end)).period(Overlap::none);
+  };
+  const int behind = tail - widths_[width].places();
+  std::vector<std::pair<int, double>> ends;  // and the period of a stage from module 0 to there
+  for (int begin = modules_ - 1; begin >= first_[tail]; --begin) {
+    if (is_end(behind, begin + 1)) {
+      const double cost = period_of(0, begin + 1);
+      while (!ends.empty() && ends.back().second >= cost) ends.pop_back();
+      ends.push_back({begin + 1, cost});
+    }
+    if (begin > last_[tail] || origin_[tail][begin].width >= 0 || !may_begin(tail, begin)) continue;
+    const auto within = [&](const auto& entry) { return entry.first > limits[begin]; };
+    const auto cheapest = std::partition_point(ends.begin(), ends.end(), within);
+    if (cheapest == ends.end() || period_of(begin, cheapest->first) > period) continue;
+    reached(width, tail, begin, cheapest->first, period);
+  }
+}
+
+void Reach::extend(int width, int tail, double period) {
+  const Stage stage = stage_at(width, tail, 0, modules_);
+  if (!model_.allows(stage, tail - stage.places())) return;
+  const Limits& by_time = time_limits(width, model_.agree_link(stage), period);
+  const Limits& by_memory = memory_limits(width, tail);
+  limits_.resize(modules_ + 1);
+  for (int begin = 0; begin <= modules_; ++begin) {
+    limits_[begin] = std::min(by_time[begin], by_memory[begin]);
+  }
+  if (model_.machine().overlap == Overlap::none) {
+    extend_adding(width, tail, period, limits_);
+  } else {
+    extend_beside(width, tail, period, limits_);
+  }
+}
+
+std::vector<Stage> Reach::within(double period) {
+  if (widths_.empty()) return {};
+  bound_states(period);
+  time_limits_.assign(widths_.size(), {});
+  origin_.assign(places_ + 1, std::vector<Origin>(modules_ + 1));
+  origin_[0][modules_].width = 0;
+  for (int tail = 1; tail <= places_; ++tail) {
+    for (int width = 0; width < int(widths_.size()); ++width) {
+      if (widths_[width].places() <= tail) extend(width, tail, period);
+    }
+    if (origin_[tail][0].width >= 0) return trace(tail);
+  }
+  return {};
+}
+
+std::vector<Stage> Reach::trace(int tail) const {
+  std::vector<Stage> stages;
+  for (int begin = 0; begin < modules_;) {
+    const auto [width, end] = origin_[tail][begin];
+    stages.push_back(stage_at(width, tail, begin, end));
+    tail -= widths_[width].places();
+    begin = end;
+  }
+  return stages;
+}
+
+}  // namespace millrace::engine::plan

@@ -1,0 +1,169 @@
+#include "engine/plan/text.h"
+
+#include <algorithm>  // max
+#include <cstdarg>    // format
+#include <cstdio>     // snprintf
+
+#include "engine/plan/rules.h"
+
+namespace millrace::engine::plan {
+namespace {
+
+__attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...) {
+  char buffer[512];
+  va_list arguments;
+  va_start(arguments, pattern);
+  std::vsnprintf(buffer, sizeof buffer, pattern, arguments);
+  va_end(arguments);
+  return buffer;
+}
+
+/// "0-14", "15".
+std::string range(int first, int last) {
+  return first == last ? std::to_string(first) : std::to_string(first) + "-" + std::to_string(last);
+}
+
+std::string method_text(const Method& method) {
+  std::string text = method.schedule;
+  if (rule_of(method.schedule).minibatches) {
+    text += ", " + std::to_string(method.microbatches) + " microbatches";
+  }
+  if (method.virtual_stages > 1) {
+    text += ", " + std::to_string(method.virtual_stages) + " stages a worker";
+  }
+  if (method.recompute) text += ", recomputing";
+  if (method.tensor > 1) text += ", tensor " + std::to_string(method.tensor);
+  if (method.copies > 1) {
+    text += ", " + std::to_string(method.copies) + " copies" +
+            (method.copies_inside ? " side by side" : "");
+  }
+  return text;
+}
+
+/// "cut [3, 7], replicas [2, 1, 1]".
+std::string cut_text(const std::vector<Stage>& stages) {
+  std::string cut, replicas;
+  bool wide = false;
+  for (const Stage& stage : stages) {
+    if (stage.begin > 0) cut += (cut.empty() ? "" : ", ") + std::to_string(stage.begin);
+    replicas += (replicas.empty() ? "" : ", ") + std::to_string(stage.replicas) +
+                (stage.threads > 1 ? "x" + std::to_string(stage.threads) : "");
+    wide = wide || stage.places() > 1;
+  }
+  return "cut [" + cut + "]" + (wide ? ", replicas [" + replicas + "]" : "");
+}
+
+std::string stage_rows(const Profile& profile, const CostModel& model, const Plan& plan) {
+  std::string text =
+      "stage modules    replicas threads    work   agree  arrive   leave  period ms    memory "
+      "versions samples  age\n";
+  const auto& stages = plan.cut.stages;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    const Stage& stage = stages[i];
+    const StageTime time = model.time(stage);
+    const StageMemory& memory = plan.outcome.memory[i % plan.outcome.memory.size()];
+    text +=
+        format("%-5zu %-10s %8d %7d %7.3f %7.3f %7.3f %7.3f %10.3f %9s %8d %7d %4lld  %s%s\n", i,
+               range(stage.begin, stage.end - 1).c_str(), stage.replicas, stage.threads, time.work,
+               time.agree, time.arrive, time.leave, time.period(model.machine().overlap),
+               bytes_text(memory.total()).c_str(), memory.versions, memory.samples,
+               static_cast<long long>(plan.outcome.gradient_age[i]),
+               profile.modules[stage.begin].name.c_str(),
+               int(i) == plan.cut.bottleneck ? "  <- slowest" : "");
+  }
+  return text;
+}
+
+/// What the slowest stage spends most on.
+std::string why_text(const CostModel& model, const Plan& plan) {
+  const Stage& slowest = plan.cut.stages[plan.cut.bottleneck];
+  const StageTime time = model.time(slowest);
+  const std::pair<const char*, double> parts[] = {{"its work", time.work},
+                                                  {"agreeing on gradients", time.agree},
+                                                  {"messages upstream", time.arrive},
+                                                  {"messages downstream", time.leave}};
+  const auto most = std::max_element(std::begin(parts), std::end(parts),
+                                     [](auto& a, auto& b) { return a.second < b.second; });
+  std::string text = format("why       stage %d sets the pace, by %s: %.3f of %.3f ms a sample",
+                            plan.cut.bottleneck, most->first, most->second, plan.cut.period_ms);
+  int used = 0;
+  for (const Stage& stage : plan.cut.stages) used += stage.places();
+  const double even = plan.outcome.T_ms / used;
+  return text + format("; T over its %d places is %.3f ms\n", used, even);
+}
+
+std::string next_text(const Planned& planned) {
+  const Plan& best = planned.ranked.front();
+  if (!planned.next_cut) return "next best there is no other cut\n";
+  const double more = planned.next_cut->period_ms - best.cut.period_ms;
+  return format("next best %s: slowest stage %.3f ms, %+.3g %%\n",
+                cut_text(planned.next_cut->stages).c_str(), planned.next_cut->period_ms,
+                best.cut.period_ms > 0 ? 100 * more / best.cut.period_ms : 0.0);
+}
+
+std::string others_text(const Planned& planned, std::size_t most) {
+  std::string text;
+  const auto& ranked = planned.ranked;
+  for (std::size_t i = 1; i < ranked.size() && i <= most; ++i) {
+    const Outcome& outcome = ranked[i].outcome;
+    text += format("other     %s: %.4g frames a second (%+.1f %%), latency %.3g ms, memory %s\n",
+                   (method_text(ranked[i].method) + ", " +
+                    std::to_string(ranked[i].cut.stages.size()) + " stages")
+                       .c_str(),
+                   outcome.frames_a_second,
+                   100 * (outcome.frames_a_second / ranked[0].outcome.frames_a_second - 1),
+                   outcome.latency_ms, bytes_text(outcome.peak_bytes).c_str());
+  }
+  if (ranked.size() > most + 1)
+    text += format("          and %zu more\n", ranked.size() - most - 1);
+  return text;
+}
+
+std::string rule_text(const Profile& profile, const Plan& plan, double fps) {
+  if (fps <= 0) return "";
+  const double budget = 1000.0 / fps;
+  const double n = double(plan.cut.stages.size());
+  const double share = plan.outcome.T_ms / profile.frames / n;
+  const double frame = plan.outcome.sample_ms / profile.frames;
+  return format(
+      "real time %s: a frame every %.3f ms %s 1/F %.3f ms at %g frames a second; T/N %.3f ms "
+      "%s 1/F\n",
+      frame <= budget ? "HOLDS" : "FAILS", frame, frame <= budget ? "<=" : ">", budget, fps, share,
+      share < budget ? "<" : ">=");
+}
+
+}  // namespace
+
+std::string bytes_text(double bytes) {
+  const char* units[] = {"B", "kB", "MB", "GB", "TB"};
+  int unit = 0;
+  for (; bytes >= 999.5 && unit < 4; ++unit) bytes /= 1000;
+  return format(unit == 0 ? "%.0f %s" : "%.3g %s", bytes, units[unit]);
+}
+
+std::string plan_text(const Profile& profile, const Request& request, const Planned& planned,
+                      std::size_t most_others) {
+  const Plan& plan = planned.ranked.front();
+  const CostModel model(profile, request.machine, plan.method);
+  const Outcome& outcome = plan.outcome;
+  std::string text = "network   " + profile.network + ", " +
+                     std::to_string(profile.modules.size()) + " modules, on " +
+                     std::to_string(request.machine.devices()) + " devices\n";
+  text += "plan      " + method_text(plan.method) + ", " + std::to_string(plan.cut.stages.size()) +
+          " stages, " + cut_text(plan.cut.stages) + "\n";
+  text += stage_rows(profile, model, plan);
+  text += why_text(model, plan) + next_text(planned) + others_text(planned, most_others);
+  text +=
+      format("expect    %.4g frames a second, latency %.4g ms, at most %s a device",
+             outcome.frames_a_second, outcome.latency_ms, bytes_text(outcome.peak_bytes).c_str());
+  if (request.machine.memory_bytes > 0) {
+    text += " of " + bytes_text(request.machine.memory_bytes);
+  }
+  if (outcome.bubble > 0) text += format(", bubble %.3g of the work", outcome.bubble);
+  const auto& ages = outcome.gradient_age;
+  text += format(", gradients up to %lld frames old\n",
+                 static_cast<long long>(*std::max_element(ages.begin(), ages.end())));
+  return text + rule_text(profile, plan, request.fps);
+}
+
+}  // namespace millrace::engine::plan

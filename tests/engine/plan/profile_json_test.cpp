@@ -1,0 +1,63 @@
+#include "engine/plan/profile_json.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/plan/random_profile.h"
+
+namespace millrace::engine::plan {
+namespace {
+
+Profile sample() {
+  std::mt19937 random(3);
+  Profile profile = random_profile(random, 5);
+  profile.source = "a \"test\"";
+  profile.device = "cpu";
+  profile.frames = 3;
+  profile.thread_speedup = {1, 1.75};
+  profile.hand_offs = {{"cpu-cpu", {{1000, 0.25}, {2e6, 1.5}}}};
+  profile.modules[1].forward.spread = 0.125;
+  profile.modules[2].tensor_ways = 4;
+  profile.modules[2].tensor_bytes = 17;
+  return profile;
+}
+
+TEST(ProfileJson, ComesBackToTheBit) {
+  EXPECT_EQ(profile_from_json(profile_to_json(sample()), "f"), sample());
+}
+
+/// The written text with the first `from` made `to`.
+std::string complaint(const std::string& from, const std::string& to) {
+  std::string text = profile_to_json(sample());
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  try {
+    profile_from_json(text, "p.json");
+  } catch (const ProfileError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ProfileJson, NamesModuleAndFieldOfWhatIsWrong) {
+  EXPECT_EQ(complaint("\"forward_ms\"", "\"forwards\""),
+            "p.json: module 0 (m0): forward_ms is missing");
+  EXPECT_EQ(complaint("\"weight_bytes\":", "\"weight_bytes\":\"x\",\"y\":"),
+            "p.json: module 0 (m0): weight_bytes is not a number");
+  EXPECT_EQ(complaint("\"weight_bytes\":", "\"weight_bytes\":-1,\"y\":"),
+            "p.json: module 0 (m0): weight_bytes is negative");
+  EXPECT_EQ(complaint("\"update_ms\":[", "\"update_ms\":[1,"),
+            "p.json: module 0 (m0): update_ms is not [median, spread]");
+  EXPECT_EQ(complaint("\"tensor_ways\":1", "\"tensor_ways\":0.5"),
+            "p.json: module 0 (m0): tensor_ways is no count");
+  EXPECT_EQ(complaint("\"name\":\"m0\"", "\"nome\":\"m0\""), "p.json: module 0: name is missing");
+  EXPECT_EQ(complaint("\"millrace_profile\": 1", "\"millrace_profile\": 2"),
+            "p.json: millrace_profile is not 1: no profile, or a later one");
+  EXPECT_EQ(complaint("\"modules\": [", "\"modules\": 7, \"x\": ["), "p.json: modules is no list");
+  EXPECT_EQ(complaint("{", "").substr(0, 21), "p.json: is no JSON: [");
+  EXPECT_EQ(complaint("\"update_ms\":", "\"update_ms\":3,\"x\":"),
+            "");  // a bare number is a median
+}
+
+}  // namespace
+}  // namespace millrace::engine::plan

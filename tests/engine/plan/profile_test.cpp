@@ -1,0 +1,81 @@
+#include "engine/plan/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>  // what is spoilt
+#include <limits>      // not a number
+
+#include "tests/engine/plan/random_profile.h"
+
+namespace millrace::engine::plan {
+namespace {
+
+Profile sound() {
+  std::mt19937 random(1);
+  return random_profile(random, 4);
+}
+
+std::string complaint(const std::function<void(Profile&)>& spoil) {
+  Profile profile = sound();
+  spoil(profile);
+  try {
+    check_profile(profile);
+  } catch (const ProfileError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Profile, SaysWhichModuleAndFieldIsWrong) {
+  EXPECT_EQ(complaint([](Profile&) {}), "");
+  EXPECT_EQ(complaint([](Profile& p) { p.modules[2].forward.median = -1; }),
+            "module 2 (m2): forward is negative");
+  EXPECT_EQ(complaint([](Profile& p) { p.modules[3].update.spread = -1; }),
+            "module 3 (m3): update's spread is negative");
+  EXPECT_EQ(complaint([](Profile& p) {
+              p.modules[1].bytes.stash = std::numeric_limits<double>::quiet_NaN();
+            }),
+            "module 1 (m1): stash_bytes is not a number");
+  EXPECT_EQ(complaint([](Profile& p) { p.modules[0].input_gradient.median = 1; }),
+            "module 0 (m0): input_gradient must be 0, nobody reads it");
+  EXPECT_EQ(complaint([](Profile& p) { p.modules[1].tensor_ways = 0; }),
+            "module 1 (m1): tensor_ways is less than 1");
+  EXPECT_EQ(complaint([](Profile& p) { p.modules.clear(); }), "modules: there are none");
+  EXPECT_EQ(complaint([](Profile& p) {
+              p.thread_speedup = {1, 0};
+            }),
+            "thread_speedup: the value for 2 cores is not positive");
+  EXPECT_EQ(complaint([](Profile& p) {
+              p.hand_offs = {{"cpu-cpu", {{1e3, -1}}}};
+            }),
+            "hand-off cpu-cpu: ms is negative");
+}
+
+TEST(Profile, OfAnotherNetworkIsRefused) {
+  const auto against = [](const std::vector<std::string>& names) -> std::string {
+    try {
+      check_network(sound(), "mine", names);
+    } catch (const ProfileError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(against({"m0", "m1", "m2", "m3"}), "");
+  EXPECT_EQ(against({"m0", "m1", "relu", "m3"}),
+            "profile of another network (random, not mine): module 2 (m2) is relu there");
+  EXPECT_EQ(against({"m0", "m1"}),
+            "profile of another network (random, not mine): 4 modules, the network has 2");
+}
+
+TEST(Profile, FitsLatencyAndBandwidth) {
+  const Link link = fit_link({{0, 0.5}, {1000, 1.0}, {3000, 2.0}});
+  EXPECT_NEAR(link.latency_ms, 0.5, 1e-12);
+  EXPECT_NEAR(link.bytes_per_ms, 2000, 1e-9);
+  EXPECT_NEAR(fit_link({{1000, 1.0}, {2000, 3.0}}).latency_ms, 0, 1e-12);  // not negative
+  EXPECT_EQ(fit_link({{1000, 2.0}}), (Link{2.0, 0}));
+  EXPECT_EQ(fit_link({}), Link{});
+  EXPECT_EQ(fit_link({{1000, 2.0}, {2000, 1.0}}), (Link{1.5, 0}));  // time does not fall with bytes
+}
+
+}  // namespace
+}  // namespace millrace::engine::plan
