@@ -11,6 +11,10 @@ namespace millrace::io {
 struct Uri {
   std::string scheme;
   std::string rest;
+
+  bool is_file() const { return scheme.empty() || scheme == "file"; }
+  bool is_http() const { return scheme == "http" || scheme == "https"; }
+  bool is_rtsp() const { return scheme == "rtsp" || scheme == "rtsps"; }
 };
 
 /// Splits at the first colon if what stands before it can be a scheme. "a:b" without "//" is a
