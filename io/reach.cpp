@@ -4,7 +4,7 @@
 #include <cerrno>   // a connection under way
 #include <chrono>   // how often
 #include <cstring>  // addresses
-#include <utility>  // host and port
+#include <utility>  // ports
 #include <vector>   // addresses
 
 #include <fcntl.h>       // non-blocking
@@ -106,20 +106,6 @@ std::string default_port(const std::string& scheme) {
   return "";
 }
 
-// "//user:password@host:port/path" to host and port; the host of "[::1]" is "::1".
-std::pair<std::string, std::string> host_and_port(const Uri& uri) {
-  std::string text = uri.rest.substr(std::min<std::size_t>(2, uri.rest.size()));
-  text = text.substr(0, text.find_first_of("/?#"));
-  text = text.substr(text.rfind('@') + 1);  // npos + 1 is 0
-  const std::size_t bracket = text.rfind(']');
-  const std::size_t colon = text.rfind(':');
-  const bool has_port =
-      colon != std::string::npos && (bracket == std::string::npos || colon > bracket);
-  std::string host = text.substr(0, has_port ? colon : std::string::npos);
-  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  return {host, has_port ? text.substr(colon + 1) : default_port(uri.scheme)};
-}
-
 std::vector<Address> addresses_of(const std::string& host, const std::string& port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -141,7 +127,8 @@ std::unique_ptr<Reach> make_reach(const std::string& uri) {
   const Uri parts = split_uri(uri);
   if (parts.scheme == "v4l2") return std::make_unique<DeviceReach>(file_path(parts));
   if (default_port(parts.scheme).empty()) return nullptr;
-  const auto [host, port] = host_and_port(parts);
+  const auto [host, named] = authority(parts);
+  const std::string port = named.empty() ? default_port(parts.scheme) : named;
   std::vector<Address> addresses = addresses_of(host, port);
   if (addresses.empty()) return nullptr;
   return std::make_unique<PortReach>(std::move(addresses));
