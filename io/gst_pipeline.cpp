@@ -13,6 +13,9 @@ namespace {
 constexpr unsigned kBuffers = 2;
 // Milliseconds in which packets of an RTSP stream may overtake one another (default: 2000).
 constexpr unsigned kRtspLatency = 50;
+// Microseconds without a first packet after which an RTSP stream is asked for over TCP (default:
+// 5 s, which a stream that comes back over a network without UDP would cost each time).
+constexpr guint64 kUdpPatience = 1000000;
 
 constexpr char kTail[] = " ! videoconvert name=millrace_convert ! appsink name=millrace_sink";
 
@@ -52,8 +55,17 @@ bool has_property(GstElement* element, const char* name) {
 // Called by uridecodebin on the element that it chose to read the URI with.
 void set_up_network_source(GstElement*, GstElement* source, gpointer) {
   const bool rtsp = has_property(source, "latency") && has_property(source, "protocols");
+  if (!rtsp) return;
   // Its "protocols" stay as they are: UDP, and TCP if no packet comes.
-  if (rtsp) g_object_set(source, "latency", kRtspLatency, nullptr);
+  g_object_set(source, "latency", kRtspLatency, "timeout", kUdpPatience, nullptr);
+}
+
+// Called for every element that decodebin puts in. A web camera's pictures are one stream: told so,
+// the demuxer lets the first one out at once instead of waiting for another stream to show up.
+void set_up_part(GstBin*, GstBin*, GstElement* element, gpointer) {
+  if (has_property(element, "single-stream")) {
+    g_object_set(element, "single-stream", TRUE, nullptr);
+  }
 }
 
 // Called for every stream that decodebin meets: what is no picture stays undecoded and unlinked.
@@ -74,6 +86,7 @@ GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
   GstElement* const from = child(parts, "millrace_from");
   g_object_set(from, "uri", uri.c_str(), nullptr);
   g_signal_connect(from, "source-setup", G_CALLBACK(set_up_network_source), nullptr);
+  g_signal_connect(from, "deep-element-added", G_CALLBACK(set_up_part), nullptr);
   g_signal_connect(from, "autoplug-continue", G_CALLBACK(wants_decoding), nullptr);
   return parts;
 }
@@ -123,7 +136,7 @@ void set_up_sink(const SourceOptions& options, const GstParts& parts, bool own) 
 }
 
 GstParts build(const SourceOptions& options, const Uri& uri) {
-  if (uri.scheme.empty() || uri.scheme == "file") return decode_file(options, file_path(uri));
+  if (uri.is_file()) return decode_file(options, file_path(uri));
   if (uri.scheme == "v4l2") return read_camera(options, uri);
   if (uri.scheme == "gst") return run_text(options, uri.rest);
   return decode_uri(options, options.uri);

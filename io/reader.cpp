@@ -14,6 +14,8 @@ using std::chrono::nanoseconds;
 
 // stop() is noticed after one of these at the latest.
 constexpr milliseconds kSlice(20);
+// A file whose stamps leap further than this, and further than a few frames, has jumped.
+constexpr nanoseconds kJump = std::chrono::seconds(10);
 // A paced source this late has stalled: it goes on from now instead of bursting to catch up.
 constexpr milliseconds kStall(1000);
 
@@ -27,7 +29,8 @@ Reader::Reader(std::unique_ptr<Source> source, FrameQueue& queue, ReaderOptions 
     : source_(std::move(source)),
       queue_(queue),
       options_(options),
-      period_(frame_period(source_->info().fps, options.fps)),
+      live_(source_->info().live),
+      timeline_(frame_period(source_->info().fps, options.fps), kJump),
       thread_([this] { run(); }) {}
 
 Reader::~Reader() {
@@ -66,7 +69,7 @@ void Reader::read_all() {
     if (!read_pass() || !options_.loop) return;
     // A pass without any good frame would go round for ever.
     if (delivered_ == before || !source_->rewind()) return;
-    offset_ = last_pts_ + period_;
+    timeline_.broke_off();
   }
 }
 
@@ -99,9 +102,9 @@ bool Reader::deliver(Frame& frame) {
 
 void Reader::stamp(Frame& frame) {
   frame.captured = Clock::now();
-  frame.pts += offset_;
-  if (delivered_ > 0 && frame.pts <= last_pts_) frame.pts = last_pts_ + period_;
-  last_pts_ = frame.pts;
+  // How fast a file is read says nothing of its stamps.
+  frame.pts = timeline_.map(frame.pts, live_ ? frame.captured - last_captured_ : nanoseconds(0));
+  last_captured_ = frame.captured;
 }
 
 // False if stop() came first.

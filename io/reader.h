@@ -10,6 +10,7 @@
 
 #include "io/frame_queue.h"
 #include "io/source.h"
+#include "io/timeline.h"
 
 namespace millrace::io {
 
@@ -51,9 +52,9 @@ class Reader {
   std::unique_ptr<Source> source_;
   FrameQueue& queue_;
   const ReaderOptions options_;
-  std::chrono::nanoseconds period_;     // between frames that carry no pts, and over a loop
-  std::chrono::nanoseconds offset_{0};  // added to the source's pts: what earlier passes took
-  std::chrono::nanoseconds last_pts_{0};
+  const bool live_;    // frames come at their own time
+  Timeline timeline_;  // over loops, missing stamps and jumps
+  Clock::time_point last_captured_;
   Clock::time_point start_;  // when pts 0 fell due
   std::int64_t delivered_ = 0;
   std::string error_;

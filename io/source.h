@@ -11,6 +11,18 @@
 
 namespace millrace::io {
 
+/// How a live stream that broke off is opened again. The waits are between the starts of attempts.
+struct ReconnectOptions {
+  using milliseconds = std::chrono::milliseconds;
+
+  bool enabled = true;             ///< false: a live stream that breaks ends like any other
+  milliseconds silence{2500};      ///< no picture for so long: broken (or three, if they are rare)
+  milliseconds open_limit{10000};  ///< an attempt that gives no picture for so long has failed
+  milliseconds least{500};         ///< shortest wait
+  milliseconds most{10000};        ///< longest wait
+  std::uint64_t seed = 0;          ///< of the waits' jitter; 0: another one each time
+};
+
 /// What the user asked for. `width` or `height` 0: the source's own size.
 struct SourceOptions {
   std::string uri;
@@ -19,6 +31,7 @@ struct SourceOptions {
   int channels = 3;        ///< 3: RGB, 1: grey
   double fps = 0.0;        ///< rate of sources that have none (images, synth); 0: 25
   std::uint64_t seed = 0;  ///< synth only
+  ReconnectOptions reconnect;
 };
 
 /// What an opened source says of itself. 0 means unknown.
@@ -45,6 +58,8 @@ enum class ReadStatus {
   end,      ///< the stream is over
 };
 
+class StreamHealth;
+
 /// A stream of frames. One thread at a time; it may move between threads between calls.
 class Source {
  public:
@@ -58,10 +73,14 @@ class Source {
 
   /// Starts again from the first frame; false if this source can't.
   virtual bool rewind() = 0;
+
+  /// How the connection fares; any thread may read it, also when the source is gone. Never null.
+  virtual std::shared_ptr<const StreamHealth> health() const;
 };
 
 /// Opens file:// (or a bare path), rtsp://, http(s)://, v4l2://, gst:, images: and synth: URIs.
 /// The first frame has been seen when this returns, so that info() is what the stream really is.
+/// A live stream is opened again by itself when it breaks off or falls silent; see health().
 /// Throws SourceError.
 std::unique_ptr<Source> open_source(const SourceOptions& options);
 

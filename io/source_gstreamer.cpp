@@ -25,7 +25,10 @@ double seconds(GstClockTime time) {
 
 class GStreamerSource : public Source {
  public:
-  explicit GStreamerSource(const SourceOptions& options) : options_(options) { open(); }
+  GStreamerSource(const SourceOptions& options, bool wait) : options_(options) {
+    start();
+    if (wait) wait_for_first();
+  }
   ~GStreamerSource() override { close(); }
 
   SourceInfo info() const override { return info_; }
@@ -34,6 +37,7 @@ class GStreamerSource : public Source {
     const GstOwned<GstSample> sample = first_ ? std::move(first_) : pull(timeout);
     trouble_.look();  // an error is raised once everything before it has come out
     if (!sample) return nothing_came();
+    if (!described_) describe(sample.get());
     copy(sample.get(), out);
     return ReadStatus::frame;
   }
@@ -43,23 +47,28 @@ class GStreamerSource : public Source {
     // Built anew: after the end of a stream not every demuxer can seek, and not every one of the
     // user's own elements.
     close();
-    open();
+    start();
+    wait_for_first();
     return true;
   }
 
  private:
-  void open() {
+  void start() {
     parts_ = build_pipeline(options_);
     extent_ = std::make_unique<GstExtent>(parts_.pipeline.get());
     trouble_ = GstTrouble(parts_.pipeline.get());
     end_ = 0;
     broken_since_ = {};
+    described_ = false;
     gst_element_set_state(parts_.pipeline.get(), GST_STATE_PLAYING);
+  }
+
+  void wait_for_first() {
     try {
-      wait_for_first();
-      describe();
+      pull_first();
+      describe(first_.get());
     } catch (...) {
-      close();
+      close();  // also where no destructor will
       throw;
     }
   }
@@ -75,7 +84,7 @@ class GStreamerSource : public Source {
     return GstOwned<GstSample>(gst_app_sink_try_pull_sample(parts_.sink, wait));
   }
 
-  void wait_for_first() {
+  void pull_first() {
     const Clock::time_point limit = Clock::now() + kOpenLimit;
     while (!(first_ = pull(milliseconds(20)))) {
       if (trouble_.look()) trouble_.raise(options_);
@@ -89,11 +98,11 @@ class GStreamerSource : public Source {
   }
 
   // Fills info_ from the first picture and the running pipeline.
-  void describe() {
+  void describe(GstSample* first) {
     info_ = SourceInfo{};
     info_.kind = "gstreamer";
     GstVideoInfo video;
-    GstCaps* const caps = gst_sample_get_caps(first_.get());
+    GstCaps* const caps = gst_sample_get_caps(first);
     if (!caps || !gst_video_info_from_caps(&video, caps)) {
       throw source_error(options_, "its appsink gives no raw video");
     }
@@ -104,7 +113,10 @@ class GStreamerSource : public Source {
     }
     info_.caps = own_caps(caps);
     info_.live = is_live();
-    info_.duration_s = info_.live ? 0.0 : duration();
+    // Of live streams only a recording behind an RTSP server has a length that means something.
+    const bool lasts = !info_.live || split_uri(options_.uri).is_rtsp();
+    info_.duration_s = lasts ? duration() : 0.0;
+    described_ = true;
   }
 
   double duration() const {
@@ -113,8 +125,7 @@ class GStreamerSource : public Source {
         gst_element_query_duration(parts_.pipeline.get(), GST_FORMAT_TIME, &time) && time > 0;
     const double asked = known ? seconds(GstClockTime(time)) : 0.0;
     const Uri uri = split_uri(options_.uri);
-    const bool file = uri.scheme.empty() || uri.scheme == "file";
-    return file ? std::max(asked, cut_avi_duration(file_path(uri))) : asked;
+    return uri.is_file() ? std::max(asked, cut_avi_duration(file_path(uri))) : asked;
   }
 
   // The stream's format before it is converted, or after it where the user's text does that.
@@ -128,8 +139,9 @@ class GStreamerSource : public Source {
   }
 
   bool is_live() const {
-    const std::string scheme = split_uri(options_.uri).scheme;
-    if (scheme == "rtsp" || scheme == "rtsps" || scheme == "v4l2") return true;
+    const Uri uri = split_uri(options_.uri);
+    if (uri.is_rtsp() || uri.scheme == "v4l2") return true;
+    if (uri.is_http() && is_endless()) return true;
     gboolean live = FALSE;
     const GstOwned<GstQuery> query(gst_query_new_latency());
     // Asked of what is before the sink: a sink that doesn't keep time would say no for all.
@@ -140,12 +152,31 @@ class GStreamerSource : public Source {
     return live;
   }
 
+  // A web server sends a camera's pictures as a document whose length nobody knows.
+  bool is_endless() const {
+    gint64 length = 0;
+    const auto known = [&](GstElement* element, GstFormat format) {
+      return element && gst_element_query_duration(element, format, &length) && length > 0;
+    };
+    return !known(parts_.pipeline.get(), GST_FORMAT_TIME) &&
+           !known(network_source().get(), GST_FORMAT_BYTES);
+  }
+
+  // What uridecodebin reads the URI with; null where there is none.
+  GstOwned<GstElement> network_source() const {
+    const GstOwned<GstElement> from(
+        gst_bin_get_by_name(GST_BIN(parts_.pipeline.get()), "millrace_from"));
+    GstElement* source = nullptr;
+    if (from) g_object_get(from.get(), "source", &source, nullptr);
+    return GstOwned<GstElement>(source);
+  }
+
   ReadStatus nothing_came() {
     const bool ended = gst_app_sink_is_eos(parts_.sink);
     if (trouble_.found()) {
       const Clock::time_point now = Clock::now();
       if (broken_since_ == Clock::time_point{}) broken_since_ = now;
-      if (ended || now > broken_since_ + kDrainLimit) trouble_.raise(options_);
+      if (ended || !described_ || now > broken_since_ + kDrainLimit) trouble_.raise(options_);
       return ReadStatus::timeout;
     }
     if (!ended) return ReadStatus::timeout;
@@ -155,9 +186,8 @@ class GStreamerSource : public Source {
 
   // Throws if what came is clearly less than the file says it holds.
   void check_whole() const {
-    const std::string scheme = split_uri(options_.uri).scheme;
-    const bool file = scheme.empty() || scheme == "file" || scheme == "http" || scheme == "https";
-    if (!file || info_.duration_s <= 0.0) return;
+    const Uri uri = split_uri(options_.uri);
+    if (!(uri.is_file() || uri.is_http()) || info_.live || info_.duration_s <= 0.0) return;
     const double reached = seconds(std::max(end_, extent_->reached()));
     const double period = info_.fps > 0.0 ? 1.0 / info_.fps : 0.0;
     require_whole(options_, reached + period, info_.duration_s);
@@ -217,6 +247,7 @@ class GStreamerSource : public Source {
   GstParts parts_;
   std::unique_ptr<GstExtent> extent_;
   GstTrouble trouble_;
+  bool described_ = false;     // info_ is this pipeline's
   GstOwned<GstSample> first_;  // seen while opening, not read yet
   GstClockTime end_ = 0;       // of the latest frame
   Clock::time_point broken_since_;
@@ -225,7 +256,11 @@ class GStreamerSource : public Source {
 }  // namespace
 
 std::unique_ptr<Source> open_gstreamer(const SourceOptions& options) {
-  return std::make_unique<GStreamerSource>(options);
+  return std::make_unique<GStreamerSource>(options, true);
+}
+
+std::unique_ptr<Source> start_gstreamer_source(const SourceOptions& options) {
+  return std::make_unique<GStreamerSource>(options, false);
 }
 
 }  // namespace millrace::io

@@ -48,6 +48,9 @@ struct NoDecoder : SourceError {
 std::unique_ptr<Source> open_synth(const SourceOptions& options);
 std::unique_ptr<Source> open_images(const SourceOptions& options);
 std::unique_ptr<Source> open_gstreamer(const SourceOptions& options);  ///< or NoDecoder
+/// The same without waiting for the first picture: it, or what went wrong, comes by read(), and
+/// info() holds from the first picture on.
+std::unique_ptr<Source> start_gstreamer_source(const SourceOptions& options);
 std::unique_ptr<Source> open_opencv(const SourceOptions& options, const std::string& path);
 
 }  // namespace millrace::io

@@ -4,6 +4,7 @@
 #include <fstream>     // may it be read
 
 #include "io/source_kinds.h"
+#include "io/source_reconnecting.h"
 
 namespace millrace::io {
 namespace {
@@ -39,6 +40,20 @@ std::unique_ptr<Source> open_file(const SourceOptions& options, const std::strin
   }
 }
 
+// A pipeline of the user's own may end when it likes, and a recording has a length; cameras and
+// endless streams that end have broken off.
+std::unique_ptr<Source> open_stream(const SourceOptions& options, const Uri& uri) {
+  std::unique_ptr<Source> first = open_gstreamer(options);
+  const SourceInfo info = first->info();
+  if (!info.live || !options.reconnect.enabled) return first;
+  ReconnectParts parts;
+  parts.first = std::move(first);
+  parts.reopen = [options] { return start_gstreamer_source(options); };
+  parts.reach = make_reach(options.uri);
+  parts.end_is_loss = uri.scheme != "gst" && info.duration_s <= 0.0;
+  return std::make_unique<ReconnectingSource>(std::move(parts), options.reconnect);
+}
+
 }  // namespace
 
 std::unique_ptr<Source> open_source(const SourceOptions& options) {
@@ -47,11 +62,11 @@ std::unique_ptr<Source> open_source(const SourceOptions& options) {
   }
   if (options.uri.empty()) throw SourceError("source: no URI is given");
   const Uri uri = split_uri(options.uri);
-  if (uri.scheme.empty() || uri.scheme == "file") return open_file(options, file_path(uri));
+  if (uri.is_file()) return open_file(options, file_path(uri));
   if (uri.scheme == "synth") return open_synth(options);
   if (uri.scheme == "images") return open_images(options);
   for (const std::string_view known : kSchemes) {
-    if (uri.scheme == known) return open_gstreamer(options);
+    if (uri.scheme == known) return open_stream(options, uri);
   }
   throw unknown_scheme(options, uri.scheme);
 }

@@ -88,6 +88,18 @@ Uri split_uri(const std::string& uri) {
   return {uri.substr(0, colon), uri.substr(colon + 1)};
 }
 
+Authority authority(const Uri& uri) {
+  std::string text = uri.rest.substr(std::min<std::size_t>(2, uri.rest.size()));
+  text = text.substr(0, text.find_first_of("/?#"));
+  text = text.substr(text.rfind('@') + 1);  // npos + 1 is 0
+  const std::size_t bracket = text.rfind(']');
+  std::size_t colon = text.rfind(':');
+  if (bracket != std::string::npos && colon < bracket) colon = std::string::npos;
+  std::string host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  return {host, colon == std::string::npos ? "" : text.substr(colon + 1)};
+}
+
 std::string percent_decoded(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -11,11 +11,23 @@ namespace millrace::io {
 struct Uri {
   std::string scheme;
   std::string rest;
+
+  bool is_file() const { return scheme.empty() || scheme == "file"; }
+  bool is_http() const { return scheme == "http" || scheme == "https"; }
+  bool is_rtsp() const { return scheme == "rtsp" || scheme == "rtsps"; }
 };
 
 /// Splits at the first colon if what stands before it can be a scheme. "a:b" without "//" is a
 /// bare path if a file of that very name exists.
 Uri split_uri(const std::string& uri);
+
+/// Host and port of "//user:password@host:port/path"; "" where there is none. The host of "[::1]"
+/// is "::1".
+struct Authority {
+  std::string host;
+  std::string port;
+};
+Authority authority(const Uri& uri);
 
 /// "%20" to a space and so on; what is not two hexadecimal digits stays as it is.
 std::string percent_decoded(std::string_view text);

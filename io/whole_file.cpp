@@ -55,6 +55,10 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
   }
 }
 
+fs::path folder_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
 void sync_folder(const fs::path& folder, const std::string& path) {
   const Descriptor dir(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Some file systems can't sync a folder (EINVAL); the rename has been done all the same.
@@ -71,7 +75,7 @@ void write_stream(const std::string& path, std::string_view bytes) {
 
 void replace_file(const fs::path& target, std::string_view bytes, const std::string& path) {
   static std::atomic<unsigned> serial{0};
-  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
+  const fs::path folder = folder_of(target);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail(path, error.message());
@@ -90,6 +94,15 @@ void replace_file(const fs::path& target, std::string_view bytes, const std::str
 }
 
 }  // namespace
+
+void put_in_place(const std::string& temporary, const std::string& path) {
+  Descriptor file(::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 || ::fsync(file.get()) != 0 || file.close() != 0) fail(path);
+  std::error_code error;
+  fs::rename(temporary, path, error);
+  if (error) fail(path, error.message());
+  sync_folder(folder_of(path), path);
+}
 
 void write_whole(const std::string& path, std::string_view bytes) {
   std::error_code error;

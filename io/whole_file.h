@@ -11,4 +11,8 @@ namespace millrace::io {
 /// before.
 void write_whole(const std::string& path, std::string_view bytes);
 
+/// Gives a file that is written whole its name, in place of what bore it: fsyncs `temporary`, which
+/// lies in the same folder, renames it to `path`, fsyncs the folder. Throws std::runtime_error.
+void put_in_place(const std::string& temporary, const std::string& path);
+
 }  // namespace millrace::io

@@ -129,6 +129,17 @@ TEST(Reader, LoopsWithGrowingPts) {
   }
 }
 
+TEST(Reader, AJumpOfAnHourIsNotWaitedFor) {
+  ReaderOptions options;
+  options.paced = true;
+  Script script{every(milliseconds(10), 20), {}};
+  for (int n = 10; n < 20; ++n) script.pts[n] += seconds(3600);
+  script.pts[15] = script.pts[16] = seconds(0);  // back again, and then none
+  const Seen seen = read_all(script, options);
+  ASSERT_EQ(seen.frames.size(), 20u);
+  for (int n = 0; n < 20; ++n) EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * n)) << n;
+}
+
 TEST(Reader, EndsWhereItCannotLoop) {
   ReaderOptions options;
   options.loop = true;
@@ -180,8 +191,9 @@ TEST(Reader, StopEndsALongSleep) {
   FrameQueue queue(4, Drop::never);
   ReaderOptions options;
   options.paced = true;
-  Reader reader(std::make_unique<ScriptedSource>(Script{{seconds(0), seconds(3600)}, {}}), queue,
-                options);
+  Script script{{seconds(0), seconds(3600)}, {}};
+  script.fps = 1.0 / 3600.0;
+  Reader reader(std::make_unique<ScriptedSource>(script), queue, options);
   Frame* const frame = queue.pop(seconds(60));
   ASSERT_NE(frame, nullptr);
   queue.release(frame);

@@ -1,35 +1,66 @@
-// A camera to test with: serves moving pictures over RTSP on loopback, in a process of its own.
-// Prints its port, then serves until it is killed or stdin closes.
+// A camera to test with: serves moving pictures over RTSP on loopback, in a process of its own, so
+// that it can be killed, frozen and started again. Prints its port, then serves until stdin closes.
+// /ball: JPEG, each picture whole. /keys: H.264 with one key frame a second.
 #include <gst/rtsp-server/rtsp-server.h>  // the server
 
-#include <cstdio>  // the port
+#include <cstdio>   // the port
+#include <cstring>  // its name
+#include <string>   // pipelines
+
+namespace {
+
+struct Arguments {
+  std::string port = "0";  ///< any free one
+  std::string size = "width=64,height=48";
+  GstRTSPLowerTrans transport =
+      GstRTSPLowerTrans(GST_RTSP_LOWER_TRANS_UDP | GST_RTSP_LOWER_TRANS_TCP);
+};
+
+// [port=N] [large] [tcp] [udp]
+Arguments parse(int argc, char** argv) {
+  Arguments arguments;
+  for (int n = 1; n < argc; ++n) {
+    const std::string word = argv[n];
+    if (word.starts_with("port=")) arguments.port = word.substr(5);
+    if (word == "large") arguments.size = "width=96,height=64";
+    if (word == "tcp") arguments.transport = GST_RTSP_LOWER_TRANS_TCP;
+    if (word == "udp") arguments.transport = GST_RTSP_LOWER_TRANS_UDP;
+  }
+  return arguments;
+}
+
+void serve(GstRTSPServer* server, const Arguments& arguments, const char* path,
+           const std::string& encode) {
+  const std::string launch = "( videotestsrc is-live=true pattern=ball ! video/x-raw,format=I420," +
+                             arguments.size + ",framerate=25/1 ! " + encode + " name=pay0 )";
+  GstRTSPMediaFactory* factory = gst_rtsp_media_factory_new();
+  gst_rtsp_media_factory_set_launch(factory, launch.c_str());
+  gst_rtsp_media_factory_set_protocols(factory, arguments.transport);
+  GstRTSPMountPoints* mounts = gst_rtsp_server_get_mount_points(server);
+  gst_rtsp_mount_points_add_factory(mounts, path, factory);
+  g_object_unref(mounts);
+}
+
+gboolean quit(GIOChannel*, GIOCondition, gpointer loop) {
+  g_main_loop_quit(static_cast<GMainLoop*>(loop));
+  return FALSE;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   gst_init(&argc, &argv);
+  const Arguments arguments = parse(argc, argv);
   GMainLoop* loop = g_main_loop_new(nullptr, FALSE);
   GstRTSPServer* server = gst_rtsp_server_new();
   gst_rtsp_server_set_address(server, "127.0.0.1");
-  gst_rtsp_server_set_service(server, "0");  // any free port
-  GstRTSPMediaFactory* factory = gst_rtsp_media_factory_new();
-  gst_rtsp_media_factory_set_launch(
-      factory,
-      "( videotestsrc is-live=true pattern=ball ! video/x-raw,format=I420,width=64,height=48,"
-      "framerate=25/1 ! "
-      "jpegenc ! rtpjpegpay name=pay0 pt=26 )");
-  GstRTSPMountPoints* mounts = gst_rtsp_server_get_mount_points(server);
-  gst_rtsp_mount_points_add_factory(mounts, "/ball", factory);
-  g_object_unref(mounts);
+  gst_rtsp_server_set_service(server, arguments.port.c_str());
+  serve(server, arguments, "/ball", "jpegenc ! rtpjpegpay pt=26");
+  serve(server, arguments, "/keys", "openh264enc gop-size=25 ! h264parse ! rtph264pay pt=96");
   if (gst_rtsp_server_attach(server, nullptr) == 0) return 1;
   std::printf("%d\n", gst_rtsp_server_get_bound_port(server));
   std::fflush(stdout);
-  GIOChannel* input = g_io_channel_unix_new(0);
-  g_io_add_watch(
-      input, G_IO_HUP,
-      [](GIOChannel*, GIOCondition, gpointer main) -> gboolean {
-        g_main_loop_quit(static_cast<GMainLoop*>(main));
-        return FALSE;
-      },
-      loop);
+  g_io_add_watch(g_io_channel_unix_new(0), G_IO_HUP, quit, loop);
   g_main_loop_run(loop);
   return 0;
 }

@@ -1,0 +1,53 @@
+// A web camera whose pictures come without end, until they don't.
+#include <functional>  // conditions
+
+#include <gtest/gtest.h>
+
+#include "io/source.h"
+#include "io/stream_health.h"
+#include "tests/io/web_camera.h"
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+milliseconds read_until(Source& source, const std::function<bool(bool came)>& enough) {
+  Frame frame;
+  const Clock::time_point start = Clock::now();
+  for (bool came = false; !enough(came);) {
+    if (Clock::now() > start + seconds(20)) break;
+    came = source.read(frame, milliseconds(20)) == ReadStatus::frame;
+  }
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+}
+
+TEST(ReconnectHttp, AWebCameraIsLiveAndComeBackTo) {
+  WebCamera camera;
+  const auto source = open_source({.uri = camera.uri()});
+  const auto health = source->health();
+  EXPECT_TRUE(source->info().live);
+  EXPECT_EQ(source->info().width, 64);
+  int frames = 0;
+  const auto ten_more = [&](bool came) { return (frames += came) >= 10; };
+  read_until(*source, ten_more);
+
+  camera.hang_up = true;
+  EXPECT_LE(read_until(*source, [&](bool) { return !health->connected; }), seconds(3));
+  EXPECT_LE(read_until(*source, [&](bool) { return health->reconnects == 1; }), seconds(3));
+  frames = 0;
+  read_until(*source, ten_more);
+
+  camera.frozen = true;
+  EXPECT_LE(read_until(*source, [&](bool) { return !health->connected; }), seconds(3));
+  EXPECT_EQ(health->last_error(), "no picture for 2.5 s");
+  read_until(*source, [&](bool) { return health->attempts == 2; });
+  camera.hang_up = true;  // on the viewer that has left
+  camera.frozen = false;
+  EXPECT_LE(read_until(*source, [&](bool) { return health->reconnects == 2; }), seconds(2));
+  EXPECT_GT(health->lost_upstream, 0);
+}
+
+}  // namespace
+}  // namespace millrace::io

@@ -1,0 +1,65 @@
+// A thousand breaks leave nothing behind.
+#include <cstdio>      // figures
+#include <filesystem>  // open files
+#include <fstream>     // what the kernel says
+#include <iterator>    // counting
+#include <string>      // keys
+
+#include <gtest/gtest.h>
+
+#include "io/source.h"
+#include "io/stream_health.h"
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+long status_of(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key + ":")) return std::stol(line.substr(key.size() + 1));
+  }
+  return -1;
+}
+
+struct Held {
+  long threads = status_of("Threads");
+  long kib = status_of("VmRSS");
+  long files = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+};
+
+TEST(ReconnectSoak, AThousandReconnectsLeaveNothingBehind) {
+  SourceOptions options;
+  options.uri =
+      "gst:videotestsrc is-live=true ! video/x-raw,format=RGB,width=32,height=32,framerate=1000/1 "
+      "! "
+      "identity error-after=3";
+  options.reconnect.least = options.reconnect.most = milliseconds(0);
+  const auto source = open_source(options);
+  const auto health = source->health();
+  const auto read_until = [&](std::int64_t reconnects) {
+    Frame frame;
+    std::chrono::nanoseconds last(-1);
+    const Clock::time_point limit = Clock::now() + seconds(100);
+    while (health->reconnects < reconnects && Clock::now() < limit) {
+      if (source->read(frame, milliseconds(20)) != ReadStatus::frame) continue;
+      ASSERT_GT(frame.pts, last);
+      last = frame.pts;
+    }
+    ASSERT_GE(health->reconnects, reconnects);
+  };
+  read_until(100);
+  const Held early;
+  read_until(1000);
+  const Held late;
+  std::printf("after 100: %ld threads, %ld files, %ld KiB; after 1000: %ld, %ld, %ld\n",
+              early.threads, early.files, early.kib, late.threads, late.files, late.kib);
+  EXPECT_LE(late.threads, early.threads + 2) << "GLib's pool keeps a few idle ones at times";
+  EXPECT_LE(late.files, early.files);
+  EXPECT_LE(late.kib, early.kib + 1024);
+}
+
+}  // namespace
+}  // namespace millrace::io

@@ -1,0 +1,246 @@
+// The rules of reconnecting, with sources that fail as they are told.
+#include "io/source_reconnecting.h"
+
+#include <functional>  // conditions
+#include <thread>      // sleeping
+#include <vector>      // what the sources do
+
+#include <gtest/gtest.h>
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+/// What one connection gives: `frames` 10 ms apart from 0 on, then what `then` says.
+struct Connection {
+  enum Then { breaks, ends, silence, refused };
+  int frames = 0;
+  Then then = breaks;
+  int width = 8;
+};
+
+class ScriptedSource : public Source {
+ public:
+  explicit ScriptedSource(Connection script) : script_(script) {}
+  SourceInfo info() const override {
+    SourceInfo info;
+    info.fps = 100.0;
+    info.width = script_.width;
+    return info;
+  }
+  ReadStatus read(Frame& out, milliseconds timeout) override {
+    if (next_ < script_.frames) {
+      out.width = script_.width;
+      out.pts = next_++ * milliseconds(10);
+      return ReadStatus::frame;
+    }
+    if (script_.then == Connection::breaks) throw SourceError("scripted: cut");
+    if (script_.then == Connection::ends) return ReadStatus::end;
+    std::this_thread::sleep_for(timeout);
+    return ReadStatus::timeout;
+  }
+  bool rewind() override { return true; }
+
+ private:
+  const Connection script_;
+  int next_ = 0;
+};
+
+/// Says what it was last told, and counts how often it was asked.
+struct ToldReach : Reach {
+  ToldReach(bool& there, int& asked) : there(there), asked(asked) {}
+  std::optional<bool> poll() override {
+    ++asked;
+    return there;
+  }
+  bool& there;
+  int& asked;
+};
+
+ReconnectOptions quick() {
+  ReconnectOptions options;
+  options.silence = milliseconds(100);
+  options.open_limit = milliseconds(200);
+  options.least = options.most = milliseconds(0);
+  return options;
+}
+
+/// A source of one connection after the other; the last of them again and again.
+struct Bench {
+  explicit Bench(std::vector<Connection> script, ReconnectOptions options = quick(),
+                 std::unique_ptr<Reach> reach = nullptr, bool end_is_loss = true)
+      : script(std::move(script)) {
+    ReconnectParts parts;
+    parts.first = open();
+    parts.reopen = [this] { return open(); };
+    parts.reach = std::move(reach);
+    parts.end_is_loss = end_is_loss;
+    source = std::make_unique<ReconnectingSource>(std::move(parts), options);
+    health = source->health();
+  }
+  std::unique_ptr<Source> open() {
+    const Connection now = script[std::min<std::size_t>(opened++, script.size() - 1)];
+    if (now.then == Connection::refused) throw SourceError("scripted: refused");
+    return std::make_unique<ScriptedSource>(now);
+  }
+  /// Reads until `enough`; false if that takes more than ten seconds.
+  bool read_until(const std::function<bool()>& enough) {
+    const Clock::time_point limit = Clock::now() + seconds(10);
+    while (!enough()) {
+      if (Clock::now() > limit) return false;
+      const ReadStatus status = source->read(frame, milliseconds(5));
+      if (status == ReadStatus::end) ended = true;
+      if (ended) return true;
+      if (status == ReadStatus::frame) seen.push_back(frame);
+    }
+    return true;
+  }
+  bool read_frames(std::size_t count) {
+    return read_until([&] { return seen.size() >= count; });
+  }
+
+  std::vector<Connection> script;
+  std::size_t opened = 0;
+  std::unique_ptr<ReconnectingSource> source;
+  std::shared_ptr<const StreamHealth> health;
+  Frame frame;
+  std::vector<Frame> seen;
+  bool ended = false;
+};
+
+TEST(Reconnecting, GoesOnAfterWhateverHappens) {
+  using C = Connection;
+  Bench bench({{5, C::breaks},
+               {5, C::silence},
+               {0, C::refused},
+               {0, C::silence},
+               {0, C::breaks},
+               {5, C::ends},
+               {0, C::ends},
+               {5, C::silence}});
+  ASSERT_TRUE(bench.read_frames(20));
+  EXPECT_EQ(bench.opened, 8u);
+  EXPECT_EQ(bench.health->breaks, 3);
+  EXPECT_EQ(bench.health->reconnects, 3);
+  EXPECT_EQ(bench.health->attempts, 7);
+  EXPECT_EQ(bench.health->frames_since, 5);
+  EXPECT_TRUE(bench.health->connected);
+  EXPECT_EQ(bench.health->last_error(), "the stream ended");
+  for (int n = 1; n < 20; ++n) EXPECT_GT(bench.seen[n].pts, bench.seen[n - 1].pts) << n;
+  EXPECT_GE(bench.health->away_ms, 100 + 200 - 20)
+      << "a silence and an attempt in vain; the last silence is not over";
+}
+
+TEST(Reconnecting, SaysWhatHappened) {
+  Bench bench({{2, Connection::silence}, {0, Connection::refused}});
+  ASSERT_TRUE(bench.read_frames(2));
+  EXPECT_TRUE(bench.health->connected);
+  EXPECT_EQ(bench.health->last_error(), "");
+  ASSERT_TRUE(bench.read_until([&] { return !bench.health->connected; }));
+  EXPECT_EQ(bench.health->last_error(), "no picture for 0.1 s");
+  ASSERT_TRUE(bench.read_until([&] { return bench.health->attempts > 0; }));
+  EXPECT_EQ(bench.health->last_error(), "scripted: refused");
+  EXPECT_EQ(bench.health->reconnects, 0);
+}
+
+TEST(Reconnecting, TimeGoesOnByWhatPassed) {
+  ReconnectOptions options = quick();
+  options.least = options.most = milliseconds(300);
+  Bench bench({{50, Connection::breaks}}, options);
+  ASSERT_TRUE(bench.read_frames(50));
+  const Clock::time_point broke = Clock::now();
+  ASSERT_TRUE(bench.read_frames(51));
+  const nanoseconds away = Clock::now() - broke, step = bench.seen[50].pts - bench.seen[49].pts;
+  EXPECT_GE(step, milliseconds(300));
+  EXPECT_LE(step, away + milliseconds(5));
+  EXPECT_NEAR(double(bench.health->lost_upstream), step / milliseconds(10) - 1, 1);
+}
+
+TEST(Reconnecting, AnEndThatIsMeantIsAnEnd) {
+  Bench bench({{3, Connection::ends}}, quick(), nullptr, false);
+  ASSERT_TRUE(bench.read_frames(4));
+  EXPECT_TRUE(bench.ended);
+  EXPECT_EQ(bench.seen.size(), 3u);
+  EXPECT_EQ(bench.opened, 1u);
+}
+
+TEST(Reconnecting, TheNewSizeIsKnown) {
+  Bench bench({{3, Connection::breaks, 8}, {3, Connection::silence, 20}});
+  ASSERT_TRUE(bench.read_frames(4));
+  EXPECT_EQ(bench.seen[2].width, 8);
+  EXPECT_EQ(bench.seen[3].width, 20);
+  EXPECT_EQ(bench.source->info().width, 20);
+}
+
+TEST(Reconnecting, NoCallTakesLongerThanItMay) {
+  ReconnectOptions options = quick();
+  options.least = options.most = seconds(3600);
+  Bench bench({{1, Connection::breaks}}, options);
+  ASSERT_TRUE(bench.read_until([&] { return !bench.health->connected; }));
+  for (const int ms : {0, 20, 200}) {
+    const Clock::time_point before = Clock::now();
+    EXPECT_EQ(bench.source->read(bench.frame, milliseconds(ms)), ReadStatus::timeout);
+    EXPECT_LE(Clock::now() - before, milliseconds(ms + 1000));
+  }
+}
+
+TEST(Reconnecting, WaitsBetweenAttempts) {
+  ReconnectOptions options = quick();
+  options.least = milliseconds(50);
+  options.most = milliseconds(200);
+  Bench bench({{1, Connection::breaks}, {0, Connection::refused}}, options);
+  ASSERT_TRUE(bench.read_until([&] { return !bench.health->connected; }));
+  const Clock::time_point broke = Clock::now();
+  ASSERT_TRUE(bench.read_until([&] { return bench.health->attempts == 6; }));
+  EXPECT_GE(Clock::now() - broke, milliseconds(50 + 100 + 3 * 100)) << "half of 100, 200, 200, ...";
+}
+
+TEST(Reconnecting, AnOriginThatIsBackIsTriedAtOnce) {
+  ReconnectOptions options = quick();
+  options.least = options.most = seconds(3600);
+  bool there = false;
+  int asked = 0;
+  Bench bench({{1, Connection::breaks}, {1, Connection::silence}}, options,
+              std::make_unique<ToldReach>(there, asked));
+  ASSERT_TRUE(bench.read_until([&] { return asked > 3; }));
+  EXPECT_EQ(bench.health->attempts, 0);
+  there = true;
+  EXPECT_TRUE(bench.read_frames(2));
+  EXPECT_EQ(bench.health->attempts, 1);
+}
+
+TEST(Reconnecting, AVainAttemptGivesWayToAnOriginThatIsBack) {
+  ReconnectOptions options = quick();
+  options.open_limit = seconds(3600);  // packets into nowhere
+  bool there = false;
+  int asked = 0;
+  Bench bench({{1, Connection::breaks}, {0, Connection::silence}, {1, Connection::silence}},
+              options, std::make_unique<ToldReach>(there, asked));
+  ASSERT_TRUE(bench.read_until([&] { return bench.opened == 2 && asked > 10; }));
+  there = true;
+  EXPECT_TRUE(bench.read_frames(2));
+  EXPECT_EQ(bench.opened, 3u);
+}
+
+TEST(Reconnecting, AFrozenOriginIsAskedOnce) {
+  bool there = true;
+  int asked = 0;
+  Bench bench({{1, Connection::silence}}, quick(), std::make_unique<ToldReach>(there, asked));
+  bench.script.push_back({0, Connection::silence});
+  ASSERT_TRUE(bench.read_until([&] { return bench.health->attempts == 3; }));
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(Reconnecting, AConsumerThatDoesNotAskMakesNoSilence) {
+  Bench bench({{5, Connection::silence}});
+  ASSERT_TRUE(bench.read_frames(2));
+  std::this_thread::sleep_for(milliseconds(300));
+  ASSERT_TRUE(bench.read_frames(5));
+  EXPECT_EQ(bench.health->breaks, 0);
+}
+
+}  // namespace
+}  // namespace millrace::io

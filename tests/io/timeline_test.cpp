@@ -1,0 +1,134 @@
+#include "io/timeline.h"
+
+#include <vector>  // stamps
+
+#include <gtest/gtest.h>
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kPeriod(40);
+constexpr seconds kSlack(2);
+
+// Frames that arrive a period apart.
+std::vector<nanoseconds> mapped(Timeline& time, const std::vector<nanoseconds>& stamps) {
+  std::vector<nanoseconds> out;
+  for (const nanoseconds stamp : stamps) out.push_back(time.map(stamp, kPeriod));
+  return out;
+}
+
+std::vector<nanoseconds> steady(nanoseconds start, int frames) {
+  std::vector<nanoseconds> stamps;
+  for (int n = 0; n < frames; ++n) stamps.push_back(start + n * kPeriod);
+  return stamps;
+}
+
+TEST(Timeline, GoodStampsStayAsTheyAre) {
+  Timeline time(kPeriod, kSlack);
+  const std::vector<nanoseconds> stamps = {seconds(5), milliseconds(5039), milliseconds(5081),
+                                           milliseconds(5120), milliseconds(6900)};
+  EXPECT_EQ(mapped(time, stamps), stamps);
+}
+
+TEST(Timeline, AResetOrAJumpCostsOnePeriodOfTime) {
+  for (const nanoseconds leap : {nanoseconds(-hours(1)), nanoseconds(hours(1)),
+                                 nanoseconds(-seconds(5)), nanoseconds(seconds(5))}) {
+    Timeline time(kPeriod, kSlack);
+    mapped(time, steady(hours(2), 100));
+    const std::vector<nanoseconds> after =
+        mapped(time, steady(hours(2) + leap + 100 * kPeriod, 100));
+    EXPECT_EQ(after, steady(hours(2) + 100 * kPeriod, 100)) << leap.count();
+    EXPECT_EQ(time.lost(), 0) << leap.count();
+  }
+}
+
+TEST(Timeline, AJumpInAFileCostsOnePeriodOfTime) {
+  Timeline time(kPeriod, seconds(10));
+  std::vector<nanoseconds> out;
+  for (const nanoseconds stamp :
+       {nanoseconds(0), nanoseconds(hours(1)), nanoseconds(hours(1) + kPeriod)}) {
+    out.push_back(time.map(stamp));
+  }
+  EXPECT_EQ(out, steady(seconds(0), 3));
+}
+
+TEST(Timeline, FewFramesASecondAreNoJump) {
+  Timeline time(seconds(30), kSlack);
+  EXPECT_EQ(time.map(seconds(0)), seconds(0));
+  EXPECT_EQ(time.map(seconds(30)), seconds(30));
+  EXPECT_EQ(time.map(seconds(90)), seconds(90));
+}
+
+TEST(Timeline, ABreakLastsAsLongAsItLasted) {
+  Timeline time(kPeriod, kSlack);
+  mapped(time, steady(seconds(0), 50));
+  time.broke_off();
+  const nanoseconds last = 49 * kPeriod;
+  EXPECT_EQ(time.map(seconds(0), seconds(8)), last + seconds(8));
+  EXPECT_EQ(time.map(kPeriod, kPeriod), last + seconds(8) + kPeriod);
+  EXPECT_EQ(time.lost(), 8000 / 40 - 1);
+}
+
+TEST(Timeline, StampsThatStandStillAreMadeUp) {
+  Timeline clock(kPeriod, kSlack);
+  EXPECT_EQ(clock.map(seconds(1)), seconds(1));
+  EXPECT_EQ(clock.map(seconds(1), milliseconds(70)), milliseconds(1070));
+  EXPECT_EQ(clock.map(seconds(1)), milliseconds(1110));
+}
+
+TEST(Timeline, AlwaysGrows) {
+  Timeline time(nanoseconds(0), kSlack);
+  nanoseconds last(-1);
+  std::uint64_t random = 1;
+  for (int n = 0; n < 100000; ++n) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    if (n % 1000 == 999) time.broke_off();
+    const nanoseconds stamp(std::int64_t(random >> 20) % (n % 7 ? 100000000 : 7200000000000));
+    const nanoseconds out = time.map(stamp, milliseconds((random >> 60) * 10));
+    ASSERT_GT(out, last) << n;
+    last = out;
+  }
+}
+
+TEST(Timeline, CountsWhatAGapSwallowed) {
+  Timeline time(kPeriod, kSlack);
+  mapped(time, steady(seconds(0), 50));
+  EXPECT_EQ(time.lost(), 0);
+  mapped(time, steady(53 * kPeriod, 50));
+  EXPECT_EQ(time.lost(), 3);
+  mapped(time, steady(104 * kPeriod, 50));
+  EXPECT_EQ(time.lost(), 4);
+}
+
+TEST(Timeline, JitterIsNoLoss) {
+  Timeline time(kPeriod, kSlack);
+  std::uint64_t random = 1;
+  for (int n = 0; n < 10000; ++n) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    const milliseconds jitter(std::int64_t(random >> 33) % 25 - 12);
+    time.map(n * kPeriod + jitter, kPeriod);
+  }
+  EXPECT_EQ(time.lost(), 0);
+}
+
+TEST(Timeline, LearnsTheRealRate) {
+  Timeline unnamed(nanoseconds(0), kSlack);
+  for (int n = 0; n < 50; ++n) unnamed.map(n * seconds(1), seconds(1));
+  EXPECT_EQ(unnamed.usual(), seconds(1));
+  EXPECT_EQ(unnamed.lost(), 0);
+  unnamed.map(seconds(53), seconds(4));
+  EXPECT_EQ(unnamed.lost(), 3);
+
+  Timeline wrong(kPeriod, kSlack);  // a camera that slows down in the dark
+  for (int n = 0; n < 1000; ++n) wrong.map(2 * n * kPeriod, 2 * kPeriod);
+  EXPECT_EQ(wrong.usual(), 2 * kPeriod);
+  EXPECT_LE(wrong.lost(), 16);
+}
+
+}  // namespace
+}  // namespace millrace::io

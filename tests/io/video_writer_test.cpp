@@ -1,0 +1,356 @@
+// Videos written and read again, and looked at while they are served.
+#include "io/video_writer.h"
+
+#include <cstdlib>  // distances between colours
+#include <thread>   // the pace of a camera
+#include <vector>   // what was read
+
+#include <arpa/inet.h>   // addresses
+#include <sys/socket.h>  // one who looks on but never reads
+#include <unistd.h>      // close
+
+#include <gtest/gtest.h>
+
+#include "io/source.h"
+#include "tests/io/test_folder.h"
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr std::uint8_t kLeft[] = {200, 40, 60};
+constexpr std::uint8_t kRight[] = {30, 90, 210};
+
+// Two colours side by side, and a bar that moves from top to bottom in ten frames.
+Frame picture(int number, int width, int height, int channels = 3) {
+  Frame frame;
+  frame.id = number;
+  frame.pts = number * milliseconds(100) + seconds(7);  // a video need not start at 0
+  frame.width = width;
+  frame.height = height;
+  frame.channels = channels;
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      const std::uint8_t* const colour = 2 * x < width ? kLeft : kRight;
+      const bool bar = y * 10 / height == number % 10;
+      for (int c = 0; c < channels; ++c) frame.pixels.push_back(bar ? 255 : colour[c]);
+    }
+  }
+  return frame;
+}
+
+// Of a small square around a place that is given in parts of the picture.
+double mean(const Frame& frame, double across, double down, int channel) {
+  const int x0 = int(across * frame.width), y0 = int(down * frame.height);
+  double sum = 0;
+  for (int n = 0; n < 9; ++n) {
+    const int x = x0 + n % 3 - 1, y = y0 + n / 3 - 1;
+    sum += frame.pixels[std::size_t(y * frame.width + x) * frame.channels + channel];
+  }
+  return sum / 9;
+}
+
+void expect_colours(const Frame& frame, double down) {
+  for (int c = 0; c < frame.channels; ++c) {
+    EXPECT_NEAR(mean(frame, 0.25, down, c), kLeft[c], 25) << c;
+    EXPECT_NEAR(mean(frame, 0.75, down, c), kRight[c], 25) << c;
+  }
+}
+
+VideoWriterOptions options_for(const std::string& to, int width = 64, int height = 48) {
+  return {.to = to, .width = width, .height = height, .fps = 10.0};
+}
+
+// Frames one after the other, each when there is room for it.
+void write_all(VideoWriter& writer, int frames, int width, int height, int channels = 3) {
+  for (int n = 0; n < frames; ++n) {
+    const std::int64_t before = writer.written();
+    const Clock::time_point limit = Clock::now() + seconds(10);
+    const Frame frame = picture(n, width, height, channels);
+    while (writer.written() == before && Clock::now() < limit) {
+      writer.write(frame);
+      if (writer.written() == before) std::this_thread::sleep_for(milliseconds(2));
+    }
+  }
+}
+
+struct Seen {
+  std::vector<Frame> frames;
+  std::string error;
+};
+
+Seen read_all(const std::string& uri, int channels = 3) {
+  Seen seen;
+  try {
+    const auto source = open_source({.uri = uri, .channels = channels});
+    Frame frame;
+    for (ReadStatus status; (status = source->read(frame, milliseconds(100))) != ReadStatus::end;) {
+      if (status == ReadStatus::frame) seen.frames.push_back(frame);
+    }
+  } catch (const SourceError& broken) {
+    seen.error = broken.what();
+  }
+  return seen;
+}
+
+std::string refusal(const std::string& to) {
+  try {
+    open_video_writer(options_for(to));
+  } catch (const std::runtime_error& refused) {
+    return refused.what();
+  }
+  return "";
+}
+
+TEST(VideoFile, WhatIsWrittenCanBeRead) {
+  const TestFolder folder;
+  for (const std::string name : {"new/out.mp4", "new/out.mkv"}) {
+    const auto writer = open_video_writer(options_for(folder / name));
+    write_all(*writer, 30, 64, 48);
+    EXPECT_FALSE(std::filesystem::exists(folder / name)) << "not before it is whole";
+    writer->finish();
+    EXPECT_FALSE(std::filesystem::exists(folder / name + ".part"));
+    EXPECT_EQ(writer->written(), 30);
+    const Seen seen = read_all(folder / name);
+    EXPECT_EQ(seen.error, "");
+    ASSERT_EQ(seen.frames.size(), 30u) << name;
+    for (int n = 0; n < 30; ++n) {
+      const Frame& frame = seen.frames[n];
+      ASSERT_EQ(frame.width, 64);
+      ASSERT_EQ(frame.height, 48);
+      EXPECT_NEAR(double((frame.pts - seen.frames[0].pts).count()) / 1e6, 100.0 * n, 2.0);
+      expect_colours(frame, n % 10 < 5 ? 0.8 : 0.2);
+      EXPECT_GT(mean(frame, 0.5, (n % 10 + 0.5) / 10, 0), 200) << "the bar of " << n;
+    }
+  }
+}
+
+TEST(VideoFile, GreyIsWrittenAsWell) {
+  const TestFolder folder;
+  VideoWriterOptions options = options_for(folder / "grey.mkv", 37, 21);
+  options.channels = 1;
+  const auto writer = open_video_writer(options);
+  write_all(*writer, 10, 37, 21, 1);
+  writer->finish();
+  const Seen seen = read_all(folder / "grey.mkv", 1);
+  ASSERT_EQ(seen.frames.size(), 10u);
+  EXPECT_EQ(seen.frames[0].width, 74) << "odd sides are doubled";
+  EXPECT_EQ(seen.frames[0].height, 42);
+  expect_colours(seen.frames[5], 0.8);
+}
+
+TEST(VideoFile, TinyPicturesAreEnlarged) {
+  const TestFolder folder;
+  const auto writer = open_video_writer(options_for(folder / "tiny.mp4", 8, 6));
+  write_all(*writer, 5, 8, 6);
+  writer->finish();
+  const Seen seen = read_all(folder / "tiny.mp4");
+  ASSERT_EQ(seen.frames.size(), 5u);
+  EXPECT_EQ(seen.frames[0].width, 24);
+  EXPECT_EQ(seen.frames[0].height, 18);
+}
+
+TEST(VideoFile, WhatWasBrokenOffCanBePlayed) {
+  const TestFolder folder;
+  for (const std::string name : {"out.mp4", "out.mkv"}) {
+    const auto writer = open_video_writer(options_for(folder / name));
+    write_all(*writer, 100, 64, 48);
+    // What a crash would leave: the bytes that are there, seen a moment later.
+    const Clock::time_point limit = Clock::now() + seconds(10);
+    std::size_t frames = 0;
+    while (frames < 70 && Clock::now() < limit) {
+      std::this_thread::sleep_for(milliseconds(100));
+      put_bytes(folder / "left_" + name, bytes_of(folder / name + ".part"));
+      frames = read_all(folder / "left_" + name).frames.size();
+    }
+    EXPECT_GE(frames, 70u) << name << ": of 10 s all but the last few";
+    writer->finish();
+    EXPECT_EQ(read_all(folder / name).frames.size(), 100u);
+  }
+}
+
+TEST(VideoFile, TheWriterIsNeverHeldUp) {
+  const TestFolder folder;
+  VideoWriterOptions options = options_for(folder / "out.mkv", 640, 480);
+  const auto writer = open_video_writer(options);
+  const Frame frame = picture(0, 640, 480);
+  Frame moving = frame;
+  milliseconds longest(0);
+  for (int n = 0; n < 500; ++n) {
+    moving.pts = n * milliseconds(10);
+    const Clock::time_point before = Clock::now();
+    writer->write(moving);
+    longest = std::max(longest, std::chrono::duration_cast<milliseconds>(Clock::now() - before));
+  }
+  EXPECT_LT(longest, milliseconds(500));  // but for what else this machine does
+  EXPECT_GT(writer->dropped(), 0);
+  EXPECT_EQ(writer->written() + writer->dropped(), 500);
+  writer->finish();
+  EXPECT_EQ(std::int64_t(read_all(folder / "out.mkv").frames.size()), writer->written());
+}
+
+TEST(VideoFile, AFileThereWasStaysUntilTheNewOneIsWhole) {
+  const TestFolder folder;
+  put_bytes(folder / "out.mp4", "old");
+  const auto writer = open_video_writer(options_for(folder / "out.mp4"));
+  write_all(*writer, 3, 64, 48);
+  EXPECT_EQ(bytes_of(folder / "out.mp4"), "old");
+  writer->finish();
+  EXPECT_EQ(read_all(folder / "out.mp4").frames.size(), 3u);
+  { const auto none = open_video_writer(options_for(folder / "none.mp4")); }
+  EXPECT_FALSE(std::filesystem::exists(folder / "none.mp4")) << "no frames, no file";
+  EXPECT_FALSE(std::filesystem::exists(folder / "none.mp4.part"));
+}
+
+TEST(VideoFile, RefusalsNameTheFile) {
+  const TestFolder folder;
+  EXPECT_NE(refusal(folder / "out.gif").find("out.gif: a video is"), std::string::npos);
+  EXPECT_NE(refusal("/proc/no/out.mp4").find("/proc/no/out.mp4: "), std::string::npos);
+  std::filesystem::create_directory(folder / "is.mp4");
+  EXPECT_NE(refusal(folder / "is.mp4").find("folder"), std::string::npos);
+  std::filesystem::create_directory(folder / "x.mp4.part");
+  EXPECT_NE(refusal(folder / "x.mp4").find("x.mp4: "), std::string::npos);
+  const auto writer = open_video_writer(options_for(folder / "out.mp4"));
+  EXPECT_THROW(writer->write(picture(0, 32, 48)), std::invalid_argument);
+}
+
+TEST(VideoFile, AFullDiskIsToldAtTheEnd) {
+  const TestFolder folder;
+  std::filesystem::create_symlink("/dev/full", folder / "out.mkv.part");
+  const auto writer = open_video_writer(options_for(folder / "out.mkv", 320, 240));
+  write_all(*writer, 3, 320, 240);
+  EXPECT_THROW(writer->finish(), std::runtime_error);
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.mkv"));
+}
+
+/// Calls write() at the pace of a camera for as long as it lives.
+class Camera {
+ public:
+  explicit Camera(VideoWriter& writer) : writer_(writer), thread_([this] { run(); }) {}
+  ~Camera() { stop(); }
+  milliseconds stop() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+    return longest_;
+  }
+
+ private:
+  void run() {
+    for (int n = 0; !stop_; ++n) {
+      const Frame frame = picture(n, 64, 48);
+      const Clock::time_point before = Clock::now();
+      writer_.write(frame);
+      longest_ =
+          std::max(longest_, std::chrono::duration_cast<milliseconds>(Clock::now() - before));
+      std::this_thread::sleep_for(milliseconds(40));
+    }
+  }
+  VideoWriter& writer_;
+  std::atomic<bool> stop_{false};
+  milliseconds longest_{0};
+  std::thread thread_;
+};
+
+/// Asks for a stream over its own TCP connection and reads no more of it once it plays.
+class SlowViewer {
+ public:
+  SlowViewer(const std::string& uri, int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    const int little = 2048;
+    ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(std::uint16_t(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof address);
+    ask("DESCRIBE " + uri + " RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n");
+    const std::string set_up = ask("SETUP " + uri +
+                                   "/stream=0 RTSP/1.0\r\nCSeq: 2\r\n"
+                                   "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n\r\n");
+    const std::size_t at = set_up.find("Session: ");
+    if (at == std::string::npos) return;
+    const std::string session = set_up.substr(at + 9, set_up.find_first_of(";\r", at + 9) - at - 9);
+    plays = ask("PLAY " + uri + " RTSP/1.0\r\nCSeq: 3\r\nSession: " + session + "\r\n\r\n")
+                .find("200 OK") != std::string::npos;
+  }
+  ~SlowViewer() { ::close(socket_); }
+  bool plays = false;
+
+ private:
+  std::string ask(const std::string& request) {
+    ::send(socket_, request.data(), request.size(), MSG_NOSIGNAL);
+    std::string answer(4096, 0);
+    const ssize_t length = ::recv(socket_, answer.data(), answer.size(), 0);
+    return answer.substr(0, length > 0 ? std::size_t(length) : 0);
+  }
+  int socket_;
+};
+
+void expect_frames(Source& source, int count) {
+  Frame frame;
+  const Clock::time_point limit = Clock::now() + seconds(10);
+  while (count > 0 && Clock::now() < limit) {
+    if (source.read(frame, milliseconds(20)) == ReadStatus::frame) --count;
+  }
+  EXPECT_EQ(count, 0);
+  EXPECT_EQ(frame.width, 64);
+  EXPECT_NEAR(mean(frame, 0.25, 0.5, 0), kLeft[0], 60);
+  EXPECT_NEAR(mean(frame, 0.75, 0.5, 2), kRight[2], 60);
+}
+
+int port_of(const std::string& uri) {
+  return std::stoi(uri.substr(uri.rfind(':') + 1));
+}
+
+TEST(VideoServer, SeveralMayLookOnAndASlowOneHoldsUpNobody) {
+  const auto writer = open_video_writer(options_for("rtsp://:0/seen"));
+  EXPECT_EQ(writer->where().find("rtsp://127.0.0.1:"), 0u) << writer->where();
+  Camera camera(*writer);
+  std::this_thread::sleep_for(milliseconds(200));
+  EXPECT_EQ(writer->written(), 0) << "nobody looks on, nothing is encoded";
+  const auto one = open_source({.uri = writer->where()});
+  expect_frames(*one, 20);
+  const auto two = open_source({.uri = writer->where()});
+  expect_frames(*two, 20);
+  SlowViewer slow(writer->where(), port_of(writer->where()));
+  EXPECT_TRUE(slow.plays);
+  std::this_thread::sleep_for(seconds(2));
+  for (Source* const source : {one.get(), two.get()}) expect_frames(*source, 60);
+  EXPECT_LT(camera.stop(), milliseconds(500));
+  EXPECT_LT(writer->dropped(), writer->written() / 4);
+  writer->finish();
+}
+
+TEST(VideoServer, ComesAndGoes) {
+  const auto first = open_video_writer(options_for("rtsp://127.0.0.1:0"));
+  EXPECT_TRUE(first->where().ends_with("/live"));
+  EXPECT_NE(refusal(first->where()), "") << "the port is taken";
+  EXPECT_THROW(open_source({.uri = first->where() + "/not_here"}), SourceError);
+  {
+    Camera camera(*first);
+    expect_frames(*open_source({.uri = first->where()}), 5);
+    expect_frames(*open_source({.uri = first->where()}), 5);
+  }
+  first->finish();
+  const auto second = open_video_writer(options_for(first->where()));
+  Camera camera(*second);
+  expect_frames(*open_source({.uri = second->where()}), 5);
+}
+
+TEST(SideBySide, PutsRowBesideRow) {
+  Frame out;
+  const Frame left = picture(1, 4, 3), right = picture(2, 6, 3);
+  side_by_side(left, right, out);
+  EXPECT_EQ(out.width, 10);
+  EXPECT_EQ(out.height, 3);
+  EXPECT_EQ(out.pts, left.pts);
+  for (int y = 0; y < 3; ++y) {
+    for (int i = 0; i < 12; ++i) EXPECT_EQ(out.pixels[y * 30 + i], left.pixels[y * 12 + i]);
+    for (int i = 0; i < 18; ++i) EXPECT_EQ(out.pixels[y * 30 + 12 + i], right.pixels[y * 18 + i]);
+  }
+  EXPECT_THROW(side_by_side(picture(0, 4, 3), picture(0, 4, 4), out), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace millrace::io
