@@ -29,9 +29,10 @@ Response reply(const Request& request, http::status status, std::string_view typ
   response.set("Referrer-Policy", "no-referrer");
   // No other site may load anything of ours into its own pages, nor ours into a frame.
   response.set("Cross-Origin-Resource-Policy", "same-origin");
+  // dygraphs places its labels by style attributes.
   response.set("Content-Security-Policy",
-               "default-src 'self'; img-src 'self' blob:; frame-ancestors 'none'; base-uri 'none'; "
-               "form-action 'none'");
+               "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; "
+               "base-uri 'none'; form-action 'none'");
   response.body() = std::move(body);
   response.prepare_payload();
   return response;

@@ -1,6 +1,6 @@
 #include "io/web/picture_set.h"
 
-#include <algorithm>  // clamp
+#include <algorithm>  // min
 #include <cmath>      // abs
 
 #include <opencv2/imgcodecs.hpp>  // JPEG
@@ -14,7 +14,7 @@ constexpr int kQuality = 90;        // per cent, JPEG
 constexpr float kErrorGain = 4.0f;  // errors worth a look are a few grey levels
 
 std::uint8_t byte(float value) {
-  return std::uint8_t(std::clamp(value, 0.0f, 1.0f) * 255.0f + 0.5f);
+  return value > 0 ? std::uint8_t(std::min(value, 1.0f) * 255.0f + 0.5f) : 0;  // nan: black
 }
 
 // JPEG stores colour at half the size, which smears a picture of few pixels: with each pixel a

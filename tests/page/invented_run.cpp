@@ -161,11 +161,13 @@ void InventedRun::note_times() {
   std::normal_distribution<double> varies(1.0, 0.06);
   const double budget = now_.budget * 1e-3;
   now_.T = now_.bottleneck = 0;
-  double latency = 0.003;
+  double latency = 0.003 + (random_() % 60 == 0 ? budget * double(random_() % 100) / 100 : 0);
   for (int i = 0; i < options_.stages; ++i) {
     const auto at = std::size_t(i);
     io::StageState& stage = now_.stages[at];
-    const double compute = budget * (0.5 + 0.12 * ((i * 2 + 1) % 4)) * std::abs(varies(random_));
+    const double drift = 1 + 0.05 * std::sin(double(number_) / (200 + 60 * i));
+    const double compute =
+        budget * (0.5 + 0.12 * ((i * 2 + 1) % 4)) * drift * std::abs(varies(random_));
     const double handoff = budget * 0.02 * std::abs(varies(random_));
     compute_[at].add(compute);
     handoff_[at].add(handoff);
