@@ -79,6 +79,7 @@ Response control(Site& site, const Request& request) {
   }
   const std::string wrong = obey(request.body(), *site.subject.controls);
   if (!wrong.empty()) return refuse(request, http::status::bad_request, wrong);
+  site.newsroom.look();
   return reply(request, http::status::accepted, kJson, "{\"accepted\": true}");
 }
 

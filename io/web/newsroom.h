@@ -37,13 +37,14 @@ class Newsroom {
   PictureSet* pictures(std::uint64_t& version);
   /// The past up to now; looks first if the latest look is older than a quarter of a second.
   const Trend& trend();
+  /// Looks now, so that those who watch see what became of a wish.
+  void look();
 
   void came() { ++viewers_, beat_.cancel(); }  ///< a viewer; it need not wait for the next look
   void went() { --viewers_; }
   int viewers() const { return viewers_; }
 
  private:
-  void look();
   void take_pictures();
 
   const WebSubject& subject_;

@@ -129,7 +129,7 @@ void InventedRun::step() {
 // A share of the target, the rest the mean frame, and less and less of a blur along the rows.
 void InventedRun::draw_prediction() {
   learned_ += (1 - learned_) / (40 * options_.fps);
-  const float share = float(0.15 + 0.8 * learned_);
+  const float share = float(0.15 + 0.6 * learned_);
   const int reach = 1 + int(3 * (1 - learned_));
   const int width = options_.size;
   for (std::size_t i = 0; i < target_.size(); ++i) {

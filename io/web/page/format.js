@@ -4,7 +4,7 @@
 export function three(value) {
   if (value === null || value === undefined || !Number.isFinite(value)) return '–';
   if (value === 0) return '0';
-  const decimals = Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
+  const decimals = Math.min(7, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
   return grouped(value.toFixed(decimals));
 }
 
