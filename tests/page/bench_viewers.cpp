@@ -6,6 +6,8 @@
 #include <thread>     // workers
 #include <vector>     // times
 
+#include <time.h>  // processor time
+
 #include "io/frame.h"
 #include "io/web/server.h"
 #include "tests/page/raw_viewers.h"
@@ -26,6 +28,7 @@ double ns(Clock::duration d) {
 struct Turn {
   double steps_a_second = 0, step_p50_us = 0, step_p99_us = 0;
   double publish_mean_ns = 0, publish_max_ns = 0;
+  double others_ms = 0;  ///< processor time a second of all threads that are no stage's
   std::int64_t shown = 0;
 };
 
@@ -35,7 +38,13 @@ double percentile(std::vector<double>& values, double q) {
   return *at;
 }
 
-/// About a millisecond of arithmetic, as a stage would do.
+double processor_s(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+}
+
+/// Less than a millisecond of arithmetic, as a stage would do.
 float work(std::vector<float>& values) {
   float sum = 0;
   for (int pass = 0; pass < 40; ++pass) {
@@ -57,10 +66,14 @@ void copy(const std::vector<float>& from, io::PictureBoard& board, std::int64_t 
 /// The last stage at work; other stages on the other cores.
 Turn take_turn(io::PictureBoard& board, std::size_t elements, double seconds) {
   std::atomic<bool> stop{false};
+  std::atomic<double> worked{0};  // processor time of the stages
+  const double process = processor_s(CLOCK_PROCESS_CPUTIME_ID);
+  const double mine = processor_s(CLOCK_THREAD_CPUTIME_ID);
   std::vector<std::thread> others;
   for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) {
-    others.emplace_back([&stop] {
+    others.emplace_back([&stop, &worked] {
       for (std::vector<float> values(100'000); !stop;) work(values);
+      worked += processor_s(CLOCK_THREAD_CPUTIME_ID);
     });
   }
   std::vector<float> values(100'000), picture(elements, 0.5f);
@@ -78,8 +91,11 @@ Turn take_turn(io::PictureBoard& board, std::size_t elements, double seconds) {
   }
   stop = true;
   for (std::thread& other : others) other.join();
+  worked += processor_s(CLOCK_THREAD_CPUTIME_ID) - mine;
+  const double all = processor_s(CLOCK_PROCESS_CPUTIME_ID) - process;
   Turn turn{.steps_a_second = double(steps.size()) / seconds, .shown = board.shown() - shown};
   for (const double one : publishes) turn.publish_mean_ns += one / double(publishes.size());
+  turn.others_ms = (all - worked) * 1e3 / seconds;
   turn.publish_max_ns = *std::max_element(publishes.begin(), publishes.end());
   turn.step_p50_us = percentile(steps, 0.5);
   turn.step_p99_us = percentile(steps, 0.99);
@@ -93,10 +109,10 @@ void print(const char* name, const std::vector<Turn>& turns) {
     for (const Turn& turn : turns) values.push_back(turn.*number);
     return percentile(values, 0.5);
   };
-  std::printf("%-12s %9.1f %9.1f %9.1f %11.0f %11.0f %9lld\n", name, median(&Turn::steps_a_second),
-              median(&Turn::step_p50_us), median(&Turn::step_p99_us),
+  std::printf("%-12s %9.1f %9.1f %9.1f %11.0f %11.0f %9lld %12.2f\n", name,
+              median(&Turn::steps_a_second), median(&Turn::step_p50_us), median(&Turn::step_p99_us),
               median(&Turn::publish_mean_ns), median(&Turn::publish_max_ns),
-              static_cast<long long>(turns.back().shown));
+              static_cast<long long>(turns.back().shown), median(&Turn::others_ms));
 }
 
 }  // namespace
@@ -118,8 +134,8 @@ void bench_viewers(int size, double seconds) {
     const RawViewers viewers(server.port(), kStalled, /*reads=*/false);
     stalled.push_back(take_turn(board, shape.elements(), seconds));
   }
-  std::printf("%-12s %9s %9s %9s %11s %11s %9s\n", "viewers", "steps/s", "p50 us", "p99 us",
-              "publish ns", "longest ns", "shown");
+  std::printf("%-12s %9s %9s %9s %11s %11s %9s %12s\n", "viewers", "steps/s", "p50 us", "p99 us",
+              "publish ns", "longest ns", "shown", "server ms/s");
   print("none", nobody);
   print("1 reading", one);
   print("100 stalled", stalled);
