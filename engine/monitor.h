@@ -81,6 +81,8 @@ class Monitor {
   void predicted(Clock::time_point captured, Clock::time_point now);
 
   Reading read() const;
+  /// From a frame's capture to its prediction.
+  const Histogram& latency() const { return latency_; }
 
  private:
   std::vector<int> replicas_;  ///< [stages]
