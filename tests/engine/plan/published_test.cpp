@@ -28,7 +28,7 @@ TEST(Published, NetworksAreTheirArchitectures) {
     return bytes / 4e6;  // millions
   };
   const Networks networks = worked_out_networks();
-  EXPECT_NEAR(weights(networks.vgg16), 138.36, 0.01);    // as torchvision counts them
+  EXPECT_NEAR(weights(networks.vgg16), 138.36, 0.01);      // as torchvision counts them
   EXPECT_NEAR(weights(networks.resnet50), 25.557, 0.001);  // likewise
   for (const Profile& profile : {networks.vgg16, networks.resnet50, networks.gnmt8}) {
     EXPECT_NO_THROW(check_profile(profile));
