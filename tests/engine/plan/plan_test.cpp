@@ -142,6 +142,35 @@ TEST(Plan, IsTheBestOfAllMethodsAndCuts) {
   EXPECT_GT(fit, 100);
 }
 
+TEST(Outcome, AddsUpWhereNothingOverlaps) {
+  Profile profile = equal_modules(4);
+  for (ModuleProfile& module : profile.modules) module.bytes.activation = 100;
+  const Machine machine{.levels = {{2, {0.25, 100}}}};
+  const CostModel model(profile, machine, {.schedule = "sequential"});
+  const Outcome outcome = outcome_of(profile, model, weigh(model, {{0, 2, 0}, {2, 4, 1}}));
+  // Twelve of work; an activation of 1.25 ms there, an empty gradient of 0.25 ms back.
+  EXPECT_DOUBLE_EQ(outcome.T_ms, 12);
+  EXPECT_DOUBLE_EQ(outcome.sample_ms, 13.5);
+  EXPECT_DOUBLE_EQ(outcome.latency_ms, 4 + 1.25);
+}
+
+TEST(Outcome, CountsAReplicaAsAStageOfAge) {
+  const Machine machine{.levels = {{4, {}}}};
+  Profile profile = equal_modules(6);
+  profile.thread_speedup = {1, 1.5, 2, 2.5};
+  const CostModel model(profile, machine, {.schedule = "pipedream"});
+  const auto of = [&](const std::vector<Stage>& stages) {
+    return outcome_of(profile, model, weigh(model, stages));
+  };
+  const auto straight = of({{0, 1, 0}, {1, 2, 1}, {2, 3, 2}, {3, 6, 3}}).gradient_age;
+  EXPECT_EQ(straight, gradient_ages(make_schedule("pipedream", {.stages = 4, .microbatches = 4})));
+  EXPECT_EQ(of({{0, 3, 0, 3, 1}, {3, 6, 3}}).gradient_age,
+            (std::vector<std::int64_t>{straight[0], straight[3]}));
+  // Threads work on one sample: two stages, whatever their cores.
+  EXPECT_EQ(of({{0, 3, 0, 1, 3}, {3, 6, 3}}).gradient_age,
+            gradient_ages(make_schedule("pipedream", {.stages = 2, .microbatches = 4})));
+}
+
 TEST(Plan, PrefersLessMemoryAmongEquallyFast) {
   const Planned planned = make_plan(
       equal_modules(8),
