@@ -13,9 +13,9 @@ struct Accelerator {
   double launch_ms = 0;  ///< the least a kernel takes, and what starting it costs its host
 };
 
-/// A V100 with float32. 17.7 TFLOP/s as counted (cuDNN's Winograd does with less) make VGG-16's
-/// forward and backward of 128 pictures take 673 ms, to which the layers of PipeDream's published
-/// profile of it add up; 700 of its 900 GB/s are what kernels reach.
+/// A V100 with float32. At 17.7 TFLOP/s as counted (cuDNN's Winograd does with less) forward and
+/// backward of 128 pictures through VGG-16 take 691 ms; the layers of PipeDream's published profile
+/// of it add up to 673. 700 of its 900 GB/s are what kernels are taken to reach.
 Accelerator v100();
 
 /// `batch` pictures of 224 x 224 a minibatch. Simonyan and Zisserman, arXiv 1409.1556, column D.
