@@ -1,10 +1,11 @@
 #include "tools/bench.h"
 
-#include <cmath>    // nan
-#include <cstdio>   // ratios
-#include <fstream>  // results to compare with
-#include <limits>   // nan
-#include <map>      // rows by arm
+#include <algorithm>  // find
+#include <cmath>      // nan
+#include <cstdio>     // ratios
+#include <fstream>    // results to compare with
+#include <limits>     // nan
+#include <map>        // rows by arm
 
 #include "io/plot.h"
 #include "io/whole_file.h"
@@ -94,6 +95,37 @@ void plot_memory(const Json& results, const std::string& path) {
   io::write_bars(chart, path);
 }
 
+/// A bar a correction: the last 100 frames of the first stream with partime, a group for each
+/// number of stages.
+void plot_learning(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Loss over the last 100 frames of " +
+                              results["streams"][0]["stream"].get<std::string>() + ", partime",
+                     .y_label = "mean squared error"};
+  std::map<std::int64_t, std::map<std::string, double>> losses;
+  std::vector<std::string> names;
+  for (const Json& arm : results["arms"]) {
+    const bool mine = arm["stream"] == results["streams"][0]["stream"] && arm["every"] == 1;
+    if (!mine || (arm["schedule"] != "partime" && arm["schedule"] != "sequential")) continue;
+    if (arm["optimizer"].get<std::string>().starts_with("sgd")) continue;
+    std::string name =
+        arm["schedule"] == "sequential" ? "sequential" : arm["correction"].get<std::string>();
+    if (name == "none" && arm["optimizer"] == "adam") name = "none, beta1 0.9";
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    losses[arm["stages"]][name] = arm["last_100"]["mean"];
+  }
+  chart.categories = names;
+  for (const auto& [stages, by_name] : losses) {
+    std::vector<double> values;
+    for (const std::string& name : names) {
+      const auto found = by_name.find(name);
+      values.push_back(found == by_name.end() ? std::numeric_limits<double>::quiet_NaN()
+                                              : found->second);
+    }
+    chart.groups.emplace_back("N = " + std::to_string(stages), std::move(values));
+  }
+  io::write_bars(chart, path);
+}
+
 struct Suite {
   Json (*run)(const BenchArguments&);
   void (*plot)(const Json&, const std::string& path);
@@ -102,6 +134,7 @@ struct Suite {
 const std::map<std::string, Suite>& suites() {
   static const std::map<std::string, Suite> table = {
       {"framerate", {bench_framerate, plot_framerate}},
+      {"learning", {bench_learning, plot_learning}},
       {"memory", {bench_memory, plot_memory}},
       {"pipeline", {bench_pipeline, plot_pipeline}},
   };

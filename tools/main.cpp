@@ -161,7 +161,8 @@ int main_program(int argc, char** argv) {
   BenchArguments bench;
   CLI::App* bench_app = app.add_subcommand(
       "bench",
-      "Measure: framerate (four networks by size and stages), memory (each schedule at 4 stages), "
+      "Measure: framerate (four networks by size and stages), learning (rules and corrections on "
+      "streams), memory (each schedule at 4 stages), "
       "pipeline (the engine's own cost)");
   bench_app->add_option("suite", bench.suite, "Which")
       ->required()
@@ -187,6 +188,8 @@ int main_program(int argc, char** argv) {
   bench_app->add_option("--memory-format", bench.memory_format, "contiguous | channels_last")
       ->check(CLI::IsMember({"contiguous", "channels_last"}))
       ->capture_default_str();
+  bench_app->add_option("--frames", bench.frames, "learning: frames of each stream; 0: 600")
+      ->check(CLI::Range(0, 100000));
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");
