@@ -6,8 +6,8 @@
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/balance.h"
-#include "engine/module_times.h"
 #include "engine/pinning.h"
+#include "engine/profiler.h"
 #include "engine/verifier.h"
 
 namespace millrace::engine {
@@ -24,10 +24,9 @@ TrainerOptions completed(TrainerOptions options) {
   }
   if (options.cut.empty() && options.stages > 1) {
     std::vector<double> costs;
-    for (const ModuleTime& time :
-         measure_modules(options.network, options.sample, options.optimizer)) {
-      costs.push_back(time.total());
-    }
+    const plan::Profile profile =
+        measure_profile(options.network, options.sample, options.optimizer);
+    for (const plan::ModuleProfile& module : profile.modules) costs.push_back(module.ms().total());
     options.cut = balanced_cut(costs, options.stages);
   }
   require_cut(options.cut, options.stages, modules);

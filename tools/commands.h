@@ -64,6 +64,13 @@ struct PlanArguments {
 };
 int plan_command(const PlanArguments& arguments);
 
+struct ProfileArguments {
+  std::string config;
+  std::vector<std::string> settings;
+  std::string json;  ///< where to write it; "": nowhere
+};
+int profile_command(const ProfileArguments& arguments);
+
 int inspect_command(const std::string& uri);
 
 }  // namespace millrace::tools

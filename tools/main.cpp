@@ -39,6 +39,16 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
          io::nearest_name(argv[1], names) + "\"";
 }
 
+void add_profile(CLI::App& app, ProfileArguments& profile, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "profile", "Measure a network's modules on this machine, all of its cores busy");
+  command->add_option("config", profile.config, "Config file; none: the embedded default");
+  command->add_option("--set", profile.settings, "table.key=value, on top of the config")
+      ->allow_extra_args(false);
+  command->add_option("--json", profile.json, "Where to write it, for plan and simulate");
+  command->callback([&] { code = profile_command(profile); });
+}
+
 void add_plan(CLI::App& app, PlanArguments& plan, int& code) {
   CLI::App* command = app.add_subcommand(
       "plan", "The best cut, schedule and use of devices for a profile; writes what run reads");
@@ -157,6 +167,9 @@ int main_program(int argc, char** argv) {
 
   PlanArguments plan;
   add_plan(app, plan, code);
+
+  ProfileArguments profile;
+  add_profile(app, profile, code);
 
   BenchArguments bench;
   CLI::App* bench_app = app.add_subcommand(
