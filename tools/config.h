@@ -30,6 +30,8 @@ struct Config {
     double fps = 0.0;
     bool loop = false;
     std::uint64_t seed = 0;
+    bool reconnect = true;
+    double silence_s = 2.5;
   } source;
   struct {
     std::string kind = "autoencode";
@@ -69,6 +71,7 @@ struct Config {
     std::string weights;
     std::string loss_plot;
     std::string prediction;
+    std::string video;
   } output;
 
   /// Where each key that is not at its default was set.

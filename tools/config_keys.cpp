@@ -222,6 +222,11 @@ std::vector<ConfigKey> make_table() {
            MILLRACE_AT(source.fps)),
       flag("source.loop", "start again at the end", MILLRACE_AT(source.loop)),
       whole("source.seed", 0, kMany, "synth only: which scene", MILLRACE_AT(source.seed)),
+      flag("source.reconnect",
+           "open a live source again by itself when it breaks off or falls silent",
+           MILLRACE_AT(source.reconnect)),
+      real("source.silence_s", 0.1, 3600, "seconds without a picture that count as broken off",
+           MILLRACE_AT(source.silence_s)),
       choice("task.kind", {"autoencode", "next-frame"},
              "what is predicted: the input, or the frame after it", MILLRACE_AT(task.kind)),
       choice("task.loss", {"mse"}, "mse: squared error, mean over all elements",
@@ -314,6 +319,9 @@ std::vector<ConfigKey> make_table() {
       text("output.loss_plot", "the loss curve, .png", MILLRACE_AT(output.loss_plot)),
       text("output.prediction", "input, target and prediction of the last frame side by side, .png",
            MILLRACE_AT(output.prediction)),
+      text("output.video",
+           "prediction beside input, .mp4 or .mkv, or served at rtsp://ADDRESS:PORT/PATH",
+           MILLRACE_AT(output.video)),
   };
 }
 

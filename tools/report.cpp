@@ -94,6 +94,16 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
       {"provenance", provenance(int(trainer.schedule().workers.size()))}};
 }
 
+Json source_json(const io::StreamHealth& health) {
+  return {{"connected", health.connected.load()},
+          {"breaks", health.breaks.load()},
+          {"reconnects", health.reconnects.load()},
+          {"attempts", health.attempts.load()},
+          {"lost_upstream", health.lost_upstream.load()},
+          {"away_s", double(health.away_ms.load()) / 1e3},
+          {"last_error", health.last_error()}};
+}
+
 std::string rule_text(const engine::Reading& r) {
   if (r.budget <= 0) return "T/N " + text(r.T_over_N) + " ms (no rate to hold)";
   return "T/N " + text(r.T_over_N) + " ms" + (r.T_over_N < r.budget ? " < " : " >= ") + "1/F " +

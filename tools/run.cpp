@@ -9,6 +9,7 @@
 #include "engine/trainer.h"
 #include "io/reader.h"
 #include "io/source.h"
+#include "io/stream_health.h"
 #include "io/whole_file.h"
 #include "stages/safetensors.h"
 #include "tools/assembly.h"
@@ -19,6 +20,7 @@
 #include "tools/report.h"
 #include "tools/run_log.h"
 #include "tools/signals.h"
+#include "tools/video_out.h"
 
 namespace millrace::tools {
 namespace {
@@ -34,7 +36,10 @@ io::SourceOptions source_options(const Config& config) {
           .height = config.source.height,
           .channels = config.source.channels,
           .fps = config.source.fps,
-          .seed = config.source.seed};
+          .seed = config.source.seed,
+          .reconnect = {
+              .enabled = config.source.reconnect,
+              .silence = std::chrono::milliseconds(std::llround(1e3 * config.source.silence_s))}};
 }
 
 bool paced_live(const Config& config, const io::SourceInfo& info) {
@@ -53,6 +58,7 @@ class Run {
       : config_(config),
         arguments_(arguments),
         info_(source->info()),
+        health_(source->health()),
         next_frame_(config.task.kind == "next-frame"),
         live_(paced_live(config, info_) || info_.live),
         drop_(drop_policy(config, live_)),
@@ -62,11 +68,15 @@ class Run {
         trainer_(trainer_options()),
         log_(trainer_, std::size_t(config.source.channels) * fitter_.width() * fitter_.height()),
         feed_(trainer_, queue_, fitter_, next_frame_),
+        video_(make_video()),
         checkpointer_(make_checkpointer()),
         reader_(std::move(source), queue_, reader_options()) {}
 
   void learn() {
     Progress progress(arguments_.quiet);
+    log_.show_on(video_.get());
+    if (video_ && !arguments_.quiet)
+      std::fprintf(stderr, "video: %s\n", video_->writer().where().c_str());
     auto pipeline = std::async(std::launch::async, [this] {
       engine::PipelineOptions options{.limit = arguments_.frames};
       if (checkpointer_) {
@@ -84,6 +94,7 @@ class Run {
         if (!arguments_.quiet) std::fprintf(stderr, "stopping: draining the pipeline\n");
       }
       tell_of_roll_backs(progress);
+      tell_of_the_source(progress);
       if (progress.due()) progress.show(status());
     }
     progress.finish();
@@ -101,7 +112,14 @@ class Run {
   /// Writes every output that was asked for. One that can't be written costs no other; the first
   /// failure is thrown when all were tried.
   void save() {
-    const nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
+    nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
+    report["source"] = source_json(*health_);
+    if (video_) {
+      write_output(video_->writer().where(), [&](const std::string&) { video_->finish(); });
+      report["video"] = {{"where", video_->writer().where()},
+                         {"written", video_->writer().written()},
+                         {"dropped", video_->writer().dropped()}};
+    }
     const auto& output = config_.output;
     const stages::ImageShape shape{config_.source.channels, fitter_.height(), fitter_.width()};
     const bool predicted = log_.network().count() > 0;
@@ -165,6 +183,27 @@ class Run {
             .fps = info_.fps};
   }
 
+  std::unique_ptr<VideoOut> make_video() {
+    if (config_.output.video.empty()) return nullptr;
+    return std::make_unique<VideoOut>(
+        trainer_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
+        info_.fps, config_.output.video);
+  }
+
+  /// A line when the source goes away, and one when it is back.
+  void tell_of_the_source(Progress& progress) {
+    const bool connected = health_->connected.load();
+    if (connected == connected_) return;
+    connected_ = connected;
+    progress.finish();
+    if (connected) {
+      std::fprintf(stderr, "source: back after %lld attempts\n",
+                   static_cast<long long>(health_->attempts.load()));
+    } else {
+      std::fprintf(stderr, "source: away: %s; the weights wait\n", health_->last_error().c_str());
+    }
+  }
+
   void tell_of_roll_backs(Progress& progress) {
     const engine::LossGuard& guard = trainer_.guard();
     if (guard.roll_backs() == roll_backs_) return;
@@ -198,6 +237,7 @@ class Run {
   const Config& config_;
   const RunArguments& arguments_;
   io::SourceInfo info_;
+  std::shared_ptr<const io::StreamHealth> health_;
   bool next_frame_;
   bool live_;
   io::Drop drop_;
@@ -206,11 +246,13 @@ class Run {
   engine::Trainer trainer_;
   RunLog log_;
   FrameFeed feed_;
+  std::unique_ptr<VideoOut> video_;                     ///< null: none asked for
   std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: none while running
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
   FrameCounts frames_;
   std::string failure_;  ///< the first output that could not be written
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  bool connected_ = true;        ///< told of
   std::int64_t roll_backs_ = 0;  ///< told of
   std::int64_t shown_ = 0;
   double shown_at_ = 0;

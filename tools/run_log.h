@@ -5,17 +5,22 @@
 #include "engine/loss_history.h"
 #include "engine/trainer.h"
 #include "tools/mean_frame.h"
+#include "tools/video_out.h"
 
 namespace millrace::tools {
 
-/// Losses of the network and of the mean frame. Written by the last stage's worker; histories say
-/// what can be read meanwhile.
+/// Losses of the network and of the mean frame, and the video, if one is asked for. Written by the
+/// last stage's worker; histories say what can be read meanwhile.
 class RunLog final : public engine::Observer {
  public:
   RunLog(engine::Trainer& trainer, std::size_t elements)
       : trainer_(trainer), mean_frame_(elements) {}
 
-  void predicted(const engine::SampleInfo&, int slot, float loss) override {
+  /// Before the run. `video` outlives it; null: none.
+  void show_on(VideoOut* video) { video_ = video; }
+
+  void predicted(const engine::SampleInfo& info, int slot, float loss) override {
+    if (video_) video_->predicted(info, slot);
     network_.add(loss);
     baseline_.add(mean_frame_.compare(trainer_.target(slot)));
     last_slot_ = slot;
@@ -31,6 +36,7 @@ class RunLog final : public engine::Observer {
   engine::LossHistory network_, baseline_;
   MeanFrame mean_frame_;
   int last_slot_ = 0;
+  VideoOut* video_ = nullptr;
 };
 
 }  // namespace millrace::tools

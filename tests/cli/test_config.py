@@ -38,6 +38,8 @@ KEYS = {
     "source.fps": real(0.0, 10000.0),
     "source.loop": FLAG,
     "source.seed": whole(0, MANY),
+    "source.reconnect": FLAG,
+    "source.silence_s": real(0.1, 3600.0),
     "task.kind": names("autoencode", "next-frame"),
     "task.loss": names("mse"),
     "model.preset": names("partime-cnn", "resnet18", "resnet50", "layers"),
@@ -82,6 +84,7 @@ KEYS = {
     "output.weights": TEXT,
     "output.loss_plot": TEXT,
     "output.prediction": TEXT,
+    "output.video": TEXT,
 }
 
 # The contract's, for a config file that says nothing. [source] uri is for the program to choose.
