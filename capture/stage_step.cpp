@@ -9,11 +9,11 @@
 
 namespace millrace::capture {
 
-SampleBuffers::SampleBuffers(int slots, at::IntArrayRef shape, bool shared_target)
+SampleBuffers::SampleBuffers(int slots, at::IntArrayRef shape, at::IntArrayRef target_shape)
     : prediction(slots) {
   for (int slot = 0; slot < slots; ++slot) {
     input.push_back(at::zeros(shape, at::kFloat));
-    target.push_back(shared_target ? input.back() : at::zeros(shape, at::kFloat));
+    target.push_back(target_shape.empty() ? input.back() : at::zeros(target_shape, at::kFloat));
   }
 }
 

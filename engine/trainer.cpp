@@ -35,6 +35,13 @@ TrainerOptions completed(TrainerOptions options) {
   return options;
 }
 
+/// [1,C,H,W]; empty where input and target are one.
+std::vector<std::int64_t> target_shape(const TrainerOptions& options) {
+  if (options.target_is_input) return {};
+  const stages::ImageShape& made = options.network->shape(options.network->size() - 1);
+  return {1, made.channels, made.height, made.width};
+}
+
 c10::Device torch_device(const Device& device) {
   return device.cuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device.index))
                      : c10::Device(c10::kCPU);
@@ -90,7 +97,8 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule)
     places.push_back(place);
   for (const int place : places) {
     const stages::ImageShape& mine = network.shape(place - 1);
-    if (mine.height == target.height && mine.width == target.width) continue;
+    const bool vector = target.height == 1 && target.width == 1;  // compared with a map's mean
+    if (vector || (mine.height == target.height && mine.width == target.width)) continue;
     fail("needs stages whose maps have the target's size, which module " +
          std::to_string(place - 1) + "'s have not; name a cut where they have");
   }
@@ -137,7 +145,7 @@ Trainer::Trainer(TrainerOptions options)
       guard_(2 * schedule_.slots()),
       samples_(schedule_.slots(),
                {1, options_.sample.channels, options_.sample.height, options_.sample.width},
-               options_.target_is_input) {
+               target_shape(options_)) {
   require_correction(options_, schedule_);
   if (options_.devices.empty()) {
     const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);

@@ -21,7 +21,7 @@ namespace millrace::engine {
 struct TrainerOptions {
   std::shared_ptr<const stages::Network> network;
   stages::ImageShape sample;    ///< every size known
-  bool target_is_input = true;  ///< autoencode: one buffer serves both
+  bool target_is_input = true;  ///< autoencode: one buffer serves both; else as the network gives
   std::string schedule = "partime";
   int stages = 2;
   int microbatches = 4;         ///< in schedules that have minibatches
@@ -57,7 +57,8 @@ class Trainer {
   explicit Trainer(TrainerOptions options);
   ~Trainer();
 
-  /// Where a Feed's take(slot) writes: [C,H,W] floats. The same address if target_is_input.
+  /// Where a Feed's take(slot) writes: [C,H,W] floats, the target as the network gives it. The same
+  /// address if target_is_input.
   float* input(int slot);
   float* target(int slot);
   /// The prediction for the sample in `slot`, [C,H,W] floats on the CPU. From Observer::predicted,
@@ -77,6 +78,9 @@ class Trainer {
 
   /// What each stage's worker holds; read when run() is not running.
   std::vector<StageMemory> memory() const;
+
+  /// Numbers in a target, and in a prediction.
+  std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
 
   const Schedule& schedule() const { return schedule_; }
   const std::vector<int>& cut() const { return options_.cut; }

@@ -1,6 +1,6 @@
 // synth:shapes?shapes=4&speed=1.5&frames=300: how many shapes, pixels a frame, length (0: endless).
 // &scenes=3&switch=100: as many scenes take turns, each for so many frames; &drift=0.4: the light
-// falls by that share and rises again, once in 500 frames.
+// falls by that share and rises again, once in 500 frames. A frame's label is its scene.
 #include <algorithm>  // std::min
 #include <array>      // parameter names
 #include <charconv>   // numbers in the query
@@ -48,6 +48,7 @@ class SynthSource : public Source {
     info.width = options_.width;
     info.height = options_.height;
     info.fps = fps_;
+    info.classes = stream_.scenes > 1 ? stream_.scenes : 0;
     info.duration_s = double(stream_.frames) / fps_;
     return info;
   }
@@ -58,7 +59,9 @@ class SynthSource : public Source {
     out.height = options_.height;
     out.channels = options_.channels;
     out.pts = std::chrono::nanoseconds(std::int64_t(double(next_) * 1e9 / fps_));
-    scenes_[std::size_t(next_ / stream_.turn) % scenes_.size()]->draw(next_, out.pixels);
+    const auto scene = std::size_t(next_ / stream_.turn) % scenes_.size();
+    out.label = scenes_.size() > 1 ? int(scene) : -1;
+    scenes_[scene]->draw(next_, out.pixels);
     dim(out.pixels);
     ++next_;
     return ReadStatus::frame;

@@ -53,8 +53,11 @@ class Network {
 };
 
 /// Builds the network `spec` describes for samples of shape `input`.
-/// Throws std::invalid_argument naming the key of [model] that is wrong, or, for samples
-/// whose size the network does not give back, saying so: its output is compared with a picture.
-std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input);
+/// `gives`: what its output is compared with.
+/// Throws std::invalid_argument naming the key of [model] that is wrong, or saying that the output
+/// has not the shape of what it is compared with.
+enum class Gives { picture, vector };
+std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input,
+                                             Gives gives = Gives::picture);
 
 }  // namespace millrace::stages

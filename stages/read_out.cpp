@@ -34,13 +34,14 @@ ReadOut::ReadOut(std::int64_t channels, std::int64_t target, int kernel,
 }
 
 at::Tensor ReadOut::loss(const at::Tensor& activations, const at::Tensor& target) const {
-  if (activations.sizes().slice(2) != target.sizes().slice(2)) {
+  at::Tensor maps = at::conv2d(activations, parameters_[0], parameters_[1], 1, padding_);
+  const bool vector = target.size(2) == 1 && target.size(3) == 1;
+  if (vector) maps = maps.mean({2, 3}, /*keepdim=*/true);
+  if (maps.sizes() != target.sizes()) {
     throw std::invalid_argument(
         "correction \"local\" needs stages whose maps have the target's size");
   }
-  const at::Tensor prediction =
-      at::sigmoid(at::conv2d(activations, parameters_[0], parameters_[1], 1, padding_));
-  return at::mse_loss(prediction, target);
+  return at::mse_loss(at::sigmoid(maps), target);
 }
 
 void ReadOut::add(const std::vector<at::Tensor>& gradients, bool first) {

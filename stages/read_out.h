@@ -12,10 +12,10 @@
 
 namespace millrace::stages {
 
-/// One convolution from what a stage gives to the target, sigmoid, mean squared error; trained
-/// beside the stage and thrown away after training. A stage that learns from its read-out alone
-/// learns from the sample it has just seen, whatever the pipeline's length: decoupled greedy
-/// learning (Belilovsky et al., arXiv 1901.08164) with one layer. Thread-bound.
+/// One convolution from what a stage gives to the target (a vector: the mean of its maps), sigmoid,
+/// mean squared error; trained beside the stage and thrown away after training. A stage that learns
+/// from its read-out alone learns from the sample it has just seen, whatever the pipeline's length:
+/// decoupled greedy learning (Belilovsky et al., arXiv 1901.08164) with one layer. Thread-bound.
 class ReadOut {
  public:
   /// `channels`: what the stage gives; `target`: channels of the target. `optimizer`: the

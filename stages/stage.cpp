@@ -85,7 +85,8 @@ std::unique_ptr<ReadOut> Stage::make_read_out(OptimizerSpec optimizer,
                                               const at::TensorOptions& tensors) const {
   const ImageShape &mine = network_->shape(range_.end - 1),
                    &target = network_->shape(network_->size() - 1);
-  if (mine.height != target.height || mine.width != target.width) {
+  const bool vector = target.height == 1 && target.width == 1;
+  if (!vector && (mine.height != target.height || mine.width != target.width)) {
     throw std::invalid_argument(
         "correction.kind: local needs stages whose maps have the target's size; module " +
         std::to_string(range_.end - 1) + " gives " + std::to_string(mine.width) + "x" +

@@ -82,8 +82,9 @@ class Stage {
   void backward_weight(Activations& activations);
 
   /// Applies the mean of the gradients added since the last update, and forgets them. With replicas
-  /// the mean is over all of theirs, which must be complete and stay so until each has updated; they
-  /// may update at once. False, and nothing changes but the version's number, if it is not finite.
+  /// the mean is over all of theirs, which must be complete and stay so until each has updated;
+  /// they may update at once. False, and nothing changes but the version's number, if it is not
+  /// finite.
   bool update();
   /// Makes a new version of the same weights: the gradients since the last update are forgotten.
   void skip_update();

@@ -117,7 +117,9 @@ stages::ImageShape configured_shape(const Config& config) {
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape) {
   engine::TrainerOptions options;
   try {
-    options.network = stages::build_network(config.model, shape);
+    options.network = stages::build_network(
+        config.model, shape,
+        config.task.kind == "label" ? stages::Gives::vector : stages::Gives::picture);
   } catch (const std::invalid_argument& error) {
     throw located(
         config, error.what(),

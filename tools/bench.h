@@ -17,6 +17,7 @@ struct BenchArguments {
   std::int64_t rounds = 5;                     ///< how often the arms take turns
   std::string memory_format = "contiguous";    ///< or channels_last
   double seconds = 0.5;                        ///< an arm's turn
+  std::vector<std::string> streams;            ///< learning: of vtest, scenes, labels; empty: all
   std::int64_t frames = 0;                     ///< learning: of each stream; 0: 600
   std::string json;                            ///< where to write the results; "": nowhere
   std::string plot;                            ///< where to write the plot, PNG

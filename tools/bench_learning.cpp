@@ -5,13 +5,14 @@
 #include <ATen/Parallel.h>  // one thread an arm
 #include <unistd.h>         // whether somebody watches
 
-#include <atomic>   // next job
-#include <cmath>    // isfinite
-#include <cstdio>   // table
-#include <limits>   // diverged
-#include <mutex>    // progress
-#include <numeric>  // means
-#include <thread>   // one a core
+#include <algorithm>  // find
+#include <atomic>     // next job
+#include <cmath>      // isfinite
+#include <cstdio>     // table
+#include <limits>     // diverged
+#include <mutex>      // progress
+#include <numeric>    // means
+#include <thread>     // one a core
 
 #include "engine/pinning.h"
 #include "io/plot.h"
@@ -142,6 +143,7 @@ Json arm_json(const LearningArm& arm, double lr, const std::vector<const Learnin
           {"loss", over_seeds(scores, [](const auto& s) { return s.mean; })},
           {"last_100", over_seeds(scores, [](const auto& s) { return s.last; })},
           {"held_out", over_seeds(scores, [](const auto& s) { return s.held_out; })},
+          {"held_out_hits", over_seeds(scores, [](const auto& s) { return s.held_out_hits; })},
           {"forgetting", over_seeds(scores, [](const auto& s) { return s.forgetting; })}};
 }
 
@@ -155,19 +157,20 @@ void print_arm(const Json& arm) {
               every > 1 ? ("1/" + std::to_string(every)).c_str() : "all", arm["lr"].get<double>(),
               figure("loss"), figure("last_100"), figure("held_out"));
   if (figure("forgetting") > 0) std::printf(" %7.2f", figure("forgetting"));
+  if (arm["stream"] == "labels") std::printf(" %7.0f %%", 100 * figure("held_out_hits"));
   std::printf("\n");
 }
 
 /// The mean frame's losses, which a network must beat.
 Json baseline(const LearningStream& stream) {
-  at::Tensor sum = at::zeros_like(stream.frames[0]);
+  at::Tensor sum = at::zeros_like(stream.targets[0]);
   std::vector<double> losses;
-  for (std::size_t n = 0; n < stream.frames.size(); ++n) {
-    losses.push_back((stream.frames[n] - sum / double(std::max<std::size_t>(n, 1)))
+  for (std::size_t n = 0; n < stream.targets.size(); ++n) {
+    losses.push_back((stream.targets[n] - sum / double(std::max<std::size_t>(n, 1)))
                          .square()
                          .mean()
                          .item<double>());
-    sum += stream.frames[n];
+    sum += stream.targets[n];
   }
   const auto mean = [](auto begin, auto end) {
     return std::accumulate(begin, end, 0.0) / double(end - begin);
@@ -179,18 +182,36 @@ Json baseline(const LearningStream& stream) {
             {"last_100", mean(losses.end() - 100, losses.end())}}}};
 }
 
+std::vector<LearningStream> read_streams(const BenchArguments& arguments, std::int64_t frames) {
+  const auto wanted = [&](const char* name) {
+    const auto& names = arguments.streams;
+    return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const std::int64_t turn = std::max<std::int64_t>(frames / 6, 1);
+  std::vector<LearningStream> streams;
+  if (wanted("vtest")) {
+    streams.push_back(read_stream("vtest",
+                                  "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi", 0,
+                                  std::min<std::int64_t>(frames, 600), kWidth, kHeight));
+  }
+  if (wanted("scenes")) {
+    streams.push_back(read_stream("scenes",
+                                  "synth:shapes?scenes=" + std::to_string(kLearningScenes) +
+                                      "&switch=" + std::to_string(turn) + "&drift=0.4",
+                                  turn, frames, kWidth, kHeight));
+  }
+  if (wanted("labels")) {
+    streams.push_back(read_stream("labels", "synth:shapes?scenes=4&switch=1&drift=0.6", 0, frames,
+                                  kWidth, kHeight, /*labels=*/true));
+  }
+  return streams;
+}
+
 }  // namespace
 
 Json bench_learning(const BenchArguments& arguments) {
   const std::int64_t frames = arguments.frames > 0 ? arguments.frames : kFrames;
-  std::vector<LearningStream> streams;
-  streams.push_back(read_stream("vtest", "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi",
-                                0, std::min<std::int64_t>(frames, 600), kWidth, kHeight));
-  const std::int64_t turn = std::max<std::int64_t>(frames / 6, 1);
-  streams.push_back(read_stream("scenes",
-                                "synth:shapes?scenes=" + std::to_string(kLearningScenes) +
-                                    "&switch=" + std::to_string(turn) + "&drift=0.4",
-                                turn, frames, kWidth, kHeight));
+  const std::vector<LearningStream> streams = read_streams(arguments, frames);
   std::vector<LearningArm> arms;
   for (const LearningStream& stream : streams) {
     for (LearningArm& arm : arms_on(stream)) {

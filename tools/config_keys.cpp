@@ -227,8 +227,10 @@ std::vector<ConfigKey> make_table() {
            MILLRACE_AT(source.reconnect)),
       real("source.silence_s", 0.1, 3600, "seconds without a picture that count as broken off",
            MILLRACE_AT(source.silence_s)),
-      choice("task.kind", {"autoencode", "next-frame"},
-             "what is predicted: the input, or the frame after it", MILLRACE_AT(task.kind)),
+      choice("task.kind", {"autoencode", "next-frame", "label"},
+             "what is predicted: the input, the frame after it, or its class, a number each (synth "
+             "tells the scene)",
+             MILLRACE_AT(task.kind)),
       choice("task.loss", {"mse"}, "mse: squared error, mean over all elements",
              MILLRACE_AT(task.loss)),
       choice("model.preset", stages::preset_names(), "layers: as written in [[model.layer]]",

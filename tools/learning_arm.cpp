@@ -25,15 +25,32 @@ double mean(const std::vector<float>& losses, std::int64_t begin, std::int64_t e
   return std::accumulate(losses.begin() + begin, losses.begin() + end, 0.0) / double(end - begin);
 }
 
-/// The PARTIME experiments' basic network, as bench framerate has it.
-std::shared_ptr<const stages::Network> network_of(const at::Tensor& frame) {
-  return stages::build_network({}, {frame.size(1), frame.size(2), frame.size(3)});
+stages::LayerSpec layer(const std::string& type, std::optional<std::int64_t> out = {},
+                        std::optional<std::int64_t> kernel = {}) {
+  return {.type = type, .out = out, .kernel = kernel};
+}
+
+/// The PARTIME experiments' basic network, as bench framerate has it; for classes its first eight
+/// convolutions, a mean over twelfths of the picture and a linear layer.
+std::shared_ptr<const stages::Network> network_of(const LearningStream& stream) {
+  const at::Tensor& frame = stream.frames.front();
+  const stages::ImageShape shape{frame.size(1), frame.size(2), frame.size(3)};
+  if (stream.classes == 0) return stages::build_network({}, shape);
+  stages::ModelSpec model{.preset = "layers"};
+  for (int i = 0; i < 8; ++i) {
+    model.layer.push_back(layer("conv", 16, 5));
+    model.layer.push_back(layer("relu"));
+  }
+  model.layer.insert(model.layer.end(), {layer("avgpool", {}, 12), layer("flatten"),
+                                         layer("linear", stream.classes), layer("sigmoid")});
+  return stages::build_network(model, shape, stages::Gives::vector);
 }
 
 engine::TrainerOptions options_of(const LearningArm& arm, double lr, std::uint64_t seed) {
   engine::TrainerOptions options;
   const at::Tensor& frame = arm.stream->frames.front();
-  options.network = network_of(frame);
+  options.network = network_of(*arm.stream);
+  options.target_is_input = arm.stream->classes == 0;
   options.sample = {frame.size(1), frame.size(2), frame.size(3)};
   options.schedule = arm.schedule;
   options.stages = arm.stages;
@@ -56,18 +73,21 @@ engine::TrainerOptions options_of(const LearningArm& arm, double lr, std::uint64
   return options;
 }
 
-double held_out_loss(const std::vector<stages::Stage>& stages, const LearningStream& stream) {
+void look_at_held_out(const std::vector<stages::Stage>& stages, const LearningStream& stream,
+                      LearningScore& score) {
   const c10::NoGradGuard no_grad;
-  double sum = 0;
-  for (const at::Tensor& frame : stream.held_out) {
-    stages::Tensors x = {frame};
+  const double share = 1.0 / double(std::max<std::size_t>(stream.held_out.size(), 1));
+  for (std::size_t i = 0; i < stream.held_out.size(); ++i) {
+    const at::Tensor& target = stream.held_out_targets[i];
+    stages::Tensors x = {stream.held_out[i]};
     for (const stages::Stage& stage : stages) {
-      const stages::Activations kept = stage.forward(x, frame);
-      if (stage.range().last) sum += kept.loss.item<float>();
+      const stages::Activations kept = stage.forward(x, target);
+      if (stage.range().last) score.held_out += share * kept.loss.item<float>();
       x = kept.outputs;
     }
+    if (stream.classes > 0 && at::equal(x[0].argmax(), target.argmax()))
+      score.held_out_hits += share;
   }
-  return stream.held_out.empty() ? 0 : sum / double(stream.held_out.size());
 }
 
 /// The first scene's return, in the frames that were learned from.
@@ -90,7 +110,7 @@ std::string LearningArm::name() const {
 }
 
 LearningStream read_stream(const std::string& name, const std::string& uri, std::int64_t turn,
-                           std::int64_t learn, int width, int height) {
+                           std::int64_t learn, int width, int height, bool labels) {
   LearningStream stream{.name = name, .uri = uri, .turn = turn};
   const auto source = io::open_source({.uri = uri, .width = width, .height = height});
   io::Fitter fitter(width, height);
@@ -100,7 +120,14 @@ LearningStream read_stream(const std::string& name, const std::string& uri, std:
     if (n >= learn && n % kHeldOutEvery != 0) continue;
     at::Tensor tensor = at::empty({1, 3, height, width});
     io::to_planar(fitter.fit(frame), tensor.mutable_data_ptr<float>());
+    at::Tensor target = tensor;
+    if (labels) {
+      stream.classes = source->info().classes;
+      target = at::zeros({1, stream.classes, 1, 1});
+      target[0][frame.label] = 1;
+    }
     (n < learn ? stream.frames : stream.held_out).push_back(std::move(tensor));
+    (n < learn ? stream.targets : stream.held_out_targets).push_back(std::move(target));
   }
   if (std::int64_t(stream.frames.size()) < learn)
     throw std::runtime_error(uri + ": fewer than " + std::to_string(learn) + " frames");
@@ -113,8 +140,8 @@ LearningScore run_arm(const LearningArm& arm, double lr, std::uint64_t seed) {
   std::vector<stages::Stage> stages = engine::build_stages(options, schedule);
   const std::vector<at::Tensor>& frames = arm.stream->frames;
   const auto sample = [&](std::int64_t n) {
-    const at::Tensor& frame = frames[std::size_t(n * arm.every)];
-    return std::pair(frame, frame);
+    const auto at = std::size_t(n * arm.every);
+    return std::pair(frames[at], arm.stream->targets[at]);
   };
   LearningScore score;
   score.losses =
@@ -122,7 +149,7 @@ LearningScore run_arm(const LearningArm& arm, double lr, std::uint64_t seed) {
   const auto count = std::int64_t(score.losses.size());
   score.mean = mean(score.losses, 0, count);
   score.last = mean(score.losses, count - kLast / arm.every, count);
-  score.held_out = held_out_loss(stages, *arm.stream);
+  look_at_held_out(stages, *arm.stream, score);
   score.forgetting = forgetting(score.losses, arm, kLearningScenes);
   return score;
 }

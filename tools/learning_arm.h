@@ -17,12 +17,15 @@ struct LearningStream {
   std::string name;
   std::string uri;
   std::int64_t turn = 0;  ///< frames that a scene stays; 0: one scene
+  int classes = 0;        ///< 0: frames are to be given back; else their class is to be told
   std::vector<at::Tensor> frames, held_out;
+  std::vector<at::Tensor> targets, held_out_targets;  ///< the frames themselves, or [1,classes,1,1]
 };
 
 /// Reads `learn` frames of [3,height,width], and then every fifth of the 200 that follow.
+/// `labels`: its frames' classes are the targets.
 LearningStream read_stream(const std::string& name, const std::string& uri, std::int64_t turn,
-                           std::int64_t learn, int width, int height);
+                           std::int64_t learn, int width, int height, bool labels = false);
 
 struct LearningArm {
   const LearningStream* stream = nullptr;
@@ -40,9 +43,10 @@ constexpr int kLearningScenes = 3;
 
 /// What a run of an arm leaves. Losses are of predictions made before learning from the frame.
 struct LearningScore {
-  double mean = 0;      ///< over the run
-  double last = 0;      ///< over its last 100
-  double held_out = 0;  ///< of the final weights, on frames not learned from
+  double mean = 0;           ///< over the run
+  double last = 0;           ///< over its last 100
+  double held_out = 0;       ///< of the final weights, on frames not learned from
+  double held_out_hits = 0;  ///< labels: share of those frames whose class it tells
   /// Streams of scenes: the first scene's loss on its first 20 frames after it came back, over that
   /// on its 20 last before; 1: nothing forgotten. 0: no scene came back.
   double forgetting = 0;

@@ -203,6 +203,9 @@ int main_program(int argc, char** argv) {
       ->capture_default_str();
   bench_app->add_option("--frames", bench.frames, "learning: frames of each stream; 0: 600")
       ->check(CLI::Range(0, 100000));
+  bench_app->add_option("--streams", bench.streams, "learning: which of vtest, scenes, labels")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"vtest", "scenes", "labels"}));
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");

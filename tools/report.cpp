@@ -94,6 +94,10 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
       {"provenance", provenance(int(trainer.schedule().workers.size()))}};
 }
 
+Json accuracy_json(const RunLog& log) {
+  return {{"mean", log.hits().mean()}, {"recent", log.hits().recent()}};
+}
+
 Json source_json(const io::StreamHealth& health) {
   return {{"connected", health.connected.load()},
           {"breaks", health.breaks.load()},

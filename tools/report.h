@@ -26,6 +26,9 @@ struct FrameCounts {
 nlohmann::ordered_json make_report(engine::Trainer& trainer, const FrameCounts& frames,
                                    const RunLog& log);
 
+/// Share of frames whose class was told: over the run, and of the last 100.
+nlohmann::ordered_json accuracy_json(const RunLog& log);
+
 /// How the connection to the source fared; apart from the exact counts of frames.
 nlohmann::ordered_json source_json(const io::StreamHealth& health);
 

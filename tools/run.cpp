@@ -59,15 +59,15 @@ class Run {
         arguments_(arguments),
         info_(source->info()),
         health_(source->health()),
-        next_frame_(config.task.kind == "next-frame"),
+        task_(task_of(config.task.kind)),
         live_(paced_live(config, info_) || info_.live),
         drop_(drop_policy(config, live_)),
         fitter_(config.source.width ? config.source.width : info_.width,
                 config.source.height ? config.source.height : info_.height),
         queue_(drop_ == io::Drop::newest ? kNewestCapacity : kNeverCapacity, drop_),
         trainer_(trainer_options()),
-        log_(trainer_, std::size_t(config.source.channels) * fitter_.width() * fitter_.height()),
-        feed_(trainer_, queue_, fitter_, next_frame_),
+        log_(trainer_, task_ == Task::label),
+        feed_(trainer_, queue_, fitter_, task_),
         video_(make_video()),
         checkpointer_(make_checkpointer()),
         reader_(std::move(source), queue_, reader_options()) {}
@@ -114,6 +114,7 @@ class Run {
   void save() {
     nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
     report["source"] = source_json(*health_);
+    if (task_ == Task::label) report["accuracy"] = accuracy_json(log_);
     if (video_) {
       write_output(video_->writer().where(), [&](const std::string&) { video_->finish(); });
       report["video"] = {{"where", video_->writer().where()},
@@ -135,7 +136,7 @@ class Run {
     });
     write_output(predicted ? output.loss_plot : "",
                  [&](const std::string& file) { draw_loss(log_, file); });
-    write_output(predicted ? output.prediction : "",
+    write_output(predicted && task_ != Task::label ? output.prediction : "",
                  [&](const std::string& file) { draw_prediction(trainer_, log_, shape, file); });
     if (!arguments_.quiet) std::cout << summarize(report) << std::flush;
     if (!failure_.empty()) throw std::runtime_error(failure_);
@@ -148,6 +149,7 @@ class Run {
   engine::TrainerOptions trainer_options() {
     engine::TrainerOptions options =
         assemble(config_, {config_.source.channels, fitter_.height(), fitter_.width()});
+    if (task_ == Task::label) require_classes(*options.network);
     options.fps = config_.monitor.fps > 0 ? config_.monitor.fps : info_.fps;
     return options;
   }
@@ -179,12 +181,25 @@ class Run {
     const bool exact = drop_ == io::Drop::never && arguments_.frames > 0;
     return {.paced = paced_live(config_, info_) && !info_.live,
             .loop = config_.source.loop,
-            .limit = exact ? arguments_.frames + (next_frame_ ? 1 : 0) : 0,
+            .limit = exact ? arguments_.frames + (task_ == Task::next_frame ? 1 : 0) : 0,
             .fps = info_.fps};
+  }
+
+  void require_classes(const stages::Network& network) const {
+    const std::int64_t numbers = network.shape(network.size() - 1).channels;
+    if (info_.classes == 0)
+      throw config_.error("task.kind",
+                          "label needs a source that tells classes, as synth:shapes?scenes=4");
+    if (numbers != info_.classes) {
+      throw config_.error("model.layer", "the network gives " + std::to_string(numbers) +
+                                             " numbers, the source tells " +
+                                             std::to_string(info_.classes) + " classes");
+    }
   }
 
   std::unique_ptr<VideoOut> make_video() {
     if (config_.output.video.empty()) return nullptr;
+    if (task_ == Task::label) throw config_.error("output.video", "labels are no pictures to show");
     return std::make_unique<VideoOut>(
         trainer_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
         info_.fps, config_.output.video);
@@ -238,7 +253,7 @@ class Run {
   const RunArguments& arguments_;
   io::SourceInfo info_;
   std::shared_ptr<const io::StreamHealth> health_;
-  bool next_frame_;
+  Task task_;
   bool live_;
   io::Drop drop_;
   io::Fitter fitter_;

@@ -40,7 +40,7 @@ KEYS = {
     "source.seed": whole(0, MANY),
     "source.reconnect": FLAG,
     "source.silence_s": real(0.1, 3600.0),
-    "task.kind": names("autoencode", "next-frame"),
+    "task.kind": names("autoencode", "next-frame", "label"),
     "task.loss": names("mse"),
     "model.preset": names("partime-cnn", "resnet18", "resnet50", "layers"),
     "model.layers": whole(1, 1000),
