@@ -128,7 +128,8 @@ void plot_learning(const Json& results, const std::string& path) {
 
 struct Suite {
   Json (*run)(const BenchArguments&);
-  void (*plot)(const Json&, const std::string& path);
+  void (*plot)(const Json&, const std::string& path);  ///< null: it has none
+  std::string (*page)(const Json&) = nullptr;          ///< null: it has none
 };
 
 const std::map<std::string, Suite>& suites() {
@@ -137,6 +138,7 @@ const std::map<std::string, Suite>& suites() {
       {"learning", {bench_learning, plot_learning}},
       {"memory", {bench_memory, plot_memory}},
       {"pipeline", {bench_pipeline, plot_pipeline}},
+      {"tables", {bench_tables, nullptr, tables_page}},
   };
   return table;
 }
@@ -151,11 +153,16 @@ std::vector<std::string> bench_suite_names() {
 
 int bench_command(const BenchArguments& arguments) {
   const Suite& suite = suites().at(arguments.suite);
+  if (!arguments.plot.empty() && !suite.plot)
+    throw ConfigError("--plot: bench " + arguments.suite + " has no plot");
+  if (!arguments.page.empty() && !suite.page)
+    throw ConfigError("--page: bench " + arguments.suite + " has no page");
   const Json other =
       arguments.compare.empty() ? Json() : read_results(arguments.compare, arguments.suite);
   const Json results = suite.run(arguments);
   if (!arguments.compare.empty()) print_ratios(results, other);
   if (!arguments.json.empty()) io::write_whole(arguments.json, results.dump(2) + "\n");
+  if (!arguments.page.empty()) io::write_whole(arguments.page, suite.page(results));
   if (!arguments.plot.empty()) suite.plot(results, arguments.plot);
   return kDone;
 }

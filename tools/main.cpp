@@ -176,7 +176,7 @@ int main_program(int argc, char** argv) {
       "bench",
       "Measure: framerate (four networks by size and stages), learning (rules and corrections on "
       "streams), memory (each schedule at 4 stages), "
-      "pipeline (the engine's own cost)");
+      "pipeline (the engine's own cost), tables (published figures, planned again)");
   bench_app->add_option("suite", bench.suite, "Which")
       ->required()
       ->check(CLI::IsMember(bench_suite_names()));
@@ -208,6 +208,7 @@ int main_program(int argc, char** argv) {
       ->check(CLI::IsMember({"vtest", "scenes", "labels"}));
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
+  bench_app->add_option("--page", bench.page, "tables: where to write a page of them, Markdown");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");
   bench_app->callback([&] { code = bench_command(bench); });
 
