@@ -32,8 +32,9 @@ struct TrainerOptions {
   std::vector<int> cut;         ///< empty: balanced from measured times
   std::vector<Device> devices;  ///< one for each replica of each stage; empty: one a worker
   stages::OptimizerSpec optimizer;
-  std::string correction = "none";  ///< see engine/correction.h
-  stages::StateDict weights;        ///< or a whole checkpoint; empty: initial_state(seed)
+  stages::CorrectionSpec correction;
+  bool guard = false;         ///< turn back when the loss goes astray
+  stages::StateDict weights;  ///< or a whole checkpoint; empty: initial_state(seed)
   std::uint64_t seed = 0;
   double fps = 0;  ///< F of the monitor's verdict; 0: unknown
 };
@@ -81,6 +82,8 @@ class Trainer {
   const std::vector<int>& cut() const { return options_.cut; }
   const std::vector<Device>& devices() const { return options_.devices; }
   Monitor& monitor() { return monitor_; }
+  const LossGuard& guard() const { return guard_; }
+  const stages::CorrectionSpec& correction() const { return options_.correction; }
   std::int64_t trained() const { return pipeline_ ? pipeline_->trained() : 0; }
 
  private:
@@ -92,6 +95,7 @@ class Trainer {
   TrainerOptions options_;
   Schedule schedule_;
   Monitor monitor_;
+  LossGuard guard_;
   capture::SampleBuffers samples_;
   std::vector<std::unique_ptr<capture::BoundaryBuffers>> boundaries_;
   std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::unit()
@@ -104,6 +108,10 @@ Schedule schedule_of(const TrainerOptions& options);
 /// Throws std::invalid_argument unless `cut` makes `stages` stages of at least one of `modules`
 /// modules.
 void require_cut(const std::vector<int>& cut, int stages, int modules);
+
+/// Throws std::invalid_argument, "correction.kind: ...", if `options.correction` asks for what
+/// network, optimizer or schedule do not give.
+void require_correction(const TrainerOptions& options, const Schedule& schedule);
 
 /// The stages of `network` at `cut`, with `weights`, by Schedule::unit(). The oracle and the
 /// trainer build them alike. Replicas are not tied yet: tie_replicas() does it where they will

@@ -126,7 +126,9 @@ std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape i
     }
   }
   require_picture(input, shape);
-  return std::make_shared<Network>(std::move(modules), std::move(from), spec.channels_last);
+  shapes.erase(shapes.begin());
+  return std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
+                                   spec.channels_last);
 }
 
 const std::vector<std::string>& preset_names() {

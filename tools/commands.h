@@ -40,6 +40,30 @@ struct ScheduleArguments {
 };
 int schedule_command(const ScheduleArguments& arguments);
 
+struct PlanArguments {
+  std::string
+      input;  ///< a profile (JSON, or PipeDream's graph.txt), or a config (.toml) to measure
+  std::vector<std::string> settings;         ///< of the config
+  std::string devices = "2";                 ///< "8", "2x8": servers x devices
+  std::string links;                         ///< GB/s[:ms] by level, as "3.125,30:0.01"
+  std::string overlap = "none";              ///< none | transfers | all
+  double memory_gb = 0;                      ///< of a device; 0: no limit
+  std::vector<std::string> schedules;        ///< "any": all; empty: the config's, or partime
+  std::vector<std::int64_t> microbatches;    ///< to try; empty: the config's
+  std::vector<std::int64_t> virtual_stages;  ///< to try; empty: the config's
+  bool recompute = false;
+  bool replicas = false;
+  bool threads = false;
+  std::int64_t most_tensor = 1;
+  std::int64_t most_copies = 1;
+  std::int64_t stages = 0;   ///< exactly so many; 0: as are best
+  std::int64_t frames = 1;   ///< graph.txt: frames that its figures are for
+  double fps = 0;            ///< F; 0: the config's
+  std::string kind = "cpu";  ///< what the table calls devices
+  std::string output;        ///< where to write the [pipeline] table; "": nowhere
+};
+int plan_command(const PlanArguments& arguments);
+
 int inspect_command(const std::string& uri);
 
 }  // namespace millrace::tools

@@ -7,6 +7,7 @@
 #include <string>     // values
 #include <vector>     // lists
 
+#include "stages/correction_spec.h"
 #include "stages/model_spec.h"
 #include "stages/optimizer_spec.h"
 
@@ -51,9 +52,10 @@ struct Config {
     bool recompute = false;
   } pipeline;
   stages::OptimizerSpec optimizer;
+  stages::CorrectionSpec correction;
   struct {
     std::string kind = "none";
-  } correction;
+  } guard;
   struct {
     double fps = 0.0;
   } monitor;

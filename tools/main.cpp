@@ -39,6 +39,53 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
          io::nearest_name(argv[1], names) + "\"";
 }
 
+void add_plan(CLI::App& app, PlanArguments& plan, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "plan", "The best cut, schedule and use of devices for a profile; writes what run reads");
+  command
+      ->add_option("input", plan.input,
+                   "Profile (JSON or PipeDream's graph.txt), or config (.toml) to measure")
+      ->required();
+  command->add_option("--set", plan.settings, "table.key=value, on top of the config")
+      ->allow_extra_args(false);
+  command->add_option("--devices", plan.devices, "8, or 2x8: servers x devices")
+      ->capture_default_str();
+  command->add_option("--links", plan.links, "GB/s[:ms] for each of --devices' levels, by commas");
+  command->add_option("--overlap", plan.overlap, "What runs beside computing")
+      ->check(CLI::IsMember({"none", "transfers", "all"}))
+      ->capture_default_str();
+  command->add_option("--memory", plan.memory_gb, "GB of a device; 0: no limit")
+      ->check(CLI::Range(0.0, 1e6));
+  std::vector<std::string> schedules = engine::schedule_names();
+  schedules.push_back("any");
+  command->add_option("--schedules", plan.schedules, "To choose from, by commas; or any")
+      ->delimiter(',')
+      ->check(CLI::IsMember(schedules));
+  command->add_option("--microbatches", plan.microbatches, "Samples an update, to choose from")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  command->add_option("--virtual-stages", plan.virtual_stages, "interleaved: to choose from")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  command->add_flag("--recompute", plan.recompute, "Activations may be computed again");
+  command->add_flag("--replicas", plan.replicas, "Stages may be replicated");
+  command->add_flag("--threads", plan.threads, "Stages may take several cores");
+  command->add_option("--tensor", plan.most_tensor, "Devices that may share a module")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--copies", plan.most_copies, "Pipelines that may run side by side")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--stages", plan.stages, "Exactly so many; 0: as are best")
+      ->check(CLI::Range(0, 4096));
+  command->add_option("--frames", plan.frames, "graph.txt: frames its figures are for")
+      ->check(CLI::Range(1, 1'000'000));
+  command->add_option("--fps", plan.fps, "F for the rule T/N < 1/F")->check(CLI::Range(0.0, 1e6));
+  command->add_option("--kind", plan.kind, "What the table calls devices: cpu | cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command->add_option("--output", plan.output, "Where to write the [pipeline] table");
+  command->callback([&] { code = plan_command(plan); });
+}
+
 int main_program(int argc, char** argv) {
   CLI::App app{"A neural network that learns from a live video stream, frame by frame."};
   app.set_version_flag("--version", MILLRACE_VERSION);
@@ -107,6 +154,9 @@ int main_program(int argc, char** argv) {
   schedule_app->add_option("--format", schedule.format, "grid | csv")
       ->check(CLI::IsMember({"grid", "csv"}));
   schedule_app->callback([&] { code = schedule_command(schedule); });
+
+  PlanArguments plan;
+  add_plan(app, plan, code);
 
   BenchArguments bench;
   CLI::App* bench_app = app.add_subcommand(

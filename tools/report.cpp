@@ -87,6 +87,8 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
       {"realtime", {{"F", r.F}, {"budget_ms", r.budget}, {"holds", r.holds}, {"misses", r.misses}}},
       {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
       {"gradient_age", r.gradient_age},
+      {"correction", trainer.correction().kind},
+      {"guard", {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}}},
       {"loss", loss_json(log)},
       {"memory_bytes", memory_json(trainer)},
       {"provenance", provenance(int(trainer.schedule().workers.size()))}};

@@ -1,5 +1,6 @@
 // `millrace run`: learn from a source until it ends.
 #include <chrono>    // waits
+#include <cmath>     // pow
 #include <cstdio>    // results
 #include <future>    // the pipeline beside the progress line
 #include <iostream>  // results
@@ -82,9 +83,11 @@ class Run {
         progress.finish();
         if (!arguments_.quiet) std::fprintf(stderr, "stopping: draining the pipeline\n");
       }
+      tell_of_roll_backs(progress);
       if (progress.due()) progress.show(status());
     }
     progress.finish();
+    tell_of_roll_backs(progress);
     queue_.stop();
     reader_.stop();
     reader_.join();
@@ -162,6 +165,18 @@ class Run {
             .fps = info_.fps};
   }
 
+  void tell_of_roll_backs(Progress& progress) {
+    const engine::LossGuard& guard = trainer_.guard();
+    if (guard.roll_backs() == roll_backs_) return;
+    roll_backs_ = guard.roll_backs();
+    progress.finish();
+    std::fprintf(stderr,
+                 "guard: at frame %lld the loss was %.4g (median %.4g): back to the last good "
+                 "weights, rate x %.3g\n",
+                 static_cast<long long>(guard.last_sample()), guard.last_loss(),
+                 guard.last_median(), std::pow(engine::LossGuard::kSlower, double(roll_backs_)));
+  }
+
   std::string status() {
     const engine::Reading r = trainer_.monitor().read();
     const double seconds =
@@ -196,6 +211,7 @@ class Run {
   FrameCounts frames_;
   std::string failure_;  ///< the first output that could not be written
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::int64_t roll_backs_ = 0;  ///< told of
   std::int64_t shown_ = 0;
   double shown_at_ = 0;
 };

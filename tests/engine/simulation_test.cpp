@@ -63,6 +63,8 @@ TEST(Simulation, RecomputingKeepsInputs) {
   const Simulation s = simulate(schedule, {.samples = 8, .stages = costs, .input_bytes = 3});
   EXPECT_EQ(s.memory[0].stash, 8 * 3 + 70);
   EXPECT_EQ(s.memory[1].stash, 8 * 5 + 70);
+  const Simulation longer = simulate(schedule, {.samples = 24, .stages = costs, .input_bytes = 3});
+  EXPECT_EQ(longer.memory[0].stash, s.memory[0].stash);  // all of it is freed in between
   // A forward longer, but for stage 0's first, which runs while it waits for a gradient.
   EXPECT_NEAR(s.total_ms, (8 + 1) * 4 - 1, 1e-12);
 }
@@ -161,6 +163,17 @@ TEST(Simulation, FindsADeadlock) {
     FAIL() << "no deadlock found";
   } catch (const std::logic_error& error) {
     EXPECT_STREQ(error.what(), "schedule sequential deadlocks: worker 0 waits before 0B0");
+  }
+}
+
+TEST(Simulation, FindsAMessageOutOfOrder) {
+  Schedule schedule = make_schedule("gpipe", {.stages = 2, .microbatches = 2});
+  std::swap(schedule.workers[1].period[0], schedule.workers[1].period[1]);
+  try {
+    simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
+    FAIL() << "the message was taken for another";
+  } catch (const std::logic_error& error) {
+    EXPECT_STREQ(error.what(), "a link delivers another sample than the schedule says");
   }
 }
 

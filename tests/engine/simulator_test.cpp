@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <map>     // times by action
-#include <random>  // costs
+#include <algorithm>  // reverse
+#include <map>        // times by action
+#include <random>     // costs
 
 #include "engine/staircase.h"
 
@@ -227,6 +228,52 @@ TEST(Simulator, ReplicasShareAStage) {
   EXPECT_NEAR(period({1, 1}), 6, 1e-9);
   EXPECT_NEAR(period({2, 1}), 3, 1e-9);
   EXPECT_NEAR(period({3, 1}), 3, 1e-9);  // stage 1 is the slowest now
+}
+
+TEST(Simulator, ReplicasAdmitAndPredictInOrder) {
+  for (const std::vector<int>& replicas : {std::vector<int>{3, 1}, {1, 3}, {2, 3}, {3, 2}}) {
+    Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = replicas});
+    std::reverse(schedule.workers.begin(), schedule.workers.end());  // of equals the last one first
+    for (unsigned seed = 0; seed < 6; ++seed) {
+      SimulationInput input = with_events(random_costs(2, seed), 60);
+      input.cores = 1 + int(seed % 3);  // so that workers come late
+      const Simulation s = simulate(schedule, input);
+      std::int64_t admitted = 0;
+      double predicted = 0;  // when all samples so far were
+      std::map<std::int64_t, SimulatedAction> last;
+      for (const SimulatedAction& event : s.events) {
+        if (event.action.op != Op::forward) continue;
+        if (event.action.stage == 1) last[event.action.sample] = event;
+        if (event.action.stage == 0) {
+          EXPECT_EQ(event.action.sample, admitted++);
+        }
+      }
+      for (const auto& [sample, forward] : last) {
+        predicted = std::max(predicted, forward.end_ms());
+        for (const SimulatedAction& event : s.events) {
+          if (event.worker != forward.worker || event.start_ms <= forward.start_ms) continue;
+          EXPECT_GE(event.start_ms, predicted) << action_text(event.action, true);
+        }
+      }
+    }
+  }
+}
+
+TEST(Simulator, APredictionWaitsForEarlierOnes) {
+  Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = {1, 3}});
+  std::rotate(schedule.workers.begin(), schedule.workers.begin() + 1, schedule.workers.end());
+  SimulationInput input = with_events(equal_costs(2, {1, 1, 1, 0}), 3);
+  // Stage 0 shares a server with the last replica alone; the others hear from it 10 ms later.
+  input.machine = {.levels = {{2, {}}, {2, {.latency_ms = 10}}},
+                   .overlap = plan::Overlap::transfers};
+  std::map<std::pair<Op, std::int64_t>, double> starts;  // in stage 1
+  for (const SimulatedAction& event : simulate(schedule, input).events) {
+    if (event.action.stage == 1) starts[{event.action.op, event.action.sample}] = event.start_ms;
+  }
+  EXPECT_EQ((starts[{Op::forward, 0}]), 11);
+  EXPECT_EQ((starts[{Op::forward, 1}]), 12);
+  EXPECT_EQ((starts[{Op::forward, 2}]), 3);
+  EXPECT_EQ((starts[{Op::backward, 2}]), 13);
 }
 
 TEST(Simulator, ReplicasMeetForTheirAllReduce) {
