@@ -238,14 +238,17 @@ double Simulation::bubble() const {
   return sum / double(workers.size());
 }
 
-double predict(const Schedule& schedule, const std::vector<plan::StageCosts>& stages,
-               double handoff_ms, int cores) {
-  SimulationInput input{.stages = stages, .cores = cores};
-  input.machine.levels.front().link.latency_ms = handoff_ms;
+std::int64_t enough_samples(const Schedule& schedule) {
   // A stage that is all but the slowest takes long to work off what filling has left before it.
   const std::int64_t fill = last_of_prologues(schedule) + 1 + schedule.in_flight;
   const std::int64_t together = whole_updates(schedule);
-  input.samples = (std::max<std::int64_t>(4 * fill, 2000) + 7 * together) / together * together;
+  return (std::max<std::int64_t>(4 * fill, 2000) + 7 * together) / together * together;
+}
+
+double predict(const Schedule& schedule, const std::vector<plan::StageCosts>& stages,
+               double handoff_ms, int cores) {
+  SimulationInput input{.samples = enough_samples(schedule), .stages = stages, .cores = cores};
+  input.machine.levels.front().link.latency_ms = handoff_ms;
   return simulate(schedule, input).period_ms;
 }
 

@@ -84,6 +84,9 @@ struct Simulation {
 /// std::invalid_argument for input that makes no sense, std::logic_error if the schedule deadlocks.
 Simulation simulate(const Schedule& schedule, const SimulationInput& input);
 
+/// So many samples that the period settles, unless two stages are all but equally slow.
+std::int64_t enough_samples(const Schedule& schedule);
+
 /// The steady period in milliseconds a sample of workers that hand messages over themselves, each
 /// end of a message costing its worker `handoff_ms`; `cores` as above.
 double predict(const Schedule& schedule, const std::vector<plan::StageCosts>& stages,

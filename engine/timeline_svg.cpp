@@ -111,8 +111,10 @@ class Picture {
   void choose() {
     std::vector<const SimulatedAction*> events;
     until_ = simulation_.total_ms;
+    if (style_.until_ms > 0) until_ = std::min(until_, style_.until_ms);
     for (const SimulatedAction& event : simulation_.events) {
       if (event.worker >= rows_) continue;
+      if (event.start_ms > until_) break;
       if (events.size() == style_.most_boxes) {
         until_ = event.start_ms;
         break;

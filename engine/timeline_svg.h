@@ -11,6 +11,7 @@ namespace millrace::engine {
 struct TimelineStyle {
   std::string title;               ///< "": none; what is no printable ASCII becomes "?"
   double width = 960;              ///< pixels of the whole picture
+  double until_ms = 0;             ///< 0: the end
   int most_workers = 64;           ///< rows
   std::size_t most_boxes = 20000;  ///< actions, earliest first; what is left out is said
 };

@@ -12,6 +12,7 @@
 #include "tools/bench_arm.h"
 #include "tools/commands.h"
 #include "tools/config.h"
+#include "tools/simulate.h"
 
 namespace millrace::tools {
 namespace {
@@ -157,6 +158,9 @@ int main_program(int argc, char** argv) {
 
   PlanArguments plan;
   add_plan(app, plan, code);
+
+  SimulateArguments simulate;
+  add_simulate(app, simulate, code);
 
   BenchArguments bench;
   CLI::App* bench_app = app.add_subcommand(

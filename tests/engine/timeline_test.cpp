@@ -103,6 +103,13 @@ TEST(TimelineSvg, SaysWhatItLeavesOut) {
   EXPECT_GT(count(svg, "class=\"H\""), 10);
 }
 
+TEST(TimelineSvg, EndsWhenItShould) {
+  const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = 8});
+  const std::string svg = timeline_svg(schedule, simulated(schedule, 8), {.until_ms = 3.5});
+  EXPECT_EQ(count(svg, "class=\"F\""), 4 + 1);
+  EXPECT_NE(svg.find("first 3.5 of 16 ms"), std::string::npos);
+}
+
 TEST(TimelineSvg, ATitleMayHoldAnything) {
   const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = 1});
   const std::string svg = timeline_svg(schedule, simulated(schedule, 1), {.title = "<a&b>\n\xff"});
