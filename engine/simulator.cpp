@@ -131,7 +131,10 @@ class Run {
         return false;
       }
       const std::int64_t oldest = next_frame_;
-      while (double(next_frame_ + 1) * period <= now_) ++next_frame_;
+      next_frame_ = std::max(oldest, std::int64_t(std::min(now_ / period, 1e18)));
+      // A quotient may be off by one.
+      if (next_frame_ > oldest && double(next_frame_) * period > now_) --next_frame_;
+      if (double(next_frame_ + 1) * period <= now_) ++next_frame_;
       dropped_ += next_frame_ - oldest;
       came = double(next_frame_++) * period;
     }

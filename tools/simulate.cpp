@@ -31,7 +31,7 @@ using engine::plan::StageCosts;
 /// as many.
 constexpr std::size_t kProven = 128;
 /// Actions that may be listed, and that a run without --samples may have.
-constexpr std::int64_t kMostListed = 4'000'000, kMostUnasked = 20'000'000;
+constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
 
 int stages_of(const SimulateArguments& arguments) {
   const std::int64_t cut = arguments.cut.empty() ? 0 : std::int64_t(arguments.cut.size()) + 1;

@@ -27,6 +27,7 @@ class Simulate(program.CliTest):
 
     def profile(self, *modules, **more):
         path = self.folder / "profile.json"
+        modules[0]["input_gradient_ms"] = [0, 0]
         path.write_text(json.dumps({"millrace_profile": 1, "network": "n", "source": "s", "device": "d",
                                     "modules": list(modules), **more}))
         return path
@@ -56,7 +57,6 @@ class Simulate(program.CliTest):
         path = self.profile(module("a", 1, 10, 3), module("b", 2, 20, 5, 7), module("c", 4, 40, 9), input_bytes=2)
         found, _ = self.simulated("partime", "--profile", path, "--cut", "2")
         self.assertEqual(found["stages"], 2)
-        # The first module has no input gradient.
         self.assertAlmostEqual(found["period_ms"], 12)
         self.assertEqual([m["total_bytes"] for m in found["memory"]], [30 + 30 + 8, 40 + 40 + 9])
         balanced, _ = self.simulated("partime", "--profile", path, "--stages", "2")
@@ -135,11 +135,9 @@ class Simulate(program.CliTest):
 
     def test_bad_usage(self):
         profile = self.profile(module("a", 1), module("b", 2))
-        broken = self.profile(module("a", 1)).with_name("broken.json")
+        broken, negative = self.folder / "broken.json", self.folder / "negative.json"
         broken.write_text("{")
-        negative = profile.with_name("negative.json")
-        negative.write_text(json.dumps({"millrace_profile": 1, "modules": [module("a", -1)]}))
-        profile = self.profile(module("a", 1), module("b", 2))
+        negative.write_text(profile.read_text().replace('"forward_ms": [1', '"forward_ms": [-1'))
         for arguments, parts in [
             (["gpip"], ["gpipe"]),
             (["partime", "--stages", "0"], ["--stages"]),
@@ -153,10 +151,10 @@ class Simulate(program.CliTest):
             (["partime", "--profile", profile, "--stages", "3"], ["3"]),
             (["partime", "--profile", self.folder / "none.json"], ["none.json"]),
             (["partime", "--profile", broken], ["broken.json"]),
-            (["partime", "--profile", negative], ["forward"]),
+            (["partime", "--profile", negative], ["negative.json", "forward"]),
             (["gpipe", "--samples", "3"], ["3 samples", "4"]),
             (["2bw", "--stages", "8"], ["microbatches"]),
-            (["partime", "--replicas", "2,1,1,1"], ["replicas"]),
+            (["partime", "--replicas", "2,1,1,1"], ["replicated"]),
             (["partime", "--devices", "2"], ["--devices", "4 workers"]),
             (["partime", "--devices", "two"], ["two"]),
             (["partime", "--links", "fast"], ["fast"]),

@@ -81,6 +81,19 @@ TEST(Simulation, TakesTheNewestFrameOfALiveSource) {
   EXPECT_EQ(s.latency_p50_ms, 10);
 }
 
+TEST(Simulation, LosesAllButOneFrameOfAFastSource) {
+  const auto costs = equal_costs(1, {10, 0, 15, 0});
+  const Schedule schedule = make_schedule("sequential", {.stages = 1});
+  for (const double period : {0.1, 0.3, 0.7, 1e-3}) {  // most of them have no exact quotient
+    const Simulation s =
+        simulate(schedule, {.samples = 401, .stages = costs, .source_period_ms = period});
+    // Frame k is the last one with k * period <= 25 * 400.
+    EXPECT_NEAR(double(s.dropped + 400) * period, 25 * 400, period) << period;
+    EXPECT_LT(s.latency_max_ms, 10 + 1.0001 * period);
+    EXPECT_GE(s.latency_p50_ms, 10 - 1e-9);
+  }
+}
+
 TEST(Simulation, WaitsForALiveSource) {
   const auto costs = equal_costs(3, {1, 1, 1, 0});
   for (const std::string& name : schedule_names()) {
