@@ -71,6 +71,33 @@ struct ProfileArguments {
 };
 int profile_command(const ProfileArguments& arguments);
 
+struct SimulateArguments {
+  std::string name;          ///< of the schedule, or a CSV file
+  std::int64_t stages = 0;   ///< 0: 4, or as many as the file or the cut has
+  std::int64_t samples = 0;  ///< 0: enough for a steady period
+  std::int64_t microbatches = 4;
+  std::int64_t virtual_stages = 2;
+  bool vertical_sync = false;
+  std::vector<int> replicas;
+  bool recompute = false;
+  // What a sample costs: one value, or one a stage; or a profile.
+  std::vector<double> forward = {1}, backward = {2}, update = {0};  ///< ms
+  double message_bytes = 0, weight_bytes = 0, stash_bytes = 0;      ///< of every stage
+  std::string profile;   ///< JSON, or PipeDream's graph.txt
+  std::vector<int> cut;  ///< of the profile's modules; empty: balanced
+  // What it runs on.
+  double link_latency_ms = 0, link_gbps = 0;  ///< Gbit/s; 0: bytes cost nothing
+  std::string devices, links;                 ///< as plan takes them
+  std::string overlap = "none";               ///< none | transfers | all
+  double overhead_ms = 0, contention = 1;
+  std::int64_t cores = 0;  ///< 0: one a worker
+  double fps = 0;          ///< of a live source; 0: samples are there when asked for
+  // Where to write what; "": nowhere.
+  std::string trace, svg, json;
+  double until_ms = 0;  ///< of the SVG; 0: as long as names fit
+};
+int simulate_command(const SimulateArguments& arguments);
+
 int inspect_command(const std::string& uri);
 
 }  // namespace millrace::tools

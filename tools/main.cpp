@@ -12,6 +12,7 @@
 #include "tools/bench_arm.h"
 #include "tools/commands.h"
 #include "tools/config.h"
+#include "tools/simulate.h"
 
 namespace millrace::tools {
 namespace {
@@ -170,6 +171,9 @@ int main_program(int argc, char** argv) {
 
   ProfileArguments profile;
   add_profile(app, profile, code);
+
+  SimulateArguments simulate;
+  add_simulate(app, simulate, code);
 
   BenchArguments bench;
   CLI::App* bench_app = app.add_subcommand(
