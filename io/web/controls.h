@@ -1,0 +1,52 @@
+// What people who look on ask of a run.
+#pragma once
+
+#include <atomic>    // mailboxes
+#include <cmath>     // nan: no wish
+#include <limits>    // nan
+#include <optional>  // a wish or none
+
+namespace millrace::io {
+
+/// Mailboxes of one item each; a later wish takes an earlier one's place. Neither side waits.
+class Controls {
+ public:
+  /// What this run can do at all. Whatever it cannot is not offered, and refused.
+  struct Offered {
+    bool pause = true;
+    bool save = true;
+    bool learning_rate = true;
+  };
+  explicit Controls(const Offered& offered) : offered_(offered) {}
+  const Offered& offered() const { return offered_; }
+
+  // Who looks on: any thread.
+  void pause(bool on) { paused_.store(on, std::memory_order_relaxed); }
+  void save() { save_.store(true, std::memory_order_release); }
+  void set_learning_rate(double rate) { rate_.store(rate, std::memory_order_relaxed); }
+
+  // The run: any thread.
+  /// It should rest until this is false again.
+  bool paused() const { return paused_.load(std::memory_order_relaxed); }
+  /// True once after save() was called, however often.
+  bool take_save() {
+    return save_.load(std::memory_order_relaxed) &&
+           save_.exchange(false, std::memory_order_acquire);
+  }
+  /// The latest rate wished for since the last call.
+  std::optional<double> take_learning_rate() {
+    if (std::isnan(rate_.load(std::memory_order_relaxed))) return std::nullopt;
+    const double rate = rate_.exchange(kNone, std::memory_order_relaxed);
+    return std::isnan(rate) ? std::nullopt : std::optional(rate);
+  }
+
+ private:
+  static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+  const Offered offered_;
+  std::atomic<bool> paused_{false};
+  std::atomic<bool> save_{false};
+  std::atomic<double> rate_{kNone};
+};
+
+}  // namespace millrace::io

@@ -1,0 +1,148 @@
+// The page's one connection, and the numbers at a glance.
+import {addPoint, fetchPast, paintCharts, showSpan} from './charts.js';
+import {showControls, startControls} from './controls.js';
+import {clock, count, say, three} from './format.js';
+import {showStages} from './stages.js';
+
+const PICTURES = ['input', 'target', 'prediction', 'error'];
+const RETRY_MS = [500, 1000, 2000, 5000];
+
+let socket = null;
+let failures = 0;
+let latest = null;
+
+function connect() {
+  if (socket || document.hidden) return;
+  const mine = socket = new WebSocket(`${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}/live`);
+  mine.binaryType = 'arraybuffer';
+  mine.onopen = () => {
+    failures = 0;
+    fetchPast().catch(() => {});
+  };
+  mine.onmessage = ({data}) => typeof data === 'string' ? show(JSON.parse(data)) : showPictures(data);
+  mine.onclose = () => {
+    if (socket !== mine) return;
+    socket = null;
+    goOffline();
+    setTimeout(connect, RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)]);
+  };
+}
+
+function goOffline() {
+  document.body.classList.add('offline');
+  setVerdict('away', 'Disconnected', 'the run has ended or cannot be reached; trying again');
+}
+
+// A page that nobody sees costs nothing.
+document.addEventListener('visibilitychange', () => {
+  if (!document.hidden) return connect();
+  const mine = socket;
+  socket = null;
+  mine?.close();
+});
+
+function show(state) {
+  latest = state;
+  document.body.classList.remove('offline');
+  const {frames, latency_ms: latency, rate, realtime} = state;
+  say('run', [state.source, state.task, state.schedule, clock(state.t),
+              `frame ${count(frames.trained)}`].join('  ·  '));
+  showVerdict(state);
+  showLoss(state.loss);
+  say('fps', three(rate.fps));
+  say('fps-why', (realtime.F > 0 ? `of ${three(realtime.F)}, ` : '') + `${count(frames.dropped)} dropped`);
+  say('latency', three(latency.recent_p50));
+  say('latency-why', `p99 ${three(latency.recent_p99)}, longest ${three(latency.max)}`);
+  showStages(state);
+  showControls(state.controls);
+  addPoint(state);
+}
+
+function showVerdict({realtime, timing_ms: timing, stream, controls, frames}) {
+  const {F, budget_ms: budget, holds} = realtime;
+  const mean = document.getElementById('gauge-mean');
+  const busy = document.getElementById('gauge-busy');
+  busy.parentElement.hidden = !(budget > 0);
+  busy.style.width = `${Math.min(100, timing.bottleneck / budget * 100 || 0)}%`;
+  mean.style.left = `${Math.min(100, timing.T_over_N / budget * 100 || 0)}%`;
+  const times = `slowest stage ${three(timing.bottleneck)} of ${three(budget)} ms`;
+  if (!stream.connected) {
+    setVerdict('away', 'Source away', stream.last_error || 'waiting for it to come back');
+  } else if (controls.paused) {
+    setVerdict('rests', 'Paused', `at frame ${count(frames.trained)}`);
+  } else if (frames.trained === 0) {
+    setVerdict('rests', 'Starting', 'waiting for the first frame');
+  } else if (!(F > 0)) {
+    setVerdict('rests', 'No rate to hold', `slowest stage ${three(timing.bottleneck)} ms`);
+  } else if (holds) {
+    setVerdict('good', 'Holds', `${times}, T/N ${three(timing.T_over_N)}`);
+  } else {
+    setVerdict('bad', 'Too slow', `${times}, T/N ${three(timing.T_over_N)}`);
+  }
+}
+
+function setVerdict(mood, text, why) {
+  document.getElementById('verdict').dataset.mood = mood;
+  say('verdict-text', text);
+  say('verdict-why', why);
+}
+
+function showLoss({recent, mean_frame: {recent: mean}}) {
+  say('loss', three(recent));
+  const ratio = mean / recent;
+  const better = ratio > 1;
+  const why = document.getElementById('loss-why');
+  why.dataset.mood = better ? 'good' : 'rests';
+  say('loss-why', Number.isFinite(ratio) && ratio > 0
+      ? `${three(better ? ratio : 1 / ratio)}× ${better ? 'better' : 'worse'} than the mean frame` : ' ');
+}
+
+// A sample's number as 8 bytes, four lengths of 4, then as many JPEG files.
+async function showPictures(message) {
+  const view = new DataView(message);
+  const sample = view.getBigUint64(0, true);
+  let at = 8 + 4 * PICTURES.length;
+  const pictures = await Promise.all(PICTURES.map((_, i) => {
+    const length = view.getUint32(8 + 4 * i, true);
+    const file = new Blob([new Uint8Array(message, at, length)], {type: 'image/jpeg'});
+    at += length;
+    return createImageBitmap(file);
+  }));
+  pictures.forEach((picture, i) => {
+    const canvas = document.getElementById(PICTURES[i]);
+    if (canvas.width !== picture.width) canvas.width = picture.width;
+    if (canvas.height !== picture.height) canvas.height = picture.height;
+    canvas.style.setProperty('--aspect', picture.width / picture.height);
+    canvas.getContext('2d').drawImage(picture, 0, 0);
+    canvas.dataset.sample = sample;
+    picture.close();
+  });
+}
+
+function startTheme() {
+  const system = matchMedia('(prefers-color-scheme: light)');
+  const apply = () => {
+    const chosen = localStorage.getItem('theme');
+    document.documentElement.dataset.theme = chosen ?? (system.matches ? 'light' : 'dark');
+    paintCharts();
+    if (latest) showStages(latest);
+  };
+  system.addEventListener('change', apply);
+  document.getElementById('theme').addEventListener('click', () => {
+    localStorage.setItem('theme', document.documentElement.dataset.theme === 'dark' ? 'light' : 'dark');
+    apply();
+  });
+  apply();
+}
+
+for (const button of document.querySelectorAll('[data-span]')) {
+  button.addEventListener('click', () => {
+    for (const other of document.querySelectorAll('[data-span]')) {
+      other.setAttribute('aria-pressed', String(other === button));
+    }
+    showSpan(button.dataset.span);
+  });
+}
+startTheme();
+startControls();
+connect();

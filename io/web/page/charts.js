@@ -1,0 +1,179 @@
+// The charts: what came before the page was opened is fetched, the rest is added as it comes.
+import {clock, colour, three} from './format.js';
+
+const SERIES = {
+  'chart-loss': {
+    log: true,
+    lines: [['loss', 'network', 'net'], ['mean_frame', 'mean frame', 'mean', true]],
+  },
+  'chart-rate': {
+    zero: true,
+    lines: [['fps', 'learned', 'net'], ['dropped_fps', 'dropped', 'bad'], ['F', 'F', 'mean', true]],
+  },
+  'chart-time': {
+    zero: true,
+    lines: [['T_over_N', 'T/N', 'net'], ['bottleneck', 'slowest', 'warm'], ['budget', '1/F', 'mean', true]],
+  },
+  'chart-latency': {
+    zero: true,
+    lines: [['latency_p50', 'p50', 'net'], ['latency_p99', 'p99', 'warm']],
+  },
+};
+const RECENT = 300;  // points, one a second
+const REFRESH_MS = 30000;  // of the whole run, whose points merge at the other end
+
+let columns = [];  // names, in the order of a row
+const past = {recent: [], whole: []};
+let span = 'recent';
+let fetched = 0;
+const charts = new Map();
+
+// A chart begins with its first points: there is no scale for none.
+function makeChart(id, rows) {
+  const {log, zero, lines} = SERIES[id];
+  const at = document.getElementById(id);
+  const chart = new Dygraph(at, rows, {
+    labels: ['t', ...lines.map((line) => line[1])],
+    logscale: Boolean(log),
+    includeZero: Boolean(zero),
+    labelsDiv: at.parentElement.querySelector('.key'),
+    legend: 'always',
+    legendFormatter: (data) => keyOf(id, data),
+    interactionModel: {},  // a finger that scrolls the page is not meant for the chart
+    axes: {
+      x: {ticker: timeTicks, drawGrid: false},
+      y: {axisLabelWidth: 44, ticker: log ? decadeTicks : evenTicks},
+    },
+    axisLabelFontSize: 12,
+    xRangePad: 2,
+    yRangePad: 6,
+    strokeWidth: 2,
+    highlightCircleSize: 3,
+    connectSeparatedPoints: false,
+  });
+  charts.set(id, chart);
+  new ResizeObserver(() => chart.resize()).observe(at);
+  paint(id, chart);
+}
+
+/// Takes the colours of the theme.
+export function paintCharts() {
+  for (const [id, chart] of charts) paint(id, chart);
+}
+
+function paint(id, chart) {
+  const series = {};
+  for (const [, label, name, dashed] of SERIES[id].lines) {
+    series[label] = {color: colour(name), strokePattern: dashed ? [5, 4] : null,
+                     strokeWidth: dashed ? 1.5 : 2};
+  }
+  chart.updateOptions({series, axisLineColor: colour('line'), gridLineColor: colour('line')});
+}
+
+/// Fetches the past. Throws if it cannot be had.
+export async function fetchPast() {
+  const answer = await fetch('/history');
+  if (!answer.ok) throw new Error(`history: ${answer.status}`);
+  const history = await answer.json();
+  columns = history.columns;
+  past.recent = history.recent;
+  past.whole = history.whole;
+  fetched = Date.now();
+  draw();
+}
+
+/// Adds what a state says, once a second.
+export function addPoint(state) {
+  const last = past.recent[past.recent.length - 1];
+  if (columns.length === 0 || state.frames.trained === 0) return;
+  if (last && state.t - last[0] < 0.95) return;
+  const values = {
+    t: state.t, frame: state.frames.trained, loss: state.loss.recent,
+    mean_frame: state.loss.mean_frame.recent, fps: state.rate.fps,
+    dropped_fps: state.rate.dropped_fps, T_over_N: state.timing_ms.T_over_N,
+    bottleneck: state.timing_ms.bottleneck, budget: state.realtime.budget_ms,
+    latency_p50: state.latency_ms.recent_p50, latency_p99: state.latency_ms.recent_p99,
+  };
+  const row = columns.map((name) => values[name] ?? null);
+  past.recent.push(row);
+  past.whole.push(row);
+  if (past.recent.length > RECENT) past.recent.shift();
+  if (span === 'whole' && Date.now() - fetched > REFRESH_MS) {
+    fetchPast().catch(() => {});
+  } else {
+    draw();
+  }
+}
+
+/// "recent" or "whole".
+export function showSpan(name) {
+  span = name;
+  draw();
+  if (span === 'whole') fetchPast().catch(() => {});
+}
+
+function draw() {
+  const rows = past[span];
+  if (rows.length === 0) return;
+  const column = Object.fromEntries(columns.map((name, i) => [name, i]));
+  const value = (row, name) => {
+    if (name === 'F') return row[column.budget] > 0 ? 1000 / row[column.budget] : null;
+    const v = row[column[name]];
+    return v === 0 && (name === 'budget' || name === 'loss') ? null : v;
+  };
+  for (const [id, {lines}] of Object.entries(SERIES)) {
+    const file = rows.map((row) => [row[0], ...lines.map(([name]) => value(row, name))]);
+    if (charts.has(id)) charts.get(id).updateOptions({file});
+    else makeChart(id, file);
+  }
+}
+
+// The key above a chart: what is under the pointer, or the latest.
+function keyOf(id, data) {
+  const chart = charts.get(id);
+  const key = document.createDocumentFragment();
+  SERIES[id].lines.forEach(([, label, name], i) => {
+    const shown = data.series.find((one) => one.label === label);
+    const y = data.x !== undefined ? shown?.y : chart?.getValue(chart.numRows() - 1, i + 1);
+    const entry = document.createElement('span');
+    entry.className = name;
+    entry.textContent = `${label} `;
+    entry.append(Object.assign(document.createElement('b'), {textContent: three(y)}));
+    key.append(entry);
+  });
+  return key;
+}
+
+const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400];
+
+function timeTicks(from, to, pixels) {
+  const most = Math.max(2, pixels / 80);
+  const step = STEPS.find((s) => (to - from) / s <= most) ?? 86400 * Math.ceil((to - from) / 86400 / most);
+  const ticks = [];
+  for (let v = Math.ceil(from / step) * step; v <= to; v += step) ticks.push({v, label: clock(v)});
+  return ticks;
+}
+
+// A few round numbers from the lowest on.
+function evenTicks(from, to, pixels) {
+  const rough = (to - from) / Math.max(2, pixels / 44);
+  const decade = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((digit) => digit * decade).find((s) => s >= rough);
+  const decimals = Math.max(0, -Math.floor(Math.log10(step)));
+  const ticks = [];
+  for (let v = Math.ceil(from / step) * step; v <= to; v += step) ticks.push({v, label: v.toFixed(decimals)});
+  return ticks;
+}
+
+// 1, 2 and 5 of each decade, or the powers of ten alone where there are many.
+function decadeTicks(from, to) {
+  const ticks = [];
+  const wide = Math.log10(to / from) > 2;
+  for (let decade = Math.floor(Math.log10(from)); decade <= Math.ceil(Math.log10(to)); ++decade) {
+    for (const digit of wide ? [1] : [1, 2, 5]) {
+      const v = digit * 10 ** decade;
+      if (v >= from && v <= to) ticks.push({v, label: three(v).replace(/(\.\d*?)0+$/, '$1')});
+    }
+  }
+  return ticks;
+}

@@ -1,0 +1,61 @@
+// What people ask of the run.
+
+/// Shows what can be asked, and asks it.
+export function startControls() {
+  const rate = document.getElementById('rate');
+  document.getElementById('controls').addEventListener('submit', (event) => {
+    event.preventDefault();
+    const wished = Number(rate.value.replace(',', '.'));
+    rate.blur();
+    if (rate.value.trim() !== '' && Number.isFinite(wished)) ask({learning_rate: wished});
+  });
+  rate.addEventListener('blur', () => { rate.dataset.shown = ''; });
+  document.getElementById('pause').addEventListener('click', (event) => {
+    ask({action: event.currentTarget.dataset.action});
+  });
+  document.getElementById('save').addEventListener('click', () => ask({action: 'save'}));
+}
+
+export function showControls({offered, pause_asked: asked, paused, learning_rate: now, notice}) {
+  const rate = document.getElementById('rate');
+  const pause = document.getElementById('pause');
+  document.getElementById('controls').hidden =
+      !(offered.pause || offered.save || offered.learning_rate);
+  rate.hidden = document.getElementById('rate-label').hidden = !offered.learning_rate;
+  pause.hidden = !offered.pause;
+  document.getElementById('save').hidden = !offered.save;
+  pause.dataset.action = asked ? 'resume' : 'pause';
+  pause.textContent = asked ? (paused ? 'Resume' : 'Pausing…') : 'Pause';
+  if (document.activeElement !== rate && rate.dataset.shown !== String(now)) {
+    rate.dataset.shown = String(now);
+    rate.value = String(now);
+  }
+  tell(notice);
+}
+
+async function ask(wish) {
+  try {
+    const answer = await fetch('/control', {
+      method: 'POST',
+      headers: {'Content-Type': 'application/json', 'X-Millrace': 'control'},
+      body: JSON.stringify(wish),
+    });
+    if (!answer.ok) tell((await answer.text()).trim(), true);
+  } catch {
+    tell('The run cannot be reached.', true);
+  }
+}
+
+let told = '';
+let until = 0;
+
+// What went wrong stays for a while; what the run says makes place for it.
+function tell(text, wrong = false) {
+  if (!wrong && Date.now() < until) return;
+  if (wrong) until = Date.now() + 5000;
+  if (text === told) return;
+  told = text;
+  const notice = document.getElementById('notice');
+  notice.textContent = text;
+  notice.classList.toggle('wrong', wrong);
+}

@@ -1,0 +1,40 @@
+// Numbers as people read them.
+
+/// Three digits that count: 0.00421, 34.2, 1 240.
+export function three(value) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return '–';
+  if (value === 0) return '0';
+  const decimals = Math.min(7, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
+  return grouped(value.toFixed(decimals));
+}
+
+/// 12 345, with narrow spaces.
+export function count(value) {
+  return grouped(String(Math.round(value)));
+}
+
+function grouped(text) {
+  const [whole, fraction] = text.split('.');
+  const spaced = whole.replace(/\B(?=(\d{3})+$)/g, '\u202f');
+  return fraction ? `${spaced}.${fraction}` : spaced;
+}
+
+/// Seconds as 0:42, 12:05 or 3:07:00.
+export function clock(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  const two = (n) => String(n).padStart(2, '0');
+  const hours = Math.floor(s / 3600);
+  const minutes = Math.floor(s / 60) % 60;
+  return hours > 0 ? `${hours}:${two(minutes)}:${two(s % 60)}` : `${minutes}:${two(s % 60)}`;
+}
+
+/// A style's colour by its name in app.css.
+export function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+/// Sets text where it has changed, so that the browser lays out no more than it must.
+export function say(id, text) {
+  const element = document.getElementById(id);
+  if (element.textContent !== text) element.textContent = text;
+}

@@ -1,0 +1,65 @@
+// A run without a network: invented, but plausible, so that the page can be made and tested alone.
+#pragma once
+
+#include <atomic>   // commands
+#include <cstdint>  // counts
+#include <mutex>    // the numbers
+#include <random>   // timings vary
+#include <thread>   // training
+#include <vector>   // pictures
+
+#include "io/synth_scene.h"
+#include "io/web/controls.h"
+#include "io/web/live_state.h"
+#include "io/web/picture_board.h"
+
+namespace millrace::page {
+
+struct InventedOptions {
+  int size = 64;
+  int stages = 4;
+  double fps = 25;
+};
+
+/// A thread that "trains" on moving shapes at a fixed rate. Its prediction is the next frame, seen
+/// through a blur that lifts as it learns; losses are those pictures' own.
+class InventedRun {
+ public:
+  explicit InventedRun(const InventedOptions& options);
+  ~InventedRun();
+
+  // Any thread.
+  io::Snapshot look() const;
+  io::PictureBoard& board() { return board_; }
+  io::Controls& controls() { return controls_; }
+  /// The source goes away, or comes back.
+  void set_connected(bool connected);
+
+ private:
+  void train();
+  void step();
+  void draw_prediction();
+  void note_losses();
+  void note_times();
+  void obey();
+
+  // The training thread's.
+  const InventedOptions options_;
+  const io::SynthScene scene_;
+  std::mt19937 random_{1};
+  std::vector<std::uint8_t> bytes_;
+  std::vector<float> input_, target_, prediction_, mean_, blurred_;
+  std::int64_t number_ = 0;
+  double learned_ = 0;  ///< 0: knows the mean frame; 1: all there is to know
+  std::vector<io::Distribution> compute_, handoff_;
+
+  // Shared.
+  io::PictureBoard board_;
+  io::Controls controls_{io::Controls::Offered{}};
+  mutable std::mutex mutex_;
+  io::Snapshot now_;  ///< under mutex_
+  std::atomic<bool> stop_{false}, connected_{true};
+  std::thread thread_;
+};
+
+}  // namespace millrace::page

@@ -1,0 +1,106 @@
+"""The invented run and its viewers, driven from outside."""
+
+import base64
+import http.client
+import json
+import os
+import socket
+import struct
+import subprocess
+from pathlib import Path
+from urllib.parse import urlsplit
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAY = os.environ.get("PAGE_PLAY", str(ROOT / "build" / "release" / "tests" / "page" / "page_play"))
+TOKEN = "a-token-of-at-least-16-characters"
+
+
+class Play:
+    """page_play at work; a context manager."""
+
+    def __init__(self, *options, serve="127.0.0.1:0", token=""):
+        command = [PLAY, "--serve", serve, *map(str, options), *(["--token", token] if token else [])]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().strip()
+        self.port = urlsplit(self.url).port
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.communicate(timeout=20)  # its stdin ends, and so does it
+
+    def tell(self, command=""):
+        """(frames trained, pictures shown, viewers) after obeying."""
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+        return tuple(map(int, self.process.stdout.readline().split()))
+
+    def memory(self):
+        """Resident bytes."""
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) << 10
+        raise AssertionError("no VmRSS")
+
+    def ask(self, path, method="GET", body=None, **headers):
+        """(status, headers, text) of one request; a header's name with _ for -."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        try:
+            connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
+            data = body.encode() if body is not None else b""
+            if body is not None:
+                connection.putheader("Content-Length", str(len(data)))
+            for name, value in headers.items():
+                connection.putheader(name.replace("_", "-"), value)
+            connection.endheaders(data)
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read().decode()
+        finally:
+            connection.close()
+
+    def status(self, path, *args, **headers):
+        return self.ask(path, *args, **headers)[0]
+
+    def state(self):
+        return json.loads(self.ask("/state")[2])
+
+    def wish(self, wish, **headers):
+        """Status of asking for it as the page does."""
+        headers = {"Content_Type": "application/json", "X_Millrace": "control", **headers}
+        return self.status("/control", "POST", json.dumps(wish), **headers)
+
+    def connect(self, buffer=None):
+        """A bare connection; `buffer`: bytes that the kernel may hold for it."""
+        one = socket.socket()
+        if buffer:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+        one.settimeout(10)
+        one.connect(("127.0.0.1", self.port))
+        return one
+
+    def watch(self, buffer=None, **headers):
+        """A bare connection that has asked for the WebSocket."""
+        one = self.connect(buffer)
+        lines = ["GET /live HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Upgrade: websocket",
+                 "Connection: Upgrade", "Sec-WebSocket-Version: 13",
+                 f"Sec-WebSocket-Key: {base64.b64encode(bytes(16)).decode()}",
+                 *(f"{name}: {value}" for name, value in headers.items())]
+        one.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
+        return one
+
+
+def messages(viewer):
+    """What a WebSocket's server says: (is it text, bytes), one after another."""
+    stream = viewer.makefile("rb")
+    while stream.readline().strip():
+        pass
+    while True:
+        first, length = stream.read(2)
+        if length == 126:
+            length = struct.unpack(">H", stream.read(2))[0]
+        elif length == 127:
+            length = struct.unpack(">Q", stream.read(8))[0]
+        body = stream.read(length)
+        if first & 15 in (1, 2):
+            yield first & 15 == 1, body

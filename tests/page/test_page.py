@@ -1,0 +1,240 @@
+"""The page in a headless Chromium.
+
+MILLRACE_SHOTS=DIR has it write DIR/page.png as well, for README, and DIR/page-light.png and DIR/page-phone.png,
+to look at: of the run that is served at MILLRACE_PAGE=URL, or else of an invented one after a few minutes.
+"""
+
+import os
+import shutil
+import time
+import unittest
+from pathlib import Path
+
+from play import TOKEN, Play
+
+try:
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.common.by import By
+    from selenium.webdriver.common.keys import Keys
+except ImportError:
+    webdriver = None
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+PICTURES = ["input", "target", "prediction", "error"]
+CHARTS = ["chart-loss", "chart-rate", "chart-time", "chart-latency"]
+SHOTS = os.environ.get("MILLRACE_SHOTS", "")
+SHOT_OF = os.environ.get("MILLRACE_PAGE", "")
+SHOT_SECONDS = 170
+
+# Of a canvas: how many colours it has, and a number that differs from picture to picture.
+LOOK_AT = """
+const canvas = arguments[0], seen = new Set();
+const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+let sum = 0;
+for (let i = 0; i < data.length; i += 4) {
+  if (data[i + 3] === 0) continue;
+  seen.add(data[i] << 16 | data[i + 1] << 8 | data[i + 2]);
+  sum = (sum * 31 + data[i] + 7 * data[i + 1] + 13 * data[i + 2]) % 1000003;
+}
+return [seen.size, sum];"""
+
+TOO_WIDE = """
+const right = (e) => e.getBoundingClientRect().right;
+const edge = (e) => e.closest('.card, .tile') ? right(e.closest('.card, .tile')) - 6 : innerWidth;
+return [...document.querySelectorAll('body *')].filter((e) => !e.matches('.card, .tile') && right(e) > edge(e) + 0.5)
+  .map((e) => e.tagName + '.' + e.className + '#' + e.id + ' ' + e.textContent);"""
+
+# Words whose last letters do not fit, or that lie over others.
+CUT_OFF = """
+return [...document.querySelectorAll('.big, .small, h2, figcaption, button, .stage p')]
+  .filter((e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline')
+  .map((e) => e.className + ' ' + e.textContent);"""
+
+
+def browser():
+    options = Options()
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu",
+                     "--hide-scrollbars", "--force-color-profile=srgb"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    return webdriver.Chrome(options=options, service=Service(DRIVER))
+
+
+@unittest.skipUnless(webdriver and CHROMIUM and DRIVER,
+                     "no browser here: chromium, chromium-driver and python3-selenium are wanted")
+class PageTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = browser()
+        cls.addClassCleanup(cls.browser.quit)
+
+    def setUp(self):
+        self.resize(1440, 900)
+        self.prefer("dark")
+
+    def play(self, *options, **more):
+        play = Play(*options, **more)
+        self.addCleanup(play.__exit__)
+        return play
+
+    def open(self, play):
+        self.open_url(play.url)
+
+    def open_url(self, url):
+        self.browser.get(url)
+        self.wait_for(lambda: self.text("fps") not in ("–", ""), "no numbers")
+
+    def resize(self, width, height, scale=1, mobile=False):
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": height, "deviceScaleFactor": scale, "mobile": mobile})
+
+    def prefer(self, scheme):
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+            "features": [{"name": "prefers-color-scheme", "value": scheme}]})
+
+    def run_script(self, script, *arguments):
+        return self.browser.execute_script(script, *arguments)
+
+    def find(self, name):
+        return self.browser.find_element(By.ID, name)
+
+    def text(self, name):
+        return self.run_script("return document.getElementById(arguments[0]).textContent", name)
+
+    def wait_for(self, condition, what, seconds=10):
+        end = time.monotonic() + seconds
+        while not (result := condition()):
+            self.assertLess(time.monotonic(), end, what)
+            time.sleep(0.05)
+        return result
+
+    def complaints(self):
+        """What the console holds, but for advice on how this test reads canvases."""
+        return [entry["message"] for entry in self.browser.get_log("browser")
+                if entry["level"] != "INFO" and entry["source"] != "rendering"]
+
+    def test_numbers_pictures_and_charts_are_live(self):
+        play = self.play()
+        self.complaints()
+        self.open(play)
+        for name in ("run", "loss", "latency-why"):
+            before = self.text(name)
+            self.wait_for(lambda: self.text(name) != before, f"{name} stands still")
+        self.assertIn("***@camera.example", self.text("run"))
+        self.assertEqual(self.text("verdict-text"), "Holds")
+        for name in PICTURES:
+            colours, first = self.run_script(LOOK_AT, self.find(name))
+            self.assertGreater(colours, 50, name)
+            self.wait_for(lambda: self.run_script(LOOK_AT, self.find(name))[1] != first, f"{name} stands still")
+        samples = self.run_script("return arguments[0].map((id) => document.getElementById(id).dataset.sample)", PICTURES)
+        self.assertEqual(len(set(samples)), 1, "pictures of different samples")
+        for name in CHARTS:
+            canvases = self.wait_for(lambda: self.find(name).find_elements(By.TAG_NAME, "canvas"), f"no {name}")
+            self.wait_for(lambda: max(self.run_script(LOOK_AT, one)[0] for one in canvases) > 2, f"{name} is empty")
+            key = self.find(name).find_element(By.XPATH, "../p")
+            self.wait_for(lambda: "–" not in key.text and any(c.isdigit() for c in key.text), f"{name} has no numbers")
+        lanes = self.browser.find_elements(By.CLASS_NAME, "lane")
+        self.assertEqual(len(lanes), 4)
+        self.assertTrue(all(self.run_script(LOOK_AT, lane)[0] > 2 for lane in lanes))
+        self.browser.find_element(By.CSS_SELECTOR, "[data-span=whole]").click()
+        time.sleep(1)
+        self.assertEqual(self.complaints(), [])
+
+    def test_controls_reach_the_run(self):
+        play = self.play()
+        self.open(play)
+        self.find("pause").click()
+        self.wait_for(lambda: self.text("verdict-text") == "Paused", "not paused")
+        trained = play.tell()[0]
+        time.sleep(0.3)
+        self.assertEqual(play.tell()[0], trained)
+        self.wait_for(lambda: self.text("pause") == "Resume", "no way back")
+        self.find("pause").click()
+        self.wait_for(lambda: play.tell()[0] > trained, "not resumed")
+        self.find("save").click()
+        self.wait_for(lambda: "saved at frame" in self.text("notice"), "not saved")
+        self.assertEqual(play.state()["controls"]["saves"], 1)
+        rate = self.find("rate")
+        self.assertEqual(rate.get_attribute("value"), "0.003")
+        rate.clear()
+        rate.send_keys("0.01", Keys.ENTER)
+        self.wait_for(lambda: play.state()["controls"]["learning_rate"] == 0.01, "rate not set")
+        rate.clear()
+        rate.send_keys("-1", Keys.ENTER)
+        self.wait_for(lambda: "must be from 0" in self.text("notice"), "nobody complained")
+        self.assertEqual(play.state()["controls"]["learning_rate"], 0.01)
+        self.wait_for(lambda: rate.get_attribute("value") == "0.01", "what was refused still stands there")
+
+    def test_dark_and_light(self):
+        play = self.play()
+        self.prefer("light")
+        self.open(play)
+        brightness = "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((a, b) => a + +b, 0)"
+        self.assertGreater(self.run_script(brightness), 600)
+        self.prefer("dark")
+        self.wait_for(lambda: self.run_script(brightness) < 100, "still light")
+        self.find("theme").click()
+        self.wait_for(lambda: self.run_script(brightness) > 600, "still dark")
+        self.browser.refresh()
+        self.wait_for(lambda: self.run_script(brightness) > 600, "the choice was forgotten")
+        self.find("theme").click()
+        self.run_script("localStorage.clear()")
+
+    def test_every_width(self):
+        play = self.play()
+        self.open(play)
+        self.wait_for(lambda: self.find("chart-latency").find_elements(By.TAG_NAME, "canvas"), "no charts")
+        for width, height in ((390, 844), (360, 640), (768, 1024), (1024, 768), (1440, 900), (1920, 1080)):
+            self.resize(width, height, mobile=width < 600)
+            time.sleep(0.4)
+            self.assertEqual(self.run_script(TOO_WIDE), [], width)
+            self.assertEqual(self.run_script(CUT_OFF), [], width)
+        self.assertLessEqual(self.run_script("return document.documentElement.scrollHeight"), 1080, "a wall scrolls")
+
+    def test_the_token_is_used_once(self):
+        play = self.play(token=TOKEN)
+        self.browser.get(play.url)
+        self.assertIn("?token=", self.browser.find_element(By.TAG_NAME, "body").text)
+        self.browser.get(play.url + "?token=" + TOKEN)
+        self.wait_for(lambda: self.browser.current_url == play.url, "the token stays in the address")
+        self.wait_for(lambda: self.text("fps") not in ("–", ""), "no numbers")
+        self.assertEqual(self.run_script("return document.cookie"), "")
+        self.find("save").click()
+        self.wait_for(lambda: "saved" in self.text("notice"), "not saved")
+
+    def test_it_comes_back(self):
+        with Play() as first:
+            self.open(first)
+        self.wait_for(lambda: self.text("verdict-text") == "Disconnected", "nothing noticed")
+        again = self.play(serve=f"127.0.0.1:{first.port}")
+        self.assertEqual(again.port, first.port)
+        self.wait_for(lambda: self.text("verdict-text") == "Holds", "does not come back", 20)
+        again.tell("break")
+        self.wait_for(lambda: self.text("verdict-text") == "Source away", "nothing noticed")
+        self.assertNotIn("secret", self.text("verdict-why"))
+
+    @unittest.skipUnless(SHOTS, "no picture asked for")
+    def test_picture_for_readme(self):
+        if not SHOT_OF:
+            play = self.play()
+            time.sleep(SHOT_SECONDS)
+        self.open_url(SHOT_OF or play.url)
+        time.sleep(2)
+        folder = Path(SHOTS)
+        self.browser.save_screenshot(str(folder / "page.png"))
+        self.find("theme").click()
+        time.sleep(1)
+        self.browser.save_screenshot(str(folder / "page-light.png"))
+        self.find("theme").click()
+        self.resize(390, 844, 2, True)
+        time.sleep(1)
+        self.resize(390, self.run_script("return document.documentElement.scrollHeight"), 2, True)
+        time.sleep(1)
+        self.browser.save_screenshot(str(folder / "page-phone.png"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,227 @@
+"""What the page's server says to whom, and what viewers who never read can do to it."""
+
+import json
+import re
+import subprocess
+import time
+import unittest
+
+from play import PLAY, TOKEN, Play, messages
+
+PATHS = ["/", "/app.js", "/app.css", "/dygraph.js", "/state", "/history", "/metrics", "/healthz", "/live",
+         "/picture/input", "/picture/target", "/picture/prediction", "/picture/error"]
+STALLED = 100
+
+
+class ServerTest(unittest.TestCase):
+    def play(self, *options, **more):
+        play = Play(*options, **more)
+        self.addCleanup(play.__exit__)
+        return play
+
+    def wait_for(self, seconds, condition):
+        end = time.monotonic() + seconds
+        while not (result := condition()) and time.monotonic() < end:
+            time.sleep(0.05)
+        self.assertTrue(result)
+        return result
+
+
+class Admission(ServerTest):
+    def test_others_are_served_with_a_token_only(self):
+        refused = subprocess.run([PLAY, "--serve", "0.0.0.0:0"], input="", capture_output=True, text=True)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("needs a token", refused.stderr)
+
+    def test_nothing_is_had_without_the_token(self):
+        play = self.play(serve="0.0.0.0:0", token=TOKEN)
+        for path in [*PATHS, "/control", "/nothing"]:
+            for headers in ({}, {"Authorization": "Bearer " + TOKEN[:-1]}, {"Cookie": f"millrace_{play.port}=x"}):
+                self.assertEqual(play.status(path, **headers), 401, (path, headers))
+        self.assertEqual(play.status("/?token=" + TOKEN[:-1]), 401)
+        self.assertEqual(play.status("/state?token=" + TOKEN), 401, "the token belongs to the page alone")
+        self.assertEqual(play.wish({"action": "pause"}), 401)
+        with play.watch() as viewer:
+            self.assertIn(b" 401 ", viewer.recv(100))
+
+    def test_the_token_as_a_header_and_as_a_cookie(self):
+        play = self.play(token=TOKEN)
+        self.assertEqual(play.status("/state", Authorization="Bearer " + TOKEN), 200)
+        status, headers, text = play.ask("/?token=" + TOKEN)
+        self.assertEqual(status, 200)
+        self.assertNotIn(TOKEN, text + str(headers))
+        cookie = headers["Set-Cookie"]
+        self.assertIn("HttpOnly", cookie)
+        self.assertIn("SameSite=Strict", cookie)
+        pair = cookie.split(";")[0]
+        for path in PATHS[:8]:
+            self.assertIn(play.status(path, Cookie=pair), (200, 503), path)
+
+    def test_other_names_for_loopback_are_sent_away(self):
+        play = self.play()
+        for host, status in {"localhost": 200, f"127.0.0.1:{play.port}": 200, "[::1]:80": 200,
+                             "evil.example": 421, "127.0.0.1.evil.example": 421}.items():
+            for path in ("/", "/state", "/metrics"):
+                self.assertEqual(play.status(path, Host=host), status, host)
+
+    def test_pages_of_other_sites_can_ask_for_nothing(self):
+        play = self.play()
+        own = f"http://127.0.0.1:{play.port}"
+        wish = {"action": "pause"}
+        self.assertEqual(play.wish(wish, Origin="http://evil.example"), 403)
+        self.assertEqual(play.wish(wish, Origin="null"), 403)
+        self.assertEqual(play.wish(wish, Content_Type="text/plain"), 403)
+        self.assertEqual(play.status("/control", "POST", json.dumps(wish), Content_Type="application/json"), 403)
+        self.assertEqual(play.status("/control"), 405)
+        self.assertEqual(play.status("/control", "OPTIONS", Origin="http://evil.example"), 403)
+        with play.watch(Origin="http://evil.example") as viewer:
+            self.assertIn(b" 403 ", viewer.recv(100))
+        self.assertFalse(play.state()["controls"]["pause_asked"])
+        self.assertEqual(play.wish(wish, Origin=own), 202)
+        self.assertTrue(play.state()["controls"]["pause_asked"])
+
+    def test_no_path_is_a_file(self):
+        play = self.play()
+        for path in ("/../../etc/passwd", "/..%2f..%2fetc/passwd", "/etc/passwd", "//etc/passwd", "/app.js/",
+                     "/picture/", "/picture/../state", "/picture/input.jpg", "/index.html", "/%00", "/APP.JS",
+                     "http://127.0.0.1/state"):
+            self.assertEqual(play.status(path), 404, path)
+        self.assertEqual(play.status("/state", "DELETE"), 405)
+
+
+class Texts(ServerTest):
+    def test_prometheus_reads_counters_and_whole_histograms(self):
+        play = self.play()
+        self.wait_for(5, lambda: play.tell()[0] > 20)
+        _, headers, text = play.ask("/metrics")
+        self.assertTrue(headers["Content-Type"].startswith("text/plain; version=0.0.4"))
+        values = {}
+        for line in text.splitlines():
+            if not line.startswith("#"):
+                name, value = re.fullmatch(r"([a-z_]+(?:\{[^{}]*\})?) (\S+)", line).groups()
+                self.assertNotIn(name, values)
+                values[name] = float(value)
+        for name in ("received", "trained", "dropped", "rejected"):
+            self.assertIn(f"millrace_frames_{name}_total", values)
+        for stage in range(4):
+            labels = f'stage="{stage}",device="cpu:{stage}"'
+            buckets = [v for k, v in values.items() if k.startswith(f"millrace_stage_seconds_bucket{{{labels}")]
+            self.assertEqual(buckets, sorted(buckets))
+            self.assertEqual(buckets[-1], values[f"millrace_stage_seconds_count{{{labels}}}"])
+        self.assertGreater(values["millrace_latency_seconds_sum"], 0)
+        types = re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M)
+        for name, kind in types:
+            self.assertEqual(kind == "counter", name.endswith("_total"), name)
+        later = play.ask("/metrics")[2]
+        counter = re.compile(r"^millrace_frames_trained_total (\d+)", re.M)
+        self.assertGreaterEqual(int(counter.search(later)[1]), int(counter.search(text)[1]))
+
+    def test_health_follows_the_source(self):
+        play = self.play()
+        self.wait_for(5, lambda: play.status("/healthz") == 200)
+        play.tell("break")
+        self.wait_for(3, lambda: play.status("/healthz") == 503)
+        trained = play.tell("mend")[0]
+        health = self.wait_for(3, lambda: play.status("/healthz") == 200 and json.loads(play.ask("/healthz")[2]))
+        self.assertEqual(health["reconnects"], 1)
+        self.assertGreater(health["frames_trained_since_reconnect"], 0)
+        self.assertLessEqual(health["frames_trained_since_reconnect"], play.tell()[0] - trained)
+
+    def test_no_answer_names_a_password(self):
+        play = self.play()
+        play.tell("break")
+        for path in ("/", "/state", "/history", "/metrics", "/healthz"):
+            self.assertNotIn("secret", play.ask(path)[2], path)
+        self.assertIn("***@camera.example", play.ask("/state")[2])
+
+    def test_each_picture_is_a_stream(self):
+        play = self.play()
+        for name in ("input", "target", "prediction", "error"):
+            with play.connect() as viewer:
+                viewer.sendall(f"GET /picture/{name} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                stream = viewer.makefile("rb")
+                self.assertIn(b" 200 ", stream.readline())
+                pictures = set()
+                while len(pictures) < 3:
+                    line = stream.readline()
+                    self.assertTrue(line, "the stream ended")
+                    if line.startswith(b"Content-Length: "):
+                        stream.readline()
+                        picture = stream.read(int(line.split()[1]))
+                        self.assertEqual((picture[:3], picture[-2:]), (b"\xff\xd8\xff", b"\xff\xd9"))
+                        pictures.add(picture)
+
+    def test_the_websocket_brings_states_and_pictures(self):
+        play = self.play()
+        with play.watch() as viewer:
+            heard = messages(viewer)
+            kinds = [next(heard) for _ in range(30)]
+        states = [json.loads(body) for text, body in kinds if text]
+        pictures = [body for text, body in kinds if not text]
+        self.assertGreater(states[-1]["frames"]["trained"], states[0]["frames"]["trained"])
+        samples = [int.from_bytes(picture[:8], "little") for picture in pictures]
+        self.assertEqual(samples, sorted(set(samples)))
+        self.assertGreater(len(samples), 10)
+
+
+class Limits(ServerTest):
+    def test_requests_are_bounded(self):
+        play = self.play()
+        for request in (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20000,
+                        b"GET /" + b"x" * 20000 + b" HTTP/1.1\r\n\r\n",
+                        b"POST /control HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 9000,
+                        b"nonsense\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00"):
+            with play.connect() as client:
+                client.sendall(request)
+                try:
+                    answer = client.recv(100)
+                except ConnectionResetError:
+                    answer = b""
+                self.assertNotIn(b" 200 ", answer)
+        self.assertEqual(play.status("/state"), 200)
+
+    def test_connections_are_bounded(self):
+        play = self.play()
+        crowd = [play.connect() for _ in range(400)]
+        for one in crowd:
+            one.close()
+        self.wait_for(5, lambda: play.status("/state") == 200)
+
+    def test_viewers_who_never_read_cost_nothing_and_are_let_go(self):
+        play = self.play()
+        before = play.memory()
+        stalled = [play.watch(buffer=4096) for _ in range(STALLED)]
+        slow = play.connect()  # a request that never ends
+        slow.sendall(b"GET / HTTP/1.1\r\nHost: ")
+        self.wait_for(5, lambda: play.tell()[2] == STALLED)
+
+        def nobody_is_ready():
+            trained, shown, _ = play.tell()
+            time.sleep(0.5)
+            later = play.tell()
+            return later[0] > trained + 5 and later[1] == shown
+        self.wait_for(8, nobody_is_ready)  # training goes on, and has no picture to give
+        self.assertEqual(play.tell()[2], STALLED, "they are still there")
+        self.assertLess(play.memory() - before, 32 << 20)
+
+        with play.watch() as viewer:  # one who reads is served as ever
+            heard = messages(viewer)
+            self.assertEqual(len([next(heard) for _ in range(30)]), 30)
+        self.assertEqual(play.status("/healthz"), 200)
+
+        self.wait_for(20, lambda: play.tell()[2] == 0)
+        self.assertEqual(slow.recv(100), b"")
+        for one in [*stalled, slow]:
+            one.close()
+
+    def test_it_ends_though_viewers_stay(self):
+        with Play() as play:
+            viewers = [play.watch(buffer=4096) for _ in range(5)]
+            self.wait_for(5, lambda: play.tell()[2] == 5)
+        self.assertEqual(play.process.returncode, 0)
+        for one in viewers:
+            one.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
