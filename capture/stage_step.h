@@ -31,6 +31,7 @@ class StageStep final : public Step {
   void skip_update() override { stage_.skip_update(); }
   void take_snapshot() override { stage_.take_snapshot(); }
   void roll_back(double factor) override { stage_.roll_back(factor); }
+  void set_rate(double factor) override { stage_.set_rate(factor); }
   float loss(int slot) const override;
 
   const stages::Stage& stage() const { return stage_; }

@@ -86,6 +86,7 @@ class Monitor {
   void predicted(Clock::time_point captured, Clock::time_point now);
 
   Reading read() const;
+  const Histogram& latency() const { return latency_; }  ///< capture to prediction
 
  private:
   std::vector<int> replicas_;  ///< [stages]

@@ -120,7 +120,15 @@ void Worker::update(const Action& action) {
   }
 }
 
+void Worker::follow_rate() {
+  const double rate = options_.rate ? options_.rate->load(std::memory_order_relaxed) : rate_;
+  if (rate == rate_) return;
+  rate_ = rate;
+  for (const int stage : stages_of(program_)) step(stage).set_rate(rate);
+}
+
 void Worker::apply(int stage) {
+  follow_rate();
   const Alarm alarm = std::exchange(pending_[stage], Alarm::none);
   if (alarm == Alarm::roll_back) {
     step(stage).roll_back(LossGuard::kSlower);

@@ -93,6 +93,8 @@ class Stage {
   /// Makes a new version of the weights of the older snapshot, with its optimizer's state, and
   /// multiplies the rate by `factor` from now on.
   void roll_back(double factor);
+  /// Multiplies the learning rate by `factor`, beside what roll_back() left, until set anew.
+  void set_rate(double factor) { asked_rate_ = factor; }
   /// Whether it learns from a read-out of its own (or, the last stage, beside others that do), so
   /// that gradients are fresh and none is passed on.
   bool greedy() const { return options_.correction.kind == "local"; }
@@ -168,6 +170,7 @@ class Stage {
   std::unique_ptr<ReadOut> read_out_;       ///< null: none
   std::int64_t applied_ = 0;                ///< updates that changed the weights
   double rate_ = 1.0;                       ///< what roll_back() left of the rate
+  double asked_rate_ = 1.0;                 ///< what set_rate() asked for
   std::vector<Tensors> snapshots_;          ///< two, the older one first
 };
 

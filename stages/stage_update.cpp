@@ -26,7 +26,7 @@ bool Stage::update() {
   }
   if (count > 1) gradient->div_(count);
   skip_update();
-  const double rate = rate_ * (correction_ ? correction_->rate(applied_) : 1.0);
+  const double rate = rate_ * asked_rate_ * (correction_ ? correction_->rate(applied_) : 1.0);
   ++applied_;
   if (learns) {
     if (correction_) correction_->correct(*gradient, parameters().flat());

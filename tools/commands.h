@@ -16,6 +16,9 @@ struct RunArguments {
   std::vector<std::string> settings;
   std::int64_t frames = 0;  ///< 0: until the source ends
   std::string report;
+  bool serve = false;    ///< a page to watch on
+  std::string serve_at;  ///< "ADDR:PORT"; "": loopback, port 8080
+  std::string token;     ///< asked of whoever watches; "": of nobody
   bool quiet = false;
 };
 int run_command(const RunArguments& arguments);

@@ -1,6 +1,7 @@
 #include "tools/frame_feed.h"
 
 #include <algorithm>  // copy
+#include <thread>     // rest
 
 #include "io/planar.h"
 
@@ -14,6 +15,10 @@ Task task_of(const std::string& kind) {
 engine::Feed::Status FrameFeed::poll() {
   using namespace std::chrono_literals;
   if (frame_) return Status::ready;
+  if (paused_ && paused_() && !queue_.drained()) {
+    std::this_thread::sleep_for(20ms);
+    return Status::wait;
+  }
   // Asked first: frames that arrive between the two calls must not be taken for the end.
   const bool drained = queue_.drained();
   frame_ = queue_.pop(drained ? 0ms : 20ms);

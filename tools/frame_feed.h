@@ -1,9 +1,10 @@
 // From the frame queue to the pipeline's samples.
 #pragma once
 
-#include <cstdint>  // counts
-#include <string>   // names
-#include <vector>   // the frame before
+#include <cstdint>     // counts
+#include <functional>  // pause
+#include <string>      // names
+#include <vector>      // the frame before
 
 #include "engine/feed.h"
 #include "engine/trainer.h"
@@ -26,6 +27,9 @@ class FrameFeed final : public engine::Feed {
   FrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Fitter& fitter, Task task)
       : trainer_(trainer), queue_(queue), fitter_(fitter), task_(task) {}
 
+  /// Asked before each frame is taken: while it says so, none is. Before the run.
+  void rest_while(std::function<bool()> paused) { paused_ = std::move(paused); }
+
   Status poll() override;
   void take(int slot, engine::SampleInfo& info) override;
 
@@ -37,8 +41,9 @@ class FrameFeed final : public engine::Feed {
   io::FrameQueue& queue_;
   io::Fitter& fitter_;
   Task task_;
-  io::Frame* frame_ = nullptr;   ///< popped, not yet taken
-  std::vector<float> previous_;  ///< next-frame: the frame before, as a sample's input
+  std::function<bool()> paused_;  ///< empty: never
+  io::Frame* frame_ = nullptr;    ///< popped, not yet taken
+  std::vector<float> previous_;   ///< next-frame: the frame before, as a sample's input
   engine::SampleInfo previous_info_;
 };
 

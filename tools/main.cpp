@@ -113,8 +113,17 @@ int main_program(int argc, char** argv) {
   run_app->add_option("--frames", run.frames, "Frames to train; 0: until the source ends")
       ->check(CLI::Range(std::int64_t(0), std::int64_t(1'000'000'000'000)));
   run_app->add_option("--report", run.report, "Where to write the report, JSON");
+  run_app
+      ->add_option("--serve", run.serve_at,
+                   "A page to watch on, at ADDR:PORT (unset: 127.0.0.1:8080); another address than "
+                   "loopback needs --token")
+      ->expected(0, 1);
+  run_app->add_option("--token", run.token, "Asked of whoever opens the page");
   run_app->add_flag("--quiet", run.quiet, "No progress and no summary");
-  run_app->callback([&] { code = run_command(run); });
+  run_app->callback([&, run_app] {
+    run.serve = run_app->count("--serve") > 0;
+    code = run_command(run);
+  });
 
   CheckArguments check;
   CLI::App* check_app = app.add_subcommand("check", "Validate a config and say what would run");

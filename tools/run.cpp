@@ -15,12 +15,14 @@
 #include "tools/assembly.h"
 #include "tools/commands.h"
 #include "tools/frame_feed.h"
+#include "tools/live_view.h"
 #include "tools/pictures.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/run_log.h"
 #include "tools/signals.h"
 #include "tools/video_out.h"
+#include "tools/watchdog.h"
 
 namespace millrace::tools {
 namespace {
@@ -70,15 +72,19 @@ class Run {
         feed_(trainer_, queue_, fitter_, task_),
         video_(make_video()),
         checkpointer_(make_checkpointer()),
+        page_(make_page()),
         reader_(std::move(source), queue_, reader_options()) {}
 
   void learn() {
     Progress progress(arguments_.quiet);
-    log_.show_on(video_.get());
+    log_.show_on(video_.get(), page_.get());
+    if (page_) feed_.rest_while([this] { return page_->paused(); });
+    if (page_ && !arguments_.quiet) std::fprintf(stderr, "page: %s\n", page_->url().c_str());
     if (video_ && !arguments_.quiet)
       std::fprintf(stderr, "video: %s\n", video_->writer().where().c_str());
     auto pipeline = std::async(std::launch::async, [this] {
-      engine::PipelineOptions options{.limit = arguments_.frames};
+      engine::PipelineOptions options{.limit = arguments_.frames,
+                                      .rate = page_ ? &page_->rate() : nullptr};
       if (checkpointer_) {
         options.after_sample = [this](int stage, std::int64_t sample) {
           checkpointer_->after_sample(stage, sample);
@@ -86,15 +92,21 @@ class Run {
       }
       return trainer_.run(feed_, &log_, std::move(options));
     });
+    Watchdog watchdog;
+    watchdog.ready();
     for (bool stopping = false; pipeline.wait_for(50ms) != std::future_status::ready;) {
       if (asked_to_stop() && !stopping) {
         stopping = true;
+        watchdog.stopping();
         reader_.stop();
         progress.finish();
         if (!arguments_.quiet) std::fprintf(stderr, "stopping: draining the pipeline\n");
       }
       tell_of_roll_backs(progress);
       tell_of_the_source(progress);
+      tell_of_events(progress);
+      if (page_) page_->obey();
+      if (watchdog.due(trainer_.trained())) watchdog.trained(trainer_.trained(), status());
       if (progress.due()) progress.show(status());
     }
     progress.finish();
@@ -114,6 +126,7 @@ class Run {
   void save() {
     nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
     report["source"] = source_json(*health_);
+    report["novelty"] = {{"marked", log_.novelty().marked()}, {"events", log_.novelty().events()}};
     if (task_ == Task::label) report["accuracy"] = accuracy_json(log_);
     if (video_) {
       write_output(video_->writer().where(), [&](const std::string&) { video_->finish(); });
@@ -165,7 +178,9 @@ class Run {
   }
 
   std::unique_ptr<engine::Checkpointer> make_checkpointer() {
-    if (config_.checkpoint.every == 0) return nullptr;
+    // A page may ask for one at any time.
+    if (config_.checkpoint.every == 0 && (!arguments_.serve || config_.checkpoint.dir.empty()))
+      return nullptr;
     return std::make_unique<engine::Checkpointer>(
         config_.pipeline.stages, config_.checkpoint.every,
         [this](int stage) { return trainer_.checkpoint(stage); },
@@ -183,6 +198,33 @@ class Run {
             .loop = config_.source.loop,
             .limit = exact ? arguments_.frames + (task_ == Task::next_frame ? 1 : 0) : 0,
             .fps = info_.fps};
+  }
+
+  std::unique_ptr<LiveView> make_page() {
+    if (!arguments_.serve) return nullptr;
+    try {
+      return std::make_unique<LiveView>(
+          config_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
+          arguments_.serve_at, arguments_.token,
+          LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get()});
+    } catch (const std::invalid_argument& error) {
+      throw ConfigError(std::string("--serve: ") + error.what());
+    }
+  }
+
+  /// A line when something out of the ordinary begins, and one when it is over.
+  void tell_of_events(Progress& progress) {
+    const Novelty& novelty = log_.novelty();
+    if (novelty.in_event() == in_event_) return;
+    in_event_ = novelty.in_event();
+    progress.finish();
+    if (in_event_) {
+      std::fprintf(stderr, "unexpected: since frame %lld\n",
+                   static_cast<long long>(novelty.event_began()));
+    } else {
+      std::fprintf(stderr, "usual again; the loss had been %.1f deviations up\n",
+                   novelty.event_peak());
+    }
   }
 
   void require_classes(const stages::Network& network) const {
@@ -263,12 +305,13 @@ class Run {
   FrameFeed feed_;
   std::unique_ptr<VideoOut> video_;                     ///< null: none asked for
   std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: none while running
+  std::unique_ptr<LiveView> page_;                      ///< null: nobody watches
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
   FrameCounts frames_;
   std::string failure_;  ///< the first output that could not be written
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  bool connected_ = true;        ///< told of
-  std::int64_t roll_backs_ = 0;  ///< told of
+  bool connected_ = true, in_event_ = false;  ///< told of
+  std::int64_t roll_backs_ = 0;               ///< told of
   std::int64_t shown_ = 0;
   double shown_at_ = 0;
 };

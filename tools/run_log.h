@@ -7,33 +7,35 @@
 #include "engine/loss_history.h"
 #include "engine/trainer.h"
 #include "tools/mean_frame.h"
+#include "tools/novelty.h"
 #include "tools/video_out.h"
 
 namespace millrace::tools {
 
-/// Losses of the network and of the mean frame, and the video, if one is asked for. Written by the
-/// last stage's worker; histories say what can be read meanwhile.
+class LiveView;
+
+/// Losses of the network and of the mean frame, what was out of the ordinary among them, and video
+/// and page, if asked for. Written by the last stage's worker; histories say what can be read
+/// meanwhile.
 class RunLog final : public engine::Observer {
  public:
   /// `labels`: targets are classes, and hits are counted.
   RunLog(engine::Trainer& trainer, bool labels)
       : trainer_(trainer), labels_(labels), mean_frame_(trainer.target_elements()) {}
 
-  /// Before the run. `video` outlives it; null: none.
-  void show_on(VideoOut* video) { video_ = video; }
-
-  void predicted(const engine::SampleInfo& info, int slot, float loss) override {
-    if (video_) video_->predicted(info, slot);
-    if (labels_) hits_.add(hit(slot) ? 1.0f : 0.0f);
-    network_.add(loss);
-    baseline_.add(mean_frame_.compare(trainer_.target(slot)));
-    last_slot_ = slot;
+  /// Before the run. Both outlive it; null: none.
+  void show_on(VideoOut* video, LiveView* page) {
+    video_ = video;
+    page_ = page;
   }
+
+  void predicted(const engine::SampleInfo& info, int slot, float loss) override;
 
   const engine::LossHistory& network() const { return network_; }
   /// 1 for a frame whose class was told, 0 for another; empty unless targets are classes.
   const engine::LossHistory& hits() const { return hits_; }
   const engine::LossHistory& baseline() const { return baseline_; }
+  const Novelty& novelty() const { return novelty_; }
   const MeanFrame& mean_frame() const { return mean_frame_; }
   int last_slot() const { return last_slot_; }  ///< when the run is over
 
@@ -50,7 +52,9 @@ class RunLog final : public engine::Observer {
   engine::LossHistory network_, baseline_, hits_;
   MeanFrame mean_frame_;
   int last_slot_ = 0;
+  Novelty novelty_;
   VideoOut* video_ = nullptr;
+  LiveView* page_ = nullptr;
 };
 
 }  // namespace millrace::tools

@@ -18,6 +18,7 @@ class EmptyStep : public capture::Step {
   void skip_update() override {}
   void take_snapshot() override {}
   void roll_back(double) override {}
+  void set_rate(double) override {}
   float loss(int) const override { return 1.0f; }
 };
 
