@@ -44,6 +44,15 @@ class Histogram {
     }
   }
   double median_ms() const { return quantile_ms(0.5); }
+  /// Calls `see(nanoseconds, count)` for each bucket with recordings, the shortest first: for
+  /// whoever counts in buckets of his own.
+  template <class See>
+  void each(const See& see) const {
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      const std::int64_t count = buckets_[i].load(std::memory_order_relaxed);
+      if (count > 0) see(middle(i), count);
+    }
+  }
 
  private:
   static constexpr int kSubBits = 6;

@@ -40,11 +40,11 @@ void Newsroom::stop() {
   wake_.cancel();
 }
 
-net::awaitable<void> Newsroom::news(bool pictures) {
-  ready_ += pictures;
+net::awaitable<void> Newsroom::news() {
+  ++ready_;
   boost::system::error_code woken;
   if (!stopped_) co_await wake_.async_wait(net::redirect_error(net::use_awaitable, woken));
-  ready_ -= pictures;
+  --ready_;
 }
 
 void Newsroom::look() {

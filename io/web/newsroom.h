@@ -28,8 +28,9 @@ class Newsroom {
   void stop();
   bool stopped() const { return stopped_; }
 
-  /// Returns when something may be newer, and when stopped. `pictures`: a viewer is ready for one.
-  boost::asio::awaitable<void> news(bool pictures);
+  /// Returns when something may be newer, and when stopped. While a viewer waits here, pictures are
+  /// asked for.
+  boost::asio::awaitable<void> news();
 
   /// The state as JSON, of the latest look. `version` grows.
   Bytes state(std::uint64_t& version);
@@ -40,7 +41,11 @@ class Newsroom {
   /// Looks now, so that those who watch see what became of a wish.
   void look();
 
-  void came() { ++viewers_, beat_.cancel(); }  ///< a viewer; it need not wait for the next look
+  /// A viewer, who need not wait for the next look.
+  void came() {
+    ++viewers_;
+    beat_.cancel();
+  }
   void went() { --viewers_; }
   int viewers() const { return viewers_; }
 
@@ -55,7 +60,7 @@ class Newsroom {
   Bytes state_;  ///< null: to be made of the latest look
   std::uint64_t state_version_ = 0, picture_version_ = 0;
   int viewers_ = 0;
-  int ready_ = 0;  ///< viewers that wait for pictures
+  int ready_ = 0;  ///< viewers that wait for news
   bool stopped_ = false;
 };
 

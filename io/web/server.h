@@ -15,7 +15,8 @@ namespace millrace::io {
 
 /// What the server shows; all of it outlives the server.
 struct WebSubject {
-  std::function<Snapshot()> look;    ///< called on the server's thread, once a second or more often
+  /// Called on the server's thread, once to some five times a second. Does not throw.
+  std::function<Snapshot()> look;
   PictureBoard* pictures = nullptr;  ///< null: none to show
   Controls* controls = nullptr;      ///< null: look, don't touch
 };

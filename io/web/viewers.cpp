@@ -84,7 +84,7 @@ net::awaitable<void> watch_live(Site& site, beast::tcp_stream stream, Line& line
       pictures_seen = version;
       good = co_await send(*socket, line, set->message(), false);
     } else {
-      co_await site.newsroom.news(true);
+      co_await site.newsroom.news();
     }
   }
   beast::get_lowest_layer(socket->ws).close();  // ends the reader, too
@@ -107,7 +107,7 @@ net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::s
   while (!error && !site.newsroom.stopped()) {
     PictureSet* const set = site.newsroom.pictures(version);
     if (!set || (version == seen && Clock::now() - sent < kSilence)) {
-      co_await site.newsroom.news(true);
+      co_await site.newsroom.news();
       continue;
     }
     seen = version;

@@ -1,5 +1,8 @@
 #include "engine/monitor.h"
 
+#include <utility>  // buckets
+#include <vector>   // buckets
+
 #include <gtest/gtest.h>
 
 namespace millrace::engine {
@@ -28,6 +31,19 @@ TEST(Histogram, QuantilesAreExactToAPercent) {
   EXPECT_NEAR(h.quantile_ms(0.99), 0.99, 0.01);
   EXPECT_DOUBLE_EQ(h.max_ms(), 1.0);
   EXPECT_EQ(h.count(), 1000);
+}
+
+TEST(Histogram, ShowsItsBuckets) {
+  Histogram h;
+  h.record(10);
+  h.record(10);
+  h.record(1'000'000);
+  std::vector<std::pair<double, std::int64_t>> seen;
+  h.each([&](double ns, std::int64_t count) { seen.emplace_back(ns, count); });
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0], (std::pair<double, std::int64_t>(10.0, 2)));
+  EXPECT_NEAR(seen[1].first, 1e6, 1e4);
+  EXPECT_EQ(seen[1].second, 1);
 }
 
 TEST(Histogram, TakesAnyDuration) {

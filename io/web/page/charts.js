@@ -96,8 +96,8 @@ export function addPoint(state) {
   };
   const row = columns.map((name) => values[name] ?? null);
   past.recent.push(row);
-  past.whole.push(row);
   if (past.recent.length > RECENT) past.recent.shift();
+  if (span === 'whole') past.whole.push(row);
   if (span === 'whole' && Date.now() - fetched > REFRESH_MS) {
     fetchPast().catch(() => {});
   } else {
