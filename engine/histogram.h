@@ -35,14 +35,6 @@ class Histogram {
     }
     return max_ms();
   }
-  /// Calls `visit(ns, count)` for every bucket that is not empty.
-  template <class Visit>
-  void each(const Visit& visit) const {
-    for (std::size_t i = 0; i < buckets_.size(); ++i) {
-      const std::int64_t count = buckets_[i].load(std::memory_order_relaxed);
-      if (count > 0) visit(middle(i), count);
-    }
-  }
   double median_ms() const { return quantile_ms(0.5); }
   /// Calls `see(nanoseconds, count)` for each bucket with recordings, the shortest first: for
   /// whoever counts in buckets of his own.
