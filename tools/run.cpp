@@ -202,14 +202,10 @@ class Run {
 
   std::unique_ptr<LiveView> make_page() {
     if (!arguments_.serve) return nullptr;
-    try {
-      return std::make_unique<LiveView>(
-          config_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
-          arguments_.serve_at, arguments_.token,
-          LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get()});
-    } catch (const std::invalid_argument& error) {
-      throw ConfigError(std::string("--serve: ") + error.what());
-    }
+    return std::make_unique<LiveView>(
+        config_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
+        arguments_.serve_at, arguments_.token,
+        LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get()});
   }
 
   /// A line when something out of the ordinary begins, and one when it is over.
@@ -322,6 +318,11 @@ int run_command(const RunArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.settings);
   assemble(config,
            configured_shape(config));  // whatever is wrong is said before a source is opened
+  try {
+    if (arguments.serve) io::web_options(arguments.serve_at, arguments.token);
+  } catch (const std::invalid_argument& error) {
+    throw ConfigError(std::string("--serve: ") + error.what());
+  }
   std::unique_ptr<io::Source> source = io::open_source(source_options(config));
   catch_signals();  // from here on there is something to save
   Run run(config, arguments, std::move(source));
