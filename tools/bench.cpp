@@ -17,11 +17,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json read_results(const std::string& path, const std::string& suite) {
+Json read_results(const std::string& option, const std::string& path, const std::string& suite) {
   std::ifstream file(path);
   const Json results = file ? Json::parse(file, nullptr, false) : Json();
   if (!results.is_object() || results.value("suite", "") != suite || !results.contains("arms")) {
-    throw ConfigError("--compare " + path + ": holds no results of bench " + suite);
+    throw ConfigError(option + " " + path + ": holds no results of bench " + suite);
   }
   return results;
 }
@@ -135,7 +135,7 @@ struct Suite {
 const std::map<std::string, Suite>& suites() {
   static const std::map<std::string, Suite> table = {
       {"framerate", {bench_framerate, plot_framerate}},
-      {"learning", {bench_learning, plot_learning}},
+      {"learning", {bench_learning, plot_learning, learning_page}},
       {"memory", {bench_memory, plot_memory}},
       {"pipeline", {bench_pipeline, plot_pipeline}},
       {"tables", {bench_tables, nullptr, tables_page}},
@@ -157,9 +157,12 @@ int bench_command(const BenchArguments& arguments) {
     throw ConfigError("--plot: bench " + arguments.suite + " has no plot");
   if (!arguments.page.empty() && !suite.page)
     throw ConfigError("--page: bench " + arguments.suite + " has no page");
-  const Json other =
-      arguments.compare.empty() ? Json() : read_results(arguments.compare, arguments.suite);
-  const Json results = suite.run(arguments);
+  const Json other = arguments.compare.empty()
+                         ? Json()
+                         : read_results("--compare", arguments.compare, arguments.suite);
+  const Json results = arguments.from.empty()
+                           ? suite.run(arguments)
+                           : read_results("--from", arguments.from, arguments.suite);
   if (!arguments.compare.empty()) print_ratios(results, other);
   if (!arguments.json.empty()) io::write_whole(arguments.json, results.dump(2) + "\n");
   if (!arguments.page.empty()) io::write_whole(arguments.page, suite.page(results));

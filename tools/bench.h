@@ -21,6 +21,7 @@ struct BenchArguments {
   std::int64_t frames = 0;                     ///< learning: of each stream; 0: 600
   std::string json;                            ///< where to write the results; "": nowhere
   std::string plot;                            ///< where to write the plot, PNG
+  std::string from;                            ///< results of an earlier run to draw, instead
   std::string page;                            ///< where to write a page of them, Markdown
   std::string compare;                         ///< results of another run to show ratios to
 };
@@ -36,6 +37,7 @@ nlohmann::ordered_json bench_pipeline(const BenchArguments& arguments);
 nlohmann::ordered_json bench_tables(const BenchArguments& arguments);
 
 /// Markdown of a suite's results.
+std::string learning_page(const nlohmann::ordered_json& results);
 std::string tables_page(const nlohmann::ordered_json& results);
 
 }  // namespace millrace::tools

@@ -221,7 +221,10 @@ int main_program(int argc, char** argv) {
       ->check(CLI::IsMember({"vtest", "scenes", "labels"}));
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
-  bench_app->add_option("--page", bench.page, "tables: where to write a page of them, Markdown");
+  bench_app->add_option("--page", bench.page,
+                        "learning, tables: where to write a page of them, Markdown");
+  bench_app->add_option("--from", bench.from,
+                        "Results of an earlier run to make plot and page of, instead of measuring");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");
   bench_app->callback([&] { code = bench_command(bench); });
 

@@ -65,7 +65,9 @@ TEST(ReconnectSoak, AThousandReconnectsLeaveNothingBehind) {
               early.threads, early.files, early.kib, late.threads, late.files, late.kib);
   EXPECT_LE(late.threads, early.threads + 2) << "GLib's pool keeps a few idle ones at times";
   EXPECT_LE(late.files, early.files);
-  if (!kSanitized) EXPECT_LE(late.kib, early.kib + 1024);
+  if (!kSanitized) {
+    EXPECT_LE(late.kib, early.kib + 1024);
+  }
 }
 
 }  // namespace
