@@ -11,8 +11,8 @@ namespace millrace::capture {
 /// by the feed (stage 0's worker), read by the first and the last stage, which leaves its
 /// prediction beside them.
 struct SampleBuffers {
-  /// `shared_target`: the target is the input itself, one buffer for both.
-  SampleBuffers(int slots, at::IntArrayRef shape, bool shared_target);
+  /// `target_shape` empty: the target is the input itself, one buffer for both.
+  SampleBuffers(int slots, at::IntArrayRef shape, at::IntArrayRef target_shape);
   std::vector<at::Tensor> input;
   std::vector<at::Tensor> target;
   std::vector<at::Tensor> prediction;

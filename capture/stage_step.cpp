@@ -9,11 +9,11 @@
 
 namespace millrace::capture {
 
-SampleBuffers::SampleBuffers(int slots, at::IntArrayRef shape, bool shared_target)
+SampleBuffers::SampleBuffers(int slots, at::IntArrayRef shape, at::IntArrayRef target_shape)
     : prediction(slots) {
   for (int slot = 0; slot < slots; ++slot) {
     input.push_back(at::zeros(shape, at::kFloat));
-    target.push_back(shared_target ? input.back() : at::zeros(shape, at::kFloat));
+    target.push_back(target_shape.empty() ? input.back() : at::zeros(target_shape, at::kFloat));
   }
 }
 
@@ -48,7 +48,12 @@ void StageStep::prepare() {
           [this, slot, gradient] { run_backward(&Stage::backward_input, slot, gradient); }));
     }
   }
-  update_ = recorder_->record([this] { stage_.update(); });
+  update_ = recorder_->record([this] { updated_ = stage_.update(); });
+}
+
+bool StageStep::update() {
+  update_->replay();
+  return updated_;
 }
 
 void StageStep::forward(int slot, std::int64_t version) {
@@ -80,7 +85,8 @@ void StageStep::run_forward(int slot) {
   } else {
     inputs.push_back(samples_.input[slot].to(device_));
   }
-  const at::Tensor target = downstream_ ? at::Tensor() : samples_.target[slot].to(device_);
+  const bool compares = !downstream_ || stage_.greedy();
+  const at::Tensor target = compares ? samples_.target[slot].to(device_) : at::Tensor();
   stages::Activations& kept = kept_[slot];
   // The same every time, so that once is enough.
   const auto work = [&] { kept = stage_.forward(inputs, target, version_); };

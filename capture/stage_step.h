@@ -27,7 +27,11 @@ class StageStep final : public Step {
   void backward(int slot, int gradient_slot) override;
   void backward_input(int slot, int gradient_slot) override;
   void backward_weight(int slot) override { backward_weight_[slot]->replay(); }
-  void update() override { update_->replay(); }
+  bool update() override;
+  void skip_update() override { stage_.skip_update(); }
+  void take_snapshot() override { stage_.take_snapshot(); }
+  void roll_back(double factor) override { stage_.roll_back(factor); }
+  void set_rate(double factor) override { stage_.set_rate(factor); }
   float loss(int slot) const override;
 
   const stages::Stage& stage() const { return stage_; }
@@ -64,6 +68,7 @@ class StageStep final : public Step {
   Recordings forward_, recompute_, backward_weight_;   ///< by slot
   std::vector<Recordings> backward_, backward_input_;  ///< by slot, gradient slot
   std::unique_ptr<Recording> update_;
+  bool updated_ = true;  ///< whether the last update was applied
 };
 
 }  // namespace millrace::capture

@@ -36,8 +36,17 @@ class Step {
   virtual void backward_weight(int slot) = 0;
 
   /// Applies the mean of the gradients since the last update; with replicas, of all of theirs,
-  /// which must be there.
-  virtual void update() = 0;
+  /// which must be there. False if they are not finite: then only the version's number changes.
+  virtual bool update() = 0;
+  /// Forgets those gradients instead; the version's number changes as it would.
+  virtual void skip_update() = 0;
+  /// Keeps weights and optimizer state for roll_back(), which goes back to the last snapshot but
+  /// one (or the only one) and multiplies the learning rate by `factor`; a new version, like an
+  /// update.
+  virtual void take_snapshot() = 0;
+  virtual void roll_back(double factor) = 0;
+  /// Multiplies the learning rate by `factor`, beside what roll_back() left, until set anew.
+  virtual void set_rate(double factor) = 0;
 
   /// Loss of the sample in `slot` after its forward. Last stage only.
   virtual float loss(int slot) const = 0;

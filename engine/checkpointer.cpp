@@ -12,6 +12,7 @@ Checkpointer::Checkpointer(int stages, std::int64_t every,
                            std::function<void(const stages::StateDict&)> write)
     : stages_(stages),
       every_(every),
+      answered_(stages, -1),
       numbers_(stages, 0),
       copy_(std::move(copy)),
       write_(std::move(write)),
@@ -23,9 +24,16 @@ Checkpointer::~Checkpointer() {
 
 void Checkpointer::after_sample(int stage, std::int64_t sample) {
   // Updates may cover several samples: the first that reaches a multiple counts for it.
-  const std::int64_t number = (sample + 1) / every_;
-  if (number == numbers_[stage]) return;
-  numbers_[stage] = number;
+  const std::int64_t asked = asked_.load(std::memory_order_relaxed);
+  std::int64_t number = every_ > 0 ? (sample + 1) / every_ : 0;
+  if (number != numbers_[stage]) {
+    numbers_[stage] = number;
+  } else if (sample >= asked && answered_[stage] != asked) {
+    answered_[stage] = asked;
+    number = -1 - asked;  // apart from the regular ones
+  } else {
+    return;
+  }
   stages::StateDict part = copy_(stage);
   const std::lock_guard lock(mutex_);
   Snapshot& snapshot = gathering_[number];
@@ -59,6 +67,7 @@ void Checkpointer::write_loop() {
       for (const auto& [stage, part] : snapshot.parts)
         all.insert(all.end(), part.begin(), part.end());
       write_(all);
+      written_.fetch_add(1, std::memory_order_relaxed);
     } catch (const std::exception& failure) {
       error = failure.what();
     }

@@ -1,9 +1,11 @@
 // Checkpoints of a pipeline that goes on running.
 #pragma once
 
+#include <atomic>              // demands
 #include <condition_variable>  // the writer sleeps
 #include <cstdint>             // sample numbers
 #include <functional>          // what to copy, where to write
+#include <limits>              // no demand
 #include <map>                 // snapshots under way
 #include <mutex>               // one lock, taken once every `every` samples
 #include <string>              // error
@@ -26,6 +28,10 @@ class Checkpointer {
   ~Checkpointer();
 
   void after_sample(int stage, std::int64_t sample);
+  /// Asks for a snapshot of its own, of the first samples from `sample` on. Any thread.
+  void ask(std::int64_t sample) { asked_.store(sample, std::memory_order_relaxed); }
+  /// Snapshots written. Any thread.
+  std::int64_t written() const { return written_.load(std::memory_order_relaxed); }
   /// Writes what is whole and ends the writer. Returns the first failure to write, or "".
   std::string finish();
 
@@ -37,7 +43,10 @@ class Checkpointer {
 
   const int stages_;
   const std::int64_t every_;
-  std::vector<std::int64_t> numbers_;  ///< by stage, each its worker's: snapshots it took part in
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  std::atomic<std::int64_t> asked_{kNever}, written_{0};
+  std::vector<std::int64_t> answered_;  ///< by stage, its worker's: the last demand it answered
+  std::vector<std::int64_t> numbers_;   ///< by stage, each its worker's: snapshots it took part in
   const std::function<stages::StateDict(int)> copy_;
   const std::function<void(const stages::StateDict&)> write_;
   std::mutex mutex_;  ///< guards all below

@@ -8,13 +8,16 @@
 #include <memory>   // queues
 #include <vector>   // queues
 
+#include "engine/loss_guard.h"
+
 namespace millrace::engine {
 
 /// Says that a sample's activations or gradient lie in its slot. After the send they are the
 /// receiver's to read.
 struct Token {
   std::int64_t sample = 0;
-  std::int64_t origin = 0;  ///< gradients: the sample whose loss made it
+  std::int64_t origin = 0;    ///< gradients: the sample whose loss made it
+  Alarm alarm = Alarm::none;  ///< gradients: what the loss guard said of that loss
 };
 
 /// A bounded queue of tokens. One thread sends, one receives; a wait looks up every 20 ms to ask

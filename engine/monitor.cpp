@@ -61,6 +61,7 @@ Reading Monitor::read() const {
     const int replicas = replicas_[stage];
     double compute = 0, handoff = 0, busy = 0;
     std::int64_t misses = 0;
+    r.skipped.push_back(meter->skips());
     r.updates.push_back(meter->updates());
     r.gradient_age.push_back(meter->gradient_age());
     for (int replica = 0; replica < replicas; ++replica, ++meter) {

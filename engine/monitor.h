@@ -30,12 +30,17 @@ class StageMeter {
     updates_.store(updates_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     age_.store(age, std::memory_order_relaxed);
   }
+  void skipped() {
+    skipped_.store(skipped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   void set_budget(std::int64_t ns) { budget_ns_ = ns; }
 
   const Histogram& compute() const { return compute_; }
   const Histogram& handoff() const { return handoff_; }
   const Histogram& busy() const { return busy_; }  ///< compute + hand-off
   std::int64_t updates() const { return updates_.load(std::memory_order_relaxed); }
+  /// Updates left out: not finite, or discarded by the guard.
+  std::int64_t skips() const { return skipped_.load(std::memory_order_relaxed); }
   std::int64_t misses() const { return misses_.load(std::memory_order_relaxed); }
   /// Frames between the sample whose loss made the gradient last applied and the one it was applied
   /// on.
@@ -49,7 +54,7 @@ class StageMeter {
   std::int64_t budget_ns_ = 0;
   // Anyone.
   Histogram compute_, handoff_, busy_;
-  std::atomic<std::int64_t> updates_{0}, misses_{0}, age_{0};
+  std::atomic<std::int64_t> updates_{0}, skipped_{0}, misses_{0}, age_{0};
 };
 
 /// One reading of the whole pipeline. Times in milliseconds.
@@ -57,7 +62,7 @@ struct Reading {
   std::vector<double> stage;       ///< median compute time of each stage (mean of its replicas)
   std::vector<double> handoff;     ///< median hand-off of each stage
   std::vector<double> stage_busy;  ///< median of a step's compute and hand-off together
-  std::vector<std::int64_t> updates, misses, gradient_age;
+  std::vector<std::int64_t> updates, skipped, misses, gradient_age;
   double T = 0;  ///< sum of the stages' medians: one sample through all stages
   double T_over_N = 0;
   double bottleneck = 0;  ///< slowest stage's median with its hand-off, over its replicas' number
@@ -81,8 +86,7 @@ class Monitor {
   void predicted(Clock::time_point captured, Clock::time_point now);
 
   Reading read() const;
-  /// From a frame's capture to its prediction.
-  const Histogram& latency() const { return latency_; }
+  const Histogram& latency() const { return latency_; }  ///< capture to prediction
 
  private:
   std::vector<int> replicas_;  ///< [stages]

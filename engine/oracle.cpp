@@ -94,7 +94,8 @@ class Oracle {
       inputs = std::move(sent->second);
       activations_.erase(sent);
     }
-    const at::Tensor target = last(action.stage) ? sample_(action.sample).second : at::Tensor();
+    const bool compares = last(action.stage) || stage.greedy();
+    const at::Tensor target = compares ? sample_(action.sample).second : at::Tensor();
     stages::Activations& kept = kept_[key] = stage.forward(inputs, target, action.version);
     if (last(action.stage)) {
       losses_.push_back(kept.loss.item<float>());

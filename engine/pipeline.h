@@ -12,6 +12,7 @@
 #include "capture/step.h"
 #include "engine/feed.h"
 #include "engine/link.h"
+#include "engine/loss_guard.h"
 #include "engine/monitor.h"
 #include "engine/schedule.h"
 #include "engine/slot_pool.h"
@@ -27,6 +28,12 @@ struct PipelineOptions {
   /// samples up to `sample`: no action of the stage is under way. Whatever it costs is the
   /// pipeline's; empty otherwise.
   std::function<void(int stage, std::int64_t sample)> after_sample;
+  /// What the learning rate is multiplied by; may change at any time. Null: 1.
+  const std::atomic<double>* rate = nullptr;
+  /// Judges losses, and has the stages turn back when the run goes astray; null: nobody does.
+  LossGuard* guard = nullptr;
+  /// Whether stages learn from losses of their own, so that gradients are as fresh as the sample.
+  bool own_losses = false;
   /// Called by a worker before each action. For tests that disturb the timing; empty otherwise.
   std::function<void(int worker, const Action&)> before_action;
 };

@@ -6,9 +6,8 @@
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/balance.h"
-#include "engine/correction.h"
-#include "engine/module_times.h"
 #include "engine/pinning.h"
+#include "engine/profiler.h"
 #include "engine/verifier.h"
 
 namespace millrace::engine {
@@ -25,16 +24,22 @@ TrainerOptions completed(TrainerOptions options) {
   }
   if (options.cut.empty() && options.stages > 1) {
     std::vector<double> costs;
-    for (const ModuleTime& time :
-         measure_modules(options.network, options.sample, options.optimizer)) {
-      costs.push_back(time.total());
-    }
+    const plan::Profile profile =
+        measure_profile(options.network, options.sample, options.optimizer);
+    for (const plan::ModuleProfile& module : profile.modules) costs.push_back(module.ms().total());
     options.cut = balanced_cut(costs, options.stages);
   }
   require_cut(options.cut, options.stages, modules);
   if (options.weights.empty())
     options.weights = stages::initial_state(*options.network, options.seed);
   return options;
+}
+
+/// [1,C,H,W]; empty where input and target are one.
+std::vector<std::int64_t> target_shape(const TrainerOptions& options) {
+  if (options.target_is_input) return {};
+  const stages::ImageShape& made = options.network->shape(options.network->size() - 1);
+  return {1, made.channels, made.height, made.width};
 }
 
 c10::Device torch_device(const Device& device) {
@@ -72,6 +77,33 @@ void require_cut(const std::vector<int>& cut, int stages, int modules) {
   }
 }
 
+void require_correction(const TrainerOptions& options, const Schedule& schedule) {
+  const std::string& kind = options.correction.kind;
+  const auto fail = [&](const std::string& what) {
+    throw std::invalid_argument("correction.kind: " + kind + " " + what);
+  };
+  if (schedule.stages == 1) return;
+  if (kind == "spike-compensation" &&
+      (options.optimizer.kind != "sgd" || options.optimizer.momentum == 0))
+    fail("is for optimizer sgd with momentum");
+  if ((kind == "discrepancy" || kind == "weight-prediction") && !schedule.versions.empty())
+    fail("stands in for stashed weights, which " + schedule.name + " keeps");
+  if (kind != "local") return;
+  if (!options.replicas.empty()) fail("has no replicated stages");
+  const stages::Network& network = *options.network;
+  const stages::ImageShape& target = network.shape(network.size() - 1);
+  std::vector<int> places = options.cut;
+  for (int place = 1; options.cut.empty() && place < network.size(); ++place)
+    places.push_back(place);
+  for (const int place : places) {
+    const stages::ImageShape& mine = network.shape(place - 1);
+    const bool vector = target.height == 1 && target.width == 1;  // compared with a map's mean
+    if (vector || (mine.height == target.height && mine.width == target.width)) continue;
+    fail("needs stages whose maps have the target's size, which module " +
+         std::to_string(place - 1) + "'s have not; name a cut where they have");
+  }
+}
+
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule) {
   const std::vector<std::int64_t> ages = gradient_ages(schedule);
   std::vector<stages::Stage> stages;
@@ -80,15 +112,16 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
     const stages::StageRange range{first ? 0 : options.cut[i - 1],
                                    last ? options.network->size() : options.cut[i], first, last};
     const StageNeeds needs = needs_of(schedule, i);
-    stages::OptimizerSpec optimizer = options.optimizer;
-    optimizer.lr *= rate_factor(options.correction, ages[i]);
+    const stages::Delay delay{.frames = ages[i],
+                              .updates = ages[i] / schedule.samples_an_update(i),
+                              .on_later_sample = first_backwards(schedule)[i] > 0};
     for (int replica = 0; replica < schedule.replicas_of(i); ++replica) {
       const int unit = schedule.unit(i, replica);
       const c10::Device device =
           options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[unit]);
-      stages.emplace_back(
-          options.network, range, optimizer, device,
-          stages::StageOptions{schedule.versions_of(i), needs.split, needs.recompute});
+      stages.emplace_back(options.network, range, options.optimizer, device,
+                          stages::StageOptions{schedule.versions_of(i), needs.split,
+                                               needs.recompute, options.correction, delay});
       stages.back().restore(options.weights);
     }
   }
@@ -109,9 +142,11 @@ Trainer::Trainer(TrainerOptions options)
     : options_(completed(std::move(options))),
       schedule_(schedule_of(options_)),
       monitor_(schedule_.replica_counts(), options_.fps),
+      guard_(2 * schedule_.slots()),
       samples_(schedule_.slots(),
                {1, options_.sample.channels, options_.sample.height, options_.sample.width},
-               options_.target_is_input) {
+               target_shape(options_)) {
+  require_correction(options_, schedule_);
   if (options_.devices.empty()) {
     const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);
     for (const int worker : workers_of_units(schedule_)) options_.devices.push_back(cores[worker]);
@@ -158,6 +193,8 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
       options.cores.push_back(device.cuda ? -1 : device.index);
     }
   }
+  options.guard = options_.guard ? &guard_ : nullptr;
+  options.own_losses = options_.correction.kind == "local";
   pipeline_ = std::make_unique<Pipeline>(schedule_, std::move(steps), feed, observer, monitor_,
                                          std::move(options));
   return pipeline_->run();

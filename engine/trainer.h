@@ -21,7 +21,7 @@ namespace millrace::engine {
 struct TrainerOptions {
   std::shared_ptr<const stages::Network> network;
   stages::ImageShape sample;    ///< every size known
-  bool target_is_input = true;  ///< autoencode: one buffer serves both
+  bool target_is_input = true;  ///< autoencode: one buffer serves both; else as the network gives
   std::string schedule = "partime";
   int stages = 2;
   int microbatches = 4;         ///< in schedules that have minibatches
@@ -32,8 +32,9 @@ struct TrainerOptions {
   std::vector<int> cut;         ///< empty: balanced from measured times
   std::vector<Device> devices;  ///< one for each replica of each stage; empty: one a worker
   stages::OptimizerSpec optimizer;
-  std::string correction = "none";  ///< see engine/correction.h
-  stages::StateDict weights;        ///< or a whole checkpoint; empty: initial_state(seed)
+  stages::CorrectionSpec correction;
+  bool guard = false;         ///< turn back when the loss goes astray
+  stages::StateDict weights;  ///< or a whole checkpoint; empty: initial_state(seed)
   std::uint64_t seed = 0;
   double fps = 0;  ///< F of the monitor's verdict; 0: unknown
 };
@@ -56,7 +57,8 @@ class Trainer {
   explicit Trainer(TrainerOptions options);
   ~Trainer();
 
-  /// Where a Feed's take(slot) writes: [C,H,W] floats. The same address if target_is_input.
+  /// Where a Feed's take(slot) writes: [C,H,W] floats, the target as the network gives it. The same
+  /// address if target_is_input.
   float* input(int slot);
   float* target(int slot);
   /// The prediction for the sample in `slot`, [C,H,W] floats on the CPU. From Observer::predicted,
@@ -77,10 +79,15 @@ class Trainer {
   /// What each stage's worker holds; read when run() is not running.
   std::vector<StageMemory> memory() const;
 
+  /// Numbers in a target, and in a prediction.
+  std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
+
   const Schedule& schedule() const { return schedule_; }
   const std::vector<int>& cut() const { return options_.cut; }
   const std::vector<Device>& devices() const { return options_.devices; }
   Monitor& monitor() { return monitor_; }
+  const LossGuard& guard() const { return guard_; }
+  const stages::CorrectionSpec& correction() const { return options_.correction; }
   std::int64_t trained() const { return pipeline_ ? pipeline_->trained() : 0; }
 
  private:
@@ -92,6 +99,7 @@ class Trainer {
   TrainerOptions options_;
   Schedule schedule_;
   Monitor monitor_;
+  LossGuard guard_;
   capture::SampleBuffers samples_;
   std::vector<std::unique_ptr<capture::BoundaryBuffers>> boundaries_;
   std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::unit()
@@ -104,6 +112,10 @@ Schedule schedule_of(const TrainerOptions& options);
 /// Throws std::invalid_argument unless `cut` makes `stages` stages of at least one of `modules`
 /// modules.
 void require_cut(const std::vector<int>& cut, int stages, int modules);
+
+/// Throws std::invalid_argument, "correction.kind: ...", if `options.correction` asks for what
+/// network, optimizer or schedule do not give.
+void require_correction(const TrainerOptions& options, const Schedule& schedule);
 
 /// The stages of `network` at `cut`, with `weights`, by Schedule::unit(). The oracle and the
 /// trainer build them alike. Replicas are not tied yet: tie_replicas() does it where they will

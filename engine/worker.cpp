@@ -3,6 +3,7 @@
 #include <algorithm>  // min
 #include <limits>     // no end known
 #include <stdexcept>  // std::logic_error
+#include <utility>    // exchange
 
 namespace millrace::engine {
 
@@ -16,6 +17,8 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       program_(shared.schedule.workers[index]),
       options_(options),
       origin_(shared.schedule.stages, 0),
+      alarms_(shared.schedule.stages, Alarm::none),
+      pending_(shared.schedule.stages, Alarm::none),
       newest_(shared.schedule.stages, 0),
       ages_(gradient_ages(shared.schedule)),
       first_backward_(first_backwards(shared.schedule)) {
@@ -78,7 +81,9 @@ void Worker::predicted(const Action& action) {
   const int at = slot(action.sample);
   const SampleInfo& info = shared_.infos[at];
   shared_.monitor.predicted(info.captured, Clock::now());
-  if (shared_.observer) shared_.observer->predicted(info, at, step(action.stage).loss(at));
+  const float loss = step(action.stage).loss(at);
+  if (shared_.observer) shared_.observer->predicted(info, at, loss);
+  if (options_.guard) alarms_[action.stage] = options_.guard->judge(action.sample, loss);
   pass_turn(action);
 }
 
@@ -98,7 +103,7 @@ void Worker::backward(const Action& action) {
   if (takes_gradient(action.op) && stage > 0) {
     TokenQueue& up = shared_.links[stage - 1]->gradients(
         program_.replica, shared_.schedule.replica_of(stage - 1, action.sample));
-    up.send({action.sample, origin_[stage]}, [&] { return over(action.sample); });
+    up.send({action.sample, origin_[stage], alarms_[stage]}, [&] { return over(action.sample); });
   }
   if (adds_gradient(action.op)) shared_.pool.release(action.sample);
   lap(stage, Part::handoff);
@@ -107,13 +112,35 @@ void Worker::backward(const Action& action) {
 void Worker::update(const Action& action) {
   const int stage = action.stage;
   if (!wait_for_gradients(action)) return;
-  step(stage).update();
+  apply(stage);
   lap(stage, Part::compute);
-  meter(stage).updated(gradient_age(stage));
   end_sample(action);
   if (last(stage)) {
     shared_.trained.fetch_add(shared_.schedule.group, std::memory_order_relaxed);
   }
+}
+
+void Worker::follow_rate() {
+  const double rate = options_.rate ? options_.rate->load(std::memory_order_relaxed) : rate_;
+  if (rate == rate_) return;
+  rate_ = rate;
+  for (const int stage : stages_of(program_)) step(stage).set_rate(rate);
+}
+
+void Worker::apply(int stage) {
+  follow_rate();
+  const Alarm alarm = std::exchange(pending_[stage], Alarm::none);
+  if (alarm == Alarm::roll_back) {
+    step(stage).roll_back(LossGuard::kSlower);
+  } else if (alarm == Alarm::discard) {
+    step(stage).skip_update();
+  } else if (step(stage).update()) {
+    meter(stage).updated(gradient_age(stage));
+    if (options_.guard && meter(stage).updates() % LossGuard::kSnapshotEvery == 1)
+      step(stage).take_snapshot();
+    return;
+  }
+  meter(stage).skipped();
 }
 
 void Worker::end_sample(const Action& action) {
@@ -123,6 +150,7 @@ void Worker::end_sample(const Action& action) {
 
 std::int64_t Worker::gradient_age(int stage) const {
   // Within a minibatch every sample is as old as the minibatch.
+  if (options_.own_losses) return 0;
   return shared_.schedule.group > 1 ? ages_[stage] : newest_[stage] - origin_[stage];
 }
 
@@ -214,6 +242,8 @@ bool Worker::receive_gradient(const Action& action) {
     if (!receive(stage, queue, action.sample, action.gradient, token)) return false;
   }
   origin_[stage] = token.origin;
+  if (!last(stage)) alarms_[stage] = token.alarm;
+  pending_[stage] = std::max(pending_[stage], alarms_[stage]);
   return true;
 }
 

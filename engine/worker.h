@@ -30,6 +30,8 @@ class Worker {
   bool receive(int stage, TokenQueue& queue, std::int64_t sample, std::int64_t label, Token& token);
   void predicted(const Action& action);  ///< last stage: shows what it made
   void end_sample(const Action& action);
+  void follow_rate();
+  void apply(int stage);  ///< the update, or what the guard makes of it
   bool end_of_stream(std::int64_t samples);
 
   // Among the replicas of a stage; true at once where it has one worker.
@@ -53,9 +55,12 @@ class Worker {
   int index_;
   const Program& program_;
   const PipelineOptions& options_;
+  double rate_ = 1.0;       ///< last passed on to the stages
   std::vector<int> units_;  ///< by stage: this worker's replica of it
   std::vector<std::int64_t>
-      origin_;  ///< by stage: the sample whose loss made the gradient last received
+      origin_;                  ///< by stage: the sample whose loss made the gradient last received
+  std::vector<Alarm> alarms_;   ///< by stage: of the gradient last received
+  std::vector<Alarm> pending_;  ///< by stage: the worst since its last update
   std::vector<std::int64_t> newest_;          ///< by stage: the sample last forwarded
   std::vector<std::int64_t> ages_;            ///< by stage: as the schedule's text has it
   std::vector<std::int64_t> first_backward_;  ///< by stage

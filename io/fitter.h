@@ -12,7 +12,7 @@ class Fitter {
   /// `width` or `height` 0: the size of the first frame seen.
   Fitter(int width, int height) : width_(width), height_(height) {}
 
-  /// Returns `frame` itself or, scaled, a frame that this object owns until the next call.
+  /// Returns `frame` itself or, scaled (without a label), a frame that this object owns until the next call.
   const Frame& fit(const Frame& frame);
 
   int width() const { return width_; }

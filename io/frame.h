@@ -19,6 +19,7 @@ struct Frame {
   int width = 0;
   int height = 0;
   int channels = 0;
+  int label = -1;  ///< the class it shows, of a source that tells; -1: none
   std::vector<std::uint8_t> pixels;
 
   std::size_t bytes() const { return std::size_t(width) * height * channels; }

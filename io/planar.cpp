@@ -30,19 +30,23 @@ void to_planar(const Frame& frame, float* out) {
   }
 }
 
-Frame from_planar(const float* planar, int channels, int height, int width) {
-  Frame frame;
-  frame.channels = channels;
-  frame.height = height;
-  frame.width = width;
-  frame.pixels.resize(frame.bytes());
+void from_planar(const float* planar, int channels, int height, int width, Frame& out) {
+  out.channels = channels;
+  out.height = height;
+  out.width = width;
+  out.pixels.resize(out.bytes());
   const std::size_t plane = std::size_t(width) * height;
   for (std::size_t i = 0; i < plane; ++i) {
     for (int c = 0; c < channels; ++c) {
       const float value = std::clamp(planar[c * plane + i], 0.0f, 1.0f);  // also turns nan into 0
-      frame.pixels[i * channels + c] = std::uint8_t(std::lround(value * 255.0f));
+      out.pixels[i * channels + c] = std::uint8_t(std::lround(value * 255.0f));
     }
   }
+}
+
+Frame from_planar(const float* planar, int channels, int height, int width) {
+  Frame frame;
+  from_planar(planar, channels, height, width, frame);
   return frame;
 }
 

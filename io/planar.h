@@ -13,5 +13,7 @@ void to_planar(const Frame& frame, float* out);
 
 /// A picture of float32 [channels][height][width] in [0, 1]; values outside are clamped.
 Frame from_planar(const float* planar, int channels, int height, int width);
+/// The same into `out`, whose storage is reused.
+void from_planar(const float* planar, int channels, int height, int width, Frame& out);
 
 }  // namespace millrace::io

@@ -42,6 +42,7 @@ struct SourceInfo {
   int height = 0;
   double fps = 0.0;  ///< frames a second
   double duration_s = 0.0;
+  int classes = 0;    ///< of its frames' labels; 0: it tells none
   bool live = false;  ///< frames come at their own time and can't be waited for
 };
 

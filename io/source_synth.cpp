@@ -1,8 +1,11 @@
 // synth:shapes?shapes=4&speed=1.5&frames=300: how many shapes, pixels a frame, length (0: endless).
+// &scenes=3&switch=100: as many scenes take turns, each for so many frames; &drift=0.4: the light
+// falls by that share and rises again, once in 500 frames. A frame's label is its scene.
 #include <algorithm>  // std::min
 #include <array>      // parameter names
 #include <charconv>   // numbers in the query
 #include <cstdint>    // frame numbers
+#include <vector>     // scenes
 
 #include "io/source_kinds.h"
 #include "io/synth_scene.h"
@@ -10,16 +13,33 @@
 namespace millrace::io {
 namespace {
 
-constexpr std::array<std::string_view, 3> kParameters = {"frames", "shapes", "speed"};
+constexpr std::array<std::string_view, 6> kParameters = {"drift",  "frames", "scenes",
+                                                         "shapes", "speed",  "switch"};
 constexpr int kMaxSide = 16384;
 constexpr double kMaxFrames = 1e15;
 constexpr double kMaxShapes = 1000;
 constexpr double kMaxSpeed = 1e4;
+constexpr double kMaxScenes = 100;
+constexpr std::int64_t kDriftPeriod = 500;
+
+/// What a stream is beside its scenes.
+struct StreamOptions {
+  std::int64_t frames = 0;  ///< 0: endless
+  int scenes = 1;
+  std::int64_t turn = 100;  ///< frames a scene stays
+  double drift = 0;         ///< share of the light that goes and comes back
+};
 
 class SynthSource : public Source {
  public:
-  SynthSource(const SceneOptions& scene, double fps, std::int64_t frames)
-      : options_(scene), scene_(scene), fps_(fps), frames_(frames) {}
+  SynthSource(const SceneOptions& scene, const StreamOptions& stream, double fps)
+      : options_(scene), stream_(stream), fps_(fps) {
+    for (int i = 0; i < stream.scenes; ++i) {
+      SceneOptions one = scene;
+      one.seed += std::uint64_t(i);
+      scenes_.push_back(std::make_unique<SynthScene>(one));
+    }
+  }
 
   SourceInfo info() const override {
     SourceInfo info;
@@ -28,17 +48,21 @@ class SynthSource : public Source {
     info.width = options_.width;
     info.height = options_.height;
     info.fps = fps_;
-    info.duration_s = double(frames_) / fps_;
+    info.classes = stream_.scenes > 1 ? stream_.scenes : 0;
+    info.duration_s = double(stream_.frames) / fps_;
     return info;
   }
 
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
-    if (frames_ > 0 && next_ >= frames_) return ReadStatus::end;
+    if (stream_.frames > 0 && next_ >= stream_.frames) return ReadStatus::end;
     out.width = options_.width;
     out.height = options_.height;
     out.channels = options_.channels;
     out.pts = std::chrono::nanoseconds(std::int64_t(double(next_) * 1e9 / fps_));
-    scene_.draw(next_, out.pixels);
+    const auto scene = std::size_t(next_ / stream_.turn) % scenes_.size();
+    out.label = scenes_.size() > 1 ? int(scene) : -1;
+    scenes_[scene]->draw(next_, out.pixels);
+    dim(out.pixels);
     ++next_;
     return ReadStatus::frame;
   }
@@ -49,10 +73,19 @@ class SynthSource : public Source {
   }
 
  private:
+  /// In 256ths, so that the bytes are the same on every machine.
+  void dim(std::vector<std::uint8_t>& pixels) const {
+    const std::int64_t phase = next_ % kDriftPeriod, half = kDriftPeriod / 2;
+    const std::int64_t way = phase < half ? phase : kDriftPeriod - phase;
+    const auto light = int(256 - std::int64_t(stream_.drift * 256) * way / half);
+    if (light == 256) return;
+    for (std::uint8_t& pixel : pixels) pixel = std::uint8_t(pixel * light / 256);
+  }
+
   const SceneOptions options_;
-  const SynthScene scene_;
+  const StreamOptions stream_;
+  std::vector<std::unique_ptr<const SynthScene>> scenes_;
   const double fps_;
-  const std::int64_t frames_;
   std::int64_t next_ = 0;
 };
 
@@ -69,14 +102,21 @@ double parse_number(const SourceOptions& options, std::string_view name, std::st
 }
 
 void read_query(const SourceOptions& options, std::string_view query, SceneOptions& scene,
-                std::int64_t& frames) {
+                StreamOptions& stream) {
   while (!query.empty()) {
     const std::string_view item = query.substr(0, query.find('&'));
     query.remove_prefix(std::min(item.size() + 1, query.size()));
     const std::string_view name = item.substr(0, item.find('='));
     const std::string_view value = item.substr(std::min(name.size() + 1, item.size()));
     if (name == "frames") {
-      frames = std::int64_t(parse_number(options, name, value, kMaxFrames));
+      stream.frames = std::int64_t(parse_number(options, name, value, kMaxFrames));
+    } else if (name == "scenes") {
+      stream.scenes = std::max(1, int(parse_number(options, name, value, kMaxScenes)));
+    } else if (name == "switch") {
+      stream.turn =
+          std::max<std::int64_t>(1, std::int64_t(parse_number(options, name, value, kMaxFrames)));
+    } else if (name == "drift") {
+      stream.drift = parse_number(options, name, value, 1.0);
     } else if (name == "shapes") {
       scene.shapes = int(parse_number(options, name, value, kMaxShapes));
     } else if (name == "speed") {
@@ -105,10 +145,10 @@ std::unique_ptr<Source> open_synth(const SourceOptions& options) {
   }
   scene.channels = options.channels;
   scene.seed = options.seed;
-  std::int64_t frames = 0;
+  StreamOptions stream;
   read_query(options, std::string_view(rest).substr(std::min(question + 1, rest.size())), scene,
-             frames);
-  return std::make_unique<SynthSource>(scene, rate_or_default(options.fps), frames);
+             stream);
+  return std::make_unique<SynthSource>(scene, stream, rate_or_default(options.fps));
 }
 
 }  // namespace millrace::io

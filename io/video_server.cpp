@@ -1,8 +1,9 @@
 // A video served by RTSP: encoded while somebody looks on, once for all who do.
-#include <cstdlib>    // std::atoi
-#include <mutex>      // the stream there may be
-#include <stdexcept>  // failures
-#include <thread>     // the server's own
+#include <cstdlib>      // std::atoi
+#include <mutex>        // the stream there may be
+#include <stdexcept>    // failures
+#include <string_view>  // kinds of element
+#include <thread>       // the server's own
 
 #include <gst/rtsp-server/rtsp-server.h>  // the server
 
@@ -14,6 +15,9 @@
 
 namespace millrace::io {
 namespace {
+
+// What waits for those who look on by TCP before the oldest of it is let go.
+constexpr guint64 kBacklog = GST_SECOND;
 
 /// Where frames go while somebody looks on. Shared with the server's callbacks, which may come
 /// after the writer has gone.
@@ -39,12 +43,23 @@ void on_unprepared(GstRTSPMedia*, gpointer shared) {
   stage.source.reset();
 }
 
+// The queues before its sinks are the server's own, one buffer long: when all who look on by TCP
+// are slow, it stops taking from theirs, and soon nobody gets anything. These here let go instead.
+void on_element(GstBin*, GstBin*, GstElement* element, gpointer) {
+  if (std::string_view(GST_OBJECT_NAME(gst_element_get_factory(element))) != "queue") return;
+  gst_util_set_object_arg(G_OBJECT(element), "leaky", "downstream");
+  g_object_set(element, "max-size-buffers", 0u, "max-size-bytes", 0u, "max-size-time", kBacklog,
+               nullptr);
+}
+
 // The first one who looks on has a pipeline made, which all others share.
 void on_media(GstRTSPMediaFactory*, GstRTSPMedia* media, gpointer shared) {
   const Shared& stage = *static_cast<Shared*>(shared);
   const GstOwned<GstElement> bin(gst_rtsp_media_get_element(media));
   GstOwned<GstElement> source(gst_bin_get_by_name(GST_BIN(bin.get()), "from"));
   stage->feed.set_up(GST_APP_SRC_CAST(source.get()));
+  const GstOwned<GstElement> pipeline(GST_ELEMENT(gst_element_get_parent(bin.get())));
+  g_signal_connect(pipeline.get(), "deep-element-added", G_CALLBACK(on_element), nullptr);
   connect(media, "unprepared", G_CALLBACK(on_unprepared), stage);
   const std::lock_guard lock(stage->mutex);
   stage->source = std::move(source);

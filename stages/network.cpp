@@ -101,7 +101,7 @@ std::vector<ParameterSpec> Network::parameters(int begin, int end) const {
   return all;
 }
 
-std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input) {
+std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input, Gives gives) {
   const auto preset = presets().find(spec.preset);
   if (preset == presets().end())
     throw std::invalid_argument("model.preset: unknown \"" + spec.preset + "\"");
@@ -125,8 +125,15 @@ std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape i
                                   layer.type + "): " + error.what());
     }
   }
-  require_picture(input, shape);
-  return std::make_shared<Network>(std::move(modules), std::move(from), spec.channels_last);
+  if (gives == Gives::picture) {
+    require_picture(input, shape);
+  } else if (shape.height != 1 || shape.width != 1) {
+    throw std::invalid_argument(
+        "the network must end in a vector, a number a class (flatten, linear), to tell labels");
+  }
+  shapes.erase(shapes.begin());
+  return std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
+                                   spec.channels_last);
 }
 
 const std::vector<std::string>& preset_names() {

@@ -19,15 +19,21 @@ constexpr int kNone = -2;
 /// Immutable, hence reentrant; shared by the stages cut from it.
 class Network {
  public:
-  /// `from`: a module's second input, by module, or kNone.
-  Network(std::vector<std::unique_ptr<Layer>> modules, std::vector<int> from, bool channels_last)
-      : modules_(std::move(modules)), from_(std::move(from)), channels_last_(channels_last) {}
+  /// `from`: a module's second input, by module, or kNone. `shapes`: of what each module gives.
+  Network(std::vector<std::unique_ptr<Layer>> modules, std::vector<int> from,
+          std::vector<ImageShape> shapes, bool channels_last)
+      : modules_(std::move(modules)),
+        from_(std::move(from)),
+        shapes_(std::move(shapes)),
+        channels_last_(channels_last) {}
 
   int size() const { return int(modules_.size()); }
   /// Whether samples enter in channels-last layout, which activations then keep. Values mean the
   /// same; kernels differ, and with them the rounding.
   bool channels_last() const { return channels_last_; }
   const Layer& module(int index) const { return *modules_[index]; }
+  /// Of what module `index` gives; sizes are 0 where the sample's are not known.
+  const ImageShape& shape(int index) const { return shapes_[index]; }
   /// The earlier module (or kSample) whose output `index` joins in; kNone for most.
   int from(int index) const { return from_[index]; }
 
@@ -42,12 +48,16 @@ class Network {
  private:
   std::vector<std::unique_ptr<Layer>> modules_;
   std::vector<int> from_;
+  std::vector<ImageShape> shapes_;
   bool channels_last_;
 };
 
 /// Builds the network `spec` describes for samples of shape `input`.
-/// Throws std::invalid_argument naming the key of [model] that is wrong, or, for samples
-/// whose size the network does not give back, saying so: its output is compared with a picture.
-std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input);
+/// `gives`: what its output is compared with.
+/// Throws std::invalid_argument naming the key of [model] that is wrong, or saying that the output
+/// has not the shape of what it is compared with.
+enum class Gives { picture, vector };
+std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input,
+                                             Gives gives = Gives::picture);
 
 }  // namespace millrace::stages

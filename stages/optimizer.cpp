@@ -9,25 +9,40 @@
 namespace millrace::stages {
 namespace {
 
+/// The rate as it is now.
+class Rated : public Optimizer {
+ public:
+  explicit Rated(const OptimizerSpec& spec) : spec_(spec) {}
+
+ protected:
+  double lr() const { return spec_.lr * rate_; }
+  const OptimizerSpec spec_;
+};
+
 using State = std::vector<std::pair<std::string, at::Tensor>>;
 
 // Each step() is torch.optim's single-tensor formula, in its order of operations, so that a stage
 // and a PyTorch loop round alike.
 
-class Sgd final : public Optimizer {
+class Sgd final : public Rated {
  public:
-  Sgd(const OptimizerSpec& spec, const at::Tensor& weights) : spec_(spec) {
+  Sgd(const OptimizerSpec& spec, const at::Tensor& weights) : Rated(spec) {
     if (spec.momentum != 0) momentum_ = at::zeros_like(weights);
   }
 
   void step(at::Tensor& weights, at::Tensor& gradient) override {
     if (spec_.weight_decay != 0) gradient.add_(weights, spec_.weight_decay);
     if (spec_.momentum == 0) {
-      weights.add_(gradient, -spec_.lr);
+      weights.add_(gradient, -lr());
       return;
     }
     momentum_.mul_(spec_.momentum).add_(gradient);
-    weights.add_(momentum_, -spec_.lr);
+    if (spec_.spike_delay > 0) {
+      const double a = std::pow(spec_.momentum, double(spec_.spike_delay));
+      weights.add_(momentum_, -lr() * a).add_(gradient, -lr() * (1 - a) / (1 - spec_.momentum));
+      return;
+    }
+    weights.add_(momentum_, -lr());
   }
 
   State state() const override {
@@ -35,14 +50,13 @@ class Sgd final : public Optimizer {
   }
 
  private:
-  OptimizerSpec spec_;
   at::Tensor momentum_;
 };
 
-class RmsProp final : public Optimizer {
+class RmsProp final : public Rated {
  public:
   RmsProp(const OptimizerSpec& spec, const at::Tensor& weights)
-      : spec_(spec), square_(at::zeros_like(weights)), scratch_(at::empty_like(weights)) {
+      : Rated(spec), square_(at::zeros_like(weights)), scratch_(at::empty_like(weights)) {
     if (spec.momentum != 0) momentum_ = at::zeros_like(weights);
   }
 
@@ -51,11 +65,11 @@ class RmsProp final : public Optimizer {
     square_.mul_(spec_.alpha).addcmul_(gradient, gradient, 1 - spec_.alpha);
     at::sqrt_out(scratch_, square_).add_(spec_.eps);
     if (spec_.momentum == 0) {
-      weights.addcdiv_(gradient, scratch_, -spec_.lr);
+      weights.addcdiv_(gradient, scratch_, -lr());
       return;
     }
     momentum_.mul_(spec_.momentum).addcdiv_(gradient, scratch_);
-    weights.add_(momentum_, -spec_.lr);
+    weights.add_(momentum_, -lr());
   }
 
   State state() const override {
@@ -65,15 +79,14 @@ class RmsProp final : public Optimizer {
   }
 
  private:
-  OptimizerSpec spec_;
   at::Tensor square_, scratch_, momentum_;
 };
 
 /// Kingma and Ba, arXiv 1412.6980; decoupled decay: Loshchilov and Hutter, arXiv 1711.05101.
-class Adam final : public Optimizer {
+class Adam final : public Rated {
  public:
   Adam(const OptimizerSpec& spec, const at::Tensor& weights, bool decoupled)
-      : spec_(spec),
+      : Rated(spec),
         decoupled_(decoupled),
         mean_(at::zeros_like(weights)),
         square_(at::zeros_like(weights)),
@@ -83,7 +96,7 @@ class Adam final : public Optimizer {
     const double steps = (steps_ += 1).item<float>();
     if (spec_.weight_decay != 0) {
       if (decoupled_) {
-        weights.mul_(1 - spec_.lr * spec_.weight_decay);
+        weights.mul_(1 - lr() * spec_.weight_decay);
       } else {
         gradient.add_(weights, spec_.weight_decay);
       }
@@ -93,13 +106,12 @@ class Adam final : public Optimizer {
     const double correction1 = 1 - std::pow(spec_.beta1, steps);
     const double correction2 = 1 - std::pow(spec_.beta2, steps);
     at::sqrt_out(scratch_, square_).div_(std::sqrt(correction2)).add_(spec_.eps);
-    weights.addcdiv_(mean_, scratch_, -(spec_.lr / correction1));
+    weights.addcdiv_(mean_, scratch_, -(lr() / correction1));
   }
 
   State state() const override { return {{"mean", mean_}, {"square", square_}, {"steps", steps_}}; }
 
  private:
-  OptimizerSpec spec_;
   bool decoupled_;
   at::Tensor mean_, square_, scratch_;
   at::Tensor steps_ = at::zeros({1});  ///< exact to 16 million, where the corrections are long 1

@@ -19,9 +19,14 @@ class Optimizer {
   /// weights <- weights + change(gradient), in place; both are flat buffers of one layout.
   /// `gradient` may be overwritten. Must run in no-grad mode.
   virtual void step(at::Tensor& weights, at::Tensor& gradient) = 0;
+  /// Multiplies the rate from now on, until set anew.
+  void set_rate(double factor) { rate_ = factor; }
   /// What must be kept to go on later, by name: buffers laid out as the weights, or single numbers
   /// ([1]). They alias the state: copy to save, copy_ into to restore.
   virtual std::vector<std::pair<std::string, at::Tensor>> state() const = 0;
+
+ protected:
+  double rate_ = 1.0;
 };
 
 /// `weights` gives size and device of the state. Throws std::invalid_argument for an unknown kind.

@@ -1,8 +1,9 @@
 // The [optimizer] table in words. Needs no LibTorch.
 #pragma once
 
-#include <string>  // names
-#include <vector>  // names
+#include <cstdint>  // delays
+#include <string>   // names
+#include <vector>   // names
 
 namespace millrace::stages {
 
@@ -16,6 +17,10 @@ struct OptimizerSpec {
   double beta2 = 0.999;       ///< adam, adamw
   double alpha = 0.99;        ///< rmsprop
   double eps = 1e-8;          ///< rmsprop, adam, adamw
+  /// sgd with momentum: updates old gradients, which spike compensation (Kosson et al., arXiv
+  /// 2003.11666, SC_D) puts in at once: w -= lr (a v + b g), a = momentum^D, b =
+  /// (1-a)/(1-momentum).
+  std::int64_t spike_delay = 0;
 };
 
 /// Every value OptimizerSpec::kind can take.

@@ -4,10 +4,8 @@
 #include <c10/core/GradMode.h>             // AutoGradMode, NoGradGuard
 #include <torch/csrc/autograd/autograd.h>  // torch::autograd::grad
 
-#include <algorithm>      // find
-#include <set>            // what a piece uses
-#include <stdexcept>      // std::logic_error
-#include <unordered_map>  // entries by name
+#include <set>        // what a piece uses
+#include <stdexcept>  // std::logic_error
 
 namespace millrace::stages {
 
@@ -20,6 +18,38 @@ std::vector<Parameters> buffers(const Network& network, StageRange range,
     all.emplace_back(network.parameters(range.begin, range.end), options);
   return all;
 }
+
+/// The optimizer that `options` make of `spec`.
+OptimizerSpec corrected(OptimizerSpec spec, const StageOptions& options) {
+  if (options.correction.kind != "spike-compensation" || options.delay.updates == 0) return spec;
+  if (spec.kind != "sgd" || spec.momentum == 0) {
+    throw std::invalid_argument(
+        "correction.kind: spike-compensation is for optimizer sgd with momentum");
+  }
+  spec.spike_delay = options.delay.updates;
+  return spec;
+}
+
+/// Has the weights shifted while it lives.
+class Shifted {
+ public:
+  Shifted(const at::Tensor& weights, const at::Tensor& shift) : weights_(weights) {
+    if (!shift.defined()) return;
+    const c10::NoGradGuard no_grad;
+    kept_ = weights.clone();
+    weights_.add_(shift);
+  }
+  ~Shifted() {
+    if (!kept_.defined()) return;
+    const c10::NoGradGuard no_grad;
+    weights_.copy_(kept_);
+  }
+  Shifted(const Shifted&) = delete;
+  Shifted& operator=(const Shifted&) = delete;
+
+ private:
+  at::Tensor weights_, kept_;
+};
 
 /// Adds `more` to what a module's output has from its other users, if there is any.
 void add(at::Tensor& gradient, const at::Tensor& more) {
@@ -36,12 +66,36 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
       before_(network_->crossing(range.begin)),
       after_(network_->crossing(range.end)),
       versions_(buffers(*network_, range, tensors, options.versions)),
-      optimizer_(make_optimizer(optimizer, parameters().flat())),
+      optimizer_(make_optimizer(corrected(optimizer, options), parameters().flat())),
       gradients_{at::zeros_like(parameters().flat())},
-      gradient_views_{parameters().views_of(gradients_[0])} {
+      gradient_views_{parameters().views_of(gradients_[0])},
+      correction_(make_correction(options.correction, options.delay, parameters().flat())) {
+  const std::string& kind = options.correction.kind;
+  if ((kind == "discrepancy" || kind == "weight-prediction") && options.versions > 1) {
+    throw std::invalid_argument("correction.kind: " + kind +
+                                " stands in for stashed weights, which this schedule keeps");
+  }
+  if (kind == "local" && !range.last) read_out_ = make_read_out(optimizer, tensors);
   for (int index = range.begin; index < range.end; ++index)
     parameter_counts_.push_back(network_->module(index).parameters().size());
   parts_ = make_parts();
+}
+
+std::unique_ptr<ReadOut> Stage::make_read_out(OptimizerSpec optimizer,
+                                              const at::TensorOptions& tensors) const {
+  const ImageShape &mine = network_->shape(range_.end - 1),
+                   &target = network_->shape(network_->size() - 1);
+  const bool vector = target.height == 1 && target.width == 1;
+  if (!vector && (mine.height != target.height || mine.width != target.width)) {
+    throw std::invalid_argument(
+        "correction.kind: local needs stages whose maps have the target's size; module " +
+        std::to_string(range_.end - 1) + " gives " + std::to_string(mine.width) + "x" +
+        std::to_string(mine.height) + ", the target has " + std::to_string(target.width) + "x" +
+        std::to_string(target.height));
+  }
+  optimizer.lr *= options_.correction.rate;
+  return std::make_unique<ReadOut>(mine.channels, target.channels, options_.correction.kernel,
+                                   optimizer, std::uint64_t(range_.end), tensors);
 }
 
 void Stage::replicate(std::vector<const Stage*> stages) {
@@ -93,6 +147,8 @@ void Stage::recompute(Activations& activations) const {
 }
 
 void Stage::run(Activations& a, bool keep) const {
+  const Shifted shifted(versions_[a.buffer].flat(),
+                        correction_ ? correction_->forward_shift() : at::Tensor());
   const c10::AutoGradMode with_grad(keep);
   const Tensors& weights = versions_[a.buffer].views();
   Tensors values(std::size_t(network_->size()) + 1);  // by module + 1, no graph
@@ -106,8 +162,9 @@ void Stage::run(Activations& a, bool keep) const {
     };
     for (const int source : part.uses) {
       // A leaf: gradients stop here and are handed on. Nobody wants the sample's own.
+      const bool outside = source < range_.begin;
       at::Tensor leaf = values[source + 1].detach();
-      leaf.set_requires_grad(keep && !(range_.first && source == kSample));
+      leaf.set_requires_grad(keep && !(outside && (range_.first || greedy())));
       values[source + 1] = leaf;
       piece.inputs.push_back(leaf);
     }
@@ -124,8 +181,8 @@ void Stage::run(Activations& a, bool keep) const {
       piece.outputs.push_back(value(source));
       values[source + 1] = value(source).detach();
     }
-    if (range_.last && part.end == range_.end) {
-      piece.outputs = {at::mse_loss(piece.outputs[0], a.target)};
+    if (own_loss(part)) {
+      piece.outputs = {target_loss(value(range_.end - 1), a.target)};
       a.loss = piece.outputs[0].detach();
     }
     if (keep) a.pieces.push_back(std::move(piece));
@@ -134,57 +191,79 @@ void Stage::run(Activations& a, bool keep) const {
   for (const int source : after_) a.outputs.push_back(values[source + 1]);
 }
 
+at::Tensor Stage::target_loss(const at::Tensor& output, const at::Tensor& target) const {
+  return read_out_ ? read_out_->loss(output, target) : at::mse_loss(output, target);
+}
+
 Stage::Gradients Stage::start(const Activations& activations,
                               const Tensors& output_gradients) const {
   if (activations.pieces.empty()) throw std::logic_error("backward without activations");
   Gradients gradients(std::size_t(network_->size()) + 1);
-  for (std::size_t i = 0; !range_.last && i < after_.size(); ++i)
+  for (std::size_t i = 0; !range_.last && !greedy() && i < after_.size(); ++i)
     gradients[after_[i] + 1] = output_gradients[i];
   return gradients;
 }
 
+/// Whose gradients a piece of `part` leaves with the stage.
+Tensors Stage::wanted_of(const Part& part, int buffer) const {
+  const auto begin = versions_[buffer].views().begin() + std::ptrdiff_t(part.first_parameter);
+  Tensors wanted(begin, begin + std::ptrdiff_t(part.parameters));
+  if (own_loss(part) && read_out_)
+    wanted.insert(wanted.end(), read_out_->parameters().begin(), read_out_->parameters().end());
+  return wanted;
+}
+
+/// Takes gradients of what wanted_of() listed.
+void Stage::add_found(const Part& part, Tensors found) {
+  if (own_loss(part) && read_out_ && !found.empty()) {
+    const auto mine = found.begin() + std::ptrdiff_t(part.parameters);
+    read_out_->add(Tensors(mine, found.end()), accumulated_ == 0);
+    found.erase(mine, found.end());
+  }
+  add_gradients(part.first_parameter, found);
+}
+
 Tensors Stage::backward_piece(const Part& part, Piece& piece, Gradients& gradients, int buffer,
                               bool with_parameters) {
-  const bool loss = range_.last && part.end == range_.end;
-  Tensors roots, root_gradients, wanted;
+  Tensors roots, root_gradients;
   for (std::size_t i = 0; i < piece.outputs.size(); ++i) {
     if (!piece.outputs[i].requires_grad()) continue;
     roots.push_back(piece.outputs[i]);
-    root_gradients.push_back(loss ? at::Tensor() : gradients[part.gives[i] + 1]);
+    root_gradients.push_back(own_loss(part) ? at::Tensor() : gradients[part.gives[i] + 1]);
   }
   if (roots.empty()) return {};
-  if (with_parameters) {
-    const auto begin = versions_[buffer].views().begin() + std::ptrdiff_t(part.first_parameter);
-    wanted.assign(begin, begin + std::ptrdiff_t(part.parameters));
-  }
+  Tensors wanted = wanted_of(part, buffer);
+  const std::size_t mine = with_parameters ? wanted.size() : 0;
+  const bool again = !with_parameters && !wanted.empty();  // the weights' gradient comes later
+  if (again) piece.gradients = root_gradients;
+  wanted.resize(mine);
   for (const at::Tensor& input : piece.inputs) {
     if (input.requires_grad()) wanted.push_back(input);
   }
-  if (!with_parameters && part.parameters > 0) piece.gradients = root_gradients;
   if (wanted.empty()) return {};
-  const bool again = !with_parameters && part.parameters > 0;  // the weights' gradient comes later
   Tensors found = torch::autograd::grad(roots, wanted, root_gradients, again);
-  std::size_t next = with_parameters ? part.parameters : 0;
+  std::size_t next = mine;
   for (std::size_t i = 0; i < piece.inputs.size(); ++i) {
     if (piece.inputs[i].requires_grad()) add(gradients[part.uses[i] + 1], found[next++]);
   }
-  found.resize(with_parameters ? part.parameters : 0);
+  found.resize(mine);
   return found;
 }
 
 Tensors Stage::finish(Gradients& gradients) const {
   Tensors inputs;
-  for (std::size_t i = 0; !range_.first && i < before_.size(); ++i)
+  for (std::size_t i = 0; !range_.first && !greedy() && i < before_.size(); ++i)
     inputs.push_back(std::move(gradients[before_[i] + 1]));
   return inputs;
 }
 
 Tensors Stage::backward(Activations& activations, const Tensors& output_gradients) {
+  const Shifted shifted(versions_[activations.buffer].flat(),
+                        correction_ ? correction_->backward_shift() : at::Tensor());
   Gradients gradients = start(activations, output_gradients);
   for (std::size_t i = parts_.size(); i-- > 0;) {
-    const Tensors found = backward_piece(parts_[i], activations.pieces[i], gradients,
-                                         activations.buffer, /*with_parameters=*/true);
-    add_gradients(parts_[i].first_parameter, found);
+    add_found(parts_[i], backward_piece(parts_[i], activations.pieces[i], gradients,
+                                        activations.buffer, /*with_parameters=*/true));
   }
   ++accumulated_;
   activations = {};
@@ -196,21 +275,18 @@ Tensors Stage::backward_input(Activations& activations, const Tensors& output_gr
   for (std::size_t i = parts_.size(); i-- > 0;) {
     Piece& piece = activations.pieces[i];
     backward_piece(parts_[i], piece, gradients, activations.buffer, /*with_parameters=*/false);
-    if (parts_[i].parameters == 0) piece = {};
+    if (piece.gradients.empty()) piece = {};
   }
   return finish(gradients);
 }
 
 void Stage::backward_weight(Activations& activations) {
   for (std::size_t i = parts_.size(); i-- > 0;) {
-    const Part& part = parts_[i];
     Piece& piece = activations.pieces[i];
-    if (part.parameters == 0) continue;
-    const auto begin =
-        versions_[activations.buffer].views().begin() + std::ptrdiff_t(part.first_parameter);
-    const Tensors weights(begin, begin + std::ptrdiff_t(part.parameters));
-    add_gradients(part.first_parameter,
-                  torch::autograd::grad(piece.outputs, weights, piece.gradients));
+    if (piece.gradients.empty()) continue;
+    add_found(parts_[i],
+              torch::autograd::grad(piece.outputs, wanted_of(parts_[i], activations.buffer),
+                                    piece.gradients));
   }
   ++accumulated_;
   activations = {};
@@ -224,76 +300,6 @@ void Stage::add_gradients(std::size_t first, const Tensors& gradients) {
       views[first + i].copy_(gradients[i]);
     } else {
       views[first + i].add_(gradients[i]);
-    }
-  }
-}
-
-void Stage::update() {
-  const c10::NoGradGuard no_grad;
-  at::Tensor* gradient = &gradients_[sum()];
-  int count = accumulated_;
-  if (!replicas_.empty()) {
-    mean_.copy_(replicas_[0]->gradients_[sum()]);
-    for (std::size_t i = 1; i < replicas_.size(); ++i) mean_.add_(replicas_[i]->gradients_[sum()]);
-    count *= int(replicas_.size());
-    gradient = &mean_;
-  }
-  if (count > 1) gradient->div_(count);
-  accumulated_ = 0;
-  const at::Tensor& before = parameters().flat();
-  ++newest_;
-  if (options_.versions > 1) parameters().flat().copy_(before);
-  if (!parameters().specs().empty()) optimizer_->step(parameters().flat(), *gradient);
-}
-
-std::int64_t Stage::optimizer_bytes() const {
-  std::int64_t bytes = 0;
-  for (const auto& [name, buffer] : optimizer_->state()) bytes += std::int64_t(buffer.nbytes());
-  return bytes;
-}
-
-std::int64_t Stage::gradient_bytes() const {
-  std::int64_t bytes = mean_.defined() ? std::int64_t(mean_.nbytes()) : 0;
-  for (const at::Tensor& sum : gradients_) bytes += std::int64_t(sum.nbytes());
-  return bytes;
-}
-
-namespace {
-
-std::string entry_name(const std::string& buffer, const ParameterSpec& parameter) {
-  return "optimizer." + buffer + "." + parameter.name;
-}
-
-}  // namespace
-
-StateDict Stage::checkpoint() const {
-  StateDict all = parameters().state();
-  for (const auto& [name, buffer] : optimizer_->state()) {
-    const bool one_number = buffer.numel() == 1;
-    const std::vector<at::Tensor> views =
-        one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);
-    for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
-      const at::Tensor& value = one_number ? buffer : views[i];
-      all.emplace_back(entry_name(name, parameters().specs()[i]),
-                       value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
-    }
-  }
-  return all;
-}
-
-void Stage::restore(const StateDict& state) {
-  load_state(parameters(), state);
-  const c10::NoGradGuard no_grad;
-  std::unordered_map<std::string, at::Tensor> by_name(state.begin(), state.end());
-  for (const auto& [name, buffer] : optimizer_->state()) {
-    const bool one_number = buffer.numel() == 1;
-    const std::vector<at::Tensor> views =
-        one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);
-    for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
-      const auto found = by_name.find(entry_name(name, parameters().specs()[i]));
-      at::Tensor into = one_number ? buffer : views[i];
-      if (found != by_name.end() && found->second.sizes() == into.sizes())
-        into.copy_(found->second);
     }
   }
 }

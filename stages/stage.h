@@ -5,9 +5,11 @@
 
 #include <memory>  // shared network, optimizer
 
+#include "stages/correction.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
+#include "stages/read_out.h"
 
 namespace millrace::stages {
 
@@ -49,6 +51,9 @@ struct StageOptions {
   bool split = false;
   /// A forward keeps its input alone; recompute() makes the rest again.
   bool recompute = false;
+  /// What is done about gradients that are as old as `delay`.
+  CorrectionSpec correction;
+  Delay delay;
 };
 
 constexpr std::int64_t kNewest = -1;
@@ -61,8 +66,8 @@ class Stage {
         const at::TensorOptions& tensors, StageOptions options = {});
 
   /// Runs the modules at `version` of the weights, which must be kept. `inputs`: each [1,C,H,W].
-  /// The last stage also takes the loss against `target`: mean squared error over all elements.
-  /// Throws std::logic_error for a version that is not kept.
+  /// The last stage also takes the loss against `target`, mean squared error over all elements, and
+  /// so do stages with a read-out. Throws std::logic_error for a version that is not kept.
   Activations forward(const Tensors& inputs, const at::Tensor& target = {},
                       std::int64_t version = kNewest) const;
   /// Makes the pieces of `activations` again, at the weights of their forward.
@@ -78,8 +83,21 @@ class Stage {
 
   /// Applies the mean of the gradients added since the last update, and forgets them. With replicas
   /// the mean is over all of theirs, which must be complete and stay so until each has updated;
-  /// they may update at once.
-  void update();
+  /// they may update at once. False, and nothing changes but the version's number, if it is not
+  /// finite.
+  bool update();
+  /// Makes a new version of the same weights: the gradients since the last update are forgotten.
+  void skip_update();
+  /// Remembers weights and optimizer state as they are now; two such snapshots are kept.
+  void take_snapshot();
+  /// Makes a new version of the weights of the older snapshot, with its optimizer's state, and
+  /// multiplies the rate by `factor` from now on.
+  void roll_back(double factor);
+  /// Multiplies the learning rate by `factor`, beside what roll_back() left, until set anew.
+  void set_rate(double factor) { asked_rate_ = factor; }
+  /// Whether it learns from a read-out of its own (or, the last stage, beside others that do), so
+  /// that gradients are fresh and none is passed on.
+  bool greedy() const { return options_.correction.kind == "local"; }
   /// Makes `stages`, of which this is one, share their gradients; in the order of their samples.
   /// They must outlive it, where they are.
   void replicate(std::vector<const Stage*> stages);
@@ -113,12 +131,22 @@ class Stage {
   using Gradients = Tensors;
 
   std::vector<Part> make_parts() const;
+  std::unique_ptr<ReadOut> make_read_out(OptimizerSpec optimizer,
+                                         const at::TensorOptions& tensors) const;
   void run(Activations& activations, bool keep) const;
+  bool own_loss(const Part& part) const {
+    return part.end == range_.end && (range_.last || read_out_);
+  }
+  at::Tensor target_loss(const at::Tensor& output, const at::Tensor& target) const;
   Gradients start(const Activations& activations, const Tensors& output_gradients) const;
   Tensors backward_piece(const Part& part, Piece& piece, Gradients& gradients, int buffer,
                          bool with_parameters);
   Tensors finish(Gradients& gradients) const;
   void add_gradients(std::size_t first, const Tensors& gradients);
+  Tensors wanted_of(const Part& part, int buffer) const;
+  void add_found(const Part& part, Tensors found);
+  std::string read_out_entry(const std::string& buffer) const;
+  Tensors lasting() const;  ///< all that a snapshot holds; aliases
   int buffer_of(std::int64_t version) const { return int(version % options_.versions); }
   std::size_t sum() const { return std::size_t(newest_) % gradients_.size(); }
 
@@ -137,7 +165,13 @@ class Stage {
   std::vector<Tensors> gradient_views_;
   int accumulated_ = 0;  ///< backwards since the last update
   std::vector<const Stage*> replicas_;
-  at::Tensor mean_;  ///< of the replicas' gradients
+  at::Tensor mean_;                         ///< of the replicas' gradients
+  std::unique_ptr<Correction> correction_;  ///< null: none
+  std::unique_ptr<ReadOut> read_out_;       ///< null: none
+  std::int64_t applied_ = 0;                ///< updates that changed the weights
+  double rate_ = 1.0;                       ///< what roll_back() left of the rate
+  double asked_rate_ = 1.0;                 ///< what set_rate() asked for
+  std::vector<Tensors> snapshots_;          ///< two, the older one first
 };
 
 }  // namespace millrace::stages

@@ -59,14 +59,21 @@ void check_cut(const Config& config, int modules) {
   }
 }
 
-/// Chooses the devices: one a worker, for all of its stages, unless the config names one a stage (a
-/// replicated stage: one a replica).
+/// Chooses correction and devices: one a worker, for all of its stages, unless the config names one
+/// a stage (a replicated stage: one a replica).
 void place(const Config& config, engine::TrainerOptions& options) {
   engine::Schedule schedule;
   try {
     schedule = engine::schedule_of(options);
   } catch (const std::invalid_argument& error) {
     throw config.error("pipeline.schedule", error.what());
+  }
+  if (options.correction.kind == "auto")
+    options.correction.kind = best_correction(options, schedule);
+  try {
+    engine::require_correction(options, schedule);
+  } catch (const std::invalid_argument& error) {
+    throw located(config, error.what(), "correction.kind");
   }
   const std::vector<std::string>& asked = config.pipeline.devices;
   const bool named = asked.size() > 1 || asked[0].find(':') != std::string::npos;
@@ -84,6 +91,21 @@ void place(const Config& config, engine::TrainerOptions& options) {
 
 }  // namespace
 
+std::string best_correction(const engine::TrainerOptions& options,
+                            const engine::Schedule& schedule) {
+  const std::vector<std::int64_t> ages = engine::gradient_ages(schedule);
+  if (std::all_of(ages.begin(), ages.end(), [](std::int64_t age) { return age == 0; }))
+    return "none";
+  engine::TrainerOptions local = options;
+  local.correction.kind = "local";
+  try {
+    engine::require_correction(local, schedule);
+    return "local";
+  } catch (const std::invalid_argument&) {
+    return "inverse-age";  // the stages' maps have not the target's size
+  }
+}
+
 std::string checkpoint_file(const Config& config) {
   return config.checkpoint.dir + "/checkpoint.safetensors";
 }
@@ -95,7 +117,9 @@ stages::ImageShape configured_shape(const Config& config) {
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape) {
   engine::TrainerOptions options;
   try {
-    options.network = stages::build_network(config.model, shape);
+    options.network = stages::build_network(
+        config.model, shape,
+        config.task.kind == "label" ? stages::Gives::vector : stages::Gives::picture);
   } catch (const std::invalid_argument& error) {
     throw located(
         config, error.what(),
@@ -112,9 +136,10 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.replicas = config.pipeline.replicas;
   options.recompute = config.pipeline.recompute;
   options.cut = config.pipeline.cut;
-  place(config, options);
   options.optimizer = config.optimizer;
-  options.correction = config.correction.kind;
+  options.correction = config.correction;
+  options.guard = config.guard.kind == "roll-back";
+  place(config, options);
   options.seed = config.weights.seed;
   const std::string checkpoint = checkpoint_file(config);
   if (config.checkpoint.resume && std::filesystem::exists(checkpoint)) {

@@ -12,6 +12,11 @@ namespace millrace::tools {
 /// Throws ConfigError naming the place in the config.
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape);
 
+/// What correction.kind "auto" stands for: none where gradients are fresh, local where the stages'
+/// maps have the target's size, else inverse-age. docs/benchmarks/learning.md shows why.
+std::string best_correction(const engine::TrainerOptions& options,
+                            const engine::Schedule& schedule);
+
 /// Where checkpoints of `config` lie.
 std::string checkpoint_file(const Config& config);
 

@@ -1,10 +1,11 @@
 #include "tools/bench.h"
 
-#include <cmath>    // nan
-#include <cstdio>   // ratios
-#include <fstream>  // results to compare with
-#include <limits>   // nan
-#include <map>      // rows by arm
+#include <algorithm>  // find
+#include <cmath>      // nan
+#include <cstdio>     // ratios
+#include <fstream>    // results to compare with
+#include <limits>     // nan
+#include <map>        // rows by arm
 
 #include "io/plot.h"
 #include "io/whole_file.h"
@@ -16,11 +17,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json read_results(const std::string& path, const std::string& suite) {
+Json read_results(const std::string& option, const std::string& path, const std::string& suite) {
   std::ifstream file(path);
   const Json results = file ? Json::parse(file, nullptr, false) : Json();
   if (!results.is_object() || results.value("suite", "") != suite || !results.contains("arms")) {
-    throw ConfigError("--compare " + path + ": holds no results of bench " + suite);
+    throw ConfigError(option + " " + path + ": holds no results of bench " + suite);
   }
   return results;
 }
@@ -94,16 +95,50 @@ void plot_memory(const Json& results, const std::string& path) {
   io::write_bars(chart, path);
 }
 
+/// A bar a correction: the last 100 frames of the first stream with partime, a group for each
+/// number of stages.
+void plot_learning(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Loss over the last 100 frames of " +
+                              results["streams"][0]["stream"].get<std::string>() + ", partime",
+                     .y_label = "mean squared error"};
+  std::map<std::int64_t, std::map<std::string, double>> losses;
+  std::vector<std::string> names;
+  for (const Json& arm : results["arms"]) {
+    const bool mine = arm["stream"] == results["streams"][0]["stream"] && arm["every"] == 1;
+    if (!mine || (arm["schedule"] != "partime" && arm["schedule"] != "sequential")) continue;
+    if (arm["optimizer"].get<std::string>().starts_with("sgd")) continue;
+    std::string name =
+        arm["schedule"] == "sequential" ? "sequential" : arm["correction"].get<std::string>();
+    if (name == "none" && arm["optimizer"] == "adam") name = "none, beta1 0.9";
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    losses[arm["stages"]][name] = arm["last_100"]["mean"];
+  }
+  chart.categories = names;
+  for (const auto& [stages, by_name] : losses) {
+    std::vector<double> values;
+    for (const std::string& name : names) {
+      const auto found = by_name.find(name);
+      values.push_back(found == by_name.end() ? std::numeric_limits<double>::quiet_NaN()
+                                              : found->second);
+    }
+    chart.groups.emplace_back("N = " + std::to_string(stages), std::move(values));
+  }
+  io::write_bars(chart, path);
+}
+
 struct Suite {
   Json (*run)(const BenchArguments&);
-  void (*plot)(const Json&, const std::string& path);
+  void (*plot)(const Json&, const std::string& path);  ///< null: it has none
+  std::string (*page)(const Json&) = nullptr;          ///< null: it has none
 };
 
 const std::map<std::string, Suite>& suites() {
   static const std::map<std::string, Suite> table = {
       {"framerate", {bench_framerate, plot_framerate}},
+      {"learning", {bench_learning, plot_learning, learning_page}},
       {"memory", {bench_memory, plot_memory}},
       {"pipeline", {bench_pipeline, plot_pipeline}},
+      {"tables", {bench_tables, nullptr, tables_page}},
   };
   return table;
 }
@@ -118,11 +153,19 @@ std::vector<std::string> bench_suite_names() {
 
 int bench_command(const BenchArguments& arguments) {
   const Suite& suite = suites().at(arguments.suite);
-  const Json other =
-      arguments.compare.empty() ? Json() : read_results(arguments.compare, arguments.suite);
-  const Json results = suite.run(arguments);
+  if (!arguments.plot.empty() && !suite.plot)
+    throw ConfigError("--plot: bench " + arguments.suite + " has no plot");
+  if (!arguments.page.empty() && !suite.page)
+    throw ConfigError("--page: bench " + arguments.suite + " has no page");
+  const Json other = arguments.compare.empty()
+                         ? Json()
+                         : read_results("--compare", arguments.compare, arguments.suite);
+  const Json results = arguments.from.empty()
+                           ? suite.run(arguments)
+                           : read_results("--from", arguments.from, arguments.suite);
   if (!arguments.compare.empty()) print_ratios(results, other);
   if (!arguments.json.empty()) io::write_whole(arguments.json, results.dump(2) + "\n");
+  if (!arguments.page.empty()) io::write_whole(arguments.page, suite.page(results));
   if (!arguments.plot.empty()) suite.plot(results, arguments.plot);
   return kDone;
 }

@@ -17,8 +17,12 @@ struct BenchArguments {
   std::int64_t rounds = 5;                     ///< how often the arms take turns
   std::string memory_format = "contiguous";    ///< or channels_last
   double seconds = 0.5;                        ///< an arm's turn
+  std::vector<std::string> streams;            ///< learning: of vtest, scenes, labels; empty: all
+  std::int64_t frames = 0;                     ///< learning: of each stream; 0: 600
   std::string json;                            ///< where to write the results; "": nowhere
   std::string plot;                            ///< where to write the plot, PNG
+  std::string from;                            ///< results of an earlier run to draw, instead
+  std::string page;                            ///< where to write a page of them, Markdown
   std::string compare;                         ///< results of another run to show ratios to
 };
 
@@ -27,7 +31,13 @@ std::vector<std::string> bench_suite_names();
 
 /// Each suite returns {"suite", "arms": [{"arm", figures...}], "provenance"} and prints its table.
 nlohmann::ordered_json bench_framerate(const BenchArguments& arguments);
+nlohmann::ordered_json bench_learning(const BenchArguments& arguments);
 nlohmann::ordered_json bench_memory(const BenchArguments& arguments);
 nlohmann::ordered_json bench_pipeline(const BenchArguments& arguments);
+nlohmann::ordered_json bench_tables(const BenchArguments& arguments);
+
+/// Markdown of a suite's results.
+std::string learning_page(const nlohmann::ordered_json& results);
+std::string tables_page(const nlohmann::ordered_json& results);
 
 }  // namespace millrace::tools

@@ -8,6 +8,21 @@
 namespace millrace::tools {
 namespace {
 
+/// What is done about old gradients, and why.
+void describe_correction(const Config& config, const engine::TrainerOptions& options) {
+  const std::string& kind = options.correction.kind;
+  std::cout << "#   correction " << kind;
+  if (config.correction.kind == "auto") {
+    std::cout << (kind == "local"  ? ": each stage learns from a read-out of its own, so that no "
+                                     "gradient is old; as good as sequential at any length"
+                  : kind == "none" ? ": gradients are fresh"
+                                   : ": the stages' maps have not the target's size, which local "
+                                     "would need");
+    std::cout << " (auto; see docs/benchmarks/learning.md)";
+  }
+  std::cout << ", guard " << config.guard.kind << "\n";
+}
+
 void describe_pipeline(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
   const std::vector<std::int64_t> ages = engine::gradient_ages(schedule);
@@ -19,7 +34,8 @@ void describe_pipeline(const engine::TrainerOptions& options) {
       std::cout << (replica > 0 ? " and " : "")
                 << options.devices[schedule.unit(stage, replica)].name();
     }
-    std::cout << ", gradients " << ages[stage] << " frames old";
+    const bool fresh = options.correction.kind == "local";
+    std::cout << ", gradients " << (fresh ? 0 : ages[stage]) << " frames old";
     if (options.cut.empty() && options.stages > 1) {
       std::cout << "\n";
       continue;
@@ -45,6 +61,7 @@ int check_command(const CheckArguments& arguments) {
   config.source.uri = io::redacted(config.source.uri);
   std::cout << to_toml(config) << "\n";
   describe_pipeline(options);
+  describe_correction(config, options);
   return kDone;
 }
 

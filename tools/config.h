@@ -7,6 +7,7 @@
 #include <string>     // values
 #include <vector>     // lists
 
+#include "stages/correction_spec.h"
 #include "stages/model_spec.h"
 #include "stages/optimizer_spec.h"
 
@@ -29,6 +30,8 @@ struct Config {
     double fps = 0.0;
     bool loop = false;
     std::uint64_t seed = 0;
+    bool reconnect = true;
+    double silence_s = 2.5;
   } source;
   struct {
     std::string kind = "autoencode";
@@ -51,9 +54,10 @@ struct Config {
     bool recompute = false;
   } pipeline;
   stages::OptimizerSpec optimizer;
+  stages::CorrectionSpec correction;
   struct {
     std::string kind = "none";
-  } correction;
+  } guard;
   struct {
     double fps = 0.0;
   } monitor;
@@ -67,6 +71,7 @@ struct Config {
     std::string weights;
     std::string loss_plot;
     std::string prediction;
+    std::string video;
   } output;
 
   /// Where each key that is not at its default was set.

@@ -4,7 +4,6 @@
 #include <cmath>      // isfinite
 #include <sstream>    // shortest decimal text
 
-#include "engine/correction.h"
 #include "engine/schedule.h"
 #include "engine/schedule_csv.h"
 #include "io/uri.h"
@@ -116,6 +115,20 @@ std::string list_text(const std::vector<T>& list, Show show) {
   return text + "]";
 }
 
+/// The side of a kernel that padding can centre.
+bool read_odd(const toml::node& node, int& side) {
+  const auto value = node.value_exact<std::int64_t>();
+  if (!value || *value < 1 || *value > 63 || *value % 2 == 0) return false;
+  side = int(*value);
+  return true;
+}
+
+std::vector<std::string> correction_choices() {
+  std::vector<std::string> names = stages::correction_names();
+  names.push_back("auto");
+  return names;
+}
+
 /// A choice that may also be a file.
 template <class Access>
 ConfigKey schedule_key(Access access) {
@@ -209,8 +222,15 @@ std::vector<ConfigKey> make_table() {
            MILLRACE_AT(source.fps)),
       flag("source.loop", "start again at the end", MILLRACE_AT(source.loop)),
       whole("source.seed", 0, kMany, "synth only: which scene", MILLRACE_AT(source.seed)),
-      choice("task.kind", {"autoencode", "next-frame"},
-             "what is predicted: the input, or the frame after it", MILLRACE_AT(task.kind)),
+      flag("source.reconnect",
+           "open a live source again by itself when it breaks off or falls silent",
+           MILLRACE_AT(source.reconnect)),
+      real("source.silence_s", 0.1, 3600, "seconds without a picture that count as broken off",
+           MILLRACE_AT(source.silence_s)),
+      choice("task.kind", {"autoencode", "next-frame", "label"},
+             "what is predicted: the input, the frame after it, or its class, a number each (synth "
+             "tells the scene)",
+             MILLRACE_AT(task.kind)),
       choice("task.loss", {"mse"}, "mse: squared error, mean over all elements",
              MILLRACE_AT(task.loss)),
       choice("model.preset", stages::preset_names(), "layers: as written in [[model.layer]]",
@@ -220,12 +240,7 @@ std::vector<ConfigKey> make_table() {
             MILLRACE_AT(model.features)),
       {"model.kernel", "an odd whole number from 1 to 63",
        "partime-cnn: side of a convolution's kernel",
-       [](Config& c, const toml::node& n) {
-         const auto value = n.value_exact<std::int64_t>();
-         if (!value || *value < 1 || *value > 63 || *value % 2 == 0) return false;
-         c.model.kernel = int(*value);
-         return true;
-       },
+       [](Config& c, const toml::node& n) { return read_odd(n, c.model.kernel); },
        [](const Config& c) { return std::to_string(c.model.kernel); }},
       whole("model.out_channels", 1, 4096, "channels of the prediction; unset: as source.channels",
             MILLRACE_AT(model.out_channels)),
@@ -274,10 +289,26 @@ std::vector<ConfigKey> make_table() {
       real("optimizer.alpha", 0, 0.9999999, "rmsprop: decay of the square",
            MILLRACE_AT(optimizer.alpha)),
       real("optimizer.eps", 0, 1, "rmsprop, adam, adamw", MILLRACE_AT(optimizer.eps)),
-      choice("correction.kind", engine::correction_names(),
-             "what is done about old gradients; none: the schedule's bare rule; inverse-age: a "
-             "stage's rate / (1 + its gradient age)",
+      choice("correction.kind", correction_choices(),
+             "what is done about old gradients; none: the schedule's bare rule; auto: what the "
+             "benchmark of learning found best for schedule and stages (check says which)",
              MILLRACE_AT(correction.kind)),
+      whole("correction.anneal", 1, kMany, "pipemare: updates until the full rate is reached",
+            MILLRACE_AT(correction.anneal)),
+      real("correction.lambda", 0, 1000, "dc-asgd: strength", MILLRACE_AT(correction.lambda)),
+      real("correction.decay", 0.000001, 1,
+           "discrepancy: what is left of a change of the weights after a delay",
+           MILLRACE_AT(correction.decay)),
+      {"correction.kernel", "an odd whole number from 1 to 63",
+       "local: side of the read-outs' kernel",
+       [](Config& c, const toml::node& n) { return read_odd(n, c.correction.kernel); },
+       [](const Config& c) { return std::to_string(c.correction.kernel); }},
+      real("correction.rate", 0, 1000, "local: the read-outs' rate over the stage's",
+           MILLRACE_AT(correction.rate)),
+      choice(
+          "guard.kind", {"none", "roll-back"},
+          "roll-back: when the loss diverges, go back to the last good weights and halve the rate",
+          MILLRACE_AT(guard.kind)),
       real("monitor.fps", 0, 100000, "F of the rule T/N < 1/F; 0: the source's own",
            MILLRACE_AT(monitor.fps)),
       text("checkpoint.dir", "folder for checkpoints; empty: none", MILLRACE_AT(checkpoint.dir)),
@@ -290,6 +321,9 @@ std::vector<ConfigKey> make_table() {
       text("output.loss_plot", "the loss curve, .png", MILLRACE_AT(output.loss_plot)),
       text("output.prediction", "input, target and prediction of the last frame side by side, .png",
            MILLRACE_AT(output.prediction)),
+      text("output.video",
+           "prediction beside input, .mp4 or .mkv, or served at rtsp://ADDRESS:PORT/PATH",
+           MILLRACE_AT(output.video)),
   };
 }
 

@@ -1,8 +1,10 @@
 // From the frame queue to the pipeline's samples.
 #pragma once
 
-#include <cstdint>  // counts
-#include <vector>   // the frame before
+#include <cstdint>     // counts
+#include <functional>  // pause
+#include <string>      // names
+#include <vector>      // the frame before
 
 #include "engine/feed.h"
 #include "engine/trainer.h"
@@ -11,14 +13,22 @@
 
 namespace millrace::tools {
 
+/// What a sample's target is.
+enum class Task { autoencode, next_frame, label };
+Task task_of(const std::string& kind);
+
 /// Makes samples of frames. autoencode: the frame is input and target. next-frame: a frame is the
-/// target of the frame before it, so n frames make n - 1 samples. Used by stage 0's worker;
+/// target of the frame before it, so n frames make n - 1 samples. label: 1 for the frame's class, 0
+/// for the others. Used by stage 0's worker;
 /// pending() when that has stopped.
 class FrameFeed final : public engine::Feed {
  public:
   /// Trainer, queue and fitter outlive this.
-  FrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Fitter& fitter, bool next_frame)
-      : trainer_(trainer), queue_(queue), fitter_(fitter), next_frame_(next_frame) {}
+  FrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Fitter& fitter, Task task)
+      : trainer_(trainer), queue_(queue), fitter_(fitter), task_(task) {}
+
+  /// Asked before each frame is taken: while it says so, none is. Before the run.
+  void rest_while(std::function<bool()> paused) { paused_ = std::move(paused); }
 
   Status poll() override;
   void take(int slot, engine::SampleInfo& info) override;
@@ -30,9 +40,10 @@ class FrameFeed final : public engine::Feed {
   engine::Trainer& trainer_;
   io::FrameQueue& queue_;
   io::Fitter& fitter_;
-  bool next_frame_;
-  io::Frame* frame_ = nullptr;   ///< popped, not yet taken
-  std::vector<float> previous_;  ///< next-frame: the frame before, as a sample's input
+  Task task_;
+  std::function<bool()> paused_;  ///< empty: never
+  io::Frame* frame_ = nullptr;    ///< popped, not yet taken
+  std::vector<float> previous_;   ///< next-frame: the frame before, as a sample's input
   engine::SampleInfo previous_info_;
 };
 

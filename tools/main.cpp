@@ -12,6 +12,7 @@
 #include "tools/bench_arm.h"
 #include "tools/commands.h"
 #include "tools/config.h"
+#include "tools/simulate.h"
 
 namespace millrace::tools {
 namespace {
@@ -39,6 +40,63 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
          io::nearest_name(argv[1], names) + "\"";
 }
 
+void add_profile(CLI::App& app, ProfileArguments& profile, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "profile", "Measure a network's modules on this machine, all of its cores busy");
+  command->add_option("config", profile.config, "Config file; none: the embedded default");
+  command->add_option("--set", profile.settings, "table.key=value, on top of the config")
+      ->allow_extra_args(false);
+  command->add_option("--json", profile.json, "Where to write it, for plan and simulate");
+  command->callback([&] { code = profile_command(profile); });
+}
+
+void add_plan(CLI::App& app, PlanArguments& plan, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "plan", "The best cut, schedule and use of devices for a profile; writes what run reads");
+  command
+      ->add_option("input", plan.input,
+                   "Profile (JSON or PipeDream's graph.txt), or config (.toml) to measure")
+      ->required();
+  command->add_option("--set", plan.settings, "table.key=value, on top of the config")
+      ->allow_extra_args(false);
+  command->add_option("--devices", plan.devices, "8, or 2x8: servers x devices")
+      ->capture_default_str();
+  command->add_option("--links", plan.links, "GB/s[:ms] for each of --devices' levels, by commas");
+  command->add_option("--overlap", plan.overlap, "What runs beside computing")
+      ->check(CLI::IsMember({"none", "transfers", "all"}))
+      ->capture_default_str();
+  command->add_option("--memory", plan.memory_gb, "GB of a device; 0: no limit")
+      ->check(CLI::Range(0.0, 1e6));
+  std::vector<std::string> schedules = engine::schedule_names();
+  schedules.push_back("any");
+  command->add_option("--schedules", plan.schedules, "To choose from, by commas; or any")
+      ->delimiter(',')
+      ->check(CLI::IsMember(schedules));
+  command->add_option("--microbatches", plan.microbatches, "Samples an update, to choose from")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  command->add_option("--virtual-stages", plan.virtual_stages, "interleaved: to choose from")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  command->add_flag("--recompute", plan.recompute, "Activations may be computed again");
+  command->add_flag("--replicas", plan.replicas, "Stages may be replicated");
+  command->add_flag("--threads", plan.threads, "Stages may take several cores");
+  command->add_option("--tensor", plan.most_tensor, "Devices that may share a module")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--copies", plan.most_copies, "Pipelines that may run side by side")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--stages", plan.stages, "Exactly so many; 0: as are best")
+      ->check(CLI::Range(0, 4096));
+  command->add_option("--frames", plan.frames, "graph.txt: frames its figures are for")
+      ->check(CLI::Range(1, 1'000'000));
+  command->add_option("--fps", plan.fps, "F for the rule T/N < 1/F")->check(CLI::Range(0.0, 1e6));
+  command->add_option("--kind", plan.kind, "What the table calls devices: cpu | cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command->add_option("--output", plan.output, "Where to write the [pipeline] table");
+  command->callback([&] { code = plan_command(plan); });
+}
+
 int main_program(int argc, char** argv) {
   CLI::App app{"A neural network that learns from a live video stream, frame by frame."};
   app.set_version_flag("--version", MILLRACE_VERSION);
@@ -55,8 +113,17 @@ int main_program(int argc, char** argv) {
   run_app->add_option("--frames", run.frames, "Frames to train; 0: until the source ends")
       ->check(CLI::Range(std::int64_t(0), std::int64_t(1'000'000'000'000)));
   run_app->add_option("--report", run.report, "Where to write the report, JSON");
+  run_app
+      ->add_option("--serve", run.serve_at,
+                   "A page to watch on, at ADDR:PORT (unset: 127.0.0.1:8080); another address than "
+                   "loopback needs --token")
+      ->expected(0, 1);
+  run_app->add_option("--token", run.token, "Asked of whoever opens the page");
   run_app->add_flag("--quiet", run.quiet, "No progress and no summary");
-  run_app->callback([&] { code = run_command(run); });
+  run_app->callback([&, run_app] {
+    run.serve = run_app->count("--serve") > 0;
+    code = run_command(run);
+  });
 
   CheckArguments check;
   CLI::App* check_app = app.add_subcommand("check", "Validate a config and say what would run");
@@ -108,11 +175,21 @@ int main_program(int argc, char** argv) {
       ->check(CLI::IsMember({"grid", "csv"}));
   schedule_app->callback([&] { code = schedule_command(schedule); });
 
+  PlanArguments plan;
+  add_plan(app, plan, code);
+
+  ProfileArguments profile;
+  add_profile(app, profile, code);
+
+  SimulateArguments simulate;
+  add_simulate(app, simulate, code);
+
   BenchArguments bench;
   CLI::App* bench_app = app.add_subcommand(
       "bench",
-      "Measure: framerate (four networks by size and stages), memory (each schedule at 4 stages), "
-      "pipeline (the engine's own cost)");
+      "Measure: framerate (four networks by size and stages), learning (rules and corrections on "
+      "streams), memory (each schedule at 4 stages), "
+      "pipeline (the engine's own cost), tables (published figures, planned again)");
   bench_app->add_option("suite", bench.suite, "Which")
       ->required()
       ->check(CLI::IsMember(bench_suite_names()));
@@ -137,8 +214,17 @@ int main_program(int argc, char** argv) {
   bench_app->add_option("--memory-format", bench.memory_format, "contiguous | channels_last")
       ->check(CLI::IsMember({"contiguous", "channels_last"}))
       ->capture_default_str();
+  bench_app->add_option("--frames", bench.frames, "learning: frames of each stream; 0: 600")
+      ->check(CLI::Range(0, 100000));
+  bench_app->add_option("--streams", bench.streams, "learning: which of vtest, scenes, labels")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"vtest", "scenes", "labels"}));
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
+  bench_app->add_option("--page", bench.page,
+                        "learning, tables: where to write a page of them, Markdown");
+  bench_app->add_option("--from", bench.from,
+                        "Results of an earlier run to make plot and page of, instead of measuring");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");
   bench_app->callback([&] { code = bench_command(bench); });
 

@@ -87,9 +87,25 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
       {"realtime", {{"F", r.F}, {"budget_ms", r.budget}, {"holds", r.holds}, {"misses", r.misses}}},
       {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
       {"gradient_age", r.gradient_age},
+      {"correction", trainer.correction().kind},
+      {"guard", {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}}},
       {"loss", loss_json(log)},
       {"memory_bytes", memory_json(trainer)},
       {"provenance", provenance(int(trainer.schedule().workers.size()))}};
+}
+
+Json accuracy_json(const RunLog& log) {
+  return {{"mean", log.hits().mean()}, {"recent", log.hits().recent()}};
+}
+
+Json source_json(const io::StreamHealth& health) {
+  return {{"connected", health.connected.load()},
+          {"breaks", health.breaks.load()},
+          {"reconnects", health.reconnects.load()},
+          {"attempts", health.attempts.load()},
+          {"lost_upstream", health.lost_upstream.load()},
+          {"away_s", double(health.away_ms.load()) / 1e3},
+          {"last_error", health.last_error()}};
 }
 
 std::string rule_text(const engine::Reading& r) {

@@ -8,6 +8,7 @@
 
 #include "engine/monitor.h"
 #include "engine/trainer.h"
+#include "io/stream_health.h"
 #include "tools/run_log.h"
 
 namespace millrace::tools {
@@ -24,6 +25,12 @@ struct FrameCounts {
 /// The report, as README explains it key by key.
 nlohmann::ordered_json make_report(engine::Trainer& trainer, const FrameCounts& frames,
                                    const RunLog& log);
+
+/// Share of frames whose class was told: over the run, and of the last 100.
+nlohmann::ordered_json accuracy_json(const RunLog& log);
+
+/// How the connection to the source fared; apart from the exact counts of frames.
+nlohmann::ordered_json source_json(const io::StreamHealth& health);
 
 /// The same in a few lines, ending with the verdict.
 std::string summarize(const nlohmann::ordered_json& report);

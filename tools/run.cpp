@@ -1,5 +1,6 @@
 // `millrace run`: learn from a source until it ends.
 #include <chrono>    // waits
+#include <cmath>     // pow
 #include <cstdio>    // results
 #include <future>    // the pipeline beside the progress line
 #include <iostream>  // results
@@ -8,16 +9,20 @@
 #include "engine/trainer.h"
 #include "io/reader.h"
 #include "io/source.h"
+#include "io/stream_health.h"
 #include "io/whole_file.h"
 #include "stages/safetensors.h"
 #include "tools/assembly.h"
 #include "tools/commands.h"
 #include "tools/frame_feed.h"
+#include "tools/live_view.h"
 #include "tools/pictures.h"
 #include "tools/progress.h"
 #include "tools/report.h"
 #include "tools/run_log.h"
 #include "tools/signals.h"
+#include "tools/video_out.h"
+#include "tools/watchdog.h"
 
 namespace millrace::tools {
 namespace {
@@ -33,7 +38,10 @@ io::SourceOptions source_options(const Config& config) {
           .height = config.source.height,
           .channels = config.source.channels,
           .fps = config.source.fps,
-          .seed = config.source.seed};
+          .seed = config.source.seed,
+          .reconnect = {
+              .enabled = config.source.reconnect,
+              .silence = std::chrono::milliseconds(std::llround(1e3 * config.source.silence_s))}};
 }
 
 bool paced_live(const Config& config, const io::SourceInfo& info) {
@@ -52,22 +60,31 @@ class Run {
       : config_(config),
         arguments_(arguments),
         info_(source->info()),
-        next_frame_(config.task.kind == "next-frame"),
+        health_(source->health()),
+        task_(task_of(config.task.kind)),
         live_(paced_live(config, info_) || info_.live),
         drop_(drop_policy(config, live_)),
         fitter_(config.source.width ? config.source.width : info_.width,
                 config.source.height ? config.source.height : info_.height),
         queue_(drop_ == io::Drop::newest ? kNewestCapacity : kNeverCapacity, drop_),
         trainer_(trainer_options()),
-        log_(trainer_, std::size_t(config.source.channels) * fitter_.width() * fitter_.height()),
-        feed_(trainer_, queue_, fitter_, next_frame_),
+        log_(trainer_, task_ == Task::label),
+        feed_(trainer_, queue_, fitter_, task_),
+        video_(make_video()),
         checkpointer_(make_checkpointer()),
+        page_(make_page()),
         reader_(std::move(source), queue_, reader_options()) {}
 
   void learn() {
     Progress progress(arguments_.quiet);
+    log_.show_on(video_.get(), page_.get());
+    if (page_) feed_.rest_while([this] { return page_->paused(); });
+    if (page_ && !arguments_.quiet) std::fprintf(stderr, "page: %s\n", page_->url().c_str());
+    if (video_ && !arguments_.quiet)
+      std::fprintf(stderr, "video: %s\n", video_->writer().where().c_str());
     auto pipeline = std::async(std::launch::async, [this] {
-      engine::PipelineOptions options{.limit = arguments_.frames};
+      engine::PipelineOptions options{.limit = arguments_.frames,
+                                      .rate = page_ ? &page_->rate() : nullptr};
       if (checkpointer_) {
         options.after_sample = [this](int stage, std::int64_t sample) {
           checkpointer_->after_sample(stage, sample);
@@ -75,16 +92,25 @@ class Run {
       }
       return trainer_.run(feed_, &log_, std::move(options));
     });
+    Watchdog watchdog;
+    watchdog.ready();
     for (bool stopping = false; pipeline.wait_for(50ms) != std::future_status::ready;) {
       if (asked_to_stop() && !stopping) {
         stopping = true;
+        watchdog.stopping();
         reader_.stop();
         progress.finish();
         if (!arguments_.quiet) std::fprintf(stderr, "stopping: draining the pipeline\n");
       }
+      tell_of_roll_backs(progress);
+      tell_of_the_source(progress);
+      tell_of_events(progress);
+      if (page_) page_->obey();
+      if (watchdog.due(trainer_.trained())) watchdog.trained(trainer_.trained(), status());
       if (progress.due()) progress.show(status());
     }
     progress.finish();
+    tell_of_roll_backs(progress);
     queue_.stop();
     reader_.stop();
     reader_.join();
@@ -98,7 +124,16 @@ class Run {
   /// Writes every output that was asked for. One that can't be written costs no other; the first
   /// failure is thrown when all were tried.
   void save() {
-    const nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
+    nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
+    report["source"] = source_json(*health_);
+    report["novelty"] = {{"marked", log_.novelty().marked()}, {"events", log_.novelty().events()}};
+    if (task_ == Task::label) report["accuracy"] = accuracy_json(log_);
+    if (video_) {
+      write_output(video_->writer().where(), [&](const std::string&) { video_->finish(); });
+      report["video"] = {{"where", video_->writer().where()},
+                         {"written", video_->writer().written()},
+                         {"dropped", video_->writer().dropped()}};
+    }
     const auto& output = config_.output;
     const stages::ImageShape shape{config_.source.channels, fitter_.height(), fitter_.width()};
     const bool predicted = log_.network().count() > 0;
@@ -114,7 +149,7 @@ class Run {
     });
     write_output(predicted ? output.loss_plot : "",
                  [&](const std::string& file) { draw_loss(log_, file); });
-    write_output(predicted ? output.prediction : "",
+    write_output(predicted && task_ != Task::label ? output.prediction : "",
                  [&](const std::string& file) { draw_prediction(trainer_, log_, shape, file); });
     if (!arguments_.quiet) std::cout << summarize(report) << std::flush;
     if (!failure_.empty()) throw std::runtime_error(failure_);
@@ -127,6 +162,7 @@ class Run {
   engine::TrainerOptions trainer_options() {
     engine::TrainerOptions options =
         assemble(config_, {config_.source.channels, fitter_.height(), fitter_.width()});
+    if (task_ == Task::label) require_classes(*options.network);
     options.fps = config_.monitor.fps > 0 ? config_.monitor.fps : info_.fps;
     return options;
   }
@@ -142,7 +178,9 @@ class Run {
   }
 
   std::unique_ptr<engine::Checkpointer> make_checkpointer() {
-    if (config_.checkpoint.every == 0) return nullptr;
+    // A page may ask for one at any time.
+    if (config_.checkpoint.every == 0 && (!arguments_.serve || config_.checkpoint.dir.empty()))
+      return nullptr;
     return std::make_unique<engine::Checkpointer>(
         config_.pipeline.stages, config_.checkpoint.every,
         [this](int stage) { return trainer_.checkpoint(stage); },
@@ -158,8 +196,77 @@ class Run {
     const bool exact = drop_ == io::Drop::never && arguments_.frames > 0;
     return {.paced = paced_live(config_, info_) && !info_.live,
             .loop = config_.source.loop,
-            .limit = exact ? arguments_.frames + (next_frame_ ? 1 : 0) : 0,
+            .limit = exact ? arguments_.frames + (task_ == Task::next_frame ? 1 : 0) : 0,
             .fps = info_.fps};
+  }
+
+  std::unique_ptr<LiveView> make_page() {
+    if (!arguments_.serve) return nullptr;
+    return std::make_unique<LiveView>(
+        config_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
+        arguments_.serve_at, arguments_.token,
+        LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get()});
+  }
+
+  /// A line when something out of the ordinary begins, and one when it is over.
+  void tell_of_events(Progress& progress) {
+    const Novelty& novelty = log_.novelty();
+    if (novelty.in_event() == in_event_) return;
+    in_event_ = novelty.in_event();
+    progress.finish();
+    if (in_event_) {
+      std::fprintf(stderr, "unexpected: since frame %lld\n",
+                   static_cast<long long>(novelty.event_began()));
+    } else {
+      std::fprintf(stderr, "usual again; the loss had been %.1f deviations up\n",
+                   novelty.event_peak());
+    }
+  }
+
+  void require_classes(const stages::Network& network) const {
+    const std::int64_t numbers = network.shape(network.size() - 1).channels;
+    if (info_.classes == 0)
+      throw config_.error("task.kind",
+                          "label needs a source that tells classes, as synth:shapes?scenes=4");
+    if (numbers != info_.classes) {
+      throw config_.error("model.layer", "the network gives " + std::to_string(numbers) +
+                                             " numbers, the source tells " +
+                                             std::to_string(info_.classes) + " classes");
+    }
+  }
+
+  std::unique_ptr<VideoOut> make_video() {
+    if (config_.output.video.empty()) return nullptr;
+    if (task_ == Task::label) throw config_.error("output.video", "labels are no pictures to show");
+    return std::make_unique<VideoOut>(
+        trainer_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
+        info_.fps, config_.output.video);
+  }
+
+  /// A line when the source goes away, and one when it is back.
+  void tell_of_the_source(Progress& progress) {
+    const bool connected = health_->connected.load();
+    if (connected == connected_) return;
+    connected_ = connected;
+    progress.finish();
+    if (connected) {
+      std::fprintf(stderr, "source: back after %lld attempts\n",
+                   static_cast<long long>(health_->attempts.load()));
+    } else {
+      std::fprintf(stderr, "source: away: %s; the weights wait\n", health_->last_error().c_str());
+    }
+  }
+
+  void tell_of_roll_backs(Progress& progress) {
+    const engine::LossGuard& guard = trainer_.guard();
+    if (guard.roll_backs() == roll_backs_) return;
+    roll_backs_ = guard.roll_backs();
+    progress.finish();
+    std::fprintf(stderr,
+                 "guard: at frame %lld the loss was %.4g (median %.4g): back to the last good "
+                 "weights, rate x %.3g\n",
+                 static_cast<long long>(guard.last_sample()), guard.last_loss(),
+                 guard.last_median(), std::pow(engine::LossGuard::kSlower, double(roll_backs_)));
   }
 
   std::string status() {
@@ -183,7 +290,8 @@ class Run {
   const Config& config_;
   const RunArguments& arguments_;
   io::SourceInfo info_;
-  bool next_frame_;
+  std::shared_ptr<const io::StreamHealth> health_;
+  Task task_;
   bool live_;
   io::Drop drop_;
   io::Fitter fitter_;
@@ -191,11 +299,15 @@ class Run {
   engine::Trainer trainer_;
   RunLog log_;
   FrameFeed feed_;
+  std::unique_ptr<VideoOut> video_;                     ///< null: none asked for
   std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: none while running
+  std::unique_ptr<LiveView> page_;                      ///< null: nobody watches
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
   FrameCounts frames_;
   std::string failure_;  ///< the first output that could not be written
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  bool connected_ = true, in_event_ = false;  ///< told of
+  std::int64_t roll_backs_ = 0;               ///< told of
   std::int64_t shown_ = 0;
   double shown_at_ = 0;
 };
@@ -206,6 +318,11 @@ int run_command(const RunArguments& arguments) {
   const Config config = load_config(arguments.config, arguments.settings);
   assemble(config,
            configured_shape(config));  // whatever is wrong is said before a source is opened
+  try {
+    if (arguments.serve) io::web_options(arguments.serve_at, arguments.token);
+  } catch (const std::invalid_argument& error) {
+    throw ConfigError(std::string("--serve: ") + error.what());
+  }
   std::unique_ptr<io::Source> source = io::open_source(source_options(config));
   catch_signals();  // from here on there is something to save
   Run run(config, arguments, std::move(source));

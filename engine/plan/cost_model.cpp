@@ -100,10 +100,6 @@ double CostModel::transfer_ms(const Link& link, int cut) const {
   return link.ms(activation_[cut]) + link.ms(gradient_[cut]);
 }
 
-double CostModel::boundary_bytes(int cut) const {
-  return activation_[cut] + gradient_[cut];
-}
-
 double CostModel::speedup(int threads) const {
   return threads <= int(speedup_.size()) ? speedup_[threads - 1] : 0.0;
 }

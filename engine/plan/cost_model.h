@@ -85,8 +85,6 @@ class CostModel {
   /// Forward, backward and update of modules [begin, end) on one place, not shared by replicas.
   StepCosts step(int begin, int end) const;
   double weight_bytes(int begin, int end) const { return weight_[end] - weight_[begin]; }
-  /// Bytes that cross before module `cut`, in both directions.
-  double boundary_bytes(int cut) const;
 
   // What a search needs, as sums over modules [0, i): a stage's costs are differences of them.
   const std::vector<double>& compute_sums() const { return compute_; }
@@ -104,6 +102,8 @@ class CostModel {
   const Link& agree_link(const Stage& stage) const;
   /// Messages across `cut` (activation there, gradient back) over `link`.
   double transfer_ms(const Link& link, int cut) const;
+  /// The activation alone.
+  double activation_ms(const Link& link, int cut) const { return link.ms(activation_[cut]); }
   /// Samples of a pipeline between two updates of a stage with `replicas`.
   int group(int replicas) const;
 

@@ -72,8 +72,11 @@ void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
 double latency_of(const CostModel& model, const Cut& cut) {
   const std::string& schedule = model.method().schedule;
   const bool alone = schedule == "sequential" || schedule == "gpipe";  // no backward in between
-  double ms = alone ? way_ms(model, cut) / 2 : 0;
+  double ms = 0;
   for (const Stage& stage : cut.stages) {
+    if (alone && stage.begin > 0) {
+      ms += model.activation_ms(model.arrive_link(stage), stage.begin);
+    }
     const double forward =
         model.step(stage.begin, stage.end).forward / model.speedup(stage.threads);
     const bool last = &stage == &cut.stages.back();
@@ -82,19 +85,21 @@ double latency_of(const CostModel& model, const Cut& cut) {
   return ms;
 }
 
+/// A replica counts as a stage: as many samples are between it and the loss.
 std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
-  std::vector<std::int64_t> ages;
-  const int chunks = model.method().virtual_stages;
-  const int first = cut.stages.front().place;
-  const int deep = model.places() - first;
-  std::vector<std::int64_t> straight(deep, 0);
-  if (!rule_of(model.method().schedule).flushes) {
+  const Method& method = model.method();
+  int deep = 0;
+  for (const Stage& stage : cut.stages) deep += stage.replicas;
+  std::vector<std::int64_t> straight(deep, 0), ages;
+  if (!rule_of(method.schedule).flushes) {
     straight = gradient_ages(make_schedule(
-        model.method().schedule, {.stages = deep,
-                                  .microbatches = std::max(model.method().microbatches, deep),
-                                  .virtual_stages = chunks}));
+        method.schedule, {.stages = deep, .microbatches = std::max(method.microbatches, deep)}));
   }
-  for (const Stage& stage : cut.stages) ages.push_back(straight[stage.place - first]);
+  int at = 0;
+  for (const Stage& stage : cut.stages) {
+    ages.push_back(straight[at]);
+    at += stage.replicas;
+  }
   return ages;
 }
 

@@ -21,7 +21,7 @@ struct Outcome {
   std::vector<StageMemory> memory;  ///< by stage; interleaved: by worker. Of one device
   double peak_bytes = 0;
   int peak_stage = 0;
-  /// By stage. Exact where nothing is replicated; else that of as many stages as there are places.
+  /// By stage. Exact where nothing is replicated; else as if each replica were a stage.
   std::vector<std::int64_t> gradient_age;
 };
 

@@ -78,7 +78,8 @@ Planned make_plan(const Profile& profile, const Request& request) {
   std::stable_sort(plans.begin(), plans.end(),
                    [](const auto& a, const auto& b) { return rank(a.first) < rank(b.first); });
   Planned planned;
-  for (const auto& [plan, freedom] : plans) {
+  for (const auto& entry : plans) {
+    const Plan& plan = entry.first;
     const bool known = std::any_of(planned.ranked.begin(), planned.ranked.end(),
                                    [&](const Plan& p) { return p.method == plan.method; });
     if (!known) planned.ranked.push_back(plan);

@@ -70,8 +70,8 @@ const Reach::Limits& Reach::time_limits(int width, const Link& agree, double per
   for (const TimeLimits& known : time_limits_[width]) {
     if (known.agree == &agree) return known.limits;
   }
-  const auto [replicas, threads] = widths_[width];
-  const double speed = model_.speedup(threads), group = model_.group(replicas);
+  const int replicas = widths_[width].replicas;
+  const double speed = model_.speedup(widths_[width].threads), group = model_.group(replicas);
   const int members = replicas * model_.method().copies;
   const double per_byte =
       (all_reduce_ms(agree, 1e6, members) - all_reduce_ms(agree, 0, members)) / 1e6 / group;

@@ -122,7 +122,8 @@ std::string others_text(const Planned& planned, std::size_t most) {
 std::string rule_text(const Profile& profile, const Plan& plan, double fps) {
   if (fps <= 0) return "";
   const double budget = 1000.0 / fps;
-  const double n = double(plan.cut.stages.size());
+  double n = 0;  // devices that take turns or stages, whichever way they share the work
+  for (const Stage& stage : plan.cut.stages) n += stage.places() * plan.method.copies;
   const double share = plan.outcome.T_ms / profile.frames / n;
   const double frame = plan.outcome.sample_ms / profile.frames;
   return format(

@@ -27,7 +27,7 @@ at::Tensor picture(int n) {
 }
 
 TEST(StageStep, GivesEachSlotItsOwnSample) {
-  SampleBuffers samples(3, {1, 3, 6, 8}, true);
+  SampleBuffers samples(3, {1, 3, 6, 8}, {});
   StageStep step(make_stage({0, 4, true, true}), at::kCPU, samples, nullptr, nullptr);
   step.prepare();
   for (int slot = 0; slot < 3; ++slot) {
@@ -44,7 +44,7 @@ TEST(StageStep, GivesEachSlotItsOwnSample) {
 }
 
 TEST(StageStep, SendsActivationsDownAndGradientsUp) {
-  SampleBuffers samples(2, {1, 3, 6, 8}, true);
+  SampleBuffers samples(2, {1, 3, 6, 8}, {});
   BoundaryBuffers boundary(2);
   StageStep first(make_stage({0, 2, true, false}), at::kCPU, samples, nullptr, &boundary);
   StageStep second(make_stage({2, 4, false, true}), at::kCPU, samples, &boundary, nullptr);
@@ -66,7 +66,7 @@ TEST(StageStep, SendsActivationsDownAndGradientsUp) {
 }
 
 TEST(StageStep, PreparingLeavesTheWeights) {
-  SampleBuffers samples(2, {1, 3, 6, 8}, false);
+  SampleBuffers samples(2, {1, 3, 6, 8}, {1, 3, 6, 8});
   StageStep step(make_stage({0, 4, true, true}), at::kCPU, samples, nullptr, nullptr);
   const auto before = step.stage().parameters().state();
   step.prepare();

@@ -137,4 +137,44 @@ def partime(stages, samples):
     return traced(stages, losses)
 
 
+class ReadOut:
+    """A convolution from a stage's maps to the target, sigmoid, mean squared error; initialised as nn.Conv2d is,
+    from the number of the module after the stage."""
+
+    def __init__(self, channels, target, kernel, place, make_optimizer):
+        bound = 1 / (channels * kernel * kernel) ** 0.5
+        count = target * channels * kernel * kernel
+        flat = torch.empty(count + target).uniform_(-bound, bound, generator=torch.Generator().manual_seed(place))
+        self.parameters = [flat[:count].view(target, channels, kernel, kernel).clone().requires_grad_(),
+                           flat[count:].clone().requires_grad_()]
+        self.padding = kernel // 2
+        self.optimizer = make_optimizer(self.parameters)
+
+    def loss(self, y, target):
+        return nn.functional.mse_loss(torch.sigmoid(nn.functional.conv2d(y, *self.parameters, padding=self.padding)),
+                                      target)
+
+
+def partime_local(stages, read_outs, samples):
+    """As partime, but every stage but the last learns from its read-out's loss of its own sample, from the sample
+    on at which the first gradient would have come. Returns the losses of the last stage."""
+    losses, count = [], len(stages)
+    for m, (x, target) in enumerate(samples):
+        for index, stage in enumerate(stages):
+            x, y = stage.forward(x, first=True)
+            head = read_outs[index] if index < count - 1 else None
+            loss = head.loss(y, target) if head else nn.functional.mse_loss(y, target)
+            if not head:
+                losses.append(loss.item())
+            if m >= 2 * (count - 1 - index):
+                wanted = stage.parameters + (head.parameters if head else [])
+                for parameter, gradient in zip(wanted, torch.autograd.grad(loss, wanted)):
+                    parameter.grad = gradient
+                stage.update(age=0)
+                if head:
+                    head.optimizer.step()
+            x = y
+    return losses
+
+
 RULES = {"sequential": sequential, "partime": partime}

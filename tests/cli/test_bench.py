@@ -54,6 +54,17 @@ class Bench(program.CliTest):
                     self.assertEqual(stage["activations"], stage["formula"], (name, stage))
         self.assertIn("activations", outcome.out)
 
+    def test_learning(self):
+        results, outcome = self.results("learning", "--streams", "scenes,labels", "--frames", "12", "--stages", "2",
+                                        "--plot", self.folder / "learning.png")
+        self.assertEqual([stream["stream"] for stream in results["streams"]], ["scenes", "labels"])
+        local = [arm for arm in results["arms"] if arm["correction"] == "local"]
+        self.assertEqual([(arm["stream"], arm["stages"]) for arm in local], [("scenes", 2), ("labels", 2)])
+        for arm in results["arms"]:
+            self.assertGreater(arm["loss"]["mean"], 0, arm)
+            self.assertLessEqual(arm["loss"]["min"], arm["loss"]["max"])
+        self.assertIn("held out", outcome.out)
+
     def test_compare(self):
         self.results("pipeline", "--stages", "1")
         other = self.folder / "other.json"

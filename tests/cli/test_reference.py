@@ -168,5 +168,35 @@ class Optimizers(Reference):
         self.assert_same_weights(network)
 
 
+class Local(Reference):
+
+    def test_stages_learn_from_their_own_read_outs(self):
+        frames = program.random_frames(6, 30)
+        uri = program.write_frames(self.folder / "frames", frames)
+        for cut in ([4], [2, 5], [2, 4, 6]):
+            with self.subTest(cut=cut):
+                network = self.network()
+                stages = reference.cut_network(network, cut, reference.sgd(0.9, LR))
+                read_outs = [reference.ReadOut(FEATURES, 3, 5, place, reference.sgd(0.9, 3 * LR)) for place in cut]
+                losses = reference.partime_local(stages, read_outs, reference.autoencode(frames))
+                report, _ = self.learn({**self.config(uri, cut, momentum=0.9), "correction": {"kind": "local"}})
+                self.assert_same_weights(network)
+                self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-6))
+                self.assertEqual(report["gradient_age"], [0] * (len(cut) + 1))
+
+    def test_what_it_cannot_have_is_refused(self):
+        uri = program.write_frames(self.folder / "frames", program.random_frames(0, 1))
+        layers = [{"type": "conv", "out": 4, "kernel": 3, "stride": 2}, {"type": "upsample"},
+                  {"type": "conv", "out": 3, "kernel": 3}]
+        for correction, tables, part in (
+                ("local", {"model": {"preset": "layers", "layer": layers}}, "module 0"),
+                ("spike-compensation", {"optimizer": {"kind": "adam"}}, "sgd with momentum"),
+                ("weight-prediction", {"pipeline": {"schedule": "pipedream", "stages": 2}}, "stashed weights"),
+                ("local", {"pipeline": {"schedule": "pipedream", "stages": 2, "replicas": [2, 1]}}, "replicated")):
+            config = program.write_toml(self.folder / "bad.toml", {
+                "source": {"uri": uri, "width": 24, "height": 16}, **tables, "correction": {"kind": correction}})
+            self.assert_refused(program.BAD_USAGE, program.call("check", config), "bad.toml", part)
+
+
 if __name__ == "__main__":
     unittest.main()

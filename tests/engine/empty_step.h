@@ -14,7 +14,11 @@ class EmptyStep : public capture::Step {
   void backward(int, int) override {}
   void backward_input(int, int) override {}
   void backward_weight(int) override {}
-  void update() override {}
+  bool update() override { return true; }
+  void skip_update() override {}
+  void take_snapshot() override {}
+  void roll_back(double) override {}
+  void set_rate(double) override {}
   float loss(int) const override { return 1.0f; }
 };
 

@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>  // the plain loop updates
 
 #include <chrono>  // disturbance
+#include <limits>  // what is no loss
 #include <random>  // disturbance
 #include <thread>  // disturbance
 
@@ -219,6 +220,77 @@ TEST(Recompute, ChangesNoNumber) {
     expect_equal_bits(got.weights, expected.weights);
     EXPECT_EQ(got.losses, expected.losses);
   }
+}
+
+TEST(Corrections, RunAsTheOracleSays) {
+  for (const std::string& kind : stages::correction_names()) {
+    for (const std::string schedule : {"partime", "pb"}) {
+      TrainerOptions options = small(schedule, 4, {2, 4, 6});
+      options.correction.kind = kind;
+      options.optimizer.momentum = 0.5;
+      options.optimizer.lr = 0.05;
+      const Trained expected = by_oracle(options, 60), got = by_pipeline(options, 60, true);
+      expect_equal_bits(got.weights, expected.weights);
+      EXPECT_EQ(got.losses, expected.losses) << kind;
+      if (kind == "none") continue;
+      options.correction.kind = "none";
+      EXPECT_NE(by_oracle(options, 60).losses, got.losses) << kind << " with " << schedule;
+    }
+  }
+}
+
+TEST(Guard, TurnsARunBackThatDiverges) {
+  TrainerOptions options = small("partime", 4, {2, 4, 6});
+  options.optimizer = {.kind = "adam", .lr = 1e-3};
+  options.guard = true;
+  Trainer trainer(options);
+  SampleFeed feed(trainer, kShape, 900);
+  // What no loss is: the input is spoiled for a while, as by a broken camera.
+  class Spoiled final : public Feed {
+   public:
+    Spoiled(Trainer& trainer, SampleFeed& feed) : trainer_(trainer), feed_(feed) {}
+    Status poll() override { return feed_.poll(); }
+    void take(int slot, SampleInfo& info) override {
+      feed_.take(slot, info);
+      if (info.frame >= 450 && info.frame < 455)
+        trainer_.input(slot)[0] = std::numeric_limits<float>::quiet_NaN();
+    }
+
+   private:
+    Trainer& trainer_;
+    SampleFeed& feed_;
+  } spoiled(trainer, feed);
+  LossLog log;
+  trainer.run(spoiled, &log);
+  EXPECT_GE(trainer.guard().roll_backs(), 1);
+  for (const auto& [name, tensor] : trainer.state())
+    EXPECT_TRUE(at::isfinite(tensor).all().item<bool>()) << name;
+  EXPECT_LT(log.losses.back(), log.losses.front());
+  const Reading reading = trainer.monitor().read();
+  for (int stage = 0; stage < 4; ++stage) {
+    EXPECT_GT(reading.skipped[stage], 0) << "stage " << stage;
+    EXPECT_EQ(reading.skipped[stage] + reading.updates[stage], 900 - 2 * (3 - stage));
+  }
+}
+
+TEST(Updates, ThatAreNotFiniteChangeNothing) {
+  TrainerOptions options = small("sequential", 1, {});
+  options.optimizer = {.kind = "adam", .lr = 1e-2};
+  const auto train = [&](std::int64_t samples, bool spoil) {
+    std::vector<stages::Stage> stages = build_stages(options, schedule_of(options));
+    for (std::int64_t n = 0; n < samples; ++n) {
+      auto [x, y] = sample_at(n, kShape);
+      auto kept = stages[0].forward({x}, y);
+      stages[0].backward(kept, {});
+      EXPECT_TRUE(stages[0].update());
+      if (!spoil) continue;
+      kept = stages[0].forward({x * std::numeric_limits<float>::infinity()}, y);
+      stages[0].backward(kept, {});
+      EXPECT_FALSE(stages[0].update());
+    }
+    return stages[0].checkpoint();  // weights and optimizer state
+  };
+  expect_equal_bits(train(5, true), train(5, false));
 }
 
 TEST(Stages, LearnAndTheScheduleMatters) {

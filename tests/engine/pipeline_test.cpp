@@ -36,9 +36,10 @@ class FakeStep final : public EmptyStep {
     if (up_) up_->gradient[slot] = kept_[slot];
     sums_[updates % 2] = kept_[slot];
   }
-  void update() override {
+  bool update() override {
     for (const FakeStep* other : replicas_) met.push_back(other->sums_[updates % 2]);
     ++updates;
+    return true;
   }
   /// Updates read what each of `replicas` has added up.
   void meet(std::vector<const FakeStep*> replicas) { replicas_ = std::move(replicas); }

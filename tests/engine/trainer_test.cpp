@@ -85,7 +85,7 @@ TEST(Trainer, RethrowsTheFirstFailureAfterAllHaveStopped) {
 
 TEST(Trainer, InverseAgeDividesTheRate) {
   TrainerOptions options = options_of(2, {2});
-  options.correction = "inverse-age";
+  options.correction.kind = "inverse-age";
   options.optimizer.lr = 0.3;
   TrainerOptions by_hand = options_of(2, {2});
   by_hand.optimizer.lr = 0.1;  // age 2 at stage 0

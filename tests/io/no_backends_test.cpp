@@ -7,6 +7,7 @@
 #include "io/plot.h"
 #include "io/source.h"
 #include "io/versions.h"
+#include "io/video_writer.h"
 
 namespace millrace::io {
 namespace {
@@ -41,6 +42,7 @@ TEST(NoBackends, FramesPassButAreNotScaled) {
   EXPECT_EQ(&Fitter(0, 0).fit(frame), &frame);
   EXPECT_THROW(Fitter(2, 2).fit(frame), std::runtime_error);
   EXPECT_THROW(write_chart({}, "x.png"), std::runtime_error);
+  EXPECT_THROW(open_video_writer({.to = "x.mp4", .width = 8, .height = 8}), std::runtime_error);
 }
 
 }  // namespace

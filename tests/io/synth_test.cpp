@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>  // light
+
 #include "io/source.h"
 
 namespace millrace::io {
@@ -144,6 +146,34 @@ TEST(Synth, RefusesWhatItDoesNotKnow) {
   expect_refused("synth:shapes?speed=nan", "speed must be a number");
   expect_refused("synth:shapes?shapes=-1", "shapes must be a number");
   expect_refused("synth:shapes?frames=", "frames must be a number");
+}
+
+TEST(Synth, ScenesTakeTurnsAndComeBack) {
+  const auto frames = [](const std::string& query, int count) {
+    const auto source = open_source({.uri = "synth:shapes?" + query, .width = 16, .height = 12});
+    std::vector<std::vector<std::uint8_t>> all;
+    Frame frame;
+    while (int(all.size()) < count &&
+           source->read(frame, std::chrono::seconds(1)) == ReadStatus::frame)
+      all.push_back(frame.pixels);
+    return all;
+  };
+  const auto plain = frames("", 9), turns = frames("scenes=2&switch=3", 9);
+  for (const int same : {0, 1, 2, 6, 7, 8}) EXPECT_EQ(turns[same], plain[same]) << same;
+  for (const int other : {3, 4, 5}) EXPECT_NE(turns[other], plain[other]) << other;
+}
+
+TEST(Synth, LightDriftsAndReturns) {
+  const auto source =
+      open_source({.uri = "synth:shapes?shapes=0&drift=0.5", .width = 16, .height = 12});
+  std::vector<double> light;
+  Frame frame;
+  for (int i = 0; i < 501; ++i) {
+    ASSERT_EQ(source->read(frame, std::chrono::seconds(1)), ReadStatus::frame);
+    light.push_back(std::accumulate(frame.pixels.begin(), frame.pixels.end(), 0.0));
+  }
+  EXPECT_EQ(light[0], light[500]);
+  EXPECT_NEAR(light[250] / light[0], 0.5, 0.02);
 }
 
 }  // namespace

@@ -40,6 +40,26 @@ TEST(PipedreamGraph, BecomesAChainWhoseCutsCarryWhatIsStillRead) {
   EXPECT_EQ(profile.modules[3].ms(), (StepCosts{4, 4, 4, 0}));
 }
 
+TEST(PipedreamGraph, FollowsTheNumbersWhereBranchesLeaveAChoice) {
+  std::string text;
+  for (const char* node : {"node1", "node12", "node3", "node2", "node20"}) {
+    text += std::string(node) +
+            " -- A -- forward_compute_time=1, backward_compute_time=1, activation_size=8, "
+            "parameter_size=1\n";
+  }
+  // Two branches from node1, by node12 and by node2 and node3, that meet in node20.
+  text +=
+      "\tnode1 -- node12\n\tnode1 -- node2\n\tnode2 -- node3\n\tnode12 -- node20\n"
+      "\tnode3 -- node20\n";
+  const Profile profile = profile_from_graph(text, "g", 1);
+  std::string order;
+  for (const ModuleProfile& module : profile.modules) order += module.name + ", ";
+  EXPECT_EQ(order, "node1 A, node2 A, node3 A, node12 A, node20 A, ");
+  // Behind node2 its own output and node1's, which node12 still reads; behind node12 two ends.
+  EXPECT_EQ(profile.modules[1].bytes.activation, 16);
+  EXPECT_EQ(profile.modules[3].bytes.activation, 16);
+}
+
 TEST(PipedreamGraph, NamesLineAndFieldOfWhatIsWrong) {
   const auto complaint = [](const std::string& text) -> std::string {
     try {

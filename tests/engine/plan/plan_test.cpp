@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>  // how fast
 #include <limits>  // infinity
 
 #include "engine/plan/rules.h"
+#include "engine/plan/unfit.h"
 #include "engine/staircase.h"
 #include "tests/engine/plan/random_profile.h"
 
@@ -140,6 +142,35 @@ TEST(Plan, IsTheBestOfAllMethodsAndCuts) {
   EXPECT_GT(fit, 100);
 }
 
+TEST(Outcome, AddsUpWhereNothingOverlaps) {
+  Profile profile = equal_modules(4);
+  for (ModuleProfile& module : profile.modules) module.bytes.activation = 100;
+  const Machine machine{.levels = {{2, {0.25, 100}}}};
+  const CostModel model(profile, machine, {.schedule = "sequential"});
+  const Outcome outcome = outcome_of(profile, model, weigh(model, {{0, 2, 0}, {2, 4, 1}}));
+  // Twelve of work; an activation of 1.25 ms there, an empty gradient of 0.25 ms back.
+  EXPECT_DOUBLE_EQ(outcome.T_ms, 12);
+  EXPECT_DOUBLE_EQ(outcome.sample_ms, 13.5);
+  EXPECT_DOUBLE_EQ(outcome.latency_ms, 4 + 1.25);
+}
+
+TEST(Outcome, CountsAReplicaAsAStageOfAge) {
+  const Machine machine{.levels = {{4, {}}}};
+  Profile profile = equal_modules(6);
+  profile.thread_speedup = {1, 1.5, 2, 2.5};
+  const CostModel model(profile, machine, {.schedule = "pipedream"});
+  const auto of = [&](const std::vector<Stage>& stages) {
+    return outcome_of(profile, model, weigh(model, stages));
+  };
+  const auto straight = of({{0, 1, 0}, {1, 2, 1}, {2, 3, 2}, {3, 6, 3}}).gradient_age;
+  EXPECT_EQ(straight, gradient_ages(make_schedule("pipedream", {.stages = 4, .microbatches = 4})));
+  EXPECT_EQ(of({{0, 3, 0, 3, 1}, {3, 6, 3}}).gradient_age,
+            (std::vector<std::int64_t>{straight[0], straight[3]}));
+  // Threads work on one sample: two stages, whatever their cores.
+  EXPECT_EQ(of({{0, 3, 0, 1, 3}, {3, 6, 3}}).gradient_age,
+            gradient_ages(make_schedule("pipedream", {.stages = 2, .microbatches = 4})));
+}
+
 TEST(Plan, PrefersLessMemoryAmongEquallyFast) {
   const Planned planned = make_plan(
       equal_modules(8),
@@ -181,6 +212,41 @@ TEST(Plan, KeepsTensorParallelsWithinAServer) {
                 .most_copies = 8});
   EXPECT_EQ(plan.method.tensor, 4);
   EXPECT_EQ(int(plan.cut.stages.size()), 2);
+}
+
+TEST(Plan, KnowsTheLeastMemoryThatWouldDo) {
+  std::mt19937 random(8);
+  for (int trial = 0; trial < 100; ++trial) {
+    SCOPED_TRACE(trial);
+    const Profile profile = random_profile(random, 1 + int(random() % 7));
+    const Machine machine{.levels = {{4, {}}}};
+    const std::string schedule = trial % 2 == 0 ? "partime" : "pipedream";
+    const Candidate candidate{{.schedule = schedule, .recompute = trial % 3 == 0},
+                              {.replicas = trial % 2 > 0}};
+    const CostModel model(profile, machine, candidate.method);
+    double least = std::numeric_limits<double>::infinity();
+    each_plan(int(profile.modules.size()), 4, candidate.freedom,
+              [&](const std::vector<Stage>& stages) {
+                least = std::min(least, peak_memory(model, stages));
+              });
+    EXPECT_NEAR(least_memory(profile, machine, candidate).bytes, least, 2e-6 * least);
+  }
+}
+
+TEST(Plan, OfEveryMethodForAThousandModulesOn64DevicesTakesSeconds) {
+  std::mt19937 random(9);
+  Request request{.machine = {.levels = {{8, {0.01, 1000}}, {8, {0.1, 100}}},
+                              .memory_bytes = 5e5,
+                              .overlap = Overlap::all},
+                  .schedules = {"partime", "pb", "pipedream", "2bw", "gpipe", "1f1b"},
+                  .microbatches = {64},
+                  .recompute = true,
+                  .replicas = true};
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_GT(make_plan(random_profile(random, 1000), request).ranked.size(), 6u);
+  const double s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  RecordProperty("seconds", std::to_string(s));
+  EXPECT_LT(s, 10.0);
 }
 
 TEST(Plan, NamesWhatBinds) {

@@ -1,0 +1,99 @@
+// A scene gives way to another and comes back. Who predicts the next frame best: a network that
+// goes on learning, the same one frozen after the first scene, or the frame before, taken for the
+// next? drift [FRAMES OF A SCENE] [CHART.png]
+#include <algorithm>  // copies
+#include <cmath>      // pow
+#include <cstdio>     // the table
+#include <cstdlib>    // arguments
+
+#include "engine/trainer.h"
+#include "io/planar.h"
+#include "io/plot.h"
+#include "io/synth_scene.h"
+
+using namespace millrace;
+
+constexpr int kSide = 32;
+constexpr std::size_t kFloats = 3 * kSide * kSide;
+using Losses = std::vector<double>;
+
+/// Scenes A, B, A, so many frames each, every one to be predicted from the one before.
+class Scenes : public engine::Feed, public engine::Observer {
+ public:
+  Scenes(engine::TrainerOptions options, int frames) : frames_(frames), trainer_(options) {}
+
+  stages::StateDict learn(int samples) {
+    trainer_.run(*this, this, {.limit = samples});
+    return trainer_.state();
+  }
+  Losses losses, copied;  ///< of the network, and of the frame before
+
+ private:
+  Status poll() override { return Status::ready; }
+  void take(int slot, engine::SampleInfo&) override {
+    std::copy(sample_.begin(), sample_.end(), trainer_.input(slot));
+    draw(number_++);
+    std::copy(sample_.begin(), sample_.end(), trainer_.target(slot));
+  }
+  void predicted(const engine::SampleInfo&, int slot, float loss) override {
+    const float *before = trainer_.input(slot), *after = trainer_.target(slot);
+    double sum = 0;
+    for (std::size_t i = 0; i < kFloats; ++i) sum += std::pow(after[i] - before[i], 2);
+    losses.push_back(loss);
+    copied.push_back(sum / kFloats);
+  }
+  void draw(int number) {
+    io::Frame frame{.width = kSide, .height = kSide, .channels = 3};
+    (number / frames_ == 1 ? b_ : a_).draw(number, frame.pixels);
+    io::to_planar(frame, sample_.data());
+  }
+
+  const io::SynthScene a_{{.width = kSide, .height = kSide, .speed = 3, .seed = 1}};
+  const io::SynthScene b_{{.width = kSide, .height = kSide, .speed = 3, .seed = 2}};
+  const int frames_;
+  engine::Trainer trainer_;
+  int number_ = 0;
+  std::vector<float> sample_ = std::vector<float>(kFloats);  ///< before the first frame: black
+};
+
+double mean(const Losses& losses, int begin, int end) {
+  double sum = 0;
+  for (int i = begin; i < end; ++i) sum += losses[i] / (end - begin);
+  return sum;
+}
+
+io::Series curve(const char* label, const Losses& losses, int begin, bool dashed) {
+  constexpr int kWidth = 20;  // frames that a point is the mean of
+  io::Series series{.label = label, .points = {}, .dashed = dashed};
+  for (int i = begin; i + kWidth <= int(losses.size()); i += kWidth)
+    series.points.push_back({i + kWidth / 2, mean(losses, i, i + kWidth)});
+  return series;
+}
+
+int main(int argc, char** argv) {
+  const int frames = std::max(40, argc > 1 ? std::atoi(argv[1]) : 1000), all = 3 * frames;
+  engine::TrainerOptions options{.sample = {3, kSide, kSide}, .target_is_input = false, .cut = {4}};
+  options.network = stages::build_network({.layers = 4}, options.sample);
+  options.optimizer = {.kind = "adam", .lr = 0.001};
+  options.correction.kind = "local";
+  Scenes learning(options, frames), first(options, frames);
+  learning.learn(all);
+  options.weights = first.learn(frames);
+  options.optimizer = {.kind = "sgd", .lr = 0};
+  Scenes frozen(options, frames);
+  frozen.learn(all);
+
+  std::printf("squared error    goes on learning  frozen after A  frame before\n");
+  for (int begin : {frames - 20, frames, 2 * frames - 20, 2 * frames, all - 20})
+    std::printf("%c, %-11s  %16.4f  %14.4f  %12.4f\n", begin / frames == 1 ? 'B' : 'A',
+                begin % frames ? "last 20" : "first 20", mean(learning.losses, begin, begin + 20),
+                mean(frozen.losses, begin, begin + 20), mean(frozen.copied, begin, begin + 20));
+  io::write_chart({.title = "Scenes A, B and A again: error of the predicted next frame",
+                   .x_label = "frame",
+                   .y_label = "mean squared error",
+                   .log_y = true,
+                   .series = {curve("goes on learning", learning.losses, 1, false),
+                              curve("frozen after A", frozen.losses, frames, false),
+                              curve("frame before", frozen.copied, 1, true)}},
+                  argc > 2 ? argv[2] : "drift.png");
+}

@@ -1,0 +1,54 @@
+// Sees a run go astray by its losses, early enough to turn back.
+#pragma once
+
+#include <atomic>   // read by others
+#include <cstdint>  // samples
+#include <vector>   // the latest losses
+
+namespace millrace::engine {
+
+/// What the stages should do about a sample's gradients.
+enum class Alarm : std::uint8_t {
+  none,
+  discard,    ///< forget them: they were made by weights that are given up
+  roll_back,  ///< go back to the last good snapshot and learn more slowly
+};
+
+/// Losses of an endless run, judged one by one. Diverged is: not a finite number; or, over the
+/// latest 10 samples, above 10 times the median of the 200 before and above what the run began
+/// with, since a new scene may well make the loss jump, but not to worse than untrained. Written by
+/// the last stage's worker; roll_backs() and the last_...() from any thread. Never allocates after
+/// construction.
+class LossGuard {
+ public:
+  /// What a stage's rate is multiplied by at each roll-back.
+  static constexpr double kSlower = 0.5;
+  /// Updates of a stage between snapshots.
+  static constexpr std::int64_t kSnapshotEvery = 100;
+
+  /// `settle`: samples after a roll-back whose gradients are discarded, as many as were in flight.
+  explicit LossGuard(std::int64_t settle);
+  Alarm judge(std::int64_t sample, float loss);
+
+  std::int64_t roll_backs() const { return roll_backs_.load(std::memory_order_relaxed); }
+  std::int64_t last_sample() const { return last_sample_.load(std::memory_order_relaxed); }
+  double last_loss() const { return last_loss_.load(std::memory_order_relaxed); }
+  double last_median() const { return last_median_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr std::size_t kRecent = 10, kHistory = 200;
+  static constexpr double kFactor = 10;
+
+  double median();
+  Alarm turn_back(std::int64_t sample, double loss, double median);
+
+  const std::int64_t settle_;
+  std::vector<float> recent_, history_, sorted_;  ///< rings; scratch
+  std::int64_t seen_ = 0;                         ///< since the last roll-back
+  double began_ = -1;                             ///< mean of the run's first kRecent losses
+  std::int64_t discard_until_ = 0;
+  std::atomic<std::int64_t> roll_backs_{0}, last_sample_{0};
+  std::atomic<double> last_loss_{0}, last_median_{0};
+};
+
+}  // namespace millrace::engine

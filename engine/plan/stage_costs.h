@@ -1,0 +1,15 @@
+// A profile's modules added up to the stages of a cut: what simulate plays.
+#pragma once
+
+#include <vector>  // stages
+
+#include "engine/plan/costs.h"
+#include "engine/plan/profile.h"
+
+namespace millrace::engine::plan {
+
+/// `cut`: the modules where stages 1.. begin, ascending. The first module has no input gradient.
+/// Throws std::invalid_argument unless every stage has at least one of the profile's modules.
+std::vector<StageCosts> stage_costs(const Profile& profile, const std::vector<int>& cut);
+
+}  // namespace millrace::engine::plan

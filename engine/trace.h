@@ -1,0 +1,29 @@
+// What workers did and when, in the form that chrome://tracing and ui.perfetto.dev open.
+#pragma once
+
+#include <cstdint>  // nanoseconds
+#include <string>   // the text
+#include <vector>   // spans
+
+#include "engine/schedule.h"
+
+namespace millrace::engine {
+
+/// An action from start to end, on any clock that all workers share.
+struct Span {
+  int worker = 0;
+  Action action;
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+};
+
+/// Trace Event Format, "complete" events (ph X; microseconds, to the nanosecond): one process named
+/// `name`, a thread a worker named by `workers` (missing names: "worker W"). Each event's arguments
+/// are its stage, sample, gradient and version. `name` and `workers` may hold any bytes.
+std::string trace_json(const std::string& name, const std::vector<std::string>& workers,
+                       const std::vector<Span>& spans);
+
+/// `text` as a JSON string, quotes included. Bytes that are no UTF-8 become U+FFFD.
+std::string json_string(const std::string& text);
+
+}  // namespace millrace::engine

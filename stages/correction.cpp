@@ -1,0 +1,148 @@
+#include "stages/correction.h"
+
+#include <ATen/ATen.h>  // operators
+
+#include <algorithm>  // min
+#include <cmath>      // pow
+#include <stdexcept>  // std::invalid_argument
+
+namespace millrace::stages {
+namespace {
+
+class InverseAge final : public Correction {
+ public:
+  explicit InverseAge(const Delay& delay) : factor_(1.0 / double(1 + delay.frames)) {}
+  double rate(std::int64_t) const override { return factor_; }
+
+ private:
+  double factor_;
+};
+
+class PipeMare final : public Correction {
+ public:
+  PipeMare(const CorrectionSpec& spec, const Delay& delay)
+      : age_(double(delay.frames)), anneal_(double(spec.anneal)) {}
+  double rate(std::int64_t update) const override {
+    return std::pow(age_, -(1.0 - std::min(double(update) / anneal_, 1.0)));
+  }
+
+ private:
+  double age_, anneal_;
+};
+
+class Discrepancy final : public Correction {
+ public:
+  Discrepancy(const CorrectionSpec& spec, const Delay& delay, const at::Tensor& weights)
+      : age_(double(delay.updates)),
+        keep_(std::pow(spec.decay, 1.0 / age_)),
+        change_(at::zeros_like(weights)),
+        before_(weights.clone()) {}
+  void updated(const at::Tensor& weights) override {
+    change_.mul_(keep_).add_(weights - before_, 1.0 - keep_);
+    before_.copy_(weights);
+  }
+  at::Tensor backward_shift() const override { return change_ * -age_; }
+
+ private:
+  double age_, keep_;
+  at::Tensor change_, before_;
+};
+
+class WeightPrediction final : public Correction {
+ public:
+  WeightPrediction(const Delay& delay, const at::Tensor& weights)
+      : delay_(delay), change_(at::zeros_like(weights)), before_(weights.clone()) {}
+  void updated(const at::Tensor& weights) override {
+    at::sub_out(change_, weights, before_);
+    before_.copy_(weights);
+  }
+  at::Tensor forward_shift() const override { return change_ * double(delay_.updates); }
+  at::Tensor backward_shift() const override {
+    return delay_.on_later_sample ? forward_shift() : at::Tensor();
+  }
+
+ private:
+  Delay delay_;
+  at::Tensor change_, before_;
+};
+
+/// The weights of some updates ago.
+class OldWeights {
+ public:
+  OldWeights(const Delay& delay, const at::Tensor& weights)
+      : ring_(std::size_t(delay.updates + 1), weights) {
+    for (at::Tensor& version : ring_) version = weights.clone();
+  }
+  /// Of `delay` updates ago; the first ones while there were not so many.
+  const at::Tensor& get() const { return ring_[std::size_t(newest_ + 1) % ring_.size()]; }
+  void push(const at::Tensor& weights) {
+    ring_[std::size_t(++newest_) % ring_.size()].copy_(weights);
+  }
+
+ private:
+  std::vector<at::Tensor> ring_;
+  std::int64_t newest_ = 0;
+};
+
+class GapAware final : public Correction {
+ public:
+  GapAware(const Delay& delay, const at::Tensor& weights)
+      : old_(delay, weights), before_(weights.clone()) {}
+  void correct(at::Tensor& gradient, const at::Tensor& weights) override {
+    if (step_.defined()) gradient.div_((weights - old_.get()).abs_().div_(step_ + 1e-20).add_(1));
+  }
+  void updated(const at::Tensor& weights) override {
+    const at::Tensor step = (weights - before_).abs_().mean();
+    step_ = step_.defined() ? step_.mul_(0.99).add_(step, 0.01) : step;
+    before_.copy_(weights);
+    old_.push(weights);
+  }
+
+ private:
+  OldWeights old_;
+  at::Tensor before_, step_;
+};
+
+class DelayCompensated final : public Correction {
+ public:
+  DelayCompensated(const CorrectionSpec& spec, const Delay& delay, const at::Tensor& weights)
+      : lambda_(spec.lambda), old_(delay, weights), square_(at::zeros_like(weights)) {}
+  void correct(at::Tensor& gradient, const at::Tensor& weights) override {
+    square_.mul_(0.95).addcmul_(gradient, gradient, 0.05);
+    const at::Tensor strength = (square_ + 1e-7).rsqrt_().mul_(lambda_);
+    gradient.add_(gradient.square().mul_(weights - old_.get()).mul_(strength));
+  }
+  void updated(const at::Tensor& weights) override { old_.push(weights); }
+
+ private:
+  double lambda_;
+  OldWeights old_;
+  at::Tensor square_;
+};
+
+}  // namespace
+
+std::unique_ptr<Correction> make_correction(const CorrectionSpec& spec, const Delay& delay,
+                                            const at::Tensor& weights) {
+  const std::vector<std::string>& names = correction_names();
+  if (std::find(names.begin(), names.end(), spec.kind) == names.end())
+    throw std::invalid_argument("correction.kind: unknown \"" + spec.kind + "\"");
+  if (delay.updates == 0) return nullptr;
+  if (spec.kind == "inverse-age") return std::make_unique<InverseAge>(delay);
+  if (spec.kind == "pipemare") return std::make_unique<PipeMare>(spec, delay);
+  if (spec.kind == "discrepancy") return std::make_unique<Discrepancy>(spec, delay, weights);
+  if (spec.kind == "weight-prediction") return std::make_unique<WeightPrediction>(delay, weights);
+  if (spec.kind == "gap-aware") return std::make_unique<GapAware>(delay, weights);
+  if (spec.kind == "dc-asgd") return std::make_unique<DelayCompensated>(spec, delay, weights);
+  return nullptr;
+}
+
+const std::vector<std::string>& correction_names() {
+  static const std::vector<std::string> names = {
+      "none",        "inverse-age",       "pipemare",
+      "discrepancy", "weight-prediction", "spike-compensation",
+      "gap-aware",   "dc-asgd",           "local"};
+  return names;
+}
+
+}  // namespace millrace::stages

@@ -1,0 +1,76 @@
+#include "stages/read_out.h"
+
+#include <ATen/ATen.h>              // operators
+#include <ATen/CPUGeneratorImpl.h>  // initial values
+#include <c10/core/GradMode.h>      // NoGradGuard
+
+#include <cmath>      // bounds
+#include <stdexcept>  // std::invalid_argument
+
+namespace millrace::stages {
+
+ReadOut::ReadOut(std::int64_t channels, std::int64_t target, int kernel,
+                 const OptimizerSpec& optimizer, std::uint64_t seed,
+                 const at::TensorOptions& tensors)
+    : padding_(kernel / 2) {
+  const c10::NoGradGuard no_grad;
+  const std::int64_t weights = target * channels * kernel * kernel;
+  // As nn.Conv2d begins: U(-b, b), b = 1 / sqrt(fan_in), weights and bias alike.
+  const double bound = 1.0 / std::sqrt(double(channels * kernel * kernel));
+  flat_ = at::empty({weights + target}, at::kFloat)
+              .uniform_(-bound, bound, at::detail::createCPUGenerator(seed))
+              .to(tensors.dtype(at::kFloat));
+  gradient_ = at::zeros_like(flat_);
+  for (at::Tensor* flat : {&flat_, &gradient_}) {
+    std::vector<at::Tensor> views = {
+        flat->narrow(0, 0, weights).view({target, channels, kernel, kernel}),
+        flat->narrow(0, weights, target)};
+    if (flat == &gradient_) gradient_views_ = views;
+    for (at::Tensor& view : views) {
+      if (flat == &flat_) parameters_.push_back(view.variable_data().set_requires_grad(true));
+    }
+  }
+  optimizer_ = make_optimizer(optimizer, flat_);
+}
+
+at::Tensor ReadOut::loss(const at::Tensor& activations, const at::Tensor& target) const {
+  at::Tensor maps = at::conv2d(activations, parameters_[0], parameters_[1], 1, padding_);
+  const bool vector = target.size(2) == 1 && target.size(3) == 1;
+  if (vector) maps = maps.mean({2, 3}, /*keepdim=*/true);
+  if (maps.sizes() != target.sizes()) {
+    throw std::invalid_argument(
+        "correction \"local\" needs stages whose maps have the target's size");
+  }
+  return at::mse_loss(at::sigmoid(maps), target);
+}
+
+void ReadOut::add(const std::vector<at::Tensor>& gradients, bool first) {
+  const c10::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (first) {
+      gradient_views_[i].copy_(gradients[i]);
+    } else {
+      gradient_views_[i].add_(gradients[i]);
+    }
+  }
+}
+
+void ReadOut::update(int count) {
+  const c10::NoGradGuard no_grad;
+  if (count > 1) gradient_.div_(count);
+  optimizer_->step(flat_, gradient_);
+}
+
+std::vector<std::pair<std::string, at::Tensor>> ReadOut::state() const {
+  auto all = optimizer_->state();
+  all.emplace_back("weights", flat_);
+  return all;
+}
+
+std::int64_t ReadOut::bytes() const {
+  std::int64_t bytes = std::int64_t(flat_.nbytes() + gradient_.nbytes());
+  for (const auto& [name, buffer] : optimizer_->state()) bytes += std::int64_t(buffer.nbytes());
+  return bytes;
+}
+
+}  // namespace millrace::stages

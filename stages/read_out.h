@@ -1,0 +1,47 @@
+// A stage's own view of the target, so that it need not wait for the gradient of the network's
+// loss.
+#pragma once
+
+#include <ATen/core/Tensor.h>  // at::Tensor
+
+#include <memory>   // optimizer
+#include <utility>  // state
+#include <vector>   // state
+
+#include "stages/optimizer.h"
+
+namespace millrace::stages {
+
+/// One convolution from what a stage gives to the target (a vector: the mean of its maps), sigmoid,
+/// mean squared error; trained beside the stage and thrown away after training. A stage that learns
+/// from its read-out alone learns from the sample it has just seen, whatever the pipeline's length:
+/// decoupled greedy learning (Belilovsky et al., arXiv 1901.08164) with one layer. Thread-bound.
+class ReadOut {
+ public:
+  /// `channels`: what the stage gives; `target`: channels of the target. `optimizer`: the
+  /// read-out's.
+  ReadOut(std::int64_t channels, std::int64_t target, int kernel, const OptimizerSpec& optimizer,
+          std::uint64_t seed, const at::TensorOptions& tensors);
+
+  /// The loss of `activations` ([1,C,H,W], with their graph) against `target`, with its graph.
+  /// Throws std::invalid_argument if their sizes differ.
+  at::Tensor loss(const at::Tensor& activations, const at::Tensor& target) const;
+  /// Its parameters: leaves that require grad.
+  const std::vector<at::Tensor>& parameters() const { return parameters_; }
+  /// Adds gradients of the parameters to what update() will apply; `first` since the last update.
+  void add(const std::vector<at::Tensor>& gradients, bool first);
+  /// Applies the mean of `count` gradients.
+  void update(int count);
+  void set_rate(double factor) { optimizer_->set_rate(factor); }
+  /// Parameters and optimizer state, to go on from later; they alias.
+  std::vector<std::pair<std::string, at::Tensor>> state() const;
+  std::int64_t bytes() const;
+
+ private:
+  std::int64_t padding_;
+  at::Tensor flat_, gradient_;
+  std::vector<at::Tensor> parameters_, gradient_views_;
+  std::unique_ptr<Optimizer> optimizer_;
+};
+
+}  // namespace millrace::stages

@@ -1,0 +1,139 @@
+"""The demos: that they are short, told of, and do what their READMEs say, as far as no camera is needed."""
+
+import os
+import re
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+
+from program import DONE, MILLRACE, NO_SOURCE, ROOT, CliTest, call, png_size, start
+
+DEMOS = ROOT / "demos"
+BUILD = Path(MILLRACE).parent
+DRIFT = BUILD / "demos/drift"
+
+# A stand-in for the camera, and less of it than of a whole day.
+SYNTHETIC = ["--set", "source.uri=synth:shapes", "--set", "source.width=32", "--set", "source.height=24"]
+
+
+def run(*command, env=None):
+    return subprocess.run([str(part) for part in command], env={**os.environ, **(env or {})}, text=True, timeout=120,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def needs(program):
+    return unittest.skipUnless(shutil.which(program), f"no {program} here")
+
+
+class Demos(CliTest):
+    def test_each_is_short_and_has_a_readme(self):
+        demos = [path for path in DEMOS.iterdir() if path.is_dir()]
+        self.assertEqual({demo.name for demo in demos}, {"hello", "file", "webcam", "drift", "embedded"})
+        for demo in demos:
+            readme = (demo / "README.md").read_text()
+            for part in ["**What you see:**", "## The command", "## What to try next"]:
+                self.assertIn(part, readme, demo.name)
+            for path in demo.iterdir():
+                if path.suffix in {".cpp", ".sh", ".toml", ".service"}:
+                    self.assertLess(len(path.read_text().splitlines()), 100, path)
+        self.assertLess(len((DEMOS / "hello/main.cpp").read_text().splitlines()), 25)
+
+    def test_paths_named_in_readmes_exist(self):
+        for readme in DEMOS.glob("*/README.md"):
+            for target in re.findall(r"\]\(([^)#:]+)\)", readme.read_text()):
+                self.assertTrue((readme.parent / target).exists(), f"{readme}: {target}")
+
+    def test_configs_are_valid(self):
+        for config in sorted(DEMOS.glob("*/*.toml")):
+            self.assert_code(DONE, call("check", config))
+
+    def test_without_a_camera_that_is_said(self):
+        config = DEMOS / "webcam/webcam.toml"
+        self.assert_refused(NO_SOURCE, call("run", config, "--set", "source.uri=v4l2:///dev/no-camera"), "no-camera")
+
+    def test_file_and_webcam_learn_and_leave_their_pictures(self):
+        for name in ["file", "webcam"]:
+            outputs = [f"output.{key}={self.folder}/{name}-{key}.{kind}"
+                       for key, kind in [("report", "json"), ("weights", "st"), ("loss_plot", "png"), ("prediction", "png")]]
+            settings = [part for setting in [*outputs, f"checkpoint.dir={self.folder}/{name}", "source.pace=asap"]
+                        for part in ["--set", setting]]
+            outcome = call("run", DEMOS / name / f"{name}.toml", *SYNTHETIC, *settings, "--frames", 60)
+            self.assert_code(DONE, outcome)
+            self.assertGreater(png_size(self.folder / f"{name}-prediction.png")[0], 100)
+
+    @unittest.skipUnless(DRIFT.exists(), "built without demos")
+    def test_drift_compares_three_and_draws(self):
+        chart = self.folder / "drift.png"
+        done = run(DRIFT, 40, chart)
+        self.assertEqual(done.returncode, 0, done)
+        rows = re.findall(r"^([AB]), (first|last) 20 +([0-9.]+) +([0-9.]+) +([0-9.]+)$", done.stdout, re.M)
+        self.assertEqual([scene for scene, *_ in rows], ["A", "B", "B", "A", "A"], done.stdout)
+        learning, frozen = float(rows[2][2]), float(rows[2][3])
+        self.assertLess(learning, frozen, "at the end of scene B the one that learns is ahead")
+        self.assertGreater(png_size(chart)[0], 500)
+
+
+class Embedded(CliTest):
+    def test_survives_power_loss_by_its_last_checkpoint(self):
+        config = DEMOS / "embedded/embedded.toml"
+        checkpoint = self.folder / "checkpoint/checkpoint.safetensors"
+        settings = [*SYNTHETIC, "--set", "source.pace=asap", "--set", f"checkpoint.dir={checkpoint.parent}",
+                    "--set", "checkpoint.every=50", "--set", f"output.report={self.folder}/report.json",
+                    "--set", "output.loss_plot=", "--set", "output.prediction=", "--quiet"]
+        with start("run", config, *settings) as process:
+            for _ in range(600):
+                if checkpoint.exists() or process.poll() is not None:
+                    break
+                try:
+                    process.wait(0.1)
+                except subprocess.TimeoutExpired:
+                    pass
+            self.assertIsNone(process.poll(), "it learns until the power fails")
+            process.kill()
+        self.assertTrue(checkpoint.exists())
+        self.assert_code(DONE, call("run", config, *settings, "--frames", 10))
+        resumed = self.first_loss()
+        checkpoint.unlink()
+        self.assert_code(DONE, call("run", config, *settings, "--frames", 10))
+        self.assertLess(resumed, 0.8 * self.first_loss())
+
+    def first_loss(self):
+        return float(re.search(r'"first": ([0-9.e-]+)', (self.folder / "report.json").read_text())[1])
+
+    @needs("systemd-analyze")
+    def test_unit_is_one_that_systemd_accepts(self):
+        text = (DEMOS / "embedded/millrace.service").read_text()
+        unit = self.folder / "millrace.service"
+        unit.write_text(text.replace("/usr/local/bin/millrace", MILLRACE))
+        done = run("systemd-analyze", "verify", "--man=no", unit)
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    @needs("systemd-analyze")
+    def test_unit_exposes_little(self):
+        done = run("systemd-analyze", "security", "--offline=true", "--threshold=20", DEMOS / "embedded/millrace.service")
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_unit_asks_for_real_time_and_no_other_privilege(self):
+        lines = (DEMOS / "embedded/millrace.service").read_text().splitlines()
+        for line in ["CapabilityBoundingSet=", "AmbientCapabilities=", "NoNewPrivileges=yes", "LimitRTPRIO=20"]:
+            self.assertIn(line, lines)
+
+    def test_install_lays_out_all_that_the_unit_names(self):
+        root = self.folder / "root"
+        done = run(DEMOS / "embedded/install.sh", env={"DESTDIR": str(root)})
+        if not (ROOT / "build/release/millrace").exists():
+            self.skipTest("install.sh installs the release build, which is not here")
+        self.assertEqual(done.returncode, 0, done)
+        unit = (root / "etc/systemd/system/millrace.service").read_text()
+        program, config = re.search(r"^ExecStart=(\S+) run (\S+)", unit, re.M).groups()
+        for path in [program, config]:
+            self.assertTrue((root / path[1:]).exists(), path)
+        kept = root / config[1:]
+        kept.write_text("# the user's own\n")
+        run(DEMOS / "embedded/install.sh", env={"DESTDIR": str(root)})
+        self.assertEqual(kept.read_text(), "# the user's own\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

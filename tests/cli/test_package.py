@@ -1,0 +1,72 @@
+"""What `cmake --install` leaves: a program that runs, and libraries that others find and build against."""
+
+import os
+import re
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+
+from program import MILLRACE, ROOT, CliTest
+
+BUILD = Path(MILLRACE).parent
+
+
+def succeed(*command, cwd=None, env=None):
+    """A command that must succeed; returns what it wrote."""
+    done = subprocess.run([str(part) for part in command], cwd=cwd, env={**os.environ, **(env or {})}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=500)
+    if done.returncode != 0:
+        raise AssertionError(f"{command} gave {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def sanitized():
+    """Whether what is installed could be linked by programs built with the same sanitizer alone."""
+    return "-fsanitize" in (BUILD / "CMakeCache.txt").read_text()
+
+
+class Package(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.prefix = self.folder / "installed"
+        succeed("cmake", "--install", BUILD, "--prefix", self.prefix)
+
+    def assert_learns(self, program):
+        losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", succeed(program))]
+        self.assertEqual(len(losses), 6)
+        self.assertLess(losses[-1], 0.5 * losses[0])
+
+    def build_by_cmake(self, *options):
+        build = self.folder / "by-cmake"
+        succeed("cmake", "-G", "Ninja", "-S", ROOT / "demos/hello", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}", *options)
+        succeed("cmake", "--build", build)
+        return build / "hello"
+
+    def test_program_runs_from_where_it_is_installed(self):
+        version = succeed(self.prefix / "bin/millrace", "--version")
+        self.assertRegex(version, r"^\d+\.\d+\.\d+$")
+
+    @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
+    def test_hello_by_cmake(self):
+        self.assert_learns(self.build_by_cmake())
+
+    @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
+    def test_hello_by_pkg_config(self):
+        source = shutil.copytree(ROOT / "demos/hello", self.folder / "hello")  # the tree stays as it is
+        succeed("make", "-C", source, f"PREFIX={self.prefix}")
+        self.assert_learns(source / "hello")
+
+    def test_a_folder_without_libtorch_is_named(self):
+        with self.assertRaisesRegex(AssertionError, "no LibTorch in /nowhere"):
+            self.build_by_cmake("-DMILLRACE_TORCH=/nowhere")
+
+    def test_headers_are_there_and_stand_alone_by_name(self):
+        folder = self.prefix / "include/millrace"
+        for header in folder.rglob("*.h"):
+            for name in re.findall(r'^#include "([^"]+)"', header.read_text(), re.M):
+                self.assertTrue((folder / name).exists(), f"{header} includes {name}")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,92 @@
+"""`millrace run --serve`: the page's own tests are in tests/page; here a real run is behind it."""
+
+import json
+import signal
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+import program
+
+PATIENCE = 30
+
+
+class Serve(program.CliTest):
+
+    def start(self, *options):
+        process = program.start("run", program.write_toml(self.folder / "live.toml", {
+            "source": {"uri": "synth:shapes", "width": 24, "height": 16, "pace": "live", "fps": 100.0},
+            "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
+            "checkpoint": {"dir": self.folder / "kept"}}), "--serve", "127.0.0.1:0", *options)
+        for line in process.stderr:
+            if line.startswith("page: "):
+                self.url = line.split()[1]
+                return process
+        self.fail("no page is served")
+
+    def get(self, path, **headers):
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=10) as answer:
+            return answer.read().decode()
+
+    def state(self):
+        return json.loads(self.get("state"))
+
+    def rate(self):
+        return self.state()["controls"]["learning_rate"]
+
+    def ask(self, **wish):
+        request = urllib.request.Request(self.url + "control", json.dumps(wish).encode(), {
+            "Content-Type": "application/json", "X-Millrace": "control"})
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            self.assertEqual(answer.status, 202)
+
+    def wait_until(self, what, text):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            if what():
+                return
+            time.sleep(0.05)
+        self.fail(text)
+
+    def finish(self, process):
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, program.DONE, err)
+
+    def test_what_a_viewer_sees_and_asks_for(self):
+        with self.start() as process:
+            self.wait_until(lambda: self.state()["frames"]["trained"] > 20, "nothing is trained")
+            self.assertEqual(self.state()["schedule"], "partime")
+            self.assertIn("millrace_frames_trained_total", self.get("metrics"))
+            self.wait_until(lambda: json.loads(self.get("healthz"))["frames_trained_since_reconnect"] > 0, "no health")
+
+            self.ask(action="pause")
+            time.sleep(0.5)
+            rested = self.state()["frames"]["trained"]
+            time.sleep(0.5)
+            self.assertEqual(self.state()["frames"]["trained"], rested)
+            self.ask(action="resume")
+            self.wait_until(lambda: self.state()["frames"]["trained"] > rested, "it rests for ever")
+
+            self.ask(learning_rate=0.002)
+            self.wait_until(lambda: abs(self.rate() - 0.002) < 1e-9, "the rate stays")
+            self.ask(action="save")
+            self.wait_until((self.folder / "kept" / "checkpoint.safetensors").exists, "nothing is saved")
+            self.finish(process)
+
+    def test_a_token_is_asked_of_everybody(self):
+        with self.start("--token", "a-long-enough-token") as process:
+            with self.assertRaises(urllib.error.HTTPError) as refused:
+                self.get("state")
+            self.assertEqual(refused.exception.code, 401)
+            self.assertIn("frames", self.get("state", Authorization="Bearer a-long-enough-token"))
+            self.finish(process)
+
+    def test_others_are_not_let_in_without_a_token(self):
+        refused = program.call("run", "--serve", "0.0.0.0:0", "--set", "source.uri=synth:shapes")
+        self.assert_refused(program.BAD_USAGE, refused, "--serve", "token")
+
+
+if __name__ == "__main__":
+    unittest.main()

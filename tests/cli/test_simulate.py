@@ -1,0 +1,178 @@
+"""`millrace simulate`: a schedule run against costs."""
+
+import json
+import unittest
+from xml.etree import ElementTree
+
+import program
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def module(name, forward, weight=0.0, stash=0.0, activation=0.0):
+    """A module of a profile whose backward takes twice its forward."""
+    return {"name": name, "forward_ms": [forward, 0], "input_gradient_ms": [forward, 0],
+            "weight_gradient_ms": [forward, 0], "update_ms": [0, 0], "activation_bytes": activation,
+            "gradient_bytes": activation, "weight_bytes": weight, "state_bytes": 0, "stash_bytes": stash}
+
+
+class Simulate(program.CliTest):
+
+    def simulated(self, *arguments):
+        """The results' JSON, and what was printed."""
+        path = self.folder / "out.json"
+        outcome = program.call("simulate", *arguments, "--json", path)
+        self.assert_code(program.DONE, outcome)
+        return json.loads(path.read_text()), outcome.out
+
+    def profile(self, *modules, **more):
+        path = self.folder / "profile.json"
+        modules[0]["input_gradient_ms"] = [0, 0]
+        path.write_text(json.dumps({"millrace_profile": 1, "network": "n", "source": "s", "device": "d",
+                                    "modules": list(modules), **more}))
+        return path
+
+    def test_a_flush_idles_as_the_paper_says(self):
+        for p, m in [(2, 4), (4, 8)]:
+            found, out = self.simulated("gpipe", "--stages", p, "--microbatches", m, "--samples", m)
+            self.assertAlmostEqual(found["bubble"], (p - 1) / (m + p - 1))
+            self.assertAlmostEqual(found["total_ms"], 3 * (m + p - 1))
+            self.assertIn(f"bubble {100 * found['bubble']:.1f} %", out)
+
+    def test_the_slowest_stage_sets_the_pace(self):
+        found, out = self.simulated("partime", "--stages", "3", "--forward", "1,2,1", "--backward", "2,3,2",
+                                    "--update", "0.5")
+        self.assertAlmostEqual(found["period_ms"], 5.5)
+        self.assertTrue(found["settled"])
+        self.assertEqual(found["gradient_age"], [4, 2, 0])
+        self.assertIn("period       5.5 ms, 181.8 frames a second\n", out)
+
+    def test_the_terminal_shows_the_staircase_and_bars(self):
+        out = self.simulated("1f1b", "--stages", "2", "--microbatches", "2", "--samples", "2", "--backward", "1")[1]
+        self.assertIn("stage 0 F0-F1-...B0-...B1-\n", out)
+        self.assertIn("stage 1 ...F0-B0-F1-B1-...\n", out)
+        self.assertRegex(out, r"stage 0 #{33}\.{17}  66\.7   0\.0  33\.3")
+
+    def test_a_profile_and_a_cut(self):
+        path = self.profile(module("a", 1, 10, 3), module("b", 2, 20, 5, 7), module("c", 4, 40, 9), input_bytes=2)
+        found, _ = self.simulated("partime", "--profile", path, "--cut", "2")
+        self.assertEqual(found["stages"], 2)
+        self.assertAlmostEqual(found["period_ms"], 12)
+        self.assertEqual([m["total_bytes"] for m in found["memory"]], [30 + 30 + 8, 40 + 40 + 9])
+        balanced, _ = self.simulated("partime", "--profile", path, "--stages", "2")
+        self.assertEqual(balanced["memory"], found["memory"])
+
+    def test_links(self):
+        simple = ["partime", "--stages", "2", "--message-bytes", "1e6"]
+        found, _ = self.simulated(*simple, "--link-latency", "0.1", "--link-gbps", "8")
+        self.assertAlmostEqual(found["period_ms"], 3 + 2 * 1.1)  # an activation, a gradient: 1 GB/s
+        found, _ = self.simulated(*simple, "--links", "1:0.1")
+        self.assertAlmostEqual(found["period_ms"], 3 + 2 * 1.1)
+        found, _ = self.simulated(*simple, "--links", "1:0.1", "--overlap", "transfers")
+        self.assertAlmostEqual(found["period_ms"], 3)
+
+    def test_fewer_cores_than_workers(self):
+        found, _ = self.simulated("partime", "--stages", "4", "--cores", "2")
+        self.assertAlmostEqual(found["period_ms"], 6, delta=0.02)
+
+    def test_a_live_source(self):
+        found, out = self.simulated("partime", "--stages", "2", "--fps", "500", "--samples", "100")
+        self.assertAlmostEqual(found["period_ms"], 3)
+        # Every 3 ms one of the frames that come every 2 ms; which ones, one can count on fingers.
+        self.assertAlmostEqual(found["dropped"], 50, delta=5)
+        self.assertIn(f"dropped      {found['dropped']} frames", out)
+        found, _ = self.simulated("partime", "--stages", "2", "--fps", "100")
+        self.assertAlmostEqual(found["period_ms"], 10)
+        self.assertEqual(found["dropped"], 0)
+
+    def test_replicas_and_recomputing(self):
+        found, out = self.simulated("pipedream", "--stages", "2", "--replicas", "2,1", "--forward", "2,1",
+                                    "--backward", "4,2")
+        self.assertAlmostEqual(found["period_ms"], 3)
+        self.assertIn("stage 0.1 ", out)
+        found, _ = self.simulated("partime", "--stages", "2", "--recompute")
+        self.assertAlmostEqual(found["period_ms"], 4)
+
+    def test_trace(self):
+        path = self.folder / "trace.json"
+        self.simulated("pipedream", "--stages", "2", "--samples", "4", "--trace", path)
+        events = json.loads(path.read_text())["traceEvents"]
+        names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        self.assertEqual(names, {0: "stage 0", 1: "stage 1"})
+        boxes = [e for e in events if e["ph"] == "X"]
+        self.assertEqual(len(boxes), 2 * 3 * 4)
+        first = next(e for e in boxes if e["name"] == "1F0^0")
+        self.assertEqual((first["tid"], first["ts"], first["dur"]), (1, 1000, 1000))
+        self.assertEqual(first["args"], {"stage": 1, "sample": 0, "version": 0})
+
+    def test_svg(self):
+        path = self.folder / "line.svg"
+        self.simulated("gpipe", "--stages", "3", "--microbatches", "3", "--samples", "3", "--svg", path)
+        root = ElementTree.fromstring(path.read_text())
+        self.assertEqual(root.tag, SVG + "svg")
+        boxes = [box.get("class") for box in root.iter(SVG + "rect")]
+        self.assertEqual([boxes.count(kind) for kind in "FBU"], [9 + 1, 9 + 1, 3 + 1])
+        words = [text.text for text in root.iter(SVG + "text")]
+        self.assertIn("gpipe, 3 stages", words)
+        self.assertEqual(words.count("F2"), 3)
+
+    def test_4096_devices(self):
+        found, out = self.simulated("gpipe", "--stages", "4096", "--microbatches", "16", "--samples", "48")
+        self.assertEqual(len(found["workers"]), 4096)
+        self.assertGreater(found["bubble"], 0.9)
+        self.assertLess(len(out.splitlines()), 150)
+
+    def test_what_is_not_settled_says_so(self):
+        found, out = self.simulated("partime", "--stages", "8", "--samples", "10")
+        self.assertFalse(found["settled"])
+        self.assertIn("not settled", out)
+
+    def test_a_file_of_pytorch(self):
+        path = self.folder / "two.csv"
+        path.write_text("0F0,0F1,,,0B0,0B1\n,1F0,1F1,1B0,1B1,\n")
+        found, _ = self.simulated(path, "--backward", "1", "--samples", "2")
+        self.assertAlmostEqual(found["total_ms"], 6)
+
+    def test_bad_usage(self):
+        profile = self.profile(module("a", 1), module("b", 2))
+        broken, negative = self.folder / "broken.json", self.folder / "negative.json"
+        broken.write_text("{")
+        negative.write_text(profile.read_text().replace('"forward_ms": [1', '"forward_ms": [-1'))
+        for arguments, parts in [
+            (["gpip"], ["gpipe"]),
+            (["partime", "--stages", "0"], ["--stages"]),
+            (["partime", "--forward", "-1"], ["--forward"]),
+            (["partime", "--forward", "1,2,3"], ["--forward", "3 values", "4 stages"]),
+            (["partime", "--link-gbps", "8"], ["--link-gbps", "--message-bytes"]),
+            (["partime", "--cut", "1"], ["--cut", "--profile"]),
+            (["partime", "--profile", profile, "--forward", "1"], ["--profile", "--forward"]),
+            (["partime", "--profile", profile, "--cut", "2"], ["2", "1"]),
+            (["partime", "--profile", profile, "--cut", "1", "--stages", "3"], ["--cut", "--stages"]),
+            (["partime", "--profile", profile, "--stages", "3"], ["3"]),
+            (["partime", "--profile", self.folder / "none.json"], ["none.json"]),
+            (["partime", "--profile", broken], ["broken.json"]),
+            (["partime", "--profile", negative], ["negative.json", "forward"]),
+            (["gpipe", "--samples", "3"], ["3 samples", "4"]),
+            (["2bw", "--stages", "8"], ["microbatches"]),
+            (["partime", "--replicas", "2,1,1,1"], ["replicated"]),
+            (["partime", "--devices", "2"], ["--devices", "4 workers"]),
+            (["partime", "--devices", "two"], ["two"]),
+            (["partime", "--links", "fast"], ["fast"]),
+            (["partime", "--links", "1", "--link-latency", "1"], ["--link"]),
+            (["partime", "--overlap", "some"], ["--overlap"]),
+            (["partime", "--contention", "0"], ["--contention"]),
+            (["partime", "--fps", "-1"], ["--fps"]),
+            (["partime", "--fps", "nan"], ["period"]),
+        ]:
+            with self.subTest(arguments):
+                self.assert_refused(program.BAD_USAGE, program.call("simulate", *arguments), *parts)
+
+    def test_a_file_that_cannot_be_written(self):
+        (self.folder / "file").write_text("")
+        outcome = program.call("simulate", "partime", "--samples", "30", "--svg", self.folder / "file" / "x.svg")
+        self.assert_code(program.FAILED, outcome)
+        self.assert_one_error(outcome, "x.svg")
+
+
+if __name__ == "__main__":
+    unittest.main()

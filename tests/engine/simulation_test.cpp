@@ -1,0 +1,204 @@
+// What a simulation says besides when things happen: memory, live sources, refusals.
+#include <gtest/gtest.h>
+
+#include <cmath>      // NaN
+#include <stdexcept>  // failures
+
+#include "engine/plan/rules.h"
+#include "engine/simulator.h"
+
+namespace millrace::engine {
+namespace {
+
+std::vector<plan::StageCosts> equal_costs(int stages, plan::StepCosts ms) {
+  return std::vector<plan::StageCosts>(stages, plan::StageCosts{ms});
+}
+
+/// Every action takes a tick, the update none, and each stage holds the same.
+std::vector<plan::StageCosts> ticks_and_bytes(const Schedule& schedule) {
+  std::vector<plan::StageCosts> costs;
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const double part = needs_of(schedule, stage).split ? 1.0 : 0.5;  // of a backward
+    costs.push_back({{.forward = 1, .input_gradient = part, .weight_gradient = part},
+                     {.weight = 1000, .state = 300, .stash = 7}});
+  }
+  return costs;
+}
+
+TEST(Simulation, MemoryIsTheRules) {
+  const int n = 4, m = 8;
+  for (const std::string& name : schedule_names()) {
+    if (name == "interleaved") continue;
+    const Schedule schedule = make_schedule(name, {.stages = n, .microbatches = m});
+    const Simulation s = simulate(schedule, {.samples = 64, .stages = ticks_and_bytes(schedule)});
+    for (int stage = 0; stage < n; ++stage) {
+      const plan::StageMemory& memory = s.memory[stage];
+      const int depth = n - stage;
+      EXPECT_EQ(memory.versions, plan::versions_kept(name, depth)) << name << stage;
+      if (name != "zb-h1") {  // the rule is 1f1b's
+        EXPECT_EQ(memory.samples, plan::samples_kept(name, depth, m)) << name;
+      }
+      EXPECT_EQ(memory.total(), memory.versions * 1000 + 1300 + memory.samples * 7) << name;
+      EXPECT_EQ(s.workers[stage].peak_bytes, memory.total());
+    }
+  }
+}
+
+TEST(Simulation, MemoryOfAWorkerWithSeveralStages) {
+  const int p = 4, v = 3, m = 8;
+  const Schedule schedule =
+      make_schedule("interleaved", {.stages = p * v, .microbatches = m, .virtual_stages = v});
+  const Simulation s = simulate(schedule, {.samples = m, .stages = ticks_and_bytes(schedule)});
+  for (int worker = 0; worker < p; ++worker) {
+    EXPECT_EQ(s.workers[worker].peak_bytes,
+              v * (2 * 1000 + 300) + plan::chunks_kept(worker, p, v, m) * 7);
+  }
+}
+
+TEST(Simulation, RecomputingKeepsInputs) {
+  const Schedule schedule =
+      make_schedule("gpipe", {.stages = 2, .microbatches = 8, .recompute = true});
+  std::vector<plan::StageCosts> costs = equal_costs(2, {1, 1, 1, 0});
+  for (auto& stage : costs) stage.bytes = {.activation = 5, .stash = 70};
+  const Simulation s = simulate(schedule, {.samples = 8, .stages = costs, .input_bytes = 3});
+  EXPECT_EQ(s.memory[0].stash, 8 * 3 + 70);
+  EXPECT_EQ(s.memory[1].stash, 8 * 5 + 70);
+  const Simulation longer = simulate(schedule, {.samples = 24, .stages = costs, .input_bytes = 3});
+  EXPECT_EQ(longer.memory[0].stash, s.memory[0].stash);  // all of it is freed in between
+  // A forward longer, but for stage 0's first, which runs while it waits for a gradient.
+  EXPECT_NEAR(s.total_ms, (8 + 1) * 4 - 1, 1e-12);
+}
+
+TEST(Simulation, TakesTheNewestFrameOfALiveSource) {
+  const auto costs = equal_costs(1, {10, 0, 15, 0});
+  const Schedule schedule = make_schedule("sequential", {.stages = 1});
+  const Simulation s =
+      simulate(schedule, {.samples = 4, .stages = costs, .source_period_ms = 10, .events = true});
+  // Frames at 0, 10, ...; asked for at 0, 25, 50, 75: taken 0, 2, 5, 7; lost 1, 3, 4, 6.
+  EXPECT_EQ(s.dropped, 4);
+  EXPECT_EQ(s.period_ms, 25);
+  EXPECT_EQ(s.latency_max_ms, 15);  // frame 2 waited for 5
+  EXPECT_EQ(s.latency_p50_ms, 10);
+}
+
+TEST(Simulation, LosesAllButOneFrameOfAFastSource) {
+  const auto costs = equal_costs(1, {10, 0, 15, 0});
+  const Schedule schedule = make_schedule("sequential", {.stages = 1});
+  for (const double period : {0.1, 0.3, 0.7, 1e-3}) {  // most of them have no exact quotient
+    const Simulation s =
+        simulate(schedule, {.samples = 401, .stages = costs, .source_period_ms = period});
+    // Frame k is the last one with k * period <= 25 * 400.
+    EXPECT_NEAR(double(s.dropped + 400) * period, 25 * 400, period) << period;
+    EXPECT_LT(s.latency_max_ms, 10 + 1.0001 * period);
+    EXPECT_GE(s.latency_p50_ms, 10 - 1e-9);
+  }
+}
+
+TEST(Simulation, WaitsForALiveSource) {
+  const auto costs = equal_costs(3, {1, 1, 1, 0});
+  for (const std::string& name : schedule_names()) {
+    if (name == "interleaved") continue;
+    const Schedule schedule = make_schedule(name, {.stages = 3});
+    const Simulation s =
+        simulate(schedule, {.samples = 80, .stages = costs, .source_period_ms = 40});
+    EXPECT_NEAR(s.period_ms, 40, 1e-9) << name;
+    EXPECT_EQ(s.dropped, 0) << name;
+    EXPECT_LT(s.latency_max_ms, 40) << name;
+  }
+}
+
+TEST(Simulation, FramesAreTakenInOrderByReplicas) {
+  const auto costs = equal_costs(2, {1, 1, 1, 0});
+  const Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = {3, 2}});
+  const Simulation s =
+      simulate(schedule, {.samples = 60, .stages = costs, .source_period_ms = 0.3, .events = true});
+  EXPECT_GT(s.dropped, 0);
+  std::int64_t next = 0;
+  for (const SimulatedAction& event : s.events) {
+    if (event.action.op != Op::forward || event.action.stage != 0) continue;
+    EXPECT_EQ(event.action.sample, next++);
+  }
+}
+
+TEST(Simulation, LeavesOutATrailingMinibatch) {
+  const Simulation s = simulate(make_schedule("1f1b", {.stages = 2, .microbatches = 4}),
+                                {.samples = 11, .stages = equal_costs(2, {1, 1, 1, 0})});
+  EXPECT_EQ(s.samples, 8);
+}
+
+TEST(Simulation, SaysWhetherItsPeriodIsSettled) {
+  const auto costs = equal_costs(8, {1, 1, 1, 0});
+  const Schedule schedule = make_schedule("partime", {.stages = 8});
+  EXPECT_FALSE(simulate(schedule, {.samples = 16, .stages = costs}).settled);
+  EXPECT_TRUE(simulate(schedule, {.samples = 64, .stages = costs}).settled);
+}
+
+TEST(Simulation, SpansAreNanosecondsOfComputing) {
+  std::vector<plan::StageCosts> costs = equal_costs(2, {1.5, 1, 1, 0});
+  SimulationInput input = {.samples = 1, .stages = costs, .events = true};
+  input.machine.levels.front().link.latency_ms = 0.25;
+  const std::vector<Span> spans =
+      spans_of(simulate(make_schedule("sequential", {.stages = 2}), input));
+  ASSERT_EQ(spans.size(), 6u);
+  EXPECT_EQ(spans[0].end_ns - spans[0].start_ns, 1'500'000);
+  EXPECT_EQ(spans[1].worker, 1);
+  EXPECT_EQ(spans[1].start_ns, 2'000'000);  // sent and received
+}
+
+TEST(Simulation, RefusesWhatMakesNoSense) {
+  const Schedule schedule = make_schedule("gpipe", {.stages = 2, .microbatches = 4});
+  const SimulationInput good{.samples = 8, .stages = equal_costs(2, {1, 1, 1, 0})};
+  EXPECT_NO_THROW(simulate(schedule, good));
+  const auto refuses = [&](const auto& spoil) {
+    SimulationInput bad = good;
+    spoil(bad);
+    EXPECT_THROW(simulate(schedule, bad), std::invalid_argument);
+  };
+  refuses([](auto& i) { i.stages.pop_back(); });
+  refuses([](auto& i) { i.stages[1].ms.forward = -1; });
+  refuses([](auto& i) { i.stages[1].bytes.stash = std::nan(""); });
+  refuses([](auto& i) { i.samples = 0; });
+  refuses([](auto& i) { i.samples = 3; });
+  refuses([](auto& i) { i.cores = -1; });
+  refuses([](auto& i) { i.contention = 0; });
+  refuses([](auto& i) { i.overhead_ms = -1; });
+  refuses([](auto& i) { i.source_period_ms = -1; });
+  refuses([](auto& i) { i.machine.levels.clear(); });
+  refuses([](auto& i) { i.machine.levels = {{1, {}}, {1, {}}}; });
+  refuses([](auto& i) { i.machine.levels[0].link.latency_ms = -1; });
+}
+
+TEST(Simulation, FindsADeadlock) {
+  Schedule schedule = make_schedule("sequential", {.stages = 2});
+  std::swap(schedule.workers[0].period[0], schedule.workers[0].period[1]);
+  try {
+    simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
+    FAIL() << "no deadlock found";
+  } catch (const std::logic_error& error) {
+    EXPECT_STREQ(error.what(), "schedule sequential deadlocks: worker 0 waits before 0B0");
+  }
+}
+
+TEST(Simulation, FindsAMessageOutOfOrder) {
+  Schedule schedule = make_schedule("gpipe", {.stages = 2, .microbatches = 2});
+  std::swap(schedule.workers[1].period[0], schedule.workers[1].period[1]);
+  try {
+    simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
+    FAIL() << "the message was taken for another";
+  } catch (const std::logic_error& error) {
+    EXPECT_STREQ(error.what(), "a link delivers another sample than the schedule says");
+  }
+}
+
+TEST(Simulation, Plays4096Workers) {
+  const int n = 4096, m = 16;
+  const Schedule schedule = make_schedule("gpipe", {.stages = n, .microbatches = m});
+  const Simulation s =
+      simulate(schedule, {.samples = 3 * m, .stages = equal_costs(n, {1, 1, 1, 0})});
+  EXPECT_EQ(s.samples, 3 * m);
+  EXPECT_GT(s.total_ms, 3.0 * (m + n - 1));
+  EXPECT_GT(s.bubble(), 0.9);
+}
+
+}  // namespace
+}  // namespace millrace::engine

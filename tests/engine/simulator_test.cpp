@@ -1,0 +1,351 @@
+#include "engine/simulator.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>  // reverse
+#include <map>        // times by action
+#include <random>     // costs
+
+#include "engine/staircase.h"
+
+namespace millrace::engine {
+namespace {
+
+/// Every action takes a tick, the update none, as in the staircase.
+std::vector<plan::StageCosts> ticks(const Schedule& schedule) {
+  std::vector<plan::StageCosts> costs;
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const double part = needs_of(schedule, stage).split ? 1.0 : 0.5;  // of a backward
+    costs.push_back({{.forward = 1, .input_gradient = part, .weight_gradient = part}});
+  }
+  return costs;
+}
+
+std::vector<plan::StageCosts> equal_costs(int stages, plan::StepCosts ms) {
+  return std::vector<plan::StageCosts>(stages, plan::StageCosts{ms});
+}
+
+std::vector<plan::StageCosts> random_costs(int stages, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> ms(0.1, 2.0);
+  std::vector<plan::StageCosts> costs(stages);
+  for (auto& stage : costs) stage.ms = {ms(random), ms(random), ms(random), ms(random) / 8};
+  return costs;
+}
+
+/// The slowest stage's work on a sample.
+double slowest(const std::vector<plan::StageCosts>& costs) {
+  double most = 0;
+  for (const auto& stage : costs) most = std::max(most, stage.ms.total());
+  return most;
+}
+
+SimulationInput with_events(std::vector<plan::StageCosts> costs, std::int64_t samples) {
+  return {.samples = samples, .stages = std::move(costs), .events = true};
+}
+
+std::vector<Schedule> all_schedules() {
+  std::vector<Schedule> list;
+  for (const std::string& name : schedule_names()) {
+    for (const int stages : {1, 2, 4, 6}) {
+      if (name == "interleaved" && stages % 2 != 0) continue;
+      for (const bool recompute : {false, true}) {
+        list.push_back(
+            make_schedule(name, {.stages = stages, .microbatches = 6, .recompute = recompute}));
+      }
+    }
+  }
+  list.push_back(make_schedule("pipedream", {.stages = 4, .vertical_sync = true}));
+  for (const std::vector<int>& replicas :
+       {std::vector<int>{2, 1}, {1, 2}, {3, 1}, {2, 2}, {1, 3}, {2, 3}, {3, 2}}) {
+    list.push_back(make_schedule("pipedream", {.stages = 2, .replicas = replicas}));
+  }
+  return list;
+}
+
+std::string described(const Schedule& schedule) {
+  std::string text = schedule.name + ", " + std::to_string(schedule.stages) + " stages";
+  for (const int replicas : schedule.replicas) text += " x" + std::to_string(replicas);
+  return text;
+}
+
+/// "worker 0: 0 F0, 1 F1, ...", so that a difference can be read.
+std::vector<std::string> drawn(const Staircase& staircase) {
+  std::vector<std::string> rows;
+  for (const auto& row : staircase.rows) {
+    std::string text;
+    for (std::size_t tick = 0; tick < row.size(); ++tick) {
+      if (row[tick])
+        text += std::to_string(tick) + " " + action_text(row[tick]->action, true) + ", ";
+    }
+    rows.push_back(text);
+  }
+  return rows;
+}
+
+std::vector<std::string> drawn(const Simulation& simulation) {
+  std::vector<std::string> rows(simulation.workers.size());
+  for (const SimulatedAction& event : simulation.events) {
+    if (event.action.op == Op::update) continue;
+    rows[event.worker] +=
+        std::to_string(std::int64_t(event.start_ms)) + " " + action_text(event.action, true) + ", ";
+  }
+  return rows;
+}
+
+TEST(Simulator, AtATickAnActionIsTheStaircase) {
+  for (const Schedule& schedule : all_schedules()) {
+    const Staircase staircase = draw_staircase(schedule, 18);
+    const Simulation simulation = simulate(schedule, with_events(ticks(schedule), 18));
+    EXPECT_EQ(drawn(simulation), drawn(staircase)) << described(schedule);
+    EXPECT_EQ(simulation.total_ms, double(staircase.rows[0].size())) << described(schedule);
+    EXPECT_NEAR(simulation.bubble(), staircase.bubble(), 1e-12) << described(schedule);
+    EXPECT_EQ(simulation.gradient_age, gradient_ages(schedule));
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+      EXPECT_EQ(simulation.memory[stage].samples, staircase.activations[stage])
+          << described(schedule) << ", stage " << stage;
+    }
+  }
+}
+
+/// When an action on a sample was over; updates, when the worker's last one was.
+using Times = std::map<std::tuple<Op, int, std::int64_t>, double>;
+
+TEST(Simulator, StartsEachActionAsSoonAsItsNeedsAreMet) {
+  for (const Schedule& schedule : all_schedules()) {
+    if (!schedule.replicas.empty()) continue;  // their meetings have a test of their own
+    const Simulation simulation =
+        simulate(schedule, with_events(random_costs(schedule.stages, 5), 18));
+    const std::vector<std::int64_t> first = first_backwards(schedule);
+    Times ends;
+    std::vector<double> free(schedule.workers.size(), 0.0);
+    for (const SimulatedAction& event : simulation.events) {  // ends of what it needs come first
+      const Action& a = event.action;
+      double needs = free[event.worker];
+      if (a.op == Op::forward && a.stage > 0)
+        needs = std::max(needs, ends.at({Op::forward, a.stage - 1, a.sample}));
+      if (a.op == Op::forward && a.stage == 0 && a.sample >= schedule.in_flight) {
+        for (int stage = 0; stage < schedule.stages; ++stage) {
+          const std::int64_t before = a.sample - schedule.in_flight;
+          const Op last = before < first[stage]             ? Op::forward
+                          : needs_of(schedule, stage).split ? Op::backward_weight
+                                                            : Op::backward;
+          needs = std::max(needs, ends.at({last, stage, before}));
+        }
+      }
+      if (takes_gradient(a.op) && a.stage + 1 < schedule.stages) {
+        const Op op = needs_of(schedule, a.stage + 1).split ? Op::backward_input : Op::backward;
+        needs = std::max(needs, ends.at({op, a.stage + 1, a.gradient}));
+      }
+      EXPECT_EQ(event.start_ms, needs) << described(schedule) << action_text(a, true);
+      free[event.worker] = ends[{a.op, a.stage, a.sample}] = event.end_ms();
+    }
+  }
+}
+
+TEST(Simulator, BubblesAreThePapersFormulas) {
+  const plan::StepCosts ms{.forward = 1, .input_gradient = 1, .weight_gradient = 1};
+  for (const int p : {1, 2, 4, 8}) {
+    for (const int m : {p, 2 * p, 4 * p}) {
+      const double work = m * ms.total();
+      for (const char* name : {"gpipe", "1f1b"}) {
+        const Simulation s = simulate(make_schedule(name, {.stages = p, .microbatches = m}),
+                                      {.samples = m, .stages = equal_costs(p, ms)});
+        EXPECT_NEAR(s.bubble(), double(p - 1) / (m + p - 1), 1e-12) << name << p << " " << m;
+        EXPECT_NEAR(s.total_ms / work - 1, double(p - 1) / m, 1e-12) << name << p << " " << m;
+      }
+      for (const int v : {2, 3}) {
+        const Simulation s = simulate(
+            make_schedule("interleaved", {.stages = p * v, .microbatches = m, .virtual_stages = v}),
+            {.samples = m, .stages = equal_costs(p * v, ms)});
+        EXPECT_NEAR(s.total_ms / (v * work) - 1, double(p - 1) / (v * m), 1e-12)
+            << p << " x " << v << ", " << m;
+      }
+    }
+  }
+}
+
+TEST(Simulator, BubbleOfZeroBubbleIsThePapersFormula) {
+  // (p-1)(T_F + T_I - T_W) where T_W is no longer than T_F and T_I (Qi et al., table 2).
+  for (const plan::StepCosts ms : {plan::StepCosts{1, 1, 1}, {2, 2, 1}, {4, 5, 3}}) {
+    for (const int p : {1, 2, 4, 8}) {
+      for (const int m : {2 * p, 4 * p}) {
+        const Simulation s = simulate(make_schedule("zb-h1", {.stages = p, .microbatches = m}),
+                                      {.samples = m, .stages = equal_costs(p, ms)});
+        EXPECT_NEAR(s.total_ms - m * ms.total(),
+                    (p - 1) * (ms.forward + ms.input_gradient - ms.weight_gradient), 1e-9)
+            << p << " stages, " << m << ", T_W " << ms.weight_gradient;
+      }
+    }
+  }
+}
+
+TEST(Simulator, PeriodWithoutAFlushIsTheSlowestStages) {
+  for (const char* name : {"partime", "pb", "pipedream"}) {
+    for (unsigned seed = 0; seed < 16; ++seed) {
+      const int stages = 1 + int(seed % 8);
+      const auto costs = random_costs(stages, seed);
+      const Schedule schedule = make_schedule(name, {.stages = stages});
+      // As many as it takes a stage that is half a per cent faster than the slowest to settle.
+      const Simulation s = simulate(schedule, {.samples = 8000, .stages = costs});
+      EXPECT_TRUE(s.settled);
+      EXPECT_NEAR(s.period_ms, slowest(costs), 1e-9) << name << ", seed " << seed;
+      EXPECT_NEAR(s.fps(), 1e3 / slowest(costs), 1e-6);
+      EXPECT_NEAR(predict(schedule, costs, 0) / slowest(costs), 1, 0.01) << name << seed;
+    }
+  }
+}
+
+TEST(Simulator, PeriodOfSequentialIsTheWholeStep) {
+  const std::vector<plan::StageCosts> costs = {{{3, 0, 2, 0.5}}, {{1, 2, 4, 0.25}}};
+  const Simulation s =
+      simulate(make_schedule("sequential", {.stages = 2}), {.samples = 20, .stages = costs});
+  // Stage 1's update runs beside stage 0's backward; stage 0's own is in the way of the next
+  // sample, and two slots let that in at once.
+  EXPECT_NEAR(s.period_ms, 3 + 1 + 6 + 2 + 0.5, 1e-12);
+  EXPECT_NEAR(s.latency_p50_ms, 4, 1e-12);
+  EXPECT_NEAR(s.latency_max_ms, 4, 1e-12);
+}
+
+TEST(Simulator, FillingAndDrainingDoNotCount) {
+  const plan::StepCosts ms{1, 1, 1, 0};
+  const Simulation s = simulate(make_schedule("gpipe", {.stages = 4, .microbatches = 4}),
+                                {.samples = 40, .stages = equal_costs(4, ms)});
+  // In place of 4 + 3 steps each, minibatches follow each other with 3 (p-1) of backwards' drain
+  // beside the next one's fill, as far as dependencies allow: by the last predictions' distance.
+  const Simulation longer = simulate(make_schedule("gpipe", {.stages = 4, .microbatches = 4}),
+                                     {.samples = 80, .stages = equal_costs(4, ms)});
+  EXPECT_NEAR(s.period_ms, longer.period_ms, 1e-12);
+  EXPECT_NEAR(s.period_ms, (longer.total_ms - s.total_ms) / 40, 1e-12);
+}
+
+TEST(Simulator, ReplicasShareAStage) {
+  const std::vector<plan::StageCosts> costs = {{{2, 0, 4, 0}}, {{1, 1, 1, 0}}};
+  const auto period = [&](std::vector<int> replicas) {
+    const Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = replicas});
+    return simulate(schedule, {.samples = 240, .stages = costs}).period_ms;
+  };
+  EXPECT_NEAR(period({1, 1}), 6, 1e-9);
+  EXPECT_NEAR(period({2, 1}), 3, 1e-9);
+  EXPECT_NEAR(period({3, 1}), 3, 1e-9);  // stage 1 is the slowest now
+}
+
+TEST(Simulator, ReplicasAdmitAndPredictInOrder) {
+  for (const std::vector<int>& replicas : {std::vector<int>{3, 1}, {1, 3}, {2, 3}, {3, 2}}) {
+    Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = replicas});
+    std::reverse(schedule.workers.begin(), schedule.workers.end());  // of equals the last one first
+    for (unsigned seed = 0; seed < 6; ++seed) {
+      SimulationInput input = with_events(random_costs(2, seed), 60);
+      input.cores = 1 + int(seed % 3);  // so that workers come late
+      const Simulation s = simulate(schedule, input);
+      std::int64_t admitted = 0;
+      double predicted = 0;  // when all samples so far were
+      std::map<std::int64_t, SimulatedAction> last;
+      for (const SimulatedAction& event : s.events) {
+        if (event.action.op != Op::forward) continue;
+        if (event.action.stage == 1) last[event.action.sample] = event;
+        if (event.action.stage == 0) {
+          EXPECT_EQ(event.action.sample, admitted++);
+        }
+      }
+      for (const auto& [sample, forward] : last) {
+        predicted = std::max(predicted, forward.end_ms());
+        for (const SimulatedAction& event : s.events) {
+          if (event.worker != forward.worker || event.start_ms <= forward.start_ms) continue;
+          EXPECT_GE(event.start_ms, predicted) << action_text(event.action, true);
+        }
+      }
+    }
+  }
+}
+
+TEST(Simulator, APredictionWaitsForEarlierOnes) {
+  Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = {1, 3}});
+  std::rotate(schedule.workers.begin(), schedule.workers.begin() + 1, schedule.workers.end());
+  SimulationInput input = with_events(equal_costs(2, {1, 1, 1, 0}), 3);
+  // Stage 0 shares a server with the last replica alone; the others hear from it 10 ms later.
+  input.machine = {.levels = {{2, {}}, {2, {.latency_ms = 10}}},
+                   .overlap = plan::Overlap::transfers};
+  std::map<std::pair<Op, std::int64_t>, double> starts;  // in stage 1
+  for (const SimulatedAction& event : simulate(schedule, input).events) {
+    if (event.action.stage == 1) starts[{event.action.op, event.action.sample}] = event.start_ms;
+  }
+  EXPECT_EQ((starts[{Op::forward, 0}]), 11);
+  EXPECT_EQ((starts[{Op::forward, 1}]), 12);
+  EXPECT_EQ((starts[{Op::forward, 2}]), 3);
+  EXPECT_EQ((starts[{Op::backward, 2}]), 13);
+}
+
+TEST(Simulator, ReplicasMeetForTheirAllReduce) {
+  std::vector<plan::StageCosts> costs = {{{1, 0, 1, 0}}, {{0.1, 0.1, 0.1, 0}}};
+  costs[0].bytes.weight = 1000;
+  const Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}});
+  SimulationInput input{.samples = 240, .stages = costs};
+  input.machine.levels.front().link.bytes_per_ms = 2000;
+  // Two pieces of 500 bytes at 2000 a millisecond, once for two samples.
+  EXPECT_NEAR(simulate(schedule, input).period_ms, (2 + 0.5) / 2, 1e-9);
+  input.machine.overlap = plan::Overlap::all;
+  EXPECT_NEAR(simulate(schedule, input).period_ms, 2.0 / 2, 1e-9);
+  input.machine.levels.front().link.bytes_per_ms = 250;  // the all-reduce is the slowest: 4 ms
+  EXPECT_NEAR(simulate(schedule, input).period_ms, 4.0 / 2, 1e-9);
+}
+
+TEST(Simulator, AHandOffCostsBothSides) {
+  std::vector<plan::StageCosts> costs = equal_costs(3, {1, 1, 1, 0});
+  for (auto& stage : costs) stage.bytes = {.activation = 100, .gradient = 200};
+  SimulationInput input{.samples = 100, .stages = costs};
+  input.machine.levels.front().link = {.latency_ms = 0.1, .bytes_per_ms = 1000};
+  const Simulation s = simulate(make_schedule("partime", {.stages = 3}), input);
+  // The middle stage takes and gives an activation and a gradient: twice 0.2 and twice 0.3.
+  EXPECT_NEAR(s.period_ms, 3 + 2 * 0.2 + 2 * 0.3, 1e-9);
+  EXPECT_NEAR(s.handoff_share(1) / s.compute_share(1), 1.0 / 3, 0.01);  // it begins without
+  input.samples = 1;
+  EXPECT_NEAR(simulate(make_schedule("sequential", {.stages = 3}), input).latency_max_ms,
+              3 + 4 * 0.2, 1e-12);
+}
+
+TEST(Simulator, ALinkRunsBesideTheWork) {
+  std::vector<plan::StageCosts> costs = equal_costs(3, {1, 1, 1, 0});
+  for (auto& stage : costs) stage.bytes = {.activation = 100, .gradient = 200};
+  SimulationInput input{.samples = 100, .stages = costs};
+  input.machine.overlap = plan::Overlap::transfers;
+  input.machine.levels.front().link = {.latency_ms = 0.1, .bytes_per_ms = 1000};
+  const Schedule partime = make_schedule("partime", {.stages = 3});
+  EXPECT_NEAR(simulate(partime, input).period_ms, 3, 1e-9);
+  EXPECT_EQ(simulate(partime, input).workers[1].handoff_ms, 0);
+  input.samples = 1;
+  EXPECT_NEAR(simulate(make_schedule("sequential", {.stages = 3}), input).latency_max_ms,
+              3 + 2 * 0.2, 1e-12);
+  // Too slow a link is the bottleneck, by its slower direction: messages queue for it.
+  input.samples = 400;
+  input.machine.levels.front().link = {.latency_ms = 0, .bytes_per_ms = 50};
+  EXPECT_NEAR(simulate(make_schedule("pipedream", {.stages = 2}),
+                       {.samples = 400,
+                        .stages = {{{0.1, 0, 0.1, 0}, {.activation = 10, .gradient = 400}}, {}},
+                        .machine = input.machine})
+                  .period_ms,
+              8, 1e-9);
+}
+
+TEST(Simulator, WorkersShareCores) {
+  const auto costs = equal_costs(4, {1, 1, 1, 0.5});
+  const Schedule partime = make_schedule("partime", {.stages = 4});
+  const auto period = [&](int cores) {
+    return simulate(partime, {.samples = 400, .stages = costs, .cores = cores}).period_ms;
+  };
+  EXPECT_NEAR(period(0), 3.5, 1e-9);
+  EXPECT_NEAR(period(4), 3.5, 1e-9);
+  EXPECT_NEAR(period(2), 7, 0.05);
+  EXPECT_NEAR(period(1), 14, 1e-9);
+}
+
+TEST(Simulator, OverheadAndContentionAreOfEveryAction) {
+  const auto costs = equal_costs(2, {1, 1, 1, 0.5});
+  const Simulation s =
+      simulate(make_schedule("partime", {.stages = 2}),
+               {.samples = 100, .stages = costs, .overhead_ms = 0.25, .contention = 1.5});
+  EXPECT_NEAR(s.period_ms, 1.5 * 3.5 + 3 * 0.25, 1e-9);  // forward, backward, update
+}
+
+}  // namespace
+}  // namespace millrace::engine

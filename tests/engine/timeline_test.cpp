@@ -1,0 +1,120 @@
+// Simulations as text and as a picture.
+#include <gtest/gtest.h>
+
+#include <algorithm>  // count
+
+#include "engine/timeline_svg.h"
+#include "engine/timeline_text.h"
+
+namespace millrace::engine {
+namespace {
+
+Simulation simulated(const Schedule& schedule, std::int64_t samples, double handoff_ms = 0) {
+  SimulationInput input{
+      .samples = samples,
+      .stages = std::vector<plan::StageCosts>(schedule.stages, {{1, 0.5, 0.5, 0}}),
+      .events = true};
+  input.machine.levels.front().link.latency_ms = handoff_ms;
+  return simulate(schedule, input);
+}
+
+int count(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++found;
+  return found;
+}
+
+TEST(TimelineText, IsTheStaircaseToScale) {
+  const Schedule schedule = make_schedule("gpipe", {.stages = 2, .microbatches = 2});
+  EXPECT_EQ(timeline_text(schedule, simulated(schedule, 2)),
+            "stage 0 F0-F1-......B0-B1-\n"
+            "stage 1 ...F0-F1-B0-B1-...\n"
+            "a character is 0.333 ms; shown are 6 of 6 ms, 2 of 2 workers\n");
+}
+
+TEST(TimelineText, ShowsHandOffs) {
+  const Schedule schedule = make_schedule("sequential", {.stages = 2});
+  EXPECT_EQ(timeline_text(schedule, simulated(schedule, 1, 2.0 / 3)),
+            "stage 0 F0-++..........++B0-\n"
+            "stage 1 .....++F0-B0-++.....\n"
+            "a character is 0.333 ms; shown are 6.667 of 6.667 ms, 2 of 2 workers\n");
+}
+
+TEST(TimelineText, ShowsTheBeginningThatFits) {
+  const Schedule schedule = make_schedule("partime", {.stages = 8});
+  const std::string text = timeline_text(schedule, simulated(schedule, 200), 60, 3);
+  EXPECT_EQ(count(text, "\n"), 4);
+  EXPECT_EQ(text.find('\n'), 60u);
+  EXPECT_NE(text.find("3 of 8 workers"), std::string::npos);
+}
+
+TEST(TimelineText, ColoursAreATerminals) {
+  const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = 1});
+  const std::string text = timeline_text(schedule, simulated(schedule, 1), 80, 32, true);
+  EXPECT_NE(text.find("stage 0 \x1b[34mF0-\x1b[33mB0-\x1b[0m\n"), std::string::npos) << text;
+}
+
+TEST(Utilisation, IsABarAWorker) {
+  const Schedule schedule = make_schedule("gpipe", {.stages = 2, .microbatches = 2});
+  EXPECT_EQ(utilisation_bars(schedule, simulated(schedule, 2), 9),
+            "                   work  hand  idle %\n"
+            "stage 0 ######...  66.7   0.0  33.3\n"
+            "stage 1 ######...  66.7   0.0  33.3\n");
+}
+
+TEST(Utilisation, OfManyWorkersIsAMean) {
+  const Schedule schedule = make_schedule("gpipe", {.stages = 100, .microbatches = 2});
+  const std::string text = utilisation_bars(schedule, simulated(schedule, 2), 20, 8);
+  EXPECT_EQ(count(text, "\n"), 1 + 8);
+  EXPECT_NE(text.find("stage 0 - stage 12 "), std::string::npos) << text;
+  EXPECT_NE(text.find("stage 91 - stage 99"), std::string::npos) << text;
+}
+
+TEST(WorkerNames, SayReplicasAndChunks) {
+  EXPECT_EQ(worker_names(make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}})),
+            (std::vector<std::string>{"stage 0.0", "stage 0.1", "stage 1.0"}));
+  EXPECT_EQ(worker_names(make_schedule("interleaved", {.stages = 4})),
+            (std::vector<std::string>{"worker 0", "worker 1"}));
+}
+
+TEST(TimelineSvg, HasABoxAnActionAndNamesThem) {
+  const Schedule schedule = make_schedule("gpipe", {.stages = 2, .microbatches = 2});
+  const std::string svg = timeline_svg(schedule, simulated(schedule, 2));
+  // A box each and one in the legend; updates take no time and are as thin as can be.
+  EXPECT_EQ(count(svg, "class=\"F\""), 4 + 1);
+  EXPECT_EQ(count(svg, "class=\"B\""), 4 + 1);
+  EXPECT_EQ(count(svg, "class=\"U\""), 2 + 1);
+  EXPECT_EQ(count(svg, "class=\"H\""), 0);
+  EXPECT_EQ(count(svg, ">F1<"), 2);
+  EXPECT_EQ(count(svg, ">66.7 %<"), 2);
+  EXPECT_NE(svg.find("prefers-color-scheme:dark"), std::string::npos);
+  EXPECT_EQ(count(svg, "<svg "), 1);
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+}
+
+TEST(TimelineSvg, SaysWhatItLeavesOut) {
+  const Schedule schedule = make_schedule("partime", {.stages = 8});
+  const std::string svg =
+      timeline_svg(schedule, simulated(schedule, 50, 0.1), {.most_workers = 4, .most_boxes = 90});
+  EXPECT_NE(svg.find("first 4 of 8 workers, first "), std::string::npos);
+  EXPECT_EQ(count(svg, "class=\"F\"") + count(svg, "class=\"B\"") + count(svg, "class=\"U\""),
+            90 + 3);
+  EXPECT_GT(count(svg, "class=\"H\""), 10);
+}
+
+TEST(TimelineSvg, EndsWhenItShould) {
+  const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = 8});
+  const std::string svg = timeline_svg(schedule, simulated(schedule, 8), {.until_ms = 3.5});
+  EXPECT_EQ(count(svg, "class=\"F\""), 4 + 1);
+  EXPECT_NE(svg.find("first 3.5 of 16 ms"), std::string::npos);
+}
+
+TEST(TimelineSvg, ATitleMayHoldAnything) {
+  const Schedule schedule = make_schedule("gpipe", {.stages = 1, .microbatches = 1});
+  const std::string svg = timeline_svg(schedule, simulated(schedule, 1), {.title = "<a&b>\n\xff"});
+  EXPECT_NE(svg.find("&lt;a&amp;b&gt;??"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace millrace::engine

@@ -1,0 +1,55 @@
+#include "engine/trace.h"
+
+#include <gtest/gtest.h>
+
+namespace millrace::engine {
+namespace {
+
+TEST(Trace, IsTheTraceEventFormat) {
+  const std::vector<Span> spans = {
+      {0, {.op = Op::forward, .stage = 0, .sample = 3, .gradient = 3, .version = 2}, 1'000, 3'500},
+      {1,
+       {.op = Op::backward, .stage = 1, .sample = 4, .gradient = 2},
+       5'000'000'000'000'007,
+       5'000'000'000'000'010}};
+  const std::string expected = R"json({"displayTimeUnit":"ms","traceEvents":[
+{"name":"process_name","ph":"M","pid":1,"args":{"name":"partime"}},
+{"name":"thread_name","ph":"M","pid":1,"tid":0,"args":{"name":"cpu:0"}},
+{"name":"thread_sort_index","ph":"M","pid":1,"tid":0,"args":{"sort_index":0}},
+{"name":"thread_name","ph":"M","pid":1,"tid":1,"args":{"name":"worker 1"}},
+{"name":"thread_sort_index","ph":"M","pid":1,"tid":1,"args":{"sort_index":1}},
+{"name":"0F3^2","cat":"forward","ph":"X","pid":1,"tid":0,"ts":1.000,"dur":2.500,"args":{"stage":0,"sample":3,"version":2}},
+{"name":"1B4(2)","cat":"backward","ph":"X","pid":1,"tid":1,"ts":5000000000000.007,"dur":0.003,"args":{"stage":1,"sample":4,"gradient":2}}
+]}
+)json";
+  EXPECT_EQ(trace_json("partime", {"cpu:0"}, spans), expected);
+}
+
+TEST(Trace, OfNothingIsStillATrace) {
+  const std::string expected = R"({"displayTimeUnit":"ms","traceEvents":[
+{"name":"process_name","ph":"M","pid":1,"args":{"name":""}}
+]}
+)";
+  EXPECT_EQ(trace_json("", {}, {}), expected);
+}
+
+TEST(Trace, EscapesWhateverANameHolds) {
+  EXPECT_EQ(json_string("a\"b\\c"), R"("a\"b\\c")");
+  EXPECT_EQ(json_string(std::string("\n\0\x1f", 3)), R"("\u000a\u0000\u001f")");
+  EXPECT_EQ(json_string("\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8e\x9e"),
+            "\"\xc3\xa9 \xe2\x82\xac \xf0\x9f\x8e\x9e\"");
+  for (const char* broken :
+       {"\xff", "\x80", "\xc0\xaf", "\xe2\x82", "\xed\xa0\x80", "\xf4\x90\x80\x80"}) {
+    const std::string quoted = json_string(broken);
+    for (const char c : quoted) EXPECT_LT(static_cast<unsigned char>(c), 0x80);
+    EXPECT_NE(quoted.find("\\ufffd"), std::string::npos);
+  }
+}
+
+TEST(Trace, NegativeTimesKeepTheirSign) {
+  const std::vector<Span> spans = {{0, {}, -1'500, -1'400}};
+  EXPECT_NE(trace_json("", {}, spans).find("\"ts\":-1.500,\"dur\":0.100"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace millrace::engine

@@ -1,0 +1,112 @@
+// Each correction against numbers worked out by hand (in double, from the formula of its doc
+// comment) on one weight, w = 1, with gradients 1, -0.5, 0.25, 0.5.
+#include "stages/correction.h"
+
+#include <ATen/ATen.h>  // the weight
+#include <gtest/gtest.h>
+
+#include <cmath>      // the other side's arithmetic
+#include <stdexcept>  // std::invalid_argument
+
+#include "stages/optimizer.h"
+
+namespace millrace::stages {
+namespace {
+
+const std::vector<double> kGradients = {1, -0.5, 0.25, 0.5};
+
+struct Trace {
+  std::vector<double> weights, shifted;  ///< after each update; with what the next pass would add
+};
+
+Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimizer) {
+  at::Tensor w = at::ones({1});
+  if (spec.kind == "spike-compensation") optimizer.spike_delay = delay.updates;
+  const auto rule = make_optimizer(optimizer, w);
+  const auto correction = make_correction(spec, delay, w);
+  Trace trace;
+  for (std::size_t i = 0; i < kGradients.size(); ++i) {
+    at::Tensor g = at::full({1}, kGradients[i]);
+    rule->set_rate(correction ? correction->rate(std::int64_t(i)) : 1.0);
+    if (correction) correction->correct(g, w);
+    rule->step(w, g);
+    if (correction) correction->updated(w);
+    trace.weights.push_back(w.item<float>());
+    at::Tensor shift = correction ? correction->backward_shift() : at::Tensor();
+    if (!shift.defined() && correction) shift = correction->forward_shift();
+    trace.shifted.push_back(trace.weights.back() + (shift.defined() ? shift.item<float>() : 0));
+  }
+  return trace;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-6) << "step " << i;
+}
+
+const OptimizerSpec kSgd{.lr = 0.1};
+
+TEST(Correction, InverseAge) {
+  expect_near(train({.kind = "inverse-age"}, {4, 4}, kSgd).weights, {0.98, 0.99, 0.985, 0.975});
+}
+
+TEST(Correction, PipeMaresRateReachesTheFullOne) {
+  expect_near(train({.kind = "pipemare", .anneal = 4}, {5, 5}, kSgd).weights,
+              {0.98, 0.994953488, 0.983773148, 0.950336133});
+}
+
+TEST(Correction, DiscrepancyLooksBack) {
+  const Trace trace = train({.kind = "discrepancy", .decay = 0.5}, {4, 4}, kSgd);
+  expect_near(trace.weights, {0.9, 0.95, 0.925, 0.875});
+  expect_near(trace.shifted, {0.963641434, 0.971695137, 0.959153721, 0.935540459});
+}
+
+TEST(Correction, WeightPredictionLooksAhead) {
+  // SGD with momentum: w + 4 (w - w before).
+  OptimizerSpec momentum = kSgd;
+  momentum.momentum = 0.9;
+  const Trace sgd = train({.kind = "weight-prediction"}, {4, 4}, momentum);
+  expect_near(sgd.weights, {0.9, 0.86, 0.799, 0.6941});
+  expect_near(sgd.shifted, {0.5, 0.7, 0.555, 0.2745});
+  const OptimizerSpec adam{.kind = "adam", .lr = 0.01};
+  const Trace xpipe = train({.kind = "weight-prediction"}, {4, 4}, adam);
+  expect_near(xpipe.weights, {0.99, 0.98733663, 0.983932338, 0.979049945});
+  expect_near(xpipe.shifted, {0.95, 0.976683148, 0.970315173, 0.959520373});
+}
+
+TEST(Correction, SpikeCompensation) {
+  OptimizerSpec momentum = kSgd;
+  momentum.momentum = 0.9;
+  expect_near(train({.kind = "spike-compensation"}, {4, 4}, momentum).weights,
+              {0.59049, 0.736196, 0.6101989, 0.36942401});
+}
+
+TEST(Correction, DelayCompensation) {
+  expect_near(train({.kind = "dc-asgd", .lambda = 2}, {2, 2}, kSgd).weights,
+              {0.9, 0.970412398, 0.946920712, 0.888029291});
+}
+
+TEST(Correction, GapAware) {
+  std::vector<double> w = {1, 1, 1}, want;  // two updates before the first, none
+  double step = 0;
+  for (std::size_t i = 0; i < kGradients.size(); ++i) {
+    double g = kGradients[i];
+    if (i > 0) g /= 1 + std::abs(w.back() - w[w.size() - 3]) / step;
+    w.push_back(w.back() - 0.1 * g);
+    const double moved = std::abs(w.back() - w[w.size() - 2]);
+    step = i == 0 ? moved : 0.99 * step + 0.01 * moved;
+    want.push_back(w.back());
+  }
+  expect_near(train({.kind = "gap-aware"}, {2, 2}, kSgd).weights, want);
+  EXPECT_NEAR(want[1], 0.925, 1e-9) << "0.05 halved: the weight is as far off as a step is long";
+}
+
+TEST(Correction, FreshGradientsAndUnknownKinds) {
+  const at::Tensor w = at::ones({1});
+  for (const std::string& kind : correction_names())
+    EXPECT_EQ(make_correction({.kind = kind}, {}, w), nullptr) << kind;
+  EXPECT_THROW(make_correction({.kind = "inverse-ages"}, {}, w), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace millrace::stages

@@ -1,0 +1,119 @@
+// Usual losses are not marked, unusual ones are, and what lasts becomes usual.
+#include "tools/novelty.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>   // exp
+#include <limits>  // not finite
+#include <random>  // noise
+
+namespace millrace::tools {
+namespace {
+
+/// Losses about `level` that go up and down by `spread`, as a scene's do.
+class Losses {
+ public:
+  float about(double level, double spread = 0.2) {
+    return float(level * std::exp(spread * normal_(random_)));
+  }
+
+ private:
+  std::mt19937 random_{7};
+  std::normal_distribution<double> normal_;
+};
+
+/// A Novelty that has seen `frames` usual frames.
+void settle(Novelty& novelty, Losses& losses, int frames = 2000, double level = 0.01) {
+  for (int i = 0; i < frames; ++i) novelty.see(losses.about(level));
+}
+
+TEST(Novelty, UsualFramesAreHardlyEverMarked) {
+  Novelty novelty;
+  Losses losses;
+  settle(novelty, losses, 100'000);
+  EXPECT_LE(novelty.marked(), 20);  // 4 deviations of a normal distribution: 3 in 100,000
+}
+
+TEST(Novelty, AStrangeFrameIsMarkedAndTheNextOneIsNot) {
+  Novelty novelty;
+  Losses losses;
+  settle(novelty, losses);
+  const std::int64_t before = novelty.marked();
+  EXPECT_TRUE(novelty.see(0.1f));
+  EXPECT_GT(novelty.deviation(), 8.0);
+  EXPECT_TRUE(novelty.in_event());
+  EXPECT_EQ(novelty.event_began(), 2000);
+  EXPECT_FALSE(novelty.see(0.01f));
+  EXPECT_NEAR(novelty.deviation(), 0.0, 0.5);
+  EXPECT_TRUE(novelty.see(0.1f)) << "one strange frame does not make the next usual";
+  EXPECT_EQ(novelty.marked(), before + 2);
+}
+
+TEST(Novelty, FramesCloseTogetherAreOneEvent) {
+  Novelty novelty;
+  Losses losses;
+  settle(novelty, losses);
+  const std::int64_t before = novelty.events();
+  for (int round = 0; round < 5; ++round) {
+    for (int i = 0; i < 5; ++i) novelty.see(0.1f);
+    for (int i = 0; i < 10; ++i) novelty.see(0.01f);
+  }
+  EXPECT_EQ(novelty.events(), before + 1);
+  EXPECT_TRUE(novelty.in_event());
+  for (int i = 0; i < 25; ++i) novelty.see(0.01f);
+  EXPECT_FALSE(novelty.in_event());
+  EXPECT_EQ(novelty.event_began(), 2000);
+  EXPECT_GT(novelty.event_peak(), 8.0);
+}
+
+TEST(Novelty, WhatLastsBecomesUsual) {
+  Novelty novelty;
+  Losses losses;
+  settle(novelty, losses);
+  int marked = 0;
+  for (int i = 0; i < 1000; ++i) marked += novelty.see(losses.about(0.1)) ? 1 : 0;
+  EXPECT_GT(marked, 20) << "a change is noticed for a while";
+  EXPECT_LT(marked, 600);
+  EXPECT_FALSE(novelty.in_event());
+}
+
+TEST(Novelty, TheFallOfTheFirstLossesIsNoReasonToMarkOrToOverlook) {
+  Novelty novelty;
+  Losses losses;
+  for (int i = 0; i < 1000; ++i) novelty.see(losses.about(0.01 + 0.2 * std::exp(-i / 40.0), 0.1));
+  EXPECT_LE(novelty.marked(), 1);
+  EXPECT_TRUE(novelty.see(0.03f));
+}
+
+TEST(Novelty, SlowDriftIsUsual) {
+  Novelty novelty;
+  Losses losses;
+  for (int i = 0; i < 20'000; ++i) novelty.see(losses.about(0.01 * std::exp(i / 5000.0)));
+  EXPECT_LE(novelty.marked(), 10);
+}
+
+TEST(Novelty, NothingIsMarkedWhileSettling) {
+  Novelty novelty;
+  for (int i = 0; i < 299; ++i) EXPECT_FALSE(novelty.see(i % 50 == 49 ? 1.0f : 0.001f));
+  EXPECT_EQ(novelty.deviation(), 0.0);
+}
+
+TEST(Novelty, PerfectPredictionsAreNoNeedle) {
+  Novelty novelty;
+  for (int i = 0; i < 1000; ++i) novelty.see(0.01f);
+  EXPECT_FALSE(novelty.see(0.0105f)) << "no deviation at all, and yet 5 % is not news";
+  EXPECT_TRUE(novelty.see(0.02f));
+}
+
+TEST(Novelty, WhatIsNoNumberIsUnexpectedAndTeachesNothing) {
+  Novelty novelty;
+  Losses losses;
+  settle(novelty, losses);
+  EXPECT_TRUE(novelty.see(std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_TRUE(novelty.see(std::numeric_limits<float>::infinity()));
+  EXPECT_FALSE(novelty.see(0.01f));
+  EXPECT_FALSE(novelty.see(0.0f)) << "better than usual";
+}
+
+}  // namespace
+}  // namespace millrace::tools

@@ -1,0 +1,116 @@
+// What systemd would hear, on a socket that stands in for its own.
+#include "tools/watchdog.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>      // setenv
+#include <sys/socket.h>  // the socket
+#include <sys/un.h>      // its name
+#include <unistd.h>      // close
+
+#include <chrono>   // a clock of our own
+#include <cstdio>   // its name
+#include <cstring>  // its name
+
+namespace millrace::tools {
+namespace {
+
+using namespace std::chrono_literals;
+
+class WatchdogTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::snprintf(name_.sun_path, sizeof name_.sun_path, "%s/notify-%d", testing::TempDir().c_str(),
+                  int(getpid()));
+    unlink(name_.sun_path);
+    socket_ = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    ASSERT_GE(socket_, 0);
+    ASSERT_EQ(bind(socket_, reinterpret_cast<sockaddr*>(&name_), sizeof name_), 0);
+    setenv("NOTIFY_SOCKET", name_.sun_path, 1);
+    setenv("WATCHDOG_USEC", "4000000", 1);
+    unsetenv("WATCHDOG_PID");
+  }
+  void TearDown() override {
+    unsetenv("NOTIFY_SOCKET");
+    unsetenv("WATCHDOG_USEC");
+    close(socket_);
+    unlink(name_.sun_path);
+  }
+
+  /// The next word; "" if there is none.
+  std::string heard() {
+    char text[512];
+    const ssize_t size = recv(socket_, text, sizeof text, 0);
+    return size < 0 ? "" : std::string(text, std::size_t(size));
+  }
+
+  sockaddr_un name_{AF_UNIX, {}};
+  int socket_ = -1;
+  Watchdog::Clock::time_point now_ = Watchdog::Clock::now();
+};
+
+TEST_F(WatchdogTest, ReadyAndStopping) {
+  Watchdog watchdog;
+  EXPECT_EQ(heard(), "");
+  watchdog.ready();
+  EXPECT_TRUE(heard().starts_with("READY=1\n"));
+  watchdog.stopping();
+  EXPECT_TRUE(heard().starts_with("STOPPING=1\n"));
+}
+
+TEST_F(WatchdogTest, SpeaksOnlyWhenMoreFramesWereTrained) {
+  Watchdog watchdog;
+  watchdog.trained(0, "", now_);
+  EXPECT_EQ(heard(), "") << "nothing trained yet";
+  watchdog.trained(1, "frame 1", now_);
+  EXPECT_EQ(heard(), "WATCHDOG=1\nSTATUS=frame 1");
+  for (int second = 1; second < 60; ++second) watchdog.trained(1, "", now_ + second * 1s);
+  EXPECT_EQ(heard(), "") << "the main thread lives, but nothing is learned";
+  watchdog.trained(2, "", now_ + 60s);
+  EXPECT_TRUE(heard().starts_with("WATCHDOG=1\n"));
+}
+
+TEST_F(WatchdogTest, SpeaksFourTimesInTheTimeAllowed) {
+  Watchdog watchdog;
+  int words = 0;
+  for (int tick = 0; tick < 800; ++tick) {  // 50 ms each: 40 s, ten times the time allowed
+    watchdog.trained(1 + tick, "", now_ + tick * 50ms);
+    if (!heard().empty()) ++words;
+  }
+  EXPECT_EQ(words, 40);
+}
+
+TEST_F(WatchdogTest, AStatusStaysOneLine) {
+  Watchdog watchdog;
+  watchdog.trained(1, "frame 1\nREADY=1", now_);
+  EXPECT_EQ(heard(), "WATCHDOG=1\nSTATUS=frame 1 READY=1");
+}
+
+TEST_F(WatchdogTest, WithoutALimitItStillShowsStatus) {
+  unsetenv("WATCHDOG_USEC");
+  Watchdog watchdog;
+  watchdog.trained(1, "frame 1", now_);
+  EXPECT_NE(heard(), "");
+  EXPECT_FALSE(watchdog.due(2, now_ + 999ms));
+  EXPECT_TRUE(watchdog.due(2, now_ + 1s));
+}
+
+TEST_F(WatchdogTest, NobodyListens) {
+  unsetenv("NOTIFY_SOCKET");
+  Watchdog watchdog;
+  watchdog.ready();
+  EXPECT_FALSE(watchdog.due(1, now_));
+  watchdog.trained(1, "", now_);
+  watchdog.stopping();
+  EXPECT_EQ(heard(), "");
+}
+
+TEST_F(WatchdogTest, WordsForAnotherProcessAreNotOurs) {
+  setenv("WATCHDOG_PID", "1", 1);
+  Watchdog watchdog;
+  watchdog.trained(1, "", now_);
+  EXPECT_TRUE(watchdog.due(2, now_ + 1s)) << "as if no limit was set";
+  unsetenv("WATCHDOG_PID");
+}
+
+}  // namespace
+}  // namespace millrace::tools

@@ -1,0 +1,58 @@
+# `cmake --install`: the program, the libraries with their headers, and what finds them again:
+# find_package(millrace) and pkg-config.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
+
+# The engine and what it is made of; frames in and pictures out are a component of their own, since
+# they bring GStreamer and OpenCV.
+set(engine_parts engine engine_core capture stages plan_files)
+foreach(part ${engine_parts} io)
+  add_library(millrace::${part} ALIAS millrace_${part})
+  set_target_properties(millrace_${part} PROPERTIES EXPORT_NAME ${part})
+  target_compile_features(millrace_${part} INTERFACE cxx_std_20)
+endforeach()
+list(TRANSFORM engine_parts PREPEND millrace_ OUTPUT_VARIABLE engine_targets)
+
+# Users write <millrace/engine/trainer.h>; headers name one another from the second folder.
+set(include_dirs ${CMAKE_INSTALL_INCLUDEDIR} ${CMAKE_INSTALL_INCLUDEDIR}/millrace)
+install(TARGETS ${engine_targets} EXPORT millrace ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        INCLUDES DESTINATION ${include_dirs})
+install(TARGETS millrace_io EXPORT millrace_io ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        INCLUDES DESTINATION ${include_dirs})
+foreach(folder io stages capture engine)
+  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace FILES_MATCHING PATTERN "*.h")
+endforeach()
+install(EXPORT millrace NAMESPACE millrace:: FILE millraceTargets.cmake DESTINATION ${package_dir})
+install(EXPORT millrace_io NAMESPACE millrace:: FILE millraceIoTargets.cmake DESTINATION ${package_dir})
+
+# The LibTorch it was built with is found again where it lies; the program has it in its RPATH.
+file(STRINGS ${MILLRACE_TORCH}/include/torch/headeronly/version.h torch_version REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
+list(TRANSFORM torch_version REPLACE "[^0-9]" "")
+list(JOIN torch_version "." MILLRACE_TORCH_VERSION)
+set(MILLRACE_PC_TORCH -ltorch,-ltorch_cpu,-lc10)
+if(MILLRACE_TORCH_CUDA)
+  string(APPEND MILLRACE_PC_TORCH ,-ltorch_cuda,-lc10_cuda)
+endif()
+get_target_property(capture_libraries millrace_capture LINK_LIBRARIES)
+if(libcudart IN_LIST capture_libraries)
+  set(MILLRACE_CUDA ON)
+  get_filename_component(cudart_folder ${MILLRACE_CUDART} DIRECTORY)
+  set(MILLRACE_PC_CUDART "${MILLRACE_CUDART} -Wl,-rpath,${cudart_folder}")
+else()
+  set(MILLRACE_CUDA OFF)
+endif()
+configure_package_config_file(tools/cmake/millraceConfig.cmake.in ${CMAKE_BINARY_DIR}/millraceConfig.cmake
+                              INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/millraceConfig.cmake ${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake
+              tools/cmake/LibTorchTarget.cmake DESTINATION ${package_dir})
+
+# pkg-config's file names the prefix from where it lies itself, so that it holds for any --prefix.
+file(RELATIVE_PATH MILLRACE_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
+configure_file(tools/cmake/millrace.pc.in ${CMAKE_BINARY_DIR}/millrace.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/millrace.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+set_target_properties(millrace PROPERTIES INSTALL_RPATH "${cudart_folder}")  # libtorch itself adds LibTorch's
+install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES README.md ARCHITECTURE.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -1,0 +1,55 @@
+// The page on which people watch a run: what it shows of the run, and what they may ask of it.
+#pragma once
+
+#include <atomic>  // the rate
+#include <memory>  // the server
+#include <string>  // texts
+
+#include "engine/checkpointer.h"
+#include "engine/trainer.h"
+#include "io/frame_queue.h"
+#include "io/stream_health.h"
+#include "io/web/server.h"
+#include "tools/config.h"
+#include "tools/run_log.h"
+
+namespace millrace::tools {
+
+/// What a LiveView looks at; all of it outlives the view.
+struct LiveSubject {
+  engine::Trainer& trainer;
+  const io::FrameQueue& queue;
+  const RunLog& log;
+  std::shared_ptr<const io::StreamHealth> health;
+  engine::Checkpointer* checkpointer;  ///< null: nothing to save to
+};
+
+/// Serves the page from construction to destruction. predicted() is the last stage's worker's;
+/// obey() the main thread's; paused() and rate() any thread's.
+class LiveView {
+ public:
+  /// `serve`: "ADDR:PORT" or "". Throws std::runtime_error if it can't be served there.
+  LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
+           const std::string& token, LiveSubject subject);
+
+  /// Copies the sample's pictures if somebody waits for them.
+  void predicted(const engine::SampleInfo& info, int slot);
+  /// Does what viewers asked for since the last call.
+  void obey();
+  bool paused() const { return controls_.paused(); }
+  const std::atomic<double>& rate() const { return rate_; }  ///< times optimizer.lr
+  std::string url() const { return server_->url(); }
+
+ private:
+  io::Snapshot look() const;
+  void add_stages(io::Snapshot& now, const engine::Reading& reading) const;
+
+  const Config& config_;
+  LiveSubject subject_;
+  io::Controls controls_;
+  std::unique_ptr<io::PictureBoard> board_;  ///< null: targets are no pictures
+  std::atomic<double> rate_{1.0};
+  std::unique_ptr<io::WebServer> server_;  ///< last: it looks at all of the above
+};
+
+}  // namespace millrace::tools

@@ -1,0 +1,17 @@
+#include "tools/run_log.h"
+
+#include "tools/live_view.h"
+
+namespace millrace::tools {
+
+void RunLog::predicted(const engine::SampleInfo& info, int slot, float loss) {
+  if (video_) video_->predicted(info, slot);
+  if (page_) page_->predicted(info, slot);
+  novelty_.see(loss);
+  if (labels_) hits_.add(hit(slot) ? 1.0f : 0.0f);
+  network_.add(loss);
+  baseline_.add(mean_frame_.compare(trainer_.target(slot)));
+  last_slot_ = slot;
+}
+
+}  // namespace millrace::tools
