@@ -1,4 +1,5 @@
 // What people ask of the run.
+import {count} from './format.js';
 
 /// Shows what can be asked, and asks it.
 export function startControls() {
@@ -16,7 +17,7 @@ export function startControls() {
   document.getElementById('save').addEventListener('click', () => ask({action: 'save'}));
 }
 
-export function showControls({offered, pause_asked: asked, paused, learning_rate: now, notice}) {
+export function showControls({offered, pause_asked: asked, paused, learning_rate: now, notice, saves}) {
   const rate = document.getElementById('rate');
   const pause = document.getElementById('pause');
   document.getElementById('controls').hidden =
@@ -30,7 +31,7 @@ export function showControls({offered, pause_asked: asked, paused, learning_rate
     rate.dataset.shown = String(now);
     rate.value = String(now);
   }
-  tell(notice);
+  tell(notice || (saves > 0 ? `saved ${saves === 1 ? 'once' : `${count(saves)} times`}` : ''));
 }
 
 async function ask(wish) {
