@@ -26,6 +26,20 @@ def sanitized():
     return "-fsanitize" in (BUILD / "CMakeCache.txt").read_text()
 
 
+READER = """
+#include <millrace/io/source.h>
+int main() { return millrace::io::open_source({.uri = "synth:shapes"})->info().kind != "synth"; }
+"""
+
+READER_BUILD = """
+cmake_minimum_required(VERSION 3.25)
+project(reader LANGUAGES CXX)
+find_package(millrace REQUIRED COMPONENTS io)
+add_executable(reader main.cpp)
+target_link_libraries(reader PRIVATE millrace::io)
+"""
+
+
 class Package(CliTest):
     def setUp(self):
         super().setUp()
@@ -56,6 +70,16 @@ class Package(CliTest):
         source = shutil.copytree(ROOT / "demos/hello", self.folder / "hello")  # the tree stays as it is
         succeed("make", "-C", source, f"PREFIX={self.prefix}")
         self.assert_learns(source / "hello")
+
+    @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
+    def test_frames_in_and_pictures_out_are_a_component(self):
+        source, build = self.folder / "reader", self.folder / "reader/build"
+        source.mkdir()
+        (source / "main.cpp").write_text(READER)
+        (source / "CMakeLists.txt").write_text(READER_BUILD)
+        succeed("cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        succeed("cmake", "--build", build)
+        succeed(build / "reader")
 
     def test_a_folder_without_libtorch_is_named(self):
         with self.assertRaisesRegex(AssertionError, "no LibTorch in /nowhere"):
