@@ -12,6 +12,7 @@
 #include "tools/bench_arm.h"
 #include "tools/commands.h"
 #include "tools/config.h"
+#include "tools/option_text.h"
 #include "tools/simulate.h"
 
 namespace millrace::tools {
@@ -227,6 +228,8 @@ int main_program(int argc, char** argv) {
                         "Results of an earlier run to make plot and page of, instead of measuring");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");
   bench_app->callback([&] { code = bench_command(bench); });
+
+  add_option_text(app, describe_keys);  // after all else: it tells of all else
 
   const std::string unknown = unknown_command(app, argc, argv);
   if (!unknown.empty()) return fail(kBadUsage, unknown);

@@ -61,6 +61,11 @@ class Package(CliTest):
         version = succeed(self.prefix / "bin/millrace", "--version")
         self.assertRegex(version, r"^\d+\.\d+\.\d+$")
 
+    def test_man_page_and_completion_lie_where_they_are_looked_for(self):
+        for path in ["man/man1/millrace.1", "bash-completion/completions/millrace", "zsh/site-functions/_millrace",
+                     "fish/vendor_completions.d/millrace.fish"]:
+            self.assertIn("millrace", (self.prefix / "share" / path).read_text())
+
     @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
     def test_hello_by_cmake(self):
         self.assert_learns(self.build_by_cmake())

@@ -55,4 +55,19 @@ install(FILES ${CMAKE_BINARY_DIR}/millrace.pc DESTINATION ${CMAKE_INSTALL_LIBDIR
 
 set_target_properties(millrace PROPERTIES INSTALL_RPATH "${cudart_folder}")  # libtorch itself adds LibTorch's
 install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+# The program writes its own man page and completion, when it is installed.
+set(texts ${CMAKE_BINARY_DIR}/texts)
+install(CODE "
+  function(write_text name)
+    execute_process(COMMAND $<TARGET_FILE:millrace> \${ARGN} OUTPUT_FILE ${texts}/\${name} COMMAND_ERROR_IS_FATAL ANY)
+  endfunction()
+  file(MAKE_DIRECTORY ${texts})
+  write_text(millrace.1 --man)
+  write_text(millrace --completion bash)
+  write_text(_millrace --completion zsh)
+  write_text(millrace.fish --completion fish)")
+install(FILES ${texts}/millrace.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+install(FILES ${texts}/millrace DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+install(FILES ${texts}/_millrace DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+install(FILES ${texts}/millrace.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 install(FILES README.md ARCHITECTURE.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

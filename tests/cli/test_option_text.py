@@ -1,0 +1,119 @@
+"""Completion and the man page, made from the option tree: asked as shells ask."""
+
+import functools
+import shutil
+import subprocess
+import unittest
+
+from program import BAD_USAGE, DONE, CliTest, call
+
+# What bash sets before it asks, and what it does with the answer.
+ASK_BASH = """
+source "$1"; shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+_millrace
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def run(*command, text=None):
+    return subprocess.run(command, input=text, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
+
+
+@functools.cache
+def printed(*options):
+    """What the program prints for these, asked once: most of such a call is start-up."""
+    outcome = call(*options)
+    assert outcome.code == DONE, outcome
+    return outcome.out
+
+
+def needs(program):
+    return unittest.skipUnless(shutil.which(program), f"no {program} here")
+
+
+class OptionText(CliTest):
+    def script(self, shell):
+        path = self.folder / f"millrace.{shell}"
+        path.write_text(printed("--completion", shell))
+        return path
+
+    def offered_by_bash(self, *words):
+        """What bash would offer for the last of the words."""
+        done = run("bash", "--norc", "-c", ASK_BASH, "bash", self.script("bash"), "millrace", *words)
+        self.assertEqual(done.returncode, 0, done)
+        return done.stdout.split()
+
+    def offered_by_fish(self, line):
+        done = run("fish", "--no-config", "-c", f"source {self.script('fish')}; complete -C '{line}'")
+        self.assertEqual(done.returncode, 0, done)
+        return [offer.split("\t")[0] for offer in done.stdout.splitlines()]
+
+    def test_commands(self):
+        self.assertEqual(self.offered_by_bash("sch"), ["schedule"])
+        self.assertLessEqual({"run", "check", "inspect", "schedule", "bench"}, set(self.offered_by_bash("")))
+
+    def test_options_of_the_command_alone(self):
+        offered = set(self.offered_by_bash("run", "--"))
+        self.assertLessEqual({"--set", "--frames", "--report", "--quiet"}, offered)
+        self.assertNotIn("--keys", offered)
+        self.assertIn("--keys", self.offered_by_bash("check", "--"))
+        self.assertIn("--version", self.offered_by_bash("--"))
+
+    def test_keys_of_set(self):
+        offered = self.offered_by_bash("run", "my.toml", "--set", "source.")
+        self.assertLessEqual({"source.uri=", "source.width="}, set(offered))
+        self.assertTrue(all(key.startswith("source.") for key in offered), offered)
+
+    def test_every_key_is_offered(self):
+        keys = [line.split(" = ")[0] for line in printed("check", "--keys").splitlines() if line[0] != " "]
+        self.assertEqual(self.offered_by_bash("run", "--set", ""), [key + "=" for key in keys])
+
+    def test_values_of_a_key_as_bash_splits_them(self):
+        self.assertEqual(self.offered_by_bash("run", "--set", "source.pace", "="), ["auto", "live", "asap"])
+        self.assertEqual(self.offered_by_bash("run", "--set", "pipeline.schedule", "=", "pi"), ["pipedream"])
+        self.assertEqual(self.offered_by_bash("run", "--set", "source.loop", "=", "t"), ["true"])
+
+    def test_values_of_a_key_in_one_word(self):
+        self.assertEqual(self.offered_by_bash("run", "--set", "source.pace=l"), ["source.pace=live"])
+
+    def test_schedules(self):
+        self.assertEqual(self.offered_by_bash("schedule", "part"), ["partime"])
+        self.assertEqual(self.offered_by_bash("schedule", "--format", "g"), ["grid"])
+        self.assertEqual(self.offered_by_bash("schedule", "--format", "=", "c"), ["csv"])
+
+    def test_numbers_and_files_offer_no_words(self):
+        self.assertEqual(self.offered_by_bash("run", "--frames", ""), [])
+        self.assertEqual(self.offered_by_bash("run", "--report", ""), [])
+
+    @needs("fish")
+    def test_fish(self):
+        self.assertEqual(self.offered_by_fish("millrace sch"), ["schedule"])
+        self.assertIn("partime", self.offered_by_fish("millrace schedule part"))
+        self.assertIn("pipeline.schedule=pipedream", self.offered_by_fish("millrace run --set pipeline.sch"))
+        self.assertIn("--report", self.offered_by_fish("millrace run --re"))
+        self.assertNotIn("--report", self.offered_by_fish("millrace check --re"))
+
+    @needs("zsh")
+    def test_zsh_can_read_its_script(self):
+        done = run("zsh", "-f", "-c", f"autoload -U compinit && compinit -D && source {self.script('zsh')}")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
+    def test_unknown_shell(self):
+        self.assert_refused(BAD_USAGE, call("--completion", "tcsh"), "tcsh")
+
+    def test_man_page_says_all(self):
+        text = printed("--man").replace("\\-", "-")
+        for part in ["millrace run", "--frames", "pipeline.schedule", "zb-h1", "EXIT STATUS", "source.uri"]:
+            self.assertIn(part, text)
+
+    @needs("man")
+    def test_man_page_has_no_warnings(self):
+        done = run("man", "--warnings", "-l", "-", text=printed("--man"))
+        self.assertEqual(done.returncode, 0, done)
+        self.assertNotIn("warning", done.stdout)
+        self.assertIn("pipeline.schedule = 'partime'", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
