@@ -111,7 +111,7 @@ void plot_learning(const Json& results, const std::string& path) {
         arm["schedule"] == "sequential" ? "sequential" : arm["correction"].get<std::string>();
     if (name == "none" && arm["optimizer"] == "adam") name = "none, beta1 0.9";
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-    losses[arm["stages"]][name] = arm["last_100"]["mean"];
+    if (arm["last_100"]["mean"].is_number()) losses[arm["stages"]][name] = arm["last_100"]["mean"];
   }
   chart.categories = names;
   for (const auto& [stages, by_name] : losses) {

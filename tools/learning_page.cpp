@@ -8,9 +8,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string figure(double value) {
+/// JSON has no nan: null is a loss that was none.
+std::string figure(const Json& value) {
+  if (!value.is_number()) return "nan";
   char text[32];
-  std::snprintf(text, sizeof text, "%.4f", value);
+  std::snprintf(text, sizeof text, "%.4f", value.get<double>());
   return text;
 }
 
@@ -42,7 +44,7 @@ std::string table_of(const Json& results, const Json& stream) {
             " | " + rate + " | " + over_seeds(arm["loss"]) + " | " + over_seeds(arm["last_100"]) +
             " | " + figure(arm["held_out"]["mean"]) + " |";
     char extra[32] = "";
-    if (scenes && arm["forgetting"]["mean"].get<double>() > 0)
+    if (scenes && arm["forgetting"]["mean"].is_number())
       std::snprintf(extra, sizeof extra, " %.2f |", arm["forgetting"]["mean"].get<double>());
     if (labels && arm.contains("held_out_hits"))
       std::snprintf(extra, sizeof extra, " %.0f %% |",
