@@ -32,7 +32,7 @@ struct PipelineOptions {
   const std::atomic<double>* rate = nullptr;
   /// Judges losses, and has the stages turn back when the run goes astray; null: nobody does.
   LossGuard* guard = nullptr;
-  /// Whether stages learn from losses of their own, so that gradients are as fresh as the sample.
+  /// Whether stages learn from losses of their own, so that a gradient is as old as its sample.
   bool own_losses = false;
   /// Called by a worker before each action. For tests that disturb the timing; empty otherwise.
   std::function<void(int worker, const Action&)> before_action;

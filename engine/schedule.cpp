@@ -134,6 +134,12 @@ std::vector<Lag> lags(const Schedule& schedule) {
 
 }  // namespace
 
+std::vector<std::int64_t> own_gradient_ages(const Schedule& schedule) {
+  std::vector<std::int64_t> ages;
+  for (const Lag& lag : lags(schedule)) ages.push_back(lag.behind);
+  return ages;
+}
+
 std::vector<std::int64_t> gradient_ages(const Schedule& schedule) {
   const std::vector<Lag> lag = lags(schedule);
   std::vector<std::int64_t> ages(schedule.stages, 0);

@@ -133,6 +133,10 @@ std::vector<std::int64_t> first_backwards(const Schedule& schedule);
 /// version and is applied to it.
 std::vector<std::int64_t> gradient_ages(const Schedule& schedule);
 
+/// The same for gradients of losses that the stage takes itself, of its own sample: how far it has
+/// moved on beyond that sample.
+std::vector<std::int64_t> own_gradient_ages(const Schedule& schedule);
+
 /// Has every stage keep a sample's input alone and run forward once more before it goes back, for a
 /// forward's time and the memory of one sample's activations (Chen et al., arXiv 1604.06174;
 /// GPipe).

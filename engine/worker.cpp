@@ -20,7 +20,8 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       alarms_(shared.schedule.stages, Alarm::none),
       pending_(shared.schedule.stages, Alarm::none),
       newest_(shared.schedule.stages, 0),
-      ages_(gradient_ages(shared.schedule)),
+      ages_(options.own_losses ? own_gradient_ages(shared.schedule)
+                               : gradient_ages(shared.schedule)),
       first_backward_(first_backwards(shared.schedule)) {
   for (int stage = 0; stage < shared.schedule.stages; ++stage)
     units_.push_back(shared.schedule.unit(stage, program_.replica));
@@ -150,7 +151,6 @@ void Worker::end_sample(const Action& action) {
 
 std::int64_t Worker::gradient_age(int stage) const {
   // Within a minibatch every sample is as old as the minibatch.
-  if (options_.own_losses) return 0;
   return shared_.schedule.group > 1 ? ages_[stage] : newest_[stage] - origin_[stage];
 }
 
@@ -241,7 +241,7 @@ bool Worker::receive_gradient(const Action& action) {
     TokenQueue& queue = shared_.links[stage]->gradients(from, program_.replica);
     if (!receive(stage, queue, action.sample, action.gradient, token)) return false;
   }
-  origin_[stage] = token.origin;
+  origin_[stage] = options_.own_losses ? action.sample : token.origin;
   if (!last(stage)) alarms_[stage] = token.alarm;
   pending_[stage] = std::max(pending_[stage], alarms_[stage]);
   return true;

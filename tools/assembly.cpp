@@ -94,8 +94,12 @@ void place(const Config& config, engine::TrainerOptions& options) {
 std::string best_correction(const engine::TrainerOptions& options,
                             const engine::Schedule& schedule) {
   const std::vector<std::int64_t> ages = engine::gradient_ages(schedule);
-  if (std::all_of(ages.begin(), ages.end(), [](std::int64_t age) { return age == 0; }))
-    return "none";
+  const auto fresh = [](const std::vector<std::int64_t>& all) {
+    return std::all_of(all.begin(), all.end(), [](std::int64_t age) { return age == 0; });
+  };
+  if (fresh(ages)) return "none";
+  // Where a stage goes back through a sample long after its forward, its own loss is as old.
+  if (!fresh(engine::own_gradient_ages(schedule))) return "inverse-age";
   engine::TrainerOptions local = options;
   local.correction.kind = "local";
   try {

@@ -12,8 +12,8 @@ namespace millrace::tools {
 /// Throws ConfigError naming the place in the config.
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape);
 
-/// What correction.kind "auto" stands for: none where gradients are fresh, local where the stages'
-/// maps have the target's size, else inverse-age. docs/benchmarks/learning.md shows why.
+/// What correction.kind "auto" stands for: none where gradients are fresh, local where a stage goes
+/// back through a sample at once (partime) and its maps have the target's size, else inverse-age. docs/benchmarks/learning.md shows why.
 std::string best_correction(const engine::TrainerOptions& options,
                             const engine::Schedule& schedule);
 

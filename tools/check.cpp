@@ -16,8 +16,8 @@ void describe_correction(const Config& config, const engine::TrainerOptions& opt
     std::cout << (kind == "local"  ? ": each stage learns from a read-out of its own, so that no "
                                      "gradient is old; as good as sequential at any length"
                   : kind == "none" ? ": gradients are fresh"
-                                   : ": the stages' maps have not the target's size, which local "
-                                     "would need");
+                                   : ": the best where a stage goes back late through a sample, or "
+                                     "its maps have not the target's size");
     std::cout << " (auto; see docs/benchmarks/learning.md)";
   }
   std::cout << ", guard " << config.guard.kind << "\n";
@@ -25,7 +25,9 @@ void describe_correction(const Config& config, const engine::TrainerOptions& opt
 
 void describe_pipeline(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
-  const std::vector<std::int64_t> ages = engine::gradient_ages(schedule);
+  const std::vector<std::int64_t> ages = options.correction.kind == "local"
+                                             ? engine::own_gradient_ages(schedule)
+                                             : engine::gradient_ages(schedule);
   std::cout << "# would run: " << options.network->size() << " modules in " << options.stages
             << " stages, schedule " << options.schedule << "\n";
   for (int stage = 0; stage < options.stages; ++stage) {
@@ -34,8 +36,7 @@ void describe_pipeline(const engine::TrainerOptions& options) {
       std::cout << (replica > 0 ? " and " : "")
                 << options.devices[schedule.unit(stage, replica)].name();
     }
-    const bool fresh = options.correction.kind == "local";
-    std::cout << ", gradients " << (fresh ? 0 : ages[stage]) << " frames old";
+    std::cout << ", gradients " << ages[stage] << " frames old";
     if (options.cut.empty() && options.stages > 1) {
       std::cout << "\n";
       continue;

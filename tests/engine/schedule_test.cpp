@@ -140,6 +140,13 @@ TEST(GradientAges, FollowFromTheText) {
             (std::vector<std::int64_t>{0, 0, 0}));
 }
 
+TEST(GradientAges, OfAStagesOwnLossAreZeroWhereItGoesBackAtOnce) {
+  using Ages = std::vector<std::int64_t>;
+  EXPECT_EQ(own_gradient_ages(make_schedule("partime", {.stages = 3})), (Ages{0, 0, 0}));
+  EXPECT_EQ(own_gradient_ages(make_schedule("pb", {.stages = 3})), (Ages{4, 2, 0}));
+  EXPECT_EQ(own_gradient_ages(make_schedule("pipedream", {.stages = 3})), (Ages{2, 1, 0}));
+}
+
 TEST(Programs, EndWhenEveryActionIsBeyondTheStream) {
   const Schedule s = make_schedule("partime", {.stages = 2});
   EXPECT_FALSE(s.workers[0].over(0, 1));
