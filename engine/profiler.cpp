@@ -8,6 +8,7 @@
 #include <chrono>     // timing
 #include <cmath>      // abs
 #include <cstring>    // messages
+#include <future>     // a thread of its own
 #include <thread>     // neighbours
 
 #include "capture/recorder.h"
@@ -154,13 +155,21 @@ void prepare_thread() {
   at::set_num_threads(1);
 }
 
-}  // namespace
+/// Runs `work` on a thread of its own, pinned to the first core: the caller, and every thread it
+/// starts later, would stay pinned there.
+template <class Work>
+auto on_own_core(const Work& work) {
+  return std::async(std::launch::async,
+                    [&] {
+                      prepare_thread();
+                      return work();
+                    })
+      .get();
+}
 
-plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& network,
-                              const stages::ImageShape& sample,
-                              const stages::OptimizerSpec& optimizer,
-                              const ProfilerOptions& options) {
-  prepare_thread();
+plan::Profile profile_here(const std::shared_ptr<const stages::Network>& network,
+                           const stages::ImageShape& sample, const stages::OptimizerSpec& optimizer,
+                           const ProfilerOptions& options) {
   const Neighbours neighbours(options.neighbours, network, sample, optimizer);
   const c10::Device device = torch_device(options.device);
   plan::Profile profile{.device = options.device.name()};
@@ -184,12 +193,22 @@ plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& netw
   return profile;
 }
 
-std::vector<plan::StageCosts> measure_stages(const std::shared_ptr<const stages::Network>& network,
-                                             const stages::ImageShape& sample,
-                                             const stages::OptimizerSpec& optimizer,
-                                             const std::vector<int>& cut, bool split,
-                                             const ProfilerOptions& options) {
-  prepare_thread();
+}  // namespace
+
+plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& network,
+                              const stages::ImageShape& sample,
+                              const stages::OptimizerSpec& optimizer,
+                              const ProfilerOptions& options) {
+  return on_own_core([&] { return profile_here(network, sample, optimizer, options); });
+}
+
+namespace {
+
+std::vector<plan::StageCosts> stages_here(const std::shared_ptr<const stages::Network>& network,
+                                          const stages::ImageShape& sample,
+                                          const stages::OptimizerSpec& optimizer,
+                                          const std::vector<int>& cut, bool split,
+                                          const ProfilerOptions& options) {
   const Neighbours neighbours(options.neighbours, network, sample, optimizer);
   const c10::Device device = torch_device(options.device);
   std::vector<plan::StageCosts> costs;
@@ -213,7 +232,7 @@ std::vector<plan::StageCosts> measure_stages(const std::shared_ptr<const stages:
   return costs;
 }
 
-plan::HandOff measure_hand_off() {
+plan::HandOff hand_off_here() {
   plan::HandOff result{.between = "cpu-cpu", .points = {}};
   if (usable_cores() < 2) return result;
   constexpr int kRounds = 200;
@@ -233,7 +252,6 @@ plan::HandOff measure_hand_off() {
       pin_this_thread(1);
       for (int round = 0; round < kRounds; ++round) turn(there, back);
     });
-    prepare_thread();
     std::vector<double> trips;
     there.send({0}, never);
     for (int round = 0; round < kRounds; ++round) {
@@ -258,6 +276,20 @@ plan::HandOff measure_hand_off() {
     result.points.emplace_back(double(bytes), std::max(0.0, median(trips) / 2 - alone));
   }
   return result;
+}
+
+}  // namespace
+
+std::vector<plan::StageCosts> measure_stages(const std::shared_ptr<const stages::Network>& network,
+                                             const stages::ImageShape& sample,
+                                             const stages::OptimizerSpec& optimizer,
+                                             const std::vector<int>& cut, bool split,
+                                             const ProfilerOptions& options) {
+  return on_own_core([&] { return stages_here(network, sample, optimizer, cut, split, options); });
+}
+
+plan::HandOff measure_hand_off() {
+  return on_own_core(hand_off_here);
 }
 
 std::vector<double> measure_thread_speedup(const std::shared_ptr<const stages::Network>& network,

@@ -19,8 +19,8 @@ struct ProfilerOptions {
 };
 
 /// Times each module's forward, input gradient, weight gradient and update on the activations that
-/// reach it from a sample of shape `sample` (every size known), and counts its bytes. Pins the
-/// calling thread. Throws std::invalid_argument for a device this build can't use.
+/// reach it from a sample of shape `sample` (every size known), and counts its bytes. Measures on
+/// a thread of its own. Throws std::invalid_argument for a device this build can't use.
 plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& network,
                               const stages::ImageShape& sample,
                               const stages::OptimizerSpec& optimizer,
