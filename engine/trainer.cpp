@@ -13,9 +13,18 @@
 namespace millrace::engine {
 namespace {
 
+/// MKL chooses its kernels at its first call. When two workers' first calls meet, one of them may
+/// be served by another kernel, and its square roots then differ in the last bit (seen about once in
+/// a thousand busy starts). So the first call is made here, alone.
+void settle_kernels() {
+  const at::Tensor ones = at::ones({16, 16});
+  at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
+}
+
 /// Fills what was left open: cut, devices, weights.
 TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
+  settle_kernels();
   const int modules = options.network->size();
   if (options.stages < 1 || options.stages > modules) {
     throw std::invalid_argument(std::to_string(options.stages) + " stages: the network has " +
