@@ -2,6 +2,8 @@
 
 #include <algorithm>  // sort
 
+#include "engine/timeline_text.h"
+
 namespace millrace::engine {
 
 ActionTrack::ActionTrack(int worker, std::size_t capacity, Clock::time_point origin)
@@ -39,6 +41,13 @@ std::int64_t ActionLog::lost() const {
   std::int64_t lost = 0;
   for (const ActionTrack& track : tracks_) lost += track.lost();
   return lost;
+}
+
+std::string trace_json(const ActionLog& actions, const Schedule& schedule) {
+  const std::int64_t lost = actions.lost();
+  const std::string title =
+      schedule.name + (lost > 0 ? ", without its first " + std::to_string(lost) + " events" : "");
+  return trace_json(title, worker_names(schedule), actions.spans());
 }
 
 }  // namespace millrace::engine

@@ -73,4 +73,7 @@ class ActionLog {
   std::vector<ActionTrack> tracks_;
 };
 
+/// What the log holds, as trace.h has it; says in its title if it is not all.
+std::string trace_json(const ActionLog& actions, const Schedule& schedule);
+
 }  // namespace millrace::engine

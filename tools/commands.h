@@ -16,6 +16,7 @@ struct RunArguments {
   std::vector<std::string> settings;
   std::int64_t frames = 0;  ///< 0: until the source ends
   std::string report;
+  std::string trace;     ///< where to write what workers did and when; "": nowhere
   bool serve = false;    ///< a page to watch on
   std::string serve_at;  ///< "ADDR:PORT"; "": loopback, port 8080
   std::string token;     ///< asked of whoever watches; "": of nobody

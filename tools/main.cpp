@@ -114,6 +114,9 @@ int main_program(int argc, char** argv) {
   run_app->add_option("--frames", run.frames, "Frames to train; 0: until the source ends")
       ->check(CLI::Range(std::int64_t(0), std::int64_t(1'000'000'000'000)));
   run_app->add_option("--report", run.report, "Where to write the report, JSON");
+  run_app->add_option("--trace", run.trace,
+                      "Where to write what each worker did and when, for Chrome or Perfetto: the "
+                      "last 1000000 actions and waits");
   run_app
       ->add_option("--serve", run.serve_at,
                    "A page to watch on, at ADDR:PORT (unset: 127.0.0.1:8080); another address than "
