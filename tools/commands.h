@@ -102,6 +102,12 @@ struct SimulateArguments {
 };
 int simulate_command(const SimulateArguments& arguments);
 
+struct TensorboardArguments {
+  std::string log;     ///< what output.log left
+  std::string folder;  ///< where to write the event file
+};
+int tensorboard_command(const TensorboardArguments& arguments);
+
 int inspect_command(const std::string& uri);
 
 }  // namespace millrace::tools

@@ -188,6 +188,13 @@ int main_program(int argc, char** argv) {
   SimulateArguments simulate;
   add_simulate(app, simulate, code);
 
+  TensorboardArguments tensorboard;
+  CLI::App* tensorboard_app = app.add_subcommand(
+      "tensorboard", "Make an event file for TensorBoard of what output.log wrote");
+  tensorboard_app->add_option("log", tensorboard.log, "The log")->required();
+  tensorboard_app->add_option("folder", tensorboard.folder, "Where to write it")->required();
+  tensorboard_app->callback([&] { code = tensorboard_command(tensorboard); });
+
   BenchArguments bench;
   CLI::App* bench_app = app.add_subcommand(
       "bench",
