@@ -1,6 +1,7 @@
 """`run --trace`: what each worker did and when, as the schedule has it."""
 
 import json
+import os
 import re
 import signal
 import unittest
@@ -87,6 +88,29 @@ class Trace(program.CliTest):
         trained = json.loads((self.folder / "report.json").read_text())["frames"]["trained"]
         events = json.loads(file.read_text())["traceEvents"]
         self.assertEqual(sum(event.get("cat") == "update" and event["tid"] == 1 for event in events), trained)
+
+    @unittest.skipUnless(os.path.exists(os.environ.get("PROFILER", "")), "built without NVTX's headers")
+    def test_a_profiler_sees_a_range_around_each_action(self):
+        config = program.write_toml(self.folder / "config.toml", self.config("pipedream", 2))
+        ranges, file = self.folder / "ranges", self.folder / "trace.json"
+        outcome = program.call("run", config, "--quiet", "--trace", file,
+                               env={"NVTX_INJECTION64_PATH": os.environ["PROFILER"], "RANGES_FILE": str(ranges)})
+        self.assert_code(program.DONE, outcome)
+        first, *lines = ranges.read_text().splitlines()
+        self.assertEqual(first, "domain millrace")
+        threads = {}
+        for line in lines:
+            threads.setdefault(line.split()[0], []).append(line.split()[1:])
+        events = json.loads(file.read_text())["traceEvents"]
+        for told in threads.values():
+            self.assertTrue(all(line == ["pop"] for line in told[1::2]), told)
+            names = [line[1] for line in told[::2]]
+            worker = int(names[0][0])
+            done = [event["name"] for event in events if event["ph"] == "X" and event["tid"] == worker]
+            done = [name for name in done if name != "wait"]
+            # The end of the stream shows in an action on a sample that does not come.
+            self.assertEqual([name for name in names if int(re.match(r"\d[A-Z](\d+)", name)[1]) < FRAMES], done)
+        self.assertEqual(len(threads), 2)
 
     def test_where_it_cannot_be_written(self):
         config = program.write_toml(self.folder / "config.toml", self.config("partime", 2))
