@@ -198,7 +198,8 @@ int main_program(int argc, char** argv) {
   BenchArguments bench;
   CLI::App* bench_app = app.add_subcommand(
       "bench",
-      "Measure: framerate (four networks by size and stages), learning (rules and corrections on "
+      "Measure: framerate (four networks by size and stages), ingest (from a decoded frame to a "
+      "sample, and from thread to thread), learning (rules and corrections on "
       "streams), memory (each schedule at 4 stages), "
       "pipeline (the engine's own cost), tables (published figures, planned again)");
   bench_app->add_option("suite", bench.suite, "Which")
@@ -233,7 +234,7 @@ int main_program(int argc, char** argv) {
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
   bench_app->add_option("--page", bench.page,
-                        "learning, tables: where to write a page of them, Markdown");
+                        "ingest, learning, tables: where to write a page of them, Markdown");
   bench_app->add_option("--from", bench.from,
                         "Results of an earlier run to make plot and page of, instead of measuring");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");
