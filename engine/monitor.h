@@ -24,6 +24,8 @@ class StageMeter {
   void begin(Clock::time_point now);
   /// Adds the time since the last call to `part`.
   void lap(Part part, Clock::time_point now);
+  /// When begin() or lap() was called last. Its worker's.
+  Clock::time_point last() const { return last_; }
   /// Records the last step.
   void finish();
   void updated(std::int64_t age) {

@@ -10,6 +10,7 @@
 #include <vector>      // stages
 
 #include "capture/step.h"
+#include "engine/action_log.h"
 #include "engine/feed.h"
 #include "engine/link.h"
 #include "engine/loss_guard.h"
@@ -34,8 +35,11 @@ struct PipelineOptions {
   LossGuard* guard = nullptr;
   /// Whether stages learn from losses of their own, so that a gradient is as old as its sample.
   bool own_losses = false;
-  /// Called by a worker before each action. For tests that disturb the timing; empty otherwise.
-  std::function<void(int worker, const Action&)> before_action;
+  /// Where workers write what they did and when, for as many of them as there are; null: nowhere.
+  ActionLog* actions = nullptr;
+  /// Called by a worker around each action, also one that is then left out. For profilers, and
+  /// tests that disturb the timing; empty otherwise.
+  std::function<void(int worker, const Action&)> before_action, after_action;
 };
 
 /// Everything workers share. Owned by Pipeline.

@@ -54,14 +54,15 @@ const char* category(Op op) {
 
 std::string complete_event(const Span& span) {
   const Action& a = span.action;
-  std::string text = R"({"name":)" + json_string(action_text(a, true)) + R"(,"cat":")" +
-                     category(a.op) + R"(","ph":"X","pid":1,"tid":)" + std::to_string(span.worker) +
-                     R"(,"ts":)" + microseconds(span.start_ns) + R"(,"dur":)" +
-                     microseconds(std::max<std::int64_t>(0, span.end_ns - span.start_ns)) +
-                     R"(,"args":{"stage":)" + std::to_string(a.stage) + R"(,"sample":)" +
-                     std::to_string(a.sample);
-  if (takes_gradient(a.op)) text += R"(,"gradient":)" + std::to_string(a.gradient);
-  if (a.version >= 0) text += R"(,"version":)" + std::to_string(a.version);
+  const std::int64_t version = span.version >= 0 ? span.version : a.version;
+  std::string text =
+      R"({"name":)" + (span.waiting ? "\"wait\"" : json_string(action_text(a, true))) +
+      R"(,"cat":")" + (span.waiting ? "waiting" : category(a.op)) + R"(","ph":"X","pid":1,"tid":)" +
+      std::to_string(span.worker) + R"(,"ts":)" + microseconds(span.start_ns) + R"(,"dur":)" +
+      microseconds(std::max<std::int64_t>(0, span.end_ns - span.start_ns)) +
+      R"(,"args":{"stage":)" + std::to_string(a.stage) + R"(,"sample":)" + std::to_string(a.sample);
+  if (takes_gradient(a.op) && !span.waiting) text += R"(,"gradient":)" + std::to_string(a.gradient);
+  if (version >= 0) text += R"(,"version":)" + std::to_string(version);
   return text + "}}";
 }
 

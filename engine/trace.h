@@ -15,11 +15,14 @@ struct Span {
   Action action;
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
+  bool waiting = false;       ///< no action, but a part of one in which it could not go on
+  std::int64_t version = -1;  ///< updates that made the weights it met; -1: as the action says
 };
 
 /// Trace Event Format, "complete" events (ph X; microseconds, to the nanosecond): one process named
 /// `name`, a thread a worker named by `workers` (missing names: "worker W"). Each event's arguments
-/// are its stage, sample, gradient and version. `name` and `workers` may hold any bytes.
+/// are its stage, sample, gradient and version; a wait is an event within its action's. `name` and
+/// `workers` may hold any bytes.
 std::string trace_json(const std::string& name, const std::vector<std::string>& workers,
                        const std::vector<Span>& spans);
 

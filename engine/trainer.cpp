@@ -5,9 +5,11 @@
 
 #include <stdexcept>  // std::invalid_argument
 
+#include "capture/ranges.h"
 #include "engine/balance.h"
 #include "engine/pinning.h"
 #include "engine/profiler.h"
+#include "engine/staircase.h"
 #include "engine/verifier.h"
 
 namespace millrace::engine {
@@ -49,6 +51,18 @@ std::vector<std::int64_t> target_shape(const TrainerOptions& options) {
   if (options.target_is_input) return {};
   const stages::ImageShape& made = options.network->shape(options.network->size() - 1);
   return {1, made.channels, made.height, made.width};
+}
+
+/// A range around each action, named as in a trace.
+void name_for_profiler(PipelineOptions& options) {
+  options.before_action = [first = std::move(options.before_action)](int worker, const Action& a) {
+    if (first) first(worker, a);
+    capture::push_range(action_text(a, true).c_str());
+  };
+  options.after_action = [last = std::move(options.after_action)](int worker, const Action& a) {
+    capture::pop_range();
+    if (last) last(worker, a);
+  };
 }
 
 c10::Device torch_device(const Device& device) {
@@ -203,6 +217,7 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
     }
   }
   options.guard = options_.guard ? &guard_ : nullptr;
+  if (capture::profiler_attached()) name_for_profiler(options);
   options.own_losses = options_.correction.kind == "local";
   pipeline_ = std::make_unique<Pipeline>(schedule_, std::move(steps), feed, observer, monitor_,
                                          std::move(options));

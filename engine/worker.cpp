@@ -16,6 +16,7 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       index_(index),
       program_(shared.schedule.workers[index]),
       options_(options),
+      track_(options.actions ? &options.actions->track(index) : nullptr),
       origin_(shared.schedule.stages, 0),
       alarms_(shared.schedule.stages, Alarm::none),
       pending_(shared.schedule.stages, Alarm::none),
@@ -28,36 +29,56 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
 }
 
 void Worker::run() {
+  const bool watched = track_ || options_.before_action || options_.after_action;
   for (std::int64_t at = 0; !shared_.stop.load(std::memory_order_relaxed); ++at) {
     const std::int64_t applied = shared_.applied.load(std::memory_order_relaxed);
     if (applied != kEndless && program_.over(at, applied)) break;
     const Action action = program_.at(at);
     if (action.sample >= applied) continue;
-    if (options_.before_action) options_.before_action(index_, action);
-    switch (action.op) {
-      case Op::forward:
-        forward(action);
-        break;
-      case Op::recompute:
-        recompute(action);
-        break;
-      case Op::backward:
-      case Op::backward_input:
-      case Op::backward_weight:
-        backward(action);
-        break;
-      case Op::update:
-        update(action);
-        break;
+    if (watched) {
+      perform_watched(action);
+    } else {
+      perform(action);
     }
   }
   for (const int stage : stages_of(program_)) meter(stage).finish();
 }
 
-void Worker::forward(const Action& action) {
+void Worker::perform_watched(const Action& action) {
+  if (options_.before_action) options_.before_action(index_, action);
+  if (track_) track_->begin(action, Clock::now());
+  const bool done = perform(action);
+  if (track_ && done) track_->end(version_of(action), Clock::now());
+  if (options_.after_action) options_.after_action(index_, action);
+}
+
+std::int64_t Worker::version_of(const Action& action) {
+  const Schedule& schedule = shared_.schedule;
+  if (action.op != Op::update && schedule.version_rule)
+    return schedule.version_rule(action.stage, action.sample);
+  return meter(action.stage).updates() + meter(action.stage).skips();
+}
+
+bool Worker::perform(const Action& action) {
+  switch (action.op) {
+    case Op::forward:
+      return forward(action);
+    case Op::recompute:
+      return recompute(action);
+    case Op::backward:
+    case Op::backward_input:
+    case Op::backward_weight:
+      return backward(action);
+    case Op::update:
+      return update(action);
+  }
+  return false;
+}
+
+bool Worker::forward(const Action& action) {
   const int stage = action.stage;
   meter(stage).begin(Clock::now());
-  if (!(stage == 0 ? admit(action) : receive_activations(action))) return;
+  if (!(stage == 0 ? admit(action) : receive_activations(action))) return false;
   step(stage).forward(slot(action.sample), action.version);
   newest_[stage] = action.sample;
   lap(stage, Part::compute);
@@ -75,6 +96,7 @@ void Worker::forward(const Action& action) {
     end_sample(action);
   }
   lap(stage, Part::handoff);
+  return true;
 }
 
 void Worker::predicted(const Action& action) {
@@ -88,14 +110,15 @@ void Worker::predicted(const Action& action) {
   pass_turn(action);
 }
 
-void Worker::recompute(const Action& action) {
+bool Worker::recompute(const Action& action) {
   step(action.stage).recompute(slot(action.sample));
   lap(action.stage, Part::compute);
+  return true;
 }
 
-void Worker::backward(const Action& action) {
+bool Worker::backward(const Action& action) {
   const int stage = action.stage;
-  if (takes_gradient(action.op) && !receive_gradient(action)) return;
+  if (takes_gradient(action.op) && !receive_gradient(action)) return false;
   const int at = slot(action.sample), gradient = slot(action.gradient);
   if (action.op == Op::backward) step(stage).backward(at, gradient);
   if (action.op == Op::backward_input) step(stage).backward_input(at, gradient);
@@ -108,17 +131,19 @@ void Worker::backward(const Action& action) {
   }
   if (adds_gradient(action.op)) shared_.pool.release(action.sample);
   lap(stage, Part::handoff);
+  return true;
 }
 
-void Worker::update(const Action& action) {
+bool Worker::update(const Action& action) {
   const int stage = action.stage;
-  if (!wait_for_gradients(action)) return;
+  if (!wait_for_gradients(action)) return false;
   apply(stage);
   lap(stage, Part::compute);
   end_sample(action);
   if (last(stage)) {
     shared_.trained.fetch_add(shared_.schedule.group, std::memory_order_relaxed);
   }
+  return true;
 }
 
 void Worker::follow_rate() {

@@ -18,11 +18,15 @@ class Worker {
   void run();
 
  private:
-  // Each does its action, or leaves it out when the wait for what it needs was given up.
-  void forward(const Action& action);
-  void recompute(const Action& action);
-  void backward(const Action& action);
-  void update(const Action& action);
+  // Each does its action; false if it is left out, since the wait for what it needs was given up.
+  bool perform(const Action& action);
+  bool forward(const Action& action);
+  bool recompute(const Action& action);
+  bool backward(const Action& action);
+  bool update(const Action& action);
+
+  void perform_watched(const Action& action);     ///< the same for whoever wants to know of it
+  std::int64_t version_of(const Action& action);  ///< updates in the weights it met or made
 
   bool admit(const Action& action);  ///< stage 0: takes a sample from the feed
   bool receive_activations(const Action& action);
@@ -47,7 +51,11 @@ class Worker {
   std::int64_t gradient_age(int stage) const;  ///< of the gradient last received
   capture::Step& step(int stage) { return *shared_.steps[units_[stage]]; }
   StageMeter& meter(int stage) { return shared_.monitor.unit(units_[stage]); }
-  void lap(int stage, StageMeter::Part part) { meter(stage).lap(part, Clock::now()); }
+  void lap(int stage, StageMeter::Part part) {
+    const Clock::time_point now = Clock::now();
+    if (part == StageMeter::Part::waiting && track_) track_->waited(meter(stage).last(), now);
+    meter(stage).lap(part, now);
+  }
   bool last(int stage) const { return stage + 1 == shared_.schedule.stages; }
   int slot(std::int64_t sample) const { return shared_.pool.slot_of(sample); }
 
@@ -55,6 +63,7 @@ class Worker {
   int index_;
   const Program& program_;
   const PipelineOptions& options_;
+  ActionTrack* track_;      ///< null: nobody wants to know when what was done
   double rate_ = 1.0;       ///< last passed on to the stages
   std::vector<int> units_;  ///< by stage: this worker's replica of it
   std::vector<std::int64_t>

@@ -135,6 +135,7 @@ struct Suite {
 const std::map<std::string, Suite>& suites() {
   static const std::map<std::string, Suite> table = {
       {"framerate", {bench_framerate, plot_framerate}},
+      {"ingest", {bench_ingest, nullptr, ingest_page}},
       {"learning", {bench_learning, plot_learning, learning_page}},
       {"memory", {bench_memory, plot_memory}},
       {"pipeline", {bench_pipeline, plot_pipeline}},

@@ -31,12 +31,14 @@ std::vector<std::string> bench_suite_names();
 
 /// Each suite returns {"suite", "arms": [{"arm", figures...}], "provenance"} and prints its table.
 nlohmann::ordered_json bench_framerate(const BenchArguments& arguments);
+nlohmann::ordered_json bench_ingest(const BenchArguments& arguments);
 nlohmann::ordered_json bench_learning(const BenchArguments& arguments);
 nlohmann::ordered_json bench_memory(const BenchArguments& arguments);
 nlohmann::ordered_json bench_pipeline(const BenchArguments& arguments);
 nlohmann::ordered_json bench_tables(const BenchArguments& arguments);
 
 /// Markdown of a suite's results.
+std::string ingest_page(const nlohmann::ordered_json& results);
 std::string learning_page(const nlohmann::ordered_json& results);
 std::string tables_page(const nlohmann::ordered_json& results);
 

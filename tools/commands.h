@@ -16,6 +16,7 @@ struct RunArguments {
   std::vector<std::string> settings;
   std::int64_t frames = 0;  ///< 0: until the source ends
   std::string report;
+  std::string trace;     ///< where to write what workers did and when; "": nowhere
   bool serve = false;    ///< a page to watch on
   std::string serve_at;  ///< "ADDR:PORT"; "": loopback, port 8080
   std::string token;     ///< asked of whoever watches; "": of nobody
@@ -100,6 +101,12 @@ struct SimulateArguments {
   double until_ms = 0;  ///< of the SVG; 0: as long as names fit
 };
 int simulate_command(const SimulateArguments& arguments);
+
+struct TensorboardArguments {
+  std::string log;     ///< what output.log left
+  std::string folder;  ///< where to write the event file
+};
+int tensorboard_command(const TensorboardArguments& arguments);
 
 int inspect_command(const std::string& uri);
 

@@ -72,6 +72,8 @@ struct Config {
     std::string loss_plot;
     std::string prediction;
     std::string video;
+    std::string log;
+    std::int64_t log_every = 100;
   } output;
 
   /// Where each key that is not at its default was set.

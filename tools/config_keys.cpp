@@ -324,6 +324,12 @@ std::vector<ConfigKey> make_table() {
       text("output.video",
            "prediction beside input, .mp4 or .mkv, or served at rtsp://ADDRESS:PORT/PATH",
            MILLRACE_AT(output.video)),
+      text("output.log",
+           "one JSON object a line about every output.log_every-th frame, appended while it "
+           "learns; \"-\": stdout, and the summary then goes to stderr",
+           MILLRACE_AT(output.log)),
+      whole("output.log_every", 1, kMany, "frames from one line of output.log to the next",
+            MILLRACE_AT(output.log_every)),
   };
 }
 

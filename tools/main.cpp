@@ -114,6 +114,9 @@ int main_program(int argc, char** argv) {
   run_app->add_option("--frames", run.frames, "Frames to train; 0: until the source ends")
       ->check(CLI::Range(std::int64_t(0), std::int64_t(1'000'000'000'000)));
   run_app->add_option("--report", run.report, "Where to write the report, JSON");
+  run_app->add_option("--trace", run.trace,
+                      "Where to write what each worker did and when, for Chrome or Perfetto: the "
+                      "last 1000000 actions and waits");
   run_app
       ->add_option("--serve", run.serve_at,
                    "A page to watch on, at ADDR:PORT (unset: 127.0.0.1:8080); another address than "
@@ -185,10 +188,18 @@ int main_program(int argc, char** argv) {
   SimulateArguments simulate;
   add_simulate(app, simulate, code);
 
+  TensorboardArguments tensorboard;
+  CLI::App* tensorboard_app = app.add_subcommand(
+      "tensorboard", "Make an event file for TensorBoard of what output.log wrote");
+  tensorboard_app->add_option("log", tensorboard.log, "The log")->required();
+  tensorboard_app->add_option("folder", tensorboard.folder, "Where to write it")->required();
+  tensorboard_app->callback([&] { code = tensorboard_command(tensorboard); });
+
   BenchArguments bench;
   CLI::App* bench_app = app.add_subcommand(
       "bench",
-      "Measure: framerate (four networks by size and stages), learning (rules and corrections on "
+      "Measure: framerate (four networks by size and stages), ingest (from a decoded frame to a "
+      "sample, and from thread to thread), learning (rules and corrections on "
       "streams), memory (each schedule at 4 stages), "
       "pipeline (the engine's own cost), tables (published figures, planned again)");
   bench_app->add_option("suite", bench.suite, "Which")
@@ -223,7 +234,7 @@ int main_program(int argc, char** argv) {
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
   bench_app->add_option("--page", bench.page,
-                        "learning, tables: where to write a page of them, Markdown");
+                        "ingest, learning, tables: where to write a page of them, Markdown");
   bench_app->add_option("--from", bench.from,
                         "Results of an earlier run to make plot and page of, instead of measuring");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");

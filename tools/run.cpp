@@ -15,6 +15,7 @@
 #include "tools/assembly.h"
 #include "tools/commands.h"
 #include "tools/frame_feed.h"
+#include "tools/frame_log.h"
 #include "tools/live_view.h"
 #include "tools/pictures.h"
 #include "tools/progress.h"
@@ -71,20 +72,23 @@ class Run {
         log_(trainer_, task_ == Task::label),
         feed_(trainer_, queue_, fitter_, task_),
         video_(make_video()),
+        lines_(make_lines()),
+        actions_(make_actions()),
         checkpointer_(make_checkpointer()),
         page_(make_page()),
         reader_(std::move(source), queue_, reader_options()) {}
 
   void learn() {
     Progress progress(arguments_.quiet);
-    log_.show_on(video_.get(), page_.get());
+    log_.show_on(video_.get(), page_.get(), lines_.get());
     if (page_) feed_.rest_while([this] { return page_->paused(); });
     if (page_ && !arguments_.quiet) std::fprintf(stderr, "page: %s\n", page_->url().c_str());
     if (video_ && !arguments_.quiet)
       std::fprintf(stderr, "video: %s\n", video_->writer().where().c_str());
     auto pipeline = std::async(std::launch::async, [this] {
       engine::PipelineOptions options{.limit = arguments_.frames,
-                                      .rate = page_ ? &page_->rate() : nullptr};
+                                      .rate = page_ ? &page_->rate() : nullptr,
+                                      .actions = actions_.get()};
       if (checkpointer_) {
         options.after_sample = [this](int stage, std::int64_t sample) {
           checkpointer_->after_sample(stage, sample);
@@ -94,7 +98,8 @@ class Run {
     });
     Watchdog watchdog;
     watchdog.ready();
-    for (bool stopping = false; pipeline.wait_for(50ms) != std::future_status::ready;) {
+    bool stopping = false;
+    while (pipeline.wait_for(50ms) != std::future_status::ready) {
       if (asked_to_stop() && !stopping) {
         stopping = true;
         watchdog.stopping();
@@ -105,12 +110,16 @@ class Run {
       tell_of_roll_backs(progress);
       tell_of_the_source(progress);
       tell_of_events(progress);
+      if (lines_) lines_->write();
       if (page_) page_->obey();
       if (watchdog.due(trainer_.trained())) watchdog.trained(trainer_.trained(), status());
       if (progress.due()) progress.show(status());
     }
+    if (!stopping) watchdog.stopping();
     progress.finish();
     tell_of_roll_backs(progress);
+    tell_of_events(progress);
+    if (lines_) lines_->write();
     queue_.stop();
     reader_.stop();
     reader_.join();
@@ -147,11 +156,18 @@ class Run {
       if (!error.empty()) throw std::runtime_error(error);
       write_checkpoint(trainer_.checkpoint());
     });
+    write_output(arguments_.trace, [&](const std::string& file) {
+      io::write_whole(file, engine::trace_json(*actions_, trainer_.schedule()));
+    });
+    write_output(lines_ ? output.log : "", [&](const std::string&) {
+      if (!lines_->error().empty()) throw std::runtime_error(lines_->error());
+    });
     write_output(predicted ? output.loss_plot : "",
                  [&](const std::string& file) { draw_loss(log_, file); });
     write_output(predicted && task_ != Task::label ? output.prediction : "",
                  [&](const std::string& file) { draw_prediction(trainer_, log_, shape, file); });
-    if (!arguments_.quiet) std::cout << summarize(report) << std::flush;
+    if (!arguments_.quiet)
+      (output.log == "-" ? std::cerr : std::cout) << summarize(report) << std::flush;
     if (!failure_.empty()) throw std::runtime_error(failure_);
   }
 
@@ -175,6 +191,17 @@ class Run {
     } catch (const std::runtime_error& error) {
       if (failure_.empty()) failure_ = error.what();
     }
+  }
+
+  std::unique_ptr<FrameLog> make_lines() {
+    const auto& output = config_.output;
+    if (output.log.empty()) return nullptr;
+    return std::make_unique<FrameLog>(output.log, output.log_every, trainer_.monitor(), queue_);
+  }
+
+  std::unique_ptr<engine::ActionLog> make_actions() {
+    if (arguments_.trace.empty()) return nullptr;
+    return std::make_unique<engine::ActionLog>(int(trainer_.schedule().workers.size()));
   }
 
   std::unique_ptr<engine::Checkpointer> make_checkpointer() {
@@ -208,19 +235,25 @@ class Run {
         LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get()});
   }
 
-  /// A line when something out of the ordinary begins, and one when it is over.
+  /// A line when something out of the ordinary begins, and one when it is over; also of what came
+  /// and went since the last look, of which only the latest is known by its frame.
   void tell_of_events(Progress& progress) {
     const Novelty& novelty = log_.novelty();
-    if (novelty.in_event() == in_event_) return;
-    in_event_ = novelty.in_event();
+    const std::int64_t begun =
+        novelty.events() - events_;  // first: an event counts before it is on
+    const bool now = novelty.in_event();
+    if (begun == 0 && now == in_event_) return;
     progress.finish();
-    if (in_event_) {
+    if (begun > 1) std::fprintf(stderr, "unexpected: %lld events\n", static_cast<long long>(begun));
+    if (begun > 0)
       std::fprintf(stderr, "unexpected: since frame %lld\n",
                    static_cast<long long>(novelty.event_began()));
-    } else {
+    if (!now) {
       std::fprintf(stderr, "usual again; the loss had been %.1f deviations up\n",
                    novelty.event_peak());
     }
+    events_ += begun;
+    in_event_ = now;
   }
 
   void require_classes(const stages::Network& network) const {
@@ -300,6 +333,8 @@ class Run {
   RunLog log_;
   FrameFeed feed_;
   std::unique_ptr<VideoOut> video_;                     ///< null: none asked for
+  std::unique_ptr<FrameLog> lines_;                     ///< null: none asked for
+  std::unique_ptr<engine::ActionLog> actions_;          ///< null: nobody asks for a trace
   std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: none while running
   std::unique_ptr<LiveView> page_;                      ///< null: nobody watches
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
@@ -307,7 +342,7 @@ class Run {
   std::string failure_;  ///< the first output that could not be written
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   bool connected_ = true, in_event_ = false;  ///< told of
-  std::int64_t roll_backs_ = 0;               ///< told of
+  std::int64_t roll_backs_ = 0, events_ = 0;  ///< told of
   std::int64_t shown_ = 0;
   double shown_at_ = 0;
 };

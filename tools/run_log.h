@@ -6,6 +6,7 @@
 #include "engine/feed.h"
 #include "engine/loss_history.h"
 #include "engine/trainer.h"
+#include "tools/frame_log.h"
 #include "tools/mean_frame.h"
 #include "tools/novelty.h"
 #include "tools/video_out.h"
@@ -14,8 +15,8 @@ namespace millrace::tools {
 
 class LiveView;
 
-/// Losses of the network and of the mean frame, what was out of the ordinary among them, and video
-/// and page, if asked for. Written by the last stage's worker; histories say what can be read
+/// Losses of the network and of the mean frame, what was out of the ordinary among them, and video,
+/// page and lines, if asked for. Written by the last stage's worker; histories say what can be read
 /// meanwhile.
 class RunLog final : public engine::Observer {
  public:
@@ -23,10 +24,11 @@ class RunLog final : public engine::Observer {
   RunLog(engine::Trainer& trainer, bool labels)
       : trainer_(trainer), labels_(labels), mean_frame_(trainer.target_elements()) {}
 
-  /// Before the run. Both outlive it; null: none.
-  void show_on(VideoOut* video, LiveView* page) {
+  /// Before the run. All outlive it; null: none.
+  void show_on(VideoOut* video, LiveView* page, FrameLog* lines) {
     video_ = video;
     page_ = page;
+    lines_ = lines;
   }
 
   void predicted(const engine::SampleInfo& info, int slot, float loss) override;
@@ -55,6 +57,7 @@ class RunLog final : public engine::Observer {
   Novelty novelty_;
   VideoOut* video_ = nullptr;
   LiveView* page_ = nullptr;
+  FrameLog* lines_ = nullptr;
 };
 
 }  // namespace millrace::tools

@@ -22,6 +22,7 @@ void catch_signals() {
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads stdout may go away; the weights stay
 }
 
 bool asked_to_stop() {

@@ -65,6 +65,20 @@ class Bench(program.CliTest):
             self.assertLessEqual(arm["loss"]["min"], arm["loss"]["max"])
         self.assertIn("held out", outcome.out)
 
+    def test_ingest(self):
+        page = self.folder / "ingest.md"
+        results, outcome = self.results("ingest", "--page", page)
+        arms = {arm["arm"]: arm for arm in results["arms"]}
+        self.assertEqual(list(arms), [f"{kind} {size}" for kind in ("rgb", "grey")
+                                      for size in ("640x480", "1280x720", "1920x1080")] + ["hop at once", "hop every ms"])
+        for name, arm in arms.items():
+            ways = ("queue_ns", "gstreamer_ns", "mutex_ns", "over_gstreamer", "over_mutex") if "hop" in name else (
+                "ingest_us", "memcpy_us", "opencv_us", "over_memcpy", "over_opencv")
+            for figure in ways:
+                self.assertGreater(arm[figure], 0, (name, figure))
+            self.assertIn(f"| {name} |", page.read_text())
+        self.assertIn("over_memcpy", outcome.out)
+
     def test_compare(self):
         self.results("pipeline", "--stages", "1")
         other = self.folder / "other.json"

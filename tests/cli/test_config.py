@@ -85,6 +85,8 @@ KEYS = {
     "output.loss_plot": TEXT,
     "output.prediction": TEXT,
     "output.video": TEXT,
+    "output.log": TEXT,
+    "output.log_every": whole(1, MANY),
 }
 
 # The contract's, for a config file that says nothing. [source] uri is for the program to choose.
@@ -115,7 +117,8 @@ OTHERS = {
     "correction": {"kind": "inverse-age"},
     "monitor": {"fps": 29.97},
     "checkpoint": {"dir": "a folder", "every": 7},
-    "output": {"report": "r", "weights": "w", "loss_plot": "l.png", "prediction": "é\t.png"},
+    "output": {"report": "r", "weights": "w", "loss_plot": "l.png", "prediction": "é\t.png", "log": "-",
+               "log_every": 7},
 }
 
 

@@ -39,10 +39,21 @@ class Service(CliTest):
                 self.assertEqual(word["WATCHDOG"], "1")
                 self.assertRegex(word["STATUS"], r"^frame \d+ .*loss")
             process.send_signal(signal.SIGTERM)
-            while "STOPPING" not in (word := self.hear()):
-                self.assertIn("WATCHDOG", word)
+            self.assert_stopping()
             process.communicate(timeout=60)
         self.assertEqual(process.returncode, DONE)
+
+    @unittest.skipUnless("libsystemd" in subprocess.getoutput(f"ldd {MILLRACE}"), "built without libsystemd")
+    def test_systemd_hears_of_an_end_that_nobody_asked_for(self):
+        with self.start("--frames", "20") as process:
+            self.assertEqual(self.hear()["READY"], "1")
+            self.assert_stopping()
+            process.communicate(timeout=60)
+        self.assertEqual(process.returncode, DONE)
+
+    def assert_stopping(self):
+        while "STOPPING" not in (word := self.hear()):
+            self.assertIn("WATCHDOG", word)
 
     def test_what_cannot_be_foretold_is_told_of(self):
         usual = random_frames(1, 400, 16, 16) // 8 + 64  # as restless as a camera's picture
@@ -56,6 +67,15 @@ class Service(CliTest):
         self.assertEqual(novelty["events"], 1)
         self.assertIn(novelty["marked"], [1, 2, 3])  # the network gets used to it
         self.assertIn("unexpected: since frame 380\n", err)
+
+    def test_an_event_of_the_last_frame_is_told_of(self):
+        usual = random_frames(1, 400, 16, 16) // 8 + 64
+        usual[399] = 255 - usual[399]
+        with self.start("--set", f"source.uri={write_frames(self.folder / 'f', usual)}", "--set", "source.pace=asap",
+                        "--set", "pipeline.stages=1", "--set", "pipeline.cut=[]") as process:
+            _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, DONE, err)
+        self.assertIn("unexpected: since frame 399\n", err)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,125 @@
+"""output.log: a JSON object a line about every N-th frame; and what a terminal gets instead of lines."""
+
+import json
+import math
+import os
+import pty
+import signal
+import subprocess
+import unittest
+
+import program
+
+NUMBERS = ("frame", "source_frame", "time", "loss", "mean_frame_loss", "latency_ms", "T_over_N_ms", "dropped", "missed")
+LISTS = ("stage_ms", "handoff_ms", "gradient_age")
+FRAMES = 50
+
+
+class Log(program.CliTest):
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.folder / "logs" / "run.jsonl"  # a folder that is to be made
+
+    def config(self, **output):
+        uri = program.write_frames(self.folder / "frames", program.random_frames(1, FRAMES))
+        return {"source": {"uri": uri, "width": 24, "height": 16}, "model": {"layers": 3, "features": 4, "kernel": 3},
+                "pipeline": {"stages": 2, "cut": [2]}, "output": output}
+
+    def lines(self):
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def test_every_nth_frame_has_its_line(self):
+        for every in (1, 7, 1000):
+            with self.subTest(every=every):
+                self.log.unlink(missing_ok=True)
+                report, _ = self.learn(self.config(log=self.log, log_every=every))
+                lines = self.lines()
+                self.assertEqual([line["frame"] for line in lines], list(range(0, FRAMES, every)))
+                for line in lines:
+                    for key in NUMBERS:
+                        self.assertIsInstance(line[key], (int, float), key)
+                    for key in LISTS:
+                        self.assertEqual(len(line[key]), 2, key)
+                    self.assertEqual(line["source_frame"], line["frame"])  # nothing was dropped
+                    self.assertEqual(line["missed"], 0)
+                self.assertIsNone(lines[0]["fps"])
+                self.assertTrue(all(line["fps"] > 0 for line in lines[1:]))
+                times = [line["time"] for line in lines]
+                self.assertEqual(times, sorted(times))
+                self.assertTrue(math.isclose(lines[0]["loss"], report["loss"]["first"], rel_tol=1e-6))
+                if every == 1:
+                    self.assertTrue(math.isclose(lines[-1]["loss"], report["loss"]["last"], rel_tol=1e-6))
+                    mean = sum(line["mean_frame_loss"] for line in lines) / FRAMES
+                    self.assertTrue(math.isclose(mean, report["loss"]["mean_frame"]["mean"], rel_tol=1e-6))
+
+    def test_a_second_run_goes_on_below_even_a_line_cut_off(self):
+        self.learn(self.config(log=self.log, log_every=10))
+        with self.log.open("a") as file:
+            file.write('{"frame":50,"los')
+        self.learn(self.config(log=self.log, log_every=10))
+        lines = self.log.read_text().splitlines()
+        self.assertEqual(lines.pop(5), '{"frame":50,"los')
+        self.assertEqual([json.loads(line)["frame"] for line in lines], 2 * [0, 10, 20, 30, 40])
+
+    def test_on_stdout_it_is_alone_there(self):
+        config = program.write_toml(self.folder / "config.toml", self.config(log="-", log_every=10))
+        outcome = program.call("run", config)
+        self.assert_code(program.DONE, outcome)
+        self.assertEqual([json.loads(line)["frame"] for line in outcome.out.splitlines()], [0, 10, 20, 30, 40])
+        self.assertIn("50 received", outcome.err)  # the summary
+
+    def test_lines_are_there_while_it_learns(self):
+        config = program.write_toml(self.folder / "config.toml", {
+            **self.config(log="-", log_every=5), "source": {"uri": "synth:shapes", "width": 16, "height": 16}})
+        with program.start("run", config, "--quiet") as process:
+            for frame in (0, 5, 10):
+                self.assertEqual(json.loads(process.stdout.readline())["frame"], frame)
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=60)
+        self.assertEqual(process.returncode, program.DONE)
+
+    def test_a_log_that_cannot_be_written_costs_no_other_output(self):
+        report, outcome = self.learn(self.config(log="/dev/full", log_every=10), code=program.FAILED)
+        self.assertEqual(report["frames"]["trained"], FRAMES)
+        self.assert_one_error(outcome, "/dev/full")
+        self.assertTrue((self.folder / "out.safetensors").exists())
+
+    def test_one_that_cannot_be_opened_is_told_of_before_anything_is_learned(self):
+        config = program.write_toml(self.folder / "config.toml", self.config(log=self.folder))
+        self.assert_refused(program.FAILED, program.call("run", config, "--quiet"), self.folder)
+
+
+class Progress(program.CliTest):
+
+    def command(self):
+        config = program.write_toml(self.folder / "config.toml", {
+            "source": {"uri": "synth:shapes", "width": 16, "height": 16, "fps": 100.0, "pace": "live"},
+            "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 1}})
+        return [program.MILLRACE, "run", config, "--frames", "100"]
+
+    def test_plain_lines_where_there_is_no_terminal(self):
+        done = subprocess.run(self.command(), capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, program.DONE)
+        self.assertRegex(done.stderr, r"^(frame \d+ .*\n)+$")
+        self.assertNotIn("\r", done.stderr)
+        self.assertNotIn("\x1b", done.stderr)
+
+    def test_one_line_that_is_rewritten_on_a_terminal(self):
+        master, slave = pty.openpty()
+        with subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=slave) as process:
+            os.close(slave)
+            told = b""
+            try:
+                while some := os.read(master, 4096):
+                    told += some
+            except OSError:  # the other end is closed
+                pass
+        os.close(master)
+        self.assertEqual(process.returncode, program.DONE)
+        # A terminal turns the one line feed at the end into two characters.
+        self.assertRegex(told.decode(), "^(\rframe [^\r\n]*\x1b\\[K)+\r\n$")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,122 @@
+"""`run --trace`: what each worker did and when, as the schedule has it."""
+
+import json
+import os
+import re
+import signal
+import unittest
+
+import program
+
+FRAMES = 12
+# By name: (stages, options of `millrace schedule`, keys of [pipeline]).
+SCHEDULES = {
+    "sequential": (2, [], {}),
+    "partime": (3, [], {}),
+    "pipedream": (3, [], {}),
+    "pb": (2, [], {}),
+    "2bw": (2, ["--microbatches", "4"], {"microbatches": 4}),
+    "zb-h1": (2, ["--microbatches", "4"], {"microbatches": 4}),
+    "interleaved": (4, ["--microbatches", "4"], {"microbatches": 4}),
+    "gpipe": (3, ["--microbatches", "4", "--recompute"], {"microbatches": 4, "recompute": True}),
+}
+
+
+class Trace(program.CliTest):
+
+    def config(self, name, stages, **pipeline):
+        uri = program.write_frames(self.folder / "frames", program.random_frames(1, FRAMES))
+        return {"source": {"uri": uri, "width": 24, "height": 16}, "model": {"layers": 3, "features": 2, "kernel": 3},
+                "pipeline": {"schedule": name, "stages": stages, "cut": list(range(1, stages)), **pipeline}}
+
+    def traced(self, name, stages, *options, **pipeline):
+        """A run's events, and its report."""
+        file = self.folder / "trace.json"
+        report, _ = self.learn(self.config(name, stages, **pipeline), "--trace", file, *options)
+        return json.loads(file.read_text())["traceEvents"], report
+
+    def order(self, name, stages, *options):
+        """What `millrace schedule` has each worker do: its row without bubbles, each update by itself."""
+        outcome = program.call("schedule", name, "--stages", stages, "--samples", FRAMES, *options)
+        self.assert_code(program.DONE, outcome)
+        rows = [re.sub(r"^(stage|worker) \d+ +", "", line).split() for line in outcome.out.split("\n\n")[0].splitlines()]
+        return [[part for cell in row if cell != "." for part in (cell.removesuffix("U"), *"U"[:cell.endswith("U")])]
+                for row in rows]
+
+    def test_actions_are_the_schedules_in_its_order(self):
+        for name, (stages, options, pipeline) in SCHEDULES.items():
+            with self.subTest(name):
+                events, report = self.traced(name, stages, **pipeline)
+                done = [event for event in events if event["ph"] == "X" and event["cat"] != "waiting"]
+                staged = name == "interleaved"  # a row has several stages, so that cells name theirs
+                for worker, row in enumerate(self.order(name, stages, *options)):
+                    mine = [event for event in done if event["tid"] == worker]
+                    names = [event["name"] if staged else event["name"].removeprefix(str(worker)) for event in mine]
+                    names = ["U" if event["cat"] == "update" else name for name, event in zip(names, mine)]
+                    # One U in a cell stands for the updates of all of a worker's stages.
+                    names = [name for name, before in zip(names, ["", *names]) if not name == before == "U"]
+                    self.assertEqual(names, row, f"worker {worker}")
+                    times = [(event["ts"], event["ts"] + event["dur"]) for event in mine]
+                    self.assertTrue(all(a[1] <= b[0] for a, b in zip(times, times[1:])), times)
+                forwards = [e for e in done if e["cat"] == "forward"]
+                self.assertEqual(len(forwards), stages * report["frames"]["trained"])
+                updates = [sum(e["args"]["stage"] == s for e in done if e["cat"] == "update") for s in range(stages)]
+                self.assertEqual(updates, report["updates"])
+                self.assertTrue(all(event["args"]["version"] >= 0 for event in done))
+
+    def test_waiting_shows_within_the_action_that_waits(self):
+        # Stage 1 has nothing to do before stage 0 has sent it something.
+        events, _ = self.traced("gpipe", 2)
+        waits = [event for event in events if event.get("cat") == "waiting" and event["tid"] == 1]
+        self.assertTrue(waits)
+        first = next(event for event in events if event["ph"] == "X" and event["tid"] == 1)
+        self.assertEqual(first["name"], "1F0")
+        self.assertGreaterEqual(waits[0]["ts"], first["ts"])
+        self.assertLessEqual(waits[0]["ts"] + waits[0]["dur"], first["ts"] + first["dur"] + 1e-3)
+
+    def test_ctrl_c_still_writes_it(self):
+        file = self.folder / "trace.json"
+        config = program.write_toml(self.folder / "endless.toml", {
+            "source": {"uri": "synth:shapes", "pace": "live", "width": 16, "height": 16},
+            "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
+            "output": {"report": self.folder / "report.json"}})
+        with program.start("run", config, "--trace", file) as process:
+            self.assertTrue(process.stderr.readline().startswith("frame "))
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, program.DONE, err)
+        trained = json.loads((self.folder / "report.json").read_text())["frames"]["trained"]
+        events = json.loads(file.read_text())["traceEvents"]
+        self.assertEqual(sum(event.get("cat") == "update" and event["tid"] == 1 for event in events), trained)
+
+    @unittest.skipUnless(os.path.exists(os.environ.get("PROFILER", "")), "built without NVTX's headers")
+    def test_a_profiler_sees_a_range_around_each_action(self):
+        config = program.write_toml(self.folder / "config.toml", self.config("pipedream", 2))
+        ranges, file = self.folder / "ranges", self.folder / "trace.json"
+        outcome = program.call("run", config, "--quiet", "--trace", file,
+                               env={"NVTX_INJECTION64_PATH": os.environ["PROFILER"], "RANGES_FILE": str(ranges)})
+        self.assert_code(program.DONE, outcome)
+        first, *lines = ranges.read_text().splitlines()
+        self.assertEqual(first, "domain millrace")
+        threads = {}
+        for line in lines:
+            threads.setdefault(line.split()[0], []).append(line.split()[1:])
+        events = json.loads(file.read_text())["traceEvents"]
+        for told in threads.values():
+            self.assertTrue(all(line == ["pop"] for line in told[1::2]), told)
+            names = [line[1] for line in told[::2]]
+            worker = int(names[0][0])
+            done = [event["name"] for event in events if event["ph"] == "X" and event["tid"] == worker]
+            done = [name for name in done if name != "wait"]
+            # The end of the stream shows in an action on a sample that does not come.
+            self.assertEqual([name for name in names if int(re.match(r"\d[A-Z](\d+)", name)[1]) < FRAMES], done)
+        self.assertEqual(len(threads), 2)
+
+    def test_where_it_cannot_be_written(self):
+        config = program.write_toml(self.folder / "config.toml", self.config("partime", 2))
+        outcome = program.call("run", config, "--quiet", "--trace", "/proc/nowhere/trace.json")
+        self.assert_refused(program.FAILED, outcome, "/proc/nowhere/trace.json")
+
+
+if __name__ == "__main__":
+    unittest.main()
