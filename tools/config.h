@@ -60,6 +60,7 @@ struct Config {
   } guard;
   struct {
     double fps = 0.0;
+    std::string policy = "drop";
   } monitor;
   struct {
     std::string dir;

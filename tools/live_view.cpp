@@ -61,7 +61,8 @@ io::Snapshot LiveView::look() const {
   add_stages(now, r);
   now.received = subject_.queue.received();
   now.trained = subject_.trainer.trained();
-  now.dropped = subject_.queue.dropped();
+  now.predicted_only = subject_.trainer.monitor().tally().predicted_only;
+  now.dropped = subject_.queue.dropped() + now.predicted_only;
   now.rejected = subject_.queue.rejected();
   now.loss_last = subject_.log.network().last();
   now.loss_recent = subject_.log.network().recent();

@@ -16,6 +16,7 @@
 #include "tools/commands.h"
 #include "tools/frame_feed.h"
 #include "tools/live_view.h"
+#include "tools/overload_watch.h"
 #include "tools/pictures.h"
 #include "tools/progress.h"
 #include "tools/report.h"
@@ -31,6 +32,8 @@ using namespace std::chrono_literals;
 
 constexpr int kNewestCapacity = 1;  // "the newest" is one frame
 constexpr int kNeverCapacity = 8;   // evens out a reader that decodes in bursts
+// While one frame is learned from others come that are only predicted, and quickly made up for.
+constexpr int kSkipCapacity = 4;
 
 io::SourceOptions source_options(const Config& config) {
   return {.uri = config.source.uri,
@@ -53,6 +56,11 @@ io::Drop drop_policy(const Config& config, bool live) {
   return newest ? io::Drop::newest : io::Drop::never;
 }
 
+int capacity(const Config& config, io::Drop drop) {
+  if (drop == io::Drop::never) return kNeverCapacity;
+  return config.monitor.policy == "skip" ? kSkipCapacity : kNewestCapacity;
+}
+
 /// The parts of one run, in the order a frame meets them.
 class Run {
  public:
@@ -66,8 +74,9 @@ class Run {
         drop_(drop_policy(config, live_)),
         fitter_(config.source.width ? config.source.width : info_.width,
                 config.source.height ? config.source.height : info_.height),
-        queue_(drop_ == io::Drop::newest ? kNewestCapacity : kNeverCapacity, drop_),
+        queue_(capacity(config, drop_), drop_),
         trainer_(trainer_options()),
+        overload_(config, trainer_, live_),
         log_(trainer_, task_ == Task::label),
         feed_(trainer_, queue_, fitter_, task_),
         video_(make_video()),
@@ -90,7 +99,7 @@ class Run {
           checkpointer_->after_sample(stage, sample);
         };
       }
-      return trainer_.run(feed_, &log_, std::move(options));
+      return overload_.run(feed_, &log_, std::move(options));
     });
     Watchdog watchdog;
     watchdog.ready();
@@ -105,6 +114,7 @@ class Run {
       tell_of_roll_backs(progress);
       tell_of_the_source(progress);
       tell_of_events(progress);
+      tell_of_overload(progress);
       if (page_) page_->obey();
       if (watchdog.due(trainer_.trained())) watchdog.trained(trainer_.trained(), status());
       if (progress.due()) progress.show(status());
@@ -117,7 +127,8 @@ class Run {
     const engine::Outcome outcome = pipeline.get();
     frames_ = {.received = queue_.received(),
                .trained = outcome.trained,
-               .dropped = queue_.dropped(),
+               .dropped = queue_.dropped() + outcome.predicted_only,
+               .predicted_only = outcome.predicted_only,
                .rejected = queue_.rejected() + outcome.rejected + feed_.pending()};
   }
 
@@ -126,6 +137,7 @@ class Run {
   void save() {
     nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
     report["source"] = source_json(*health_);
+    report["overload"] = overload_.report();
     report["novelty"] = {{"marked", log_.novelty().marked()}, {"events", log_.novelty().events()}};
     if (task_ == Task::label) report["accuracy"] = accuracy_json(log_);
     if (video_) {
@@ -193,7 +205,8 @@ class Run {
 
   io::ReaderOptions reader_options() const {
     // Where nothing is dropped, no frame is read that --frames would leave over.
-    const bool exact = drop_ == io::Drop::never && arguments_.frames > 0;
+    const bool exact = drop_ == io::Drop::never && arguments_.frames > 0 &&
+                       config_.monitor.policy != "skip";  // of which some are only predicted
     return {.paced = paced_live(config_, info_) && !info_.live,
             .loop = config_.source.loop,
             .limit = exact ? arguments_.frames + (task_ == Task::next_frame ? 1 : 0) : 0,
@@ -221,6 +234,13 @@ class Run {
       std::fprintf(stderr, "usual again; the loss had been %.1f deviations up\n",
                    novelty.event_peak());
     }
+  }
+
+  void tell_of_overload(Progress& progress) {
+    const std::string line = overload_.look();
+    if (line.empty()) return;
+    progress.finish();
+    std::fprintf(stderr, "overload: %s\n", line.c_str());
   }
 
   void require_classes(const stages::Network& network) const {
@@ -284,7 +304,8 @@ class Run {
         log_.network().recent(), log_.baseline().recent());
     shown_ = trained;
     shown_at_ = seconds;
-    return line;
+    const std::int64_t every = overload_.train_every();
+    return line + (every > 1 ? "  1 in " + std::to_string(every) + " learned" : std::string());
   }
 
   const Config& config_;
@@ -297,6 +318,7 @@ class Run {
   io::Fitter fitter_;
   io::FrameQueue queue_;
   engine::Trainer trainer_;
+  OverloadWatch overload_;
   RunLog log_;
   FrameFeed feed_;
   std::unique_ptr<VideoOut> video_;                     ///< null: none asked for

@@ -77,6 +77,7 @@ KEYS = {
     "correction.rate": real(0.0, 1000.0),
     "guard.kind": names("none", "roll-back"),
     "monitor.fps": real(0.0, 100000.0),
+    "monitor.policy": names("drop", "skip", "recut"),
     "checkpoint.dir": TEXT,
     "checkpoint.every": whole(0, MANY),
     "checkpoint.resume": FLAG,
@@ -97,7 +98,7 @@ DEFAULTS = {
                  "virtual_stages": 2, "vertical_sync": False},
     "optimizer": {"kind": "sgd", "lr": 0.01, "momentum": 0.0},
     "correction": {"kind": "none"},
-    "monitor": {"fps": 0.0},
+    "monitor": {"fps": 0.0, "policy": "drop"},
     "checkpoint": {"dir": "", "every": 0, "resume": False},
     "output": {"report": "", "weights": ""},
 }
@@ -113,7 +114,7 @@ OTHERS = {
     "optimizer": {"kind": "adamw", "lr": 1000.0, "momentum": 1.0, "weight_decay": 0.25, "beta1": 0.0, "beta2": 0.5,
                   "alpha": 0.75, "eps": 1e-3},
     "correction": {"kind": "inverse-age"},
-    "monitor": {"fps": 29.97},
+    "monitor": {"fps": 29.97, "policy": "skip"},
     "checkpoint": {"dir": "a folder", "every": 7},
     "output": {"report": "r", "weights": "w", "loss_plot": "l.png", "prediction": "é\t.png"},
 }
