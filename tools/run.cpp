@@ -1,4 +1,5 @@
 // `millrace run`: learn from a source until it ends.
+#include <atomic>    // rate
 #include <chrono>    // waits
 #include <cmath>     // pow
 #include <cstdio>    // results
@@ -19,6 +20,7 @@
 #include "tools/overload_watch.h"
 #include "tools/pictures.h"
 #include "tools/progress.h"
+#include "tools/reload.h"
 #include "tools/report.h"
 #include "tools/run_log.h"
 #include "tools/signals.h"
@@ -82,6 +84,7 @@ class Run {
         video_(make_video()),
         checkpointer_(make_checkpointer()),
         page_(make_page()),
+        reload_(config, arguments, {rate_, trainer_.monitor(), info_.fps, checkpointer_.get()}),
         reader_(std::move(source), queue_, reader_options()) {}
 
   void learn() {
@@ -92,8 +95,7 @@ class Run {
     if (video_ && !arguments_.quiet)
       std::fprintf(stderr, "video: %s\n", video_->writer().where().c_str());
     auto pipeline = std::async(std::launch::async, [this] {
-      engine::PipelineOptions options{.limit = arguments_.frames,
-                                      .rate = page_ ? &page_->rate() : nullptr};
+      engine::PipelineOptions options{.limit = arguments_.frames, .rate = &rate_};
       if (checkpointer_) {
         options.after_sample = [this](int stage, std::int64_t sample) {
           checkpointer_->after_sample(stage, sample);
@@ -115,6 +117,10 @@ class Run {
       tell_of_the_source(progress);
       tell_of_events(progress);
       tell_of_overload(progress);
+      if (asked_to_reload()) {
+        progress.finish();
+        std::fprintf(stderr, "config: %s\n", reload_.read_again().c_str());
+      }
       if (page_) page_->obey();
       if (watchdog.due(trainer_.trained())) watchdog.trained(trainer_.trained(), status());
       if (progress.due()) progress.show(status());
@@ -146,7 +152,7 @@ class Run {
                          {"written", video_->writer().written()},
                          {"dropped", video_->writer().dropped()}};
     }
-    const auto& output = config_.output;
+    const auto& output = reload_.config().output;
     const stages::ImageShape shape{config_.source.channels, fitter_.height(), fitter_.width()};
     const bool predicted = log_.network().count() > 0;
     write_output(arguments_.report.empty() ? output.report : arguments_.report,
@@ -190,9 +196,8 @@ class Run {
   }
 
   std::unique_ptr<engine::Checkpointer> make_checkpointer() {
-    // A page may ask for one at any time.
-    if (config_.checkpoint.every == 0 && (!arguments_.serve || config_.checkpoint.dir.empty()))
-      return nullptr;
+    // A page, or the config read anew, may ask for some at any time.
+    if (config_.checkpoint.dir.empty()) return nullptr;
     return std::make_unique<engine::Checkpointer>(
         config_.pipeline.stages, config_.checkpoint.every,
         [this](int stage) { return trainer_.checkpoint(stage); },
@@ -218,7 +223,7 @@ class Run {
     return std::make_unique<LiveView>(
         config_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
         arguments_.serve_at, arguments_.token,
-        LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get()});
+        LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get(), rate_});
   }
 
   /// A line when something out of the ordinary begins, and one when it is over.
@@ -319,11 +324,13 @@ class Run {
   io::FrameQueue queue_;
   engine::Trainer trainer_;
   OverloadWatch overload_;
+  std::atomic<double> rate_{1.0};  ///< times optimizer.lr
   RunLog log_;
   FrameFeed feed_;
   std::unique_ptr<VideoOut> video_;                     ///< null: none asked for
   std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: none while running
   std::unique_ptr<LiveView> page_;                      ///< null: nobody watches
+  Reload reload_;
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
   FrameCounts frames_;
   std::string failure_;  ///< the first output that could not be written
