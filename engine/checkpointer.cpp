@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>  // tensors in snapshots
 
 #include <exception>  // failures to write
+#include <iterator>   // next
 #include <utility>    // exchange
 
 namespace millrace::engine {
@@ -12,8 +13,7 @@ Checkpointer::Checkpointer(int stages, std::int64_t every,
                            std::function<void(const stages::StateDict&)> write)
     : stages_(stages),
       every_(every),
-      answered_(stages, -1),
-      numbers_(stages, 0),
+      progress_(stages, Progress{.every = every}),
       copy_(std::move(copy)),
       write_(std::move(write)),
       writer_([this] { write_loop(); }) {}
@@ -23,25 +23,33 @@ Checkpointer::~Checkpointer() {
 }
 
 void Checkpointer::after_sample(int stage, std::int64_t sample) {
-  // Updates may cover several samples: the first that reaches a multiple counts for it.
-  const std::int64_t asked = asked_.load(std::memory_order_relaxed);
-  std::int64_t number = every_ > 0 ? (sample + 1) / every_ : 0;
-  if (number != numbers_[stage]) {
-    numbers_[stage] = number;
-  } else if (sample >= asked && answered_[stage] != asked) {
-    answered_[stage] = asked;
-    number = -1 - asked;  // apart from the regular ones
-  } else {
-    return;
-  }
+  Due due;
+  if (!reached(progress_[stage], sample, due)) return;
   stages::StateDict part = copy_(stage);
   const std::lock_guard lock(mutex_);
-  Snapshot& snapshot = gathering_[number];
+  Snapshot& snapshot = gathering_[due];
   snapshot.parts[stage] = std::move(part);
   if (int(snapshot.parts.size()) < stages_) return;
   whole_ = std::move(snapshot);
-  gathering_.erase(number);
+  // Earlier ones of its kind that are not whole never will be: set_every() came between stages.
+  gathering_.erase(gathering_.lower_bound({due.first, 0}), std::next(gathering_.find(due)));
   changed_.notify_one();
+}
+
+bool Checkpointer::reached(Progress& progress, std::int64_t sample, Due& due) const {
+  // Updates may cover several samples: the first that reaches a multiple counts for it.
+  const std::int64_t every = every_.load(std::memory_order_relaxed);
+  const std::int64_t multiple = every > 0 ? (sample + 1) / every * every : 0;
+  const bool regular = multiple != progress.due && every == progress.every;
+  progress.due = multiple;
+  progress.every = every;  // another one counts from here
+  due = {false, multiple};
+  if (regular) return true;
+  const std::int64_t asked = asked_.load(std::memory_order_relaxed);
+  if (sample < asked || progress.answered == asked) return false;
+  progress.answered = asked;
+  due = {true, asked};
+  return true;
 }
 
 std::string Checkpointer::finish() {

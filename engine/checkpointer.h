@@ -10,6 +10,7 @@
 #include <mutex>               // one lock, taken once every `every` samples
 #include <string>              // error
 #include <thread>              // the writer
+#include <utility>             // kind and sample
 #include <vector>              // one number a stage
 
 #include "stages/parameters.h"
@@ -30,6 +31,8 @@ class Checkpointer {
   void after_sample(int stage, std::int64_t sample);
   /// Asks for a snapshot of its own, of the first samples from `sample` on. Any thread.
   void ask(std::int64_t sample) { asked_.store(sample, std::memory_order_relaxed); }
+  /// Samples between regular snapshots from now on; 0: none. Any thread.
+  void set_every(std::int64_t every) { every_.store(every, std::memory_order_relaxed); }
   /// Snapshots written. Any thread.
   std::int64_t written() const { return written_.load(std::memory_order_relaxed); }
   /// Writes what is whole and ends the writer. Returns the first failure to write, or "".
@@ -39,19 +42,27 @@ class Checkpointer {
   struct Snapshot {
     std::map<int, stages::StateDict> parts;
   };
+  /// What snapshots are gathered by: whether they were asked for, and the sample they are due at.
+  using Due = std::pair<bool, std::int64_t>;
+  /// How far a stage has come; its worker's.
+  struct Progress {
+    std::int64_t every = 0;      ///< as it last saw it
+    std::int64_t due = 0;        ///< the last regular one it reached
+    std::int64_t answered = -1;  ///< the last demand
+  };
+  bool reached(Progress& progress, std::int64_t sample, Due& due) const;
   void write_loop();
 
   const int stages_;
-  const std::int64_t every_;
+  std::atomic<std::int64_t> every_;
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
   std::atomic<std::int64_t> asked_{kNever}, written_{0};
-  std::vector<std::int64_t> answered_;  ///< by stage, its worker's: the last demand it answered
-  std::vector<std::int64_t> numbers_;   ///< by stage, each its worker's: snapshots it took part in
+  std::vector<Progress> progress_;  ///< by stage
   const std::function<stages::StateDict(int)> copy_;
   const std::function<void(const stages::StateDict&)> write_;
   std::mutex mutex_;  ///< guards all below
   std::condition_variable changed_;
-  std::map<std::int64_t, Snapshot> gathering_;
+  std::map<Due, Snapshot> gathering_;
   Snapshot whole_;  ///< waits to be written; empty if none
   bool finished_ = false;
   std::string error_;

@@ -13,6 +13,7 @@ struct SampleInfo {
   std::int64_t sample = -1;  ///< 0, 1, ... in order of admission
   std::int64_t frame = -1;   ///< the frame's number at its source
   Clock::time_point captured;
+  bool learns = true;  ///< false: it is predicted, and nothing is learned from its loss
 };
 
 /// Gives samples to stage 0. Every call is made by stage 0's worker; where it has several, by one

@@ -20,6 +20,13 @@ class Histogram {
     if (ns > max_.load(std::memory_order_relaxed)) max_.store(ns, std::memory_order_relaxed);
   }
 
+  /// Empties it; by the writer, or while there is none.
+  void clear() {
+    for (auto& bucket : buckets_) bucket.store(0, std::memory_order_relaxed);
+    count_.store(0, std::memory_order_relaxed);
+    max_.store(0, std::memory_order_relaxed);
+  }
+
   std::int64_t count() const { return count_.load(std::memory_order_relaxed); }
   double max_ms() const { return double(max_.load(std::memory_order_relaxed)) * 1e-6; }
   /// The value below which a share `q` in [0, 1] of the recordings lie, in milliseconds; 0 if

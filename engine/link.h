@@ -18,6 +18,7 @@ struct Token {
   std::int64_t sample = 0;
   std::int64_t origin = 0;    ///< gradients: the sample whose loss made it
   Alarm alarm = Alarm::none;  ///< gradients: what the loss guard said of that loss
+  bool learns = true;         ///< gradients: false: there is none, that loss is not learned from
 };
 
 /// A bounded queue of tokens. One thread sends, one receives; a wait looks up every 20 ms to ask

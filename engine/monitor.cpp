@@ -9,6 +9,11 @@ std::int64_t ns(Clock::duration d) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
 }
 
+/// One writer at a time: no read-modify-write needed.
+void raise(std::atomic<std::int64_t>& n, std::int64_t by) {
+  n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 void StageMeter::begin(Clock::time_point now) {
@@ -29,22 +34,59 @@ void StageMeter::finish() {
   compute_.record(compute_ns_);
   handoff_.record(handoff_ns_);
   busy_.record(busy);
-  if (budget_ns_ > 0 && busy > budget_ns_) {
-    misses_.store(misses_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
+  const std::int64_t budget = budget_ns_.load(std::memory_order_relaxed);
+  if (budget > 0 && busy > budget) raise(misses_, 1);
+  raise(busy_ns_, busy);
+  raise(steps_, 1);
   compute_ns_ = handoff_ns_ = 0;
+}
+
+void StageMeter::forget_times() {
+  for (Histogram* times : {&compute_, &handoff_, &busy_}) times->clear();
 }
 
 Monitor::Monitor(std::vector<int> replicas, double fps)
     : replicas_(std::move(replicas)),
-      fps_(fps),
       meters_(new StageMeter[std::accumulate(replicas_.begin(), replicas_.end(), 0)]) {
+  set_fps(fps);
+}
+
+void Monitor::set_fps(double fps) {
+  fps_.store(fps, std::memory_order_relaxed);
   StageMeter* meter = meters_.get();
   for (const int count : replicas_) {
     // Each replica has every count-th frame.
-    for (int i = 0; fps > 0 && i < count; ++i)
-      (meter++)->set_budget(std::int64_t(1e9 / fps * count));
+    for (int i = 0; i < count; ++i)
+      (meter++)->set_budget(fps > 0 ? std::int64_t(1e9 / fps * count) : 0);
   }
+}
+
+void Monitor::forget_times() {
+  const int units = std::accumulate(replicas_.begin(), replicas_.end(), 0);
+  for (int unit = 0; unit < units; ++unit) meters_[unit].forget_times();
+}
+
+void Monitor::admitted(Clock::time_point asked, Clock::time_point given) {
+  if (last_given_ != Clock::time_point{}) {
+    raise(frames_ns_, ns(asked - last_given_));
+    raise(frames_, 1);
+  }
+  last_given_ = given;
+}
+
+Totals Monitor::totals() const {
+  Totals totals{.frames = frames_.load(std::memory_order_relaxed),
+                .frames_ns = frames_ns_.load(std::memory_order_relaxed)};
+  const StageMeter* meter = meters_.get();
+  for (const int replicas : replicas_) {
+    Totals::Stage stage{.replicas = replicas};
+    for (int replica = 0; replica < replicas; ++replica, ++meter) {
+      stage.steps += meter->steps();
+      stage.busy_ns += meter->busy_ns();
+    }
+    totals.stages.push_back(stage);
+  }
+  return totals;
 }
 
 void Monitor::predicted(Clock::time_point captured, Clock::time_point now) {
@@ -88,9 +130,9 @@ Reading Monitor::read() const {
   r.latency_p50 = latency_.median_ms();
   r.latency_p99 = latency_.quantile_ms(0.99);
   r.latency_max = latency_.max_ms();
-  r.F = fps_;
-  r.budget = fps_ > 0 ? 1e3 / fps_ : 0;
-  r.holds = fps_ <= 0 || r.bottleneck <= r.budget;
+  r.F = fps_.load(std::memory_order_relaxed);
+  r.budget = r.F > 0 ? 1e3 / r.F : 0;
+  r.holds = r.F <= 0 || r.bottleneck <= r.budget;
   return r;
 }
 

@@ -8,6 +8,7 @@
 
 #include "engine/feed.h"
 #include "engine/histogram.h"
+#include "engine/overload.h"
 
 namespace millrace::engine {
 
@@ -35,7 +36,10 @@ class StageMeter {
   void skipped() {
     skipped_.store(skipped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
-  void set_budget(std::int64_t ns) { budget_ns_ = ns; }
+  /// Any thread.
+  void set_budget(std::int64_t ns) { budget_ns_.store(ns, std::memory_order_relaxed); }
+  /// Empties the histograms of times: the stage is another from now on. While no worker runs.
+  void forget_times();
 
   const Histogram& compute() const { return compute_; }
   const Histogram& handoff() const { return handoff_; }
@@ -44,6 +48,9 @@ class StageMeter {
   /// Updates left out: not finite, or discarded by the guard.
   std::int64_t skips() const { return skipped_.load(std::memory_order_relaxed); }
   std::int64_t misses() const { return misses_.load(std::memory_order_relaxed); }
+  /// Steps recorded and the time they took, compute and hand-off: for means of any stretch.
+  std::int64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+  std::int64_t busy_ns() const { return busy_ns_.load(std::memory_order_relaxed); }
   /// Frames between the sample whose loss made the gradient last applied and the one it was applied
   /// on.
   std::int64_t gradient_age() const { return age_.load(std::memory_order_relaxed); }
@@ -53,8 +60,8 @@ class StageMeter {
   Clock::time_point last_{};
   std::int64_t compute_ns_ = 0;
   std::int64_t handoff_ns_ = 0;
-  std::int64_t budget_ns_ = 0;
   // Anyone.
+  std::atomic<std::int64_t> budget_ns_{0}, steps_{0}, busy_ns_{0};
   Histogram compute_, handoff_, busy_;
   std::atomic<std::int64_t> updates_{0}, skipped_{0}, misses_{0}, age_{0};
 };
@@ -76,25 +83,42 @@ struct Reading {
   bool holds = true;         ///< bottleneck <= budget, or no budget
 };
 
+/// What became of the samples that were admitted, over all runs. Written by workers, read by
+/// anyone.
+struct Tally {
+  std::atomic<std::int64_t> trained{0}, predicted_only{0};
+};
+
 /// A meter for each replica of each stage, and the verdict. Thread-safe to read at any time.
 class Monitor {
  public:
   /// `replicas`: how many each stage has. `fps` is F; 0: unknown.
   Monitor(std::vector<int> replicas, double fps);
+  /// F from now on; 0: unknown. Any thread.
+  void set_fps(double fps);
+  /// As StageMeter's, for all.
+  void forget_times();
 
   /// By Schedule::unit().
   StageMeter& unit(int index) { return meters_[index]; }
   /// A prediction was made of a frame captured at `captured`. One thread at a time.
   void predicted(Clock::time_point captured, Clock::time_point now);
 
+  /// Stage 0 had room for a frame at `asked` and was given one at `given`. One thread at a time.
+  void admitted(Clock::time_point asked, Clock::time_point given);
+
   Reading read() const;
+  Totals totals() const;  ///< so far
+  Tally& tally() { return tally_; }
   const Histogram& latency() const { return latency_; }  ///< capture to prediction
 
  private:
   std::vector<int> replicas_;  ///< [stages]
-  double fps_;
+  std::atomic<double> fps_;
   std::unique_ptr<StageMeter[]> meters_;
-  Clock::time_point last_prediction_{};
+  Clock::time_point last_prediction_{}, last_given_{};
+  std::atomic<std::int64_t> frames_{0}, frames_ns_{0};
+  Tally tally_;
   Histogram period_, latency_;
 };
 

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>  // detach
 
 #include <map>        // values by stage and sample
+#include <optional>   // gradients
+#include <set>        // who has learned
 #include <stdexcept>  // std::logic_error
 
 namespace millrace::engine {
@@ -13,10 +15,11 @@ using Key = std::pair<int, std::int64_t>;  ///< stage, sample
 class Oracle {
  public:
   Oracle(const Schedule& schedule, std::vector<stages::Stage>& stages, const SampleFunction& sample,
-         std::int64_t samples)
+         std::int64_t samples, const LearnFunction& learns)
       : schedule_(schedule),
         stages_(stages),
         sample_(sample),
+        learns_(learns),
         applied_(schedule.applied(samples)) {}
 
   std::vector<float> run() {
@@ -44,6 +47,12 @@ class Oracle {
     return stages_[schedule_.unit(action.stage, program.replica)];
   }
 
+  bool learns(std::int64_t sample) const { return !learns_ || learns_(sample); }
+  /// The replica that acts.
+  static Key key_of(const Program& program, const Action& action) {
+    return {action.stage, program.replica};
+  }
+
   /// False if what `action` needs is not there yet.
   bool perform(const Program& program, const Action& action) {
     stages::Stage& stage = stage_of(program, action);
@@ -51,20 +60,27 @@ class Oracle {
       case Op::forward:
         return forward(stage, action);
       case Op::recompute:
-        stage.recompute(kept(action));
+        if (learns(action.sample)) stage.recompute(kept(action));
         return true;
       case Op::backward:
       case Op::backward_input:
-        return backward(stage, action);
+        return backward(program, stage, action);
       case Op::backward_weight:
-        stage.backward_weight(kept(action));
+        if (learns(action.sample)) {
+          stage.backward_weight(kept(action));
+          learned_.insert(key_of(program, action));
+        }
         ++gradients_made_[action.stage];
         kept_.erase({action.stage, action.sample});
         return true;
       case Op::update:
         // Replicas update with the gradients of all of them.
         if (gradients_made_[action.stage] < made_by(action)) return false;
-        stage.update();
+        if (learned_.erase(key_of(program, action)) > 0) {
+          stage.update();
+        } else {
+          stage.skip_update();
+        }
         return true;
     }
     return false;
@@ -105,18 +121,23 @@ class Oracle {
     return true;
   }
 
-  bool backward(stages::Stage& stage, const Action& action) {
-    stages::Tensors gradients;
+  bool backward(const Program& program, stages::Stage& stage, const Action& action) {
+    std::optional<stages::Tensors> gradients;
+    if (learns(action.sample)) gradients.emplace();
     if (!last(action.stage)) {
       const auto sent = gradients_.find({action.stage + 1, action.gradient});
       if (sent == gradients_.end()) return false;
-      gradients = std::move(sent->second);
+      // With a loss of its own a stage asks nothing of downstream.
+      if (!stage.greedy()) gradients = std::move(sent->second);
       gradients_.erase(sent);
     }
     const bool whole = action.op == Op::backward;
-    gradients_[{action.stage, action.sample}] = whole
-                                                    ? stage.backward(kept(action), gradients)
-                                                    : stage.backward_input(kept(action), gradients);
+    std::optional<stages::Tensors>& made = gradients_[{action.stage, action.sample}];
+    if (gradients) {
+      made = whole ? stage.backward(kept(action), *gradients)
+                   : stage.backward_input(kept(action), *gradients);
+      if (whole) learned_.insert(key_of(program, action));
+    }
     if (whole) {
       ++gradients_made_[action.stage];
       kept_.erase({action.stage, action.sample});
@@ -127,9 +148,12 @@ class Oracle {
   const Schedule& schedule_;
   std::vector<stages::Stage>& stages_;
   const SampleFunction& sample_;
+  const LearnFunction& learns_;
   std::int64_t applied_;
   std::map<Key, stages::Activations> kept_;
-  std::map<Key, stages::Tensors> activations_, gradients_;
+  std::map<Key, stages::Tensors> activations_;
+  std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: of a loss nobody learns from
+  std::set<Key> learned_;  ///< stage, replica: with gradients since the last update
   std::map<int, std::int64_t> gradients_made_;  ///< by stage
   std::vector<float> losses_;
 };
@@ -137,8 +161,9 @@ class Oracle {
 }  // namespace
 
 std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
-                              const SampleFunction& sample, std::int64_t samples) {
-  return Oracle(schedule, stages, sample, samples).run();
+                              const SampleFunction& sample, std::int64_t samples,
+                              const LearnFunction& learns) {
+  return Oracle(schedule, stages, sample, samples, learns).run();
 }
 
 }  // namespace millrace::engine

@@ -15,11 +15,17 @@ namespace millrace::engine {
 /// Input and target of sample n.
 using SampleFunction = std::function<std::pair<at::Tensor, at::Tensor>(std::int64_t)>;
 
+/// Whether sample n is learned from, and not predicted alone; the same for all samples that an
+/// update covers.
+using LearnFunction = std::function<bool(std::int64_t)>;
+
 /// Runs `schedule` over `samples` samples on `stages` (by Schedule::unit(), replicas tied by
 /// Stage::replicate(); it trains their weights) and returns the loss of each sample's prediction.
-/// Any worker whose next action has what it needs goes on; when none has, the schedule deadlocks:
-/// throws std::logic_error. The pipelined run must leave the same weights and losses, bit for bit.
+/// `learns` empty: all are learned from. Any worker whose next action has what it needs goes on;
+/// when none has, the schedule deadlocks: throws std::logic_error. The pipelined run must leave the
+/// same weights and losses, bit for bit.
 std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
-                              const SampleFunction& sample, std::int64_t samples);
+                              const SampleFunction& sample, std::int64_t samples,
+                              const LearnFunction& learns = {});
 
 }  // namespace millrace::engine

@@ -18,6 +18,7 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
               observer,
               monitor,
               SlotPool(schedule.slots(), schedule.stages),
+              schedule.samples_a_choice(),
               std::vector<SampleInfo>(schedule.slots()),
               {}} {
   // Gradients may stay unread for the whole age of the pipeline; tokens are small, so room for
@@ -35,6 +36,9 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
 
 Outcome Pipeline::run() {
   const int count = int(schedule_.workers.size());
+  Tally& tally = shared_.monitor.tally();
+  const std::int64_t trained_before = tally.trained.load();
+  const std::int64_t left_out_before = tally.predicted_only.load();
   std::vector<std::thread> threads;
   std::latch prepared(count);
   for (int worker = 0; worker < count; ++worker) {
@@ -60,9 +64,26 @@ Outcome Pipeline::run() {
   }
   for (std::thread& thread : threads) thread.join();
   if (failure_) std::rethrow_exception(failure_);
-  const std::int64_t trained = schedule_.trained(shared_.admitted);
-  shared_.trained.store(trained);  // a replica may have counted what another could not
-  return {shared_.admitted, trained, shared_.admitted - trained};
+  const Outcome outcome = this->outcome();
+  // A replica may have counted what another could not.
+  tally.trained.store(trained_before + outcome.trained);
+  tally.predicted_only.store(left_out_before + outcome.predicted_only);
+  return outcome;
+}
+
+Outcome Pipeline::outcome() const {
+  const std::int64_t admitted = shared_.admitted, used = schedule_.trained(admitted);
+  const std::int64_t rejected = admitted - used;  // all of the last group
+  const std::int64_t left_out = shared_.left_out - (shared_.learns ? 0 : rejected);
+  return {admitted, used - left_out, left_out, rejected};
+}
+
+Outcome& Outcome::operator+=(const Outcome& more) {
+  admitted += more.admitted;
+  trained += more.trained;
+  predicted_only += more.predicted_only;
+  rejected += more.rejected;
+  return *this;
 }
 
 }  // namespace millrace::engine

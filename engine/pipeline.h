@@ -23,8 +23,15 @@ namespace millrace::engine {
 struct PipelineOptions {
   /// Core for each worker, an index among those this process may use; -1 or none: not pinned.
   std::vector<int> cores;
-  /// Admit no more than this many samples; 0: as many as the feed has.
+  /// Admit no more samples to learn from than this; 0: as many as the feed has.
   std::int64_t limit = 0;
+  /// Samples of earlier runs over the same stream: hooks, observer and guard count on from there.
+  std::int64_t before = 0;
+  /// Of the samples' groups, as small as whole updates allow, every how manieth is learned from;
+  /// the others go forward alone. May change at any time. Null: every one.
+  const std::atomic<std::int64_t>* train_every = nullptr;
+  /// Once it is set no further group is admitted, as if the feed had ended; null: never.
+  const std::atomic<bool>* drain = nullptr;
   /// Called by a stage's worker (of a replicated stage, the first) when the stage has finished all
   /// samples up to `sample`: no action of the stage is under way. Whatever it costs is the
   /// pipeline's; empty otherwise.
@@ -50,25 +57,32 @@ struct Shared {
   Observer* observer;
   Monitor& monitor;
   SlotPool pool;
+  std::int64_t choice;                           ///< samples that are learned from together
   std::vector<SampleInfo> infos;                 ///< by slot; written by stage 0 before it sends
   std::vector<std::unique_ptr<Link>> links;      ///< [i]: between stage i and i+1
   std::vector<std::unique_ptr<Circle>> circles;  ///< by stage; null where it has one worker
   std::atomic<bool> stop{false};                 ///< a worker failed: nobody waits any longer
   /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
   std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
-  std::atomic<std::int64_t> trained{0};
-  std::int64_t admitted = 0;  ///< written by stage 0's workers in turn, read after the join
+  // Written by stage 0's workers in turn, read after the join.
+  std::int64_t admitted = 0;
+  std::int64_t left_out = 0;         ///< of them: not learned from
+  std::int64_t left_out_groups = 0;  ///< since the last one that is
+  bool learns = true;                ///< the group under way
 };
 
-/// What run() did. admitted = trained + rejected.
+/// What run() did. admitted = trained + predicted_only + rejected.
 struct Outcome {
   std::int64_t admitted = 0;
   std::int64_t trained = 0;
-  std::int64_t rejected = 0;  ///< of a trailing group that the stream could not fill
+  std::int64_t predicted_only = 0;  ///< went forward, and were not learned from
+  std::int64_t rejected = 0;        ///< of a trailing group that the stream could not fill
+
+  Outcome& operator+=(const Outcome& more);
 };
 
-/// One run of one schedule. The steps, feed, observer and monitor outlive it. trained() from any
-/// thread; the rest from the thread that owns it.
+/// One run of one schedule. The steps, feed, observer and monitor outlive it. Used by the thread
+/// that owns it.
 class Pipeline {
  public:
   /// `steps`: by Schedule::unit(). `observer` may be null.
@@ -79,9 +93,9 @@ class Pipeline {
   /// stages. Rethrows the first exception of a worker, after all have stopped.
   Outcome run();
 
-  std::int64_t trained() const { return shared_.trained.load(std::memory_order_relaxed); }
-
  private:
+  Outcome outcome() const;
+
   Schedule schedule_;
   PipelineOptions options_;
   Shared shared_;

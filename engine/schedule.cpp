@@ -3,6 +3,7 @@
 #include <algorithm>  // all_of
 #include <limits>     // none yet
 #include <map>        // table of names
+#include <numeric>    // lcm
 #include <set>        // distinct stages
 #include <stdexcept>  // std::invalid_argument
 
@@ -59,6 +60,13 @@ void for_each_action(const Schedule& schedule, const Visit& visit) {
 int Schedule::unit(int stage, int replica) const {
   for (int before = 0; before < stage; ++before) replica += replicas_of(before);
   return replica;
+}
+
+std::int64_t Schedule::samples_a_choice() const {
+  std::int64_t least = group;
+  for (int stage = 0; stage < stages; ++stage)
+    least = std::lcm(least, std::int64_t(samples_an_update(stage)));
+  return least;
 }
 
 std::int64_t Schedule::trained(std::int64_t samples) const {

@@ -97,6 +97,8 @@ struct Schedule {
   int units() const { return unit(stages, 0); }
   /// Samples that an update of `stage` covers, over all of its replicas.
   int samples_an_update(int stage) const { return group * replicas_of(stage); }
+  /// Least number of samples that whole updates of every stage cover.
+  std::int64_t samples_a_choice() const;
   /// Samples that are worked on when the stream holds `samples`; of them, updates that would cover
   /// later ones are left out.
   std::int64_t applied(std::int64_t samples) const { return samples / group * group; }

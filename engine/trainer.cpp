@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>      // warm-up samples
 #include <ATen/Parallel.h>  // one intra-op thread a worker
 
+#include <cmath>      // pow
 #include <stdexcept>  // std::invalid_argument
 
 #include "capture/ranges.h"
@@ -33,13 +34,14 @@ TrainerOptions completed(TrainerOptions options) {
                                 std::to_string(modules) + " modules, so 1 to " +
                                 std::to_string(modules));
   }
-  if (options.cut.empty() && options.stages > 1) {
-    std::vector<double> costs;
+  const bool balances = options.cut.empty() && options.stages > 1;
+  if (options.module_ms.empty() && (balances || options.may_recut)) {
     const plan::Profile profile =
         measure_profile(options.network, options.sample, options.optimizer);
-    for (const plan::ModuleProfile& module : profile.modules) costs.push_back(module.ms().total());
-    options.cut = balanced_cut(costs, options.stages);
+    for (const plan::ModuleProfile& module : profile.modules)
+      options.module_ms.push_back(module.ms().total());
   }
+  if (balances) options.cut = balanced_cut(options.module_ms, options.stages);
   require_cut(options.cut, options.stages, modules);
   if (options.weights.empty())
     options.weights = stages::initial_state(*options.network, options.seed);
@@ -174,6 +176,14 @@ Trainer::Trainer(TrainerOptions options)
     const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);
     for (const int worker : workers_of_units(schedule_)) options_.devices.push_back(cores[worker]);
   }
+  build();
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::build() {
+  steps_.clear();
+  boundaries_.clear();
   for (int i = 0; i + 1 < options_.stages; ++i) {
     boundaries_.push_back(std::make_unique<capture::BoundaryBuffers>(schedule_.slots()));
   }
@@ -192,7 +202,44 @@ Trainer::Trainer(TrainerOptions options)
   tie_replicas(schedule_, stages);
 }
 
-Trainer::~Trainer() = default;
+TrainerOptions Trainer::cut_at(const std::vector<int>& cut) const {
+  TrainerOptions options = options_;
+  options.cut = cut;
+  require_cut(cut, options.stages, options.network->size());
+  require_correction(options, schedule_);
+  return options;
+}
+
+bool Trainer::may_cut_at(const std::vector<int>& cut) const {
+  try {
+    const std::lock_guard lock(cut_mutex_);
+    cut_at(cut);
+    return true;
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
+}
+
+void Trainer::recut(const std::vector<int>& cut) {
+  cut_at(cut);
+  stages::StateDict weights = checkpoint();
+  {
+    const std::lock_guard lock(cut_mutex_);
+    options_.cut = cut;
+    options_.weights = std::move(weights);
+  }
+  build();
+  monitor_.forget_times();
+  for (const auto& step : steps_) {
+    step->stage().slow_down(std::pow(LossGuard::kSlower, double(guard_.roll_backs())));
+    if (options_.guard) step->take_snapshot();
+  }
+}
+
+std::vector<int> Trainer::cut() const {
+  const std::lock_guard lock(cut_mutex_);
+  return options_.cut;
+}
 
 float* Trainer::input(int slot) {
   return samples_.input[slot].mutable_data_ptr<float>();
@@ -219,9 +266,11 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   options.guard = options_.guard ? &guard_ : nullptr;
   if (capture::profiler_attached()) name_for_profiler(options);
   options.own_losses = options_.correction.kind == "local";
-  pipeline_ = std::make_unique<Pipeline>(schedule_, std::move(steps), feed, observer, monitor_,
-                                         std::move(options));
-  return pipeline_->run();
+  options.before = admitted_;
+  const Outcome outcome =
+      Pipeline(schedule_, std::move(steps), feed, observer, monitor_, std::move(options)).run();
+  admitted_ += outcome.admitted;
+  return outcome;
 }
 
 stages::StateDict Trainer::state() const {

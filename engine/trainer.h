@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>  // parts
+#include <mutex>   // who asks for the cut
 #include <string>  // names
 #include <vector>  // stages
 
@@ -36,7 +37,9 @@ struct TrainerOptions {
   bool guard = false;         ///< turn back when the loss goes astray
   stages::StateDict weights;  ///< or a whole checkpoint; empty: initial_state(seed)
   std::uint64_t seed = 0;
-  double fps = 0;  ///< F of the monitor's verdict; 0: unknown
+  double fps = 0;                 ///< F of the monitor's verdict; 0: unknown
+  bool may_recut = false;         ///< recut() may be called: modules are measured in any case
+  std::vector<double> module_ms;  ///< what each costs; empty: measured where the cut needs it
 };
 
 /// Bytes that one worker of a stage holds.
@@ -49,8 +52,8 @@ struct StageMemory {
   std::int64_t total() const { return weights + stashes + optimizer + gradients + activations; }
 };
 
-/// Owns stages, buffers, schedule and monitor. Not thread-safe, but monitor() may be read and
-/// trained() called while run() runs.
+/// Owns stages, buffers, schedule and monitor. Not thread-safe, but monitor() may be read and cut()
+/// called while run() or recut() run.
 class Trainer {
  public:
   /// Throws std::invalid_argument for options that do not fit together, with what is wrong.
@@ -65,8 +68,16 @@ class Trainer {
   /// or when run() is not running.
   const float* prediction(int slot);
 
-  /// Trains until the feed ends or `limit` samples (0: no limit) were admitted. Once.
+  /// Trains until the feed ends, `limit` samples (0: no limit) were admitted to learn from, or it
+  /// is told to drain. Once, and once more after each recut(), for what follows in the stream.
   Outcome run(Feed& feed, Observer* observer, PipelineOptions options = {});
+
+  /// Cuts the network elsewhere, with the same weights and optimizer state; what was sent between
+  /// stages, and older versions of weights, are gone, as after a checkpoint. Throws
+  /// std::invalid_argument for a cut that cannot be. When run() is not running.
+  void recut(const std::vector<int>& cut);
+  /// Whether recut() would take it. Any thread.
+  bool may_cut_at(const std::vector<int>& cut) const;
 
   /// All weights, named as the uncut network names them. When run() is not running.
   stages::StateDict state() const;
@@ -83,27 +94,32 @@ class Trainer {
   std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
 
   const Schedule& schedule() const { return schedule_; }
-  const std::vector<int>& cut() const { return options_.cut; }
+  std::vector<int> cut() const;
+  const std::vector<double>& module_ms() const { return options_.module_ms; }
   const std::vector<Device>& devices() const { return options_.devices; }
   Monitor& monitor() { return monitor_; }
   const LossGuard& guard() const { return guard_; }
   const stages::CorrectionSpec& correction() const { return options_.correction; }
-  std::int64_t trained() const { return pipeline_ ? pipeline_->trained() : 0; }
+  std::int64_t trained() { return monitor_.tally().trained.load(std::memory_order_relaxed); }
 
  private:
+  void build();  ///< stages and what lies between them
+  /// The options with another cut.
+  TrainerOptions cut_at(const std::vector<int>& cut) const;
   /// A stage's first replica; the others have the same weights.
   const stages::Stage& first(int stage) const {
     return steps_[std::size_t(schedule_.unit(stage, 0))]->stage();
   }
 
   TrainerOptions options_;
+  mutable std::mutex cut_mutex_;  ///< what recut() changes in options_
   Schedule schedule_;
   Monitor monitor_;
   LossGuard guard_;
   capture::SampleBuffers samples_;
   std::vector<std::unique_ptr<capture::BoundaryBuffers>> boundaries_;
   std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::unit()
-  std::unique_ptr<Pipeline> pipeline_;
+  std::int64_t admitted_ = 0;                               ///< by earlier runs
 };
 
 /// The schedule that `options` names, verified. Throws std::invalid_argument.

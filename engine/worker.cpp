@@ -20,6 +20,8 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       origin_(shared.schedule.stages, 0),
       alarms_(shared.schedule.stages, Alarm::none),
       pending_(shared.schedule.stages, Alarm::none),
+      learns_(shared.schedule.stages, true),
+      learned_(shared.schedule.stages, false),
       newest_(shared.schedule.stages, 0),
       ages_(options.own_losses ? own_gradient_ages(shared.schedule)
                                : gradient_ages(shared.schedule)),
@@ -102,15 +104,16 @@ bool Worker::forward(const Action& action) {
 void Worker::predicted(const Action& action) {
   if (!wait_for_turn(action)) return;
   const int at = slot(action.sample);
-  const SampleInfo& info = shared_.infos[at];
+  const SampleInfo& info = this->info(action.sample);
   shared_.monitor.predicted(info.captured, Clock::now());
   const float loss = step(action.stage).loss(at);
   if (shared_.observer) shared_.observer->predicted(info, at, loss);
-  if (options_.guard) alarms_[action.stage] = options_.guard->judge(action.sample, loss);
+  if (options_.guard) alarms_[action.stage] = options_.guard->judge(info.sample, loss);
   pass_turn(action);
 }
 
 bool Worker::recompute(const Action& action) {
+  if (!info(action.sample).learns) return true;
   step(action.stage).recompute(slot(action.sample));
   lap(action.stage, Part::compute);
   return true;
@@ -120,14 +123,24 @@ bool Worker::backward(const Action& action) {
   const int stage = action.stage;
   if (takes_gradient(action.op) && !receive_gradient(action)) return false;
   const int at = slot(action.sample), gradient = slot(action.gradient);
-  if (action.op == Op::backward) step(stage).backward(at, gradient);
-  if (action.op == Op::backward_input) step(stage).backward_input(at, gradient);
-  if (action.op == Op::backward_weight) step(stage).backward_weight(at);
+  // What a weights' gradient belongs to is as old as its sample.
+  const bool learns = takes_gradient(action.op) ? learns_[stage] : info(action.sample).learns;
+  if (!learns) {
+    if (adds_gradient(action.op)) step(stage).discard(at);
+  } else if (action.op == Op::backward) {
+    step(stage).backward(at, gradient);
+  } else if (action.op == Op::backward_input) {
+    step(stage).backward_input(at, gradient);
+  } else {
+    step(stage).backward_weight(at);
+  }
+  if (learns) learned_[stage] = true;
   lap(stage, Part::compute);
   if (takes_gradient(action.op) && stage > 0) {
     TokenQueue& up = shared_.links[stage - 1]->gradients(
         program_.replica, shared_.schedule.replica_of(stage - 1, action.sample));
-    up.send({action.sample, origin_[stage], alarms_[stage]}, [&] { return over(action.sample); });
+    up.send({action.sample, origin_[stage], alarms_[stage], learns},
+            [&] { return over(action.sample); });
   }
   if (adds_gradient(action.op)) shared_.pool.release(action.sample);
   lap(stage, Part::handoff);
@@ -137,11 +150,14 @@ bool Worker::backward(const Action& action) {
 bool Worker::update(const Action& action) {
   const int stage = action.stage;
   if (!wait_for_gradients(action)) return false;
-  apply(stage);
+  const bool learned = std::exchange(learned_[stage], false);
+  apply(stage, learned);
   lap(stage, Part::compute);
   end_sample(action);
   if (last(stage)) {
-    shared_.trained.fetch_add(shared_.schedule.group, std::memory_order_relaxed);
+    Tally& tally = shared_.monitor.tally();
+    (learned ? tally.trained : tally.predicted_only)
+        .fetch_add(shared_.schedule.group, std::memory_order_relaxed);
   }
   return true;
 }
@@ -153,13 +169,16 @@ void Worker::follow_rate() {
   for (const int stage : stages_of(program_)) step(stage).set_rate(rate);
 }
 
-void Worker::apply(int stage) {
+void Worker::apply(int stage, bool learned) {
   follow_rate();
   const Alarm alarm = std::exchange(pending_[stage], Alarm::none);
   if (alarm == Alarm::roll_back) {
     step(stage).roll_back(LossGuard::kSlower);
   } else if (alarm == Alarm::discard) {
     step(stage).skip_update();
+  } else if (!learned) {
+    step(stage).skip_update();  // versions are counted on
+    return;
   } else if (step(stage).update()) {
     meter(stage).updated(gradient_age(stage));
     if (options_.guard && meter(stage).updates() % LossGuard::kSnapshotEvery == 1)
@@ -171,7 +190,7 @@ void Worker::apply(int stage) {
 
 void Worker::end_sample(const Action& action) {
   if (options_.after_sample && program_.replica == 0)
-    options_.after_sample(action.stage, action.sample);
+    options_.after_sample(action.stage, options_.before + action.sample);
 }
 
 std::int64_t Worker::gradient_age(int stage) const {
@@ -218,24 +237,46 @@ bool Worker::wait_for_gradients(const Action& action) {
 
 bool Worker::admit(const Action& action) {
   if (!wait_for_turn(action)) return false;
-  if (options_.limit > 0 && action.sample >= options_.limit) return end_of_stream(action.sample);
   if (!shared_.pool.try_acquire(action.sample)) {
     lap(0, Part::handoff);
     if (!shared_.pool.acquire(action.sample, [&] { return over(action.sample); })) return false;
     lap(0, Part::waiting);
   }
-  for (Feed::Status status; (status = shared_.feed.poll()) != Feed::Status::ready;) {
+  const Clock::time_point asked = Clock::now();
+  for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
+    if (full(action.sample)) return end_of_stream(action.sample);
+    status = shared_.feed.poll();
     if (status == Feed::Status::end) return end_of_stream(action.sample);
     if (over(action.sample)) return false;
   }
+  shared_.monitor.admitted(asked, Clock::now());
   lap(0, Part::waiting);
   SampleInfo& info = shared_.infos[slot(action.sample)];
   shared_.feed.take(slot(action.sample), info);
-  info.sample = action.sample;
+  info.sample = options_.before + action.sample;
+  info.learns = choose(action.sample);
   shared_.admitted = action.sample + 1;
   pass_turn(action);
   lap(0, Part::handoff);
   return true;
+}
+
+bool Worker::full(std::int64_t sample) const {
+  const std::int64_t learned = shared_.admitted - shared_.left_out;
+  if (options_.limit > 0 && learned >= options_.limit) return true;
+  return options_.drain && sample % shared_.choice == 0 &&
+         options_.drain->load(std::memory_order_relaxed);
+}
+
+bool Worker::choose(std::int64_t sample) {
+  if (sample % shared_.choice == 0) {
+    const std::int64_t every =
+        options_.train_every ? options_.train_every->load(std::memory_order_relaxed) : 1;
+    shared_.learns = sample == 0 || shared_.left_out_groups + 1 >= every;
+    shared_.left_out_groups = shared_.learns ? 0 : shared_.left_out_groups + 1;
+  }
+  if (!shared_.learns) ++shared_.left_out;
+  return shared_.learns;
 }
 
 bool Worker::receive(int stage, TokenQueue& queue, std::int64_t sample, std::int64_t label,
@@ -267,6 +308,7 @@ bool Worker::receive_gradient(const Action& action) {
     if (!receive(stage, queue, action.sample, action.gradient, token)) return false;
   }
   origin_[stage] = options_.own_losses ? action.sample : token.origin;
+  learns_[stage] = last(stage) || options_.own_losses ? info(action.sample).learns : token.learns;
   if (!last(stage)) alarms_[stage] = token.alarm;
   pending_[stage] = std::max(pending_[stage], alarms_[stage]);
   return true;

@@ -28,14 +28,17 @@ class Worker {
   void perform_watched(const Action& action);     ///< the same for whoever wants to know of it
   std::int64_t version_of(const Action& action);  ///< updates in the weights it met or made
 
-  bool admit(const Action& action);  ///< stage 0: takes a sample from the feed
+  bool admit(const Action& action);      ///< stage 0: takes a sample from the feed
+  bool full(std::int64_t sample) const;  ///< whether it was asked to admit no more
+  bool choose(std::int64_t sample);      ///< whether a new sample is learned from
   bool receive_activations(const Action& action);
   bool receive_gradient(const Action& action);
   bool receive(int stage, TokenQueue& queue, std::int64_t sample, std::int64_t label, Token& token);
   void predicted(const Action& action);  ///< last stage: shows what it made
   void end_sample(const Action& action);
   void follow_rate();
-  void apply(int stage);  ///< the update, or what the guard makes of it
+  /// The update, or what the guard makes of it, or of `learned` samples there are none.
+  void apply(int stage, bool learned);
   bool end_of_stream(std::int64_t samples);
 
   // Among the replicas of a stage; true at once where it has one worker.
@@ -57,6 +60,7 @@ class Worker {
     meter(stage).lap(part, now);
   }
   bool last(int stage) const { return stage + 1 == shared_.schedule.stages; }
+  const SampleInfo& info(std::int64_t sample) const { return shared_.infos[slot(sample)]; }
   int slot(std::int64_t sample) const { return shared_.pool.slot_of(sample); }
 
   Shared& shared_;
@@ -70,6 +74,8 @@ class Worker {
       origin_;                  ///< by stage: the sample whose loss made the gradient last received
   std::vector<Alarm> alarms_;   ///< by stage: of the gradient last received
   std::vector<Alarm> pending_;  ///< by stage: the worst since its last update
+  std::vector<char> learns_;    ///< by stage: whether the gradient last received is one
+  std::vector<char> learned_;   ///< by stage: whether there was one since its last update
   std::vector<std::int64_t> newest_;          ///< by stage: the sample last forwarded
   std::vector<std::int64_t> ages_;            ///< by stage: as the schedule's text has it
   std::vector<std::int64_t> first_backward_;  ///< by stage

@@ -18,6 +18,7 @@ struct LayerSpec {
   std::optional<std::int64_t> factor;  ///< upsample's and pixel-shuffle's factor
   std::optional<double> slope;         ///< leaky-relu's negative slope
   std::optional<std::int64_t> from;    ///< add, concat: an earlier module; -1: the sample
+  bool operator==(const LayerSpec&) const = default;
 };
 
 /// The [model] table without weights and seed.

@@ -93,6 +93,8 @@ class Stage {
   /// Makes a new version of the weights of the older snapshot, with its optimizer's state, and
   /// multiplies the rate by `factor` from now on.
   void roll_back(double factor);
+  /// Multiplies the rate by `factor` from now on, and no more.
+  void slow_down(double factor) { rate_ *= factor; }
   /// Multiplies the learning rate by `factor`, beside what roll_back() left, until set anew.
   void set_rate(double factor) { asked_rate_ = factor; }
   /// Whether it learns from a read-out of its own (or, the last stage, beside others that do), so

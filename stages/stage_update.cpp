@@ -68,7 +68,7 @@ void Stage::take_snapshot() {
 
 void Stage::roll_back(double factor) {
   skip_update();
-  rate_ *= factor;
+  slow_down(factor);
   if (snapshots_.empty()) return;
   const c10::NoGradGuard no_grad;
   const Tensors now = lasting();

@@ -59,6 +59,16 @@ void check_cut(const Config& config, int modules) {
   }
 }
 
+/// A re-cut needs stages to move modules between, one worker each.
+void check_policy(const Config& config) {
+  if (config.monitor.policy != "recut") return;
+  if (config.pipeline.stages == 1)
+    throw config.error("monitor.policy", "recut needs at least 2 stages; pipeline.stages is 1");
+  if (!config.pipeline.replicas.empty())
+    throw config.error("monitor.policy",
+                       "recut has no replicated stages; pipeline.replicas names some");
+}
+
 /// Chooses correction and devices: one a worker, for all of its stages, unless the config names one
 /// a stage (a replicated stage: one a replica).
 void place(const Config& config, engine::TrainerOptions& options) {
@@ -130,6 +140,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
         config.places.contains("model.out_channels") ? "model.out_channels" : "model.preset");
   }
   check_cut(config, options.network->size());
+  check_policy(config);
   options.sample = shape;
   options.target_is_input = config.task.kind == "autoencode";
   options.schedule = config.pipeline.schedule;
@@ -140,6 +151,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.replicas = config.pipeline.replicas;
   options.recompute = config.pipeline.recompute;
   options.cut = config.pipeline.cut;
+  options.may_recut = config.monitor.policy == "recut";
   options.optimizer = config.optimizer;
   options.correction = config.correction;
   options.guard = config.guard.kind == "roll-back";

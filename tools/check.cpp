@@ -50,6 +50,18 @@ void describe_pipeline(const engine::TrainerOptions& options) {
   }
 }
 
+/// What is done when frames come too fast.
+void describe_policy(const Config& config, const engine::TrainerOptions& options) {
+  const std::string& policy = config.monitor.policy;
+  std::cout << "#   late: " << policy;
+  if (policy == "skip") {
+    const std::int64_t group = engine::schedule_of(options).samples_a_choice();
+    std::cout << ", learns from every k-th "
+              << (group == 1 ? "frame" : "update's " + std::to_string(group) + " frames");
+  }
+  std::cout << "\n";
+}
+
 }  // namespace
 
 int check_command(const CheckArguments& arguments) {
@@ -63,6 +75,7 @@ int check_command(const CheckArguments& arguments) {
   std::cout << to_toml(config) << "\n";
   describe_pipeline(options);
   describe_correction(config, options);
+  describe_policy(config, options);
   return kDone;
 }
 

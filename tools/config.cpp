@@ -173,6 +173,16 @@ std::string to_toml(const Config& config) {
   return out.str();
 }
 
+std::vector<Difference> differences(const Config& before, const Config& after) {
+  std::vector<Difference> all;
+  for (const ConfigKey& key : config_keys()) {
+    Difference difference{key.path, key.show(before), key.show(after)};
+    if (difference.before != difference.after) all.push_back(std::move(difference));
+  }
+  if (before.model.layer != after.model.layer) all.push_back({"model.layer", "", ""});
+  return all;
+}
+
 std::string describe_keys() {
   const Config defaults;
   std::ostringstream out;

@@ -60,6 +60,7 @@ struct Config {
   } guard;
   struct {
     double fps = 0.0;
+    std::string policy = "drop";
   } monitor;
   struct {
     std::string dir;
@@ -94,6 +95,13 @@ Config parse_config(const std::string& text, const std::string& name,
 
 /// All keys as TOML, with the values `config` holds.
 std::string to_toml(const Config& config);
+
+/// A key that two configs have different values of, as TOML.
+struct Difference {
+  std::string key, before, after;
+};
+/// In the order of the keys; of model.layer without its values.
+std::vector<Difference> differences(const Config& before, const Config& after);
 
 /// Every key: its default, its range and what it means. For documentation.
 std::string describe_keys();

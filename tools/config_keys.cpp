@@ -4,6 +4,7 @@
 #include <cmath>      // isfinite
 #include <sstream>    // shortest decimal text
 
+#include "engine/overload.h"
 #include "engine/schedule.h"
 #include "engine/schedule_csv.h"
 #include "io/uri.h"
@@ -311,6 +312,11 @@ std::vector<ConfigKey> make_table() {
           MILLRACE_AT(guard.kind)),
       real("monitor.fps", 0, 100000, "F of the rule T/N < 1/F; 0: the source's own",
            MILLRACE_AT(monitor.fps)),
+      choice("monitor.policy", engine::policy_names(),
+             "when frames come faster than the slowest stage takes them; drop: the queue keeps the "
+             "newest; skip: predict all, learn from every k-th; recut: cut the network anew by "
+             "fresh measurements",
+             MILLRACE_AT(monitor.policy)),
       text("checkpoint.dir", "folder for checkpoints; empty: none", MILLRACE_AT(checkpoint.dir)),
       whole("checkpoint.every", 0, kMany, "frames between checkpoints; 0: only at the end",
             MILLRACE_AT(checkpoint.every)),

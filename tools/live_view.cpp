@@ -42,7 +42,8 @@ void LiveView::predicted(const engine::SampleInfo& info, int slot) {
 }
 
 void LiveView::obey() {
-  if (const auto rate = controls_.take_learning_rate()) rate_ = *rate / config_.optimizer.lr;
+  if (const auto rate = controls_.take_learning_rate())
+    subject_.rate = *rate / config_.optimizer.lr;
   // Beyond what any stage can be at by now.
   if (controls_.take_save() && subject_.checkpointer)
     subject_.checkpointer->ask(subject_.trainer.trained() +
@@ -61,7 +62,8 @@ io::Snapshot LiveView::look() const {
   add_stages(now, r);
   now.received = subject_.queue.received();
   now.trained = subject_.trainer.trained();
-  now.dropped = subject_.queue.dropped();
+  now.predicted_only = subject_.trainer.monitor().tally().predicted_only;
+  now.dropped = subject_.queue.dropped() + now.predicted_only;
   now.rejected = subject_.queue.rejected();
   now.loss_last = subject_.log.network().last();
   now.loss_recent = subject_.log.network().recent();
@@ -80,7 +82,7 @@ io::Snapshot LiveView::look() const {
   now.latency_p99 = r.latency_p99;
   now.latency_max = r.latency_max;
   now.latency = distribution(subject_.trainer.monitor().latency());
-  now.learning_rate = config_.optimizer.lr * rate_.load(std::memory_order_relaxed);
+  now.learning_rate = config_.optimizer.lr * subject_.rate.load(std::memory_order_relaxed);
   now.paused = controls_.paused();
   now.saves = subject_.checkpointer ? subject_.checkpointer->written() : 0;
   now.stream = {.connected = health.connected.load(),

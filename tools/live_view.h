@@ -22,10 +22,11 @@ struct LiveSubject {
   const RunLog& log;
   std::shared_ptr<const io::StreamHealth> health;
   engine::Checkpointer* checkpointer;  ///< null: nothing to save to
+  std::atomic<double>& rate;           ///< times optimizer.lr; viewers may set it
 };
 
 /// Serves the page from construction to destruction. predicted() is the last stage's worker's;
-/// obey() the main thread's; paused() and rate() any thread's.
+/// obey() the main thread's; paused() any thread's.
 class LiveView {
  public:
   /// `serve`: "ADDR:PORT" or "". Throws std::runtime_error if it can't be served there.
@@ -37,7 +38,6 @@ class LiveView {
   /// Does what viewers asked for since the last call.
   void obey();
   bool paused() const { return controls_.paused(); }
-  const std::atomic<double>& rate() const { return rate_; }  ///< times optimizer.lr
   std::string url() const { return server_->url(); }
 
  private:
@@ -48,8 +48,7 @@ class LiveView {
   LiveSubject subject_;
   io::Controls controls_;
   std::unique_ptr<io::PictureBoard> board_;  ///< null: targets are no pictures
-  std::atomic<double> rate_{1.0};
-  std::unique_ptr<io::WebServer> server_;  ///< last: it looks at all of the above
+  std::unique_ptr<io::WebServer> server_;    ///< last: it looks at all of the above
 };
 
 }  // namespace millrace::tools

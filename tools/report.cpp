@@ -71,7 +71,8 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
         {"trained", frames.trained},
         {"dropped", frames.dropped},
         {"rejected", frames.rejected},
-        {"in_flight", frames.in_flight()}}},
+        {"in_flight", frames.in_flight()},
+        {"predicted_only", frames.predicted_only}}},
       {"updates", r.updates},
       {"timing_ms",
        {{"stage", r.stage},
@@ -120,7 +121,10 @@ std::string summarize(const Json& report) {
   const bool waits = timing["step_p50"].get<double>() > 1.5 * timing["bottleneck"].get<double>();
   std::ostringstream out;
   out << "frames    " << frames["received"] << " received = " << frames["trained"] << " trained + "
-      << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected\n";
+      << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected";
+  if (frames["predicted_only"] > 0)
+    out << "; of the dropped " << frames["predicted_only"] << " were predicted";
+  out << "\n";
   out << "pipeline  " << report["schedule"].get<std::string>() << ", " << report["stages"]
       << " stages cut at " << report["cut"].dump() << " on " << report["devices"].dump() << "\n";
   out << "time      T " << text(timing["T"]) << " ms, T/N " << text(timing["T_over_N"])

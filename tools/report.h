@@ -17,7 +17,8 @@ namespace millrace::tools {
 struct FrameCounts {
   std::int64_t received = 0;
   std::int64_t trained = 0;
-  std::int64_t dropped = 0;
+  std::int64_t dropped = 0;         ///< a newer one took its place, or predicted only
+  std::int64_t predicted_only = 0;  ///< of the dropped: predicted, and not learned from
   std::int64_t rejected = 0;
   std::int64_t in_flight() const { return received - trained - dropped - rejected; }
 };

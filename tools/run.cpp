@@ -1,4 +1,5 @@
 // `millrace run`: learn from a source until it ends.
+#include <atomic>    // rate
 #include <chrono>    // waits
 #include <cmath>     // pow
 #include <cstdio>    // results
@@ -17,8 +18,10 @@
 #include "tools/frame_feed.h"
 #include "tools/frame_log.h"
 #include "tools/live_view.h"
+#include "tools/overload_watch.h"
 #include "tools/pictures.h"
 #include "tools/progress.h"
+#include "tools/reload.h"
 #include "tools/report.h"
 #include "tools/run_log.h"
 #include "tools/signals.h"
@@ -32,6 +35,8 @@ using namespace std::chrono_literals;
 
 constexpr int kNewestCapacity = 1;  // "the newest" is one frame
 constexpr int kNeverCapacity = 8;   // evens out a reader that decodes in bursts
+// While one frame is learned from others come that are only predicted, and quickly made up for.
+constexpr int kSkipCapacity = 4;
 
 io::SourceOptions source_options(const Config& config) {
   return {.uri = config.source.uri,
@@ -54,6 +59,11 @@ io::Drop drop_policy(const Config& config, bool live) {
   return newest ? io::Drop::newest : io::Drop::never;
 }
 
+int capacity(const Config& config, io::Drop drop) {
+  if (drop == io::Drop::never) return kNeverCapacity;
+  return config.monitor.policy == "skip" ? kSkipCapacity : kNewestCapacity;
+}
+
 /// The parts of one run, in the order a frame meets them.
 class Run {
  public:
@@ -67,8 +77,9 @@ class Run {
         drop_(drop_policy(config, live_)),
         fitter_(config.source.width ? config.source.width : info_.width,
                 config.source.height ? config.source.height : info_.height),
-        queue_(drop_ == io::Drop::newest ? kNewestCapacity : kNeverCapacity, drop_),
+        queue_(capacity(config, drop_), drop_),
         trainer_(trainer_options()),
+        overload_(config, trainer_, live_),
         log_(trainer_, task_ == Task::label),
         feed_(trainer_, queue_, fitter_, task_),
         video_(make_video()),
@@ -76,6 +87,7 @@ class Run {
         actions_(make_actions()),
         checkpointer_(make_checkpointer()),
         page_(make_page()),
+        reload_(config, arguments, {rate_, trainer_.monitor(), info_.fps, checkpointer_.get()}),
         reader_(std::move(source), queue_, reader_options()) {}
 
   void learn() {
@@ -86,15 +98,14 @@ class Run {
     if (video_ && !arguments_.quiet)
       std::fprintf(stderr, "video: %s\n", video_->writer().where().c_str());
     auto pipeline = std::async(std::launch::async, [this] {
-      engine::PipelineOptions options{.limit = arguments_.frames,
-                                      .rate = page_ ? &page_->rate() : nullptr,
-                                      .actions = actions_.get()};
+      engine::PipelineOptions options{
+          .limit = arguments_.frames, .rate = &rate_, .actions = actions_.get()};
       if (checkpointer_) {
         options.after_sample = [this](int stage, std::int64_t sample) {
           checkpointer_->after_sample(stage, sample);
         };
       }
-      return trainer_.run(feed_, &log_, std::move(options));
+      return overload_.run(feed_, &log_, std::move(options));
     });
     Watchdog watchdog;
     watchdog.ready();
@@ -110,6 +121,11 @@ class Run {
       tell_of_roll_backs(progress);
       tell_of_the_source(progress);
       tell_of_events(progress);
+      tell_of_overload(progress);
+      if (asked_to_reload()) {
+        progress.finish();
+        std::fprintf(stderr, "config: %s\n", reload_.read_again().c_str());
+      }
       if (lines_) lines_->write();
       if (page_) page_->obey();
       if (watchdog.due(trainer_.trained())) watchdog.trained(trainer_.trained(), status());
@@ -126,7 +142,8 @@ class Run {
     const engine::Outcome outcome = pipeline.get();
     frames_ = {.received = queue_.received(),
                .trained = outcome.trained,
-               .dropped = queue_.dropped(),
+               .dropped = queue_.dropped() + outcome.predicted_only,
+               .predicted_only = outcome.predicted_only,
                .rejected = queue_.rejected() + outcome.rejected + feed_.pending()};
   }
 
@@ -135,6 +152,7 @@ class Run {
   void save() {
     nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
     report["source"] = source_json(*health_);
+    report["overload"] = overload_.report();
     report["novelty"] = {{"marked", log_.novelty().marked()}, {"events", log_.novelty().events()}};
     if (task_ == Task::label) report["accuracy"] = accuracy_json(log_);
     if (video_) {
@@ -143,7 +161,7 @@ class Run {
                          {"written", video_->writer().written()},
                          {"dropped", video_->writer().dropped()}};
     }
-    const auto& output = config_.output;
+    const auto& output = reload_.config().output;
     const stages::ImageShape shape{config_.source.channels, fitter_.height(), fitter_.width()};
     const bool predicted = log_.network().count() > 0;
     write_output(arguments_.report.empty() ? output.report : arguments_.report,
@@ -205,9 +223,8 @@ class Run {
   }
 
   std::unique_ptr<engine::Checkpointer> make_checkpointer() {
-    // A page may ask for one at any time.
-    if (config_.checkpoint.every == 0 && (!arguments_.serve || config_.checkpoint.dir.empty()))
-      return nullptr;
+    // A page, or the config read anew, may ask for some at any time.
+    if (config_.checkpoint.dir.empty()) return nullptr;
     return std::make_unique<engine::Checkpointer>(
         config_.pipeline.stages, config_.checkpoint.every,
         [this](int stage) { return trainer_.checkpoint(stage); },
@@ -220,7 +237,8 @@ class Run {
 
   io::ReaderOptions reader_options() const {
     // Where nothing is dropped, no frame is read that --frames would leave over.
-    const bool exact = drop_ == io::Drop::never && arguments_.frames > 0;
+    const bool exact = drop_ == io::Drop::never && arguments_.frames > 0 &&
+                       config_.monitor.policy != "skip";  // of which some are only predicted
     return {.paced = paced_live(config_, info_) && !info_.live,
             .loop = config_.source.loop,
             .limit = exact ? arguments_.frames + (task_ == Task::next_frame ? 1 : 0) : 0,
@@ -232,7 +250,7 @@ class Run {
     return std::make_unique<LiveView>(
         config_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
         arguments_.serve_at, arguments_.token,
-        LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get()});
+        LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get(), rate_});
   }
 
   /// A line when something out of the ordinary begins, and one when it is over; also of what came
@@ -254,6 +272,13 @@ class Run {
     }
     events_ += begun;
     in_event_ = now;
+  }
+
+  void tell_of_overload(Progress& progress) {
+    const std::string line = overload_.look();
+    if (line.empty()) return;
+    progress.finish();
+    std::fprintf(stderr, "overload: %s\n", line.c_str());
   }
 
   void require_classes(const stages::Network& network) const {
@@ -317,7 +342,8 @@ class Run {
         log_.network().recent(), log_.baseline().recent());
     shown_ = trained;
     shown_at_ = seconds;
-    return line;
+    const std::int64_t every = overload_.train_every();
+    return line + (every > 1 ? "  1 in " + std::to_string(every) + " learned" : std::string());
   }
 
   const Config& config_;
@@ -330,6 +356,8 @@ class Run {
   io::Fitter fitter_;
   io::FrameQueue queue_;
   engine::Trainer trainer_;
+  OverloadWatch overload_;
+  std::atomic<double> rate_{1.0};  ///< times optimizer.lr
   RunLog log_;
   FrameFeed feed_;
   std::unique_ptr<VideoOut> video_;                     ///< null: none asked for
@@ -337,6 +365,7 @@ class Run {
   std::unique_ptr<engine::ActionLog> actions_;          ///< null: nobody asks for a trace
   std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: none while running
   std::unique_ptr<LiveView> page_;                      ///< null: nobody watches
+  Reload reload_;
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
   FrameCounts frames_;
   std::string failure_;  ///< the first output that could not be written

@@ -91,6 +91,7 @@ std::string state_json(const Live& live, const Controls* controls, int viewers) 
          {"dropped", s.dropped},
          {"rejected", s.rejected},
          {"in_flight", in_flight},
+         {"predicted_only", s.predicted_only},
          {"trained_since_reconnect", live.trained_since_reconnect}}},
        {"rate", {{"fps", number(live.fps)}, {"dropped_fps", number(live.dropped_fps)}}},
        {"loss",

@@ -87,8 +87,10 @@ std::string metrics_text(const Snapshot& s, int viewers) {
   Sheet sheet;
   sheet.counter("millrace_frames_received_total", "Frames that came from the source.", s.received);
   sheet.counter("millrace_frames_trained_total", "Frames learned from.", s.trained);
-  sheet.counter("millrace_frames_dropped_total", "Frames a newer one took the place of.",
-                s.dropped);
+  sheet.counter("millrace_frames_dropped_total",
+                "Frames a newer one took the place of, or that were predicted only.", s.dropped);
+  sheet.counter("millrace_frames_predicted_only_total",
+                "Of the frames dropped: predicted, and not learned from.", s.predicted_only);
   sheet.counter("millrace_frames_rejected_total", "Frames no sample could be made of.", s.rejected);
   add_stages(sheet, s.stages);
   sheet.family("millrace_latency_seconds", "From a frame's capture to its prediction.",

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>  // failures to write
+#include <chrono>      // the writer's turn
+#include <functional>  // what comes between
+#include <stdexcept>   // failures to write
+#include <thread>      // the writer's turn
 
 #include "tests/engine/sample_feed.h"
 
@@ -72,6 +75,57 @@ TEST(Checkpointer, TellsOfAFailureToWriteAndTrainsOn) {
       [](const stages::StateDict&) { throw std::runtime_error("disk full"); });
   checkpointer.after_sample(0, 0);
   EXPECT_EQ(checkpointer.finish(), "disk full");
+}
+
+/// Samples after which a two-stage run wrote something; the second stage is `behind` by as many.
+std::vector<std::int64_t> written_after(
+    std::int64_t behind, std::int64_t samples,
+    const std::function<void(Checkpointer&, std::int64_t)>& meanwhile) {
+  std::vector<std::int64_t> written;
+  std::int64_t at[2] = {};
+  Checkpointer checkpointer(
+      2, 10,
+      [&](int stage) {
+        return stages::StateDict{{std::to_string(stage), at::full({1}, double(at[stage]))}};
+      },
+      [&](const stages::StateDict& state) {
+        EXPECT_TRUE(at::equal(state[0].second, state[1].second)) << "stages of different samples";
+        written.push_back(std::int64_t(state[0].second.item<double>()));
+      });
+  const auto pass = [&](int stage, std::int64_t sample) {
+    if (sample < 0 || sample >= samples) return;
+    at[stage] = sample + 1;
+    const std::int64_t before = checkpointer.written();
+    checkpointer.after_sample(stage, sample);
+    // Each is written before a newer one can take its place.
+    if (stage == 1 && (sample + 1) % 5 == 0) {
+      for (int i = 0; i < 200 && checkpointer.written() == before; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  for (std::int64_t sample = 0; sample < samples + behind; ++sample) {
+    meanwhile(checkpointer, sample);
+    pass(0, sample);
+    pass(1, sample - behind);
+  }
+  EXPECT_EQ(checkpointer.finish(), "");
+  return written;
+}
+
+TEST(Checkpointer, EveryMayChangeWhileStagesAreApart) {
+  const auto written = written_after(3, 60, [](Checkpointer& checkpointer, std::int64_t sample) {
+    if (sample == 21) checkpointer.set_every(15);  // the first stage passed 20, the other did not
+    if (sample == 50) checkpointer.set_every(0);
+  });
+  // 20 is not whole; whatever is written is of one sample.
+  EXPECT_EQ(written, (std::vector<std::int64_t>{10, 30, 45}));
+}
+
+TEST(Checkpointer, ADemandIsMetBesideARegularOne) {
+  const auto written = written_after(2, 40, [](Checkpointer& checkpointer, std::int64_t sample) {
+    if (sample == 12) checkpointer.ask(19);  // due with the regular one of 20
+  });
+  EXPECT_EQ(written, (std::vector<std::int64_t>{10, 20, 21, 30, 40}));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <c10/core/GradMode.h>  // the plain loop updates
 
+#include <atomic>  // what is learned from
 #include <chrono>  // disturbance
 #include <limits>  // what is no loss
 #include <random>  // disturbance
@@ -56,7 +57,9 @@ std::shared_ptr<const stages::Network> skipping() {
   return stages::build_network(model, kShape);
 }
 
-Trained by_oracle(const TrainerOptions& options, std::int64_t samples) {
+/// `train_every`: of the least groups that whole updates cover.
+Trained by_oracle(const TrainerOptions& options, std::int64_t samples,
+                  std::int64_t train_every = 1) {
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> stages = build_stages(options, schedule);
   std::vector<stages::Stage*> places;
@@ -64,7 +67,8 @@ Trained by_oracle(const TrainerOptions& options, std::int64_t samples) {
   tie_replicas(schedule, places);
   Trained result;
   result.losses = run_oracle(
-      schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples);
+      schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples,
+      [&](std::int64_t n) { return n / schedule.samples_a_choice() % train_every == 0; });
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const stages::StateDict first = stages[schedule.unit(stage, 0)].parameters().state();
     for (int replica = 1; replica < schedule.replicas_of(stage); ++replica)
@@ -74,11 +78,13 @@ Trained by_oracle(const TrainerOptions& options, std::int64_t samples) {
   return result;
 }
 
-Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool disturbed) {
+Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool disturbed,
+                    std::int64_t train_every = 1) {
   Trainer trainer(options);
   SampleFeed feed(trainer, kShape, samples);
   LossLog log;
-  PipelineOptions how;
+  const std::atomic<std::int64_t> every{train_every};
+  PipelineOptions how{.train_every = &every};
   if (disturbed) {
     how.before_action = [](int worker, const Action&) {
       thread_local std::mt19937 random{std::uint32_t(worker)};
@@ -88,7 +94,7 @@ Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool di
   }
   const Outcome outcome = trainer.run(feed, &log, how);
   EXPECT_EQ(outcome.admitted, samples);
-  EXPECT_EQ(outcome.trained + outcome.rejected, samples);
+  EXPECT_EQ(outcome.trained + outcome.predicted_only + outcome.rejected, samples);
   return {trainer.state(), log.losses};
 }
 
@@ -113,6 +119,16 @@ TEST_P(OracleTest, PipelinedRunEqualsOracleAfter200Samples) {
     expect_equal_bits(got.weights, expected.weights);
     EXPECT_EQ(got.losses, expected.losses);
   }
+}
+
+TEST_P(OracleTest, LearningFromEveryThirdEqualsOracle) {
+  const auto& [schedule, stages, cut, replicas, recompute] = GetParam();
+  TrainerOptions options = small(schedule, stages, cut);
+  options.replicas = replicas;
+  options.recompute = recompute;
+  const Trained expected = by_oracle(options, 100, 3), got = by_pipeline(options, 100, true, 3);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
 }
 
 TEST_P(OracleTest, SkipConnectionsOverCuts) {
@@ -149,7 +165,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"2bw", 4, {2, 4, 6}, {}, true}));
 
 /// (layers-1) x {conv, relu}, conv, sigmoid and SGD, written with LibTorch alone.
-Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples) {
+Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples,
+                      std::int64_t train_every = 1) {
   std::vector<at::Tensor> p;
   for (const auto& [name, tensor] : options.weights)
     p.push_back(tensor.clone().set_requires_grad(true));
@@ -162,9 +179,11 @@ Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples) {
       y = i + 2 < p.size() ? at::relu(y) : at::sigmoid(y);
     }
     const at::Tensor loss = at::mse_loss(y, target);
-    const auto gradients = torch::autograd::grad({loss}, p);
-    const c10::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < p.size(); ++i) p[i].add_(gradients[i], -options.optimizer.lr);
+    if (n % train_every == 0) {
+      const auto gradients = torch::autograd::grad({loss}, p);
+      const c10::NoGradGuard no_grad;
+      for (std::size_t i = 0; i < p.size(); ++i) p[i].add_(gradients[i], -options.optimizer.lr);
+    }
     result.losses.push_back(loss.item<float>());
   }
   for (std::size_t i = 0; i < p.size(); ++i)
@@ -180,6 +199,19 @@ TEST(PlainLoop, EqualsOneStageOfEveryScheduleOfSingleSamples) {
     expect_equal_bits(got.weights, expected.weights);
     EXPECT_EQ(got.losses, expected.losses);
   }
+}
+
+TEST(PlainLoop, LearningFromEveryThirdIsAPlainLoopOverThose) {
+  // The samples left out leave no trace but their predictions.
+  for (const std::string schedule : {"sequential", "partime", "pb", "pipedream"}) {
+    const TrainerOptions options = small(schedule, 1, {});
+    const Trained got = by_pipeline(options, 100, false, 3);
+    const Trained expected = by_plain_loop(options, 100, 3);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses);
+  }
+  expect_equal_bits(by_pipeline(small("sequential", 3, {2, 5}), 50, true, 3).weights,
+                    by_plain_loop(small("sequential", 1, {}), 50, 3).weights);
 }
 
 TEST(PlainLoop, EqualsSequentialAtAnyCut) {

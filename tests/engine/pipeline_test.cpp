@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>     // what changes meanwhile
 #include <random>     // disturbance
 #include <stdexcept>  // failures
 #include <thread>     // disturbance
@@ -43,9 +44,15 @@ class FakeStep final : public EmptyStep {
   }
   /// Updates read what each of `replicas` has added up.
   void meet(std::vector<const FakeStep*> replicas) { replicas_ = std::move(replicas); }
+  void backward_input(int slot, int gradient_slot) override { backward(slot, gradient_slot); }
+  void skip_update() override { ++skipped; }
+  void discard(int slot) override { discarded.push_back(kept_[slot]); }
+  void recompute(int slot) override { recomputed.push_back(kept_[slot]); }
   float loss(int slot) const override { return float(kept_[slot]); }
 
   std::vector<std::int64_t> seen;
+  std::vector<std::int64_t> discarded, recomputed;               ///< samples
+  std::int64_t skipped = 0;                                      ///< updates
   std::vector<std::pair<std::int64_t, std::int64_t>> backwards;  ///< sample, whose gradient
   std::int64_t updates = 0;
   std::vector<std::int64_t> met;  ///< samples of all replicas' gradients, update by update
@@ -63,6 +70,7 @@ class FakeStep final : public EmptyStep {
 struct Rig {
   Rig(const std::string& name, int stages, std::int64_t samples, std::vector<int> replicas = {})
       : schedule(make_schedule(name, {.stages = stages, .replicas = std::move(replicas)})),
+        monitor(schedule.replica_counts(), 0.0),
         input(schedule.slots()),
         feed(input, samples) {
     boundaries.resize(stages, {std::vector<std::int64_t>(schedule.slots()),
@@ -102,11 +110,11 @@ struct Rig {
   Outcome run(PipelineOptions options = {}) {
     std::vector<capture::Step*> list;
     for (const auto& step : steps) list.push_back(step.get());
-    Monitor monitor(schedule.replica_counts(), 0.0);
     return Pipeline(schedule, list, feed, nullptr, monitor, std::move(options)).run();
   }
 
   Schedule schedule;
+  Monitor monitor;
   std::vector<std::int64_t> input;
   std::vector<Boundary> boundaries;
   CountingFeed feed;
@@ -197,6 +205,139 @@ TEST(Pipeline, AFailingWorkerStopsItsNeighbours) {
     if (worker == 2 && action.sample == 20) throw std::runtime_error("stage 2 failed");
   };
   EXPECT_THROW(rig.run(options), std::runtime_error);
+}
+
+std::vector<std::int64_t> samples_of(
+    const std::vector<std::pair<std::int64_t, std::int64_t>>& backwards) {
+  std::vector<std::int64_t> samples;
+  for (const auto& [sample, gradient] : backwards) samples.push_back(sample);
+  return samples;
+}
+
+/// Every `step`-th number from `first` on, less than `end`.
+std::vector<std::int64_t> every(std::int64_t step, std::int64_t first, std::int64_t end) {
+  std::vector<std::int64_t> numbers;
+  for (; first < end; first += step) numbers.push_back(first);
+  return numbers;
+}
+
+TEST(TrainEvery, ALeftOutSampleCostsAForwardAndNoMoreInEveryStage) {
+  const std::atomic<std::int64_t> third{3};
+  for (const std::string name : {"partime", "pb", "pipedream", "sequential"}) {
+    for (const int stages : {1, 2, 3, 5}) {
+      Rig rig(name, stages, 300);
+      PipelineOptions options = random_sleeps();
+      options.train_every = &third;
+      const Outcome outcome = rig.run(std::move(options));
+      EXPECT_EQ(outcome.trained, 100);
+      EXPECT_EQ(outcome.predicted_only, 200);
+      EXPECT_EQ(outcome.admitted, 300);
+      EXPECT_EQ(rig.monitor.tally().trained, 100);
+      EXPECT_EQ(rig.monitor.tally().predicted_only, 200);
+      for (int i = 0; i < stages; ++i) {
+        // partime's gradients meet the sample that is there: 2d later, and learn of every third.
+        const std::int64_t late = name == "partime" ? 2 * (stages - 1 - i) : 0;
+        const FakeStep& step = *rig.steps[i];
+        EXPECT_EQ(step.seen, every(1, 0, 300));
+        EXPECT_EQ(samples_of(step.backwards), every(3, late, 300)) << name << " stage " << i;
+        EXPECT_EQ(step.updates, std::int64_t(step.backwards.size()));
+        EXPECT_EQ(step.updates + step.skipped, 300 - late);
+        EXPECT_EQ(std::int64_t(step.discarded.size() + step.backwards.size()), 300);
+        EXPECT_EQ(rig.monitor.read().updates[i], step.updates);
+        EXPECT_EQ(rig.monitor.read().skipped[i], 0) << "it was not left out for cause";
+      }
+    }
+  }
+}
+
+TEST(TrainEvery, ChoosesWholeUpdates) {
+  const std::atomic<std::int64_t> second{2};
+  for (const std::string name : {"gpipe", "1f1b", "interleaved", "zb-h1", "2bw"}) {
+    Rig rig(name, 4, 30);  // minibatches of 4, and half a one
+    PipelineOptions options = random_sleeps();
+    options.train_every = &second;
+    const Outcome outcome = rig.run(std::move(options));
+    EXPECT_EQ(outcome.trained, 16) << name;
+    EXPECT_EQ(outcome.predicted_only, 12) << name;
+    EXPECT_EQ(outcome.rejected, 2) << name;
+    for (const auto& step : rig.steps) {
+      EXPECT_EQ(step->updates, 4) << name;
+      EXPECT_EQ(step->skipped, 3) << name;
+      for (const std::int64_t sample : samples_of(step->backwards)) EXPECT_EQ(sample / 4 % 2, 0);
+    }
+  }
+}
+
+TEST(TrainEvery, ReplicasLeaveOutTheSame) {
+  const std::atomic<std::int64_t> second{2};
+  Rig rig("pipedream", 2, 25, {2, 3});
+  PipelineOptions options = random_sleeps();
+  options.train_every = &second;
+  const Outcome outcome = rig.run(std::move(options));  // by 6: 0, 12 and the 1 at 24
+  EXPECT_EQ(outcome.trained, 12);
+  EXPECT_EQ(outcome.predicted_only, 12);
+  EXPECT_EQ(outcome.rejected, 1);
+  EXPECT_EQ(rig.monitor.tally().trained, 12);
+  for (const auto& step : rig.steps) {
+    for (const std::int64_t sample : samples_of(step->backwards)) EXPECT_EQ(sample / 6 % 2, 0);
+  }
+}
+
+TEST(TrainEvery, LeavesRecomputingOut) {
+  const std::atomic<std::int64_t> fourth{4};
+  Rig rig("pb", 2, 40);
+  add_recompute(rig.schedule);
+  rig.run({.train_every = &fourth});
+  for (const auto& step : rig.steps) EXPECT_EQ(step->recomputed, every(4, 0, 40));
+}
+
+TEST(TrainEvery, MayChangeAtAnyTime) {
+  std::atomic<std::int64_t> often{1};
+  Rig rig("partime", 3, 60);
+  PipelineOptions options{.train_every = &often};
+  options.before_action = [&](int worker, const Action& action) {
+    if (worker == 0 && action.op == Op::forward && action.sample == 20) often = 4;
+    if (worker == 0 && action.op == Op::forward && action.sample == 41) often = 1;
+  };
+  const Outcome outcome = rig.run(std::move(options));
+  std::vector<std::int64_t> expected = every(1, 0, 20);
+  for (const std::int64_t sample : {23, 27, 31, 35, 39}) expected.push_back(sample);
+  for (std::int64_t sample = 41; sample < 60; ++sample) expected.push_back(sample);
+  EXPECT_EQ(samples_of(rig.steps[2]->backwards), expected);
+  EXPECT_EQ(outcome.trained, std::int64_t(expected.size()));
+}
+
+TEST(TrainEvery, ALimitIsOfSamplesThatAreLearnedFrom) {
+  const std::atomic<std::int64_t> third{3};
+  Rig rig("partime", 2, 300);
+  const Outcome outcome = rig.run({.limit = 10, .train_every = &third});
+  EXPECT_EQ(outcome.trained, 10);
+  EXPECT_EQ(outcome.predicted_only, 18);
+  EXPECT_EQ(outcome.admitted, 28);
+}
+
+TEST(Drain, EndsAtAWholeUpdateAndAnotherRunGoesOn) {
+  for (const std::string name : {"partime", "1f1b"}) {
+    std::atomic<bool> drain{false};
+    Rig rig(name, 3, 100);
+    std::int64_t last = -1;
+    PipelineOptions options{.drain = &drain};
+    options.before_action = [&](int worker, const Action& action) {
+      if (worker == 0 && action.op == Op::forward && action.sample == 21) drain = true;
+    };
+    const Outcome first = rig.run(options);
+    EXPECT_EQ(first.admitted, name == "partime" ? 21 : 24);
+    EXPECT_EQ(first.trained, first.admitted);
+    options = {.before = first.admitted};
+    options.after_sample = [&](int stage, std::int64_t sample) {
+      if (stage == 0) last = sample;
+    };
+    const Outcome second = rig.run(options);
+    EXPECT_EQ(first.admitted + second.admitted, 100);
+    EXPECT_EQ(last, 99);
+    EXPECT_EQ(rig.steps[0]->seen, every(1, 0, 100));
+    EXPECT_EQ(rig.monitor.tally().trained, first.trained + second.trained);
+  }
 }
 
 }  // namespace

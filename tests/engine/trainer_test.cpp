@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>  // told to drain
+
 #include "tests/engine/sample_feed.h"
 
 namespace millrace::engine {
@@ -95,6 +97,89 @@ TEST(Trainer, InverseAgeDividesTheRate) {
   slow.run(b, nullptr);
   // Three samples give stage 0 its first update; its gradient is made before the rates tell.
   EXPECT_FALSE(at::equal(corrected.state()[4].second, slow.state()[4].second));
+}
+
+/// Ends the run before it when `drain` is set, by a sample's number.
+PipelineOptions drained_at(std::int64_t sample, std::atomic<bool>& drain) {
+  PipelineOptions options{.drain = &drain};
+  options.before_action = [&drain, sample](int worker, const Action& action) {
+    if (worker == 0 && action.op == Op::forward && action.sample == sample) drain = true;
+  };
+  return options;
+}
+
+TEST(Recut, GoesOnAsIfNothingHadHappened) {
+  // Sequential: nothing is under way between samples, so that the cut cannot tell.
+  TrainerOptions options = options_of(3, {1, 4});
+  options.schedule = "sequential";
+  options.optimizer = {.kind = "adam", .lr = 0.05};
+  Trainer whole(options), cut_anew(options);
+  SampleFeed all(whole, kShape, 40), same(cut_anew, kShape, 40);
+  LossLog expected, got;
+  whole.run(all, &expected);
+  std::atomic<bool> drain{false};
+  Outcome outcome = cut_anew.run(same, &got, drained_at(15, drain));
+  EXPECT_EQ(outcome.admitted, 15);
+  cut_anew.recut({2, 3});
+  EXPECT_EQ(cut_anew.cut(), (std::vector<int>{2, 3}));
+  outcome += cut_anew.run(same, &got);
+  EXPECT_EQ(outcome.trained, 40);
+  EXPECT_EQ(cut_anew.trained(), 40);
+  EXPECT_EQ(got.losses, expected.losses);
+  expect_equal_bits(cut_anew.state(), whole.state());
+}
+
+TEST(Recut, IsARunThatGoesOnFromACheckpoint) {
+  for (const std::string schedule : {"partime", "pipedream", "2bw"}) {
+    TrainerOptions options = options_of(2, {2});
+    options.schedule = schedule;
+    options.optimizer = {.kind = "sgd", .lr = 0.05, .momentum = 0.9};
+    Trainer first(options), cut_anew(options);
+    SampleFeed part(first, kShape, 16), same(cut_anew, kShape, 40);
+    first.run(part, nullptr);
+    TrainerOptions rest = options;
+    rest.cut = {4};
+    rest.weights = first.checkpoint();
+    Trainer second(rest);
+    SampleFeed later(second, kShape, 40, 16);
+    second.run(later, nullptr);
+    std::atomic<bool> drain{false};
+    cut_anew.run(same, nullptr, drained_at(16, drain));
+    cut_anew.recut({4});
+    cut_anew.run(same, nullptr);
+    expect_equal_bits(cut_anew.checkpoint(), second.checkpoint());
+  }
+}
+
+TEST(Recut, CountsOn) {
+  Trainer trainer(options_of(2, {2}));
+  SampleFeed feed(trainer, kShape, 30);
+  std::atomic<bool> drain{false};
+  trainer.run(feed, nullptr, drained_at(10, drain));
+  trainer.recut({3});
+  struct Numbers final : Observer {
+    void predicted(const SampleInfo& info, int, float) override {
+      samples.push_back(info.sample);
+      frames.push_back(info.frame);
+    }
+    std::vector<std::int64_t> samples, frames;
+  } numbers;
+  trainer.run(feed, &numbers);
+  EXPECT_EQ(numbers.samples.front(), 10);
+  EXPECT_EQ(numbers.samples, numbers.frames);  // none was lost between the runs
+  EXPECT_EQ(trainer.monitor().read().updates, (std::vector<std::int64_t>{8 + 18, 10 + 20}));
+}
+
+TEST(Recut, RefusesACutThatCannotBe) {
+  TrainerOptions options = options_of(2, {2});
+  options.may_recut = true;
+  Trainer trainer(options);
+  EXPECT_EQ(trainer.module_ms().size(), 6u);
+  EXPECT_TRUE(trainer.may_cut_at({5}));
+  EXPECT_FALSE(trainer.may_cut_at({6}));
+  EXPECT_FALSE(trainer.may_cut_at({2, 3}));
+  EXPECT_THROW(trainer.recut({6}), std::invalid_argument);
+  EXPECT_EQ(trainer.cut(), std::vector<int>{2});
 }
 
 }  // namespace

@@ -1,0 +1,229 @@
+// The verdict on hand-made loads: when it acts, when it gives way, and that it does not flap.
+#include "engine/overload.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>  // unknown names
+
+#include "engine/balance.h"
+
+namespace millrace::engine {
+namespace {
+
+using Kind = Change::Kind;
+
+Load load_of(std::vector<double> stage, double budget = 10, double frame = 0) {
+  return {.stage = std::move(stage), .frame = frame, .budget = budget};
+}
+
+/// The changes that `loads` of that kind in a row bring about.
+std::vector<Kind> kinds(Overload& overload, const Load& load, int loads) {
+  std::vector<Kind> seen;
+  for (int i = 0; i < loads; ++i) {
+    const Kind kind = overload.judge(load).kind;
+    if (kind != Kind::none) seen.push_back(kind);
+  }
+  return seen;
+}
+
+TEST(Overload, OneHiccupIsNoVerdict) {
+  Overload overload({.policy = Policy::skip});
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(overload.judge(load_of({5, 9})).kind, Kind::none);
+    EXPECT_EQ(overload.judge(load_of({5, 40})).kind, Kind::none);
+  }
+}
+
+TEST(Overload, TheStartIsNotJudged) {
+  Overload overload({.policy = Policy::drop});
+  EXPECT_EQ(overload.judge(load_of({50})).kind, Kind::none);  // warms up
+  EXPECT_EQ(overload.judge(load_of({50})).kind, Kind::none);
+  EXPECT_EQ(overload.judge(load_of({50})).kind, Kind::late);
+}
+
+TEST(Overload, WithoutARateThereIsNoVerdict) {
+  Overload overload({.policy = Policy::skip});
+  EXPECT_TRUE(kinds(overload, load_of({1000}, 0), 20).empty());
+}
+
+TEST(Drop, SaysThatItIsLateOnceAndThatItIsOver) {
+  Overload overload({});
+  EXPECT_EQ(kinds(overload, load_of({5, 20}), 20), std::vector<Kind>{Kind::late});
+  EXPECT_TRUE(overload.late());
+  EXPECT_TRUE(kinds(overload, load_of({5, 9.5}), 20).empty()) << "no clear room";
+  EXPECT_EQ(kinds(overload, load_of({5, 8}), 20), std::vector<Kind>{Kind::in_time});
+  EXPECT_FALSE(overload.late());
+}
+
+/// A stage that takes `forward` for a frame, and `more` for one it learns from.
+struct Stage {
+  double forward, more;
+  double at(std::int64_t every) const { return forward + more / double(every); }
+};
+
+std::int64_t settled(Overload& overload, const Stage& stage, int loads) {
+  for (int i = 0; i < loads; ++i) overload.judge(load_of({1, stage.at(overload.train_every())}));
+  return overload.train_every();
+}
+
+TEST(Skip, FindsTheLeastThatIsEnoughAndStaysThere) {
+  for (const Stage& stage : {Stage{4, 16}, Stage{1, 39}, Stage{6, 6}, Stage{2, 9}, Stage{9, 20}}) {
+    Overload overload({.policy = Policy::skip});
+    const std::int64_t every = settled(overload, stage, 100);
+    EXPECT_LE(stage.at(every), 10);
+    EXPECT_GT(stage.at(every - 1), 10) << "one fewer would have done";
+    for (int i = 0; i < 200; ++i)
+      ASSERT_EQ(overload.judge(load_of({1, stage.at(every)})).kind, Kind::none) << "it flaps";
+  }
+}
+
+TEST(Skip, GivesWayWhenThereIsRoom) {
+  Overload overload({.policy = Policy::skip});
+  EXPECT_EQ(settled(overload, {4, 16}, 100), 3);
+  EXPECT_EQ(settled(overload, {1, 2}, 100), 1);
+  EXPECT_EQ(settled(overload, {4, 16}, 100), 3);
+}
+
+TEST(Skip, NeverComesBackToWhatWasTooSlow) {
+  // At every cost of a frame, however it is shared out: once it has given way it stays.
+  for (double forward = 0.5; forward < 10; forward += 0.5) {
+    for (double more = 0; more < 60; more += 1.5) {
+      Overload overload({.policy = Policy::skip});
+      settled(overload, {9, 100}, 60);
+      const Stage stage{forward, more};
+      settled(overload, stage, 300);
+      const std::int64_t every = overload.train_every();
+      for (int i = 0; i < 60; ++i) overload.judge(load_of({stage.at(overload.train_every())}));
+      EXPECT_EQ(overload.train_every(), every) << forward << " + " << more;
+    }
+  }
+}
+
+TEST(Skip, SaysSoWhenPredictionAloneIsTooSlow) {
+  Overload overload({.policy = Policy::skip});
+  const std::vector<Kind> seen = kinds(overload, load_of({30}), 100);
+  EXPECT_EQ(overload.train_every(), Overload::kMostEvery);
+  EXPECT_EQ(seen.back(), Kind::late);
+  EXPECT_EQ(std::count(seen.begin(), seen.end(), Kind::late), 1);
+}
+
+TEST(Skip, ALoadThatSawAChangeIsNotJudged) {
+  Overload overload({.policy = Policy::skip});
+  overload.judge(load_of({20}));
+  overload.judge(load_of({20}));
+  EXPECT_EQ(overload.judge(load_of({20})).train_every, 2);
+  EXPECT_EQ(overload.judge(load_of({20})).kind, Kind::none);  // half of it before the change
+  EXPECT_TRUE(kinds(overload, load_of({9}), 10).empty());
+}
+
+TEST(Skip, LooksAtWholeRounds) {
+  Overload overload({.policy = Policy::skip});
+  const std::int64_t before = overload.window();
+  kinds(overload, load_of({1000}), 10);
+  EXPECT_EQ(overload.train_every(), Overload::kMostEvery);
+  EXPECT_GE(overload.window(), 3 * Overload::kMostEvery);
+  EXPECT_GE(before, 32);
+}
+
+TEST(Recut, MovesModulesFromTheSlowestStage) {
+  // Eight equal modules; the second stage's core is slower than it was.
+  Overload overload(
+      {.policy = Policy::recut, .module_ms = std::vector<double>(8, 1.0), .cut = {3}});
+  overload.judge(load_of({3, 15}));
+  overload.judge(load_of({3, 15}));
+  const Change change = overload.judge(load_of({3, 15}));
+  EXPECT_EQ(change.kind, Kind::recut);
+  EXPECT_EQ(change.from_cut, std::vector<int>{3});
+  EXPECT_EQ(change.cut, std::vector<int>{5});
+  EXPECT_EQ(overload.cut(), std::vector<int>{5});
+}
+
+TEST(Recut, NeedsAClearGain) {
+  Overload overload({.policy = Policy::recut, .module_ms = {5, 1, 5}, .cut = {1}});
+  // {5}, {1, 5}: 12 ms now; 10.9 at best.
+  EXPECT_EQ(kinds(overload, load_of({11, 12}), 30), std::vector<Kind>{Kind::late});
+  EXPECT_EQ(overload.cut(), std::vector<int>{1});
+}
+
+TEST(Recut, LeavesACutAloneThatMayNotBe) {
+  Overload overload({.policy = Policy::recut,
+                     .module_ms = std::vector<double>(8, 1.0),
+                     .cut = {3},
+                     .allowed = [](const std::vector<int>&) { return false; }});
+  EXPECT_EQ(kinds(overload, load_of({3, 15}), 30), std::vector<Kind>{Kind::late});
+}
+
+TEST(Recut, DoesSoLessAndLessOften) {
+  // Whoever has more modules is the slower: a machine that mocks every cut.
+  Overload overload(
+      {.policy = Policy::recut, .module_ms = std::vector<double>(8, 1.0), .cut = {4}});
+  std::vector<int> at;
+  for (int i = 0; i < 1000; ++i) {
+    const bool second = overload.cut()[0] <= 4;
+    if (overload.judge(load_of(second ? std::vector<double>{5, 50} : std::vector<double>{50, 5}))
+            .kind == Kind::recut)
+      at.push_back(i);
+  }
+  ASSERT_GE(at.size(), 2u);
+  EXPECT_LE(at.size(), 8u);
+  for (std::size_t i = 2; i < at.size(); ++i) EXPECT_GE(at[i] - at[i - 1], at[i - 1] - at[i - 2]);
+}
+
+TEST(Recut, AStageOfFreeModulesSharesWhatItTook) {
+  Overload overload({.policy = Policy::recut, .module_ms = {0, 0, 0, 0}, .cut = {3}});
+  overload.judge(load_of({30, 1}));
+  overload.judge(load_of({30, 1}));
+  EXPECT_EQ(overload.judge(load_of({30, 1})).cut, std::vector<int>{2});
+}
+
+TEST(Load, IsTheMeanOfAStretchOverReplicas) {
+  const Totals before{.stages = {{.replicas = 1, .steps = 10, .busy_ns = 1'000'000},
+                                 {.replicas = 2, .steps = 10, .busy_ns = 2'000'000}},
+                      .frames = 10,
+                      .frames_ns = 5'000'000};
+  const Totals after{.stages = {{.replicas = 1, .steps = 60, .busy_ns = 101'000'000},
+                                {.replicas = 2, .steps = 58, .busy_ns = 194'000'000}},
+                     .frames = 61,
+                     .frames_ns = 158'000'000};
+  EXPECT_EQ(frames_between(before, after), 48);
+  const Load load = load_between(before, after, 40);
+  EXPECT_DOUBLE_EQ(load.stage[0], 2.0);
+  EXPECT_DOUBLE_EQ(load.stage[1], 2.0);  // 4 ms, of every second frame
+  EXPECT_DOUBLE_EQ(load.frame, 3.0);
+  EXPECT_DOUBLE_EQ(load.took(), 3.0);
+  EXPECT_DOUBLE_EQ(load.budget, 40.0);
+}
+
+TEST(Change, IsToldInOneLineWithItsReason) {
+  Overload overload({.policy = Policy::skip});
+  const Load load = load_of({1, 41.2}, 33.3);
+  overload.judge(load);
+  overload.judge(load);
+  EXPECT_EQ(text(overload.judge(load)), "train every: 1 -> 2: stage 1 took 41.2 ms of 33.3 ms");
+  EXPECT_EQ(text({.kind = Kind::recut,
+                  .stage = 1,
+                  .took_ms = 41.2,
+                  .budget_ms = 33.3,
+                  .from_cut = {3, 7},
+                  .cut = {4, 7}}),
+            "re-cut: 3,7 -> 4,7: stage 1 took 41.2 ms of 33.3 ms");
+  EXPECT_EQ(text(Change{}), "");
+}
+
+TEST(Change, NamesNoStageWhereNoneIsTooSlowAlone) {
+  Overload overload({});
+  const Load load = load_of({8, 8}, 10, 16);  // sequential: one after the other
+  overload.judge(load);
+  overload.judge(load);
+  EXPECT_EQ(text(overload.judge(load)), "late: a frame took 16 ms of 10 ms");
+}
+
+TEST(Policy, IsNamed) {
+  EXPECT_EQ(policy_of("drop"), Policy::drop);
+  EXPECT_EQ(policy_of("skip"), Policy::skip);
+  EXPECT_EQ(policy_of("recut"), Policy::recut);
+  EXPECT_THROW(policy_of("skp"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace millrace::engine
