@@ -2,28 +2,13 @@
 // body and is waited for.
 #include <c10/cuda/CUDAGuard.h>   // current device and stream
 #include <c10/cuda/CUDAStream.h>  // streams made elsewhere
-#include <cuda_runtime_api.h>     // device names, streams of our own
+#include <cuda_runtime_api.h>     // device names
 
 #include "capture/recorder_cpu.h"
+#include "capture/stream_own.h"
 
 namespace millrace::capture {
 namespace {
-
-/// A stream that belongs to one stage alone: PyTorch's stream pool wraps round and aliases.
-class OwnStream {
- public:
-  explicit OwnStream(c10::Device device) : guard_(device) {
-    C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  }
-  ~OwnStream() { cudaStreamDestroy(stream_); }
-  OwnStream(const OwnStream&) = delete;
-  OwnStream& operator=(const OwnStream&) = delete;
-  cudaStream_t get() const { return stream_; }
-
- private:
-  c10::cuda::CUDAGuard guard_;
-  cudaStream_t stream_ = nullptr;
-};
 
 class CudaRecording final : public Recording {
  public:

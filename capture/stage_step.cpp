@@ -1,7 +1,8 @@
 #include "capture/stage_step.h"
 
-#include <ATen/ATen.h>      // tensor creation
-#include <ATen/Parallel.h>  // intra-op threads
+#include <ATen/ATen.h>          // tensor creation
+#include <ATen/Parallel.h>      // intra-op threads
+#include <c10/core/GradMode.h>  // NoGradGuard
 
 #include <algorithm>  // max
 
@@ -9,21 +10,23 @@
 
 namespace millrace::capture {
 
-SampleBuffers::SampleBuffers(int slots, at::IntArrayRef shape, at::IntArrayRef target_shape)
-    : prediction(slots) {
-  for (int slot = 0; slot < slots; ++slot) {
-    input.push_back(at::zeros(shape, at::kFloat));
-    target.push_back(target_shape.empty() ? input.back() : at::zeros(target_shape, at::kFloat));
+namespace {
+
+/// Leaves `made` in `slot`.
+void leave(Crossing& crossing, int slot, stages::Tensors made) {
+  if (!crossing.fixed) {
+    crossing.tensors[slot] = std::move(made);
+    return;
   }
+  const c10::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < made.size(); ++i) crossing.tensors[slot][i].copy_(made[i]);
 }
+
+}  // namespace
 
 StageStep::StageStep(stages::Stage stage, c10::Device device, SampleBuffers& samples,
                      BoundaryBuffers* upstream, BoundaryBuffers* downstream)
-    : stage_(std::move(stage)),
-      device_(device),
-      samples_(samples),
-      upstream_(upstream),
-      downstream_(downstream),
+    : OwningStep(std::move(stage), device, samples, upstream, downstream),
       kept_(slots()),
       bytes_(slots(), 0),
       losses_(slots()) {}
@@ -48,12 +51,7 @@ void StageStep::prepare() {
           [this, slot, gradient] { run_backward(&Stage::backward_input, slot, gradient); }));
     }
   }
-  update_ = recorder_->record([this] { updated_ = stage_.update(); });
-}
-
-bool StageStep::update() {
-  update_->replay();
-  return updated_;
+  update_ = recorder_->record([this] { skipped_ += stage_.update() ? 0 : 1; });
 }
 
 void StageStep::forward(int slot, std::int64_t version) {
@@ -81,12 +79,13 @@ float StageStep::loss(int slot) const {
 void StageStep::run_forward(int slot) {
   stages::Tensors inputs;
   if (upstream_) {
-    for (const at::Tensor& sent : upstream_->activations[slot]) inputs.push_back(sent.to(device_));
+    upstream_->activations.synchronize(slot);
+    for (const at::Tensor& sent : upstream_->activations.tensors[slot])
+      inputs.push_back(sent.to(device_));
   } else {
     inputs.push_back(samples_.input[slot].to(device_));
   }
-  const bool compares = !downstream_ || stage_.greedy();
-  const at::Tensor target = compares ? samples_.target[slot].to(device_) : at::Tensor();
+  const at::Tensor target = compares() ? samples_.target[slot].to(device_) : at::Tensor();
   stages::Activations& kept = kept_[slot];
   // The same every time, so that once is enough.
   const auto work = [&] { kept = stage_.forward(inputs, target, version_); };
@@ -97,7 +96,7 @@ void StageStep::run_forward(int slot) {
   }
   keeps(slot, *forward_bytes_);
   if (downstream_) {
-    downstream_->activations[slot] = kept.outputs;
+    leave(downstream_->activations, slot, kept.outputs);
   } else {
     samples_.prediction[slot] = kept.outputs[0];
     losses_[slot] = kept.loss;
@@ -119,7 +118,8 @@ void StageStep::run_backward(stages::Tensors (stages::Stage::*part)(stages::Acti
                              int slot, int gradient_slot) {
   stages::Tensors gradients;
   if (downstream_) {
-    for (const at::Tensor& sent : downstream_->gradients[gradient_slot])
+    downstream_->gradients.synchronize(gradient_slot);
+    for (const at::Tensor& sent : downstream_->gradients.tensors[gradient_slot])
       gradients.push_back(sent.to(device_));
   }
   stages::Tensors input_gradients;
@@ -133,7 +133,7 @@ void StageStep::run_backward(stages::Tensors (stages::Stage::*part)(stages::Acti
   } else {
     work();
   }
-  if (upstream_) upstream_->gradients[slot] = std::move(input_gradients);
+  if (upstream_) leave(upstream_->gradients, slot, std::move(input_gradients));
   keeps(slot, kept_[slot].pieces.empty() ? 0 : bytes_[slot] + *input_gradient_bytes_);
 }
 

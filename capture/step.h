@@ -7,8 +7,8 @@ namespace millrace::capture {
 
 /// One stage's step on its device, prepared for a fixed number of slots. A sample in flight owns
 /// one slot number everywhere: the same index names its input, target, activations and gradients.
-/// Thread-bound: one worker makes every call. The schedule guarantees that whatever a call reads
-/// has been written, and that nobody still needs what it overwrites.
+/// Thread-bound: one worker makes every call, after rehearsal. The schedule guarantees that
+/// whatever a call reads has been written, and that nobody still needs what it overwrites.
 class Step {
  public:
   virtual ~Step() = default;
@@ -36,8 +36,9 @@ class Step {
   virtual void backward_weight(int slot) = 0;
 
   /// Applies the mean of the gradients since the last update; with replicas, of all of theirs,
-  /// which must be there. False if they are not finite: then only the version's number changes.
-  virtual bool update() = 0;
+  /// which must be there. If it is not finite only the version's number changes, and skipped()
+  /// counts it.
+  virtual void update() = 0;
   /// Forgets those gradients instead; the version's number changes as it would.
   virtual void skip_update() = 0;
   /// Keeps weights and optimizer state for roll_back(), which goes back to the last snapshot but
@@ -50,6 +51,26 @@ class Step {
 
   /// Loss of the sample in `slot` after its forward. Last stage only.
   virtual float loss(int slot) const = 0;
+  /// Updates left out since their gradient was not finite.
+  virtual std::int64_t skipped() const = 0;
+
+  // A step may defer its work: then the calls above only say what is to be done, launch() starts
+  // it, and what they leave on the host (loss, prediction, skipped()) is there when that launch is
+  // over. Other deferring steps may be told at once that something lies in a slot: their work waits
+  // for this one's on the device.
+
+  virtual bool defers() const { return false; }
+  /// Between these two, calls and launches are noted, recorded and not done.
+  virtual void begin_rehearsal() {}
+  virtual void end_rehearsal() {}
+  /// Starts all that was called since the last launch. Returns how many launches there were.
+  virtual std::int64_t launch() { return 0; }
+  /// Whether the launch of that number and all before it are over. Asked in order.
+  virtual bool over(std::int64_t launch) { return true; }
+  /// How long the launch that over() last found over took on its device, waits left out.
+  virtual std::int64_t duration_ns() const { return 0; }
+  /// Has the calling thread wait until every launch is over.
+  virtual void synchronize() {}
 };
 
 }  // namespace millrace::capture

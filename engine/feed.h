@@ -23,8 +23,8 @@ class Feed {
   enum class Status { ready, wait, end };
   virtual ~Feed() = default;
 
-  /// Whether a sample can be taken. Blocks for at most about 20 ms if not.
-  virtual Status poll() = 0;
+  /// Whether a sample can be taken. Blocks for at most about `patience` if not.
+  virtual Status poll(std::chrono::microseconds patience) = 0;
   /// Writes the sample's input and target into `slot`. Only after poll() said ready.
   virtual void take(int slot, SampleInfo& info) = 0;
 };

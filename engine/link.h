@@ -21,19 +21,19 @@ struct Token {
   bool learns = true;         ///< gradients: false: there is none, that loss is not learned from
 };
 
-/// A bounded queue of tokens. One thread sends, one receives; a wait looks up every 20 ms to ask
-/// whether it should give up.
+/// How long a wait lasts before the waiter looks up: to ask whether it should give up, and, when
+/// it has launched what is not over, to see whether it is now.
+constexpr std::chrono::microseconds kPatience{20'000}, kImpatience{50};
+
+/// A bounded queue of tokens. One thread sends, one receives.
 class TokenQueue {
  public:
   explicit TokenQueue(std::size_t capacity) : queue_(capacity) {}
 
   bool try_receive(Token& token) { return queue_.try_dequeue(token); }
-  template <class GiveUp>
-  bool receive(Token& token, const GiveUp& give_up) {
-    while (!queue_.wait_dequeue_timed(token, kPatience)) {
-      if (give_up()) return false;
-    }
-    return true;
+  /// False if there was none within `patience`.
+  bool receive(Token& token, std::chrono::microseconds patience) {
+    return queue_.wait_dequeue_timed(token, patience);
   }
   template <class GiveUp>
   bool send(const Token& token, const GiveUp& give_up) {
@@ -44,7 +44,6 @@ class TokenQueue {
   }
 
  private:
-  static constexpr std::chrono::milliseconds kPatience{20};
   moodycamel::BlockingReaderWriterCircularBuffer<Token> queue_;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/monitor.h"
 
 #include <numeric>  // accumulate
+#include <utility>  // exchange
 
 namespace millrace::engine {
 namespace {
@@ -21,24 +22,30 @@ void StageMeter::begin(Clock::time_point now) {
   last_ = now;
 }
 
+std::int64_t StageMeter::pass(Clock::time_point now) {
+  return ns(now - std::exchange(last_, now));
+}
+
 void StageMeter::lap(Part part, Clock::time_point now) {
-  const std::int64_t passed = ns(now - last_);
-  last_ = now;
+  const std::int64_t passed = pass(now);
   if (part == Part::compute) compute_ns_ += passed;
   if (part == Part::handoff) handoff_ns_ += passed;
 }
 
 void StageMeter::finish() {
   if (compute_ns_ == 0) return;
-  const std::int64_t busy = compute_ns_ + handoff_ns_;
-  compute_.record(compute_ns_);
-  handoff_.record(handoff_ns_);
+  record(std::exchange(compute_ns_, 0), std::exchange(handoff_ns_, 0));
+}
+
+void StageMeter::record(std::int64_t compute_ns, std::int64_t handoff_ns) {
+  const std::int64_t busy = compute_ns + handoff_ns;
+  compute_.record(compute_ns);
+  handoff_.record(handoff_ns);
   busy_.record(busy);
   const std::int64_t budget = budget_ns_.load(std::memory_order_relaxed);
   if (budget > 0 && busy > budget) raise(misses_, 1);
   raise(busy_ns_, busy);
   raise(steps_, 1);
-  compute_ns_ = handoff_ns_ = 0;
 }
 
 void StageMeter::forget_times() {

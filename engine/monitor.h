@@ -29,6 +29,10 @@ class StageMeter {
   Clock::time_point last() const { return last_; }
   /// Records the last step.
   void finish();
+  /// The same for a step that was timed elsewhere.
+  void record(std::int64_t compute_ns, std::int64_t handoff_ns);
+  /// The time since the last call of this or lap(), which is nobody's yet.
+  std::int64_t pass(Clock::time_point now);
   void updated(std::int64_t age) {
     updates_.store(updates_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     age_.store(age, std::memory_order_relaxed);

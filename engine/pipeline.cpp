@@ -1,12 +1,20 @@
 #include "engine/pipeline.h"
 
-#include <latch>   // nobody starts before all are prepared
-#include <thread>  // workers
+#include <algorithm>  // any_of
+#include <latch>      // nobody starts before all are prepared
+#include <thread>     // workers
 
 #include "engine/pinning.h"
 #include "engine/worker.h"
 
 namespace millrace::engine {
+namespace {
+
+bool any_defers(const std::vector<capture::Step*>& steps) {
+  return std::any_of(steps.begin(), steps.end(), [](const auto* step) { return step->defers(); });
+}
+
+}  // namespace
 
 Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
                    Observer* observer, Monitor& monitor, PipelineOptions options)
@@ -14,6 +22,7 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
       options_(std::move(options)),
       shared_{schedule_,
               std::move(steps),
+              any_defers(shared_.steps) ? longest_turns(schedule_) : Turns(schedule_),
               feed,
               observer,
               monitor,

@@ -17,6 +17,7 @@
 #include "engine/monitor.h"
 #include "engine/schedule.h"
 #include "engine/slot_pool.h"
+#include "engine/turns.h"
 
 namespace millrace::engine {
 
@@ -36,6 +37,9 @@ struct PipelineOptions {
   /// samples up to `sample`: no action of the stage is under way. Whatever it costs is the
   /// pipeline's; empty otherwise.
   std::function<void(int stage, std::int64_t sample)> after_sample;
+  /// Whether after_sample would do anything. A stage whose step defers its work is drained first,
+  /// so it asks. Empty: always.
+  std::function<bool(int stage, std::int64_t sample)> after_sample_due;
   /// What the learning rate is multiplied by; may change at any time. Null: 1.
   const std::atomic<double>* rate = nullptr;
   /// Judges losses, and has the stages turn back when the run goes astray; null: nobody does.
@@ -53,6 +57,7 @@ struct PipelineOptions {
 struct Shared {
   const Schedule& schedule;
   std::vector<capture::Step*> steps;  ///< by Schedule::unit()
+  Turns turns;
   Feed& feed;
   Observer* observer;
   Monitor& monitor;
@@ -85,7 +90,7 @@ struct Outcome {
 /// that owns it.
 class Pipeline {
  public:
-  /// `steps`: by Schedule::unit(). `observer` may be null.
+  /// `steps`: by Schedule::unit(); those that defer are rehearsed. `observer` may be null.
   Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
            Observer* observer, Monitor& monitor, PipelineOptions options = {});
 

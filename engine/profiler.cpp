@@ -232,6 +232,15 @@ std::vector<plan::StageCosts> stages_here(const std::shared_ptr<const stages::Ne
   return costs;
 }
 
+namespace {
+
+void await(TokenQueue& queue, Token& token) {
+  while (!queue.receive(token, kPatience)) {
+  }
+}
+
+}  // namespace
+
 plan::HandOff hand_off_here() {
   plan::HandOff result{.between = "cpu-cpu", .points = {}};
   if (usable_cores() < 2) return result;
@@ -243,7 +252,7 @@ plan::HandOff hand_off_here() {
     // Whoever has the token reads the message that the other has written, and writes it anew.
     const auto turn = [&](TokenQueue& from, TokenQueue& to) {
       Token token;
-      from.receive(token, never);
+      await(from, token);
       float sum = 0;
       for (float& value : message) sum += value, value = sum;
       to.send({token.sample + 1}, never);
@@ -260,7 +269,7 @@ plan::HandOff hand_off_here() {
         turn(back, there);
       } else {
         Token token;
-        back.receive(token, never);
+        await(back, token);
       }
       if (round > 10) trips.push_back(now_ms() - start);
     }

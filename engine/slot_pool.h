@@ -4,6 +4,7 @@
 #include <concurrentqueue/blockingconcurrentqueue.h>  // LightweightSemaphore: spins before it sleeps
 
 #include <atomic>   // holders of a slot
+#include <chrono>   // patience
 #include <cstdint>  // sample numbers
 #include <memory>   // slot array
 
@@ -22,14 +23,9 @@ class SlotPool {
   bool try_acquire(std::int64_t sample) {
     return take(slot_of(sample), state_[slot_of(sample)].free.tryWait());
   }
-  /// Waits until the sample's slot is free; false if `give_up()` said so meanwhile.
-  template <class GiveUp>
-  bool acquire(std::int64_t sample, const GiveUp& give_up) {
-    const int slot = slot_of(sample);
-    while (!state_[slot].free.wait(kPatienceUs)) {
-      if (give_up()) return false;
-    }
-    return take(slot, true);
+  /// Waits until the sample's slot is free; false if it was not within `patience`.
+  bool acquire(std::int64_t sample, std::chrono::microseconds patience) {
+    return take(slot_of(sample), state_[slot_of(sample)].free.wait(patience.count()));
   }
   void release(std::int64_t sample) {
     State& state = state_[slot_of(sample)];
@@ -37,7 +33,6 @@ class SlotPool {
   }
 
  private:
-  static constexpr std::int64_t kPatienceUs = 20'000;
   struct alignas(64) State {
     std::atomic<int> holders{0};
     moodycamel::LightweightSemaphore free;

@@ -3,13 +3,17 @@
 #include <ATen/ATen.h>      // warm-up samples
 #include <ATen/Parallel.h>  // one intra-op thread a worker
 
+#include <algorithm>  // any_of
 #include <cmath>      // pow
 #include <stdexcept>  // std::invalid_argument
 
+#include "capture/graph_step.h"
 #include "capture/ranges.h"
+#include "capture/stage_step.h"
 #include "engine/balance.h"
 #include "engine/pinning.h"
 #include "engine/profiler.h"
+#include "engine/rehearsal.h"
 #include "engine/staircase.h"
 #include "engine/verifier.h"
 
@@ -17,8 +21,8 @@ namespace millrace::engine {
 namespace {
 
 /// MKL chooses its kernels at its first call. When two workers' first calls meet, one of them may
-/// be served by another kernel, and its square roots then differ in the last bit (seen about once in
-/// a thousand busy starts). So the first call is made here, alone.
+/// be served by another kernel, and its square roots then differ in the last bit (seen about once
+/// in a thousand busy starts). So the first call is made here, alone.
 void settle_kernels() {
   const at::Tensor ones = at::ones({16, 16});
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
@@ -72,7 +76,40 @@ c10::Device torch_device(const Device& device) {
                      : c10::Device(c10::kCPU);
 }
 
+/// Whether any stage's step is to be recorded.
+bool records_any(const TrainerOptions& options, const Schedule& schedule) {
+  const bool able =
+      options.make_stream || std::any_of(options.devices.begin(), options.devices.end(),
+                                         [](const Device& d) { return d.cuda; });
+  if (!able || options.capture == Capture::eager) return false;
+  const std::string why = unrecordable(options, schedule);
+  if (!why.empty() && options.capture == Capture::graph)
+    throw std::invalid_argument("pipeline.capture: " + why);
+  return why.empty();
+}
+
+/// The schedule as it is run.
+Schedule schedule_to_run(const TrainerOptions& options) {
+  Schedule schedule = schedule_of(options);
+  if (!records_any(options, schedule)) return schedule;
+  schedule = for_recording(std::move(schedule));
+  if (const std::optional<Fault> fault = verify(schedule))
+    throw std::logic_error(fault->text(schedule.name));
+  return schedule;
+}
+
 }  // namespace
+
+std::string unrecordable(const TrainerOptions& options, const Schedule& schedule) {
+  if (!options.replicas.empty()) return "replicas meet at each update, which is no recorded work";
+  const std::string& kind = options.correction.kind;
+  const std::vector<std::int64_t> ages = gradient_ages(schedule);
+  const bool old = std::any_of(ages.begin(), ages.end(), [](auto age) { return age > 0; });
+  for (const char* beside : {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd"}) {
+    if (old && kind == beside) return "correction " + kind + " keeps its book on the host";
+  }
+  return "";
+}
 
 Schedule schedule_of(const TrainerOptions& options) {
   Schedule schedule = make_schedule(options.schedule, {.stages = options.stages,
@@ -165,7 +202,8 @@ void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& s
 
 Trainer::Trainer(TrainerOptions options)
     : options_(completed(std::move(options))),
-      schedule_(schedule_of(options_)),
+      schedule_(schedule_to_run(options_)),
+      records_(records_any(options_, schedule_)),
       monitor_(schedule_.replica_counts(), options_.fps),
       guard_(2 * schedule_.slots()),
       samples_(schedule_.slots(),
@@ -187,19 +225,56 @@ void Trainer::build() {
   for (int i = 0; i + 1 < options_.stages; ++i) {
     boundaries_.push_back(std::make_unique<capture::BoundaryBuffers>(schedule_.slots()));
   }
+  for (int i = 0; i + 1 < options_.stages; ++i) join(i);
   std::vector<stages::Stage> built = build_stages(options_, schedule_);
   std::vector<stages::Stage*> stages;
   for (int i = 0; i < options_.stages; ++i) {
     for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
       const int unit = schedule_.unit(i, replica);
-      steps_.push_back(std::make_unique<capture::StageStep>(
-          std::move(built[unit]), torch_device(options_.devices[unit]), samples_,
-          i > 0 ? boundaries_[i - 1].get() : nullptr,
-          i + 1 < options_.stages ? boundaries_[i].get() : nullptr));
+      steps_.push_back(make_step(std::move(built[unit]), i, unit));
       stages.push_back(&steps_.back()->stage());
     }
   }
   tie_replicas(schedule_, stages);
+}
+
+bool Trainer::records(const Device& device) const {
+  return records_ && (device.cuda || options_.make_stream);
+}
+
+std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int index, int unit) {
+  const Device& device = options_.devices[unit];
+  const c10::Device place = torch_device(device);
+  capture::BoundaryBuffers* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
+  capture::BoundaryBuffers* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
+  if (!records(device))
+    return std::make_unique<capture::StageStep>(std::move(stage), place, samples_, up, down);
+  return std::make_unique<capture::GraphStep>(
+      std::move(stage),
+      options_.make_stream ? options_.make_stream(place) : capture::make_stream(place), place,
+      samples_, up, down);
+}
+
+void Trainer::join(int stage) {
+  const Device& upper = options_.devices[schedule_.unit(stage, 0)];
+  const Device& lower = options_.devices[schedule_.unit(stage + 1, 0)];
+  const c10::Device above = torch_device(upper), below = torch_device(lower);
+  capture::BoundaryBuffers& boundary = *boundaries_[stage];
+  boundary.activations.on_host = !capture::reads(below, above);
+  boundary.gradients.on_host = !capture::reads(above, below);
+  boundary.activations.fixed = records(lower) && !records(upper);
+  boundary.gradients.fixed = records(upper) && !records(lower);
+  const stages::Network& network = *options_.network;
+  for (capture::Crossing* crossing : {&boundary.activations, &boundary.gradients}) {
+    for (int slot = 0; crossing->fixed && slot < schedule_.slots(); ++slot) {
+      for (const int source : network.crossing(options_.cut[stage])) {
+        const stages::ImageShape& shape =
+            source == stages::kSample ? options_.sample : network.shape(source);
+        crossing->tensors[slot].push_back(
+            capture::pinned_zeros({1, shape.channels, shape.height, shape.width}));
+      }
+    }
+  }
 }
 
 TrainerOptions Trainer::cut_at(const std::vector<int>& cut) const {
@@ -254,6 +329,7 @@ const float* Trainer::prediction(int slot) {
 }
 
 Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
+  prepare_steps();
   std::vector<capture::Step*> steps;
   for (const auto& step : steps_) steps.push_back(step.get());
   if (options.cores.empty()) {
@@ -271,6 +347,21 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
       Pipeline(schedule_, std::move(steps), feed, observer, monitor_, std::move(options)).run();
   admitted_ += outcome.admitted;
   return outcome;
+}
+
+void Trainer::prepare_steps() {
+  if (!records_) return;
+  std::vector<capture::Step*> steps;
+  for (const auto& step : steps_) steps.push_back(step.get());
+  try {
+    rehearse(schedule_, longest_turns(schedule_), steps);
+  } catch (const std::runtime_error& error) {
+    if (options_.capture == Capture::graph)
+      throw std::runtime_error(std::string("pipeline.capture: recording failed: ") + error.what());
+    recording_error_ = error.what();
+    records_ = false;
+    build();
+  }
 }
 
 stages::StateDict Trainer::state() const {
@@ -292,7 +383,7 @@ stages::StateDict Trainer::checkpoint() const {
 std::vector<StageMemory> Trainer::memory() const {
   std::vector<StageMemory> all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
-    const capture::StageStep& step = *steps_[schedule_.unit(stage, 0)];
+    const capture::OwningStep& step = *steps_[schedule_.unit(stage, 0)];
     const std::int64_t weights = step.stage().weight_bytes();
     all.push_back({.weights = weights,
                    .stashes = weights * (schedule_.versions_of(stage) - 1),

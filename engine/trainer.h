@@ -1,13 +1,14 @@
 // A network cut into stages, placed on devices and trained from a feed: the engine as one object.
 #pragma once
 
-#include <memory>  // parts
-#include <mutex>   // who asks for the cut
-#include <string>  // names
-#include <vector>  // stages
+#include <functional>  // streams
+#include <memory>      // parts
+#include <mutex>       // who asks for the cut
+#include <string>      // names
+#include <vector>      // stages
 
 #include "capture/buffers.h"
-#include "capture/stage_step.h"
+#include "capture/owning_step.h"
 #include "engine/device.h"
 #include "engine/feed.h"
 #include "engine/monitor.h"
@@ -18,6 +19,13 @@
 #include "stages/parameters.h"
 
 namespace millrace::engine {
+
+/// What becomes of a stage's step on a CUDA device; on a CPU core it runs as it is.
+enum class Capture {
+  automatic,  ///< recorded, or eager where it can't be
+  graph,      ///< recorded; what can't be is an error
+  eager,      ///< each operator launched anew
+};
 
 struct TrainerOptions {
   std::shared_ptr<const stages::Network> network;
@@ -37,8 +45,12 @@ struct TrainerOptions {
   bool guard = false;         ///< turn back when the loss goes astray
   stages::StateDict weights;  ///< or a whole checkpoint; empty: initial_state(seed)
   std::uint64_t seed = 0;
-  double fps = 0;                 ///< F of the monitor's verdict; 0: unknown
-  bool may_recut = false;         ///< recut() may be called: modules are measured in any case
+  double fps = 0;          ///< F of the monitor's verdict; 0: unknown
+  bool may_recut = false;  ///< recut() may be called: modules are measured in any case
+  Capture capture = Capture::automatic;
+  /// Makes the streams that steps are recorded on, whatever their device; empty: CUDA devices have
+  /// their own, CPU cores none. For tests.
+  std::function<std::unique_ptr<capture::Stream>(c10::Device)> make_stream;
   std::vector<double> module_ms;  ///< what each costs; empty: measured where the cut needs it
 };
 
@@ -99,11 +111,19 @@ class Trainer {
   const std::vector<Device>& devices() const { return options_.devices; }
   Monitor& monitor() { return monitor_; }
   const LossGuard& guard() const { return guard_; }
+  /// Whether steps are replayed from recordings, and why not though they were to be ("": nothing
+  /// failed).
+  bool recorded() const { return records_; }
+  const std::string& recording_error() const { return recording_error_; }
   const stages::CorrectionSpec& correction() const { return options_.correction; }
   std::int64_t trained() { return monitor_.tally().trained.load(std::memory_order_relaxed); }
 
  private:
-  void build();  ///< stages and what lies between them
+  void prepare_steps();  ///< records what is to be recorded
+  void build();          ///< stages and what lies between them
+  bool records(const Device& device) const;
+  void join(int stage);  ///< says how what crosses the cut after `stage` is handed over
+  std::unique_ptr<capture::OwningStep> make_step(stages::Stage stage, int index, int unit);
   /// The options with another cut.
   TrainerOptions cut_at(const std::vector<int>& cut) const;
   /// A stage's first replica; the others have the same weights.
@@ -114,13 +134,19 @@ class Trainer {
   TrainerOptions options_;
   mutable std::mutex cut_mutex_;  ///< what recut() changes in options_
   Schedule schedule_;
+  bool records_;                 ///< some of the steps
+  std::string recording_error_;  ///< "": there was none
   Monitor monitor_;
   LossGuard guard_;
   capture::SampleBuffers samples_;
   std::vector<std::unique_ptr<capture::BoundaryBuffers>> boundaries_;
-  std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::unit()
-  std::int64_t admitted_ = 0;                               ///< by earlier runs
+  std::vector<std::unique_ptr<capture::OwningStep>> steps_;  ///< by Schedule::unit()
+  std::int64_t admitted_ = 0;                                ///< by earlier runs
 };
+
+/// Why steps of `options` can't be recorded where there is a device to; "" if they can. `options`:
+/// correction and schedule named.
+std::string unrecordable(const TrainerOptions& options, const Schedule& schedule);
 
 /// The schedule that `options` names, verified. Throws std::invalid_argument.
 Schedule schedule_of(const TrainerOptions& options);

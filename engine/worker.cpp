@@ -18,6 +18,15 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       options_(options),
       track_(options.actions ? &options.actions->track(index) : nullptr),
       origin_(shared.schedule.stages, 0),
+      stages_(stages_of(program_)),
+      outbox_(4 * std::size_t(shared.schedule.slots()) + 8),
+      notes_(16 * std::size_t(shared.schedule.slots()) + 16),
+      verdicts_(2 * std::size_t(shared.schedule.slots()), Alarm::none),
+      host_ns_(shared.schedule.stages, 0),
+      forwards_(shared.schedule.stages, 0),
+      untold_ns_(shared.schedule.stages, 0),
+      tries_(shared.schedule.stages, 0),
+      skipped_(shared.schedule.stages, 0),
       alarms_(shared.schedule.stages, Alarm::none),
       pending_(shared.schedule.stages, Alarm::none),
       learns_(shared.schedule.stages, true),
@@ -36,14 +45,17 @@ void Worker::run() {
     const std::int64_t applied = shared_.applied.load(std::memory_order_relaxed);
     if (applied != kEndless && program_.over(at, applied)) break;
     const Action action = program_.at(at);
-    if (action.sample >= applied) continue;
-    if (watched) {
-      perform_watched(action);
-    } else {
-      perform(action);
+    if (action.sample < applied) {
+      if (watched) {
+        perform_watched(action);
+      } else {
+        perform(action);
+      }
     }
+    if (shared_.turns.ends(index_, at)) end_turn();
   }
-  for (const int stage : stages_of(program_)) meter(stage).finish();
+  drain();
+  for (const int stage : stages_) meter(stage).finish();
 }
 
 void Worker::perform_watched(const Action& action) {
@@ -79,37 +91,31 @@ bool Worker::perform(const Action& action) {
 
 bool Worker::forward(const Action& action) {
   const int stage = action.stage;
-  meter(stage).begin(Clock::now());
+  if (step(stage).defers()) {
+    meter(stage).pass(Clock::now());
+  } else {
+    meter(stage).begin(Clock::now());
+  }
   if (!(stage == 0 ? admit(action) : receive_activations(action))) return false;
   step(stage).forward(slot(action.sample), action.version);
   newest_[stage] = action.sample;
+  ++forwards_[stage];
   lap(stage, Part::compute);
   if (last(stage)) {
-    predicted(action);
+    notes_.take({.kind = Note::Kind::predicted, .action = action});
   } else {
     const Schedule& schedule = shared_.schedule;
     TokenQueue& down = shared_.links[stage]->activations(
         program_.replica, schedule.replica_of(stage + 1, action.sample));
-    down.send({action.sample}, [&] { return over(action.sample); });
+    outbox_.put(down, {action.sample});
   }
   if (action.sample < first_backward_[stage]) {
     step(stage).discard(slot(action.sample));
-    shared_.pool.release(action.sample);
+    notes_.take({.kind = Note::Kind::released, .action = action});
     end_sample(action);
   }
   lap(stage, Part::handoff);
   return true;
-}
-
-void Worker::predicted(const Action& action) {
-  if (!wait_for_turn(action)) return;
-  const int at = slot(action.sample);
-  const SampleInfo& info = this->info(action.sample);
-  shared_.monitor.predicted(info.captured, Clock::now());
-  const float loss = step(action.stage).loss(at);
-  if (shared_.observer) shared_.observer->predicted(info, at, loss);
-  if (options_.guard) alarms_[action.stage] = options_.guard->judge(info.sample, loss);
-  pass_turn(action);
 }
 
 bool Worker::recompute(const Action& action) {
@@ -139,10 +145,9 @@ bool Worker::backward(const Action& action) {
   if (takes_gradient(action.op) && stage > 0) {
     TokenQueue& up = shared_.links[stage - 1]->gradients(
         program_.replica, shared_.schedule.replica_of(stage - 1, action.sample));
-    up.send({action.sample, origin_[stage], alarms_[stage], learns},
-            [&] { return over(action.sample); });
+    outbox_.put(up, {action.sample, origin_[stage], alarms_[stage], learns});
   }
-  if (adds_gradient(action.op)) shared_.pool.release(action.sample);
+  if (adds_gradient(action.op)) notes_.take({.kind = Note::Kind::released, .action = action});
   lap(stage, Part::handoff);
   return true;
 }
@@ -151,14 +156,12 @@ bool Worker::update(const Action& action) {
   const int stage = action.stage;
   if (!wait_for_gradients(action)) return false;
   const bool learned = std::exchange(learned_[stage], false);
-  apply(stage, learned);
+  notes_.take({.kind = apply(stage, learned) ? Note::Kind::updated : Note::Kind::left_out,
+               .action = action,
+               .number = gradient_age(stage),
+               .flag = learned});
   lap(stage, Part::compute);
   end_sample(action);
-  if (last(stage)) {
-    Tally& tally = shared_.monitor.tally();
-    (learned ? tally.trained : tally.predicted_only)
-        .fetch_add(shared_.schedule.group, std::memory_order_relaxed);
-  }
   return true;
 }
 
@@ -166,31 +169,34 @@ void Worker::follow_rate() {
   const double rate = options_.rate ? options_.rate->load(std::memory_order_relaxed) : rate_;
   if (rate == rate_) return;
   rate_ = rate;
-  for (const int stage : stages_of(program_)) step(stage).set_rate(rate);
+  for (const int stage : stages_) step(stage).set_rate(rate);
 }
 
-void Worker::apply(int stage, bool learned) {
+bool Worker::apply(int stage, bool learned) {
   follow_rate();
   const Alarm alarm = std::exchange(pending_[stage], Alarm::none);
   if (alarm == Alarm::roll_back) {
     step(stage).roll_back(LossGuard::kSlower);
-  } else if (alarm == Alarm::discard) {
-    step(stage).skip_update();
-  } else if (!learned) {
+  } else if (alarm == Alarm::discard || !learned) {
     step(stage).skip_update();  // versions are counted on
-    return;
-  } else if (step(stage).update()) {
-    meter(stage).updated(gradient_age(stage));
-    if (options_.guard && meter(stage).updates() % LossGuard::kSnapshotEvery == 1)
+  } else {
+    step(stage).update();
+    if (options_.guard && ++tries_[stage] % LossGuard::kSnapshotEvery == 1)
       step(stage).take_snapshot();
-    return;
+    return true;
   }
-  meter(stage).skipped();
+  return false;
 }
 
 void Worker::end_sample(const Action& action) {
-  if (options_.after_sample && program_.replica == 0)
-    options_.after_sample(action.stage, options_.before + action.sample);
+  if (!options_.after_sample || program_.replica != 0) return;
+  const std::int64_t sample = options_.before + action.sample;
+  if (step(action.stage).defers()) {
+    if (options_.after_sample_due && !options_.after_sample_due(action.stage, sample)) return;
+    step(action.stage).launch();
+    step(action.stage).synchronize();
+  }
+  options_.after_sample(action.stage, sample);
 }
 
 std::int64_t Worker::gradient_age(int stage) const {
@@ -239,14 +245,19 @@ bool Worker::admit(const Action& action) {
   if (!wait_for_turn(action)) return false;
   if (!shared_.pool.try_acquire(action.sample)) {
     lap(0, Part::handoff);
-    if (!shared_.pool.acquire(action.sample, [&] { return over(action.sample); })) return false;
+    if (!await(action.sample,
+               [&](auto patience) { return shared_.pool.acquire(action.sample, patience); })) {
+      return false;
+    }
     lap(0, Part::waiting);
   }
   const Clock::time_point asked = Clock::now();
   for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
     if (full(action.sample)) return end_of_stream(action.sample);
-    status = shared_.feed.poll();
+    status = shared_.feed.poll(patience());
     if (status == Feed::Status::end) return end_of_stream(action.sample);
+    // Who waits for the stream has its samples looked at meanwhile.
+    if (status == Feed::Status::wait) end_turn();
     if (over(action.sample)) return false;
   }
   shared_.monitor.admitted(asked, Clock::now());
@@ -279,11 +290,20 @@ bool Worker::choose(std::int64_t sample) {
   return shared_.learns;
 }
 
+template <class Attempt>
+bool Worker::await(std::int64_t sample, const Attempt& attempt) {
+  while (!attempt(patience())) {
+    settle();
+    if (over(sample)) return false;
+  }
+  return true;
+}
+
 bool Worker::receive(int stage, TokenQueue& queue, std::int64_t sample, std::int64_t label,
                      Token& token) {
   if (!queue.try_receive(token)) {
     lap(stage, Part::handoff);
-    if (!queue.receive(token, [&] { return over(sample); })) return false;
+    if (!await(sample, [&](auto patience) { return queue.receive(token, patience); })) return false;
     lap(stage, Part::waiting);
   }
   if (token.sample != label)
@@ -309,7 +329,12 @@ bool Worker::receive_gradient(const Action& action) {
   }
   origin_[stage] = options_.own_losses ? action.sample : token.origin;
   learns_[stage] = last(stage) || options_.own_losses ? info(action.sample).learns : token.learns;
-  if (!last(stage)) alarms_[stage] = token.alarm;
+  // What the guard said is known by then, and known at the same sample in every run.
+  const std::int64_t judged =
+      newest_[stage] - (step(stage).defers() ? shared_.schedule.slots() : 0);
+  alarms_[stage] = !last(stage) ? token.alarm
+                   : judged < 0 ? Alarm::none
+                                : verdicts_[std::size_t(judged) % verdicts_.size()];
   pending_[stage] = std::max(pending_[stage], alarms_[stage]);
   return true;
 }

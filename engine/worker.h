@@ -4,6 +4,7 @@
 #include <cstdint>  // sample numbers
 #include <vector>   // stages
 
+#include "engine/notes.h"
 #include "engine/pipeline.h"
 
 namespace millrace::engine {
@@ -34,11 +35,24 @@ class Worker {
   bool receive_activations(const Action& action);
   bool receive_gradient(const Action& action);
   bool receive(int stage, TokenQueue& queue, std::int64_t sample, std::int64_t label, Token& token);
-  void predicted(const Action& action);  ///< last stage: shows what it made
+  template <class Attempt>
+  bool await(std::int64_t sample, const Attempt& attempt);  ///< false: given up
+  void predicted(const Action& action);                     ///< last stage: shows what it made
   void end_sample(const Action& action);
   void follow_rate();
-  /// The update, or what the guard makes of it, or of `learned` samples there are none.
-  void apply(int stage, bool learned);
+  /// The update, or what the guard makes of it, or of `learned` samples there are none. Whether it
+  /// was asked of the step.
+  bool apply(int stage, bool learned);
+
+  // A turn's end, and what can be told when its work is over.
+  void end_turn();
+  void settle();  ///< tells of what is over by now
+  void tell(const Note& note);
+  void updated(const Note& note);
+  void timed(const Note& note);
+  void drain();
+  std::chrono::microseconds patience() const { return notes_.empty() ? kPatience : kImpatience; }
+
   bool end_of_stream(std::int64_t samples);
 
   // Among the replicas of a stage; true at once where it has one worker.
@@ -57,7 +71,9 @@ class Worker {
   void lap(int stage, StageMeter::Part part) {
     const Clock::time_point now = Clock::now();
     if (part == StageMeter::Part::waiting && track_) track_->waited(meter(stage).last(), now);
-    meter(stage).lap(part, now);
+    if (!step(stage).defers()) return meter(stage).lap(part, now);
+    const std::int64_t passed = meter(stage).pass(now);
+    if (part != StageMeter::Part::waiting) host_ns_[stage] += passed;
   }
   bool last(int stage) const { return stage + 1 == shared_.schedule.stages; }
   const SampleInfo& info(std::int64_t sample) const { return shared_.infos[slot(sample)]; }
@@ -71,13 +87,22 @@ class Worker {
   double rate_ = 1.0;       ///< last passed on to the stages
   std::vector<int> units_;  ///< by stage: this worker's replica of it
   std::vector<std::int64_t>
-      origin_;                  ///< by stage: the sample whose loss made the gradient last received
-  std::vector<Alarm> alarms_;   ///< by stage: of the gradient last received
-  std::vector<Alarm> pending_;  ///< by stage: the worst since its last update
-  std::vector<char> learns_;    ///< by stage: whether the gradient last received is one
-  std::vector<char> learned_;   ///< by stage: whether there was one since its last update
-  std::vector<std::int64_t> newest_;          ///< by stage: the sample last forwarded
-  std::vector<std::int64_t> ages_;            ///< by stage: as the schedule's text has it
+      origin_;               ///< by stage: the sample whose loss made the gradient last received
+  std::vector<int> stages_;  ///< that it acts on
+  Outbox outbox_;            ///< what others hear of when the turn ends
+  Notes notes_;              ///< what is told when the work is over
+  std::vector<Alarm> verdicts_;          ///< of the guard: sample n's at n mod size
+  std::vector<std::int64_t> host_ns_;    ///< by stage: of this turn, where the step defers
+  std::vector<int> forwards_;            ///< by stage: in this turn
+  std::vector<std::int64_t> untold_ns_;  ///< by stage: of turns without a forward
+  std::vector<std::int64_t> tries_;      ///< by stage: updates asked of its step
+  std::vector<std::int64_t> skipped_;    ///< by stage: of them, known to be left out
+  std::vector<Alarm> alarms_;            ///< by stage: of the gradient last received
+  std::vector<Alarm> pending_;           ///< by stage: the worst since its last update
+  std::vector<char> learns_;             ///< by stage: whether the gradient last received is one
+  std::vector<char> learned_;            ///< by stage: whether there was one since its last update
+  std::vector<std::int64_t> newest_;     ///< by stage: the sample last forwarded
+  std::vector<std::int64_t> ages_;       ///< by stage: as the schedule's text has it
   std::vector<std::int64_t> first_backward_;  ///< by stage
 };
 

@@ -12,6 +12,7 @@ namespace {
 class InverseAge final : public Correction {
  public:
   explicit InverseAge(const Delay& delay) : factor_(1.0 / double(1 + delay.frames)) {}
+  bool only_rate() const override { return true; }
   double rate(std::int64_t) const override { return factor_; }
 
  private:
@@ -22,6 +23,7 @@ class PipeMare final : public Correction {
  public:
   PipeMare(const CorrectionSpec& spec, const Delay& delay)
       : age_(double(delay.frames)), anneal_(double(spec.anneal)) {}
+  bool only_rate() const override { return true; }
   double rate(std::int64_t update) const override {
     return std::pow(age_, -(1.0 - std::min(double(update) / anneal_, 1.0)));
   }

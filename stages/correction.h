@@ -14,6 +14,8 @@ namespace millrace::stages {
 class Correction {
  public:
   virtual ~Correction() = default;
+  /// Whether rate() is all it does: then nothing of it is in the device's work.
+  virtual bool only_rate() const { return false; }
   /// What the optimizer's rate is multiplied by at its update number `update` = 0, 1, ...
   virtual double rate(std::int64_t update) const { return 1.0; }
   /// Changes `gradient` before the optimizer takes it.

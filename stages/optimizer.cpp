@@ -90,7 +90,8 @@ class Adam final : public Rated {
         decoupled_(decoupled),
         mean_(at::zeros_like(weights)),
         square_(at::zeros_like(weights)),
-        scratch_(at::empty_like(weights)) {}
+        scratch_(at::empty_like(weights)),
+        steps_(at::zeros({1}, weights.options())) {}
 
   void step(at::Tensor& weights, at::Tensor& gradient) override {
     const double steps = (steps_ += 1).item<float>();
@@ -114,7 +115,7 @@ class Adam final : public Rated {
  private:
   bool decoupled_;
   at::Tensor mean_, square_, scratch_;
-  at::Tensor steps_ = at::zeros({1});  ///< exact to 16 million, where the corrections are long 1
+  at::Tensor steps_;  ///< exact to 16 million, where the corrections are long 1
 };
 
 using Maker = std::unique_ptr<Optimizer> (*)(const OptimizerSpec&, const at::Tensor&);

@@ -7,12 +7,14 @@
 #include <cmath>      // bounds
 #include <stdexcept>  // std::invalid_argument
 
+#include "stages/guarded_update.h"
+
 namespace millrace::stages {
 
 ReadOut::ReadOut(std::int64_t channels, std::int64_t target, int kernel,
                  const OptimizerSpec& optimizer, std::uint64_t seed,
                  const at::TensorOptions& tensors)
-    : padding_(kernel / 2) {
+    : padding_(kernel / 2), spec_(optimizer) {
   const c10::NoGradGuard no_grad;
   const std::int64_t weights = target * channels * kernel * kernel;
   // As nn.Conv2d begins: U(-b, b), b = 1 / sqrt(fan_in), weights and bias alike.
@@ -59,6 +61,12 @@ void ReadOut::update(int count) {
   const c10::NoGradGuard no_grad;
   if (count > 1) gradient_.div_(count);
   optimizer_->step(flat_, gradient_);
+}
+
+void ReadOut::guarded_update(int count, const at::Tensor& rate, const at::Tensor& finite) {
+  stages::guarded_update(
+      spec_, {.from = flat_, .to = flat_, .gradient = gradient_, .state = optimizer_->state()},
+      count, rate, finite);
 }
 
 std::vector<std::pair<std::string, at::Tensor>> ReadOut::state() const {

@@ -32,6 +32,8 @@ class ReadOut {
   void add(const std::vector<at::Tensor>& gradients, bool first);
   /// Applies the mean of `count` gradients.
   void update(int count);
+  /// The same on the device alone, if `finite`; both 0-dim. `rate` as in Stage::guarded_update().
+  void guarded_update(int count, const at::Tensor& rate, const at::Tensor& finite);
   void set_rate(double factor) { optimizer_->set_rate(factor); }
   /// Parameters and optimizer state, to go on from later; they alias.
   std::vector<std::pair<std::string, at::Tensor>> state() const;
@@ -41,6 +43,7 @@ class ReadOut {
   std::int64_t padding_;
   at::Tensor flat_, gradient_;
   std::vector<at::Tensor> parameters_, gradient_views_;
+  OptimizerSpec spec_;
   std::unique_ptr<Optimizer> optimizer_;
 };
 

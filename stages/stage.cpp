@@ -66,7 +66,8 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
       before_(network_->crossing(range.begin)),
       after_(network_->crossing(range.end)),
       versions_(buffers(*network_, range, tensors, options.versions)),
-      optimizer_(make_optimizer(corrected(optimizer, options), parameters().flat())),
+      spec_(corrected(optimizer, options)),
+      optimizer_(make_optimizer(spec_, parameters().flat())),
       gradients_{at::zeros_like(parameters().flat())},
       gradient_views_{parameters().views_of(gradients_[0])},
       correction_(make_correction(options.correction, options.delay, parameters().flat())) {
@@ -132,8 +133,12 @@ Activations Stage::forward(const Tensors& inputs, const at::Tensor& target,
   if (version == kNewest) version = newest_;
   if (version > newest_ || version + options_.versions <= newest_)
     throw std::logic_error("weight version " + std::to_string(version) + " is not kept");
+  return forward_at(inputs, target, buffer_of(version));
+}
+
+Activations Stage::forward_at(const Tensors& inputs, const at::Tensor& target, int buffer) const {
   Activations kept;
-  kept.buffer = buffer_of(version);
+  kept.buffer = buffer;
   kept.target = target;
   for (const at::Tensor& input : inputs) kept.inputs.push_back(input.detach());
   if (range_.first && network_->channels_last())
@@ -214,17 +219,17 @@ Tensors Stage::wanted_of(const Part& part, int buffer) const {
 }
 
 /// Takes gradients of what wanted_of() listed.
-void Stage::add_found(const Part& part, Tensors found) {
+void Stage::add_found(const Part& part, Tensors found, bool first) {
   if (own_loss(part) && read_out_ && !found.empty()) {
     const auto mine = found.begin() + std::ptrdiff_t(part.parameters);
-    read_out_->add(Tensors(mine, found.end()), accumulated_ == 0);
+    read_out_->add(Tensors(mine, found.end()), first);
     found.erase(mine, found.end());
   }
-  add_gradients(part.first_parameter, found);
+  add_gradients(part.first_parameter, found, first);
 }
 
 Tensors Stage::backward_piece(const Part& part, Piece& piece, Gradients& gradients, int buffer,
-                              bool with_parameters) {
+                              bool with_parameters, bool retain) {
   Tensors roots, root_gradients;
   for (std::size_t i = 0; i < piece.outputs.size(); ++i) {
     if (!piece.outputs[i].requires_grad()) continue;
@@ -241,7 +246,7 @@ Tensors Stage::backward_piece(const Part& part, Piece& piece, Gradients& gradien
     if (input.requires_grad()) wanted.push_back(input);
   }
   if (wanted.empty()) return {};
-  Tensors found = torch::autograd::grad(roots, wanted, root_gradients, again);
+  Tensors found = torch::autograd::grad(roots, wanted, root_gradients, again || retain);
   std::size_t next = mine;
   for (std::size_t i = 0; i < piece.inputs.size(); ++i) {
     if (piece.inputs[i].requires_grad()) add(gradients[part.uses[i] + 1], found[next++]);
@@ -258,48 +263,66 @@ Tensors Stage::finish(Gradients& gradients) const {
 }
 
 Tensors Stage::backward(Activations& activations, const Tensors& output_gradients) {
+  Tensors inputs = backward(activations, output_gradients, {.first = accumulated_ == 0});
+  ++accumulated_;
+  activations = {};
+  return inputs;
+}
+
+Tensors Stage::backward(Activations& activations, const Tensors& output_gradients, Adding adding) {
   const Shifted shifted(versions_[activations.buffer].flat(),
                         correction_ ? correction_->backward_shift() : at::Tensor());
   Gradients gradients = start(activations, output_gradients);
   for (std::size_t i = parts_.size(); i-- > 0;) {
-    add_found(parts_[i], backward_piece(parts_[i], activations.pieces[i], gradients,
-                                        activations.buffer, /*with_parameters=*/true));
+    add_found(parts_[i],
+              backward_piece(parts_[i], activations.pieces[i], gradients, activations.buffer,
+                             /*with_parameters=*/true, adding.retain),
+              adding.first);
   }
-  ++accumulated_;
-  activations = {};
   return finish(gradients);
 }
 
 Tensors Stage::backward_input(Activations& activations, const Tensors& output_gradients) {
+  return backward_input(activations, output_gradients, {});
+}
+
+Tensors Stage::backward_input(Activations& activations, const Tensors& output_gradients,
+                              Adding adding) {
   Gradients gradients = start(activations, output_gradients);
   for (std::size_t i = parts_.size(); i-- > 0;) {
     Piece& piece = activations.pieces[i];
-    backward_piece(parts_[i], piece, gradients, activations.buffer, /*with_parameters=*/false);
-    if (piece.gradients.empty()) piece = {};
+    backward_piece(parts_[i], piece, gradients, activations.buffer, /*with_parameters=*/false,
+                   adding.retain);
+    if (piece.gradients.empty() && !adding.retain) piece = {};
   }
   return finish(gradients);
 }
 
 void Stage::backward_weight(Activations& activations) {
+  backward_weight(activations, {.first = accumulated_ == 0});
+  ++accumulated_;
+  activations = {};
+}
+
+void Stage::backward_weight(Activations& activations, Adding adding) {
   for (std::size_t i = parts_.size(); i-- > 0;) {
     Piece& piece = activations.pieces[i];
     if (piece.gradients.empty()) continue;
     add_found(parts_[i],
               torch::autograd::grad(piece.outputs, wanted_of(parts_[i], activations.buffer),
-                                    piece.gradients));
+                                    piece.gradients, adding.retain),
+              adding.first);
   }
-  ++accumulated_;
-  activations = {};
 }
 
-void Stage::add_gradients(std::size_t first, const Tensors& gradients) {
+void Stage::add_gradients(std::size_t parameter, const Tensors& gradients, bool first) {
   const c10::NoGradGuard no_grad;
   const Tensors& views = gradient_views_[sum()];
   for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (accumulated_ == 0) {
-      views[first + i].copy_(gradients[i]);
+    if (first) {
+      views[parameter + i].copy_(gradients[i]);
     } else {
-      views[first + i].add_(gradients[i]);
+      views[parameter + i].add_(gradients[i]);
     }
   }
 }

@@ -58,6 +58,12 @@ struct StageOptions {
 
 constexpr std::int64_t kNewest = -1;
 
+/// How gradients are added up, for a caller that keeps the stage's book itself.
+struct Adding {
+  bool first = true;    ///< since the last update: they overwrite what was there
+  bool retain = false;  ///< the activations can be gone back through again
+};
+
 /// Forward, backward and update of modules [begin, end). Knows nothing of threads, links, steps or
 /// frames. Thread-bound, but see update().
 class Stage {
@@ -70,6 +76,8 @@ class Stage {
   /// so do stages with a read-out. Throws std::logic_error for a version that is not kept.
   Activations forward(const Tensors& inputs, const at::Tensor& target = {},
                       std::int64_t version = kNewest) const;
+  /// The same at the weights in `buffer`; for a recorded step, which runs whatever the version.
+  Activations forward_at(const Tensors& inputs, const at::Tensor& target, int buffer) const;
   /// Makes the pieces of `activations` again, at the weights of their forward.
   void recompute(Activations& activations) const;
 
@@ -80,6 +88,34 @@ class Stage {
   /// The same in two parts, in a stage that is `split`.
   Tensors backward_input(Activations& activations, const Tensors& output_gradients);
   void backward_weight(Activations& activations);
+
+  // The same for a recorded step. What is host work above (which buffer, how many gradients) is
+  // the caller's here, so that replaying the device's work alone repeats them.
+  Tensors backward(Activations& activations, const Tensors& output_gradients, Adding adding);
+  Tensors backward_input(Activations& activations, const Tensors& output_gradients, Adding adding);
+  void backward_weight(Activations& activations, Adding adding);
+  /// Writes to buffer `to` what the mean of `count` gradients makes of buffer `from`, all on the
+  /// device; if it is not finite the weights and the optimizer's state stay, and `skipped` counts
+  /// it. `rate`: what the optimizer's rate is multiplied by. Both 0-dim on the stage's device.
+  void guarded_update(int from, int to, int count, const at::Tensor& rate, at::Tensor& skipped);
+  /// Writes to buffer `to` the weights of `from`.
+  void copy_weights(int from, int to);
+  /// take_snapshot() of buffer `from`, and what roll_back() then writes to buffer `to`.
+  void take_snapshot(int from);
+  void restore_snapshot(int to);
+  /// Sets every gradient added up so far to `value`.
+  void fill_gradients(double value);
+  /// Counts updates and versions from the start again.
+  void reset_count() { newest_ = applied_ = 0; }
+  /// Counts a new version that was made so. Returns its number.
+  std::int64_t advance() { return ++newest_; }
+  int buffer_of(std::int64_t version) const { return int(version % options_.versions); }
+  std::int64_t newest() const { return newest_; }
+  /// The rate's factor for the next update, which it counts, beside what the optimizer has.
+  double next_rate();
+  void slow_down(double factor) { rate_ *= factor; }
+  /// Why such a step can't be recorded; "" if it can.
+  std::string unrecordable() const;
 
   /// Applies the mean of the gradients added since the last update, and forgets them. With replicas
   /// the mean is over all of theirs, which must be complete and stay so until each has updated;
@@ -94,7 +130,6 @@ class Stage {
   /// multiplies the rate by `factor` from now on.
   void roll_back(double factor);
   /// Multiplies the rate by `factor` from now on, and no more.
-  void slow_down(double factor) { rate_ *= factor; }
   /// Multiplies the learning rate by `factor`, beside what roll_back() left, until set anew.
   void set_rate(double factor) { asked_rate_ = factor; }
   /// Whether it learns from a read-out of its own (or, the last stage, beside others that do), so
@@ -142,14 +177,13 @@ class Stage {
   at::Tensor target_loss(const at::Tensor& output, const at::Tensor& target) const;
   Gradients start(const Activations& activations, const Tensors& output_gradients) const;
   Tensors backward_piece(const Part& part, Piece& piece, Gradients& gradients, int buffer,
-                         bool with_parameters);
+                         bool with_parameters, bool retain);
   Tensors finish(Gradients& gradients) const;
-  void add_gradients(std::size_t first, const Tensors& gradients);
+  void add_gradients(std::size_t parameter, const Tensors& gradients, bool first);
   Tensors wanted_of(const Part& part, int buffer) const;
-  void add_found(const Part& part, Tensors found);
+  void add_found(const Part& part, Tensors found, bool first);
   std::string read_out_entry(const std::string& buffer) const;
-  Tensors lasting() const;  ///< all that a snapshot holds; aliases
-  int buffer_of(std::int64_t version) const { return int(version % options_.versions); }
+  Tensors lasting(int buffer) const;  ///< all that a snapshot holds; aliases
   std::size_t sum() const { return std::size_t(newest_) % gradients_.size(); }
 
   std::shared_ptr<const Network> network_;
@@ -160,6 +194,7 @@ class Stage {
   std::vector<Part> parts_;
   std::vector<Parameters> versions_;  ///< version n in buffer n mod their number
   std::int64_t newest_ = 0;
+  OptimizerSpec spec_;
   std::unique_ptr<Optimizer> optimizer_;
   /// Flat, laid out as the weights: the one of sum() adds up what came since the last update. With
   /// replicas there are two, in turn, since another may still read the last update's.
@@ -170,7 +205,7 @@ class Stage {
   at::Tensor mean_;                         ///< of the replicas' gradients
   std::unique_ptr<Correction> correction_;  ///< null: none
   std::unique_ptr<ReadOut> read_out_;       ///< null: none
-  std::int64_t applied_ = 0;                ///< updates that changed the weights
+  std::int64_t applied_ = 0;                ///< updates that the correction's rate has counted
   double rate_ = 1.0;                       ///< what roll_back() left of the rate
   double asked_rate_ = 1.0;                 ///< what set_rate() asked for
   std::vector<Tensors> snapshots_;          ///< two, the older one first

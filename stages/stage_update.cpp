@@ -5,6 +5,7 @@
 #include <cmath>          // isfinite, infinity
 #include <unordered_map>  // entries by name
 
+#include "stages/guarded_update.h"
 #include "stages/stage.h"
 
 namespace millrace::stages {
@@ -26,8 +27,7 @@ bool Stage::update() {
   }
   if (count > 1) gradient->div_(count);
   skip_update();
-  const double rate = rate_ * asked_rate_ * (correction_ ? correction_->rate(applied_) : 1.0);
-  ++applied_;
+  const double rate = next_rate();
   if (learns) {
     if (correction_) correction_->correct(*gradient, parameters().flat());
     optimizer_->set_rate(rate);
@@ -41,16 +41,50 @@ bool Stage::update() {
   return true;
 }
 
-void Stage::skip_update() {
-  const c10::NoGradGuard no_grad;
-  accumulated_ = 0;
-  const at::Tensor& before = parameters().flat();
-  ++newest_;
-  if (options_.versions > 1) parameters().flat().copy_(before);
+double Stage::next_rate() {
+  return rate_ * asked_rate_ * (correction_ ? correction_->rate(applied_++) : 1.0);
 }
 
-Tensors Stage::lasting() const {
-  Tensors all = {parameters().flat()};
+void Stage::guarded_update(int from, int to, int count, const at::Tensor& rate,
+                           at::Tensor& skipped) {
+  const c10::NoGradGuard no_grad;
+  if (parameters().specs().empty()) return;
+  const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradients_[0], INFINITY));
+  stages::guarded_update(spec_,
+                         {.from = versions_[from].flat(),
+                          .to = versions_[to].flat(),
+                          .gradient = gradients_[0],
+                          .state = optimizer_->state()},
+                         count, rate, finite);
+  if (read_out_) read_out_->guarded_update(count, rate, finite);
+  skipped.add_(finite.logical_not());
+}
+
+void Stage::fill_gradients(double value) {
+  const c10::NoGradGuard no_grad;
+  for (at::Tensor& sum : gradients_) sum.fill_(value);
+}
+
+void Stage::copy_weights(int from, int to) {
+  const c10::NoGradGuard no_grad;
+  if (from != to) versions_[to].flat().copy_(versions_[from].flat());
+}
+
+std::string Stage::unrecordable() const {
+  if (!replicas_.empty()) return "replicas meet at each update";
+  if (correction_ && !correction_->only_rate())
+    return "correction \"" + options_.correction.kind + "\" keeps its book on the host";
+  return "";
+}
+
+void Stage::skip_update() {
+  accumulated_ = 0;
+  const int before = buffer_of(newest_);
+  copy_weights(before, buffer_of(advance()));
+}
+
+Tensors Stage::lasting(int buffer) const {
+  Tensors all = {versions_[buffer].flat()};
   for (const auto& [name, buffer] : optimizer_->state()) all.push_back(buffer);
   if (read_out_) {
     for (const auto& [name, buffer] : read_out_->state()) all.push_back(buffer);
@@ -59,9 +93,13 @@ Tensors Stage::lasting() const {
 }
 
 void Stage::take_snapshot() {
+  take_snapshot(buffer_of(newest_));
+}
+
+void Stage::take_snapshot(int from) {
   const c10::NoGradGuard no_grad;
   Tensors copy;
-  for (const at::Tensor& buffer : lasting()) copy.push_back(buffer.clone());
+  for (const at::Tensor& buffer : lasting(from)) copy.push_back(buffer.clone());
   if (snapshots_.size() == 2) snapshots_.erase(snapshots_.begin());
   snapshots_.push_back(std::move(copy));
 }
@@ -69,9 +107,13 @@ void Stage::take_snapshot() {
 void Stage::roll_back(double factor) {
   skip_update();
   slow_down(factor);
+  restore_snapshot(buffer_of(newest_));
+}
+
+void Stage::restore_snapshot(int to) {
   if (snapshots_.empty()) return;
   const c10::NoGradGuard no_grad;
-  const Tensors now = lasting();
+  const Tensors now = lasting(to);
   for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_(snapshots_.front()[i]);
   snapshots_.resize(1);  // a newer one may hold what led astray
 }

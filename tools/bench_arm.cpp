@@ -26,7 +26,7 @@ class TimedFeed final : public engine::Feed {
     }
   }
 
-  Status poll() override {
+  Status poll(std::chrono::microseconds patience) override {
     // At least a handful of frames however long one takes, so that every figure exists.
     return taken_ < 8 || Clock::now() < until_ ? Status::ready : Status::end;
   }

@@ -39,7 +39,7 @@ class BlankFeed final : public engine::Feed {
  public:
   BlankFeed(engine::Trainer& trainer, std::size_t elements)
       : trainer_(trainer), elements_(elements) {}
-  Status poll() override { return taken_ < kSamples ? Status::ready : Status::end; }
+  Status poll(std::chrono::microseconds patience) override { return taken_ < kSamples ? Status::ready : Status::end; }
   void take(int slot, engine::SampleInfo& info) override {
     std::memset(trainer_.input(slot), 0, elements_ * sizeof(float));
     info.frame = taken_++;

@@ -12,16 +12,16 @@ Task task_of(const std::string& kind) {
   return kind == "next-frame" ? Task::next_frame : Task::autoencode;
 }
 
-engine::Feed::Status FrameFeed::poll() {
+engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
   using namespace std::chrono_literals;
   if (frame_) return Status::ready;
   if (paused_ && paused_() && !queue_.drained()) {
-    std::this_thread::sleep_for(20ms);
+    std::this_thread::sleep_for(patience);
     return Status::wait;
   }
   // Asked first: frames that arrive between the two calls must not be taken for the end.
   const bool drained = queue_.drained();
-  frame_ = queue_.pop(drained ? 0ms : 20ms);
+  frame_ = queue_.pop(drained ? 0us : patience);
   if (!frame_) return drained ? Status::end : Status::wait;
   if (task_ != Task::next_frame || !previous_.empty()) return Status::ready;
   const io::Frame& first = fitter_.fit(*frame_);

@@ -30,7 +30,7 @@ class FrameFeed final : public engine::Feed {
   /// Asked before each frame is taken: while it says so, none is. Before the run.
   void rest_while(std::function<bool()> paused) { paused_ = std::move(paused); }
 
-  Status poll() override;
+  Status poll(std::chrono::microseconds patience) override;
   void take(int slot, engine::SampleInfo& info) override;
 
   /// Frames taken from the queue that no sample was made of: next-frame's last one.

@@ -29,7 +29,7 @@ class Scenes : public engine::Feed, public engine::Observer {
   Losses losses, copied;  ///< of the network, and of the frame before
 
  private:
-  Status poll() override { return Status::ready; }
+  Status poll(std::chrono::microseconds patience) override { return Status::ready; }
   void take(int slot, engine::SampleInfo&) override {
     std::copy(sample_.begin(), sample_.end(), trainer_.input(slot));
     draw(number_++);

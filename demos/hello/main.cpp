@@ -4,7 +4,7 @@
 using namespace millrace;
 
 struct Stripes : engine::Feed, engine::Observer {
-  Status poll() override { return Status::ready; }
+  Status poll(std::chrono::microseconds patience) override { return Status::ready; }
   void take(int slot, engine::SampleInfo&) override {
     for (int i = 0; i < 32 * 32; ++i) trainer.input(slot)[i] = phase++ % 33 < 8;
   }

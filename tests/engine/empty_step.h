@@ -14,12 +14,13 @@ class EmptyStep : public capture::Step {
   void backward(int, int) override {}
   void backward_input(int, int) override {}
   void backward_weight(int) override {}
-  bool update() override { return true; }
+  void update() override {}
   void skip_update() override {}
   void take_snapshot() override {}
   void roll_back(double) override {}
   void set_rate(double) override {}
   float loss(int) const override { return 1.0f; }
+  std::int64_t skipped() const override { return 0; }
 };
 
 }  // namespace millrace::engine

@@ -281,7 +281,7 @@ TEST(Guard, TurnsARunBackThatDiverges) {
   class Spoiled final : public Feed {
    public:
     Spoiled(Trainer& trainer, SampleFeed& feed) : trainer_(trainer), feed_(feed) {}
-    Status poll() override { return feed_.poll(); }
+    Status poll(std::chrono::microseconds patience) override { return feed_.poll(patience); }
     void take(int slot, SampleInfo& info) override {
       feed_.take(slot, info);
       if (info.frame >= 450 && info.frame < 455)

@@ -37,10 +37,9 @@ class FakeStep final : public EmptyStep {
     if (up_) up_->gradient[slot] = kept_[slot];
     sums_[updates % 2] = kept_[slot];
   }
-  bool update() override {
+  void update() override {
     for (const FakeStep* other : replicas_) met.push_back(other->sums_[updates % 2]);
     ++updates;
-    return true;
   }
   /// Updates read what each of `replicas` has added up.
   void meet(std::vector<const FakeStep*> replicas) { replicas_ = std::move(replicas); }
@@ -97,7 +96,7 @@ struct Rig {
   struct CountingFeed final : Feed {
     CountingFeed(std::vector<std::int64_t>& slots, std::int64_t count)
         : input(slots), samples(count) {}
-    Status poll() override { return next < samples ? Status::ready : Status::end; }
+    Status poll(std::chrono::microseconds patience) override { return next < samples ? Status::ready : Status::end; }
     void take(int slot, SampleInfo& info) override {
       if (next == fail_at) throw std::runtime_error("feed failed");
       input[slot] = next;

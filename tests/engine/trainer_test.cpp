@@ -70,7 +70,7 @@ TEST(Trainer, StopsAtItsLimit) {
 /// A feed that fails in the middle.
 class BrokenFeed final : public Feed {
  public:
-  Status poll() override { return Status::ready; }
+  Status poll(std::chrono::microseconds patience) override { return Status::ready; }
   void take(int, SampleInfo&) override {
     if (++taken_ == 10) throw std::runtime_error("the camera caught fire");
   }

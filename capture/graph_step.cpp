@@ -1,0 +1,258 @@
+#include "capture/graph_step.h"
+
+#include <ATen/ATen.h>          // buffers
+#include <c10/core/GradMode.h>  // NoGradGuard
+
+#include <algorithm>  // none left
+#include <limits>     // what an update must turn down
+#include <stdexcept>  // std::invalid_argument
+
+#include "capture/retained_bytes.h"
+
+namespace millrace::capture {
+
+GraphStep::GraphStep(stages::Stage stage, std::unique_ptr<Stream> stream, c10::Device device,
+                     SampleBuffers& samples, BoundaryBuffers* upstream, BoundaryBuffers* downstream)
+    : OwningStep(std::move(stage), device, samples, upstream, downstream),
+      stream_(std::move(stream)),
+      under_way_(4 * std::size_t(slots()) + 16),
+      kept_(slots()),
+      buffers_(slots(), 0),
+      inputs_(slots()),
+      targets_(slots()),
+      losses_(slots()),
+      activations_in_(slots()),
+      gradients_in_(slots()),
+      rate_on_device_(at::ones({}, at::TensorOptions(device).dtype(at::kDouble))),
+      skipped_on_device_(at::zeros({}, at::TensorOptions(device))),
+      skipped_(pinned_zeros({})) {
+  const std::string why = stage_.unrecordable();
+  if (!why.empty()) throw std::invalid_argument(why);
+  for (int slot = 0; slot < slots(); ++slot) {
+    if (downstream_) downstream_->activations.ready[slot] = stream_->make_event();
+    if (upstream_) upstream_->gradients.ready[slot] = stream_->make_event();
+  }
+  called_.reserve(64);
+}
+
+template <class Body>
+void GraphStep::call(const Key& key, Event* wait, Event* signal, const Body& body) {
+  const auto found = numbers_.find(key);
+  if (found != numbers_.end()) {
+    called_.push_back(found->second);
+    return;
+  }
+  if (!rehearsing_) throw std::logic_error("a step that was not rehearsed");
+  const Kind kind = std::get<0>(key);
+  const bool of_update = kind == Kind::update || kind == Kind::copy;
+  pieces_.push_back(stream_->record(of_update ? slots() : std::get<1>(key), body));
+  if (kind == Kind::forward) ++forwards_recorded_;
+  const int number = int(parts_.size());
+  parts_.push_back({pieces_.back().get(), wait, signal});
+  numbers_[key] = number;
+  called_.push_back(number);
+}
+
+void GraphStep::forward(int slot, std::int64_t version) {
+  const int buffer = stage_.buffer_of(version == stages::kNewest ? stage_.newest() : version);
+  buffers_[slot] = buffer;
+  call({Kind::forward, slot, buffer, 0, 0},
+       upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
+       downstream_ ? downstream_->activations.ready[slot].get() : nullptr,
+       [this, slot, buffer] { run_forward(slot, buffer); });
+}
+
+void GraphStep::recompute(int slot) {
+  const int buffer = buffers_[slot];
+  call({Kind::recompute, slot, buffer, 0, 0}, nullptr, nullptr,
+       [this, slot, buffer] { stage_.recompute(kept_[slot][buffer]); });
+}
+
+void GraphStep::backward(int slot, int gradient_slot) {
+  call_backward(Kind::backward, &stages::Stage::backward, slot, gradient_slot, added_ == 0);
+  ++added_;
+}
+
+void GraphStep::backward_input(int slot, int gradient_slot) {
+  call_backward(Kind::backward_input, &stages::Stage::backward_input, slot, gradient_slot, true);
+}
+
+void GraphStep::call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first) {
+  const int buffer = buffers_[slot];
+  const stages::Adding adding{.first = first, .retain = true};
+  call({kind, slot, buffer, gradient_slot, first},
+       downstream_ ? downstream_->gradients.ready[gradient_slot].get() : nullptr,
+       upstream_ ? upstream_->gradients.ready[slot].get() : nullptr,
+       [=, this] { run_backward(part, slot, buffer, gradient_slot, adding); });
+}
+
+void GraphStep::backward_weight(int slot) {
+  const int buffer = buffers_[slot];
+  const stages::Adding adding{.first = added_++ == 0, .retain = true};
+  call({Kind::backward_weight, slot, buffer, 0, adding.first}, nullptr, nullptr,
+       [=, this] { stage_.backward_weight(kept_[slot][buffer], adding); });
+}
+
+void GraphStep::update() {
+  follow_rate(stage_.next_rate());
+  const int from = stage_.buffer_of(stage_.newest()), to = stage_.buffer_of(stage_.advance());
+  const int count = std::exchange(added_, 0);
+  // Recording warms up by running the update: with a gradient that it turns down.
+  if (rehearsing_) stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN());
+  call({Kind::update, 0, to, count, 0}, nullptr, nullptr,
+       [this, from, to, count] { run_update(from, to, count); });
+  update_called_ = true;
+}
+
+void GraphStep::skip_update() {
+  added_ = 0;
+  const int from = stage_.buffer_of(stage_.newest()), to = stage_.buffer_of(stage_.advance());
+  if (from == to) return;
+  launch();
+  stream_->run([this, from, to] { stage_.copy_weights(from, to); });
+}
+
+void GraphStep::take_snapshot() {
+  launch();
+  const int buffer = stage_.buffer_of(stage_.newest());
+  stream_->run([this, buffer] { stage_.take_snapshot(buffer); });
+}
+
+void GraphStep::roll_back(double factor) {
+  skip_update();
+  launch();
+  stage_.slow_down(factor);
+  const int buffer = stage_.buffer_of(stage_.newest());
+  stream_->run([this, buffer] { stage_.restore_snapshot(buffer); });
+}
+
+void GraphStep::follow_rate(double rate) {
+  if (rate == rate_ || rehearsing_) return;
+  if (update_called_) launch();  // that one has the rate from before
+  rate_ = rate;
+  stream_->run([this, rate] {
+    const c10::NoGradGuard no_grad;
+    rate_on_device_.fill_(rate);
+  });
+}
+
+std::int64_t GraphStep::skipped() const {
+  return std::int64_t(skipped_.const_data_ptr<float>()[0]);
+}
+
+void GraphStep::end_rehearsal() {
+  stream_->synchronize();
+  const c10::NoGradGuard no_grad;
+  stage_.fill_gradients(0);
+  stage_.reset_count();
+  skipped_on_device_.zero_();
+  skipped_.zero_();
+  added_ = 0;
+  rehearsing_ = false;
+}
+
+std::int64_t GraphStep::launch() {
+  if (called_.empty()) return launched_;
+  std::unique_ptr<Graph>& graph = graphs_[called_];
+  if (!graph) {
+    std::vector<Part> parts;
+    for (const int number : called_) parts.push_back(parts_[number]);
+    graph = stream_->assemble(parts);
+  }
+  called_.clear();
+  update_called_ = false;
+  if (rehearsing_) return launched_;
+  const auto room = std::int64_t(under_way_.size());
+  if (launched_ - over_ == room) {
+    stream_->synchronize();
+    over(launched_);
+  }
+  graph->launch();
+  under_way_[launched_ % room] = graph.get();
+  return ++launched_;
+}
+
+bool GraphStep::over(std::int64_t launch) {
+  while (over_ < launch) {
+    Graph& next = *under_way_[over_ % std::int64_t(under_way_.size())];
+    if (!next.over()) return false;
+    duration_ns_ = next.duration_ns();
+    ++over_;
+  }
+  return true;
+}
+
+std::int64_t GraphStep::peak_activation_bytes() const {
+  return forward_bytes_ * forwards_recorded_;
+}
+
+at::Tensor GraphStep::brought(const at::Tensor& from, at::Tensor& mine) {
+  if (!mine.defined()) mine = at::empty_like(from, at::TensorOptions(device_));
+  stream_->copy(mine, from);
+  return mine;
+}
+
+stages::Tensors GraphStep::take(const Crossing& crossing, int slot,
+                                std::vector<stages::Tensors>& mine) {
+  const stages::Tensors& sent = crossing.tensors[slot];
+  mine[slot].resize(sent.size());
+  stages::Tensors here;
+  for (std::size_t i = 0; i < sent.size(); ++i)
+    here.push_back(sent[i].device() == device_ ? sent[i] : brought(sent[i], mine[slot][i]));
+  return here;
+}
+
+void GraphStep::show(at::Tensor& on_host, const at::Tensor& made) {
+  const at::Tensor plain = made.contiguous();
+  if (!on_host.defined()) on_host = pinned_zeros(plain.sizes());
+  stream_->copy(on_host, plain);
+}
+
+void GraphStep::leave(Crossing& crossing, int slot, const stages::Tensors& made) {
+  // Into memory of the crossing's own: the pool that `made` lies in may use it again while the
+  // reader is not done.
+  stages::Tensors& there = crossing.tensors[slot];
+  if (there.size() != made.size()) there.resize(made.size());
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    if (crossing.on_host) {
+      show(there[i], made[i]);
+    } else {
+      if (!there[i].defined()) there[i] = at::empty_like(made[i]);
+      there[i].copy_(made[i], /*non_blocking=*/true);
+    }
+  }
+}
+
+void GraphStep::run_forward(int slot, int buffer) {
+  const c10::NoGradGuard no_grad;  // of the copies; the stage switches it on for itself
+  const stages::Tensors inputs =
+      upstream_ ? take(upstream_->activations, slot, activations_in_)
+                : stages::Tensors{brought(samples_.input[slot], inputs_[slot])};
+  const at::Tensor target =
+      compares() ? brought(samples_.target[slot], targets_[slot]) : at::Tensor();
+  stages::Activations& kept = kept_[slot][buffer];
+  forward_bytes_ = retained_bytes([&] { kept = stage_.forward_at(inputs, target, buffer); });
+  if (downstream_) {
+    leave(downstream_->activations, slot, kept.outputs);
+  } else {
+    show(samples_.prediction[slot], kept.outputs[0]);
+    show(losses_[slot], kept.loss);
+  }
+}
+
+void GraphStep::run_backward(Backward part, int slot, int buffer, int gradient_slot,
+                             stages::Adding adding) {
+  const c10::NoGradGuard no_grad;
+  stages::Tensors gradients;
+  if (downstream_) gradients = take(downstream_->gradients, gradient_slot, gradients_in_);
+  const stages::Tensors made = (stage_.*part)(kept_[slot][buffer], gradients, adding);
+  if (upstream_) leave(upstream_->gradients, slot, made);
+}
+
+void GraphStep::run_update(int from, int to, int count) {
+  const c10::NoGradGuard no_grad;
+  stage_.guarded_update(from, to, count, rate_on_device_, skipped_on_device_);
+  stream_->copy(skipped_, skipped_on_device_);
+}
+
+}  // namespace millrace::capture

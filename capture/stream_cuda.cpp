@@ -1,0 +1,228 @@
+// Pieces as captured CUDA Graphs, assembled as child graphs with event nodes between them.
+#include <ATen/ATen.h>                   // pinned tensors
+#include <ATen/cuda/CUDAGraph.h>         // capture with a pool of its own
+#include <ATen/cuda/PeerToPeerAccess.h>  // peers
+#include <c10/core/AutogradState.h>      // backward on the thread that captures
+#include <c10/cuda/CUDAGuard.h>          // current device and stream
+#include <cuda_runtime_api.h>            // graphs, events
+#include <map>                           // pools
+#include <stdexcept>                     // std::runtime_error
+
+#include "capture/recorder.h"
+#include "capture/stream.h"
+#include "capture/stream_own.h"
+
+namespace millrace::capture {
+namespace {
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(unsigned flags) { C10_CUDA_CHECK(cudaEventCreateWithFlags(&event_, flags)); }
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  void synchronize() override { C10_CUDA_CHECK(cudaEventSynchronize(event_)); }
+  bool over() const {
+    const cudaError_t state = cudaEventQuery(event_);
+    if (state != cudaErrorNotReady) C10_CUDA_CHECK(state);
+    return state == cudaSuccess;
+  }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaPiece final : public Piece {
+ public:
+  CudaPiece() : graph_(/*keep_graph=*/true) {}
+  at::cuda::CUDAGraph& graph() { return graph_; }
+  cudaGraph_t raw() const { return const_cast<at::cuda::CUDAGraph&>(graph_).raw_cuda_graph(); }
+
+ private:
+  at::cuda::CUDAGraph graph_;
+};
+
+/// A chain of nodes under construction.
+class Chain {
+ public:
+  Chain() { C10_CUDA_CHECK(cudaGraphCreate(&graph_, 0)); }
+  ~Chain() { cudaGraphDestroy(graph_); }
+  Chain(const Chain&) = delete;
+  Chain& operator=(const Chain&) = delete;
+
+  void wait(cudaEvent_t event) {
+    add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
+      return cudaGraphAddEventWaitNode(node, graph_, before, count, event);
+    });
+  }
+  void record(cudaEvent_t event) {
+    add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
+      return cudaGraphAddEventRecordNode(node, graph_, before, count, event);
+    });
+  }
+  void run(cudaGraph_t piece) {
+    add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
+      return cudaGraphAddChildGraphNode(node, graph_, before, count, piece);
+    });
+  }
+  cudaGraphExec_t instantiate() const {
+    cudaGraphExec_t made = nullptr;
+    C10_CUDA_CHECK(cudaGraphInstantiate(&made, graph_, 0));
+    return made;
+  }
+
+ private:
+  template <class Add>
+  void add(const Add& add_node) {
+    cudaGraphNode_t node = nullptr;
+    C10_CUDA_CHECK(add_node(&node, last_ ? &last_ : nullptr, last_ ? 1u : 0u));
+    last_ = node;
+  }
+  cudaGraph_t graph_ = nullptr;
+  cudaGraphNode_t last_ = nullptr;
+};
+
+class CudaGraph final : public Graph {
+ public:
+  CudaGraph(const std::vector<Part>& parts, c10::Device device, cudaStream_t stream)
+      : device_(device), stream_(stream) {
+    const c10::cuda::CUDAGuard on_device(device_);
+    Chain chain;
+    // Between two waits the pieces are timed as one.
+    bool timing = false;
+    const auto mark = [&](bool begins) {
+      if (timing == begins) return;
+      marks_.push_back(std::make_unique<CudaEvent>(cudaEventDefault));
+      chain.record(marks_.back()->get());
+      timing = begins;
+    };
+    for (const Part& part : parts) {
+      if (part.wait) {
+        mark(false);
+        chain.wait(static_cast<CudaEvent*>(part.wait)->get());
+      }
+      mark(true);
+      chain.run(static_cast<const CudaPiece*>(part.piece)->raw());
+      if (part.signal) chain.record(static_cast<CudaEvent*>(part.signal)->get());
+    }
+    mark(false);
+    graph_ = chain.instantiate();
+    C10_CUDA_CHECK(cudaGraphUpload(graph_, stream_));
+  }
+  ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
+
+  void launch() override { C10_CUDA_CHECK(cudaGraphLaunch(graph_, stream_)); }
+  bool over() override { return marks_.back()->over(); }
+  std::int64_t duration_ns() override {
+    double ms = 0;
+    for (std::size_t i = 0; i + 1 < marks_.size(); i += 2) {
+      float passed = 0;
+      C10_CUDA_CHECK(cudaEventElapsedTime(&passed, marks_[i]->get(), marks_[i + 1]->get()));
+      ms += passed;
+    }
+    return std::int64_t(1e6 * ms);
+  }
+
+ private:
+  c10::Device device_;
+  cudaStream_t stream_;
+  cudaGraphExec_t graph_ = nullptr;
+  std::vector<std::unique_ptr<CudaEvent>> marks_;  ///< begin, end, begin, end, ...
+};
+
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(c10::Device device)
+      : device_(device),
+        own_(device),
+        stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {}
+
+  std::unique_ptr<Event> make_event() override {
+    const c10::cuda::CUDAGuard on_device(device_);
+    return std::make_unique<CudaEvent>(cudaEventDisableTiming);
+  }
+
+  std::unique_ptr<Piece> record(int pool, std::function<void()> body) override {
+    within(body);  // libraries load their kernels and choose among them
+    stream_.synchronize();
+    auto piece = std::make_unique<CudaPiece>();
+    within([&] {
+      piece->graph().capture_begin(pool_of(pool), cudaStreamCaptureModeThreadLocal);
+      try {
+        body();
+      } catch (const std::exception& error) {
+        abandon();
+        throw std::runtime_error(error.what());
+      }
+      piece->graph().capture_end();
+    });
+    return piece;
+  }
+
+  std::unique_ptr<Graph> assemble(const std::vector<Part>& parts) override {
+    return std::make_unique<CudaGraph>(parts, device_, own_.get());
+  }
+  void run(std::function<void()> body) override { within(body); }
+  void copy(at::Tensor& to, const at::Tensor& from) override {
+    // One call for every kind of copy; LibTorch's own brings in the other device's stream.
+    C10_CUDA_CHECK(cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes(),
+                                   cudaMemcpyDefault, own_.get()));
+  }
+  void synchronize() override { stream_.synchronize(); }
+
+ private:
+  template <class Body>
+  void within(const Body& body) {
+    const c10::cuda::CUDAStreamGuard on_stream(stream_);
+    // A backward's kernels must come from this thread, which captures.
+    c10::AutogradState& autograd = c10::AutogradState::get_tls_state();
+    const bool threads = autograd.get_multithreading_enabled();
+    autograd.set_multithreading_enabled(false);
+    try {
+      body();
+    } catch (...) {
+      autograd.set_multithreading_enabled(threads);
+      throw;
+    }
+    autograd.set_multithreading_enabled(threads);
+  }
+
+  /// Ends a capture that failed, so that the stream can be used again.
+  void abandon() {
+    cudaGraph_t broken = nullptr;
+    cudaStreamEndCapture(own_.get(), &broken);
+    if (broken) cudaGraphDestroy(broken);
+    cudaGetLastError();
+  }
+
+  at::cuda::MempoolId_t pool_of(int pool) {
+    const auto found = pools_.find(pool);
+    if (found != pools_.end()) return found->second;
+    return pools_[pool] = at::cuda::graph_pool_handle();
+  }
+
+  c10::Device device_;
+  OwnStream own_;
+  c10::cuda::CUDAStream stream_;
+  std::map<int, at::cuda::MempoolId_t> pools_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stream> make_stream(c10::Device device) {
+  if (!device.is_cuda()) throw std::invalid_argument(device.str() + " runs steps as they are");
+  return std::make_unique<CudaStream>(device);
+}
+
+bool reads(c10::Device device, c10::Device other) {
+  if (device == other) return true;
+  if (!device.is_cuda() || !other.is_cuda()) return false;
+  return at::cuda::get_p2p_access(device.index(), other.index());
+}
+
+at::Tensor pinned_zeros(at::IntArrayRef sizes) {
+  return at::zeros(sizes, at::TensorOptions(at::kFloat).pinned_memory(cuda_devices() > 0));
+}
+
+}  // namespace millrace::capture

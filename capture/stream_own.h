@@ -1,0 +1,25 @@
+// A CUDA stream that belongs to one stage alone: PyTorch's stream pool wraps round and aliases.
+#pragma once
+
+#include <c10/cuda/CUDAGuard.h>  // current device
+#include <cuda_runtime_api.h>    // streams
+
+namespace millrace::capture {
+
+/// Owns the stream.
+class OwnStream {
+ public:
+  explicit OwnStream(c10::Device device) {
+    const c10::cuda::CUDAGuard guard(device);
+    C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+  }
+  ~OwnStream() { cudaStreamDestroy(stream_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace millrace::capture

@@ -1,0 +1,93 @@
+// What a worker does when its turn ends, and when the work of a turn is over.
+#include <algorithm>  // max
+#include <utility>    // exchange
+
+#include "engine/worker.h"
+
+namespace millrace::engine {
+
+void Worker::end_turn() {
+  for (const int stage : stages_) {
+    if (!step(stage).defers()) continue;
+    lap(stage, StageMeter::Part::handoff);
+    notes_.take({.action = {.stage = stage},
+                 .number = std::exchange(host_ns_[stage], 0),
+                 .forwards = std::exchange(forwards_[stage], 0)});
+  }
+  notes_.launched([&](Note& note) { note.launch = step(note.action.stage).launch(); });
+  outbox_.send([&](std::int64_t sample) { return over(sample); });
+  settle();
+}
+
+void Worker::settle() {
+  while (!notes_.empty() && notes_.front().launch >= 0 &&
+         step(notes_.front().action.stage).over(notes_.front().launch)) {
+    tell(notes_.front());
+    notes_.pop();
+  }
+}
+
+void Worker::drain() {
+  end_turn();
+  while (!notes_.empty() && !shared_.stop.load(std::memory_order_relaxed)) {
+    for (const int stage : stages_) step(stage).synchronize();
+    settle();
+  }
+}
+
+void Worker::tell(const Note& note) {
+  switch (note.kind) {
+    case Note::Kind::timed:
+      return timed(note);
+    case Note::Kind::predicted:
+      return predicted(note.action);
+    case Note::Kind::released:
+      return shared_.pool.release(note.action.sample);
+    case Note::Kind::updated:
+    case Note::Kind::left_out:
+      return updated(note);
+  }
+}
+
+void Worker::predicted(const Action& action) {
+  if (!wait_for_turn(action)) return;
+  const int at = slot(action.sample);
+  const SampleInfo& info = this->info(action.sample);
+  shared_.monitor.predicted(info.captured, Clock::now());
+  const float loss = step(action.stage).loss(at);
+  if (shared_.observer) shared_.observer->predicted(info, at, loss);
+  if (options_.guard) {
+    verdicts_[std::size_t(action.sample) % verdicts_.size()] =
+        options_.guard->judge(info.sample, loss);
+  }
+  pass_turn(action);
+}
+
+void Worker::updated(const Note& note) {
+  const int stage = note.action.stage;
+  if (note.kind == Note::Kind::updated && step(stage).skipped() == skipped_[stage]) {
+    meter(stage).updated(note.number);
+  } else if (note.flag) {
+    skipped_[stage] += note.kind == Note::Kind::updated ? 1 : 0;
+    meter(stage).skipped();
+  }
+  if (!last(stage)) return;
+  Tally& tally = shared_.monitor.tally();
+  (note.flag ? tally.trained : tally.predicted_only)
+      .fetch_add(shared_.schedule.group, std::memory_order_relaxed);
+}
+
+void Worker::timed(const Note& note) {
+  const int stage = note.action.stage;
+  const std::int64_t device = step(stage).duration_ns() + std::exchange(untold_ns_[stage], 0);
+  if (note.forwards == 0) {
+    untold_ns_[stage] = device;
+    return;
+  }
+  // The host prepares one turn while the device is at another: only what it takes longer counts.
+  const std::int64_t host = std::max<std::int64_t>(0, note.number - device);
+  for (int i = 0; i < note.forwards; ++i)
+    meter(stage).record(device / note.forwards, host / note.forwards);
+}
+
+}  // namespace millrace::engine
