@@ -238,8 +238,10 @@ void Trainer::build() {
   tie_replicas(schedule_, stages);
 }
 
-bool Trainer::records(const Device& device) const {
-  return records_ && (device.cuda || options_.make_stream);
+bool Trainer::records(int stage) const {
+  if (!records_) return false;
+  if (options_.make_stream) return !options_.records || options_.records(stage);
+  return options_.devices[schedule_.unit(stage, 0)].cuda;
 }
 
 std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int index, int unit) {
@@ -247,7 +249,7 @@ std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int
   const c10::Device place = torch_device(device);
   capture::BoundaryBuffers* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
   capture::BoundaryBuffers* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
-  if (!records(device))
+  if (!records(index))
     return std::make_unique<capture::StageStep>(std::move(stage), place, samples_, up, down);
   return std::make_unique<capture::GraphStep>(
       std::move(stage),
@@ -262,8 +264,8 @@ void Trainer::join(int stage) {
   capture::BoundaryBuffers& boundary = *boundaries_[stage];
   boundary.activations.on_host = !capture::reads(below, above);
   boundary.gradients.on_host = !capture::reads(above, below);
-  boundary.activations.fixed = records(lower) && !records(upper);
-  boundary.gradients.fixed = records(upper) && !records(lower);
+  boundary.activations.fixed = records(stage + 1) && !records(stage);
+  boundary.gradients.fixed = records(stage) && !records(stage + 1);
   const stages::Network& network = *options_.network;
   for (capture::Crossing* crossing : {&boundary.activations, &boundary.gradients}) {
     for (int slot = 0; crossing->fixed && slot < schedule_.slots(); ++slot) {

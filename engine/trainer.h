@@ -51,6 +51,7 @@ struct TrainerOptions {
   /// Makes the streams that steps are recorded on, whatever their device; empty: CUDA devices have
   /// their own, CPU cores none. For tests.
   std::function<std::unique_ptr<capture::Stream>(c10::Device)> make_stream;
+  std::function<bool(int stage)> records;  ///< with make_stream: which stages; empty: all
   std::vector<double> module_ms;  ///< what each costs; empty: measured where the cut needs it
 };
 
@@ -121,7 +122,7 @@ class Trainer {
  private:
   void prepare_steps();  ///< records what is to be recorded
   void build();          ///< stages and what lies between them
-  bool records(const Device& device) const;
+  bool records(int stage) const;
   void join(int stage);  ///< says how what crosses the cut after `stage` is handed over
   std::unique_ptr<capture::OwningStep> make_step(stages::Stage stage, int index, int unit);
   /// The options with another cut.

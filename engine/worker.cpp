@@ -25,6 +25,7 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       host_ns_(shared.schedule.stages, 0),
       forwards_(shared.schedule.stages, 0),
       untold_ns_(shared.schedule.stages, 0),
+      versions_(shared.schedule.stages, 0),
       tries_(shared.schedule.stages, 0),
       skipped_(shared.schedule.stages, 0),
       alarms_(shared.schedule.stages, Alarm::none),
@@ -70,10 +71,12 @@ std::int64_t Worker::version_of(const Action& action) {
   const Schedule& schedule = shared_.schedule;
   if (action.op != Op::update && schedule.version_rule)
     return schedule.version_rule(action.stage, action.sample);
-  return meter(action.stage).updates() + meter(action.stage).skips();
+  return versions_[action.stage];
 }
 
 bool Worker::perform(const Action& action) {
+  // What passed since this stage's last action was another's of this worker.
+  if (stages_.size() > 1) meter(action.stage).pass(Clock::now());
   switch (action.op) {
     case Op::forward:
       return forward(action);
@@ -156,6 +159,7 @@ bool Worker::update(const Action& action) {
   const int stage = action.stage;
   if (!wait_for_gradients(action)) return false;
   const bool learned = std::exchange(learned_[stage], false);
+  ++versions_[stage];
   notes_.take({.kind = apply(stage, learned) ? Note::Kind::updated : Note::Kind::left_out,
                .action = action,
                .number = gradient_age(stage),
@@ -330,8 +334,7 @@ bool Worker::receive_gradient(const Action& action) {
   origin_[stage] = options_.own_losses ? action.sample : token.origin;
   learns_[stage] = last(stage) || options_.own_losses ? info(action.sample).learns : token.learns;
   // What the guard said is known by then, and known at the same sample in every run.
-  const std::int64_t judged =
-      newest_[stage] - (step(stage).defers() ? shared_.schedule.slots() : 0);
+  const std::int64_t judged = action.sample - (step(stage).defers() ? shared_.schedule.slots() : 0);
   alarms_[stage] = !last(stage) ? token.alarm
                    : judged < 0 ? Alarm::none
                                 : verdicts_[std::size_t(judged) % verdicts_.size()];

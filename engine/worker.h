@@ -90,11 +90,13 @@ class Worker {
       origin_;               ///< by stage: the sample whose loss made the gradient last received
   std::vector<int> stages_;  ///< that it acts on
   Outbox outbox_;            ///< what others hear of when the turn ends
-  Notes notes_;              ///< what is told when the work is over
+  bool telling_ = false;
+  Notes notes_;                          ///< what is told when the work is over
   std::vector<Alarm> verdicts_;          ///< of the guard: sample n's at n mod size
   std::vector<std::int64_t> host_ns_;    ///< by stage: of this turn, where the step defers
   std::vector<int> forwards_;            ///< by stage: in this turn
   std::vector<std::int64_t> untold_ns_;  ///< by stage: of turns without a forward
+  std::vector<std::int64_t> versions_;   ///< by stage: of its weights, made so far
   std::vector<std::int64_t> tries_;      ///< by stage: updates asked of its step
   std::vector<std::int64_t> skipped_;    ///< by stage: of them, known to be left out
   std::vector<Alarm> alarms_;            ///< by stage: of the gradient last received

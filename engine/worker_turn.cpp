@@ -20,11 +20,13 @@ void Worker::end_turn() {
 }
 
 void Worker::settle() {
+  if (std::exchange(telling_, true)) return;  // what is told waits for its turn among replicas
   while (!notes_.empty() && notes_.front().launch >= 0 &&
          step(notes_.front().action.stage).over(notes_.front().launch)) {
     tell(notes_.front());
     notes_.pop();
   }
+  telling_ = false;
 }
 
 void Worker::drain() {

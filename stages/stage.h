@@ -103,6 +103,8 @@ class Stage {
   /// take_snapshot() of buffer `from`, and what roll_back() then writes to buffer `to`.
   void take_snapshot(int from);
   void restore_snapshot(int to);
+  /// Has update() use guarded_update(): what a recorded step computes, one call at a time.
+  void update_as_recorded() { as_recorded_ = true; }
   /// Sets every gradient added up so far to `value`.
   void fill_gradients(double value);
   /// Counts updates and versions from the start again.
@@ -208,6 +210,7 @@ class Stage {
   std::int64_t applied_ = 0;                ///< updates that the correction's rate has counted
   double rate_ = 1.0;                       ///< what roll_back() left of the rate
   double asked_rate_ = 1.0;                 ///< what set_rate() asked for
+  bool as_recorded_ = false;
   std::vector<Tensors> snapshots_;          ///< two, the older one first
 };
 

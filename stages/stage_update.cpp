@@ -4,6 +4,7 @@
 
 #include <cmath>          // isfinite, infinity
 #include <unordered_map>  // entries by name
+#include <utility>        // exchange
 
 #include "stages/guarded_update.h"
 #include "stages/stage.h"
@@ -12,6 +13,14 @@ namespace millrace::stages {
 
 bool Stage::update() {
   const c10::NoGradGuard no_grad;
+  if (as_recorded_) {
+    const at::TensorOptions here = parameters().flat().options();
+    const at::Tensor rate = at::full({}, next_rate(), here.dtype(at::kDouble));
+    at::Tensor skipped = at::zeros({}, here);
+    const int count = std::exchange(accumulated_, 0), from = buffer_of(newest_);
+    guarded_update(from, buffer_of(advance()), count, rate, skipped);
+    return skipped.item<float>() == 0;
+  }
   at::Tensor* gradient = &gradients_[sum()];
   int count = accumulated_;
   if (!replicas_.empty()) {

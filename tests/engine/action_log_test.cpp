@@ -16,7 +16,9 @@ using namespace std::chrono_literals;
 class Counting final : public Feed {
  public:
   explicit Counting(std::int64_t samples) : samples_(samples) {}
-  Status poll(std::chrono::microseconds patience) override { return next_ < samples_ ? Status::ready : Status::end; }
+  Status poll(std::chrono::microseconds patience) override {
+    return next_ < samples_ ? Status::ready : Status::end;
+  }
   void take(int, SampleInfo& info) override { info.frame = next_++; }
 
  private:

@@ -44,7 +44,9 @@ namespace {
 /// Notes the count of allocations at two moments of the run.
 class CountingFeed final : public Feed {
  public:
-  Status poll(std::chrono::microseconds patience) override { return next_ < 3000 ? Status::ready : Status::end; }
+  Status poll(std::chrono::microseconds patience) override {
+    return next_ < 3000 ? Status::ready : Status::end;
+  }
   void take(int, SampleInfo& info) override {
     if (next_ == 1000) before = allocations;
     if (next_ == 2900) after = allocations;

@@ -99,7 +99,9 @@ stages::StateDict meaning(const Schedule& schedule, const TrainerOptions& option
 
 class CountedFeed final : public Feed {
  public:
-  Status poll(std::chrono::microseconds patience) override { return next_ < kSamples ? Status::ready : Status::end; }
+  Status poll(std::chrono::microseconds patience) override {
+    return next_ < kSamples ? Status::ready : Status::end;
+  }
   void take(int, SampleInfo& info) override {
     info.frame = next_++;
     info.captured = Clock::now();

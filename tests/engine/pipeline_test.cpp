@@ -96,7 +96,9 @@ struct Rig {
   struct CountingFeed final : Feed {
     CountingFeed(std::vector<std::int64_t>& slots, std::int64_t count)
         : input(slots), samples(count) {}
-    Status poll(std::chrono::microseconds patience) override { return next < samples ? Status::ready : Status::end; }
+    Status poll(std::chrono::microseconds patience) override {
+      return next < samples ? Status::ready : Status::end;
+    }
     void take(int slot, SampleInfo& info) override {
       if (next == fail_at) throw std::runtime_error("feed failed");
       input[slot] = next;

@@ -1,0 +1,167 @@
+#include "tests/capture/double_stream.h"
+
+#include <ATen/Parallel.h>      // one intra-op thread
+#include <c10/core/GradMode.h>  // copies
+
+#include <atomic>              // what is over
+#include <chrono>              // pauses, times
+#include <condition_variable>  // waits
+#include <deque>               // work to do
+#include <mutex>               // waits
+#include <random>              // pauses
+#include <stdexcept>           // refusals
+#include <thread>              // the device
+
+namespace millrace::capture {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::atomic<bool> refuses{false};
+
+class DoubleEvent final : public Event {
+ public:
+  void synchronize() override { wait(launched_); }
+  /// By whoever launches the work that will signal it.
+  std::int64_t launch() { return ++launched_; }
+  std::int64_t launched() const { return launched_; }
+  void signal(std::int64_t number) {
+    const std::lock_guard lock(mutex_);
+    done_ = number;
+    changed_.notify_all();
+  }
+  void wait(std::int64_t number) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return done_ >= number; });
+    if (done_ > number) throw std::logic_error("an event was signalled again before its reader");
+  }
+
+ private:
+  std::atomic<std::int64_t> launched_{0};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t done_ = 0;
+};
+
+class DoublePiece final : public Piece {
+ public:
+  explicit DoublePiece(std::function<void()> body) : body(std::move(body)) {}
+  std::function<void()> body;
+};
+
+/// The thread and what it has still to do.
+class Worklist {
+ public:
+  Worklist() : thread_([this] { run(); }) {}
+  ~Worklist() {
+    add(nullptr);
+    thread_.join();
+  }
+  void add(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    work_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+  void drain() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return work_.empty(); });
+  }
+
+ private:
+  void run() {
+    at::init_num_threads();
+    for (;;) {
+      std::function<void()> work;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return !work_.empty(); });
+        work = work_.front();
+      }
+      if (!work) return;
+      work();
+      const std::lock_guard lock(mutex_);
+      work_.pop_front();
+      changed_.notify_all();
+    }
+  }
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;
+  std::thread thread_;
+};
+
+class DoubleGraph final : public Graph {
+ public:
+  DoubleGraph(std::vector<Part> parts, Worklist& work, bool disturbed)
+      : parts_(std::move(parts)), work_(work), disturbed_(disturbed) {}
+
+  void launch() override {
+    ++launched_;
+    for (const Part& part : parts_) {
+      auto* wait = static_cast<DoubleEvent*>(part.wait);
+      auto* signal = static_cast<DoubleEvent*>(part.signal);
+      const std::int64_t needs = wait ? wait->launched() : 0;
+      const std::int64_t gives = signal ? signal->launch() : 0;
+      work_.add([=, this] {
+        if (wait) wait->wait(needs);
+        pause();
+        const auto begin = Clock::now();
+        static_cast<const DoublePiece*>(part.piece)->body();
+        passed_ += (Clock::now() - begin).count();
+        if (signal) signal->signal(gives);
+      });
+    }
+    work_.add([this] { ++over_; });
+  }
+  bool over() override { return over_ == launched_; }
+  std::int64_t duration_ns() override { return passed_.exchange(0); }
+
+ private:
+  void pause() {
+    thread_local std::mt19937 random{std::random_device{}()};
+    if (disturbed_ && random() % 3 == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 1500));
+  }
+
+  std::vector<Part> parts_;
+  Worklist& work_;
+  bool disturbed_;
+  std::int64_t launched_ = 0;
+  std::atomic<std::int64_t> over_{0}, passed_{0};
+};
+
+class DoubleStream final : public Stream {
+ public:
+  explicit DoubleStream(bool disturbed) : disturbed_(disturbed) {}
+  std::unique_ptr<Event> make_event() override { return std::make_unique<DoubleEvent>(); }
+  std::unique_ptr<Piece> record(int, std::function<void()> body) override {
+    if (refuses) throw std::runtime_error("operation not permitted when stream is capturing");
+    body();
+    return std::make_unique<DoublePiece>(std::move(body));
+  }
+  std::unique_ptr<Graph> assemble(const std::vector<Part>& parts) override {
+    return std::make_unique<DoubleGraph>(parts, work_, disturbed_);
+  }
+  void run(std::function<void()> body) override { work_.add(std::move(body)); }
+  void copy(at::Tensor& to, const at::Tensor& from) override {
+    const c10::NoGradGuard no_grad;
+    to.copy_(from);
+  }
+  void synchronize() override { work_.drain(); }
+
+ private:
+  bool disturbed_;
+  Worklist work_;
+};
+
+}  // namespace
+
+std::unique_ptr<Stream> make_double_stream(bool disturbed) {
+  return std::make_unique<DoubleStream>(disturbed);
+}
+
+void refuse_recording(bool refuse) {
+  refuses = refuse;
+}
+
+}  // namespace millrace::capture

@@ -1,0 +1,18 @@
+// A device that is none: a thread of its own does what a stream is given, later.
+#pragma once
+
+#include <memory>  // streams
+
+#include "capture/stream.h"
+
+namespace millrace::capture {
+
+/// Runs pieces on a thread a stream, with random pauses before them if `disturbed`, as a device
+/// would: launches return at once, events order streams and nothing else does. A piece's body runs
+/// anew at each launch.
+std::unique_ptr<Stream> make_double_stream(bool disturbed);
+
+/// Bodies refused from now on, as work that can't be recorded; for tests of what happens then.
+void refuse_recording(bool refuse);
+
+}  // namespace millrace::capture

@@ -1,0 +1,172 @@
+// A pipeline of recorded steps equals the schedule's single-threaded meaning, bit for bit, on a
+// device that does things later and in any order that events allow.
+#include <gtest/gtest.h>
+
+#include "engine/oracle.h"
+#include "tests/capture/double_stream.h"
+#include "tests/engine/sample_feed.h"
+
+namespace millrace::engine {
+namespace {
+
+const stages::ImageShape kShape{3, 12, 16};
+
+TrainerOptions small(const std::string& schedule, int stages, std::vector<int> cut) {
+  stages::ModelSpec model;
+  model.layers = 4;
+  model.features = 8;
+  model.kernel = 3;
+  TrainerOptions options;
+  options.network = stages::build_network(model, kShape);
+  options.sample = kShape;
+  options.schedule = schedule;
+  options.stages = stages;
+  options.cut = std::move(cut);
+  options.optimizer.lr = 0.5;
+  options.weights = stages::initial_state(*options.network, 7);
+  options.capture = Capture::graph;
+  options.make_stream = [](c10::Device) { return capture::make_double_stream(true); };
+  return options;
+}
+
+struct Trained {
+  stages::StateDict weights;
+  std::vector<float> losses;
+};
+
+/// The oracle's stages update as recorded ones do, whose formulas round differently.
+Trained by_oracle(const TrainerOptions& options, std::int64_t samples) {
+  const Schedule schedule = schedule_of(options);
+  std::vector<stages::Stage> stages = build_stages(options, schedule);
+  for (stages::Stage& stage : stages) stage.update_as_recorded();
+  Trained result;
+  result.losses = run_oracle(
+      schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples);
+  for (const stages::Stage& stage : stages) {
+    for (const auto& entry : stage.parameters().state()) result.weights.push_back(entry);
+  }
+  return result;
+}
+
+Trained by_pipeline(const TrainerOptions& options, std::int64_t samples) {
+  Trainer trainer(options);
+  SampleFeed feed(trainer, kShape, samples);
+  LossLog log;
+  const Outcome outcome = trainer.run(feed, &log);
+  EXPECT_TRUE(trainer.recorded());
+  EXPECT_EQ(outcome.admitted, samples);
+  EXPECT_EQ(outcome.trained + outcome.rejected, samples);
+  EXPECT_EQ(trainer.trained(), outcome.trained);
+  return {trainer.state(), log.losses};
+}
+
+struct Case {
+  std::string schedule;
+  int stages;
+  std::vector<int> cut;
+  bool recompute = false;
+};
+
+class RecordedTest : public testing::TestWithParam<Case> {};
+
+TEST_P(RecordedTest, EqualsTheOracleAfter100Samples) {
+  const auto& [schedule, stages, cut, recompute] = GetParam();
+  TrainerOptions options = small(schedule, stages, cut);
+  options.recompute = recompute;
+  const Trained expected = by_oracle(options, 100), got = by_pipeline(options, 100);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, RecordedTest,
+    testing::Values(Case{"partime", 1, {}}, Case{"partime", 2, {4}}, Case{"partime", 4, {2, 4, 6}},
+                    Case{"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pb", 2, {4}},
+                    Case{"pb", 4, {1, 2, 3}}, Case{"pipedream", 2, {4}},
+                    Case{"pipedream", 4, {2, 4, 6}}, Case{"2bw", 1, {}}, Case{"2bw", 3, {2, 5}},
+                    Case{"gpipe", 1, {}}, Case{"gpipe", 3, {2, 5}}, Case{"gpipe", 2, {4}, true},
+                    Case{"1f1b", 4, {2, 4, 6}}, Case{"interleaved", 4, {2, 4, 6}},
+                    Case{"zb-h1", 2, {4}}, Case{"sequential", 3, {2, 5}}));
+
+TEST(Recorded, EveryOptimizer) {
+  for (const std::string& kind : stages::optimizer_names()) {
+    TrainerOptions options = small("partime", 2, {4});
+    options.optimizer = {.kind = kind, .lr = 0.01, .weight_decay = 0.01};
+    if (kind == "sgd" || kind == "rmsprop") options.optimizer.momentum = 0.9;
+    const Trained expected = by_oracle(options, 60), got = by_pipeline(options, 60);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses) << kind;
+  }
+}
+
+TEST(Recorded, RatesByAgeAndReadOuts) {
+  for (const char* kind : {"inverse-age", "pipemare", "local"}) {
+    TrainerOptions options = small("partime", 3, {2, 5});
+    options.optimizer = {.kind = "adam", .lr = 0.01};
+    options.correction.kind = kind;
+    const Trained expected = by_oracle(options, 60), got = by_pipeline(options, 60);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses) << kind;
+  }
+}
+
+/// Each device by itself: half of the stages as they are, half recorded.
+TEST(Recorded, BesideStagesThatAreNot) {
+  TrainerOptions options = small("partime", 4, {2, 4, 6});
+  options.records = [](int stage) { return stage == 1 || stage == 2; };
+  const Trained expected = by_pipeline(small("partime", 4, {2, 4, 6}), 60);
+  TrainerOptions mixed = options;
+  const Trained got = by_pipeline(mixed, 60);
+  for (std::size_t i = 0; i < got.losses.size(); ++i)
+    EXPECT_NEAR(got.losses[i], expected.losses[i], 1e-5f);
+}
+
+TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
+  TrainerOptions options = small("partime", 2, {4});
+  options.optimizer = {.kind = "adam", .lr = 0.01};
+  Trainer trainer(options);
+  struct Poisoned final : Feed {
+    explicit Poisoned(Trainer& trainer) : inner(trainer, kShape, 40), trainer(trainer) {}
+    Status poll(std::chrono::microseconds patience) override { return inner.poll(patience); }
+    void take(int slot, SampleInfo& info) override {
+      inner.take(slot, info);
+      if (info.frame % 10 == 9) trainer.input(slot)[0] = std::numeric_limits<float>::quiet_NaN();
+    }
+    SampleFeed inner;
+    Trainer& trainer;
+  } feed(trainer);
+  trainer.run(feed, nullptr);
+  for (const auto& [name, value] : trainer.state())
+    EXPECT_TRUE(at::isfinite(value).all().item<bool>()) << name;
+  const Reading reading = trainer.monitor().read();
+  EXPECT_EQ(reading.skipped[1], 4);
+  EXPECT_EQ(reading.updates[1], 36);
+}
+
+TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
+  capture::refuse_recording(true);
+  TrainerOptions options = small("partime", 2, {4});
+  {
+    Trainer trainer(options);
+    SampleFeed feed(trainer, kShape, 10);
+    EXPECT_THROW(trainer.run(feed, nullptr), std::runtime_error);
+  }
+  options.capture = Capture::automatic;
+  Trainer trainer(options);
+  SampleFeed feed(trainer, kShape, 10);
+  EXPECT_EQ(trainer.run(feed, nullptr).trained, 10);
+  EXPECT_FALSE(trainer.recorded());
+  EXPECT_NE(trainer.recording_error().find("not permitted"), std::string::npos);
+  capture::refuse_recording(false);
+}
+
+TEST(Recorded, RefusesWhatKeepsItsBookOnTheHost) {
+  TrainerOptions options = small("partime", 2, {4});
+  options.correction.kind = "gap-aware";
+  EXPECT_THROW(Trainer{options}, std::invalid_argument);
+  options.capture = Capture::automatic;
+  EXPECT_FALSE(Trainer(options).recorded());
+}
+
+}  // namespace
+}  // namespace millrace::engine
