@@ -131,6 +131,15 @@ TEST_P(OracleTest, LearningFromEveryThirdEqualsOracle) {
   EXPECT_EQ(got.losses, expected.losses);
 }
 
+TEST(LocalLosses, LearningFromEveryThirdEqualsOracle) {
+  // Each stage leaves out the samples themselves, not what downstream made of them.
+  TrainerOptions options = small("partime", 4, {2, 4, 6});
+  options.correction.kind = "local";
+  const Trained expected = by_oracle(options, 100, 3), got = by_pipeline(options, 100, true, 3);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
+}
+
 TEST_P(OracleTest, SkipConnectionsOverCuts) {
   const auto& [schedule, stages, cut, replicas, recompute] = GetParam();
   TrainerOptions options = small(schedule, stages, cut);

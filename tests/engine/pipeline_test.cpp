@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>  // max
 #include <atomic>     // what changes meanwhile
 #include <random>     // disturbance
 #include <stdexcept>  // failures
@@ -206,6 +207,24 @@ TEST(Pipeline, AFailingWorkerStopsItsNeighbours) {
     if (worker == 2 && action.sample == 20) throw std::runtime_error("stage 2 failed");
   };
   EXPECT_THROW(rig.run(options), std::runtime_error);
+}
+
+TEST(Pipeline, ASlowStageHasNoMoreThanTheSlotsBeforeIt) {
+  // So that what is learned from is no older than the queue's frames and these, however slow.
+  for (const std::string name : {"partime", "pb", "pipedream", "sequential"}) {
+    for (const int stages : {2, 3, 5}) {
+      Rig rig(name, stages, 100);
+      std::int64_t most = 0;
+      PipelineOptions options;
+      options.before_action = [&](int worker, const Action& action) {
+        if (worker != stages - 1 || action.op != Op::forward) return;
+        std::this_thread::sleep_for(std::chrono::microseconds(500));
+        most = std::max(most, rig.monitor.totals().frames + 1 - action.sample);
+      };
+      rig.run(std::move(options));
+      EXPECT_LE(most, rig.schedule.slots()) << name;
+    }
+  }
 }
 
 std::vector<std::int64_t> samples_of(

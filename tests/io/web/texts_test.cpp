@@ -20,6 +20,7 @@ Snapshot snapshot() {
   s.received = 10;
   s.trained = 7;
   s.dropped = 1;
+  s.predicted_only = 1;
   s.loss_recent = std::nan("");
   s.stages.resize(2);
   s.stages[0].device = "cpu:0";
@@ -36,7 +37,8 @@ TEST(StateJson, IsReadBackAndHoldsNoSecrets) {
   const json state = json::parse(text);
   EXPECT_EQ(text.find("secret"), std::string::npos);
   EXPECT_EQ(state["source"], "rtsp://***@camera/street");
-  EXPECT_EQ(state["frames"]["in_flight"], 2);
+  EXPECT_EQ(state["frames"]["in_flight"], 2) << "what was predicted only is among the dropped";
+  EXPECT_EQ(state["frames"]["predicted_only"], 1);
   EXPECT_TRUE(state["loss"]["recent"].is_null());
   EXPECT_EQ(state["stages"].size(), 2u);
   EXPECT_EQ(state["controls"]["offered"]["save"], false);
