@@ -8,6 +8,7 @@
 #include "engine/balance.h"
 #include "engine/pinning.h"
 #include "engine/profiler.h"
+#include "engine/torch_device.h"
 #include "engine/verifier.h"
 
 namespace millrace::engine {
@@ -40,11 +41,6 @@ std::vector<std::int64_t> target_shape(const TrainerOptions& options) {
   if (options.target_is_input) return {};
   const stages::ImageShape& made = options.network->shape(options.network->size() - 1);
   return {1, made.channels, made.height, made.width};
-}
-
-c10::Device torch_device(const Device& device) {
-  return device.cuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device.index))
-                     : c10::Device(c10::kCPU);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 // One arm of a benchmark: a trainer fed with frames made beforehand.
 #pragma once
 
-#include <algorithm>  // nth_element
-#include <vector>     // figures
+#include <vector>  // figures
 
+#include "engine/median.h"
 #include "engine/trainer.h"
 
 namespace millrace::tools {
@@ -39,12 +39,6 @@ class BenchArm {
   engine::TrainerOptions options_;
 };
 
-/// Middle of `values`, which it reorders; 0 if empty.
-inline double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+using engine::median;
 
 }  // namespace millrace::tools

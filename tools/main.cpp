@@ -5,7 +5,6 @@
 #include <iostream>   // errors
 
 #include "engine/schedule.h"
-#include "engine/schedule_csv.h"
 #include "io/source.h"
 #include "io/uri.h"
 #include "tools/bench.h"
@@ -13,6 +12,7 @@
 #include "tools/commands.h"
 #include "tools/config.h"
 #include "tools/option_text.h"
+#include "tools/schedule_choice.h"
 #include "tools/simulate.h"
 
 namespace millrace::tools {
@@ -146,32 +146,10 @@ int main_program(int argc, char** argv) {
   ScheduleArguments schedule;
   CLI::App* schedule_app =
       app.add_subcommand("schedule", "Print a schedule as the staircase, or as PyTorch's CSV");
-  schedule_app
-      ->add_option("name", schedule.name, "Which, or a CSV file of torch.distributed.pipelining")
-      ->required()
-      ->check([](const std::string& name) {
-        if (engine::is_schedule_file(name)) return std::string();
-        return CLI::IsMember(engine::schedule_names())(name);
-      });
-  schedule_app->add_option("--stages", schedule.stages, "N; unset: 4, or as many as the file has")
-      ->check(CLI::Range(1, 4096));
+  add_schedule_choice(*schedule_app, schedule, 4096);
   schedule_app->add_option("--samples", schedule.samples, "How many")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  schedule_app->add_option("--microbatches", schedule.microbatches, "Samples a minibatch")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  schedule_app
-      ->add_option("--virtual-stages", schedule.virtual_stages, "interleaved: stages a worker")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  schedule_app->add_flag("--vertical-sync", schedule.vertical_sync,
-                         "pipedream: every stage at stage 0's version");
-  schedule_app->add_option("--replicas", schedule.replicas, "pipedream: workers a stage, as 2,1")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
-  schedule_app->add_flag("--recompute", schedule.recompute,
-                         "Keep a sample's input alone and run forward again to go back");
   schedule_app->add_option("--format", schedule.format, "grid | csv")
       ->check(CLI::IsMember({"grid", "csv"}));
   schedule_app->callback([&] { code = schedule_command(schedule); });
