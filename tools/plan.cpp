@@ -81,6 +81,8 @@ int plan_command(const PlanArguments& arguments) {
     planned = engine::plan::make_plan(profile, request);
   } catch (const std::invalid_argument& error) {
     throw ConfigError(error.what());
+  } catch (const engine::plan::PlanError& error) {
+    throw ConfigError(error.what());
   }
   const std::string table =
       engine::plan::pipeline_toml(planned.ranked.front(), request.machine, arguments.kind);

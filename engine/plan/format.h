@@ -7,14 +7,16 @@
 
 namespace millrace::engine::plan {
 
-/// What printf would print; cut off after 511 characters.
+/// What printf would print.
 __attribute__((format(printf, 1, 2))) inline std::string format(const char* pattern, ...) {
-  char buffer[512];
-  va_list arguments;
+  va_list arguments, again;
   va_start(arguments, pattern);
-  std::vsnprintf(buffer, sizeof buffer, pattern, arguments);
+  va_copy(again, arguments);
+  std::string text(std::size_t(std::vsnprintf(nullptr, 0, pattern, arguments)), '\0');
+  std::vsnprintf(text.data(), text.size() + 1, pattern, again);
+  va_end(again);
   va_end(arguments);
-  return buffer;
+  return text;
 }
 
 }  // namespace millrace::engine::plan
