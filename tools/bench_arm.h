@@ -24,6 +24,9 @@ struct Turn {
 class BenchArm {
  public:
   BenchArm(std::string network, std::int64_t size, int stages, bool channels_last = false);
+  /// As `options` say, whose network and sample are filled in, and cut and weights where empty.
+  BenchArm(std::string network, std::int64_t size, engine::TrainerOptions options,
+           bool channels_last = false);
 
   const std::string& network() const { return network_; }
   std::int64_t size() const { return size_; }
@@ -31,7 +34,9 @@ class BenchArm {
   const std::vector<int>& cut() const { return options_.cut; }
   const engine::TrainerOptions& options() const { return options_; }
 
-  Turn turn(double seconds);
+  /// At least `least` samples, so that every figure exists however long one takes. `observer` may
+  /// be null.
+  Turn turn(double seconds, std::int64_t least = 8, engine::Observer* observer = nullptr);
 
  private:
   std::string network_;

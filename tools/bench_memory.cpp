@@ -95,7 +95,7 @@ void print_arm(const Row& row, const Json& arm) {
 }  // namespace
 
 Json bench_memory(const BenchArguments& arguments) {
-  const std::int64_t size = arguments.sizes.front();
+  const std::int64_t size = sizes_or(arguments, {32}).front();
   Json results = {{"suite", "memory"},
                   {"size", size},
                   {"stages", kStages},

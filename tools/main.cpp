@@ -168,20 +168,22 @@ int main_program(int argc, char** argv) {
       "bench",
       "Measure: framerate (four networks by size and stages), learning (rules and corrections on "
       "streams), memory (each schedule at 4 stages), "
-      "pipeline (the engine's own cost), tables (published figures, planned again)");
+      "pipeline (the engine's own cost), prediction (the simulator's word against the clock), "
+      "tables (published figures, planned again)");
   bench_app->add_option("suite", bench.suite, "Which")
       ->required()
       ->check(CLI::IsMember(bench_suite_names()));
   bench_app
       ->add_option("--networks", bench.networks,
-                   "framerate: which of basic, layers, features, kernel")
+                   "framerate, prediction: which of basic, layers, features, kernel")
       ->delimiter(',')
       ->check(CLI::IsMember(bench_network_names()));
-  bench_app->add_option("--sizes", bench.sizes, "Pixels a side, as 32,64")
+  bench_app->add_option("--sizes", bench.sizes, "Pixels a side, as 32,64; unset: the suite's own")
       ->delimiter(',')
-      ->check(CLI::Range(8, 4096))
-      ->capture_default_str();
-  bench_app->add_option("--stages", bench.stages, "1 to this many stages; 0: the usable cores")
+      ->check(CLI::Range(8, 4096));
+  bench_app
+      ->add_option("--stages", bench.stages,
+                   "1 to this many stages (prediction: workers); 0: the suite's own")
       ->check(CLI::Range(0, 19))
       ->capture_default_str();
   bench_app->add_option("--rounds", bench.rounds, "How often the arms take turns")
@@ -201,7 +203,7 @@ int main_program(int argc, char** argv) {
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
   bench_app->add_option("--page", bench.page,
-                        "learning, tables: where to write a page of them, Markdown");
+                        "learning, prediction, tables: where to write a page of them, Markdown");
   bench_app->add_option("--from", bench.from,
                         "Results of an earlier run to make plot and page of, instead of measuring");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");

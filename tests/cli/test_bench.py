@@ -37,6 +37,23 @@ class Bench(program.CliTest):
         self.assertGreater(results["monitor_ns"], 0)
         self.assertIn("step/bare", outcome.out)
 
+    def test_prediction(self):
+        page = self.folder / "prediction.md"
+        results, outcome = self.results("prediction", "--networks", "basic", "--page", page,
+                                        "--plot", self.folder / "prediction.png")
+        schedules = {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"}
+        self.assertEqual({(arm["schedule"], arm["workers"]) for arm in results["arms"]},
+                         {(name, workers) for name in schedules for workers in (1, 2)})
+        for arm in results["arms"]:
+            self.assertEqual(arm["stages"], arm["workers"] * (2 if arm["schedule"] == "interleaved" else 1))
+            self.assertEqual(len(arm["cut"]), arm["stages"] - 1)
+            for figure in ("predicted_ms", "measured_ms", "ratio"):
+                self.assertGreater(arm[figure], 0, (arm["arm"], figure))
+        self.assertIn("libtorch", results["provenance"])
+        self.assertIn(f"within 5 %: {results['within']} of 18", outcome.out)
+        self.assertIn("## basic, 16 x 16", page.read_text())
+        self.assertEqual(page.read_text().count("| 1f1b |"), 2)
+
     def test_memory(self):
         results, outcome = self.results("memory", "--plot", self.folder / "memory.png")
         arms = {arm["arm"]: arm["stages"] for arm in results["arms"]}
