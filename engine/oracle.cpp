@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>  // detach
 
+#include <algorithm>  // max
 #include <map>        // values by stage and sample
 #include <stdexcept>  // std::logic_error
+#include <utility>    // exchange
 
 namespace millrace::engine {
 namespace {
@@ -13,11 +15,14 @@ using Key = std::pair<int, std::int64_t>;  ///< stage, sample
 class Oracle {
  public:
   Oracle(const Schedule& schedule, std::vector<stages::Stage>& stages, const SampleFunction& sample,
-         std::int64_t samples)
+         std::int64_t samples, LossGuard* guard)
       : schedule_(schedule),
         stages_(stages),
         sample_(sample),
-        applied_(schedule.applied(samples)) {}
+        guard_(guard),
+        applied_(schedule.applied(samples)),
+        pending_(stages.size(), Alarm::none),
+        updates_(stages.size(), 0) {}
 
   std::vector<float> run() {
     std::vector<std::int64_t> at(schedule_.workers.size(), 0);
@@ -40,6 +45,15 @@ class Oracle {
 
  private:
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
+
+  /// The update, or what the guard makes of it.
+  void apply(stages::Stage& stage, int unit) {
+    const Alarm alarm = std::exchange(pending_[unit], Alarm::none);
+    if (alarm == Alarm::roll_back) return stage.roll_back(LossGuard::kSlower);
+    if (alarm == Alarm::discard) return stage.skip_update();
+    if (stage.update() && guard_ && ++updates_[unit] % LossGuard::kSnapshotEvery == 1)
+      stage.take_snapshot();
+  }
   stages::Stage& stage_of(const Program& program, const Action& action) {
     return stages_[schedule_.unit(action.stage, program.replica)];
   }
@@ -55,7 +69,7 @@ class Oracle {
         return true;
       case Op::backward:
       case Op::backward_input:
-        return backward(stage, action);
+        return backward(stage, action, schedule_.unit(action.stage, program.replica));
       case Op::backward_weight:
         stage.backward_weight(kept(action));
         ++gradients_made_[action.stage];
@@ -64,7 +78,7 @@ class Oracle {
       case Op::update:
         // Replicas update with the gradients of all of them.
         if (gradients_made_[action.stage] < made_by(action)) return false;
-        stage.update();
+        apply(stage, schedule_.unit(action.stage, program.replica));
         return true;
     }
     return false;
@@ -99,19 +113,26 @@ class Oracle {
     stages::Activations& kept = kept_[key] = stage.forward(inputs, target, action.version);
     if (last(action.stage)) {
       losses_.push_back(kept.loss.item<float>());
+      if (guard_) alarms_[key] = guard_->judge(action.sample, losses_.back());
     } else {
       activations_[key] = kept.outputs;
     }
     return true;
   }
 
-  bool backward(stages::Stage& stage, const Action& action) {
+  bool backward(stages::Stage& stage, const Action& action, int unit) {
+    const Key from{last(action.stage) ? action.stage : action.stage + 1, action.gradient};
     stages::Tensors gradients;
     if (!last(action.stage)) {
-      const auto sent = gradients_.find({action.stage + 1, action.gradient});
+      const auto sent = gradients_.find(from);
       if (sent == gradients_.end()) return false;
       gradients = std::move(sent->second);
       gradients_.erase(sent);
+    }
+    if (guard_) {  // a verdict goes up with the gradient
+      const Alarm alarm = alarms_.extract(from).mapped();
+      pending_[unit] = std::max(pending_[unit], alarm);
+      if (action.stage > 0) alarms_[{action.stage, action.sample}] = alarm;
     }
     const bool whole = action.op == Op::backward;
     gradients_[{action.stage, action.sample}] = whole
@@ -127,18 +148,23 @@ class Oracle {
   const Schedule& schedule_;
   std::vector<stages::Stage>& stages_;
   const SampleFunction& sample_;
+  LossGuard* guard_;
   std::int64_t applied_;
   std::map<Key, stages::Activations> kept_;
   std::map<Key, stages::Tensors> activations_, gradients_;
   std::map<int, std::int64_t> gradients_made_;  ///< by stage
+  std::map<Key, Alarm> alarms_;                 ///< of the gradients made there
+  std::vector<Alarm> pending_;                  ///< by unit: the worst since its last update
+  std::vector<std::int64_t> updates_;           ///< by unit
   std::vector<float> losses_;
 };
 
 }  // namespace
 
 std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
-                              const SampleFunction& sample, std::int64_t samples) {
-  return Oracle(schedule, stages, sample, samples).run();
+                              const SampleFunction& sample, std::int64_t samples,
+                              LossGuard* guard) {
+  return Oracle(schedule, stages, sample, samples, guard).run();
 }
 
 }  // namespace millrace::engine

@@ -7,6 +7,7 @@
 #include <utility>     // input and target
 #include <vector>      // losses
 
+#include "engine/loss_guard.h"
 #include "engine/schedule.h"
 #include "stages/stage.h"
 
@@ -18,8 +19,10 @@ using SampleFunction = std::function<std::pair<at::Tensor, at::Tensor>(std::int6
 /// Runs `schedule` over `samples` samples on `stages` (by Schedule::unit(), replicas tied by
 /// Stage::replicate(); it trains their weights) and returns the loss of each sample's prediction.
 /// Any worker whose next action has what it needs goes on; when none has, the schedule deadlocks:
-/// throws std::logic_error. The pipelined run must leave the same weights and losses, bit for bit.
+/// throws std::logic_error. `guard`, if any, judges losses and has the stages turn back, as the
+/// pipeline does. The pipelined run must leave the same weights and losses, bit for bit.
 std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
-                              const SampleFunction& sample, std::int64_t samples);
+                              const SampleFunction& sample, std::int64_t samples,
+                              LossGuard* guard = nullptr);
 
 }  // namespace millrace::engine

@@ -17,6 +17,7 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       program_(shared.schedule.workers[index]),
       options_(options),
       origin_(shared.schedule.stages, 0),
+      verdicts_(shared.schedule.slots(), Alarm::none),
       alarms_(shared.schedule.stages, Alarm::none),
       pending_(shared.schedule.stages, Alarm::none),
       newest_(shared.schedule.stages, 0),
@@ -84,7 +85,7 @@ void Worker::predicted(const Action& action) {
   shared_.monitor.predicted(info.captured, Clock::now());
   const float loss = step(action.stage).loss(at);
   if (shared_.observer) shared_.observer->predicted(info, at, loss);
-  if (options_.guard) alarms_[action.stage] = options_.guard->judge(action.sample, loss);
+  if (options_.guard) verdicts_[at] = options_.guard->judge(action.sample, loss);
   pass_turn(action);
 }
 
@@ -242,7 +243,7 @@ bool Worker::receive_gradient(const Action& action) {
     if (!receive(stage, queue, action.sample, action.gradient, token)) return false;
   }
   origin_[stage] = options_.own_losses ? action.sample : token.origin;
-  if (!last(stage)) alarms_[stage] = token.alarm;
+  alarms_[stage] = last(stage) ? verdicts_[slot(action.sample)] : token.alarm;
   pending_[stage] = std::max(pending_[stage], alarms_[stage]);
   return true;
 }

@@ -58,9 +58,10 @@ class Worker {
   double rate_ = 1.0;       ///< last passed on to the stages
   std::vector<int> units_;  ///< by stage: this worker's replica of it
   std::vector<std::int64_t>
-      origin_;                  ///< by stage: the sample whose loss made the gradient last received
-  std::vector<Alarm> alarms_;   ///< by stage: of the gradient last received
-  std::vector<Alarm> pending_;  ///< by stage: the worst since its last update
+      origin_;  ///< by stage: the sample whose loss made the gradient last received
+  std::vector<Alarm> verdicts_;               ///< by slot: on the last stage's losses
+  std::vector<Alarm> alarms_;                 ///< by stage: of the gradient last received
+  std::vector<Alarm> pending_;                ///< by stage: the worst since its last update
   std::vector<std::int64_t> newest_;          ///< by stage: the sample last forwarded
   std::vector<std::int64_t> ages_;            ///< by stage: as the schedule's text has it
   std::vector<std::int64_t> first_backward_;  ///< by stage

@@ -74,6 +74,8 @@ void Stage::roll_back(double factor) {
   const Tensors now = lasting();
   for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_(snapshots_.front()[i]);
   snapshots_.resize(1);  // a newer one may hold what led astray
+  // It has followed the weights astray.
+  correction_ = make_correction(options_.correction, options_.delay, parameters().flat());
 }
 
 std::int64_t Stage::optimizer_bytes() const {
