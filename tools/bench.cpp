@@ -176,9 +176,13 @@ int bench_command(const BenchArguments& arguments) {
   const Json other = arguments.compare.empty()
                          ? Json()
                          : read_results("--compare", arguments.compare, arguments.suite);
-  const Json results = arguments.from.empty()
-                           ? suite.run(arguments)
-                           : read_results("--from", arguments.from, arguments.suite);
+  Json results;
+  if (!arguments.from.empty()) results = read_results("--from", arguments.from, arguments.suite);
+  if (results.is_null()) {
+    results = suite.run(arguments);
+  } else if (arguments.suite == "learning" && !arguments.streams.empty()) {
+    results = with_learning(std::move(results), suite.run(arguments));
+  }
   if (!arguments.compare.empty()) print_ratios(results, other);
   if (!arguments.json.empty()) io::write_whole(arguments.json, results.dump(2) + "\n");
   if (!arguments.page.empty()) io::write_whole(arguments.page, suite.page(results));

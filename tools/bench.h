@@ -18,12 +18,13 @@ struct BenchArguments {
   std::string memory_format = "contiguous";  ///< or channels_last
   double seconds = 0.5;                      ///< an arm's turn
   std::vector<std::string> streams;          ///< learning: of vtest, scenes, labels; empty: all
+  std::string arms;                          ///< learning: part of the names of those to run
   std::int64_t frames = 0;                   ///< learning: of each stream; 0: 600
   std::string json;                          ///< where to write the results; "": nowhere
   std::string plot;                          ///< where to write the plot, PNG
-  std::string from;                          ///< results of an earlier run to draw, instead
-  std::string page;                          ///< where to write a page of them, Markdown
-  std::string compare;                       ///< results of another run to show ratios to
+  std::string from;     ///< results of an earlier run to draw, instead; or to put streams into
+  std::string page;     ///< where to write a page of them, Markdown
+  std::string compare;  ///< results of another run to show ratios to
 };
 
 int bench_command(const BenchArguments& arguments);
@@ -36,6 +37,10 @@ nlohmann::ordered_json bench_memory(const BenchArguments& arguments);
 nlohmann::ordered_json bench_pipeline(const BenchArguments& arguments);
 nlohmann::ordered_json bench_prediction(const BenchArguments& arguments);
 nlohmann::ordered_json bench_tables(const BenchArguments& arguments);
+
+/// The earlier results of bench learning, in which the newer ones' arms and streams stand anew.
+nlohmann::ordered_json with_learning(nlohmann::ordered_json earlier,
+                                     const nlohmann::ordered_json& newer);
 
 /// What was asked for, or else the suite's own.
 inline std::vector<std::int64_t> sizes_or(const BenchArguments& arguments,

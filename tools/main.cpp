@@ -1,8 +1,11 @@
 // The `millrace` program: reads the command line, calls the command, maps failures to exit codes.
+#include <malloc.h>  // mallopt
+
 #include <CLI/CLI.hpp>  // command line
 
 #include <exception>  // failures
 #include <iostream>   // errors
+#include <limits>     // never trim
 
 #include "engine/schedule.h"
 #include "io/source.h"
@@ -200,12 +203,14 @@ int main_program(int argc, char** argv) {
   bench_app->add_option("--streams", bench.streams, "learning: which of vtest, scenes, labels")
       ->delimiter(',')
       ->check(CLI::IsMember({"vtest", "scenes", "labels"}));
+  bench_app->add_option("--arms", bench.arms, "learning: only those with this in their names");
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
   bench_app->add_option("--page", bench.page,
                         "learning, prediction, tables: where to write a page of them, Markdown");
   bench_app->add_option("--from", bench.from,
-                        "Results of an earlier run to make plot and page of, instead of measuring");
+                        "Results of an earlier run to make plot and page of, instead of measuring; "
+                        "learning with --streams: to put those streams' results into");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");
   bench_app->callback([&] { code = bench_command(bench); });
 
@@ -228,6 +233,10 @@ int main_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace millrace::tools;
+  // Every step frees activations that the next one takes again. Left to itself the allocator gives
+  // them back to the system in between and gets them page by page: some 4 % of a step.
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
   try {
     return main_program(argc, argv);
   } catch (const ConfigError& error) {

@@ -80,7 +80,16 @@ class Bench(program.CliTest):
         for arm in results["arms"]:
             self.assertGreater(arm["loss"]["mean"], 0, arm)
             self.assertLessEqual(arm["loss"]["min"], arm["loss"]["max"])
+            self.assertEqual(arm["no_numbers"]["max"], 0, arm)
         self.assertIn("held out", outcome.out)
+        # One stream anew, and of it one arm; all else stays.
+        page = self.folder / "learning.md"
+        again, _ = self.results("learning", "--streams", "labels", "--arms", "every 2nd", "--frames", "12",
+                                "--from", self.folder / "learning.json", "--page", page)
+        self.assertEqual([arm["arm"] for arm in again["arms"]], [arm["arm"] for arm in results["arms"]])
+        self.assertEqual(again["streams"], results["streams"])
+        self.assertIn("| N = 2, equal samples |", page.read_text())
+        self.assertIn("| every 2nd |", page.read_text())
 
     def test_compare(self):
         self.results("pipeline", "--stages", "1")
@@ -94,6 +103,8 @@ class Bench(program.CliTest):
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framrate"), "framerate")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--sizes", "0"), "--sizes")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--networks", "basics"), "basic")
+        self.assert_refused(program.BAD_USAGE, program.call("bench", "learning", "--streams", "labels", "--frames", "12",
+                                                            "--arms", "partme"), "--arms", "partme")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "pipeline", "--compare", "/nonexistent"), "--compare")
 
 
