@@ -68,6 +68,7 @@ struct PlanArguments {
   double fps = 0;            ///< F; 0: the config's
   std::string kind = "cpu";  ///< what the table calls devices
   std::string output;        ///< where to write the [pipeline] table; "": nowhere
+  std::string json;          ///< where to write all of it; "": nowhere
 };
 int plan_command(const PlanArguments& arguments);
 

@@ -98,6 +98,7 @@ void add_plan(CLI::App& app, PlanArguments& plan, int& code) {
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command->add_option("--output", plan.output, "Where to write the [pipeline] table");
+  command->add_option("--json", plan.json, "Where to write every plan that was weighed");
   command->callback([&] { code = plan_command(plan); });
 }
 

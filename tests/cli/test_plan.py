@@ -1,5 +1,6 @@
 """`millrace plan`: the best cut for a profile, and the table of it that `run` reads."""
 
+import json
 import tomllib
 import unittest
 
@@ -45,10 +46,23 @@ class Plan(program.CliTest):
             self.assertIn(part, out)
 
     def test_every_schedule_is_weighed(self):
-        path = self.profile(*[module(name, 1, weight=100, stash=10) for name in "abcd"])
-        table, out = self.planned(path, "--schedules", "any", "--microbatches", "4,8", "--recompute")
+        path, results = self.profile(*[module(name, 1, weight=100, stash=10) for name in "abcd"]), self.folder / "o.json"
+        table, out = self.planned(path, "--schedules", "any", "--microbatches", "4,8", "--recompute", "--json", results)
         self.assertEqual(table["stages"], 2)
         self.assertIn("other     ", out)
+        found = json.loads(results.read_text())
+        plans = found["plans"]
+        self.assertEqual({plan["schedule"] for plan in plans},
+                         {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"})
+        self.assertEqual({plan["microbatches"] for plan in plans if plan["schedule"] == "gpipe"}, {4, 8})
+        times = [plan["sample_ms"] for plan in plans]
+        for faster, slower in zip(times, times[1:]):
+            self.assertLess(faster, slower + 1e-9)
+        best = plans[0]
+        self.assertEqual((best["schedule"], [s["begin"] for s in best["cut"]["stages"]][1:]),
+                         (table["schedule"], table["cut"]))
+        self.assertAlmostEqual(best["cut"]["period_ms"], 6)  # 5 and 6: the first module has no input gradient
+        self.assertGreaterEqual(found["next_cut"]["period_ms"], best["cut"]["period_ms"])
 
     def test_replicas_where_no_cut_balances(self):
         # Three copies of everything were as fast, had b no weights to agree on.
