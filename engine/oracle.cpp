@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>  // detach
 
+#include <algorithm>  // max
 #include <map>        // values by stage and sample
 #include <optional>   // gradients
 #include <set>        // who has learned
 #include <stdexcept>  // std::logic_error
+#include <utility>    // exchange
 
 namespace millrace::engine {
 namespace {
@@ -15,12 +17,17 @@ using Key = std::pair<int, std::int64_t>;  ///< stage, sample
 class Oracle {
  public:
   Oracle(const Schedule& schedule, std::vector<stages::Stage>& stages, const SampleFunction& sample,
-         std::int64_t samples, const LearnFunction& learns)
+         std::int64_t samples, const LearnFunction& learns, LossGuard* guard,
+         std::int64_t guard_lag)
       : schedule_(schedule),
         stages_(stages),
         sample_(sample),
         learns_(learns),
-        applied_(schedule.applied(samples)) {}
+        guard_(guard),
+        guard_lag_(guard_lag),
+        applied_(schedule.applied(samples)),
+        pending_(stages.size(), Alarm::none),
+        updates_(stages.size(), 0) {}
 
   std::vector<float> run() {
     std::vector<std::int64_t> at(schedule_.workers.size(), 0);
@@ -43,6 +50,15 @@ class Oracle {
 
  private:
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
+
+  /// The update, or what the guard makes of it.
+  void apply(stages::Stage& stage, int unit, bool learned) {
+    const Alarm alarm = std::exchange(pending_[unit], Alarm::none);
+    if (alarm == Alarm::roll_back) return stage.roll_back(LossGuard::kSlower);
+    if (alarm == Alarm::discard || !learned) return stage.skip_update();
+    stage.update();
+    if (guard_ && ++updates_[unit] % LossGuard::kSnapshotEvery == 1) stage.take_snapshot();
+  }
   stages::Stage& stage_of(const Program& program, const Action& action) {
     return stages_[schedule_.unit(action.stage, program.replica)];
   }
@@ -76,11 +92,8 @@ class Oracle {
       case Op::update:
         // Replicas update with the gradients of all of them.
         if (gradients_made_[action.stage] < made_by(action)) return false;
-        if (learned_.erase(key_of(program, action)) > 0) {
-          stage.update();
-        } else {
-          stage.skip_update();
-        }
+        apply(stage, schedule_.unit(action.stage, program.replica),
+              learned_.erase(key_of(program, action)) > 0);
         return true;
     }
     return false;
@@ -115,6 +128,10 @@ class Oracle {
     stages::Activations& kept = kept_[key] = stage.forward(inputs, target, action.version);
     if (last(action.stage)) {
       losses_.push_back(kept.loss.item<float>());
+      if (guard_) {
+        alarms_[{action.stage, action.sample + guard_lag_}] =
+            guard_->judge(action.sample, losses_.back());
+      }
     } else {
       activations_[key] = kept.outputs;
     }
@@ -122,14 +139,22 @@ class Oracle {
   }
 
   bool backward(const Program& program, stages::Stage& stage, const Action& action) {
+    const int unit = schedule_.unit(action.stage, program.replica);
+    const Key from{last(action.stage) ? action.stage : action.stage + 1, action.gradient};
     std::optional<stages::Tensors> gradients;
     if (learns(action.sample)) gradients.emplace();
     if (!last(action.stage)) {
-      const auto sent = gradients_.find({action.stage + 1, action.gradient});
+      const auto sent = gradients_.find(from);
       if (sent == gradients_.end()) return false;
       // With a loss of its own a stage asks nothing of downstream.
       if (!stage.greedy()) gradients = std::move(sent->second);
       gradients_.erase(sent);
+    }
+    if (guard_) {  // a verdict goes up with the gradient
+      const auto said = alarms_.extract(from);
+      const Alarm alarm = said ? said.mapped() : Alarm::none;
+      pending_[unit] = std::max(pending_[unit], alarm);
+      if (action.stage > 0) alarms_[{action.stage, action.sample}] = alarm;
     }
     const bool whole = action.op == Op::backward;
     std::optional<stages::Tensors>& made = gradients_[{action.stage, action.sample}];
@@ -149,12 +174,18 @@ class Oracle {
   std::vector<stages::Stage>& stages_;
   const SampleFunction& sample_;
   const LearnFunction& learns_;
+
+  LossGuard* guard_;
+  std::int64_t guard_lag_;
   std::int64_t applied_;
   std::map<Key, stages::Activations> kept_;
   std::map<Key, stages::Tensors> activations_;
   std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: of a loss nobody learns from
   std::set<Key> learned_;  ///< stage, replica: with gradients since the last update
   std::map<int, std::int64_t> gradients_made_;  ///< by stage
+  std::map<Key, Alarm> alarms_;                 ///< of the gradients made there
+  std::vector<Alarm> pending_;                  ///< by unit: the worst since its last update
+  std::vector<std::int64_t> updates_;           ///< by unit
   std::vector<float> losses_;
 };
 
@@ -162,8 +193,9 @@ class Oracle {
 
 std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
                               const SampleFunction& sample, std::int64_t samples,
-                              const LearnFunction& learns) {
-  return Oracle(schedule, stages, sample, samples, learns).run();
+                              const LearnFunction& learns, LossGuard* guard,
+                              std::int64_t guard_lag) {
+  return Oracle(schedule, stages, sample, samples, learns, guard, guard_lag).run();
 }
 
 }  // namespace millrace::engine

@@ -7,6 +7,7 @@
 #include <utility>     // input and target
 #include <vector>      // losses
 
+#include "engine/loss_guard.h"
 #include "engine/schedule.h"
 #include "stages/stage.h"
 
@@ -22,10 +23,13 @@ using LearnFunction = std::function<bool(std::int64_t)>;
 /// Runs `schedule` over `samples` samples on `stages` (by Schedule::unit(), replicas tied by
 /// Stage::replicate(); it trains their weights) and returns the loss of each sample's prediction.
 /// `learns` empty: all are learned from. Any worker whose next action has what it needs goes on;
-/// when none has, the schedule deadlocks: throws std::logic_error. The pipelined run must leave the
-/// same weights and losses, bit for bit.
+/// when none has, the schedule deadlocks: throws std::logic_error. `guard`, if any, judges losses
+/// and has the stages turn back, as the pipeline does: with its verdict on sample n - guard_lag at
+/// the gradient of sample n's loss. The pipelined run must leave the same
+/// weights and losses, bit for bit.
 std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
                               const SampleFunction& sample, std::int64_t samples,
-                              const LearnFunction& learns = {});
+                              const LearnFunction& learns = {}, LossGuard* guard = nullptr,
+                              std::int64_t guard_lag = 0);
 
 }  // namespace millrace::engine

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>      // samples
 #include <ATen/Parallel.h>  // intra-op threads
 
-#include <algorithm>  // nth_element
+#include <algorithm>  // max
 #include <atomic>     // neighbours' end
 #include <chrono>     // timing
 #include <cmath>      // abs
@@ -15,7 +15,9 @@
 #include "capture/retained_bytes.h"
 #include "engine/feed.h"
 #include "engine/link.h"
+#include "engine/median.h"
 #include "engine/pinning.h"
+#include "engine/torch_device.h"
 #include "stages/stage.h"
 
 namespace millrace::engine {
@@ -23,12 +25,6 @@ namespace {
 
 using stages::Stage;
 using stages::Tensors;
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 plan::Measured measured(const std::vector<double>& values) {
   plan::Measured result{.median = median(values)};
@@ -40,11 +36,6 @@ plan::Measured measured(const std::vector<double>& values) {
 
 double now_ms() {
   return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
-}
-
-c10::Device torch_device(const Device& device) {
-  return device.cuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device.index))
-                     : c10::Device(c10::kCPU);
 }
 
 Tensors first_input(const stages::Network& network, const stages::ImageShape& sample,
@@ -204,36 +195,6 @@ plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& netw
 
 namespace {
 
-std::vector<plan::StageCosts> stages_here(const std::shared_ptr<const stages::Network>& network,
-                                          const stages::ImageShape& sample,
-                                          const stages::OptimizerSpec& optimizer,
-                                          const std::vector<int>& cut, bool split,
-                                          const ProfilerOptions& options) {
-  const Neighbours neighbours(options.neighbours, network, sample, optimizer);
-  const c10::Device device = torch_device(options.device);
-  std::vector<plan::StageCosts> costs;
-  Tensors x = first_input(*network, sample, device);
-  const at::Tensor target = x[0];
-  for (std::size_t i = 0; i <= cut.size(); ++i) {
-    const bool first = i == 0, last = i == cut.size();
-    const stages::StageRange range{first ? 0 : cut[i - 1], last ? network->size() : cut[i], first,
-                                   last};
-    Bench bench(network, range, optimizer, split, device);
-    const Times times = bench.run(x, last ? target : at::Tensor(), options.repeats);
-    // Without a split all of the backward stands as the weights' gradient.
-    const double input = median(times.input_gradient), weight = median(times.weight_gradient);
-    costs.push_back({.ms = {.forward = median(times.forward),
-                            .input_gradient = split ? input : 0,
-                            .weight_gradient = split ? weight : input,
-                            .update = median(times.update)},
-                     .bytes = bench.bytes(x, last ? target : at::Tensor())});
-    x = bench.outputs();
-  }
-  return costs;
-}
-
-namespace {
-
 void await(TokenQueue& queue, Token& token) {
   while (!queue.receive(token, kPatience)) {
   }
@@ -288,14 +249,6 @@ plan::HandOff hand_off_here() {
 }
 
 }  // namespace
-
-std::vector<plan::StageCosts> measure_stages(const std::shared_ptr<const stages::Network>& network,
-                                             const stages::ImageShape& sample,
-                                             const stages::OptimizerSpec& optimizer,
-                                             const std::vector<int>& cut, bool split,
-                                             const ProfilerOptions& options) {
-  return on_own_core([&] { return stages_here(network, sample, optimizer, cut, split, options); });
-}
 
 plan::HandOff measure_hand_off() {
   return on_own_core(hand_off_here);

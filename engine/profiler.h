@@ -26,14 +26,6 @@ plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& netw
                               const stages::OptimizerSpec& optimizer,
                               const ProfilerOptions& options = {});
 
-/// The same for whole stages of `network` cut at `cut`, each measured as it will run, on one core
-/// while the others are busy. `split`: backward in two parts.
-std::vector<plan::StageCosts> measure_stages(const std::shared_ptr<const stages::Network>& network,
-                                             const stages::ImageShape& sample,
-                                             const stages::OptimizerSpec& optimizer,
-                                             const std::vector<int>& cut, bool split,
-                                             const ProfilerOptions& options = {});
-
 /// What handing a message of some sizes from one core to another takes, one way: the token, and the
 /// bytes as the receiver's core reads them. Empty with fewer than two cores.
 plan::HandOff measure_hand_off();

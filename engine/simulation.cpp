@@ -246,9 +246,10 @@ std::int64_t enough_samples(const Schedule& schedule) {
 }
 
 double predict(const Schedule& schedule, const std::vector<plan::StageCosts>& stages,
-               double handoff_ms, int cores) {
+               const plan::Link& link, int cores) {
   SimulationInput input{.samples = enough_samples(schedule), .stages = stages, .cores = cores};
-  input.machine.levels.front().link.latency_ms = handoff_ms;
+  input.machine.levels.front().link = link;
+  input.machine.overlap = plan::Overlap::transfers;
   return simulate(schedule, input).period_ms;
 }
 

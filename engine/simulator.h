@@ -87,10 +87,10 @@ Simulation simulate(const Schedule& schedule, const SimulationInput& input);
 /// So many samples that the period settles, unless two stages are all but equally slow.
 std::int64_t enough_samples(const Schedule& schedule);
 
-/// The steady period in milliseconds a sample of workers that hand messages over themselves, each
-/// end of a message costing its worker `handoff_ms`; `cores` as above.
+/// The steady period in milliseconds a sample. `link` is what lies between a message's sending and
+/// a waiting worker's waking up: it passes beside the workers' own work. `cores` as above.
 double predict(const Schedule& schedule, const std::vector<plan::StageCosts>& stages,
-               double handoff_ms, int cores = 0);
+               const plan::Link& link = {}, int cores = 0);
 
 /// What the workers computed and when, for a trace.
 std::vector<Span> spans_of(const Simulation& simulation);

@@ -15,6 +15,7 @@
 #include "engine/profiler.h"
 #include "engine/rehearsal.h"
 #include "engine/staircase.h"
+#include "engine/torch_device.h"
 #include "engine/verifier.h"
 
 namespace millrace::engine {
@@ -69,11 +70,6 @@ void name_for_profiler(PipelineOptions& options) {
     capture::pop_range();
     if (last) last(worker, a);
   };
-}
-
-c10::Device torch_device(const Device& device) {
-  return device.cuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device.index))
-                     : c10::Device(c10::kCPU);
 }
 
 /// Whether any stage's step is to be recorded.

@@ -1,6 +1,7 @@
 // synth:shapes?shapes=4&speed=1.5&frames=300: how many shapes, pixels a frame, length (0: endless).
-// &scenes=3&switch=100: as many scenes take turns, each for so many frames; &drift=0.4: the light
-// falls by that share and rises again, once in 500 frames. A frame's label is its scene.
+// &scenes=3&switch=100: as many scenes take turns, each for so many frames; &order=random: each for
+// so many on the average, any other after it; &drift=0.4: the light falls by that share and rises
+// again, once in 500 frames. A frame's label is its scene.
 #include <algorithm>  // std::min
 #include <array>      // parameter names
 #include <charconv>   // numbers in the query
@@ -8,13 +9,15 @@
 #include <vector>     // scenes
 
 #include "io/source_kinds.h"
+#include "io/split_mix.h"
 #include "io/synth_scene.h"
 
 namespace millrace::io {
 namespace {
 
-constexpr std::array<std::string_view, 6> kParameters = {"drift",  "frames", "scenes",
+constexpr std::array<std::string_view, 7> kParameters = {"drift",  "frames", "order", "scenes",
                                                          "shapes", "speed",  "switch"};
+constexpr std::array<std::string_view, 2> kOrders = {"turns", "random"};
 constexpr int kMaxSide = 16384;
 constexpr double kMaxFrames = 1e15;
 constexpr double kMaxShapes = 1000;
@@ -27,13 +30,38 @@ struct StreamOptions {
   std::int64_t frames = 0;  ///< 0: endless
   int scenes = 1;
   std::int64_t turn = 100;  ///< frames a scene stays
+  bool random = false;      ///< as many on the average, and any other scene follows
   double drift = 0;         ///< share of the light that goes and comes back
+};
+
+/// Which scene each frame shows.
+class SceneOrder {
+ public:
+  SceneOrder(const StreamOptions& stream, std::uint64_t seed)
+      : stream_(stream), seed_(seed), random_(seed) {}
+
+  /// Of the next frame.
+  int next() {
+    if (!stream_.random) return int(number_++ / stream_.turn % stream_.scenes);
+    // A stay that may end with each frame has no memory: geometric.
+    if (number_++ > 0 && stream_.scenes > 1 && random_.below(stream_.turn) == 0)
+      scene_ = int((scene_ + 1 + random_.below(stream_.scenes - 1)) % stream_.scenes);
+    return scene_;
+  }
+  void rewind() { *this = SceneOrder(stream_, seed_); }
+
+ private:
+  StreamOptions stream_;
+  std::uint64_t seed_;
+  Random random_;
+  std::int64_t number_ = 0;
+  int scene_ = 0;
 };
 
 class SynthSource : public Source {
  public:
   SynthSource(const SceneOptions& scene, const StreamOptions& stream, double fps)
-      : options_(scene), stream_(stream), fps_(fps) {
+      : options_(scene), stream_(stream), fps_(fps), order_(stream, scene.seed) {
     for (int i = 0; i < stream.scenes; ++i) {
       SceneOptions one = scene;
       one.seed += std::uint64_t(i);
@@ -59,9 +87,9 @@ class SynthSource : public Source {
     out.height = options_.height;
     out.channels = options_.channels;
     out.pts = std::chrono::nanoseconds(std::int64_t(double(next_) * 1e9 / fps_));
-    const auto scene = std::size_t(next_ / stream_.turn) % scenes_.size();
-    out.label = scenes_.size() > 1 ? int(scene) : -1;
-    scenes_[scene]->draw(next_, out.pixels);
+    const int scene = order_.next();
+    out.label = scenes_.size() > 1 ? scene : -1;
+    scenes_[std::size_t(scene)]->draw(next_, out.pixels);
     dim(out.pixels);
     ++next_;
     return ReadStatus::frame;
@@ -69,6 +97,7 @@ class SynthSource : public Source {
 
   bool rewind() override {
     next_ = 0;
+    order_.rewind();
     return true;
   }
 
@@ -86,6 +115,7 @@ class SynthSource : public Source {
   const StreamOptions stream_;
   std::vector<std::unique_ptr<const SynthScene>> scenes_;
   const double fps_;
+  SceneOrder order_;
   std::int64_t next_ = 0;
 };
 
@@ -115,6 +145,12 @@ void read_query(const SourceOptions& options, std::string_view query, SceneOptio
     } else if (name == "switch") {
       stream.turn =
           std::max<std::int64_t>(1, std::int64_t(parse_number(options, name, value, kMaxFrames)));
+    } else if (name == "order") {
+      if (std::find(kOrders.begin(), kOrders.end(), value) == kOrders.end()) {
+        throw source_error(options, "order is \"" + std::string(value) + "\"; the nearest known " +
+                                        "one is \"" + nearest_name(value, kOrders) + "\"");
+      }
+      stream.random = value == "random";
     } else if (name == "drift") {
       stream.drift = parse_number(options, name, value, 1.0);
     } else if (name == "shapes") {

@@ -5,30 +5,13 @@
 #include <cmath>      // speed to fixed point
 #include <cstdlib>    // std::abs
 
+#include "io/split_mix.h"
+
 namespace millrace::io {
 namespace {
 
 // Lengths are in 1/256 pixel.
 constexpr std::int64_t kPixel = 256;
-
-/// SplitMix64: small, and the same everywhere, which std's distributions are not.
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-  }
-  /// 0 .. bound-1; 0 for a bound below 1.
-  std::int64_t below(std::int64_t bound) {
-    return bound < 1 ? 0 : std::int64_t(next() % std::uint64_t(bound));
-  }
-
- private:
-  std::uint64_t state_;
-};
 
 using Colour = std::array<int, 3>;
 

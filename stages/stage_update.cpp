@@ -125,6 +125,8 @@ void Stage::restore_snapshot(int to) {
   const Tensors now = lasting(to);
   for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_(snapshots_.front()[i]);
   snapshots_.resize(1);  // a newer one may hold what led astray
+  // It has followed the weights astray.
+  correction_ = make_correction(options_.correction, options_.delay, parameters().flat());
 }
 
 std::int64_t Stage::optimizer_bytes() const {

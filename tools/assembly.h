@@ -13,7 +13,8 @@ namespace millrace::tools {
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape);
 
 /// What correction.kind "auto" stands for: none where gradients are fresh, local where a stage goes
-/// back through a sample at once (partime) and its maps have the target's size, else inverse-age. docs/benchmarks/learning.md shows why.
+/// back through a sample at once (partime) and its maps have the target's size, else inverse-age.
+/// docs/benchmarks/learning.md shows why.
 std::string best_correction(const engine::TrainerOptions& options,
                             const engine::Schedule& schedule);
 

@@ -126,6 +126,21 @@ void plot_learning(const Json& results, const std::string& path) {
   io::write_bars(chart, path);
 }
 
+/// A group a network, a bar a schedule and number of workers: by how much a prediction is off.
+void plot_prediction(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Predicted step against the measured one", .y_label = "% off"};
+  std::map<std::string, std::vector<double>> groups;
+  for (const Json& arm : results["arms"]) {
+    const std::string column = arm["schedule"].get<std::string>() + " x" + arm["workers"].dump();
+    if (std::find(chart.categories.begin(), chart.categories.end(), column) ==
+        chart.categories.end())
+      chart.categories.push_back(column);
+    groups[arm["network"]].push_back(100 * (arm["ratio"].get<double>() - 1));
+  }
+  for (auto& [network, values] : groups) chart.groups.emplace_back(network, std::move(values));
+  io::write_bars(chart, path);
+}
+
 struct Suite {
   Json (*run)(const BenchArguments&);
   void (*plot)(const Json&, const std::string& path);  ///< null: it has none
@@ -139,6 +154,7 @@ const std::map<std::string, Suite>& suites() {
       {"learning", {bench_learning, plot_learning, learning_page}},
       {"memory", {bench_memory, plot_memory}},
       {"pipeline", {bench_pipeline, plot_pipeline}},
+      {"prediction", {bench_prediction, plot_prediction, prediction_page}},
       {"tables", {bench_tables, nullptr, tables_page}},
   };
   return table;
@@ -161,9 +177,13 @@ int bench_command(const BenchArguments& arguments) {
   const Json other = arguments.compare.empty()
                          ? Json()
                          : read_results("--compare", arguments.compare, arguments.suite);
-  const Json results = arguments.from.empty()
-                           ? suite.run(arguments)
-                           : read_results("--from", arguments.from, arguments.suite);
+  Json results;
+  if (!arguments.from.empty()) results = read_results("--from", arguments.from, arguments.suite);
+  if (results.is_null()) {
+    results = suite.run(arguments);
+  } else if (arguments.suite == "learning" && !arguments.streams.empty()) {
+    results = with_learning(std::move(results), suite.run(arguments));
+  }
   if (!arguments.compare.empty()) print_ratios(results, other);
   if (!arguments.json.empty()) io::write_whole(arguments.json, results.dump(2) + "\n");
   if (!arguments.page.empty()) io::write_whole(arguments.page, suite.page(results));

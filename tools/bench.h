@@ -12,18 +12,19 @@ namespace millrace::tools {
 struct BenchArguments {
   std::string suite;                  ///< one of bench_suite_names()
   std::vector<std::string> networks;  ///< framerate: basic, layers, features, kernel; empty: all
-  std::vector<std::int64_t> sizes = {32, 64};  ///< pixels a side
-  std::int64_t stages = 0;                     ///< framerate: 1 to this many; 0: the usable cores
-  std::int64_t rounds = 5;                     ///< how often the arms take turns
-  std::string memory_format = "contiguous";    ///< or channels_last
-  double seconds = 0.5;                        ///< an arm's turn
-  std::vector<std::string> streams;            ///< learning: of vtest, scenes, labels; empty: all
-  std::int64_t frames = 0;                     ///< learning: of each stream; 0: 600
-  std::string json;                            ///< where to write the results; "": nowhere
-  std::string plot;                            ///< where to write the plot, PNG
-  std::string from;                            ///< results of an earlier run to draw, instead
-  std::string page;                            ///< where to write a page of them, Markdown
-  std::string compare;                         ///< results of another run to show ratios to
+  std::vector<std::int64_t> sizes;    ///< pixels a side; empty: the suite's own
+  std::int64_t stages = 0;            ///< 1 to this many; 0: the suite's own number
+  std::int64_t rounds = 5;            ///< how often the arms take turns
+  std::string memory_format = "contiguous";  ///< or channels_last
+  double seconds = 0.5;                      ///< an arm's turn
+  std::vector<std::string> streams;          ///< learning: of vtest, scenes, labels; empty: all
+  std::string arms;                          ///< learning: part of the names of those to run
+  std::int64_t frames = 0;                   ///< learning: of each stream; 0: 600
+  std::string json;                          ///< where to write the results; "": nowhere
+  std::string plot;                          ///< where to write the plot, PNG
+  std::string from;     ///< results of an earlier run to draw, instead; or to put streams into
+  std::string page;     ///< where to write a page of them, Markdown
+  std::string compare;  ///< results of another run to show ratios to
 };
 
 int bench_command(const BenchArguments& arguments);
@@ -35,11 +36,23 @@ nlohmann::ordered_json bench_ingest(const BenchArguments& arguments);
 nlohmann::ordered_json bench_learning(const BenchArguments& arguments);
 nlohmann::ordered_json bench_memory(const BenchArguments& arguments);
 nlohmann::ordered_json bench_pipeline(const BenchArguments& arguments);
+nlohmann::ordered_json bench_prediction(const BenchArguments& arguments);
 nlohmann::ordered_json bench_tables(const BenchArguments& arguments);
+
+/// The earlier results of bench learning, in which the newer ones' arms and streams stand anew.
+nlohmann::ordered_json with_learning(nlohmann::ordered_json earlier,
+                                     const nlohmann::ordered_json& newer);
+
+/// What was asked for, or else the suite's own.
+inline std::vector<std::int64_t> sizes_or(const BenchArguments& arguments,
+                                          const std::vector<std::int64_t>& own) {
+  return arguments.sizes.empty() ? own : arguments.sizes;
+}
 
 /// Markdown of a suite's results.
 std::string ingest_page(const nlohmann::ordered_json& results);
 std::string learning_page(const nlohmann::ordered_json& results);
+std::string prediction_page(const nlohmann::ordered_json& results);
 std::string tables_page(const nlohmann::ordered_json& results);
 
 }  // namespace millrace::tools

@@ -14,8 +14,9 @@ using engine::Clock;
 /// does.
 class TimedFeed final : public engine::Feed {
  public:
-  TimedFeed(engine::Trainer& trainer, std::size_t elements, double seconds)
+  TimedFeed(engine::Trainer& trainer, std::size_t elements, double seconds, std::int64_t least)
       : trainer_(trainer),
+        least_(least),
         frames_(4, std::vector<float>(elements)),
         until_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                   std::chrono::duration<double>(seconds))) {
@@ -27,8 +28,7 @@ class TimedFeed final : public engine::Feed {
   }
 
   Status poll(std::chrono::microseconds patience) override {
-    // At least a handful of frames however long one takes, so that every figure exists.
-    return taken_ < 8 || Clock::now() < until_ ? Status::ready : Status::end;
+    return taken_ < least_ || Clock::now() < until_ ? Status::ready : Status::end;
   }
   void take(int slot, engine::SampleInfo& info) override {
     const auto& frame = frames_[std::size_t(taken_) % frames_.size()];
@@ -39,6 +39,7 @@ class TimedFeed final : public engine::Feed {
 
  private:
   engine::Trainer& trainer_;
+  std::int64_t least_;
   std::vector<std::vector<float>> frames_;
   Clock::time_point until_;
   std::int64_t taken_ = 0;
@@ -60,19 +61,23 @@ const std::vector<std::string>& bench_network_names() {
 }
 
 BenchArm::BenchArm(std::string network, std::int64_t size, int stages, bool channels_last)
-    : network_(std::move(network)), size_(size) {
+    : BenchArm(std::move(network), size, {.stages = stages}, channels_last) {}
+
+BenchArm::BenchArm(std::string network, std::int64_t size, engine::TrainerOptions options,
+                   bool channels_last)
+    : network_(std::move(network)), size_(size), options_(std::move(options)) {
   options_.sample = {3, size, size};
   stages::ModelSpec model = bench_network(network_);
   model.channels_last = channels_last;
   options_.network = stages::build_network(model, options_.sample);
-  options_.stages = stages;
+  if (options_.weights.empty()) options_.weights = stages::initial_state(*options_.network, 0);
   options_.cut = engine::Trainer(options_).cut();
 }
 
-Turn BenchArm::turn(double seconds) {
+Turn BenchArm::turn(double seconds, std::int64_t least, engine::Observer* observer) {
   engine::Trainer trainer(options_);
-  TimedFeed feed(trainer, std::size_t(3 * size_ * size_), seconds);
-  trainer.run(feed, nullptr);
+  TimedFeed feed(trainer, std::size_t(3 * size_ * size_), seconds, least);
+  trainer.run(feed, observer);
   Turn turn{.reading = trainer.monitor().read()};
   // The steady state's rate: filling and draining the pipeline are no part of an endless stream.
   turn.fps = turn.reading.step_p50 > 0 ? 1e3 / turn.reading.step_p50 : 0;

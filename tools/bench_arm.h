@@ -1,9 +1,9 @@
 // One arm of a benchmark: a trainer fed with frames made beforehand.
 #pragma once
 
-#include <algorithm>  // nth_element
-#include <vector>     // figures
+#include <vector>  // figures
 
+#include "engine/median.h"
 #include "engine/trainer.h"
 
 namespace millrace::tools {
@@ -24,6 +24,9 @@ struct Turn {
 class BenchArm {
  public:
   BenchArm(std::string network, std::int64_t size, int stages, bool channels_last = false);
+  /// As `options` say, whose network and sample are filled in, and cut and weights where empty.
+  BenchArm(std::string network, std::int64_t size, engine::TrainerOptions options,
+           bool channels_last = false);
 
   const std::string& network() const { return network_; }
   std::int64_t size() const { return size_; }
@@ -31,7 +34,9 @@ class BenchArm {
   const std::vector<int>& cut() const { return options_.cut; }
   const engine::TrainerOptions& options() const { return options_; }
 
-  Turn turn(double seconds);
+  /// At least `least` samples, so that every figure exists however long one takes. `observer` may
+  /// be null.
+  Turn turn(double seconds, std::int64_t least = 8, engine::Observer* observer = nullptr);
 
  private:
   std::string network_;
@@ -39,12 +44,6 @@ class BenchArm {
   engine::TrainerOptions options_;
 };
 
-/// Middle of `values`, which it reorders; 0 if empty.
-inline double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + std::ptrdiff_t(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+using engine::median;
 
 }  // namespace millrace::tools

@@ -30,7 +30,7 @@ std::vector<BenchArm> make_arms(const BenchArguments& arguments) {
   const int stages = arguments.stages > 0 ? int(arguments.stages) : engine::usable_cores();
   std::vector<BenchArm> arms;
   for (const std::string& name : names) {
-    for (const std::int64_t size : arguments.sizes) {
+    for (const std::int64_t size : sizes_or(arguments, {32, 64})) {
       for (int n = 1; n <= stages; ++n)
         arms.emplace_back(name, size, n, arguments.memory_format == "channels_last");
     }

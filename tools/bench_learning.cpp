@@ -17,6 +17,7 @@
 #include "engine/pinning.h"
 #include "io/plot.h"
 #include "tools/bench.h"
+#include "tools/config.h"
 #include "tools/learning_arm.h"
 #include "tools/provenance.h"
 
@@ -144,18 +145,19 @@ Json arm_json(const LearningArm& arm, double lr, const std::vector<const Learnin
           {"last_100", over_seeds(scores, [](const auto& s) { return s.last; })},
           {"held_out", over_seeds(scores, [](const auto& s) { return s.held_out; })},
           {"held_out_hits", over_seeds(scores, [](const auto& s) { return s.held_out_hits; })},
-          {"forgetting", over_seeds(scores, [](const auto& s) { return s.forgetting; })}};
+          {"forgetting", over_seeds(scores, [](const auto& s) { return s.forgetting; })},
+          {"roll_backs", over_seeds(scores, [](const auto& s) { return double(s.roll_backs); })},
+          {"no_numbers", over_seeds(scores, [](const auto& s) { return double(s.no_numbers); })}};
 }
 
 void print_arm(const Json& arm) {
   const auto figure = [&](const char* name) { return arm[name]["mean"].get<double>(); };
   const int every = arm["every"];
-  std::printf("%-7s %-10s %2d %-18s %-18s %-6s %7.0e %8.4f %8.4f %8.4f",
+  std::printf("%-7s %-10s %2d %-18s %-18s %-9s %7.0e %8.4f %8.4f %8.4f",
               arm["stream"].get<std::string>().c_str(), arm["schedule"].get<std::string>().c_str(),
               arm["stages"].get<int>(), arm["optimizer"].get<std::string>().c_str(),
-              arm["correction"].get<std::string>().c_str(),
-              every > 1 ? ("1/" + std::to_string(every)).c_str() : "all", arm["lr"].get<double>(),
-              figure("loss"), figure("last_100"), figure("held_out"));
+              arm["correction"].get<std::string>().c_str(), frames_text(every).c_str(),
+              arm["lr"].get<double>(), figure("loss"), figure("last_100"), figure("held_out"));
   if (figure("forgetting") > 0) std::printf(" %7.2f", figure("forgetting"));
   if (arm["stream"] == "labels") std::printf(" %7.0f %%", 100 * figure("held_out_hits"));
   std::printf("\n");
@@ -172,14 +174,16 @@ Json baseline(const LearningStream& stream) {
                          .item<double>());
     sum += stream.targets[n];
   }
+  const auto last = std::min<std::ptrdiff_t>(100, std::ptrdiff_t(losses.size()));
   const auto mean = [](auto begin, auto end) {
     return std::accumulate(begin, end, 0.0) / double(end - begin);
   };
   return {{"stream", stream.name},
           {"uri", stream.uri},
+          {"classes", stream.classes},
           {"mean_frame",
            {{"loss", mean(losses.begin(), losses.end())},
-            {"last_100", mean(losses.end() - 100, losses.end())}}}};
+            {"last_100", mean(losses.end() - last, losses.end())}}}};
 }
 
 std::vector<LearningStream> read_streams(const BenchArguments& arguments, std::int64_t frames) {
@@ -201,8 +205,9 @@ std::vector<LearningStream> read_streams(const BenchArguments& arguments, std::i
                                   turn, frames, kWidth, kHeight));
   }
   if (wanted("labels")) {
-    streams.push_back(read_stream("labels", "synth:shapes?scenes=4&switch=1&drift=0.6", 0, frames,
-                                  kWidth, kHeight, /*labels=*/true));
+    // In turn, a learner that drops every second frame would meet half of the classes.
+    streams.push_back(read_stream("labels", "synth:shapes?scenes=4&switch=4&order=random&drift=0.6",
+                                  0, frames, kWidth, kHeight, /*labels=*/true));
   }
   return streams;
 }
@@ -215,9 +220,13 @@ Json bench_learning(const BenchArguments& arguments) {
   std::vector<LearningArm> arms;
   for (const LearningStream& stream : streams) {
     for (LearningArm& arm : arms_on(stream)) {
-      if (arguments.stages == 0 || arm.stages <= arguments.stages) arms.push_back(std::move(arm));
+      const bool wanted = arm.name().find(arguments.arms) != std::string::npos;
+      if (wanted && (arguments.stages == 0 || arm.stages <= arguments.stages))
+        arms.push_back(std::move(arm));
     }
   }
+  if (arms.empty())
+    throw ConfigError("--arms: no arm of these streams has \"" + arguments.arms + "\" in its name");
   std::vector<Job> tuned, seeds;
   const std::vector<double> rates = tune(arms, tuned);
   for (std::size_t arm = 0; arm < arms.size(); ++arm) {
@@ -229,13 +238,13 @@ Json bench_learning(const BenchArguments& arguments) {
                   {"width", kWidth},       {"height", kHeight},
                   {"seeds", kSeeds},       {"streams", Json::array()},
                   {"arms", Json::array()}, {"provenance", provenance(1)}};
-  std::printf("%-7s %-10s %2s %-18s %-18s %-6s %7s %8s %8s %8s %7s\n", "stream", "schedule", "N",
+  std::printf("%-7s %-10s %2s %-18s %-18s %-9s %7s %8s %8s %8s %7s\n", "stream", "schedule", "N",
               "optimizer", "correction", "frames", "rate", "loss", "last 100", "held out",
               "return");
   for (const LearningStream& stream : streams) {
     results["streams"].push_back(baseline(stream));
     const Json& mean = results["streams"].back()["mean_frame"];
-    std::printf("%-7s always the mean frame %51.4f %8.4f\n", stream.name.c_str(),
+    std::printf("%-7s always the mean frame %54.4f %8.4f\n", stream.name.c_str(),
                 mean["loss"].get<double>(), mean["last_100"].get<double>());
   }
   for (std::size_t arm = 0; arm < arms.size(); ++arm) {
@@ -250,6 +259,23 @@ Json bench_learning(const BenchArguments& arguments) {
     print_arm(results["arms"].back());
   }
   return results;
+}
+
+Json with_learning(Json earlier, const Json& newer) {
+  const auto put = [](Json& list, const Json& item, const std::vector<const char*>& keys) {
+    for (Json& old : list) {
+      const bool same = std::all_of(keys.begin(), keys.end(),
+                                    [&](const char* key) { return old[key] == item[key]; });
+      if (same) return void(old = item);
+    }
+    list.push_back(item);
+  };
+  for (const Json& stream : newer["streams"]) put(earlier["streams"], stream, {"stream"});
+  for (const Json& arm : newer["arms"]) {
+    put(earlier["arms"], arm, {"stream", "schedule", "stages", "optimizer", "correction", "every"});
+  }
+  earlier["provenance"] = newer["provenance"];
+  return earlier;
 }
 
 }  // namespace millrace::tools

@@ -39,7 +39,9 @@ class BlankFeed final : public engine::Feed {
  public:
   BlankFeed(engine::Trainer& trainer, std::size_t elements)
       : trainer_(trainer), elements_(elements) {}
-  Status poll(std::chrono::microseconds patience) override { return taken_ < kSamples ? Status::ready : Status::end; }
+  Status poll(std::chrono::microseconds patience) override {
+    return taken_ < kSamples ? Status::ready : Status::end;
+  }
   void take(int slot, engine::SampleInfo& info) override {
     std::memset(trainer_.input(slot), 0, elements_ * sizeof(float));
     info.frame = taken_++;
@@ -95,7 +97,7 @@ void print_arm(const Row& row, const Json& arm) {
 }  // namespace
 
 Json bench_memory(const BenchArguments& arguments) {
-  const std::int64_t size = arguments.sizes.front();
+  const std::int64_t size = sizes_or(arguments, {32}).front();
   Json results = {{"suite", "memory"},
                   {"size", size},
                   {"stages", kStages},

@@ -112,7 +112,7 @@ void print_row(const Json& row) {
 Json bench_pipeline(const BenchArguments& arguments) {
   const int most = arguments.stages > 0 ? int(arguments.stages) : engine::usable_cores();
   std::vector<BenchArm> arms;
-  for (const std::int64_t size : arguments.sizes) {
+  for (const std::int64_t size : sizes_or(arguments, {32, 64})) {
     for (int n = 1; n <= most; ++n)
       arms.emplace_back("basic", size, n, arguments.memory_format == "channels_last");
   }

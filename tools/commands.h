@@ -31,15 +31,19 @@ struct CheckArguments {
 };
 int check_command(const CheckArguments& arguments);
 
-struct ScheduleArguments {
+/// A schedule by name and parameters.
+struct ScheduleChoice {
   std::string name;         ///< or a CSV file
   std::int64_t stages = 0;  ///< 0: 4, or as many as the file has
-  std::int64_t samples = 8;
   std::int64_t microbatches = 4;
   std::int64_t virtual_stages = 2;
   bool vertical_sync = false;
   std::vector<int> replicas;
   bool recompute = false;
+};
+
+struct ScheduleArguments : ScheduleChoice {
+  std::int64_t samples = 8;
   std::string format = "grid";  ///< grid | csv
 };
 int schedule_command(const ScheduleArguments& arguments);
@@ -65,6 +69,7 @@ struct PlanArguments {
   double fps = 0;            ///< F; 0: the config's
   std::string kind = "cpu";  ///< what the table calls devices
   std::string output;        ///< where to write the [pipeline] table; "": nowhere
+  std::string json;          ///< where to write all of it; "": nowhere
 };
 int plan_command(const PlanArguments& arguments);
 
@@ -75,15 +80,8 @@ struct ProfileArguments {
 };
 int profile_command(const ProfileArguments& arguments);
 
-struct SimulateArguments {
-  std::string name;          ///< of the schedule, or a CSV file
-  std::int64_t stages = 0;   ///< 0: 4, or as many as the file or the cut has
+struct SimulateArguments : ScheduleChoice {
   std::int64_t samples = 0;  ///< 0: enough for a steady period
-  std::int64_t microbatches = 4;
-  std::int64_t virtual_stages = 2;
-  bool vertical_sync = false;
-  std::vector<int> replicas;
-  bool recompute = false;
   // What a sample costs: one value, or one a stage; or a profile.
   std::vector<double> forward = {1}, backward = {2}, update = {0};  ///< ms
   double message_bytes = 0, weight_bytes = 0, stash_bytes = 0;      ///< of every stage

@@ -38,10 +38,14 @@ struct LearningArm {
   std::string name() const;
 };
 
+/// "all", "every 2nd", "every 4th".
+std::string frames_text(int every);
+
 /// Scenes that streams of scenes take turns with.
 constexpr int kLearningScenes = 3;
 
-/// What a run of an arm leaves. Losses are of predictions made before learning from the frame.
+/// What a run of an arm leaves. Losses are of predictions made before learning from the frame; one
+/// that is no number counts as 1, the most that a prediction and a target between 0 and 1 can have.
 struct LearningScore {
   double mean = 0;           ///< over the run
   double last = 0;           ///< over its last 100
@@ -50,10 +54,12 @@ struct LearningScore {
   /// Streams of scenes: the first scene's loss on its first 20 frames after it came back, over that
   /// on its 20 last before; 1: nothing forgotten. 0: no scene came back.
   double forgetting = 0;
+  std::int64_t roll_backs = 0;  ///< that the loss guard ordered
+  std::int64_t no_numbers = 0;  ///< losses that were none
   std::vector<float> losses;
 };
 
-/// Runs `arm` by the oracle with weights from `seed`. Reentrant.
+/// Runs `arm` by the oracle, with the loss guard and weights from `seed`. Reentrant.
 LearningScore run_arm(const LearningArm& arm, double lr, std::uint64_t seed);
 
 }  // namespace millrace::tools

@@ -1,11 +1,13 @@
 // The `millrace` program: reads the command line, calls the command, maps failures to exit codes.
+#include <malloc.h>  // mallopt
+
 #include <CLI/CLI.hpp>  // command line
 
 #include <exception>  // failures
 #include <iostream>   // errors
+#include <limits>     // never trim
 
 #include "engine/schedule.h"
-#include "engine/schedule_csv.h"
 #include "io/source.h"
 #include "io/uri.h"
 #include "tools/bench.h"
@@ -13,6 +15,7 @@
 #include "tools/commands.h"
 #include "tools/config.h"
 #include "tools/option_text.h"
+#include "tools/schedule_choice.h"
 #include "tools/simulate.h"
 
 namespace millrace::tools {
@@ -95,6 +98,7 @@ void add_plan(CLI::App& app, PlanArguments& plan, int& code) {
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command->add_option("--output", plan.output, "Where to write the [pipeline] table");
+  command->add_option("--json", plan.json, "Where to write every plan that was weighed");
   command->callback([&] { code = plan_command(plan); });
 }
 
@@ -149,32 +153,10 @@ int main_program(int argc, char** argv) {
   ScheduleArguments schedule;
   CLI::App* schedule_app =
       app.add_subcommand("schedule", "Print a schedule as the staircase, or as PyTorch's CSV");
-  schedule_app
-      ->add_option("name", schedule.name, "Which, or a CSV file of torch.distributed.pipelining")
-      ->required()
-      ->check([](const std::string& name) {
-        if (engine::is_schedule_file(name)) return std::string();
-        return CLI::IsMember(engine::schedule_names())(name);
-      });
-  schedule_app->add_option("--stages", schedule.stages, "N; unset: 4, or as many as the file has")
-      ->check(CLI::Range(1, 4096));
+  add_schedule_choice(*schedule_app, schedule, 4096);
   schedule_app->add_option("--samples", schedule.samples, "How many")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  schedule_app->add_option("--microbatches", schedule.microbatches, "Samples a minibatch")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  schedule_app
-      ->add_option("--virtual-stages", schedule.virtual_stages, "interleaved: stages a worker")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  schedule_app->add_flag("--vertical-sync", schedule.vertical_sync,
-                         "pipedream: every stage at stage 0's version");
-  schedule_app->add_option("--replicas", schedule.replicas, "pipedream: workers a stage, as 2,1")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
-  schedule_app->add_flag("--recompute", schedule.recompute,
-                         "Keep a sample's input alone and run forward again to go back");
   schedule_app->add_option("--format", schedule.format, "grid | csv")
       ->check(CLI::IsMember({"grid", "csv"}));
   schedule_app->callback([&] { code = schedule_command(schedule); });
@@ -201,20 +183,22 @@ int main_program(int argc, char** argv) {
       "Measure: framerate (four networks by size and stages), ingest (from a decoded frame to a "
       "sample, and from thread to thread), learning (rules and corrections on "
       "streams), memory (each schedule at 4 stages), "
-      "pipeline (the engine's own cost), tables (published figures, planned again)");
+      "pipeline (the engine's own cost), prediction (the simulator's word against the clock), "
+      "tables (published figures, planned again)");
   bench_app->add_option("suite", bench.suite, "Which")
       ->required()
       ->check(CLI::IsMember(bench_suite_names()));
   bench_app
       ->add_option("--networks", bench.networks,
-                   "framerate: which of basic, layers, features, kernel")
+                   "framerate, prediction: which of basic, layers, features, kernel")
       ->delimiter(',')
       ->check(CLI::IsMember(bench_network_names()));
-  bench_app->add_option("--sizes", bench.sizes, "Pixels a side, as 32,64")
+  bench_app->add_option("--sizes", bench.sizes, "Pixels a side, as 32,64; unset: the suite's own")
       ->delimiter(',')
-      ->check(CLI::Range(8, 4096))
-      ->capture_default_str();
-  bench_app->add_option("--stages", bench.stages, "1 to this many stages; 0: the usable cores")
+      ->check(CLI::Range(8, 4096));
+  bench_app
+      ->add_option("--stages", bench.stages,
+                   "1 to this many stages (prediction: workers); 0: the suite's own")
       ->check(CLI::Range(0, 19))
       ->capture_default_str();
   bench_app->add_option("--rounds", bench.rounds, "How often the arms take turns")
@@ -231,12 +215,15 @@ int main_program(int argc, char** argv) {
   bench_app->add_option("--streams", bench.streams, "learning: which of vtest, scenes, labels")
       ->delimiter(',')
       ->check(CLI::IsMember({"vtest", "scenes", "labels"}));
+  bench_app->add_option("--arms", bench.arms, "learning: only those with this in their names");
   bench_app->add_option("--json", bench.json, "Where to write the results");
   bench_app->add_option("--plot", bench.plot, "Where to write the plot, PNG");
-  bench_app->add_option("--page", bench.page,
-                        "ingest, learning, tables: where to write a page of them, Markdown");
+  bench_app->add_option(
+      "--page", bench.page,
+      "ingest, learning, prediction, tables: where to write a page of them, Markdown");
   bench_app->add_option("--from", bench.from,
-                        "Results of an earlier run to make plot and page of, instead of measuring");
+                        "Results of an earlier run to make plot and page of, instead of measuring; "
+                        "learning with --streams: to put those streams' results into");
   bench_app->add_option("--compare", bench.compare, "Results of another run to show ratios to");
   bench_app->callback([&] { code = bench_command(bench); });
 
@@ -259,6 +246,10 @@ int main_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace millrace::tools;
+  // Every step frees activations that the next one takes again. Left to itself the allocator gives
+  // them back to the system in between and gets them page by page: some 4 % of a step.
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);
   try {
     return main_program(argc, argv);
   } catch (const ConfigError& error) {

@@ -1,4 +1,6 @@
 // `millrace plan`: the best cut, schedule and use of devices for a profile, and why.
+#include <nlohmann/json.hpp>  // results
+
 #include <iostream>   // results
 #include <stdexcept>  // std::invalid_argument
 
@@ -62,6 +64,53 @@ Request request_of(const PlanArguments& arguments, const Defaults& defaults,
   return request;
 }
 
+using Json = nlohmann::ordered_json;
+
+Json cut_json(const engine::plan::Cut& cut) {
+  Json stages = Json::array();
+  for (const engine::plan::Stage& stage : cut.stages) {
+    stages.push_back({{"begin", stage.begin},
+                      {"end", stage.end},
+                      {"place", stage.place},
+                      {"replicas", stage.replicas},
+                      {"threads", stage.threads}});
+  }
+  return {{"period_ms", cut.period_ms}, {"bottleneck", cut.bottleneck}, {"stages", stages}};
+}
+
+Json plan_json(const engine::plan::Plan& plan) {
+  const engine::plan::Method& method = plan.method;
+  Json memory = Json::array();
+  for (const engine::plan::StageMemory& stage : plan.outcome.memory) {
+    memory.push_back(
+        {{"versions", stage.versions}, {"samples", stage.samples}, {"total_bytes", stage.total()}});
+  }
+  return {{"schedule", method.schedule},
+          {"microbatches", method.microbatches},
+          {"virtual_stages", method.virtual_stages},
+          {"recompute", method.recompute},
+          {"tensor", method.tensor},
+          {"copies", method.copies},
+          {"cut", cut_json(plan.cut)},
+          {"sample_ms", plan.outcome.sample_ms},
+          {"frames_a_second", plan.outcome.frames_a_second},
+          {"bubble", plan.outcome.bubble},
+          {"latency_ms", plan.outcome.latency_ms},
+          {"T_ms", plan.outcome.T_ms},
+          {"peak_bytes", plan.outcome.peak_bytes},
+          {"memory", memory},
+          {"gradient_age", plan.outcome.gradient_age}};
+}
+
+Json planned_json(const Profile& profile, const engine::plan::Planned& planned) {
+  Json plans = Json::array();
+  for (const engine::plan::Plan& plan : planned.ranked) plans.push_back(plan_json(plan));
+  return {{"network", profile.network},
+          {"modules", profile.modules.size()},
+          {"plans", plans},
+          {"next_cut", planned.next_cut ? cut_json(*planned.next_cut) : Json()}};
+}
+
 }  // namespace
 
 int plan_command(const PlanArguments& arguments) {
@@ -81,11 +130,15 @@ int plan_command(const PlanArguments& arguments) {
     planned = engine::plan::make_plan(profile, request);
   } catch (const std::invalid_argument& error) {
     throw ConfigError(error.what());
+  } catch (const engine::plan::PlanError& error) {
+    throw ConfigError(error.what());
   }
   const std::string table =
       engine::plan::pipeline_toml(planned.ranked.front(), request.machine, arguments.kind);
   std::cout << engine::plan::plan_text(profile, request, planned) << "\n" << table;
   if (!arguments.output.empty()) io::write_whole(arguments.output, table);
+  if (!arguments.json.empty())
+    io::write_whole(arguments.json, planned_json(profile, planned).dump(1) + "\n");
   return kDone;
 }
 

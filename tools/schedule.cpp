@@ -3,11 +3,11 @@
 #include <cstdio>    // columns
 #include <iostream>  // results
 
-#include "engine/schedule_csv.h"
 #include "engine/staircase.h"
 #include "engine/verifier.h"
 #include "tools/commands.h"
 #include "tools/config.h"
+#include "tools/schedule_choice.h"
 
 namespace millrace::tools {
 namespace {
@@ -98,28 +98,10 @@ void print_csv(const engine::Schedule& schedule, const engine::Staircase& stairc
   }
 }
 
-engine::Schedule asked_for(const ScheduleArguments& arguments) {
-  std::int64_t stages = arguments.stages > 0 ? arguments.stages : 4;
-  if (arguments.stages == 0 && engine::is_schedule_file(arguments.name))
-    stages = engine::read_schedule_csv(arguments.name).stages;
-  return engine::make_schedule(arguments.name, {.stages = int(stages),
-                                                .microbatches = int(arguments.microbatches),
-                                                .virtual_stages = int(arguments.virtual_stages),
-                                                .vertical_sync = arguments.vertical_sync,
-                                                .replicas = arguments.replicas,
-                                                .recompute = arguments.recompute});
-}
-
 }  // namespace
 
 int schedule_command(const ScheduleArguments& arguments) {
-  engine::Schedule schedule;
-  try {
-    schedule = asked_for(arguments);
-  } catch (const std::invalid_argument& error) {
-    const std::string what = error.what();
-    throw ConfigError(what.starts_with(arguments.name) ? what : arguments.name + ": " + what);
-  }
+  const engine::Schedule schedule = chosen_schedule(arguments);
   if (const auto fault = engine::verify(schedule)) throw ConfigError(fault->text(schedule.name));
   const engine::Staircase staircase = engine::draw_staircase(schedule, arguments.samples);
   if (arguments.format == "csv") {

@@ -17,6 +17,7 @@
 #include "io/whole_file.h"
 #include "tools/config.h"
 #include "tools/profile.h"
+#include "tools/schedule_choice.h"
 
 namespace millrace::tools {
 namespace {
@@ -33,33 +34,18 @@ constexpr std::size_t kProven = 128;
 /// Actions that may be listed, and that a run without --samples may have.
 constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
 
-int stages_of(const SimulateArguments& arguments) {
+/// As many as --cut makes; 0: it does not say.
+int stages_of_cut(const SimulateArguments& arguments) {
   const std::int64_t cut = arguments.cut.empty() ? 0 : std::int64_t(arguments.cut.size()) + 1;
   if (arguments.stages > 0 && cut > 0 && arguments.stages != cut) {
     throw ConfigError("--cut makes " + std::to_string(cut) + " stages, --stages says " +
                       std::to_string(arguments.stages));
   }
-  if (arguments.stages > 0) return int(arguments.stages);
-  if (cut > 0) return int(cut);
-  if (engine::is_schedule_file(arguments.name))
-    return engine::read_schedule_csv(arguments.name).stages;
-  return 4;
+  return int(cut);
 }
 
 Schedule schedule_of(const SimulateArguments& arguments) {
-  Schedule schedule;
-  try {
-    schedule =
-        engine::make_schedule(arguments.name, {.stages = stages_of(arguments),
-                                               .microbatches = int(arguments.microbatches),
-                                               .virtual_stages = int(arguments.virtual_stages),
-                                               .vertical_sync = arguments.vertical_sync,
-                                               .replicas = arguments.replicas,
-                                               .recompute = arguments.recompute});
-  } catch (const std::invalid_argument& error) {
-    const std::string what = error.what();
-    throw ConfigError(what.starts_with(arguments.name) ? what : arguments.name + ": " + what);
-  }
+  Schedule schedule = chosen_schedule(arguments, stages_of_cut(arguments));
   if (schedule.workers.size() <= kProven || engine::is_schedule_file(arguments.name)) {
     if (const auto fault = engine::verify(schedule)) throw ConfigError(fault->text(schedule.name));
   }

@@ -1,39 +1,11 @@
 // The command line of `millrace simulate`.
 #include <CLI/CLI.hpp>  // command line
 
-#include "engine/schedule.h"
-#include "engine/schedule_csv.h"
+#include "tools/schedule_choice.h"
 #include "tools/simulate.h"
 
 namespace millrace::tools {
 namespace {
-
-void add_schedule(CLI::App& command, SimulateArguments& simulate) {
-  command
-      .add_option("name", simulate.name, "Schedule, or a CSV file of torch.distributed.pipelining")
-      ->required()
-      ->check([](const std::string& name) {
-        if (engine::is_schedule_file(name)) return std::string();
-        return CLI::IsMember(engine::schedule_names())(name);
-      });
-  command.add_option("--stages", simulate.stages, "N; unset: 4, or as the file or --cut has it")
-      ->check(CLI::Range(1, 65536));
-  command.add_option("--samples", simulate.samples, "How many; unset: enough for a steady period")
-      ->check(CLI::Range(1, 10'000'000));
-  command.add_option("--microbatches", simulate.microbatches, "Samples a minibatch")
-      ->check(CLI::Range(1, 65536))
-      ->capture_default_str();
-  command.add_option("--virtual-stages", simulate.virtual_stages, "interleaved: stages a worker")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command.add_flag("--vertical-sync", simulate.vertical_sync,
-                   "pipedream: every stage at stage 0's version");
-  command.add_option("--replicas", simulate.replicas, "pipedream: workers a stage, as 2,1")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
-  command.add_flag("--recompute", simulate.recompute,
-                   "Keep a sample's input alone and run forward again to go back");
-}
 
 void add_costs(CLI::App& command, SimulateArguments& simulate) {
   CLI::Option* profile = command.add_option("--profile", simulate.profile,
@@ -89,7 +61,9 @@ void add_machine(CLI::App& command, SimulateArguments& simulate) {
 void add_simulate(CLI::App& app, SimulateArguments& simulate, int& code) {
   CLI::App* command = app.add_subcommand(
       "simulate", "Run a schedule against costs: time line, use, bubble, memory, rate, latency");
-  add_schedule(*command, simulate);
+  add_schedule_choice(*command, simulate, 65536);
+  command->add_option("--samples", simulate.samples, "How many; unset: enough for a steady period")
+      ->check(CLI::Range(1, 10'000'000));
   add_costs(*command, simulate);
   add_machine(*command, simulate);
   command->add_option("--trace", simulate.trace, "Where to write a trace for Chrome or Perfetto");

@@ -1,8 +1,7 @@
 // A simulation's results, for people and for scripts.
 #include <algorithm>  // min
-#include <cstdarg>    // format
-#include <cstdio>     // columns
 
+#include "engine/plan/format.h"
 #include "engine/plan/text.h"
 #include "engine/timeline_text.h"
 #include "tools/simulate.h"
@@ -13,17 +12,9 @@ namespace {
 using engine::Schedule;
 using engine::Simulation;
 using engine::plan::bytes_text;
+using engine::plan::format;
 
 constexpr int kMostRows = 32;
-
-__attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...) {
-  char buffer[512];
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(buffer, sizeof buffer, pattern, arguments);
-  va_end(arguments);
-  return buffer;
-}
 
 std::string stage_rows(const Simulation& simulation) {
   std::string text = "stage versions samples   weights optimizer activations     total  age\n";

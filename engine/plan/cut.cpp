@@ -9,6 +9,7 @@ namespace millrace::engine::plan {
 namespace {
 
 constexpr double kExact = 1e-12;  ///< relative: below it a difference is rounding
+constexpr double kNear = 1e-3;    ///< relative
 
 /// A period that no cut can beat: every module is somewhere, and all places together do all work.
 double lower_bound(const CostModel& model, const std::vector<Width>& widths) {
@@ -28,6 +29,36 @@ double lower_bound(const CostModel& model, const std::vector<Width>& widths) {
     bound = std::max(bound, best);
   }
   return bound;
+}
+
+/// The cut of the least period, of those that `within` finds: it gives one within a period, or
+/// none. No period is below `low`.
+template <class Within>
+std::optional<Cut> least(const CostModel& model, double low, const Within& within) {
+  std::optional<Cut> best;
+  // Tries a period; a cut within it lowers the ceiling to what that cut really takes.
+  const auto fits = [&](double period) {
+    const std::vector<Stage> stages = within(period);
+    if (stages.empty()) return false;
+    const Cut cut = weigh(model, stages);
+    if (!best || cut.period_ms < best->period_ms) best = cut;
+    return cut.period_ms <= period * (1 + kExact / 4);
+  };
+  if (fits(low) || !fits(std::numeric_limits<double>::infinity())) return best;
+  // The best is mostly not far above the bound: close in from there.
+  for (double step = 1.0 / 256; low > 0 && best->period_ms > low * (1 + step); step *= 4) {
+    if (fits(low * (1 + step))) break;
+    low *= 1 + step;
+  }
+  while (best->period_ms > low * (1 + kExact)) {
+    const double middle = low + (best->period_ms - low) / 2;
+    if (middle <= low || middle >= best->period_ms) break;
+    if (!fits(middle)) low = middle;
+    // Few cuts are left so near to each other: is there one at all below the best?
+    const double below = best->period_ms * (1 - kExact);
+    if (best->period_ms < low * (1 + kNear) && !fits(below)) break;
+  }
+  return best;
 }
 
 }  // namespace
@@ -53,46 +84,19 @@ double peak_memory(const CostModel& model, const std::vector<Stage>& stages) {
 }
 
 std::vector<Stage> any_cut(const CostModel& model, const Freedom& freedom) {
-  return Reach(model, freedom, {}).within(std::numeric_limits<double>::infinity());
+  return Reach(model, freedom).within(std::numeric_limits<double>::infinity());
 }
 
-std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom,
-                            const std::optional<Stage>& forbidden, double below) {
-  Reach reach(model, freedom, forbidden);
-  std::optional<Cut> best;
-  double low = lower_bound(model, reach.widths());
-  // Tries a period; a cut within it lowers the ceiling to what that cut really takes.
-  const auto fits = [&](double period) {
-    const std::vector<Stage> stages = reach.within(period);
-    if (stages.empty()) return false;
-    const Cut cut = weigh(model, stages);
-    if (!best || cut.period_ms < best->period_ms) best = cut;
-    return cut.period_ms <= period * (1 + kExact / 4);
-  };
-  const double ceiling = below > 0 ? below : std::numeric_limits<double>::infinity();
-  if (low > ceiling || !fits(ceiling)) return {};
-  // The best is mostly not far above the bound: close in from there.
-  for (double step = 1.0 / 64; best->period_ms > low * (1 + step); step *= 4) {
-    if (fits(low * (1 + step))) break;
-    low *= 1 + step;
-  }
-  while (best->period_ms > low * (1 + kExact) && best->period_ms > 0) {
-    const double middle = low + (best->period_ms - low) / 2;
-    if (middle <= low || middle >= best->period_ms) break;
-    if (!fits(middle)) low = middle;
-  }
-  return best;
+std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom) {
+  Reach reach(model, freedom);
+  return least(model, lower_bound(model, reach.widths()),
+               [&](double period) { return reach.within(period); });
 }
 
 std::optional<Cut> next_best_cut(const CostModel& model, const Freedom& freedom, const Cut& best) {
-  std::optional<Cut> next;
-  for (const Stage& stage : best.stages) {
-    const double below = next ? next->period_ms * (1 - kExact) : 0.0;
-    const std::optional<Cut> other = best_cut(model, freedom, stage, below);
-    if (other && (!next || other->period_ms < next->period_ms)) next = other;
-    if (next && next->period_ms <= best.period_ms * (1 + kExact)) break;
-  }
-  return next;
+  Reach reach(model, freedom);
+  return least(model, best.period_ms * (1 + kExact / 4),
+               [&](double period) { return reach.within_other_than(best.stages, period); });
 }
 
 }  // namespace millrace::engine::plan

@@ -33,13 +33,10 @@ struct Cut {
 /// found with two pointers. B is then bisected between bounds. O(modules x places x widths) a step,
 /// less by what bounds on the rest rule out.
 ///
-/// `forbidden`: a stage the cut must not have. `below`: only cuts with a lesser period count.
 /// Empty if nothing fits.
-std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom,
-                            const std::optional<Stage>& forbidden = {}, double below = 0);
+std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom);
 
-/// The best cut that differs from `best`, which is best_cut()'s. Each other cut lacks one of its
-/// stages, so that forbidding them in turn finds it.
+/// The best cut that differs from `best`, which is best_cut()'s; empty if there is none.
 std::optional<Cut> next_best_cut(const CostModel& model, const Freedom& freedom, const Cut& best);
 
 /// Some cut that keeps to the machine's memory, whatever its period; empty if there is none.

@@ -2,6 +2,9 @@
 
 #include <nlohmann/json.hpp>  // JSON
 
+#include <algorithm>         // find
+#include <initializer_list>  // known fields
+
 namespace millrace::engine::plan {
 namespace {
 
@@ -14,6 +17,15 @@ using Json = nlohmann::ordered_json;
 const Json* find(const Json& object, const char* field) {
   const auto found = object.find(field);
   return found == object.end() ? nullptr : &*found;
+}
+
+/// A misspelt field that may be left out would go unnoticed.
+void require_known(const Json& object, std::initializer_list<const char*> fields,
+                   const std::string& where) {
+  for (const auto& [name, value] : object.items()) {
+    if (std::find(fields.begin(), fields.end(), name) == fields.end())
+      fail(where, "unknown field \"" + name + "\"");
+  }
 }
 
 double number(const Json& object, const char* field, const std::string& where) {
@@ -68,6 +80,11 @@ ModuleProfile read_module(const Json& json, std::size_t index, const std::string
   module.name = text_or(json, "name", where);
   if (module.name.empty()) fail(where, "name is missing");
   where += " (" + module.name + ")";
+  require_known(json,
+                {"name", "forward_ms", "input_gradient_ms", "weight_gradient_ms", "update_ms",
+                 "activation_bytes", "gradient_bytes", "weight_bytes", "state_bytes", "stash_bytes",
+                 "tensor_ways", "tensor_bytes"},
+                where);
   module.forward = measured(json, "forward_ms", where);
   module.input_gradient = measured(json, "input_gradient_ms", where);
   module.weight_gradient = measured(json, "weight_gradient_ms", where);
@@ -87,6 +104,7 @@ HandOff read_hand_off(const Json& json, const std::string& file) {
   if (!json.is_object()) fail(file, "a hand-off is no object");
   hand_off.between = text_or(json, "between", file);
   const std::string where = file + ": hand-off " + hand_off.between;
+  require_known(json, {"between", "bytes_ms"}, where);
   for (const Json& point : list(json, "bytes_ms", where)) {
     if (!point.is_array() || point.size() != 2 || !point[0].is_number() || !point[1].is_number()) {
       fail(where, "bytes_ms is no list of [bytes, ms]");
@@ -100,6 +118,10 @@ Profile read(const Json& json, const std::string& file) {
   if (!json.is_object() || number_or(json, "millrace_profile", 0, file) != 1) {
     fail(file, "millrace_profile is not 1: no profile, or a later one");
   }
+  require_known(json,
+                {"millrace_profile", "network", "source", "device", "frames", "input_bytes",
+                 "thread_speedup", "hand_offs", "modules"},
+                file);
   Profile profile;
   profile.network = text_or(json, "network", file);
   profile.source = text_or(json, "source", file);

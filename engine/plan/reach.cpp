@@ -24,9 +24,8 @@ std::vector<Width> widths_of(const CostModel& model, const Freedom& freedom) {
 
 }  // namespace
 
-Reach::Reach(const CostModel& model, const Freedom& freedom, const std::optional<Stage>& forbidden)
+Reach::Reach(const CostModel& model, const Freedom& freedom)
     : model_(model),
-      forbidden_(forbidden),
       modules_(model.modules()),
       places_(freedom.stages > 0 ? freedom.stages : model.places()),
       exact_(freedom.stages > 0),
@@ -121,22 +120,6 @@ bool Reach::is_end(int tail, int end) const {
   return end >= first_[tail] && end <= last_[tail] && origin_[tail][end].width >= 0;
 }
 
-void Reach::reached(int width, int tail, int begin, int end, double period) {
-  if (!forbidden_ || stage_at(width, tail, begin, end) != *forbidden_) {
-    origin_[tail][begin] = {std::int16_t(width), std::int16_t(end)};
-    return;
-  }
-  // The end that serves all others best is forbidden here: any other that fits will do.
-  const int behind = tail - widths_[width].places();
-  for (int other = begin + 1; other <= memory_limits(width, tail)[begin]; ++other) {
-    const Stage stage = stage_at(width, tail, begin, other);
-    if (other == end || !is_end(behind, other)) continue;
-    if (model_.time(stage).period(model_.machine().overlap) > period) continue;
-    origin_[tail][begin] = {std::int16_t(width), std::int16_t(other)};
-    return;
-  }
-}
-
 /// Messages cost time only where they take longer than the rest: any end within the limits will
 /// do, so the nearest does.
 void Reach::extend_beside(int width, int tail, double period, const Limits& limits) {
@@ -153,7 +136,7 @@ void Reach::extend_beside(int width, int tail, double period, const Limits& limi
     if (nearest > limits[begin] || begin > last_[tail] || origin_[tail][begin].width >= 0) continue;
     if (!may_begin(tail, begin)) continue;
     if (begin > 0 && model_.transfer_ms(model_.arrive_link(stage), begin) > room) continue;
-    reached(width, tail, begin, nearest, period);
+    origin_[tail][begin] = {std::int16_t(width), std::int16_t(nearest)};
   }
 }
 
@@ -175,7 +158,7 @@ void Reach::extend_adding(int width, int tail, double period, const Limits& limi
     const auto within = [&](const auto& entry) { return entry.first > limits[begin]; };
     const auto cheapest = std::partition_point(ends.begin(), ends.end(), within);
     if (cheapest == ends.end() || period_of(begin, cheapest->first) > period) continue;
-    reached(width, tail, begin, cheapest->first, period);
+    origin_[tail][begin] = {std::int16_t(width), std::int16_t(cheapest->first)};
   }
 }
 
@@ -195,24 +178,69 @@ void Reach::extend(int width, int tail, double period) {
   }
 }
 
-std::vector<Stage> Reach::within(double period) {
-  if (widths_.empty()) return {};
+void Reach::start(double period) {
   bound_states(period);
   time_limits_.assign(widths_.size(), {});
   origin_.assign(places_ + 1, std::vector<Origin>(modules_ + 1));
   origin_[0][modules_].width = 0;
+}
+
+void Reach::grow(int tail, double period) {
+  for (int width = 0; width < int(widths_.size()); ++width) {
+    if (widths_[width].places() <= tail) extend(width, tail, period);
+  }
+}
+
+std::vector<Stage> Reach::within(double period) {
+  if (widths_.empty()) return {};
+  start(period);
   for (int tail = 1; tail <= places_; ++tail) {
-    for (int width = 0; width < int(widths_.size()); ++width) {
-      if (widths_[width].places() <= tail) extend(width, tail, period);
-    }
+    grow(tail, period);
     if (origin_[tail][0].width >= 0) return trace(tail);
   }
   return {};
 }
 
-std::vector<Stage> Reach::trace(int tail) const {
+std::vector<Stage> Reach::within_other_than(const std::vector<Stage>& known, double period) {
+  start(period);
+  const int known_tail = model_.places() - known.front().place;
+  for (int tail = 1; tail <= places_; ++tail) {
+    grow(tail, period);
+    if (origin_[tail][0].width < 0) continue;
+    std::vector<Stage> stages = trace(tail);
+    for (std::size_t at = 0; stages == known && at < known.size(); ++at) {
+      std::vector<Stage> other = leaving(known, at, period);
+      if (!other.empty()) stages = std::move(other);
+    }
+    if (tail != known_tail || stages != known) return stages;
+  }
+  return {};
+}
+
+/// A cut that has the known one's stages before `at`, and another there; empty if there is none.
+std::vector<Stage> Reach::leaving(const std::vector<Stage>& known, std::size_t at, double period) {
+  const int begin = known[at].begin, tail = model_.places() - known[at].place;
+  for (int width = 0; width < int(widths_.size()); ++width) {
+    const int behind = tail - widths_[width].places();
+    if (behind < 0 || !model_.allows(stage_at(width, tail, begin, modules_), behind)) continue;
+    for (int end = begin + 1; end <= memory_limits(width, tail)[begin]; ++end) {
+      if (!is_end(behind, end)) continue;
+      const Stage stage = stage_at(width, tail, begin, end);
+      if (stage == known[at] || model_.time(stage).period(model_.machine().overlap) > period)
+        continue;
+      std::vector<Stage> stages(known.begin(), known.begin() + std::ptrdiff_t(at));
+      stages.push_back(stage);
+      const std::vector<Stage> rest = trace(behind, end);
+      stages.insert(stages.end(), rest.begin(), rest.end());
+      return stages;
+    }
+  }
+  return {};
+}
+
+std::vector<Stage> Reach::trace(int tail, int begin) const {
   std::vector<Stage> stages;
-  for (int begin = 0; begin < modules_;) {
+  while (begin < modules_) {
     const auto [width, end] = origin_[tail][begin];
     stages.push_back(stage_at(width, tail, begin, end));
     tail -= widths_[width].places();

@@ -1,9 +1,8 @@
 // Whether a network fits a machine within a period: the dynamic programme behind best_cut().
 #pragma once
 
-#include <cstdint>   // tables
-#include <optional>  // forbidden stage
-#include <vector>    // tables
+#include <cstdint>  // tables
+#include <vector>   // tables
 
 #include "engine/plan/cut.h"
 
@@ -19,10 +18,15 @@ struct Width {
 /// Tables for one model, reused from period to period. Not thread-safe.
 class Reach {
  public:
-  Reach(const CostModel& model, const Freedom& freedom, const std::optional<Stage>& forbidden);
+  Reach(const CostModel& model, const Freedom& freedom);
 
   /// Some cut whose stages all stay within `period`, on the fewest places; empty if there is none.
   std::vector<Stage> within(double period);
+
+  /// Some cut within `period` that is not `known`, which is within it, too; empty if there is none.
+  /// A cut is another if it leaves the known one's way, from its last stage on, somewhere: hence
+  /// another stage than the known one is looked for at each of its steps.
+  std::vector<Stage> within_other_than(const std::vector<Stage>& known, double period);
 
   /// The widths a stage may have, narrowest first.
   const std::vector<Width>& widths() const { return widths_; }
@@ -38,17 +42,19 @@ class Reach {
   Stage stage_at(int width, int tail, int begin, int end) const;
   const Limits& memory_limits(int width, int tail);
   const Limits& time_limits(int width, const Link& agree, double period);
+  void start(double period);           ///< the tables anew
+  void grow(int tail, double period);  ///< tails of one place more
+  std::vector<Stage> leaving(const std::vector<Stage>& known, std::size_t at, double period);
   void bound_states(double period);
   void extend(int width, int tail, double period);
   void extend_beside(int width, int tail, double period, const Limits& limits);
   void extend_adding(int width, int tail, double period, const Limits& limits);
   bool may_begin(int tail, int begin) const;
   bool is_end(int tail, int end) const;
-  void reached(int width, int tail, int begin, int end, double period);
-  std::vector<Stage> trace(int tail) const;
+  /// The stages of a tail from module `begin` on.
+  std::vector<Stage> trace(int tail, int begin = 0) const;
 
   const CostModel& model_;
-  std::optional<Stage> forbidden_;
   int modules_, places_;
   bool exact_;  ///< all places must be taken
   std::vector<Width> widths_;

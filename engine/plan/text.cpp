@@ -1,22 +1,12 @@
 #include "engine/plan/text.h"
 
 #include <algorithm>  // max
-#include <cstdarg>    // format
-#include <cstdio>     // snprintf
 
+#include "engine/plan/format.h"
 #include "engine/plan/rules.h"
 
 namespace millrace::engine::plan {
 namespace {
-
-__attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...) {
-  char buffer[512];
-  va_list arguments;
-  va_start(arguments, pattern);
-  std::vsnprintf(buffer, sizeof buffer, pattern, arguments);
-  va_end(arguments);
-  return buffer;
-}
 
 /// "0-14", "15".
 std::string range(int first, int last) {

@@ -37,6 +37,23 @@ class Bench(program.CliTest):
         self.assertGreater(results["monitor_ns"], 0)
         self.assertIn("step/bare", outcome.out)
 
+    def test_prediction(self):
+        page = self.folder / "prediction.md"
+        results, outcome = self.results("prediction", "--networks", "basic", "--page", page,
+                                        "--plot", self.folder / "prediction.png")
+        schedules = {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"}
+        self.assertEqual({(arm["schedule"], arm["workers"]) for arm in results["arms"]},
+                         {(name, workers) for name in schedules for workers in (1, 2)})
+        for arm in results["arms"]:
+            self.assertEqual(arm["stages"], arm["workers"] * (2 if arm["schedule"] == "interleaved" else 1))
+            self.assertEqual(len(arm["cut"]), arm["stages"] - 1)
+            for figure in ("predicted_ms", "measured_ms", "ratio"):
+                self.assertGreater(arm[figure], 0, (arm["arm"], figure))
+        self.assertIn("libtorch", results["provenance"])
+        self.assertIn(f"within 5 %: {results['within']} of 18", outcome.out)
+        self.assertIn("## basic, 16 x 16", page.read_text())
+        self.assertEqual(page.read_text().count("| 1f1b |"), 2)
+
     def test_memory(self):
         results, outcome = self.results("memory", "--plot", self.folder / "memory.png")
         arms = {arm["arm"]: arm["stages"] for arm in results["arms"]}
@@ -63,7 +80,16 @@ class Bench(program.CliTest):
         for arm in results["arms"]:
             self.assertGreater(arm["loss"]["mean"], 0, arm)
             self.assertLessEqual(arm["loss"]["min"], arm["loss"]["max"])
+            self.assertEqual(arm["no_numbers"]["max"], 0, arm)
         self.assertIn("held out", outcome.out)
+        # One stream anew, and of it one arm; all else stays.
+        page = self.folder / "learning.md"
+        again, _ = self.results("learning", "--streams", "labels", "--arms", "every 2nd", "--frames", "12",
+                                "--from", self.folder / "learning.json", "--page", page)
+        self.assertEqual([arm["arm"] for arm in again["arms"]], [arm["arm"] for arm in results["arms"]])
+        self.assertEqual(again["streams"], results["streams"])
+        self.assertIn("| N = 2, equal samples |", page.read_text())
+        self.assertIn("| every 2nd |", page.read_text())
 
     def test_ingest(self):
         page = self.folder / "ingest.md"
@@ -91,6 +117,8 @@ class Bench(program.CliTest):
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framrate"), "framerate")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--sizes", "0"), "--sizes")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--networks", "basics"), "basic")
+        self.assert_refused(program.BAD_USAGE, program.call("bench", "learning", "--streams", "labels", "--frames", "12",
+                                                            "--arms", "partme"), "--arms", "partme")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "pipeline", "--compare", "/nonexistent"), "--compare")
 
 

@@ -5,15 +5,9 @@ import unittest
 from xml.etree import ElementTree
 
 import program
+from profiles import module, write_profile
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def module(name, forward, weight=0.0, stash=0.0, activation=0.0):
-    """A module of a profile whose backward takes twice its forward."""
-    return {"name": name, "forward_ms": [forward, 0], "input_gradient_ms": [forward, 0],
-            "weight_gradient_ms": [forward, 0], "update_ms": [0, 0], "activation_bytes": activation,
-            "gradient_bytes": activation, "weight_bytes": weight, "state_bytes": 0, "stash_bytes": stash}
 
 
 class Simulate(program.CliTest):
@@ -26,11 +20,7 @@ class Simulate(program.CliTest):
         return json.loads(path.read_text()), outcome.out
 
     def profile(self, *modules, **more):
-        path = self.folder / "profile.json"
-        modules[0]["input_gradient_ms"] = [0, 0]
-        path.write_text(json.dumps({"millrace_profile": 1, "network": "n", "source": "s", "device": "d",
-                                    "modules": list(modules), **more}))
-        return path
+        return write_profile(self.folder / "profile.json", list(modules), **more)
 
     def test_a_flush_idles_as_the_paper_says(self):
         for p, m in [(2, 4), (4, 8)]:

@@ -2,7 +2,10 @@
 // device that does things later and in any order that events allow.
 #include <gtest/gtest.h>
 
+#include <limits>  // what is no number
+
 #include "engine/oracle.h"
+#include "engine/turns.h"
 #include "tests/capture/double_stream.h"
 #include "tests/engine/sample_feed.h"
 
@@ -59,6 +62,27 @@ Trained by_pipeline(const TrainerOptions& options, std::int64_t samples) {
   EXPECT_EQ(trainer.trained(), outcome.trained);
   return {trainer.state(), log.losses};
 }
+
+/// Gives what a function says of sample n.
+class FunctionFeed final : public Feed {
+ public:
+  FunctionFeed(Trainer& trainer, std::int64_t end, SampleFunction sample)
+      : trainer_(trainer), end_(end), sample_(std::move(sample)) {}
+  Status poll(std::chrono::microseconds) override {
+    return next_ < end_ ? Status::ready : Status::end;
+  }
+  void take(int slot, SampleInfo& info) override {
+    const at::Tensor x = sample_(next_).first;
+    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(), x.nbytes());
+    info.frame = next_++;
+    info.captured = Clock::now();
+  }
+
+ private:
+  Trainer& trainer_;
+  std::int64_t next_ = 0, end_;
+  SampleFunction sample_;
+};
 
 struct Case {
   std::string schedule;
@@ -125,22 +149,51 @@ TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
   TrainerOptions options = small("partime", 2, {4});
   options.optimizer = {.kind = "adam", .lr = 0.01};
   Trainer trainer(options);
-  struct Poisoned final : Feed {
-    explicit Poisoned(Trainer& trainer) : inner(trainer, kShape, 40), trainer(trainer) {}
-    Status poll(std::chrono::microseconds patience) override { return inner.poll(patience); }
-    void take(int slot, SampleInfo& info) override {
-      inner.take(slot, info);
-      if (info.frame % 10 == 9) trainer.input(slot)[0] = std::numeric_limits<float>::quiet_NaN();
-    }
-    SampleFeed inner;
-    Trainer& trainer;
-  } feed(trainer);
+  FunctionFeed feed(trainer, 40, [](std::int64_t n) {
+    const at::Tensor x = sample_at(n, kShape).first;
+    if (n % 10 == 9) x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    return std::pair(x, x);
+  });
   trainer.run(feed, nullptr);
   for (const auto& [name, value] : trainer.state())
     EXPECT_TRUE(at::isfinite(value).all().item<bool>()) << name;
   const Reading reading = trainer.monitor().read();
   EXPECT_EQ(reading.skipped[1], 4);
   EXPECT_EQ(reading.updates[1], 36);
+}
+
+/// The guard's verdict is known only when the work is over: it acts as many samples later as there
+/// are slots, in every run alike.
+TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
+  for (const char* name : {"partime", "pipedream", "2bw", "gpipe"}) {
+    SCOPED_TRACE(name);
+    TrainerOptions options = small(name, 3, {2, 5});
+    options.optimizer = {.kind = "adam", .lr = 1e-3};
+    options.guard = true;
+    const auto spoiled = [](std::int64_t n) { return n >= 250 && n < 255; };
+    const auto sample = [&](std::int64_t n) {
+      const at::Tensor x = sample_at(n, kShape).first;
+      if (spoiled(n)) x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      return std::pair(x, x);
+    };
+    Trainer trainer(options);
+    FunctionFeed feed(trainer, 400, sample);
+    trainer.run(feed, nullptr);
+    EXPECT_GE(trainer.guard().roll_backs(), 1);
+
+    const Schedule schedule = schedule_of(options);
+    const std::int64_t slots = for_recording(schedule).slots();
+    std::vector<stages::Stage> stages = build_stages(options, schedule);
+    for (stages::Stage& stage : stages) stage.update_as_recorded();
+    LossGuard guard(2 * slots);
+    run_oracle(schedule, stages, sample, 400, {}, &guard, slots);
+    stages::StateDict expected;
+    for (const stages::Stage& stage : stages) {
+      for (const auto& entry : stage.parameters().state()) expected.push_back(entry);
+    }
+    expect_equal_bits(trainer.state(), expected);
+    EXPECT_EQ(guard.roll_backs(), trainer.guard().roll_backs());
+  }
 }
 
 TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {

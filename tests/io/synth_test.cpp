@@ -146,6 +146,7 @@ TEST(Synth, RefusesWhatItDoesNotKnow) {
   expect_refused("synth:shapes?speed=nan", "speed must be a number");
   expect_refused("synth:shapes?shapes=-1", "shapes must be a number");
   expect_refused("synth:shapes?frames=", "frames must be a number");
+  expect_refused("synth:shapes?order=randm", "\"random\"");
 }
 
 TEST(Synth, ScenesTakeTurnsAndComeBack) {
@@ -161,6 +162,37 @@ TEST(Synth, ScenesTakeTurnsAndComeBack) {
   const auto plain = frames("", 9), turns = frames("scenes=2&switch=3", 9);
   for (const int same : {0, 1, 2, 6, 7, 8}) EXPECT_EQ(turns[same], plain[same]) << same;
   for (const int other : {3, 4, 5}) EXPECT_NE(turns[other], plain[other]) << other;
+}
+
+TEST(Synth, ScenesInRandomOrderStayAWhileAndComeBack) {
+  constexpr int kFrames = 4000, kScenes = 4;
+  const auto source = open("synth:shapes?scenes=4&switch=5&order=random&shapes=0", 7, 8, 8);
+  std::vector<int> labels, seen(kScenes, 0), after(kScenes * kScenes, 0);
+  for (int i = 0; i < kFrames; ++i) labels.push_back(next(*source).label);
+  int switches = 0;
+  for (int i = 0; i < kFrames; ++i) {
+    ++seen[labels[i]];
+    if (i == 0 || labels[i] == labels[i - 1]) continue;
+    ++switches;
+    ++after[kScenes * labels[i - 1] + labels[i]];
+  }
+  EXPECT_NEAR(double(kFrames) / switches, 5, 0.5);
+  for (int scene = 0; scene < kScenes; ++scene) {
+    EXPECT_NEAR(double(seen[scene]) / kFrames, 1.0 / kScenes, 0.08);
+    for (int next = 0; next < kScenes; ++next)
+      EXPECT_EQ(after[kScenes * scene + next] > switches / 24, next != scene);
+  }
+  // What a learner meets of them does not depend on which frames it drops.
+  std::vector<int> every_other(kScenes, 0);
+  for (int i = 0; i < kFrames; i += 2) ++every_other[labels[i]];
+  for (int scene = 0; scene < kScenes; ++scene)
+    EXPECT_NEAR(2.0 * every_other[scene] / seen[scene], 1, 0.1);
+  source->rewind();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(next(*source).label, labels[i]);
+  const auto other = open("synth:shapes?scenes=4&switch=5&order=random&shapes=0", 8, 8, 8);
+  std::vector<int> others;
+  for (int i = 0; i < kFrames; ++i) others.push_back(next(*other).label);
+  EXPECT_NE(others, labels);
 }
 
 TEST(Synth, LightDriftsAndReturns) {

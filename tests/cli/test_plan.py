@@ -1,0 +1,151 @@
+"""`millrace plan`: the best cut for a profile, and the table of it that `run` reads."""
+
+import json
+import tomllib
+import unittest
+
+import program
+from profiles import module, write_profile
+
+GRAPH = """\
+node1 -- Input -- forward_compute_time=9.0, backward_compute_time=0.0, activation_size=9.0, parameter_size=0.0
+node2 -- Conv2d(3, 4) -- forward_compute_time=1.0, backward_compute_time=2.0, activation_size=10.0, parameter_size=5.0
+node3 -- ReLU -- forward_compute_time=2.0, backward_compute_time=1.0, activation_size=20.0, parameter_size=0.0
+node4 -- Linear(4, 2) -- forward_compute_time=4.0, backward_compute_time=8.0, activation_size=[4.0; 2.0], \
+parameter_size=7.0
+\tnode1 -- node2
+\tnode2 -- node3
+\tnode3 -- node4
+"""
+# Four modules: conv, relu, conv, sigmoid.
+NETWORK = {"source": {"uri": "synth:shapes", "width": 16, "height": 16}, "model": {"layers": 2, "features": 4}}
+
+
+class Plan(program.CliTest):
+
+    def profile(self, *modules, **more):
+        return write_profile(self.folder / "profile.json", list(modules), **more)
+
+    def planned(self, *arguments):
+        """The [pipeline] table, and what was printed."""
+        table = self.folder / "plan.toml"
+        outcome = program.call("plan", *arguments, "--output", table)
+        self.assert_code(program.DONE, outcome)
+        self.assertTrue(outcome.out.endswith(table.read_text()), outcome)
+        return tomllib.loads(table.read_text())["pipeline"], outcome.out
+
+    def refused(self, *arguments, parts=()):
+        self.assert_refused(program.BAD_USAGE, program.call("plan", *arguments), *parts)
+
+    def test_the_best_cut_and_why(self):
+        path = self.profile(module("a", 2), module("b", 1), module("c", 1), module("d", 1))
+        table, out = self.planned(path, "--devices", "2", "--fps", "100")
+        self.assertEqual(table, {"schedule": "partime", "stages": 2, "cut": [2], "devices": ["cpu:0", "cpu:1"]})
+        for part in ["n, 4 modules, on 2 devices", "partime, 2 stages, cut [2]", "<- slowest", "next best cut",
+                     "142.9 frames a second", "real time HOLDS: a frame every 7.000 ms <= 1/F 10.000 ms"]:
+            self.assertIn(part, out)
+
+    def test_every_schedule_is_weighed(self):
+        path, results = self.profile(*[module(name, 1, weight=100, stash=10) for name in "abcd"]), self.folder / "o.json"
+        table, out = self.planned(path, "--schedules", "any", "--microbatches", "4,8", "--recompute", "--json", results)
+        self.assertEqual(table["stages"], 2)
+        self.assertIn("other     ", out)
+        found = json.loads(results.read_text())
+        plans = found["plans"]
+        self.assertEqual({plan["schedule"] for plan in plans},
+                         {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "interleaved", "zb-h1"})
+        self.assertEqual({plan["microbatches"] for plan in plans if plan["schedule"] == "gpipe"}, {4, 8})
+        times = [plan["sample_ms"] for plan in plans]
+        for faster, slower in zip(times, times[1:]):
+            self.assertLess(faster, slower + 1e-9)
+        best = plans[0]
+        self.assertEqual((best["schedule"], [s["begin"] for s in best["cut"]["stages"]][1:]),
+                         (table["schedule"], table["cut"]))
+        self.assertAlmostEqual(best["cut"]["period_ms"], 6)  # 5 and 6: the first module has no input gradient
+        self.assertGreaterEqual(found["next_cut"]["period_ms"], best["cut"]["period_ms"])
+
+    def test_replicas_where_no_cut_balances(self):
+        # Three copies of everything were as fast, had b no weights to agree on.
+        path = self.profile(module("a", 9), module("b", 3, weight=1e6))
+        table, out = self.planned(path, "--devices", "3", "--replicas", "--schedules", "pipedream", "--links", "1")
+        self.assertEqual((table["cut"], table["replicas"]), ([1], [2, 1]))
+        self.assertEqual(table["devices"], ["cpu:0", "cpu:1", "cpu:2"])
+        self.assertIn("replicas [2, 1]", out)
+
+    def test_a_graph_of_pipedream(self):
+        path = self.folder / "graph.txt"
+        path.write_text(GRAPH)
+        table, out = self.planned(path, "--devices", "2")
+        self.assertEqual(table["cut"], [2])  # 3 + 3 | 12
+        self.assertIn("3 modules", out)
+        self.assertIn("node4 Linear", out)
+        frames = self.planned(path, "--devices", "2", "--frames", "10")[1]
+        self.assertIn("83.33 frames a second", out)
+        self.assertIn("833.3 frames a second", frames)
+
+    def test_run_takes_the_table(self):
+        path = self.profile(module("a", 1), module("b", 0.1), module("c", 1), module("d", 0.1))
+        for schedule in ("partime", "1f1b", "pipedream"):
+            table, _ = self.planned(path, "--schedules", schedule)
+            report, _ = self.learn({**NETWORK, "pipeline": table}, "--frames", "8")
+            self.assertEqual((report["schedule"], report["cut"], report["devices"]),
+                             (schedule, table["cut"], ["cpu:0", "cpu:1"]))
+            self.assertEqual(report["frames"]["trained"], 8)
+
+    def test_a_config_is_measured(self):
+        config = program.write_toml(self.folder / "small.toml", NETWORK)
+        table, out = self.planned(config, "--stages", "2", "--set", "pipeline.schedule=pb")
+        self.assertEqual((table["schedule"], table["stages"]), ("pb", 2))
+        self.assertIn("4 modules", out)
+
+    def test_a_plan_of_another_network(self):
+        path = self.profile(*[module(f"m{i}", 1) for i in range(12)])
+        table, _ = self.planned(path, "--devices", "2")
+        config = program.write_toml(self.folder / "other.toml", {**NETWORK, "pipeline": table})
+        self.assert_refused(program.BAD_USAGE, program.call("run", config, "--quiet", "--frames", "4"), "cut")
+
+    def test_what_does_not_fit_names_what_binds(self):
+        path = self.profile(*[module(name, 1, weight=1e9, stash=5e8) for name in "abcd"])
+        self.refused(path, "--memory", "2", parts=["memory of 2 GB", "the least that does is", "weights", "activations"])
+        self.refused(path, "--stages", "5", "--devices", "8", parts=["5 stages do not fit 4 modules"])
+        self.refused(path, "--stages", "3", parts=["3 stages do not fit", "2 devices"])
+
+    def test_a_profile_that_makes_no_sense(self):
+        good = self.profile(module("a", 1), module("b", 2)).read_text()
+        for old, new, parts in [
+            ('"forward_ms": [2, 0]', '"forward_ms": [-2, 0]', ["module 1 (b)", "forward", "negative"]),
+            ('"forward_ms": [2, 0], ', "", ["module 1 (b)", "forward_ms is missing"]),
+            ('"stash_bytes": 0.0}]', '"stash_bytes": "much"}]', ["module 1 (b)", "stash_bytes is not a number"]),
+            ('"state_bytes": 0', '"state_byte": 0', ["module 0 (a)", 'unknown field "state_byte"']),
+            ('"network": "n"', '"netwrk": "n"', ['unknown field "netwrk"']),
+            ('"millrace_profile": 1', '"millrace_profile": 2', ["millrace_profile is not 1"]),
+            ("]}", "", ["is no JSON"]),
+        ]:
+            with self.subTest(new):
+                self.assertIn(old, good)
+                broken = self.folder / "broken.json"
+                broken.write_text(good.replace(old, new))
+                self.refused(broken, parts=["broken.json", *parts])
+        graph = self.folder / "graph.txt"
+        graph.write_text(GRAPH.replace("backward_compute_time=1.0, ", ""))
+        self.refused(graph, parts=["graph.txt:3", "backward_compute_time"])
+
+    def test_bad_usage(self):
+        path = self.profile(module("a", 1), module("b", 2))
+        for arguments, parts in [
+            ([self.folder / "none.json"], ["none.json"]),
+            ([path, "--devices", "0"], ["0"]),
+            ([path, "--devices", "2y2"], ["2y2"]),
+            ([path, "--links", "1,1"], ["more links than levels"]),
+            ([path, "--schedules", "parttime"], ["partime"]),
+            ([path, "--memory", "-1"], ["--memory"]),
+            ([path, "--device", "2"], ["--device"]),
+        ]:
+            with self.subTest(arguments):
+                self.refused(*arguments, parts=parts)
+        config = program.write_toml(self.folder / "typo.toml", {"model": {"layrs": 2}})
+        self.refused(config, parts=["typo.toml", "layers"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,66 @@
+"""`millrace profile`: what each module costs here. Says nothing of how fast anything is."""
+
+import json
+import unittest
+
+import program
+
+SMALL = {"source": {"uri": "synth:shapes", "width": 16, "height": 12}, "model": {"layers": 2, "features": 4}}
+
+
+class Profile(program.CliTest):
+
+    def profiled(self, tables, *options):
+        """The profile's JSON, and what was printed."""
+        path = self.folder / "out.json"
+        config = program.write_toml(self.folder / "config.toml", tables)
+        outcome = program.call("profile", config, "--json", path, *options)
+        self.assert_code(program.DONE, outcome)
+        return json.loads(path.read_text()), outcome.out
+
+    def test_json(self):
+        found, _ = self.profiled(SMALL, "--set", "optimizer.momentum=0.9")
+        self.assertEqual(found["network"], "partime-cnn at 16x12")
+        self.assertEqual(found["input_bytes"], 3 * 16 * 12 * 4)
+        self.assertEqual(found["thread_speedup"][0], 1)
+        conv, relu, last, sigmoid = found["modules"]
+        self.assertGreaterEqual(conv["weight_bytes"], 4 * (4 * 3 * 5 * 5 + 4))  # in a buffer with gaps
+        self.assertEqual(conv["state_bytes"], conv["weight_bytes"])
+        self.assertEqual((conv["activation_bytes"], sigmoid["activation_bytes"]), (4 * 16 * 12 * 4, 3 * 16 * 12 * 4))
+        self.assertEqual((relu["weight_bytes"], relu["weight_gradient_ms"], relu["update_ms"]), (0, [0, 0], [0, 0]))
+        self.assertEqual(conv["input_gradient_ms"], [0, 0])
+        for name in ("forward_ms", "input_gradient_ms", "weight_gradient_ms", "update_ms"):
+            self.assertGreater(last[name][0], 0, name)
+
+    def test_text(self):
+        _, out = self.profiled(SMALL)
+        lines = out.splitlines()
+        self.assertIn("partime-cnn at 16x12 on cpu:0", lines[0])
+        self.assertRegex(lines[2], r"^ +0 \S.* \d+\.\d{4} \(\d+\.\d{4}\)")
+        self.assertIn("ms a sample", out)
+        self.assertIn("speed on 1, 2, ... cores: 1.00", out)
+
+    def test_plan_and_simulate_read_it(self):
+        self.profiled(SMALL)
+        for command in (["plan", self.folder / "out.json"],
+                        ["simulate", "partime", "--stages", "2", "--profile", self.folder / "out.json"]):
+            self.assert_code(program.DONE, program.call(*command))
+
+    def test_bad_usage(self):
+        config = program.write_toml(self.folder / "bad.toml", {"model": {"layrs": 2}})
+        self.assert_refused(program.BAD_USAGE, program.call("profile", config), "bad.toml:2", "layers")
+        self.assert_refused(program.BAD_USAGE, program.call("profile", self.folder / "none.toml"), "none.toml")
+        config = program.write_toml(self.folder / "small.toml", SMALL)
+        self.assert_refused(program.BAD_USAGE, program.call("profile", config, "--sett", "a.b=1"), "--sett")
+        self.assert_refused(program.BAD_USAGE, program.call("profile", config, "--set", "model.layers=0"), "layers")
+
+    def test_a_file_that_cannot_be_written(self):
+        config = program.write_toml(self.folder / "small.toml", SMALL)
+        (self.folder / "file").write_text("")
+        outcome = program.call("profile", config, "--json", self.folder / "file" / "x.json")
+        self.assert_code(program.FAILED, outcome)
+        self.assert_one_error(outcome, "x.json")
+
+
+if __name__ == "__main__":
+    unittest.main()
