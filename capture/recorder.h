@@ -29,6 +29,9 @@ class Recorder {
 /// build can't use.
 std::unique_ptr<Recorder> make_recorder(c10::Device device);
 
+/// Has LibTorch use CUDA kernels whose results are the same in every run, and float32 where it says
+/// float32. For the process.
+void use_repeatable_kernels();
 /// CUDA devices that can be used; 0 without a driver, a device or CUDA in this build.
 int cuda_devices();
 /// "NVIDIA H200", or "" for a device that is not there.

@@ -1,11 +1,12 @@
 // The recorder of a CUDA device: each stage has a stream of its own, on which a recording runs its
 // body and is waited for.
+#include <ATen/Context.h>         // which kernels
 #include <c10/cuda/CUDAGuard.h>   // current device and stream
 #include <c10/cuda/CUDAStream.h>  // streams made elsewhere
 #include <cuda_runtime_api.h>     // device names
 
+#include "capture/own_stream_cuda.h"
 #include "capture/recorder_cpu.h"
-#include "capture/stream_own.h"
 
 namespace millrace::capture {
 namespace {
@@ -46,6 +47,14 @@ class CudaRecorder final : public Recorder {
 std::unique_ptr<Recorder> make_recorder(c10::Device device) {
   if (device.is_cpu()) return make_cpu_recorder();
   return std::make_unique<CudaRecorder>(device);
+}
+
+void use_repeatable_kernels() {
+  at::Context& context = at::globalContext();
+  context.setDeterministicCuDNN(true);
+  context.setBenchmarkCuDNN(false);  // what it chooses depends on the moment
+  context.setAllowTF32CuDNN(false);
+  context.setAllowTF32CuBLAS(false);
 }
 
 int cuda_devices() {

@@ -124,7 +124,8 @@ void StageStep::run_backward(stages::Tensors (stages::Stage::*part)(stages::Acti
   }
   stages::Tensors input_gradients;
   const auto work = [&] { input_gradients = (stage_.*part)(kept_[slot], gradients); };
-  const bool measure = part == static_cast<decltype(part)>(&stages::Stage::backward_input) && !input_gradient_bytes_;
+  const bool measure =
+      part == static_cast<decltype(part)>(&stages::Stage::backward_input) && !input_gradient_bytes_;
   if (measure) {
     // Modules' gradients wait for backward_weight; those of the inputs belong to upstream.
     input_gradient_bytes_ = retained_bytes(work);

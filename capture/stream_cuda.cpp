@@ -8,9 +8,9 @@
 #include <map>                           // pools
 #include <stdexcept>                     // std::runtime_error
 
+#include "capture/own_stream_cuda.h"
 #include "capture/recorder.h"
 #include "capture/stream.h"
-#include "capture/stream_own.h"
 
 namespace millrace::capture {
 namespace {

@@ -200,8 +200,6 @@ void await(TokenQueue& queue, Token& token) {
   }
 }
 
-}  // namespace
-
 plan::HandOff hand_off_here() {
   plan::HandOff result{.between = "cpu-cpu", .points = {}};
   if (usable_cores() < 2) return result;

@@ -37,8 +37,8 @@ class Bench {
     };
     for (int slot = 0; slot < schedule.slots(); ++slot) {
       samples_.input[slot].copy_(sample);
-      up_.activations[slot] = copies(activations);
-      down_.gradients[slot] = copies(gradients);
+      up_.activations.tensors[slot] = copies(activations);
+      down_.gradients.tensors[slot] = copies(gradients);
     }
   }
 

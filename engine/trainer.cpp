@@ -9,6 +9,7 @@
 
 #include "capture/graph_step.h"
 #include "capture/ranges.h"
+#include "capture/recorder.h"
 #include "capture/stage_step.h"
 #include "engine/balance.h"
 #include "engine/pinning.h"
@@ -245,6 +246,10 @@ std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int
   const c10::Device place = torch_device(device);
   capture::BoundaryBuffers* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
   capture::BoundaryBuffers* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
+  if (place.is_cuda()) {
+    capture::use_repeatable_kernels();
+    stage.update_as_recorded();  // so that it computes the same, recorded or not
+  }
   if (!records(index))
     return std::make_unique<capture::StageStep>(std::move(stage), place, samples_, up, down);
   return std::make_unique<capture::GraphStep>(

@@ -23,7 +23,7 @@ struct UpdateBuffers {
 /// otherwise `to` gets `from` and the state stays, bit for bit. `rate` (0-dim, double) multiplies
 /// spec.lr. Everything on the buffers' device, so that it may be recorded. Its formulas are
 /// Optimizer's; they round differently, since the rate is a tensor here. On a CUDA device one
-/// kernel of our own where the build has it (update_kernel.cu), else LibTorch's operators.
+/// kernel of our own where the build has it (update_kernel_cuda.cu), else LibTorch's operators.
 /// Reentrant; no-grad mode.
 void guarded_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
                     const at::Tensor& rate, const at::Tensor& finite);

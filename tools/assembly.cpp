@@ -69,6 +69,14 @@ void check_policy(const Config& config) {
                        "recut has no replicated stages; pipeline.replicas names some");
 }
 
+/// What can't be recorded, though the config asks for it.
+void check_capture(const Config& config, const engine::TrainerOptions& options,
+                   const engine::Schedule& schedule) {
+  const std::string why = engine::unrecordable(options, schedule);
+  if (options.capture == engine::Capture::graph && !why.empty())
+    throw config.error("pipeline.capture", "graph can't be had: " + why);
+}
+
 /// Chooses correction and devices: one a worker, for all of its stages, unless the config names one
 /// a stage (a replicated stage: one a replica).
 void place(const Config& config, engine::TrainerOptions& options) {
@@ -85,6 +93,7 @@ void place(const Config& config, engine::TrainerOptions& options) {
   } catch (const std::invalid_argument& error) {
     throw located(config, error.what(), "correction.kind");
   }
+  check_capture(config, options, schedule);
   const std::vector<std::string>& asked = config.pipeline.devices;
   const bool named = asked.size() > 1 || asked[0].find(':') != std::string::npos;
   const int workers = int(schedule.workers.size());
@@ -150,6 +159,9 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.vertical_sync = config.pipeline.vertical_sync;
   options.replicas = config.pipeline.replicas;
   options.recompute = config.pipeline.recompute;
+  options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph
+                    : config.pipeline.capture == "eager" ? engine::Capture::eager
+                                                         : engine::Capture::automatic;
   options.cut = config.pipeline.cut;
   options.may_recut = config.monitor.policy == "recut";
   options.optimizer = config.optimizer;

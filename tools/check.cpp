@@ -1,5 +1,6 @@
 // `millrace check`: validates a config and says what would run; touches no device or source.
-#include <iostream>  // results
+#include <algorithm>  // any_of
+#include <iostream>   // results
 
 #include "io/source.h"
 #include "tools/assembly.h"
@@ -50,6 +51,19 @@ void describe_pipeline(const engine::TrainerOptions& options) {
   }
 }
 
+/// How steps run on the devices named.
+void describe_capture(const engine::TrainerOptions& options) {
+  const bool cuda = std::any_of(options.devices.begin(), options.devices.end(),
+                                [](const engine::Device& device) { return device.cuda; });
+  const std::string why = engine::unrecordable(options, engine::schedule_of(options));
+  std::cout << "#   steps: "
+            << (!cuda                                       ? "as they are, on cores"
+                : options.capture == engine::Capture::eager ? "eager"
+                : why.empty()                               ? "CUDA Graphs"
+                                                            : "eager, since " + why)
+            << "\n";
+}
+
 /// What is done when frames come too fast.
 void describe_policy(const Config& config, const engine::TrainerOptions& options) {
   const std::string& policy = config.monitor.policy;
@@ -75,6 +89,7 @@ int check_command(const CheckArguments& arguments) {
   std::cout << to_toml(config) << "\n";
   describe_pipeline(options);
   describe_correction(config, options);
+  describe_capture(options);
   describe_policy(config, options);
   return kDone;
 }

@@ -52,6 +52,7 @@ struct Config {
     bool vertical_sync = false;
     std::vector<int> replicas;
     bool recompute = false;
+    std::string capture = "auto";
   } pipeline;
   stages::OptimizerSpec optimizer;
   stages::CorrectionSpec correction;

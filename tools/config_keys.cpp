@@ -277,6 +277,12 @@ std::vector<ConfigKey> make_table() {
       flag("pipeline.recompute",
            "keep a sample's input alone and run forward again to go back: less memory, more time",
            MILLRACE_AT(pipeline.recompute)),
+      choice(
+          "pipeline.capture", {"auto", "graph", "eager"},
+          "steps on a CUDA device: recorded once as CUDA Graphs (graph), launched operator by "
+          "operator (eager), or recorded where that can be done (auto); a core runs them as they "
+          "are",
+          MILLRACE_AT(pipeline.capture)),
       choice("optimizer.kind", stages::optimizer_names(), "as in torch.optim",
              MILLRACE_AT(optimizer.kind)),
       real("optimizer.lr", 0, 1000, "learning rate", MILLRACE_AT(optimizer.lr)),

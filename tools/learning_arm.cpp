@@ -161,7 +161,7 @@ LearningScore run_arm(const LearningArm& arm, double lr, std::uint64_t seed) {
   LearningScore score;
   engine::LossGuard guard(2 * schedule.slots());
   score.losses =
-      engine::run_oracle(schedule, stages, sample, std::int64_t(frames.size()) / arm.every, &guard);
+      engine::run_oracle(schedule, stages, sample, std::int64_t(frames.size()) / arm.every, {}, &guard);
   score.roll_backs = guard.roll_backs();
   for (float& loss : score.losses) {
     score.no_numbers += !std::isfinite(loss);

@@ -92,6 +92,7 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
       {"guard", {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}}},
       {"loss", loss_json(log)},
       {"memory_bytes", memory_json(trainer)},
+      {"capture", trainer.recorded() ? "graph" : "eager"},
       {"provenance", provenance(int(trainer.schedule().workers.size()))}};
 }
 

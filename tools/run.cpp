@@ -139,6 +139,10 @@ class Run {
     tell_of_roll_backs(progress);
     tell_of_events(progress);
     if (lines_) lines_->write();
+    if (!trainer_.recording_error().empty()) {
+      std::fprintf(stderr, "steps ran eagerly, since recording failed: %s\n",
+                   trainer_.recording_error().c_str());
+    }
     queue_.stop();
     reader_.stop();
     reader_.join();

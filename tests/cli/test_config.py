@@ -60,6 +60,7 @@ KEYS = {
     "pipeline.vertical_sync": FLAG,
     "pipeline.replicas": listed([0], ["2"], 2),
     "pipeline.recompute": FLAG,
+    "pipeline.capture": names("auto", "graph", "eager"),
     "optimizer.kind": names("sgd", "rmsprop", "adam", "adamw"),
     "optimizer.lr": real(0.0, 1000.0),
     "optimizer.momentum": real(0.0, 1.0),

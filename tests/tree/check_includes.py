@@ -56,8 +56,8 @@ def main():
         for target in system[name]:
             if folder == "io" and LIBTORCH.match(target):
                 faults.append(f"{name} includes {target}: io never includes LibTorch")
-            if CUDA.match(target) and not re.match(r"(tests/)?capture/[^/]*_cuda[^/]*$", name):
-                faults.append(f"{name} includes {target}: only capture/*_cuda* may")
+            if CUDA.match(target) and not re.match(r"(tests/)?(capture|stages)/[^/]*_cuda[^/]*$|tests/gpu/", name):
+                faults.append(f"{name} includes {target}: only *_cuda* of capture and stages may")
     for name in ours:
         if name in reachable(ours, name):
             faults.append(f"{name} includes itself, by way of others")

@@ -1,0 +1,197 @@
+// What only a GPU can show: recorded steps on a CUDA device against the oracle on a CPU core.
+#include <ATen/ATen.h>                      // samples, buffers
+#include <c10/cuda/CUDACachingAllocator.h>  // what a step allocates
+#include <gtest/gtest.h>
+
+#include <cmath>   // how far apart
+#include <limits>  // what is no number
+
+#include "capture/recorder.h"
+#include "engine/oracle.h"
+#include "stages/guarded_update.h"
+#include "tests/engine/sample_feed.h"
+
+namespace millrace::engine {
+namespace {
+
+const stages::ImageShape kShape{3, 24, 32};
+
+#define NEEDS_A_GPU() \
+  if (capture::cuda_devices() == 0) GTEST_SKIP() << "no CUDA device here: nothing of this ran"
+
+/// All stages on the first GPU, but those that `cpu` names.
+TrainerOptions on_gpu(const std::string& schedule, int stages, Capture capture,
+                      const std::vector<int>& cpu = {}) {
+  stages::ModelSpec model;
+  model.layers = 4;
+  model.features = 8;
+  model.kernel = 5;
+  TrainerOptions options;
+  options.network = stages::build_network(model, kShape);
+  options.sample = kShape;
+  options.schedule = schedule;
+  options.stages = stages;
+  for (int stage = 1; stage < stages; ++stage) options.cut.push_back(2 * stage);
+  options.optimizer = {.kind = "sgd", .lr = 0.05};
+  options.weights = stages::initial_state(*options.network, 7);
+  options.capture = capture;
+  for (int stage = 0; stage < stages; ++stage)
+    options.devices.push_back({.cuda = true, .index = 0});
+  for (const int stage : cpu) options.devices[stage] = {.cuda = false, .index = 0};
+  return options;
+}
+
+struct Trained {
+  stages::StateDict weights;
+  std::vector<float> losses;
+};
+
+Trained run(const TrainerOptions& options, std::int64_t samples) {
+  Trainer trainer(options);
+  SampleFeed feed(trainer, kShape, samples);
+  LossLog log;
+  trainer.run(feed, &log);
+  EXPECT_EQ(trainer.recorded(), options.capture != Capture::eager) << trainer.recording_error();
+  return {trainer.state(), log.losses};
+}
+
+Trained by_oracle(TrainerOptions options, std::int64_t samples) {
+  options.devices.clear();
+  const Schedule schedule = schedule_of(options);
+  std::vector<stages::Stage> stages = build_stages(options, schedule);
+  Trained result;
+  result.losses = run_oracle(
+      schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples);
+  for (const stages::Stage& stage : stages) {
+    for (const auto& entry : stage.parameters().state()) result.weights.push_back(entry);
+  }
+  return result;
+}
+
+/// As far as float32's rounding may take two devices apart in `samples` updates.
+void expect_near(const Trained& a, const Trained& b) {
+  ASSERT_EQ(a.losses.size(), b.losses.size());
+  for (std::size_t n = 0; n < a.losses.size(); ++n)
+    EXPECT_NEAR(a.losses[n], b.losses[n], 1e-4 * std::abs(b.losses[n]) + 1e-6) << "sample " << n;
+  for (std::size_t i = 0; i < a.weights.size(); ++i) {
+    EXPECT_TRUE(at::allclose(a.weights[i].second, b.weights[i].second, 1e-3, 1e-4))
+        << a.weights[i].first;
+  }
+}
+
+class Gpu : public testing::TestWithParam<std::string> {};
+
+TEST_P(Gpu, RecordedStepsLearnAsTheOracleDoes) {
+  NEEDS_A_GPU();
+  for (const int stages : {1, 2, 4}) {
+    SCOPED_TRACE(stages);
+    const TrainerOptions options = on_gpu(GetParam(), stages, Capture::graph);
+    expect_near(run(options, 100), by_oracle(options, 100));
+  }
+}
+
+TEST_P(Gpu, RunsAreAlikeToTheBit) {
+  NEEDS_A_GPU();
+  const TrainerOptions options = on_gpu(GetParam(), 4, Capture::graph);
+  const Trained first = run(options, 100), second = run(options, 100);
+  expect_equal_bits(first.weights, second.weights);
+  EXPECT_EQ(first.losses, second.losses);
+}
+
+TEST_P(Gpu, GraphAndEagerAreAlikeToTheBit) {
+  NEEDS_A_GPU();
+  const Trained graph = run(on_gpu(GetParam(), 2, Capture::graph), 100);
+  const Trained eager = run(on_gpu(GetParam(), 2, Capture::eager), 100);
+  expect_equal_bits(graph.weights, eager.weights);
+  EXPECT_EQ(graph.losses, eager.losses);
+}
+
+TEST_P(Gpu, BesideStagesOnCores) {
+  NEEDS_A_GPU();
+  const TrainerOptions options = on_gpu(GetParam(), 3, Capture::graph, {1});
+  expect_near(run(options, 100), by_oracle(options, 100));
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Gpu, testing::Values("partime", "pipedream", "gpipe", "2bw"),
+                         [](const auto& info) { return "of_" + info.param; });
+
+TEST(GpuStep, AllocatesNothingOnceRecorded) {
+  NEEDS_A_GPU();
+  Trainer trainer(on_gpu("partime", 4, Capture::graph));
+  /// Notes the device allocator's count at two moments of the run.
+  class Counting final : public Feed {
+   public:
+    explicit Counting(Trainer& trainer) : feed_(trainer, kShape, 300) {}
+    Status poll(std::chrono::microseconds patience) override { return feed_.poll(patience); }
+    void take(int slot, SampleInfo& info) override {
+      feed_.take(slot, info);
+      if (info.frame == 50) before = count();
+      if (info.frame == 290) after = count();
+    }
+    std::int64_t before = 0, after = -1;
+
+   private:
+    static std::int64_t count() {
+      return c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocation[0].allocated;
+    }
+    SampleFeed feed_;
+  } feed(trainer);
+  trainer.run(feed, nullptr);
+  EXPECT_EQ(feed.before, feed.after);
+}
+
+TEST(GpuStep, AnUpdateThatIsNotFiniteChangesNothing) {
+  NEEDS_A_GPU();
+  const auto cuda = at::TensorOptions(at::kCUDA);
+  for (const char* kind : {"sgd", "rmsprop", "adam", "adamw"}) {
+    stages::OptimizerSpec spec{.kind = kind, .momentum = 0.9};
+    const at::Tensor weights = at::rand({1000}, cuda), before = weights.clone();
+    const auto optimizer = stages::make_optimizer(spec, weights);
+    const at::Tensor gradient = at::full({1000}, std::numeric_limits<float>::infinity(), cuda);
+    const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
+    stages::guarded_update(
+        spec, {.from = weights, .to = weights, .gradient = gradient, .state = optimizer->state()},
+        1, at::ones({}, cuda.dtype(at::kDouble)), finite);
+    EXPECT_TRUE(at::equal(weights, before)) << kind;
+    for (const auto& [name, buffer] : optimizer->state())
+      EXPECT_EQ(buffer.abs().sum().item<float>(), 0) << kind << " " << name;
+  }
+}
+
+TEST(GpuStep, UpdatesAsOnACore) {
+  NEEDS_A_GPU();
+  for (const char* kind : {"sgd", "rmsprop", "adam", "adamw"}) {
+    for (const double momentum : {0.0, 0.9}) {
+      const stages::OptimizerSpec spec{
+          .kind = kind, .lr = 0.01, .momentum = momentum, .weight_decay = 0.1};
+      at::Tensor weights[2];
+      for (const bool cuda : {false, true}) {
+        const at::TensorOptions here(cuda ? at::kCUDA : at::kCPU);
+        at::Tensor& w = weights[cuda] =
+            sample_at(0, kShape).first.flatten().to(here.device()).clone();
+        const auto optimizer = stages::make_optimizer(spec, w);
+        for (int step = 1; step <= 20; ++step) {
+          const at::Tensor g =
+              sample_at(step, kShape).first.flatten().sub(0.5).to(here.device()).clone();
+          stages::guarded_update(
+              spec, {.from = w, .to = w, .gradient = g, .state = optimizer->state()}, 2,
+              at::full({}, 0.5, here.dtype(at::kDouble)), at::ones({}, here.dtype(at::kBool)));
+        }
+      }
+      EXPECT_TRUE(at::allclose(weights[1].cpu(), weights[0], 1e-4, 1e-6)) << kind << momentum;
+    }
+  }
+}
+
+TEST(GpuStep, ModulesOfOtherKinds) {
+  NEEDS_A_GPU();
+  for (const char* correction : {"inverse-age", "local"}) {
+    TrainerOptions options = on_gpu("partime", 2, Capture::graph);
+    options.optimizer = {.kind = "adam", .lr = 1e-3};
+    options.correction.kind = correction;
+    expect_near(run(options, 100), by_oracle(options, 100));
+  }
+}
+
+}  // namespace
+}  // namespace millrace::engine
