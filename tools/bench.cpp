@@ -126,12 +126,12 @@ void plot_learning(const Json& results, const std::string& path) {
   io::write_bars(chart, path);
 }
 
-/// A group a network, a bar a schedule and number of workers: by how much a prediction is off.
+/// A group a network, a bar a number of workers and schedule: by how much a prediction is off.
 void plot_prediction(const Json& results, const std::string& path) {
   io::BarChart chart{.title = "Predicted step against the measured one", .y_label = "% off"};
   std::map<std::string, std::vector<double>> groups;
   for (const Json& arm : results["arms"]) {
-    const std::string column = arm["schedule"].get<std::string>() + " x" + arm["workers"].dump();
+    const std::string column = arm["workers"].dump() + " " + arm["schedule"].get<std::string>();
     if (std::find(chart.categories.begin(), chart.categories.end(), column) ==
         chart.categories.end())
       chart.categories.push_back(column);
