@@ -106,7 +106,9 @@ void plot_learning(const Json& results, const std::string& path) {
   for (const Json& arm : results["arms"]) {
     const bool mine = arm["stream"] == results["streams"][0]["stream"] && arm["every"] == 1;
     if (!mine || (arm["schedule"] != "partime" && arm["schedule"] != "sequential")) continue;
-    if (arm["optimizer"].get<std::string>().starts_with("sgd")) continue;
+    const std::string optimizer = arm["optimizer"];
+    if (optimizer.starts_with("sgd")) continue;
+    if (arm["schedule"] == "sequential" && optimizer != "adam") continue;
     std::string name =
         arm["schedule"] == "sequential" ? "sequential" : arm["correction"].get<std::string>();
     if (name == "none" && arm["optimizer"] == "adam") name = "none, beta1 0.9";

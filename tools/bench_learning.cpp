@@ -52,6 +52,7 @@ std::vector<LearningArm> arms_on(const LearningStream& stream) {
   };
   add("sequential", 1, "none", true);
   for (const int every : {2, 4, 8}) add("sequential", 1, "none", true, every);
+  for (const int every : {1, 2, 4, 8}) add("sequential", 1, "none", false, every);
   for (const int stages : {2, 4, 8}) {
     add("partime", stages, "none", true);
     for (const char* correction :
