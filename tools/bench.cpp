@@ -106,7 +106,9 @@ void plot_learning(const Json& results, const std::string& path) {
   for (const Json& arm : results["arms"]) {
     const bool mine = arm["stream"] == results["streams"][0]["stream"] && arm["every"] == 1;
     if (!mine || (arm["schedule"] != "partime" && arm["schedule"] != "sequential")) continue;
-    if (arm["optimizer"].get<std::string>().starts_with("sgd")) continue;
+    const std::string optimizer = arm["optimizer"];
+    if (optimizer.starts_with("sgd")) continue;
+    if (arm["schedule"] == "sequential" && optimizer != "adam") continue;
     std::string name =
         arm["schedule"] == "sequential" ? "sequential" : arm["correction"].get<std::string>();
     if (name == "none" && arm["optimizer"] == "adam") name = "none, beta1 0.9";
@@ -126,12 +128,12 @@ void plot_learning(const Json& results, const std::string& path) {
   io::write_bars(chart, path);
 }
 
-/// A group a network, a bar a schedule and number of workers: by how much a prediction is off.
+/// A group a network, a bar a number of workers and schedule: by how much a prediction is off.
 void plot_prediction(const Json& results, const std::string& path) {
   io::BarChart chart{.title = "Predicted step against the measured one", .y_label = "% off"};
   std::map<std::string, std::vector<double>> groups;
   for (const Json& arm : results["arms"]) {
-    const std::string column = arm["schedule"].get<std::string>() + " x" + arm["workers"].dump();
+    const std::string column = arm["workers"].dump() + " " + arm["schedule"].get<std::string>();
     if (std::find(chart.categories.begin(), chart.categories.end(), column) ==
         chart.categories.end())
       chart.categories.push_back(column);

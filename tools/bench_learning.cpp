@@ -52,6 +52,7 @@ std::vector<LearningArm> arms_on(const LearningStream& stream) {
   };
   add("sequential", 1, "none", true);
   for (const int every : {2, 4, 8}) add("sequential", 1, "none", true, every);
+  for (const int every : {1, 2, 4, 8}) add("sequential", 1, "none", false, every);
   for (const int stages : {2, 4, 8}) {
     add("partime", stages, "none", true);
     for (const char* correction :
@@ -65,6 +66,9 @@ std::vector<LearningArm> arms_on(const LearningStream& stream) {
     add(schedule, 4, "local", true);
   }
   add("pb", 4, "discrepancy", false);
+  for (const int stages : {2, 8}) {
+    for (const char* schedule : {"pb", "pipedream"}) add(schedule, stages, "inverse-age", false);
+  }
   for (const char* correction : {"none", "spike-compensation", "local"})
     arms.push_back({&stream, "partime", 4, kMomentum, "sgd, momentum 0.9", correction});
   return arms;

@@ -121,7 +121,12 @@ std::string learning_page(const Json& results) {
       "comes "
       "back over its loss when it left. Told: held-out frames whose class is told. Every arm runs "
       "with the loss guard; a prediction that is no number counts as a loss of 1, the most there "
-      "is.\n\n";
+      "is.";
+  std::size_t unguarded = 0;
+  for (const Json& arm : results["arms"]) unguarded += !arm.contains("roll_backs");
+  if (unguarded > 0)
+    text += " " + std::to_string(unguarded) + " arms are from an earlier version, without guard.";
+  text += "\n\n";
   for (const Json& stream : results["streams"])
     text += table_of(results, stream) + goals_of(results, stream["stream"]);
   const Json& where = results["provenance"];

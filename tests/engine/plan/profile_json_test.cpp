@@ -44,10 +44,12 @@ std::string complaint(const std::string& from, const std::string& to) {
 
 TEST(ProfileJson, NamesModuleAndFieldOfWhatIsWrong) {
   EXPECT_EQ(complaint("\"forward_ms\"", "\"forwards\""),
+            "p.json: module 0 (m0): unknown field \"forwards\"");
+  EXPECT_EQ(complaint("\"forward_ms\"", "\"update_ms\""),
             "p.json: module 0 (m0): forward_ms is missing");
-  EXPECT_EQ(complaint("\"weight_bytes\":", "\"weight_bytes\":\"x\",\"y\":"),
+  EXPECT_EQ(complaint("\"weight_bytes\":", "\"weight_bytes\":\"x\",\"state_bytes\":"),
             "p.json: module 0 (m0): weight_bytes is not a number");
-  EXPECT_EQ(complaint("\"weight_bytes\":", "\"weight_bytes\":-1,\"y\":"),
+  EXPECT_EQ(complaint("\"weight_bytes\":", "\"weight_bytes\":-1,\"state_bytes\":"),
             "p.json: module 0 (m0): weight_bytes is negative");
   EXPECT_EQ(complaint("\"update_ms\":[", "\"update_ms\":[1,"),
             "p.json: module 0 (m0): update_ms is not [median, spread]");
@@ -56,9 +58,9 @@ TEST(ProfileJson, NamesModuleAndFieldOfWhatIsWrong) {
   EXPECT_EQ(complaint("\"name\":\"m0\"", "\"nome\":\"m0\""), "p.json: module 0: name is missing");
   EXPECT_EQ(complaint("\"millrace_profile\": 1", "\"millrace_profile\": 2"),
             "p.json: millrace_profile is not 1: no profile, or a later one");
-  EXPECT_EQ(complaint("\"modules\": [", "\"modules\": 7, \"x\": ["), "p.json: modules is no list");
+  EXPECT_EQ(complaint("\"modules\": [", "\"modules\": 7, \"x\": ["), "p.json: unknown field \"x\"");
   EXPECT_EQ(complaint("{", "").substr(0, 21), "p.json: is no JSON: [");
-  EXPECT_EQ(complaint("\"update_ms\":", "\"update_ms\":3,\"x\":"),
+  EXPECT_EQ(complaint("\"update_ms\":", "\"update_ms\":3,\"weight_gradient_ms\":"),
             "");  // a bare number is a median
 }
 
