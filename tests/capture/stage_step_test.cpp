@@ -52,11 +52,11 @@ TEST(StageStep, SendsActivationsDownAndGradientsUp) {
   second.prepare();
   samples.input[1].copy_(picture(5));
   first.forward(1, -1);
-  EXPECT_EQ(boundary.activations[1][0].sizes(), at::IntArrayRef({1, 4, 6, 8}));
+  EXPECT_EQ(boundary.activations.tensors[1][0].sizes(), at::IntArrayRef({1, 4, 6, 8}));
   second.forward(1, -1);
   second.backward(1, 1);
-  ASSERT_TRUE(boundary.gradients[1].size() == 1);
-  EXPECT_EQ(boundary.gradients[1][0].sizes(), boundary.activations[1][0].sizes());
+  ASSERT_TRUE(boundary.gradients.tensors[1].size() == 1);
+  EXPECT_EQ(boundary.gradients.tensors[1][0].sizes(), boundary.activations.tensors[1][0].sizes());
   const auto before = first.stage().parameters().state();
   first.backward(1, 1);
   EXPECT_TRUE(at::equal(before[0].second, first.stage().parameters().state()[0].second))

@@ -1,0 +1,84 @@
+// The update that a recording can hold: Optimizer's formulas, and nothing at all where they would
+// spoil the weights.
+#include "stages/guarded_update.h"
+
+#include <ATen/ATen.h>              // buffers
+#include <ATen/CPUGeneratorImpl.h>  // the same numbers every time
+#include <c10/core/GradMode.h>      // NoGradGuard
+#include <gtest/gtest.h>
+
+#include "stages/optimizer.h"
+
+namespace millrace::stages {
+namespace {
+
+at::Tensor numbers(std::uint64_t seed) {
+  return at::randn({100}, at::detail::createCPUGenerator(seed));
+}
+
+std::vector<OptimizerSpec> specs() {
+  std::vector<OptimizerSpec> all;
+  for (const std::string& kind : optimizer_names()) {
+    for (const double momentum : {0.0, 0.9}) {
+      for (const double decay : {0.0, 0.1})
+        all.push_back({.kind = kind, .lr = 0.01, .momentum = momentum, .weight_decay = decay});
+    }
+  }
+  all.push_back({.kind = "sgd", .lr = 0.01, .momentum = 0.9, .spike_delay = 3});
+  return all;
+}
+
+TEST(GuardedUpdate, DoesWhatTheOptimizerDoes) {
+  const c10::NoGradGuard no_grad;
+  for (const OptimizerSpec& spec : specs()) {
+    at::Tensor plain = numbers(0), guarded = numbers(0);
+    const auto by_step = make_optimizer(spec, plain), by_guard = make_optimizer(spec, guarded);
+    by_step->set_rate(0.5);
+    for (int step = 1; step <= 10; ++step) {
+      at::Tensor mean = numbers(step);
+      by_step->step(plain, mean);
+      guarded_update(spec,
+                     {.from = guarded,
+                      .to = guarded,
+                      .gradient = numbers(step) * 4,
+                      .state = by_guard->state()},
+                     4, at::full({}, 0.5, at::kDouble), at::ones({}, at::kBool));
+    }
+    EXPECT_TRUE(at::allclose(guarded, plain, 1e-5, 1e-7)) << spec.kind << " " << spec.momentum;
+  }
+}
+
+TEST(GuardedUpdate, LeavesEverythingWhereTheGradientIsNotFinite) {
+  const c10::NoGradGuard no_grad;
+  for (const OptimizerSpec& spec : specs()) {
+    at::Tensor weights = numbers(0);
+    const auto optimizer = make_optimizer(spec, weights);
+    at::Tensor first = numbers(1);
+    optimizer->step(weights, first);
+    const at::Tensor before = weights.clone();
+    std::vector<at::Tensor> state_before;
+    for (const auto& [name, buffer] : optimizer->state()) state_before.push_back(buffer.clone());
+    guarded_update(
+        spec,
+        {.from = weights, .to = weights, .gradient = numbers(2) / 0, .state = optimizer->state()},
+        1, at::ones({}, at::kDouble), at::zeros({}, at::kBool));
+    EXPECT_TRUE(at::equal(weights, before)) << spec.kind;
+    const auto state = optimizer->state();
+    for (std::size_t i = 0; i < state.size(); ++i)
+      EXPECT_TRUE(at::equal(state[i].second, state_before[i])) << spec.kind << state[i].first;
+  }
+}
+
+TEST(GuardedUpdate, MayWriteElsewhere) {
+  const c10::NoGradGuard no_grad;
+  const OptimizerSpec spec{.lr = 0.1};
+  const at::Tensor from = numbers(0), before = from.clone();
+  at::Tensor to = at::zeros({100});
+  guarded_update(spec, {.from = from, .to = to, .gradient = numbers(1), .state = {}}, 1,
+                 at::ones({}, at::kDouble), at::ones({}, at::kBool));
+  EXPECT_TRUE(at::equal(from, before));
+  EXPECT_TRUE(at::allclose(to, before - 0.1 * numbers(1)));
+}
+
+}  // namespace
+}  // namespace millrace::stages
