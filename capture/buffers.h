@@ -11,11 +11,13 @@
 namespace millrace::capture {
 
 /// Input and target of the samples in flight, [slot]: float32 [1,C,H,W] on the host at fixed
-/// addresses (pinned where a CUDA device is). Written by the feed (stage 0's worker), read by the
+/// addresses. Written by the feed (stage 0's worker), read by the
 /// first and the last stage, which leaves its prediction beside them.
 struct SampleBuffers {
-  /// `target_shape` empty: the target is the input itself, one buffer for both.
-  SampleBuffers(int slots, at::IntArrayRef shape, at::IntArrayRef target_shape);
+  /// `target_shape` empty: the target is the input itself, one buffer for both. `pinned`: recorded
+  /// steps copy from here.
+  SampleBuffers(int slots, at::IntArrayRef shape, at::IntArrayRef target_shape,
+                bool pinned = false);
   std::vector<at::Tensor> input;
   std::vector<at::Tensor> target;
   std::vector<at::Tensor> prediction;

@@ -108,12 +108,18 @@ class CudaGraph final : public Graph {
     }
     mark(false);
     graph_ = chain.instantiate();
+    done_ = std::make_unique<CudaEvent>(cudaEventDisableTiming);
     C10_CUDA_CHECK(cudaGraphUpload(graph_, stream_));
   }
   ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
 
-  void launch() override { C10_CUDA_CHECK(cudaGraphLaunch(graph_, stream_)); }
-  bool over() override { return marks_.back()->over(); }
+  void launch() override {
+    C10_CUDA_CHECK(cudaGraphLaunch(graph_, stream_));
+    // Not one of the graph's own events: those count as recorded, by the launch before, until the
+    // work gets there.
+    C10_CUDA_CHECK(cudaEventRecord(done_->get(), stream_));
+  }
+  bool over() override { return done_->over(); }
   std::int64_t duration_ns() override {
     double ms = 0;
     for (std::size_t i = 0; i + 1 < marks_.size(); i += 2) {
@@ -128,6 +134,7 @@ class CudaGraph final : public Graph {
   c10::Device device_;
   cudaStream_t stream_;
   cudaGraphExec_t graph_ = nullptr;
+  std::unique_ptr<CudaEvent> done_;
   std::vector<std::unique_ptr<CudaEvent>> marks_;  ///< begin, end, begin, end, ...
 };
 
@@ -152,7 +159,7 @@ class CudaStream final : public Stream {
       try {
         body();
       } catch (const std::exception& error) {
-        abandon();
+        abandon(pool_of(pool));
         throw std::runtime_error(error.what());
       }
       piece->graph().capture_end();
@@ -189,11 +196,13 @@ class CudaStream final : public Stream {
   }
 
   /// Ends a capture that failed, so that the stream can be used again.
-  void abandon() {
+  void abandon(at::cuda::MempoolId_t pool) {
     cudaGraph_t broken = nullptr;
     cudaStreamEndCapture(own_.get(), &broken);
     if (broken) cudaGraphDestroy(broken);
     cudaGetLastError();
+    c10::cuda::CUDACachingAllocator::endAllocateToPool(device_.index(), pool);
+    c10::cuda::CUDACachingAllocator::releasePool(device_.index(), pool);
   }
 
   at::cuda::MempoolId_t pool_of(int pool) {

@@ -205,7 +205,7 @@ Trainer::Trainer(TrainerOptions options)
       guard_(2 * schedule_.slots()),
       samples_(schedule_.slots(),
                {1, options_.sample.channels, options_.sample.height, options_.sample.width},
-               target_shape(options_)) {
+               target_shape(options_), records_) {
   require_correction(options_, schedule_);
   if (options_.devices.empty()) {
     const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);

@@ -71,8 +71,7 @@ Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunL
         {"trained", frames.trained},
         {"dropped", frames.dropped},
         {"rejected", frames.rejected},
-        {"in_flight", frames.in_flight()},
-        {"predicted_only", frames.predicted_only}}},
+        {"in_flight", frames.in_flight()}}},
       {"updates", r.updates},
       {"timing_ms",
        {{"stage", r.stage},
@@ -123,8 +122,8 @@ std::string summarize(const Json& report) {
   std::ostringstream out;
   out << "frames    " << frames["received"] << " received = " << frames["trained"] << " trained + "
       << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected";
-  if (frames["predicted_only"] > 0)
-    out << "; of the dropped " << frames["predicted_only"] << " were predicted";
+  const Json& predicted = report["overload"]["predicted_only"];
+  if (predicted > 0) out << "; of the dropped " << predicted << " were predicted";
   out << "\n";
   out << "pipeline  " << report["schedule"].get<std::string>() << ", " << report["stages"]
       << " stages cut at " << report["cut"].dump() << " on " << report["devices"].dump() << "\n";

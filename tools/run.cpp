@@ -160,6 +160,7 @@ class Run {
     nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
     report["source"] = source_json(*health_);
     report["overload"] = overload_.report();
+    report["overload"]["predicted_only"] = frames_.predicted_only;
     report["novelty"] = {{"marked", log_.novelty().marked()}, {"events", log_.novelty().events()}};
     if (task_ == Task::label) report["accuracy"] = accuracy_json(log_);
     if (video_) {

