@@ -20,6 +20,7 @@ struct BenchArguments {
   std::vector<std::string> streams;          ///< learning: of vtest, scenes, labels; empty: all
   std::string arms;                          ///< learning: part of the names of those to run
   std::int64_t frames = 0;                   ///< learning: of each stream; 0: 600
+  std::string profiles;                      ///< tables: PipeDream's "profiler"; "": without
   std::string json;                          ///< where to write the results; "": nowhere
   std::string plot;                          ///< where to write the plot, PNG
   std::string from;     ///< results of an earlier run to draw, instead; or to put streams into

@@ -6,15 +6,36 @@
 #include "engine/plan/profile_json.h"
 #include "engine/plan/published.h"
 #include "tools/bench.h"
+#include "tools/profile.h"
 #include "tools/provenance.h"
 
 namespace millrace::tools {
+namespace {
 
-nlohmann::ordered_json bench_tables(const BenchArguments&) {
+namespace plan = engine::plan;
+
+/// All tables; with `folder` ("profiler" of PipeDream's repository) also from what its authors
+/// measured, whose minibatches are of 128.
+std::vector<plan::Comparison> tables(const std::string& folder) {
+  const plan::Networks worked_out = plan::worked_out_networks();
+  if (folder.empty()) return plan::published_tables(worked_out);
+  const auto read = [&](const std::string& network, int frames) {
+    constexpr int kTheirs = 128;
+    const plan::Profile profile = read_profile(folder + "/" + network + "/graph.txt", kTheirs);
+    return plan::with_frames(profile, double(frames) / kTheirs);
+  };
+  const plan::Networks measured = {read("image_classification/profiles/vgg16", 64),
+                                   read("image_classification/profiles/resnet50", 128),
+                                   read("translation/profiles/gnmt_large", 64)};
+  return plan::published_tables(worked_out, &measured);
+}
+
+}  // namespace
+
+nlohmann::ordered_json bench_tables(const BenchArguments& arguments) {
   using Json = nlohmann::ordered_json;
-  Json results = {{"suite", "tables"}, {"arms", Json::array()}};
-  for (const Json& row : Json::parse(engine::plan::comparisons_to_json(
-           engine::plan::published_tables(engine::plan::worked_out_networks())))) {
+  Json results = {{"suite", "tables"}, {"profiles", arguments.profiles}, {"arms", Json::array()}};
+  for (const Json& row : Json::parse(plan::comparisons_to_json(tables(arguments.profiles)))) {
     const auto word = [&](const char* name) { return row[name].get<std::string>(); };
     Json arm = {{"arm", word("source") + ": " + word("what")}};
     arm.update(row);
@@ -26,9 +47,8 @@ nlohmann::ordered_json bench_tables(const BenchArguments&) {
   return results;
 }
 
-std::string tables_page(const nlohmann::ordered_json&) {
-  return engine::plan::comparisons_markdown(
-      engine::plan::published_tables(engine::plan::worked_out_networks()));
+std::string tables_page(const nlohmann::ordered_json& results) {
+  return plan::comparisons_markdown(tables(results.value("profiles", "")));
 }
 
 }  // namespace millrace::tools

@@ -221,6 +221,8 @@ int main_program(int argc, char** argv) {
   bench_app->add_option(
       "--page", bench.page,
       "ingest, learning, prediction, tables: where to write a page of them, Markdown");
+  bench_app->add_option("--profiles", bench.profiles,
+                        "tables: the folder profiler of a copy of PipeDream's repository");
   bench_app->add_option("--from", bench.from,
                         "Results of an earlier run to make plot and page of, instead of measuring; "
                         "learning with --streams: to put those streams' results into");

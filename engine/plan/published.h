@@ -32,9 +32,15 @@ Networks worked_out_networks();
 /// weights do not. For profiles that were published for other minibatches.
 Profile with_frames(Profile profile, double factor);
 
+/// Where a network's figures come from.
+enum class Costs {
+  worked_out,  ///< from its architecture
+  measured,    ///< by PipeDream's authors
+};
+
 /// Table 1 of PipeDream (Narayanan et al., SOSP 2019): configuration, and time of an epoch against
 /// data parallel.
-std::vector<Comparison> pipedream_table(const Networks& networks);
+std::vector<Comparison> pipedream_table(const Networks& networks, Costs costs = Costs::worked_out);
 
 /// GPipe's and interleaved 1F1B's bubbles, and 2BW against GPipe and 1F1B in memory and rate.
 std::vector<Comparison> schedule_table();
@@ -50,7 +56,8 @@ double partime_speedup(int layers, int side, int stages, bool starting_costs);
 /// A page with a table for each source, in the order of the rows.
 std::string comparisons_markdown(const std::vector<Comparison>& rows);
 
-/// All tables.
-std::vector<Comparison> published_tables(const Networks& networks);
+/// All tables; PipeDream's also from `measured`, if that is not null.
+std::vector<Comparison> published_tables(const Networks& networks,
+                                         const Networks* measured = nullptr);
 
 }  // namespace millrace::engine::plan

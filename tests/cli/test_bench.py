@@ -105,6 +105,24 @@ class Bench(program.CliTest):
             self.assertIn(f"| {name} |", page.read_text())
         self.assertIn("over_memcpy", outcome.out)
 
+    def test_tables(self):
+        """With graphs in the form and the places of PipeDream's repository; their figures are of no network."""
+        for network in ("image_classification/profiles/vgg16", "image_classification/profiles/resnet50",
+                        "translation/profiles/gnmt_large"):
+            graph = self.folder / network / "graph.txt"
+            graph.parent.mkdir(parents=True)
+            layers = [f"node{n} -- Linear() -- forward_compute_time=1.0, backward_compute_time=2.0, "
+                      f"activation_size=1000.0, parameter_size=4000000.0" for n in range(1, 17)]
+            edges = [f"\tnode{n} -- node{n + 1}" for n in range(1, 16)]
+            graph.write_text("\n".join(layers + edges) + "\n")
+        page = self.folder / "tables.md"
+        plain, _ = self.results("tables")
+        both, _ = self.results("tables", "--profiles", self.folder, "--page", page)
+        self.assertEqual(len(both["arms"]), len(plain["arms"]) + 5)
+        self.assertIn("from its authors' profiles", page.read_text())
+        graph.unlink()
+        self.assert_refused(program.BAD_USAGE, program.call("bench", "tables", "--profiles", self.folder), "graph.txt")
+
     def test_compare(self):
         self.results("pipeline", "--stages", "1")
         other = self.folder / "other.json"
