@@ -3,9 +3,9 @@
 #include <ATen/ATen.h>          // buffers
 #include <c10/core/GradMode.h>  // NoGradGuard
 
-#include <algorithm>  // none left
 #include <limits>     // what an update must turn down
 #include <stdexcept>  // std::invalid_argument
+#include <utility>    // exchange
 
 #include "capture/retained_bytes.h"
 
@@ -44,8 +44,8 @@ void GraphStep::call(const Key& key, Event* wait, Event* signal, const Body& bod
   }
   if (!rehearsing_) throw std::logic_error("a step that was not rehearsed");
   const Kind kind = std::get<0>(key);
-  const bool of_update = kind == Kind::update || kind == Kind::copy;
-  pieces_.push_back(stream_->record(of_update ? slots() : std::get<1>(key), body));
+  const int pool = kind == Kind::update ? slots() : std::get<1>(key);
+  pieces_.push_back(stream_->record(pool, body));
   if (kind == Kind::forward) ++forwards_recorded_;
   const int number = int(parts_.size());
   parts_.push_back({pieces_.back().get(), wait, signal});

@@ -51,7 +51,7 @@ class GraphStep final : public OwningStep {
   std::size_t graphs() const { return graphs_.size(); }
 
  private:
-  enum class Kind { forward, recompute, backward, backward_input, backward_weight, update, copy };
+  enum class Kind { forward, recompute, backward, backward_input, backward_weight, update };
   /// Kind, slot, weight buffer, and what else the kind depends on.
   using Key = std::tuple<Kind, int, int, int, int>;
   using Backward = stages::Tensors (stages::Stage::*)(stages::Activations&, const stages::Tensors&,
