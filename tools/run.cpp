@@ -18,6 +18,7 @@
 #include "tools/frame_feed.h"
 #include "tools/frame_log.h"
 #include "tools/live_view.h"
+#include "tools/news.h"
 #include "tools/overload_watch.h"
 #include "tools/pictures.h"
 #include "tools/progress.h"
@@ -121,9 +122,7 @@ class Run {
         progress.finish();
         if (!arguments_.quiet) std::fprintf(stderr, "stopping: draining the pipeline\n");
       }
-      tell_of_roll_backs(progress);
-      tell_of_the_source(progress);
-      tell_of_events(progress);
+      news_.tell(progress);
       tell_of_overload(progress);
       if (asked_to_reload()) {
         progress.finish();
@@ -136,8 +135,7 @@ class Run {
     }
     if (!stopping) watchdog.stopping();
     progress.finish();
-    tell_of_roll_backs(progress);
-    tell_of_events(progress);
+    news_.tell(progress);
     if (lines_) lines_->write();
     if (!trainer_.recording_error().empty()) {
       std::fprintf(stderr, "steps ran eagerly, since recording failed: %s\n",
@@ -261,27 +259,6 @@ class Run {
         LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get(), rate_});
   }
 
-  /// A line when something out of the ordinary begins, and one when it is over; also of what came
-  /// and went since the last look, of which only the latest is known by its frame.
-  void tell_of_events(Progress& progress) {
-    const Novelty& novelty = log_.novelty();
-    const std::int64_t begun =
-        novelty.events() - events_;  // first: an event counts before it is on
-    const bool now = novelty.in_event();
-    if (begun == 0 && now == in_event_) return;
-    progress.finish();
-    if (begun > 1) std::fprintf(stderr, "unexpected: %lld events\n", static_cast<long long>(begun));
-    if (begun > 0)
-      std::fprintf(stderr, "unexpected: since frame %lld\n",
-                   static_cast<long long>(novelty.event_began()));
-    if (!now) {
-      std::fprintf(stderr, "usual again; the loss had been %.1f deviations up\n",
-                   novelty.event_peak());
-    }
-    events_ += begun;
-    in_event_ = now;
-  }
-
   void tell_of_overload(Progress& progress) {
     const std::string line = overload_.look();
     if (line.empty()) return;
@@ -307,32 +284,6 @@ class Run {
     return std::make_unique<VideoOut>(
         trainer_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
         info_.fps, config_.output.video);
-  }
-
-  /// A line when the source goes away, and one when it is back.
-  void tell_of_the_source(Progress& progress) {
-    const bool connected = health_->connected.load();
-    if (connected == connected_) return;
-    connected_ = connected;
-    progress.finish();
-    if (connected) {
-      std::fprintf(stderr, "source: back after %lld attempts\n",
-                   static_cast<long long>(health_->attempts.load()));
-    } else {
-      std::fprintf(stderr, "source: away: %s; the weights wait\n", health_->last_error().c_str());
-    }
-  }
-
-  void tell_of_roll_backs(Progress& progress) {
-    const engine::LossGuard& guard = trainer_.guard();
-    if (guard.roll_backs() == roll_backs_) return;
-    roll_backs_ = guard.roll_backs();
-    progress.finish();
-    std::fprintf(stderr,
-                 "guard: at frame %lld the loss was %.4g (median %.4g): back to the last good "
-                 "weights, rate x %.3g\n",
-                 static_cast<long long>(guard.last_sample()), guard.last_loss(),
-                 guard.last_median(), std::pow(engine::LossGuard::kSlower, double(roll_backs_)));
   }
 
   std::string status() {
@@ -367,6 +318,7 @@ class Run {
   OverloadWatch overload_;
   std::atomic<double> rate_{1.0};  ///< times optimizer.lr
   RunLog log_;
+  News news_{trainer_.guard(), *health_, log_.novelty()};
   FrameFeed feed_;
   std::unique_ptr<VideoOut> video_;                     ///< null: none asked for
   std::unique_ptr<FrameLog> lines_;                     ///< null: none asked for
@@ -378,8 +330,6 @@ class Run {
   FrameCounts frames_;
   std::string failure_;  ///< the first output that could not be written
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  bool connected_ = true, in_event_ = false;  ///< told of
-  std::int64_t roll_backs_ = 0, events_ = 0;  ///< told of
   std::int64_t shown_ = 0;
   double shown_at_ = 0;
 };
