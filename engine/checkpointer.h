@@ -29,12 +29,6 @@ class Checkpointer {
   ~Checkpointer();
 
   void after_sample(int stage, std::int64_t sample);
-  /// Whether that would copy anything. For the stage's worker.
-  bool due(int stage, std::int64_t sample) const {
-    Progress as_it_is = progress_[stage];
-    Due due;
-    return reached(as_it_is, sample, due);
-  }
   /// Asks for a snapshot of its own, of the first samples from `sample` on. Any thread.
   void ask(std::int64_t sample) { asked_.store(sample, std::memory_order_relaxed); }
   /// Samples between regular snapshots from now on; 0: none. Any thread.

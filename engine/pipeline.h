@@ -34,12 +34,9 @@ struct PipelineOptions {
   /// Once it is set no further group is admitted, as if the feed had ended; null: never.
   const std::atomic<bool>* drain = nullptr;
   /// Called by a stage's worker (of a replicated stage, the first) when the stage has finished all
-  /// samples up to `sample`: no action of the stage is under way. Whatever it costs is the
-  /// pipeline's; empty otherwise.
+  /// samples up to `sample`: no action of the stage is under way but what a deferring step has yet
+  /// to do. Whatever it costs is the pipeline's; empty otherwise.
   std::function<void(int stage, std::int64_t sample)> after_sample;
-  /// Whether after_sample would do anything. A stage whose step defers its work is drained first,
-  /// so it asks. Empty: always.
-  std::function<bool(int stage, std::int64_t sample)> after_sample_due;
   /// What the learning rate is multiplied by; may change at any time. Null: 1.
   const std::atomic<double>* rate = nullptr;
   /// Judges losses, and has the stages turn back when the run goes astray; null: nobody does.

@@ -283,6 +283,13 @@ stages::StateDict Trainer::checkpoint() const {
   return all;
 }
 
+stages::StateDict Trainer::checkpoint(int stage) const {
+  capture::OwningStep& step = *steps_[std::size_t(schedule_.unit(stage, 0))];
+  step.launch();  // what was called belongs to it, and must be over
+  step.synchronize();
+  return step.stage().checkpoint();
+}
+
 std::vector<StageMemory> Trainer::memory() const {
   std::vector<StageMemory> all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {

@@ -98,7 +98,7 @@ class Trainer {
   /// The same with the optimizer's state, to go on from later. One stage's share may be taken by
   /// its worker from PipelineOptions::after_sample.
   stages::StateDict checkpoint() const;
-  stages::StateDict checkpoint(int stage) const { return first(stage).checkpoint(); }
+  stages::StateDict checkpoint(int stage) const;
 
   /// What each stage's worker holds; read when run() is not running.
   std::vector<StageMemory> memory() const;

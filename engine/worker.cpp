@@ -193,14 +193,8 @@ bool Worker::apply(int stage, bool learned) {
 }
 
 void Worker::end_sample(const Action& action) {
-  if (!options_.after_sample || program_.replica != 0) return;
-  const std::int64_t sample = options_.before + action.sample;
-  if (step(action.stage).defers()) {
-    if (options_.after_sample_due && !options_.after_sample_due(action.stage, sample)) return;
-    step(action.stage).launch();
-    step(action.stage).synchronize();
-  }
-  options_.after_sample(action.stage, sample);
+  if (options_.after_sample && program_.replica == 0)
+    options_.after_sample(action.stage, options_.before + action.sample);
 }
 
 std::int64_t Worker::gradient_age(int stage) const {

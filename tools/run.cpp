@@ -105,9 +105,6 @@ class Run {
         options.after_sample = [this](int stage, std::int64_t sample) {
           checkpointer_->after_sample(stage, sample);
         };
-        options.after_sample_due = [this](int stage, std::int64_t sample) {
-          return checkpointer_->due(stage, sample);
-        };
       }
       return overload_.run(feed_, &log_, std::move(options));
     });

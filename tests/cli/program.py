@@ -154,6 +154,20 @@ class CliTest(unittest.TestCase):
         self.assert_code(code, outcome)
         return json.loads(report.read_text()), outcome
 
+    def start_run(self, config, *options):
+        """`millrace run` on an endless source, returned when it has begun: its first progress line is out."""
+        process = start("run", config, *options)
+        self.addCleanup(self.end, process)
+        self.assertTrue(process.stderr.readline().startswith("frame "))
+        return process
+
+    def end(self, process):
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
     def assert_balanced(self, report):
         """received = trained + dropped + rejected + in_flight, and nothing is left in flight."""
         frames = report["frames"]

@@ -22,17 +22,7 @@ class Reload(program.CliTest):
             "optimizer": {"lr": 0.01}, "checkpoint": {"dir": self.folder, "every": 50},
             "output": {"report": self.folder / "report.json"}, **tables}
         self.file = program.write_toml(self.folder / "config.toml", self.tables)
-        process = program.start("run", self.file, *options)
-        self.addCleanup(self.end, process)
-        self.assertTrue(process.stderr.readline().startswith("frame "))
-        return process
-
-    def end(self, process):
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        return self.start_run(self.file, *options)
 
     def line(self, process, begin):
         end = time.monotonic() + PATIENCE

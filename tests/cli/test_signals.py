@@ -17,17 +17,7 @@ class Signals(program.CliTest):
             "source": {"uri": "synth:shapes", "pace": "live", **source}, "model": model,
             "pipeline": {"stages": 2, "cut": [2]},
             "output": {"report": self.folder / "report.json", "weights": self.folder / "weights.safetensors"}})
-        process = program.start("run", file)
-        self.addCleanup(self.end, process)
-        self.assertTrue(process.stderr.readline().startswith("frame "))
-        return process
-
-    def end(self, process):
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        return self.start_run(file)
 
     def assert_saved(self):
         report = json.loads((self.folder / "report.json").read_text())

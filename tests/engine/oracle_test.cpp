@@ -13,33 +13,10 @@
 
 #include <torch/csrc/autograd/autograd.h>  // the plain loop's gradients
 
-#include "tests/engine/sample_feed.h"
+#include "tests/engine/trained.h"
 
 namespace millrace::engine {
 namespace {
-
-const stages::ImageShape kShape{3, 12, 16};
-
-TrainerOptions small(const std::string& schedule, int stages, std::vector<int> cut) {
-  stages::ModelSpec model;
-  model.layers = 4;
-  model.features = 8;
-  model.kernel = 3;
-  TrainerOptions options;
-  options.network = stages::build_network(model, kShape);
-  options.sample = kShape;
-  options.schedule = schedule;
-  options.stages = stages;
-  options.cut = std::move(cut);
-  options.optimizer.lr = 0.5;
-  options.weights = stages::initial_state(*options.network, 7);
-  return options;
-}
-
-struct Trained {
-  stages::StateDict weights;
-  std::vector<float> losses;
-};
 
 stages::LayerSpec layer(const std::string& type, std::optional<std::int64_t> out = {},
                         std::optional<std::int64_t> from = {}) {
@@ -55,27 +32,6 @@ std::shared_ptr<const stages::Network> skipping() {
                  layer("add", {}, 1),     layer("relu"),    layer("conv", 8),
                  layer("concat", {}, -1), layer("conv", 3), layer("sigmoid")};
   return stages::build_network(model, kShape);
-}
-
-/// `train_every`: of the least groups that whole updates cover.
-Trained by_oracle(const TrainerOptions& options, std::int64_t samples,
-                  std::int64_t train_every = 1) {
-  const Schedule schedule = schedule_of(options);
-  std::vector<stages::Stage> stages = build_stages(options, schedule);
-  std::vector<stages::Stage*> places;
-  for (stages::Stage& stage : stages) places.push_back(&stage);
-  tie_replicas(schedule, places);
-  Trained result;
-  result.losses = run_oracle(
-      schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples,
-      [&](std::int64_t n) { return n / schedule.samples_a_choice() % train_every == 0; });
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    const stages::StateDict first = stages[schedule.unit(stage, 0)].parameters().state();
-    for (int replica = 1; replica < schedule.replicas_of(stage); ++replica)
-      expect_equal_bits(stages[schedule.unit(stage, replica)].parameters().state(), first);
-    result.weights.insert(result.weights.end(), first.begin(), first.end());
-  }
-  return result;
 }
 
 Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool disturbed,

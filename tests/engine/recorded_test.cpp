@@ -4,51 +4,23 @@
 
 #include <limits>  // what is no number
 
-#include "engine/oracle.h"
 #include "engine/turns.h"
 #include "tests/capture/double_stream.h"
-#include "tests/engine/sample_feed.h"
+#include "tests/engine/trained.h"
 
 namespace millrace::engine {
 namespace {
 
-const stages::ImageShape kShape{3, 12, 16};
-
-TrainerOptions small(const std::string& schedule, int stages, std::vector<int> cut) {
-  stages::ModelSpec model;
-  model.layers = 4;
-  model.features = 8;
-  model.kernel = 3;
-  TrainerOptions options;
-  options.network = stages::build_network(model, kShape);
-  options.sample = kShape;
-  options.schedule = schedule;
-  options.stages = stages;
-  options.cut = std::move(cut);
-  options.optimizer.lr = 0.5;
-  options.weights = stages::initial_state(*options.network, 7);
+/// As small(), recorded on doubles.
+TrainerOptions recorded(const std::string& schedule, int stages, std::vector<int> cut) {
+  TrainerOptions options = small(schedule, stages, std::move(cut));
   options.capture = Capture::graph;
   options.make_stream = [](c10::Device) { return capture::make_double_stream(true); };
   return options;
 }
 
-struct Trained {
-  stages::StateDict weights;
-  std::vector<float> losses;
-};
-
-/// The oracle's stages update as recorded ones do, whose formulas round differently.
-Trained by_oracle(const TrainerOptions& options, std::int64_t samples) {
-  const Schedule schedule = schedule_of(options);
-  std::vector<stages::Stage> stages = build_stages(options, schedule);
-  for (stages::Stage& stage : stages) stage.update_as_recorded();
-  Trained result;
-  result.losses = run_oracle(
-      schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples);
-  for (const stages::Stage& stage : stages) {
-    for (const auto& entry : stage.parameters().state()) result.weights.push_back(entry);
-  }
-  return result;
+Trained by_recorded_oracle(const TrainerOptions& options, std::int64_t samples) {
+  return by_oracle(options, samples, 1, /*as_recorded=*/true);
 }
 
 Trained by_pipeline(const TrainerOptions& options, std::int64_t samples) {
@@ -95,9 +67,9 @@ class RecordedTest : public testing::TestWithParam<Case> {};
 
 TEST_P(RecordedTest, EqualsTheOracleAfter100Samples) {
   const auto& [schedule, stages, cut, recompute] = GetParam();
-  TrainerOptions options = small(schedule, stages, cut);
+  TrainerOptions options = recorded(schedule, stages, cut);
   options.recompute = recompute;
-  const Trained expected = by_oracle(options, 100), got = by_pipeline(options, 100);
+  const Trained expected = by_recorded_oracle(options, 100), got = by_pipeline(options, 100);
   expect_equal_bits(got.weights, expected.weights);
   EXPECT_EQ(got.losses, expected.losses);
 }
@@ -114,10 +86,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(Recorded, EveryOptimizer) {
   for (const std::string& kind : stages::optimizer_names()) {
-    TrainerOptions options = small("partime", 2, {4});
+    TrainerOptions options = recorded("partime", 2, {4});
     options.optimizer = {.kind = kind, .lr = 0.01, .weight_decay = 0.01};
     if (kind == "sgd" || kind == "rmsprop") options.optimizer.momentum = 0.9;
-    const Trained expected = by_oracle(options, 60), got = by_pipeline(options, 60);
+    const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
     expect_equal_bits(got.weights, expected.weights);
     EXPECT_EQ(got.losses, expected.losses) << kind;
   }
@@ -125,10 +97,10 @@ TEST(Recorded, EveryOptimizer) {
 
 TEST(Recorded, RatesByAgeAndReadOuts) {
   for (const char* kind : {"inverse-age", "pipemare", "local"}) {
-    TrainerOptions options = small("partime", 3, {2, 5});
+    TrainerOptions options = recorded("partime", 3, {2, 5});
     options.optimizer = {.kind = "adam", .lr = 0.01};
     options.correction.kind = kind;
-    const Trained expected = by_oracle(options, 60), got = by_pipeline(options, 60);
+    const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
     expect_equal_bits(got.weights, expected.weights);
     EXPECT_EQ(got.losses, expected.losses) << kind;
   }
@@ -136,9 +108,9 @@ TEST(Recorded, RatesByAgeAndReadOuts) {
 
 /// Each device by itself: half of the stages as they are, half recorded.
 TEST(Recorded, BesideStagesThatAreNot) {
-  TrainerOptions options = small("partime", 4, {2, 4, 6});
+  TrainerOptions options = recorded("partime", 4, {2, 4, 6});
   options.records = [](int stage) { return stage == 1 || stage == 2; };
-  const Trained expected = by_pipeline(small("partime", 4, {2, 4, 6}), 60);
+  const Trained expected = by_pipeline(recorded("partime", 4, {2, 4, 6}), 60);
   TrainerOptions mixed = options;
   const Trained got = by_pipeline(mixed, 60);
   for (std::size_t i = 0; i < got.losses.size(); ++i)
@@ -146,7 +118,7 @@ TEST(Recorded, BesideStagesThatAreNot) {
 }
 
 TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
-  TrainerOptions options = small("partime", 2, {4});
+  TrainerOptions options = recorded("partime", 2, {4});
   options.optimizer = {.kind = "adam", .lr = 0.01};
   Trainer trainer(options);
   FunctionFeed feed(trainer, 40, [](std::int64_t n) {
@@ -167,7 +139,7 @@ TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
 TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
   for (const char* name : {"partime", "pipedream", "2bw", "gpipe"}) {
     SCOPED_TRACE(name);
-    TrainerOptions options = small(name, 3, {2, 5});
+    TrainerOptions options = recorded(name, 3, {2, 5});
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.guard = true;
     const auto spoiled = [](std::int64_t n) { return n >= 250 && n < 255; };
@@ -196,9 +168,23 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
   }
 }
 
+/// Whatever was launched before a stage's state is asked for is in it, and nothing else.
+TEST(Recorded, ACheckpointOnTheWayIsTheWeightsOfItsSample) {
+  const TrainerOptions options = recorded("partime", 1, {});
+  Trainer trainer(options);
+  SampleFeed feed(trainer, kShape, 60);
+  stages::StateDict seen;
+  PipelineOptions how;
+  how.after_sample = [&](int stage, std::int64_t sample) {
+    if (sample == 30) seen = trainer.checkpoint(stage);
+  };
+  trainer.run(feed, nullptr, how);
+  expect_equal_bits(seen, by_recorded_oracle(options, 31).weights);
+}
+
 TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
   capture::refuse_recording(true);
-  TrainerOptions options = small("partime", 2, {4});
+  TrainerOptions options = recorded("partime", 2, {4});
   {
     Trainer trainer(options);
     SampleFeed feed(trainer, kShape, 10);
@@ -214,7 +200,7 @@ TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
 }
 
 TEST(Recorded, RefusesWhatKeepsItsBookOnTheHost) {
-  TrainerOptions options = small("partime", 2, {4});
+  TrainerOptions options = recorded("partime", 2, {4});
   options.correction.kind = "gap-aware";
   EXPECT_THROW(Trainer{options}, std::invalid_argument);
   options.capture = Capture::automatic;

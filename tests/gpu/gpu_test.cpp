@@ -7,14 +7,13 @@
 #include <limits>  // what is no number
 
 #include "capture/recorder.h"
-#include "engine/oracle.h"
 #include "stages/guarded_update.h"
-#include "tests/engine/sample_feed.h"
+#include "tests/engine/trained.h"
 
 namespace millrace::engine {
 namespace {
 
-const stages::ImageShape kShape{3, 24, 32};
+const stages::ImageShape kLarger{3, 24, 32};
 
 #define NEEDS_A_GPU() \
   if (capture::cuda_devices() == 0) GTEST_SKIP() << "no CUDA device here: nothing of this ran"
@@ -27,8 +26,8 @@ TrainerOptions on_gpu(const std::string& schedule, int stages, Capture capture,
   model.features = 8;
   model.kernel = 5;
   TrainerOptions options;
-  options.network = stages::build_network(model, kShape);
-  options.sample = kShape;
+  options.network = stages::build_network(model, kLarger);
+  options.sample = kLarger;
   options.schedule = schedule;
   options.stages = stages;
   for (int stage = 1; stage < stages; ++stage) options.cut.push_back(2 * stage);
@@ -41,31 +40,13 @@ TrainerOptions on_gpu(const std::string& schedule, int stages, Capture capture,
   return options;
 }
 
-struct Trained {
-  stages::StateDict weights;
-  std::vector<float> losses;
-};
-
 Trained run(const TrainerOptions& options, std::int64_t samples) {
   Trainer trainer(options);
-  SampleFeed feed(trainer, kShape, samples);
+  SampleFeed feed(trainer, kLarger, samples);
   LossLog log;
   trainer.run(feed, &log);
   EXPECT_EQ(trainer.recorded(), options.capture != Capture::eager) << trainer.recording_error();
   return {trainer.state(), log.losses};
-}
-
-Trained by_oracle(TrainerOptions options, std::int64_t samples) {
-  options.devices.clear();
-  const Schedule schedule = schedule_of(options);
-  std::vector<stages::Stage> stages = build_stages(options, schedule);
-  Trained result;
-  result.losses = run_oracle(
-      schedule, stages, [&](std::int64_t n) { return sample_at(n, kShape); }, samples);
-  for (const stages::Stage& stage : stages) {
-    for (const auto& entry : stage.parameters().state()) result.weights.push_back(entry);
-  }
-  return result;
 }
 
 /// As far as float32's rounding may take two devices apart in `samples` updates.
@@ -121,7 +102,7 @@ TEST(GpuStep, AllocatesNothingOnceRecorded) {
   /// Notes the device allocator's count at two moments of the run.
   class Counting final : public Feed {
    public:
-    explicit Counting(Trainer& trainer) : feed_(trainer, kShape, 300) {}
+    explicit Counting(Trainer& trainer) : feed_(trainer, kLarger, 300) {}
     Status poll(std::chrono::microseconds patience) override { return feed_.poll(patience); }
     void take(int slot, SampleInfo& info) override {
       feed_.take(slot, info);
@@ -168,11 +149,11 @@ TEST(GpuStep, UpdatesAsOnACore) {
       for (const bool cuda : {false, true}) {
         const at::TensorOptions here(cuda ? at::kCUDA : at::kCPU);
         at::Tensor& w = weights[cuda] =
-            sample_at(0, kShape).first.flatten().to(here.device()).clone();
+            sample_at(0, kLarger).first.flatten().to(here.device()).clone();
         const auto optimizer = stages::make_optimizer(spec, w);
         for (int step = 1; step <= 20; ++step) {
           const at::Tensor g =
-              sample_at(step, kShape).first.flatten().sub(0.5).to(here.device()).clone();
+              sample_at(step, kLarger).first.flatten().sub(0.5).to(here.device()).clone();
           stages::guarded_update(
               spec, {.from = w, .to = w, .gradient = g, .state = optimizer->state()}, 2,
               at::full({}, 0.5, here.dtype(at::kDouble)), at::ones({}, here.dtype(at::kBool)));

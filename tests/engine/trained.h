@@ -1,0 +1,59 @@
+// A small pipeline that tests train, and what the oracle makes of the same.
+#pragma once
+
+#include "engine/oracle.h"
+#include "tests/engine/sample_feed.h"
+
+namespace millrace::engine {
+
+const stages::ImageShape kShape{3, 12, 16};
+
+/// Eight modules on samples of kShape, with weights.
+inline TrainerOptions small(const std::string& schedule, int stages, std::vector<int> cut) {
+  stages::ModelSpec model;
+  model.layers = 4;
+  model.features = 8;
+  model.kernel = 3;
+  TrainerOptions options;
+  options.network = stages::build_network(model, kShape);
+  options.sample = kShape;
+  options.schedule = schedule;
+  options.stages = stages;
+  options.cut = std::move(cut);
+  options.optimizer.lr = 0.5;
+  options.weights = stages::initial_state(*options.network, 7);
+  return options;
+}
+
+struct Trained {
+  stages::StateDict weights;
+  std::vector<float> losses;
+};
+
+/// On a core, of sample_at()'s stream. `train_every`: of the least groups that whole updates cover.
+/// `as_recorded`: stages update as recorded ones do, whose formulas round differently.
+inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int64_t train_every = 1,
+                         bool as_recorded = false) {
+  options.devices.clear();
+  const Schedule schedule = schedule_of(options);
+  std::vector<stages::Stage> stages = build_stages(options, schedule);
+  std::vector<stages::Stage*> places;
+  for (stages::Stage& stage : stages) {
+    if (as_recorded) stage.update_as_recorded();
+    places.push_back(&stage);
+  }
+  tie_replicas(schedule, places);
+  Trained result;
+  result.losses = run_oracle(
+      schedule, stages, [&](std::int64_t n) { return sample_at(n, options.sample); }, samples,
+      [&](std::int64_t n) { return n / schedule.samples_a_choice() % train_every == 0; });
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const stages::StateDict first = stages[schedule.unit(stage, 0)].parameters().state();
+    for (int replica = 1; replica < schedule.replicas_of(stage); ++replica)
+      expect_equal_bits(stages[schedule.unit(stage, replica)].parameters().state(), first);
+    result.weights.insert(result.weights.end(), first.begin(), first.end());
+  }
+  return result;
+}
+
+}  // namespace millrace::engine
