@@ -1,10 +1,12 @@
-// Those who stay to watch. Each sends what is latest whenever it has sent what went before, so that
-// nothing piles up for one that is slow.
-#include <utility>  // Asio 1.74 takes it for granted
+// Those who stay to watch. A page says when it has taken something in and is sent what is latest
+// then, so that nothing piles up for one that is slow, and one that is stuck costs nothing.
+#include <algorithm>  // min
+#include <utility>    // Asio 1.74 takes it for granted
 
 #include <boost/asio/co_spawn.hpp>           // reading beside writing
 #include <boost/asio/detached.hpp>           // likewise
 #include <boost/asio/redirect_error.hpp>     // errors as values
+#include <boost/asio/steady_timer.hpp>       // waits for a viewer
 #include <boost/asio/use_awaitable.hpp>      // coroutines
 #include <boost/asio/write.hpp>              // parts
 #include <boost/beast/websocket/stream.hpp>  // WebSocket
@@ -20,23 +22,40 @@ namespace websocket = beast::websocket;
 
 constexpr std::chrono::seconds kPatience{10};  // for taking one state or picture
 constexpr std::chrono::seconds kSilence{2};    // then the same again: somebody may have left
+constexpr int kUnderWay = 2;  // messages not taken in yet: one travels while one is looked at
 
 /// A WebSocket that one coroutine reads and one writes.
 struct Socket {
-  explicit Socket(beast::tcp_stream stream) : ws(std::move(stream)) {}
+  explicit Socket(beast::tcp_stream stream) : ws(std::move(stream)), wake(ws.get_executor()) {
+    wake.expires_at(net::steady_timer::time_point::max());
+  }
   websocket::stream<beast::tcp_stream> ws;
-  bool gone = false;  ///< the reader has seen the end
+  net::steady_timer wake;
+  int room = kUnderWay;  ///< messages that may be sent
+  bool gone = false;     ///< the reader has seen the end
 };
 
-// Viewers have nothing to say, but pings and the end are only seen by reading.
+/// Whatever a viewer says means that it has taken a message in.
 net::awaitable<void> read_to_end(std::shared_ptr<Socket> socket) {
   beast::flat_buffer buffer;
   boost::system::error_code error;
   while (!error) {
     co_await socket->ws.async_read(buffer, net::redirect_error(net::use_awaitable, error));
     buffer.clear();
+    socket->room = std::min(socket->room + 1, kUnderWay);
+    socket->gone = bool(error);
+    socket->wake.cancel();
   }
-  socket->gone = true;
+}
+
+/// Returns when there is room for a message, or its time is up.
+net::awaitable<void> room(Socket& socket, Line& line) {
+  line.deadline = Clock::now() + kPatience;
+  while (socket.room == 0 && !socket.gone) {
+    boost::system::error_code woken;
+    co_await socket.wake.async_wait(net::redirect_error(net::use_awaitable, woken));
+  }
+  line.deadline = Clock::time_point::max();
 }
 
 net::awaitable<bool> accept(Socket& socket, const Request& request) {
@@ -54,6 +73,7 @@ net::awaitable<bool> accept(Socket& socket, const Request& request) {
 }
 
 net::awaitable<bool> send(Socket& socket, Line& line, Bytes message, bool text) {
+  --socket.room;
   socket.ws.text(text);
   line.deadline = Clock::now() + kPatience;
   boost::system::error_code error;
@@ -73,7 +93,9 @@ net::awaitable<void> watch_live(Site& site, beast::tcp_stream stream, Line& line
   const Watching watching(site);
   net::co_spawn(socket->ws.get_executor(), read_to_end(socket), net::detached);
   std::uint64_t state_seen = 0, pictures_seen = 0;
-  for (bool good = true; good && !socket->gone && !site.newsroom.stopped();) {
+  for (bool good = true; good && !site.newsroom.stopped();) {
+    co_await room(*socket, line);
+    if (socket->gone) break;
     std::uint64_t version;
     const Bytes state = site.newsroom.state(version);
     if (version != state_seen) {

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAY = os.environ.get("PAGE_PLAY", str(ROOT / "build" / "release" / "tests" / "page" / "page_play"))
+NEXT = b"\x81\x84\0\0\0\0next"  # a masked text message
 TOKEN = "a-token-of-at-least-16-characters"
 
 
@@ -91,7 +92,7 @@ class Play:
 
 
 def messages(viewer):
-    """What a WebSocket's server says: (is it text, bytes), one after another."""
+    """What a WebSocket's server says: (is it text, bytes), one after another, each answered as the page does."""
     stream = viewer.makefile("rb")
     while stream.readline().strip():
         pass
@@ -103,4 +104,5 @@ def messages(viewer):
             length = struct.unpack(">Q", stream.read(8))[0]
         body = stream.read(length)
         if first & 15 in (1, 2):
+            viewer.sendall(NEXT)
             yield first & 15 == 1, body

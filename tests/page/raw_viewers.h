@@ -44,8 +44,11 @@ class RawViewers {
 
  private:
   void read() const {
+    // Asks for more, whatever came: a masked text message of no bytes.
+    constexpr char kNext[] = {'\x81', '\x80', 0, 0, 0, 0};
     std::vector<char> bytes(1 << 16);
     while (::recv(sockets_.front(), bytes.data(), bytes.size(), 0) > 0) {
+      if (::send(sockets_.front(), kNext, sizeof kNext, MSG_NOSIGNAL) < 0) return;
     }
   }
 

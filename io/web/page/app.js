@@ -19,7 +19,13 @@ function connect() {
     failures = 0;
     fetchPast().catch(() => {});
   };
-  mine.onmessage = ({data}) => typeof data === 'string' ? show(JSON.parse(data)) : showPictures(data);
+  mine.onmessage = async ({data}) => {
+    try {
+      await (typeof data === 'string' ? show(JSON.parse(data)) : showPictures(data));
+    } finally {
+      mine.send('next');  // the run sends no more than it is asked for
+    }
+  };
   mine.onclose = () => {
     if (socket !== mine) return;
     socket = null;
