@@ -12,6 +12,8 @@
 #include <stdexcept>           // refusals
 #include <thread>              // the device
 
+#include "tests/capture/operator_tape.h"
+
 namespace millrace::capture {
 namespace {
 
@@ -45,8 +47,8 @@ class DoubleEvent final : public Event {
 
 class DoublePiece final : public Piece {
  public:
-  explicit DoublePiece(std::function<void()> body) : body(std::move(body)) {}
-  std::function<void()> body;
+  explicit DoublePiece(const std::function<void()>& body) : tape(body) {}
+  OperatorTape tape;
 };
 
 /// The thread and what it has still to do.
@@ -106,7 +108,7 @@ class DoubleGraph final : public Graph {
         if (wait) wait->wait(needs);
         pause();
         const auto begin = Clock::now();
-        static_cast<const DoublePiece*>(part.piece)->body();
+        static_cast<const DoublePiece*>(part.piece)->tape.replay();
         passed_ += (Clock::now() - begin).count();
         if (signal) signal->signal(gives);
       });
@@ -137,7 +139,7 @@ class DoubleStream final : public Stream {
   std::unique_ptr<Piece> record(int, std::function<void()> body) override {
     if (refuses) throw std::runtime_error("operation not permitted when stream is capturing");
     body();
-    return std::make_unique<DoublePiece>(std::move(body));
+    return std::make_unique<DoublePiece>(body);
   }
   std::unique_ptr<Graph> assemble(const std::vector<Part>& parts) override {
     return std::make_unique<DoubleGraph>(parts, work_, disturbed_);

@@ -8,8 +8,8 @@
 namespace millrace::capture {
 
 /// Runs pieces on a thread a stream, with random pauses before them if `disturbed`, as a device
-/// would: launches return at once, events order streams and nothing else does. A piece's body runs
-/// anew at each launch.
+/// would: launches return at once, events order streams and nothing else does. A piece is an
+/// OperatorTape: what the host would do by now has no part in a launch.
 std::unique_ptr<Stream> make_double_stream(bool disturbed);
 
 /// Bodies refused from now on, as work that can't be recorded; for tests of what happens then.

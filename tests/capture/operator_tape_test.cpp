@@ -1,0 +1,72 @@
+#include "tests/capture/operator_tape.h"
+
+#include <ATen/ATen.h>  // tensors
+#include <gtest/gtest.h>
+
+#include <cmath>      // what is spoilt
+#include <stdexcept>  // refusals
+
+#include <torch/csrc/autograd/autograd.h>  // gradients
+
+namespace millrace::capture {
+namespace {
+
+TEST(OperatorTape, RepeatsOnTheTensorsItWasRecordedWith) {
+  at::Tensor x = at::full({3}, 1.0), y;
+  const OperatorTape tape([&] { y = (x * 2).add_(1); });
+  x.fill_(5);
+  const at::Tensor held = y;
+  y = at::Tensor();
+  tape.replay();
+  EXPECT_TRUE(at::equal(held, at::full({3}, 11.0)));
+}
+
+TEST(OperatorTape, LeavesOutWhatTheHostWouldDoByNow) {
+  at::Tensor x = at::full({3}, 1.0), sum = at::zeros({3});
+  double times = 2;
+  const OperatorTape tape([&] { sum.add_(x * times); });
+  times = 100;
+  sum.zero_();
+  tape.replay();
+  tape.replay();
+  EXPECT_TRUE(at::equal(sum, at::full({3}, 4.0)));
+}
+
+TEST(OperatorTape, RepeatsABackward) {
+  const at::Tensor x = at::full({1, 1, 4, 4}, 1.0), w = at::full({1, 1, 3, 3}, 0.5);
+  w.requires_grad_();
+  at::Tensor gradient;
+  const OperatorTape tape([&] {
+    const at::Tensor loss = at::conv2d(x, w).square().sum();
+    gradient = torch::autograd::grad({loss}, {w})[0];
+  });
+  x.fill_(2);
+  tape.replay();  // each of 4 places: 2 * (9 * 2 * 0.5) * 2
+  EXPECT_TRUE(at::equal(gradient, at::full({1, 1, 3, 3}, 144.0)));
+}
+
+TEST(OperatorTape, RefusesWhatAsksTheHost) {
+  const at::Tensor x = at::ones({});
+  EXPECT_THROW(OperatorTape([&] { (void)(x + 1).item<float>(); }), std::runtime_error);
+  EXPECT_THROW(OperatorTape([&] { (void)at::equal(x, x); }), std::runtime_error);
+}
+
+/// As a pool's: another piece's by now.
+TEST(OperatorTape, MemoryThatNobodyHoldsIsSpoilt) {
+  const at::Tensor x = at::ones({2});
+  at::Tensor held;
+  const float *temporary = nullptr, *kept = nullptr;
+  const OperatorTape tape([&] {
+    const at::Tensor twice = x * 2;
+    temporary = twice.const_data_ptr<float>();
+    held = twice + 1;
+    kept = held.const_data_ptr<float>();
+  });
+  EXPECT_TRUE(std::isnan(*kept)) << "recording does not compute";
+  tape.replay();
+  EXPECT_EQ(*kept, 3);
+  EXPECT_TRUE(std::isnan(*temporary));
+}
+
+}  // namespace
+}  // namespace millrace::capture
