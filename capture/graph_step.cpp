@@ -26,8 +26,7 @@ GraphStep::GraphStep(stages::Stage stage, std::unique_ptr<Stream> stream, c10::D
       rate_on_device_(at::ones({}, at::TensorOptions(device).dtype(at::kDouble))),
       skipped_on_device_(at::zeros({}, at::TensorOptions(device))),
       skipped_(pinned_zeros({})) {
-  const std::string why = stage_.unrecordable();
-  if (!why.empty()) throw std::invalid_argument(why);
+  if (stage_.replicated()) throw std::invalid_argument("a replicated stage can't be recorded");
   for (int slot = 0; slot < slots(); ++slot) {
     if (downstream_) downstream_->activations.ready[slot] = stream_->make_event();
     if (upstream_) upstream_->gradients.ready[slot] = stream_->make_event();

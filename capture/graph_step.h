@@ -17,7 +17,7 @@ namespace millrace::capture {
 /// host. After the rehearsal thread-bound; the rehearsal itself may be run by another thread.
 class GraphStep final : public OwningStep {
  public:
-  /// Throws std::invalid_argument if the stage is not one that can be recorded.
+  /// Throws std::invalid_argument for a replicated stage.
   GraphStep(stages::Stage stage, std::unique_ptr<Stream> stream, c10::Device device,
             SampleBuffers& samples, BoundaryBuffers* upstream, BoundaryBuffers* downstream);
 

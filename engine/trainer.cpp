@@ -74,12 +74,12 @@ void name_for_profiler(PipelineOptions& options) {
 }
 
 /// Whether any stage's step is to be recorded.
-bool records_any(const TrainerOptions& options, const Schedule& schedule) {
+bool records_any(const TrainerOptions& options) {
   const bool able =
       options.make_stream || std::any_of(options.devices.begin(), options.devices.end(),
                                          [](const Device& d) { return d.cuda; });
   if (!able || options.capture == Capture::eager) return false;
-  const std::string why = unrecordable(options, schedule);
+  const std::string why = unrecordable(options);
   if (!why.empty() && options.capture == Capture::graph)
     throw std::invalid_argument("pipeline.capture: " + why);
   return why.empty();
@@ -88,7 +88,7 @@ bool records_any(const TrainerOptions& options, const Schedule& schedule) {
 /// The schedule as it is run.
 Schedule schedule_to_run(const TrainerOptions& options) {
   Schedule schedule = schedule_of(options);
-  if (!records_any(options, schedule)) return schedule;
+  if (!records_any(options)) return schedule;
   schedule = for_recording(std::move(schedule));
   if (const std::optional<Fault> fault = verify(schedule))
     throw std::logic_error(fault->text(schedule.name));
@@ -100,7 +100,7 @@ Schedule schedule_to_run(const TrainerOptions& options) {
 Trainer::Trainer(TrainerOptions options)
     : options_(completed(std::move(options))),
       schedule_(schedule_to_run(options_)),
-      records_(records_any(options_, schedule_)),
+      records_(records_any(options_)),
       monitor_(schedule_.replica_counts(), options_.fps),
       guard_(2 * schedule_.slots()),
       samples_(schedule_.slots(),

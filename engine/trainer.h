@@ -145,9 +145,8 @@ class Trainer {
   std::int64_t admitted_ = 0;                                ///< by earlier runs
 };
 
-/// Why steps of `options` can't be recorded where there is a device to; "" if they can. `options`:
-/// correction and schedule named.
-std::string unrecordable(const TrainerOptions& options, const Schedule& schedule);
+/// Why steps of `options` can't be recorded where there is a device to; "" if they can.
+std::string unrecordable(const TrainerOptions& options);
 
 /// The schedule that `options` names, verified. Throws std::invalid_argument.
 Schedule schedule_of(const TrainerOptions& options);

@@ -1,5 +1,4 @@
 // What a trainer's options make: its schedule, its stages, and what they refuse.
-#include <algorithm>  // any_of
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/torch_device.h"
@@ -8,15 +7,8 @@
 
 namespace millrace::engine {
 
-std::string unrecordable(const TrainerOptions& options, const Schedule& schedule) {
-  if (!options.replicas.empty()) return "replicas meet at each update, which is no recorded work";
-  const std::string& kind = options.correction.kind;
-  const std::vector<std::int64_t> ages = gradient_ages(schedule);
-  const bool old = std::any_of(ages.begin(), ages.end(), [](auto age) { return age > 0; });
-  for (const char* beside : {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd"}) {
-    if (old && kind == beside) return "correction " + kind + " keeps its book on the host";
-  }
-  return "";
+std::string unrecordable(const TrainerOptions& options) {
+  return options.replicas.empty() ? "" : "replicas meet at each update, which is no recorded work";
 }
 
 Schedule schedule_of(const TrainerOptions& options) {

@@ -32,6 +32,11 @@ class PipeMare final : public Correction {
   double age_, anneal_;
 };
 
+/// `old` becomes `made`, if it is to.
+void keep(at::Tensor& old, const at::Tensor& made, const at::Tensor& finite) {
+  old.copy_(finite.defined() ? at::where(finite, made, old) : made);
+}
+
 class Discrepancy final : public Correction {
  public:
   Discrepancy(const CorrectionSpec& spec, const Delay& delay, const at::Tensor& weights)
@@ -39,8 +44,12 @@ class Discrepancy final : public Correction {
         keep_(std::pow(spec.decay, 1.0 / age_)),
         change_(at::zeros_like(weights)),
         before_(weights.clone()) {}
-  void updated(const at::Tensor& weights) override {
-    change_.mul_(keep_).add_(weights - before_, 1.0 - keep_);
+  void updated(const at::Tensor& weights, const at::Tensor& finite) override {
+    keep(change_, change_.mul(keep_).add_(weights - before_, 1.0 - keep_), finite);
+    before_.copy_(weights);
+  }
+  void restart(const at::Tensor& weights) override {
+    change_.zero_();
     before_.copy_(weights);
   }
   at::Tensor backward_shift() const override { return change_ * -age_; }
@@ -54,8 +63,12 @@ class WeightPrediction final : public Correction {
  public:
   WeightPrediction(const Delay& delay, const at::Tensor& weights)
       : delay_(delay), change_(at::zeros_like(weights)), before_(weights.clone()) {}
-  void updated(const at::Tensor& weights) override {
-    at::sub_out(change_, weights, before_);
+  void updated(const at::Tensor& weights, const at::Tensor& finite) override {
+    keep(change_, weights - before_, finite);
+    before_.copy_(weights);
+  }
+  void restart(const at::Tensor& weights) override {
+    change_.zero_();
     before_.copy_(weights);
   }
   at::Tensor forward_shift() const override { return change_ * double(delay_.updates); }
@@ -68,53 +81,80 @@ class WeightPrediction final : public Correction {
   at::Tensor change_, before_;
 };
 
-/// The weights of some updates ago.
+/// The weights of some updates ago. A ring that the device turns: where it stands is a tensor.
 class OldWeights {
  public:
   OldWeights(const Delay& delay, const at::Tensor& weights)
-      : ring_(std::size_t(delay.updates + 1), weights) {
-    for (at::Tensor& version : ring_) version = weights.clone();
-  }
+      : ring_(weights.expand({delay.updates + 1, -1}).clone()),
+        newest_(at::zeros({1}, weights.options().dtype(at::kLong))) {}
   /// Of `delay` updates ago; the first ones while there were not so many.
-  const at::Tensor& get() const { return ring_[std::size_t(newest_ + 1) % ring_.size()]; }
-  void push(const at::Tensor& weights) {
-    ring_[std::size_t(++newest_) % ring_.size()].copy_(weights);
+  at::Tensor get() const { return ring_.index_select(0, next()).squeeze(0); }
+  void push(const at::Tensor& weights, const at::Tensor& finite) {
+    const at::Tensor at = next();
+    at::Tensor row = ring_.index_select(0, at);
+    keep(row, weights.unsqueeze(0), finite);
+    ring_.index_copy_(0, at, row);
+    keep(newest_, at, finite);
+  }
+  void restart(const at::Tensor& weights) {
+    ring_.copy_(weights);
+    newest_.zero_();
   }
 
  private:
-  std::vector<at::Tensor> ring_;
-  std::int64_t newest_ = 0;
+  at::Tensor next() const { return (newest_ + 1).remainder_(ring_.size(0)); }
+  at::Tensor ring_;    ///< [updates + 1, weights]
+  at::Tensor newest_;  ///< [1]: a row
 };
 
 class GapAware final : public Correction {
  public:
   GapAware(const Delay& delay, const at::Tensor& weights)
-      : old_(delay, weights), before_(weights.clone()) {}
-  void correct(at::Tensor& gradient, const at::Tensor& weights) override {
-    if (step_.defined()) gradient.div_((weights - old_.get()).abs_().div_(step_ + 1e-20).add_(1));
+      : old_(delay, weights),
+        before_(weights.clone()),
+        step_(at::zeros({}, weights.options())),
+        stepped_(at::zeros({}, weights.options().dtype(at::kBool))) {}
+  void correct(at::Tensor& gradient, const at::Tensor& weights, const at::Tensor&) override {
+    const at::Tensor gap = (weights - old_.get()).abs_().div_(step_ + 1e-20).add_(1);
+    gradient.div_(at::where(stepped_, gap, 1.0));
   }
-  void updated(const at::Tensor& weights) override {
+  void updated(const at::Tensor& weights, const at::Tensor& finite) override {
     const at::Tensor step = (weights - before_).abs_().mean();
-    step_ = step_.defined() ? step_.mul_(0.99).add_(step, 0.01) : step;
+    keep(step_, at::where(stepped_, step_.mul(0.99).add_(step, 0.01), step), finite);
+    keep(stepped_, at::ones_like(stepped_), finite);
     before_.copy_(weights);
-    old_.push(weights);
+    old_.push(weights, finite);
+  }
+  void restart(const at::Tensor& weights) override {
+    old_.restart(weights);
+    before_.copy_(weights);
+    step_.zero_();
+    stepped_.zero_();
   }
 
  private:
   OldWeights old_;
-  at::Tensor before_, step_;
+  at::Tensor before_;
+  at::Tensor step_, stepped_;  ///< 0-dim: the running mean, and whether there is one
 };
 
 class DelayCompensated final : public Correction {
  public:
   DelayCompensated(const CorrectionSpec& spec, const Delay& delay, const at::Tensor& weights)
       : lambda_(spec.lambda), old_(delay, weights), square_(at::zeros_like(weights)) {}
-  void correct(at::Tensor& gradient, const at::Tensor& weights) override {
-    square_.mul_(0.95).addcmul_(gradient, gradient, 0.05);
-    const at::Tensor strength = (square_ + 1e-7).rsqrt_().mul_(lambda_);
+  void correct(at::Tensor& gradient, const at::Tensor& weights, const at::Tensor& finite) override {
+    const at::Tensor square = square_.mul(0.95).addcmul_(gradient, gradient, 0.05);
+    const at::Tensor strength = (square + 1e-7).rsqrt_().mul_(lambda_);
+    keep(square_, square, finite);
     gradient.add_(gradient.square().mul_(weights - old_.get()).mul_(strength));
   }
-  void updated(const at::Tensor& weights) override { old_.push(weights); }
+  void updated(const at::Tensor& weights, const at::Tensor& finite) override {
+    old_.push(weights, finite);
+  }
+  void restart(const at::Tensor& weights) override {
+    old_.restart(weights);
+    square_.zero_();
+  }
 
  private:
   double lambda_;

@@ -10,7 +10,8 @@
 
 namespace millrace::stages {
 
-/// One stage's policy; w is its newest weights, flat. Thread-bound. Runs in no-grad mode.
+/// One stage's policy; w is its newest weights, flat. Thread-bound. Runs in no-grad mode. What it
+/// does to tensors asks nothing of the host and keeps their addresses, so that it may be recorded.
 class Correction {
  public:
   virtual ~Correction() = default;
@@ -18,10 +19,14 @@ class Correction {
   virtual bool only_rate() const { return false; }
   /// What the optimizer's rate is multiplied by at its update number `update` = 0, 1, ...
   virtual double rate(std::int64_t update) const { return 1.0; }
-  /// Changes `gradient` before the optimizer takes it.
-  virtual void correct(at::Tensor& gradient, const at::Tensor& weights) {}
+  // `finite` (0-dim, bool): whether the update is made; if not, nothing is remembered of it.
+  // Undefined: it is.
+  /// Changes the mean `gradient` before the optimizer takes it.
+  virtual void correct(at::Tensor& gradient, const at::Tensor& weights, const at::Tensor& finite) {}
   /// Sees the weights after each update.
-  virtual void updated(const at::Tensor& weights) {}
+  virtual void updated(const at::Tensor& weights, const at::Tensor& finite) {}
+  /// Forgets all, since the weights have become these by other means.
+  virtual void restart(const at::Tensor& weights) {}
   /// What to add to the weights for a forward, and for a backward; undefined: nothing.
   virtual at::Tensor forward_shift() const { return {}; }
   virtual at::Tensor backward_shift() const { return {}; }

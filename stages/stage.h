@@ -116,8 +116,8 @@ class Stage {
   /// The rate's factor for the next update, which it counts, beside what the optimizer has.
   double next_rate();
   void slow_down(double factor) { rate_ *= factor; }
-  /// Why such a step can't be recorded; "" if it can.
-  std::string unrecordable() const;
+  /// Whether it meets replicas at each update, which such a step can't.
+  bool replicated() const { return !replicas_.empty(); }
 
   /// Applies the mean of the gradients added since the last update, and forgets them. With replicas
   /// the mean is over all of theirs, which must be complete and stay so until each has updated;
@@ -131,7 +131,6 @@ class Stage {
   /// Makes a new version of the weights of the older snapshot, with its optimizer's state, and
   /// multiplies the rate by `factor` from now on.
   void roll_back(double factor);
-  /// Multiplies the rate by `factor` from now on, and no more.
   /// Multiplies the learning rate by `factor`, beside what roll_back() left, until set anew.
   void set_rate(double factor) { asked_rate_ = factor; }
   /// Whether it learns from a read-out of its own (or, the last stage, beside others that do), so
@@ -211,7 +210,7 @@ class Stage {
   double rate_ = 1.0;                       ///< what roll_back() left of the rate
   double asked_rate_ = 1.0;                 ///< what set_rate() asked for
   bool as_recorded_ = false;
-  std::vector<Tensors> snapshots_;          ///< two, the older one first
+  std::vector<Tensors> snapshots_;  ///< two, the older one first
 };
 
 }  // namespace millrace::stages

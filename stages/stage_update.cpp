@@ -29,6 +29,7 @@ bool Stage::update() {
     count *= int(replicas_.size());
     gradient = &mean_;
   }
+  const double rate = next_rate();
   const bool learns = !parameters().specs().empty();
   if (learns && !std::isfinite(at::linalg_vector_norm(*gradient, INFINITY).item<float>())) {
     skip_update();
@@ -36,12 +37,11 @@ bool Stage::update() {
   }
   if (count > 1) gradient->div_(count);
   skip_update();
-  const double rate = next_rate();
   if (learns) {
-    if (correction_) correction_->correct(*gradient, parameters().flat());
+    if (correction_) correction_->correct(*gradient, parameters().flat(), {});
     optimizer_->set_rate(rate);
     optimizer_->step(parameters().flat(), *gradient);
-    if (correction_) correction_->updated(parameters().flat());
+    if (correction_) correction_->updated(parameters().flat(), {});
   }
   if (read_out_) {
     read_out_->set_rate(rate);
@@ -58,13 +58,18 @@ void Stage::guarded_update(int from, int to, int count, const at::Tensor& rate,
                            at::Tensor& skipped) {
   const c10::NoGradGuard no_grad;
   if (parameters().specs().empty()) return;
-  const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradients_[0], INFINITY));
-  stages::guarded_update(spec_,
-                         {.from = versions_[from].flat(),
-                          .to = versions_[to].flat(),
-                          .gradient = gradients_[0],
-                          .state = optimizer_->state()},
-                         count, rate, finite);
+  at::Tensor& gradient = gradients_[0];
+  const at::Tensor &before = versions_[from].flat(), &after = versions_[to].flat();
+  const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
+  const bool corrects = correction_ && !correction_->only_rate();
+  if (corrects) {
+    if (count > 1) gradient.div_(count);
+    correction_->correct(gradient, before, finite);
+  }
+  stages::guarded_update(
+      spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_->state()},
+      corrects ? 1 : count, rate, finite);
+  if (corrects) correction_->updated(after, finite);
   if (read_out_) read_out_->guarded_update(count, rate, finite);
   skipped.add_(finite.logical_not());
 }
@@ -77,13 +82,6 @@ void Stage::fill_gradients(double value) {
 void Stage::copy_weights(int from, int to) {
   const c10::NoGradGuard no_grad;
   if (from != to) versions_[to].flat().copy_(versions_[from].flat());
-}
-
-std::string Stage::unrecordable() const {
-  if (!replicas_.empty()) return "replicas meet at each update";
-  if (correction_ && !correction_->only_rate())
-    return "correction \"" + options_.correction.kind + "\" keeps its book on the host";
-  return "";
 }
 
 void Stage::skip_update() {
@@ -124,9 +122,8 @@ void Stage::restore_snapshot(int to) {
   const c10::NoGradGuard no_grad;
   const Tensors now = lasting(to);
   for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_(snapshots_.front()[i]);
-  snapshots_.resize(1);  // a newer one may hold what led astray
-  // It has followed the weights astray.
-  correction_ = make_correction(options_.correction, options_.delay, parameters().flat());
+  snapshots_.resize(1);                           // a newer one may hold what led astray
+  if (correction_) correction_->restart(now[0]);  // it has followed the weights astray
 }
 
 std::int64_t Stage::optimizer_bytes() const {
@@ -187,8 +184,7 @@ void Stage::restore(const StateDict& state) {
         into.copy_(found->second);
     }
   }
-  // It knew other weights.
-  correction_ = make_correction(options_.correction, options_.delay, parameters().flat());
+  if (correction_) correction_->restart(parameters().flat());  // it knew other weights
   if (!read_out_) return;
   for (const auto& [name, buffer] : read_out_->state()) {
     const auto found = by_name.find(read_out_entry(name));

@@ -70,9 +70,8 @@ void check_policy(const Config& config) {
 }
 
 /// What can't be recorded, though the config asks for it.
-void check_capture(const Config& config, const engine::TrainerOptions& options,
-                   const engine::Schedule& schedule) {
-  const std::string why = engine::unrecordable(options, schedule);
+void check_capture(const Config& config, const engine::TrainerOptions& options) {
+  const std::string why = engine::unrecordable(options);
   if (options.capture == engine::Capture::graph && !why.empty())
     throw config.error("pipeline.capture", "graph can't be had: " + why);
 }
@@ -93,7 +92,7 @@ void place(const Config& config, engine::TrainerOptions& options) {
   } catch (const std::invalid_argument& error) {
     throw located(config, error.what(), "correction.kind");
   }
-  check_capture(config, options, schedule);
+  check_capture(config, options);
   const std::vector<std::string>& asked = config.pipeline.devices;
   const bool named = asked.size() > 1 || asked[0].find(':') != std::string::npos;
   const int workers = int(schedule.workers.size());

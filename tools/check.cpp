@@ -55,7 +55,7 @@ void describe_pipeline(const engine::TrainerOptions& options) {
 void describe_capture(const engine::TrainerOptions& options) {
   const bool cuda = std::any_of(options.devices.begin(), options.devices.end(),
                                 [](const engine::Device& device) { return device.cuda; });
-  const std::string why = engine::unrecordable(options, engine::schedule_of(options));
+  const std::string why = engine::unrecordable(options);
   std::cout << "#   steps: "
             << (!cuda                                       ? "as they are, on cores"
                 : options.capture == engine::Capture::eager ? "eager"

@@ -95,10 +95,31 @@ TEST(Recorded, EveryOptimizer) {
   }
 }
 
-TEST(Recorded, RatesByAgeAndReadOuts) {
-  for (const char* kind : {"inverse-age", "pipemare", "local"}) {
+TEST(Recorded, EveryCorrection) {
+  for (const std::string& kind : stages::correction_names()) {
+    if (kind == "spike-compensation") continue;  // below
     TrainerOptions options = recorded("partime", 3, {2, 5});
     options.optimizer = {.kind = "adam", .lr = 0.01};
+    options.correction.kind = kind;
+    const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses) << kind;
+  }
+}
+
+TEST(Recorded, SpikeCompensation) {
+  TrainerOptions options = recorded("partime", 3, {2, 5});
+  options.optimizer = {.kind = "sgd", .lr = 0.05, .momentum = 0.9};
+  options.correction.kind = "spike-compensation";
+  const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
+}
+
+/// The weights of old that these look at come round in another beat than slots and versions.
+TEST(Recorded, CorrectionsBesideStashedWeights) {
+  for (const char* kind : {"gap-aware", "dc-asgd"}) {
+    TrainerOptions options = recorded("pipedream", 3, {2, 5});
     options.correction.kind = kind;
     const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
     expect_equal_bits(got.weights, expected.weights);
@@ -199,9 +220,9 @@ TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
   capture::refuse_recording(false);
 }
 
-TEST(Recorded, RefusesWhatKeepsItsBookOnTheHost) {
-  TrainerOptions options = recorded("partime", 2, {4});
-  options.correction.kind = "gap-aware";
+TEST(Recorded, RefusesReplicas) {
+  TrainerOptions options = recorded("pipedream", 2, {4});
+  options.replicas = {2, 1};
   EXPECT_THROW(Trainer{options}, std::invalid_argument);
   options.capture = Capture::automatic;
   EXPECT_FALSE(Trainer(options).recorded());

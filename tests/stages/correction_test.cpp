@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>      // the other side's arithmetic
+#include <limits>     // what is no number
 #include <stdexcept>  // std::invalid_argument
 
 #include "stages/optimizer.h"
@@ -19,7 +20,16 @@ struct Trace {
   std::vector<double> weights, shifted;  ///< after each update; with what the next pass would add
 };
 
-Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimizer) {
+void leave_out(Correction& correction, const at::Tensor& w) {
+  const at::Tensor finite = at::zeros({}, at::kBool);
+  at::Tensor g = at::full({1}, std::numeric_limits<float>::quiet_NaN());
+  correction.correct(g, w, finite);
+  correction.updated(w, finite);
+}
+
+/// `spoiled`: beside each update one that is not made, since its gradient is no number.
+Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimizer,
+            bool spoiled = false) {
   at::Tensor w = at::ones({1});
   if (spec.kind == "spike-compensation") optimizer.spike_delay = delay.updates;
   const auto rule = make_optimizer(optimizer, w);
@@ -28,9 +38,11 @@ Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimi
   for (std::size_t i = 0; i < kGradients.size(); ++i) {
     at::Tensor g = at::full({1}, kGradients[i]);
     rule->set_rate(correction ? correction->rate(std::int64_t(i)) : 1.0);
-    if (correction) correction->correct(g, w);
+    if (spoiled) leave_out(*correction, w);
+    const at::Tensor finite = spoiled ? at::ones({}, at::kBool) : at::Tensor();
+    if (correction) correction->correct(g, w, finite);
     rule->step(w, g);
-    if (correction) correction->updated(w);
+    if (correction) correction->updated(w, finite);
     trace.weights.push_back(w.item<float>());
     at::Tensor shift = correction ? correction->backward_shift() : at::Tensor();
     if (!shift.defined() && correction) shift = correction->forward_shift();
@@ -99,6 +111,37 @@ TEST(Correction, GapAware) {
   }
   expect_near(train({.kind = "gap-aware"}, {2, 2}, kSgd).weights, want);
   EXPECT_NEAR(want[1], 0.925, 1e-9) << "0.05 halved: the weight is as far off as a step is long";
+}
+
+TEST(Correction, RemembersNothingOfAnUpdateThatIsNotMade) {
+  for (const char* kind : {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd"}) {
+    const Trace plain = train({.kind = kind}, {2, 2}, kSgd);
+    const Trace spoiled = train({.kind = kind}, {2, 2}, kSgd, true);
+    EXPECT_EQ(plain.weights, spoiled.weights) << kind;
+    EXPECT_EQ(plain.shifted, spoiled.shifted) << kind;
+  }
+}
+
+TEST(Correction, StartsAgainAsIfNew) {
+  for (const char* kind : {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd"}) {
+    at::Tensor w = at::full({1}, 3.0);
+    const auto used = make_correction({.kind = kind}, {2, 2}, w);
+    for (int i = 0; i < 4; ++i) {
+      at::Tensor g = at::ones({1});
+      used->correct(g, w, {});
+      used->updated(w.add_(1), {});
+    }
+    used->restart(w);
+    const auto fresh = make_correction({.kind = kind}, {2, 2}, w);
+    for (Correction* correction : {used.get(), fresh.get()}) correction->updated(w + 0.5, {});
+    at::Tensor a = at::full({1}, 0.3), b = a.clone();
+    used->correct(a, w + 0.7, {});
+    fresh->correct(b, w + 0.7, {});
+    EXPECT_TRUE(at::equal(a, b)) << kind;
+    if (used->backward_shift().defined()) {
+      EXPECT_TRUE(at::equal(used->backward_shift(), fresh->backward_shift())) << kind;
+    }
+  }
 }
 
 TEST(Correction, FreshGradientsAndUnknownKinds) {
