@@ -1,26 +1,14 @@
 #include "engine/verifier.h"
 
-#include <algorithm>  // max, find
-#include <deque>      // links
-#include <map>        // links by their ends
+#include <algorithm>  // max
+#include <map>        // samples kept
 #include <numeric>    // lcm
-#include <set>        // samples seen
 
-#include "engine/happens_before.h"
 #include "engine/staircase.h"
+#include "engine/verifier_traffic.h"
 
 namespace millrace::engine {
 namespace {
-
-struct Message {
-  std::int64_t sample;
-  Knowledge knowledge;
-};
-
-/// Thrown from within the walk; verify() adds where.
-struct Wrong {
-  std::string what;
-};
 
 /// A sample between its forward and the end of its backward.
 struct Kept {
@@ -46,7 +34,7 @@ class Walk {
         first_backward_(first_backwards(schedule)),
         samples_(enough_samples()),
         at_(schedule.workers.size(), 0),
-        order_(schedule.workers.size()),
+        traffic_(schedule),
         units_(schedule.units()),
         owner_(schedule.units(), -1),
         recomputes_(schedule.stages) {
@@ -68,7 +56,7 @@ class Walk {
           } catch (const Wrong& wrong) {
             return fault(wrong.what);
           }
-          order_.pass(worker_);
+          traffic_.pass(worker_);
           ++at_[worker_];
           ++clock_;
           moved = true;
@@ -105,9 +93,6 @@ class Walk {
   const Program& program() const { return schedule_.workers[worker_]; }
   bool done() const { return program().over(at_[worker_], samples_); }
   bool last_stage() const { return action_.stage + 1 == schedule_.stages; }
-  int unit_of(int stage, std::int64_t sample) const {
-    return schedule_.unit(stage, schedule_.replica_of(stage, sample));
-  }
   int replicas() const { return schedule_.replicas_of(action_.stage); }
   int unit_index() const { return schedule_.unit(action_.stage, program().replica); }
   Unit& unit() { return units_[unit_index()]; }
@@ -165,27 +150,26 @@ class Walk {
     if (action_.sample != mine.next_forward)
       throw Wrong{"forwards must take the samples in order, each once"};
     // Samples are admitted and predicted in order, also by several replicas.
-    const bool ordered = replicas() > 1 && (action_.stage == 0 || last_stage());
-    if (ordered && action_.sample != int(in_order_[action_.stage].size())) return false;
-    if (!(action_.stage == 0 ? admit() : receive(activations_, action_.stage - 1, action_.sample)))
+    const int stage = action_.stage;
+    const std::int64_t sample = action_.sample;
+    const bool ordered = replicas() > 1 && (stage == 0 || last_stage());
+    if (ordered && !traffic_.has_turn(stage, sample)) return false;
+    if (!(stage == 0 ? traffic_.admit(worker_, sample)
+                     : traffic_.receive_from_above(worker_, stage, sample)))
       return false;
-    if (ordered) {
-      std::vector<Knowledge>& turns = in_order_[action_.stage];
-      if (!turns.empty()) order_.learn(worker_, turns.back());
-      turns.push_back(order_.now(worker_));
-    }
+    if (ordered) traffic_.take_turn(worker_, stage);
     mine.next_forward += replicas();
     check_version();
-    if (action_.stage > 0) read(activation_slots_, action_.stage - 1, action_.sample);
-    read(input_slots_, 0, action_.sample);  // the first stage's input, the last one's target
-    write(activation_slots_, action_.stage, action_.sample);
-    if (action_.sample < first_backward_[action_.stage]) {
-      release();
+    if (stage > 0) traffic_.read_activation(worker_, stage - 1, sample);
+    traffic_.read_sample(worker_, sample);
+    traffic_.write_activation(worker_, stage, sample);
+    if (sample < first_backward_[stage]) {
+      traffic_.release(worker_, sample);
     } else {
-      mine.kept[action_.sample] = {action_.version >= 0 ? action_.version : mine.updates,
-                                   !recomputes_[action_.stage]};
+      mine.kept[sample] = {action_.version >= 0 ? action_.version : mine.updates,
+                           !recomputes_[stage]};
     }
-    if (!last_stage()) send(activations_, action_.stage, action_.sample);
+    if (!last_stage()) traffic_.send_down(worker_, stage, sample);
     return true;
   }
 
@@ -212,14 +196,16 @@ class Walk {
     Kept& sample = kept();
     if (sample.input_done) throw Wrong{"goes backward twice"};
     if (!sample.activations) throw Wrong{"its activations have not been recomputed"};
-    if (!last_stage() && !receive(gradients_, action_.stage, action_.gradient)) return false;
-    if (schedule_.versions_of(action_.stage) > 1) require_kept(sample.version);
+    const int stage = action_.stage;
+    if (!last_stage() && !traffic_.receive_from_below(worker_, stage, action_.gradient))
+      return false;
+    if (schedule_.versions_of(stage) > 1) require_kept(sample.version);
     read_inputs();
-    read(activation_slots_, action_.stage, action_.sample);
-    if (!last_stage()) read(gradient_slots_, action_.stage + 1, action_.gradient);
-    if (action_.stage > 0) {
-      write(gradient_slots_, action_.stage, action_.sample);
-      send(gradients_, action_.stage - 1, action_.sample);
+    traffic_.read_activation(worker_, stage, action_.sample);
+    if (!last_stage()) traffic_.read_gradient(worker_, stage + 1, action_.gradient);
+    if (stage > 0) {
+      traffic_.write_gradient(worker_, stage, action_.sample);
+      traffic_.send_up(worker_, stage, action_.sample);
     }
     sample.input_done = true;
     return true;
@@ -235,33 +221,28 @@ class Walk {
     // Sums are taken up or down through the samples, so that their rounding is the schedule's.
     if (sum.size() > 1 && (sum[0] < sum[1]) != (sum.back() < action_.sample))
       throw Wrong{"backwards of a minibatch must go up or down through its samples"};
-    if (sum.empty()) write_sum();
+    if (sum.empty()) traffic_.write_sum(worker_, unit_index(), mine.updates);
     sum.push_back(action_.sample);
     mine.kept.erase(action_.sample);
     ++mine.backwards;
-    release();
+    traffic_.release(worker_, action_.sample);
   }
 
   bool update() {
     Unit& mine = unit();
     if (!mine.posted) {
       require_gradients();
-      posts_[{action_.stage, mine.updates}].push_back(order_.now(worker_));
+      traffic_.post(worker_, action_.stage, mine.updates);
       mine.posted = true;
     }
-    const std::vector<Knowledge>& posts = posts_[{action_.stage, mine.updates}];
-    if (int(posts.size()) < replicas()) return false;
-    for (const Knowledge& knowledge : posts) order_.learn(worker_, knowledge);
-    for (int replica = 0; replica < replicas(); ++replica) {
-      const int other = schedule_.unit(action_.stage, replica);
-      if (sums_.read(worker_, other, mine.updates % 2, mine.updates))
-        throw Wrong{"another replica's gradient was overwritten"};
-    }
+    if (!traffic_.meet(worker_, action_.stage, mine.updates)) return false;
     mine.posted = false;
     mine.gradients.clear();
     ++mine.updates;
     return true;
   }
+
+  void read_inputs() { traffic_.read_inputs(worker_, action_.stage, action_.sample); }
 
   /// An update covers the samples that come next, of this replica.
   void require_gradients() {
@@ -290,62 +271,6 @@ class Walk {
     require_kept(action_.version);
   }
 
-  /// Messages by the units that send and take them.
-  using Links = std::map<std::pair<int, int>, std::deque<Message>>;
-
-  /// The link between `upper` and the stage after it that `sample` goes over.
-  std::deque<Message>& link(Links& links, int upper, std::int64_t sample) {
-    return links[{unit_of(upper, sample), unit_of(upper + 1, sample)}];
-  }
-
-  void send(Links& links, int upper, std::int64_t sample) {
-    link(links, upper, sample).push_back({sample, order_.now(worker_)});
-  }
-
-  bool receive(Links& links, int upper, std::int64_t sample) {
-    std::deque<Message>& from = link(links, upper, sample);
-    if (from.empty()) return false;
-    if (from.front().sample != sample)
-      throw Wrong{"receives what belongs to sample " + std::to_string(from.front().sample)};
-    order_.learn(worker_, from.front().knowledge);
-    from.pop_front();
-    return true;
-  }
-
-  /// The slot's last sample has left every stage; then the feed writes the new one.
-  bool admit() {
-    const std::int64_t before = action_.sample - schedule_.in_flight;
-    if (before >= 0) {
-      const auto& left = released_[before];
-      if (int(left.size()) < schedule_.stages) return false;
-      for (const Knowledge& knowledge : left) order_.learn(worker_, knowledge);
-    }
-    write(input_slots_, 0, action_.sample);
-    return true;
-  }
-
-  void release() { released_[action_.sample].push_back(order_.now(worker_)); }
-
-  void read(Slots& slots, int owner, std::int64_t sample) {
-    if (const auto other = slots.read(worker_, owner, sample % schedule_.slots(), sample))
-      throw Wrong{"its slot was overwritten by sample " + std::to_string(*other)};
-  }
-  /// What the stage was given of the sample is read again by all that goes backward.
-  void read_inputs() {
-    if (action_.stage > 0) read(activation_slots_, action_.stage - 1, action_.sample);
-    if (action_.stage == 0 || last_stage()) read(input_slots_, 0, action_.sample);
-  }
-
-  void write(Slots& slots, int owner, std::int64_t sample) {
-    if (const auto reader = slots.write(worker_, owner, sample % schedule_.slots(), sample)) {
-      throw Wrong{"may overwrite what worker " + std::to_string(*reader) + " still reads"};
-    }
-  }
-  void write_sum() {
-    if (sums_.write(worker_, unit_index(), unit().updates % 2, unit().updates))
-      throw Wrong{"may overwrite a gradient that another replica still reads"};
-  }
-
   const Schedule& schedule_;
   std::vector<std::int64_t> first_backward_;
   std::int64_t samples_;
@@ -353,15 +278,10 @@ class Walk {
   int worker_ = 0;
   Action action_;
   std::vector<std::int64_t> at_;  ///< by worker: actions walked
-  HappensBefore order_;
+  Traffic traffic_;
   std::vector<Unit> units_;
   std::vector<int> owner_;  ///< by unit: its worker
   std::vector<bool> recomputes_;
-  Links activations_, gradients_;
-  std::map<int, std::vector<Knowledge>> in_order_;           ///< by stage: forwards of samples
-  std::map<std::int64_t, std::vector<Knowledge>> released_;  ///< by sample: one a stage
-  std::map<std::pair<int, std::int64_t>, std::vector<Knowledge>> posts_;  ///< stage, update
-  Slots input_slots_{order_}, activation_slots_{order_}, gradient_slots_{order_}, sums_{order_};
 };
 
 }  // namespace
