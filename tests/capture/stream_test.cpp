@@ -1,0 +1,149 @@
+#include "tests/capture/stream_test.h"
+
+#include <ATen/ATen.h>  // work
+#include <gtest/gtest.h>
+
+#include <stdexcept>  // refusals
+#include <vector>     // chains
+
+namespace millrace::capture {
+namespace {
+
+class StreamTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    stream_ = stream_to_test();
+    if (!stream_) GTEST_SKIP() << "no CUDA device here: nothing of this ran";
+  }
+  at::Tensor zeros(at::IntArrayRef sizes) const {
+    return at::zeros(sizes, at::TensorOptions(device_to_test()));
+  }
+  /// Takes a device some time, and leaves `number` alone.
+  at::Tensor slowly(const at::Tensor& number) const {
+    at::Tensor square = zeros({256, 256});
+    for (int i = 0; i < 8; ++i) square = at::mm(square, square);
+    return number + square.sum();
+  }
+  std::unique_ptr<Stream> stream_;
+};
+
+TEST_F(StreamTest, APieceIsDoneAgainWhereItWasRecorded) {
+  at::Tensor number = zeros({3}), doubled = zeros({3});
+  const auto piece = stream_->record(0, [&] { doubled.copy_(number * 2); });
+  const auto graph = stream_->assemble({{.piece = piece.get()}});
+  for (int round = 1; round <= 3; ++round) {
+    stream_->run([&] { number.fill_(round); });
+    graph->launch();
+    stream_->synchronize();
+    EXPECT_TRUE(graph->over());
+    EXPECT_GE(graph->duration_ns(), 0);
+    EXPECT_EQ(doubled.sum().item<float>(), 6 * float(round));
+  }
+}
+
+TEST_F(StreamTest, RecordingDoesTheWorkOnceAndLaunchesDoTheRest) {
+  at::Tensor count = zeros({1});
+  const auto piece = stream_->record(0, [&] { count.add_(1); });
+  const auto graph = stream_->assemble({{.piece = piece.get()}, {.piece = piece.get()}});
+  stream_->synchronize();
+  stream_->run([&] { count.zero_(); });
+  for (int i = 0; i < 50; ++i) graph->launch();
+  stream_->synchronize();
+  EXPECT_EQ(count.item<float>(), 100);
+}
+
+/// A wait is for the signal launched last, not for one of a launch before, however far the device
+/// is behind.
+TEST_F(StreamTest, AWaitIsForTheSignalLaunchedLast) {
+  const auto other = stream_to_test();
+  at::Tensor made = zeros({1}), seen = zeros({1});
+  std::vector<at::Tensor> on_host;
+  const auto ready = stream_->make_event(), taken = other->make_event();
+  const auto make = stream_->record(0, [&] { made.copy_(slowly(made) + 1); });
+  const auto take = other->record(0, [&] { seen.copy_(made); });
+  const auto maker =
+      stream_->assemble({{.piece = make.get(), .wait = nullptr, .signal = ready.get()}});
+  const auto taker =
+      other->assemble({{.piece = take.get(), .wait = ready.get(), .signal = taken.get()}});
+  stream_->synchronize();
+  other->synchronize();
+  stream_->run([&] { made.zero_(); });
+  for (int round = 1; round <= 100; ++round) {
+    maker->launch();
+    taker->launch();
+    taken->synchronize();  // the next round writes what this one reads
+    ASSERT_EQ(seen.item<float>(), float(round));
+  }
+}
+
+/// A pipeline of three, as stages are: each waits for the one before and is far ahead on the host.
+TEST_F(StreamTest, EventsInTheMiddleOfAGraphOrderStreams) {
+  const auto other = stream_to_test();
+  constexpr int kSlots = 4, kRounds = 60;
+  at::Tensor number = zeros({1}), sum = zeros({1});
+  std::vector<at::Tensor> slots;
+  std::vector<std::unique_ptr<Event>> ready;
+  std::vector<std::unique_ptr<Piece>> makes, takes;
+  std::vector<std::unique_ptr<Graph>> makers, takers;
+  const auto rest = stream_->record(9, [&] { slowly(number); });
+  for (int slot = 0; slot < kSlots; ++slot) {
+    slots.push_back(zeros({1}));
+    ready.push_back(stream_->make_event());
+    makes.push_back(stream_->record(slot, [&, slot] {
+      number.add_(1);
+      slots[slot].copy_(slowly(number));
+    }));
+    takes.push_back(other->record(slot, [&, slot] { sum.add_(slots[slot] * slots[slot]); }));
+    makers.push_back(stream_->assemble(
+        {{.piece = makes[slot].get(), .wait = nullptr, .signal = ready[slot].get()},
+         {.piece = rest.get()}}));
+    takers.push_back(other->assemble({{.piece = takes[slot].get(), .wait = ready[slot].get()}}));
+  }
+  stream_->synchronize();
+  other->synchronize();
+  stream_->run([&] { number.zero_(); });
+  other->run([&] { sum.zero_(); });
+  stream_->synchronize();
+  other->synchronize();
+  double expected = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    // A slot is free when its reader's last launch is over.
+    if (round >= kSlots) other->synchronize();
+    makers[round % kSlots]->launch();
+    takers[round % kSlots]->launch();
+    expected += double(round + 1) * (round + 1);
+  }
+  stream_->synchronize();
+  other->synchronize();
+  EXPECT_EQ(sum.item<float>(), float(expected));
+}
+
+TEST_F(StreamTest, CopiesBetweenHostAndDevice) {
+  at::Tensor from = pinned_zeros({5}), there = zeros({5}), back = pinned_zeros({5});
+  const auto piece = stream_->record(0, [&] {
+    stream_->copy(there, from);
+    const at::Tensor more = there + 1;
+    stream_->copy(back, more);
+  });
+  const auto graph = stream_->assemble({{.piece = piece.get()}});
+  for (int round = 0; round < 3; ++round) {
+    from.fill_(round);
+    graph->launch();
+    stream_->synchronize();
+    EXPECT_TRUE(at::equal(back, at::full({5}, float(round + 1))));
+  }
+}
+
+TEST_F(StreamTest, WhatCanNotBeRecordedIsSaidAndHarmsNothing) {
+  at::Tensor number = zeros({1});
+  EXPECT_THROW(stream_->record(0, [&] { (void)(number + 1).item<float>(); }), std::runtime_error);
+  const auto piece = stream_->record(0, [&] { number.add_(1); });
+  const auto graph = stream_->assemble({{.piece = piece.get()}});
+  stream_->run([&] { number.zero_(); });
+  graph->launch();
+  stream_->synchronize();
+  EXPECT_EQ(number.item<float>(), 1);
+}
+
+}  // namespace
+}  // namespace millrace::capture
