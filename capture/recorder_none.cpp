@@ -1,4 +1,4 @@
-// make_recorder() and make_stream() of a build whose LibTorch has no CUDA.
+// make_recorder(), make_stream() and make_streams() of a build whose LibTorch has no CUDA.
 #include <ATen/ATen.h>  // plain tensors
 
 #include <stdexcept>  // std::invalid_argument
@@ -14,6 +14,10 @@ std::unique_ptr<Recorder> make_recorder(c10::Device device) {
 }
 
 std::unique_ptr<Stream> make_stream(c10::Device) {
+  throw std::invalid_argument("this build's LibTorch has no CUDA");
+}
+
+std::vector<std::unique_ptr<Stream>> make_streams(c10::Device, const std::vector<double>&) {
   throw std::invalid_argument("this build's LibTorch has no CUDA");
 }
 

@@ -65,8 +65,14 @@ class Stream {
   virtual void synchronize() = 0;
 };
 
-/// Throws std::invalid_argument for a device that this build can't record on.
+/// A stream on the whole device. Throws std::invalid_argument for a device that this build can't
+/// record on.
 std::unique_ptr<Stream> make_stream(c10::Device device);
+/// Streams that share the device, each on SMs of its own in proportion to its work (>= 0, any
+/// unit). Throws as make_stream() does, and also std::invalid_argument for more streams than the
+/// device's SMs can be split into, std::runtime_error with the driver's words for what it refuses.
+std::vector<std::unique_ptr<Stream>> make_streams(c10::Device device,
+                                                  const std::vector<double>& work);
 /// Whether `device` can copy from `other`'s memory.
 bool reads(c10::Device device, c10::Device other);
 /// Zeros on the host that a device can copy from and to by itself; plain memory where no CUDA

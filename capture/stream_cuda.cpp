@@ -6,9 +6,11 @@
 #include <c10/cuda/CUDAGuard.h>          // current device and stream
 #include <cuda_runtime_api.h>            // graphs, events
 #include <map>                           // pools
+#include <memory>                        // streams
 #include <stdexcept>                     // std::runtime_error
 
 #include "capture/own_stream_cuda.h"
+#include "capture/partition_cuda.h"
 #include "capture/recorder.h"
 #include "capture/stream.h"
 
@@ -140,9 +142,10 @@ class CudaGraph final : public Graph {
 
 class CudaStream final : public Stream {
  public:
-  explicit CudaStream(c10::Device device)
+  /// `stream`: with whatever must live as long.
+  CudaStream(c10::Device device, std::shared_ptr<CUstream_st> stream)
       : device_(device),
-        own_(device),
+        own_(std::move(stream)),
         stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {}
 
   std::unique_ptr<Event> make_event() override {
@@ -212,16 +215,33 @@ class CudaStream final : public Stream {
   }
 
   c10::Device device_;
-  OwnStream own_;
+  std::shared_ptr<CUstream_st> own_;
   c10::cuda::CUDAStream stream_;
   std::map<int, at::cuda::MempoolId_t> pools_;
 };
 
+void require_cuda(c10::Device device) {
+  if (!device.is_cuda()) throw std::invalid_argument(device.str() + " runs steps as they are");
+}
+
 }  // namespace
 
 std::unique_ptr<Stream> make_stream(c10::Device device) {
-  if (!device.is_cuda()) throw std::invalid_argument(device.str() + " runs steps as they are");
-  return std::make_unique<CudaStream>(device);
+  require_cuda(device);
+  const auto own = std::make_shared<OwnStream>(device);
+  return std::make_unique<CudaStream>(device, std::shared_ptr<CUstream_st>(own, own->get()));
+}
+
+std::vector<std::unique_ptr<Stream>> make_streams(c10::Device device,
+                                                  const std::vector<double>& work) {
+  require_cuda(device);
+  const auto partition = std::make_shared<Partition>(device, work);
+  std::vector<std::unique_ptr<Stream>> streams;
+  for (std::size_t i = 0; i < work.size(); ++i) {
+    streams.push_back(std::make_unique<CudaStream>(
+        device, std::shared_ptr<CUstream_st>(partition, partition->stream(i))));
+  }
+  return streams;
 }
 
 bool reads(c10::Device device, c10::Device other) {

@@ -15,6 +15,7 @@
 #include "engine/pinning.h"
 #include "engine/profiler.h"
 #include "engine/rehearsal.h"
+#include "engine/stage_streams.h"
 #include "engine/staircase.h"
 #include "engine/torch_device.h"
 #include "engine/verifier.h"
@@ -41,7 +42,7 @@ TrainerOptions completed(TrainerOptions options) {
                                 std::to_string(modules));
   }
   const bool balances = options.cut.empty() && options.stages > 1;
-  if (options.module_ms.empty() && (balances || options.may_recut)) {
+  if (options.module_ms.empty() && (balances || options.may_recut || splits_device(options))) {
     const plan::Profile profile =
         measure_profile(options.network, options.sample, options.optimizer);
     for (const plan::ModuleProfile& module : profile.modules)
@@ -107,6 +108,7 @@ Trainer::Trainer(TrainerOptions options)
                {1, options_.sample.channels, options_.sample.height, options_.sample.width},
                target_shape(options_), records_) {
   require_correction(options_, schedule_);
+  require_sharing(options_);
   if (options_.devices.empty()) {
     const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);
     for (const int worker : workers_of_units(schedule_)) options_.devices.push_back(cores[worker]);
@@ -124,11 +126,13 @@ void Trainer::build() {
   }
   for (int i = 0; i + 1 < options_.stages; ++i) join(i);
   std::vector<stages::Stage> built = build_stages(options_, schedule_);
+  std::vector<std::unique_ptr<capture::Stream>> streams(schedule_.units());
+  if (records_) streams = make_stage_streams(options_);
   std::vector<stages::Stage*> stages;
   for (int i = 0; i < options_.stages; ++i) {
     for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
       const int unit = schedule_.unit(i, replica);
-      steps_.push_back(make_step(std::move(built[unit]), i, unit));
+      steps_.push_back(make_step(std::move(built[unit]), i, unit, std::move(streams[unit])));
       stages.push_back(&steps_.back()->stage());
     }
   }
@@ -136,12 +140,11 @@ void Trainer::build() {
 }
 
 bool Trainer::records(int stage) const {
-  if (!records_) return false;
-  if (options_.make_stream) return !options_.records || options_.records(stage);
-  return options_.devices[schedule_.unit(stage, 0)].cuda;
+  return records_ && records_on_device(options_, schedule_.unit(stage, 0));
 }
 
-std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int index, int unit) {
+std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int index, int unit,
+                                                        std::unique_ptr<capture::Stream> stream) {
   const Device& device = options_.devices[unit];
   const c10::Device place = torch_device(device);
   capture::BoundaryBuffers* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
@@ -150,12 +153,10 @@ std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int
     capture::use_repeatable_kernels();
     stage.update_as_recorded();  // so that it computes the same, recorded or not
   }
-  if (!records(index))
+  if (!stream)
     return std::make_unique<capture::StageStep>(std::move(stage), place, samples_, up, down);
-  return std::make_unique<capture::GraphStep>(
-      std::move(stage),
-      options_.make_stream ? options_.make_stream(place) : capture::make_stream(place), place,
-      samples_, up, down);
+  return std::make_unique<capture::GraphStep>(std::move(stage), std::move(stream), place, samples_,
+                                              up, down);
 }
 
 void Trainer::join(int stage) {

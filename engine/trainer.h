@@ -27,6 +27,12 @@ enum class Capture {
   eager,      ///< each operator launched anew
 };
 
+/// How stages that are recorded on one CUDA device share it.
+enum class Sharing {
+  streams,     ///< a stream each, on all of its SMs
+  partitions,  ///< a stream each, on SMs of its own in proportion to its work
+};
+
 struct TrainerOptions {
   std::shared_ptr<const stages::Network> network;
   stages::ImageShape sample;    ///< every size known
@@ -48,11 +54,16 @@ struct TrainerOptions {
   double fps = 0;          ///< F of the monitor's verdict; 0: unknown
   bool may_recut = false;  ///< recut() may be called: modules are measured in any case
   Capture capture = Capture::automatic;
+  Sharing sharing = Sharing::streams;  ///< partitions: an error where they can't be had
   /// Makes the streams that steps are recorded on, whatever their device; empty: CUDA devices have
   /// their own, CPU cores none. For tests.
   std::function<std::unique_ptr<capture::Stream>(c10::Device)> make_stream;
+  /// With make_stream: the streams of a device's partitions, as capture::make_streams() does.
+  std::function<std::vector<std::unique_ptr<capture::Stream>>(c10::Device,
+                                                              const std::vector<double>& work)>
+      make_streams;
   std::function<bool(int stage)> records;  ///< with make_stream: which stages; empty: all
-  std::vector<double> module_ms;  ///< what each costs; empty: measured where the cut needs it
+  std::vector<double> module_ms;  ///< what each costs; empty: measured where cut or sharing need it
 };
 
 /// Bytes that one worker of a stage holds.
@@ -69,7 +80,8 @@ struct StageMemory {
 /// called while run() or recut() run.
 class Trainer {
  public:
-  /// Throws std::invalid_argument for options that do not fit together, with what is wrong.
+  /// Throws std::invalid_argument for options that do not fit together, with what is wrong;
+  /// std::runtime_error for a device that can't be split among its stages.
   explicit Trainer(TrainerOptions options);
   ~Trainer();
 
@@ -124,7 +136,9 @@ class Trainer {
   void build();          ///< stages and what lies between them
   bool records(int stage) const;
   void join(int stage);  ///< says how what crosses the cut after `stage` is handed over
-  std::unique_ptr<capture::OwningStep> make_step(stages::Stage stage, int index, int unit);
+  /// `stream`: null where the step is not recorded.
+  std::unique_ptr<capture::OwningStep> make_step(stages::Stage stage, int index, int unit,
+                                                 std::unique_ptr<capture::Stream> stream);
   /// The options with another cut.
   TrainerOptions cut_at(const std::vector<int>& cut) const;
   /// A stage's first replica; the others have the same weights.

@@ -6,6 +6,7 @@
 
 #include "capture/recorder.h"
 #include "engine/pinning.h"
+#include "engine/stage_streams.h"
 #include "stages/safetensors.h"
 
 namespace millrace::tools {
@@ -105,6 +106,11 @@ void place(const Config& config, engine::TrainerOptions& options) {
   } catch (const std::invalid_argument& error) {
     throw config.error("pipeline.devices", error.what());
   }
+  try {
+    engine::require_sharing(options);
+  } catch (const std::invalid_argument& error) {
+    throw located(config, error.what(), "pipeline.sharing");
+  }
 }
 
 }  // namespace
@@ -161,6 +167,8 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph
                     : config.pipeline.capture == "eager" ? engine::Capture::eager
                                                          : engine::Capture::automatic;
+  options.sharing = config.pipeline.sharing == "partitions" ? engine::Sharing::partitions
+                                                            : engine::Sharing::streams;
   options.cut = config.pipeline.cut;
   options.may_recut = config.monitor.policy == "recut";
   options.optimizer = config.optimizer;

@@ -2,6 +2,7 @@
 #include <algorithm>  // any_of
 #include <iostream>   // results
 
+#include "engine/stage_streams.h"
 #include "io/source.h"
 #include "tools/assembly.h"
 #include "tools/commands.h"
@@ -64,6 +65,20 @@ void describe_capture(const engine::TrainerOptions& options) {
             << "\n";
 }
 
+/// How recorded stages share the devices that have several.
+void describe_sharing(const engine::TrainerOptions& options) {
+  const bool recorded =
+      options.capture != engine::Capture::eager && engine::unrecordable(options).empty();
+  if (!recorded) return;
+  for (const std::vector<int>& stages : engine::stages_sharing(options)) {
+    std::cout << "#   " << options.devices[stages.front()].name() << ": stages ";
+    for (const int stage : stages) std::cout << (stage == stages.front() ? "" : ", ") << stage;
+    std::cout << (options.sharing == engine::Sharing::partitions
+                      ? ", each on SMs of its own in proportion to its modules' times\n"
+                      : ", each with a stream on all SMs\n");
+  }
+}
+
 /// What is done when frames come too fast.
 void describe_policy(const Config& config, const engine::TrainerOptions& options) {
   const std::string& policy = config.monitor.policy;
@@ -90,6 +105,7 @@ int check_command(const CheckArguments& arguments) {
   describe_pipeline(options);
   describe_correction(config, options);
   describe_capture(options);
+  describe_sharing(options);
   describe_policy(config, options);
   return kDone;
 }

@@ -53,6 +53,7 @@ struct Config {
     std::vector<int> replicas;
     bool recompute = false;
     std::string capture = "auto";
+    std::string sharing = "streams";
   } pipeline;
   stages::OptimizerSpec optimizer;
   stages::CorrectionSpec correction;

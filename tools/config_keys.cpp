@@ -283,6 +283,10 @@ std::vector<ConfigKey> make_table() {
           "operator (eager), or recorded where that can be done (auto); a core runs them as they "
           "are",
           MILLRACE_AT(pipeline.capture)),
+      choice("pipeline.sharing", {"streams", "partitions"},
+             "recorded stages on one CUDA device: a stream each on all of its SMs (streams), or "
+             "each on SMs of its own in proportion to its work (partitions; not measured yet)",
+             MILLRACE_AT(pipeline.sharing)),
       choice("optimizer.kind", stages::optimizer_names(), "as in torch.optim",
              MILLRACE_AT(optimizer.kind)),
       real("optimizer.lr", 0, 1000, "learning rate", MILLRACE_AT(optimizer.lr)),
