@@ -232,6 +232,21 @@ std::unique_ptr<Stream> make_stream(c10::Device device) {
   return std::make_unique<CudaStream>(device, std::shared_ptr<CUstream_st>(own, own->get()));
 }
 
+namespace {
+
+/// Graphs and events in a green context are the driver's to refuse: now, not at the first frame.
+void try_out(Stream& stream, c10::Device device) {
+  at::Tensor number = at::zeros({1}, at::TensorOptions(device));
+  const auto piece = stream.record(0, [&] { number.add_(1); });
+  const auto event = stream.make_event();
+  const auto graph =
+      stream.assemble({{.piece = piece.get(), .wait = nullptr, .signal = event.get()}});
+  graph->launch();
+  stream.synchronize();
+}
+
+}  // namespace
+
 std::vector<std::unique_ptr<Stream>> make_streams(c10::Device device,
                                                   const std::vector<double>& work) {
   require_cuda(device);
@@ -240,6 +255,7 @@ std::vector<std::unique_ptr<Stream>> make_streams(c10::Device device,
   for (std::size_t i = 0; i < work.size(); ++i) {
     streams.push_back(std::make_unique<CudaStream>(
         device, std::shared_ptr<CUstream_st>(partition, partition->stream(i))));
+    try_out(*streams.back(), device);
   }
   return streams;
 }
