@@ -18,8 +18,7 @@ class TimedFeed final : public engine::Feed {
       : trainer_(trainer),
         least_(least),
         frames_(4, std::vector<float>(elements)),
-        until_(Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                  std::chrono::duration<double>(seconds))) {
+        seconds_(seconds) {
     std::mt19937 random(1);
     std::uniform_real_distribution<float> unit(0.0f, 1.0f);
     for (auto& frame : frames_) {
@@ -28,7 +27,9 @@ class TimedFeed final : public engine::Feed {
   }
 
   Status poll(std::chrono::microseconds patience) override {
-    return taken_ < least_ || Clock::now() < until_ ? Status::ready : Status::end;
+    const Clock::time_point now = Clock::now();
+    if (taken_ == 0) begin_ = now;  // recording comes before, and may take as long as a turn
+    return taken_ < least_ || now - begin_ < seconds_ ? Status::ready : Status::end;
   }
   void take(int slot, engine::SampleInfo& info) override {
     const auto& frame = frames_[std::size_t(taken_) % frames_.size()];
@@ -41,7 +42,8 @@ class TimedFeed final : public engine::Feed {
   engine::Trainer& trainer_;
   std::int64_t least_;
   std::vector<std::vector<float>> frames_;
-  Clock::time_point until_;
+  std::chrono::duration<double> seconds_;
+  Clock::time_point begin_;
   std::int64_t taken_ = 0;
 };
 
@@ -67,11 +69,13 @@ BenchArm::BenchArm(std::string network, std::int64_t size, engine::TrainerOption
                    bool channels_last)
     : network_(std::move(network)), size_(size), options_(std::move(options)) {
   options_.sample = {3, size, size};
-  stages::ModelSpec model = bench_network(network_);
-  model.channels_last = channels_last;
-  options_.network = stages::build_network(model, options_.sample);
+  if (!options_.network) {
+    stages::ModelSpec model = bench_network(network_);
+    model.channels_last = channels_last;
+    options_.network = stages::build_network(model, options_.sample);
+  }
   if (options_.weights.empty()) options_.weights = stages::initial_state(*options_.network, 0);
-  options_.cut = engine::Trainer(options_).cut();
+  if (options_.cut.empty()) options_.cut = engine::Trainer(options_).cut();
 }
 
 Turn BenchArm::turn(double seconds, std::int64_t least, engine::Observer* observer) {

@@ -1,58 +1,28 @@
-// The benchmark of a machine with GPUs and little else: `gpu_bench [RESULTS.json]`. Stands alone,
-// so that it builds where neither the program's libraries nor its sources' are.
-#include <fstream>   // results
-#include <iostream>  // table
+// The benchmark of a machine with GPUs and little else: `gpu_bench [RESULTS.json [PAGE.md]]`.
+// Stands alone, so that it builds where neither the program's libraries nor its sources' are.
+#include <exception>  // what went wrong
+#include <iostream>   // page, progress
 
 #include "capture/recorder.h"
-#include "tools/bench_arm.h"
-#include "tools/provenance.h"
+#include "io/whole_file.h"
+#include "tools/gpu_arms.h"
+#include "tools/gpu_page.h"
 
 namespace {
 
 using namespace millrace;
 using Json = nlohmann::ordered_json;
 
-constexpr int kTurns = 5;
-constexpr double kSeconds = 1.0;
-
-/// All stages on the first GPU.
-engine::TrainerOptions on_gpu(int stages, engine::Capture capture) {
-  engine::TrainerOptions options{.stages = stages, .capture = capture};
-  for (int stage = 0; stage < stages; ++stage)
-    options.devices.push_back({.cuda = true, .index = 0});
-  return options;
-}
-
-/// Medians of turns taken in turn, so that a change of the machine's clock meets both alike.
-struct Pair {
-  std::vector<double> graph, eager, step_ms, latency_ms;
-};
-
-Json compare(const std::string& network, std::int64_t size, int stages) {
-  tools::BenchArm graph(network, size, on_gpu(stages, engine::Capture::graph));
-  tools::BenchArm eager(network, size, on_gpu(stages, engine::Capture::eager));
-  Pair seen;
-  for (int turn = 0; turn < kTurns; ++turn) {
-    const tools::Turn recorded = graph.turn(kSeconds);
-    seen.graph.push_back(recorded.fps);
-    seen.step_ms.push_back(recorded.reading.T);
-    seen.latency_ms.push_back(recorded.reading.latency_p50);
-    seen.eager.push_back(eager.turn(kSeconds).fps);
-  }
-  const double fps = engine::median(seen.graph), launched = engine::median(seen.eager);
-  std::cout << network << " " << size << " px, " << stages << " stages: " << fps
-            << " fps recorded, " << launched << " eager, " << fps / launched << " times\n"
-            << std::flush;
-  return {{"network", network},
-          {"size", size},
-          {"stages", stages},
-          {"graph_fps", fps},
-          {"eager_fps", launched},
-          {"ratio", fps / launched},
-          {"T_ms", engine::median(seen.step_ms)},
-          {"latency_ms", engine::median(seen.latency_ms)},
-          {"graph_turns", seen.graph},
-          {"eager_turns", seen.eager}};
+int measure(const std::string& results_file, const std::string& page_file) {
+  tools::GpuBench how;
+  how.progress = [](const std::string& arm) { std::cerr << arm << "\n"; };
+  // After each arm: what was measured stays if a later one takes the process with it.
+  how.keep = [&](const Json& results) {
+    if (!results_file.empty()) io::write_whole(results_file, results.dump(2) + "\n");
+    if (!page_file.empty()) io::write_whole(page_file, tools::gpu_page(results));
+  };
+  std::cout << tools::gpu_page(tools::gpu_results(how));
+  return 0;
 }
 
 }  // namespace
@@ -62,12 +32,10 @@ int main(int argc, char** argv) {
     std::cout << "no CUDA device here: nothing was measured\n";
     return 0;
   }
-  Json results = {{"provenance", tools::provenance(1)}, {"turns", kTurns}, {"seconds", kSeconds}};
-  for (const int stages : {1, 2, 4, 8}) results["stages"].push_back(compare("basic", 128, stages));
-  for (const std::string& network : tools::bench_network_names()) {
-    for (const std::int64_t size : {128, 256, 512, 1024})
-      results["networks"].push_back(compare(network, size, 1));
+  try {
+    return measure(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
+  } catch (const std::exception& error) {
+    std::cerr << "millrace: error: " << error.what() << "\n";
+    return 1;
   }
-  if (argc > 1) std::ofstream(argv[1]) << results.dump(2) << "\n";
-  return 0;
 }

@@ -1,0 +1,108 @@
+#include "tools/gpu_arms.h"
+
+#include "tools/gpu_bare_arms.h"
+#include "tools/provenance.h"
+
+namespace millrace::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using engine::Capture;
+
+constexpr int kSharing = 4;  ///< stages, where several share the device
+
+/// Frames a second of the engine in several ways.
+class Rates final : public GpuArm {
+ public:
+  struct Way {
+    std::string name;
+    engine::TrainerOptions options;
+  };
+  struct Ratio {
+    std::string name, over, under;
+  };
+  Rates(const std::string& network, const std::vector<Way>& ways, std::vector<Ratio> ratios)
+      : ratios_(std::move(ratios)) {
+    for (const Way& way : ways) {
+      names_.push_back(way.name);
+      arms_.emplace_back(network, way.options.sample.height, way.options);
+    }
+  }
+  void turn(double seconds, Figures& figures) override {
+    for (std::size_t i = 0; i < arms_.size(); ++i)
+      figures.add(names_[i], frames_a_second(arms_[i], seconds));
+    for (const Ratio& ratio : ratios_) figures.add_ratio(ratio.name, ratio.over, ratio.under);
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<BenchArm> arms_;
+  std::vector<Ratio> ratios_;
+};
+
+Json entry_of(const std::string& arm, const std::string& network, std::int64_t size, int stages) {
+  return {{"arm", arm}, {"network", network}, {"size", size}, {"stages", stages}};
+}
+
+/// Recorded against eager, of one network and number of stages.
+Json graph_and_eager(const GpuBench& how, const std::string& network, std::int64_t size,
+                     int stages) {
+  return measured(how, entry_of("graph against eager", network, size, stages), how.turns, [&] {
+    return std::make_unique<Rates>(
+        network,
+        std::vector<Rates::Way>{
+            {"graph_fps", gpu_options(how, network, size, stages, Capture::graph)},
+            {"eager_fps", gpu_options(how, network, size, stages, Capture::eager)}},
+        std::vector<Rates::Ratio>{{"ratio", "graph_fps", "eager_fps"}});
+  });
+}
+
+/// One network and size: recorded and eager at one stage, recorded at several.
+Json network_rates(const GpuBench& how, const std::string& network, std::int64_t size) {
+  return measured(how, entry_of("network", network, size, kSharing), how.network_turns, [&] {
+    return std::make_unique<Rates>(
+        network,
+        std::vector<Rates::Way>{
+            {"graph_fps", gpu_options(how, network, size, 1, Capture::graph)},
+            {"eager_fps", gpu_options(how, network, size, 1, Capture::eager)},
+            {"staged_fps", gpu_options(how, network, size, kSharing, Capture::graph)}},
+        std::vector<Rates::Ratio>{{"ratio", "graph_fps", "eager_fps"},
+                                  {"staged_ratio", "staged_fps", "graph_fps"}});
+  });
+}
+
+using MakeBareArm = std::unique_ptr<GpuArm> (*)(const engine::TrainerOptions&);
+
+/// The engine's recorded stages against bare graphs.
+Json against_bare(const GpuBench& how, const std::string& arm, int stages, MakeBareArm make) {
+  const std::string network = how.networks.front();
+  const std::int64_t size = how.sizes.front();
+  return measured(how, entry_of(arm, network, size, stages), how.turns,
+                  [&] { return make(gpu_options(how, network, size, stages, Capture::graph)); });
+}
+
+}  // namespace
+
+Json gpu_results(const GpuBench& how) {
+  Json results = {{"provenance", provenance(1)},
+                  {"turns", how.turns},
+                  {"network_turns", how.network_turns},
+                  {"seconds", how.seconds}};
+  const auto add = [&](const char* list, Json entry) {
+    results[list].push_back(std::move(entry));
+    if (how.keep) how.keep(results);
+  };
+  for (const int stages : how.stages)
+    add("stages", graph_and_eager(how, how.networks.front(), how.sizes.front(), stages));
+  add("relaunch", against_bare(how, "relaunch", 1, relaunch_arm));
+  add("independent", against_bare(how, "independent", kSharing, independent_arm));
+  add("processor_time", against_bare(how, "processor time", 1, processor_time_arm));
+  for (const int stages : {1, kSharing})
+    add("latency", against_bare(how, "latency", stages, latency_arm));
+  for (const std::string& network : how.networks) {
+    for (const std::int64_t size : how.sizes) add("networks", network_rates(how, network, size));
+  }
+  return results;
+}
+
+}  // namespace millrace::tools
