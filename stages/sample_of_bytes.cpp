@@ -13,7 +13,7 @@ void sample_of_bytes(const at::Tensor& bytes, at::Tensor& sample) {
   }
   if (bytes.is_cuda() && sample_kernel(bytes, sample)) return;
   // By a tensor on the device: of a number CUDA's division takes the reciprocal and multiplies,
-  // which is a bit off for every other value.
+  // which is a bit off for half of the values.
   sample.copy_(bytes.permute({2, 0, 1}).unsqueeze(0)).div_(at::full({}, 255, sample.options()));
 }
 
