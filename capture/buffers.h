@@ -10,14 +10,22 @@
 
 namespace millrace::capture {
 
-/// Input and target of the samples in flight, [slot]: float32 [1,C,H,W] on the host at fixed
-/// addresses. Written by the feed (stage 0's worker), read by the
-/// first and the last stage, which leaves its prediction beside them.
+/// What of a sample is a frame as it came, 8 bits a channel.
+struct AsBytes {
+  bool input = false;
+  bool target = false;  ///< one that is not the input
+};
+
+/// Input and target of the samples in flight, [slot], on the host at fixed addresses: float32
+/// [1,C,H,W] or, as bytes, uint8 [H,W,C], of which each stage that reads one makes floats for
+/// itself. Written by the feed (stage 0's worker), read by the first and the last stage, which
+/// leaves its prediction beside them.
 struct SampleBuffers {
-  /// `target_shape` empty: the target is the input itself, one buffer for both. `pinned`: recorded
-  /// steps copy from here.
-  SampleBuffers(int slots, at::IntArrayRef shape, at::IntArrayRef target_shape,
-                bool pinned = false);
+  /// `shape`, `target_shape`: [1,C,H,W], of the latter none: the target is the input itself, one
+  /// buffer for both. `pinned`: recorded steps copy from here.
+  SampleBuffers(int slots, at::IntArrayRef shape, at::IntArrayRef target_shape, bool pinned = false,
+                AsBytes as_bytes = {});
+  bool target_is_input() const { return target[0].is_same(input[0]); }
   std::vector<at::Tensor> input;
   std::vector<at::Tensor> target;
   std::vector<at::Tensor> prediction;

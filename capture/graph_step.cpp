@@ -8,6 +8,7 @@
 #include <utility>    // exchange
 
 #include "capture/retained_bytes.h"
+#include "stages/sample_of_bytes.h"
 
 namespace millrace::capture {
 
@@ -191,6 +192,13 @@ at::Tensor GraphStep::brought(const at::Tensor& from, at::Tensor& mine) {
   return mine;
 }
 
+at::Tensor GraphStep::fed(const at::Tensor& from, Fed& mine) {
+  const at::Tensor here = brought(from, mine.sent);
+  if (here.scalar_type() != at::kByte) return here;
+  stages::sample_of_bytes(here, mine.floats);
+  return mine.floats;
+}
+
 stages::Tensors GraphStep::take(const Crossing& crossing, int slot,
                                 std::vector<stages::Tensors>& mine) {
   const stages::Tensors& sent = crossing.tensors[slot];
@@ -224,11 +232,12 @@ void GraphStep::leave(Crossing& crossing, int slot, const stages::Tensors& made)
 
 void GraphStep::run_forward(int slot, int buffer) {
   const c10::NoGradGuard no_grad;  // of the copies; the stage switches it on for itself
-  const stages::Tensors inputs =
-      upstream_ ? take(upstream_->activations, slot, activations_in_)
-                : stages::Tensors{brought(samples_.input[slot], inputs_[slot])};
-  const at::Tensor target =
-      compares() ? brought(samples_.target[slot], targets_[slot]) : at::Tensor();
+  const stages::Tensors inputs = upstream_
+                                     ? take(upstream_->activations, slot, activations_in_)
+                                     : stages::Tensors{fed(samples_.input[slot], inputs_[slot])};
+  const at::Tensor target = !compares()             ? at::Tensor()
+                            : target_is_its_input() ? inputs[0]
+                                                    : fed(samples_.target[slot], targets_[slot]);
   stages::Activations& kept = kept_[slot][buffer];
   forward_bytes_ = retained_bytes([&] { kept = stage_.forward_at(inputs, target, buffer); });
   if (downstream_) {

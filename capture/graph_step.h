@@ -57,6 +57,11 @@ class GraphStep final : public OwningStep {
   using Backward = stages::Tensors (stages::Stage::*)(stages::Activations&, const stages::Tensors&,
                                                       stages::Adding);
 
+  /// What the feed gave, on the device.
+  struct Fed {
+    at::Tensor sent, floats;  ///< the latter where bytes are sent
+  };
+
   /// Notes the piece of `key` for the next launch; in the rehearsal `body` is recorded if it is
   /// new.
   template <class Body>
@@ -67,6 +72,7 @@ class GraphStep final : public OwningStep {
   void run_update(int from, int to, int count);
   stages::Tensors take(const Crossing& crossing, int slot, std::vector<stages::Tensors>& mine);
   at::Tensor brought(const at::Tensor& from, at::Tensor& mine);
+  at::Tensor fed(const at::Tensor& from, Fed& mine);
   void leave(Crossing& crossing, int slot, const stages::Tensors& made);
   void show(at::Tensor& on_host, const at::Tensor& made);
   void follow_rate(double rate);
@@ -87,7 +93,8 @@ class GraphStep final : public OwningStep {
   // Memory at fixed addresses, by slot.
   std::vector<std::map<int, stages::Activations>> kept_;  ///< and weight buffer
   std::vector<int> buffers_;                              ///< that the slot's forward ran at
-  std::vector<at::Tensor> inputs_, targets_, losses_;
+  std::vector<Fed> inputs_, targets_;
+  std::vector<at::Tensor> losses_;
   std::vector<stages::Tensors> activations_in_, gradients_in_;
 
   int added_ = 0;      ///< gradients since the last update

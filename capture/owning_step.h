@@ -30,6 +30,8 @@ class OwningStep : public Step {
   int slots() const { return int(samples_.input.size()); }
   /// Whether a forward takes a loss.
   bool compares() const { return !downstream_ || stage_.greedy(); }
+  /// Whether the target is what the stage has already.
+  bool target_is_its_input() const { return !upstream_ && samples_.target_is_input(); }
 
   stages::Stage stage_;
   c10::Device device_;

@@ -25,8 +25,8 @@ bool reads(c10::Device device, c10::Device other) {
   return device == other;
 }
 
-at::Tensor pinned_zeros(at::IntArrayRef sizes) {
-  return at::zeros(sizes, at::kFloat);
+at::Tensor pinned_zeros(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::zeros(sizes, type);
 }
 
 void use_repeatable_kernels() {}

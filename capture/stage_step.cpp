@@ -7,10 +7,21 @@
 #include <algorithm>  // max
 
 #include "capture/retained_bytes.h"
+#include "stages/sample_of_bytes.h"
 
 namespace millrace::capture {
 
 namespace {
+
+/// What the feed gave, as floats on `device`.
+at::Tensor brought(const at::Tensor& fed, c10::Device device) {
+  const at::Tensor here = fed.to(device);
+  if (here.scalar_type() != at::kByte) return here;
+  const c10::NoGradGuard no_grad;
+  at::Tensor sample;
+  stages::sample_of_bytes(here, sample);
+  return sample;
+}
 
 /// Leaves `made` in `slot`.
 void leave(Crossing& crossing, int slot, stages::Tensors made) {
@@ -83,9 +94,11 @@ void StageStep::run_forward(int slot) {
     for (const at::Tensor& sent : upstream_->activations.tensors[slot])
       inputs.push_back(sent.to(device_));
   } else {
-    inputs.push_back(samples_.input[slot].to(device_));
+    inputs.push_back(brought(samples_.input[slot], device_));
   }
-  const at::Tensor target = compares() ? samples_.target[slot].to(device_) : at::Tensor();
+  const at::Tensor target = !compares()             ? at::Tensor()
+                            : target_is_its_input() ? inputs[0]
+                                                    : brought(samples_.target[slot], device_);
   stages::Activations& kept = kept_[slot];
   // The same every time, so that once is enough.
   const auto work = [&] { kept = stage_.forward(inputs, target, version_); };

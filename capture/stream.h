@@ -77,6 +77,6 @@ std::vector<std::unique_ptr<Stream>> make_streams(c10::Device device,
 bool reads(c10::Device device, c10::Device other);
 /// Zeros on the host that a device can copy from and to by itself; plain memory where no CUDA
 /// device is.
-at::Tensor pinned_zeros(at::IntArrayRef sizes);
+at::Tensor pinned_zeros(at::IntArrayRef sizes, at::ScalarType type = at::kFloat);
 
 }  // namespace millrace::capture

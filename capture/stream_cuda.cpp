@@ -266,8 +266,8 @@ bool reads(c10::Device device, c10::Device other) {
   return at::cuda::get_p2p_access(device.index(), other.index());
 }
 
-at::Tensor pinned_zeros(at::IntArrayRef sizes) {
-  return at::zeros(sizes, at::TensorOptions(at::kFloat).pinned_memory(cuda_devices() > 0));
+at::Tensor pinned_zeros(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::zeros(sizes, at::TensorOptions(type).pinned_memory(cuda_devices() > 0));
 }
 
 }  // namespace millrace::capture

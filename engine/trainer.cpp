@@ -106,7 +106,10 @@ Trainer::Trainer(TrainerOptions options)
       guard_(2 * schedule_.slots()),
       samples_(schedule_.slots(),
                {1, options_.sample.channels, options_.sample.height, options_.sample.width},
-               target_shape(options_), records_) {
+               target_shape(options_), records_,
+               {options_.input_as_bytes, options_.target_as_bytes}),
+      shown_input_(schedule_.slots()),
+      shown_target_(schedule_.slots()) {
   require_correction(options_, schedule_);
   require_sharing(options_);
   if (options_.devices.empty()) {
@@ -220,18 +223,6 @@ std::vector<int> Trainer::cut() const {
   return options_.cut;
 }
 
-float* Trainer::input(int slot) {
-  return samples_.input[slot].mutable_data_ptr<float>();
-}
-float* Trainer::target(int slot) {
-  return samples_.target[slot].mutable_data_ptr<float>();
-}
-const float* Trainer::prediction(int slot) {
-  at::Tensor& made = samples_.prediction[slot];
-  made = made.contiguous().cpu();
-  return made.const_data_ptr<float>();
-}
-
 Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   prepare_steps();
   std::vector<capture::Step*> steps;
@@ -266,43 +257,6 @@ void Trainer::prepare_steps() {
     records_ = false;
     build();
   }
-}
-
-stages::StateDict Trainer::state() const {
-  stages::StateDict all;
-  for (int stage = 0; stage < schedule_.stages; ++stage) {
-    for (auto& entry : first(stage).parameters().state()) all.push_back(std::move(entry));
-  }
-  return all;
-}
-
-stages::StateDict Trainer::checkpoint() const {
-  stages::StateDict all;
-  for (int stage = 0; stage < schedule_.stages; ++stage) {
-    for (auto& entry : checkpoint(stage)) all.push_back(std::move(entry));
-  }
-  return all;
-}
-
-stages::StateDict Trainer::checkpoint(int stage) const {
-  capture::OwningStep& step = *steps_[std::size_t(schedule_.unit(stage, 0))];
-  step.launch();  // what was called belongs to it, and must be over
-  step.synchronize();
-  return step.stage().checkpoint();
-}
-
-std::vector<StageMemory> Trainer::memory() const {
-  std::vector<StageMemory> all;
-  for (int stage = 0; stage < schedule_.stages; ++stage) {
-    const capture::OwningStep& step = *steps_[schedule_.unit(stage, 0)];
-    const std::int64_t weights = step.stage().weight_bytes();
-    all.push_back({.weights = weights,
-                   .stashes = weights * (schedule_.versions_of(stage) - 1),
-                   .optimizer = step.stage().optimizer_bytes(),
-                   .gradients = step.stage().gradient_bytes(),
-                   .activations = step.peak_activation_bytes()});
-  }
-  return all;
 }
 
 }  // namespace millrace::engine

@@ -1,6 +1,7 @@
 // A network cut into stages, placed on devices and trained from a feed: the engine as one object.
 #pragma once
 
+#include <cstdint>     // frames
 #include <functional>  // streams
 #include <memory>      // parts
 #include <mutex>       // who asks for the cut
@@ -14,6 +15,7 @@
 #include "engine/monitor.h"
 #include "engine/pipeline.h"
 #include "engine/schedule.h"
+#include "engine/shown_frames.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
@@ -37,6 +39,10 @@ struct TrainerOptions {
   std::shared_ptr<const stages::Network> network;
   stages::ImageShape sample;    ///< every size known
   bool target_is_input = true;  ///< autoencode: one buffer serves both; else as the network gives
+  /// The feed writes frames as they are, 8 bits a channel: a quarter of what floats take on their
+  /// way to a GPU. Each stage that reads one makes floats of it on its own device.
+  bool input_as_bytes = false;
+  bool target_as_bytes = false;  ///< of a target that is a frame, but not the input
   std::string schedule = "partime";
   int stages = 2;
   int microbatches = 4;         ///< in schedules that have minibatches
@@ -86,11 +92,19 @@ class Trainer {
   ~Trainer();
 
   /// Where a Feed's take(slot) writes: [C,H,W] floats, the target as the network gives it. The same
-  /// address if target_is_input.
+  /// address if target_is_input. Null where it is to be written as bytes.
   float* input(int slot);
   float* target(int slot);
-  /// The prediction for the sample in `slot`, [C,H,W] floats on the CPU. From Observer::predicted,
-  /// or when run() is not running.
+  /// Where it writes a frame as it is, [H,W,C] bytes; null unless options say so. To be asked for
+  /// each frame anew.
+  std::uint8_t* input_bytes(int slot);
+  std::uint8_t* target_bytes(int slot);
+
+  /// The sample in `slot`, whichever way it came, and its prediction: [C,H,W] floats on the CPU.
+  /// From Observer::predicted, on whose thread bytes become floats at the first look at each
+  /// sample, or when run() is not running.
+  const float* shown_input(int slot);
+  const float* shown_target(int slot);
   const float* prediction(int slot);
 
   /// Trains until the feed ends, `limit` samples (0: no limit) were admitted to learn from, or it
@@ -154,6 +168,7 @@ class Trainer {
   Monitor monitor_;
   LossGuard guard_;
   capture::SampleBuffers samples_;
+  ShownFrames shown_input_, shown_target_;
   std::vector<std::unique_ptr<capture::BoundaryBuffers>> boundaries_;
   std::vector<std::unique_ptr<capture::OwningStep>> steps_;  ///< by Schedule::unit()
   std::int64_t admitted_ = 0;                                ///< by earlier runs

@@ -113,6 +113,15 @@ void place(const Config& config, engine::TrainerOptions& options) {
   }
 }
 
+/// Frames go to a GPU as they are; cores share memory, and take floats that are made once.
+void choose_frames(const Config& config, engine::TrainerOptions& options) {
+  const bool target_is_frame = config.task.kind != "label";
+  const bool to_gpu =
+      options.devices.front().cuda || (target_is_frame && options.devices.back().cuda);
+  options.input_as_bytes = to_gpu;
+  options.target_as_bytes = to_gpu && target_is_frame;
+}
+
 }  // namespace
 
 std::string best_correction(const engine::TrainerOptions& options,
@@ -175,6 +184,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.correction = config.correction;
   options.guard = config.guard.kind == "roll-back";
   place(config, options);
+  choose_frames(config, options);
   options.seed = config.weights.seed;
   const std::string checkpoint = checkpoint_file(config);
   if (config.checkpoint.resume && std::filesystem::exists(checkpoint)) {

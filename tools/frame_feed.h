@@ -4,7 +4,6 @@
 #include <cstdint>     // counts
 #include <functional>  // pause
 #include <string>      // names
-#include <vector>      // the frame before
 
 #include "engine/feed.h"
 #include "engine/trainer.h"
@@ -34,16 +33,21 @@ class FrameFeed final : public engine::Feed {
   void take(int slot, engine::SampleInfo& info) override;
 
   /// Frames taken from the queue that no sample was made of: next-frame's last one.
-  std::int64_t pending() const { return previous_.empty() ? 0 : 1; }
+  std::int64_t pending() const { return previous_.pixels.empty() ? 0 : 1; }
 
  private:
+  /// Gives what `frame` shows to the sample in `slot`, as the trainer takes it.
+  void write_input(const io::Frame& frame, int slot);
+  void write_target(const io::Frame& frame, int slot);
+  void write_class(int label, int slot);
+
   engine::Trainer& trainer_;
   io::FrameQueue& queue_;
   io::Fitter& fitter_;
   Task task_;
   std::function<bool()> paused_;  ///< empty: never
   io::Frame* frame_ = nullptr;    ///< popped, not yet taken
-  std::vector<float> previous_;   ///< next-frame: the frame before, as a sample's input
+  io::Frame previous_;            ///< next-frame: the frame before, of the samples' size
   engine::SampleInfo previous_info_;
 };
 

@@ -35,8 +35,8 @@ LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const
 void LiveView::predicted(const engine::SampleInfo& info, int slot) {
   io::Pictures* const room = board_ ? board_->room() : nullptr;
   if (!room) return;
-  std::copy_n(subject_.trainer.input(slot), room->input.size(), room->input.begin());
-  std::copy_n(subject_.trainer.target(slot), room->target.size(), room->target.begin());
+  std::copy_n(subject_.trainer.shown_input(slot), room->input.size(), room->input.begin());
+  std::copy_n(subject_.trainer.shown_target(slot), room->target.size(), room->target.begin());
   std::copy_n(subject_.trainer.prediction(slot), room->prediction.size(), room->prediction.begin());
   board_->show(info.sample);
 }

@@ -10,7 +10,7 @@ void RunLog::predicted(const engine::SampleInfo& info, int slot, float loss) {
   novelty_.see(loss);
   if (labels_) hits_.add(hit(slot) ? 1.0f : 0.0f);
   network_.add(loss);
-  const float baseline = mean_frame_.compare(trainer_.target(slot));
+  const float baseline = mean_frame_.compare(trainer_.shown_target(slot));
   baseline_.add(baseline);
   if (lines_) lines_->predicted(info, loss, baseline);
   last_slot_ = slot;

@@ -44,7 +44,7 @@ class RunLog final : public engine::Observer {
  private:
   bool hit(int slot) {
     const std::size_t classes = trainer_.target_elements();
-    const float *target = trainer_.target(slot), *told = trainer_.prediction(slot);
+    const float *target = trainer_.shown_target(slot), *told = trainer_.prediction(slot);
     return std::max_element(target, target + classes) - target ==
            std::max_element(told, told + classes) - told;
   }

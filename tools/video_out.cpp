@@ -16,7 +16,7 @@ VideoOut::VideoOut(engine::Trainer& trainer, const stages::ImageShape& shape, do
 
 void VideoOut::predicted(const engine::SampleInfo& info, int slot) {
   const auto [channels, height, width] = shape_;
-  io::from_planar(trainer_.input(slot), int(channels), int(height), int(width), input_);
+  io::from_planar(trainer_.shown_input(slot), int(channels), int(height), int(width), input_);
   io::from_planar(trainer_.prediction(slot), int(channels), int(height), int(width), prediction_);
   input_.id = info.frame;
   input_.captured = info.captured;

@@ -36,7 +36,7 @@ class Scenes : public engine::Feed, public engine::Observer {
     std::copy(sample_.begin(), sample_.end(), trainer_.target(slot));
   }
   void predicted(const engine::SampleInfo&, int slot, float loss) override {
-    const float *before = trainer_.input(slot), *after = trainer_.target(slot);
+    const float *before = trainer_.shown_input(slot), *after = trainer_.shown_target(slot);
     double sum = 0;
     for (std::size_t i = 0; i < kFloats; ++i) sum += std::pow(after[i] - before[i], 2);
     losses.push_back(loss);

@@ -30,10 +30,11 @@ struct Trained {
   std::vector<float> losses;
 };
 
-/// On a core, of sample_at()'s stream. `train_every`: of the least groups that whole updates cover.
-/// `as_recorded`: stages update as recorded ones do, whose formulas round differently.
+/// On a core. `train_every`: of the least groups that whole updates cover. `as_recorded`: stages
+/// update as recorded ones do, whose formulas round differently. `sample` empty: sample_at()'s.
 inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int64_t train_every = 1,
-                         bool as_recorded = false) {
+                         bool as_recorded = false, SampleFunction sample = {}) {
+  if (!sample) sample = [&](std::int64_t n) { return sample_at(n, options.sample); };
   options.devices.clear();
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> stages = build_stages(options, schedule);
@@ -44,9 +45,9 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   }
   tie_replicas(schedule, places);
   Trained result;
-  result.losses = run_oracle(
-      schedule, stages, [&](std::int64_t n) { return sample_at(n, options.sample); }, samples,
-      [&](std::int64_t n) { return n / schedule.samples_a_choice() % train_every == 0; });
+  result.losses = run_oracle(schedule, stages, sample, samples, [&](std::int64_t n) {
+    return n / schedule.samples_a_choice() % train_every == 0;
+  });
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const stages::StateDict first = stages[schedule.unit(stage, 0)].parameters().state();
     for (int replica = 1; replica < schedule.replicas_of(stage); ++replica)

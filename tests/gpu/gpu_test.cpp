@@ -8,6 +8,8 @@
 
 #include "capture/recorder.h"
 #include "stages/guarded_update.h"
+#include "stages/sample_of_bytes.h"
+#include "tests/engine/frame_stream.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {
@@ -178,6 +180,46 @@ TEST(GpuStep, UpdatesAsOnACore) {
         }
       }
       EXPECT_TRUE(at::allclose(weights[1].cpu(), weights[0], 1e-4, 1e-6)) << kind << momentum;
+    }
+  }
+}
+
+TEST(GpuStep, MakesFloatsOfBytesAsACoreDoes) {
+  NEEDS_A_GPU();
+  // Below, at and beyond a block of threads.
+  for (const std::int64_t channels : {1, 3}) {
+    for (const auto& [height, width] : {std::pair(1, 1), {16, 16}, {101, 67}}) {
+      const at::Tensor frame = frame_at(0, {channels, height, width});
+      at::Tensor sample;
+      stages::sample_of_bytes(frame.cuda(), sample);
+      EXPECT_TRUE(at::equal(sample.cpu(), floats_of(frame)))
+          << channels << "x" << height << "x" << width;
+    }
+  }
+}
+
+/// Of frames, with a target that is one of its own unless `target_is_input`.
+Trained run_on_frames(TrainerOptions options, bool target_is_input, bool as_bytes) {
+  options.target_is_input = target_is_input;
+  options.input_as_bytes = options.target_as_bytes = as_bytes;
+  Trainer trainer(options);
+  FrameStream feed(trainer, options, 100);
+  ShownLog log(trainer, options);
+  trainer.run(feed, &log);
+  return {trainer.state(), log.losses};
+}
+
+TEST(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
+  NEEDS_A_GPU();
+  for (const Capture capture : {Capture::graph, Capture::eager}) {
+    for (const std::vector<int>& cpu : std::vector<std::vector<int>>{{}, {0}, {2}}) {
+      for (const bool target_is_input : {true, false}) {
+        const TrainerOptions options = on_gpu("partime", 3, capture, cpu);
+        const Trained bytes = run_on_frames(options, target_is_input, true),
+                      floats = run_on_frames(options, target_is_input, false);
+        expect_equal_bits(bytes.weights, floats.weights);
+        EXPECT_EQ(bytes.losses, floats.losses);
+      }
     }
   }
 }

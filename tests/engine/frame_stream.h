@@ -1,0 +1,90 @@
+// A made-up stream of frames, given to a trainer as it takes them, and what samples they are.
+#pragma once
+
+#include <algorithm>  // copies
+
+#include "engine/oracle.h"
+#include "tests/engine/sample_feed.h"
+
+namespace millrace::engine {
+
+/// Frame n, uint8 [H,W,C], the same at every call.
+inline at::Tensor frame_at(std::int64_t n, const stages::ImageShape& shape) {
+  const auto generator = at::detail::createCPUGenerator(std::uint64_t(2000 + n));
+  return at::randint(256, {shape.height, shape.width, shape.channels}, generator, at::kByte);
+}
+
+/// Its floats, [1,C,H,W].
+inline at::Tensor floats_of(const at::Tensor& frame) {
+  const std::int64_t channels = frame.size(2), plane = frame.size(0) * frame.size(1);
+  at::Tensor sample = at::empty({1, channels, frame.size(0), frame.size(1)});
+  for (std::int64_t i = 0; i < frame.numel(); ++i) {
+    sample.data_ptr<float>()[i % channels * plane + i / channels] =
+        float(frame.const_data_ptr<std::uint8_t>()[i]) / 255.0f;
+  }
+  return sample;
+}
+
+/// Sample n: its target is frame n or, unless that is the input, frame n + 1.
+inline SampleFunction samples_of(const TrainerOptions& options) {
+  return [shape = options.sample, same = options.target_is_input](std::int64_t n) {
+    const at::Tensor input = floats_of(frame_at(n, shape));
+    return std::pair(input, same ? input : floats_of(frame_at(n + 1, shape)));
+  };
+}
+
+/// Gives `samples` such samples, as bytes where the trainer takes bytes.
+class FrameStream final : public Feed {
+ public:
+  FrameStream(Trainer& trainer, const TrainerOptions& options, std::int64_t samples)
+      : trainer_(trainer),
+        shape_(options.sample),
+        target_is_input_(options.target_is_input),
+        samples_(samples) {}
+  Status poll(std::chrono::microseconds) override {
+    return next_ < samples_ ? Status::ready : Status::end;
+  }
+  void take(int slot, SampleInfo& info) override {
+    give(next_, trainer_.input_bytes(slot), trainer_.input(slot));
+    if (!target_is_input_) give(next_ + 1, trainer_.target_bytes(slot), trainer_.target(slot));
+    info.frame = next_++;
+    info.captured = Clock::now();
+  }
+
+ private:
+  void give(std::int64_t n, std::uint8_t* bytes, float* floats) const {
+    EXPECT_NE(bytes == nullptr, floats == nullptr);
+    const at::Tensor frame = frame_at(n, shape_), sample = floats_of(frame);
+    if (bytes) std::copy_n(frame.const_data_ptr<std::uint8_t>(), frame.numel(), bytes);
+    if (floats) std::copy_n(sample.const_data_ptr<float>(), sample.numel(), floats);
+  }
+
+  Trainer& trainer_;
+  stages::ImageShape shape_;
+  bool target_is_input_;
+  std::int64_t samples_, next_ = 0;
+};
+
+/// Keeps losses, and holds what the trainer shows against the samples.
+class ShownLog final : public Observer {
+ public:
+  ShownLog(Trainer& trainer, const TrainerOptions& options)
+      : trainer_(trainer), sample_(samples_of(options)) {}
+  void predicted(const SampleInfo& info, int slot, float loss) override {
+    const auto [input, target] = sample_(info.frame);
+    expect_shown(trainer_.shown_input(slot), input);
+    expect_shown(trainer_.shown_target(slot), target);
+    losses.push_back(loss);
+  }
+  std::vector<float> losses;
+
+ private:
+  static void expect_shown(const float* shown, const at::Tensor& sample) {
+    const float* const floats = sample.const_data_ptr<float>();
+    EXPECT_TRUE(std::equal(floats, floats + sample.numel(), shown));
+  }
+  Trainer& trainer_;
+  SampleFunction sample_;
+};
+
+}  // namespace millrace::engine

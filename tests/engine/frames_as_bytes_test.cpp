@@ -1,0 +1,102 @@
+// A run that is fed with frames as bytes equals the oracle on their floats, bit for bit, whatever
+// reads them and where.
+#include <gtest/gtest.h>
+
+#include "engine/shown_frames.h"
+#include "tests/capture/double_stream.h"
+#include "tests/engine/frame_stream.h"
+#include "tests/engine/trained.h"
+
+namespace millrace::engine {
+namespace {
+
+constexpr std::int64_t kSamples = 60;
+
+enum class Target { input, bytes, floats };
+
+struct Case {
+  std::string schedule;
+  int stages;
+  Target target;
+};
+
+/// As small(), of frames as bytes.
+TrainerOptions fed_by_bytes(const Case& with) {
+  TrainerOptions options = small(with.schedule, with.stages, {});
+  for (int stage = 1; stage < with.stages; ++stage) options.cut.push_back(2 * stage);
+  options.input_as_bytes = true;
+  options.target_is_input = with.target == Target::input;
+  options.target_as_bytes = with.target == Target::bytes;
+  return options;
+}
+
+TrainerOptions on_doubles(TrainerOptions options) {
+  options.capture = Capture::graph;
+  options.make_stream = [](c10::Device) { return capture::make_double_stream(true); };
+  return options;
+}
+
+Trained run(const TrainerOptions& options) {
+  Trainer trainer(options);
+  FrameStream feed(trainer, options, kSamples);
+  ShownLog log(trainer, options);
+  trainer.run(feed, &log);
+  EXPECT_EQ(trainer.recorded(), bool(options.make_stream));
+  return {trainer.state(), log.losses};
+}
+
+void expect_equal(const Trained& got, const Trained& expected) {
+  EXPECT_EQ(got.losses, expected.losses);
+  expect_equal_bits(got.weights, expected.weights);
+}
+
+class FramesAsBytes : public testing::TestWithParam<Case> {};
+
+TEST_P(FramesAsBytes, EqualTheOracleOnTheirFloats) {
+  const TrainerOptions eager = fed_by_bytes(GetParam()), recorded = on_doubles(eager);
+  expect_equal(run(eager), by_oracle(eager, kSamples, 1, false, samples_of(eager)));
+  expect_equal(run(recorded), by_oracle(recorded, kSamples, 1, true, samples_of(recorded)));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, FramesAsBytes,
+    testing::Values(Case{"partime", 1, Target::input}, Case{"partime", 1, Target::bytes},
+                    Case{"partime", 1, Target::floats}, Case{"partime", 3, Target::input},
+                    Case{"partime", 3, Target::bytes}, Case{"partime", 3, Target::floats},
+                    Case{"gpipe", 3, Target::bytes}));
+
+/// Stages between read the target as well.
+TEST(FramesAsBytes, ReadByEveryStage) {
+  TrainerOptions options = on_doubles(fed_by_bytes({"partime", 3, Target::input}));
+  options.correction.kind = "local";
+  expect_equal(run(options), by_oracle(options, kSamples, 1, true, samples_of(options)));
+}
+
+/// One stage on a device and the others on cores: whose floats are the feed's, whose its own.
+TEST(FramesAsBytes, WhereOneStageIsRecorded) {
+  for (const Target target : {Target::input, Target::bytes}) {
+    for (const int one : {0, 2}) {
+      TrainerOptions options = on_doubles(fed_by_bytes({"partime", 3, target}));
+      options.records = [one](int stage) { return stage == one; };
+      TrainerOptions by_floats = options;
+      by_floats.input_as_bytes = by_floats.target_as_bytes = false;
+      expect_equal(run(options), run(by_floats));
+    }
+  }
+}
+
+TEST(ShownFrames, AreMadeOnceAFrame) {
+  ShownFrames shown(2);
+  at::Tensor frame = at::full({2, 2, 1}, 255, at::kByte);
+  EXPECT_EQ(shown.floats(1, frame)[3], 1.0f);
+  frame.fill_(51);
+  EXPECT_EQ(shown.floats(1, frame)[3], 1.0f);
+  EXPECT_EQ(shown.floats(0, frame)[3], 0.2f);
+  shown.forget(1);
+  EXPECT_EQ(shown.floats(1, frame)[3], 0.2f);
+  const at::Tensor floats = at::zeros({1, 1, 2, 2});
+  EXPECT_EQ(shown.floats(1, floats), floats.const_data_ptr<float>());
+}
+
+}  // namespace
+}  // namespace millrace::engine
