@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>          // buffers
 #include <c10/core/GradMode.h>  // NoGradGuard
 
+#include <atomic>     // what a device writes
 #include <limits>     // what an update must turn down
 #include <stdexcept>  // std::invalid_argument
 #include <utility>    // exchange
@@ -24,6 +25,9 @@ GraphStep::GraphStep(stages::Stage stage, std::unique_ptr<Stream> stream, c10::D
       losses_(slots()),
       activations_in_(slots()),
       gradients_in_(slots()),
+      forwards_(slots(), 0),
+      stamps_(slots()),
+      stamps_on_device_(slots()),
       rate_on_device_(at::ones({}, at::TensorOptions(device).dtype(at::kDouble))),
       skipped_on_device_(at::zeros({}, at::TensorOptions(device))),
       skipped_(pinned_zeros({})) {
@@ -31,6 +35,8 @@ GraphStep::GraphStep(stages::Stage stage, std::unique_ptr<Stream> stream, c10::D
   for (int slot = 0; slot < slots(); ++slot) {
     if (downstream_) downstream_->activations.ready[slot] = stream_->make_event();
     if (upstream_) upstream_->gradients.ready[slot] = stream_->make_event();
+    stamps_[slot] = pinned_zeros({}, at::kLong);
+    stamps_on_device_[slot] = at::zeros({}, at::TensorOptions(device).dtype(at::kLong));
   }
   called_.reserve(64);
 }
@@ -56,6 +62,7 @@ void GraphStep::call(const Key& key, Event* wait, Event* signal, const Body& bod
 void GraphStep::forward(int slot, std::int64_t version) {
   const int buffer = stage_.buffer_of(version == stages::kNewest ? stage_.newest() : version);
   buffers_[slot] = buffer;
+  ++forwards_[slot];
   call({Kind::forward, slot, buffer, 0, 0},
        upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
        downstream_ ? downstream_->activations.ready[slot].get() : nullptr,
@@ -147,6 +154,11 @@ void GraphStep::end_rehearsal() {
   stage_.reset_count();
   skipped_on_device_.zero_();
   skipped_.zero_();
+  for (int slot = 0; slot < slots(); ++slot) {
+    forwards_[slot] = 0;
+    stamps_[slot].zero_();
+    stamps_on_device_[slot].zero_();
+  }
   added_ = 0;
   rehearsing_ = false;
 }
@@ -182,6 +194,11 @@ bool GraphStep::over(std::int64_t launch) {
   return true;
 }
 
+bool GraphStep::shown(int slot) const {
+  const std::atomic_ref count(*stamps_[slot].mutable_data_ptr<std::int64_t>());
+  return count.load(std::memory_order_acquire) == forwards_[slot];
+}
+
 std::int64_t GraphStep::peak_activation_bytes() const {
   return forward_bytes_ * forwards_recorded_;
 }
@@ -215,6 +232,12 @@ void GraphStep::show(at::Tensor& on_host, const at::Tensor& made) {
   stream_->copy(on_host, plain);
 }
 
+/// After the copies before it: a stream's copies are done one after another.
+void GraphStep::stamp(int slot) {
+  stamps_on_device_[slot].add_(1);
+  stream_->copy(stamps_[slot], stamps_on_device_[slot]);
+}
+
 void GraphStep::leave(Crossing& crossing, int slot, const stages::Tensors& made) {
   // Into memory of the crossing's own: the pool that `made` lies in may use it again while the
   // reader is not done.
@@ -245,6 +268,7 @@ void GraphStep::run_forward(int slot, int buffer) {
   } else {
     show(samples_.prediction[slot], kept.outputs[0]);
     show(losses_[slot], kept.loss);
+    stamp(slot);
   }
 }
 

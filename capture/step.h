@@ -67,6 +67,9 @@ class Step {
   virtual std::int64_t launch() { return 0; }
   /// Whether the launch of that number and all before it are over. Asked in order.
   virtual bool over(std::int64_t launch) { return true; }
+  /// Whether loss and prediction of the forward last launched in `slot` are on the host by now,
+  /// though its launch may not be over.
+  virtual bool shown(int slot) const { return true; }
   /// How long the launch that over() last found over took on its device, waits left out.
   virtual std::int64_t duration_ns() const { return 0; }
   /// Has the calling thread wait until every launch is over.

@@ -2,6 +2,7 @@
 // they are about is over.
 #pragma once
 
+#include <chrono>   // launches
 #include <cstdint>  // samples
 #include <vector>   // memory taken beforehand
 
@@ -42,9 +43,10 @@ struct Note {
   Kind kind = Kind::timed;
   Action action;
   std::int64_t launch = -1;  ///< when that is over it may be told; -1: not launched yet
-  std::int64_t number = 0;   ///< timed: ns on the host; updated: the gradient's age
-  int forwards = 0;          ///< timed: samples in the turn
-  bool flag = false;         ///< updated, left_out: there was something to learn
+  std::chrono::steady_clock::time_point launched;
+  std::int64_t number = 0;  ///< timed: ns on the host; updated: the gradient's age
+  int forwards = 0;         ///< timed: samples in the turn
+  bool flag = false;        ///< updated, left_out: there was something to learn
 };
 
 /// Notes in the order they were taken: a ring that grows where it must, which is rare.

@@ -51,7 +51,8 @@ class Worker {
   void updated(const Note& note);
   void timed(const Note& note);
   void drain();
-  std::chrono::microseconds patience() const { return notes_.empty() ? kPatience : kImpatience; }
+  bool can_be_told(const Note& note);
+  std::chrono::microseconds patience();  ///< of a wait, until it looks at what is launched
 
   bool end_of_stream(std::int64_t samples);
 
@@ -92,6 +93,7 @@ class Worker {
   Outbox outbox_;            ///< what others hear of when the turn ends
   bool telling_ = false;
   Notes notes_;                          ///< what is told when the work is over
+  Clock::duration showing_{};            ///< from launch to prediction, lately
   std::vector<Alarm> verdicts_;          ///< of the guard: sample n's at n mod size
   std::vector<std::int64_t> host_ns_;    ///< by stage: of this turn, where the step defers
   std::vector<int> forwards_;            ///< by stage: in this turn

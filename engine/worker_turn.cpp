@@ -14,19 +14,42 @@ void Worker::end_turn() {
                  .number = std::exchange(host_ns_[stage], 0),
                  .forwards = std::exchange(forwards_[stage], 0)});
   }
-  notes_.launched([&](Note& note) { note.launch = step(note.action.stage).launch(); });
+  notes_.launched([&](Note& note) {
+    note.launch = step(note.action.stage).launch();
+    note.launched = Clock::now();
+  });
   outbox_.send([&](std::int64_t sample) { return over(sample); });
   settle();
 }
 
 void Worker::settle() {
   if (std::exchange(telling_, true)) return;  // what is told waits for its turn among replicas
-  while (!notes_.empty() && notes_.front().launch >= 0 &&
-         step(notes_.front().action.stage).over(notes_.front().launch)) {
+  while (!notes_.empty() && can_be_told(notes_.front())) {
     tell(notes_.front());
     notes_.pop();
   }
   telling_ = false;
+}
+
+bool Worker::can_be_told(const Note& note) {
+  if (note.launch < 0) return false;
+  capture::Step& mine = step(note.action.stage);
+  if (note.kind != Note::Kind::predicted || !mine.defers()) return mine.over(note.launch);
+  // Whoever watches need not wait for what the launch does after the prediction.
+  if (!mine.shown(slot(note.action.sample)) && !mine.over(note.launch)) return false;
+  showing_ += (Clock::now() - note.launched - showing_) / 8;
+  return true;
+}
+
+std::chrono::microseconds Worker::patience() {
+  if (notes_.empty()) return kPatience;
+  const Note& next = notes_.front();
+  if (next.kind != Note::Kind::predicted || next.launch < 0) return kImpatience;
+  // A sleep ends late by about as much as it lasts, so the last stretch before a prediction is due
+  // is looked through. One that stays away has something else to wait for.
+  const Clock::duration due = showing_ - (Clock::now() - next.launched);
+  const bool soon = due < 2 * kImpatience && due > -showing_ - 2 * kImpatience;
+  return soon ? std::chrono::microseconds(0) : kImpatience;
 }
 
 void Worker::drain() {

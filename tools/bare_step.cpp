@@ -75,7 +75,8 @@ void BareStep::run() {
   const c10::NoGradGuard no_grad;  // of the copies; the stage switches it on for itself
   const bool first = stage_.range().first, last = stage_.range().last;
   if (first) bring(sample_, input_);
-  if (last) bring(sample_, target_);  // a second time, as GraphStep does
+  if (first && last) target_ = input_;
+  if (last && !first) bring(sample_, target_);
   stages::Activations kept =
       stage_.forward_at(first ? stages::Tensors{input_} : inputs_, target_, /*buffer=*/0);
   if (last) {

@@ -303,6 +303,35 @@ TEST(TrainEvery, ReplicasLeaveOutTheSame) {
   }
 }
 
+/// Shows what it predicts long before its launch is over.
+class SlowToEnd final : public EmptyStep, public Observer {
+ public:
+  bool defers() const override { return true; }
+  void forward(int, std::int64_t) override { ++called_; }
+  std::int64_t launch() override { return launched_ = called_; }
+  bool shown(int) const override { return true; }
+  /// When its prediction was told, or after so many looks that it clearly is not.
+  bool over(std::int64_t launch) override {
+    gave_up = gave_up || (predicted_ < launch && ++looks_ > 10'000);
+    return gave_up || predicted_ >= launch;
+  }
+  void predicted(const SampleInfo&, int, float) override { ++predicted_; }
+  bool gave_up = false;
+
+ private:
+  std::int64_t called_ = 0, launched_ = 0, predicted_ = 0, looks_ = 0;
+};
+
+TEST(Deferring, APredictionIsToldBeforeItsLaunchIsOver) {
+  const Schedule schedule = make_schedule("partime", {.stages = 1});
+  Monitor monitor(schedule.replica_counts(), 0.0);
+  std::vector<std::int64_t> slots(schedule.slots());
+  Rig::CountingFeed feed(slots, 20);
+  SlowToEnd step;
+  Pipeline(schedule, {&step}, feed, &step, monitor, {}).run();
+  EXPECT_FALSE(step.gave_up);
+}
+
 TEST(TrainEvery, LeavesRecomputingOut) {
   const std::atomic<std::int64_t> fourth{4};
   Rig rig("pb", 2, 40);

@@ -4,6 +4,8 @@
 
 #include <limits>  // what is no number
 
+#include "capture/graph_step.h"
+#include "engine/rehearsal.h"
 #include "engine/turns.h"
 #include "tests/capture/double_stream.h"
 #include "tests/engine/trained.h"
@@ -187,6 +189,34 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
     expect_equal_bits(trainer.state(), expected);
     EXPECT_EQ(guard.roll_backs(), trainer.guard().roll_backs());
   }
+}
+
+/// Loss and prediction, though backward and update are under way.
+TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
+  const TrainerOptions options = recorded("partime", 1, {});
+  const Schedule schedule = for_recording(schedule_of(options));
+  capture::SampleBuffers samples(schedule.slots(),
+                                 {1, kShape.channels, kShape.height, kShape.width}, {}, true);
+  capture::GraphStep step(std::move(build_stages(options, schedule)[0]),
+                          options.make_stream(at::kCPU), at::kCPU, samples, nullptr, nullptr);
+  rehearse(schedule, longest_turns(schedule), {&step});
+  int early = 0;
+  for (int n = 0; n < 60; ++n) {
+    const int slot = n % schedule.slots();
+    samples.input[slot].copy_(sample_at(n, kShape).first);
+    step.forward(slot, stages::kNewest);
+    step.backward(slot, slot);
+    step.update();
+    const std::int64_t launch = step.launch();
+    while (!step.shown(slot)) {
+    }
+    early += step.over(launch) ? 0 : 1;
+    const float loss = step.loss(slot);
+    step.synchronize();
+    EXPECT_TRUE(step.over(launch));
+    EXPECT_EQ(step.loss(slot), loss);
+  }
+  EXPECT_GT(early, 0);
 }
 
 /// Whatever was launched before a stage's state is asked for is in it, and nothing else.
