@@ -10,19 +10,23 @@ namespace {
 
 using engine::Clock;
 
-/// Cycles through a few random frames until the time is up. Costs a copy a frame, as a real feed
-/// does.
+/// Cycles through a few random frames, as floats or as bytes, until the time is up. Costs a copy a
+/// frame, as a real feed does.
 class TimedFeed final : public engine::Feed {
  public:
   TimedFeed(engine::Trainer& trainer, std::size_t elements, double seconds, std::int64_t least)
       : trainer_(trainer),
         least_(least),
         frames_(4, std::vector<float>(elements)),
+        bytes_(4, std::vector<std::uint8_t>(elements)),
         seconds_(seconds) {
     std::mt19937 random(1);
     std::uniform_real_distribution<float> unit(0.0f, 1.0f);
     for (auto& frame : frames_) {
       for (float& v : frame) v = unit(random);
+    }
+    for (auto& frame : bytes_) {
+      for (std::uint8_t& v : frame) v = std::uint8_t(255 * unit(random));
     }
   }
 
@@ -32,8 +36,13 @@ class TimedFeed final : public engine::Feed {
     return taken_ < least_ || now - begin_ < seconds_ ? Status::ready : Status::end;
   }
   void take(int slot, engine::SampleInfo& info) override {
-    const auto& frame = frames_[std::size_t(taken_) % frames_.size()];
-    std::memcpy(trainer_.input(slot), frame.data(), frame.size() * sizeof(float));
+    const std::size_t which = std::size_t(taken_) % frames_.size();
+    if (std::uint8_t* const bytes = trainer_.input_bytes(slot)) {
+      std::memcpy(bytes, bytes_[which].data(), bytes_[which].size());
+    } else {
+      std::memcpy(trainer_.input(slot), frames_[which].data(),
+                  frames_[which].size() * sizeof(float));
+    }
     info.frame = taken_++;
     info.captured = Clock::now();
   }
@@ -42,6 +51,7 @@ class TimedFeed final : public engine::Feed {
   engine::Trainer& trainer_;
   std::int64_t least_;
   std::vector<std::vector<float>> frames_;
+  std::vector<std::vector<std::uint8_t>> bytes_;
   std::chrono::duration<double> seconds_;
   Clock::time_point begin_;
   std::int64_t taken_ = 0;

@@ -92,10 +92,12 @@ engine::TrainerOptions gpu_options(const GpuBench& how, const std::string& netwo
                                    std::int64_t size, int stages, engine::Capture capture) {
   engine::TrainerOptions options{.sample = {3, size, size}, .stages = stages, .capture = capture};
   options.network = stages::build_network(bench_network(network), options.sample);
-  options.cut = engine::balanced_cut(multiplications(*options.network), stages);
+  options.module_ms = multiplications(*options.network);  // in proportion is enough
+  options.cut = engine::balanced_cut(options.module_ms, stages);
   options.devices.assign(std::size_t(stages), how.device);
   options.weights = stages::initial_state(*options.network, 0);
   options.make_stream = how.make_stream;
+  options.make_streams = how.make_streams;
   return options;
 }
 

@@ -57,6 +57,31 @@ Json graph_and_eager(const GpuBench& how, const std::string& network, std::int64
   });
 }
 
+/// Recorded stages on plain streams, and on SMs of their own.
+Json streams_and_partitions(const GpuBench& how, const std::string& network, std::int64_t size,
+                            int stages) {
+  return measured(how, entry_of("streams and partitions", network, size, stages), how.turns, [&] {
+    engine::TrainerOptions streams = gpu_options(how, network, size, stages, Capture::graph);
+    engine::TrainerOptions partitions = streams;
+    partitions.sharing = engine::Sharing::partitions;
+    return std::make_unique<Rates>(
+        network, std::vector<Rates::Way>{{"streams_fps", streams}, {"partitions_fps", partitions}},
+        std::vector<Rates::Ratio>{{"ratio", "partitions_fps", "streams_fps"}});
+  });
+}
+
+/// Samples that come as floats, and as the bytes of their frames.
+Json floats_and_bytes(const GpuBench& how, const std::string& network, std::int64_t size) {
+  return measured(how, entry_of("floats and bytes", network, size, 1), how.turns, [&] {
+    engine::TrainerOptions floats = gpu_options(how, network, size, 1, Capture::graph);
+    engine::TrainerOptions bytes = floats;
+    bytes.input_as_bytes = true;
+    return std::make_unique<Rates>(
+        network, std::vector<Rates::Way>{{"floats_fps", floats}, {"bytes_fps", bytes}},
+        std::vector<Rates::Ratio>{{"ratio", "bytes_fps", "floats_fps"}});
+  });
+}
+
 /// One network and size: recorded and eager at one stage, recorded at several.
 Json network_rates(const GpuBench& how, const std::string& network, std::int64_t size) {
   return measured(how, entry_of("network", network, size, kSharing), how.network_turns, [&] {
@@ -94,6 +119,11 @@ Json gpu_results(const GpuBench& how) {
   };
   for (const int stages : how.stages)
     add("stages", graph_and_eager(how, how.networks.front(), how.sizes.front(), stages));
+  for (const int stages : how.stages) {
+    if (stages > 1)
+      add("sharing", streams_and_partitions(how, how.networks.front(), how.sizes.front(), stages));
+  }
+  add("bytes", floats_and_bytes(how, how.networks.front(), how.sizes.back()));
   add("relaunch", against_bare(how, "relaunch", 1, relaunch_arm));
   add("independent", against_bare(how, "independent", kSharing, independent_arm));
   add("processor_time", against_bare(how, "processor time", 1, processor_time_arm));
