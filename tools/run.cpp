@@ -1,7 +1,6 @@
 // `millrace run`: learn from a source until it ends.
 #include <atomic>    // rate
 #include <chrono>    // waits
-#include <cmath>     // pow
 #include <cstdio>    // results
 #include <future>    // the pipeline beside the progress line
 #include <iostream>  // results
@@ -25,7 +24,9 @@
 #include "tools/reload.h"
 #include "tools/report.h"
 #include "tools/run_log.h"
+#include "tools/run_source.h"
 #include "tools/signals.h"
+#include "tools/status_line.h"
 #include "tools/video_out.h"
 #include "tools/watchdog.h"
 
@@ -33,37 +34,6 @@ namespace millrace::tools {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr int kNewestCapacity = 1;  // "the newest" is one frame
-constexpr int kNeverCapacity = 8;   // evens out a reader that decodes in bursts
-// While one frame is learned from others come that are only predicted, and quickly made up for.
-constexpr int kSkipCapacity = 4;
-
-io::SourceOptions source_options(const Config& config) {
-  return {.uri = config.source.uri,
-          .width = config.source.width,
-          .height = config.source.height,
-          .channels = config.source.channels,
-          .fps = config.source.fps,
-          .seed = config.source.seed,
-          .reconnect = {
-              .enabled = config.source.reconnect,
-              .silence = std::chrono::milliseconds(std::llround(1e3 * config.source.silence_s))}};
-}
-
-bool paced_live(const Config& config, const io::SourceInfo& info) {
-  return config.source.pace == "live" || (config.source.pace == "auto" && info.live);
-}
-
-io::Drop drop_policy(const Config& config, bool live) {
-  const bool newest = config.source.drop == "newest" || (config.source.drop == "auto" && live);
-  return newest ? io::Drop::newest : io::Drop::never;
-}
-
-int capacity(const Config& config, io::Drop drop) {
-  if (drop == io::Drop::never) return kNeverCapacity;
-  return config.monitor.policy == "skip" ? kSkipCapacity : kNewestCapacity;
-}
 
 /// The parts of one run, in the order a frame meets them.
 class Run {
@@ -78,7 +48,7 @@ class Run {
         drop_(drop_policy(config, live_)),
         fitter_(config.source.width ? config.source.width : info_.width,
                 config.source.height ? config.source.height : info_.height),
-        queue_(capacity(config, drop_), drop_),
+        queue_(queue_capacity(config, drop_), drop_),
         trainer_(trainer_options()),
         overload_(config, trainer_, live_),
         log_(trainer_, task_ == Task::label),
@@ -127,8 +97,8 @@ class Run {
       }
       if (lines_) lines_->write();
       if (page_) page_->obey();
-      if (watchdog.due(trainer_.trained())) watchdog.trained(trainer_.trained(), status());
-      if (progress.due()) progress.show(status());
+      if (watchdog.due(trainer_.trained())) watchdog.trained(trainer_.trained(), status_.text());
+      if (progress.due()) progress.show(status_.text());
     }
     if (!stopping) watchdog.stopping();
     progress.finish();
@@ -165,7 +135,6 @@ class Run {
                          {"dropped", video_->writer().dropped()}};
     }
     const auto& output = reload_.config().output;
-    const stages::ImageShape shape{config_.source.channels, fitter_.height(), fitter_.width()};
     const bool predicted = log_.network().count() > 0;
     write_output(arguments_.report.empty() ? output.report : arguments_.report,
                  [&](const std::string& file) { io::write_whole(file, report.dump(2) + "\n"); });
@@ -186,7 +155,7 @@ class Run {
     write_output(predicted ? output.loss_plot : "",
                  [&](const std::string& file) { draw_loss(log_, file); });
     write_output(predicted && task_ != Task::label ? output.prediction : "",
-                 [&](const std::string& file) { draw_prediction(trainer_, log_, shape, file); });
+                 [&](const std::string& file) { draw_prediction(trainer_, log_, shape(), file); });
     if (!arguments_.quiet)
       (output.log == "-" ? std::cerr : std::cout) << summarize(report) << std::flush;
     if (!failure_.empty()) throw std::runtime_error(failure_);
@@ -196,9 +165,12 @@ class Run {
   const FrameCounts& frames() const { return frames_; }
 
  private:
+  stages::ImageShape shape() const {
+    return {config_.source.channels, fitter_.height(), fitter_.width()};
+  }
+
   engine::TrainerOptions trainer_options() {
-    engine::TrainerOptions options =
-        assemble(config_, {config_.source.channels, fitter_.height(), fitter_.width()});
+    engine::TrainerOptions options = assemble(config_, shape());
     if (task_ == Task::label) require_classes(*options.network);
     options.fps = config_.monitor.fps > 0 ? config_.monitor.fps : info_.fps;
     return options;
@@ -251,8 +223,7 @@ class Run {
   std::unique_ptr<LiveView> make_page() {
     if (!arguments_.serve) return nullptr;
     return std::make_unique<LiveView>(
-        config_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
-        arguments_.serve_at, arguments_.token,
+        config_, shape(), arguments_.serve_at, arguments_.token,
         LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get(), rate_});
   }
 
@@ -278,28 +249,7 @@ class Run {
   std::unique_ptr<VideoOut> make_video() {
     if (config_.output.video.empty()) return nullptr;
     if (task_ == Task::label) throw config_.error("output.video", "labels are no pictures to show");
-    return std::make_unique<VideoOut>(
-        trainer_, stages::ImageShape{config_.source.channels, fitter_.height(), fitter_.width()},
-        info_.fps, config_.output.video);
-  }
-
-  std::string status() {
-    const engine::Reading r = trainer_.monitor().read();
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
-    const std::int64_t trained = trainer_.trained();
-    char line[320];
-    std::snprintf(
-        line, sizeof line,
-        "frame %lld  %.1f fps  %s  age %.0f/%.0f ms  dropped %lld  loss %.4f (mean frame %.4f)",
-        static_cast<long long>(trained),
-        double(trained - shown_) / std::max(1e-9, seconds - shown_at_), rule_text(r).c_str(),
-        r.latency_p50, r.latency_p99, static_cast<long long>(queue_.dropped()),
-        log_.network().recent(), log_.baseline().recent());
-    shown_ = trained;
-    shown_at_ = seconds;
-    const std::int64_t every = overload_.train_every();
-    return line + (every > 1 ? "  1 in " + std::to_string(every) + " learned" : std::string());
+    return std::make_unique<VideoOut>(trainer_, shape(), info_.fps, config_.output.video);
   }
 
   const Config& config_;
@@ -326,9 +276,7 @@ class Run {
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
   FrameCounts frames_;
   std::string failure_;  ///< the first output that could not be written
-  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  std::int64_t shown_ = 0;
-  double shown_at_ = 0;
+  StatusLine status_{trainer_, queue_, log_, overload_};
 };
 
 }  // namespace
