@@ -72,6 +72,27 @@ std::string provenance_line(const Json& results) {
 const Column kNetwork{"network", "network", ""}, kSize{"pixels", "size", "%.0f"},
     kStages{"stages", "stages", "%.0f"};
 
+std::string device_sections(const Json& results) {
+  return "\n## Stages that share the GPU\n\n"
+         "A stream each on all SMs, and SMs of its own for each stage by its multiplications "
+         "(`pipeline.sharing`).\n\n" +
+         table(results, "sharing",
+               {kNetwork,
+                kSize,
+                kStages,
+                {"streams, frames/s", "streams_fps", "%.1f"},
+                {"partitions, frames/s", "partitions_fps", "%.1f"},
+                {"partitions over streams", "ratio", "%.3f"}}) +
+         "\n## Frames as they are\n\n"
+         "Samples copied to the GPU as floats, and as bytes of which it makes floats.\n\n" +
+         table(results, "bytes",
+               {kNetwork,
+                kSize,
+                {"as floats, frames/s", "floats_fps", "%.1f"},
+                {"as bytes, frames/s", "bytes_fps", "%.1f"},
+                {"bytes over floats", "ratio", "%.3f"}});
+}
+
 std::string engine_sections(const Json& results) {
   return "\n## What the engine adds\n\n"
          "A step of the engine at one stage, and the same step as one bare graph launched back to "
@@ -127,25 +148,7 @@ std::string gpu_page(const Json& results) {
                 {"recorded, frames/s", "graph_fps", "%.1f"},
                 {"eager, frames/s", "eager_fps", "%.1f"},
                 {"recorded over eager", "ratio", "%.2f"}}) +
-         "\n## Stages that share the GPU\n\n"
-         "A stream each on all SMs, and SMs of its own for each stage by its multiplications "
-         "(`pipeline.sharing`).\n\n" +
-         table(results, "sharing",
-               {kNetwork,
-                kSize,
-                kStages,
-                {"streams, frames/s", "streams_fps", "%.1f"},
-                {"partitions, frames/s", "partitions_fps", "%.1f"},
-                {"partitions over streams", "ratio", "%.3f"}}) +
-         "\n## Frames as they are\n\n"
-         "Samples copied to the GPU as floats, and as bytes of which it makes floats.\n\n" +
-         table(results, "bytes",
-               {kNetwork,
-                kSize,
-                {"as floats, frames/s", "floats_fps", "%.1f"},
-                {"as bytes, frames/s", "bytes_fps", "%.1f"},
-                {"bytes over floats", "ratio", "%.3f"}}) +
-         engine_sections(results) +
+         device_sections(results) + engine_sections(results) +
          "\n## Frames learned a second\n\n"
          "Basic: 10 layers, 16 features, kernel 5; layers, features and kernel times three. One "
          "stage, and several that share the GPU.\n\n" +

@@ -56,7 +56,7 @@ Json memory_json(const engine::Trainer& trainer) {
 
 }  // namespace
 
-Json make_report(engine::Trainer& trainer, const FrameCounts& frames, const RunLog& log) {
+Json make_report(engine::Trainer& trainer, const RunFrames& frames, const RunLog& log) {
   const engine::Reading r = trainer.monitor().read();
   Json devices = Json::array();
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());

@@ -14,7 +14,7 @@
 namespace millrace::tools {
 
 /// Every frame's fate: received = trained + dropped + rejected + in_flight.
-struct FrameCounts {
+struct RunFrames {
   std::int64_t received = 0;
   std::int64_t trained = 0;
   std::int64_t dropped = 0;         ///< a newer one took its place, or predicted only
@@ -24,7 +24,7 @@ struct FrameCounts {
 };
 
 /// The report, as README explains it key by key.
-nlohmann::ordered_json make_report(engine::Trainer& trainer, const FrameCounts& frames,
+nlohmann::ordered_json make_report(engine::Trainer& trainer, const RunFrames& frames,
                                    const RunLog& log);
 
 /// Share of frames whose class was told: over the run, and of the last 100.

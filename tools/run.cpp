@@ -162,7 +162,6 @@ class Run {
   }
 
   const std::string& source_error() const { return reader_.error(); }
-  const FrameCounts& frames() const { return frames_; }
 
  private:
   stages::ImageShape shape() const {
@@ -274,7 +273,7 @@ class Run {
   std::unique_ptr<LiveView> page_;                      ///< null: nobody watches
   Reload reload_;
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
-  FrameCounts frames_;
+  RunFrames frames_;
   std::string failure_;  ///< the first output that could not be written
   StatusLine status_{trainer_, queue_, log_, overload_};
 };
