@@ -6,6 +6,7 @@
 #include <memory>  // events
 #include <vector>  // slots
 
+#include "capture/stamp.h"
 #include "capture/stream.h"
 
 namespace millrace::capture {
@@ -35,18 +36,22 @@ struct SampleBuffers {
 /// connections cross the cut too. Whoever receives the slot's token may read, once `ready` is
 /// signalled.
 struct Crossing {
-  explicit Crossing(int slots) : tensors(slots), ready(slots) {}
+  explicit Crossing(int slots) : tensors(slots), ready(slots), arrived(slots) {}
   std::vector<std::vector<at::Tensor>> tensors;
-  /// Null: the writer's calls return when their work is done.
+  /// For a reader on a device. Null: the writer's calls return when their work is done.
   std::vector<std::unique_ptr<Event>> ready;
+  /// For a reader that runs as it is called; null: as above.
+  std::vector<std::unique_ptr<Stamp>> arrived;
   /// Lies in pinned host memory, since the reader's device can't read the writer's.
   bool on_host = false;
   /// The reader replays recorded work: write into the tensors that are there.
   bool fixed = false;
+  /// The writer replays recorded work, the reader runs as it is called.
+  bool to_host = false;
 
   /// Has the calling thread wait until what lies in `slot` may be read.
   void synchronize(int slot) const {
-    if (ready[slot]) ready[slot]->synchronize();
+    if (arrived[slot]) arrived[slot]->wait();
   }
 };
 

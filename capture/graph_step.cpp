@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>          // buffers
 #include <c10/core/GradMode.h>  // NoGradGuard
 
-#include <atomic>     // what a device writes
 #include <limits>     // what an update must turn down
 #include <stdexcept>  // std::invalid_argument
 #include <utility>    // exchange
@@ -23,22 +22,28 @@ GraphStep::GraphStep(stages::Stage stage, std::unique_ptr<Stream> stream, c10::D
       inputs_(slots()),
       targets_(slots()),
       losses_(slots()),
+      shown_(slots()),
       activations_in_(slots()),
       gradients_in_(slots()),
-      forwards_(slots(), 0),
-      stamps_(slots()),
-      stamps_on_device_(slots()),
       rate_on_device_(at::ones({}, at::TensorOptions(device).dtype(at::kDouble))),
       skipped_on_device_(at::zeros({}, at::TensorOptions(device))),
       skipped_(pinned_zeros({})) {
   if (stage_.replicated()) throw std::invalid_argument("a replicated stage can't be recorded");
   for (int slot = 0; slot < slots(); ++slot) {
-    if (downstream_) downstream_->activations.ready[slot] = stream_->make_event();
-    if (upstream_) upstream_->gradients.ready[slot] = stream_->make_event();
-    stamps_[slot] = pinned_zeros({}, at::kLong);
-    stamps_on_device_[slot] = at::zeros({}, at::TensorOptions(device).dtype(at::kLong));
+    if (!downstream_) shown_[slot] = std::make_unique<Stamp>(device);
+    for (Crossing* crossing : crossings()) {
+      crossing->ready[slot] = stream_->make_event();
+      if (crossing->to_host) crossing->arrived[slot] = std::make_unique<Stamp>(device);
+    }
   }
   called_.reserve(64);
+}
+
+std::vector<Crossing*> GraphStep::crossings() const {
+  std::vector<Crossing*> all;
+  if (downstream_) all.push_back(&downstream_->activations);
+  if (upstream_) all.push_back(&upstream_->gradients);
+  return all;
 }
 
 template <class Body>
@@ -62,7 +67,7 @@ void GraphStep::call(const Key& key, Event* wait, Event* signal, const Body& bod
 void GraphStep::forward(int slot, std::int64_t version) {
   const int buffer = stage_.buffer_of(version == stages::kNewest ? stage_.newest() : version);
   buffers_[slot] = buffer;
-  ++forwards_[slot];
+  expect(downstream_ ? downstream_->activations.arrived[slot].get() : shown_[slot].get());
   call({Kind::forward, slot, buffer, 0, 0},
        upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
        downstream_ ? downstream_->activations.ready[slot].get() : nullptr,
@@ -87,6 +92,7 @@ void GraphStep::backward_input(int slot, int gradient_slot) {
 void GraphStep::call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first) {
   const int buffer = buffers_[slot];
   const stages::Adding adding{.first = first, .retain = true};
+  if (upstream_) expect(upstream_->gradients.arrived[slot].get());
   call({kind, slot, buffer, gradient_slot, first},
        downstream_ ? downstream_->gradients.ready[gradient_slot].get() : nullptr,
        upstream_ ? upstream_->gradients.ready[slot].get() : nullptr,
@@ -105,7 +111,9 @@ void GraphStep::update() {
   const int from = stage_.buffer_of(stage_.newest()), to = stage_.buffer_of(stage_.advance());
   const int count = std::exchange(added_, 0);
   // Recording warms up by running the update: with a gradient that it turns down.
-  if (rehearsing_) stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN());
+  if (rehearsing_) {
+    stream_->run([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
+  }
   call({Kind::update, 0, to, count, 0}, nullptr, nullptr,
        [this, from, to, count] { run_update(from, to, count); });
   update_called_ = true;
@@ -148,17 +156,20 @@ std::int64_t GraphStep::skipped() const {
 }
 
 void GraphStep::end_rehearsal() {
-  stream_->synchronize();
-  const c10::NoGradGuard no_grad;
-  stage_.fill_gradients(0);
-  stage_.reset_count();
-  skipped_on_device_.zero_();
-  skipped_.zero_();
   for (int slot = 0; slot < slots(); ++slot) {
-    forwards_[slot] = 0;
-    stamps_[slot].zero_();
-    stamps_on_device_[slot].zero_();
+    if (shown_[slot]) shown_[slot]->reset(*stream_);
+    for (Crossing* crossing : crossings()) {
+      if (crossing->arrived[slot]) crossing->arrived[slot]->reset(*stream_);
+    }
   }
+  stream_->run([this] {
+    const c10::NoGradGuard no_grad;
+    stage_.fill_gradients(0);
+    skipped_on_device_.zero_();
+  });
+  stream_->synchronize();
+  stage_.reset_count();
+  skipped_.zero_();
   added_ = 0;
   rehearsing_ = false;
 }
@@ -194,11 +205,6 @@ bool GraphStep::over(std::int64_t launch) {
   return true;
 }
 
-bool GraphStep::shown(int slot) const {
-  const std::atomic_ref count(*stamps_[slot].mutable_data_ptr<std::int64_t>());
-  return count.load(std::memory_order_acquire) == forwards_[slot];
-}
-
 std::int64_t GraphStep::peak_activation_bytes() const {
   return forward_bytes_ * forwards_recorded_;
 }
@@ -232,12 +238,6 @@ void GraphStep::show(at::Tensor& on_host, const at::Tensor& made) {
   stream_->copy(on_host, plain);
 }
 
-/// After the copies before it: a stream's copies are done one after another.
-void GraphStep::stamp(int slot) {
-  stamps_on_device_[slot].add_(1);
-  stream_->copy(stamps_[slot], stamps_on_device_[slot]);
-}
-
 void GraphStep::leave(Crossing& crossing, int slot, const stages::Tensors& made) {
   // Into memory of the crossing's own: the pool that `made` lies in may use it again while the
   // reader is not done.
@@ -251,6 +251,7 @@ void GraphStep::leave(Crossing& crossing, int slot, const stages::Tensors& made)
       there[i].copy_(made[i], /*non_blocking=*/true);
     }
   }
+  if (crossing.arrived[slot]) crossing.arrived[slot]->set(*stream_);
 }
 
 void GraphStep::run_forward(int slot, int buffer) {
@@ -268,7 +269,7 @@ void GraphStep::run_forward(int slot, int buffer) {
   } else {
     show(samples_.prediction[slot], kept.outputs[0]);
     show(losses_[slot], kept.loss);
-    stamp(slot);
+    shown_[slot]->set(*stream_);
   }
 }
 

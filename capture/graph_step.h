@@ -42,7 +42,7 @@ class GraphStep final : public OwningStep {
   void end_rehearsal() override;
   std::int64_t launch() override;
   bool over(std::int64_t launch) override;
-  bool shown(int slot) const override;
+  bool shown(int slot) const override { return shown_[slot]->is_set(); }
   std::int64_t duration_ns() const override { return duration_ns_; }
   void synchronize() override { stream_->synchronize(); }
 
@@ -67,6 +67,11 @@ class GraphStep final : public OwningStep {
   /// new.
   template <class Body>
   void call(const Key& key, Event* wait, Event* signal, const Body& body);
+  /// What this stage writes.
+  std::vector<Crossing*> crossings() const;
+  static void expect(Stamp* stamp) {
+    if (stamp) stamp->expect();
+  }
   void run_forward(int slot, int buffer);
   void run_backward(Backward part, int slot, int buffer, int gradient_slot, stages::Adding adding);
   void call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first);
@@ -76,7 +81,6 @@ class GraphStep final : public OwningStep {
   at::Tensor fed(const at::Tensor& from, Fed& mine);
   void leave(Crossing& crossing, int slot, const stages::Tensors& made);
   void show(at::Tensor& on_host, const at::Tensor& made);
-  void stamp(int slot);
   void follow_rate(double rate);
 
   std::unique_ptr<Stream> stream_;
@@ -97,12 +101,8 @@ class GraphStep final : public OwningStep {
   std::vector<int> buffers_;                              ///< that the slot's forward ran at
   std::vector<Fed> inputs_, targets_;
   std::vector<at::Tensor> losses_;
+  std::vector<std::unique_ptr<Stamp>> shown_;  ///< last stage: loss and prediction are on the host
   std::vector<stages::Tensors> activations_in_, gradients_in_;
-
-  // By slot, last stage: how many forwards were called, and how many are on the host, counted by
-  // the device after it has copied their loss and prediction.
-  std::vector<std::int64_t> forwards_;
-  std::vector<at::Tensor> stamps_, stamps_on_device_;
 
   int added_ = 0;      ///< gradients since the last update
   double rate_ = 1.0;  ///< what rate_on_device_ holds

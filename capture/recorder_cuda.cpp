@@ -31,7 +31,11 @@ class CudaRecording final : public Recording {
 class CudaRecorder final : public Recorder {
  public:
   explicit CudaRecorder(c10::Device device)
-      : own_(device), stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {}
+      : own_(device), stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {
+    // The step's tensors were made on another stream.
+    const c10::cuda::CUDAGuard on_device(device);
+    C10_CUDA_CHECK(cudaDeviceSynchronize());
+  }
 
   std::unique_ptr<Recording> record(std::function<void()> body) override {
     return std::make_unique<CudaRecording>(std::move(body), stream_);

@@ -17,8 +17,6 @@ namespace millrace::capture {
 class Event {
  public:
   virtual ~Event() = default;
-  /// Has the calling thread wait.
-  virtual void synchronize() = 0;
 };
 
 /// Recorded work at fixed addresses. It can't run alone: see Stream::assemble().
@@ -52,9 +50,10 @@ class Stream {
  public:
   virtual ~Stream() = default;
   virtual std::unique_ptr<Event> make_event() = 0;
-  /// Runs `body` once to warm up, and records it. What it allocates stays its own; pieces of one
-  /// `pool` share memory that is free between them, so they must run in the order of recording.
-  /// Throws std::runtime_error with LibTorch's words for work that can't be recorded.
+  /// Runs `body` once to warm up, after all work that the device was given, and records it. What it
+  /// allocates stays its own; pieces of one `pool` share memory that is free between them, so they
+  /// must run in the order of recording. Throws std::runtime_error with LibTorch's words for work
+  /// that can't be recorded.
   virtual std::unique_ptr<Piece> record(int pool, std::function<void()> body) = 0;
   virtual std::unique_ptr<Graph> assemble(const std::vector<Part>& parts) = 0;
   /// Gives the stream work that is not recorded.

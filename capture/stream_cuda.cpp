@@ -23,7 +23,6 @@ class CudaEvent final : public Event {
   ~CudaEvent() override { cudaEventDestroy(event_); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
-  void synchronize() override { C10_CUDA_CHECK(cudaEventSynchronize(event_)); }
   bool over() const {
     const cudaError_t state = cudaEventQuery(event_);
     if (state != cudaErrorNotReady) C10_CUDA_CHECK(state);
@@ -154,6 +153,8 @@ class CudaStream final : public Stream {
   }
 
   std::unique_ptr<Piece> record(int pool, std::function<void()> body) override {
+    // What the body reads may have been made on another stream, by whoever set it up.
+    C10_CUDA_CHECK(cudaDeviceSynchronize());
     within(body);  // libraries load their kernels and choose among them
     stream_.synchronize();
     auto piece = std::make_unique<CudaPiece>();

@@ -171,6 +171,8 @@ void Trainer::join(int stage) {
   boundary.gradients.on_host = !capture::reads(above, below);
   boundary.activations.fixed = records(stage + 1) && !records(stage);
   boundary.gradients.fixed = records(stage) && !records(stage + 1);
+  boundary.activations.to_host = boundary.gradients.fixed;
+  boundary.gradients.to_host = boundary.activations.fixed;
   const stages::Network& network = *options_.network;
   for (capture::Crossing* crossing : {&boundary.activations, &boundary.gradients}) {
     for (int slot = 0; crossing->fixed && slot < schedule_.slots(); ++slot) {

@@ -23,7 +23,6 @@ std::atomic<bool> refuses{false};
 
 class DoubleEvent final : public Event {
  public:
-  void synchronize() override { wait(launched_); }
   /// By whoever launches the work that will signal it.
   std::int64_t launch() { return ++launched_; }
   std::int64_t launched() const { return launched_; }
@@ -138,6 +137,7 @@ class DoubleStream final : public Stream {
   std::unique_ptr<Event> make_event() override { return std::make_unique<DoubleEvent>(); }
   std::unique_ptr<Piece> record(int, std::function<void()> body) override {
     if (refuses) throw std::runtime_error("operation not permitted when stream is capturing");
+    work_.drain();
     body();
     return std::make_unique<DoublePiece>(body);
   }

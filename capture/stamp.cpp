@@ -1,0 +1,53 @@
+#include "capture/stamp.h"
+
+#include <ATen/ATen.h>          // counting
+#include <c10/core/GradMode.h>  // NoGradGuard
+
+#include <atomic>     // what a device writes
+#include <chrono>     // looks
+#include <stdexcept>  // std::runtime_error
+#include <thread>     // rest between them
+
+namespace millrace::capture {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kBetweenLooks = 20us;
+constexpr auto kNever = 60s;  // a device that takes so long for a sample has failed
+
+}  // namespace
+
+Stamp::Stamp(c10::Device device)
+    : on_device_(at::zeros({}, at::TensorOptions(device).dtype(at::kLong))),
+      on_host_(pinned_zeros({}, at::kLong)) {}
+
+void Stamp::set(Stream& stream) {
+  on_device_.add_(1);
+  stream.copy(on_host_, on_device_);
+}
+
+bool Stamp::is_set() const {
+  const std::atomic_ref count(*on_host_.mutable_data_ptr<std::int64_t>());
+  return count.load(std::memory_order_acquire) == expected_;
+}
+
+void Stamp::wait() const {
+  const auto give_up = std::chrono::steady_clock::now() + kNever;
+  while (!is_set()) {
+    if (std::chrono::steady_clock::now() > give_up)
+      throw std::runtime_error("a device's work has not come for 60 s");
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+void Stamp::reset(Stream& stream) {
+  expected_ = 0;
+  stream.run([this, &stream] {
+    const c10::NoGradGuard no_grad;
+    on_device_.zero_();
+    stream.copy(on_host_, on_device_);
+  });
+}
+
+}  // namespace millrace::capture
