@@ -115,6 +115,7 @@ class CudaGraph final : public Graph {
   ~CudaGraph() override { cudaGraphExecDestroy(graph_); }
 
   void launch() override {
+    const c10::cuda::CUDAGuard on_device(device_);
     C10_CUDA_CHECK(cudaGraphLaunch(graph_, stream_));
     // Not one of the graph's own events: those count as recorded, by the launch before, until the
     // work gets there.
@@ -153,9 +154,11 @@ class CudaStream final : public Stream {
   }
 
   std::unique_ptr<Piece> record(int pool, std::function<void()> body) override {
-    // What the body reads may have been made on another stream, by whoever set it up.
-    C10_CUDA_CHECK(cudaDeviceSynchronize());
-    within(body);  // libraries load their kernels and choose among them
+    within([&] {
+      // What the body reads may have been made on another stream, by whoever set it up.
+      C10_CUDA_CHECK(cudaDeviceSynchronize());
+      body();  // libraries load their kernels and choose among them
+    });
     stream_.synchronize();
     auto piece = std::make_unique<CudaPiece>();
     within([&] {
