@@ -9,9 +9,10 @@
 
 namespace millrace::capture {
 
-/// A count on the device that goes up each time work passes, and its copy on the host. An event
-/// would not do: to the host, one that a graph signals is over from the launch before until the
-/// work gets there. One thread calls expect(), and whoever it tells of the work may look.
+/// A count on the device that goes up each time work passes, and its copy on the host. CUDA does
+/// not say whether the host sees an event that a graph signals as over, from the launch before,
+/// until the work gets there; a count can't be mistaken. One thread calls expect(), and whoever it
+/// tells of the work may look.
 class Stamp {
  public:
   explicit Stamp(c10::Device device);

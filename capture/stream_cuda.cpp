@@ -117,8 +117,8 @@ class CudaGraph final : public Graph {
   void launch() override {
     const c10::cuda::CUDAGuard on_device(device_);
     C10_CUDA_CHECK(cudaGraphLaunch(graph_, stream_));
-    // Not one of the graph's own events: those count as recorded, by the launch before, until the
-    // work gets there.
+    // Not one of the graph's own events: what the host sees of those before the work gets there,
+    // this launch's or still the one before, CUDA does not say.
     C10_CUDA_CHECK(cudaEventRecord(done_->get(), stream_));
   }
   bool over() override { return done_->over(); }
