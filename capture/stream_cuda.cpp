@@ -140,6 +140,23 @@ class CudaGraph final : public Graph {
   std::vector<std::unique_ptr<CudaEvent>> marks_;  ///< begin, end, begin, end, ...
 };
 
+/// A pool of captures' memory. Held here, since LibTorch takes none again whose captures are all
+/// gone, as after a trial or a capture that failed.
+class Pool {
+ public:
+  explicit Pool(c10::Device device) : device_(device.index()), id_(at::cuda::graph_pool_handle()) {
+    c10::cuda::CUDACachingAllocator::createOrIncrefPool(device_, id_);
+  }
+  ~Pool() { c10::cuda::CUDACachingAllocator::releasePool(device_, id_); }
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  at::cuda::MempoolId_t id() const { return id_; }
+
+ private:
+  c10::DeviceIndex device_;
+  at::cuda::MempoolId_t id_;
+};
+
 class CudaStream final : public Stream {
  public:
   /// `stream`: with whatever must live as long.
@@ -161,12 +178,13 @@ class CudaStream final : public Stream {
     });
     stream_.synchronize();
     auto piece = std::make_unique<CudaPiece>();
+    const at::cuda::MempoolId_t memory = pools_.try_emplace(pool, device_).first->second.id();
     within([&] {
-      piece->graph().capture_begin(pool_of(pool), cudaStreamCaptureModeThreadLocal);
+      piece->graph().capture_begin(memory, cudaStreamCaptureModeThreadLocal);
       try {
         body();
       } catch (const std::exception& error) {
-        abandon(pool_of(pool));
+        abandon(memory);
         throw std::runtime_error(error.what());
       }
       piece->graph().capture_end();
@@ -212,16 +230,10 @@ class CudaStream final : public Stream {
     c10::cuda::CUDACachingAllocator::releasePool(device_.index(), pool);
   }
 
-  at::cuda::MempoolId_t pool_of(int pool) {
-    const auto found = pools_.find(pool);
-    if (found != pools_.end()) return found->second;
-    return pools_[pool] = at::cuda::graph_pool_handle();
-  }
-
   c10::Device device_;
   std::shared_ptr<CUstream_st> own_;
   c10::cuda::CUDAStream stream_;
-  std::map<int, at::cuda::MempoolId_t> pools_;
+  std::map<int, Pool> pools_;
 };
 
 void require_cuda(c10::Device device) {

@@ -4,22 +4,14 @@
 #include <stdexcept>  // std::invalid_argument, std::runtime_error
 #include <utility>    // keys
 
-#include "engine/torch_device.h"
-
 namespace millrace::engine {
 namespace {
 
-/// Where a stage runs. Cores are one device, and have the stages if no device was named.
-c10::Device place_of(const TrainerOptions& options, int unit) {
-  return options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[unit]);
-}
-
 /// Measured ms of the modules of `stage`.
 double work_of(const TrainerOptions& options, int stage) {
-  const int begin = stage == 0 ? 0 : options.cut[stage - 1];
-  const int end = stage + 1 == options.stages ? options.network->size() : options.cut[stage];
+  const stages::StageRange range = range_of(options, stage);
   double ms = 0;
-  for (int module = begin; module < end; ++module) ms += options.module_ms.at(module);
+  for (int module = range.begin; module < range.end; ++module) ms += options.module_ms.at(module);
   return ms;
 }
 

@@ -17,7 +17,6 @@
 #include "engine/rehearsal.h"
 #include "engine/stage_streams.h"
 #include "engine/staircase.h"
-#include "engine/torch_device.h"
 #include "engine/verifier.h"
 
 namespace millrace::engine {
@@ -148,8 +147,7 @@ bool Trainer::records(int stage) const {
 
 std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int index, int unit,
                                                         std::unique_ptr<capture::Stream> stream) {
-  const Device& device = options_.devices[unit];
-  const c10::Device place = torch_device(device);
+  const c10::Device place = place_of(options_, unit);
   capture::BoundaryBuffers* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
   capture::BoundaryBuffers* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
   if (place.is_cuda()) {
@@ -163,9 +161,8 @@ std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int
 }
 
 void Trainer::join(int stage) {
-  const Device& upper = options_.devices[schedule_.unit(stage, 0)];
-  const Device& lower = options_.devices[schedule_.unit(stage + 1, 0)];
-  const c10::Device above = torch_device(upper), below = torch_device(lower);
+  const c10::Device above = place_of(options_, schedule_.unit(stage, 0)),
+                    below = place_of(options_, schedule_.unit(stage + 1, 0));
   capture::BoundaryBuffers& boundary = *boundaries_[stage];
   boundary.activations.on_host = !capture::reads(below, above);
   boundary.gradients.on_host = !capture::reads(above, below);

@@ -188,6 +188,11 @@ void require_cut(const std::vector<int>& cut, int stages, int modules);
 /// network, optimizer or schedule do not give.
 void require_correction(const TrainerOptions& options, const Schedule& schedule);
 
+/// Where `stage` lies in the network. `options`: with a cut.
+stages::StageRange range_of(const TrainerOptions& options, int stage);
+/// Where Schedule::unit() `unit` runs: a core if no device was named.
+c10::Device place_of(const TrainerOptions& options, int unit);
+
 /// The stages of `network` at `cut`, with `weights`, by Schedule::unit(). The oracle and the
 /// trainer build them alike. Replicas are not tied yet: tie_replicas() does it where they will
 /// stay.

@@ -66,22 +66,28 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule)
   }
 }
 
+stages::StageRange range_of(const TrainerOptions& options, int stage) {
+  const bool first = stage == 0, last = stage == int(options.cut.size());
+  return {first ? 0 : options.cut[stage - 1], last ? options.network->size() : options.cut[stage],
+          first, last};
+}
+
+c10::Device place_of(const TrainerOptions& options, int unit) {
+  return options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[unit]);
+}
+
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule) {
   const std::vector<std::int64_t> ages = gradient_ages(schedule);
   std::vector<stages::Stage> stages;
   for (int i = 0; i < schedule.stages; ++i) {
-    const bool first = i == 0, last = i + 1 == schedule.stages;
-    const stages::StageRange range{first ? 0 : options.cut[i - 1],
-                                   last ? options.network->size() : options.cut[i], first, last};
     const StageNeeds needs = needs_of(schedule, i);
     const stages::Delay delay{.frames = ages[i],
                               .updates = ages[i] / schedule.samples_an_update(i),
                               .on_later_sample = first_backwards(schedule)[i] > 0};
     for (int replica = 0; replica < schedule.replicas_of(i); ++replica) {
       const int unit = schedule.unit(i, replica);
-      const c10::Device device =
-          options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[unit]);
-      stages.emplace_back(options.network, range, options.optimizer, device,
+      stages.emplace_back(options.network, range_of(options, i), options.optimizer,
+                          place_of(options, unit),
                           stages::StageOptions{schedule.versions_of(i), needs.split,
                                                needs.recompute, options.correction, delay});
       stages.back().restore(options.weights);

@@ -15,8 +15,9 @@ void Worker::end_turn() {
                  .forwards = std::exchange(forwards_[stage], 0)});
   }
   notes_.launched([&](Note& note) {
-    note.launch = step(note.action.stage).launch();
-    note.launched = Clock::now();
+    capture::Step& mine = step(note.action.stage);
+    note.launch = mine.launch();
+    if (mine.defers()) note.launched = Clock::now();
   });
   outbox_.send([&](std::int64_t sample) { return over(sample); });
   settle();

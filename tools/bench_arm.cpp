@@ -15,11 +15,10 @@ using engine::Clock;
 class TimedFeed final : public engine::Feed {
  public:
   TimedFeed(engine::Trainer& trainer, std::size_t elements, double seconds, std::int64_t least)
-      : trainer_(trainer),
-        least_(least),
-        frames_(4, std::vector<float>(elements)),
-        bytes_(4, std::vector<std::uint8_t>(elements)),
-        seconds_(seconds) {
+      : trainer_(trainer), least_(least), seconds_(seconds) {
+    const bool as_bytes = trainer.input_bytes(0) != nullptr;
+    frames_.resize(kFrames, std::vector<float>(as_bytes ? 0 : elements));
+    bytes_.resize(kFrames, std::vector<std::uint8_t>(as_bytes ? elements : 0));
     std::mt19937 random(1);
     std::uniform_real_distribution<float> unit(0.0f, 1.0f);
     for (auto& frame : frames_) {
@@ -36,7 +35,7 @@ class TimedFeed final : public engine::Feed {
     return taken_ < least_ || now - begin_ < seconds_ ? Status::ready : Status::end;
   }
   void take(int slot, engine::SampleInfo& info) override {
-    const std::size_t which = std::size_t(taken_) % frames_.size();
+    const std::size_t which = std::size_t(taken_) % kFrames;
     if (std::uint8_t* const bytes = trainer_.input_bytes(slot)) {
       std::memcpy(bytes, bytes_[which].data(), bytes_[which].size());
     } else {
@@ -48,10 +47,12 @@ class TimedFeed final : public engine::Feed {
   }
 
  private:
+  static constexpr std::size_t kFrames = 4;
+
   engine::Trainer& trainer_;
   std::int64_t least_;
-  std::vector<std::vector<float>> frames_;
-  std::vector<std::vector<std::uint8_t>> bytes_;
+  std::vector<std::vector<float>> frames_;        ///< empty ones where bytes are taken
+  std::vector<std::vector<std::uint8_t>> bytes_;  ///< and the other way round
   std::chrono::duration<double> seconds_;
   Clock::time_point begin_;
   std::int64_t taken_ = 0;

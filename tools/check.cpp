@@ -43,9 +43,8 @@ void describe_pipeline(const engine::TrainerOptions& options) {
       std::cout << "\n";
       continue;
     }
-    const int begin = stage == 0 ? 0 : options.cut[stage - 1];
-    const int end = stage + 1 == options.stages ? options.network->size() : options.cut[stage];
-    std::cout << ": modules " << begin << " to " << end - 1 << "\n";
+    const stages::StageRange range = engine::range_of(options, stage);
+    std::cout << ": modules " << range.begin << " to " << range.end - 1 << "\n";
   }
   if (options.cut.empty() && options.stages > 1) {
     std::cout << "#   cut by module times measured at the start, least slowest stage\n";

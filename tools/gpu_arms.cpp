@@ -44,41 +44,23 @@ Json entry_of(const std::string& arm, const std::string& network, std::int64_t s
   return {{"arm", arm}, {"network", network}, {"size", size}, {"stages", stages}};
 }
 
-/// Recorded against eager, of one network and number of stages.
-Json graph_and_eager(const GpuBench& how, const std::string& network, std::int64_t size,
-                     int stages) {
-  return measured(how, entry_of("graph against eager", network, size, stages), how.turns, [&] {
-    return std::make_unique<Rates>(
-        network,
-        std::vector<Rates::Way>{
-            {"graph_fps", gpu_options(how, network, size, stages, Capture::graph)},
-            {"eager_fps", gpu_options(how, network, size, stages, Capture::eager)}},
-        std::vector<Rates::Ratio>{{"ratio", "graph_fps", "eager_fps"}});
-  });
-}
+/// One change to recorded stages against another; the ratio is the first over the second.
+struct Change {
+  std::string name;
+  std::function<void(engine::TrainerOptions&)> apply = [](engine::TrainerOptions&) {};
+};
 
-/// Recorded stages on plain streams, and on SMs of their own.
-Json streams_and_partitions(const GpuBench& how, const std::string& network, std::int64_t size,
-                            int stages) {
-  return measured(how, entry_of("streams and partitions", network, size, stages), how.turns, [&] {
-    engine::TrainerOptions streams = gpu_options(how, network, size, stages, Capture::graph);
-    engine::TrainerOptions partitions = streams;
-    partitions.sharing = engine::Sharing::partitions;
-    return std::make_unique<Rates>(
-        network, std::vector<Rates::Way>{{"streams_fps", streams}, {"partitions_fps", partitions}},
-        std::vector<Rates::Ratio>{{"ratio", "partitions_fps", "streams_fps"}});
-  });
-}
-
-/// Samples that come as floats, and as the bytes of their frames.
-Json floats_and_bytes(const GpuBench& how, const std::string& network, std::int64_t size) {
-  return measured(how, entry_of("floats and bytes", network, size, 1), how.turns, [&] {
-    engine::TrainerOptions floats = gpu_options(how, network, size, 1, Capture::graph);
-    engine::TrainerOptions bytes = floats;
-    bytes.input_as_bytes = true;
-    return std::make_unique<Rates>(
-        network, std::vector<Rates::Way>{{"floats_fps", floats}, {"bytes_fps", bytes}},
-        std::vector<Rates::Ratio>{{"ratio", "bytes_fps", "floats_fps"}});
+Json compared(const GpuBench& how, const std::string& arm, std::int64_t size, int stages,
+              const Change& one, const Change& other) {
+  const std::string network = how.networks.front();
+  return measured(how, entry_of(arm, network, size, stages), how.turns, [&] {
+    std::vector<Rates::Way> ways;
+    for (const Change& change : {one, other}) {
+      ways.push_back({change.name, gpu_options(how, network, size, stages, Capture::graph)});
+      change.apply(ways.back().options);
+    }
+    return std::make_unique<Rates>(network, ways,
+                                   std::vector<Rates::Ratio>{{"ratio", one.name, other.name}});
   });
 }
 
@@ -117,13 +99,19 @@ Json gpu_results(const GpuBench& how) {
     results[list].push_back(std::move(entry));
     if (how.keep) how.keep(results);
   };
+  const Change eager{"eager_fps", [](auto& options) { options.capture = Capture::eager; }};
+  const Change partitions{"partitions_fps",
+                          [](auto& options) { options.sharing = engine::Sharing::partitions; }};
+  const Change bytes{"bytes_fps", [](auto& options) { options.input_as_bytes = true; }};
+  const std::int64_t size = how.sizes.front();
   for (const int stages : how.stages)
-    add("stages", graph_and_eager(how, how.networks.front(), how.sizes.front(), stages));
+    add("stages", compared(how, "graph against eager", size, stages, {"graph_fps"}, eager));
   for (const int stages : how.stages) {
     if (stages > 1)
-      add("sharing", streams_and_partitions(how, how.networks.front(), how.sizes.front(), stages));
+      add("sharing",
+          compared(how, "streams and partitions", size, stages, partitions, {"streams_fps"}));
   }
-  add("bytes", floats_and_bytes(how, how.networks.front(), how.sizes.back()));
+  add("bytes", compared(how, "floats and bytes", how.sizes.back(), 1, bytes, {"floats_fps"}));
   add("relaunch", against_bare(how, "relaunch", 1, relaunch_arm));
   add("independent", against_bare(how, "independent", kSharing, independent_arm));
   add("processor_time", against_bare(how, "processor time", 1, processor_time_arm));

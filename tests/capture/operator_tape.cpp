@@ -133,12 +133,11 @@ OperatorTape::OperatorTape(const std::function<void()>& body) : notes_(std::make
   }
   const at::AutoDispatchBelowADInplaceOrView plain;
   const std::vector<at::Tensor> made = notes_->made();
-  for (const auto& [storage, count] : notes_->holds()) {
-    for (const at::Tensor& tensor : made) {
-      if (tensor.storage().unsafeGetStorageImpl() == storage &&
-          std::size_t(tensor.storage().use_count()) == count)
-        notes_->temporary.push_back(tensor);
-    }
+  const auto holds = notes_->holds();
+  for (const at::Tensor& tensor : made) {
+    const c10::Storage& storage = tensor.storage();
+    if (std::size_t(storage.use_count()) == holds.at(storage.unsafeGetStorageImpl()))
+      notes_->temporary.push_back(tensor);
   }
   spoil(made);
 }
