@@ -6,10 +6,10 @@
 #include <cstdio>     // the table
 #include <cstdlib>    // arguments
 
-#include "engine/trainer.h"
-#include "io/planar.h"
-#include "io/plot.h"
-#include "io/synth_scene.h"
+#include "engine/trainer/trainer.h"
+#include "io/queue/planar.h"
+#include "io/plot/plot.h"
+#include "io/source/synth_scene.h"
 
 using namespace millrace;
 

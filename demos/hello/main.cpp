@@ -1,5 +1,5 @@
 // The engine as a library: a network of two stages on two cores learns stripes that wander.
-#include <millrace/engine/trainer.h>  // the engine
+#include <millrace/engine/trainer/trainer.h>  // the engine
 #include <cstdio>                     // the loss
 using namespace millrace;
 

@@ -4,7 +4,7 @@
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/plan/rules.h"
-#include "engine/schedule.h"
+#include "engine/schedule/schedule.h"
 
 namespace millrace::engine::plan {
 namespace {

@@ -27,7 +27,7 @@ def sanitized():
 
 
 READER = """
-#include <millrace/io/source.h>
+#include <millrace/io/source/source.h>
 int main() { return millrace::io::open_source({.uri = "synth:shapes"})->info().kind != "synth"; }
 """
 

@@ -1,11 +1,11 @@
 // What is kept of a run's actions: all of them, in order, with their versions and waits.
-#include "engine/action_log.h"
+#include "engine/trace/action_log.h"
 
 #include <gtest/gtest.h>
 
 #include <map>  // versions
 
-#include "engine/pipeline.h"
+#include "engine/pipeline/pipeline.h"
 #include "tests/engine/empty_step.h"
 
 namespace millrace::engine {

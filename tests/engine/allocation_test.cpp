@@ -6,8 +6,8 @@
 #include <cstdlib>  // malloc
 #include <new>      // operator new
 
-#include "engine/loss_history.h"
-#include "engine/pipeline.h"
+#include "engine/monitor/loss_history.h"
+#include "engine/pipeline/pipeline.h"
 #include "tests/engine/empty_step.h"
 
 namespace {

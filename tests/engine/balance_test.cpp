@@ -1,4 +1,4 @@
-#include "engine/balance.h"
+#include "engine/plan/balance.h"
 
 #include <gtest/gtest.h>
 

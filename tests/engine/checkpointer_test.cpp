@@ -1,4 +1,4 @@
-#include "engine/checkpointer.h"
+#include "engine/trainer/checkpointer.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/device.h"
+#include "engine/trainer/device.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>  // copies
 
-#include "engine/oracle.h"
+#include "engine/trainer/oracle.h"
 #include "tests/engine/sample_feed.h"
 
 namespace millrace::engine {

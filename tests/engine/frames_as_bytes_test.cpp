@@ -2,7 +2,7 @@
 // reads them and where.
 #include <gtest/gtest.h>
 
-#include "engine/shown_frames.h"
+#include "engine/trainer/shown_frames.h"
 #include "tests/capture/double_stream.h"
 #include "tests/engine/frame_stream.h"
 #include "tests/engine/trained.h"

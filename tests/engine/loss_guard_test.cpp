@@ -1,4 +1,4 @@
-#include "engine/loss_guard.h"
+#include "engine/pipeline/loss_guard.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/loss_history.h"
+#include "engine/monitor/loss_history.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/monitor.h"
+#include "engine/monitor/monitor.h"
 
 #include <utility>  // buckets
 #include <vector>   // buckets

@@ -4,8 +4,8 @@
 
 #include <random>  // mutants
 
-#include "engine/oracle.h"
-#include "engine/verifier.h"
+#include "engine/trainer/oracle.h"
+#include "engine/schedule/verifier.h"
 #include "tests/engine/empty_step.h"
 #include "tests/engine/sample_feed.h"
 

@@ -1,11 +1,11 @@
 // The verdict on hand-made loads: when it acts, when it gives way, and that it does not flap.
-#include "engine/overload.h"
+#include "engine/monitor/overload.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>  // unknown names
 
-#include "engine/balance.h"
+#include "engine/plan/balance.h"
 
 namespace millrace::engine {
 namespace {

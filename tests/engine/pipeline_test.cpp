@@ -1,6 +1,6 @@
 // The pipeline itself, on steps that compute nothing: order, hand-off, ends. Run by
 // ThreadSanitizer.
-#include "engine/pipeline.h"
+#include "engine/pipeline/pipeline.h"
 
 #include <gtest/gtest.h>
 

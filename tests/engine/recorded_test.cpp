@@ -5,8 +5,8 @@
 #include <limits>  // what is no number
 
 #include "capture/graph_step.h"
-#include "engine/rehearsal.h"
-#include "engine/turns.h"
+#include "engine/pipeline/rehearsal.h"
+#include "engine/schedule/turns.h"
 #include "tests/capture/double_stream.h"
 #include "tests/engine/trained.h"
 

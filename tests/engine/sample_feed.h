@@ -8,7 +8,7 @@
 #include <cstring>  // copies
 #include <utility>  // input and target
 
-#include "engine/trainer.h"
+#include "engine/trainer/trainer.h"
 
 namespace millrace::engine {
 

@@ -1,11 +1,11 @@
-#include "engine/schedule_csv.h"
+#include "engine/schedule/schedule_csv.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>  // std::invalid_argument
 
-#include "engine/staircase.h"
-#include "engine/verifier.h"
+#include "engine/schedule/staircase.h"
+#include "engine/schedule/verifier.h"
 
 namespace millrace::engine {
 namespace {

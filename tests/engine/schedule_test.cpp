@@ -1,10 +1,10 @@
-#include "engine/schedule.h"
+#include "engine/schedule/schedule.h"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>  // std::invalid_argument
 
-#include "engine/staircase.h"
+#include "engine/schedule/staircase.h"
 
 namespace millrace::engine {
 namespace {

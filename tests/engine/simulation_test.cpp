@@ -5,7 +5,7 @@
 #include <stdexcept>  // failures
 
 #include "engine/plan/rules.h"
-#include "engine/simulator.h"
+#include "engine/simulate/simulator.h"
 
 namespace millrace::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/simulator.h"
+#include "engine/simulate/simulator.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <map>        // times by action
 #include <random>     // costs
 
-#include "engine/staircase.h"
+#include "engine/schedule/staircase.h"
 
 namespace millrace::engine {
 namespace {

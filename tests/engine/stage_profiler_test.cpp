@@ -1,5 +1,5 @@
 // What is measured of a schedule's stages; nothing is said of how fast they are.
-#include "engine/stage_profiler.h"
+#include "engine/trainer/stage_profiler.h"
 
 #include <gtest/gtest.h>
 

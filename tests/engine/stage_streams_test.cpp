@@ -1,5 +1,5 @@
 // Which stages share a device, and what each asks of it; on doubles, since no device is needed.
-#include "engine/stage_streams.h"
+#include "engine/trainer/stage_streams.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/staircase.h"
+#include "engine/schedule/staircase.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>  // count
 
-#include "engine/timeline_svg.h"
-#include "engine/timeline_text.h"
+#include "engine/simulate/timeline_svg.h"
+#include "engine/simulate/timeline_text.h"
 
 namespace millrace::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/trace.h"
+#include "engine/trace/trace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // A small pipeline that tests train, and what the oracle makes of the same.
 #pragma once
 
-#include "engine/oracle.h"
+#include "engine/trainer/oracle.h"
 #include "tests/engine/sample_feed.h"
 
 namespace millrace::engine {

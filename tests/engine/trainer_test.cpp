@@ -1,5 +1,5 @@
 // Options that do not fit together, and the end of a run.
-#include "engine/trainer.h"
+#include "engine/trainer/trainer.h"
 
 #include <gtest/gtest.h>
 

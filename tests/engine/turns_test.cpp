@@ -1,9 +1,9 @@
 // Turns: as long as they can be without anyone waiting for ever.
-#include "engine/turns.h"
+#include "engine/schedule/turns.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/verifier.h"
+#include "engine/schedule/verifier.h"
 
 namespace millrace::engine {
 namespace {

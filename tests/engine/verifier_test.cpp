@@ -1,4 +1,4 @@
-#include "engine/verifier.h"
+#include "engine/schedule/verifier.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A bare step is the engine's work and no other: it learns to the same bits.
-#include "tools/bare_step.h"
+#include "tools/gpu/bare_step.h"
 
 #include <ATen/Parallel.h>  // one intra-op thread
 

@@ -1,5 +1,5 @@
 // The GPU benchmark's page says what the results say, and which aims were missed.
-#include "tools/gpu_page.h"
+#include "tools/gpu/gpu_page.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "io/backoff.h"
+#include "io/source/backoff.h"
 
 #include <vector>  // waits
 

@@ -1,4 +1,4 @@
-#include "io/fitter.h"
+#include "io/queue/fitter.h"
 
 #include <gtest/gtest.h>
 

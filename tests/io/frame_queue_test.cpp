@@ -1,4 +1,4 @@
-#include "io/frame_queue.h"
+#include "io/queue/frame_queue.h"
 
 #include <thread>  // producer, consumer, onlooker
 #include <vector>  // ids

@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include "io/fitter.h"
-#include "io/plot.h"
-#include "io/source.h"
-#include "io/versions.h"
-#include "io/video_writer.h"
+#include "io/queue/fitter.h"
+#include "io/plot/plot.h"
+#include "io/source/source.h"
+#include "io/source/versions.h"
+#include "io/video/video_writer.h"
 
 namespace millrace::io {
 namespace {

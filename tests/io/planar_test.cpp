@@ -1,5 +1,5 @@
 // A sample's floats are a picture's bytes over 255, to the bit, whatever the size.
-#include "io/planar.h"
+#include "io/queue/planar.h"
 
 #include <gtest/gtest.h>
 

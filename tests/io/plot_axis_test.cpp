@@ -1,4 +1,4 @@
-#include "io/plot_axis.h"
+#include "io/plot/plot_axis.h"
 
 #include <cmath>  // NaN, powers
 

@@ -1,4 +1,4 @@
-#include "io/reach.h"
+#include "io/source/reach.h"
 
 #include <chrono>  // patience
 #include <string>  // URIs

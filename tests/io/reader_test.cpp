@@ -1,4 +1,4 @@
-#include "io/reader.h"
+#include "io/queue/reader.h"
 
 #include <optional>  // what may be missing
 #include <vector>    // what came out

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "io/source.h"
-#include "io/stream_health.h"
+#include "io/source/source.h"
+#include "io/source/stream_health.h"
 #include "tests/io/web_camera.h"
 
 namespace millrace::io {

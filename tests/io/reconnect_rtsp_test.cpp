@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "io/fitter.h"
-#include "io/reader.h"
-#include "io/stream_health.h"
+#include "io/queue/fitter.h"
+#include "io/queue/reader.h"
+#include "io/source/stream_health.h"
 #include "tests/io/rtsp_process.h"
 
 namespace millrace::io {

@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "io/source.h"
-#include "io/stream_health.h"
+#include "io/source/source.h"
+#include "io/source/stream_health.h"
 
 namespace millrace::io {
 namespace {

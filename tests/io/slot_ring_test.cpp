@@ -1,4 +1,4 @@
-#include "io/slot_ring.h"
+#include "io/queue/slot_ring.h"
 
 #include <thread>  // takers
 

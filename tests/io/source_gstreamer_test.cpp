@@ -1,10 +1,10 @@
 #include <gst/gst.h>  // writes the files to read
 #include <gtest/gtest.h>
 
-#include "io/gst_handles.h"
-#include "io/gst_pipeline.h"
-#include "io/source.h"
-#include "io/source_kinds.h"
+#include "io/source/gst_handles.h"
+#include "io/source/gst_pipeline.h"
+#include "io/source/source.h"
+#include "io/source/source_kinds.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {

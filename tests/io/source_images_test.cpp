@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 #include <opencv2/imgcodecs.hpp>  // writes the pictures
 
-#include "io/image_list.h"
-#include "io/source.h"
+#include "io/source/image_list.h"
+#include "io/source/source.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {

@@ -1,9 +1,9 @@
 // Which backend opens what, and what is said where none can.
 #include <gtest/gtest.h>
 
-#include "io/source.h"
-#include "io/source_kinds.h"
-#include "io/versions.h"
+#include "io/source/source.h"
+#include "io/source/source_kinds.h"
+#include "io/source/versions.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {

@@ -1,5 +1,5 @@
 // The rules of reconnecting, with sources that fail as they are told.
-#include "io/source_reconnecting.h"
+#include "io/source/source_reconnecting.h"
 
 #include <functional>  // conditions
 #include <thread>      // sleeping

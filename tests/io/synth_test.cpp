@@ -6,7 +6,7 @@
 
 #include <numeric>  // light
 
-#include "io/source.h"
+#include "io/source/source.h"
 
 namespace millrace::io {
 namespace {

@@ -1,4 +1,4 @@
-#include "io/timeline.h"
+#include "io/source/timeline.h"
 
 #include <vector>  // stamps
 

@@ -1,10 +1,10 @@
-#include "io/uri.h"
+#include "io/source/uri.h"
 
 #include <array>  // known names
 
 #include <gtest/gtest.h>
 
-#include "io/source.h"
+#include "io/source/source.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {

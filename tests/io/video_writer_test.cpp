@@ -1,5 +1,5 @@
 // Videos written and read again, and looked at while they are served.
-#include "io/video_writer.h"
+#include "io/video/video_writer.h"
 
 #include <cstdlib>  // distances between colours
 #include <thread>   // the pace of a camera
@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/source.h"
+#include "io/source/source.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {

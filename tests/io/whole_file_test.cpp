@@ -1,4 +1,4 @@
-#include "io/whole_file.h"
+#include "io/files/whole_file.h"
 
 #include <csignal>    // going on at the size limit
 #include <stdexcept>  // expected errors

@@ -8,8 +8,8 @@
 
 #include <time.h>  // processor time
 
-#include "io/frame.h"
-#include "io/web/server.h"
+#include "io/source/frame.h"
+#include "tools/page/server.h"
 #include "tests/page/raw_viewers.h"
 
 namespace millrace::page {

@@ -4,7 +4,7 @@
 #include <chrono>     // the rate
 #include <cmath>      // learning
 
-#include "io/frame.h"
+#include "io/source/frame.h"
 
 namespace millrace::page {
 namespace {

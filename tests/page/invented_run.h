@@ -8,10 +8,10 @@
 #include <thread>   // training
 #include <vector>   // pictures
 
-#include "io/synth_scene.h"
-#include "io/web/controls.h"
-#include "io/web/live_state.h"
-#include "io/web/picture_board.h"
+#include "io/source/synth_scene.h"
+#include "tools/page/controls.h"
+#include "tools/page/live_state.h"
+#include "tools/page/picture_board.h"
 
 namespace millrace::page {
 

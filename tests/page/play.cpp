@@ -7,7 +7,7 @@
 #include <stdexcept>  // bad usage
 #include <string>     // options
 
-#include "io/web/server.h"
+#include "tools/page/server.h"
 #include "tests/page/bench_viewers.h"
 #include "tests/page/invented_run.h"
 

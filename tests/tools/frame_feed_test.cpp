@@ -1,11 +1,11 @@
 // Whichever way a trainer takes frames, the samples made of them are the same.
-#include "tools/frame_feed.h"
+#include "tools/run/frame_feed.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>  // samples
 
-#include "io/planar.h"
+#include "io/queue/planar.h"
 
 namespace millrace::tools {
 namespace {

@@ -1,5 +1,5 @@
 // Lines about frames, and what becomes of those that find no room.
-#include "tools/frame_log.h"
+#include "tools/run/frame_log.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>  // a name of our own

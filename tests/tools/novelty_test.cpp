@@ -1,5 +1,5 @@
 // Usual losses are not marked, unusual ones are, and what lasts becomes usual.
-#include "tools/novelty.h"
+#include "tools/run/novelty.h"
 
 #include <gtest/gtest.h>
 

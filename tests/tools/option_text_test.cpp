@@ -1,5 +1,5 @@
 // What is read off the option tree, and that the texts made of it hold it.
-#include "tools/option_text.h"
+#include "tools/shell/option_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What systemd would hear, on a socket that stands in for its own.
-#include "tools/watchdog.h"
+#include "tools/run/watchdog.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>      // setenv

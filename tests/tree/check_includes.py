@@ -25,6 +25,11 @@ def sources(root):
                 yield path.relative_to(root).as_posix(), path.read_text()
 
 
+def room(name):
+    """The folder of a file, one below the top level where there is one: engine/schedule, stages."""
+    return "/".join(name.split("/")[:-1][:2])
+
+
 def reachable(graph, start):
     seen, todo = set(), [start]
     while todo:
@@ -54,13 +59,21 @@ def main():
             if target.split("/")[0] not in MAY_INCLUDE[folder]:
                 faults.append(f"{name} includes {target}: {folder} may not")
         for target in system[name]:
-            if folder == "io" and LIBTORCH.match(target):
-                faults.append(f"{name} includes {target}: io never includes LibTorch")
+            if room(name).startswith(("io", "tools/page")) and LIBTORCH.match(target):
+                faults.append(f"{name} includes {target}: {room(name)} never includes LibTorch")
             if CUDA.match(target) and not re.match(r"(tests/)?(capture|stages)/[^/]*_cuda[^/]*$|tests/gpu/", name):
                 faults.append(f"{name} includes {target}: only *_cuda* of capture and stages may")
     for name in ours:
         if name in reachable(ours, name):
             faults.append(f"{name} includes itself, by way of others")
+    rooms = {}
+    for name in ours:
+        if name.split("/")[0] not in {"tests", "demos"}:
+            rooms.setdefault(room(name), set()).update(room(t) for t in ours[name] if room(t) != room(name))
+    for name in sorted(rooms):
+        for target in sorted(rooms[name]):
+            if name in reachable(rooms, target):
+                faults.append(f"{name} and {target} include each other, by way of others")
     for name in core_files(root):
         for reached in {name} | reachable(ours, name):
             faults += [f"{name} reaches <{t}> through {reached}: the engine's core needs no LibTorch"

@@ -7,7 +7,7 @@
 #include <limits>   // infinity
 #include <numeric>  // gcd
 
-#include "engine/balance.h"
+#include "engine/plan/balance.h"
 #include "tests/engine/plan/random_profile.h"
 
 namespace millrace::engine::plan {

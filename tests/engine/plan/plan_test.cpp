@@ -7,7 +7,7 @@
 
 #include "engine/plan/rules.h"
 #include "engine/plan/unfit.h"
-#include "engine/staircase.h"
+#include "engine/schedule/staircase.h"
 #include "tests/engine/plan/random_profile.h"
 
 namespace millrace::engine::plan {

@@ -4,7 +4,7 @@
 
 #include <stdexcept>  // std::invalid_argument
 
-#include "engine/staircase.h"
+#include "engine/schedule/staircase.h"
 
 namespace millrace::engine::plan {
 namespace {

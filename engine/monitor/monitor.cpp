@@ -1,0 +1,146 @@
+#include "engine/monitor/monitor.h"
+
+#include <numeric>  // accumulate
+#include <utility>  // exchange
+
+namespace millrace::engine {
+namespace {
+
+std::int64_t ns(Clock::duration d) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
+}
+
+/// One writer at a time: no read-modify-write needed.
+void raise(std::atomic<std::int64_t>& n, std::int64_t by) {
+  n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void StageMeter::begin(Clock::time_point now) {
+  finish();
+  last_ = now;
+}
+
+std::int64_t StageMeter::pass(Clock::time_point now) {
+  return ns(now - std::exchange(last_, now));
+}
+
+void StageMeter::lap(Part part, Clock::time_point now) {
+  const std::int64_t passed = pass(now);
+  if (part == Part::compute) compute_ns_ += passed;
+  if (part == Part::handoff) handoff_ns_ += passed;
+}
+
+void StageMeter::finish() {
+  if (compute_ns_ == 0) return;
+  record(std::exchange(compute_ns_, 0), std::exchange(handoff_ns_, 0));
+}
+
+void StageMeter::record(std::int64_t compute_ns, std::int64_t handoff_ns) {
+  const std::int64_t busy = compute_ns + handoff_ns;
+  compute_.record(compute_ns);
+  handoff_.record(handoff_ns);
+  busy_.record(busy);
+  const std::int64_t budget = budget_ns_.load(std::memory_order_relaxed);
+  if (budget > 0 && busy > budget) raise(misses_, 1);
+  raise(busy_ns_, busy);
+  raise(steps_, 1);
+}
+
+void StageMeter::forget_times() {
+  for (Histogram* times : {&compute_, &handoff_, &busy_}) times->clear();
+}
+
+Monitor::Monitor(std::vector<int> replicas, double fps)
+    : replicas_(std::move(replicas)),
+      meters_(new StageMeter[std::accumulate(replicas_.begin(), replicas_.end(), 0)]) {
+  set_fps(fps);
+}
+
+void Monitor::set_fps(double fps) {
+  fps_.store(fps, std::memory_order_relaxed);
+  StageMeter* meter = meters_.get();
+  for (const int count : replicas_) {
+    // Each replica has every count-th frame.
+    for (int i = 0; i < count; ++i)
+      (meter++)->set_budget(fps > 0 ? std::int64_t(1e9 / fps * count) : 0);
+  }
+}
+
+void Monitor::forget_times() {
+  const int units = std::accumulate(replicas_.begin(), replicas_.end(), 0);
+  for (int unit = 0; unit < units; ++unit) meters_[unit].forget_times();
+}
+
+void Monitor::admitted(Clock::time_point asked, Clock::time_point given) {
+  if (last_given_ != Clock::time_point{}) {
+    raise(frames_ns_, ns(asked - last_given_));
+    raise(frames_, 1);
+  }
+  last_given_ = given;
+}
+
+Totals Monitor::totals() const {
+  Totals totals{.frames = frames_.load(std::memory_order_relaxed),
+                .frames_ns = frames_ns_.load(std::memory_order_relaxed)};
+  const StageMeter* meter = meters_.get();
+  for (const int replicas : replicas_) {
+    Totals::Stage stage{.replicas = replicas};
+    for (int replica = 0; replica < replicas; ++replica, ++meter) {
+      stage.steps += meter->steps();
+      stage.busy_ns += meter->busy_ns();
+    }
+    totals.stages.push_back(stage);
+  }
+  return totals;
+}
+
+void Monitor::predicted(Clock::time_point captured, Clock::time_point now) {
+  if (latency_.count() > 0) period_.record(ns(now - last_prediction_));
+  latency_.record(ns(now - captured));
+  last_prediction_ = now;
+}
+
+Reading Monitor::read() const {
+  Reading r;
+  const StageMeter* meter = meters_.get();
+  int workers = 0;
+  for (int stage = 0; stage < int(replicas_.size()); ++stage) {
+    const int replicas = replicas_[stage];
+    double compute = 0, handoff = 0, busy = 0;
+    std::int64_t misses = 0;
+    r.skipped.push_back(meter->skips());
+    r.updates.push_back(meter->updates());
+    r.gradient_age.push_back(meter->gradient_age());
+    for (int replica = 0; replica < replicas; ++replica, ++meter) {
+      compute += meter->compute().median_ms() / replicas;
+      handoff += meter->handoff().median_ms() / replicas;
+      busy += meter->busy().median_ms() / replicas;
+      misses += meter->misses();
+    }
+    r.stage.push_back(compute);
+    r.handoff.push_back(handoff);
+    r.stage_busy.push_back(busy);
+    r.misses.push_back(misses);
+    r.T += compute;
+    workers += replicas;
+    if (busy / replicas > r.bottleneck) {
+      r.bottleneck = busy / replicas;
+      r.bottleneck_stage = stage;
+    }
+  }
+  r.T_over_N = r.T / workers;
+  r.step_p50 = period_.median_ms();
+  r.step_p99 = period_.quantile_ms(0.99);
+  if (r.step_p50 > 0) r.speedup_K = r.T / r.step_p50;
+  r.latency_p50 = latency_.median_ms();
+  r.latency_p99 = latency_.quantile_ms(0.99);
+  r.latency_max = latency_.max_ms();
+  r.F = fps_.load(std::memory_order_relaxed);
+  r.budget = r.F > 0 ? 1e3 / r.F : 0;
+  r.holds = r.F <= 0 || r.bottleneck <= r.budget;
+  return r;
+}
+
+}  // namespace millrace::engine

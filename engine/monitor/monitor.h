@@ -1,0 +1,129 @@
+// The latency monitor: does the pipeline hold the stream's rate? It reads; it changes no number.
+#pragma once
+
+#include <atomic>   // counters
+#include <cstdint>  // counts
+#include <memory>   // meters
+#include <vector>   // one a stage
+
+#include "engine/monitor/clock.h"
+#include "engine/monitor/histogram.h"
+#include "engine/monitor/overload.h"
+
+namespace millrace::engine {
+
+/// What one stage measures of itself. Written by its worker alone, read by anyone.
+///
+/// A step is a stage's work on one sample. Its time is split as it passes: compute (forward,
+/// backward, update), hand-off (taking and giving samples, activations and gradients) and waiting
+/// (nothing to do yet), which belongs to no stage's cost.
+class StageMeter {
+ public:
+  enum class Part { compute, handoff, waiting };
+
+  /// A new step begins; the one before is recorded. `budget_ns` 0: no deadline.
+  void begin(Clock::time_point now);
+  /// Adds the time since the last call to `part`.
+  void lap(Part part, Clock::time_point now);
+  /// When begin() or lap() was called last. Its worker's.
+  Clock::time_point last() const { return last_; }
+  /// Records the last step.
+  void finish();
+  /// The same for a step that was timed elsewhere.
+  void record(std::int64_t compute_ns, std::int64_t handoff_ns);
+  /// The time since the last call of this or lap(), which is nobody's yet.
+  std::int64_t pass(Clock::time_point now);
+  void updated(std::int64_t age) {
+    updates_.store(updates_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    age_.store(age, std::memory_order_relaxed);
+  }
+  void skipped() {
+    skipped_.store(skipped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
+  /// Any thread.
+  void set_budget(std::int64_t ns) { budget_ns_.store(ns, std::memory_order_relaxed); }
+  /// Empties the histograms of times: the stage is another from now on. While no worker runs.
+  void forget_times();
+
+  const Histogram& compute() const { return compute_; }
+  const Histogram& handoff() const { return handoff_; }
+  const Histogram& busy() const { return busy_; }  ///< compute + hand-off
+  std::int64_t updates() const { return updates_.load(std::memory_order_relaxed); }
+  /// Updates left out: not finite, or discarded by the guard.
+  std::int64_t skips() const { return skipped_.load(std::memory_order_relaxed); }
+  std::int64_t misses() const { return misses_.load(std::memory_order_relaxed); }
+  /// Steps recorded and the time they took, compute and hand-off: for means of any stretch.
+  std::int64_t steps() const { return steps_.load(std::memory_order_relaxed); }
+  std::int64_t busy_ns() const { return busy_ns_.load(std::memory_order_relaxed); }
+  /// Frames between the sample whose loss made the gradient last applied and the one it was applied
+  /// on.
+  std::int64_t gradient_age() const { return age_.load(std::memory_order_relaxed); }
+
+ private:
+  // Worker.
+  Clock::time_point last_{};
+  std::int64_t compute_ns_ = 0;
+  std::int64_t handoff_ns_ = 0;
+  // Anyone.
+  std::atomic<std::int64_t> budget_ns_{0}, steps_{0}, busy_ns_{0};
+  Histogram compute_, handoff_, busy_;
+  std::atomic<std::int64_t> updates_{0}, skipped_{0}, misses_{0}, age_{0};
+};
+
+/// One reading of the whole pipeline. Times in milliseconds.
+struct Reading {
+  std::vector<double> stage;       ///< median compute time of each stage (mean of its replicas)
+  std::vector<double> handoff;     ///< median hand-off of each stage
+  std::vector<double> stage_busy;  ///< median of a step's compute and hand-off together
+  std::vector<std::int64_t> updates, skipped, misses, gradient_age;
+  double T = 0;  ///< sum of the stages' medians: one sample through all stages
+  double T_over_N = 0;
+  double bottleneck = 0;  ///< slowest stage's median with its hand-off, over its replicas' number
+  int bottleneck_stage = 0;
+  double step_p50 = 0, step_p99 = 0;  ///< from one prediction to the next
+  double speedup_K = 0;               ///< T / step_p50: how many stages' worth of work runs at once
+  double latency_p50 = 0, latency_p99 = 0, latency_max = 0;  ///< capture to prediction
+  double F = 0, budget = 0;  ///< frames a second; 1/F; 0: no rate to hold
+  bool holds = true;         ///< bottleneck <= budget, or no budget
+};
+
+/// What became of the samples that were admitted, over all runs. Written by workers, read by
+/// anyone.
+struct Tally {
+  std::atomic<std::int64_t> trained{0}, predicted_only{0};
+};
+
+/// A meter for each replica of each stage, and the verdict. Thread-safe to read at any time.
+class Monitor {
+ public:
+  /// `replicas`: how many each stage has. `fps` is F; 0: unknown.
+  Monitor(std::vector<int> replicas, double fps);
+  /// F from now on; 0: unknown. Any thread.
+  void set_fps(double fps);
+  /// As StageMeter's, for all.
+  void forget_times();
+
+  /// By Schedule::unit().
+  StageMeter& unit(int index) { return meters_[index]; }
+  /// A prediction was made of a frame captured at `captured`. One thread at a time.
+  void predicted(Clock::time_point captured, Clock::time_point now);
+
+  /// Stage 0 had room for a frame at `asked` and was given one at `given`. One thread at a time.
+  void admitted(Clock::time_point asked, Clock::time_point given);
+
+  Reading read() const;
+  Totals totals() const;  ///< so far
+  Tally& tally() { return tally_; }
+  const Histogram& latency() const { return latency_; }  ///< capture to prediction
+
+ private:
+  std::vector<int> replicas_;  ///< [stages]
+  std::atomic<double> fps_;
+  std::unique_ptr<StageMeter[]> meters_;
+  Clock::time_point last_prediction_{}, last_given_{};
+  std::atomic<std::int64_t> frames_{0}, frames_ns_{0};
+  Tally tally_;
+  Histogram period_, latency_;
+};
+
+}  // namespace millrace::engine

@@ -1,0 +1,192 @@
+#include "engine/monitor/overload.h"
+
+#include <algorithm>  // max_element, find
+#include <cmath>      // ceil
+#include <cstdio>     // snprintf
+#include <limits>     // no stage
+#include <stdexcept>  // std::invalid_argument
+
+#include "engine/plan/balance.h"
+
+namespace millrace::engine {
+namespace {
+
+constexpr int kOver = 2, kUnder = 3;  // loads in a row
+constexpr double kRoom = 0.9;         // of the budget
+constexpr double kGain = 0.9;         // a new slowest stage over the old
+constexpr std::int64_t kWindow = 48;  // frames
+constexpr std::int64_t kRoundsAWindow = 3;
+constexpr std::int64_t kFirstPause = 8;  // loads; doubled by each new cut
+
+std::string list_text(const std::vector<int>& list) {
+  std::string text;
+  for (const int item : list) text += (text.empty() ? "" : ",") + std::to_string(item);
+  return text;
+}
+
+/// `module_ms` in proportion to what the stages that hold the modules took.
+std::vector<double> rescaled(std::vector<double> module_ms, const std::vector<int>& cut,
+                             const std::vector<double>& stage_ms) {
+  for (std::size_t stage = 0; stage < stage_ms.size(); ++stage) {
+    const auto begin = module_ms.begin() + (stage == 0 ? 0 : cut[stage - 1]);
+    const auto end = stage < cut.size() ? module_ms.begin() + cut[stage] : module_ms.end();
+    double sum = 0;
+    for (auto module = begin; module != end; ++module) sum += *module;
+    for (auto module = begin; module != end; ++module)
+      *module = sum > 0 ? *module * stage_ms[stage] / sum : stage_ms[stage] / double(end - begin);
+  }
+  return module_ms;
+}
+
+}  // namespace
+
+int Load::slowest() const {
+  return int(std::max_element(stage.begin(), stage.end()) - stage.begin());
+}
+
+double Load::took() const {
+  return std::max(frame, stage[std::size_t(slowest())]);
+}
+
+std::int64_t frames_between(const Totals& before, const Totals& after) {
+  std::int64_t least = after.frames - before.frames;
+  for (std::size_t i = 0; i < after.stages.size(); ++i)
+    least = std::min(least, after.stages[i].steps - before.stages[i].steps);
+  return least;
+}
+
+Load load_between(const Totals& before, const Totals& after, double budget) {
+  const auto mean_ms = [](std::int64_t ns, std::int64_t count) {
+    return count > 0 ? 1e-6 * double(ns) / double(count) : 0.0;
+  };
+  Load load{.stage = {},
+            .frame = mean_ms(after.frames_ns - before.frames_ns, after.frames - before.frames),
+            .budget = budget};
+  for (std::size_t i = 0; i < after.stages.size(); ++i) {
+    const Totals::Stage &begin = before.stages[i], &end = after.stages[i];
+    load.stage.push_back(mean_ms(end.busy_ns - begin.busy_ns, end.steps - begin.steps) /
+                         end.replicas);
+  }
+  return load;
+}
+
+const std::vector<std::string>& policy_names() {
+  static const std::vector<std::string> names = {"drop", "skip", "recut"};
+  return names;
+}
+
+Policy policy_of(const std::string& name) {
+  const auto& names = policy_names();
+  const auto found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) throw std::invalid_argument("unknown policy \"" + name + "\"");
+  return Policy(found - names.begin());
+}
+
+std::string text(const Change& change) {
+  std::string what;
+  switch (change.kind) {
+    case Change::Kind::none:
+      return "";
+    case Change::Kind::late:
+      what = "late";
+      break;
+    case Change::Kind::in_time:
+      what = "in time again";
+      break;
+    case Change::Kind::train_every:
+      what = "train every: " + std::to_string(change.from_every) + " -> " +
+             std::to_string(change.train_every);
+      break;
+    case Change::Kind::recut:
+      what = "re-cut: " + list_text(change.from_cut) + " -> " + list_text(change.cut);
+      break;
+  }
+  char reason[96];
+  std::snprintf(reason, sizeof reason, "%.3g ms of %.3g ms", change.took_ms, change.budget_ms);
+  const std::string who = change.stage < 0 ? "a frame" : "stage " + std::to_string(change.stage);
+  return what + ": " + who + " took " + reason;
+}
+
+Overload::Overload(OverloadOptions options) : options_(std::move(options)), pause_(kFirstPause) {}
+
+std::int64_t Overload::window() const {
+  return std::max(kWindow, kRoundsAWindow * every_);
+}
+
+Change Overload::judge(const Load& load) {
+  ++loads_;
+  if (load.budget <= 0) return {};
+  if (settling_) {
+    settling_ = false;
+    return {};
+  }
+  over_ = load.took() > load.budget ? over_ + 1 : 0;
+  under_ = has_room(load) ? under_ + 1 : 0;
+  Change change;
+  if (over_ >= kOver) change = respond(load);
+  if (under_ >= kUnder) change = give_way(load);
+  if (change.kind == Change::Kind::none) return change;
+  over_ = under_ = 0;
+  change.took_ms = load.took();
+  change.budget_ms = load.budget;
+  const int slowest = load.slowest();
+  const bool by_stage =
+      load.stage[std::size_t(slowest)] > load.budget || load.took() <= load.budget;
+  change.stage = by_stage ? slowest : -1;
+  return change;
+}
+
+Change Overload::respond(const Load& load) {
+  Change change{.kind = Change::Kind::late};
+  if (options_.policy == Policy::skip && every_ < kMostEvery) {
+    // As if prediction cost nothing: never too many left out, and the next loads tell the rest.
+    const double enough = std::ceil(double(every_) * load.took() / load.budget);
+    change = {.kind = Change::Kind::train_every, .from_every = every_};
+    every_ = enough < double(kMostEvery) ? std::max(every_ + 1, std::int64_t(enough)) : kMostEvery;
+    change.train_every = every_;
+    settling_ = true;
+    return change;
+  }
+  if (options_.policy == Policy::recut && loads_ >= next_cut_ && find_cut(load, change)) {
+    next_cut_ = loads_ + pause_;
+    pause_ *= 2;
+    settling_ = true;
+    return change;
+  }
+  if (late_) return {};
+  late_ = true;
+  return change;
+}
+
+bool Overload::find_cut(const Load& load, Change& change) {
+  // A stage's modules share what was measured of it. Kept: what a cut has shown stays known.
+  options_.module_ms = rescaled(options_.module_ms, options_.cut, load.stage);
+  std::vector<int> cut = balanced_cut(options_.module_ms, int(load.stage.size()));
+  const double now = load.stage[std::size_t(load.slowest())];
+  if (cut == options_.cut || bottleneck(options_.module_ms, cut) > kGain * now) return false;
+  if (options_.allowed && !options_.allowed(cut)) return false;
+  change = {.kind = Change::Kind::recut, .from_cut = options_.cut, .cut = cut};
+  options_.cut = std::move(cut);
+  return true;
+}
+
+bool Overload::has_room(const Load& load) const {
+  if (late_) return load.took() <= kRoom * load.budget;
+  // With one left-out frame fewer a round, if left-out frames cost nothing: it is less.
+  return every_ > 1 && load.took() * double(every_) / double(every_ - 1) <= kRoom * load.budget;
+}
+
+Change Overload::give_way(const Load& load) {
+  if (late_) {
+    late_ = false;
+    return {.kind = Change::Kind::in_time};
+  }
+  Change change{.kind = Change::Kind::train_every, .from_every = every_};
+  every_ = std::max<std::int64_t>(
+      1, std::int64_t(std::ceil(double(every_) * load.took() / (kRoom * load.budget))));
+  change.train_every = every_;
+  settling_ = true;
+  return change;
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,98 @@
+#include "engine/pipeline/pipeline.h"
+
+#include <algorithm>  // any_of
+#include <latch>      // nobody starts before all are prepared
+#include <thread>     // workers
+
+#include "engine/pipeline/pinning.h"
+#include "engine/pipeline/worker.h"
+
+namespace millrace::engine {
+namespace {
+
+bool any_defers(const std::vector<capture::Step*>& steps) {
+  return std::any_of(steps.begin(), steps.end(), [](const auto* step) { return step->defers(); });
+}
+
+}  // namespace
+
+Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
+                   Observer* observer, Monitor& monitor, PipelineOptions options)
+    : schedule_(schedule),
+      options_(std::move(options)),
+      shared_{schedule_,
+              std::move(steps),
+              any_defers(shared_.steps) ? longest_turns(schedule_) : Turns(schedule_),
+              feed,
+              observer,
+              monitor,
+              SlotPool(schedule.slots(), schedule.stages),
+              schedule.samples_a_choice(),
+              std::vector<SampleInfo>(schedule.slots()),
+              {}} {
+  // Gradients may stay unread for the whole age of the pipeline; tokens are small, so room for
+  // twice the samples in flight costs nothing and no send ever waits.
+  const std::size_t capacity = 2 * std::size_t(schedule.slots()) + 2;
+  for (int i = 0; i + 1 < schedule.stages; ++i)
+    shared_.links.push_back(
+        std::make_unique<Link>(schedule.replicas_of(i), schedule.replicas_of(i + 1), capacity));
+  for (int i = 0; i < schedule.stages; ++i) {
+    const int replicas = schedule.replicas_of(i);
+    shared_.circles.push_back(replicas > 1 ? std::make_unique<Circle>(replicas, capacity)
+                                           : nullptr);
+  }
+}
+
+Outcome Pipeline::run() {
+  const int count = int(schedule_.workers.size());
+  Tally& tally = shared_.monitor.tally();
+  const std::int64_t trained_before = tally.trained.load();
+  const std::int64_t left_out_before = tally.predicted_only.load();
+  std::vector<std::thread> threads;
+  std::latch prepared(count);
+  for (int worker = 0; worker < count; ++worker) {
+    threads.emplace_back([&, worker] {
+      bool arrived = false;
+      try {
+        if (worker < int(options_.cores.size()) && options_.cores[worker] >= 0)
+          pin_this_thread(options_.cores[worker]);
+        const Program& program = schedule_.workers[worker];
+        for (const int stage : stages_of(program))
+          shared_.steps[schedule_.unit(stage, program.replica)]->prepare();
+        arrived = true;
+        prepared.arrive_and_wait();
+        Worker(shared_, worker, options_).run();
+      } catch (...) {
+        if (!shared_.stop.exchange(true)) {
+          const std::lock_guard lock(failure_mutex_);
+          failure_ = std::current_exception();
+        }
+        if (!arrived) prepared.count_down();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failure_) std::rethrow_exception(failure_);
+  const Outcome outcome = this->outcome();
+  // A replica may have counted what another could not.
+  tally.trained.store(trained_before + outcome.trained);
+  tally.predicted_only.store(left_out_before + outcome.predicted_only);
+  return outcome;
+}
+
+Outcome Pipeline::outcome() const {
+  const std::int64_t admitted = shared_.admitted, used = schedule_.trained(admitted);
+  const std::int64_t rejected = admitted - used;  // all of the last group
+  const std::int64_t left_out = shared_.left_out - (shared_.learns ? 0 : rejected);
+  return {admitted, used - left_out, left_out, rejected};
+}
+
+Outcome& Outcome::operator+=(const Outcome& more) {
+  admitted += more.admitted;
+  trained += more.trained;
+  predicted_only += more.predicted_only;
+  rejected += more.rejected;
+  return *this;
+}
+
+}  // namespace millrace::engine

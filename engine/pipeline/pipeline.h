@@ -1,0 +1,108 @@
+// Runs a schedule: one pinned worker thread each, neighbours meeting only at their link.
+#pragma once
+
+#include <atomic>      // stop flag, counts
+#include <exception>   // first failure
+#include <functional>  // hooks
+#include <limits>      // no end known
+#include <memory>      // links
+#include <mutex>       // first failure
+#include <vector>      // stages
+
+#include "capture/step.h"
+#include "engine/trace/action_log.h"
+#include "engine/pipeline/feed.h"
+#include "engine/pipeline/link.h"
+#include "engine/pipeline/loss_guard.h"
+#include "engine/monitor/monitor.h"
+#include "engine/schedule/schedule.h"
+#include "engine/pipeline/slot_pool.h"
+#include "engine/schedule/turns.h"
+
+namespace millrace::engine {
+
+struct PipelineOptions {
+  /// Core for each worker, an index among those this process may use; -1 or none: not pinned.
+  std::vector<int> cores;
+  /// Admit no more samples to learn from than this; 0: as many as the feed has.
+  std::int64_t limit = 0;
+  /// Samples of earlier runs over the same stream: hooks, observer and guard count on from there.
+  std::int64_t before = 0;
+  /// Of the samples' groups, as small as whole updates allow, every how manieth is learned from;
+  /// the others go forward alone. May change at any time. Null: every one.
+  const std::atomic<std::int64_t>* train_every = nullptr;
+  /// Once it is set no further group is admitted, as if the feed had ended; null: never.
+  const std::atomic<bool>* drain = nullptr;
+  /// Called by a stage's worker (of a replicated stage, the first) when the stage has finished all
+  /// samples up to `sample`: no action of the stage is under way but what a deferring step has yet
+  /// to do. Whatever it costs is the pipeline's; empty otherwise.
+  std::function<void(int stage, std::int64_t sample)> after_sample;
+  /// What the learning rate is multiplied by; may change at any time. Null: 1.
+  const std::atomic<double>* rate = nullptr;
+  /// Judges losses, and has the stages turn back when the run goes astray; null: nobody does.
+  LossGuard* guard = nullptr;
+  /// Whether stages learn from losses of their own, so that a gradient is as old as its sample.
+  bool own_losses = false;
+  /// Where workers write what they did and when, for as many of them as there are; null: nowhere.
+  ActionLog* actions = nullptr;
+  /// Called by a worker around each action, also one that is then left out. For profilers, and
+  /// tests that disturb the timing; empty otherwise.
+  std::function<void(int worker, const Action&)> before_action, after_action;
+};
+
+/// Everything workers share. Owned by Pipeline.
+struct Shared {
+  const Schedule& schedule;
+  std::vector<capture::Step*> steps;  ///< by Schedule::unit()
+  Turns turns;
+  Feed& feed;
+  Observer* observer;
+  Monitor& monitor;
+  SlotPool pool;
+  std::int64_t choice;                           ///< samples that are learned from together
+  std::vector<SampleInfo> infos;                 ///< by slot; written by stage 0 before it sends
+  std::vector<std::unique_ptr<Link>> links;      ///< [i]: between stage i and i+1
+  std::vector<std::unique_ptr<Circle>> circles;  ///< by stage; null where it has one worker
+  std::atomic<bool> stop{false};                 ///< a worker failed: nobody waits any longer
+  /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
+  std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
+  // Written by stage 0's workers in turn, read after the join.
+  std::int64_t admitted = 0;
+  std::int64_t left_out = 0;         ///< of them: not learned from
+  std::int64_t left_out_groups = 0;  ///< since the last one that is
+  bool learns = true;                ///< the group under way
+};
+
+/// What run() did. admitted = trained + predicted_only + rejected.
+struct Outcome {
+  std::int64_t admitted = 0;
+  std::int64_t trained = 0;
+  std::int64_t predicted_only = 0;  ///< went forward, and were not learned from
+  std::int64_t rejected = 0;        ///< of a trailing group that the stream could not fill
+
+  Outcome& operator+=(const Outcome& more);
+};
+
+/// One run of one schedule. The steps, feed, observer and monitor outlive it. Used by the thread
+/// that owns it.
+class Pipeline {
+ public:
+  /// `steps`: by Schedule::unit(); those that defer are rehearsed. `observer` may be null.
+  Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
+           Observer* observer, Monitor& monitor, PipelineOptions options = {});
+
+  /// Starts the workers and blocks until the feed ends and every admitted sample has passed all
+  /// stages. Rethrows the first exception of a worker, after all have stopped.
+  Outcome run();
+
+ private:
+  Outcome outcome() const;
+
+  Schedule schedule_;
+  PipelineOptions options_;
+  Shared shared_;
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace millrace::engine

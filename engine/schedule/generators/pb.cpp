@@ -1,0 +1,29 @@
+// Pipelined backpropagation (Petrowski et al., 1993; Kosson et al., arXiv 2003.11666): as partime,
+// but the gradient of a sample goes back through that sample's own saved activations, at the
+// weights as they are by then. With 3 stages:
+//
+//   step      0   1   2       3            4            5
+//   stage 0   F0  F1  F2      F3           F4 B0 U      F5 B1 U
+//   stage 1   .   F0  F1      F2 B0 U      F3 B1 U      F4 B2 U
+//   stage 2   .   .   F0 B0 U F1 B1 U      F2 B2 U      F3 B3 U
+#include "engine/schedule/generators/generators.h"
+
+namespace millrace::engine::schedules {
+
+Schedule pb(const ScheduleOptions& options) {
+  // Stage 0 keeps a sample from its forward to its backward, 2(N-1) samples later.
+  Schedule schedule{.stages = options.stages, .in_flight = 2 * options.stages};
+  for (int stage = 0; stage < options.stages; ++stage) {
+    const std::int64_t d = options.stages - 1 - stage;
+    Program program;
+    for (std::int64_t sample = 0; sample < 2 * d; ++sample) {
+      program.prologue.push_back({Op::forward, stage, sample, sample});
+    }
+    program.period = {
+        {Op::forward, stage, 2 * d, 2 * d}, {Op::backward, stage, 0, 0}, {Op::update, stage, 0, 0}};
+    schedule.workers.push_back(program);
+  }
+  return schedule;
+}
+
+}  // namespace millrace::engine::schedules

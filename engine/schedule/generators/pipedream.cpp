@@ -1,0 +1,97 @@
+// PipeDream (Narayanan et al., SOSP 2019): one forward, one backward, without a flush. A sample
+// goes back at the very weights it went forward at, which are stashed; its update lands on the
+// newest. With 3 stages (Fm^v: at the version that v updates made):
+//
+//   stage 0   F0^0 F1^0 F2^0 .    .    B0 U F3^1 B1 U F4^2 B2 U F5^3
+//   stage 1   .    F0^0 F1^0 .    B0 U F2^1 B1 U F3^2 B2 U F4^3
+//   stage 2   .    .    F0^0 B0 U F1^1 B1 U F2^2 B2 U F3^3
+//
+// Stage i runs sample m at version max(0, m-(N-i)+1), with vertical_sync at max(0, m-N+1), the
+// version that stage 0 used.
+//
+// A stage may be replicated (1F1B-RR): its replicas take samples in turn and apply the mean of
+// their gradients together, so that an update covers one sample of each. With 2 replicas of stage 0
+// before one stage 1:
+//
+//   stage 0, replica 0   F0^0 F2^0 .  B0 U F4^1 .  B2 U F6^2
+//   stage 0, replica 1   F1^0 .    .  .  . B1 U F3^1 .  .  . B3 U
+//   stage 1              .    F0^0 B0 U F1^1 B1 U F2^2 B2 U F3^3 B3 U
+//
+// A replica keeps as many samples in flight as share its stage's and all later workers between
+// them, rounded up.
+#include <algorithm>  // max
+#include <stdexcept>  // std::invalid_argument
+
+#include "engine/schedule/generators/generators.h"
+
+namespace millrace::engine::schedules {
+namespace {
+
+std::vector<int> replicas_of(const ScheduleOptions& options) {
+  if (options.replicas.empty()) return std::vector<int>(options.stages, 1);
+  if (int(options.replicas.size()) != options.stages) {
+    throw std::invalid_argument("replicas must be one number a stage (" +
+                                std::to_string(options.stages) + ")");
+  }
+  for (const int count : options.replicas) {
+    if (count < 1) throw std::invalid_argument("a stage needs at least 1 replica");
+    if (count > 1 && options.vertical_sync) {
+      throw std::invalid_argument(
+          "vertical_sync has no meaning for replicated stages, whose versions count differently");
+    }
+  }
+  return options.replicas;
+}
+
+}  // namespace
+
+Schedule pipedream(const ScheduleOptions& options) {
+  const int n = options.stages;
+  const std::vector<int> replicas = replicas_of(options);
+  const bool replicated =
+      std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; });
+  // By stage: samples that one of its workers forwards before it goes backward.
+  std::vector<std::int64_t> warm_up(n);
+  int later = 0;  // workers of later stages
+  for (int stage = n - 1; stage >= 0; --stage) {
+    warm_up[stage] = (later + replicas[stage] + replicas[stage] - 1) / replicas[stage] - 1;
+    later += replicas[stage];
+  }
+  Schedule schedule{.stages = n, .in_flight = int(replicas[0] * (warm_up[0] + 1)) + replicas[0]};
+  if (replicated) schedule.replicas = replicas;
+  const auto behind = [=, sync = options.vertical_sync](int stage) {
+    return sync ? n - 1 : warm_up[stage];
+  };
+  schedule.version_rule = [replicas, behind](int stage, std::int64_t sample) {
+    return std::max<std::int64_t>(0, sample / replicas[stage] - behind(stage));
+  };
+  for (int stage = 0; stage < n; ++stage) {
+    const int count = replicas[stage];
+    schedule.versions.push_back(int(behind(stage)) + 1);
+    for (int replica = 0; replica < count; ++replica) {
+      // Round k has this worker's k-th sample.
+      const auto forward = [&](std::int64_t round) {
+        const std::int64_t m = round * count + replica;
+        return Action{Op::forward, stage, m, m, schedule.version_rule(stage, m)};
+      };
+      const auto one_each = [&](std::int64_t round, std::vector<Action>& list) {
+        const std::int64_t m = round * count + replica, covered = (round + 1) * count - 1;
+        list.insert(list.end(), {forward(round + warm_up[stage]),
+                                 {Op::backward, stage, m, m},
+                                 {Op::update, stage, covered, covered}});
+      };
+      Program program{.replica = replica};
+      for (std::int64_t round = 0; round < warm_up[stage]; ++round)
+        program.prologue.push_back(forward(round));
+      // Versions rise with the samples only from round behind() on; those before are written out.
+      std::int64_t round = 0;
+      for (; round + warm_up[stage] < behind(stage); ++round) one_each(round, program.prologue);
+      one_each(round, program.period);
+      program.stride = count;
+      schedule.workers.push_back(program);
+    }
+  }
+  return schedule;
+}
+
+}  // namespace millrace::engine::schedules

@@ -1,0 +1,38 @@
+// ZB-H1 (Qi et al., arXiv 2401.10241): 1f1b with flush, the input's gradient (I) apart from the
+// weights' (W). Upstream waits for I alone, and W fills what would be bubble: stage i does its W
+// when it has i more I than W, so that no stage keeps more samples than N. With 3 stages, 4 samples
+// a minibatch:
+//
+//   stage 0   F0 F1 F2 .  .  I0 W0 F3 I1 W1 .  I2 W2 I3 W3 U
+//   stage 1   .  F0 F1 .  I0 F2 I1 W0 F3 I2 W1 I3 W2 W3 U
+//   stage 2   .  .  F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3 U
+//
+// If F, I and W take one tick each, N-1 ticks of 3 m + N-1 are idle, 1f1b's 3 (N-1) to a third.
+#include <algorithm>  // min
+
+#include "engine/schedule/generators/generators.h"
+
+namespace millrace::engine::schedules {
+
+Schedule zb_h1(const ScheduleOptions& options) {
+  const int n = options.stages, group = options.microbatches;
+  Schedule schedule{.stages = n, .in_flight = std::min(group, 2 * n), .group = group};
+  for (int stage = 0; stage < n; ++stage) {
+    const int warm_up = std::min(group, n - stage - 1);
+    Program program;
+    const auto add = [&](Op op, std::int64_t m) { program.period.push_back({op, stage, m, m}); };
+    for (std::int64_t m = 0; m < warm_up; ++m) add(Op::forward, m);
+    for (std::int64_t m = 0; m < group; ++m) {
+      if (m + warm_up < group) add(Op::forward, m + warm_up);
+      add(Op::backward_input, m);
+      if (m >= stage) add(Op::backward_weight, m - stage);
+    }
+    for (std::int64_t m = std::max(0, group - stage); m < group; ++m) add(Op::backward_weight, m);
+    add(Op::update, group - 1);
+    program.stride = group;
+    schedule.workers.push_back(program);
+  }
+  return schedule;
+}
+
+}  // namespace millrace::engine::schedules

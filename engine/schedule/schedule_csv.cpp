@@ -1,0 +1,183 @@
+#include "engine/schedule/schedule_csv.h"
+
+#include <algorithm>    // max
+#include <array>        // PyTorch's words
+#include <charconv>     // numbers
+#include <fstream>      // files
+#include <iterator>     // whole text
+#include <set>          // stages
+#include <stdexcept>    // std::invalid_argument
+#include <string_view>  // cells
+
+namespace millrace::engine {
+namespace {
+
+/// What PyTorch's words mean here; those that are implied mean nothing.
+struct Word {
+  std::string_view text;
+  bool implied;
+  Op op = Op::forward;
+};
+constexpr std::array kWords = {Word{"F", false, Op::forward},
+                               Word{"B", false, Op::backward},
+                               Word{"I", false, Op::backward_input},
+                               Word{"W", false, Op::backward_weight},
+                               Word{"UNSHARD", true},
+                               Word{"RESHARD", true},
+                               Word{"REDUCE_GRAD", true},
+                               Word{"SEND_F", true},
+                               Word{"RECV_F", true},
+                               Word{"SEND_B", true},
+                               Word{"RECV_B", true}};
+constexpr std::int64_t kMost = 65536;
+
+class Reader {
+ public:
+  explicit Reader(const std::string& text) : text_(text) {}
+
+  Schedule read() {
+    for (std::size_t begin = 0; begin < text_.size(); ++line_) {
+      std::size_t end = text_.find('\n', begin);
+      if (end == std::string::npos) end = text_.size();
+      std::string_view row(text_.data() + begin, end - begin);
+      if (!row.empty() && row.back() == '\r') row.remove_suffix(1);
+      read_row(row);
+      begin = end + 1;
+    }
+    return finish();
+  }
+
+ private:
+  [[noreturn]] void fail(std::size_t column, const std::string& what) const {
+    throw std::invalid_argument(std::to_string(line_) + ":" + std::to_string(column + 1) + ": " +
+                                what);
+  }
+
+  void read_row(std::string_view row) {
+    Program program;
+    for (std::size_t begin = 0; begin <= row.size();) {
+      const std::size_t end = std::min(row.find(',', begin), row.size());
+      read_cell(row.substr(begin, end - begin), begin, program);
+      begin = end + 1;
+    }
+    if (program.period.empty()) fail(0, "a worker without actions");
+    workers_.push_back(std::move(program));
+  }
+
+  void read_cell(std::string_view cell, std::size_t column, Program& program) {
+    const auto trimmed = [&] {
+      while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
+      for (; !cell.empty() && cell.front() == ' '; ++column) cell.remove_prefix(1);
+      return cell;
+    };
+    if (trimmed().empty()) return;
+    constexpr std::string_view kOverlap = ")OVERLAP_F_B";
+    if (cell.front() == '(' && cell.ends_with(kOverlap)) {
+      cell = cell.substr(1, cell.size() - 1 - kOverlap.size());
+      for (std::size_t begin = 0; begin <= cell.size();) {
+        const std::size_t end = std::min(cell.find(';', begin), cell.size());
+        read_cell(cell.substr(begin, end - begin), column + 1 + begin, program);
+        begin = end + 1;
+      }
+      return;
+    }
+    read_action(cell, column, program);
+  }
+
+  void read_action(std::string_view cell, std::size_t column, Program& program) {
+    std::string_view rest = cell;
+    const std::int64_t stage = number(rest);
+    const std::size_t length = rest.find_first_of("0123456789");
+    const std::string_view name = rest.substr(0, length);
+    rest.remove_prefix(name.size());
+    const std::int64_t sample = number(rest);
+    const auto word = std::find_if(kWords.begin(), kWords.end(),
+                                   [&](const Word& known) { return known.text == name; });
+    const std::string quoted = "\"" + std::string(cell) + "\"";
+    if (name == "U") {
+      fail(column, quoted +
+                       ": a file holds one minibatch of a schedule that flushes, and updates "
+                       "follow it; this one does not flush");
+    }
+    if (stage < 0 || word == kWords.end() || !rest.empty())
+      fail(column,
+           quoted + " is no action, such as 2F0 (stage 2 forwards sample 0), 2B0, 2I0, 2W0");
+    if (word->implied) return;
+    if (sample < 0) fail(column, quoted + " names no sample, as in 2F0");
+    program.period.push_back({word->op, int(stage), sample, sample});
+  }
+
+  /// Takes the digits at the front; -1 if there are none or too many.
+  static std::int64_t number(std::string_view& text) {
+    std::int64_t value = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || value < 0 || value > kMost) return -1;
+    text.remove_prefix(std::size_t(end - text.data()));
+    return value;
+  }
+
+  Schedule finish() {
+    Schedule schedule{.stages = 0, .workers = std::move(workers_)};
+    std::int64_t samples = 0;
+    for (const Program& program : schedule.workers) {
+      for (const Action& action : program.period) {
+        schedule.stages = std::max(schedule.stages, action.stage + 1);
+        if (action.op != Op::forward) samples = std::max(samples, action.sample + 1);
+      }
+    }
+    if (samples == 0) fail(0, "holds no backward");
+    if (schedule.stages > kMostStages) fail(0, "more than 4096 stages");
+    schedule.group = schedule.in_flight = int(samples);
+    for (Program& program : schedule.workers) {
+      const std::vector<int> stages = stages_of(program);
+      for (const int stage : stages) count_from_zero(program, stage, samples);
+      for (const int stage : stages)
+        program.period.push_back({Op::update, stage, samples - 1, samples - 1});
+      program.stride = samples;
+    }
+    return schedule;
+  }
+
+  /// PyTorch 2.11's Schedule1F1B labels its last rank's forwards 1 to m.
+  static void count_from_zero(Program& program, int stage, std::int64_t samples) {
+    std::set<std::int64_t> forwards;
+    for (const Action& action : program.period) {
+      if (action.stage == stage && action.op == Op::forward) forwards.insert(action.sample);
+    }
+    if (std::int64_t(forwards.size()) != samples || *forwards.begin() != 1 ||
+        *forwards.rbegin() != samples) {
+      return;
+    }
+    for (Action& action : program.period) {
+      if (action.stage == stage && action.op == Op::forward) action.gradient = --action.sample;
+    }
+  }
+
+  static constexpr int kMostStages = 4096;
+  const std::string& text_;
+  int line_ = 1;
+  std::vector<Program> workers_;
+};
+
+}  // namespace
+
+bool is_schedule_file(const std::string& name) {
+  return name.ends_with(".csv");
+}
+
+Schedule parse_schedule_csv(const std::string& text) {
+  return Reader(text).read();
+}
+
+Schedule read_schedule_csv(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  if (!in) throw std::invalid_argument(file + ": cannot be read");
+  try {
+    return parse_schedule_csv(text);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument(file + ":" + error.what());
+  }
+}
+
+}  // namespace millrace::engine

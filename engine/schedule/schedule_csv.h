@@ -1,0 +1,24 @@
+// Schedules in the form that torch.distributed.pipelining writes and reads.
+#pragma once
+
+#include <string>  // text
+
+#include "engine/schedule/schedule.h"
+
+namespace millrace::engine {
+
+/// Whether a schedule's name is that of a CSV file.
+bool is_schedule_file(const std::string& name);
+
+/// Reads one minibatch of a schedule that flushes: a row a worker, cells as "2F0" (stage 2 forwards
+/// sample 0), B, or I and W for a backward's two parts; empty cells are bubbles. What the cells of
+/// PyTorch's "compute_comms" form add (SEND_F, RECV_B, REDUCE_GRAD, ...) is implied here and passed
+/// over; "(0F1;3B0)OVERLAP_F_B" is its parts in order. After each minibatch every stage updates.
+/// PyTorch 2.11 numbers the forwards of 1F1B's last rank from 1, which is understood.
+/// Throws std::invalid_argument, "LINE:COLUMN: what is wrong". The result still wants verify().
+Schedule parse_schedule_csv(const std::string& text);
+
+/// The same from a file; errors begin with its name.
+Schedule read_schedule_csv(const std::string& file);
+
+}  // namespace millrace::engine

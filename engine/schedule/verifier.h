@@ -1,0 +1,33 @@
+// Proves a schedule before anything starts.
+#pragma once
+
+#include <cstdint>   // clock
+#include <optional>  // no fault
+#include <string>    // what is wrong
+
+#include "engine/schedule/schedule.h"
+
+namespace millrace::engine {
+
+/// The first thing wrong with a schedule.
+struct Fault {
+  std::int64_t clock = 0;  ///< actions done by all workers before it
+  int worker = 0;
+  Action action;
+  std::string what;
+
+  /// "schedule gpipe, clock 12, worker 1, 1B0: ...".
+  std::string text(const std::string& schedule) const;
+};
+
+/// Walks the schedule as the engine would, over its prologue and enough periods for every slot and
+/// weight version to come round, and looks for: a deadlock; a sample that a stage forwards or takes
+/// back twice, never or out of order; a gradient that meets another sample's; a weight version that
+/// is not the one the rule asks for, not made yet or no longer kept; an update with too few or too
+/// many gradients; a slot that can be overwritten while somebody may still read it, whatever the
+/// timing (reads must happen before the write by the order that tokens and slots impose, not by
+/// luck). Returns the first fault, or none: then the engine ends, and its numbers do not depend on
+/// timing.
+std::optional<Fault> verify(const Schedule& schedule);
+
+}  // namespace millrace::engine

@@ -1,0 +1,287 @@
+#include "engine/simulate/simulator.h"
+
+#include <algorithm>  // max
+#include <map>        // predictions held back
+#include <queue>      // what happens next
+#include <stdexcept>  // std::logic_error
+
+#include "engine/simulate/simulation.h"
+#include "engine/simulate/simulator_wires.h"
+#include "engine/schedule/staircase.h"
+
+namespace millrace::engine {
+namespace {
+
+struct Happening {
+  enum class Kind { done, agreed, frame, message };
+
+  double ms;
+  std::int64_t order;  ///< of equal times the first one caused comes first
+  Kind kind;
+  int what;                ///< done, agreed: the worker; message: the wire
+  std::int64_t label = 0;  ///< message: the sample that it is about
+
+  bool operator>(const Happening& other) const {
+    return ms != other.ms ? ms > other.ms : order > other.order;
+  }
+};
+
+/// A worker on its way through its program.
+struct Walker {
+  /// Where its next action stands: needs something, needs its replicas, needs a core, is at work;
+  /// a prediction that waits for an earlier sample's; the program is over.
+  enum class State { needs, meets, queues, works, holds, over };
+
+  std::int64_t at = 0;
+  std::int64_t end = 0;
+  State state = State::needs;
+  int wire = -1;  ///< State::needs: what the message must come by; -1: waits for admission
+  SimulatedAction now;
+};
+
+class Run {
+ public:
+  Run(const Schedule& schedule, const SimulationInput& input)
+      : schedule_(schedule),
+        input_(input),
+        units_(schedule),
+        wires_(units_, input),
+        facts_(schedule, input, units_),
+        applied_(schedule.applied(input.samples)),
+        free_cores_(input.cores > 0 ? input.cores : int(schedule.workers.size())),
+        walkers_(schedule.workers.size()),
+        link_free_(wires_.links(), 0.0),
+        left_(schedule.in_flight, schedule.stages),
+        met_(schedule.stages, 0),
+        agreed_(schedule.stages, 0.0) {
+    for (std::size_t w = 0; w < walkers_.size(); ++w)
+      walkers_[w].end = actions_until(schedule.workers[w], applied_);
+  }
+
+  Simulation run() {
+    for (int worker = 0; worker < int(walkers_.size()); ++worker) advance(worker);
+    while (!next_.empty()) {
+      const Happening event = next_.top();
+      next_.pop();
+      now_ = event.ms;
+      if (event.kind == Happening::Kind::done) finish(event.what);
+      if (event.kind == Happening::Kind::agreed) take_core(event.what);
+      if (event.kind == Happening::Kind::frame) admit_next();
+      if (event.kind == Happening::Kind::message) deliver(wires_.at(event.what), event.label);
+    }
+    for (std::size_t worker = 0; worker < walkers_.size(); ++worker) {
+      if (walkers_[worker].state == Walker::State::over) continue;
+      throw std::logic_error("schedule " + schedule_.name + " deadlocks: worker " +
+                             std::to_string(worker) + " waits before " +
+                             action_text(walkers_[worker].now.action, true));
+    }
+    return facts_.simulation(now_, dropped_);
+  }
+
+ private:
+  void happen(double ms, Happening::Kind kind, int what, std::int64_t label = 0) {
+    next_.push({ms, order_++, kind, what, label});
+  }
+
+  /// To the worker's next action, which begins if it can.
+  void advance(int worker) {
+    Walker& walker = walkers_[worker];
+    const Program& program = schedule_.workers[worker];
+    for (; walker.at < walker.end; ++walker.at) {
+      walker.now = {worker, program.at(walker.at)};
+      if (walker.now.action.sample < applied_) break;
+    }
+    walker.state = walker.at < walker.end ? Walker::State::needs : Walker::State::over;
+    if (walker.state != Walker::State::needs || !has_all(walker)) return;
+    take_core(worker);
+    const Action& a = walker.now.action;
+    if (a.op == Op::forward && a.stage == 0) admit_next();
+  }
+
+  /// Takes what the action needs, or notes what it waits for.
+  bool has_all(Walker& walker) {
+    const Action& a = walker.now.action;
+    walker.wire = -1;
+    if (a.op == Op::update) return meets(walker);
+    if (a.op == Op::forward)
+      return a.stage == 0 ? admitted(a)
+                          : takes(walker, wires_.activation(a.stage - 1, a.sample), a.sample);
+    if (!takes_gradient(a.op) || a.stage + 1 == schedule_.stages) return true;
+    return takes(walker, wires_.gradient(a.stage, a.sample, a.gradient), a.gradient);
+  }
+
+  bool takes(Walker& walker, Wire& wire, std::int64_t label) {
+    walker.wire = wires_.number(wire);
+    if (wire.arrived.empty()) return false;
+    if (wire.arrived.front() != label)
+      throw std::logic_error("a link delivers another sample than the schedule says");
+    wire.arrived.pop_front();
+    if (input_.machine.overlap == plan::Overlap::none) walker.now.receive_ms = wire.ms;
+    return true;
+  }
+
+  /// In order, when the slot's last sample has left every stage and a frame is there.
+  bool admitted(const Action& a) {
+    int& left = left_[a.sample % schedule_.in_flight];
+    if (a.sample != next_admitted_ || left < schedule_.stages) return false;
+    double came = now_;
+    if (const double period = input_.source_period_ms; period > 0) {
+      if (now_ < double(next_frame_) * period) {
+        happen(double(next_frame_) * period, Happening::Kind::frame, 0);
+        return false;
+      }
+      const std::int64_t oldest = next_frame_;
+      next_frame_ = std::max(oldest, std::int64_t(std::min(now_ / period, 1e18)));
+      // A quotient may be off by one.
+      if (next_frame_ > oldest && double(next_frame_) * period > now_) --next_frame_;
+      if (double(next_frame_ + 1) * period <= now_) ++next_frame_;
+      dropped_ += next_frame_ - oldest;
+      came = double(next_frame_++) * period;
+    }
+    left = 0;
+    ++next_admitted_;
+    facts_.admitted(now_, came);
+    return true;
+  }
+
+  /// Whoever waits to admit the next sample looks again.
+  void admit_next() {
+    const int worker = units_.worker_of(0, next_admitted_);
+    const Walker& walker = walkers_[worker];
+    const Action& a = walker.now.action;
+    if (walker.state == Walker::State::needs && a.op == Op::forward && a.stage == 0 &&
+        a.sample == next_admitted_) {
+      advance(worker);
+    }
+  }
+
+  /// Replicas begin an update together.
+  bool meets(Walker& walker) {
+    const int stage = walker.now.action.stage, replicas = units_.replicas[stage];
+    if (replicas == 1) return true;
+    walker.state = Walker::State::meets;
+    if (++met_[stage] < replicas) return false;
+    met_[stage] = 0;
+    const double ms = facts_.agree_ms(stage);
+    const bool beside = input_.machine.overlap == plan::Overlap::all;
+    agreed_[stage] = beside ? std::max(now_, agreed_[stage] + ms) : now_;
+    for (int replica = 0; replica < replicas; ++replica) {
+      const int other = units_.workers[units_.first[stage] + replica];
+      if (!beside) walkers_[other].now.receive_ms = ms;
+      happen(agreed_[stage], Happening::Kind::agreed, other);
+    }
+    return false;
+  }
+
+  void take_core(int worker) {
+    if (free_cores_ > 0) {
+      --free_cores_;
+      work(worker);
+    } else {
+      walkers_[worker].state = Walker::State::queues;
+      queue_.push(worker);
+    }
+  }
+
+  void work(int worker) {
+    SimulatedAction& now = walkers_[worker].now;
+    walkers_[worker].state = Walker::State::works;
+    now.start_ms = now_;
+    now.compute_ms = facts_.compute_ms(now.action);
+    const Wire* wire = outgoing(now.action);
+    if (wire && input_.machine.overlap == plan::Overlap::none) now.send_ms = wire->ms;
+    facts_.begins(now);
+    happen(now.end_ms(), Happening::Kind::done, worker);
+  }
+
+  /// What the action's result goes by; null: it stays.
+  Wire* outgoing(const Action& a) {
+    if (a.op == Op::forward && a.stage + 1 < schedule_.stages)
+      return &wires_.activation(a.stage, a.sample);
+    if (takes_gradient(a.op) && a.stage > 0)
+      return &wires_.gradient(a.stage - 1, a.sample, a.sample);
+    return nullptr;
+  }
+
+  void finish(int worker) {
+    const Action a = walkers_[worker].now.action;
+    ++free_cores_;
+    if (!queue_.empty()) {
+      --free_cores_;
+      work(queue_.front());
+      queue_.pop();
+    }
+    if (Wire* wire = outgoing(a)) send(*wire, a.sample);
+    if (a.op == Op::forward && a.stage + 1 == schedule_.stages) {
+      walkers_[worker].state = Walker::State::holds;
+      held_[a.sample] = worker;
+      predict_held();
+    } else {
+      end(worker);
+    }
+  }
+
+  /// Replicas of the last stage predict in order, and wait for that.
+  void predict_held() {
+    while (!held_.empty() && held_.begin()->first == next_predicted_) {
+      const int worker = held_.begin()->second;
+      held_.erase(held_.begin());
+      ++next_predicted_;
+      facts_.predicted(now_);
+      end(worker);
+    }
+  }
+
+  void end(int worker) {
+    const Action a = walkers_[worker].now.action;
+    ++walkers_[worker].at;
+    if (facts_.ends(worker, a)) {
+      if (++left_[a.sample % schedule_.in_flight] == schedule_.stages) admit_next();
+    }
+    advance(worker);
+  }
+
+  void send(Wire& wire, std::int64_t sample) {
+    if (wire.link < 0 || input_.machine.overlap == plan::Overlap::none) {
+      deliver(wire, sample);
+    } else {
+      double& free = link_free_[wire.link];
+      free = std::max(free, now_) + wire.ms;
+      happen(free, Happening::Kind::message, wires_.number(wire), sample);
+    }
+  }
+
+  void deliver(Wire& wire, std::int64_t sample) {
+    wire.arrived.push_back(sample);
+    const Walker& to = walkers_[wire.to];
+    if (to.state == Walker::State::needs && to.wire == wires_.number(wire)) advance(wire.to);
+  }
+
+  const Schedule& schedule_;
+  const SimulationInput& input_;
+  Units units_;
+  Wires wires_;
+  SimulationFacts facts_;
+  std::int64_t applied_;
+  double now_ = 0;
+  std::int64_t order_ = 0;
+  std::priority_queue<Happening, std::vector<Happening>, std::greater<>> next_;
+  int free_cores_;
+  std::queue<int> queue_;  ///< workers that need a core
+  std::vector<Walker> walkers_;
+  std::vector<double> link_free_;
+  std::vector<int> left_;  ///< by slot: stages that its sample has left
+  std::int64_t next_admitted_ = 0, next_frame_ = 0, dropped_ = 0, next_predicted_ = 0;
+  std::vector<int> met_;              ///< by stage: replicas that wait in an update
+  std::vector<double> agreed_;        ///< by stage: when the all-reduce was over
+  std::map<std::int64_t, int> held_;  ///< predictions that wait for earlier ones: sample, worker
+};
+
+}  // namespace
+
+Simulation simulate(const Schedule& schedule, const SimulationInput& input) {
+  check_input(schedule, input);
+  return Run(schedule, input).run();
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,213 @@
+#include "engine/simulate/timeline_svg.h"
+
+#include <algorithm>  // max
+#include <array>      // operations seen
+#include <cmath>      // axis
+#include <cstdio>     // numbers
+
+#include "engine/schedule/staircase.h"
+#include "engine/simulate/timeline_text.h"
+
+namespace millrace::engine {
+namespace {
+
+constexpr double kRow = 22, kBox = 18, kTop = 8, kTitle = 24, kFoot = 52, kShare = 52;
+constexpr double kLetter = 6.2;  ///< about as wide as a letter of 10 px is
+
+/// Boxes are pale with dark names in either mode; paper, lines and words change with it.
+constexpr const char* kStyle = R"(<style>
+text{font:11px sans-serif;fill:#1f2328}.m{fill:#59636e}.n{font-size:10px;fill:#14181d;text-anchor:middle}
+.p{fill:#fff}.r{fill:#f3f5f7}.g{stroke:#d1d9e0}
+.F{fill:#8ec5f2}.R{fill:#9adbd0}.B{fill:#f7b267}.I{fill:#fbd38a}.W{fill:#cdb4ee}.U{fill:#7fcf8e}.H{fill:#a7b0ba}
+@media(prefers-color-scheme:dark){text{fill:#e6edf3}.m{fill:#9198a1}.n{fill:#14181d}
+.p{fill:#0d1117}.r{fill:#171c23}.g{stroke:#3d444d}}
+</style>
+)";
+
+struct Kind {
+  char letter;
+  const char* meaning;
+};
+constexpr std::array<Kind, 7> kKinds = {{{'F', "forward"},
+                                         {'R', "recompute"},
+                                         {'B', "backward"},
+                                         {'I', "backward, input"},
+                                         {'W', "backward, weights"},
+                                         {'U', "update"},
+                                         {'H', "hand-off"}}};
+constexpr int kHandOff = 6;
+
+/// At most two decimals, none of them idle.
+std::string number(double value) {
+  char digits[40];
+  std::snprintf(digits, sizeof digits, "%.2f", value);
+  std::string text = digits;
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text == "-0" ? "0" : text;
+}
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '<' || c == '&' || c == '>') {
+      safe += c == '<' ? "&lt;" : c == '&' ? "&amp;" : "&gt;";
+    } else {
+      safe += byte < 0x20 || byte > 0x7e ? '?' : c;  // XML has no place for some of them
+    }
+  }
+  return safe;
+}
+
+std::string words(double x, double y, const std::string& text, const char* more = "") {
+  return "<text x=\"" + number(x) + "\" y=\"" + number(y) + "\"" + more + ">" + escaped(text) +
+         "</text>\n";
+}
+
+std::string box(double x, double y, double width, double height, const std::string& kind) {
+  return "<rect class=\"" + kind + "\" x=\"" + number(x) + "\" y=\"" + number(y) + "\" width=\"" +
+         number(width) + "\" height=\"" + number(height) + "\"/>\n";
+}
+
+/// 1, 2 or 5 times a power of ten: about eight of them in `length`.
+double mark_every(double length) {
+  const double rough = length / 8, power = std::pow(10, std::floor(std::log10(rough)));
+  for (const double times : {1.0, 2.0, 5.0}) {
+    if (times * power >= rough * 0.999) return times * power;
+  }
+  return 10 * power;
+}
+
+class Picture {
+ public:
+  Picture(const Schedule& schedule, const Simulation& simulation, const TimelineStyle& style)
+      : simulation_(simulation),
+        style_(style),
+        names_(worker_names(schedule)),
+        rows_(std::min(int(names_.size()), style.most_workers)),
+        staged_(int(names_.size()) < schedule.stages),
+        top_(kTop + (style.title.empty() ? 0 : kTitle)) {
+    std::size_t widest = 0;
+    for (int row = 0; row < rows_; ++row) widest = std::max(widest, names_[row].size());
+    left_ = 16 + kLetter * double(widest);
+    right_ = std::max(left_ + 40, style.width - kShare);
+    choose();
+  }
+
+  std::string svg() {
+    const double height = top_ + rows_ * kRow + kFoot;
+    std::string text = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " +
+                       number(right_ + kShare) + " " + number(height) + "\" width=\"" +
+                       number(right_ + kShare) + "\" height=\"" + number(height) + "\">\n" +
+                       kStyle + box(0, 0, right_ + kShare, height, "p");
+    if (!style_.title.empty())
+      text += words(8, kTop + 12, style_.title, " style=\"font-size:13px;font-weight:bold\"");
+    return text + frame() + boxes_ + legend(height) + "</svg>\n";
+  }
+
+ private:
+  /// Draws the earliest actions of the first workers, and finds out until when they go.
+  void choose() {
+    std::vector<const SimulatedAction*> events;
+    until_ = simulation_.total_ms;
+    if (style_.until_ms > 0) until_ = std::min(until_, style_.until_ms);
+    for (const SimulatedAction& event : simulation_.events) {
+      if (event.worker >= rows_) continue;
+      if (event.start_ms > until_) break;
+      if (events.size() == style_.most_boxes) {
+        until_ = event.start_ms;
+        break;
+      }
+      events.push_back(&event);
+    }
+    for (const SimulatedAction* event : events) draw(*event);
+  }
+
+  double x(double ms) const {
+    return left_ + (until_ > 0 ? std::min(ms, until_) / until_ : 0.0) * (right_ - left_);
+  }
+
+  void draw(const SimulatedAction& event) {
+    const double y = top_ + event.worker * kRow + (kRow - kBox) / 2;
+    const double begin = event.compute_start_ms(), end = begin + event.compute_ms;
+    const int kind = int(event.action.op);
+    for (const auto& [from, to] : {std::pair{event.start_ms, begin}, {end, event.end_ms()}}) {
+      if (to <= from) continue;
+      seen_[kHandOff] = true;
+      boxes_ += box(x(from), y + kBox / 4, x(to) - x(from), kBox / 2, "H");
+    }
+    seen_[kind] = true;
+    const double width = x(end) - x(begin);
+    // Neighbours stay apart where there is room for it.
+    boxes_ += box(x(begin), y, width > 3 ? width - 0.7 : std::max(width, 0.6), kBox,
+                  std::string(1, kKinds[kind].letter));
+    Action action = event.action;
+    action.version = -1;
+    for (const std::string& name : {action_text(action, staged_), std::to_string(action.sample)}) {
+      if (kLetter * double(name.size()) > width - 2) continue;
+      boxes_ += words(x(begin) + width / 2, y + 13, name, " class=\"n\"");
+      break;
+    }
+  }
+
+  /// Rows, their names and shares, and the time.
+  std::string frame() const {
+    std::string text;
+    const double bottom = top_ + rows_ * kRow;
+    for (int row = 0; row < rows_; ++row) {
+      const double y = top_ + row * kRow;
+      text += box(left_, y + 1, right_ - left_, kRow - 2, "r") + words(8, y + 15, names_[row]) +
+              words(right_ + 6, y + 15,
+                    number(std::round(1000 * simulation_.compute_share(row)) / 10) + " %",
+                    " class=\"m\"");
+    }
+    const double every = until_ > 0 ? mark_every(until_) : 0;
+    for (int i = 0; every > 0 && i * every <= until_ * 1.0001; ++i) {
+      const std::string at = number(x(i * every));
+      char label[32];
+      std::snprintf(label, sizeof label, "%.6g", i * every);
+      text += "<line class=\"g\" x1=\"" + at + "\" x2=\"" + at + "\" y1=\"" + number(top_) +
+              "\" y2=\"" + number(bottom + 4) + "\"/>\n" +
+              words(x(i * every), bottom + 16, label, " class=\"m\" text-anchor=\"middle\"");
+    }
+    return text + words(right_ + 6, bottom + 16, "ms", " class=\"m\"");
+  }
+
+  std::string legend(double height) const {
+    std::string text;
+    double at = left_;
+    for (std::size_t kind = 0; kind < kKinds.size(); ++kind) {
+      if (!seen_[kind]) continue;
+      text += box(at, height - 22, 12, 12, std::string(1, kKinds[kind].letter)) +
+              words(at + 17, height - 12, kKinds[kind].meaning);
+      at += 17 + kLetter * double(std::string(kKinds[kind].meaning).size()) + 18;
+    }
+    std::string rest;
+    if (rows_ < int(names_.size()))
+      rest = "first " + std::to_string(rows_) + " of " + std::to_string(names_.size()) + " workers";
+    if (until_ < simulation_.total_ms)
+      rest += (rest.empty() ? "first " : ", first ") + number(until_) + " of " +
+              number(simulation_.total_ms) + " ms";
+    return rest.empty() ? text : text + words(at, height - 12, rest, " class=\"m\"");
+  }
+
+  const Simulation& simulation_;
+  const TimelineStyle& style_;
+  std::vector<std::string> names_;
+  int rows_;
+  bool staged_;  ///< a worker has several stages
+  double top_, left_ = 0, right_ = 0;
+  double until_ = 0;  ///< ms
+  std::array<bool, kKinds.size()> seen_{};
+  std::string boxes_;
+};
+
+}  // namespace
+
+std::string timeline_svg(const Schedule& schedule, const Simulation& simulation,
+                         const TimelineStyle& style) {
+  return Picture(schedule, simulation, style).svg();
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,79 @@
+// What each worker did and when, kept while a pipeline runs.
+#pragma once
+
+#include <cstddef>  // sizes
+#include <cstdint>  // counts
+#include <vector>   // spans
+
+#include "engine/monitor/clock.h"
+#include "engine/trace/trace.h"
+
+namespace millrace::engine {
+
+/// One worker's part of an ActionLog: the latest spans, in memory taken beforehand. Written by its
+/// worker alone, without allocation, lock or log; read when that has stopped.
+class alignas(64) ActionTrack {
+ public:
+  /// `capacity` > 0. Times are kept as nanoseconds since `origin`.
+  ActionTrack(int worker, std::size_t capacity, Clock::time_point origin);
+
+  void begin(const Action& action, Clock::time_point now) {
+    action_ = action;
+    start_ = now;
+  }
+  /// The action begun last could not go on in between.
+  void waited(Clock::time_point from, Clock::time_point to) {
+    if (to - from >= kLeastWait) add(from, to, true, -1);
+  }
+  /// That action is done, and met or made the weights of `version` updates. An action that is left
+  /// out has no end.
+  void end(std::int64_t version, Clock::time_point now) { add(start_, now, false, version); }
+
+  /// In the order of their start, a wait after the action it is part of.
+  std::vector<Span> spans() const;
+  /// Earlier spans, whose room was needed.
+  std::int64_t lost() const;
+
+ private:
+  /// Looking whether something is there takes about as long; it is no wait.
+  static constexpr std::chrono::microseconds kLeastWait{1};
+
+  void add(Clock::time_point from, Clock::time_point to, bool waiting, std::int64_t version) {
+    ring_[next_] = {worker_, action_, ns(from), ns(to), waiting, version};
+    next_ = next_ + 1 < ring_.size() ? next_ + 1 : 0;
+    ++count_;
+  }
+  std::int64_t ns(Clock::time_point time) const {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(time - origin_).count();
+  }
+
+  int worker_;
+  Clock::time_point origin_;
+  Action action_;
+  Clock::time_point start_;
+  std::vector<Span> ring_;
+  std::size_t next_ = 0;
+  std::int64_t count_ = 0;
+};
+
+/// A track a worker. Outlives the pipeline that writes it.
+class ActionLog {
+ public:
+  /// Spans of all workers together: 64 bytes each.
+  static constexpr std::size_t kCapacity = 1'000'000;
+
+  explicit ActionLog(int workers, std::size_t capacity = kCapacity);
+
+  ActionTrack& track(int worker) { return tracks_[std::size_t(worker)]; }
+  /// Worker by worker, when the pipeline has stopped.
+  std::vector<Span> spans() const;
+  std::int64_t lost() const;
+
+ private:
+  std::vector<ActionTrack> tracks_;
+};
+
+/// What the log holds, as trace.h has it; says in its title if it is not all.
+std::string trace_json(const ActionLog& actions, const Schedule& schedule);
+
+}  // namespace millrace::engine

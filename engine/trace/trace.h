@@ -1,0 +1,35 @@
+// What workers did and when, in the form that chrome://tracing and ui.perfetto.dev open.
+#pragma once
+
+#include <cstdint>  // nanoseconds
+#include <string>   // the text
+#include <vector>   // spans
+
+#include "engine/schedule/schedule.h"
+
+namespace millrace::engine {
+
+/// An action from start to end, on any clock that all workers share.
+struct Span {
+  int worker = 0;
+  Action action;
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  bool waiting = false;       ///< no action, but a part of one in which it could not go on
+  std::int64_t version = -1;  ///< updates that made the weights it met; -1: as the action says
+};
+
+/// "stage 0"; "stage 0.1" where stages have replicas, "worker 0" where workers have several stages.
+std::vector<std::string> worker_names(const Schedule& schedule);
+
+/// Trace Event Format, "complete" events (ph X; microseconds, to the nanosecond): one process named
+/// `name`, a thread a worker named by `workers` (missing names: "worker W"). Each event's arguments
+/// are its stage, sample, gradient and version; a wait is an event within its action's. `name` and
+/// `workers` may hold any bytes.
+std::string trace_json(const std::string& name, const std::vector<std::string>& workers,
+                       const std::vector<Span>& spans);
+
+/// `text` as a JSON string, quotes included. Bytes that are no UTF-8 become U+FFFD.
+std::string json_string(const std::string& text);
+
+}  // namespace millrace::engine

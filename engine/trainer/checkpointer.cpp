@@ -1,0 +1,87 @@
+#include "engine/trainer/checkpointer.h"
+
+#include <ATen/ATen.h>  // tensors in snapshots
+
+#include <exception>  // failures to write
+#include <iterator>   // next
+#include <utility>    // exchange
+
+namespace millrace::engine {
+
+Checkpointer::Checkpointer(int stages, std::int64_t every,
+                           std::function<stages::StateDict(int)> copy,
+                           std::function<void(const stages::StateDict&)> write)
+    : stages_(stages),
+      every_(every),
+      progress_(stages, Progress{.every = every}),
+      copy_(std::move(copy)),
+      write_(std::move(write)),
+      writer_([this] { write_loop(); }) {}
+
+Checkpointer::~Checkpointer() {
+  finish();
+}
+
+void Checkpointer::after_sample(int stage, std::int64_t sample) {
+  Due due;
+  if (!reached(progress_[stage], sample, due)) return;
+  stages::StateDict part = copy_(stage);
+  const std::lock_guard lock(mutex_);
+  Snapshot& snapshot = gathering_[due];
+  snapshot.parts[stage] = std::move(part);
+  if (int(snapshot.parts.size()) < stages_) return;
+  whole_ = std::move(snapshot);
+  // Earlier ones of its kind that are not whole never will be: set_every() came between stages.
+  gathering_.erase(gathering_.lower_bound({due.first, 0}), std::next(gathering_.find(due)));
+  changed_.notify_one();
+}
+
+bool Checkpointer::reached(Progress& progress, std::int64_t sample, Due& due) const {
+  // Updates may cover several samples: the first that reaches a multiple counts for it.
+  const std::int64_t every = every_.load(std::memory_order_relaxed);
+  const std::int64_t multiple = every > 0 ? (sample + 1) / every * every : 0;
+  const bool regular = multiple != progress.due && every == progress.every;
+  progress.due = multiple;
+  progress.every = every;  // another one counts from here
+  due = {false, multiple};
+  if (regular) return true;
+  const std::int64_t asked = asked_.load(std::memory_order_relaxed);
+  if (sample < asked || progress.answered == asked) return false;
+  progress.answered = asked;
+  due = {true, asked};
+  return true;
+}
+
+std::string Checkpointer::finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    finished_ = true;
+    changed_.notify_one();
+  }
+  if (writer_.joinable()) writer_.join();
+  return error_;
+}
+
+void Checkpointer::write_loop() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return finished_ || !whole_.parts.empty(); });
+    if (whole_.parts.empty()) return;
+    const Snapshot snapshot = std::exchange(whole_, {});
+    lock.unlock();
+    std::string error;
+    try {
+      stages::StateDict all;
+      for (const auto& [stage, part] : snapshot.parts)
+        all.insert(all.end(), part.begin(), part.end());
+      write_(all);
+      written_.fetch_add(1, std::memory_order_relaxed);
+    } catch (const std::exception& failure) {
+      error = failure.what();
+    }
+    lock.lock();
+    if (error_.empty()) error_ = error;
+  }
+}
+
+}  // namespace millrace::engine

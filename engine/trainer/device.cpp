@@ -1,0 +1,50 @@
+#include "engine/trainer/device.h"
+
+#include <charconv>   // device numbers
+#include <stdexcept>  // std::invalid_argument
+
+namespace millrace::engine {
+namespace {
+
+Device parse(const std::string& text, int cores, int cuda_devices) {
+  const std::size_t colon = text.find(':');
+  const std::string kind = text.substr(0, colon);
+  Device device{.cuda = kind == "cuda"};
+  if (kind != "cpu" && kind != "cuda") {
+    throw std::invalid_argument("\"" + text + "\" is no device; one of \"cpu:0\", \"cuda:0\"");
+  }
+  const char* first = text.data() + (colon == std::string::npos ? text.size() : colon + 1);
+  const char* end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(first, end, device.index);
+  if (colon == std::string::npos || error != std::errc() || rest != end || device.index < 0) {
+    throw std::invalid_argument("\"" + text + "\" is no device; one of \"cpu:0\", \"cuda:0\"");
+  }
+  const int there = device.cuda ? cuda_devices : cores;
+  if (device.index >= there) {
+    throw std::invalid_argument("\"" + text + "\" is not there: " + std::to_string(there) +
+                                (device.cuda ? " CUDA devices" : " usable cores"));
+  }
+  return device;
+}
+
+}  // namespace
+
+std::vector<Device> place_stages(const std::vector<std::string>& asked, int stages, int cores,
+                                 int cuda_devices) {
+  std::vector<Device> devices;
+  const std::string all = asked.size() == 1 ? asked[0] : "";
+  if (all == "auto" || all == "cpu" || all == "cuda") {
+    const bool cuda = all == "cuda" || (all == "auto" && cuda_devices > 0);
+    if (cuda && cuda_devices == 0) throw std::invalid_argument("\"cuda\": no CUDA device is there");
+    for (int i = 0; i < stages; ++i) devices.push_back({cuda, i % (cuda ? cuda_devices : cores)});
+    return devices;
+  }
+  for (const std::string& text : asked) devices.push_back(parse(text, cores, cuda_devices));
+  if (int(devices.size()) != stages) {
+    throw std::invalid_argument(std::to_string(devices.size()) + " devices for " +
+                                std::to_string(stages) + " stages; name one a stage");
+  }
+  return devices;
+}
+
+}  // namespace millrace::engine

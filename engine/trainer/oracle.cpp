@@ -1,0 +1,201 @@
+#include "engine/trainer/oracle.h"
+
+#include <ATen/ATen.h>  // detach
+
+#include <algorithm>  // max
+#include <map>        // values by stage and sample
+#include <optional>   // gradients
+#include <set>        // who has learned
+#include <stdexcept>  // std::logic_error
+#include <utility>    // exchange
+
+namespace millrace::engine {
+namespace {
+
+using Key = std::pair<int, std::int64_t>;  ///< stage, sample
+
+class Oracle {
+ public:
+  Oracle(const Schedule& schedule, std::vector<stages::Stage>& stages, const SampleFunction& sample,
+         std::int64_t samples, const LearnFunction& learns, LossGuard* guard,
+         std::int64_t guard_lag)
+      : schedule_(schedule),
+        stages_(stages),
+        sample_(sample),
+        learns_(learns),
+        guard_(guard),
+        guard_lag_(guard_lag),
+        applied_(schedule.applied(samples)),
+        pending_(stages.size(), Alarm::none),
+        updates_(stages.size(), 0) {}
+
+  std::vector<float> run() {
+    std::vector<std::int64_t> at(schedule_.workers.size(), 0);
+    for (bool moved = true, done = false; !done;) {
+      if (!moved) throw std::logic_error("schedule " + schedule_.name + " deadlocks");
+      moved = false;
+      done = true;
+      for (std::size_t worker = 0; worker < at.size(); ++worker) {
+        const Program& program = schedule_.workers[worker];
+        if (program.over(at[worker], applied_)) continue;
+        done = false;
+        const Action action = program.at(at[worker]);
+        if (action.sample < applied_ && !perform(program, action)) continue;
+        ++at[worker];
+        moved = true;
+      }
+    }
+    return losses_;
+  }
+
+ private:
+  bool last(int stage) const { return stage + 1 == schedule_.stages; }
+
+  /// The update, or what the guard makes of it.
+  void apply(stages::Stage& stage, int unit, bool learned) {
+    const Alarm alarm = std::exchange(pending_[unit], Alarm::none);
+    if (alarm == Alarm::roll_back) return stage.roll_back(LossGuard::kSlower);
+    if (alarm == Alarm::discard || !learned) return stage.skip_update();
+    stage.update();
+    if (guard_ && ++updates_[unit] % LossGuard::kSnapshotEvery == 1) stage.take_snapshot();
+  }
+  stages::Stage& stage_of(const Program& program, const Action& action) {
+    return stages_[schedule_.unit(action.stage, program.replica)];
+  }
+
+  bool learns(std::int64_t sample) const { return !learns_ || learns_(sample); }
+  /// The replica that acts.
+  static Key key_of(const Program& program, const Action& action) {
+    return {action.stage, program.replica};
+  }
+
+  /// False if what `action` needs is not there yet.
+  bool perform(const Program& program, const Action& action) {
+    stages::Stage& stage = stage_of(program, action);
+    switch (action.op) {
+      case Op::forward:
+        return forward(stage, action);
+      case Op::recompute:
+        if (learns(action.sample)) stage.recompute(kept(action));
+        return true;
+      case Op::backward:
+      case Op::backward_input:
+        return backward(program, stage, action);
+      case Op::backward_weight:
+        if (learns(action.sample)) {
+          stage.backward_weight(kept(action));
+          learned_.insert(key_of(program, action));
+        }
+        ++gradients_made_[action.stage];
+        kept_.erase({action.stage, action.sample});
+        return true;
+      case Op::update:
+        // Replicas update with the gradients of all of them.
+        if (gradients_made_[action.stage] < made_by(action)) return false;
+        apply(stage, schedule_.unit(action.stage, program.replica),
+              learned_.erase(key_of(program, action)) > 0);
+        return true;
+    }
+    return false;
+  }
+
+  /// How many gradients the stage must have made in all, to update with `action`.
+  std::int64_t made_by(const Action& action) const {
+    return schedule_.replicas_of(action.stage) > 1 ? action.sample + 1 : 0;
+  }
+
+  stages::Activations& kept(const Action& action) {
+    const auto found = kept_.find({action.stage, action.sample});
+    if (found == kept_.end()) throw std::logic_error("backward without a forward");
+    return found->second;
+  }
+
+  bool forward(stages::Stage& stage, const Action& action) {
+    const Key key{action.stage, action.sample};
+    // Several replicas predict in the order of samples, too.
+    if (last(action.stage) && action.sample != std::int64_t(losses_.size())) return false;
+    stages::Tensors inputs;
+    if (action.stage == 0) {
+      inputs = {sample_(action.sample).first};
+    } else {
+      const auto sent = activations_.find({action.stage - 1, action.sample});
+      if (sent == activations_.end()) return false;
+      inputs = std::move(sent->second);
+      activations_.erase(sent);
+    }
+    const bool compares = last(action.stage) || stage.greedy();
+    const at::Tensor target = compares ? sample_(action.sample).second : at::Tensor();
+    stages::Activations& kept = kept_[key] = stage.forward(inputs, target, action.version);
+    if (last(action.stage)) {
+      losses_.push_back(kept.loss.item<float>());
+      if (guard_) {
+        alarms_[{action.stage, action.sample + guard_lag_}] =
+            guard_->judge(action.sample, losses_.back());
+      }
+    } else {
+      activations_[key] = kept.outputs;
+    }
+    return true;
+  }
+
+  bool backward(const Program& program, stages::Stage& stage, const Action& action) {
+    const int unit = schedule_.unit(action.stage, program.replica);
+    const Key from{last(action.stage) ? action.stage : action.stage + 1, action.gradient};
+    std::optional<stages::Tensors> gradients;
+    if (learns(action.sample)) gradients.emplace();
+    if (!last(action.stage)) {
+      const auto sent = gradients_.find(from);
+      if (sent == gradients_.end()) return false;
+      // With a loss of its own a stage asks nothing of downstream.
+      if (!stage.greedy()) gradients = std::move(sent->second);
+      gradients_.erase(sent);
+    }
+    if (guard_) {  // a verdict goes up with the gradient
+      const auto said = alarms_.extract(from);
+      const Alarm alarm = said ? said.mapped() : Alarm::none;
+      pending_[unit] = std::max(pending_[unit], alarm);
+      if (action.stage > 0) alarms_[{action.stage, action.sample}] = alarm;
+    }
+    const bool whole = action.op == Op::backward;
+    std::optional<stages::Tensors>& made = gradients_[{action.stage, action.sample}];
+    if (gradients) {
+      made = whole ? stage.backward(kept(action), *gradients)
+                   : stage.backward_input(kept(action), *gradients);
+      if (whole) learned_.insert(key_of(program, action));
+    }
+    if (whole) {
+      ++gradients_made_[action.stage];
+      kept_.erase({action.stage, action.sample});
+    }
+    return true;
+  }
+
+  const Schedule& schedule_;
+  std::vector<stages::Stage>& stages_;
+  const SampleFunction& sample_;
+  const LearnFunction& learns_;
+
+  LossGuard* guard_;
+  std::int64_t guard_lag_;
+  std::int64_t applied_;
+  std::map<Key, stages::Activations> kept_;
+  std::map<Key, stages::Tensors> activations_;
+  std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: of a loss nobody learns from
+  std::set<Key> learned_;  ///< stage, replica: with gradients since the last update
+  std::map<int, std::int64_t> gradients_made_;  ///< by stage
+  std::map<Key, Alarm> alarms_;                 ///< of the gradients made there
+  std::vector<Alarm> pending_;                  ///< by unit: the worst since its last update
+  std::vector<std::int64_t> updates_;           ///< by unit
+  std::vector<float> losses_;
+};
+
+}  // namespace
+
+std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
+                              const SampleFunction& sample, std::int64_t samples,
+                              const LearnFunction& learns, LossGuard* guard,
+                              std::int64_t guard_lag) {
+  return Oracle(schedule, stages, sample, samples, learns, guard, guard_lag).run();
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,35 @@
+// What a schedule means: the same actions in one thread, without links, slots or queues.
+#pragma once
+
+#include <ATen/core/Tensor.h>  // samples
+
+#include <functional>  // samples by number
+#include <utility>     // input and target
+#include <vector>      // losses
+
+#include "engine/pipeline/loss_guard.h"
+#include "engine/schedule/schedule.h"
+#include "stages/stage.h"
+
+namespace millrace::engine {
+
+/// Input and target of sample n.
+using SampleFunction = std::function<std::pair<at::Tensor, at::Tensor>(std::int64_t)>;
+
+/// Whether sample n is learned from, and not predicted alone; the same for all samples that an
+/// update covers.
+using LearnFunction = std::function<bool(std::int64_t)>;
+
+/// Runs `schedule` over `samples` samples on `stages` (by Schedule::unit(), replicas tied by
+/// Stage::replicate(); it trains their weights) and returns the loss of each sample's prediction.
+/// `learns` empty: all are learned from. Any worker whose next action has what it needs goes on;
+/// when none has, the schedule deadlocks: throws std::logic_error. `guard`, if any, judges losses
+/// and has the stages turn back, as the pipeline does: with its verdict on sample n - guard_lag at
+/// the gradient of sample n's loss. The pipelined run must leave the same
+/// weights and losses, bit for bit.
+std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
+                              const SampleFunction& sample, std::int64_t samples,
+                              const LearnFunction& learns = {}, LossGuard* guard = nullptr,
+                              std::int64_t guard_lag = 0);
+
+}  // namespace millrace::engine

@@ -1,0 +1,276 @@
+#include "engine/trainer/profiler.h"
+
+#include <ATen/ATen.h>      // samples
+#include <ATen/Parallel.h>  // intra-op threads
+
+#include <algorithm>  // max
+#include <atomic>     // neighbours' end
+#include <chrono>     // timing
+#include <cmath>      // abs
+#include <cstring>    // messages
+#include <future>     // a thread of its own
+#include <thread>     // neighbours
+
+#include "capture/recorder.h"
+#include "capture/retained_bytes.h"
+#include "engine/pipeline/feed.h"
+#include "engine/pipeline/link.h"
+#include "engine/monitor/median.h"
+#include "engine/pipeline/pinning.h"
+#include "engine/trainer/torch_device.h"
+#include "stages/stage.h"
+
+namespace millrace::engine {
+namespace {
+
+using stages::Stage;
+using stages::Tensors;
+
+plan::Measured measured(const std::vector<double>& values) {
+  plan::Measured result{.median = median(values)};
+  std::vector<double> off;
+  for (const double value : values) off.push_back(std::abs(value - result.median));
+  result.spread = median(off);
+  return result;
+}
+
+double now_ms() {
+  return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
+}
+
+Tensors first_input(const stages::Network& network, const stages::ImageShape& sample,
+                    c10::Device device) {
+  at::Tensor x = at::rand({1, sample.channels, sample.height, sample.width});
+  if (network.channels_last()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
+  return {x.to(device)};
+}
+
+/// Runs a whole-network step again and again on every usable core but the first.
+class Neighbours {
+ public:
+  Neighbours(bool wanted, const std::shared_ptr<const stages::Network>& network,
+             const stages::ImageShape& sample, const stages::OptimizerSpec& optimizer) {
+    for (int core = 1; wanted && core < usable_cores(); ++core) {
+      threads_.emplace_back([this, core, network, sample, optimizer] {
+        pin_this_thread(core);
+        at::set_num_threads(1);
+        Stage stage(network, {0, network->size(), true, true}, optimizer, at::kCPU);
+        const Tensors x = first_input(*network, sample, at::kCPU);
+        while (!stop_.load(std::memory_order_relaxed)) {
+          stages::Activations kept = stage.forward(x, x[0]);
+          stage.backward(kept, {});
+          stage.update();
+        }
+      });
+    }
+  }
+  ~Neighbours() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+/// Times of one stage's step, by part.
+struct Times {
+  std::vector<double> forward, input_gradient, weight_gradient, update;
+};
+
+/// Runs a stage of `network` on `inputs` and leaves what it gives in `outputs`.
+class Bench {
+ public:
+  Bench(const std::shared_ptr<const stages::Network>& network, stages::StageRange range,
+        const stages::OptimizerSpec& optimizer, bool split, c10::Device device)
+      : stage_(network, range, optimizer, device, {.split = split}),
+        split_(split),
+        recorder_(capture::make_recorder(device)) {
+    stages::load_state(stage_.parameters(), stages::initial_state(*network, 0));
+  }
+
+  Times run(const Tensors& inputs, const at::Tensor& target, int repeats) {
+    Times times;
+    for (int repeat = 0; repeat < repeats + 2; ++repeat) {
+      const double forward = time([&] { kept_ = stage_.forward(inputs, target); });
+      outputs_ = kept_.outputs;
+      Tensors gradients;
+      for (const at::Tensor& output : outputs_) gradients.push_back(at::full_like(output, 1e-3));
+      const double input = time([&] {
+        split_ ? stage_.backward_input(kept_, gradients) : stage_.backward(kept_, gradients);
+      });
+      const double weight = split_ ? time([&] { stage_.backward_weight(kept_); }) : 0;
+      const double update = time([&] { stage_.update(); });
+      if (repeat < 2) continue;  // warm-up
+      times.forward.push_back(forward);
+      times.input_gradient.push_back(input);
+      times.weight_gradient.push_back(weight);
+      times.update.push_back(update);
+    }
+    return times;
+  }
+
+  plan::StepBytes bytes(const Tensors& inputs, const at::Tensor& target) {
+    plan::StepBytes bytes;
+    stages::Activations kept;
+    bytes.stash = double(capture::retained_bytes([&] { kept = stage_.forward(inputs, target); }));
+    for (const at::Tensor& output : kept.outputs) bytes.activation += double(output.nbytes());
+    bytes.gradient = bytes.activation;
+    bytes.weight = double(stage_.weight_bytes());
+    bytes.state = double(stage_.optimizer_bytes());
+    return bytes;
+  }
+
+  const Tensors& outputs() const { return outputs_; }
+
+ private:
+  template <class Work>
+  double time(const Work& work) {
+    // A recording's replay returns when the device has done it.
+    const auto recording = recorder_->record([&] { work(); });
+    const double start = now_ms();
+    recording->replay();
+    return now_ms() - start;
+  }
+
+  Stage stage_;
+  bool split_;
+  std::unique_ptr<capture::Recorder> recorder_;
+  stages::Activations kept_;
+  Tensors outputs_;
+};
+
+void prepare_thread() {
+  pin_this_thread(0);
+  at::set_num_threads(1);
+}
+
+/// Runs `work` on a thread of its own, pinned to the first core: the caller, and every thread it
+/// starts later, would stay pinned there.
+template <class Work>
+auto on_own_core(const Work& work) {
+  return std::async(std::launch::async,
+                    [&] {
+                      prepare_thread();
+                      return work();
+                    })
+      .get();
+}
+
+plan::Profile profile_here(const std::shared_ptr<const stages::Network>& network,
+                           const stages::ImageShape& sample, const stages::OptimizerSpec& optimizer,
+                           const ProfilerOptions& options) {
+  const Neighbours neighbours(options.neighbours, network, sample, optimizer);
+  const c10::Device device = torch_device(options.device);
+  plan::Profile profile{.device = options.device.name()};
+  Tensors x = first_input(*network, sample, device);
+  profile.input_bytes = double(x[0].nbytes());
+  for (int index = 0; index < network->size(); ++index) {
+    // A stage of this module alone, without the loss: the gradients come from outside.
+    Bench bench(network, {index, index + 1, index == 0, false}, optimizer, /*split=*/true, device);
+    const Times times = bench.run(x, {}, options.repeats);
+    plan::ModuleProfile module{.name = network->module(index).describe(),
+                               .forward = measured(times.forward),
+                               .input_gradient = measured(times.input_gradient),
+                               .weight_gradient = measured(times.weight_gradient),
+                               .update = measured(times.update),
+                               .bytes = bench.bytes(x, {})};
+    if (index == 0) module.input_gradient = {};
+    if (module.bytes.weight == 0) module.weight_gradient = module.update = {};
+    profile.modules.push_back(std::move(module));
+    x = bench.outputs();
+  }
+  return profile;
+}
+
+}  // namespace
+
+plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& network,
+                              const stages::ImageShape& sample,
+                              const stages::OptimizerSpec& optimizer,
+                              const ProfilerOptions& options) {
+  return on_own_core([&] { return profile_here(network, sample, optimizer, options); });
+}
+
+namespace {
+
+void await(TokenQueue& queue, Token& token) {
+  while (!queue.receive(token, kPatience)) {
+  }
+}
+
+plan::HandOff hand_off_here() {
+  plan::HandOff result{.between = "cpu-cpu", .points = {}};
+  if (usable_cores() < 2) return result;
+  constexpr int kRounds = 200;
+  for (const std::size_t bytes : {1u << 10, 1u << 14, 1u << 17, 1u << 20, 1u << 22}) {
+    std::vector<float> message(bytes / sizeof(float), 1.0f);
+    TokenQueue there(4), back(4);
+    const auto never = [] { return false; };
+    // Whoever has the token reads the message that the other has written, and writes it anew.
+    const auto turn = [&](TokenQueue& from, TokenQueue& to) {
+      Token token;
+      await(from, token);
+      float sum = 0;
+      for (float& value : message) sum += value, value = sum;
+      to.send({token.sample + 1}, never);
+    };
+    std::thread other([&] {
+      pin_this_thread(1);
+      for (int round = 0; round < kRounds; ++round) turn(there, back);
+    });
+    std::vector<double> trips;
+    there.send({0}, never);
+    for (int round = 0; round < kRounds; ++round) {
+      const double start = now_ms();
+      if (round + 1 < kRounds) {
+        turn(back, there);
+      } else {
+        Token token;
+        await(back, token);
+      }
+      if (round > 10) trips.push_back(now_ms() - start);
+    }
+    other.join();
+    // A round is two such turns; the work at home is not part of the way.
+    const double start = now_ms();
+    constexpr int kAlone = 20;
+    for (int round = 0; round < kAlone; ++round) {
+      float sum = 0;
+      for (float& value : message) sum += value, value = sum;
+    }
+    const double alone = (now_ms() - start) / kAlone;
+    result.points.emplace_back(double(bytes), std::max(0.0, median(trips) / 2 - alone));
+  }
+  return result;
+}
+
+}  // namespace
+
+plan::HandOff measure_hand_off() {
+  return on_own_core(hand_off_here);
+}
+
+std::vector<double> measure_thread_speedup(const std::shared_ptr<const stages::Network>& network,
+                                           const stages::ImageShape& sample,
+                                           const stages::OptimizerSpec& optimizer) {
+  std::vector<double> speedup;
+  double one = 0;
+  for (int threads = 1; threads <= usable_cores(); ++threads) {
+    double step = 0;
+    // A thread of its own, unpinned, so that its team may spread.
+    std::thread([&] {
+      at::set_num_threads(threads);
+      Bench bench(network, {0, network->size(), true, true}, optimizer, false, at::kCPU);
+      const Tensors x = first_input(*network, sample, at::kCPU);
+      const Times times = bench.run(x, x[0], 9);
+      step = median(times.forward) + median(times.input_gradient) + median(times.update);
+    }).join();
+    if (threads == 1) one = step;
+    speedup.push_back(one / step);
+  }
+  return speedup;
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,38 @@
+// What a network costs on this machine, measured module by module where it will run.
+#pragma once
+
+#include <memory>  // network
+#include <vector>  // stages
+
+#include "engine/trainer/device.h"
+#include "engine/plan/profile.h"
+#include "stages/network.h"
+#include "stages/optimizer.h"
+
+namespace millrace::engine {
+
+struct ProfilerOptions {
+  int repeats = 9;  ///< passes after two that warm up
+  Device device;    ///< where the modules run; hand-offs are between CPU cores
+  /// Keep the other usable cores busy with the same network meanwhile, as a pipeline would.
+  bool neighbours = false;
+};
+
+/// Times each module's forward, input gradient, weight gradient and update on the activations that
+/// reach it from a sample of shape `sample` (every size known), and counts its bytes. Measures on
+/// a thread of its own. Throws std::invalid_argument for a device this build can't use.
+plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& network,
+                              const stages::ImageShape& sample,
+                              const stages::OptimizerSpec& optimizer,
+                              const ProfilerOptions& options = {});
+
+/// What handing a message of some sizes from one core to another takes, one way: the token, and the
+/// bytes as the receiver's core reads them. Empty with fewer than two cores.
+plan::HandOff measure_hand_off();
+
+/// Speed of the whole network on 1, 2, ... cores against one.
+std::vector<double> measure_thread_speedup(const std::shared_ptr<const stages::Network>& network,
+                                           const stages::ImageShape& sample,
+                                           const stages::OptimizerSpec& optimizer);
+
+}  // namespace millrace::engine

@@ -1,0 +1,198 @@
+#include "engine/trainer/stage_profiler.h"
+
+#include <ATen/ATen.h>  // samples
+
+#include <array>      // times by operation
+#include <exception>  // a worker's failure
+#include <future>     // threads
+#include <latch>      // nobody measures before all are at work
+#include <stdexcept>  // std::invalid_argument
+
+#include "capture/stage_step.h"
+#include "engine/monitor/median.h"
+#include "engine/pipeline/pinning.h"
+
+namespace millrace::engine {
+namespace {
+
+constexpr int kLeastRounds = 3;  ///< of a worker's period that are measured
+
+/// A stage by itself: its step, and buffers that no neighbour touches.
+class Bench {
+ public:
+  /// `activations` and `gradients`: what neighbours send; undefined at the ends of the network.
+  Bench(stages::Stage stage, const Schedule& schedule, const at::Tensor& sample,
+        const stages::Tensors& activations, const stages::Tensors& gradients)
+      : samples_(schedule.slots(), sample.sizes(), {}),
+        up_(schedule.slots()),
+        down_(schedule.slots()),
+        first_(stage.range().first),
+        last_(stage.range().last),
+        step_(std::move(stage), at::kCPU, samples_, first_ ? nullptr : &up_,
+              last_ ? nullptr : &down_) {
+    const auto copies = [](const stages::Tensors& tensors) {
+      stages::Tensors made;
+      for (const at::Tensor& tensor : tensors) made.push_back(tensor.clone());
+      return made;
+    };
+    for (int slot = 0; slot < schedule.slots(); ++slot) {
+      samples_.input[slot].copy_(sample);
+      up_.activations.tensors[slot] = copies(activations);
+      down_.gradients.tensors[slot] = copies(gradients);
+    }
+  }
+
+  capture::StageStep& step() { return step_; }
+
+ private:
+  capture::SampleBuffers samples_;
+  capture::BoundaryBuffers up_, down_;
+  bool first_, last_;
+  capture::StageStep step_;
+};
+
+/// Times of a stage's actions, by operation.
+using Times = std::array<std::vector<double>, std::size_t(Op::update) + 1>;
+
+/// A worker's stages, and its walk through its program.
+class Walk {
+ public:
+  /// `benches`: by stage.
+  Walk(const Schedule& schedule, int worker, std::vector<std::unique_ptr<Bench>>& benches)
+      : schedule_(schedule),
+        program_(schedule.workers[worker]),
+        benches_(benches),
+        first_backward_(first_backwards(schedule)),
+        times_(schedule.stages) {}
+
+  void prepare() {
+    for (const int stage : stages_of(program_)) bench(stage).prepare();
+    // The first round reads and writes everything for the first time.
+    warm_ = std::int64_t(program_.prologue.size() + program_.period.size());
+    for (at_ = 0; at_ < warm_; ++at_) act(program_.at(at_));
+  }
+
+  void run(Clock::time_point until) {
+    const auto least = warm_ + std::int64_t(kLeastRounds * program_.period.size());
+    for (; at_ < least || Clock::now() < until; ++at_) {
+      const Action action = program_.at(at_);
+      const Clock::time_point start = Clock::now();
+      act(action);
+      times_[action.stage][std::size_t(action.op)].push_back(
+          std::chrono::duration<double, std::milli>(Clock::now() - start).count());
+    }
+  }
+
+  plan::StepCosts costs(int stage) const {
+    const auto ms = [&](Op op) { return median(times_[stage][std::size_t(op)]); };
+    return {.forward = ms(Op::forward),
+            .input_gradient = ms(Op::backward_input),
+            .weight_gradient = ms(Op::backward) + ms(Op::backward_weight),
+            .update = ms(Op::update)};
+  }
+
+ private:
+  capture::StageStep& bench(int stage) { return benches_[stage]->step(); }
+
+  void act(const Action& a) {
+    capture::StageStep& step = bench(a.stage);
+    const int slot = int(a.sample % schedule_.slots()), from = int(a.gradient % schedule_.slots());
+    switch (a.op) {
+      case Op::forward:
+        step.forward(slot, a.version);
+        if (a.sample < first_backward_[a.stage]) step.discard(slot);
+        break;
+      case Op::recompute:
+        step.recompute(slot);
+        break;
+      case Op::backward:
+        step.backward(slot, from);
+        break;
+      case Op::backward_input:
+        step.backward_input(slot, from);
+        break;
+      case Op::backward_weight:
+        step.backward_weight(slot);
+        break;
+      case Op::update:
+        step.update();
+        break;
+    }
+  }
+
+  const Schedule& schedule_;
+  const Program& program_;
+  std::vector<std::unique_ptr<Bench>>& benches_;
+  std::vector<std::int64_t> first_backward_;
+  std::vector<Times> times_;  ///< by stage
+  std::int64_t at_ = 0, warm_ = 0;
+};
+
+/// All of `walks` at once, each on the core of its number.
+void walk(std::vector<Walk>& walks, double seconds) {
+  std::latch ready(std::ptrdiff_t(walks.size()));
+  std::vector<std::future<void>> threads;
+  for (std::size_t worker = 0; worker < walks.size(); ++worker) {
+    threads.push_back(std::async(std::launch::async, [&, worker] {
+      pin_this_thread(int(worker));
+      try {
+        walks[worker].prepare();
+      } catch (...) {
+        ready.count_down();  // nobody is left waiting
+        throw;
+      }
+      ready.arrive_and_wait();
+      walks[worker].run(Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                           std::chrono::duration<double>(seconds)));
+    }));
+  }
+  for (auto& thread : threads) thread.get();
+}
+
+/// A bench for each stage; notes the bytes that it holds and sends.
+std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
+                                                 const Schedule& schedule,
+                                                 std::vector<plan::StageCosts>& costs) {
+  std::vector<stages::Stage> built = build_stages(options, schedule);
+  const at::Tensor sample =
+      at::rand({1, options.sample.channels, options.sample.height, options.sample.width});
+  std::vector<std::unique_ptr<Bench>> benches;
+  stages::Tensors arriving = {sample};
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    plan::StepBytes& bytes = costs[stage].bytes;
+    bytes.weight = double(built[stage].weight_bytes());
+    bytes.state = double(built[stage].optimizer_bytes());
+    const stages::Tensors leaving = built[stage].forward(arriving, sample).outputs;
+    stages::Tensors gradients;
+    for (const at::Tensor& output : leaving) {
+      bytes.activation += double(output.nbytes());
+      gradients.push_back(at::full_like(output, 1e-3));
+    }
+    bytes.gradient = bytes.activation;
+    benches.push_back(
+        std::make_unique<Bench>(std::move(built[stage]), schedule, sample, arriving, gradients));
+    arriving = leaving;
+  }
+  return benches;
+}
+
+}  // namespace
+
+std::vector<plan::StageCosts> measure_stages(const TrainerOptions& options, double seconds) {
+  const Schedule schedule = schedule_of(options);
+  if (!schedule.replicas.empty())
+    throw std::invalid_argument("stages with replicas are not measured");
+  std::vector<plan::StageCosts> costs(schedule.stages);
+  std::vector<std::unique_ptr<Bench>> benches = make_benches(options, schedule, costs);
+  std::vector<Walk> walks;
+  for (int worker = 0; worker < int(schedule.workers.size()); ++worker)
+    walks.emplace_back(schedule, worker, benches);
+  walk(walks, seconds);
+  for (std::size_t worker = 0; worker < walks.size(); ++worker) {
+    for (const int stage : stages_of(schedule.workers[worker]))
+      costs[stage].ms = walks[worker].costs(stage);
+  }
+  return costs;
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,261 @@
+#include "engine/trainer/trainer.h"
+
+#include <ATen/ATen.h>      // warm-up samples
+#include <ATen/Parallel.h>  // one intra-op thread a worker
+
+#include <algorithm>  // any_of
+#include <cmath>      // pow
+#include <stdexcept>  // std::invalid_argument
+
+#include "capture/graph_step.h"
+#include "capture/ranges.h"
+#include "capture/recorder.h"
+#include "capture/stage_step.h"
+#include "engine/plan/balance.h"
+#include "engine/pipeline/pinning.h"
+#include "engine/trainer/profiler.h"
+#include "engine/pipeline/rehearsal.h"
+#include "engine/trainer/stage_streams.h"
+#include "engine/schedule/staircase.h"
+#include "engine/schedule/verifier.h"
+
+namespace millrace::engine {
+namespace {
+
+/// MKL chooses its kernels at its first call. When two workers' first calls meet, one of them may
+/// be served by another kernel, and its square roots then differ in the last bit (seen about once
+/// in a thousand busy starts). So the first call is made here, alone.
+void settle_kernels() {
+  const at::Tensor ones = at::ones({16, 16});
+  at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
+}
+
+/// Fills what was left open: cut, devices, weights.
+TrainerOptions completed(TrainerOptions options) {
+  at::set_num_threads(1);  // stages are the parallelism; workers inherit this
+  settle_kernels();
+  const int modules = options.network->size();
+  if (options.stages < 1 || options.stages > modules) {
+    throw std::invalid_argument(std::to_string(options.stages) + " stages: the network has " +
+                                std::to_string(modules) + " modules, so 1 to " +
+                                std::to_string(modules));
+  }
+  const bool balances = options.cut.empty() && options.stages > 1;
+  if (options.module_ms.empty() && (balances || options.may_recut || splits_device(options))) {
+    const plan::Profile profile =
+        measure_profile(options.network, options.sample, options.optimizer);
+    for (const plan::ModuleProfile& module : profile.modules)
+      options.module_ms.push_back(module.ms().total());
+  }
+  if (balances) options.cut = balanced_cut(options.module_ms, options.stages);
+  require_cut(options.cut, options.stages, modules);
+  if (options.weights.empty())
+    options.weights = stages::initial_state(*options.network, options.seed);
+  return options;
+}
+
+/// [1,C,H,W]; empty where input and target are one.
+std::vector<std::int64_t> target_shape(const TrainerOptions& options) {
+  if (options.target_is_input) return {};
+  const stages::ImageShape& made = options.network->shape(options.network->size() - 1);
+  return {1, made.channels, made.height, made.width};
+}
+
+/// A range around each action, named as in a trace.
+void name_for_profiler(PipelineOptions& options) {
+  options.before_action = [first = std::move(options.before_action)](int worker, const Action& a) {
+    if (first) first(worker, a);
+    capture::push_range(action_text(a, true).c_str());
+  };
+  options.after_action = [last = std::move(options.after_action)](int worker, const Action& a) {
+    capture::pop_range();
+    if (last) last(worker, a);
+  };
+}
+
+/// Whether any stage's step is to be recorded.
+bool records_any(const TrainerOptions& options) {
+  const bool able =
+      options.make_stream || std::any_of(options.devices.begin(), options.devices.end(),
+                                         [](const Device& d) { return d.cuda; });
+  if (!able || options.capture == Capture::eager) return false;
+  const std::string why = unrecordable(options);
+  if (!why.empty() && options.capture == Capture::graph)
+    throw std::invalid_argument("pipeline.capture: " + why);
+  return why.empty();
+}
+
+/// The schedule as it is run.
+Schedule schedule_to_run(const TrainerOptions& options) {
+  Schedule schedule = schedule_of(options);
+  if (!records_any(options)) return schedule;
+  schedule = for_recording(std::move(schedule));
+  if (const std::optional<Fault> fault = verify(schedule))
+    throw std::logic_error(fault->text(schedule.name));
+  return schedule;
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainerOptions options)
+    : options_(completed(std::move(options))),
+      schedule_(schedule_to_run(options_)),
+      records_(records_any(options_)),
+      monitor_(schedule_.replica_counts(), options_.fps),
+      guard_(2 * schedule_.slots()),
+      samples_(schedule_.slots(),
+               {1, options_.sample.channels, options_.sample.height, options_.sample.width},
+               target_shape(options_), records_,
+               {options_.input_as_bytes, options_.target_as_bytes}),
+      shown_input_(schedule_.slots()),
+      shown_target_(schedule_.slots()) {
+  require_correction(options_, schedule_);
+  require_sharing(options_);
+  if (options_.devices.empty()) {
+    const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);
+    for (const int worker : workers_of_units(schedule_)) options_.devices.push_back(cores[worker]);
+  }
+  build();
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::build() {
+  steps_.clear();
+  boundaries_.clear();
+  for (int i = 0; i + 1 < options_.stages; ++i) {
+    boundaries_.push_back(std::make_unique<capture::BoundaryBuffers>(schedule_.slots()));
+  }
+  for (int i = 0; i + 1 < options_.stages; ++i) join(i);
+  std::vector<stages::Stage> built = build_stages(options_, schedule_);
+  std::vector<std::unique_ptr<capture::Stream>> streams(schedule_.units());
+  if (records_) streams = make_stage_streams(options_);
+  std::vector<stages::Stage*> stages;
+  for (int i = 0; i < options_.stages; ++i) {
+    for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
+      const int unit = schedule_.unit(i, replica);
+      steps_.push_back(make_step(std::move(built[unit]), i, unit, std::move(streams[unit])));
+      stages.push_back(&steps_.back()->stage());
+    }
+  }
+  tie_replicas(schedule_, stages);
+}
+
+bool Trainer::records(int stage) const {
+  return records_ && records_on_device(options_, schedule_.unit(stage, 0));
+}
+
+std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int index, int unit,
+                                                        std::unique_ptr<capture::Stream> stream) {
+  const c10::Device place = place_of(options_, unit);
+  capture::BoundaryBuffers* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
+  capture::BoundaryBuffers* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
+  if (place.is_cuda()) {
+    capture::use_repeatable_kernels();
+    stage.update_as_recorded();  // so that it computes the same, recorded or not
+  }
+  if (!stream)
+    return std::make_unique<capture::StageStep>(std::move(stage), place, samples_, up, down);
+  return std::make_unique<capture::GraphStep>(std::move(stage), std::move(stream), place, samples_,
+                                              up, down);
+}
+
+void Trainer::join(int stage) {
+  const c10::Device above = place_of(options_, schedule_.unit(stage, 0)),
+                    below = place_of(options_, schedule_.unit(stage + 1, 0));
+  capture::BoundaryBuffers& boundary = *boundaries_[stage];
+  boundary.activations.on_host = !capture::reads(below, above);
+  boundary.gradients.on_host = !capture::reads(above, below);
+  boundary.activations.fixed = records(stage + 1) && !records(stage);
+  boundary.gradients.fixed = records(stage) && !records(stage + 1);
+  boundary.activations.to_host = boundary.gradients.fixed;
+  boundary.gradients.to_host = boundary.activations.fixed;
+  const stages::Network& network = *options_.network;
+  for (capture::Crossing* crossing : {&boundary.activations, &boundary.gradients}) {
+    for (int slot = 0; crossing->fixed && slot < schedule_.slots(); ++slot) {
+      for (const int source : network.crossing(options_.cut[stage])) {
+        const stages::ImageShape& shape =
+            source == stages::kSample ? options_.sample : network.shape(source);
+        crossing->tensors[slot].push_back(
+            capture::pinned_zeros({1, shape.channels, shape.height, shape.width}));
+      }
+    }
+  }
+}
+
+TrainerOptions Trainer::cut_at(const std::vector<int>& cut) const {
+  TrainerOptions options = options_;
+  options.cut = cut;
+  require_cut(cut, options.stages, options.network->size());
+  require_correction(options, schedule_);
+  return options;
+}
+
+bool Trainer::may_cut_at(const std::vector<int>& cut) const {
+  try {
+    const std::lock_guard lock(cut_mutex_);
+    cut_at(cut);
+    return true;
+  } catch (const std::invalid_argument&) {
+    return false;
+  }
+}
+
+void Trainer::recut(const std::vector<int>& cut) {
+  cut_at(cut);
+  stages::StateDict weights = checkpoint();
+  {
+    const std::lock_guard lock(cut_mutex_);
+    options_.cut = cut;
+    options_.weights = std::move(weights);
+  }
+  build();
+  monitor_.forget_times();
+  for (const auto& step : steps_) {
+    step->stage().slow_down(std::pow(LossGuard::kSlower, double(guard_.roll_backs())));
+    if (options_.guard) step->take_snapshot();
+  }
+}
+
+std::vector<int> Trainer::cut() const {
+  const std::lock_guard lock(cut_mutex_);
+  return options_.cut;
+}
+
+Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
+  prepare_steps();
+  std::vector<capture::Step*> steps;
+  for (const auto& step : steps_) steps.push_back(step.get());
+  if (options.cores.empty()) {
+    for (const Program& program : schedule_.workers) {
+      const int unit = schedule_.unit(stages_of(program).front(), program.replica);
+      const Device& device = options_.devices[unit];
+      options.cores.push_back(device.cuda ? -1 : device.index);
+    }
+  }
+  options.guard = options_.guard ? &guard_ : nullptr;
+  if (capture::profiler_attached()) name_for_profiler(options);
+  options.own_losses = options_.correction.kind == "local";
+  options.before = admitted_;
+  const Outcome outcome =
+      Pipeline(schedule_, std::move(steps), feed, observer, monitor_, std::move(options)).run();
+  admitted_ += outcome.admitted;
+  return outcome;
+}
+
+void Trainer::prepare_steps() {
+  if (!records_) return;
+  std::vector<capture::Step*> steps;
+  for (const auto& step : steps_) steps.push_back(step.get());
+  try {
+    rehearse(schedule_, longest_turns(schedule_), steps);
+  } catch (const std::runtime_error& error) {
+    if (options_.capture == Capture::graph)
+      throw std::runtime_error(std::string("pipeline.capture: recording failed: ") + error.what());
+    recording_error_ = error.what();
+    records_ = false;
+    build();
+  }
+}
+
+}  // namespace millrace::engine

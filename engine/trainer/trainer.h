@@ -1,0 +1,204 @@
+// A network cut into stages, placed on devices and trained from a feed: the engine as one object.
+#pragma once
+
+#include <cstdint>     // frames
+#include <functional>  // streams
+#include <memory>      // parts
+#include <mutex>       // who asks for the cut
+#include <string>      // names
+#include <vector>      // stages
+
+#include "capture/buffers.h"
+#include "capture/owning_step.h"
+#include "engine/trainer/device.h"
+#include "engine/pipeline/feed.h"
+#include "engine/monitor/monitor.h"
+#include "engine/pipeline/pipeline.h"
+#include "engine/schedule/schedule.h"
+#include "engine/trainer/shown_frames.h"
+#include "stages/network.h"
+#include "stages/optimizer.h"
+#include "stages/parameters.h"
+
+namespace millrace::engine {
+
+/// What becomes of a stage's step on a CUDA device; on a CPU core it runs as it is.
+enum class Capture {
+  automatic,  ///< recorded, or eager where it can't be
+  graph,      ///< recorded; what can't be is an error
+  eager,      ///< each operator launched anew
+};
+
+/// How stages that are recorded on one CUDA device share it.
+enum class Sharing {
+  streams,     ///< a stream each, on all of its SMs
+  partitions,  ///< a stream each, on SMs of its own in proportion to its work
+};
+
+struct TrainerOptions {
+  std::shared_ptr<const stages::Network> network;
+  stages::ImageShape sample;    ///< every size known
+  bool target_is_input = true;  ///< autoencode: one buffer serves both; else as the network gives
+  /// The feed writes frames as they are, 8 bits a channel: a quarter of what floats take on their
+  /// way to a GPU. Each stage that reads one makes floats of it on its own device.
+  bool input_as_bytes = false;
+  bool target_as_bytes = false;  ///< of a target that is a frame, but not the input
+  std::string schedule = "partime";
+  int stages = 2;
+  int microbatches = 4;         ///< in schedules that have minibatches
+  int virtual_stages = 2;       ///< interleaved
+  bool vertical_sync = false;   ///< pipedream
+  std::vector<int> replicas;    ///< pipedream: workers a stage; empty: 1 everywhere
+  bool recompute = false;       ///< keep a sample's input alone
+  std::vector<int> cut;         ///< empty: balanced from measured times
+  std::vector<Device> devices;  ///< one for each replica of each stage; empty: one a worker
+  stages::OptimizerSpec optimizer;
+  stages::CorrectionSpec correction;
+  bool guard = false;         ///< turn back when the loss goes astray
+  stages::StateDict weights;  ///< or a whole checkpoint; empty: initial_state(seed)
+  std::uint64_t seed = 0;
+  double fps = 0;          ///< F of the monitor's verdict; 0: unknown
+  bool may_recut = false;  ///< recut() may be called: modules are measured in any case
+  Capture capture = Capture::automatic;
+  Sharing sharing = Sharing::streams;  ///< partitions: an error where they can't be had
+  /// Makes the streams that steps are recorded on, whatever their device; empty: CUDA devices have
+  /// their own, CPU cores none. For tests.
+  std::function<std::unique_ptr<capture::Stream>(c10::Device)> make_stream;
+  /// With make_stream: the streams of a device's partitions, as capture::make_streams() does.
+  std::function<std::vector<std::unique_ptr<capture::Stream>>(c10::Device,
+                                                              const std::vector<double>& work)>
+      make_streams;
+  std::function<bool(int stage)> records;  ///< with make_stream: which stages; empty: all
+  std::vector<double> module_ms;  ///< what each costs; empty: measured where cut or sharing need it
+};
+
+/// Bytes that one worker of a stage holds.
+struct StageMemory {
+  std::int64_t weights = 0;      ///< the newest version
+  std::int64_t stashes = 0;      ///< older versions
+  std::int64_t optimizer = 0;    ///< its state
+  std::int64_t gradients = 0;    ///< sums, until the update
+  std::int64_t activations = 0;  ///< peak of what is kept between forward and backward
+  std::int64_t total() const { return weights + stashes + optimizer + gradients + activations; }
+};
+
+/// Owns stages, buffers, schedule and monitor. Not thread-safe, but monitor() may be read and cut()
+/// called while run() or recut() run.
+class Trainer {
+ public:
+  /// Throws std::invalid_argument for options that do not fit together, with what is wrong;
+  /// std::runtime_error for a device that can't be split among its stages.
+  explicit Trainer(TrainerOptions options);
+  ~Trainer();
+
+  /// Where a Feed's take(slot) writes: [C,H,W] floats, the target as the network gives it. The same
+  /// address if target_is_input. Null where it is to be written as bytes.
+  float* input(int slot);
+  float* target(int slot);
+  /// Where it writes a frame as it is, [H,W,C] bytes; null unless options say so. To be asked for
+  /// each frame anew.
+  std::uint8_t* input_bytes(int slot);
+  std::uint8_t* target_bytes(int slot);
+
+  /// The sample in `slot`, whichever way it came, and its prediction: [C,H,W] floats on the CPU.
+  /// From Observer::predicted, on whose thread bytes become floats at the first look at each
+  /// sample, or when run() is not running.
+  const float* shown_input(int slot);
+  const float* shown_target(int slot);
+  const float* prediction(int slot);
+
+  /// Trains until the feed ends, `limit` samples (0: no limit) were admitted to learn from, or it
+  /// is told to drain. Once, and once more after each recut(), for what follows in the stream.
+  Outcome run(Feed& feed, Observer* observer, PipelineOptions options = {});
+
+  /// Cuts the network elsewhere, with the same weights and optimizer state; what was sent between
+  /// stages, and older versions of weights, are gone, as after a checkpoint. Throws
+  /// std::invalid_argument for a cut that cannot be. When run() is not running.
+  void recut(const std::vector<int>& cut);
+  /// Whether recut() would take it. Any thread.
+  bool may_cut_at(const std::vector<int>& cut) const;
+
+  /// All weights, named as the uncut network names them. When run() is not running.
+  stages::StateDict state() const;
+
+  /// The same with the optimizer's state, to go on from later. One stage's share may be taken by
+  /// its worker from PipelineOptions::after_sample.
+  stages::StateDict checkpoint() const;
+  stages::StateDict checkpoint(int stage) const;
+
+  /// What each stage's worker holds; read when run() is not running.
+  std::vector<StageMemory> memory() const;
+
+  /// Numbers in a target, and in a prediction.
+  std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
+
+  const Schedule& schedule() const { return schedule_; }
+  std::vector<int> cut() const;
+  const std::vector<double>& module_ms() const { return options_.module_ms; }
+  const std::vector<Device>& devices() const { return options_.devices; }
+  Monitor& monitor() { return monitor_; }
+  const LossGuard& guard() const { return guard_; }
+  /// Whether steps are replayed from recordings, and why not though they were to be ("": nothing
+  /// failed).
+  bool recorded() const { return records_; }
+  const std::string& recording_error() const { return recording_error_; }
+  const stages::CorrectionSpec& correction() const { return options_.correction; }
+  std::int64_t trained() { return monitor_.tally().trained.load(std::memory_order_relaxed); }
+
+ private:
+  void prepare_steps();  ///< records what is to be recorded
+  void build();          ///< stages and what lies between them
+  bool records(int stage) const;
+  void join(int stage);  ///< says how what crosses the cut after `stage` is handed over
+  /// `stream`: null where the step is not recorded.
+  std::unique_ptr<capture::OwningStep> make_step(stages::Stage stage, int index, int unit,
+                                                 std::unique_ptr<capture::Stream> stream);
+  /// The options with another cut.
+  TrainerOptions cut_at(const std::vector<int>& cut) const;
+  /// A stage's first replica; the others have the same weights.
+  const stages::Stage& first(int stage) const {
+    return steps_[std::size_t(schedule_.unit(stage, 0))]->stage();
+  }
+
+  TrainerOptions options_;
+  mutable std::mutex cut_mutex_;  ///< what recut() changes in options_
+  Schedule schedule_;
+  bool records_;                 ///< some of the steps
+  std::string recording_error_;  ///< "": there was none
+  Monitor monitor_;
+  LossGuard guard_;
+  capture::SampleBuffers samples_;
+  ShownFrames shown_input_, shown_target_;
+  std::vector<std::unique_ptr<capture::BoundaryBuffers>> boundaries_;
+  std::vector<std::unique_ptr<capture::OwningStep>> steps_;  ///< by Schedule::unit()
+  std::int64_t admitted_ = 0;                                ///< by earlier runs
+};
+
+/// Why steps of `options` can't be recorded where there is a device to; "" if they can.
+std::string unrecordable(const TrainerOptions& options);
+
+/// The schedule that `options` names, verified. Throws std::invalid_argument.
+Schedule schedule_of(const TrainerOptions& options);
+
+/// Throws std::invalid_argument unless `cut` makes `stages` stages of at least one of `modules`
+/// modules.
+void require_cut(const std::vector<int>& cut, int stages, int modules);
+
+/// Throws std::invalid_argument, "correction.kind: ...", if `options.correction` asks for what
+/// network, optimizer or schedule do not give.
+void require_correction(const TrainerOptions& options, const Schedule& schedule);
+
+/// Where `stage` lies in the network. `options`: with a cut.
+stages::StageRange range_of(const TrainerOptions& options, int stage);
+/// Where Schedule::unit() `unit` runs: a core if no device was named.
+c10::Device place_of(const TrainerOptions& options, int unit);
+
+/// The stages of `network` at `cut`, with `weights`, by Schedule::unit(). The oracle and the
+/// trainer build them alike. Replicas are not tied yet: tie_replicas() does it where they will
+/// stay.
+std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
+
+/// Has the replicas of each stage share their gradients. `stages`: by Schedule::unit().
+void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages);
+
+}  // namespace millrace::engine

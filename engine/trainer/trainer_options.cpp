@@ -1,0 +1,109 @@
+// What a trainer's options make: its schedule, its stages, and what they refuse.
+#include <stdexcept>  // std::invalid_argument
+
+#include "engine/trainer/torch_device.h"
+#include "engine/trainer/trainer.h"
+#include "engine/schedule/verifier.h"
+
+namespace millrace::engine {
+
+std::string unrecordable(const TrainerOptions& options) {
+  return options.replicas.empty() ? "" : "replicas meet at each update, which is no recorded work";
+}
+
+Schedule schedule_of(const TrainerOptions& options) {
+  Schedule schedule = make_schedule(options.schedule, {.stages = options.stages,
+                                                       .microbatches = options.microbatches,
+                                                       .virtual_stages = options.virtual_stages,
+                                                       .vertical_sync = options.vertical_sync,
+                                                       .replicas = options.replicas,
+                                                       .recompute = options.recompute});
+  if (const std::optional<Fault> fault = verify(schedule)) {
+    throw std::invalid_argument(fault->text(schedule.name));
+  }
+  return schedule;
+}
+
+void require_cut(const std::vector<int>& cut, int stages, int modules) {
+  if (int(cut.size()) != stages - 1) {
+    throw std::invalid_argument(std::to_string(cut.size()) + " places make " +
+                                std::to_string(cut.size() + 1) + " stages, pipeline.stages is " +
+                                std::to_string(stages));
+  }
+  int before = 0;
+  for (const int place : cut) {
+    if (place <= before || place >= modules) {
+      throw std::invalid_argument("places must rise from 1 to " + std::to_string(modules - 1));
+    }
+    before = place;
+  }
+}
+
+void require_correction(const TrainerOptions& options, const Schedule& schedule) {
+  const std::string& kind = options.correction.kind;
+  const auto fail = [&](const std::string& what) {
+    throw std::invalid_argument("correction.kind: " + kind + " " + what);
+  };
+  if (schedule.stages == 1) return;
+  if (kind == "spike-compensation" &&
+      (options.optimizer.kind != "sgd" || options.optimizer.momentum == 0))
+    fail("is for optimizer sgd with momentum");
+  if ((kind == "discrepancy" || kind == "weight-prediction") && !schedule.versions.empty())
+    fail("stands in for stashed weights, which " + schedule.name + " keeps");
+  if (kind != "local") return;
+  if (!options.replicas.empty()) fail("has no replicated stages");
+  const stages::Network& network = *options.network;
+  const stages::ImageShape& target = network.shape(network.size() - 1);
+  std::vector<int> places = options.cut;
+  for (int place = 1; options.cut.empty() && place < network.size(); ++place)
+    places.push_back(place);
+  for (const int place : places) {
+    const stages::ImageShape& mine = network.shape(place - 1);
+    const bool vector = target.height == 1 && target.width == 1;  // compared with a map's mean
+    if (vector || (mine.height == target.height && mine.width == target.width)) continue;
+    fail("needs stages whose maps have the target's size, which module " +
+         std::to_string(place - 1) + "'s have not; name a cut where they have");
+  }
+}
+
+stages::StageRange range_of(const TrainerOptions& options, int stage) {
+  const bool first = stage == 0, last = stage == int(options.cut.size());
+  return {first ? 0 : options.cut[stage - 1], last ? options.network->size() : options.cut[stage],
+          first, last};
+}
+
+c10::Device place_of(const TrainerOptions& options, int unit) {
+  return options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[unit]);
+}
+
+std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule) {
+  const std::vector<std::int64_t> ages = gradient_ages(schedule);
+  std::vector<stages::Stage> stages;
+  for (int i = 0; i < schedule.stages; ++i) {
+    const StageNeeds needs = needs_of(schedule, i);
+    const stages::Delay delay{.frames = ages[i],
+                              .updates = ages[i] / schedule.samples_an_update(i),
+                              .on_later_sample = first_backwards(schedule)[i] > 0};
+    for (int replica = 0; replica < schedule.replicas_of(i); ++replica) {
+      const int unit = schedule.unit(i, replica);
+      stages.emplace_back(options.network, range_of(options, i), options.optimizer,
+                          place_of(options, unit),
+                          stages::StageOptions{schedule.versions_of(i), needs.split,
+                                               needs.recompute, options.correction, delay});
+      stages.back().restore(options.weights);
+    }
+  }
+  return stages;
+}
+
+void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages) {
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const int replicas = schedule.replicas_of(stage);
+    if (replicas == 1) continue;
+    const auto begin = stages.begin() + schedule.unit(stage, 0);
+    for (int replica = 0; replica < replicas; ++replica)
+      begin[replica]->replicate({begin, begin + replicas});
+  }
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,49 @@
+// Pictures for people who would look rather than read: written as PNG.
+#pragma once
+
+#include <string>   // paths, labels
+#include <utility>  // points
+#include <vector>   // series
+
+#include "io/source/frame.h"
+
+namespace millrace::io {
+
+/// One line of a chart.
+struct Series {
+  std::string label;
+  std::vector<std::pair<double, double>> points;  ///< (x, y), x ascending
+  bool dashed = false;                            ///< for reference levels
+};
+
+struct Chart {
+  std::string title;
+  std::string x_label;
+  std::string y_label;
+  bool log_y = false;
+  std::vector<Series> series;
+};
+
+/// One named group of bars, a value for each of the chart's categories (NaN: none).
+struct BarChart {
+  std::string title;
+  std::string y_label;
+  std::vector<std::string> categories;
+  std::vector<std::pair<std::string, std::vector<double>>> groups;
+};
+
+/// One picture of a strip, with a caption below it.
+struct Panel {
+  std::string title;
+  std::string caption;
+  Frame picture;
+};
+
+/// Each writes the PNG whole (temporary file, fsync, rename) or throws std::runtime_error.
+void write_chart(const Chart& chart, const std::string& path);
+void write_bars(const BarChart& chart, const std::string& path);
+/// Panels side by side, enlarged by a whole factor with pixels kept square and sharp.
+void write_strip(const std::string& title, const std::vector<Panel>& panels,
+                 const std::string& path);
+
+}  // namespace millrace::io

@@ -1,0 +1,188 @@
+#include "io/plot/plot_canvas.h"
+
+#include <algorithm>  // std::max
+#include <cmath>      // rounding, dash lengths
+#include <stdexcept>  // encoding failed
+
+#include <opencv2/imgcodecs.hpp>  // PNG
+#include <opencv2/imgproc.hpp>    // drawing
+
+namespace millrace::io {
+namespace {
+
+constexpr int kZoom = 2;
+constexpr int kShift = 4;          // OpenCV's fixed point: 1/16 pixel
+constexpr double kCapital = 21.0;  // height of Hershey's capitals at scale 1
+constexpr int kFont = cv::FONT_HERSHEY_DUPLEX;
+
+cv::Point fixed(Point p) {
+  // OpenCV counts from the centre of a pixel, this sheet from its corner.
+  const auto one = [](double v) { return int(std::lround((v * kZoom - 0.5) * (1 << kShift))); };
+  return {one(p.x), one(p.y)};
+}
+
+int thick(double width) {
+  return std::max(1, int(std::lround(width * kZoom)));
+}
+double scale_of(double size) {
+  return size * kZoom / kCapital;
+}
+int weight_of(double size, bool bold) {
+  return std::max(1, int(std::lround(size * kZoom / (bold ? 12.0 : 15.0))));
+}
+
+// Length in bytes of the UTF-8 character that starts at `at`.
+std::size_t character_length(const std::string& text, std::size_t at) {
+  std::size_t end = at + 1;
+  while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) ++end;
+  return end - at;
+}
+
+std::string in_ascii(const std::string& text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = character_length(text, at);
+    const std::string letter = text.substr(at, length);
+    at += length;
+    if (length == 1) {
+      out += letter;
+    } else if (letter == "×") {
+      out += 'x';
+    } else if (letter == "µ" || letter == "μ") {
+      out += 'u';
+    } else if (letter == "–" || letter == "—" || letter == "−") {
+      out += '-';
+    } else if (letter == "·") {
+      out += '.';
+    } else if (letter == "→") {
+      out += "->";
+    } else {
+      out += '?';
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Canvas::Canvas(int width, int height)
+    : width_(width), height_(height), sheet_(height * kZoom, width * kZoom, CV_8UC3, ink::paper) {}
+
+void Canvas::line(Point from, Point to, const cv::Scalar& colour, double thickness) {
+  cv::line(sheet_, fixed(from), fixed(to), colour, thick(thickness), cv::LINE_AA, kShift);
+}
+
+void Canvas::path(const std::vector<Point>& points, const cv::Scalar& colour, double thickness,
+                  bool dashed) {
+  if (points.empty()) return;
+  if (!dashed) {
+    std::vector<cv::Point> fixed_points(points.size());
+    std::transform(points.begin(), points.end(), fixed_points.begin(), fixed);
+    cv::polylines(sheet_, fixed_points, false, colour, thick(thickness), cv::LINE_AA, kShift);
+    return;
+  }
+  // Eight pixels on, six off, going on round the corners.
+  constexpr double on = 8.0, period = 14.0;
+  double travelled = 0.0;
+  for (std::size_t i = 1; i < points.size(); ++i) {
+    const Point along = points[i] - points[i - 1];
+    const double length = std::hypot(along.x, along.y);
+    for (double at = 0.0; at < length;) {
+      const double phase = std::fmod(travelled, period);
+      const double step = std::min(length - at, phase < on ? on - phase : period - phase) + 1e-9;
+      if (phase < on) {
+        line(points[i - 1] + along * (at / length),
+             points[i - 1] + along * (std::min(at + step, length) / length), colour, thickness);
+      }
+      at += step;
+      travelled += step;
+    }
+  }
+}
+
+void Canvas::dot(Point centre, double radius, const cv::Scalar& colour) {
+  cv::circle(sheet_, fixed(centre), int(radius * kZoom * (1 << kShift)), colour, cv::FILLED,
+             cv::LINE_AA, kShift);
+}
+
+void Canvas::box(cv::Rect2d area, const cv::Scalar& colour) {
+  const auto edge = [](double v) { return int(std::lround(v * kZoom)); };
+  const cv::Point corner(edge(area.x), edge(area.y));
+  const cv::Point opposite(edge(area.x + area.width), edge(area.y + area.height));
+  const cv::Rect inside = cv::Rect(corner, opposite) & cv::Rect({}, sheet_.size());
+  sheet_(inside).setTo(colour);
+}
+
+void Canvas::text(const std::string& text, Point at, const Lettering& lettering) {
+  const double length = text_width(text, lettering.size, lettering.bold);
+  if (lettering.align == Align::centre) at.x -= length / 2.0;
+  if (lettering.align == Align::right) at.x -= length;
+  cv::putText(sheet_, in_ascii(text), Point(at.x * kZoom, at.y * kZoom), kFont,
+              scale_of(lettering.size), lettering.colour, weight_of(lettering.size, lettering.bold),
+              cv::LINE_AA);
+}
+
+void Canvas::picture(const Frame& frame, cv::Point at, int factor) {
+  if (frame.pixels.size() < frame.bytes() || frame.bytes() == 0) return;
+  const cv::Mat own(frame.height, frame.width, CV_MAKETYPE(CV_8U, frame.channels),
+                    const_cast<std::uint8_t*>(frame.pixels.data()));
+  cv::Mat colours, large;
+  cv::cvtColor(own, colours, frame.channels == 1 ? cv::COLOR_GRAY2BGR : cv::COLOR_RGB2BGR);
+  cv::resize(colours, large, {}, factor * kZoom, factor * kZoom, cv::INTER_NEAREST);
+  large.copyTo(sheet_({at * kZoom, large.size()}));
+}
+
+std::string Canvas::png() const {
+  cv::Mat smooth;
+  cv::resize(sheet_, smooth, {width_, height_}, 0, 0, cv::INTER_AREA);
+  std::vector<unsigned char> bytes;
+  if (!cv::imencode(".png", smooth, bytes)) throw std::runtime_error("a PNG can't be encoded");
+  return {bytes.begin(), bytes.end()};
+}
+
+double Canvas::text_width(const std::string& text, double size, bool bold) {
+  int base = 0;
+  const cv::Size box =
+      cv::getTextSize(in_ascii(text), kFont, scale_of(size), weight_of(size, bold), &base);
+  return double(box.width) / kZoom;
+}
+
+std::string fitted(const std::string& text, double width, double size, bool bold) {
+  if (Canvas::text_width(text, size, bold) <= width) return text;
+  std::string kept;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::string longer = text.substr(0, at += character_length(text, at));
+    if (Canvas::text_width(longer + "..", size, bold) > width) break;
+    kept = longer;
+  }
+  return kept + "..";
+}
+
+double draw_legend(Canvas& canvas, const std::vector<LegendEntry>& entries, double left,
+                   double right, double top) {
+  constexpr double row = 22.0, gap = 8.0, between = 26.0, size = 9.0;
+  double x = left, y = top;
+  bool any = false;
+  for (const LegendEntry& entry : entries) {
+    if (entry.label.empty()) continue;
+    const double swatch = entry.block ? 12.0 : 24.0;
+    const std::string label = fitted(entry.label, right - left - swatch - gap, size);
+    const double needed = swatch + gap + Canvas::text_width(label, size);
+    if (any && x + needed > right) {
+      x = left;
+      y += row;
+    }
+    any = true;
+    const double middle = y + row / 2.0;
+    if (entry.block) {
+      canvas.box({x, middle - swatch / 2.0, swatch, swatch}, entry.colour);
+    } else {
+      canvas.path({{x, middle}, {x + swatch, middle}}, entry.colour, 2.0, entry.dashed);
+    }
+    canvas.text(label, {x + swatch + gap, middle + size / 2.0}, {size, ink::text});
+    x += needed + between;
+  }
+  return any ? y + row - top : 0.0;
+}
+
+}  // namespace millrace::io

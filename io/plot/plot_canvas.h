@@ -1,0 +1,88 @@
+// A sheet to draw on: lengths in pixels of the finished picture, drawn twice as large and averaged
+// down, so that edges, thin lines and text come out smooth.
+#pragma once
+
+#include <array>    // palette
+#include <cstddef>  // palette index
+#include <string>   // text
+#include <vector>   // lines
+
+#include <opencv2/core.hpp>  // pictures, points, colours
+
+#include "io/source/frame.h"
+
+namespace millrace::io {
+
+using Point = cv::Point2d;
+
+namespace ink {  // BGR, as OpenCV keeps its pictures
+inline const cv::Scalar paper(255, 255, 255);
+inline const cv::Scalar text(51, 41, 33);
+inline const cv::Scalar muted(128, 114, 102);
+inline const cv::Scalar grid(236, 232, 228);
+inline const cv::Scalar axis(178, 166, 156);
+
+/// Okabe and Ito's colours, which people who are colour-blind can tell apart too; the yellow, too
+/// pale for a line on white, is left out.
+inline const std::array<cv::Scalar, 7> palette = {
+    cv::Scalar(178, 114, 0),   cv::Scalar(0, 94, 213),  cv::Scalar(115, 158, 0),
+    cv::Scalar(167, 121, 204), cv::Scalar(0, 159, 230), cv::Scalar(233, 180, 86),
+    cv::Scalar(60, 60, 60)};
+inline const cv::Scalar& series(std::size_t number) {
+  return palette[number % palette.size()];
+}
+}  // namespace ink
+
+enum class Align { left, centre, right };
+
+/// `size` is the height of a capital letter.
+struct Lettering {
+  double size = 9.0;
+  cv::Scalar colour = ink::text;
+  Align align = Align::left;
+  bool bold = false;
+};
+
+class Canvas {
+ public:
+  Canvas(int width, int height);
+
+  int width() const { return width_; }
+  int height() const { return height_; }
+
+  void line(Point from, Point to, const cv::Scalar& colour, double thickness = 1.0);
+  void path(const std::vector<Point>& points, const cv::Scalar& colour, double thickness,
+            bool dashed = false);
+  void dot(Point centre, double radius, const cv::Scalar& colour);
+  void box(cv::Rect2d area, const cv::Scalar& colour);
+  /// `at` is on the base line. What Hershey's letters lack is replaced by what is nearest.
+  void text(const std::string& text, Point at, const Lettering& lettering);
+  /// Every pixel becomes a square of `factor` pixels.
+  void picture(const Frame& frame, cv::Point at, int factor);
+
+  std::string png() const;
+
+  static double text_width(const std::string& text, double size, bool bold = false);
+
+ private:
+  int width_;
+  int height_;
+  cv::Mat sheet_;  // twice as large
+};
+
+/// `text`, or its beginning and "..", so that it is at most `width` wide.
+std::string fitted(const std::string& text, double width, double size, bool bold = false);
+
+struct LegendEntry {
+  std::string label;
+  cv::Scalar colour;
+  bool dashed = false;
+  bool block = false;  ///< a bar's colour rather than a line's
+};
+
+/// Writes a legend from `left` to `right` in as many rows as it takes, the first at `top`; returns
+/// the height used.
+double draw_legend(Canvas& canvas, const std::vector<LegendEntry>& entries, double left,
+                   double right, double top);
+
+}  // namespace millrace::io

@@ -1,0 +1,128 @@
+// A line chart.
+#include <algorithm>  // ranges
+#include <cmath>      // finite values
+
+#include "io/plot/plot.h"
+#include "io/plot/plot_axis.h"
+#include "io/plot/plot_canvas.h"
+#include "io/files/whole_file.h"
+
+namespace millrace::io {
+namespace {
+
+constexpr int kWidth = 1200;
+constexpr int kHeight = 640;
+constexpr double kMargin = 36.0;
+constexpr std::size_t kCrowd = 400;
+constexpr std::size_t kDotsUpTo = 24;  // points of a line that are worth a mark each
+
+struct Range {
+  double low = INFINITY;
+  double high = -INFINITY;
+  void take(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
+
+bool drawable(const Chart& chart, double x, double y) {
+  return std::isfinite(x) && std::isfinite(y) && (!chart.log_y || y > 0.0);
+}
+
+/// The frame of a chart: where the data goes, and the axes around it.
+struct Plot {
+  Axis x, y;
+  double left = 0.0, right = 0.0, top = 0.0, bottom = 0.0;
+
+  Point at(double vx, double vy) const {
+    return {left + x.place(vx) * (right - left), bottom - y.place(vy) * (bottom - top)};
+  }
+};
+
+Plot lay_out(const Chart& chart) {
+  Range xs, ys;
+  for (const Series& series : chart.series) {
+    for (const auto& [x, y] : series.points) {
+      if (!drawable(chart, x, y)) continue;
+      xs.take(x);
+      ys.take(y);
+    }
+  }
+  Plot plot;
+  plot.x = Axis::linear(xs.low, xs.high, 10, false);
+  plot.y = chart.log_y ? Axis::logarithmic(ys.low, ys.high, 8) : Axis::linear(ys.low, ys.high, 7);
+  double widest = 0.0;
+  for (const Tick& tick : plot.y.ticks()) {
+    widest = std::max(widest, Canvas::text_width(tick.label, 8.5));
+  }
+  plot.left = kMargin + widest + 10.0;
+  plot.right = kWidth - kMargin;
+  plot.bottom = kHeight - 66.0;
+  return plot;
+}
+
+void draw_axes(Canvas& canvas, const Chart& chart, const Plot& plot) {
+  for (const Tick& tick : plot.y.ticks()) {
+    const double y = plot.bottom - plot.y.place(tick.value) * (plot.bottom - plot.top);
+    canvas.line({plot.left, y}, {plot.right, y}, ink::grid);
+    canvas.text(tick.label, {plot.left - 10.0, y + 4.0}, {8.5, ink::muted, Align::right});
+  }
+  for (const Tick& tick : plot.x.ticks()) {
+    const double x = plot.left + plot.x.place(tick.value) * (plot.right - plot.left);
+    canvas.line({x, plot.top}, {x, plot.bottom}, ink::grid);
+    canvas.line({x, plot.bottom}, {x, plot.bottom + 5.0}, ink::axis);
+    canvas.text(tick.label, {x, plot.bottom + 21.0}, {8.5, ink::muted, Align::centre});
+  }
+  canvas.line({plot.left, plot.bottom}, {plot.right, plot.bottom}, ink::axis);
+  canvas.text(chart.x_label, {(plot.left + plot.right) / 2.0, plot.bottom + 46.0},
+              {9.0, ink::text, Align::centre});
+}
+
+void draw_series(Canvas& canvas, const Chart& chart, const Plot& plot, const Series& series,
+                 const cv::Scalar& colour) {
+  // What jumps from pixel to pixel would run together.
+  const double thickness = series.dashed || series.points.size() > kCrowd ? 1.5 : 2.0;
+  std::vector<Point> run;  // a value that can't be drawn leaves a gap
+  const auto finish = [&] {
+    if (run.size() == 1) canvas.dot(run[0], 2.5, colour);
+    if (run.size() > 1) canvas.path(run, colour, thickness, series.dashed);
+    run.clear();
+  };
+  for (const auto& [x, y] : series.points) {
+    if (!drawable(chart, x, y)) {
+      finish();
+      continue;
+    }
+    run.push_back(plot.at(x, y));
+    if (!series.dashed && series.points.size() <= kDotsUpTo) canvas.dot(run.back(), 3.5, colour);
+  }
+  finish();
+}
+
+}  // namespace
+
+void write_chart(const Chart& chart, const std::string& path) {
+  Plot plot = lay_out(chart);
+  std::vector<LegendEntry> legend;
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    legend.push_back({chart.series[i].label, ink::series(i), chart.series[i].dashed});
+  }
+  Canvas canvas(kWidth, kHeight);
+  const double wide = kWidth - 2.0 * kMargin;
+  canvas.text(fitted(chart.title, wide, 13.0, true), {kMargin, 46.0},
+              {13.0, ink::text, Align::left, true});
+  const double legend_height = draw_legend(canvas, legend, kMargin, plot.right, 62.0);
+  // The label of the y axis stands above it, where it can be read without turning the head.
+  const double label_line = 62.0 + legend_height + 24.0;
+  canvas.text(fitted(chart.y_label, wide, 9.0), {kMargin, label_line}, {9.0, ink::text});
+  plot.top = label_line + 14.0;
+
+  draw_axes(canvas, chart, plot);
+  // The first series is the one to see, so it is drawn last.
+  for (std::size_t i = chart.series.size(); i-- > 0;) {
+    draw_series(canvas, chart, plot, chart.series[i], ink::series(i));
+  }
+  write_whole(path, canvas.png());
+}
+
+}  // namespace millrace::io

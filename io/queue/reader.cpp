@@ -1,0 +1,123 @@
+#include "io/queue/reader.h"
+
+#include <algorithm>  // std::min
+#include <exception>  // whatever a source throws
+#include <utility>    // std::move
+
+#include "io/source/source_kinds.h"  // rate_or_default
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// stop() is noticed after one of these at the latest.
+constexpr milliseconds kSlice(20);
+// A file whose stamps leap further than this, and further than a few frames, has jumped.
+constexpr nanoseconds kJump = std::chrono::seconds(10);
+// A paced source this late has stalled: it goes on from now instead of bursting to catch up.
+constexpr milliseconds kStall(1000);
+
+nanoseconds frame_period(double source_fps, double fps) {
+  return nanoseconds(std::int64_t(1e9 / rate_or_default(source_fps > 0.0 ? source_fps : fps)));
+}
+
+}  // namespace
+
+Reader::Reader(std::unique_ptr<Source> source, FrameQueue& queue, ReaderOptions options)
+    : source_(std::move(source)),
+      queue_(queue),
+      options_(options),
+      live_(source_->info().live),
+      timeline_(frame_period(source_->info().fps, options.fps), kJump),
+      thread_([this] { run(); }) {}
+
+Reader::~Reader() {
+  stop();
+  if (!finished_.load()) queue_.stop();
+  join();
+}
+
+void Reader::stop() {
+  stop_.store(true);
+}
+
+void Reader::join() {
+  const std::lock_guard lock(join_mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+const std::string& Reader::error() const {
+  return error_;
+}
+
+void Reader::run() {
+  try {
+    read_all();
+  } catch (const std::exception& broken) {
+    error_ = broken.what();
+  }
+  source_.reset();  // a camera is free again before the last frame has been trained on
+  queue_.close();
+  finished_.store(true);
+}
+
+void Reader::read_all() {
+  for (;;) {
+    const std::int64_t before = delivered_;
+    if (!read_pass() || !options_.loop) return;
+    // A pass without any good frame would go round for ever.
+    if (delivered_ == before || !source_->rewind()) return;
+    timeline_.broke_off();
+  }
+}
+
+// From here to the source's end; true if that was reached and more is wanted.
+bool Reader::read_pass() {
+  while (!stop_.load() && !limit_reached()) {
+    Frame& frame = queue_.writable();
+    switch (source_->read(frame, kSlice)) {
+      case ReadStatus::frame:
+        if (!deliver(frame)) return false;
+        break;
+      case ReadStatus::corrupt:
+        queue_.reject();
+        break;
+      case ReadStatus::timeout:
+        break;
+      case ReadStatus::end:
+        return true;
+    }
+  }
+  return false;
+}
+
+bool Reader::deliver(Frame& frame) {
+  stamp(frame);
+  if (options_.paced && !wait_until_due(frame)) return false;
+  ++delivered_;
+  return queue_.push();
+}
+
+void Reader::stamp(Frame& frame) {
+  frame.captured = Clock::now();
+  // How fast a file is read says nothing of its stamps.
+  frame.pts = timeline_.map(frame.pts, live_ ? frame.captured - last_captured_ : nanoseconds(0));
+  last_captured_ = frame.captured;
+}
+
+// False if stop() came first.
+bool Reader::wait_until_due(Frame& frame) {
+  const Clock::time_point now = Clock::now();
+  if (delivered_ == 0 || now > start_ + frame.pts + kStall) start_ = now - frame.pts;
+  const Clock::time_point due = start_ + frame.pts;
+  for (auto left = due - now; left > nanoseconds::zero(); left = due - Clock::now()) {
+    if (stop_.load()) return false;
+    std::this_thread::sleep_for(std::min<nanoseconds>(left, kSlice));
+  }
+  frame.captured = due;
+  return true;
+}
+
+}  // namespace millrace::io

@@ -1,0 +1,69 @@
+// The thread that reads a source, paces it and feeds the frame queue.
+#pragma once
+
+#include <atomic>   // stop flag
+#include <cstdint>  // frame limit
+#include <memory>   // owns the source
+#include <mutex>    // join() from any thread
+#include <string>   // error text
+#include <thread>   // the reading thread
+
+#include "io/queue/frame_queue.h"
+#include "io/source/source.h"
+#include "io/source/timeline.h"
+
+namespace millrace::io {
+
+struct ReaderOptions {
+  bool paced = false;      ///< sleep until a frame is due by its pts (files only)
+  bool loop = false;       ///< start again at the end
+  std::int64_t limit = 0;  ///< stop after this many good frames; 0: no limit
+  double fps = 0.0;        ///< rate where frames carry no pts and the source knows none; 0: 25
+};
+
+/// Reads until the source ends, breaks, the limit is reached or stop() is called; then closes the
+/// queue. Keeps pts monotonic over loops. Thread-safe: every method from any thread.
+class Reader {
+ public:
+  /// Starts the thread, which uses and then destroys `source`. `queue` outlives this object.
+  Reader(std::unique_ptr<Source> source, FrameQueue& queue, ReaderOptions options);
+  /// Stops and joins. A reader still at work may be waiting for room that nobody will make any
+  /// more, so its queue is stopped too; after join() the queue stays as it is.
+  ~Reader();
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  /// No further frame is read; noticed within about 20 ms, or when a full queue has room again.
+  void stop();
+  void join();
+  /// Empty unless the stream broke; valid after join().
+  const std::string& error() const;
+
+ private:
+  void run();
+  void read_all();
+  bool read_pass();
+  bool deliver(Frame& frame);
+  void stamp(Frame& frame);
+  bool wait_until_due(Frame& frame);
+  bool limit_reached() const { return options_.limit > 0 && delivered_ >= options_.limit; }
+
+  // The thread's alone.
+  std::unique_ptr<Source> source_;
+  FrameQueue& queue_;
+  const ReaderOptions options_;
+  const bool live_;    // frames come at their own time
+  Timeline timeline_;  // over loops, missing stamps and jumps
+  Clock::time_point last_captured_;
+  Clock::time_point start_;  // when pts 0 fell due
+  std::int64_t delivered_ = 0;
+  std::string error_;
+
+  // Shared.
+  std::atomic<bool> stop_{false};
+  std::atomic<bool> finished_{false};
+  std::mutex join_mutex_;
+  std::thread thread_;  // last: starts when all else stands
+};
+
+}  // namespace millrace::io

@@ -1,0 +1,171 @@
+#include "io/source/gst_pipeline.h"
+
+#include <filesystem>  // absolute paths, devices
+#include <mutex>       // one start
+
+#include "io/source/source_kinds.h"
+
+namespace millrace::io {
+namespace {
+
+// Room for pictures beside the one being read. Keeping more is the frame queue's job: an appsink
+// that drops doesn't count what it drops.
+constexpr unsigned kBuffers = 2;
+// Milliseconds in which packets of an RTSP stream may overtake one another (default: 2000).
+constexpr unsigned kRtspLatency = 50;
+// Microseconds without a first packet after which an RTSP stream is asked for over TCP (default:
+// 5 s, which a stream that comes back over a network without UDP would cost each time).
+constexpr guint64 kUdpPatience = 1000000;
+
+constexpr char kTail[] = " ! videoconvert name=millrace_convert ! appsink name=millrace_sink";
+
+GstOwned<GstElement> parse(const SourceOptions& options, const std::string& text) {
+  GError* raw_error = nullptr;
+  GstOwned<GstElement> made(
+      gst_parse_launch_full(text.c_str(), nullptr, GST_PARSE_FLAG_FATAL_ERRORS, &raw_error));
+  // A new element is nobody's yet ("floating"): take it over.
+  if (made) gst_object_ref_sink(made.get());
+  const GstOwned<GError> error(raw_error);
+  if (error) throw source_error(options, redacted(error->message));
+  if (!made || !GST_IS_PIPELINE(made.get())) throw source_error(options, "is not a pipeline");
+  return made;
+}
+
+// The child of that name; the pipeline keeps it alive.
+GstElement* child(const GstParts& parts, const char* name) {
+  GstElement* const element = gst_bin_get_by_name(GST_BIN(parts.pipeline.get()), name);
+  if (element) gst_object_unref(element);
+  return element;
+}
+
+GstElement* first_appsink(GstElement* pipeline) {
+  const GstOwned<GstIterator> sinks(
+      gst_bin_iterate_all_by_element_factory_name(GST_BIN(pipeline), "appsink"));
+  GValue item = G_VALUE_INIT;
+  if (gst_iterator_next(sinks.get(), &item) != GST_ITERATOR_OK) return nullptr;
+  GstElement* const sink = GST_ELEMENT(g_value_get_object(&item));
+  g_value_unset(&item);
+  return sink;
+}
+
+bool has_property(GstElement* element, const char* name) {
+  return g_object_class_find_property(G_OBJECT_GET_CLASS(element), name) != nullptr;
+}
+
+// Called by uridecodebin on the element that it chose to read the URI with.
+void set_up_network_source(GstElement*, GstElement* source, gpointer) {
+  const bool rtsp = has_property(source, "latency") && has_property(source, "protocols");
+  if (!rtsp) return;
+  // Its "protocols" stay as they are: UDP, and TCP if no packet comes.
+  g_object_set(source, "latency", kRtspLatency, "timeout", kUdpPatience, nullptr);
+}
+
+// Called for every element that decodebin puts in. A web camera's pictures are one stream: told so,
+// the demuxer lets the first one out at once instead of waiting for another stream to show up.
+void set_up_part(GstBin*, GstBin*, GstElement* element, gpointer) {
+  if (has_property(element, "single-stream")) {
+    g_object_set(element, "single-stream", TRUE, nullptr);
+  }
+}
+
+// Called for every stream that decodebin meets: what is no picture stays undecoded and unlinked.
+// (Asking for video/x-raw by decodebin's own properties makes it refuse some files.)
+gboolean wants_decoding(GstElement*, GstPad*, GstCaps* caps, gpointer) {
+  const GstStructure* const stream = gst_caps_get_structure(caps, 0);
+  const gchar* const media = gst_structure_get_string(stream, "media");  // of RTP
+  const std::string kind = media ? media : gst_structure_get_name(stream);
+  for (const char* const other : {"audio", "text", "subpicture", "subtitle"}) {
+    if (kind.starts_with(other)) return FALSE;
+  }
+  return TRUE;
+}
+
+GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
+  GstParts parts;
+  parts.pipeline = parse(options, std::string("uridecodebin name=millrace_from") + kTail);
+  GstElement* const from = child(parts, "millrace_from");
+  g_object_set(from, "uri", uri.c_str(), nullptr);
+  g_signal_connect(from, "source-setup", G_CALLBACK(set_up_network_source), nullptr);
+  g_signal_connect(from, "deep-element-added", G_CALLBACK(set_up_part), nullptr);
+  g_signal_connect(from, "autoplug-continue", G_CALLBACK(wants_decoding), nullptr);
+  return parts;
+}
+
+GstParts decode_file(const SourceOptions& options, const std::string& path) {
+  const GstOwned<gchar> uri(gst_filename_to_uri(std::filesystem::absolute(path).c_str(), nullptr));
+  if (!uri) throw source_error(options, "is not a usable path");
+  return decode_uri(options, uri.get());
+}
+
+GstParts read_camera(const SourceOptions& options, const Uri& uri) {
+  const std::string device = file_path(uri);
+  std::error_code ignored;
+  if (!std::filesystem::exists(device, ignored)) throw source_error(options, "no such device");
+  GstParts parts;
+  parts.pipeline = parse(options, std::string("v4l2src name=millrace_from ! decodebin") + kTail);
+  g_object_set(child(parts, "millrace_from"), "device", device.c_str(), nullptr);
+  return parts;
+}
+
+GstParts run_text(const SourceOptions& options, std::string text) {
+  text.erase(text.find_last_not_of(" \t\n!") + 1);
+  if (text.empty()) throw source_error(options, "names no element");
+  GstParts parts;
+  // The word may also stand in a name or a path, so the elements are asked.
+  if (text.find("appsink") != std::string::npos) {
+    parts.pipeline = parse(options, text);
+    parts.sink = GST_APP_SINK_CAST(first_appsink(parts.pipeline.get()));
+    if (parts.sink) return parts;
+  }
+  parts.pipeline = parse(options, text + kTail);
+  return parts;
+}
+
+void set_up_sink(const SourceOptions& options, const GstParts& parts, bool own) {
+  const GstOwned<GstCaps> theirs(gst_app_sink_get_caps(parts.sink));
+  if (!theirs || gst_caps_is_any(theirs.get())) {
+    const GstOwned<GstCaps> caps(gst_caps_new_simple(
+        "video/x-raw", "format", G_TYPE_STRING, options.channels == 1 ? "GRAY8" : "RGB", nullptr));
+    gst_app_sink_set_caps(parts.sink, caps.get());
+  }
+  if (own) g_object_set(parts.sink, "sync", FALSE, "drop", FALSE, nullptr);
+  // 0 would be without bound.
+  if (own || gst_app_sink_get_max_buffers(parts.sink) == 0) {
+    gst_app_sink_set_max_buffers(parts.sink, kBuffers);
+  }
+}
+
+GstParts build(const SourceOptions& options, const Uri& uri) {
+  if (uri.is_file()) return decode_file(options, file_path(uri));
+  if (uri.scheme == "v4l2") return read_camera(options, uri);
+  if (uri.scheme == "gst") return run_text(options, uri.rest);
+  return decode_uri(options, options.uri);
+}
+
+}  // namespace
+
+void start_gstreamer() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    GError* raw_error = nullptr;
+    const bool started = gst_init_check(nullptr, nullptr, &raw_error);
+    const GstOwned<GError> error(raw_error);
+    if (!started) {
+      throw SourceError(std::string("GStreamer: ") + (error ? error->message : "did not start"));
+    }
+  });
+}
+
+GstParts build_pipeline(const SourceOptions& options) {
+  start_gstreamer();
+  GstParts parts = build(options, split_uri(options.uri));
+  const bool own = parts.sink == nullptr;
+  if (own) {
+    parts.sink = GST_APP_SINK_CAST(child(parts, "millrace_sink"));
+    parts.converter = child(parts, "millrace_convert");
+  }
+  set_up_sink(options, parts, own);
+  return parts;
+}
+
+}  // namespace millrace::io

@@ -1,0 +1,25 @@
+// Builds the GStreamer pipeline of a URI: something that decodes, a converter, an appsink.
+#pragma once
+
+#include <gst/app/gstappsink.h>  // where frames come out
+
+#include "io/source/gst_handles.h"
+#include "io/source/source.h"
+
+namespace millrace::io {
+
+/// A pipeline in state NULL. `sink` and `converter` live as long as `pipeline`.
+struct GstParts {
+  GstOwned<GstElement> pipeline;
+  GstAppSink* sink = nullptr;
+  GstElement* converter = nullptr;  ///< null if the user's own text ends in an appsink
+};
+
+/// Starts GStreamer once in a process; any thread. Throws SourceError.
+void start_gstreamer();
+
+/// Frames come out of `sink` unscaled, as fast as they are taken, as RGB or grey by
+/// options.channels. Throws SourceError.
+GstParts build_pipeline(const SourceOptions& options);
+
+}  // namespace millrace::io

@@ -1,0 +1,266 @@
+// Files, network streams, cameras and pipelines through GStreamer's appsink, which can be asked
+// with a time-out; cv::VideoCapture can't, and may hang for ever.
+#include <algorithm>  // std::max
+#include <cstring>    // rows
+
+#include <gst/video/video.h>  // strides
+
+#include "io/source/avi_header.h"
+#include "io/source/gst_extent.h"
+#include "io/source/gst_pipeline.h"
+#include "io/source/gst_trouble.h"
+#include "io/source/source_kinds.h"
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kOpenLimit(10000);
+// What was decoded before a stream broke still comes out for this long.
+constexpr milliseconds kDrainLimit(500);
+double seconds(GstClockTime time) {
+  return double(time) / double(GST_SECOND);
+}
+
+class GStreamerSource : public Source {
+ public:
+  GStreamerSource(const SourceOptions& options, bool wait) : options_(options) {
+    start();
+    if (wait) wait_for_first();
+  }
+  ~GStreamerSource() override { close(); }
+
+  SourceInfo info() const override { return info_; }
+
+  ReadStatus read(Frame& out, milliseconds timeout) override {
+    const GstOwned<GstSample> sample = first_ ? std::move(first_) : pull(timeout);
+    trouble_.look();  // an error is raised once everything before it has come out
+    if (!sample) return nothing_came();
+    if (!described_) describe(sample.get());
+    copy(sample.get(), out);
+    return ReadStatus::frame;
+  }
+
+  bool rewind() override {
+    if (info_.live) return false;
+    // Built anew: after the end of a stream not every demuxer can seek, and not every one of the
+    // user's own elements.
+    close();
+    start();
+    wait_for_first();
+    return true;
+  }
+
+ private:
+  void start() {
+    parts_ = build_pipeline(options_);
+    extent_ = std::make_unique<GstExtent>(parts_.pipeline.get());
+    trouble_ = GstTrouble(parts_.pipeline.get());
+    end_ = 0;
+    broken_since_ = {};
+    described_ = false;
+    gst_element_set_state(parts_.pipeline.get(), GST_STATE_PLAYING);
+  }
+
+  void wait_for_first() {
+    try {
+      pull_first();
+      describe(first_.get());
+    } catch (...) {
+      close();  // also where no destructor will
+      throw;
+    }
+  }
+
+  void close() {
+    first_.reset();
+    if (parts_.pipeline) gst_element_set_state(parts_.pipeline.get(), GST_STATE_NULL);
+    parts_ = {};
+  }
+
+  GstOwned<GstSample> pull(milliseconds timeout) {
+    const GstClockTime wait = GstClockTime(timeout.count()) * GST_MSECOND;
+    return GstOwned<GstSample>(gst_app_sink_try_pull_sample(parts_.sink, wait));
+  }
+
+  void pull_first() {
+    const Clock::time_point limit = Clock::now() + kOpenLimit;
+    while (!(first_ = pull(milliseconds(20)))) {
+      if (trouble_.look()) trouble_.raise(options_);
+      if (gst_app_sink_is_eos(parts_.sink))
+        throw source_error(options_, "there is no picture in it");
+      if (Clock::now() > limit) {
+        throw source_error(
+            options_, "no picture came within " + std::to_string(kOpenLimit.count() / 1000) + " s");
+      }
+    }
+  }
+
+  // Fills info_ from the first picture and the running pipeline.
+  void describe(GstSample* first) {
+    info_ = SourceInfo{};
+    info_.kind = "gstreamer";
+    GstVideoInfo video;
+    GstCaps* const caps = gst_sample_get_caps(first);
+    if (!caps || !gst_video_info_from_caps(&video, caps)) {
+      throw source_error(options_, "its appsink gives no raw video");
+    }
+    info_.width = GST_VIDEO_INFO_WIDTH(&video);
+    info_.height = GST_VIDEO_INFO_HEIGHT(&video);
+    if (GST_VIDEO_INFO_FPS_N(&video) > 0) {
+      info_.fps = double(GST_VIDEO_INFO_FPS_N(&video)) / GST_VIDEO_INFO_FPS_D(&video);
+    }
+    info_.caps = own_caps(caps);
+    info_.live = is_live();
+    // Of live streams only a recording behind an RTSP server has a length that means something.
+    const bool lasts = !info_.live || split_uri(options_.uri).is_rtsp();
+    info_.duration_s = lasts ? duration() : 0.0;
+    described_ = true;
+  }
+
+  double duration() const {
+    gint64 time = 0;
+    const bool known =
+        gst_element_query_duration(parts_.pipeline.get(), GST_FORMAT_TIME, &time) && time > 0;
+    const double asked = known ? seconds(GstClockTime(time)) : 0.0;
+    const Uri uri = split_uri(options_.uri);
+    return uri.is_file() ? std::max(asked, cut_avi_duration(file_path(uri))) : asked;
+  }
+
+  // The stream's format before it is converted, or after it where the user's text does that.
+  std::string own_caps(GstCaps* converted) const {
+    GstOwned<GstCaps> before;
+    if (parts_.converter) {
+      const GstOwned<GstPad> pad(gst_element_get_static_pad(parts_.converter, "sink"));
+      before.reset(gst_pad_get_current_caps(pad.get()));
+    }
+    return GstOwned<gchar>(gst_caps_to_string(before ? before.get() : converted)).get();
+  }
+
+  bool is_live() const {
+    const Uri uri = split_uri(options_.uri);
+    if (uri.is_rtsp() || uri.scheme == "v4l2") return true;
+    if (uri.is_http() && is_endless()) return true;
+    gboolean live = FALSE;
+    const GstOwned<GstQuery> query(gst_query_new_latency());
+    // Asked of what is before the sink: a sink that doesn't keep time would say no for all.
+    const GstOwned<GstPad> pad(gst_element_get_static_pad(GST_ELEMENT(parts_.sink), "sink"));
+    if (gst_pad_peer_query(pad.get(), query.get())) {
+      gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
+    }
+    return live;
+  }
+
+  // A web server sends a camera's pictures as a document whose length nobody knows.
+  bool is_endless() const {
+    gint64 length = 0;
+    const auto known = [&](GstElement* element, GstFormat format) {
+      return element && gst_element_query_duration(element, format, &length) && length > 0;
+    };
+    return !known(parts_.pipeline.get(), GST_FORMAT_TIME) &&
+           !known(network_source().get(), GST_FORMAT_BYTES);
+  }
+
+  // What uridecodebin reads the URI with; null where there is none.
+  GstOwned<GstElement> network_source() const {
+    const GstOwned<GstElement> from(
+        gst_bin_get_by_name(GST_BIN(parts_.pipeline.get()), "millrace_from"));
+    GstElement* source = nullptr;
+    if (from) g_object_get(from.get(), "source", &source, nullptr);
+    return GstOwned<GstElement>(source);
+  }
+
+  ReadStatus nothing_came() {
+    const bool ended = gst_app_sink_is_eos(parts_.sink);
+    if (trouble_.found()) {
+      const Clock::time_point now = Clock::now();
+      if (broken_since_ == Clock::time_point{}) broken_since_ = now;
+      if (ended || !described_ || now > broken_since_ + kDrainLimit) trouble_.raise(options_);
+      return ReadStatus::timeout;
+    }
+    if (!ended) return ReadStatus::timeout;
+    check_whole();
+    return ReadStatus::end;
+  }
+
+  // Throws if what came is clearly less than the file says it holds.
+  void check_whole() const {
+    const Uri uri = split_uri(options_.uri);
+    if (!(uri.is_file() || uri.is_http()) || info_.live || info_.duration_s <= 0.0) return;
+    const double reached = seconds(std::max(end_, extent_->reached()));
+    const double period = info_.fps > 0.0 ? 1.0 / info_.fps : 0.0;
+    require_whole(options_, reached + period, info_.duration_s);
+  }
+
+  // Each sample carries its own caps, so a stream may change its size on the way.
+  void copy(GstSample* sample, Frame& out) {
+    GstVideoInfo info;
+    GstVideoFrame picture;
+    GstCaps* const caps = gst_sample_get_caps(sample);
+    GstBuffer* const buffer = gst_sample_get_buffer(sample);
+    if (!caps || !buffer || !gst_video_info_from_caps(&info, caps)) {
+      throw source_error(options_, "its appsink gives no raw video");
+    }
+    const GstVideoFormat wanted =
+        options_.channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB;
+    if (GST_VIDEO_INFO_FORMAT(&info) != wanted) {
+      throw source_error(options_, std::string("its appsink gives ") + GST_VIDEO_INFO_NAME(&info) +
+                                       ", but " + gst_video_format_to_string(wanted) +
+                                       " is needed; put videoconvert before it");
+    }
+    if (!gst_video_frame_map(&picture, &info, buffer, GST_MAP_READ)) {
+      throw source_error(options_, "a picture can't be read from memory");
+    }
+    copy_rows(picture, out);
+    gst_video_frame_unmap(&picture);
+    stamp(gst_sample_get_segment(sample), buffer, out);
+  }
+
+  void copy_rows(const GstVideoFrame& picture, Frame& out) const {
+    out.width = GST_VIDEO_FRAME_WIDTH(&picture);
+    out.height = GST_VIDEO_FRAME_HEIGHT(&picture);
+    out.channels = options_.channels;
+    out.pixels.resize(out.bytes());
+    const auto* from = static_cast<const std::uint8_t*>(GST_VIDEO_FRAME_PLANE_DATA(&picture, 0));
+    const std::ptrdiff_t stride = GST_VIDEO_FRAME_PLANE_STRIDE(&picture, 0);
+    const std::size_t row = std::size_t(out.width) * out.channels;
+    for (int y = 0; y < out.height; ++y) {
+      std::memcpy(&out.pixels[y * row], from + y * stride, row);
+    }
+  }
+
+  // Running time, unlike the stamps themselves, goes on where a pipeline joins streams.
+  void stamp(const GstSegment* segment, GstBuffer* buffer, Frame& out) {
+    const GstClockTime time =
+        gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
+    const bool known = GST_CLOCK_TIME_IS_VALID(time);
+    const GstClockTime period = info_.fps > 0.0 ? GstClockTime(1e9 / info_.fps) : 0;
+    // Without a stamp: where the frame before ended, which the reader makes good if need be.
+    const GstClockTime pts = known ? time : end_;
+    out.pts = std::chrono::nanoseconds(std::int64_t(pts));
+    end_ = std::max(end_, pts + period);
+  }
+
+  const SourceOptions options_;
+  SourceInfo info_;
+  GstParts parts_;
+  std::unique_ptr<GstExtent> extent_;
+  GstTrouble trouble_;
+  bool described_ = false;     // info_ is this pipeline's
+  GstOwned<GstSample> first_;  // seen while opening, not read yet
+  GstClockTime end_ = 0;       // of the latest frame
+  Clock::time_point broken_since_;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> open_gstreamer(const SourceOptions& options) {
+  return std::make_unique<GStreamerSource>(options, true);
+}
+
+std::unique_ptr<Source> start_gstreamer_source(const SourceOptions& options) {
+  return std::make_unique<GStreamerSource>(options, false);
+}
+
+}  // namespace millrace::io

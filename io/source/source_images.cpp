@@ -1,0 +1,117 @@
+// images:DIR/%05d.png, images:DIR, images:DIR/*.png: numbered or sorted pictures as a stream.
+#include <filesystem>  // which pictures exist
+#include <stdexcept>   // bad patterns
+
+#include <opencv2/core/utils/logger.hpp>  // quiet
+#include <opencv2/imgcodecs.hpp>          // decoding
+#include <opencv2/imgproc.hpp>            // BGR to RGB
+
+#include "io/source/image_list.h"
+#include "io/source/source_kinds.h"
+
+namespace millrace::io {
+namespace {
+
+/// The paths of a stream of pictures, in order; "" after the last.
+class PictureNames {
+ public:
+  explicit PictureNames(const std::string& text) {
+    if (text.find('%') == std::string::npos) {
+      names_ = list_pictures(text);
+      return;
+    }
+    numbered_ = parse_numbered(text);
+    first_ = first_number(numbered_);
+  }
+
+  std::string at(std::int64_t index) const {
+    if (first_ < 0) return index < std::int64_t(names_.size()) ? names_[index] : "";
+    std::string path = numbered_.path(first_ + index);
+    std::error_code ignored;
+    return std::filesystem::exists(path, ignored) ? path : "";
+  }
+
+  /// 0 where it is not known before the end: a numbered stream ends at the first number missing.
+  std::int64_t count() const { return std::int64_t(names_.size()); }
+
+ private:
+  std::vector<std::string> names_;
+  NumberedName numbered_;
+  std::int64_t first_ = -1;
+};
+
+class ImagesSource : public Source {
+ public:
+  ImagesSource(const SourceOptions& options, PictureNames names)
+      : options_(options), names_(std::move(names)), fps_(rate_or_default(options.fps)) {
+    cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
+    if (names_.at(0).empty()) throw source_error(options_, "no picture is there");
+    for (std::int64_t i = 0; !decode(names_.at(i)); ++i) {
+      if (names_.at(i + 1).empty()) throw source_error(options_, "no picture can be decoded");
+    }
+    info_.kind = "images";
+    info_.caps = std::filesystem::path(names_.at(0)).extension().string() + " files";
+    info_.width = picture_.cols;
+    info_.height = picture_.rows;
+    info_.fps = fps_;
+    info_.duration_s = double(names_.count()) / fps_;
+  }
+
+  SourceInfo info() const override { return info_; }
+
+  // A local file is read at once, so there is nothing to time out.
+  ReadStatus read(Frame& out, std::chrono::milliseconds) override {
+    const std::string path = names_.at(next_);
+    if (path.empty()) return ReadStatus::end;
+    const std::int64_t number = next_++;
+    if (!decode(path)) return ReadStatus::corrupt;
+    out.width = picture_.cols;
+    out.height = picture_.rows;
+    out.channels = options_.channels;
+    out.pts = std::chrono::nanoseconds(std::int64_t(double(number) * 1e9 / fps_));
+    out.pixels.resize(out.bytes());
+    cv::Mat to(out.height, out.width, picture_.type(), out.pixels.data());
+    if (options_.channels == 1) {
+      picture_.copyTo(to);
+    } else {
+      cv::cvtColor(picture_, to, cv::COLOR_BGR2RGB);
+    }
+    return ReadStatus::frame;
+  }
+
+  bool rewind() override {
+    next_ = 0;
+    return true;
+  }
+
+ private:
+  bool decode(const std::string& path) {
+    try {
+      picture_ = cv::imread(path, options_.channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR);
+      return !picture_.empty();
+    } catch (const cv::Exception&) {  // some decoders throw instead
+      return false;
+    }
+  }
+
+  const SourceOptions options_;
+  const PictureNames names_;
+  const double fps_;
+  SourceInfo info_;
+  cv::Mat picture_;
+  std::int64_t next_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> open_images(const SourceOptions& options) {
+  const std::string text = split_uri(options.uri).rest;
+  if (text.empty()) throw source_error(options, "names no folder");
+  try {
+    return std::make_unique<ImagesSource>(options, PictureNames(text));
+  } catch (const std::invalid_argument& bad) {
+    throw source_error(options, bad.what());
+  }
+}
+
+}  // namespace millrace::io

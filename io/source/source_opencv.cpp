@@ -1,0 +1,91 @@
+// Files that GStreamer has no decoder for, through OpenCV's FFmpeg.
+#include <opencv2/core/utils/logger.hpp>  // quiet
+#include <opencv2/imgproc.hpp>            // BGR to RGB
+#include <opencv2/videoio.hpp>            // cv::VideoCapture
+
+#include "io/source/source_kinds.h"
+
+namespace millrace::io {
+namespace {
+
+class OpenCvSource : public Source {
+ public:
+  OpenCvSource(const SourceOptions& options, const std::string& path)
+      : options_(options), path_(path) {
+    cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
+    open();
+    info_.kind = "opencv";
+    info_.caps = fourcc();
+    info_.width = picture_.cols;
+    info_.height = picture_.rows;
+    const double fps = capture_.get(cv::CAP_PROP_FPS);
+    // FFmpeg gives the time base where it knows no rate.
+    if (fps > 0.0 && fps <= 1000.0) info_.fps = fps;
+    const double frames = capture_.get(cv::CAP_PROP_FRAME_COUNT);
+    if (frames > 0.0 && info_.fps > 0.0) info_.duration_s = frames / info_.fps;
+  }
+
+  SourceInfo info() const override { return info_; }
+
+  // A local file is read at once, so there is nothing to time out.
+  ReadStatus read(Frame& out, std::chrono::milliseconds) override {
+    if (!seen_ && !capture_.read(picture_)) {
+      check_whole();
+      return ReadStatus::end;
+    }
+    seen_ = false;
+    out.width = picture_.cols;
+    out.height = picture_.rows;
+    out.channels = options_.channels;
+    out.pixels.resize(out.bytes());
+    cv::Mat to(out.height, out.width, options_.channels == 1 ? CV_8UC1 : CV_8UC3,
+               out.pixels.data());
+    cv::cvtColor(picture_, to, options_.channels == 1 ? cv::COLOR_BGR2GRAY : cv::COLOR_BGR2RGB);
+    position_s_ = capture_.get(cv::CAP_PROP_POS_MSEC) / 1e3;
+    out.pts = std::chrono::nanoseconds(std::int64_t(position_s_ * 1e9));
+    return ReadStatus::frame;
+  }
+
+  bool rewind() override {
+    open();
+    return true;
+  }
+
+ private:
+  void open() {
+    position_s_ = 0.0;
+    seen_ = capture_.open(path_, cv::CAP_FFMPEG) && capture_.read(picture_);
+    if (!seen_) throw source_error(options_, "OpenCV can't decode it");
+  }
+
+  void check_whole() const {
+    if (info_.duration_s <= 0.0) return;
+    require_whole(options_, position_s_ + 1.0 / info_.fps, info_.duration_s);
+  }
+
+  std::string fourcc() const {
+    const int code = int(capture_.get(cv::CAP_PROP_FOURCC));
+    std::string text = "FFmpeg ";
+    for (int shift = 0; shift < 32; shift += 8) {
+      const char letter = char(code >> shift & 0xff);
+      if (letter > ' ') text += letter;
+    }
+    return text;
+  }
+
+  const SourceOptions options_;
+  const std::string path_;
+  SourceInfo info_;
+  cv::VideoCapture capture_;
+  cv::Mat picture_;
+  bool seen_ = false;        // picture_ holds the first frame, not read yet
+  double position_s_ = 0.0;  // of the latest frame
+};
+
+}  // namespace
+
+std::unique_ptr<Source> open_opencv(const SourceOptions& options, const std::string& path) {
+  return std::make_unique<OpenCvSource>(options, path);
+}
+
+}  // namespace millrace::io

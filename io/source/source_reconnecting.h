@@ -1,0 +1,64 @@
+// A live source that is opened again, by itself, whenever it breaks off or falls silent.
+#pragma once
+
+#include <functional>  // opening again
+#include <memory>      // ownership
+#include <optional>    // reach
+
+#include "io/source/backoff.h"
+#include "io/source/reach.h"
+#include "io/source/source.h"
+#include "io/source/stream_health.h"
+#include "io/source/timeline.h"
+
+namespace millrace::io {
+
+/// What a ReconnectingSource is made of.
+struct ReconnectParts {
+  std::unique_ptr<Source> first;  ///< open already
+  /// Starts to open the same stream anew and returns at once: the pictures, or the error, come by
+  /// read(). May throw SourceError.
+  std::function<std::unique_ptr<Source>()> reopen;
+  std::unique_ptr<Reach> reach;  ///< may be null: nothing but time tells when to try again
+  bool end_is_loss = true;       ///< the stream has no end of its own: reaching it is a break
+};
+
+/// Gives the frames of one connection after another with stamps that only grow. While the stream is
+/// away read() returns `timeout`, and no call takes much longer than it may, so that whoever reads
+/// can stop at any moment. Attempts follow a Backoff, counted from one attempt's start to the next;
+/// one is made at once when an origin that could not be reached can be.
+class ReconnectingSource : public Source {
+ public:
+  ReconnectingSource(ReconnectParts parts, const ReconnectOptions& options);
+
+  /// Of the latest connection that gave a picture.
+  SourceInfo info() const override { return info_; }
+  ReadStatus read(Frame& out, std::chrono::milliseconds timeout) override;
+  bool rewind() override { return false; }
+  std::shared_ptr<const StreamHealth> health() const override { return health_; }
+
+ private:
+  ReadStatus read_connected(Frame& out, std::chrono::milliseconds timeout);
+  void take(Frame& out);
+  void lose(const std::string& cause);
+  void attempt_when_due(std::chrono::milliseconds timeout);
+  void attempt();
+  bool came_back();
+  std::chrono::milliseconds patience() const;
+
+  const ReconnectOptions options_;
+  ReconnectParts parts_;
+  const std::shared_ptr<StreamHealth> health_ = std::make_shared<StreamHealth>();
+  SourceInfo info_;
+  Backoff backoff_;
+  Timeline timeline_;
+
+  std::unique_ptr<Source> now_;         // null between attempts
+  std::chrono::nanoseconds silent_{0};  // spent waiting for the next picture
+  Clock::time_point last_frame_;        // of any connection
+  Clock::time_point connected_since_;   // first picture of this connection
+  Clock::time_point next_attempt_;
+  std::optional<bool> reached_;  // what reach last said in this break
+};
+
+}  // namespace millrace::io

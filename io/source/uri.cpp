@@ -1,0 +1,147 @@
+#include "io/source/uri.h"
+
+#include <algorithm>   // std::min
+#include <array>       // secret property names
+#include <cctype>      // letters and digits
+#include <filesystem>  // does a bare path exist
+#include <numeric>     // first row of the edit distance
+#include <utility>     // std::exchange
+#include <vector>      // rows of the edit distance
+
+#include "io/source/source.h"  // redacted
+
+namespace millrace::io {
+namespace {
+
+bool can_be_scheme(std::string_view text) {
+  if (text.empty() || !std::isalpha(static_cast<unsigned char>(text[0]))) return false;
+  return std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '+' || c == '-' || c == '.';
+  });
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+// Insertions, deletions, replacements and exchanges of neighbours.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> two_back(b.size() + 1), back(b.size() + 1), row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    two_back = std::exchange(back, row);
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({back[j - 1] + (a[i - 1] != b[j - 1]), back[j] + 1, row[j - 1] + 1});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], two_back[j - 2] + 1);
+    }
+  }
+  return row.back();
+}
+
+// Length of the "user:password@" that `text`, which follows "://", begins with; 0 if none does.
+std::size_t credentials_length(std::string_view text) {
+  const std::string_view word = text.substr(0, text.find_first_of(" \t\n\"'"));
+  const std::string_view authority = word.substr(0, word.find_first_of("/?#"));
+  std::size_t at = authority.rfind('@');
+  if (at == std::string_view::npos) {
+    // A password may hold an unescaped '/', '?' or '#'. Then what looks like HOST:PORT has no
+    // number for a port, and the '@' comes later in the word.
+    const std::size_t colon = authority.find(':');
+    if (colon == std::string_view::npos) return 0;
+    const std::string_view port = authority.substr(colon + 1);
+    const bool number =
+        std::all_of(port.begin(), port.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (number && !port.empty()) return 0;
+    at = word.rfind('@');
+  }
+  return at == std::string_view::npos ? 0 : at + 1;
+}
+
+// GStreamer elements take passwords as properties too.
+void hide_secret_properties(std::string& text) {
+  constexpr std::array<std::string_view, 4> secrets = {
+      "-pw=", "password=", "passphrase=", "-pass="};
+  for (const std::string_view secret : secrets) {
+    for (std::size_t at = 0; (at = text.find(secret, at)) != std::string::npos;) {
+      at += secret.size();
+      const bool quoted = at < text.size() && (text[at] == '"' || text[at] == '\'');
+      std::size_t end = quoted ? text.find(text[at], at + 1) : text.find_first_of(" \t\n&!", at);
+      if (quoted && end != std::string::npos) ++end;
+      text.replace(at, end == std::string::npos ? end : end - at, "***");
+    }
+  }
+}
+
+}  // namespace
+
+Uri split_uri(const std::string& uri) {
+  const std::size_t colon = uri.find(':');
+  if (colon == std::string::npos || !can_be_scheme({uri.data(), colon})) return {"", uri};
+  const bool slashes = uri.compare(colon + 1, 2, "//") == 0;
+  std::error_code ignored;
+  if (!slashes && std::filesystem::exists(uri, ignored)) return {"", uri};
+  return {uri.substr(0, colon), uri.substr(colon + 1)};
+}
+
+Authority authority(const Uri& uri) {
+  std::string text = uri.rest.substr(std::min<std::size_t>(2, uri.rest.size()));
+  text = text.substr(0, text.find_first_of("/?#"));
+  text = text.substr(text.rfind('@') + 1);  // npos + 1 is 0
+  const std::size_t bracket = text.rfind(']');
+  std::size_t colon = text.rfind(':');
+  if (bracket != std::string::npos && colon < bracket) colon = std::string::npos;
+  std::string host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+  return {host, colon == std::string::npos ? "" : text.substr(colon + 1)};
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const bool escape = text[i] == '%' && i + 2 < text.size();
+    const int high = escape ? hex_digit(text[i + 1]) : -1;
+    const int low = escape ? hex_digit(text[i + 2]) : -1;
+    if (high >= 0 && low >= 0) {
+      out += char(high * 16 + low);
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string file_path(const Uri& uri) {
+  if (uri.scheme.empty()) return uri.rest;
+  std::string_view rest = uri.rest;
+  if (rest.starts_with("//")) rest.remove_prefix(2);
+  constexpr std::string_view host = "localhost/";
+  if (rest.starts_with(host)) rest.remove_prefix(host.size() - 1);
+  return percent_decoded(rest);
+}
+
+std::string nearest_name(std::string_view name, std::span<const std::string_view> known) {
+  return std::string(*std::min_element(known.begin(), known.end(), [&](auto a, auto b) {
+    return edit_distance(name, a) < edit_distance(name, b);
+  }));
+}
+
+std::string redacted(const std::string& uri) {
+  std::string text = uri;
+  for (std::size_t at = 0; (at = text.find("://", at)) != std::string::npos;) {
+    at += 3;
+    if (const std::size_t length = credentials_length(std::string_view(text).substr(at))) {
+      text.replace(at, length, "***@");
+    }
+  }
+  hide_secret_properties(text);
+  return text;
+}
+
+}  // namespace millrace::io

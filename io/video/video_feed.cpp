@@ -1,0 +1,71 @@
+#include "io/video/video_feed.h"
+
+#include <cstring>    // rows
+#include <stdexcept>  // misuse
+
+#include "io/source/source_kinds.h"  // rate_or_default
+
+namespace millrace::io {
+
+VideoFeed::VideoFeed(const VideoWriterOptions& options) : options_(options) {
+  const GstVideoFormat format =
+      options.channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB;
+  gst_video_info_set_format(&info_, format, options.width, options.height);
+  gst_util_double_to_fraction(rate_or_default(options.fps), &info_.fps_n, &info_.fps_d);
+  caps_.reset(gst_video_info_to_caps(&info_));
+  pool_ = gst_buffer_pool_new();
+  GstStructure* const config = gst_buffer_pool_get_config(pool_);
+  gst_buffer_pool_config_set_params(config, caps_.get(), guint(GST_VIDEO_INFO_SIZE(&info_)),
+                                    guint(options.waiting), guint(options.waiting));
+  if (!gst_buffer_pool_set_config(pool_, config) || !gst_buffer_pool_set_active(pool_, TRUE)) {
+    gst_object_unref(pool_);
+    throw std::runtime_error(options.to + ": no memory for its frames");
+  }
+}
+
+// Buffers still under way keep the pool until they come back to it.
+VideoFeed::~VideoFeed() {
+  gst_buffer_pool_set_active(pool_, FALSE);
+  gst_object_unref(pool_);
+}
+
+void VideoFeed::set_up(GstAppSrc* source) const {
+  g_object_set(source, "format", GST_FORMAT_TIME, "block", FALSE, nullptr);
+  gst_app_src_set_max_bytes(source, 0);  // the pool is the bound
+  gst_app_src_set_caps(source, caps_.get());
+}
+
+void VideoFeed::push(GstAppSrc* source, const Frame& frame, GstClockTime pts) {
+  require_size(frame);
+  GstBuffer* buffer = nullptr;
+  GstBufferPoolAcquireParams at_once{};
+  at_once.flags = GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT;
+  if (gst_buffer_pool_acquire_buffer(pool_, &buffer, &at_once) != GST_FLOW_OK) {
+    ++dropped_;
+    return;
+  }
+  copy(frame, buffer);
+  GST_BUFFER_PTS(buffer) = pts;
+  const bool taken = gst_app_src_push_buffer(source, buffer) == GST_FLOW_OK;
+  ++(taken ? written_ : dropped_);
+}
+
+void VideoFeed::require_size(const Frame& frame) const {
+  if (frame.width == options_.width && frame.height == options_.height &&
+      frame.channels == options_.channels && frame.pixels.size() >= frame.bytes()) {
+    return;
+  }
+  throw std::invalid_argument(options_.to + ": every frame of a video must have its size");
+}
+
+void VideoFeed::copy(const Frame& frame, GstBuffer* buffer) const {
+  GstMapInfo to;
+  gst_buffer_map(buffer, &to, GST_MAP_WRITE);
+  const std::size_t row = std::size_t(frame.width) * frame.channels;
+  for (int y = 0; y < frame.height; ++y) {
+    std::memcpy(to.data + y * GST_VIDEO_INFO_PLANE_STRIDE(&info_, 0), &frame.pixels[y * row], row);
+  }
+  gst_buffer_unmap(buffer, &to);
+}
+
+}  // namespace millrace::io

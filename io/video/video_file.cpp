@@ -1,0 +1,161 @@
+// A video file: encoded and written by GStreamer's threads, named when it is whole.
+#include <chrono>       // waits, times
+#include <filesystem>   // folders
+#include <stdexcept>    // failures
+#include <string_view>  // kinds of encoder
+
+#include "io/source/gst_pipeline.h"
+#include "io/video/video_encoder.h"
+#include "io/video/video_feed.h"
+#include "io/video/video_kinds.h"
+#include "io/files/whole_file.h"
+
+namespace millrace::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string error_text(GstMessage* message) {
+  GError* raw_error = nullptr;
+  gst_message_parse_error(message, &raw_error, nullptr);
+  return GstOwned<GError>(raw_error)->message;
+}
+
+// For the encoder to work off what waits, and the muxer to write its index.
+constexpr std::chrono::seconds kFinishLimit(30);
+
+// OpenH264 keeps no frame back, and complains on stderr when it is told that none follows.
+GstPadProbeReturn end_goes_round(GstPad* pad, GstPadProbeInfo* info, gpointer) {
+  GstEvent* const event = gst_pad_probe_info_get_event(info);
+  if (GST_EVENT_TYPE(event) != GST_EVENT_EOS) return GST_PAD_PROBE_OK;
+  const GstOwned<GstElement> encoder(gst_pad_get_parent_element(pad));
+  const GstOwned<GstPad> out(gst_element_get_static_pad(encoder.get(), "src"));
+  gst_pad_push_event(out.get(), gst_event_ref(event));
+  return GST_PAD_PROBE_DROP;
+}
+
+void keep_quiet_at_end(GstElement* encoder) {
+  const std::string_view kind = GST_OBJECT_NAME(gst_element_get_factory(encoder));
+  if (kind != "openh264enc") return;
+  const GstOwned<GstPad> in(gst_element_get_static_pad(encoder, "sink"));
+  gst_pad_add_probe(in.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, end_goes_round, nullptr,
+                    nullptr);
+}
+
+struct Container {
+  const char* ending;
+  VideoUse use;
+  const char* muxer;
+};
+
+// Both can be played up to their last second if nobody finishes them: MP4 is written in fragments,
+// which finishing makes one; Matroska is a row of clusters anyhow.
+constexpr Container kContainers[] = {
+    {".mp4", VideoUse::mp4, "mp4mux fragment-duration=1000 fragment-mode=first-moov-then-finalise"},
+    {".mkv", VideoUse::mkv, "matroskamux"}};
+
+const Container& container_of(const std::string& path) {
+  for (const Container& one : kContainers) {
+    if (path.ends_with(one.ending)) return one;
+  }
+  throw std::runtime_error(path + ": a video is FILE.mp4, FILE.mkv or rtsp://ADDRESS:PORT/PATH");
+}
+
+class VideoFile : public VideoWriter {
+ public:
+  explicit VideoFile(const VideoWriterOptions& options)
+      : options_(options), path_(options.to), part_(path_ + ".part"), feed_(options) {
+    const Container& container = container_of(path_);
+    make_folder();
+    build("appsrc name=from ! " + encoder_text(options, container.use) + " ! " + container.muxer +
+          " ! filesink name=to");
+  }
+  ~VideoFile() override {
+    try {
+      if (!finished_) finish();
+    } catch (const std::exception&) {
+    }
+  }
+
+  void write(const Frame& frame) override {
+    if (first_ < std::chrono::nanoseconds(0)) first_ = frame.pts;
+    feed_.push(from_, frame, GstClockTime((frame.pts - first_).count()));
+  }
+
+  void finish() override {
+    finished_ = true;
+    if (feed_.written() == 0) return give_up();
+    gst_app_src_end_of_stream(from_);
+    wait_for_end();
+    gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
+    put_in_place(part_, path_);
+  }
+
+  std::int64_t written() const override { return feed_.written(); }
+  std::int64_t dropped() const override { return feed_.dropped(); }
+  std::string where() const override { return path_; }
+
+ private:
+  // A video of no frames is none.
+  void give_up() {
+    gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
+    std::error_code ignored;
+    fs::remove(part_, ignored);
+  }
+
+  void make_folder() const {
+    const fs::path folder = fs::path(path_).parent_path();
+    std::error_code error;
+    if (!folder.empty()) fs::create_directories(folder, error);
+    if (error) throw std::runtime_error(path_ + ": " + error.message());
+    if (fs::is_directory(path_, error)) throw std::runtime_error(path_ + ": is a folder");
+  }
+
+  void build(const std::string& text) {
+    GError* raw_error = nullptr;
+    pipeline_.reset(gst_parse_launch(text.c_str(), &raw_error));
+    const GstOwned<GError> error(raw_error);
+    if (error) throw std::runtime_error(path_ + ": " + error->message);
+    gst_object_ref_sink(pipeline_.get());
+    const GstOwned<GstElement> from(child("from")), to(child("to")), encoder(child("encoder"));
+    from_ = GST_APP_SRC_CAST(from.get());  // the pipeline keeps it
+    feed_.set_up(from_);
+    keep_quiet_at_end(encoder.get());
+    g_object_set(to.get(), "location", part_.c_str(), nullptr);
+    if (gst_element_set_state(pipeline_.get(), GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
+      wait_for_end();  // throws what went wrong
+    }
+  }
+
+  GstElement* child(const char* name) const {
+    return gst_bin_get_by_name(GST_BIN(pipeline_.get()), name);
+  }
+
+  void wait_for_end() {
+    const GstOwned<GstBus> bus(gst_element_get_bus(pipeline_.get()));
+    const GstClockTime limit = GstClockTime(std::chrono::nanoseconds(kFinishLimit).count());
+    const GstOwned<GstMessage> last(gst_bus_timed_pop_filtered(
+        bus.get(), limit, GstMessageType(GST_MESSAGE_EOS | GST_MESSAGE_ERROR)));
+    if (last && GST_MESSAGE_TYPE(last.get()) == GST_MESSAGE_EOS) return;
+    gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
+    throw std::runtime_error(path_ + ": " + (last ? error_text(last.get()) : "did not get done"));
+  }
+
+  const VideoWriterOptions options_;
+  const std::string path_;
+  const std::string part_;
+  VideoFeed feed_;
+  GstOwned<GstElement> pipeline_;
+  GstAppSrc* from_ = nullptr;
+  std::chrono::nanoseconds first_{-1};  // pts of the first frame
+  bool finished_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<VideoWriter> open_video_file(const VideoWriterOptions& options) {
+  start_gstreamer();
+  return std::make_unique<VideoFile>(options);
+}
+
+}  // namespace millrace::io

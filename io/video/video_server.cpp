@@ -1,0 +1,177 @@
+// A video served by RTSP: encoded while somebody looks on, once for all who do.
+#include <cstdlib>      // std::atoi
+#include <mutex>        // the stream there may be
+#include <stdexcept>    // failures
+#include <string_view>  // kinds of element
+#include <thread>       // the server's own
+
+#include <gst/rtsp-server/rtsp-server.h>  // the server
+
+#include "io/source/gst_pipeline.h"
+#include "io/source/uri.h"
+#include "io/video/video_encoder.h"
+#include "io/video/video_feed.h"
+#include "io/video/video_kinds.h"
+
+namespace millrace::io {
+namespace {
+
+// What waits for those who look on by TCP before the oldest of it is let go.
+constexpr guint64 kBacklog = GST_SECOND;
+
+/// Where frames go while somebody looks on. Shared with the server's callbacks, which may come
+/// after the writer has gone.
+struct Stage {
+  explicit Stage(const VideoWriterOptions& options) : feed(options) {}
+  VideoFeed feed;
+  std::mutex mutex;
+  GstOwned<GstElement> source;  ///< null while nobody looks on
+};
+using Shared = std::shared_ptr<Stage>;
+
+void forget(gpointer shared, GClosure*) {
+  delete static_cast<Shared*>(shared);
+}
+
+void connect(gpointer object, const char* signal, GCallback callback, const Shared& stage) {
+  g_signal_connect_data(object, signal, callback, new Shared(stage), forget, GConnectFlags(0));
+}
+
+void on_unprepared(GstRTSPMedia*, gpointer shared) {
+  Stage& stage = **static_cast<Shared*>(shared);
+  const std::lock_guard lock(stage.mutex);
+  stage.source.reset();
+}
+
+// The queues before its sinks are the server's own, one buffer long: when all who look on by TCP
+// are slow, it stops taking from theirs, and soon nobody gets anything. These here let go instead.
+void on_element(GstBin*, GstBin*, GstElement* element, gpointer) {
+  if (std::string_view(GST_OBJECT_NAME(gst_element_get_factory(element))) != "queue") return;
+  gst_util_set_object_arg(G_OBJECT(element), "leaky", "downstream");
+  g_object_set(element, "max-size-buffers", 0u, "max-size-bytes", 0u, "max-size-time", kBacklog,
+               nullptr);
+}
+
+// The first one who looks on has a pipeline made, which all others share.
+void on_media(GstRTSPMediaFactory*, GstRTSPMedia* media, gpointer shared) {
+  const Shared& stage = *static_cast<Shared*>(shared);
+  const GstOwned<GstElement> bin(gst_rtsp_media_get_element(media));
+  GstOwned<GstElement> source(gst_bin_get_by_name(GST_BIN(bin.get()), "from"));
+  stage->feed.set_up(GST_APP_SRC_CAST(source.get()));
+  const GstOwned<GstElement> pipeline(GST_ELEMENT(gst_element_get_parent(bin.get())));
+  g_signal_connect(pipeline.get(), "deep-element-added", G_CALLBACK(on_element), nullptr);
+  connect(media, "unprepared", G_CALLBACK(on_unprepared), stage);
+  const std::lock_guard lock(stage->mutex);
+  stage->source = std::move(source);
+}
+
+GstRTSPFilterResult remove_client(GstRTSPServer*, GstRTSPClient*, gpointer) {
+  return GST_RTSP_FILTER_REMOVE;
+}
+
+gboolean quit(gpointer loop) {
+  g_main_loop_quit(static_cast<GMainLoop*>(loop));
+  return G_SOURCE_REMOVE;
+}
+
+class VideoServer : public VideoWriter {
+ public:
+  explicit VideoServer(const VideoWriterOptions& options)
+      : uri_(options.to), stage_(std::make_shared<Stage>(options)) {
+    const Uri uri = split_uri(options.to);
+    const Authority at = authority(uri);
+    host_ = at.host.empty() ? "127.0.0.1" : at.host;
+    const std::size_t slash = uri.rest.find('/', 2);
+    path_ = slash == std::string::npos || slash + 1 == uri.rest.size() ? "/live"
+                                                                       : uri.rest.substr(slash);
+    server_ = gst_rtsp_server_new();
+    gst_rtsp_server_set_address(server_, host_.c_str());
+    gst_rtsp_server_set_service(server_, at.port.empty() ? "8554" : at.port.c_str());
+    add_stream(options);
+    try {
+      listen();
+    } catch (...) {
+      g_object_unref(server_);
+      throw;
+    }
+  }
+  ~VideoServer() override { finish(); }
+
+  void write(const Frame& frame) override {
+    const std::lock_guard lock(stage_->mutex);
+    if (!stage_->source) return;
+    // Stamped on arrival: those who look on want to see what is now.
+    stage_->feed.push(GST_APP_SRC_CAST(stage_->source.get()), frame, GST_CLOCK_TIME_NONE);
+  }
+
+  void finish() override {
+    if (!thread_.joinable()) return;
+    gst_rtsp_server_client_filter(server_, remove_client, nullptr);
+    // From within, since a loop that does not run yet would miss it.
+    g_main_context_invoke(context_, quit, loop_);
+    thread_.join();
+    g_source_destroy(door_);
+    g_source_unref(door_);
+    g_object_unref(server_);
+    g_main_loop_unref(loop_);
+    g_main_context_unref(context_);
+  }
+
+  std::int64_t written() const override { return stage_->feed.written(); }
+  std::int64_t dropped() const override { return stage_->feed.dropped(); }
+  std::string where() const override {
+    const bool v6 = host_.find(':') != std::string::npos;
+    return "rtsp://" + (v6 ? "[" + host_ + "]" : host_) + ":" + std::to_string(port_) + path_;
+  }
+
+ private:
+  void add_stream(const VideoWriterOptions& options) {
+    GstRTSPMediaFactory* const factory = gst_rtsp_media_factory_new();
+    const std::string text = "( appsrc name=from is-live=true do-timestamp=true ! " +
+                             encoder_text(options, VideoUse::rtsp) + " )";
+    gst_rtsp_media_factory_set_launch(factory, text.c_str());
+    gst_rtsp_media_factory_set_shared(factory, TRUE);
+    connect(factory, "media-configure", G_CALLBACK(on_media), stage_);
+    GstRTSPMountPoints* const mounts = gst_rtsp_server_get_mount_points(server_);
+    gst_rtsp_mount_points_add_factory(mounts, path_.c_str(), factory);
+    g_object_unref(mounts);
+  }
+
+  void listen() {
+    GError* raw_error = nullptr;
+    door_ = gst_rtsp_server_create_source(server_, nullptr, &raw_error);
+    const GstOwned<GError> error(raw_error);
+    if (!door_) {
+      throw std::runtime_error(uri_ + ": " + (error ? error->message : "can't be served at"));
+    }
+    port_ = gst_rtsp_server_get_bound_port(server_);
+    context_ = g_main_context_new();
+    loop_ = g_main_loop_new(context_, FALSE);
+    g_source_attach(door_, context_);
+    thread_ = std::thread([this] {
+      g_main_context_push_thread_default(context_);
+      g_main_loop_run(loop_);
+      g_main_context_pop_thread_default(context_);
+    });
+  }
+
+  const std::string uri_;
+  const Shared stage_;
+  std::string host_;
+  std::string path_;
+  int port_ = 0;
+  GstRTSPServer* server_ = nullptr;
+  GSource* door_ = nullptr;
+  GMainContext* context_ = nullptr;
+  GMainLoop* loop_ = nullptr;
+  std::thread thread_;  // runs loop_
+};
+
+}  // namespace
+
+std::unique_ptr<VideoWriter> open_video_server(const VideoWriterOptions& options) {
+  start_gstreamer();
+  return std::make_unique<VideoServer>(options);
+}
+
+}  // namespace millrace::io

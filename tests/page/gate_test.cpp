@@ -1,0 +1,103 @@
+#include "tools/page/gate.h"
+
+#include <stdexcept>  // refusals
+
+#include <gtest/gtest.h>
+
+namespace millrace::io {
+namespace {
+
+constexpr char kToken[] = "0123456789abcdef";
+
+std::string refusal(std::string_view where, std::string_view token = "") {
+  try {
+    web_options(where, token);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(WebOptions, EveryWayToSayWhere) {
+  const auto at = [](std::string_view where, std::string_view token = "") {
+    const WebOptions options = web_options(where, token);
+    return options.address + " " + std::to_string(options.port);
+  };
+  EXPECT_EQ(at(""), "127.0.0.1 8080");
+  EXPECT_EQ(at("9000"), "127.0.0.1 9000");
+  EXPECT_EQ(at("127.0.0.2"), "127.0.0.2 8080");
+  EXPECT_EQ(at("localhost:0"), "127.0.0.1 0");
+  EXPECT_EQ(at("[::1]:9000"), "::1 9000");
+  EXPECT_EQ(at("[::1]"), "::1 8080");
+  EXPECT_EQ(at("::1"), "::1 8080");
+  EXPECT_EQ(at("0.0.0.0:80", kToken), "0.0.0.0 80");
+  EXPECT_EQ(at("[::]:80", kToken), ":: 80");
+}
+
+TEST(WebOptions, WhatIsRefused) {
+  EXPECT_NE(refusal("0.0.0.0:80").find("needs a token"), std::string::npos);
+  EXPECT_NE(refusal("[::]:80").find("needs a token"), std::string::npos);
+  EXPECT_NE(refusal("192.168.1.5").find("needs a token"), std::string::npos);
+  EXPECT_NE(refusal("127.0.0.1:eighty").find("\"eighty\" is no port"), std::string::npos);
+  EXPECT_NE(refusal("127.0.0.1:65536").find("is no port"), std::string::npos);
+  EXPECT_NE(refusal("127.0.0.1:").find("ADDR:PORT"), std::string::npos);
+  EXPECT_NE(refusal("", "short").find("at least 16"), std::string::npos);
+  EXPECT_NE(refusal("", "0123456789abcdef&x=1").find("at least 16"), std::string::npos);
+}
+
+TEST(Gate, SecretsAreEqualOrNot) {
+  EXPECT_TRUE(equal_secrets("abc", "abc"));
+  EXPECT_FALSE(equal_secrets("abd", "abc"));
+  EXPECT_FALSE(equal_secrets("", "abc"));
+  EXPECT_FALSE(equal_secrets("ab", "abc"));
+  EXPECT_FALSE(equal_secrets("abcabc", "abc"));
+  EXPECT_FALSE(equal_secrets("abc", ""));
+}
+
+TEST(Gate, OnLoopbackOnlyNamesOfLoopbackAreOurs) {
+  const Gate gate(web_options("", ""), 8080);
+  for (const char* ours : {"localhost", "localhost:9", "127.0.0.1:8080", "[::1]:8080", "[::1]"}) {
+    EXPECT_TRUE(gate.host_is_ours(ours)) << ours;
+  }
+  for (const char* other : {"", "evil.example", "127.0.0.1.evil.example:8080", "localhost.evil:80",
+                            "10.0.0.1", "[::2]:8080"}) {
+    EXPECT_FALSE(gate.host_is_ours(other)) << other;
+  }
+}
+
+TEST(Gate, WithoutATokenEverybodyIsLetIn) {
+  const Gate gate(web_options("", ""), 8080);
+  EXPECT_TRUE(gate.admits({}));
+  EXPECT_FALSE(gate.is_token(""));
+}
+
+TEST(Gate, WithATokenOnlyWhoBringsItOrTheCookie) {
+  const Gate gate(web_options("", kToken), 8080);
+  EXPECT_FALSE(gate.admits({}));
+  EXPECT_TRUE(gate.is_token(kToken));
+  EXPECT_FALSE(gate.is_token(""));
+  EXPECT_TRUE(gate.admits({.authorization = "Bearer 0123456789abcdef"}));
+  EXPECT_FALSE(gate.admits({.authorization = "Bearer 0123456789abcdeF"}));
+  EXPECT_FALSE(gate.admits({.authorization = "Basic 0123456789abcdef"}));
+  const std::string set = gate.cookie();
+  EXPECT_NE(set.find("HttpOnly; SameSite=Strict"), std::string::npos);
+  EXPECT_EQ(set.find(kToken), std::string::npos);
+  const std::string pair = set.substr(0, set.find(';'));
+  EXPECT_TRUE(gate.admits({.cookie = pair}));
+  EXPECT_TRUE(gate.admits({.cookie = "a=b; " + pair + "; c=d"}));
+  EXPECT_FALSE(gate.admits({.cookie = "x" + pair}));
+  EXPECT_FALSE(gate.admits({.cookie = pair.substr(0, pair.size() - 1)}));
+  EXPECT_FALSE(gate.admits({.cookie = "millrace_8080="}));
+  EXPECT_FALSE(Gate(web_options("", kToken), 8080).admits({.cookie = pair})) << "another run's";
+}
+
+TEST(Gate, PagesOfOtherSitesAreTold) {
+  EXPECT_TRUE(Gate::same_origin({.host = "localhost:8080"}));
+  EXPECT_TRUE(Gate::same_origin({.host = "localhost:8080", .origin = "http://localhost:8080"}));
+  EXPECT_FALSE(Gate::same_origin({.host = "localhost:8080", .origin = "http://localhost:81"}));
+  EXPECT_FALSE(Gate::same_origin({.host = "localhost:8080", .origin = "http://evil.example"}));
+  EXPECT_FALSE(Gate::same_origin({.host = "localhost:8080", .origin = "null"}));
+}
+
+}  // namespace
+}  // namespace millrace::io

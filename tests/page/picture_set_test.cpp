@@ -1,0 +1,60 @@
+#include "tools/page/picture_set.h"
+
+#include <gtest/gtest.h>
+#include <opencv2/imgcodecs.hpp>  // reading it back
+
+namespace millrace::io {
+namespace {
+
+cv::Mat decoded(const Bytes& file) {
+  return cv::imdecode(std::vector<char>(file->begin(), file->end()), cv::IMREAD_UNCHANGED);
+}
+
+TEST(PictureSet, KeepsColoursAndPixels) {
+  const PictureShape shape{.channels = 3, .height = 48, .width = 64};
+  PictureBoard board(shape, shape);
+  board.ask();
+  Pictures& room = *board.room();
+  const std::size_t plane = 48 * 64;
+  for (std::size_t i = 0; i < plane; ++i) {
+    room.input[i] = i % 64 < 32 ? 1.0f : 0.0f;  // red on the left
+    room.input[2 * plane + i] = i % 64 < 32 ? 0.0f : 1.0f;
+    room.target[i] = room.target[plane + i] = room.target[2 * plane + i] = 0.5f;
+    for (const std::size_t c : {0, 1, 2}) room.prediction[c * plane + i] = i < plane / 2 ? 0.5f : 9;
+  }
+  board.show(258);
+  PictureSet set(*board.take());
+
+  const cv::Mat input = decoded(set.jpeg(0));
+  ASSERT_EQ(input.size(), cv::Size(128, 96)) << "small pictures are doubled";
+  EXPECT_GT(input.at<cv::Vec3b>(48, 62)[2], 240);
+  EXPECT_LT(input.at<cv::Vec3b>(48, 62)[0], 15);
+  EXPECT_GT(input.at<cv::Vec3b>(48, 65)[0], 240);
+  const cv::Mat error = decoded(set.jpeg(3));
+  EXPECT_LT(cv::norm(error.at<cv::Vec3b>(20, 60)), 30) << "no error is black";
+  EXPECT_GT(cv::norm(error.at<cv::Vec3b>(80, 60)), 250) << "values beyond 1 count as they are";
+  EXPECT_EQ(set.jpeg(0), set.jpeg(0)) << "made once";
+
+  const std::string message = *set.message();
+  EXPECT_EQ(std::uint8_t(message[0]), 2);
+  EXPECT_EQ(std::uint8_t(message[1]), 1);
+  std::size_t sum = 24;
+  for (std::size_t i = 0; i < 4; ++i) sum += set.jpeg(i)->size();
+  EXPECT_EQ(message.size(), sum);
+  EXPECT_EQ(message.substr(24, set.jpeg(0)->size()), *set.jpeg(0));
+}
+
+TEST(PictureSet, GreyAndLargeAndNotANumber) {
+  const PictureShape shape{.channels = 1, .height = 200, .width = 160};
+  PictureBoard board(shape, shape);
+  board.ask();
+  std::fill(board.room()->prediction.begin(), board.room()->prediction.end(), std::nanf(""));
+  board.show(0);
+  PictureSet set(*board.take());
+  EXPECT_EQ(decoded(set.jpeg(2)).size(), cv::Size(160, 200));
+  EXPECT_EQ(decoded(set.jpeg(2)).channels(), 1);
+  EXPECT_EQ(decoded(set.jpeg(3)).channels(), 3);
+}
+
+}  // namespace
+}  // namespace millrace::io

@@ -1,0 +1,130 @@
+// What scripts read: JSON and Prometheus' format.
+#include <cmath>  // nan
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>  // reading it back
+
+#include "tools/page/json.h"
+#include "tools/page/metrics.h"
+
+namespace millrace::io {
+namespace {
+
+using nlohmann::json;
+
+Snapshot snapshot() {
+  Snapshot s;
+  s.source = "rtsp://user:secret@camera/street";
+  s.stream.last_error = "rtsp://user:secret@camera/street: gone";
+  s.notice = "saved to ftp://user:secret@host/w";
+  s.received = 10;
+  s.trained = 7;
+  s.dropped = 1;
+  s.predicted_only = 1;
+  s.loss_recent = std::nan("");
+  s.stages.resize(2);
+  s.stages[0].device = "cpu:0";
+  s.stages[1].device = "odd \"one\"\n";
+  s.stages[0].busy.add(0.01, 5);
+  s.latency.add(0.02, 7);
+  return s;
+}
+
+TEST(StateJson, IsReadBackAndHoldsNoSecrets) {
+  Trend trend;
+  Controls controls({.save = false});
+  const std::string text = state_json(trend.add(snapshot(), Clock::now()), &controls, 3);
+  const json state = json::parse(text);
+  EXPECT_EQ(text.find("secret"), std::string::npos);
+  EXPECT_EQ(state["source"], "rtsp://***@camera/street");
+  EXPECT_EQ(state["frames"]["in_flight"], 2) << "what was predicted only is among the dropped";
+  EXPECT_EQ(state["frames"]["predicted_only"], 1);
+  EXPECT_TRUE(state["loss"]["recent"].is_null());
+  EXPECT_EQ(state["stages"].size(), 2u);
+  EXPECT_EQ(state["controls"]["offered"]["save"], false);
+  EXPECT_EQ(state["controls"]["offered"]["pause"], true);
+  const json untouched = json::parse(state_json(trend.live(), nullptr, 3));
+  EXPECT_EQ(untouched["controls"]["offered"]["pause"], false);
+}
+
+TEST(HistoryJson, RowsHaveAColumnEach) {
+  Trend trend;
+  trend.add(snapshot(), Clock::now());
+  const json history = json::parse(history_json(trend));
+  ASSERT_EQ(history["recent"].size(), 1u);
+  EXPECT_EQ(history["recent"][0].size(), history["columns"].size());
+  EXPECT_EQ(history["recent"][0][1], 7);
+}
+
+TEST(HealthJson, SaysWhatIsWrong) {
+  Trend trend;
+  Clock::time_point now{};
+  Snapshot s = snapshot();
+  const auto status = [&] {
+    now += std::chrono::seconds(6);
+    const Health health = health_json(trend.add(s, now));
+    return json::parse(health.text)["status"].get<std::string>() + (health.ok ? " 200" : " 503");
+  };
+  s.trained = 0;
+  EXPECT_EQ(status(), "starting 503");
+  s.trained = 5;
+  EXPECT_EQ(status(), "ok 200");
+  EXPECT_EQ(status(), "ok 200");
+  EXPECT_EQ(status(), "stalled 503");
+  s.paused = true;
+  EXPECT_EQ(status(), "paused 200");
+  s.paused = false;
+  s.stream.connected = false;
+  EXPECT_EQ(status(), "source away 503");
+  s.stream = {.reconnects = 1};
+  EXPECT_EQ(status(), "stalled 503");
+  s.trained = 9;
+  EXPECT_EQ(status(), "ok 200");
+}
+
+TEST(Obey, TakesWishesAndRefusesTheRest) {
+  Controls controls(Controls::Offered{});
+  EXPECT_EQ(obey(R"({"action": "pause"})", controls), "");
+  EXPECT_TRUE(controls.paused());
+  EXPECT_EQ(obey(R"({"action": "resume"})", controls), "");
+  EXPECT_FALSE(controls.paused());
+  EXPECT_EQ(obey(R"({"action": "save"})", controls), "");
+  EXPECT_TRUE(controls.take_save());
+  EXPECT_EQ(obey(R"({"learning_rate": 0.5})", controls), "");
+  EXPECT_EQ(controls.take_learning_rate(), 0.5);
+  for (const char* wrong :
+       {"", "[]", "{}", "{", R"({"action": "stop"})", R"({"action": 1})",
+        R"({"learning_rate": "1"})", R"({"learning_rate": -1})", R"({"learning_rate": 1e9})",
+        R"({"rate": 1})", R"({"action": "save", "learning_rate": 1})"}) {
+    EXPECT_NE(obey(wrong, controls), "") << wrong;
+  }
+  Controls none({.pause = false, .save = false, .learning_rate = false});
+  for (const char* refused :
+       {R"({"action": "pause"})", R"({"action": "save"})", R"({"learning_rate": 1})"}) {
+    EXPECT_NE(obey(refused, none), "") << refused;
+  }
+  EXPECT_FALSE(controls.take_save());
+  EXPECT_FALSE(none.paused());
+}
+
+TEST(Metrics, CountersAndHistograms) {
+  const std::string text = metrics_text(snapshot(), 4);
+  const auto has = [&](const std::string& line) {
+    EXPECT_NE(text.find("\n" + line + "\n"), std::string::npos) << line << "\n" << text;
+  };
+  has("# TYPE millrace_frames_received_total counter");
+  has("millrace_frames_trained_total 7");
+  has("# TYPE millrace_stage_seconds histogram");
+  has(R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="0.008192"} 0)");
+  has(R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="0.016384"} 5)");
+  has(R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="+Inf"} 5)");
+  has(R"(millrace_stage_seconds_count{stage="0",device="cpu:0"} 5)");
+  has(R"(millrace_updates_total{stage="1",device="odd \"one\"\n"} 0)");
+  has("millrace_latency_seconds_count 7");
+  has(R"(millrace_loss{predictor="network"} Nan)");
+  has("millrace_viewers 4");
+  EXPECT_EQ(text.find("secret"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace millrace::io

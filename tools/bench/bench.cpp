@@ -1,0 +1,196 @@
+#include "tools/bench/bench.h"
+
+#include <algorithm>  // find
+#include <cmath>      // nan
+#include <cstdio>     // ratios
+#include <fstream>    // results to compare with
+#include <limits>     // nan
+#include <map>        // rows by arm
+
+#include "io/plot/plot.h"
+#include "io/files/whole_file.h"
+#include "tools/config/commands.h"
+#include "tools/config/config.h"
+
+namespace millrace::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json read_results(const std::string& option, const std::string& path, const std::string& suite) {
+  std::ifstream file(path);
+  const Json results = file ? Json::parse(file, nullptr, false) : Json();
+  if (!results.is_object() || results.value("suite", "") != suite || !results.contains("arms")) {
+    throw ConfigError(option + " " + path + ": holds no results of bench " + suite);
+  }
+  return results;
+}
+
+/// One line an arm that both have: each figure of this run over that of the other.
+void print_ratios(const Json& mine, const Json& theirs) {
+  std::printf("\nratios to %s (%s)\n", theirs["provenance"].value("version", "?").c_str(),
+              theirs["provenance"].value("cpu", "?").c_str());
+  std::map<std::string, Json> by_arm;
+  for (const Json& arm : theirs["arms"]) by_arm[arm.at("arm")] = arm;
+  for (const Json& arm : mine["arms"]) {
+    const auto other = by_arm.find(arm.at("arm"));
+    if (other == by_arm.end()) continue;
+    std::printf("%-20s", arm["arm"].get<std::string>().c_str());
+    for (const auto& [name, value] : arm.items()) {
+      const auto before = other->second.find(name);
+      if (!value.is_number_float() || before == other->second.end() || !before->is_number() ||
+          before->get<double>() == 0)
+        continue;
+      std::printf("  %s %.3f", name.c_str(), value.get<double>() / before->get<double>());
+    }
+    std::printf("\n");
+  }
+}
+
+/// A bar an arm: frames a second by network and size, a group for each number of stages.
+void plot_framerate(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Frames learned a second", .y_label = "frames a second"};
+  std::map<std::string, std::size_t> column;
+  std::map<std::int64_t, std::vector<double>> groups;
+  for (const Json& arm : results["arms"]) {
+    const std::string name =
+        arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
+    if (column.emplace(name, column.size()).second) chart.categories.push_back(name);
+  }
+  for (const Json& arm : results["arms"]) {
+    const std::string name =
+        arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
+    auto& values = groups[arm["stages"]];
+    values.resize(column.size(), std::numeric_limits<double>::quiet_NaN());
+    values[column[name]] = arm["fps"];
+  }
+  for (auto& [stages, values] : groups) {
+    chart.groups.emplace_back(std::to_string(stages) + (stages == 1 ? " stage" : " stages"),
+                              std::move(values));
+  }
+  io::write_bars(chart, path);
+}
+
+void plot_pipeline(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Engine time outside the stages' own work", .y_label = "% of a step"};
+  std::vector<double> shares;
+  for (const Json& arm : results["arms"]) {
+    chart.categories.push_back(arm["arm"]);
+    shares.push_back(arm["engine_share_percent"]);
+  }
+  chart.groups.emplace_back("hand-off", std::move(shares));
+  io::write_bars(chart, path);
+}
+
+/// A group a stage, a bar a schedule.
+void plot_memory(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Memory a stage holds at 4 stages", .y_label = "KiB"};
+  for (const Json& arm : results["arms"]) chart.categories.push_back(arm["arm"]);
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    std::vector<double> values;
+    for (const Json& arm : results["arms"])
+      values.push_back(arm["stages"][stage]["total"].get<double>() / 1024);
+    chart.groups.emplace_back("stage " + std::to_string(stage), std::move(values));
+  }
+  io::write_bars(chart, path);
+}
+
+/// A bar a correction: the last 100 frames of the first stream with partime, a group for each
+/// number of stages.
+void plot_learning(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Loss over the last 100 frames of " +
+                              results["streams"][0]["stream"].get<std::string>() + ", partime",
+                     .y_label = "mean squared error"};
+  std::map<std::int64_t, std::map<std::string, double>> losses;
+  std::vector<std::string> names;
+  for (const Json& arm : results["arms"]) {
+    const bool mine = arm["stream"] == results["streams"][0]["stream"] && arm["every"] == 1;
+    if (!mine || (arm["schedule"] != "partime" && arm["schedule"] != "sequential")) continue;
+    const std::string optimizer = arm["optimizer"];
+    if (optimizer.starts_with("sgd")) continue;
+    if (arm["schedule"] == "sequential" && optimizer != "adam") continue;
+    std::string name =
+        arm["schedule"] == "sequential" ? "sequential" : arm["correction"].get<std::string>();
+    if (name == "none" && arm["optimizer"] == "adam") name = "none, beta1 0.9";
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    if (arm["last_100"]["mean"].is_number()) losses[arm["stages"]][name] = arm["last_100"]["mean"];
+  }
+  chart.categories = names;
+  for (const auto& [stages, by_name] : losses) {
+    std::vector<double> values;
+    for (const std::string& name : names) {
+      const auto found = by_name.find(name);
+      values.push_back(found == by_name.end() ? std::numeric_limits<double>::quiet_NaN()
+                                              : found->second);
+    }
+    chart.groups.emplace_back("N = " + std::to_string(stages), std::move(values));
+  }
+  io::write_bars(chart, path);
+}
+
+/// A group a network, a bar a number of workers and schedule: by how much a prediction is off.
+void plot_prediction(const Json& results, const std::string& path) {
+  io::BarChart chart{.title = "Predicted step against the measured one", .y_label = "% off"};
+  std::map<std::string, std::vector<double>> groups;
+  for (const Json& arm : results["arms"]) {
+    const std::string column = arm["workers"].dump() + " " + arm["schedule"].get<std::string>();
+    if (std::find(chart.categories.begin(), chart.categories.end(), column) ==
+        chart.categories.end())
+      chart.categories.push_back(column);
+    groups[arm["network"]].push_back(100 * (arm["ratio"].get<double>() - 1));
+  }
+  for (auto& [network, values] : groups) chart.groups.emplace_back(network, std::move(values));
+  io::write_bars(chart, path);
+}
+
+struct Suite {
+  Json (*run)(const BenchArguments&);
+  void (*plot)(const Json&, const std::string& path);  ///< null: it has none
+  std::string (*page)(const Json&) = nullptr;          ///< null: it has none
+};
+
+const std::map<std::string, Suite>& suites() {
+  static const std::map<std::string, Suite> table = {
+      {"framerate", {bench_framerate, plot_framerate}},
+      {"ingest", {bench_ingest, nullptr, ingest_page}},
+      {"learning", {bench_learning, plot_learning, learning_page}},
+      {"memory", {bench_memory, plot_memory}},
+      {"pipeline", {bench_pipeline, plot_pipeline}},
+      {"prediction", {bench_prediction, plot_prediction, prediction_page}},
+      {"tables", {bench_tables, nullptr, tables_page}},
+  };
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::string> bench_suite_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, suite] : suites()) names.push_back(name);
+  return names;
+}
+
+int bench_command(const BenchArguments& arguments) {
+  const Suite& suite = suites().at(arguments.suite);
+  if (!arguments.plot.empty() && !suite.plot)
+    throw ConfigError("--plot: bench " + arguments.suite + " has no plot");
+  if (!arguments.page.empty() && !suite.page)
+    throw ConfigError("--page: bench " + arguments.suite + " has no page");
+  const Json other = arguments.compare.empty()
+                         ? Json()
+                         : read_results("--compare", arguments.compare, arguments.suite);
+  Json results;
+  if (!arguments.from.empty()) results = read_results("--from", arguments.from, arguments.suite);
+  if (results.is_null()) {
+    results = suite.run(arguments);
+  } else if (arguments.suite == "learning" && !arguments.streams.empty()) {
+    results = with_learning(std::move(results), suite.run(arguments));
+  }
+  if (!arguments.compare.empty()) print_ratios(results, other);
+  if (!arguments.json.empty()) io::write_whole(arguments.json, results.dump(2) + "\n");
+  if (!arguments.page.empty()) io::write_whole(arguments.page, suite.page(results));
+  if (!arguments.plot.empty()) suite.plot(results, arguments.plot);
+  return kDone;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,12 @@
+// Without OpenCV and GStreamer there is nothing to hold ingest against.
+#include <stdexcept>  // the refusal
+
+#include "tools/bench/bench.h"
+
+namespace millrace::tools {
+
+nlohmann::ordered_json bench_ingest(const BenchArguments&) {
+  throw std::runtime_error("bench ingest: this build has no OpenCV and GStreamer to compare with");
+}
+
+}  // namespace millrace::tools

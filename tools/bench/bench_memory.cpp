@@ -1,0 +1,129 @@
+// `millrace bench memory`: bytes that each stage holds under each schedule at 4 stages, counted at
+// the allocator, beside what the number of samples and weight versions that the papers give would
+// cost.
+#include <cstdio>   // table
+#include <cstring>  // frames
+
+#include "engine/schedule/staircase.h"
+#include "tools/bench/bench.h"
+#include "tools/bench/bench_arm.h"
+#include "tools/run/provenance.h"
+
+namespace millrace::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kStages = 4, kMicrobatches = 8, kSamples = 4 * kMicrobatches;
+
+/// A schedule, and what its paper says that stage i of N keeps with m samples a minibatch.
+struct Row {
+  const char* schedule;
+  bool recompute;
+  const char* samples;   ///< between forward and backward
+  const char* versions;  ///< of the weights
+};
+
+constexpr Row kRows[] = {{"sequential", false, "1", "1"},
+                         {"partime", false, "1", "1"},
+                         {"pb", false, "2(N-1-i)+1", "1"},
+                         {"pipedream", false, "N-i", "N-i"},
+                         {"2bw", false, "N-i", "2"},
+                         {"gpipe", false, "m", "1"},
+                         {"gpipe", true, "m inputs, 1", "1"},
+                         {"1f1b", false, "N-i", "1"},
+                         {"interleaved", false, "(v-1)p+2(p-r-1)+1 a worker", "1"},
+                         {"zb-h1", false, "N", "1"}};
+
+class BlankFeed final : public engine::Feed {
+ public:
+  BlankFeed(engine::Trainer& trainer, std::size_t elements)
+      : trainer_(trainer), elements_(elements) {}
+  Status poll(std::chrono::microseconds patience) override {
+    return taken_ < kSamples ? Status::ready : Status::end;
+  }
+  void take(int slot, engine::SampleInfo& info) override {
+    std::memset(trainer_.input(slot), 0, elements_ * sizeof(float));
+    info.frame = taken_++;
+    info.captured = engine::Clock::now();
+  }
+
+ private:
+  engine::Trainer& trainer_;
+  std::size_t elements_;
+  std::int64_t taken_ = 0;
+};
+
+/// Runs `row` and returns [{"weights", ...}], one a stage.
+Json measure(const Row& row, std::int64_t size) {
+  engine::TrainerOptions options;
+  options.sample = {3, size, size};
+  options.network = stages::build_network(bench_network("basic"), options.sample);
+  options.schedule = row.schedule;
+  options.stages = kStages;
+  options.microbatches = kMicrobatches;
+  options.recompute = row.recompute;
+  options.cut = {5, 10, 15};
+  engine::Trainer trainer(options);
+  BlankFeed feed(trainer, std::size_t(3 * size * size));
+  trainer.run(feed, nullptr);
+  const std::vector<std::int64_t> kept =
+      engine::draw_staircase(trainer.schedule(), kSamples).activations;
+  Json stages = Json::array();
+  for (const engine::StageMemory& memory : trainer.memory()) {
+    const auto stage = int(stages.size());
+    stages.push_back({{"versions", trainer.schedule().versions_of(stage)},
+                      {"samples", kept[stage]},
+                      {"weights", memory.weights},
+                      {"stashes", memory.stashes},
+                      {"activations", memory.activations},
+                      {"total", memory.total()}});
+  }
+  return stages;
+}
+
+void print_arm(const Row& row, const Json& arm) {
+  std::printf("%-16s samples kept %-27s versions %s\n", arm["arm"].get<std::string>().c_str(),
+              row.samples, row.versions);
+  for (std::size_t i = 0; i < arm["stages"].size(); ++i) {
+    const Json& stage = arm["stages"][i];
+    const auto kib = [&](const char* name) { return stage[name].get<double>() / 1024; };
+    std::printf("  stage %zu %4lld %8lld %10.1f %10.1f %13.1f %13.1f %10.1f\n", i,
+                stage["samples"].get<long long>(), stage["versions"].get<long long>(),
+                kib("weights"), kib("stashes"), kib("activations"), kib("formula"), kib("total"));
+  }
+}
+
+}  // namespace
+
+Json bench_memory(const BenchArguments& arguments) {
+  const std::int64_t size = sizes_or(arguments, {32}).front();
+  Json results = {{"suite", "memory"},
+                  {"size", size},
+                  {"stages", kStages},
+                  {"microbatches", kMicrobatches},
+                  {"arms", Json::array()}};
+  std::printf("basic network at %lldx%lld, %d stages, %d samples a minibatch; KiB\n",
+              static_cast<long long>(size), static_cast<long long>(size), kStages, kMicrobatches);
+  std::printf(
+      "  stage samples versions    weights    stashes   activations       formula      total\n");
+  Json one;  // a sample's activations, as sequential keeps them
+  for (const Row& row : kRows) {
+    Json arm = {{"arm", std::string(row.schedule) + (row.recompute ? " recompute" : "")},
+                {"paper", {{"samples", row.samples}, {"versions", row.versions}}},
+                {"stages", measure(row, size)}};
+    if (one.is_null()) one = arm["stages"];
+    for (std::size_t i = 0; i < arm["stages"].size(); ++i) {
+      Json& stage = arm["stages"][i];
+      stage["formula"] =
+          stage["samples"].get<std::int64_t>() * one[i]["activations"].get<std::int64_t>();
+    }
+    print_arm(row, arm);
+    results["arms"].push_back(std::move(arm));
+  }
+  std::printf("formula: samples kept times one sample's activations (sequential's)\n");
+  results["provenance"] = provenance(kStages);
+  return results;
+}
+
+}  // namespace millrace::tools

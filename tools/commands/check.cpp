@@ -1,0 +1,112 @@
+// `millrace check`: validates a config and says what would run; touches no device or source.
+#include <algorithm>  // any_of
+#include <iostream>   // results
+
+#include "engine/trainer/stage_streams.h"
+#include "io/source/source.h"
+#include "tools/run/assembly.h"
+#include "tools/config/commands.h"
+
+namespace millrace::tools {
+namespace {
+
+/// What is done about old gradients, and why.
+void describe_correction(const Config& config, const engine::TrainerOptions& options) {
+  const std::string& kind = options.correction.kind;
+  std::cout << "#   correction " << kind;
+  if (config.correction.kind == "auto") {
+    std::cout << (kind == "local"  ? ": each stage learns from a read-out of its own, so that no "
+                                     "gradient is old; as good as sequential at any length"
+                  : kind == "none" ? ": gradients are fresh"
+                                   : ": the best where a stage goes back late through a sample, or "
+                                     "its maps have not the target's size");
+    std::cout << " (auto; see docs/benchmarks/learning.md)";
+  }
+  std::cout << ", guard " << config.guard.kind << "\n";
+}
+
+void describe_pipeline(const engine::TrainerOptions& options) {
+  const engine::Schedule schedule = engine::schedule_of(options);
+  const std::vector<std::int64_t> ages = options.correction.kind == "local"
+                                             ? engine::own_gradient_ages(schedule)
+                                             : engine::gradient_ages(schedule);
+  std::cout << "# would run: " << options.network->size() << " modules in " << options.stages
+            << " stages, schedule " << options.schedule << "\n";
+  for (int stage = 0; stage < options.stages; ++stage) {
+    std::cout << "#   stage " << stage << " on ";
+    for (int replica = 0; replica < schedule.replicas_of(stage); ++replica) {
+      std::cout << (replica > 0 ? " and " : "")
+                << options.devices[schedule.unit(stage, replica)].name();
+    }
+    std::cout << ", gradients " << ages[stage] << " frames old";
+    if (options.cut.empty() && options.stages > 1) {
+      std::cout << "\n";
+      continue;
+    }
+    const stages::StageRange range = engine::range_of(options, stage);
+    std::cout << ": modules " << range.begin << " to " << range.end - 1 << "\n";
+  }
+  if (options.cut.empty() && options.stages > 1) {
+    std::cout << "#   cut by module times measured at the start, least slowest stage\n";
+  }
+}
+
+/// How steps run on the devices named.
+void describe_capture(const engine::TrainerOptions& options) {
+  const bool cuda = std::any_of(options.devices.begin(), options.devices.end(),
+                                [](const engine::Device& device) { return device.cuda; });
+  const std::string why = engine::unrecordable(options);
+  std::cout << "#   steps: "
+            << (!cuda                                       ? "as they are, on cores"
+                : options.capture == engine::Capture::eager ? "eager"
+                : why.empty()                               ? "CUDA Graphs"
+                                                            : "eager, since " + why)
+            << "\n";
+}
+
+/// How recorded stages share the devices that have several.
+void describe_sharing(const engine::TrainerOptions& options) {
+  const bool recorded =
+      options.capture != engine::Capture::eager && engine::unrecordable(options).empty();
+  if (!recorded) return;
+  for (const std::vector<int>& stages : engine::stages_sharing(options)) {
+    std::cout << "#   " << options.devices[stages.front()].name() << ": stages ";
+    for (const int stage : stages) std::cout << (stage == stages.front() ? "" : ", ") << stage;
+    std::cout << (options.sharing == engine::Sharing::partitions
+                      ? ", each on SMs of its own in proportion to its modules' times\n"
+                      : ", each with a stream on all SMs\n");
+  }
+}
+
+/// What is done when frames come too fast.
+void describe_policy(const Config& config, const engine::TrainerOptions& options) {
+  const std::string& policy = config.monitor.policy;
+  std::cout << "#   late: " << policy;
+  if (policy == "skip") {
+    const std::int64_t group = engine::schedule_of(options).samples_a_choice();
+    std::cout << ", learns from every k-th "
+              << (group == 1 ? "frame" : "update's " + std::to_string(group) + " frames");
+  }
+  std::cout << "\n";
+}
+
+}  // namespace
+
+int check_command(const CheckArguments& arguments) {
+  if (arguments.keys) {
+    std::cout << describe_keys();
+    return kDone;
+  }
+  Config config = load_config(arguments.config, arguments.settings);
+  const engine::TrainerOptions options = assemble(config, configured_shape(config));
+  config.source.uri = io::redacted(config.source.uri);
+  std::cout << to_toml(config) << "\n";
+  describe_pipeline(options);
+  describe_correction(config, options);
+  describe_capture(options);
+  describe_sharing(options);
+  describe_policy(config, options);
+  return kDone;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,53 @@
+// `millrace inspect`: what this machine has, and what a source is.
+#include <iostream>  // results
+
+#include "capture/recorder.h"
+#include "engine/pipeline/pinning.h"
+#include "io/source/source.h"
+#include "io/source/versions.h"
+#include "tools/config/commands.h"
+#include "tools/run/provenance.h"
+
+namespace millrace::tools {
+namespace {
+
+std::string or_none(const std::string& text) {
+  return text.empty() ? "none" : text;
+}
+
+void print_machine() {
+  const nlohmann::ordered_json p = provenance(engine::usable_cores());
+  std::cout << "millrace   " << p["version"].get<std::string>() << " ("
+            << p["compiler"].get<std::string>() << ")\n"
+            << "libtorch   " << p["libtorch"].get<std::string>() << "\n"
+            << "cuda       " << or_none(p["cuda"].get<std::string>()) << "\n"
+            << "gstreamer  " << or_none(io::gstreamer_version()) << "\n"
+            << "opencv     " << or_none(io::opencv_version()) << "\n"
+            << "cpu        " << cpu_name() << "\n";
+  for (int i = 0; i < engine::usable_cores(); ++i) std::cout << "device     cpu:" << i << "\n";
+  for (int i = 0; i < capture::cuda_devices(); ++i) {
+    std::cout << "device     cuda:" << i << "  " << capture::cuda_device_name(i) << "\n";
+  }
+}
+
+void print_source(const std::string& uri) {
+  const io::SourceInfo info = io::open_source({.uri = uri})->info();
+  std::cout << "uri        " << io::redacted(uri) << "\n"
+            << "read by    " << info.kind << "\n"
+            << "caps       " << info.caps << "\n"
+            << "size       " << info.width << "x" << info.height << "\n"
+            << "rate       ";
+  info.fps > 0 ? std::cout << info.fps << " frames a second\n" : std::cout << "unknown\n";
+  std::cout << "duration   ";
+  info.duration_s > 0 ? std::cout << info.duration_s << " s\n" : std::cout << "unknown\n";
+  std::cout << "live       " << (info.live ? "yes" : "no") << "\n";
+}
+
+}  // namespace
+
+int inspect_command(const std::string& uri) {
+  uri.empty() ? print_machine() : print_source(uri);
+  return kDone;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,83 @@
+// `millrace profile`: measures a config's network, module by module.
+#include "tools/config/profile_read.h"
+
+#include <cstdio>    // table
+#include <iostream>  // results
+
+#include "engine/plan/profile_json.h"
+#include "engine/trainer/profiler.h"
+#include "io/source/source.h"
+#include "io/files/whole_file.h"
+#include "tools/run/assembly.h"
+#include "tools/config/commands.h"
+
+namespace millrace::tools {
+namespace {
+
+/// The config's sample; where it leaves the size open, the source's own.
+stages::ImageShape sample_of(const Config& config) {
+  stages::ImageShape shape = configured_shape(config);
+  if (shape.width > 0 && shape.height > 0) return shape;
+  const io::SourceInfo info = io::open_source({.uri = config.source.uri})->info();
+  if (shape.width == 0) shape.width = info.width;
+  if (shape.height == 0) shape.height = info.height;
+  return shape;
+}
+
+void print_profile(const engine::plan::Profile& profile) {
+  std::printf("%s on %s; median ms (spread), KiB\n", profile.network.c_str(),
+              profile.device.c_str());
+  std::printf("%3s %-20s %16s %16s %16s %16s %10s %8s %8s\n", "", "module", "forward",
+              "input gradient", "weight gradient", "update", "activation", "weights", "stash");
+  const auto time = [](const engine::plan::Measured& value) {
+    char text[40];
+    std::snprintf(text, sizeof text, "%8.4f (%.4f)", value.median, value.spread);
+    return std::string(text);
+  };
+  double total = 0;
+  for (std::size_t i = 0; i < profile.modules.size(); ++i) {
+    const engine::plan::ModuleProfile& m = profile.modules[i];
+    total += m.ms().total();
+    std::printf("%3zu %-20s %16s %16s %16s %16s %10.1f %8.1f %8.1f\n", i, m.name.c_str(),
+                time(m.forward).c_str(), time(m.input_gradient).c_str(),
+                time(m.weight_gradient).c_str(), time(m.update).c_str(), m.bytes.activation / 1024,
+                m.bytes.weight / 1024, m.bytes.stash / 1024);
+  }
+  std::printf("    %-20s %8.4f ms a sample\n", "all", total);
+  for (const engine::plan::HandOff& way : profile.hand_offs) {
+    std::printf("hand-off %s:", way.between.c_str());
+    for (const auto& [bytes, ms] : way.points) std::printf("  %.0f KiB %.4f ms", bytes / 1024, ms);
+    std::printf("\n");
+  }
+  std::printf("speed on 1, 2, ... cores:");
+  for (const double speed : profile.thread_speedup) std::printf(" %.2f", speed);
+  std::printf("\n");
+}
+
+}  // namespace
+
+engine::plan::Profile profile_of(const Config& config) {
+  const stages::ImageShape sample = sample_of(config);
+  const engine::TrainerOptions options = assemble(config, sample);
+  engine::plan::Profile profile =
+      engine::measure_profile(options.network, sample, options.optimizer,
+                              {.device = options.devices.front(), .neighbours = true});
+  profile.network = config.model.preset + " at " + std::to_string(sample.width) + "x" +
+                    std::to_string(sample.height);
+  profile.source = "measured by millrace " MILLRACE_VERSION;
+  profile.hand_offs = {engine::measure_hand_off()};
+  profile.thread_speedup =
+      engine::measure_thread_speedup(options.network, sample, options.optimizer);
+  return profile;
+}
+
+int profile_command(const ProfileArguments& arguments) {
+  const engine::plan::Profile profile =
+      profile_of(load_config(arguments.config, arguments.settings));
+  print_profile(profile);
+  if (!arguments.json.empty())
+    io::write_whole(arguments.json, engine::plan::profile_to_json(profile));
+  return kDone;
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,83 @@
+// `millrace tensorboard`: a run's log for TensorBoard to show.
+#include <nlohmann/json.hpp>  // lines
+
+#include <cstdio>    // the file's name
+#include <fstream>   // the log
+#include <iostream>  // results
+
+#include "io/files/whole_file.h"
+#include "tools/config/commands.h"
+#include "tools/config/config.h"
+#include "tools/run/event_file.h"
+
+namespace millrace::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+/// Every number of the line but its place in time; a list's elements are "stage_ms/0", ...
+Scalars scalars_of(const Json& line) {
+  Scalars scalars;
+  for (const auto& [name, value] : line.items()) {
+    if (name == "frame" || name == "time") continue;
+    if (value.is_number()) scalars.emplace_back(name, value.get<double>());
+    if (!value.is_array()) continue;
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      if (value[i].is_number())
+        scalars.emplace_back(name + "/" + std::to_string(i), value[i].get<double>());
+    }
+  }
+  return scalars;
+}
+
+bool is_of_a_frame(const Json& line) {
+  return line.is_object() && line.contains("frame") && line["frame"].is_number_integer() &&
+         line.contains("time") && line["time"].is_number();
+}
+
+struct Events {
+  std::string bytes;
+  double began = 0;  ///< seconds since 1970
+  std::int64_t count = 0;
+  std::int64_t left_out = 0;  ///< lines cut off by a crash, or still being written
+};
+
+Events read_log(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw ConfigError(path + ": cannot be read");
+  Events events;
+  std::string text;
+  while (std::getline(file, text)) {
+    const Json line = Json::parse(text, nullptr, false);
+    if (!is_of_a_frame(line)) {
+      ++events.left_out;
+      continue;
+    }
+    const double time = line["time"];
+    if (events.count++ == 0) {
+      events.began = time;
+      events.bytes = event_file_head(time);
+    }
+    events.bytes += event_record(time, line["frame"], scalars_of(line));
+  }
+  if (events.count == 0) throw ConfigError(path + ": holds no line that output.log wrote");
+  return events;
+}
+
+}  // namespace
+
+int tensorboard_command(const TensorboardArguments& arguments) {
+  const Events events = read_log(arguments.log);
+  // TensorBoard goes by "tfevents" in the name. The same log has the same name, so that converting
+  // it again, when it has grown, shows no run twice.
+  char name[64];
+  std::snprintf(name, sizeof name, "events.out.tfevents.%010.0f.millrace", events.began);
+  const std::string path = arguments.folder + "/" + name;
+  io::write_whole(path, events.bytes);
+  std::cout << path << ": " << events.count << " frames";
+  if (events.left_out > 0) std::cout << ", " << events.left_out << " lines left out: no frame's";
+  std::cout << "\n";
+  return kDone;
+}
+
+}  // namespace millrace::tools

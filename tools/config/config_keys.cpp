@@ -1,0 +1,407 @@
+#include "tools/config/config_keys.h"
+
+#include <algorithm>  // find
+#include <cmath>      // isfinite
+#include <sstream>    // shortest decimal text
+
+#include "engine/monitor/overload.h"
+#include "engine/schedule/schedule.h"
+#include "engine/schedule/schedule_csv.h"
+#include "io/source/uri.h"
+
+namespace millrace::tools {
+namespace {
+
+std::string quoted(const std::string& text) {
+  std::ostringstream out;
+  out << toml::value<std::string>(text);
+  return out.str();
+}
+
+std::string number_text(double value) {
+  std::ostringstream out;
+  out << toml::value<double>(value);
+  return out.str();
+}
+
+template <class Access>
+ConfigKey text(std::string path, std::string meaning, Access access) {
+  return {std::move(path), "text", std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            const auto value = n.value_exact<std::string>();
+            if (value) access(c) = *value;
+            return value.has_value();
+          },
+          [=](const Config& c) { return quoted(access(const_cast<Config&>(c))); }};
+}
+
+template <class Access>
+ConfigKey choice(std::string path, std::vector<std::string> names, std::string meaning,
+                 Access access) {
+  std::string range = "one of";
+  for (const std::string& name : names)
+    range += (name == names.front() ? " " : ", ") + quoted(name);
+  return {std::move(path), range, std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            const auto value = n.value_exact<std::string>();
+            if (!value || std::find(names.begin(), names.end(), *value) == names.end())
+              return false;
+            access(c) = *value;
+            return true;
+          },
+          [=](const Config& c) { return quoted(access(const_cast<Config&>(c))); }};
+}
+
+template <class Access>
+ConfigKey whole(std::string path, std::int64_t least, std::int64_t most, std::string meaning,
+                Access access) {
+  return {std::move(path),
+          "a whole number from " + std::to_string(least) + " to " + std::to_string(most),
+          std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            const auto value = n.value_exact<std::int64_t>();
+            if (!value || *value < least || *value > most) return false;
+            access(c) = std::remove_reference_t<decltype(access(c))>(*value);
+            return true;
+          },
+          [=](const Config& c) { return std::to_string(access(const_cast<Config&>(c))); }};
+}
+
+template <class Access>
+ConfigKey real(std::string path, double least, double most, std::string meaning, Access access) {
+  return {std::move(path), "a number from " + number_text(least) + " to " + number_text(most),
+          std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            const auto value = n.is_boolean() ? std::nullopt : n.value<double>();
+            if (!value || !(*value >= least && *value <= most)) return false;
+            access(c) = *value;
+            return true;
+          },
+          [=](const Config& c) { return number_text(access(const_cast<Config&>(c))); }};
+}
+
+template <class Access>
+ConfigKey flag(std::string path, std::string meaning, Access access) {
+  return {std::move(path), "true or false", std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            const auto value = n.value_exact<bool>();
+            if (value) access(c) = *value;
+            return value.has_value();
+          },
+          [=](const Config& c) {
+            return std::string(access(const_cast<Config&>(c)) ? "true" : "false");
+          }};
+}
+
+/// Every element read by `element`; false if one can't be.
+template <class T, class Accept>
+bool read_list(const toml::node& node, std::vector<T>& list, Accept accept) {
+  const toml::array* array = node.as_array();
+  if (!array) return false;
+  std::vector<T> read;
+  for (const toml::node& item : *array) {
+    const auto value =
+        item.value_exact<std::conditional_t<std::is_integral_v<T>, std::int64_t, T>>();
+    if (!value || !accept(*value)) return false;
+    read.push_back(T(*value));
+  }
+  list = std::move(read);
+  return true;
+}
+
+template <class T, class Show>
+std::string list_text(const std::vector<T>& list, Show show) {
+  std::string text = "[";
+  for (const T& item : list) text += (text.size() > 1 ? ", " : "") + show(item);
+  return text + "]";
+}
+
+/// The side of a kernel that padding can centre.
+bool read_odd(const toml::node& node, int& side) {
+  const auto value = node.value_exact<std::int64_t>();
+  if (!value || *value < 1 || *value > 63 || *value % 2 == 0) return false;
+  side = int(*value);
+  return true;
+}
+
+std::vector<std::string> correction_choices() {
+  std::vector<std::string> names = stages::correction_names();
+  names.push_back("auto");
+  return names;
+}
+
+/// A choice that may also be a file.
+template <class Access>
+ConfigKey schedule_key(Access access) {
+  ConfigKey key = choice("pipeline.schedule", engine::schedule_names(),
+                         "who does what when, and so the update rule; a .csv: as "
+                         "torch.distributed.pipelining writes it",
+                         access);
+  key.range += " or a .csv file";
+  key.set = [named = key.set, access](Config& c, const toml::node& n) {
+    const auto value = n.value_exact<std::string>();
+    if (!value || !engine::is_schedule_file(*value)) return named(c, n);
+    access(c) = *value;
+    return true;
+  };
+  return key;
+}
+
+ConfigKey cut_key() {
+  return {"pipeline.cut", "a list of module numbers",
+          "modules where stages 1.. begin; empty: balanced from measured times",
+          [](Config& c, const toml::node& n) {
+            return read_list(n, c.pipeline.cut,
+                             [](std::int64_t v) { return v >= 0 && v <= 1'000'000; });
+          },
+          [](const Config& c) {
+            return list_text(c.pipeline.cut, [](int v) { return std::to_string(v); });
+          }};
+}
+
+ConfigKey devices_key() {
+  return {"pipeline.devices", "\"auto\", \"cpu\", \"cuda\" or a list as [\"cpu:0\", \"cuda:0\"]",
+          "where stages run; a list names one a stage",
+          [](Config& c, const toml::node& n) {
+            if (const auto one = n.value_exact<std::string>()) {
+              c.pipeline.devices = {*one};
+              return *one == "auto" || *one == "cpu" || *one == "cuda";
+            }
+            return read_list(n, c.pipeline.devices,
+                             [](const std::string& v) { return v.find(':') != v.npos; }) &&
+                   !c.pipeline.devices.empty();
+          },
+          [](const Config& c) {
+            const auto& d = c.pipeline.devices;
+            return d.size() == 1 && d[0].find(':') == std::string::npos ? quoted(d[0])
+                                                                        : list_text(d, quoted);
+          }};
+}
+
+ConfigKey replicas_key() {
+  return {"pipeline.replicas", "a list of whole numbers from 1 to 1024",
+          "pipedream: workers that share each stage and take samples in turn; empty: 1 everywhere",
+          [](Config& c, const toml::node& n) {
+            return read_list(n, c.pipeline.replicas,
+                             [](std::int64_t v) { return v >= 1 && v <= 1024; });
+          },
+          [](const Config& c) {
+            return list_text(c.pipeline.replicas, [](int v) { return std::to_string(v); });
+          }};
+}
+
+#define MILLRACE_AT(member) \
+  [](Config & c) -> auto& { \
+    return c.member;        \
+  }
+
+std::vector<ConfigKey> make_table() {
+  constexpr std::int64_t kMany = 1'000'000'000'000;
+  return {
+      text("source.uri",
+           "file://, rtsp://, http(s)://, v4l2://, gst:PIPELINE, images:PATTERN or synth:shapes",
+           MILLRACE_AT(source.uri)),
+      choice("source.pace", {"auto", "live", "asap"},
+             "live: at the stream's own rate; asap: as fast as the pipeline takes; auto: live for "
+             "live sources, asap for files",
+             MILLRACE_AT(source.pace)),
+      choice("source.drop", {"auto", "newest", "never"},
+             "newest: keep the newest frame, count the rest; never: block the source; auto: newest "
+             "when paced live, else never",
+             MILLRACE_AT(source.drop)),
+      whole("source.width", 0, 16384, "pixels; 0: the source's own", MILLRACE_AT(source.width)),
+      whole("source.height", 0, 16384, "pixels; 0: the source's own", MILLRACE_AT(source.height)),
+      {"source.channels", "1 or 3", "3: RGB, 1: grey",
+       [](Config& c, const toml::node& n) {
+         const auto value = n.value_exact<std::int64_t>();
+         if (value != 1 && value != 3) return false;
+         c.source.channels = int(*value);
+         return true;
+       },
+       [](const Config& c) { return std::to_string(c.source.channels); }},
+      real("source.fps", 0, 10000, "rate of sources that have none (images, synth); 0: 25",
+           MILLRACE_AT(source.fps)),
+      flag("source.loop", "start again at the end", MILLRACE_AT(source.loop)),
+      whole("source.seed", 0, kMany, "synth only: which scene", MILLRACE_AT(source.seed)),
+      flag("source.reconnect",
+           "open a live source again by itself when it breaks off or falls silent",
+           MILLRACE_AT(source.reconnect)),
+      real("source.silence_s", 0.1, 3600, "seconds without a picture that count as broken off",
+           MILLRACE_AT(source.silence_s)),
+      choice("task.kind", {"autoencode", "next-frame", "label"},
+             "what is predicted: the input, the frame after it, or its class, a number each (synth "
+             "tells the scene)",
+             MILLRACE_AT(task.kind)),
+      choice("task.loss", {"mse"}, "mse: squared error, mean over all elements",
+             MILLRACE_AT(task.loss)),
+      choice("model.preset", stages::preset_names(), "layers: as written in [[model.layer]]",
+             MILLRACE_AT(model.preset)),
+      whole("model.layers", 1, 1000, "partime-cnn: convolutions", MILLRACE_AT(model.layers)),
+      whole("model.features", 1, 4096, "partime-cnn: channels between convolutions",
+            MILLRACE_AT(model.features)),
+      {"model.kernel", "an odd whole number from 1 to 63",
+       "partime-cnn: side of a convolution's kernel",
+       [](Config& c, const toml::node& n) { return read_odd(n, c.model.kernel); },
+       [](const Config& c) { return std::to_string(c.model.kernel); }},
+      whole("model.out_channels", 1, 4096, "channels of the prediction; unset: as source.channels",
+            MILLRACE_AT(model.out_channels)),
+      {"model.memory_format", "one of 'contiguous', 'channels_last'",
+       "layout of samples and activations; channels_last is faster for kernels up to 5 on CPU "
+       "cores and far "
+       "slower for large ones; results differ by rounding",
+       [](Config& c, const toml::node& n) {
+         const auto value = n.value_exact<std::string>();
+         if (value != "contiguous" && value != "channels_last") return false;
+         c.model.channels_last = value == "channels_last";
+         return true;
+       },
+       [](const Config& c) {
+         return quoted(c.model.channels_last ? "channels_last" : "contiguous");
+       }},
+      text("model.weights", "a .safetensors file to start from", MILLRACE_AT(weights.file)),
+      whole("model.seed", 0, kMany, "initial weights, as torch.manual_seed",
+            MILLRACE_AT(weights.seed)),
+      schedule_key(MILLRACE_AT(pipeline.schedule)),
+      whole("pipeline.stages", 1, 4096, "stages the network is cut into",
+            MILLRACE_AT(pipeline.stages)),
+      cut_key(),
+      devices_key(),
+      whole("pipeline.microbatches", 1, 65536,
+            "samples a minibatch, in schedules that have minibatches",
+            MILLRACE_AT(pipeline.microbatches)),
+      whole("pipeline.virtual_stages", 1, 1024, "interleaved: stages a worker",
+            MILLRACE_AT(pipeline.virtual_stages)),
+      flag("pipeline.vertical_sync", "pipedream: every stage uses the version that stage 0 saw",
+           MILLRACE_AT(pipeline.vertical_sync)),
+      replicas_key(),
+      flag("pipeline.recompute",
+           "keep a sample's input alone and run forward again to go back: less memory, more time",
+           MILLRACE_AT(pipeline.recompute)),
+      choice(
+          "pipeline.capture", {"auto", "graph", "eager"},
+          "steps on a CUDA device: recorded once as CUDA Graphs (graph), launched operator by "
+          "operator (eager), or recorded where that can be done (auto); a core runs them as they "
+          "are",
+          MILLRACE_AT(pipeline.capture)),
+      choice("pipeline.sharing", {"streams", "partitions"},
+             "recorded stages on one CUDA device: a stream each on all of its SMs (streams), or "
+             "each on SMs of its own in proportion to its work (partitions; not measured yet)",
+             MILLRACE_AT(pipeline.sharing)),
+      choice("optimizer.kind", stages::optimizer_names(), "as in torch.optim",
+             MILLRACE_AT(optimizer.kind)),
+      real("optimizer.lr", 0, 1000, "learning rate", MILLRACE_AT(optimizer.lr)),
+      real("optimizer.momentum", 0, 1, "sgd, rmsprop", MILLRACE_AT(optimizer.momentum)),
+      real("optimizer.weight_decay", 0, 1, "decoupled in adamw, added to the gradient elsewhere",
+           MILLRACE_AT(optimizer.weight_decay)),
+      real("optimizer.beta1", 0, 0.9999999, "adam, adamw: decay of the mean",
+           MILLRACE_AT(optimizer.beta1)),
+      real("optimizer.beta2", 0, 0.9999999, "adam, adamw: decay of the square",
+           MILLRACE_AT(optimizer.beta2)),
+      real("optimizer.alpha", 0, 0.9999999, "rmsprop: decay of the square",
+           MILLRACE_AT(optimizer.alpha)),
+      real("optimizer.eps", 0, 1, "rmsprop, adam, adamw", MILLRACE_AT(optimizer.eps)),
+      choice("correction.kind", correction_choices(),
+             "what is done about old gradients; none: the schedule's bare rule; auto: what the "
+             "benchmark of learning found best for schedule and stages (check says which)",
+             MILLRACE_AT(correction.kind)),
+      whole("correction.anneal", 1, kMany, "pipemare: updates until the full rate is reached",
+            MILLRACE_AT(correction.anneal)),
+      real("correction.lambda", 0, 1000, "dc-asgd: strength", MILLRACE_AT(correction.lambda)),
+      real("correction.decay", 0.000001, 1,
+           "discrepancy: what is left of a change of the weights after a delay",
+           MILLRACE_AT(correction.decay)),
+      {"correction.kernel", "an odd whole number from 1 to 63",
+       "local: side of the read-outs' kernel",
+       [](Config& c, const toml::node& n) { return read_odd(n, c.correction.kernel); },
+       [](const Config& c) { return std::to_string(c.correction.kernel); }},
+      real("correction.rate", 0, 1000, "local: the read-outs' rate over the stage's",
+           MILLRACE_AT(correction.rate)),
+      choice(
+          "guard.kind", {"none", "roll-back"},
+          "roll-back: when the loss diverges, go back to the last good weights and halve the rate",
+          MILLRACE_AT(guard.kind)),
+      real("monitor.fps", 0, 100000, "F of the rule T/N < 1/F; 0: the source's own",
+           MILLRACE_AT(monitor.fps)),
+      choice("monitor.policy", engine::policy_names(),
+             "when frames come faster than the slowest stage takes them; drop: the queue keeps the "
+             "newest; skip: predict all, learn from every k-th; recut: cut the network anew by "
+             "fresh measurements",
+             MILLRACE_AT(monitor.policy)),
+      text("checkpoint.dir", "folder for checkpoints; empty: none", MILLRACE_AT(checkpoint.dir)),
+      whole("checkpoint.every", 0, kMany, "frames between checkpoints; 0: only at the end",
+            MILLRACE_AT(checkpoint.every)),
+      flag("checkpoint.resume", "go on from the checkpoint in checkpoint.dir, if there is one",
+           MILLRACE_AT(checkpoint.resume)),
+      text("output.report", "the report, .json", MILLRACE_AT(output.report)),
+      text("output.weights", "final weights, .safetensors", MILLRACE_AT(output.weights)),
+      text("output.loss_plot", "the loss curve, .png", MILLRACE_AT(output.loss_plot)),
+      text("output.prediction", "input, target and prediction of the last frame side by side, .png",
+           MILLRACE_AT(output.prediction)),
+      text("output.video",
+           "prediction beside input, .mp4 or .mkv, or served at rtsp://ADDRESS:PORT/PATH",
+           MILLRACE_AT(output.video)),
+      text("output.log",
+           "one JSON object a line about every output.log_every-th frame, appended while it "
+           "learns; \"-\": stdout, and the summary then goes to stderr",
+           MILLRACE_AT(output.log)),
+      whole("output.log_every", 1, kMany, "frames from one line of output.log to the next",
+            MILLRACE_AT(output.log_every)),
+  };
+}
+
+#undef MILLRACE_AT
+
+std::optional<std::int64_t> whole_in(const toml::table& table, const char* key, std::int64_t least,
+                                     std::int64_t most) {
+  const toml::node* node = table.get(key);
+  if (!node) return std::nullopt;
+  const auto value = node->value_exact<std::int64_t>();
+  if (!value || *value < least || *value > most) {
+    throw std::invalid_argument(std::string(key) + " must be a whole number from " +
+                                std::to_string(least) + " to " + std::to_string(most));
+  }
+  return value;
+}
+
+}  // namespace
+
+const std::vector<ConfigKey>& config_keys() {
+  static const std::vector<ConfigKey> table = make_table();
+  return table;
+}
+
+stages::LayerSpec read_layer(const toml::table& table) {
+  static constexpr std::string_view kKeys[] = {"type",   "out",    "kernel", "stride",
+                                               "groups", "factor", "slope",  "from"};
+  for (const auto& [key, node] : table) {
+    if (std::find(std::begin(kKeys), std::end(kKeys), key.str()) == std::end(kKeys)) {
+      throw std::invalid_argument("unknown key \"" + std::string(key.str()) +
+                                  "\"; the nearest is \"" + io::nearest_name(key.str(), kKeys) +
+                                  "\"");
+    }
+  }
+  stages::LayerSpec layer;
+  const toml::node* type = table.get("type");
+  if (!type || !type->is_string()) throw std::invalid_argument("needs type = \"...\"");
+  layer.type = *type->value_exact<std::string>();
+  const std::vector<std::string_view> types(stages::layer_types().begin(),
+                                            stages::layer_types().end());
+  if (std::find(types.begin(), types.end(), layer.type) == types.end()) {
+    throw std::invalid_argument("unknown type \"" + layer.type + "\"; the nearest is \"" +
+                                io::nearest_name(layer.type, types) + "\"");
+  }
+  layer.out = whole_in(table, "out", 1, 65536);
+  layer.kernel = whole_in(table, "kernel", 1, 63);
+  layer.stride = whole_in(table, "stride", 1, 64);
+  layer.groups = whole_in(table, "groups", 1, 65536);
+  layer.factor = whole_in(table, "factor", 1, 64);
+  layer.from = whole_in(table, "from", -1, 65536);
+  if (const toml::node* slope = table.get("slope")) {
+    layer.slope = slope->value<double>();
+    if (!layer.slope || !std::isfinite(*layer.slope))
+      throw std::invalid_argument("slope must be a number");
+  }
+  return layer;
+}
+
+}  // namespace millrace::tools

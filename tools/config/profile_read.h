@@ -1,0 +1,16 @@
+// Where a command gets a network's profile from.
+#pragma once
+
+#include "engine/plan/profile.h"
+#include "tools/config/config.h"
+
+namespace millrace::tools {
+
+/// Measures the network that `config` describes, on this machine's devices.
+engine::plan::Profile profile_of(const Config& config);
+
+/// Reads a profile file: our JSON, or PipeDream's graph.txt, whose figures are for `frames` at
+/// once. Throws ConfigError.
+engine::plan::Profile read_profile(const std::string& path, int frames);
+
+}  // namespace millrace::tools

@@ -1,0 +1,70 @@
+// A stage's step as one recorded graph with nothing around it: what the engine is held against.
+#pragma once
+
+#include <ATen/core/Tensor.h>  // fixed buffers
+
+#include <memory>  // streams, graphs
+#include <vector>  // stages
+
+#include "capture/stream.h"
+#include "engine/trainer/trainer.h"
+#include "stages/stage.h"
+
+namespace millrace::tools {
+
+enum class BareWork {
+  step,     ///< forward, backward, update
+  forward,  ///< forward alone, with its loss
+};
+
+/// A stage's work on one sample as one graph on a stream of its own, without engine, slots, links
+/// or waits. The first stage copies its sample from pinned memory, and the last its target from
+/// there and prediction and loss to there, as GraphStep does; what neighbours would send lies in
+/// fixed buffers on the device. Thread-bound; synchronize() before it goes.
+class BareStep {
+ public:
+  /// Records, and leaves the weights as `stage` has them. `sample`: [1,C,H,W], also the target.
+  /// `inputs`, `gradients`: what neighbours would send; none at the network's ends. Throws
+  /// std::runtime_error for what can't be recorded or has no room.
+  BareStep(stages::Stage stage, std::unique_ptr<capture::Stream> stream, BareWork work,
+           const at::Tensor& sample, stages::Tensors inputs, stages::Tensors gradients);
+
+  /// Starts the work on one sample and returns.
+  void launch() { graph_->launch(); }
+  /// Has the calling thread wait for all launches.
+  void synchronize() { stream_->synchronize(); }
+
+  // The rest only when no launch is under way.
+  stages::Stage& stage() { return stage_; }
+  /// Of the last launch, by the last stage.
+  float loss() const { return loss_.const_data_ptr<float>()[0]; }
+  /// Updates left out since their gradient was not finite.
+  std::int64_t skipped() const { return std::int64_t(skipped_.const_data_ptr<float>()[0]); }
+
+ private:
+  void run();
+  void bring(const at::Tensor& from, at::Tensor& mine);
+  void show(at::Tensor& on_host, const at::Tensor& made);
+
+  std::unique_ptr<capture::Stream> stream_;
+  stages::Stage stage_;
+  BareWork work_;
+  at::Tensor sample_, prediction_, loss_, skipped_;  ///< on the host
+  stages::Tensors inputs_, gradients_;
+  at::Tensor input_, target_, rate_, skipped_on_device_;
+  std::unique_ptr<capture::Piece> piece_;
+  std::unique_ptr<capture::Graph> graph_;
+};
+
+using BareSteps = std::vector<std::unique_ptr<BareStep>>;
+
+/// The stages that `options` make, each recorded on its own stream: with network, sample, cut,
+/// weights and devices; one device a stage, or none for CPU cores. A random sample, and random
+/// gradients too small to lead the weights away in many launches.
+BareSteps make_bare_steps(const engine::TrainerOptions& options, BareWork work = BareWork::step);
+
+/// Launches each of `steps` once a round, none waiting for another, for about `seconds`, and
+/// returns the seconds a round took. The calling thread stays a bounded number of rounds ahead.
+double seconds_a_round(const BareSteps& steps, double seconds);
+
+}  // namespace millrace::tools

@@ -1,0 +1,22 @@
+# Writes a C++ file that holds the page's files: cmake -DOUT=FILE -DASSETS=PATH|TYPE|FILE,... -P embed.cmake
+set(rows "")
+set(number 0)
+string(REPLACE "," ";" assets "${ASSETS}")
+set(text "// Made by tools/page/embed.cmake.\n#include \"tools/page/assets.h\"\n\nnamespace millrace::io {\nnamespace {\n\n")
+foreach(asset ${assets})
+  string(REPLACE "|" ";" parts "${asset}")
+  list(GET parts 0 path)
+  list(GET parts 1 type)
+  list(GET parts 2 file)
+  file(READ ${file} bytes HEX)
+  string(LENGTH "${bytes}" digits)
+  math(EXPR size "${digits} / 2")
+  string(REGEX REPLACE "(..)" "\\\\x\\1" bytes "${bytes}")
+  string(APPEND text "constexpr char kFile${number}[] = \"${bytes}\";\n")
+  string(APPEND rows "    {\"${path}\", \"${type}\", {kFile${number}, ${size}}},\n")
+  math(EXPR number "${number} + 1")
+endforeach()
+string(APPEND text "\nconstexpr Asset kAssets[] = {\n${rows}};\n\n}  // namespace\n\n"
+  "const Asset* find_asset(std::string_view path) {\n  for (const Asset& asset : kAssets) {\n"
+  "    if (asset.path == path) return &asset;\n  }\n  return nullptr;\n}\n\n}  // namespace millrace::io\n")
+file(WRITE ${OUT} "${text}")

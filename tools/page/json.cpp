@@ -1,0 +1,170 @@
+#include "tools/page/json.h"
+
+#include <cmath>  // isfinite
+
+#include <nlohmann/json.hpp>  // JSON
+
+#include "io/source/source.h"  // redacted
+
+namespace millrace::io {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kStalledSeconds = 10;  // without a trained frame nothing is well
+
+/// To six digits: what is drawn needs no more, and a page of history is a third as long.
+Json number(double value) {
+  if (!std::isfinite(value)) return nullptr;
+  if (value == 0) return 0;
+  const double scale = std::pow(10.0, 5 - std::floor(std::log10(std::abs(value))));
+  return std::isfinite(scale) ? std::round(value * scale) / scale : value;
+}
+
+Json stages_json(const Live& live) {
+  Json stages = Json::array();
+  for (std::size_t i = 0; i < live.now.stages.size(); ++i) {
+    const StageState& stage = live.now.stages[i];
+    stages.push_back({{"device", stage.device},
+                      {"replicas", stage.replicas},
+                      {"compute_ms", number(stage.compute_ms)},
+                      {"handoff_ms", number(stage.handoff_ms)},
+                      {"busy_ms", number(stage.busy_ms)},
+                      {"load", number(i < live.load.size() ? live.load[i] : 0)},
+                      {"updates", stage.updates},
+                      {"misses", stage.misses},
+                      {"gradient_age", stage.gradient_age}});
+  }
+  return stages;
+}
+
+Json stream_json(const StreamState& stream) {
+  return {{"connected", stream.connected},         {"breaks", stream.breaks},
+          {"reconnects", stream.reconnects},       {"frames_since", stream.frames_since},
+          {"lost_upstream", stream.lost_upstream}, {"last_error", redacted(stream.last_error)}};
+}
+
+Json controls_json(const Snapshot& now, const Controls* controls) {
+  const Controls::Offered offered =
+      controls ? controls->offered() : Controls::Offered{false, false, false};
+  return {{"paused", now.paused},
+          {"pause_asked", controls && controls->paused()},
+          {"learning_rate", number(now.learning_rate)},
+          {"saves", now.saves},
+          {"notice", redacted(now.notice)},
+          {"offered",
+           {{"pause", offered.pause},
+            {"save", offered.save},
+            {"learning_rate", offered.learning_rate}}}};
+}
+
+Json points_json(const auto& points) {
+  Json rows = Json::array();
+  for (const TrendPoint& point : points) {
+    Json row = Json::array();
+    for (const double value : point) row.push_back(number(value));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+std::string text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+std::string state_json(const Live& live, const Controls* controls, int viewers) {
+  const Snapshot& s = live.now;
+  const std::int64_t in_flight = s.received - s.trained - s.dropped - s.rejected;
+  return text(
+      {{"t", number(live.seconds)},
+       {"viewers", viewers},
+       {"version", s.version},
+       {"source", redacted(s.source)},
+       {"task", s.task},
+       {"schedule", s.schedule},
+       {"cut", s.cut},
+       {"frames",
+        {{"received", s.received},
+         {"trained", s.trained},
+         {"dropped", s.dropped},
+         {"rejected", s.rejected},
+         {"in_flight", in_flight},
+         {"predicted_only", s.predicted_only},
+         {"trained_since_reconnect", live.trained_since_reconnect}}},
+       {"rate", {{"fps", number(live.fps)}, {"dropped_fps", number(live.dropped_fps)}}},
+       {"loss",
+        {{"last", number(s.loss_last)},
+         {"recent", number(s.loss_recent)},
+         {"mean_frame", {{"recent", number(s.mean_frame_recent)}}}}},
+       {"timing_ms",
+        {{"T", number(s.T)},
+         {"T_over_N", number(s.T_over_N)},
+         {"bottleneck", number(s.bottleneck)},
+         {"bottleneck_stage", s.bottleneck_stage},
+         {"step_p50", number(s.step_p50)},
+         {"step_p99", number(s.step_p99)},
+         {"speedup_K", number(s.speedup_K)}}},
+       {"realtime", {{"F", number(s.F)}, {"budget_ms", number(s.budget)}, {"holds", s.holds}}},
+       {"latency_ms",
+        {{"p50", number(s.latency_p50)},
+         {"p99", number(s.latency_p99)},
+         {"max", number(s.latency_max)},
+         {"recent_p50", number(live.latency_p50)},
+         {"recent_p99", number(live.latency_p99)}}},
+       {"stages", stages_json(live)},
+       {"stream", stream_json(s.stream)},
+       {"controls", controls_json(s, controls)}});
+}
+
+std::string history_json(const Trend& trend) {
+  return text({{"columns", kTrendColumns},
+               {"recent", points_json(trend.recent())},
+               {"whole", points_json(trend.whole())}});
+}
+
+Health health_json(const Live& live) {
+  const bool connected = live.now.stream.connected;
+  const bool stalled = live.now.trained > 0 && live.still_s > kStalledSeconds;
+  const char* status = !connected                          ? "source away"
+                       : live.now.paused                   ? "paused"
+                       : stalled                           ? "stalled"
+                       : live.trained_since_reconnect <= 0 ? "starting"
+                                                           : "ok";
+  const bool ok = std::string(status) == "ok" || std::string(status) == "paused";
+  return {ok, text({{"status", status},
+                    {"frames_trained_since_reconnect", live.trained_since_reconnect},
+                    {"seconds_since_last_frame", number(live.still_s)},
+                    {"reconnects", live.now.stream.reconnects}})};
+}
+
+std::string obey(const std::string& json, Controls& controls) {
+  const Json wish = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!wish.is_object() || wish.size() != 1) return "expected one wish as a JSON object";
+  const std::string& name = wish.begin().key();
+  const Json& value = wish.begin().value();
+  const Controls::Offered& offered = controls.offered();
+  if (name == "learning_rate") {
+    if (!offered.learning_rate) return "the learning rate of this run is fixed";
+    if (!value.is_number()) return "learning_rate must be a number";
+    const double rate = value.get<double>();
+    if (!(rate >= 0 && rate <= 1000)) return "learning_rate must be from 0 to 1000";
+    controls.set_learning_rate(rate);
+    return "";
+  }
+  if (name != "action" || !value.is_string()) return "expected \"action\" or \"learning_rate\"";
+  const std::string action = value.get<std::string>();
+  if (action == "pause" || action == "resume") {
+    if (!offered.pause) return "this run cannot be paused";
+    controls.pause(action == "pause");
+  } else if (action == "save") {
+    if (!offered.save) return "this run has nowhere to save to";
+    controls.save();
+  } else {
+    return "expected \"pause\", \"resume\" or \"save\"";
+  }
+  return "";
+}
+
+}  // namespace millrace::io

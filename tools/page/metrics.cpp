@@ -1,0 +1,124 @@
+#include "tools/page/metrics.h"
+
+#include <utility>  // labels
+
+#include <prometheus/metric_family.h>    // what is served
+#include <prometheus/text_serializer.h>  // how
+
+namespace millrace::io {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+/// Families in the order they are added.
+class Sheet {
+ public:
+  void family(const std::string& name, const std::string& help, MetricType type) {
+    families_.push_back({.name = name, .help = help, .type = type, .metric = {}});
+  }
+  void value(double value, Labels labels = {}) {
+    ClientMetric& metric = add(std::move(labels));
+    if (families_.back().type == MetricType::Counter) metric.counter.value = value;
+    if (families_.back().type == MetricType::Gauge) metric.gauge.value = value;
+  }
+  void histogram(const Distribution& durations, Labels labels = {}) {
+    ClientMetric::Histogram& histogram = add(std::move(labels)).histogram;
+    for (int octave = 4; octave <= 24; ++octave) {  // 16 us to 17 s
+      histogram.bucket.push_back({.cumulative_count = std::uint64_t(durations.at_most(octave)),
+                                  .upper_bound = Distribution::bound(octave)});
+    }
+    histogram.sample_count = std::uint64_t(durations.total());
+    histogram.sample_sum = durations.sum();
+  }
+  void counter(const std::string& name, const std::string& help, std::int64_t count) {
+    family(name, help, MetricType::Counter);
+    value(double(count));
+  }
+  void gauge(const std::string& name, const std::string& help, double now) {
+    family(name, help, MetricType::Gauge);
+    value(now);
+  }
+  std::string text() const { return prometheus::TextSerializer().Serialize(families_); }
+
+ private:
+  ClientMetric& add(Labels labels) {
+    ClientMetric& metric = families_.back().metric.emplace_back();
+    metric.label = std::move(labels);
+    return metric;
+  }
+  std::vector<MetricFamily> families_;
+};
+
+void add_stages(Sheet& sheet, const std::vector<StageState>& stages) {
+  const auto each = [&](const auto& add) {
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      add(stages[i], Labels{{"stage", std::to_string(i)}, {"device", stages[i].device}});
+    }
+  };
+  sheet.family("millrace_stage_seconds", "Compute and hand-off of one step of a stage.",
+               MetricType::Histogram);
+  each([&](const StageState& stage, Labels labels) {
+    sheet.histogram(stage.busy, std::move(labels));
+  });
+  sheet.family("millrace_updates_total", "Updates applied to a stage's weights.",
+               MetricType::Counter);
+  each([&](const StageState& stage, Labels labels) {
+    sheet.value(double(stage.updates), std::move(labels));
+  });
+  sheet.family("millrace_misses_total", "Steps of a stage that took longer than 1/F.",
+               MetricType::Counter);
+  each([&](const StageState& stage, Labels labels) {
+    sheet.value(double(stage.misses), std::move(labels));
+  });
+  sheet.family("millrace_gradient_age_frames",
+               "Frames between the one whose loss made a gradient and the one it was applied on.",
+               MetricType::Gauge);
+  each([&](const StageState& stage, Labels labels) {
+    sheet.value(double(stage.gradient_age), std::move(labels));
+  });
+}
+
+}  // namespace
+
+std::string metrics_text(const Snapshot& s, int viewers) {
+  Sheet sheet;
+  sheet.counter("millrace_frames_received_total", "Frames that came from the source.", s.received);
+  sheet.counter("millrace_frames_trained_total", "Frames learned from.", s.trained);
+  sheet.counter("millrace_frames_dropped_total",
+                "Frames a newer one took the place of, or that were predicted only.", s.dropped);
+  sheet.counter("millrace_frames_predicted_only_total",
+                "Of the frames dropped: predicted, and not learned from.", s.predicted_only);
+  sheet.counter("millrace_frames_rejected_total", "Frames no sample could be made of.", s.rejected);
+  add_stages(sheet, s.stages);
+  sheet.family("millrace_latency_seconds", "From a frame's capture to its prediction.",
+               MetricType::Histogram);
+  sheet.histogram(s.latency);
+  sheet.family("millrace_loss", "Mean loss of the last 100 predictions.", MetricType::Gauge);
+  sheet.value(s.loss_recent, {{"predictor", "network"}});
+  sheet.value(s.mean_frame_recent, {{"predictor", "mean_frame"}});
+  sheet.gauge("millrace_learning_rate", "Learning rate.", s.learning_rate);
+  sheet.gauge("millrace_budget_seconds", "1/F: time there is for a frame; 0: no rate to hold.",
+              s.budget * 1e-3);
+  sheet.gauge("millrace_real_time_holds",
+              "1 if the slowest stage's median step meets the budget, or there is none.", s.holds);
+  sheet.gauge("millrace_paused", "1 while training rests on demand.", s.paused);
+  sheet.gauge("millrace_source_connected", "1 while pictures may come.", s.stream.connected);
+  sheet.counter("millrace_source_breaks_total", "Times the stream broke off or fell silent.",
+                s.stream.breaks);
+  sheet.counter("millrace_source_reconnects_total", "Times pictures came again.",
+                s.stream.reconnects);
+  sheet.counter("millrace_source_lost_frames_total", "Estimate: frames that never reached us.",
+                s.stream.lost_upstream);
+  sheet.gauge("millrace_viewers", "Pages and picture streams being watched.", viewers);
+  sheet.family("millrace_info", "What runs.", MetricType::Gauge);
+  sheet.value(1, {{"version", s.version},
+                  {"schedule", s.schedule},
+                  {"task", s.task},
+                  {"stages", std::to_string(s.stages.size())}});
+  return sheet.text();
+}
+
+}  // namespace millrace::io

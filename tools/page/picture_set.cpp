@@ -1,0 +1,106 @@
+#include "tools/page/picture_set.h"
+
+#include <algorithm>  // min
+#include <cmath>      // abs
+
+#include <opencv2/imgcodecs.hpp>  // JPEG
+#include <opencv2/imgproc.hpp>    // colour map
+
+namespace millrace::io {
+namespace {
+
+constexpr int kSmall = 160;         // sides below this are doubled
+constexpr int kQuality = 90;        // per cent, JPEG
+constexpr float kErrorGain = 4.0f;  // errors worth a look are a few grey levels
+
+std::uint8_t byte(float value) {
+  return value > 0 ? std::uint8_t(std::min(value, 1.0f) * 255.0f + 0.5f) : 0;  // nan: black
+}
+
+// JPEG stores colour at half the size, which smears a picture of few pixels: with each pixel a
+// square of two by two it loses nothing.
+int enlargement(const PictureShape& shape) {
+  return std::max(shape.width, shape.height) < kSmall ? 2 : 1;
+}
+
+/// A picture whose pixel (y, x) is what `pixel(y, x, out)` writes: `channels` bytes.
+template <class Pixel>
+cv::Mat draw(const PictureShape& shape, int channels, const Pixel& pixel) {
+  const int times = enlargement(shape);
+  cv::Mat out(shape.height * times, shape.width * times, CV_8UC(channels));
+  std::uint8_t bytes[3];
+  for (int y = 0; y < out.rows; ++y) {
+    std::uint8_t* to = out.ptr(y);
+    for (int x = 0; x < shape.width; ++x) {
+      pixel(y / times, x, bytes);
+      for (int i = 0; i < times; ++i) to = std::copy_n(bytes, channels, to);
+    }
+  }
+  return out;
+}
+
+cv::Mat plain(const PictureShape& shape, const float* planar) {
+  const std::size_t plane = std::size_t(shape.height) * shape.width;
+  return draw(shape, shape.channels, [&](int y, int x, std::uint8_t* out) {
+    const float* at = planar + std::size_t(y) * shape.width + x;
+    for (int c = shape.channels - 1; c >= 0; --c) *out++ = byte(at[c * plane]);  // RGB to BGR
+  });
+}
+
+const cv::Mat& heat_colours() {
+  static const cv::Mat colours = [] {
+    cv::Mat ramp(1, 256, CV_8UC1), out;
+    for (int i = 0; i < 256; ++i) ramp.at<std::uint8_t>(i) = std::uint8_t(i);
+    cv::applyColorMap(ramp, out, cv::COLORMAP_INFERNO);
+    return out;
+  }();
+  return colours;
+}
+
+cv::Mat error(const PictureShape& shape, const float* target, const float* prediction) {
+  const std::size_t plane = std::size_t(shape.height) * shape.width;
+  const cv::Mat& colours = heat_colours();
+  return draw(shape, 3, [&](int y, int x, std::uint8_t* out) {
+    const std::size_t at = std::size_t(y) * shape.width + x;
+    float sum = 0;
+    for (int c = 0; c < shape.channels; ++c) {
+      sum += std::abs(target[at + c * plane] - prediction[at + c * plane]);
+    }
+    std::copy_n(colours.ptr(0) + 3 * byte(sum * kErrorGain / float(shape.channels)), 3, out);
+  });
+}
+
+void put(std::string& out, std::uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) out += char(value >> (8 * i) & 0xff);
+}
+
+}  // namespace
+
+PictureSet::PictureSet(const Pictures& from)
+    : sample_(from.sample),
+      pictures_{plain(from.input_shape, from.input.data()),
+                plain(from.output_shape, from.target.data()),
+                plain(from.output_shape, from.prediction.data()),
+                error(from.output_shape, from.target.data(), from.prediction.data())} {}
+
+Bytes PictureSet::jpeg(std::size_t index) {
+  if (!files_[index]) {
+    std::vector<std::uint8_t> file;
+    cv::imencode(".jpg", pictures_[index], file, {cv::IMWRITE_JPEG_QUALITY, kQuality});
+    files_[index] = std::make_shared<const std::string>(file.begin(), file.end());
+  }
+  return files_[index];
+}
+
+Bytes PictureSet::message() {
+  if (!message_) {
+    std::string out;
+    put(out, std::uint64_t(sample_), 8);
+    for (std::size_t i = 0; i < files_.size(); ++i) put(out, jpeg(i)->size(), 4);
+    for (std::size_t i = 0; i < files_.size(); ++i) out += *jpeg(i);
+    message_ = std::make_shared<const std::string>(std::move(out));
+  }
+  return message_;
+}
+
+}  // namespace millrace::io

@@ -1,0 +1,137 @@
+#include "tools/page/server.h"
+
+#include <stdexcept>  // it does not listen
+#include <thread>     // the server's own
+#include <utility>    // Asio 1.74 takes it for granted
+
+#include <pthread.h>       // its name
+#include <sys/resource.h>  // its priority
+
+#include <boost/asio/co_spawn.hpp>        // connections
+#include <boost/asio/detached.hpp>        // connections
+#include <boost/asio/post.hpp>            // the end
+#include <boost/asio/redirect_error.hpp>  // errors as values
+#include <boost/asio/use_awaitable.hpp>   // coroutines
+
+#include "tools/page/site.h"
+
+namespace millrace::io {
+namespace {
+
+namespace net = boost::asio;
+using net::ip::tcp;
+
+constexpr std::size_t kMostLines = 256;
+constexpr int kSendBuffer = 64 << 10;  // bytes the kernel may hold for a viewer that does not read
+constexpr int kNiceness = 10;          // training comes first
+
+tcp::acceptor listen(net::io_context& context, const WebOptions& options) {
+  try {
+    const tcp::endpoint at(net::ip::make_address(options.address), options.port);
+    tcp::acceptor acceptor(context);
+    acceptor.open(at.protocol());
+    acceptor.set_option(tcp::acceptor::reuse_address(true));
+    acceptor.bind(at);
+    acceptor.listen();
+    return acceptor;
+  } catch (const boost::system::system_error& error) {
+    throw std::runtime_error(options.address + ":" + std::to_string(options.port) + ": " +
+                             error.code().message());
+  }
+}
+
+}  // namespace
+
+struct WebServer::Parts {
+  Parts(const WebOptions& web_options, WebSubject web_subject)
+      : options(web_options),
+        subject(std::move(web_subject)),
+        acceptor(listen(context, options)),
+        port(acceptor.local_endpoint().port()),
+        gate(options, port),
+        newsroom(context, subject),
+        clock(context) {
+    net::co_spawn(context, newsroom.run(), net::detached);
+    net::co_spawn(context, let_in(), net::detached);
+    net::co_spawn(context, watch_deadlines(), net::detached);
+    thread = std::thread([this] { run(); });
+  }
+  ~Parts() {
+    net::post(context, [this] { stop(); });
+    thread.join();
+  }
+
+  void run() {
+    pthread_setname_np(pthread_self(), "millrace-web");
+    setpriority(PRIO_PROCESS, 0, kNiceness);  // on Linux: of this thread
+    context.run();                            // until no connection is left after stop()
+  }
+
+  void stop() {
+    newsroom.stop();
+    acceptor.close();
+    clock.cancel();
+    for (Line& line : site.lines) line.hang_up();
+  }
+
+  net::awaitable<void> let_in() {
+    while (!newsroom.stopped()) {
+      boost::system::error_code error;
+      tcp::socket socket =
+          co_await acceptor.async_accept(net::redirect_error(net::use_awaitable, error));
+      if (error && !newsroom.stopped()) {  // no descriptors left, say
+        net::steady_timer pause(context, std::chrono::milliseconds(100));
+        co_await pause.async_wait(net::redirect_error(net::use_awaitable, error));
+        continue;
+      }
+      if (error || site.lines.size() >= kMostLines) continue;  // hangs up
+      socket.set_option(net::socket_base::send_buffer_size(kSendBuffer), error);
+      socket.set_option(tcp::no_delay(true), error);
+      net::co_spawn(context, serve(site, std::move(socket)), net::detached);
+    }
+  }
+
+  net::awaitable<void> watch_deadlines() {
+    while (!newsroom.stopped()) {
+      clock.expires_after(std::chrono::seconds(1));
+      boost::system::error_code early;
+      co_await clock.async_wait(net::redirect_error(net::use_awaitable, early));
+      const Clock::time_point now = Clock::now();
+      for (Line& line : site.lines) {
+        if (now > line.deadline) line.hang_up();
+      }
+    }
+  }
+
+  const WebOptions options;
+  const WebSubject subject;
+  std::atomic<int> viewers{0};
+  net::io_context context{1};
+  tcp::acceptor acceptor;
+  const std::uint16_t port;
+  const Gate gate;
+  Newsroom newsroom;
+  net::steady_timer clock;
+  Site site{gate, subject, newsroom, viewers};
+  std::thread thread;
+};
+
+WebServer::WebServer(const WebOptions& options, WebSubject subject)
+    : parts_(std::make_unique<Parts>(options, std::move(subject))) {}
+WebServer::~WebServer() = default;
+
+std::uint16_t WebServer::port() const {
+  return parts_->port;
+}
+
+std::string WebServer::url() const {
+  const std::string& at = parts_->options.address;
+  const std::string host = at.find(':') == std::string::npos ? at : "[" + at + "]";
+  return "http://" + host + ":" + std::to_string(port()) + "/";
+}
+
+int WebServer::viewers() const {
+  return parts_->viewers;
+}
+
+}  // namespace millrace::io

@@ -1,0 +1,52 @@
+// A page on which people watch a run learn, and what scripts and Prometheus read of it.
+#pragma once
+
+#include <cstdint>     // ports
+#include <functional>  // where snapshots come from
+#include <memory>      // hides the network
+#include <string>      // where it is served
+
+#include "tools/page/controls.h"
+#include "tools/page/gate.h"
+#include "tools/page/live_state.h"
+#include "tools/page/picture_board.h"
+
+namespace millrace::io {
+
+/// What the server shows; all of it outlives the server.
+struct WebSubject {
+  /// Called on the server's thread, once to some five times a second. Does not throw.
+  std::function<Snapshot()> look;
+  PictureBoard* pictures = nullptr;  ///< null: none to show
+  Controls* controls = nullptr;      ///< null: look, don't touch
+};
+
+/// Serves over HTTP on one thread of its own, of low priority, until destroyed:
+///   /  the page, and the files it loads    /live  WebSocket: state and pictures
+///   /state  JSON    /history  JSON         /picture/{input,target,prediction,error}  MJPEG
+///   /control  POST  /metrics  Prometheus   /healthz  200 or 503
+/// Memory is bounded: so many connections, so long a request, and a viewer that does not keep up
+/// gets the latest there is when it is ready for more, or is let go if it never is. Pictures are
+/// asked of training only while a viewer is ready for them.
+class WebServer {
+ public:
+  /// Listens when this returns. Throws std::runtime_error "ADDR:PORT: cause".
+  WebServer(const WebOptions& options, WebSubject subject);
+  /// Hangs up on everybody and joins.
+  ~WebServer();
+  WebServer(const WebServer&) = delete;
+  WebServer& operator=(const WebServer&) = delete;
+
+  // Any thread.
+  std::uint16_t port() const;
+  /// "http://127.0.0.1:8080/", to be told to people; without the token.
+  std::string url() const;
+  /// Pages and picture streams being watched.
+  int viewers() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace millrace::io

@@ -1,0 +1,75 @@
+// What follows from several snapshots: rates, loads, the latest percentiles and the past.
+#pragma once
+
+#include <array>   // a point's numbers
+#include <deque>   // the last seconds
+#include <string>  // column names
+#include <vector>  // the past
+
+#include "io/source/frame.h"
+#include "tools/page/live_state.h"
+
+namespace millrace::io {
+
+/// A snapshot and what the ones before it say of it.
+struct Live {
+  Snapshot now;
+  double seconds = 0;        ///< since the first snapshot
+  double fps = 0;            ///< frames trained a second, of the last two seconds
+  double dropped_fps = 0;    ///< frames dropped a second, likewise
+  std::vector<double> load;  ///< by stage: share of the last two seconds at work, 0 to 1
+  double latency_p50 = 0, latency_p99 = 0;   ///< of the last ten seconds, milliseconds
+  std::int64_t trained_since_reconnect = 0;  ///< at least so many
+  double still_s = 0;                        ///< for so long no frame was trained
+};
+
+/// One moment of the past, in the order of kColumns.
+using TrendPoint = std::array<double, 11>;
+inline constexpr std::array<const char*, 11> kTrendColumns = {
+    "t",        "frame",      "loss",   "mean_frame",  "fps",        "dropped_fps",
+    "T_over_N", "bottleneck", "budget", "latency_p50", "latency_p99"};
+
+/// Points over a run of any length in a fixed amount of memory: when full, neighbours are averaged,
+/// and from then on each point stands for twice as many.
+class TrendHistory {
+ public:
+  explicit TrendHistory(std::size_t points) : most_(points) {}
+  void add(const TrendPoint& point);
+  const std::vector<TrendPoint>& points() const { return points_; }
+
+ private:
+  std::size_t most_;
+  std::vector<TrendPoint> points_;
+  TrendPoint open_{};  ///< sums of the point being filled
+  int width_ = 1;      ///< points given for each one kept
+  int filled_ = 0;
+};
+
+/// Fed with snapshots a few times a second by one thread, which alone reads it.
+class Trend {
+ public:
+  const Live& add(Snapshot snapshot, Clock::time_point now);
+  const Live& live() const { return live_; }
+  /// The last five minutes, a point a second; and the whole run.
+  const std::deque<TrendPoint>& recent() const { return recent_; }
+  const std::vector<TrendPoint>& whole() const { return whole_.points(); }
+
+ private:
+  struct Mark {
+    Clock::time_point at;
+    Snapshot snapshot;
+  };
+  const Mark& mark_before(Clock::time_point now, double seconds) const;
+  void derive(Clock::time_point now);
+  void count_since_reconnect();
+  void remember(Clock::time_point now);
+
+  Live live_;
+  std::deque<Mark> marks_;  ///< the last ten seconds, a few a second
+  Clock::time_point first_, last_point_, last_moved_;
+  std::int64_t reconnects_ = 0, trained_at_reconnect_ = 0;
+  std::deque<TrendPoint> recent_;
+  TrendHistory whole_{600};
+};
+
+}  // namespace millrace::io

@@ -1,0 +1,198 @@
+#include "tools/run/assembly.h"
+
+#include <algorithm>   // any_of
+#include <filesystem>  // whether a checkpoint is there
+#include <stdexcept>   // std::invalid_argument
+
+#include "capture/recorder.h"
+#include "engine/pipeline/pinning.h"
+#include "engine/trainer/stage_streams.h"
+#include "stages/safetensors.h"
+
+namespace millrace::tools {
+namespace {
+
+/// Library errors begin with the key they are about ("model.layer[2] (conv): ..."); a few with
+/// none.
+ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
+  std::string key = what.substr(0, what.find_first_of(" :="));
+  if (key.find('.') == std::string::npos) return config.error(fallback, what);
+  std::string rest = what.substr(key.size());
+  return config.error(key, rest.substr(rest.find_first_not_of(" :")));
+}
+
+/// Weights from `file`, for `key` of the config. A checkpoint holds the optimizer's state beside
+/// them.
+stages::StateDict load_weights(const Config& config, const std::string& key,
+                               const std::string& file, const stages::Network& network) {
+  const auto fail = [&](const std::string& what) { return config.error(key, file + ": " + what); };
+  try {
+    stages::StateDict state = stages::read_safetensors(file);
+    std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
+    for (const auto& [name, tensor] : state) {
+      const bool known = std::any_of(specs.begin(), specs.end(),
+                                     [&](const auto& spec) { return spec.name == name; });
+      if (!known && !name.starts_with("optimizer."))
+        throw fail("holds \"" + name + "\", which the network has not");
+    }
+    stages::Parameters fit(std::move(specs), at::kCPU);
+    stages::load_state(fit, state);
+    return state;
+  } catch (const stages::WeightsError& error) {
+    throw fail(error.what());
+  } catch (const std::invalid_argument& error) {
+    throw fail(error.what());
+  }
+}
+
+void check_cut(const Config& config, int modules) {
+  const int stages = config.pipeline.stages;
+  const std::vector<int>& cut = config.pipeline.cut;
+  if (stages > modules) {
+    throw config.error("pipeline.stages", "the network has " + std::to_string(modules) +
+                                              " modules, so 1 to " + std::to_string(modules) +
+                                              " stages, not " + std::to_string(stages));
+  }
+  try {
+    if (!cut.empty()) engine::require_cut(cut, stages, modules);
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.cut", error.what());
+  }
+}
+
+/// A re-cut needs stages to move modules between, one worker each.
+void check_policy(const Config& config) {
+  if (config.monitor.policy != "recut") return;
+  if (config.pipeline.stages == 1)
+    throw config.error("monitor.policy", "recut needs at least 2 stages; pipeline.stages is 1");
+  if (!config.pipeline.replicas.empty())
+    throw config.error("monitor.policy",
+                       "recut has no replicated stages; pipeline.replicas names some");
+}
+
+/// What can't be recorded, though the config asks for it.
+void check_capture(const Config& config, const engine::TrainerOptions& options) {
+  const std::string why = engine::unrecordable(options);
+  if (options.capture == engine::Capture::graph && !why.empty())
+    throw config.error("pipeline.capture", "graph can't be had: " + why);
+}
+
+/// Chooses correction and devices: one a worker, for all of its stages, unless the config names one
+/// a stage (a replicated stage: one a replica).
+void place(const Config& config, engine::TrainerOptions& options) {
+  engine::Schedule schedule;
+  try {
+    schedule = engine::schedule_of(options);
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.schedule", error.what());
+  }
+  if (options.correction.kind == "auto")
+    options.correction.kind = best_correction(options, schedule);
+  try {
+    engine::require_correction(options, schedule);
+  } catch (const std::invalid_argument& error) {
+    throw located(config, error.what(), "correction.kind");
+  }
+  check_capture(config, options);
+  const std::vector<std::string>& asked = config.pipeline.devices;
+  const bool named = asked.size() > 1 || asked[0].find(':') != std::string::npos;
+  const int workers = int(schedule.workers.size());
+  try {
+    const std::vector<engine::Device> devices = engine::place_stages(
+        asked, named ? schedule.units() : workers, engine::usable_cores(), capture::cuda_devices());
+    const std::vector<int> worker_of = engine::workers_of_units(schedule);
+    for (int unit = 0; unit < schedule.units(); ++unit)
+      options.devices.push_back(devices[named ? unit : worker_of[unit]]);
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.devices", error.what());
+  }
+  try {
+    engine::require_sharing(options);
+  } catch (const std::invalid_argument& error) {
+    throw located(config, error.what(), "pipeline.sharing");
+  }
+}
+
+/// Frames go to a GPU as they are; cores share memory, and take floats that are made once.
+void choose_frames(const Config& config, engine::TrainerOptions& options) {
+  const bool target_is_frame = config.task.kind != "label";
+  const bool to_gpu =
+      options.devices.front().cuda || (target_is_frame && options.devices.back().cuda);
+  options.input_as_bytes = to_gpu;
+  options.target_as_bytes = to_gpu && target_is_frame;
+}
+
+}  // namespace
+
+std::string best_correction(const engine::TrainerOptions& options,
+                            const engine::Schedule& schedule) {
+  const std::vector<std::int64_t> ages = engine::gradient_ages(schedule);
+  const auto fresh = [](const std::vector<std::int64_t>& all) {
+    return std::all_of(all.begin(), all.end(), [](std::int64_t age) { return age == 0; });
+  };
+  if (fresh(ages)) return "none";
+  // Where a stage goes back through a sample long after its forward, its own loss is as old.
+  if (!fresh(engine::own_gradient_ages(schedule))) return "inverse-age";
+  engine::TrainerOptions local = options;
+  local.correction.kind = "local";
+  try {
+    engine::require_correction(local, schedule);
+    return "local";
+  } catch (const std::invalid_argument&) {
+    return "inverse-age";  // the stages' maps have not the target's size
+  }
+}
+
+std::string checkpoint_file(const Config& config) {
+  return config.checkpoint.dir + "/checkpoint.safetensors";
+}
+
+stages::ImageShape configured_shape(const Config& config) {
+  return {config.source.channels, config.source.height, config.source.width};
+}
+
+engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape) {
+  engine::TrainerOptions options;
+  try {
+    options.network = stages::build_network(
+        config.model, shape,
+        config.task.kind == "label" ? stages::Gives::vector : stages::Gives::picture);
+  } catch (const std::invalid_argument& error) {
+    throw located(
+        config, error.what(),
+        config.places.contains("model.out_channels") ? "model.out_channels" : "model.preset");
+  }
+  check_cut(config, options.network->size());
+  check_policy(config);
+  options.sample = shape;
+  options.target_is_input = config.task.kind == "autoencode";
+  options.schedule = config.pipeline.schedule;
+  options.stages = config.pipeline.stages;
+  options.microbatches = config.pipeline.microbatches;
+  options.virtual_stages = config.pipeline.virtual_stages;
+  options.vertical_sync = config.pipeline.vertical_sync;
+  options.replicas = config.pipeline.replicas;
+  options.recompute = config.pipeline.recompute;
+  options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph
+                    : config.pipeline.capture == "eager" ? engine::Capture::eager
+                                                         : engine::Capture::automatic;
+  options.sharing = config.pipeline.sharing == "partitions" ? engine::Sharing::partitions
+                                                            : engine::Sharing::streams;
+  options.cut = config.pipeline.cut;
+  options.may_recut = config.monitor.policy == "recut";
+  options.optimizer = config.optimizer;
+  options.correction = config.correction;
+  options.guard = config.guard.kind == "roll-back";
+  place(config, options);
+  choose_frames(config, options);
+  options.seed = config.weights.seed;
+  const std::string checkpoint = checkpoint_file(config);
+  if (config.checkpoint.resume && std::filesystem::exists(checkpoint)) {
+    options.weights = load_weights(config, "checkpoint.resume", checkpoint, *options.network);
+  } else if (!config.weights.file.empty()) {
+    options.weights = load_weights(config, "model.weights", config.weights.file, *options.network);
+  }
+  return options;
+}
+
+}  // namespace millrace::tools

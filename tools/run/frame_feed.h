@@ -1,0 +1,54 @@
+// From the frame queue to the pipeline's samples.
+#pragma once
+
+#include <cstdint>     // counts
+#include <functional>  // pause
+#include <string>      // names
+
+#include "engine/pipeline/feed.h"
+#include "engine/trainer/trainer.h"
+#include "io/queue/fitter.h"
+#include "io/queue/frame_queue.h"
+
+namespace millrace::tools {
+
+/// What a sample's target is.
+enum class Task { autoencode, next_frame, label };
+Task task_of(const std::string& kind);
+
+/// Makes samples of frames. autoencode: the frame is input and target. next-frame: a frame is the
+/// target of the frame before it, so n frames make n - 1 samples. label: 1 for the frame's class, 0
+/// for the others. Used by stage 0's worker;
+/// pending() when that has stopped.
+class FrameFeed final : public engine::Feed {
+ public:
+  /// Trainer, queue and fitter outlive this.
+  FrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Fitter& fitter, Task task)
+      : trainer_(trainer), queue_(queue), fitter_(fitter), task_(task) {}
+
+  /// Asked before each frame is taken: while it says so, none is. Before the run.
+  void rest_while(std::function<bool()> paused) { paused_ = std::move(paused); }
+
+  Status poll(std::chrono::microseconds patience) override;
+  void take(int slot, engine::SampleInfo& info) override;
+
+  /// Frames taken from the queue that no sample was made of: next-frame's last one.
+  std::int64_t pending() const { return previous_.pixels.empty() ? 0 : 1; }
+
+ private:
+  /// Gives what `frame` shows to the sample in `slot`, as the trainer takes it.
+  void write_input(const io::Frame& frame, int slot);
+  void write_target(const io::Frame& frame, int slot);
+  void write_class(int label, int slot);
+
+  engine::Trainer& trainer_;
+  io::FrameQueue& queue_;
+  io::Fitter& fitter_;
+  Task task_;
+  std::function<bool()> paused_;  ///< empty: never
+  io::Frame* frame_ = nullptr;    ///< popped, not yet taken
+  io::Frame previous_;            ///< next-frame: the frame before, of the samples' size
+  engine::SampleInfo previous_info_;
+};
+
+}  // namespace millrace::tools

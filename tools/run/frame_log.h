@@ -1,0 +1,66 @@
+// One JSON object a line about every N-th frame, while the run goes on.
+#pragma once
+
+#include <readerwriterqueue/readerwritercircularbuffer.h>  // bounded SPSC queue
+
+#include <atomic>   // what found no room
+#include <chrono>   // when
+#include <cstdint>  // frame numbers
+#include <string>   // path
+
+#include "engine/monitor/monitor.h"
+#include "io/queue/frame_queue.h"
+
+namespace millrace::tools {
+
+/// Appends to a file, or to stdout. This is no output written whole: it grows, and each line is
+/// there for whoever follows it as soon as it is written. predicted() only notes numbers, for
+/// write() to make lines of; should write() fall kRoom frames behind, predicted() leaves frames out
+/// rather than wait, and every line says how many so far.
+/// predicted(): the last stage's worker. The rest: one other thread.
+class FrameLog {
+ public:
+  static constexpr std::size_t kRoom = 65536;
+
+  /// `path`: created with its folders if missing; "-": stdout. The others outlive this. Throws
+  /// std::runtime_error "PATH: cause".
+  FrameLog(const std::string& path, std::int64_t every, const engine::Monitor& monitor,
+           const io::FrameQueue& queue);
+  ~FrameLog();
+  FrameLog(const FrameLog&) = delete;
+  FrameLog& operator=(const FrameLog&) = delete;
+
+  void predicted(const engine::SampleInfo& info, float loss, float baseline) {
+    if (info.sample % every_ == 0) note(info, loss, baseline);
+  }
+
+  /// Writes what was noted since the last call. Keeps the first failure for error() and writes
+  /// nothing more.
+  void write();
+  /// "PATH: cause" once something could not be written; else "".
+  const std::string& error() const { return error_; }
+
+ private:
+  struct Note {
+    std::int64_t sample = 0, frame = 0;
+    std::chrono::system_clock::time_point time;
+    std::chrono::nanoseconds latency{};
+    float loss = 0, baseline = 0;
+  };
+
+  void note(const engine::SampleInfo& info, float loss, float baseline);
+  std::string line(const Note& note, const engine::Reading& reading);
+  void append(const std::string& text);
+
+  const std::string path_;
+  const std::int64_t every_;
+  const engine::Monitor& monitor_;
+  const io::FrameQueue& queue_;
+  int file_ = -1;
+  moodycamel::BlockingReaderWriterCircularBuffer<Note> notes_{kRoom};
+  std::atomic<std::int64_t> missed_{0};
+  Note before_;  ///< of the line before; its time is 0 while there is none
+  std::string error_;
+};
+
+}  // namespace millrace::tools

@@ -1,0 +1,54 @@
+// The page on which people watch a run: what it shows of the run, and what they may ask of it.
+#pragma once
+
+#include <atomic>  // the rate
+#include <memory>  // the server
+#include <string>  // texts
+
+#include "engine/trainer/checkpointer.h"
+#include "engine/trainer/trainer.h"
+#include "io/queue/frame_queue.h"
+#include "io/source/stream_health.h"
+#include "tools/page/server.h"
+#include "tools/config/config.h"
+#include "tools/run/run_log.h"
+
+namespace millrace::tools {
+
+/// What a LiveView looks at; all of it outlives the view.
+struct LiveSubject {
+  engine::Trainer& trainer;
+  const io::FrameQueue& queue;
+  const RunLog& log;
+  std::shared_ptr<const io::StreamHealth> health;
+  engine::Checkpointer* checkpointer;  ///< null: nothing to save to
+  std::atomic<double>& rate;           ///< times optimizer.lr; viewers may set it
+};
+
+/// Serves the page from construction to destruction. predicted() is the last stage's worker's;
+/// obey() the main thread's; paused() any thread's.
+class LiveView {
+ public:
+  /// `serve`: "ADDR:PORT" or "". Throws std::runtime_error if it can't be served there.
+  LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
+           const std::string& token, LiveSubject subject);
+
+  /// Copies the sample's pictures if somebody waits for them.
+  void predicted(const engine::SampleInfo& info, int slot);
+  /// Does what viewers asked for since the last call.
+  void obey();
+  bool paused() const { return controls_.paused(); }
+  std::string url() const { return server_->url(); }
+
+ private:
+  io::Snapshot look() const;
+  void add_stages(io::Snapshot& now, const engine::Reading& reading) const;
+
+  const Config& config_;
+  LiveSubject subject_;
+  io::Controls controls_;
+  std::unique_ptr<io::PictureBoard> board_;  ///< null: targets are no pictures
+  std::unique_ptr<io::WebServer> server_;    ///< last: it looks at all of the above
+};
+
+}  // namespace millrace::tools

@@ -1,0 +1,58 @@
+#include "tools/run/pictures.h"
+
+#include <cmath>   // abs
+#include <cstdio>  // captions
+#include <vector>  // error picture
+
+#include "io/queue/planar.h"
+#include "io/plot/plot.h"
+
+namespace millrace::tools {
+namespace {
+
+constexpr float kErrorGain = 4.0f;  // errors worth a look are a few grey levels
+
+std::string loss_text(double loss) {
+  char text[48];
+  std::snprintf(text, sizeof text, "loss %.4f", loss);
+  return text;
+}
+
+}  // namespace
+
+void draw_loss(const RunLog& log, const std::string& path) {
+  io::Chart chart{.title = "Loss while learning, frame by frame",
+                  .x_label = "frame",
+                  .y_label = "mean squared error",
+                  .log_y = true};
+  auto mean_frame = log.baseline().curve();
+  if (!mean_frame.empty())
+    mean_frame.erase(mean_frame.begin());  // the mean of nothing says nothing
+  chart.series = {{.label = "network", .points = log.network().curve()},
+                  {.label = "mean frame", .points = std::move(mean_frame), .dashed = true}};
+  io::write_chart(chart, path);
+}
+
+void draw_prediction(engine::Trainer& trainer, const RunLog& log, const stages::ImageShape& shape,
+                     const std::string& path) {
+  const int slot = log.last_slot(), channels = int(shape.channels), height = int(shape.height),
+            width = int(shape.width);
+  const float *target = trainer.shown_target(slot), *prediction = trainer.prediction(slot);
+  std::vector<float> error(log.mean_frame().mean().size());
+  for (std::size_t i = 0; i < error.size(); ++i)
+    error[i] = kErrorGain * std::abs(target[i] - prediction[i]);
+  const auto picture = [&](const float* data) {
+    return io::from_planar(data, channels, height, width);
+  };
+  io::write_strip("What the network saw and said of the last frame",
+                  {{"input", "", picture(trainer.shown_input(slot))},
+                   {"target", "", picture(target)},
+                   {"prediction", loss_text(log.network().recent()) + " (last 100 frames)",
+                    picture(prediction)},
+                   {"mean frame", loss_text(log.baseline().recent()) + " (last 100 frames)",
+                    picture(log.mean_frame().mean().data())},
+                   {"error x4", "target - prediction", picture(error.data())}},
+                  path);
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,159 @@
+#include "tools/run/report.h"
+
+#include <cmath>    // isfinite
+#include <cstdio>   // snprintf
+#include <sstream>  // text
+
+#include "tools/run/provenance.h"
+
+namespace millrace::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// JSON has no nan: a loss that is none becomes null, which no reader takes for a number.
+Json number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+std::string text(double value, const char* format = "%.3g") {
+  char buffer[64];
+  std::snprintf(buffer, sizeof buffer, format, value);
+  return buffer;
+}
+
+std::string text(const Json& value, const char* format = "%.3g") {
+  return value.is_number() ? text(value.get<double>(), format) : "nan";
+}
+
+Json loss_json(const RunLog& log) {
+  const engine::LossHistory& net = log.network();
+  const engine::LossHistory& mean = log.baseline();
+  return {{"first", number(net.first())},
+          {"last", number(net.last())},
+          {"mean", number(net.mean())},
+          {"recent", number(net.recent())},
+          {"not_finite", net.not_finite()},
+          {"mean_frame", {{"mean", number(mean.mean())}, {"recent", number(mean.recent())}}}};
+}
+
+/// By stage: bytes that one of its workers holds.
+Json memory_json(const engine::Trainer& trainer) {
+  Json memory;
+  for (const char* name :
+       {"weights", "stashes", "optimizer", "gradients", "activations_peak", "total"})
+    memory[name] = Json::array();
+  for (const engine::StageMemory& stage : trainer.memory()) {
+    memory["weights"].push_back(stage.weights);
+    memory["stashes"].push_back(stage.stashes);
+    memory["optimizer"].push_back(stage.optimizer);
+    memory["gradients"].push_back(stage.gradients);
+    memory["activations_peak"].push_back(stage.activations);
+    memory["total"].push_back(stage.total());
+  }
+  return memory;
+}
+
+}  // namespace
+
+Json make_report(engine::Trainer& trainer, const RunFrames& frames, const RunLog& log) {
+  const engine::Reading r = trainer.monitor().read();
+  Json devices = Json::array();
+  for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
+  const int stages = trainer.schedule().stages;
+  return {
+      {"schedule", trainer.schedule().name},
+      {"stages", stages},
+      {"devices", devices},
+      {"cut", trainer.cut()},
+      {"frames",
+       {{"received", frames.received},
+        {"trained", frames.trained},
+        {"dropped", frames.dropped},
+        {"rejected", frames.rejected},
+        {"in_flight", frames.in_flight()}}},
+      {"updates", r.updates},
+      {"timing_ms",
+       {{"stage", r.stage},
+        {"handoff", r.handoff},
+        {"stage_with_handoff", r.stage_busy},
+        {"T", r.T},
+        {"T_over_N", r.T_over_N},
+        {"bottleneck", r.bottleneck},
+        {"bottleneck_stage", r.bottleneck_stage},
+        {"step_p50", r.step_p50},
+        {"step_p99", r.step_p99},
+        {"speedup_K", r.speedup_K}}},
+      {"realtime", {{"F", r.F}, {"budget_ms", r.budget}, {"holds", r.holds}, {"misses", r.misses}}},
+      {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
+      {"gradient_age", r.gradient_age},
+      {"correction", trainer.correction().kind},
+      {"guard", {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}}},
+      {"loss", loss_json(log)},
+      {"memory_bytes", memory_json(trainer)},
+      {"capture", trainer.recorded() ? "graph" : "eager"},
+      {"provenance", provenance(int(trainer.schedule().workers.size()))}};
+}
+
+Json accuracy_json(const RunLog& log) {
+  return {{"mean", log.hits().mean()}, {"recent", log.hits().recent()}};
+}
+
+Json source_json(const io::StreamHealth& health) {
+  return {{"connected", health.connected.load()},
+          {"breaks", health.breaks.load()},
+          {"reconnects", health.reconnects.load()},
+          {"attempts", health.attempts.load()},
+          {"lost_upstream", health.lost_upstream.load()},
+          {"away_s", double(health.away_ms.load()) / 1e3},
+          {"last_error", health.last_error()}};
+}
+
+std::string rule_text(const engine::Reading& r) {
+  if (r.budget <= 0) return "T/N " + text(r.T_over_N) + " ms (no rate to hold)";
+  return "T/N " + text(r.T_over_N) + " ms" + (r.T_over_N < r.budget ? " < " : " >= ") + "1/F " +
+         text(r.budget) + " ms";
+}
+
+std::string summarize(const Json& report) {
+  const Json &frames = report["frames"], &timing = report["timing_ms"], &real = report["realtime"];
+  const Json &latency = report["latency_ms"], &loss = report["loss"];
+  const bool waits = timing["step_p50"].get<double>() > 1.5 * timing["bottleneck"].get<double>();
+  std::ostringstream out;
+  out << "frames    " << frames["received"] << " received = " << frames["trained"] << " trained + "
+      << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected";
+  const Json& predicted = report["overload"]["predicted_only"];
+  if (predicted > 0) out << "; of the dropped " << predicted << " were predicted";
+  out << "\n";
+  out << "pipeline  " << report["schedule"].get<std::string>() << ", " << report["stages"]
+      << " stages cut at " << report["cut"].dump() << " on " << report["devices"].dump() << "\n";
+  out << "time      T " << text(timing["T"]) << " ms, T/N " << text(timing["T_over_N"])
+      << " ms, slowest stage " << timing["bottleneck_stage"] << " with hand-off "
+      << text(timing["bottleneck"]) << " ms, speed-up K " << text(timing["speedup_K"])
+      << (waits ? " (the stream sets the pace)" : "") << "\n";
+  out << "latency   capture to prediction p50 " << text(latency["p50"]) << " ms, p99 "
+      << text(latency["p99"]) << " ms, max " << text(latency["max"]) << " ms; gradient age "
+      << report["gradient_age"].dump() << " frames\n";
+  out << "loss      last 100 " << text(loss["recent"]) << ", mean frame "
+      << text(loss["mean_frame"]["recent"]) << "; first " << text(loss["first"]) << ", mean "
+      << text(loss["mean"]) << "\n";
+  if (loss["recent"].is_number() && loss["mean_frame"]["recent"].is_number() &&
+      loss["recent"].get<double>() > 0) {
+    const double ratio = loss["mean_frame"]["recent"].get<double>() / loss["recent"].get<double>();
+    out << "learned   "
+        << (ratio > 1 ? "yes: " + text(ratio) + " times better than"
+                      : "not yet: " + text(1 / ratio) + " times worse than")
+        << " always predicting the mean frame\n";
+  }
+  if (real["F"].get<double>() > 0) {
+    out << "real time " << (real["holds"].get<bool>() ? "HOLDS: " : "FAILS: ") << "slowest stage "
+        << text(timing["bottleneck"]) << " ms " << (real["holds"].get<bool>() ? "<=" : ">")
+        << " 1/F " << text(real["budget_ms"]) << " ms at " << text(real["F"], "%.4g")
+        << " frames a second (T/N " << text(timing["T_over_N"]) << " ms)\n";
+  } else {
+    out << "real time no verdict: the source has no rate (set monitor.fps)\n";
+  }
+  return out.str();
+}
+
+}  // namespace millrace::tools

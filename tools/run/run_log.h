@@ -1,0 +1,63 @@
+// What a run keeps of its predictions.
+#pragma once
+
+#include <algorithm>  // max_element
+
+#include "engine/pipeline/feed.h"
+#include "engine/monitor/loss_history.h"
+#include "engine/trainer/trainer.h"
+#include "tools/run/frame_log.h"
+#include "tools/run/mean_frame.h"
+#include "tools/run/novelty.h"
+#include "tools/run/video_out.h"
+
+namespace millrace::tools {
+
+class LiveView;
+
+/// Losses of the network and of the mean frame, what was out of the ordinary among them, and video,
+/// page and lines, if asked for. Written by the last stage's worker; histories say what can be read
+/// meanwhile.
+class RunLog final : public engine::Observer {
+ public:
+  /// `labels`: targets are classes, and hits are counted.
+  RunLog(engine::Trainer& trainer, bool labels)
+      : trainer_(trainer), labels_(labels), mean_frame_(trainer.target_elements()) {}
+
+  /// Before the run. All outlive it; null: none.
+  void show_on(VideoOut* video, LiveView* page, FrameLog* lines) {
+    video_ = video;
+    page_ = page;
+    lines_ = lines;
+  }
+
+  void predicted(const engine::SampleInfo& info, int slot, float loss) override;
+
+  const engine::LossHistory& network() const { return network_; }
+  /// 1 for a frame whose class was told, 0 for another; empty unless targets are classes.
+  const engine::LossHistory& hits() const { return hits_; }
+  const engine::LossHistory& baseline() const { return baseline_; }
+  const Novelty& novelty() const { return novelty_; }
+  const MeanFrame& mean_frame() const { return mean_frame_; }
+  int last_slot() const { return last_slot_; }  ///< when the run is over
+
+ private:
+  bool hit(int slot) {
+    const std::size_t classes = trainer_.target_elements();
+    const float *target = trainer_.shown_target(slot), *told = trainer_.prediction(slot);
+    return std::max_element(target, target + classes) - target ==
+           std::max_element(told, told + classes) - told;
+  }
+
+  engine::Trainer& trainer_;
+  bool labels_;
+  engine::LossHistory network_, baseline_, hits_;
+  MeanFrame mean_frame_;
+  int last_slot_ = 0;
+  Novelty novelty_;
+  VideoOut* video_ = nullptr;
+  LiveView* page_ = nullptr;
+  FrameLog* lines_ = nullptr;
+};
+
+}  // namespace millrace::tools

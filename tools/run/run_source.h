@@ -1,0 +1,18 @@
+// How a run takes frames from its source.
+#pragma once
+
+#include "io/queue/frame_queue.h"
+#include "io/source/source.h"
+#include "tools/config/config.h"
+
+namespace millrace::tools {
+
+io::SourceOptions source_options(const Config& config);
+/// Whether frames come, or are to be given, at the stream's own rate.
+bool paced_live(const Config& config, const io::SourceInfo& info);
+/// `live`: frames come at their own rate.
+io::Drop drop_policy(const Config& config, bool live);
+/// Frames that may wait.
+int queue_capacity(const Config& config, io::Drop drop);
+
+}  // namespace millrace::tools

@@ -1,0 +1,29 @@
+#include "tools/run/status_line.h"
+
+#include <algorithm>  // max
+#include <cstdio>     // the line
+
+#include "tools/run/report.h"
+
+namespace millrace::tools {
+
+std::string StatusLine::text() {
+  const engine::Reading r = trainer_.monitor().read();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  const std::int64_t trained = trainer_.trained();
+  char line[320];
+  std::snprintf(
+      line, sizeof line,
+      "frame %lld  %.1f fps  %s  age %.0f/%.0f ms  dropped %lld  loss %.4f (mean frame %.4f)",
+      static_cast<long long>(trained),
+      double(trained - shown_) / std::max(1e-9, seconds - shown_at_), rule_text(r).c_str(),
+      r.latency_p50, r.latency_p99, static_cast<long long>(queue_.dropped()),
+      log_.network().recent(), log_.baseline().recent());
+  shown_ = trained;
+  shown_at_ = seconds;
+  const std::int64_t every = overload_.train_every();
+  return line + (every > 1 ? "  1 in " + std::to_string(every) + " learned" : std::string());
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,33 @@
+// A running run in one line.
+#pragma once
+
+#include <chrono>  // rates
+#include <string>  // the line
+
+#include "engine/trainer/trainer.h"
+#include "io/queue/frame_queue.h"
+#include "tools/run/overload_watch.h"
+#include "tools/run/run_log.h"
+
+namespace millrace::tools {
+
+/// Frames a second are those since the line before. The main thread's; what it looks at outlives
+/// it.
+class StatusLine {
+ public:
+  StatusLine(engine::Trainer& trainer, const io::FrameQueue& queue, const RunLog& log,
+             const OverloadWatch& overload)
+      : trainer_(trainer), queue_(queue), log_(log), overload_(overload) {}
+  std::string text();
+
+ private:
+  engine::Trainer& trainer_;
+  const io::FrameQueue& queue_;
+  const RunLog& log_;
+  const OverloadWatch& overload_;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+  std::int64_t shown_ = 0;
+  double shown_at_ = 0;
+};
+
+}  // namespace millrace::tools

@@ -1,0 +1,23 @@
+// What the command line takes, as a man page and as completion for shells.
+#pragma once
+
+#include <string>  // texts
+
+#include "tools/shell/option_tree.h"
+
+namespace millrace::tools {
+
+/// Gives `app` the options --man and --completion SHELL, which print their text and end the
+/// program. After all else was added. `keys`: describe_keys(), asked for only then.
+void add_option_text(CLI::App& app, std::string (*keys)());
+
+/// The man page, as roff.
+std::string man_page(const OptionTree& tree);
+
+/// Scripts for a shell to read: commands, options, the values of those that name them, and for
+/// --set every key of a config with its values.
+std::string bash_completion(const OptionTree& tree);
+std::string zsh_completion(const OptionTree& tree);
+std::string fish_completion(const OptionTree& tree);
+
+}  // namespace millrace::tools
