@@ -9,6 +9,7 @@
 #include <string>   // path
 
 #include "engine/monitor/monitor.h"
+#include "engine/pipeline/feed.h"
 #include "io/queue/frame_queue.h"
 
 namespace millrace::tools {
