@@ -1,0 +1,172 @@
+// The compute kernels of a training step on one core: float32, NHWC. Needs no LibTorch.
+//
+// An operator is described once (Convolution), prepared once (make_kernel), and run every step on
+// memory that the caller owns. run() allocates nothing, takes no lock and depends on no clock: the
+// same bits from the same input, every time, on the same machine with the same implementation.
+// Everything here is reentrant; a Kernel is immutable after make_kernel, so threads may share it
+// as long as each brings its own scratch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace millrace::kernels {
+
+/// Where an image lies. Pixel (y, x) begins at `first + y * row() + x * channels`, where `first`
+/// is the address of pixel (0, 0): kernels take that address. Around the image lie `halo` rows and
+/// columns of pixels; whoever allocates them zeroes them once, and no kernel writes them.
+/// With halo 0 this is LibTorch's channels_last memory. A source whose halo is at least kernel / 2
+/// spares a convolution the padded copy in its scratch.
+struct Layout {
+  int height = 0, width = 0, channels = 0;
+  int halo = 0;
+
+  std::size_t row() const { return std::size_t(width + 2 * halo) * channels; }   ///< in floats
+  std::size_t floats() const { return std::size_t(height + 2 * halo) * row(); }  ///< of the buffer
+  /// Floats from the buffer's begin to pixel (0, 0).
+  std::size_t first() const { return std::size_t(halo) * row() + std::size_t(halo) * channels; }
+  bool operator==(const Layout&) const = default;
+};
+
+enum class Pass { kForward, kDataGradient, kWeightGradient };
+enum class Activation { kNone, kRelu, kSigmoid };
+
+/// One pass of a 2D convolution with an odd square kernel and kernel / 2 zeros around the input:
+/// output height = (input height - 1) / stride + 1, width alike.
+struct Convolution {
+  Pass pass = Pass::kForward;
+  Layout input;   ///< of the layer's input x, or of its gradient in kDataGradient
+  Layout output;  ///< of the layer's output y in kForward, of its gradient dy elsewhere
+  int kernel = 1;
+  int stride = 1;
+  Activation activation = Activation::kNone;  ///< kForward: y = activation(x * w + bias)
+  /// kDataGradient: the gradient is 0 where the mask (Operands::mask, as a rule the layer's input,
+  /// which a ReLU made) is not above 0. The mask has input's size and this halo.
+  bool masked = false;
+  int mask_halo = 0;
+  /// kWeightGradient: add to the gradients that are there instead of overwriting them.
+  bool accumulate = false;
+};
+
+/// Addresses of pixel (0, 0) each; what a pass does not name may be null. Weights are as pack()
+/// left them, gradients of weights in PyTorch's order (OIHW). Nothing overlaps.
+struct Operands {
+  const float* x = nullptr;          ///< kForward, kWeightGradient: read
+  float* y = nullptr;                ///< kForward: written
+  const float* dy = nullptr;         ///< both gradients: read
+  float* dx = nullptr;               ///< kDataGradient: written
+  const float* mask = nullptr;       ///< kDataGradient with masked: read
+  const float* packed = nullptr;     ///< kForward, kDataGradient: read; 64-byte aligned
+  const float* bias = nullptr;       ///< kForward: read [output channels]; null: none
+  float* weight_gradient = nullptr;  ///< kWeightGradient: written [O, I, kernel, kernel]
+  float* bias_gradient = nullptr;    ///< kWeightGradient: written [O]; null: not wanted
+  float* scratch = nullptr;          ///< 64-byte aligned, scratch_floats(); contents may be lost
+};
+
+/// A pass made ready.
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  /// The implementation, as candidates() names it.
+  virtual std::string name() const = 0;
+  /// Size of the weights as this kernel wants them; 0 where it reads none.
+  virtual std::size_t packed_floats() const = 0;
+  virtual std::size_t scratch_floats() const = 0;
+  /// From PyTorch's [O, I, kernel, kernel] to packed_floats() floats at `packed`.
+  virtual void pack(const float* weights, float* packed) const = 0;
+  virtual void run(const Operands& operands) const = 0;
+};
+
+/// The implementations that can do it, by short names that hold no space, comma or colon. The
+/// first is the likeliest to be the fastest; never empty.
+std::vector<std::string> candidates(const Convolution& convolution);
+
+/// \param implementation one of candidates(); empty: the first.
+/// \throws std::invalid_argument for an impossible shape or a name that candidates() does not list.
+std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
+                                    const std::string& implementation = "");
+
+/// The fastest of the candidates here and now, each run several times in alternation; allocates
+/// its own operands. Takes about 20 times the operator's own time for each candidate.
+std::string time_and_choose(const Convolution& convolution);
+
+/// Operations that the limit counts: 2 for each tap, those on the padding too.
+double flops(const Convolution& convolution);
+
+// ---- Elementwise over `count` floats. Source and destination may be the same address.
+
+void relu(const float* source, float* destination, std::size_t count);
+void sigmoid(const float* source, float* destination, std::size_t count);
+void add(const float* left, const float* right, float* destination, std::size_t count);
+/// destination = mask > 0 ? source : 0.
+void relu_mask(const float* source, const float* mask, float* destination, std::size_t count);
+/// Backward of sigmoid from its output: destination = gradient * output * (1 - output).
+void sigmoid_gradient(const float* gradient, const float* output, float* destination,
+                      std::size_t count);
+bool all_finite(const float* values, std::size_t count);
+
+// ---- Images.
+
+/// Copies the image between layouts of one size (halos may differ; neither is written).
+void copy_image(const float* source, const Layout& from, float* destination, const Layout& to);
+/// From NCHW, [channels][height][width] without gaps, and back.
+void from_planes(const float* planes, float* destination, const Layout& to);
+void to_planes(const float* source, const Layout& from, float* planes);
+
+/// Mean squared error over all elements and its gradient; `scale` multiplies the gradient alone.
+/// \param prediction in `layout`; \param target in `target_layout`, of the same size.
+/// \param gradient in `gradient_layout`: of the loss by the prediction, or, with through_sigmoid,
+///   by what the sigmoid that made the prediction was given. Null: not wanted.
+/// \returns the loss; sums in double, so that it is the float nearest to the exact mean of the
+///   rounded squares.
+float mse(const float* prediction, const Layout& layout, const float* target,
+          const Layout& target_layout, float* gradient, const Layout& gradient_layout,
+          bool through_sigmoid, float scale = 1);
+
+// ---- The update: one pass over a stage's flat buffers, the formulas of stages/optimizer.cpp.
+
+struct UpdateRule {
+  enum class Kind { kSgd, kRmsProp, kAdam, kAdamW } kind = Kind::kSgd;
+  double momentum = 0;  ///< kSgd, kRmsProp
+  double weight_decay = 0;
+  double beta1 = 0.9, beta2 = 0.999;  ///< kAdam, kAdamW
+  double alpha = 0.99;                ///< kRmsProp
+  double eps = 1e-8;
+  std::int64_t spike_delay = 0;  ///< kSgd with momentum, as OptimizerSpec::spike_delay
+};
+
+/// Flat buffers of `count` floats. State that a rule does not keep may be null.
+struct UpdateOperands {
+  const float* from = nullptr;      ///< weights read
+  float* to = nullptr;              ///< weights written; may be `from`
+  const float* gradient = nullptr;  ///< read
+  float* momentum = nullptr;        ///< kSgd, kRmsProp with momentum
+  float* square = nullptr;          ///< kRmsProp, kAdam, kAdamW
+  float* mean = nullptr;            ///< kAdam, kAdamW
+  float* steps = nullptr;           ///< kAdam, kAdamW: [1], counts updates
+  std::size_t count = 0;
+};
+
+/// \param lr the rate as it is now.
+/// \param gradient_scale multiplies the gradient first: 1 / microbatches.
+void update(const UpdateRule& rule, const UpdateOperands& operands, double lr,
+            float gradient_scale = 1);
+
+/// As update(), unless the gradient holds a NaN or an infinity: then the state stays and `to`
+/// takes `from`'s weights. \returns whether it updated.
+bool guarded_update(const UpdateRule& rule, const UpdateOperands& operands, double lr,
+                    float gradient_scale = 1);
+
+// ---- What the machine can do.
+
+/// FLOP/s of fused multiply-adds on registers alone, of this core in these milliseconds: the limit
+/// that kernels are measured against. Best of `repeats` runs of about 0.2 ms.
+double fma_peak(int repeats = 5);
+
+/// The instruction set that the kernels run with here, e.g. "AVX3".
+std::string instruction_set();
+
+}  // namespace millrace::kernels
