@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy
 
+from forked import ForkServer
+
 ROOT = Path(__file__).resolve().parents[2]
 MILLRACE = os.environ.get("MILLRACE", str(ROOT / "build" / "release" / "millrace"))
 VIDEO = Path("/usr/share/doc/opencv-doc/examples/data/vtest.avi")
@@ -27,11 +29,17 @@ class Outcome(NamedTuple):
     err: str
 
 
+# Without one, as with a sanitizer, which wants to be the first library: each start is a whole one.
+FORK_SERVER = ForkServer(MILLRACE, os.environ["FORK_SERVER"]) if os.environ.get("FORK_SERVER") else None
+
+
 def start(*args, env=None):
-    """The program at work: for tests that talk to it meanwhile."""
+    """The program at work: for tests that talk to it meanwhile. With an `env` it is loaded anew."""
     command = [MILLRACE, *map(str, args)]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    if FORK_SERVER and env is None:
+        return FORK_SERVER.popen(command, **streams)
+    return subprocess.Popen(command, env={**os.environ, **(env or {})}, **streams)
 
 
 def call(*args, timeout=120, env=None):

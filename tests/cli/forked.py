@@ -1,0 +1,65 @@
+"""Starts of the program without its start-up: forks of one that has loaded LibTorch already."""
+
+import array
+import atexit
+import ctypes
+import os
+import socket
+import struct
+import subprocess
+import threading
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+class ForkServer:
+    """The program with tests/cli/fork_server.cpp preloaded, started at the first request; thread-safe."""
+
+    def __init__(self, program, preload):
+        self.program, self.preload = program, preload
+        self.lock = threading.Lock()
+        self.socket = None
+
+    def begin(self):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        self.server = subprocess.Popen(
+            [self.program], pass_fds=[theirs.fileno()],
+            env={**os.environ, "LD_PRELOAD": self.preload, "MILLRACE_FORK_SERVER": str(theirs.fileno())})
+        theirs.close()
+        atexit.register(self.end)
+
+    def end(self):
+        self.socket.close()
+        self.server.wait()
+
+    def fork(self, words, streams):
+        """The process id of a child of ours that runs the program with these words and streams."""
+        request = b"".join(os.fsencode(word) + b"\0" for word in [os.getcwd(), *words])
+        control = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))]
+        with self.lock:
+            if self.socket is None:
+                self.begin()
+            self.socket.sendmsg([request], control)
+            return struct.unpack("i", self.socket.recv(4))[0]
+
+    def popen(self, words, **options):
+        return ForkedProgram(self, words, **options)
+
+
+class ForkedProgram(subprocess.Popen):
+    """A Popen in all but how its process comes to be; all three streams are to be redirected."""
+
+    def __init__(self, server, words, **options):
+        self.fork_server = server
+        super().__init__(words, **options)
+
+    def _execute_child(self, words, *options):
+        # From Python 3.9 on: these stand there, a pipe's two ends or the file given each.
+        p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = options[9:15]
+        try:
+            self.pid = self.fork_server.fork(words, [p2cread, c2pwrite, errwrite])
+            self._child_created = True
+        finally:
+            self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
