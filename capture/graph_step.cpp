@@ -39,6 +39,14 @@ GraphStep::GraphStep(stages::Stage stage, std::unique_ptr<Stream> stream, c10::D
   called_.reserve(64);
 }
 
+GraphStep::~GraphStep() {
+  try {
+    stream_->synchronize();  // launches use what goes now
+  } catch (const std::exception&) {
+    // A device that has failed does nothing more.
+  }
+}
+
 std::vector<Crossing*> GraphStep::crossings() const {
   std::vector<Crossing*> all;
   if (downstream_) all.push_back(&downstream_->activations);

@@ -20,6 +20,7 @@ class GraphStep final : public OwningStep {
   /// Throws std::invalid_argument for a replicated stage.
   GraphStep(stages::Stage stage, std::unique_ptr<Stream> stream, c10::Device device,
             SampleBuffers& samples, BoundaryBuffers* upstream, BoundaryBuffers* downstream);
+  ~GraphStep() override;
 
   void prepare() override {}
   void forward(int slot, std::int64_t version) override;

@@ -5,11 +5,17 @@
 #include <c10/cuda/CUDAStream.h>  // streams made elsewhere
 #include <cuda_runtime_api.h>     // device names
 
+#include <cstdlib>  // setenv
+
 #include "capture/own_stream_cuda.h"
 #include "capture/recorder_cpu.h"
 
 namespace millrace::capture {
 namespace {
+
+/// Hardware queues of a device: with the 8 that CUDA takes by default, eight stages and their
+/// copies would wait for one another. It is read when CUDA starts, so this comes before main().
+const int queues_set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 
 class CudaRecording final : public Recording {
  public:
@@ -18,7 +24,12 @@ class CudaRecording final : public Recording {
 
   void replay() override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
-    body_();
+    try {
+      body_();
+    } catch (...) {
+      cudaStreamSynchronize(stream_.stream());  // it uses what goes now
+      throw;
+    }
     // What was written must be there when the hand-off says so.
     stream_.synchronize();
   }

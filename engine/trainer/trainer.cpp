@@ -8,16 +8,17 @@
 #include <stdexcept>  // std::invalid_argument
 
 #include "capture/graph_step.h"
+#include "capture/plain_errors.h"
 #include "capture/ranges.h"
 #include "capture/recorder.h"
 #include "capture/stage_step.h"
-#include "engine/plan/balance.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/trainer/profiler.h"
 #include "engine/pipeline/rehearsal.h"
-#include "engine/trainer/stage_streams.h"
+#include "engine/plan/balance.h"
 #include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
+#include "engine/trainer/profiler.h"
+#include "engine/trainer/stage_streams.h"
 
 namespace millrace::engine {
 namespace {
@@ -73,6 +74,15 @@ void name_for_profiler(PipelineOptions& options) {
   };
 }
 
+/// Waits for what a run that failed left under way: it uses what the caller may let go of now.
+void settle(capture::Step& step) {
+  try {
+    step.synchronize();
+  } catch (const std::exception&) {
+    // A device that has failed does nothing more.
+  }
+}
+
 /// Whether any stage's step is to be recorded.
 bool records_any(const TrainerOptions& options) {
   const bool able =
@@ -115,10 +125,24 @@ Trainer::Trainer(TrainerOptions options)
     const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);
     for (const int worker : workers_of_units(schedule_)) options_.devices.push_back(cores[worker]);
   }
-  build();
+  // Partitions are asked for by name, so that there is nothing to fall back to.
+  const auto build_all = [&] { capture::with_plain_errors([&] { build(); }); };
+  records_ && !splits_device(options_) ? recording(build_all) : build_all();
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::recording(const std::function<void()>& work) {
+  try {
+    capture::with_plain_errors(work);
+  } catch (const std::runtime_error& error) {
+    if (options_.capture == Capture::graph)
+      throw std::runtime_error(std::string("pipeline.capture: recording failed: ") + error.what());
+    recording_error_ = error.what();
+    records_ = false;
+    capture::with_plain_errors([&] { build(); });
+  }
+}
 
 void Trainer::build() {
   steps_.clear();
@@ -237,8 +261,15 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   if (capture::profiler_attached()) name_for_profiler(options);
   options.own_losses = options_.correction.kind == "local";
   options.before = admitted_;
-  const Outcome outcome =
-      Pipeline(schedule_, std::move(steps), feed, observer, monitor_, std::move(options)).run();
+  Outcome outcome;
+  try {
+    capture::with_plain_errors([&] {
+      outcome = Pipeline(schedule_, steps, feed, observer, monitor_, std::move(options)).run();
+    });
+  } catch (...) {
+    for (capture::Step* step : steps) settle(*step);
+    throw;
+  }
   admitted_ += outcome.admitted;
   return outcome;
 }
@@ -247,15 +278,7 @@ void Trainer::prepare_steps() {
   if (!records_) return;
   std::vector<capture::Step*> steps;
   for (const auto& step : steps_) steps.push_back(step.get());
-  try {
-    rehearse(schedule_, longest_turns(schedule_), steps);
-  } catch (const std::runtime_error& error) {
-    if (options_.capture == Capture::graph)
-      throw std::runtime_error(std::string("pipeline.capture: recording failed: ") + error.what());
-    recording_error_ = error.what();
-    records_ = false;
-    build();
-  }
+  recording([&] { rehearse(schedule_, longest_turns(schedule_), steps); });
 }
 
 }  // namespace millrace::engine

@@ -87,7 +87,7 @@ struct StageMemory {
 class Trainer {
  public:
   /// Throws std::invalid_argument for options that do not fit together, with what is wrong;
-  /// std::runtime_error for a device that can't be split among its stages.
+  /// std::runtime_error for a device that can't be split among its stages, or that fails.
   explicit Trainer(TrainerOptions options);
   ~Trainer();
 
@@ -109,6 +109,7 @@ class Trainer {
 
   /// Trains until the feed ends, `limit` samples (0: no limit) were admitted to learn from, or it
   /// is told to drain. Once, and once more after each recut(), for what follows in the stream.
+  /// Throws std::runtime_error where a device fails; its work is over by then.
   Outcome run(Feed& feed, Observer* observer, PipelineOptions options = {});
 
   /// Cuts the network elsewhere, with the same weights and optimizer state; what was sent between
@@ -148,6 +149,8 @@ class Trainer {
  private:
   void prepare_steps();  ///< records what is to be recorded
   void build();          ///< stages and what lies between them
+  /// Does `work`, which prepares recorded steps. Where they may, steps run eagerly if it fails.
+  void recording(const std::function<void()>& work);
   bool records(int stage) const;
   void join(int stage);  ///< says how what crosses the cut after `stage` is handed over
   /// `stream`: null where the step is not recorded.

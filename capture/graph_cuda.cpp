@@ -1,0 +1,127 @@
+#include "capture/graph_cuda.h"
+
+#include <c10/cuda/CUDAGuard.h>  // current device
+
+namespace millrace::capture {
+namespace {
+
+/// A chain of nodes under construction.
+class Chain {
+ public:
+  Chain() {
+    cudaGraph_t made = nullptr;
+    C10_CUDA_CHECK(cudaGraphCreate(&made, 0));
+    graph_.reset(made);
+  }
+
+  void wait(cudaEvent_t event) {
+    add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
+      return cudaGraphAddEventWaitNode(node, graph_.get(), before, count, event);
+    });
+  }
+  void record(cudaEvent_t event) {
+    add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
+      return cudaGraphAddEventRecordNode(node, graph_.get(), before, count, event);
+    });
+  }
+  void run(cudaGraph_t piece) {
+    add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
+      return cudaGraphAddChildGraphNode(node, graph_.get(), before, count, piece);
+    });
+  }
+  OwnGraphExec instantiate() const {
+    cudaGraphExec_t made = nullptr;
+    C10_CUDA_CHECK(cudaGraphInstantiate(&made, graph_.get(), 0));
+    return OwnGraphExec(made);
+  }
+
+ private:
+  template <class Add>
+  void add(const Add& add_node) {
+    cudaGraphNode_t node = nullptr;
+    C10_CUDA_CHECK(add_node(&node, last_ ? &last_ : nullptr, last_ ? 1u : 0u));
+    last_ = node;
+  }
+  OwnGraph graph_;
+  cudaGraphNode_t last_ = nullptr;
+};
+
+}  // namespace
+
+CudaEvent::CudaEvent(unsigned flags) {
+  C10_CUDA_CHECK(cudaEventCreateWithFlags(&event_, flags));
+}
+
+bool CudaEvent::over() const {
+  const cudaError_t state = cudaEventQuery(event_);
+  if (state != cudaErrorNotReady) C10_CUDA_CHECK(state);
+  return state == cudaSuccess;
+}
+
+Capturing::Capturing(cudaStream_t stream) : stream_(stream) {
+  C10_CUDA_CHECK(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal));
+}
+
+OwnGraph Capturing::end() {
+  cudaGraph_t made = nullptr;
+  const cudaError_t result = cudaStreamEndCapture(stream_, &made);
+  OwnGraph graph(made);
+  C10_CUDA_CHECK(result);
+  ended_ = true;
+  return graph;
+}
+
+Capturing::~Capturing() {
+  if (ended_) return;
+  cudaGraph_t broken = nullptr;
+  cudaStreamEndCapture(stream_, &broken);
+  if (broken) cudaGraphDestroy(broken);
+  cudaGetLastError();  // what the capture left there is told already
+}
+
+CudaGraph::CudaGraph(const std::vector<Part>& parts, c10::Device device, cudaStream_t stream)
+    : device_(device), stream_(stream) {
+  const c10::cuda::CUDAGuard on_device(device_);
+  done_ = std::make_unique<CudaEvent>(cudaEventDisableTiming);
+  Chain chain;
+  // Between two waits the pieces are timed as one.
+  bool timing = false;
+  const auto mark = [&](bool begins) {
+    if (timing == begins) return;
+    marks_.push_back(std::make_unique<CudaEvent>(cudaEventDefault));
+    chain.record(marks_.back()->get());
+    timing = begins;
+  };
+  for (const Part& part : parts) {
+    if (part.wait) {
+      mark(false);
+      chain.wait(static_cast<CudaEvent*>(part.wait)->get());
+    }
+    mark(true);
+    chain.run(static_cast<const CudaPiece*>(part.piece)->get());
+    if (part.signal) chain.record(static_cast<CudaEvent*>(part.signal)->get());
+  }
+  mark(false);
+  graph_ = chain.instantiate();
+  C10_CUDA_CHECK(cudaGraphUpload(graph_.get(), stream_));
+}
+
+void CudaGraph::launch() {
+  const c10::cuda::CUDAGuard on_device(device_);
+  C10_CUDA_CHECK(cudaGraphLaunch(graph_.get(), stream_));
+  // Not one of the graph's own events: what the host sees of those before the work gets there,
+  // this launch's or still the one before, CUDA does not say.
+  C10_CUDA_CHECK(cudaEventRecord(done_->get(), stream_));
+}
+
+std::int64_t CudaGraph::duration_ns() {
+  double ms = 0;
+  for (std::size_t i = 0; i + 1 < marks_.size(); i += 2) {
+    float passed = 0;
+    C10_CUDA_CHECK(cudaEventElapsedTime(&passed, marks_[i]->get(), marks_[i + 1]->get()));
+    ms += passed;
+  }
+  return std::int64_t(1e6 * ms);
+}
+
+}  // namespace millrace::capture

@@ -1,0 +1,78 @@
+// CUDA Graphs: pieces as captured ones, and what is assembled of them.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <cuda_runtime_api.h>
+
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+#include "capture/stream.h"
+
+namespace millrace::capture {
+
+struct DestroyGraph {
+  void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+  void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+};
+using OwnGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
+using OwnGraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
+
+class CudaEvent final : public Event {
+ public:
+  /// On the current device.
+  explicit CudaEvent(unsigned flags);
+  ~CudaEvent() override { cudaEventDestroy(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  bool over() const;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// A capture of all that the calling thread gives a stream. What is not ended is thrown away, and
+/// the stream can be used again.
+class Capturing {
+ public:
+  explicit Capturing(cudaStream_t stream);
+  ~Capturing();
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+  OwnGraph end();
+
+ private:
+  cudaStream_t stream_;
+  bool ended_ = false;
+};
+
+class CudaPiece final : public Piece {
+ public:
+  explicit CudaPiece(OwnGraph graph) : graph_(std::move(graph)) {}
+  cudaGraph_t get() const { return graph_.get(); }
+
+ private:
+  OwnGraph graph_;
+};
+
+/// Pieces as child graphs, one after another, with event nodes between them.
+class CudaGraph final : public Graph {
+ public:
+  /// Launched on `stream`, which outlives it.
+  CudaGraph(const std::vector<Part>& parts, c10::Device device, cudaStream_t stream);
+
+  void launch() override;
+  bool over() override { return done_->over(); }
+  std::int64_t duration_ns() override;
+
+ private:
+  c10::Device device_;
+  cudaStream_t stream_;
+  std::unique_ptr<CudaEvent> done_;
+  std::vector<std::unique_ptr<CudaEvent>> marks_;  ///< begin, end, begin, end, ...
+  OwnGraphExec graph_;
+};
+
+}  // namespace millrace::capture
