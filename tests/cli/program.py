@@ -75,6 +75,14 @@ def toml_value(value):
     return json.dumps(str(value) if isinstance(value, Path) else value)
 
 
+BARE = {"optimizer": {"kind": "sgd", "lr": 0.01}, "correction": {"kind": "none"}, "guard": {"kind": "none"}}
+
+
+def bare(tables):
+    """`tables`, with the schedule's bare rule named for whatever they don't say about learning."""
+    return {**tables, **{table: {**keys, **tables.get(table, {})} for table, keys in BARE.items()}}
+
+
 def write_toml(path, tables):
     """A config file; a list of dicts becomes [[table.key]]s."""
     lines = []
@@ -153,8 +161,8 @@ class CliTest(unittest.TestCase):
             self.assertIn(str(part), lines[0])
 
     def learn(self, tables, *options, code=DONE):
-        """`millrace run` with a config of `tables`; returns (report, outcome)."""
-        tables = {**tables, "output": {"weights": str(self.folder / "out.safetensors"), **tables.get("output", {})}}
+        """`millrace run` of the bare rule with a config of `tables`; returns (report, outcome)."""
+        tables = {**bare(tables), "output": {"weights": str(self.folder / "out.safetensors"), **tables.get("output", {})}}
         config = write_toml(self.folder / "config.toml", tables)
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)

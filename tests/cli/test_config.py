@@ -92,16 +92,18 @@ KEYS = {
     "output.log_every": whole(1, MANY),
 }
 
-# The contract's, for a config file that says nothing. [source] uri is for the program to choose.
+# The contract's, with and without a config file: those that learn on the street scene.
 DEFAULTS = {
-    "source": {"pace": "auto", "drop": "auto", "width": 64, "height": 64, "channels": 3, "loop": False},
+    "source": {"uri": f"file://{program.VIDEO}", "pace": "auto", "drop": "auto", "width": 128, "height": 96,
+               "channels": 3, "loop": False},
     "task": {"kind": "autoencode", "loss": "mse"},
-    "model": {"preset": "partime-cnn", "layers": 10, "features": 16, "kernel": 5, "out_channels": 3, "weights": "",
+    "model": {"preset": "partime-cnn", "layers": 4, "features": 32, "kernel": 3, "out_channels": 3, "weights": "",
               "seed": 0},
     "pipeline": {"schedule": "partime", "stages": 2, "cut": [], "devices": "auto", "microbatches": 4,
-                 "virtual_stages": 2, "vertical_sync": False},
-    "optimizer": {"kind": "sgd", "lr": 0.01, "momentum": 0.0},
-    "correction": {"kind": "none"},
+                 "virtual_stages": 2, "vertical_sync": False, "capture": "auto"},
+    "optimizer": {"kind": "adam", "lr": 0.001, "momentum": 0.0},
+    "correction": {"kind": "auto"},
+    "guard": {"kind": "roll-back"},
     "monitor": {"fps": 0.0, "policy": "drop"},
     "checkpoint": {"dir": "", "every": 0, "resume": False},
     "output": {"report": "", "weights": ""},
@@ -118,6 +120,7 @@ OTHERS = {
     "optimizer": {"kind": "adamw", "lr": 1000.0, "momentum": 1.0, "weight_decay": 0.25, "beta1": 0.0, "beta2": 0.5,
                   "alpha": 0.75, "eps": 1e-3},
     "correction": {"kind": "inverse-age"},
+    "guard": {"kind": "none"},
     "monitor": {"fps": 29.97, "policy": "skip"},
     "checkpoint": {"dir": "a folder", "every": 7},
     "output": {"report": "r", "weights": "w", "loss_plot": "l.png", "prediction": "é\t.png", "log": "-",
@@ -206,11 +209,12 @@ class Keys(program.CliTest):
 
 class Values(program.CliTest):
 
-    def test_defaults(self):
+    def test_defaults_are_the_same_with_and_without_a_file(self):
         file = self.folder / "empty.toml"
         file.write_text("")
         outcome = program.call("check", file)
         self.assert_code(program.DONE, outcome)
+        self.assertEqual(program.call("check").out, outcome.out)
         shown = effective(outcome)
         for table, keys in DEFAULTS.items():
             for key, value in keys.items():
@@ -299,9 +303,9 @@ class Mistakes(program.CliTest):
                 self.assert_refused(program.BAD_USAGE, outcome, "--set")
 
     def test_cuts_and_stages_that_do_not_fit(self):
-        # A file that says nothing has 10 layers, 20 modules, 2 stages.
-        self.refused("[pipeline]\nstages = 21\n", ":2:1: pipeline.stages", "20")
-        for cut in ([20], [0], [3, 4]):
+        # A file that says nothing has 4 layers, 8 modules, 2 stages.
+        self.refused("[pipeline]\nstages = 9\n", ":2:1: pipeline.stages", "8")
+        for cut in ([8], [0], [3, 4]):
             with self.subTest(cut=cut):
                 self.refused(f"[pipeline]\ncut = {cut}\n", ":2:1: pipeline.cut")
         self.refused("[pipeline]\nstages = 3\ncut = [4, 3]\n", ":3:1: pipeline.cut")

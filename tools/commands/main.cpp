@@ -47,7 +47,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
 void add_profile(CLI::App& app, ProfileArguments& profile, int& code) {
   CLI::App* command = app.add_subcommand(
       "profile", "Measure a network's modules on this machine, all of its cores busy");
-  command->add_option("config", profile.config, "Config file; none: the embedded default");
+  command->add_option("config", profile.config, "Config file; none: every key at its default");
   command->add_option("--set", profile.settings, "table.key=value, on top of the config")
       ->allow_extra_args(false);
   command->add_option("--json", profile.json, "Where to write it, for plan and simulate");
@@ -111,7 +111,7 @@ int main_program(int argc, char** argv) {
   RunArguments run;
   CLI::App* run_app = app.add_subcommand(
       "run", "Learn from the source until it ends, --frames are trained or SIGINT comes");
-  run_app->add_option("config", run.config, "Config file; none: the embedded default");
+  run_app->add_option("config", run.config, "Config file; none: every key at its default");
   run_app
       ->add_option("--set", run.settings, "table.key=value, on top of the config; may be repeated")
       ->allow_extra_args(false);
@@ -135,7 +135,7 @@ int main_program(int argc, char** argv) {
 
   CheckArguments check;
   CLI::App* check_app = app.add_subcommand("check", "Validate a config and say what would run");
-  check_app->add_option("config", check.config, "Config file; none: the embedded default");
+  check_app->add_option("config", check.config, "Config file; none: every key at its default");
   check_app
       ->add_option("--set", check.settings,
                    "table.key=value, on top of the config; may be repeated")

@@ -12,7 +12,7 @@ namespace millrace::tools {
 enum ExitCode { kDone = 0, kRunFailed = 1, kBadUsage = 2, kNoSource = 3 };
 
 struct RunArguments {
-  std::string config;  ///< "": the embedded default
+  std::string config;  ///< "": every key at its default
   std::vector<std::string> settings;
   std::int64_t frames = 0;  ///< 0: until the source ends
   std::string report;

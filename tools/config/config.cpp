@@ -8,7 +8,6 @@
 
 #include "io/source/uri.h"
 #include "tools/config/config_keys.h"
-#include "tools/config/default_config.h"
 
 namespace millrace::tools {
 namespace {
@@ -154,7 +153,7 @@ Config parse_config(const std::string& text, const std::string& name,
 }
 
 Config load_config(const std::string& path, const std::vector<std::string>& settings) {
-  if (path.empty()) return parse_config(kDefaultConfig, "(default)", settings);
+  if (path.empty()) return parse_config("", "(default)", settings);
   if (std::filesystem::is_directory(path)) throw ConfigError(path + ": is a folder");
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

@@ -18,14 +18,15 @@ struct ConfigError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Every key of the config file, with its default. config_keys.cpp says what each may hold.
+/// Every key of the config file, with its default: with a file and without one, those that learn on
+/// the default source. config_keys.cpp says what each may hold.
 struct Config {
   struct {
     std::string uri = "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi";
     std::string pace = "auto";
     std::string drop = "auto";
-    int width = 64;
-    int height = 64;
+    int width = 128;
+    int height = 96;
     int channels = 3;
     double fps = 0.0;
     bool loop = false;
@@ -37,7 +38,7 @@ struct Config {
     std::string kind = "autoencode";
     std::string loss = "mse";
   } task;
-  stages::ModelSpec model;
+  stages::ModelSpec model{.layers = 4, .features = 32, .kernel = 3};
   struct {
     std::string file;
     std::uint64_t seed = 0;
@@ -55,10 +56,10 @@ struct Config {
     std::string capture = "auto";
     std::string sharing = "streams";
   } pipeline;
-  stages::OptimizerSpec optimizer;
-  stages::CorrectionSpec correction;
+  stages::OptimizerSpec optimizer{.kind = "adam", .lr = 0.001};
+  stages::CorrectionSpec correction{.kind = "auto"};
   struct {
-    std::string kind = "none";
+    std::string kind = "roll-back";
   } guard;
   struct {
     double fps = 0.0;
@@ -87,7 +88,7 @@ struct Config {
   ConfigError error(const std::string& key, const std::string& what) const;
 };
 
-/// Reads `path` ("" : the embedded default), then applies `settings` ("table.key=value") in order.
+/// Reads `path` ("": no file, all defaults), then applies `settings` ("table.key=value") in order.
 /// Throws ConfigError for the first thing wrong; every value is in its key's range afterwards.
 Config load_config(const std::string& path, const std::vector<std::string>& settings);
 

@@ -78,7 +78,7 @@ The source cannot be opened.
 .SH EXAMPLES
 .TP
 .B millrace run
-Learn from the sample video with the embedded default config.
+Learn from the sample video with every key at its default.
 .TP
 .B millrace run my.toml \-\-set optimizer.lr=0.003 \-\-frames 1000 \-\-report report.json
 A config of one's own, with one key changed.

@@ -1,0 +1,49 @@
+"""What people copy learns: every config in README, docs and demos beats its trivial predictor on the street scene."""
+
+import json
+import re
+import unittest
+
+import program
+
+FENCE = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def examples():
+    """(name, text) of every config that is shown."""
+    for page in [program.ROOT / "README.md", *sorted((program.ROOT / "docs").rglob("*.md")),
+                 *sorted((program.ROOT / "demos").rglob("*.md"))]:
+        for number, text in enumerate(FENCE.findall(page.read_text())):
+            yield f"{page.relative_to(program.ROOT)} #{number}", text
+    for file in sorted((program.ROOT / "demos").rglob("*.toml")):
+        yield str(file.relative_to(program.ROOT)), file.read_text()
+
+
+class Examples(program.CliTest):
+
+    def assert_learns(self, text):
+        """As it is, but of the sample video, and with its outputs out of the way."""
+        config, report = self.folder / "config.toml", self.folder / "report.json"
+        config.write_text(text)
+        here = {"source": {"uri": f"file://{program.VIDEO}", "pace": "asap"},
+                "output": {key: "" for key in ("weights", "loss_plot", "prediction", "video", "log")}}
+        kept = ["--set", f"checkpoint.dir={self.folder}/kept"] if "[checkpoint]" in text else []
+        outcome = program.call("run", config, "--quiet", "--frames", 400, "--report", report,
+                               *program.settings(here), *kept, timeout=300)
+        self.assert_code(program.DONE, outcome)
+        loss = json.loads(report.read_text())["loss"]
+        self.assertLess(loss["recent"], loss["mean_frame"]["recent"])
+
+    def test_every_config_that_is_shown_learns(self):
+        shown = list(examples())
+        self.assertGreater(len(shown), 3, "else nothing was found")
+        for name, text in shown:
+            with self.subTest(config=name):
+                self.assert_learns(text)
+
+    def test_a_source_is_all_that_must_be_said(self):
+        self.assert_learns(f'[source]\nuri = "file://{program.VIDEO}"\n')
+
+
+if __name__ == "__main__":
+    unittest.main()
