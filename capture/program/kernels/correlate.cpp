@@ -1,0 +1,240 @@
+#include "capture/program/kernels/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "capture/program/kernels/correlate.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// Highway wants its own contributions after highway.h.
+#include "capture/program/kernels/epilogue-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace::kernels {
+namespace HWY_NAMESPACE {
+
+constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
+
+/// Adds one source row to the sums of output rows kFirst..kLast of a tile.
+/// `weights`: of kernel row (source row - kFirst); the later output rows use earlier kernel rows.
+template <int kFirst, int kLast, int R, int P>
+HWY_INLINE void add_source_row(const float* HWY_RESTRICT source, std::size_t step,
+                               const float* HWY_RESTRICT weights, std::size_t weights_row, int taps,
+                               V (&sums)[R][P]) {
+  const D d;
+  for (int t = 0; t < taps; ++t) {
+    V w[kLast + 1];
+#pragma GCC unroll 8
+    for (int j = kFirst; j <= kLast; ++j)
+      w[j] = hn::Load(d, weights + t * kLanes - (j - kFirst) * weights_row);
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+      const V value = hn::Set(d, source[p * step + t]);
+#pragma GCC unroll 8
+      for (int j = kFirst; j <= kLast; ++j) sums[j][p] = hn::MulAdd(value, w[j], sums[j][p]);
+    }
+  }
+}
+
+template <int kFirst, int R, int P>
+HWY_INLINE void add_last_rows(const float* source, const Correlation& c, const float* weights,
+                              std::size_t weights_row, V (&sums)[R][P]) {
+  if constexpr (kFirst < R) {
+    add_source_row<kFirst, R - 1>(source, c.source_step_x, weights, weights_row, c.taps, sums);
+    add_last_rows<kFirst + 1>(source + c.source_row, c, weights, weights_row, sums);
+  }
+}
+
+template <int kLast, int R, int P>
+HWY_INLINE void add_first_rows(const float* source, const Correlation& c, const float* weights,
+                               std::size_t weights_row, V (&sums)[R][P]) {
+  if constexpr (kLast < R - 1) {
+    add_source_row<0, kLast>(source, c.source_step_x, weights, weights_row, c.taps, sums);
+    add_first_rows<kLast + 1>(source + c.source_row, c, weights + weights_row, weights_row, sums);
+  }
+}
+
+/// R x P output pixels at (y, x), channels from `channel` on. R > 1 wants R <= kernel_rows and
+/// output rows that are neighbours in the source.
+template <int R, int P>
+HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, const float* weights) {
+  const D d;
+  const std::size_t weights_row = std::size_t(c.taps) * kLanes;
+  const float* source = c.source + y * c.source_step_y + x * c.source_step_x;
+  V sums[R][P];
+#pragma GCC unroll 8
+  for (int j = 0; j < R; ++j) {
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) sums[j][p] = hn::Zero(d);
+  }
+  add_first_rows<0>(source, c, weights, weights_row, sums);
+  for (int r = R - 1; r < c.kernel_rows; ++r) {
+    add_source_row<0, R - 1>(source + r * c.source_row, c.source_step_x, weights + r * weights_row,
+                             weights_row, c.taps, sums);
+  }
+  add_last_rows<1>(source + c.kernel_rows * c.source_row, c,
+                   weights + (c.kernel_rows - 1) * weights_row, weights_row, sums);
+  const std::size_t left = c.channels - channel;
+  const auto part = hn::FirstN(d, left);
+  const V bias = c.bias ? hn::MaskedLoad(part, d, c.bias + channel) : hn::Zero(d);
+#pragma GCC unroll 8
+  for (int j = 0; j < R; ++j) {
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+      V v = activated(hn::Add(sums[j][p], bias), c.activation);
+      const std::size_t row = y + j, column = x + p;
+      if (c.mask) {
+        const float* mask = c.mask + row * c.mask_step_y + column * c.mask_step_x + channel;
+        v = hn::IfThenZeroElse(hn::Le(hn::MaskedLoad(part, d, mask), hn::Zero(d)), v);
+      }
+      float* to = c.destination + row * c.step_y + column * c.step_x + channel;
+      if (left >= kLanes) {
+        hn::StoreU(v, d, to);
+      } else {
+        hn::BlendedStore(v, part, d, to);
+      }
+    }
+  }
+}
+
+/// Calls tile(x) so that tiles of P, and of Q and 1 at the end, cover `width`. The last may overlap
+/// the one before: it writes the same values again.
+template <int P, int Q, typename Wide, typename Medium, typename Single>
+HWY_INLINE void cover(int width, const Wide& wide, const Medium& medium, const Single& single) {
+  int x = 0;
+  for (; x + P <= width; x += P) wide(x);
+  if (x == width) return;
+  if (width - x <= Q && width >= Q) return medium(width - Q);
+  if (width >= P) return wide(width - P);
+  for (; x + Q <= width; x += Q) medium(x);
+  if (x < width && width >= Q) return medium(width - Q);
+  for (; x < width; ++x) single(x);
+}
+
+template <int R, int P>
+void wide_rows(const Correlation& c, int y, int channel, const float* weights) {
+  constexpr int kHalf = P / 2;
+  cover<P, kHalf>(
+      c.width, [&](int x) { wide_tile<R, P>(c, y, x, channel, weights); },
+      [&](int x) { wide_tile<R, kHalf>(c, y, x, channel, weights); },
+      [&](int x) { wide_tile<R, 1>(c, y, x, channel, weights); });
+}
+
+template <int R, int P>
+void wide_image(const Correlation& c) {
+  for (int channel = 0; channel < c.channels; channel += kLanes) {
+    const float* weights = c.weights + channel / kLanes * c.weights_block;
+    int y = 0;
+    if constexpr (R > 1) {
+      const bool neighbours = c.source_step_y == c.source_row && c.kernel_rows >= R;
+      if (neighbours) {
+        // A single row left over costs more than two pairs.
+        const int rest = c.height % R == 1 && R == 3 && c.height > R ? R + 1 : c.height % R;
+        for (; y + rest < c.height; y += R) wide_rows<R, P>(c, y, channel, weights);
+        for (; y + 2 <= c.height; y += 2) wide_rows<2, P>(c, y, channel, weights);
+      }
+    }
+    constexpr int kSingle = kManyRegisters ? 16 : 8;
+    for (; y < c.height; ++y) wide_rows<1, kSingle>(c, y, channel, weights);
+  }
+}
+
+void correlate_wide(const Correlation& c, Tile tile) {
+  if (tile.rows == 2) return wide_image < 2, kManyRegisters ? 12 : 6 > (c);
+  if (tile.rows == 3) return wide_image < 3, kManyRegisters ? 8 : 4 > (c);
+  return wide_image < 1, kManyRegisters ? 16 : 8 > (c);
+}
+
+std::vector<Tile> wide_tiles() {
+  if (kManyRegisters) return {{3, 8}, {2, 12}, {1, 16}};
+  return {{3, 4}, {2, 6}, {1, 8}};
+}
+
+/// P pixels, O channels.
+template <int O, int P>
+HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
+  const D d;
+  const std::size_t vectors = (c.taps + kLanes - 1) / kLanes;
+  const std::size_t of_channel = c.kernel_rows * vectors * kLanes;
+  const float* source = c.source + y * c.source_step_y + x * c.source_step_x;
+  const float* weights = c.weights + channel * of_channel;
+  const auto part = hn::FirstN(d, c.taps - (vectors - 1) * kLanes);
+  V sums[O][P];
+#pragma GCC unroll 8
+  for (int o = 0; o < O; ++o) {
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) sums[o][p] = hn::Zero(d);
+  }
+  for (int r = 0; r < c.kernel_rows; ++r, source += c.source_row) {
+    for (std::size_t t = 0; t < vectors; ++t, weights += kLanes) {
+      V w[O];
+#pragma GCC unroll 8
+      for (int o = 0; o < O; ++o) w[o] = hn::Load(d, weights + o * of_channel);
+      const float* from = source + t * kLanes;
+#pragma GCC unroll 16
+      for (int p = 0; p < P; ++p, from += c.source_step_x) {
+        const V value = t + 1 < vectors ? hn::LoadU(d, from) : hn::MaskedLoad(part, d, from);
+#pragma GCC unroll 8
+        for (int o = 0; o < O; ++o) sums[o][p] = hn::MulAdd(value, w[o], sums[o][p]);
+      }
+    }
+  }
+  constexpr std::size_t kValues = (P * O + kLanes - 1) / kLanes * kLanes;
+  alignas(64) float values[kValues] = {};
+  for (int o = 0; o < O; ++o) {
+    const float bias = c.bias ? c.bias[channel + o] : 0;
+    for (int p = 0; p < P; ++p)
+      values[p * O + o] = hn::GetLane(hn::SumOfLanes(d, sums[o][p])) + bias;
+  }
+  for (std::size_t i = 0; i < kValues; i += kLanes)
+    hn::Store(activated(hn::Load(d, values + i), c.activation), d, values + i);
+  for (int p = 0; p < P; ++p) {
+    const std::size_t row = y, column = x + p;
+    float* to = c.destination + row * c.step_y + column * c.step_x + channel;
+    const float* mask =
+        c.mask ? c.mask + row * c.mask_step_y + column * c.mask_step_x + channel : nullptr;
+    for (int o = 0; o < O; ++o) to[o] = mask && mask[o] <= 0 ? 0 : values[p * O + o];
+  }
+}
+
+template <int O>
+void narrow_channels(const Correlation& c, int channel) {
+  constexpr int kPixels = kManyRegisters ? (O < 4 ? 8 : 6) : (O < 3 ? 4 : 3);
+  for (int y = 0; y < c.height; ++y) {
+    cover<kPixels, kPixels / 2>(
+        c.width, [&](int x) { narrow_tile<O, kPixels>(c, y, x, channel); },
+        [&](int x) { narrow_tile<O, kPixels / 2>(c, y, x, channel); },
+        [&](int x) { narrow_tile<O, 1>(c, y, x, channel); });
+  }
+}
+
+void correlate_narrow(const Correlation& c) {
+  int channel = 0;
+  for (; channel + 4 <= c.channels; channel += 4) narrow_channels<4>(c, channel);
+  const int left = c.channels - channel;
+  if (left == 3) narrow_channels<3>(c, channel);
+  if (left == 2) narrow_channels<2>(c, channel);
+  if (left == 1) narrow_channels<1>(c, channel);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace millrace::kernels {
+
+HWY_EXPORT(correlate_wide);
+HWY_EXPORT(correlate_narrow);
+HWY_EXPORT(wide_tiles);
+
+void correlate_wide(const Correlation& c, Tile tile) {
+  HWY_DYNAMIC_DISPATCH(correlate_wide)(c, tile);
+}
+void correlate_narrow(const Correlation& c) {
+  HWY_DYNAMIC_DISPATCH(correlate_narrow)(c);
+}
+std::vector<Tile> wide_tiles() {
+  return HWY_DYNAMIC_DISPATCH(wide_tiles)();
+}
+
+}  // namespace millrace::kernels
+#endif

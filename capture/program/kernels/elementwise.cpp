@@ -1,0 +1,145 @@
+// Elementwise kernels, the loss, the finite check.
+#include <limits>
+
+#include "capture/program/kernels/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "capture/program/kernels/elementwise.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// Highway wants its own contributions after highway.h.
+#include "capture/program/kernels/epilogue-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace::kernels {
+namespace HWY_NAMESPACE {
+
+/// destination[i] = function(left[i], right[i]).
+template <typename Function>
+HWY_INLINE void map(const float* left, const float* right, float* destination, std::size_t count,
+                    const Function& function) {
+  const D d;
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    hn::StoreU(function(hn::LoadU(d, left + i), hn::LoadU(d, right + i)), d, destination + i);
+  if (i == count) return;
+  const auto part = hn::FirstN(d, count - i);
+  const V v = function(hn::MaskedLoad(part, d, left + i), hn::MaskedLoad(part, d, right + i));
+  hn::BlendedStore(v, part, d, destination + i);
+}
+
+void relu(const float* source, float* destination, std::size_t count) {
+  map(source, source, destination, count, [](V v, V) { return relu_of(v); });
+}
+
+void sigmoid(const float* source, float* destination, std::size_t count) {
+  map(source, source, destination, count, [](V v, V) { return sigmoid_of(v); });
+}
+
+void add(const float* left, const float* right, float* destination, std::size_t count) {
+  map(left, right, destination, count, [](V a, V b) { return hn::Add(a, b); });
+}
+
+void relu_mask(const float* source, const float* mask, float* destination, std::size_t count) {
+  map(source, mask, destination, count,
+      [](V v, V m) { return hn::IfThenZeroElse(hn::Le(m, hn::Zero(D())), v); });
+}
+
+HWY_INLINE V through_sigmoid_of(V gradient, V output) {
+  return hn::Mul(hn::Mul(gradient, hn::Sub(hn::Set(D(), 1.0f), output)), output);
+}
+
+void sigmoid_gradient(const float* gradient, const float* output, float* destination,
+                      std::size_t count) {
+  map(gradient, output, destination, count, [](V g, V y) { return through_sigmoid_of(g, y); });
+}
+
+bool all_finite(const float* values, std::size_t count) {
+  const D d;
+  const V most = hn::Set(d, std::numeric_limits<float>::max());
+  const auto finite = [&](V v) { return hn::Le(hn::Abs(v), most); };
+  std::size_t i = 0;
+  for (; i + 4 * kLanes <= count; i += 4 * kLanes) {
+    const auto first =
+        hn::And(finite(hn::LoadU(d, values + i)), finite(hn::LoadU(d, values + i + kLanes)));
+    const auto second = hn::And(finite(hn::LoadU(d, values + i + 2 * kLanes)),
+                                finite(hn::LoadU(d, values + i + 3 * kLanes)));
+    if (!hn::AllTrue(d, hn::And(first, second))) return false;
+  }
+  for (; i < count; i += kLanes) {
+    const V v = hn::MaskedLoad(hn::FirstN(d, count - i), d, values + i);
+    if (!hn::AllTrue(d, finite(v))) return false;
+  }
+  return true;
+}
+
+/// One row of the loss: returns the sum of squares, writes scale * difference where wanted.
+float mse_row(const float* prediction, const float* target, float* gradient, std::size_t count,
+              float scale, bool through_sigmoid) {
+  const D d;
+  const V factor = hn::Set(d, scale);
+  V sum = hn::Zero(d);
+  for (std::size_t i = 0; i < count; i += kLanes) {
+    const auto part = hn::FirstN(d, count - i);
+    const V p = hn::MaskedLoad(part, d, prediction + i);
+    const V difference = hn::Sub(p, hn::MaskedLoad(part, d, target + i));
+    sum = hn::MulAdd(difference, difference, sum);
+    if (!gradient) continue;
+    const V g = hn::Mul(factor, difference);
+    hn::BlendedStore(through_sigmoid ? through_sigmoid_of(g, p) : g, part, d, gradient + i);
+  }
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace millrace::kernels {
+
+HWY_EXPORT(relu);
+HWY_EXPORT(sigmoid);
+HWY_EXPORT(add);
+HWY_EXPORT(relu_mask);
+HWY_EXPORT(sigmoid_gradient);
+HWY_EXPORT(all_finite);
+HWY_EXPORT(mse_row);
+
+void relu(const float* source, float* destination, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(relu)(source, destination, count);
+}
+void sigmoid(const float* source, float* destination, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(sigmoid)(source, destination, count);
+}
+void add(const float* left, const float* right, float* destination, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(add)(left, right, destination, count);
+}
+void relu_mask(const float* source, const float* mask, float* destination, std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(relu_mask)(source, mask, destination, count);
+}
+void sigmoid_gradient(const float* gradient, const float* output, float* destination,
+                      std::size_t count) {
+  HWY_DYNAMIC_DISPATCH(sigmoid_gradient)(gradient, output, destination, count);
+}
+bool all_finite(const float* values, std::size_t count) {
+  return HWY_DYNAMIC_DISPATCH(all_finite)(values, count);
+}
+
+float mse(const float* prediction, const Layout& layout, const float* target,
+          const Layout& target_layout, float* gradient, const Layout& gradient_layout,
+          bool through_sigmoid, float scale) {
+  const std::size_t of_row = std::size_t(layout.width) * layout.channels;
+  const double count = double(of_row) * layout.height;
+  const auto row = HWY_DYNAMIC_DISPATCH(mse_row);
+  double sum = 0;
+  for (int y = 0; y < layout.height; ++y) {
+    sum += row(prediction + y * layout.row(), target + y * target_layout.row(),
+               gradient ? gradient + y * gradient_layout.row() : nullptr, of_row,
+               float(2 / count) * scale, through_sigmoid);
+  }
+  return float(sum / count);
+}
+
+}  // namespace millrace::kernels
+#endif

@@ -1,0 +1,49 @@
+// Copies between layouts.
+#include <algorithm>
+
+#include "capture/program/kernels/kernels.h"
+
+namespace millrace::kernels {
+namespace {
+
+/// Channel count known at compile time where it is a picture's, so that the loop unrolls.
+template <int kChannels>
+void interleave(const float* planes, float* destination, const Layout& to) {
+  const std::size_t plane = std::size_t(to.height) * to.width;
+  const int channels = kChannels ? kChannels : to.channels;
+  for (int y = 0; y < to.height; ++y, planes += to.width, destination += to.row()) {
+    for (int x = 0; x < to.width; ++x) {
+      for (int c = 0; c < channels; ++c) destination[x * channels + c] = planes[c * plane + x];
+    }
+  }
+}
+
+template <int kChannels>
+void separate(const float* source, const Layout& from, float* planes) {
+  const std::size_t plane = std::size_t(from.height) * from.width;
+  const int channels = kChannels ? kChannels : from.channels;
+  for (int y = 0; y < from.height; ++y, planes += from.width, source += from.row()) {
+    for (int x = 0; x < from.width; ++x) {
+      for (int c = 0; c < channels; ++c) planes[c * plane + x] = source[x * channels + c];
+    }
+  }
+}
+
+}  // namespace
+
+void copy_image(const float* source, const Layout& from, float* destination, const Layout& to) {
+  const std::size_t count = std::size_t(from.width) * from.channels;
+  for (int y = 0; y < from.height; ++y)
+    std::copy_n(source + y * from.row(), count, destination + y * to.row());
+}
+
+void from_planes(const float* planes, float* destination, const Layout& to) {
+  to.channels == 3 ? interleave<3>(planes, destination, to)
+                   : interleave<0>(planes, destination, to);
+}
+
+void to_planes(const float* source, const Layout& from, float* planes) {
+  from.channels == 3 ? separate<3>(source, from, planes) : separate<0>(source, from, planes);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,224 @@
+// Forward and data gradient: correlations of the source with the weights, flipped for the gradient.
+#include <algorithm>
+
+#include "capture/program/kernels/own.h"
+#include "capture/program/kernels/simd.h"
+
+namespace millrace::kernels {
+namespace {
+
+constexpr const char* kNarrow = "narrow";
+
+std::string tile_name(Tile tile) {
+  return "wide" + std::to_string(tile.rows) + "x" + std::to_string(tile.columns);
+}
+
+Tile tile_of(const std::string& name) {
+  for (const Tile tile : wide_tiles()) {
+    if (tile_name(tile) == name) return tile;
+  }
+  return {1, 1};
+}
+
+bool forward(const Convolution& c) {
+  return c.pass == Pass::kForward;
+}
+const Layout& source_of(const Convolution& c) {
+  return forward(c) ? c.input : c.output;
+}
+const Layout& destination_of(const Convolution& c) {
+  return forward(c) ? c.output : c.input;
+}
+
+/// The data gradient of a strided convolution falls into stride x stride pieces: destination
+/// pixels of one remainder by the stride meet one part of the taps. Else there is one piece.
+struct Piece {
+  Correlation correlation;  ///< without addresses
+  std::ptrdiff_t source = 0;
+  std::size_t destination = 0, mask = 0, weights = 0;
+};
+
+/// Along one axis of the data gradient: destination index stride * i + phase takes the kernel's
+/// indices first + stride * m, m < count, from source index i + offset - m.
+struct Phase {
+  Phase(int phase, int kernel, int stride, int size)
+      : first((phase + kernel / 2) % stride),
+        count((kernel - first + stride - 1) / stride),
+        offset((phase + kernel / 2 - first) / stride),
+        size((size - phase + stride - 1) / stride) {}
+  int first, count, offset, size;
+};
+
+class OwnCorrelation final : public Kernel {
+ public:
+  OwnCorrelation(const Convolution& c, const std::string& name)
+      : convolution_(c), name_(name), tile_(tile_of(name)) {
+    const Layout& from = source_of(c);
+    const std::size_t to = destination_of(c).channels;
+    read_ = from.halo >= c.kernel / 2 ? from : padded(from, c.kernel);
+    if (name == kNarrow) {
+      packed_floats_ = to * c.kernel * round_up(std::size_t(c.kernel) * from.channels, lanes());
+    } else {
+      block_ = std::size_t(c.kernel) * c.kernel * from.channels * lanes();
+      packed_floats_ = round_up(to, lanes()) / lanes() * block_;
+    }
+    forward(c) ? add_forward() : add_gradient();
+  }
+
+  std::string name() const override { return name_; }
+  std::size_t packed_floats() const override { return packed_floats_; }
+  std::size_t scratch_floats() const override {
+    return read_ == source_of(convolution_) ? 0 : read_.floats();
+  }
+
+  void pack(const float* weights, float* packed) const override {
+    if (name_ == kNarrow) return pack_narrow(weights, packed);
+    // PyTorch's order is [output][input][taps]. The lanes are output channels in the forward pass,
+    // where the other two indices are one, and input channels in the gradient.
+    const std::size_t in = convolution_.input.channels, out = convolution_.output.channels;
+    const std::size_t taps = std::size_t(convolution_.kernel) * convolution_.kernel;
+    const std::size_t channels = forward(convolution_) ? out : in;
+    for (std::size_t c = 0; c < channels; c += lanes(), packed += block_) {
+      const std::size_t rows = std::min(lanes(), channels - c);
+      if (forward(convolution_)) {
+        to_lanes(weights + c * in * taps, in * taps, rows, places_, packed);
+        continue;
+      }
+      for (std::size_t o = 0; o < out; ++o)
+        to_lanes(weights + (o * in + c) * taps, taps, rows, places_, packed + o * lanes());
+    }
+  }
+
+  void run(const Operands& operands) const override {
+    const Convolution& c = convolution_;
+    const float* source = forward(c) ? operands.x : operands.dy;
+    if (read_ != source_of(c))
+      source = copy_padded(source, source_of(c), c.kernel, operands.scratch);
+    for (const Piece& piece : pieces_) {
+      Correlation made = piece.correlation;
+      made.source = source + piece.source;
+      made.destination = (forward(c) ? operands.y : operands.dx) + piece.destination;
+      made.mask = c.masked ? operands.mask + piece.mask : nullptr;
+      made.weights = operands.packed + piece.weights;
+      made.bias = forward(c) ? operands.bias : nullptr;
+      name_ == kNarrow ? correlate_narrow(made) : correlate_wide(made, tile_);
+    }
+  }
+
+ private:
+  /// A piece whose part of the kernel is `rows` x `columns`, with what all have alike.
+  Piece piece_of(int rows, int columns) const {
+    Piece piece;
+    Correlation& c = piece.correlation;
+    c.kernel_rows = rows;
+    c.taps = columns * read_.channels;
+    c.source_row = read_.row();
+    c.channels = destination_of(convolution_).channels;
+    c.weights_block = block_;
+    return piece;
+  }
+
+  void add_forward() {
+    const Convolution& c = convolution_;
+    Piece piece = piece_of(c.kernel, c.kernel);
+    Correlation& made = piece.correlation;
+    made.height = c.output.height;
+    made.width = c.output.width;
+    made.source_step_y = c.stride * read_.row();
+    made.source_step_x = std::size_t(c.stride) * read_.channels;
+    made.step_y = c.output.row();
+    made.step_x = c.output.channels;
+    made.activation = c.activation;
+    piece.source = -std::ptrdiff_t(c.kernel / 2) * std::ptrdiff_t(read_.row() + read_.channels);
+    pieces_.push_back(piece);
+    const int taps = c.kernel * c.kernel;
+    for (int q = 0; q < taps * c.input.channels; ++q)
+      places_.push_back((q % taps * c.input.channels + q / taps) * lanes());
+  }
+
+  void add_gradient() {
+    const Convolution& c = convolution_;
+    places_.resize(c.kernel * c.kernel);
+    std::size_t weights = 0;
+    for (int y = 0; y < c.stride; ++y) {
+      for (int x = 0; x < c.stride; ++x) {
+        const Phase rows(y, c.kernel, c.stride, c.input.height);
+        const Phase columns(x, c.kernel, c.stride, c.input.width);
+        for (int i = 0; i < rows.count; ++i) {
+          for (int j = 0; j < columns.count; ++j) {
+            const int tap = (rows.first + c.stride * i) * c.kernel + columns.first + c.stride * j;
+            const int place = (rows.count - 1 - i) * columns.count + columns.count - 1 - j;
+            places_[tap] = weights + place * read_.channels * lanes();
+          }
+        }
+        add_gradient_piece(y, rows, x, columns, weights);
+        weights += rows.count * columns.count * read_.channels * lanes();
+      }
+    }
+  }
+
+  void add_gradient_piece(int y, const Phase& rows, int x, const Phase& columns,
+                          std::size_t weights) {
+    const Convolution& c = convolution_;
+    Layout mask = c.input;
+    mask.halo = c.mask_halo;
+    Piece piece = piece_of(rows.count, columns.count);
+    Correlation& made = piece.correlation;
+    made.height = rows.size;
+    made.width = columns.size;
+    made.source_step_y = read_.row();
+    made.source_step_x = read_.channels;
+    made.step_y = c.stride * c.input.row();
+    made.step_x = std::size_t(c.stride) * c.input.channels;
+    made.mask_step_y = c.stride * mask.row();
+    made.mask_step_x = std::size_t(c.stride) * mask.channels;
+    piece.source = (rows.offset - rows.count + 1) * std::ptrdiff_t(read_.row()) +
+                   (columns.offset - columns.count + 1) * std::ptrdiff_t(read_.channels);
+    piece.destination = y * c.input.row() + x * c.input.channels;
+    piece.mask = y * mask.row() + x * mask.channels;
+    piece.weights = weights;
+    pieces_.push_back(piece);
+  }
+
+  void pack_narrow(const float* weights, float* packed) const {
+    const Convolution& c = convolution_;
+    const int to = destination_of(c).channels, from = read_.channels, taps = c.kernel * c.kernel;
+    const std::size_t row = round_up(std::size_t(c.kernel) * from, lanes());
+    std::fill(packed, packed + packed_floats_, 0.0f);
+    for (int d = 0; d < to; ++d) {
+      for (int s = 0; s < from; ++s) {
+        const float* kernel = weights + (forward(c) ? d * from + s : s * to + d) * taps;
+        for (int tap = 0; tap < taps; ++tap) {
+          const int ky = tap / c.kernel, kx = tap % c.kernel;
+          packed[(std::size_t(d) * c.kernel + ky) * row + kx * from + s] =
+              kernel[forward(c) ? tap : taps - 1 - tap];
+        }
+      }
+    }
+  }
+
+  const Convolution convolution_;
+  const std::string name_;
+  const Tile tile_;
+  Layout read_;            ///< the source as correlations read it
+  std::size_t block_ = 0;  ///< packed weights of `lanes` channels
+  std::size_t packed_floats_ = 0;
+  std::vector<std::uint32_t> places_;  ///< for to_lanes
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace
+
+std::vector<std::string> own_correlations(const Convolution& c) {
+  std::vector<std::string> names;
+  for (const Tile tile : wide_tiles()) names.push_back(tile_name(tile));
+  const bool narrow = std::size_t(destination_of(c).channels) < lanes();
+  if (narrow && (forward(c) || c.stride == 1)) names.insert(names.begin(), kNarrow);
+  return names;
+}
+
+std::unique_ptr<Kernel> own_correlation(const Convolution& convolution, const std::string& name) {
+  return std::make_unique<OwnCorrelation>(convolution, name);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,107 @@
+// The gradients of weights and bias.
+#include <algorithm>
+
+#include "capture/program/kernels/own.h"
+#include "capture/program/kernels/simd.h"
+
+namespace millrace::kernels {
+namespace {
+
+constexpr const char* kPlain = "plain";
+constexpr const char* kSwapped = "swapped";
+
+class OwnWeightGradient final : public Kernel {
+ public:
+  /// Plain: vectors along the output channels, taps from x. Swapped: vectors along the input
+  /// channels, taps from dy, which meets x through the flipped kernel.
+  OwnWeightGradient(const Convolution& c, bool swapped)
+      : convolution_(c),
+        swapped_(swapped),
+        taps_side_(swapped ? c.output : c.input),
+        lane_side_(swapped ? c.input : c.output) {
+    read_ = taps_side_.halo >= c.kernel / 2 ? taps_side_ : padded(taps_side_, c.kernel);
+    const std::size_t of_kernel = std::size_t(c.kernel) * c.kernel;
+    block_ = of_kernel * read_.channels * lanes();
+    sums_ = round_up(lane_side_.channels, lanes()) / lanes() * block_;
+    zeros_ = round_up(std::size_t(lane_side_.width) * lane_side_.channels, 16);
+    const int taps = int(of_kernel);
+    for (int q = 0; q < (swapped ? taps : taps * c.input.channels); ++q) {
+      const int place =
+          swapped ? (taps - 1 - q) * c.output.channels : q % taps * c.input.channels + q / taps;
+      places_.push_back(place * lanes());
+    }
+  }
+
+  std::string name() const override { return swapped_ ? kSwapped : kPlain; }
+  std::size_t packed_floats() const override { return 0; }
+  std::size_t scratch_floats() const override {
+    return round_up(sums_, 16) + zeros_ + (read_ == taps_side_ ? 0 : read_.floats());
+  }
+  void pack(const float*, float*) const override {}
+
+  void run(const Operands& operands) const override {
+    const Convolution& c = convolution_;
+    float* sums = operands.scratch;
+    float* zeros = sums + round_up(sums_, 16);
+    std::fill(zeros, zeros + zeros_, 0.0f);
+    const float* taps = swapped_ ? operands.dy : operands.x;
+    if (!(read_ == taps_side_)) taps = copy_padded(taps, taps_side_, c.kernel, zeros + zeros_);
+    WeightSums w;
+    w.broadcast = taps;
+    w.broadcast_row = read_.row();
+    w.broadcast_height = read_.height;
+    w.broadcast_channels = read_.channels;
+    w.vectors = swapped_ ? operands.x : operands.dy;
+    w.vectors_row = lane_side_.row();
+    w.height = lane_side_.height;
+    w.width = lane_side_.width;
+    w.channels = lane_side_.channels;
+    w.kernel = c.kernel;
+    w.stride = c.stride;
+    w.zeros = zeros;
+    w.sums = sums;
+    weight_sums(w);
+    unpack(sums, operands.weight_gradient);
+    if (operands.bias_gradient)
+      channel_sums(operands.dy, c.output, operands.bias_gradient, c.accumulate);
+  }
+
+ private:
+  void unpack(const float* sums, float* gradient) const {
+    const Convolution& c = convolution_;
+    const std::size_t in = c.input.channels, out = c.output.channels;
+    const std::size_t taps = std::size_t(c.kernel) * c.kernel;
+    const std::size_t channels = swapped_ ? in : out;
+    for (std::size_t l = 0; l < channels; l += lanes(), sums += block_) {
+      const std::size_t rows = std::min(lanes(), channels - l);
+      if (!swapped_) {
+        from_lanes(sums, places_, gradient + l * in * taps, in * taps, rows, c.accumulate);
+        continue;
+      }
+      for (std::size_t o = 0; o < out; ++o)
+        from_lanes(sums + o * lanes(), places_, gradient + (o * in + l) * taps, taps, rows,
+                   c.accumulate);
+    }
+  }
+
+  const Convolution convolution_;
+  const bool swapped_;
+  const Layout taps_side_, lane_side_;
+  Layout read_;  ///< the taps' side as the sums read it
+  std::size_t block_ = 0, sums_ = 0, zeros_ = 0;
+  std::vector<std::uint32_t> places_;  ///< for from_lanes
+};
+
+}  // namespace
+
+std::vector<std::string> own_weight_gradients(const Convolution& c) {
+  if (c.stride != 1 || std::size_t(c.output.channels) >= lanes()) return {kPlain};
+  return {kSwapped, kPlain};
+}
+
+std::unique_ptr<Kernel> own_weight_gradient(const Convolution& convolution,
+                                            const std::string& name) {
+  return std::make_unique<OwnWeightGradient>(convolution, name == kSwapped);
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,76 @@
+// What the vector files give to the rest: functions compiled once for each instruction set, of
+// which Highway picks one at run time. Internal to this folder.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "capture/program/kernels/kernels.h"
+
+namespace millrace::kernels {
+
+/// Vectors of float on this machine.
+std::size_t lanes();
+
+inline std::size_t round_up(std::size_t count, std::size_t unit) {
+  return (count + unit - 1) / unit * unit;
+}
+
+/// A correlation: every output pixel is the sum over `kernel_rows` rows of `taps` neighbouring
+/// floats. In NHWC the taps of one kernel row, kernel columns times channels, lie side by side.
+struct Correlation {
+  const float* source = nullptr;                     ///< first tap of output pixel (0, 0)
+  std::size_t source_row = 0;                        ///< floats from one kernel row to the next
+  std::size_t source_step_y = 0, source_step_x = 0;  ///< from one output row, pixel to the next
+  int kernel_rows = 0, taps = 0;
+  const float* weights = nullptr;  ///< packed
+  std::size_t weights_block = 0;   ///< floats from one block of channels to the next
+  float* destination = nullptr;
+  std::size_t step_y = 0, step_x = 0;
+  int height = 0, width = 0, channels = 0;  ///< of the output
+  const float* bias = nullptr;
+  Activation activation = Activation::kNone;
+  const float* mask = nullptr;
+  std::size_t mask_step_y = 0, mask_step_x = 0;
+};
+
+/// Size of a tile of output pixels whose sums stay in registers.
+struct Tile {
+  int rows, columns;
+};
+
+/// Vectors along the output channels; one broadcast source float meets every kernel row that
+/// reaches it. Weights: [channel block][kernel_rows][taps][lanes], zeros beyond the channels.
+void correlate_wide(const Correlation& c, Tile tile);
+/// Vectors along the taps, summed at the end: for a few output channels.
+/// Weights: [channels][kernel_rows][taps rounded up to lanes], zeros beyond the taps.
+void correlate_narrow(const Correlation& c);
+/// Tiles that correlate_wide knows here; the first is the likeliest.
+std::vector<Tile> wide_tiles();
+
+/// The gradient of a correlation's weights: [block][kernel_rows][taps][lanes] at `sums`, where a
+/// block is `lanes` channels of `vectors`.
+struct WeightSums {
+  const float* broadcast = nullptr;  ///< pixel (0, 0) of the side with the taps; halo in columns
+  std::size_t broadcast_row = 0;
+  int broadcast_height = 0, broadcast_channels = 0;
+  const float* vectors = nullptr;  ///< pixel (0, 0) of the other side
+  std::size_t vectors_row = 0;
+  int height = 0, width = 0, channels = 0;  ///< of `vectors`
+  int kernel = 1, stride = 1;
+  const float* zeros = nullptr;  ///< a row of `vectors` that holds zeros
+  float* sums = nullptr;
+};
+void weight_sums(const WeightSums& w);
+/// Sum over all pixels, for each channel.
+void channel_sums(const float* source, const Layout& layout, float* sums, bool accumulate);
+
+/// packed[places[q] + l] = rows[l * stride + q] for q < count; lanes from `row_count` on get zeros.
+void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
+              const std::vector<std::uint32_t>& places, float* packed);
+/// The way back: rows[l * stride + q] = packed[places[q] + l], or += with `add`.
+void from_lanes(const float* packed, const std::vector<std::uint32_t>& places, float* rows,
+                std::size_t stride, std::size_t row_count, bool add);
+
+}  // namespace millrace::kernels

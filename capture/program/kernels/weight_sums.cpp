@@ -1,0 +1,202 @@
+#include <algorithm>
+
+#include "capture/program/kernels/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "capture/program/kernels/weight_sums.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// Highway wants its own contributions after highway.h.
+#include "capture/program/kernels/epilogue-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace::kernels {
+namespace HWY_NAMESPACE {
+
+constexpr bool kManyRegisters = HWY_TARGET == HWY_AVX3;
+constexpr int kMostRows = kManyRegisters ? 5 : 3;  ///< kernel rows in registers at once
+/// Taps in registers beside so many kernel rows.
+constexpr int most_taps(int rows) {
+  if (!kManyRegisters) return rows == 3 ? 4 : rows == 2 ? 6 : 10;
+  return rows == 5 ? 5 : rows == 4 ? 6 : rows == 3 ? 9 : rows == 2 ? 12 : 20;
+}
+
+/// Which source rows and columns a pass over part of the image sums.
+struct Part {
+  const WeightSums& w;
+  int row_begin, row_end;  ///< of the broadcast side for stride 1, of the vector side else
+  int column_begin, column_end;
+  int channel;
+};
+
+/// sums[ky][t] += over one row of pixels: vectors[ky][x] * broadcast[x + t].
+template <int R, int T>
+HWY_INLINE void add_row(const float* HWY_RESTRICT broadcast, std::size_t broadcast_step,
+                        const float* const (&vectors)[R], std::size_t vectors_step, int width,
+                        V (&sums)[R][T]) {
+  const D d;
+  std::size_t at = 0;
+  for (int x = 0; x < width; ++x, at += vectors_step, broadcast += broadcast_step) {
+    V v[R];
+#pragma GCC unroll 8
+    for (int k = 0; k < R; ++k) v[k] = hn::LoadU(d, vectors[k] + at);
+#pragma GCC unroll 32
+    for (int t = 0; t < T; ++t) {
+      const V value = hn::Set(d, broadcast[t]);
+#pragma GCC unroll 8
+      for (int k = 0; k < R; ++k) sums[k][t] = hn::MulAdd(value, v[k], sums[k][t]);
+    }
+  }
+}
+
+/// As add_row for the channels that do not fill a vector.
+template <int R, int T>
+HWY_INLINE void add_partial_row(const float* broadcast, std::size_t broadcast_step,
+                                const float* const (&vectors)[R], std::size_t vectors_step,
+                                int width, std::size_t channels, V (&sums)[R][T]) {
+  const D d;
+  const auto part = hn::FirstN(d, channels);
+  for (int x = 0; x < width; ++x) {
+    for (int k = 0; k < R; ++k) {
+      const V v = hn::MaskedLoad(part, d, vectors[k] + x * vectors_step);
+      for (int t = 0; t < T; ++t)
+        sums[k][t] = hn::MulAdd(hn::Set(d, broadcast[x * broadcast_step + t]), v, sums[k][t]);
+    }
+  }
+}
+
+/// Kernel rows first_row.. and taps first_tap.. of one block of channels, over one part.
+template <int R, int T>
+HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap, float* totals) {
+  const D d;
+  const WeightSums& w = part.w;
+  const int padding = w.kernel / 2, width = part.column_end - part.column_begin;
+  const std::size_t step = std::size_t(w.stride) * w.broadcast_channels;
+  const std::size_t channels = w.channels - part.channel;
+  V sums[R][T];
+#pragma GCC unroll 8
+  for (int k = 0; k < R; ++k) {
+#pragma GCC unroll 32
+    for (int t = 0; t < T; ++t) sums[k][t] = hn::Zero(d);
+  }
+  for (int r = part.row_begin; r < part.row_end; ++r) {
+    // The row of the broadcast side, and for each kernel row the row that it meets there.
+    const int source = w.stride == 1 ? r : r * w.stride + first_row - padding;
+    if (source < 0 || source >= w.broadcast_height) continue;
+    const float* vectors[R];
+    for (int k = 0; k < R; ++k) {
+      const int y = w.stride == 1 ? r + padding - first_row - k : r;
+      const float* row = y < 0 || y >= w.height ? w.zeros : w.vectors + y * w.vectors_row;
+      vectors[k] = row + std::size_t(part.column_begin) * w.channels + part.channel;
+    }
+    const float* broadcast = w.broadcast + source * w.broadcast_row + part.column_begin * step +
+                             first_tap - std::ptrdiff_t(padding) * w.broadcast_channels;
+    if (channels >= kLanes) {
+      add_row(broadcast, step, vectors, w.channels, width, sums);
+    } else {
+      add_partial_row(broadcast, step, vectors, w.channels, width, channels, sums);
+    }
+  }
+  const std::size_t row = std::size_t(w.kernel) * w.broadcast_channels * kLanes;
+#pragma GCC unroll 8
+  for (int k = 0; k < R; ++k) {
+#pragma GCC unroll 32
+    for (int t = 0; t < T; ++t) {
+      float* total = totals + (first_row + k) * row + (first_tap + t) * kLanes;
+      hn::Store(hn::Add(hn::Load(d, total), sums[k][t]), d, total);
+    }
+  }
+}
+
+/// Calls sum_block with as many taps as asked at run time.
+template <int R, int T>
+HWY_INLINE void sum_taps(const Part& part, int taps, int first_row, int first_tap, float* totals) {
+  if (taps == T) return sum_block<R, T>(part, first_row, first_tap, totals);
+  if constexpr (T > 1) sum_taps<R, T - 1>(part, taps, first_row, first_tap, totals);
+}
+
+/// Splits the taps evenly into blocks that fit the registers.
+template <int R>
+void sum_rows(const Part& part, int first_row, float* totals) {
+  const int taps = part.w.kernel * part.w.broadcast_channels;
+  const int blocks = (taps + most_taps(R) - 1) / most_taps(R);
+  for (int b = 0; b < blocks; ++b) {
+    const int begin = taps * b / blocks, end = taps * (b + 1) / blocks;
+    sum_taps<R, most_taps(R)>(part, end - begin, first_row, begin, totals);
+  }
+}
+
+void sum_part(const Part& part, float* totals) {
+  const int kernel = part.w.kernel;
+  const int most = part.w.stride == 1 ? kMostRows : 1;
+  const int groups = (kernel + most - 1) / most;
+  for (int g = 0; g < groups; ++g) {
+    const int begin = kernel * g / groups, rows = kernel * (g + 1) / groups - begin;
+    if (rows == 1) sum_rows<1>(part, begin, totals);
+    if (rows == 2) sum_rows<2>(part, begin, totals);
+    if (rows == 3) sum_rows<3>(part, begin, totals);
+    if constexpr (kManyRegisters) {
+      if (rows == 4) sum_rows<4>(part, begin, totals);
+      if (rows == 5) sum_rows<5>(part, begin, totals);
+    }
+  }
+}
+
+void weight_sums(const WeightSums& w) {
+  const std::size_t block = std::size_t(w.kernel) * w.kernel * w.broadcast_channels * kLanes;
+  const std::size_t blocks = (w.channels + kLanes - 1) / kLanes;
+  std::fill(w.sums, w.sums + blocks * block, 0.0f);
+  // Parts whose rows stay in the first-level cache while every block of taps goes over them.
+  // Each part's sums begin at zero, which also keeps the rounding error of long sums small.
+  constexpr int kCache = 24 << 10, kColumns = 64;
+  const int columns = std::min(w.width, kColumns);
+  const int of_pixel = 4 * (int(kLanes) + std::min(w.broadcast_channels * w.stride, 64));
+  const int rows = std::max(1, kCache / (of_pixel * columns) - std::min(w.kernel, kMostRows) + 1);
+  const int height = w.stride == 1 ? w.broadcast_height : w.height;
+  for (int y = 0; y < height; y += rows) {
+    for (int x = 0; x < w.width; x += columns) {
+      for (std::size_t b = 0; b < blocks; ++b) {
+        sum_part(
+            {w, y, std::min(y + rows, height), x, std::min(x + columns, w.width), int(b * kLanes)},
+            w.sums + b * block);
+      }
+    }
+  }
+}
+
+void channel_sums(const float* source, const Layout& layout, float* sums, bool accumulate) {
+  const D d;
+  for (std::size_t channel = 0; channel < std::size_t(layout.channels); channel += kLanes) {
+    const auto part = hn::FirstN(d, layout.channels - channel);
+    V total = hn::Zero(d);
+    for (int y = 0; y < layout.height; ++y) {
+      const float* from = source + y * layout.row() + channel;
+      V row[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
+      for (int x = 0; x < layout.width; ++x, from += layout.channels)
+        row[x % 4] = hn::Add(row[x % 4], hn::MaskedLoad(part, d, from));
+      total = hn::Add(total, hn::Add(hn::Add(row[0], row[1]), hn::Add(row[2], row[3])));
+    }
+    if (accumulate) total = hn::Add(total, hn::MaskedLoad(part, d, sums + channel));
+    hn::BlendedStore(total, part, d, sums + channel);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace millrace::kernels {
+
+HWY_EXPORT(weight_sums);
+HWY_EXPORT(channel_sums);
+
+void weight_sums(const WeightSums& w) {
+  HWY_DYNAMIC_DISPATCH(weight_sums)(w);
+}
+void channel_sums(const float* source, const Layout& layout, float* sums, bool accumulate) {
+  HWY_DYNAMIC_DISPATCH(channel_sums)(source, layout, sums, accumulate);
+}
+
+}  // namespace millrace::kernels
+#endif

@@ -1,0 +1,193 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "capture/program/kernels/kernels.h"
+#include "tests/capture/program/kernels_reference.h"
+
+namespace millrace::kernels {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+using Kind = UpdateRule::Kind;
+
+TEST(Elementwise, EveryLengthAndNothingBeyond) {
+  for (std::size_t count : {0, 1, 7, 16, 17, 63, 100}) {
+    TestFloats a(count + 1), b(count + 1), out(count + 1);
+    std::mt19937 random(3);
+    a.fill(random);
+    b.fill(random);
+    const auto expect = [&](const char* what, auto formula) {
+      EXPECT_EQ(out.data()[count], 77) << what << " wrote beyond " << count;
+      for (std::size_t i = 0; i < count; ++i)
+        EXPECT_NEAR(out.data()[i], formula(a.data()[i], b.data()[i]), 1e-6) << what << " at " << i;
+    };
+    out.data()[count] = 77;
+    relu(a.data(), out.data(), count);
+    expect("relu", [](double x, double) { return x > 0 ? x : 0; });
+    sigmoid(a.data(), out.data(), count);
+    expect("sigmoid", [](double x, double) { return 1 / (1 + std::exp(-x)); });
+    add(a.data(), b.data(), out.data(), count);
+    expect("add", [](double x, double y) { return x + y; });
+    relu_mask(a.data(), b.data(), out.data(), count);
+    expect("relu_mask", [](double x, double y) { return y > 0 ? x : 0; });
+    sigmoid_gradient(a.data(), b.data(), out.data(), count);
+    expect("sigmoid_gradient", [](double g, double y) { return g * y * (1 - y); });
+  }
+}
+
+TEST(Elementwise, SigmoidOfLargeNumbersIsNeitherNaNNorBeyondOne) {
+  const float in[] = {-kInfinity, -200, -90, 0, 90, 200, kInfinity};
+  float out[7];
+  sigmoid(in, out, 7);
+  EXPECT_EQ(out[0], 0);
+  EXPECT_EQ(out[3], 0.5f);
+  EXPECT_EQ(out[6], 1);
+  for (const float y : out) EXPECT_TRUE(y >= 0 && y <= 1) << y;
+}
+
+TEST(Elementwise, OneValueThatIsNotFiniteIsFoundAnywhere) {
+  for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
+    for (std::size_t at : {0, 15, 16, 70, 98}) {
+      TestFloats values(100);
+      EXPECT_TRUE(all_finite(values.data(), 99));
+      values.data()[at] = bad;
+      EXPECT_FALSE(all_finite(values.data(), 99)) << bad << " at " << at;
+    }
+  }
+}
+
+TEST(Loss, MseAndItsGradientThroughTheSigmoid) {
+  for (const bool through_sigmoid : {false, true}) {
+    TestImage p({5, 7, 3, 0}), t({5, 7, 3, 1}), g({5, 7, 3, 2});
+    std::mt19937 random(5);
+    p.fill(random);
+    t.fill(random);
+    const float loss = mse(p.first(), p.layout(), t.first(), t.layout(), g.first(), g.layout(),
+                           through_sigmoid, 0.5f);
+    double sum = 0;
+    for (int y = 0; y < 5; ++y) {
+      for (int x = 0; x < 7; ++x) {
+        for (int c = 0; c < 3; ++c) {
+          const double v = p.value(y, x, c), d = v - t.value(y, x, c);
+          sum += d * d;
+          EXPECT_NEAR(g.at(y, x, c), 0.5 * 2 / 105 * d * (through_sigmoid ? v * (1 - v) : 1), 1e-8);
+        }
+      }
+    }
+    EXPECT_NEAR(loss, sum / 105, 1e-6);
+    EXPECT_TRUE(g.border_is_untouched());
+    EXPECT_EQ(loss, mse(p.first(), p.layout(), t.first(), t.layout(), nullptr, {}, false));
+  }
+}
+
+TEST(Images, PlanesAndHalosThereAndBack) {
+  for (const int channels : {1, 3, 5}) {
+    TestImage a({4, 6, channels, 0}), b({4, 6, channels, 2}), c({4, 6, channels, 1});
+    std::mt19937 random(6);
+    a.fill(random);
+    TestFloats planes(a.layout().floats());
+    to_planes(a.first(), a.layout(), planes.data());
+    EXPECT_EQ(planes.data()[24 * (channels - 1) + 7], a.at(1, 1, channels - 1));
+    from_planes(planes.data(), b.first(), b.layout());
+    copy_image(b.first(), b.layout(), c.first(), c.layout());
+    EXPECT_EQ(a.values(), c.values());
+    EXPECT_TRUE(b.border_is_untouched() && c.border_is_untouched());
+  }
+}
+
+std::vector<float> copy(TestFloats& floats) {
+  return {floats.data(), floats.data() + floats.size()};
+}
+
+/// The formulas of torch.optim in double precision, one element.
+struct Element {
+  double weight, momentum = 0, square = 0, mean = 0;
+  void step(const UpdateRule& r, double g, double lr, int steps) {
+    if (r.kind == Kind::kAdamW) {
+      weight *= 1 - lr * r.weight_decay;
+    } else {
+      g += r.weight_decay * weight;
+    }
+    if (r.kind == Kind::kSgd) {
+      momentum = r.momentum * momentum + g;
+      const double a = r.spike_delay > 0 ? std::pow(r.momentum, double(r.spike_delay)) : 1;
+      weight -= lr * a * momentum + (a < 1 ? lr * (1 - a) / (1 - r.momentum) * g : 0);
+    } else if (r.kind == Kind::kRmsProp) {
+      square = r.alpha * square + (1 - r.alpha) * g * g;
+      momentum = r.momentum * momentum + g / (std::sqrt(square) + r.eps);
+      weight -= lr * momentum;
+    } else {
+      mean = r.beta1 * mean + (1 - r.beta1) * g;
+      square = r.beta2 * square + (1 - r.beta2) * g * g;
+      const double corrected = std::sqrt(square / (1 - std::pow(r.beta2, steps)));
+      weight -= lr * mean / (1 - std::pow(r.beta1, steps)) / (corrected + r.eps);
+    }
+  }
+};
+
+std::vector<UpdateRule> rules() {
+  return {{.kind = Kind::kSgd},
+          {.kind = Kind::kSgd, .momentum = 0.9, .weight_decay = 0.1},
+          {.kind = Kind::kSgd, .momentum = 0.9, .spike_delay = 3},
+          {.kind = Kind::kRmsProp},
+          {.kind = Kind::kRmsProp, .momentum = 0.5, .weight_decay = 0.1},
+          {.kind = Kind::kAdam, .weight_decay = 0.1},
+          {.kind = Kind::kAdam, .beta1 = 0},
+          {.kind = Kind::kAdamW, .weight_decay = 0.1}};
+}
+
+struct Buffers {
+  explicit Buffers(std::size_t count)
+      : weights(count), gradient(count), momentum(count), square(count), mean(count), steps(1) {}
+  UpdateOperands operands() {
+    return {weights.data(), weights.data(), gradient.data(), momentum.data(),
+            square.data(),  mean.data(),    steps.data(),    weights.size()};
+  }
+  TestFloats weights, gradient, momentum, square, mean, steps;
+};
+
+TEST(Update, EveryRuleFollowsItsFormulaForMoreThanOneStep) {
+  for (const UpdateRule& rule : rules()) {
+    Buffers b(37);
+    std::mt19937 random(9);
+    b.weights.fill(random);
+    std::vector<Element> expected(37);
+    for (int i = 0; i < 37; ++i) expected[i] = {b.weights.data()[i]};
+    for (int step = 1; step <= 5; ++step) {
+      b.gradient.fill(random);
+      EXPECT_TRUE(guarded_update(rule, b.operands(), 0.01, 0.5f));
+      for (int i = 0; i < 37; ++i) {
+        expected[i].step(rule, 0.5 * b.gradient.data()[i], 0.01, step);
+        EXPECT_NEAR(b.weights.data()[i], expected[i].weight, 2e-6)
+            << "rule " << int(rule.kind) << " step " << step << " element " << i;
+      }
+    }
+  }
+}
+
+TEST(Update, AGradientThatIsNotFiniteChangesNothing) {
+  for (const UpdateRule& rule : rules()) {
+    for (const float bad : {kInfinity, std::nanf("")}) {
+      Buffers b(37);
+      TestFloats to(37);
+      std::mt19937 random(9);
+      for (TestFloats* f : {&b.weights, &b.gradient, &b.momentum, &b.square, &b.mean, &to})
+        f->fill(random);
+      b.gradient.data()[36] = bad;
+      const std::vector<float> before[] = {copy(b.momentum), copy(b.square), copy(b.mean)};
+      UpdateOperands operands = b.operands();
+      operands.to = to.data();
+      EXPECT_FALSE(guarded_update(rule, operands, 0.01));
+      for (int i = 0; i < 37; ++i) EXPECT_EQ(to.data()[i], b.weights.data()[i]);
+      EXPECT_EQ(copy(b.momentum), before[0]);
+      EXPECT_EQ(copy(b.square), before[1]);
+      EXPECT_EQ(copy(b.mean), before[2]);
+      EXPECT_EQ(b.steps.data()[0], 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::kernels

@@ -1,0 +1,166 @@
+#include "tests/capture/program/kernels_reference.h"
+
+#include <cmath>
+#include <cstdint>
+
+namespace millrace::kernels {
+namespace {
+
+constexpr std::size_t kGuard = 64;
+constexpr float kGuardValue = 12345;
+
+float* aligned(std::vector<float>& memory) {
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+  return memory.data() + (64 - address % 64) % 64 / sizeof(float);
+}
+
+void fill_range(std::mt19937& random, float* begin, std::size_t count) {
+  std::uniform_real_distribution<float> range(-1, 1);
+  for (std::size_t i = 0; i < count; ++i) begin[i] = range(random);
+}
+
+/// Calls visit(output y, x, ky, kx, input y, x) for each meeting of an output pixel and a tap.
+template <typename Visit>
+void each_tap(const Convolution& c, const Visit& visit) {
+  for (int y = 0; y < c.output.height; ++y) {
+    for (int x = 0; x < c.output.width; ++x) {
+      for (int ky = 0; ky < c.kernel; ++ky) {
+        for (int kx = 0; kx < c.kernel; ++kx) {
+          const int from_y = y * c.stride + ky - c.kernel / 2;
+          const int from_x = x * c.stride + kx - c.kernel / 2;
+          if (from_y < 0 || from_y >= c.input.height) continue;
+          if (from_x < 0 || from_x >= c.input.width) continue;
+          visit(y, x, ky, kx, from_y, from_x);
+        }
+      }
+    }
+  }
+}
+
+class Sums {
+ public:
+  explicit Sums(std::size_t count)
+      : made_{std::vector<double>(count), std::vector<double>(count)} {}
+  void add(std::size_t i, double value) {
+    made_.values[i] += value;
+    made_.magnitudes[i] += std::abs(value);
+  }
+  Reference made_;
+};
+
+std::size_t index(const Layout& l, int y, int x, int c) {
+  return (std::size_t(y) * l.width + x) * l.channels + c;
+}
+
+std::size_t tap_index(const Convolution& c, int o, int i, int ky, int kx) {
+  return ((std::size_t(o) * c.input.channels + i) * c.kernel + ky) * c.kernel + kx;
+}
+
+}  // namespace
+
+TestFloats::TestFloats(std::size_t count, float value)
+    : count_(count), memory_(count + 2 * kGuard, value), data_(aligned(memory_)) {}
+
+void TestFloats::fill(std::mt19937& random) {
+  fill_range(random, data_, count_);
+}
+
+TestImage::TestImage(const Layout& layout)
+    : layout_(layout), memory_(layout.floats() + 3 * kGuard, kGuardValue) {
+  data_ = aligned(memory_) + kGuard;
+  std::fill(data_, data_ + layout.floats(), 0.0f);
+}
+
+double TestImage::value(int y, int x, int c) {
+  if (y < 0 || y >= layout_.height || x < 0 || x >= layout_.width) return 0;
+  return at(y, x, c);
+}
+
+void TestImage::fill(std::mt19937& random) {
+  for (int y = 0; y < layout_.height; ++y)
+    fill_range(random, &at(y, 0, 0), std::size_t(layout_.width) * layout_.channels);
+}
+
+bool TestImage::border_is_untouched() {
+  for (std::size_t i = 1; i <= kGuard; ++i) {
+    if (data_[-std::ptrdiff_t(i)] != kGuardValue) return false;
+    if (data_[layout_.floats() + i - 1] != kGuardValue) return false;
+  }
+  const int halo = layout_.halo;
+  for (int y = -halo; y < layout_.height + halo; ++y) {
+    for (int x = -halo; x < layout_.width + halo; ++x) {
+      const bool inside = y >= 0 && y < layout_.height && x >= 0 && x < layout_.width;
+      const float* pixel = first() + y * std::ptrdiff_t(layout_.row()) + x * layout_.channels;
+      for (int c = 0; c < layout_.channels && !inside; ++c) {
+        if (pixel[c] != 0) return false;
+      }
+    }
+  }
+  return true;
+}
+
+std::vector<float> TestImage::values() {
+  std::vector<float> made;
+  for (int y = 0; y < layout_.height; ++y)
+    made.insert(made.end(), &at(y, 0, 0), &at(y, 0, 0) + layout_.width * layout_.channels);
+  return made;
+}
+
+Reference reference_forward(const Convolution& c, TestImage& x, const float* weights,
+                            const float* bias) {
+  const Layout& out = c.output;
+  Sums sums(std::size_t(out.height) * out.width * out.channels);
+  for (std::size_t i = 0; i < sums.made_.values.size() && bias; ++i)
+    sums.add(i, bias[i % out.channels]);
+  each_tap(c, [&](int y, int at_x, int ky, int kx, int from_y, int from_x) {
+    for (int o = 0; o < out.channels; ++o) {
+      for (int i = 0; i < c.input.channels; ++i)
+        sums.add(index(out, y, at_x, o),
+                 x.value(from_y, from_x, i) * weights[tap_index(c, o, i, ky, kx)]);
+    }
+  });
+  for (double& v : sums.made_.values) {
+    if (c.activation == Activation::kRelu) v = v < 0 ? 0 : v;
+    if (c.activation == Activation::kSigmoid) v = 1 / (1 + std::exp(-v));
+  }
+  return sums.made_;
+}
+
+Reference reference_data_gradient(const Convolution& c, TestImage& dy, const float* weights,
+                                  TestImage* mask) {
+  const Layout& in = c.input;
+  Sums sums(std::size_t(in.height) * in.width * in.channels);
+  each_tap(c, [&](int y, int x, int ky, int kx, int from_y, int from_x) {
+    for (int o = 0; o < c.output.channels; ++o) {
+      for (int i = 0; i < in.channels; ++i)
+        sums.add(index(in, from_y, from_x, i),
+                 dy.value(y, x, o) * weights[tap_index(c, o, i, ky, kx)]);
+    }
+  });
+  if (mask) {
+    const std::vector<float> masks = mask->values();
+    for (std::size_t i = 0; i < masks.size(); ++i)
+      if (masks[i] <= 0) sums.made_.values[i] = 0;
+  }
+  return sums.made_;
+}
+
+Reference reference_weight_gradient(const Convolution& c, TestImage& x, TestImage& dy) {
+  Sums sums(std::size_t(c.output.channels) * c.input.channels * c.kernel * c.kernel);
+  each_tap(c, [&](int y, int at_x, int ky, int kx, int from_y, int from_x) {
+    for (int o = 0; o < c.output.channels; ++o) {
+      for (int i = 0; i < c.input.channels; ++i)
+        sums.add(tap_index(c, o, i, ky, kx), x.value(from_y, from_x, i) * dy.value(y, at_x, o));
+    }
+  });
+  return sums.made_;
+}
+
+Reference reference_bias_gradient(TestImage& dy) {
+  Sums sums(dy.layout().channels);
+  const std::vector<float> values = dy.values();
+  for (std::size_t i = 0; i < values.size(); ++i) sums.add(i % dy.layout().channels, values[i]);
+  return sums.made_;
+}
+
+}  // namespace millrace::kernels

@@ -1,0 +1,247 @@
+#include "capture/program/kernels/kernels.h"
+
+#include <gtest/gtest.h>
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <stdexcept>
+
+#include "tests/capture/program/kernels_reference.h"
+
+namespace millrace::kernels {
+namespace {
+
+/// Rounding relative to the sum of the terms' magnitudes; a float's unit is 1.2e-7.
+constexpr double kBound = 1e-5;
+
+void expect_near(const Reference& expected, const std::vector<float>& found,
+                 const std::string& what) {
+  ASSERT_EQ(expected.values.size(), found.size()) << what;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double bound = kBound * std::max(expected.magnitudes[i], 1e-6);
+    ASSERT_NEAR(expected.values[i], found[i], bound) << what << ", element " << i;
+  }
+}
+
+struct Shape {
+  int height, width, in, out, kernel, stride = 1;
+  int halo = 0;
+};
+
+std::string words(const Shape& s, const std::string& name) {
+  return std::to_string(s.height) + "x" + std::to_string(s.width) + " " + std::to_string(s.in) +
+         "->" + std::to_string(s.out) + " k" + std::to_string(s.kernel) + " stride " +
+         std::to_string(s.stride) + " halo " + std::to_string(s.halo) + " by " + name + " with " +
+         instruction_set();
+}
+
+Convolution convolution(const Shape& s, Pass pass) {
+  Convolution c;
+  c.pass = pass;
+  c.input = {s.height, s.width, s.in, s.halo};
+  c.output = {(s.height - 1) / s.stride + 1, (s.width - 1) / s.stride + 1, s.out, s.halo};
+  c.kernel = s.kernel;
+  c.stride = s.stride;
+  return c;
+}
+
+/// A convolution's memory, filled at random.
+struct Operator {
+  explicit Operator(const Convolution& c)
+      : x(c.input),
+        y(c.output),
+        dy(c.output),
+        dx(c.input),
+        mask({c.input.height, c.input.width, c.input.channels, c.mask_halo}),
+        weights(std::size_t(c.input.channels) * c.output.channels * c.kernel * c.kernel),
+        bias(c.output.channels),
+        weight_gradient(weights.size()),
+        bias_gradient(bias.size()) {
+    std::mt19937 random(7);
+    for (TestImage* image : {&x, &dy, &mask}) image->fill(random);
+    for (TestFloats* floats : {&weights, &bias, &weight_gradient, &bias_gradient})
+      floats->fill(random);
+  }
+
+  /// Scratch comes full of NaN, since its contents may be anything.
+  void run(const Kernel& kernel, const Convolution& c) {
+    TestFloats packed(kernel.packed_floats(), NAN), scratch(kernel.scratch_floats(), NAN);
+    kernel.pack(weights.data(), packed.data());
+    kernel.run({.x = x.first(),
+                .y = y.first(),
+                .dy = dy.first(),
+                .dx = dx.first(),
+                .mask = c.masked ? mask.first() : nullptr,
+                .packed = packed.data(),
+                .bias = bias.data(),
+                .weight_gradient = weight_gradient.data(),
+                .bias_gradient = bias_gradient.data(),
+                .scratch = scratch.data()});
+  }
+
+  TestImage x, y, dy, dx, mask;
+  TestFloats weights, bias, weight_gradient, bias_gradient;
+};
+
+std::vector<float> copy(TestFloats& floats) {
+  return {floats.data(), floats.data() + floats.size()};
+}
+
+void check_forward(const Shape& s) {
+  Convolution c = convolution(s, Pass::kForward);
+  for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kSigmoid}) {
+    c.activation = activation;
+    for (const std::string& name : candidates(c)) {
+      Operator op(c);
+      op.run(*make_kernel(c, name), c);
+      expect_near(reference_forward(c, op.x, op.weights.data(), op.bias.data()), op.y.values(),
+                  "forward " + words(s, name));
+      EXPECT_TRUE(op.y.border_is_untouched()) << words(s, name);
+    }
+  }
+}
+
+void check_data_gradient(const Shape& s) {
+  Convolution c = convolution(s, Pass::kDataGradient);
+  for (const bool masked : {false, true}) {
+    c.masked = masked;
+    c.mask_halo = masked ? 1 : 0;
+    for (const std::string& name : candidates(c)) {
+      Operator op(c);
+      op.run(*make_kernel(c, name), c);
+      expect_near(reference_data_gradient(c, op.dy, op.weights.data(), masked ? &op.mask : nullptr),
+                  op.dx.values(), "data gradient " + words(s, name));
+      EXPECT_TRUE(op.dx.border_is_untouched()) << words(s, name);
+    }
+  }
+}
+
+void check_weight_gradient(const Shape& s) {
+  Convolution c = convolution(s, Pass::kWeightGradient);
+  for (const bool accumulate : {false, true}) {
+    c.accumulate = accumulate;
+    for (const std::string& name : candidates(c)) {
+      Operator op(c);
+      Reference weights = reference_weight_gradient(c, op.x, op.dy);
+      Reference bias = reference_bias_gradient(op.dy);
+      for (std::size_t i = 0; i < weights.values.size() && accumulate; ++i)
+        weights.values[i] += op.weight_gradient.data()[i];
+      for (std::size_t i = 0; i < bias.values.size() && accumulate; ++i)
+        bias.values[i] += op.bias_gradient.data()[i];
+      for (double& m : weights.magnitudes) m += 1;
+      for (double& m : bias.magnitudes) m += 1;
+      op.run(*make_kernel(c, name), c);
+      expect_near(weights, copy(op.weight_gradient), "weight gradient " + words(s, name));
+      expect_near(bias, copy(op.bias_gradient), "bias gradient " + words(s, name));
+    }
+  }
+}
+
+/// Every kernel size, odd images, images smaller than the kernel, channels beside the vector's
+/// width, strides, with and without a halo.
+std::vector<Shape> shapes() {
+  return {{1, 1, 1, 1, 1},
+          {1, 1, 16, 16, 5},
+          {2, 3, 3, 16, 7},
+          {5, 4, 16, 3, 5},
+          {7, 9, 16, 16, 3},
+          {8, 8, 16, 16, 5, 1, 2},
+          {16, 16, 16, 16, 5},
+          {13, 17, 3, 16, 5, 1, 2},
+          {13, 17, 16, 3, 5, 1, 3},
+          {9, 11, 32, 32, 3},
+          {10, 12, 3, 32, 3},
+          {10, 12, 32, 3, 3, 1, 1},
+          {6, 20, 48, 48, 5},
+          {5, 33, 17, 19, 3},
+          {12, 10, 5, 7, 3},
+          {4, 4, 2, 4, 5},
+          {3, 70, 16, 16, 5, 1, 2},
+          {70, 3, 16, 16, 3},
+          {18, 18, 16, 16, 15, 1, 7},
+          {4, 6, 8, 16, 15},
+          {9, 8, 16, 16, 1},
+          {24, 24, 16, 32, 1, 1, 2},
+          {8, 8, 16, 16, 3, 2},
+          {9, 7, 16, 32, 3, 2, 1},
+          {11, 12, 3, 16, 7, 2},
+          {8, 9, 16, 16, 1, 2},
+          {5, 5, 16, 3, 5, 2},
+          {7, 10, 3, 3, 5},
+          {20, 25, 16, 20, 7},
+          {6, 6, 40, 24, 3, 3}};
+}
+
+/// Runs with the instruction sets that this machine and this build have, one after the other.
+class EveryInstructionSet : public testing::Test {
+ protected:
+  template <typename Check>
+  void each(const Check& check) {
+    const auto all = hwy::SupportedTargets();
+    for (auto left = all; left != 0; left &= left - 1) {
+      const auto target = left & ~(left - 1);
+      if (target & (HWY_SSE4 | HWY_SSSE3)) continue;  // not built
+      hwy::GetChosenTarget().Update(target);
+      for (const Shape& shape : shapes()) check(shape);
+    }
+  }
+  void TearDown() override { hwy::GetChosenTarget().Update(hwy::SupportedTargets()); }
+};
+
+TEST_F(EveryInstructionSet, ForwardIsTheDefinition) {
+  each(check_forward);
+}
+TEST_F(EveryInstructionSet, DataGradientIsTheDefinition) {
+  each(check_data_gradient);
+}
+TEST_F(EveryInstructionSet, WeightGradientIsTheDefinition) {
+  each(check_weight_gradient);
+}
+
+TEST(Kernels, ASecondRunGivesTheSameBits) {
+  const Shape s{19, 21, 16, 16, 5, 1, 2};
+  for (const Pass pass : {Pass::kForward, Pass::kDataGradient, Pass::kWeightGradient}) {
+    const Convolution c = convolution(s, pass);
+    for (const std::string& name : candidates(c)) {
+      const auto kernel = make_kernel(c, name);
+      Operator first(c), second(c);
+      first.run(*kernel, c);
+      for (int i = 0; i < 3; ++i) second.run(*kernel, c);
+      EXPECT_EQ(first.y.values(), second.y.values()) << name;
+      EXPECT_EQ(first.dx.values(), second.dx.values()) << name;
+      EXPECT_EQ(copy(first.weight_gradient), copy(second.weight_gradient)) << name;
+      EXPECT_EQ(copy(first.bias_gradient), copy(second.bias_gradient)) << name;
+    }
+  }
+}
+
+TEST(Kernels, ANaNInTheInputReachesTheOutputThroughRelu) {
+  Convolution c = convolution({6, 6, 16, 16, 3}, Pass::kForward);
+  c.activation = Activation::kRelu;
+  Operator op(c);
+  op.x.at(3, 3, 5) = NAN;
+  op.run(*make_kernel(c), c);
+  EXPECT_TRUE(std::isnan(op.y.at(2, 2, 0)));
+  EXPECT_FALSE(std::isnan(op.y.at(0, 0, 0)));
+}
+
+TEST(Kernels, TheChosenImplementationIsOneOfTheCandidates) {
+  const Convolution c = convolution({16, 16, 16, 3, 5}, Pass::kForward);
+  const std::string chosen = time_and_choose(c);
+  EXPECT_EQ(make_kernel(c, chosen)->name(), chosen);
+}
+
+TEST(Kernels, AnUnknownImplementationAndAnImpossibleShapeAreRefused) {
+  Convolution c = convolution({8, 8, 16, 16, 3}, Pass::kForward);
+  EXPECT_THROW(make_kernel(c, "nowhere"), std::invalid_argument);
+  c.kernel = 4;
+  EXPECT_THROW(make_kernel(c), std::invalid_argument);
+  c.kernel = 3;
+  c.output.width = 9;
+  EXPECT_THROW(make_kernel(c), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace millrace::kernels
