@@ -2,6 +2,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/correlate.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 // Highway wants its own contributions after highway.h.
@@ -65,6 +66,18 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
 #pragma GCC unroll 16
     for (int p = 0; p < P; ++p) sums[j][p] = hn::Zero(d);
   }
+  const auto at = [&](std::size_t step_y, std::size_t step_x, int j, int p) {
+    return (y + j) * step_y + (x + p) * step_x + channel;
+  };
+  // What the end touches comes from afar while the sums are made.
+#pragma GCC unroll 8
+  for (int j = 0; j < R; ++j) {
+#pragma GCC unroll 16
+    for (int p = 0; p < P; ++p) {
+      if (c.mask) hwy::Prefetch(c.mask + at(c.mask_step_y, c.mask_step_x, j, p));
+      hwy::Prefetch(c.destination + at(c.step_y, c.step_x, j, p));
+    }
+  }
   add_first_rows<0>(source, c, weights, weights_row, sums);
   for (int r = R - 1; r < c.kernel_rows; ++r) {
     add_source_row<0, R - 1>(source + r * c.source_row, c.source_step_x, weights + r * weights_row,
@@ -80,12 +93,11 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
 #pragma GCC unroll 16
     for (int p = 0; p < P; ++p) {
       V v = activated(hn::Add(sums[j][p], bias), c.activation);
-      const std::size_t row = y + j, column = x + p;
       if (c.mask) {
-        const float* mask = c.mask + row * c.mask_step_y + column * c.mask_step_x + channel;
+        const float* mask = c.mask + at(c.mask_step_y, c.mask_step_x, j, p);
         v = hn::IfThenZeroElse(hn::Le(hn::MaskedLoad(part, d, mask), hn::Zero(d)), v);
       }
-      float* to = c.destination + row * c.step_y + column * c.step_x + channel;
+      float* to = c.destination + at(c.step_y, c.step_x, j, p);
       if (left >= kLanes) {
         hn::StoreU(v, d, to);
       } else {
@@ -148,6 +160,35 @@ std::vector<Tile> wide_tiles() {
   return {{3, 4}, {2, 6}, {1, 8}};
 }
 
+/// The sums of the lanes of four vectors, stored side by side.
+HWY_INLINE void store_sums_of_four(V a, V b, V c, V d, float* to) {
+#if HWY_TARGET == HWY_SCALAR
+  const V vectors[] = {a, b, c, d};
+  for (int i = 0; i < 4; ++i) to[i] = hn::GetLane(vectors[i]);
+#else
+  const D f;
+  const hn::RepartitionToWide<D> pairs;
+  const auto halves = [&](V x, V y) {
+    return hn::BitCast(pairs, hn::Add(hn::InterleaveLower(f, x, y), hn::InterleaveUpper(f, x, y)));
+  };
+  const auto ab = halves(a, b), cd = halves(c, d);
+  V sums = hn::Add(hn::BitCast(f, hn::InterleaveLower(pairs, ab, cd)),
+                   hn::BitCast(f, hn::InterleaveUpper(pairs, ab, cd)));
+  if constexpr (kLanes >= 8) sums = hn::Add(sums, hn::ConcatLowerUpper(f, sums, sums));
+  if constexpr (kLanes >= 16) sums = hn::Add(sums, hn::SwapAdjacentBlocks(sums));
+  hn::BlendedStore(sums, hn::FirstN(f, 4), f, to);
+#endif
+}
+
+/// The sums of the lanes, channels of a pixel side by side, zeros up to a multiple of four.
+template <int O, int P>
+HWY_INLINE void store_sums(const V (&sums)[O][P], float* to) {
+  const auto sum = [&](int i) { return i < O * P ? sums[i % O][i / O] : hn::Zero(D()); };
+#pragma GCC unroll 8
+  for (int i = 0; i < O * P; i += 4)
+    store_sums_of_four(sum(i), sum(i + 1), sum(i + 2), sum(i + 3), to + i);
+}
+
 /// P pixels, O channels.
 template <int O, int P>
 HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
@@ -177,14 +218,12 @@ HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
       }
     }
   }
-  constexpr std::size_t kValues = (P * O + kLanes - 1) / kLanes * kLanes;
-  alignas(64) float values[kValues] = {};
-  for (int o = 0; o < O; ++o) {
-    const float bias = c.bias ? c.bias[channel + o] : 0;
-    for (int p = 0; p < P; ++p)
-      values[p * O + o] = hn::GetLane(hn::SumOfLanes(d, sums[o][p])) + bias;
-  }
-  for (std::size_t i = 0; i < kValues; i += kLanes)
+  alignas(64) float values[(P * O + 3 + kLanes) / kLanes * kLanes] = {};
+  float bias[O];
+  for (int o = 0; o < O; ++o) bias[o] = c.bias ? c.bias[channel + o] : 0;
+  store_sums<O, P>(sums, values);
+  for (int i = 0; i < O * P; ++i) values[i] += bias[i % O];
+  for (std::size_t i = 0; i < P * O; i += kLanes)
     hn::Store(activated(hn::Load(d, values + i), c.activation), d, values + i);
   for (int p = 0; p < P; ++p) {
     const std::size_t row = y, column = x + p;

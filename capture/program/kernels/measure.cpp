@@ -24,7 +24,7 @@ double multiply_add(int rounds, float* result) {
   const auto factor = hn::Set(d, result[0]), term = hn::Set(d, result[1]);
   hn::Vec<decltype(d)> chains[kChains];
 #pragma GCC unroll 16
-  for (auto& chain : chains) chain = term;
+  for (int i = 0; i < kChains; ++i) chains[i] = hn::Set(d, result[0] * i);  // else one would do
   for (int i = 0; i < rounds; ++i) {
 #pragma GCC unroll 16
     for (auto& chain : chains) chain = hn::MulAdd(chain, factor, term);
