@@ -6,8 +6,8 @@
 #include <memory>  // events
 #include <vector>  // slots
 
+#include "capture/backend.h"
 #include "capture/stamp.h"
-#include "capture/stream.h"
 
 namespace millrace::capture {
 

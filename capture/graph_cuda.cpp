@@ -24,9 +24,9 @@ class Chain {
       return cudaGraphAddEventRecordNode(node, graph_.get(), before, count, event);
     });
   }
-  void run(cudaGraph_t piece) {
+  void run(cudaGraph_t recording) {
     add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
-      return cudaGraphAddChildGraphNode(node, graph_.get(), before, count, piece);
+      return cudaGraphAddChildGraphNode(node, graph_.get(), before, count, recording);
     });
   }
   OwnGraphExec instantiate() const {
@@ -79,12 +79,12 @@ Capturing::~Capturing() {
   cudaGetLastError();  // what the capture left there is told already
 }
 
-CudaGraph::CudaGraph(const std::vector<Part>& parts, c10::Device device, cudaStream_t stream)
+CudaGraph::CudaGraph(const std::vector<Node>& nodes, c10::Device device, cudaStream_t stream)
     : device_(device), stream_(stream) {
   const c10::cuda::CUDAGuard on_device(device_);
   done_ = std::make_unique<CudaEvent>(cudaEventDisableTiming);
   Chain chain;
-  // Between two waits the pieces are timed as one.
+  // Between two waits the recordings are timed as one.
   bool timing = false;
   const auto mark = [&](bool begins) {
     if (timing == begins) return;
@@ -92,14 +92,14 @@ CudaGraph::CudaGraph(const std::vector<Part>& parts, c10::Device device, cudaStr
     chain.record(marks_.back()->get());
     timing = begins;
   };
-  for (const Part& part : parts) {
-    if (part.wait) {
+  for (const Node& node : nodes) {
+    if (node.wait) {
       mark(false);
-      chain.wait(static_cast<CudaEvent*>(part.wait)->get());
+      chain.wait(static_cast<CudaEvent*>(node.wait)->get());
     }
     mark(true);
-    chain.run(static_cast<const CudaPiece*>(part.piece)->get());
-    if (part.signal) chain.record(static_cast<CudaEvent*>(part.signal)->get());
+    chain.run(static_cast<const CudaRecording*>(node.recording)->get());
+    if (node.signal) chain.record(static_cast<CudaEvent*>(node.signal)->get());
   }
   mark(false);
   graph_ = chain.instantiate();

@@ -1,4 +1,4 @@
-// CUDA Graphs: pieces as captured ones, and what is assembled of them.
+// CUDA Graphs: recordings as captured ones, and what is assembled of them.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "capture/stream.h"
+#include "capture/backend.h"
 
 namespace millrace::capture {
 
@@ -48,20 +48,20 @@ class Capturing {
   bool ended_ = false;
 };
 
-class CudaPiece final : public Piece {
+class CudaRecording final : public Recording {
  public:
-  explicit CudaPiece(OwnGraph graph) : graph_(std::move(graph)) {}
+  explicit CudaRecording(OwnGraph graph) : graph_(std::move(graph)) {}
   cudaGraph_t get() const { return graph_.get(); }
 
  private:
   OwnGraph graph_;
 };
 
-/// Pieces as child graphs, one after another, with event nodes between them.
+/// Recordings as child graphs, one after another, with event nodes between them.
 class CudaGraph final : public Graph {
  public:
   /// Launched on `stream`, which outlives it.
-  CudaGraph(const std::vector<Part>& parts, c10::Device device, cudaStream_t stream);
+  CudaGraph(const std::vector<Node>& nodes, c10::Device device, cudaStream_t stream);
 
   void launch() override;
   bool over() override { return done_->over(); }

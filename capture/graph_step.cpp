@@ -12,7 +12,7 @@
 
 namespace millrace::capture {
 
-GraphStep::GraphStep(stages::Stage stage, std::unique_ptr<Stream> stream, c10::Device device,
+GraphStep::GraphStep(stages::Stage stage, std::unique_ptr<Backend> stream, c10::Device device,
                      SampleBuffers& samples, BoundaryBuffers* upstream, BoundaryBuffers* downstream)
     : OwningStep(std::move(stage), device, samples, upstream, downstream),
       stream_(std::move(stream)),
@@ -64,10 +64,10 @@ void GraphStep::call(const Key& key, Event* wait, Event* signal, const Body& bod
   if (!rehearsing_) throw std::logic_error("a step that was not rehearsed");
   const Kind kind = std::get<0>(key);
   const int pool = kind == Kind::update ? slots() : std::get<1>(key);
-  pieces_.push_back(stream_->record(pool, body));
+  recordings_.push_back(stream_->record(pool, body));
   if (kind == Kind::forward) ++forwards_recorded_;
   const int number = int(parts_.size());
-  parts_.push_back({pieces_.back().get(), wait, signal});
+  parts_.push_back({recordings_.back().get(), wait, signal});
   numbers_[key] = number;
   called_.push_back(number);
 }
@@ -186,7 +186,7 @@ std::int64_t GraphStep::launch() {
   if (called_.empty()) return launched_;
   std::unique_ptr<Graph>& graph = graphs_[called_];
   if (!graph) {
-    std::vector<Part> parts;
+    std::vector<Node> parts;
     for (const int number : called_) parts.push_back(parts_[number]);
     graph = stream_->assemble(parts);
   }

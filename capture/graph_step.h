@@ -1,8 +1,8 @@
 // A stage's step as recorded work: each turn of its worker is one launch.
 #pragma once
 
-#include <map>     // pieces by what they are
-#include <memory>  // pieces
+#include <map>     // recordings by what they are
+#include <memory>  // recordings
 #include <tuple>   // keys
 #include <vector>  // turns
 
@@ -11,14 +11,15 @@
 namespace millrace::capture {
 
 /// Defers its work: what is called between two launches is looked up as a sequence of recorded
-/// pieces, and started as the one graph that was assembled of them. Pieces are recorded in the
+/// recordings, and started as the one graph that was assembled of them. Pieces are recorded in the
 /// rehearsal, when a call first meets its slot, weight buffer and gradient slot; after that nothing
-/// is allocated. What depends on these numbers is fixed in the piece, so that replaying it needs no
-/// host. After the rehearsal thread-bound; the rehearsal itself may be run by another thread.
+/// is allocated. What depends on these numbers is fixed in the recording, so that replaying it
+/// needs no host. After the rehearsal thread-bound; the rehearsal itself may be run by another
+/// thread.
 class GraphStep final : public OwningStep {
  public:
   /// Throws std::invalid_argument for a replicated stage.
-  GraphStep(stages::Stage stage, std::unique_ptr<Stream> stream, c10::Device device,
+  GraphStep(stages::Stage stage, std::unique_ptr<Backend> stream, c10::Device device,
             SampleBuffers& samples, BoundaryBuffers* upstream, BoundaryBuffers* downstream);
   ~GraphStep() override;
 
@@ -49,7 +50,7 @@ class GraphStep final : public OwningStep {
 
   std::int64_t peak_activation_bytes() const override;
   /// Pieces recorded, and graphs assembled of them.
-  std::size_t pieces() const { return parts_.size(); }
+  std::size_t recordings() const { return parts_.size(); }
   std::size_t graphs() const { return graphs_.size(); }
 
  private:
@@ -64,7 +65,7 @@ class GraphStep final : public OwningStep {
     at::Tensor sent, floats;  ///< the latter where bytes are sent
   };
 
-  /// Notes the piece of `key` for the next launch; in the rehearsal `body` is recorded if it is
+  /// Notes the recording of `key` for the next launch; in the rehearsal `body` is recorded if it is
   /// new.
   template <class Body>
   void call(const Key& key, Event* wait, Event* signal, const Body& body);
@@ -84,11 +85,11 @@ class GraphStep final : public OwningStep {
   void show(at::Tensor& on_host, const at::Tensor& made);
   void follow_rate(double rate);
 
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Backend> stream_;
   bool rehearsing_ = false;
   std::map<Key, int> numbers_;  ///< of parts_
-  std::vector<std::unique_ptr<Piece>> pieces_;
-  std::vector<Part> parts_;
+  std::vector<std::unique_ptr<Recording>> recordings_;
+  std::vector<Node> parts_;
   std::vector<int> called_;  ///< since the last launch
   bool update_called_ = false;
   std::map<std::vector<int>, std::unique_ptr<Graph>> graphs_;

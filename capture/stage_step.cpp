@@ -47,27 +47,28 @@ void StageStep::prepare() {
   // the first large operator, which a small stage never calls: its convolutions would then start a
   // team of threads, all pinned to this worker's core.
   at::init_num_threads();
-  recorder_ = make_recorder(device_);
-  using stages::Stage;
-  for (int slot = 0; slot < slots(); ++slot) {
-    forward_.push_back(recorder_->record([this, slot] { run_forward(slot); }));
-    recompute_.push_back(recorder_->record([this, slot] { run_recompute(slot); }));
-    backward_weight_.push_back(recorder_->record([this, slot] { run_backward_weight(slot); }));
-    backward_.emplace_back();
-    backward_input_.emplace_back();
-    for (int gradient = 0; gradient < slots(); ++gradient) {
-      backward_.back().push_back(recorder_->record(
-          [this, slot, gradient] { run_backward(&Stage::backward, slot, gradient); }));
-      backward_input_.back().push_back(recorder_->record(
-          [this, slot, gradient] { run_backward(&Stage::backward_input, slot, gradient); }));
-    }
-  }
-  update_ = recorder_->record([this] { skipped_ += stage_.update() ? 0 : 1; });
+  backend_ = make_eager_backend(device_);
 }
 
 void StageStep::forward(int slot, std::int64_t version) {
   version_ = version;
-  forward_[slot]->replay();
+  const auto body = [&] { run_forward(slot); };
+  backend_->run(std::ref(body));
+}
+
+void StageStep::recompute(int slot) {
+  const auto body = [&] { run_recompute(slot); };
+  backend_->run(std::ref(body));
+}
+
+void StageStep::backward_weight(int slot) {
+  const auto body = [&] { run_backward_weight(slot); };
+  backend_->run(std::ref(body));
+}
+
+void StageStep::update() {
+  const auto body = [&] { skipped_ += stage_.update() ? 0 : 1; };
+  backend_->run(std::ref(body));
 }
 
 void StageStep::discard(int slot) {
@@ -76,11 +77,13 @@ void StageStep::discard(int slot) {
 }
 
 void StageStep::backward(int slot, int gradient_slot) {
-  backward_[slot][gradient_slot]->replay();
+  const auto body = [&] { run_backward(&stages::Stage::backward, slot, gradient_slot); };
+  backend_->run(std::ref(body));
 }
 
 void StageStep::backward_input(int slot, int gradient_slot) {
-  backward_input_[slot][gradient_slot]->replay();
+  const auto body = [&] { run_backward(&stages::Stage::backward_input, slot, gradient_slot); };
+  backend_->run(std::ref(body));
 }
 
 float StageStep::loss(int slot) const {

@@ -6,7 +6,6 @@
 #include <vector>    // slots
 
 #include "capture/owning_step.h"
-#include "capture/recorder.h"
 
 namespace millrace::capture {
 
@@ -19,11 +18,11 @@ class StageStep final : public OwningStep {
   void prepare() override;
   void forward(int slot, std::int64_t version) override;
   void discard(int slot) override;
-  void recompute(int slot) override { recompute_[slot]->replay(); }
+  void recompute(int slot) override;
   void backward(int slot, int gradient_slot) override;
   void backward_input(int slot, int gradient_slot) override;
-  void backward_weight(int slot) override { backward_weight_[slot]->replay(); }
-  void update() override { update_->replay(); }
+  void backward_weight(int slot) override;
+  void update() override;
   void skip_update() override { stage_.skip_update(); }
   void take_snapshot() override { stage_.take_snapshot(); }
   void roll_back(double factor) override { stage_.roll_back(factor); }
@@ -49,11 +48,7 @@ class StageStep final : public OwningStep {
   /// What each leaves allocated for a sample; empty: not measured yet.
   std::optional<std::int64_t> forward_bytes_, recompute_bytes_, input_gradient_bytes_;
   std::vector<at::Tensor> losses_;  ///< by slot, last stage
-  std::unique_ptr<Recorder> recorder_;
-  using Recordings = std::vector<std::unique_ptr<Recording>>;
-  Recordings forward_, recompute_, backward_weight_;   ///< by slot
-  std::vector<Recordings> backward_, backward_input_;  ///< by slot, gradient slot
-  std::unique_ptr<Recording> update_;
+  std::unique_ptr<Backend> backend_;
   std::int64_t skipped_ = 0;
 };
 

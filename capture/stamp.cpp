@@ -22,7 +22,7 @@ Stamp::Stamp(c10::Device device)
     : on_device_(at::zeros({}, at::TensorOptions(device).dtype(at::kLong))),
       on_host_(pinned_zeros({}, at::kLong)) {}
 
-void Stamp::set(Stream& stream) {
+void Stamp::set(Backend& stream) {
   on_device_.add_(1);
   stream.copy(on_host_, on_device_);
 }
@@ -41,7 +41,7 @@ void Stamp::wait() const {
   }
 }
 
-void Stamp::reset(Stream& stream) {
+void Stamp::reset(Backend& stream) {
   expected_ = 0;
   stream.run([this, &stream] {
     const c10::NoGradGuard no_grad;

@@ -5,7 +5,7 @@
 
 #include <cstdint>  // counts
 
-#include "capture/stream.h"
+#include "capture/backend.h"
 
 namespace millrace::capture {
 
@@ -20,13 +20,13 @@ class Stamp {
   /// The work was called once more.
   void expect() { ++expected_; }
   /// Within a body, after what the host is to see: a stream's copies are done one after another.
-  void set(Stream& stream);
+  void set(Backend& stream);
   /// Whether the work that was called last has come by.
   bool is_set() const;
   /// Has the calling thread look until it is. Throws std::runtime_error if it never is.
   void wait() const;
   /// Forgets all, as the next work on `stream`.
-  void reset(Stream& stream);
+  void reset(Backend& stream);
 
  private:
   std::int64_t expected_ = 0;

@@ -6,13 +6,13 @@
 
 #include <map>
 
+#include "capture/backend.h"
+#include "capture/devices.h"
 #include "capture/graph_cuda.h"
 #include "capture/own_stream_cuda.h"
 #include "capture/partition_cuda.h"
 #include "capture/plain_errors.h"
 #include "capture/pool_cuda.h"
-#include "capture/recorder.h"
-#include "capture/stream.h"
 
 namespace millrace::capture {
 namespace {
@@ -30,7 +30,7 @@ class OneThread {
   const bool before_ = state().get_multithreading_enabled();
 };
 
-class CudaStream final : public Stream {
+class CudaStream final : public Backend {
  public:
   /// `stream`: with whatever must live as long.
   CudaStream(c10::Device device, std::shared_ptr<CUstream_st> stream)
@@ -48,7 +48,7 @@ class CudaStream final : public Stream {
     return std::make_unique<CudaEvent>(cudaEventDisableTiming);
   }
 
-  std::unique_ptr<Piece> record(int pool, std::function<void()> body) override {
+  std::unique_ptr<Recording> record(int pool, std::function<void()> body) override {
     return with_plain_errors([&] {
       run([&] {
         // What the body reads may have been made on another stream, by whoever set it up.
@@ -56,20 +56,20 @@ class CudaStream final : public Stream {
         body();  // libraries load their kernels and choose among them
       });
       stream_.synchronize();
-      std::unique_ptr<Piece> piece;
+      std::unique_ptr<Recording> recording;
       run([&] {
         const Pool::Use memory(pools_.try_emplace(pool, device_).first->second, stream_);
         Capturing capturing(own_.get());
         body();
-        piece = std::make_unique<CudaPiece>(capturing.end());
+        recording = std::make_unique<CudaRecording>(capturing.end());
       });
-      return piece;
+      return recording;
     });
   }
 
-  std::unique_ptr<Graph> assemble(const std::vector<Part>& parts) override {
+  std::unique_ptr<Graph> assemble(const std::vector<Node>& nodes) override {
     return with_plain_errors(
-        [&] { return std::make_unique<CudaGraph>(parts, device_, own_.get()); });
+        [&] { return std::make_unique<CudaGraph>(nodes, device_, own_.get()); });
   }
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
@@ -95,30 +95,30 @@ void require_cuda(c10::Device device) {
 }
 
 /// Graphs and events in a green context are the driver's to refuse: now, not at the first frame.
-void try_out(Stream& stream, c10::Device device) {
+void try_out(Backend& stream, c10::Device device) {
   at::Tensor number = at::zeros({1}, at::TensorOptions(device));
-  const auto piece = stream.record(0, [&] { number.add_(1); });
+  const auto recording = stream.record(0, [&] { number.add_(1); });
   const auto event = stream.make_event();
   const auto graph =
-      stream.assemble({{.piece = piece.get(), .wait = nullptr, .signal = event.get()}});
+      stream.assemble({{.recording = recording.get(), .wait = nullptr, .signal = event.get()}});
   graph->launch();
   stream.synchronize();
 }
 
 }  // namespace
 
-std::unique_ptr<Stream> make_stream(c10::Device device) {
+std::unique_ptr<Backend> make_graph_backend(c10::Device device) {
   require_cuda(device);
   const auto own = std::make_shared<OwnStream>(device);
   return std::make_unique<CudaStream>(device, std::shared_ptr<CUstream_st>(own, own->get()));
 }
 
-std::vector<std::unique_ptr<Stream>> make_streams(c10::Device device,
-                                                  const std::vector<double>& work) {
+std::vector<std::unique_ptr<Backend>> make_graph_backends(c10::Device device,
+                                                          const std::vector<double>& work) {
   require_cuda(device);
   return with_plain_errors([&] {
     const auto partition = std::make_shared<Partition>(device, work);
-    std::vector<std::unique_ptr<Stream>> streams;
+    std::vector<std::unique_ptr<Backend>> streams;
     for (std::size_t i = 0; i < work.size(); ++i) {
       streams.push_back(std::make_unique<CudaStream>(
           device, std::shared_ptr<CUstream_st>(partition, partition->stream(i))));

@@ -11,11 +11,11 @@
 #include <future>     // a thread of its own
 #include <thread>     // neighbours
 
-#include "capture/recorder.h"
+#include "capture/backend.h"
 #include "capture/retained_bytes.h"
+#include "engine/monitor/median.h"
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/link.h"
-#include "engine/monitor/median.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/torch_device.h"
 #include "stages/stage.h"
@@ -86,7 +86,7 @@ class Bench {
         const stages::OptimizerSpec& optimizer, bool split, c10::Device device)
       : stage_(network, range, optimizer, device, {.split = split}),
         split_(split),
-        recorder_(capture::make_recorder(device)) {
+        backend_(capture::make_eager_backend(device)) {
     stages::load_state(stage_.parameters(), stages::initial_state(*network, 0));
   }
 
@@ -127,16 +127,14 @@ class Bench {
  private:
   template <class Work>
   double time(const Work& work) {
-    // A recording's replay returns when the device has done it.
-    const auto recording = recorder_->record([&] { work(); });
     const double start = now_ms();
-    recording->replay();
+    backend_->run(std::ref(work));  // returns when the device has done it
     return now_ms() - start;
   }
 
   Stage stage_;
   bool split_;
-  std::unique_ptr<capture::Recorder> recorder_;
+  std::unique_ptr<capture::Backend> backend_;
   stages::Activations kept_;
   Tensors outputs_;
 };

@@ -16,14 +16,14 @@ double work_of(const TrainerOptions& options, int stage) {
 }
 
 /// One for each of `stages`, all on `place`.
-std::vector<std::unique_ptr<capture::Stream>> split(const TrainerOptions& options,
-                                                    c10::Device place,
-                                                    const std::vector<int>& stages) {
+std::vector<std::unique_ptr<capture::Backend>> split(const TrainerOptions& options,
+                                                     c10::Device place,
+                                                     const std::vector<int>& stages) {
   std::vector<double> work;
   for (const int stage : stages) work.push_back(work_of(options, stage));
   try {
-    return options.make_streams ? options.make_streams(place, work)
-                                : capture::make_streams(place, work);
+    return options.make_backends ? options.make_backends(place, work)
+                                 : capture::make_graph_backends(place, work);
   } catch (const std::exception& error) {
     throw std::runtime_error("pipeline.sharing: " + place.str() +
                              " can't be split among its stages: " + error.what());
@@ -33,7 +33,7 @@ std::vector<std::unique_ptr<capture::Stream>> split(const TrainerOptions& option
 }  // namespace
 
 bool records_on_device(const TrainerOptions& options, int unit) {
-  if (options.make_stream) return !options.records || options.records(unit);
+  if (options.make_backend) return !options.records || options.records(unit);
   return place_of(options, unit).is_cuda();
 }
 
@@ -64,8 +64,8 @@ void require_sharing(const TrainerOptions& options) {
   throw std::invalid_argument("pipeline.sharing: partitions are for recorded steps: " + why);
 }
 
-std::vector<std::unique_ptr<capture::Stream>> make_stage_streams(const TrainerOptions& options) {
-  std::vector<std::unique_ptr<capture::Stream>> streams(options.stages);
+std::vector<std::unique_ptr<capture::Backend>> make_stage_streams(const TrainerOptions& options) {
+  std::vector<std::unique_ptr<capture::Backend>> streams(options.stages);
   if (splits_device(options)) {
     for (const std::vector<int>& stages : stages_sharing(options)) {
       auto shares = split(options, place_of(options, stages.front()), stages);
@@ -75,7 +75,8 @@ std::vector<std::unique_ptr<capture::Stream>> make_stage_streams(const TrainerOp
   for (int stage = 0; stage < options.stages; ++stage) {
     if (streams[stage] || !records_on_device(options, stage)) continue;
     const c10::Device place = place_of(options, stage);
-    streams[stage] = options.make_stream ? options.make_stream(place) : capture::make_stream(place);
+    streams[stage] =
+        options.make_backend ? options.make_backend(place) : capture::make_graph_backend(place);
   }
   return streams;
 }

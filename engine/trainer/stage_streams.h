@@ -4,7 +4,7 @@
 #include <memory>  // streams
 #include <vector>  // one a stage
 
-#include "capture/stream.h"
+#include "capture/backend.h"
 #include "engine/trainer/trainer.h"
 
 namespace millrace::engine {
@@ -26,6 +26,6 @@ void require_sharing(const TrainerOptions& options);
 /// A stream for each stage that is recorded, null for the others, [stages]; there are no replicas.
 /// On a device that is split, each has SMs in proportion to module_ms summed over its stage. Throws
 /// std::runtime_error, "pipeline.sharing: ...", for a device that can't be split so.
-std::vector<std::unique_ptr<capture::Stream>> make_stage_streams(const TrainerOptions& options);
+std::vector<std::unique_ptr<capture::Backend>> make_stage_streams(const TrainerOptions& options);
 
 }  // namespace millrace::engine

@@ -7,10 +7,10 @@
 #include <cmath>      // pow
 #include <stdexcept>  // std::invalid_argument
 
+#include "capture/devices.h"
 #include "capture/graph_step.h"
 #include "capture/plain_errors.h"
 #include "capture/ranges.h"
-#include "capture/recorder.h"
 #include "capture/stage_step.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/pipeline/rehearsal.h"
@@ -86,8 +86,8 @@ void settle(capture::Step& step) {
 /// Whether any stage's step is to be recorded.
 bool records_any(const TrainerOptions& options) {
   const bool able =
-      options.make_stream || std::any_of(options.devices.begin(), options.devices.end(),
-                                         [](const Device& d) { return d.cuda; });
+      options.make_backend || std::any_of(options.devices.begin(), options.devices.end(),
+                                          [](const Device& d) { return d.cuda; });
   if (!able || options.capture == Capture::eager) return false;
   const std::string why = unrecordable(options);
   if (!why.empty() && options.capture == Capture::graph)
@@ -152,7 +152,7 @@ void Trainer::build() {
   }
   for (int i = 0; i + 1 < options_.stages; ++i) join(i);
   std::vector<stages::Stage> built = build_stages(options_, schedule_);
-  std::vector<std::unique_ptr<capture::Stream>> streams(schedule_.units());
+  std::vector<std::unique_ptr<capture::Backend>> streams(schedule_.units());
   if (records_) streams = make_stage_streams(options_);
   std::vector<stages::Stage*> stages;
   for (int i = 0; i < options_.stages; ++i) {
@@ -170,7 +170,7 @@ bool Trainer::records(int stage) const {
 }
 
 std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int index, int unit,
-                                                        std::unique_ptr<capture::Stream> stream) {
+                                                        std::unique_ptr<capture::Backend> stream) {
   const c10::Device place = place_of(options_, unit);
   capture::BoundaryBuffers* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
   capture::BoundaryBuffers* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;

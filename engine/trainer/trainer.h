@@ -10,11 +10,11 @@
 
 #include "capture/buffers.h"
 #include "capture/owning_step.h"
-#include "engine/trainer/device.h"
-#include "engine/pipeline/feed.h"
 #include "engine/monitor/monitor.h"
+#include "engine/pipeline/feed.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/schedule/schedule.h"
+#include "engine/trainer/device.h"
 #include "engine/trainer/shown_frames.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
@@ -63,12 +63,13 @@ struct TrainerOptions {
   Sharing sharing = Sharing::streams;  ///< partitions: an error where they can't be had
   /// Makes the streams that steps are recorded on, whatever their device; empty: CUDA devices have
   /// their own, CPU cores none. For tests.
-  std::function<std::unique_ptr<capture::Stream>(c10::Device)> make_stream;
-  /// With make_stream: the streams of a device's partitions, as capture::make_streams() does.
-  std::function<std::vector<std::unique_ptr<capture::Stream>>(c10::Device,
-                                                              const std::vector<double>& work)>
-      make_streams;
-  std::function<bool(int stage)> records;  ///< with make_stream: which stages; empty: all
+  std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
+  /// With make_backend: the streams of a device's partitions, as capture::make_graph_backends()
+  /// does.
+  std::function<std::vector<std::unique_ptr<capture::Backend>>(c10::Device,
+                                                               const std::vector<double>& work)>
+      make_backends;
+  std::function<bool(int stage)> records;  ///< with make_backend: which stages; empty: all
   std::vector<double> module_ms;  ///< what each costs; empty: measured where cut or sharing need it
 };
 
@@ -155,7 +156,7 @@ class Trainer {
   void join(int stage);  ///< says how what crosses the cut after `stage` is handed over
   /// `stream`: null where the step is not recorded.
   std::unique_ptr<capture::OwningStep> make_step(stages::Stage stage, int index, int unit,
-                                                 std::unique_ptr<capture::Stream> stream);
+                                                 std::unique_ptr<capture::Backend> stream);
   /// The options with another cut.
   TrainerOptions cut_at(const std::vector<int>& cut) const;
   /// A stage's first replica; the others have the same weights.

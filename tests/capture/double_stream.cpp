@@ -44,9 +44,9 @@ class DoubleEvent final : public Event {
   std::int64_t done_ = 0;
 };
 
-class DoublePiece final : public Piece {
+class DoubleRecording final : public Recording {
  public:
-  explicit DoublePiece(const std::function<void()>& body) : tape(body) {}
+  explicit DoubleRecording(const std::function<void()>& body) : tape(body) {}
   OperatorTape tape;
 };
 
@@ -93,21 +93,21 @@ class Worklist {
 
 class DoubleGraph final : public Graph {
  public:
-  DoubleGraph(std::vector<Part> parts, Worklist& work, bool disturbed)
+  DoubleGraph(std::vector<Node> parts, Worklist& work, bool disturbed)
       : parts_(std::move(parts)), work_(work), disturbed_(disturbed) {}
 
   void launch() override {
     ++launched_;
-    for (const Part& part : parts_) {
-      auto* wait = static_cast<DoubleEvent*>(part.wait);
-      auto* signal = static_cast<DoubleEvent*>(part.signal);
+    for (const Node& node : parts_) {
+      auto* wait = static_cast<DoubleEvent*>(node.wait);
+      auto* signal = static_cast<DoubleEvent*>(node.signal);
       const std::int64_t needs = wait ? wait->launched() : 0;
       const std::int64_t gives = signal ? signal->launch() : 0;
       work_.add([=, this] {
         if (wait) wait->wait(needs);
         pause();
         const auto begin = Clock::now();
-        static_cast<const DoublePiece*>(part.piece)->tape.replay();
+        static_cast<const DoubleRecording*>(node.recording)->tape.replay();
         passed_ += (Clock::now() - begin).count();
         if (signal) signal->signal(gives);
       });
@@ -124,24 +124,24 @@ class DoubleGraph final : public Graph {
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 1500));
   }
 
-  std::vector<Part> parts_;
+  std::vector<Node> parts_;
   Worklist& work_;
   bool disturbed_;
   std::int64_t launched_ = 0;
   std::atomic<std::int64_t> over_{0}, passed_{0};
 };
 
-class DoubleStream final : public Stream {
+class DoubleStream final : public Backend {
  public:
   explicit DoubleStream(bool disturbed) : disturbed_(disturbed) {}
   std::unique_ptr<Event> make_event() override { return std::make_unique<DoubleEvent>(); }
-  std::unique_ptr<Piece> record(int, std::function<void()> body) override {
+  std::unique_ptr<Recording> record(int, std::function<void()> body) override {
     if (refuses) throw std::runtime_error("operation not permitted when stream is capturing");
     work_.drain();
     body();
-    return std::make_unique<DoublePiece>(body);
+    return std::make_unique<DoubleRecording>(body);
   }
-  std::unique_ptr<Graph> assemble(const std::vector<Part>& parts) override {
+  std::unique_ptr<Graph> assemble(const std::vector<Node>& parts) override {
     return std::make_unique<DoubleGraph>(parts, work_, disturbed_);
   }
   void run(std::function<void()> body) override { work_.add(std::move(body)); }
@@ -158,7 +158,7 @@ class DoubleStream final : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> make_double_stream(bool disturbed) {
+std::unique_ptr<Backend> make_double_stream(bool disturbed) {
   return std::make_unique<DoubleStream>(disturbed);
 }
 

@@ -3,14 +3,14 @@
 
 #include <memory>  // streams
 
-#include "capture/stream.h"
+#include "capture/backend.h"
 
 namespace millrace::capture {
 
-/// Runs pieces on a thread a stream, with random pauses before them if `disturbed`, as a device
-/// would: launches return at once, events order streams and nothing else does. A piece is an
+/// Runs recordings on a thread a stream, with random pauses before them if `disturbed`, as a device
+/// would: launches return at once, events order streams and nothing else does. A recording is an
 /// OperatorTape: what the host would do by now has no part in a launch.
-std::unique_ptr<Stream> make_double_stream(bool disturbed);
+std::unique_ptr<Backend> make_double_stream(bool disturbed);
 
 /// Bodies refused from now on, as work that can't be recorded; for tests of what happens then.
 void refuse_recording(bool refuse);

@@ -1,5 +1,6 @@
 // A step over slots computes what its stage computes, and slots keep samples apart.
 #include "capture/stage_step.h"
+#include "capture/devices.h"
 
 #include <ATen/ATen.h>  // samples
 #include <gtest/gtest.h>
@@ -73,7 +74,7 @@ TEST(StageStep, PreparingLeavesTheWeights) {
   EXPECT_TRUE(at::equal(before[0].second, step.stage().parameters().state()[0].second));
 }
 
-TEST(Recorder, RefusesACudaDeviceThatIsNotThere) {
+TEST(Devices, ACudaDeviceThatIsNotThereHasNoName) {
   if (cuda_devices() > 0) GTEST_SKIP() << "a CUDA device is here";
   EXPECT_EQ(cuda_device_name(0), "");
 }

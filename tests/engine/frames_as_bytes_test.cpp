@@ -32,7 +32,7 @@ TrainerOptions fed_by_bytes(const Case& with) {
 
 TrainerOptions on_doubles(TrainerOptions options) {
   options.capture = Capture::graph;
-  options.make_stream = [](c10::Device) { return capture::make_double_stream(true); };
+  options.make_backend = [](c10::Device) { return capture::make_double_stream(true); };
   return options;
 }
 
@@ -41,7 +41,7 @@ Trained run(const TrainerOptions& options) {
   FrameStream feed(trainer, options, kSamples);
   ShownLog log(trainer, options);
   trainer.run(feed, &log);
-  EXPECT_EQ(trainer.recorded(), bool(options.make_stream));
+  EXPECT_EQ(trainer.recorded(), bool(options.make_backend));
   return {trainer.state(), log.losses};
 }
 

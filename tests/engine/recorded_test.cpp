@@ -17,7 +17,7 @@ namespace {
 TrainerOptions recorded(const std::string& schedule, int stages, std::vector<int> cut) {
   TrainerOptions options = small(schedule, stages, std::move(cut));
   options.capture = Capture::graph;
-  options.make_stream = [](c10::Device) { return capture::make_double_stream(true); };
+  options.make_backend = [](c10::Device) { return capture::make_double_stream(true); };
   return options;
 }
 
@@ -198,7 +198,7 @@ TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
   capture::SampleBuffers samples(schedule.slots(),
                                  {1, kShape.channels, kShape.height, kShape.width}, {}, true);
   capture::GraphStep step(std::move(build_stages(options, schedule)[0]),
-                          options.make_stream(at::kCPU), at::kCPU, samples, nullptr, nullptr);
+                          options.make_backend(at::kCPU), at::kCPU, samples, nullptr, nullptr);
   rehearse(schedule, longest_turns(schedule), {&step});
   int early = 0;
   for (int n = 0; n < 60; ++n) {

@@ -9,21 +9,21 @@
 namespace millrace::engine {
 namespace {
 
-using Streams = std::vector<std::unique_ptr<capture::Stream>>;
+using Streams = std::vector<std::unique_ptr<capture::Backend>>;
 
-/// What was asked of capture::make_streams().
+/// What was asked of capture::make_graph_backends().
 struct Split {
   c10::Device device;
   std::vector<double> work;
-  std::vector<capture::Stream*> made;
+  std::vector<capture::Backend*> made;
 };
 
 /// Doubles on partitions, which note in `splits` what they are asked for.
 TrainerOptions partitioned(TrainerOptions options, std::vector<Split>& splits) {
   options.sharing = Sharing::partitions;
   options.capture = Capture::graph;
-  options.make_stream = [](c10::Device) { return capture::make_double_stream(true); };
-  options.make_streams = [&splits](c10::Device device, const std::vector<double>& work) {
+  options.make_backend = [](c10::Device) { return capture::make_double_stream(true); };
+  options.make_backends = [&splits](c10::Device device, const std::vector<double>& work) {
     Streams streams;
     Split split{device, work, {}};
     for (std::size_t i = 0; i < work.size(); ++i) {
@@ -135,7 +135,7 @@ TEST(StageStreams, ANewCutIsANewSplit) {
 TEST(StageStreams, WhatCanNotBeSplitIsAnError) {
   std::vector<Split> splits;
   TrainerOptions options = partitioned(small("partime", 2, {4}), splits);
-  options.make_streams = [](c10::Device, const std::vector<double>&) -> Streams {
+  options.make_backends = [](c10::Device, const std::vector<double>&) -> Streams {
     throw std::invalid_argument("too few SMs");
   };
   try {
@@ -157,7 +157,7 @@ TEST(StageStreams, PartitionsAreForRecordedSteps) {
   options.replicas = {2, 1};
   EXPECT_THROW(Trainer{options}, std::invalid_argument);
   EXPECT_TRUE(splits.empty());
-  options.make_stream = nullptr;  // cores share nothing, so nothing is asked
+  options.make_backend = nullptr;  // cores share nothing, so nothing is asked
   EXPECT_NO_THROW(Trainer{options});
 }
 

@@ -16,7 +16,7 @@ engine::TrainerOptions recorded(int stages, std::vector<int> cut) {
   engine::TrainerOptions options = engine::small("partime", stages, std::move(cut));
   options.optimizer = {.kind = "adam", .lr = 0.01};
   options.capture = engine::Capture::graph;
-  options.make_stream = [](c10::Device) { return capture::make_double_stream(true); };
+  options.make_backend = [](c10::Device) { return capture::make_double_stream(true); };
   return options;
 }
 
@@ -24,7 +24,7 @@ TEST(BareStep, TrainsAsTheOracleAndTheEngineDo) {
   const engine::TrainerOptions options = recorded(1, {});
   const at::Tensor sample = engine::sample_at(0, kShape).first;
   std::vector<stages::Stage> stages = engine::build_stages(options, engine::schedule_of(options));
-  BareStep step(std::move(stages[0]), options.make_stream(at::kCPU), BareWork::step, sample, {},
+  BareStep step(std::move(stages[0]), options.make_backend(at::kCPU), BareWork::step, sample, {},
                 {});
   engine::expect_equal_bits(step.stage().parameters().state(), options.weights);
   constexpr int kLaunches = 20;
@@ -72,7 +72,7 @@ TEST(BareStep, OfAMiddleStageIsItsCalls) {
     return at::rand({1, shape.channels, shape.height, shape.width});
   };
   const stages::Tensors inputs = {buffer(2)}, gradients = {buffer(5)};
-  BareStep step(std::move(stages[1]), options.make_stream(at::kCPU), BareWork::step,
+  BareStep step(std::move(stages[1]), options.make_backend(at::kCPU), BareWork::step,
                 engine::sample_at(0, kShape).first, inputs, gradients);
   stages::Stage called = std::move(engine::build_stages(options, schedule)[1]);
   called.update_as_recorded();

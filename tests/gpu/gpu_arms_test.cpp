@@ -17,9 +17,9 @@ using Json = nlohmann::ordered_json;
 GpuBench small_bench() {
   GpuBench how;
   how.device = {.cuda = false, .index = 0};
-  how.make_stream = [](c10::Device) { return capture::make_double_stream(false); };
-  how.make_streams = [](c10::Device, const std::vector<double>& work) {
-    std::vector<std::unique_ptr<capture::Stream>> streams;
+  how.make_backend = [](c10::Device) { return capture::make_double_stream(false); };
+  how.make_backends = [](c10::Device, const std::vector<double>& work) {
+    std::vector<std::unique_ptr<capture::Backend>> streams;
     for (std::size_t i = 0; i < work.size(); ++i)
       streams.push_back(capture::make_double_stream(false));
     return streams;

@@ -6,7 +6,7 @@
 #include <cmath>   // how far apart
 #include <limits>  // what is no number
 
-#include "capture/recorder.h"
+#include "capture/devices.h"
 #include "stages/guarded_update.h"
 #include "stages/sample_of_bytes.h"
 #include "tests/engine/frame_stream.h"

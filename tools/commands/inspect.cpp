@@ -1,7 +1,7 @@
 // `millrace inspect`: what this machine has, and what a source is.
 #include <iostream>  // results
 
-#include "capture/recorder.h"
+#include "capture/devices.h"
 #include "engine/pipeline/pinning.h"
 #include "io/source/source.h"
 #include "io/source/versions.h"

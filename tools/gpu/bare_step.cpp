@@ -5,7 +5,7 @@
 
 #include <chrono>  // how long rounds take
 
-#include "capture/recorder.h"
+#include "capture/devices.h"
 #include "engine/pipeline/feed.h"
 
 namespace millrace::tools {
@@ -37,7 +37,7 @@ void launch_rounds(const BareSteps& steps, int rounds) {
 
 }  // namespace
 
-BareStep::BareStep(stages::Stage stage, std::unique_ptr<capture::Stream> stream, BareWork work,
+BareStep::BareStep(stages::Stage stage, std::unique_ptr<capture::Backend> stream, BareWork work,
                    const at::Tensor& sample, stages::Tensors inputs, stages::Tensors gradients)
     : stream_(std::move(stream)),
       stage_(std::move(stage)),
@@ -54,8 +54,8 @@ BareStep::BareStep(stages::Stage stage, std::unique_ptr<capture::Stream> stream,
   // Recording warms up by running the work, and so learns.
   stream_->run([this] { stage_.take_snapshot(0); });
   stream_->synchronize();
-  piece_ = stream_->record(0, [this] { run(); });
-  graph_ = stream_->assemble({{.piece = piece_.get()}});
+  recording_ = stream_->record(0, [this] { run(); });
+  graph_ = stream_->assemble({{.recording = recording_.get()}});
   stream_->run([this] { stage_.restore_snapshot(0); });
   stream_->synchronize();
 }
@@ -103,8 +103,8 @@ BareSteps make_bare_steps(const engine::TrainerOptions& options, BareWork work) 
     if (!range.last) gradients = random_tensors(options, range.end, 1e-9, device);
     steps.push_back(std::make_unique<BareStep>(
         std::move(stages[i]),
-        options.make_stream ? options.make_stream(device) : capture::make_stream(device), work,
-        sample, std::move(inputs), std::move(gradients)));
+        options.make_backend ? options.make_backend(device) : capture::make_graph_backend(device),
+        work, sample, std::move(inputs), std::move(gradients)));
   }
   return steps;
 }

@@ -6,7 +6,7 @@
 #include <memory>  // streams, graphs
 #include <vector>  // stages
 
-#include "capture/stream.h"
+#include "capture/backend.h"
 #include "engine/trainer/trainer.h"
 #include "stages/stage.h"
 
@@ -26,7 +26,7 @@ class BareStep {
   /// Records, and leaves the weights as `stage` has them. `sample`: [1,C,H,W], also the target.
   /// `inputs`, `gradients`: what neighbours would send; none at the network's ends. Throws
   /// std::runtime_error for what can't be recorded or has no room.
-  BareStep(stages::Stage stage, std::unique_ptr<capture::Stream> stream, BareWork work,
+  BareStep(stages::Stage stage, std::unique_ptr<capture::Backend> stream, BareWork work,
            const at::Tensor& sample, stages::Tensors inputs, stages::Tensors gradients);
 
   /// Starts the work on one sample and returns.
@@ -46,13 +46,13 @@ class BareStep {
   void bring(const at::Tensor& from, at::Tensor& mine);
   void show(at::Tensor& on_host, const at::Tensor& made);
 
-  std::unique_ptr<capture::Stream> stream_;
+  std::unique_ptr<capture::Backend> stream_;
   stages::Stage stage_;
   BareWork work_;
   at::Tensor sample_, prediction_, loss_, skipped_;  ///< on the host
   stages::Tensors inputs_, gradients_;
   at::Tensor input_, target_, rate_, skipped_on_device_;
-  std::unique_ptr<capture::Piece> piece_;
+  std::unique_ptr<capture::Recording> recording_;
   std::unique_ptr<capture::Graph> graph_;
 };
 

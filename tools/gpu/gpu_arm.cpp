@@ -96,8 +96,8 @@ engine::TrainerOptions gpu_options(const GpuBench& how, const std::string& netwo
   options.cut = engine::balanced_cut(options.module_ms, stages);
   options.devices.assign(std::size_t(stages), how.device);
   options.weights = stages::initial_state(*options.network, 0);
-  options.make_stream = how.make_stream;
-  options.make_streams = how.make_streams;
+  options.make_backend = how.make_backend;
+  options.make_backends = how.make_backends;
   return options;
 }
 

@@ -20,12 +20,12 @@ namespace millrace::tools {
 /// takes long. Tests have less of everything, and a double for the device.
 struct GpuBench {
   engine::Device device = {.cuda = true, .index = 0};  ///< that all stages share
-  /// As TrainerOptions::make_stream; empty: the device's own.
-  std::function<std::unique_ptr<capture::Stream>(c10::Device)> make_stream;
-  /// As TrainerOptions::make_streams; empty: the device's own.
-  std::function<std::vector<std::unique_ptr<capture::Stream>>(c10::Device,
-                                                              const std::vector<double>&)>
-      make_streams;
+  /// As TrainerOptions::make_backend; empty: the device's own.
+  std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
+  /// As TrainerOptions::make_backends; empty: the device's own.
+  std::function<std::vector<std::unique_ptr<capture::Backend>>(c10::Device,
+                                                               const std::vector<double>&)>
+      make_backends;
   std::vector<std::string> networks = bench_network_names();
   std::vector<std::int64_t> sizes = {128, 256, 512, 1024};  ///< pixels a side
   std::vector<int> stages = {1, 2, 4, 8};

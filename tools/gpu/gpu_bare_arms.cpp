@@ -6,8 +6,8 @@
 #include <atomic>     // what was predicted
 #include <ctime>      // processor time
 
+#include "capture/devices.h"
 #include "capture/graph_step.h"
-#include "capture/recorder.h"
 #include "engine/pipeline/rehearsal.h"
 #include "tools/gpu/bare_step.h"
 
@@ -107,8 +107,8 @@ class CalledStep {
     const c10::Device device = stages[0].parameters().flat().device();
     return std::make_unique<capture::GraphStep>(
         std::move(stages[0]),
-        options.make_stream ? options.make_stream(device) : capture::make_stream(device), device,
-        samples_, nullptr, nullptr);
+        options.make_backend ? options.make_backend(device) : capture::make_graph_backend(device),
+        device, samples_, nullptr, nullptr);
   }
 
   engine::Schedule schedule_;

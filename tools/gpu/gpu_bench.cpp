@@ -3,7 +3,7 @@
 #include <exception>  // what went wrong
 #include <iostream>   // page, progress
 
-#include "capture/recorder.h"
+#include "capture/devices.h"
 #include "io/files/whole_file.h"
 #include "tools/gpu/gpu_arms.h"
 #include "tools/gpu/gpu_page.h"

@@ -4,7 +4,7 @@
 #include <filesystem>  // whether a checkpoint is there
 #include <stdexcept>   // std::invalid_argument
 
-#include "capture/recorder.h"
+#include "capture/devices.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/stage_streams.h"
 #include "stages/safetensors.h"

@@ -4,7 +4,7 @@
 
 #include <fstream>  // /proc/cpuinfo
 
-#include "capture/recorder.h"
+#include "capture/devices.h"
 
 namespace millrace::tools {
 

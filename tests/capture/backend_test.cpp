@@ -1,4 +1,4 @@
-#include "tests/capture/stream_test.h"
+#include "tests/capture/backend_test.h"
 
 #include <ATen/ATen.h>  // work
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@
 namespace millrace::capture {
 namespace {
 
-class StreamTest : public testing::Test {
+class BackendTest : public testing::Test {
  protected:
   void SetUp() override {
-    stream_ = stream_to_test();
+    stream_ = backend_to_test();
     if (!stream_) GTEST_SKIP() << "no CUDA device here: nothing of this ran";
   }
   at::Tensor zeros(at::IntArrayRef sizes) const {
@@ -24,13 +24,13 @@ class StreamTest : public testing::Test {
     for (int i = 0; i < 8; ++i) square = at::mm(square, square);
     return number + square.sum();
   }
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Backend> stream_;
 };
 
-TEST_F(StreamTest, APieceIsDoneAgainWhereItWasRecorded) {
+TEST_F(BackendTest, APieceIsDoneAgainWhereItWasRecorded) {
   at::Tensor number = zeros({3}), doubled = zeros({3});
-  const auto piece = stream_->record(0, [&] { doubled.copy_(number * 2); });
-  const auto graph = stream_->assemble({{.piece = piece.get()}});
+  const auto recording = stream_->record(0, [&] { doubled.copy_(number * 2); });
+  const auto graph = stream_->assemble({{.recording = recording.get()}});
   for (int round = 1; round <= 3; ++round) {
     stream_->run([&] { number.fill_(round); });
     graph->launch();
@@ -41,10 +41,11 @@ TEST_F(StreamTest, APieceIsDoneAgainWhereItWasRecorded) {
   }
 }
 
-TEST_F(StreamTest, RecordingDoesTheWorkOnceAndLaunchesDoTheRest) {
+TEST_F(BackendTest, RecordingDoesTheWorkOnceAndLaunchesDoTheRest) {
   at::Tensor count = zeros({1});
-  const auto piece = stream_->record(0, [&] { count.add_(1); });
-  const auto graph = stream_->assemble({{.piece = piece.get()}, {.piece = piece.get()}});
+  const auto recording = stream_->record(0, [&] { count.add_(1); });
+  const auto graph =
+      stream_->assemble({{.recording = recording.get()}, {.recording = recording.get()}});
   stream_->synchronize();
   stream_->run([&] { count.zero_(); });
   for (int i = 0; i < 50; ++i) graph->launch();
@@ -54,16 +55,16 @@ TEST_F(StreamTest, RecordingDoesTheWorkOnceAndLaunchesDoTheRest) {
 
 /// A wait is for the signal launched last, not for one of a launch before, however far the device
 /// is behind.
-TEST_F(StreamTest, AWaitIsForTheSignalLaunchedLast) {
-  const auto other = stream_to_test();
+TEST_F(BackendTest, AWaitIsForTheSignalLaunchedLast) {
+  const auto other = backend_to_test();
   at::Tensor made = zeros({1}), seen = zeros({1});
   std::vector<at::Tensor> on_host;
   const auto ready = stream_->make_event();
   const auto make = stream_->record(0, [&] { made.copy_(slowly(made) + 1); });
   const auto take = other->record(0, [&] { seen.copy_(made); });
   const auto maker =
-      stream_->assemble({{.piece = make.get(), .wait = nullptr, .signal = ready.get()}});
-  const auto taker = other->assemble({{.piece = take.get(), .wait = ready.get()}});
+      stream_->assemble({{.recording = make.get(), .wait = nullptr, .signal = ready.get()}});
+  const auto taker = other->assemble({{.recording = take.get(), .wait = ready.get()}});
   stream_->synchronize();
   other->synchronize();
   stream_->run([&] { made.zero_(); });
@@ -76,13 +77,13 @@ TEST_F(StreamTest, AWaitIsForTheSignalLaunchedLast) {
 }
 
 /// A pipeline of three, as stages are: each waits for the one before and is far ahead on the host.
-TEST_F(StreamTest, EventsInTheMiddleOfAGraphOrderStreams) {
-  const auto other = stream_to_test();
+TEST_F(BackendTest, EventsInTheMiddleOfAGraphOrderStreams) {
+  const auto other = backend_to_test();
   constexpr int kSlots = 4, kRounds = 60;
   at::Tensor number = zeros({1}), sum = zeros({1});
   std::vector<at::Tensor> slots;
   std::vector<std::unique_ptr<Event>> ready;
-  std::vector<std::unique_ptr<Piece>> makes, takes;
+  std::vector<std::unique_ptr<Recording>> makes, takes;
   std::vector<std::unique_ptr<Graph>> makers, takers;
   const auto rest = stream_->record(9, [&] { slowly(number); });
   for (int slot = 0; slot < kSlots; ++slot) {
@@ -94,9 +95,10 @@ TEST_F(StreamTest, EventsInTheMiddleOfAGraphOrderStreams) {
     }));
     takes.push_back(other->record(slot, [&, slot] { sum.add_(slots[slot] * slots[slot]); }));
     makers.push_back(stream_->assemble(
-        {{.piece = makes[slot].get(), .wait = nullptr, .signal = ready[slot].get()},
-         {.piece = rest.get()}}));
-    takers.push_back(other->assemble({{.piece = takes[slot].get(), .wait = ready[slot].get()}}));
+        {{.recording = makes[slot].get(), .wait = nullptr, .signal = ready[slot].get()},
+         {.recording = rest.get()}}));
+    takers.push_back(
+        other->assemble({{.recording = takes[slot].get(), .wait = ready[slot].get()}}));
   }
   stream_->synchronize();
   other->synchronize();
@@ -117,14 +119,14 @@ TEST_F(StreamTest, EventsInTheMiddleOfAGraphOrderStreams) {
   EXPECT_EQ(sum.item<float>(), float(expected));
 }
 
-TEST_F(StreamTest, CopiesBetweenHostAndDevice) {
+TEST_F(BackendTest, CopiesBetweenHostAndDevice) {
   at::Tensor from = pinned_zeros({5}), there = zeros({5}), back = pinned_zeros({5});
-  const auto piece = stream_->record(0, [&] {
+  const auto recording = stream_->record(0, [&] {
     stream_->copy(there, from);
     const at::Tensor more = there + 1;
     stream_->copy(back, more);
   });
-  const auto graph = stream_->assemble({{.piece = piece.get()}});
+  const auto graph = stream_->assemble({{.recording = recording.get()}});
   for (int round = 0; round < 3; ++round) {
     from.fill_(round);
     graph->launch();
@@ -133,11 +135,11 @@ TEST_F(StreamTest, CopiesBetweenHostAndDevice) {
   }
 }
 
-TEST_F(StreamTest, WhatCanNotBeRecordedIsSaidAndHarmsNothing) {
+TEST_F(BackendTest, WhatCanNotBeRecordedIsSaidAndHarmsNothing) {
   at::Tensor number = zeros({1});
   EXPECT_THROW(stream_->record(0, [&] { (void)(number + 1).item<float>(); }), std::runtime_error);
-  const auto piece = stream_->record(0, [&] { number.add_(1); });
-  const auto graph = stream_->assemble({{.piece = piece.get()}});
+  const auto recording = stream_->record(0, [&] { number.add_(1); });
+  const auto graph = stream_->assemble({{.recording = recording.get()}});
   stream_->run([&] { number.zero_(); });
   graph->launch();
   stream_->synchronize();

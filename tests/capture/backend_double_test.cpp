@@ -1,10 +1,10 @@
-// The double does what a Stream must.
+// The double does what a Backend must.
+#include "tests/capture/backend_test.h"
 #include "tests/capture/double_stream.h"
-#include "tests/capture/stream_test.h"
 
 namespace millrace::capture {
 
-std::unique_ptr<Stream> stream_to_test() {
+std::unique_ptr<Backend> backend_to_test() {
   return make_double_stream(true);
 }
 c10::Device device_to_test() {

@@ -1,0 +1,35 @@
+// The parts of a Backend that eager execution leaves out.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <stdexcept>
+
+#include "capture/backend.h"
+
+namespace millrace::capture {
+
+/// Runs bodies as they are given, on the calling thread. On a core as it stands.
+class EagerBackend : public Backend {
+ public:
+  bool records() const override { return false; }
+  bool defers() const override { return false; }
+  std::unique_ptr<Event> make_event() override { refuse(); }
+  std::unique_ptr<Recording> record(int, std::function<void()>) override { refuse(); }
+  std::unique_ptr<Graph> assemble(const std::vector<Node>&) override { refuse(); }
+  void run(std::function<void()> body) override { body(); }
+  void copy(at::Tensor& to, const at::Tensor& from) override {
+    const c10::NoGradGuard no_grad;
+    to.copy_(from);
+  }
+  void synchronize() override {}
+
+ private:
+  [[noreturn]] static void refuse() { throw std::logic_error("an eager backend records nothing"); }
+};
+
+/// The device is none of a core: its own file has it.
+std::unique_ptr<Backend> make_eager_cuda_backend(c10::Device device);
+
+}  // namespace millrace::capture
