@@ -121,32 +121,33 @@ HWY_INLINE void cover(int width, const Wide& wide, const Medium& medium, const S
   for (; x < width; ++x) single(x);
 }
 
+/// R rows of every channel, block by block, so that the source rows stay close.
 template <int R, int P>
-void wide_rows(const Correlation& c, int y, int channel, const float* weights) {
+void wide_rows(const Correlation& c, int y) {
   constexpr int kHalf = P / 2;
-  cover<P, kHalf>(
-      c.width, [&](int x) { wide_tile<R, P>(c, y, x, channel, weights); },
-      [&](int x) { wide_tile<R, kHalf>(c, y, x, channel, weights); },
-      [&](int x) { wide_tile<R, 1>(c, y, x, channel, weights); });
+  const float* weights = c.weights;
+  for (int channel = 0; channel < c.channels; channel += kLanes, weights += c.weights_block) {
+    cover<P, kHalf>(
+        c.width, [&](int x) { wide_tile<R, P>(c, y, x, channel, weights); },
+        [&](int x) { wide_tile<R, kHalf>(c, y, x, channel, weights); },
+        [&](int x) { wide_tile<R, 1>(c, y, x, channel, weights); });
+  }
 }
 
 template <int R, int P>
 void wide_image(const Correlation& c) {
-  for (int channel = 0; channel < c.channels; channel += kLanes) {
-    const float* weights = c.weights + channel / kLanes * c.weights_block;
-    int y = 0;
-    if constexpr (R > 1) {
-      const bool neighbours = c.source_step_y == c.source_row && c.kernel_rows >= R;
-      if (neighbours) {
-        // A single row left over costs more than two pairs.
-        const int rest = c.height % R == 1 && R == 3 && c.height > R ? R + 1 : c.height % R;
-        for (; y + rest < c.height; y += R) wide_rows<R, P>(c, y, channel, weights);
-        for (; y + 2 <= c.height; y += 2) wide_rows<2, P>(c, y, channel, weights);
-      }
+  int y = 0;
+  if constexpr (R > 1) {
+    const bool neighbours = c.source_step_y == c.source_row && c.kernel_rows >= R;
+    if (neighbours) {
+      // A single row left over costs more than two pairs.
+      const int rest = c.height % R == 1 && R == 3 && c.height > R ? R + 1 : c.height % R;
+      for (; y + rest < c.height; y += R) wide_rows<R, P>(c, y);
+      for (; y + 2 <= c.height; y += 2) wide_rows<2, P>(c, y);
     }
-    constexpr int kSingle = kManyRegisters ? 16 : 8;
-    for (; y < c.height; ++y) wide_rows<1, kSingle>(c, y, channel, weights);
   }
+  constexpr int kSingle = kManyRegisters ? 16 : 8;
+  for (; y < c.height; ++y) wide_rows<1, kSingle>(c, y);
 }
 
 void correlate_wide(const Correlation& c, Tile tile) {

@@ -15,8 +15,15 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-/// Some elements of a buffer: a whole vector, or the last few.
-struct Elements {
+/// A whole vector of each buffer. Stores with a mask are slow on some processors.
+struct Whole {
+  std::size_t at;
+  V load(const float* buffer) const { return hn::LoadU(D(), buffer + at); }
+  void store(float* buffer, V v) const { hn::StoreU(v, D(), buffer + at); }
+};
+
+/// The last few elements.
+struct Rest {
   std::size_t at;
   hn::Mask<D> part;
   V load(const float* buffer) const { return hn::MaskedLoad(part, D(), buffer + at); }
@@ -32,26 +39,28 @@ template <typename Rule>
 HWY_INLINE void sweep(const UpdateOperands& o, double decay, float scale, const Rule& rule) {
   const D d;
   const V scale_v = hn::Set(d, scale), decay_v = constant(decay);
-  for (std::size_t i = 0; i < o.count; i += kLanes) {
-    const Elements e{i, hn::FirstN(d, o.count - i)};
-    const V weights = e.load(o.from);
-    V gradient = hn::Mul(e.load(o.gradient), scale_v);
+  const auto step = [&](const auto& elements) {
+    const V weights = elements.load(o.from);
+    V gradient = hn::Mul(elements.load(o.gradient), scale_v);
     if (decay != 0) gradient = hn::MulAdd(weights, decay_v, gradient);
-    e.store(o.to, rule(e, weights, gradient));
-  }
+    elements.store(o.to, rule(elements, weights, gradient));
+  };
+  std::size_t i = 0;
+  for (; i + kLanes <= o.count; i += kLanes) step(Whole{i});
+  if (i < o.count) step(Rest{i, hn::FirstN(d, o.count - i)});
 }
 
 void sgd(const UpdateRule& rule, const UpdateOperands& o, double lr, float scale) {
   const V rate = constant(-lr);
   if (rule.momentum == 0) {
     return sweep(o, rule.weight_decay, scale,
-                 [=](const Elements&, V w, V g) { return hn::MulAdd(g, rate, w); });
+                 [=](const auto&, V w, V g) { return hn::MulAdd(g, rate, w); });
   }
   const V momentum = constant(rule.momentum);
   // Spike compensation; without it a is 1 and nothing of the gradient goes in at once.
   const double a = rule.spike_delay > 0 ? std::pow(rule.momentum, double(rule.spike_delay)) : 1.0;
   const V slow = constant(-lr * a), at_once = constant(-lr * (1 - a) / (1 - rule.momentum));
-  sweep(o, rule.weight_decay, scale, [=, &o](const Elements& e, V w, V g) {
+  sweep(o, rule.weight_decay, scale, [=, &o](const auto& e, V w, V g) {
     const V m = hn::Add(hn::Mul(e.load(o.momentum), momentum), g);
     e.store(o.momentum, m);
     w = hn::MulAdd(m, slow, w);
@@ -63,7 +72,7 @@ void rmsprop(const UpdateRule& rule, const UpdateOperands& o, double lr, float s
   const V alpha = constant(rule.alpha), beta = constant(1 - rule.alpha), eps = constant(rule.eps);
   const V rate = constant(-lr), momentum = constant(rule.momentum);
   const bool with_momentum = rule.momentum != 0;
-  sweep(o, rule.weight_decay, scale, [=, &o](const Elements& e, V w, V g) {
+  sweep(o, rule.weight_decay, scale, [=, &o](const auto& e, V w, V g) {
     const V square = hn::MulAdd(hn::Mul(beta, g), g, hn::Mul(e.load(o.square), alpha));
     e.store(o.square, square);
     const V root = hn::Add(hn::Sqrt(square), eps);
@@ -85,7 +94,7 @@ void adam(const UpdateRule& rule, const UpdateOperands& o, double lr, float scal
   const double unbias2 = 1 - std::pow(rule.beta2, steps);
   const V root2 = constant(std::sqrt(unbias2)), eps = constant(rule.eps);
   const V rate = constant(-(lr / unbias1));
-  sweep(o, decoupled ? 0 : rule.weight_decay, scale, [=, &o](const Elements& e, V w, V g) {
+  sweep(o, decoupled ? 0 : rule.weight_decay, scale, [=, &o](const auto& e, V w, V g) {
     w = hn::Mul(w, keep);
     const V old = e.load(o.mean), change = hn::Sub(g, old);
     const V mean = small ? hn::MulAdd(to_mean, change, old) : hn::NegMulAdd(change, from_mean, g);
