@@ -1,13 +1,18 @@
 #include "io/files/whole_file.h"
 
-#include <atomic>      // a number for each temporary
 #include <cerrno>      // causes
 #include <cstring>     // std::strerror
 #include <filesystem>  // folders, links, rename
+#include <mutex>       // leftovers are looked for once
+#include <random>      // names of temporaries
+#include <set>         // leftovers are looked for once
 #include <stdexcept>   // errors
+#include <utility>     // std::exchange
 
-#include <fcntl.h>   // open
-#include <unistd.h>  // write, fsync
+#include <fcntl.h>     // open
+#include <sys/file.h>  // flock
+#include <sys/stat.h>  // mode
+#include <unistd.h>    // write, fsync
 
 namespace millrace::io {
 namespace {
@@ -27,6 +32,7 @@ class Descriptor {
   ~Descriptor() { close(); }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   int get() const { return fd_; }
   int close() {
     const int result = fd_ < 0 ? 0 : ::close(fd_);
@@ -73,23 +79,78 @@ void write_stream(const std::string& path, std::string_view bytes) {
   if (out.close() != 0) fail(path);
 }
 
+/// Between a file's name and the digits that make a temporary of it one of many.
+constexpr std::string_view kMark = ".tmp.";
+
+/// Digits, with a dot between those of earlier versions.
+bool is_temporary(std::string_view name, std::string_view of) {
+  if (!name.starts_with(of) || !name.substr(of.size()).starts_with(kMark)) return false;
+  const std::string_view tail = name.substr(of.size() + kMark.size());
+  return !tail.empty() && tail.find_first_not_of("0123456789.") == tail.npos;
+}
+
+/// Removes what killed runs have left beside `target`. Whoever is at work holds a lock.
+void remove_leftovers(const fs::path& folder, const std::string& target) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (!is_temporary(entry.path().filename().string(), target)) continue;
+    const Descriptor file(
+        ::open(entry.path().c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (file.get() >= 0 && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0)
+      ::unlink(entry.path().c_str());
+  }
+}
+
+/// Once in a process for each target: nobody else leaves any later.
+void remove_leftovers_once(const fs::path& folder, const std::string& target) {
+  static std::mutex mutex;
+  static std::set<fs::path> seen;
+  {
+    const std::lock_guard lock(mutex);
+    if (!seen.insert(fs::absolute(folder) / target).second) return;
+  }
+  remove_leftovers(folder, target);
+}
+
+/// A new file beside `target`, locked, with the mode of the file that it will replace. Its digits
+/// are drawn: in a container every run has the same process number.
+Descriptor open_temporary(const fs::path& target, std::string& name, const std::string& path) {
+  struct stat before {};
+  const bool replaces = ::stat(target.c_str(), &before) == 0;
+  std::random_device random;
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    name = target.string() + std::string(kMark) + std::to_string(random());
+    Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (file.get() < 0 && errno != EEXIST) fail(path);
+    // Another process may take it for a leftover before it is locked.
+    if (file.get() < 0 || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    struct stat now {};
+    if (::fstat(file.get(), &now) != 0 || now.st_nlink == 0) continue;
+    if (replaces && ::fchmod(file.get(), before.st_mode & 07777) != 0) {
+      ::unlink(name.c_str());
+      fail(path);
+    }
+    return file;
+  }
+  fail(path, "no temporary can be made beside it");
+}
+
 void replace_file(const fs::path& target, std::string_view bytes, const std::string& path) {
-  static std::atomic<unsigned> serial{0};
   const fs::path folder = folder_of(target);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail(path, error.message());
+  remove_leftovers_once(folder, target.filename().string());
 
-  const std::string name = target.filename().string() + ".tmp." + std::to_string(::getpid()) + "." +
-                           std::to_string(serial.fetch_add(1));
-  Descriptor file(::open((folder / name).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (file.get() < 0) fail(path);
-  Temporary temporary{folder / name};
+  std::string name;
+  Descriptor file = open_temporary(target, name, path);
+  Temporary temporary{name};
   write_all(file.get(), bytes, path);
-  if (::fsync(file.get()) != 0 || file.close() != 0) fail(path);
-  fs::rename(temporary.path, target, error);
+  if (::fsync(file.get()) != 0) fail(path);
+  fs::rename(temporary.path, target, error);  // still locked
   if (error) fail(path, error.message());
   temporary.kept = true;
+  if (file.close() != 0) fail(path);
   sync_folder(folder, path);
 }
 

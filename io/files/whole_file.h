@@ -7,7 +7,8 @@
 namespace millrace::io {
 
 /// Writes `bytes` to a temporary beside `path`, fsyncs, renames over `path`, fsyncs the folder.
-/// Creates missing parent folders. Throws std::runtime_error "PATH: cause"; `path` is then as
+/// Creates missing parent folders, keeps the mode of a file that it replaces, and removes temporaries
+/// that killed processes have left beside `path`. Thread-safe. Throws std::runtime_error "PATH: cause"; `path` is then as
 /// before.
 void write_whole(const std::string& path, std::string_view bytes);
 

@@ -3,6 +3,8 @@
 #include <csignal>    // going on at the size limit
 #include <stdexcept>  // expected errors
 
+#include <fcntl.h>         // another process's temporary
+#include <sys/file.h>      // its lock
 #include <sys/resource.h>  // size limit
 #include <unistd.h>        // geteuid
 
@@ -112,6 +114,35 @@ TEST(WholeFile, AWriteThatStopsHalfwayKeepsTheOldFile) {
 TEST(WholeFile, ADeviceIsWrittenToAndNotReplaced) {
   write_whole("/dev/null", "gone");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+TEST(WholeFile, LeftoversOfKilledRunsAreRemovedAndNothingElse) {
+  const TestFolder folder;
+  for (const std::string name :
+       {"file.tmp.1.0", "file.tmp.4711", "file.tmp.backup", "file.tmp", "file2.tmp.1", "file.1"})
+    put_bytes(folder / name, "left");
+  write_whole(folder / "file", "new");
+  EXPECT_FALSE(fs::exists(folder / "file.tmp.1.0"));
+  EXPECT_FALSE(fs::exists(folder / "file.tmp.4711"));
+  EXPECT_EQ(entries(folder.path()), 5);
+}
+
+TEST(WholeFile, ATemporaryThatSomebodyIsWritingStays) {
+  const TestFolder folder;
+  const int other = ::open((folder / "file.tmp.77").c_str(), O_WRONLY | O_CREAT, 0600);
+  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  write_whole(folder / "file", "new");
+  EXPECT_TRUE(fs::exists(folder / "file.tmp.77"));
+  ::close(other);
+}
+
+TEST(WholeFile, APrivateFileStaysPrivate) {
+  const TestFolder folder;
+  put_bytes(folder / "file", "old");
+  fs::permissions(folder / "file", fs::perms::owner_read | fs::perms::owner_write);
+  write_whole(folder / "file", "new");
+  EXPECT_EQ(fs::status(folder / "file").permissions(),
+            fs::perms::owner_read | fs::perms::owner_write);
 }
 
 }  // namespace
