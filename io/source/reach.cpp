@@ -1,10 +1,9 @@
 #include "io/source/reach.h"
 
-#include <array>    // default ports
 #include <cerrno>   // a connection under way
 #include <chrono>   // how often
 #include <cstring>  // addresses
-#include <utility>  // ports
+#include <utility>  // std::move
 #include <vector>   // addresses
 
 #include <fcntl.h>       // non-blocking
@@ -14,6 +13,7 @@
 #include <sys/socket.h>  // connecting
 #include <unistd.h>      // close, access
 
+#include "io/source/source.h"  // ports by scheme
 #include "io/source/uri.h"
 
 namespace millrace::io {
@@ -97,15 +97,6 @@ class DeviceReach : public Reach {
   const std::string path_;
 };
 
-std::string default_port(const std::string& scheme) {
-  constexpr std::array<std::pair<const char*, const char*>, 4> ports = {
-      {{"rtsp", "554"}, {"rtsps", "322"}, {"http", "80"}, {"https", "443"}}};
-  for (const auto& [name, port] : ports) {
-    if (scheme == name) return port;
-  }
-  return "";
-}
-
 std::vector<Address> addresses_of(const std::string& host, const std::string& port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -126,10 +117,12 @@ std::vector<Address> addresses_of(const std::string& host, const std::string& po
 std::unique_ptr<Reach> make_reach(const std::string& uri) {
   const Uri parts = split_uri(uri);
   if (parts.scheme == "v4l2") return std::make_unique<DeviceReach>(file_path(parts));
-  if (default_port(parts.scheme).empty()) return nullptr;
-  const auto [host, named] = authority(parts);
-  const std::string port = named.empty() ? default_port(parts.scheme) : named;
-  std::vector<Address> addresses = addresses_of(host, port);
+  const SourceKind* const kind = source_kind(uri);
+  const std::string usual = kind ? kind->port : "";
+  if (usual.empty()) return nullptr;
+  const Authority at = authority(parts);
+  const std::string port = at.port.empty() ? usual : at.port;
+  std::vector<Address> addresses = addresses_of(at.host, port);
   if (addresses.empty()) return nullptr;
   return std::make_unique<PortReach>(std::move(addresses));
 }

@@ -8,6 +8,9 @@
 #include <utility>     // std::exchange
 #include <vector>      // rows of the edit distance
 
+#include <arpa/inet.h>   // addresses
+#include <netinet/in.h>  // loopback
+
 #include "io/source/source.h"  // redacted
 
 namespace millrace::io {
@@ -91,13 +94,26 @@ Uri split_uri(const std::string& uri) {
 Authority authority(const Uri& uri) {
   std::string text = uri.rest.substr(std::min<std::size_t>(2, uri.rest.size()));
   text = text.substr(0, text.find_first_of("/?#"));
-  text = text.substr(text.rfind('@') + 1);  // npos + 1 is 0
+  const std::size_t at = text.rfind('@');
+  const std::string before = at == std::string::npos ? "" : text.substr(0, at);
+  const std::size_t middle = std::min(before.find(':'), before.size());
+  text = text.substr(at + 1);  // npos + 1 is 0
   const std::size_t bracket = text.rfind(']');
   std::size_t colon = text.rfind(':');
   if (bracket != std::string::npos && colon < bracket) colon = std::string::npos;
   std::string host = text.substr(0, colon);
   if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
-  return {host, colon == std::string::npos ? "" : text.substr(colon + 1)};
+  return {host, colon == std::string::npos ? "" : text.substr(colon + 1),
+          percent_decoded(before.substr(0, middle)),
+          percent_decoded(before.substr(std::min(middle + 1, before.size())))};
+}
+
+bool is_loopback(const std::string& host) {
+  in_addr four{};
+  in6_addr six{};
+  if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
+  if (::inet_pton(AF_INET6, host.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+  return host == "localhost";
 }
 
 std::string percent_decoded(std::string_view text) {

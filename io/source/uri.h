@@ -21,13 +21,17 @@ struct Uri {
 /// bare path if a file of that very name exists.
 Uri split_uri(const std::string& uri);
 
-/// Host and port of "//user:password@host:port/path"; "" where there is none. The host of "[::1]"
-/// is "::1".
+/// The parts of "//user:password@host:port/path"; "" where there is none. The host of "[::1]" is
+/// "::1"; user and password are decoded.
 struct Authority {
   std::string host;
   std::string port;
+  std::string user, password;
 };
 Authority authority(const Uri& uri);
+
+/// Whether only this machine reaches what is served at `host`, an address or "localhost".
+bool is_loopback(const std::string& host);
 
 /// "%20" to a space and so on; what is not two hexadecimal digits stays as it is.
 std::string percent_decoded(std::string_view text);

@@ -4,11 +4,11 @@
 #include <stdexcept>    // failures
 #include <string_view>  // kinds of encoder
 
+#include "io/files/whole_file.h"
 #include "io/source/gst_pipeline.h"
 #include "io/video/video_encoder.h"
 #include "io/video/video_feed.h"
 #include "io/video/video_kinds.h"
-#include "io/files/whole_file.h"
 
 namespace millrace::io {
 namespace {

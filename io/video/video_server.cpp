@@ -69,6 +69,43 @@ GstRTSPFilterResult remove_client(GstRTSPServer*, GstRTSPClient*, gpointer) {
   return GST_RTSP_FILTER_REMOVE;
 }
 
+struct Unref {
+  void operator()(gpointer object) const { g_object_unref(object); }
+};
+template <typename T>
+using Owned = std::unique_ptr<T, Unref>;
+
+constexpr char kViewer[] = "viewer";  // the role of whoever knows the password
+
+/// Asks viewers for user and password.
+void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const Authority& at) {
+  const Owned<GstRTSPAuth> auth(gst_rtsp_auth_new());
+  gst_rtsp_auth_set_supported_methods(auth.get(), GST_RTSP_AUTH_DIGEST);
+  GstRTSPToken* const token =
+      gst_rtsp_token_new(GST_RTSP_TOKEN_MEDIA_FACTORY_ROLE, G_TYPE_STRING, kViewer, nullptr);
+  gst_rtsp_auth_add_digest(auth.get(), at.user.c_str(), at.password.c_str(), token);
+  gst_rtsp_token_unref(token);
+  gst_rtsp_server_set_auth(server, auth.get());
+  gst_rtsp_media_factory_add_role(factory, kViewer, GST_RTSP_PERM_MEDIA_FACTORY_ACCESS,
+                                  G_TYPE_BOOLEAN, TRUE, GST_RTSP_PERM_MEDIA_FACTORY_CONSTRUCT,
+                                  G_TYPE_BOOLEAN, TRUE, nullptr);
+}
+
+// A viewer by UDP that vanishes leaves its session behind, and would be sent pictures for ever.
+gboolean clean_up(gpointer server) {
+  const Owned<GstRTSPSessionPool> pool(gst_rtsp_server_get_session_pool(GST_RTSP_SERVER(server)));
+  gst_rtsp_session_pool_cleanup(pool.get());
+  return G_SOURCE_CONTINUE;
+}
+
+void on_session(GstRTSPClient*, GstRTSPSession* session, gpointer seconds) {
+  gst_rtsp_session_set_timeout(session, GPOINTER_TO_UINT(seconds));
+}
+
+void on_client(GstRTSPServer*, GstRTSPClient* client, gpointer seconds) {
+  g_signal_connect(client, "new-session", G_CALLBACK(on_session), seconds);
+}
+
 gboolean quit(gpointer loop) {
   g_main_loop_quit(static_cast<GMainLoop*>(loop));
   return G_SOURCE_REMOVE;
@@ -81,13 +118,17 @@ class VideoServer : public VideoWriter {
     const Uri uri = split_uri(options.to);
     const Authority at = authority(uri);
     host_ = at.host.empty() ? "127.0.0.1" : at.host;
+    if (!is_loopback(host_) && (at.user.empty() || at.password.empty())) {
+      throw std::runtime_error(redacted(uri_) + ": others can reach " + host_ +
+                               ": serving there needs rtsp://USER:PASSWORD@" + host_);
+    }
     const std::size_t slash = uri.rest.find('/', 2);
     path_ = slash == std::string::npos || slash + 1 == uri.rest.size() ? "/live"
                                                                        : uri.rest.substr(slash);
     server_ = gst_rtsp_server_new();
     gst_rtsp_server_set_address(server_, host_.c_str());
     gst_rtsp_server_set_service(server_, at.port.empty() ? "8554" : at.port.c_str());
-    add_stream(options);
+    add_stream(options, at);
     try {
       listen();
     } catch (...) {
@@ -110,8 +151,10 @@ class VideoServer : public VideoWriter {
     // From within, since a loop that does not run yet would miss it.
     g_main_context_invoke(context_, quit, loop_);
     thread_.join();
-    g_source_destroy(door_);
-    g_source_unref(door_);
+    for (GSource* source : {door_, cleaner_}) {
+      g_source_destroy(source);
+      g_source_unref(source);
+    }
     g_object_unref(server_);
     g_main_loop_unref(loop_);
     g_main_context_unref(context_);
@@ -125,13 +168,16 @@ class VideoServer : public VideoWriter {
   }
 
  private:
-  void add_stream(const VideoWriterOptions& options) {
+  void add_stream(const VideoWriterOptions& options, const Authority& at) {
     GstRTSPMediaFactory* const factory = gst_rtsp_media_factory_new();
     const std::string text = "( appsrc name=from is-live=true do-timestamp=true ! " +
                              encoder_text(options, VideoUse::rtsp) + " )";
     gst_rtsp_media_factory_set_launch(factory, text.c_str());
     gst_rtsp_media_factory_set_shared(factory, TRUE);
     connect(factory, "media-configure", G_CALLBACK(on_media), stage_);
+    if (!at.user.empty()) require_password(server_, factory, at);
+    g_signal_connect(server_, "client-connected", G_CALLBACK(on_client),
+                     GUINT_TO_POINTER(guint(options.patience.count())));
     GstRTSPMountPoints* const mounts = gst_rtsp_server_get_mount_points(server_);
     gst_rtsp_mount_points_add_factory(mounts, path_.c_str(), factory);
     g_object_unref(mounts);
@@ -142,12 +188,16 @@ class VideoServer : public VideoWriter {
     door_ = gst_rtsp_server_create_source(server_, nullptr, &raw_error);
     const GstOwned<GError> error(raw_error);
     if (!door_) {
-      throw std::runtime_error(uri_ + ": " + (error ? error->message : "can't be served at"));
+      throw std::runtime_error(redacted(uri_) + ": " +
+                               (error ? error->message : "can't be served at"));
     }
     port_ = gst_rtsp_server_get_bound_port(server_);
     context_ = g_main_context_new();
     loop_ = g_main_loop_new(context_, FALSE);
     g_source_attach(door_, context_);
+    cleaner_ = g_timeout_source_new_seconds(1);
+    g_source_set_callback(cleaner_, clean_up, server_, nullptr);
+    g_source_attach(cleaner_, context_);
     thread_ = std::thread([this] {
       g_main_context_push_thread_default(context_);
       g_main_loop_run(loop_);
@@ -162,6 +212,7 @@ class VideoServer : public VideoWriter {
   int port_ = 0;
   GstRTSPServer* server_ = nullptr;
   GSource* door_ = nullptr;
+  GSource* cleaner_ = nullptr;  ///< of the session pool
   GMainContext* context_ = nullptr;
   GMainLoop* loop_ = nullptr;
   std::thread thread_;  // runs loop_

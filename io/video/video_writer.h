@@ -1,6 +1,7 @@
 // Pictures out as video: to a file, or to whoever looks on by RTSP.
 #pragma once
 
+#include <chrono>   // patience
 #include <cstdint>  // counts
 #include <memory>   // std::unique_ptr<VideoWriter>
 #include <string>   // where to
@@ -10,12 +11,14 @@
 namespace millrace::io {
 
 struct VideoWriterOptions {
-  std::string to;  ///< FILE.mp4, FILE.mkv, or rtsp://ADDRESS:PORT/PATH to serve at
+  std::string to;  ///< FILE.mp4, FILE.mkv, or rtsp://[USER:PASSWORD@]ADDRESS:PORT/PATH to serve at
   int width = 0;   ///< of every frame
   int height = 0;
   int channels = 3;  ///< 3: RGB, 1: grey
   double fps = 0.0;  ///< about how many frames a second will come; 0: 25
   int waiting = 4;   ///< frames that may wait for the encoder
+  /// RTSP: a viewer that gives no sign of life for so long is let go.
+  std::chrono::seconds patience{60};
 };
 
 /// Encodes frames in threads of its own. One thread calls write() and finish(); the rest any
@@ -41,7 +44,8 @@ class VideoWriter {
 
 /// A file lies beside its name, as FILE.part, until it is finished; one that was broken off can be
 /// played up to its last second. RTSP is served on loopback where no address is named, port 0 is
-/// any free one; several may look on, and one that is slow misses pictures without holding up
+/// any free one, and an address that others reach needs USER:PASSWORD, which viewers are asked for
+/// (digest); several may look on, and one that is slow misses pictures without holding up
 /// others. Frames smaller than encoders take, or of odd sides, are enlarged by a whole factor.
 /// Throws std::runtime_error "WHERE: cause".
 std::unique_ptr<VideoWriter> open_video_writer(const VideoWriterOptions& options);

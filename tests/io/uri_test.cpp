@@ -71,5 +71,20 @@ TEST(Redacted, LeavesTheRest) {
   }
 }
 
+TEST(Uri, CredentialsAreDecoded) {
+  const Authority at = authority(split_uri("rtsp://eve:pass%20word%3A@[::1]:8554/live"));
+  EXPECT_EQ(at.user, "eve");
+  EXPECT_EQ(at.password, "pass word:");
+  EXPECT_EQ(at.host, "::1");
+  EXPECT_EQ(authority(split_uri("rtsp://host/x@y")).user, "");
+}
+
+TEST(Uri, LoopbackIsWhatOnlyThisMachineReaches) {
+  for (const char* host : {"127.0.0.1", "127.9.9.9", "::1", "localhost"})
+    EXPECT_TRUE(is_loopback(host)) << host;
+  for (const char* host : {"0.0.0.0", "::", "10.0.0.1", "127.example.org", "", "localhost.evil"})
+    EXPECT_FALSE(is_loopback(host)) << host;
+}
+
 }  // namespace
 }  // namespace millrace::io

@@ -276,10 +276,13 @@ std::vector<Frame> noise(int count, int width, int height) {
   return frames;
 }
 
-/// Asks for a stream over its own TCP connection and reads no more of it once it plays.
+/// Asks for a stream, by default over its own TCP connection, and reads no more of it once it
+/// plays.
 class SlowViewer {
  public:
-  SlowViewer(const std::string& uri, int port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+  SlowViewer(const std::string& uri, int port,
+             const std::string& transport = "RTP/AVP/TCP;unicast;interleaved=0-1")
+      : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
     const int little = 2048;
     ::setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &little, sizeof little);
     sockaddr_in address{};
@@ -290,7 +293,8 @@ class SlowViewer {
     ask("DESCRIBE " + uri + " RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n");
     const std::string set_up = ask("SETUP " + uri +
                                    "/stream=0 RTSP/1.0\r\nCSeq: 2\r\n"
-                                   "Transport: RTP/AVP/TCP;unicast;interleaved=0-1\r\n\r\n");
+                                   "Transport: " +
+                                   transport + "\r\n\r\n");
     const std::size_t at = set_up.find("Session: ");
     if (at == std::string::npos) return;
     const std::string session = set_up.substr(at + 9, set_up.find_first_of(";\r", at + 9) - at - 9);
@@ -359,6 +363,37 @@ TEST(VideoServer, ASlowViewerHoldsUpNobody) {
   EXPECT_TRUE(frames_come(*source, 100, frame)) << "4 s, of which 2 fill the slow one's socket";
   EXPECT_LT(camera.stop(), milliseconds(500));
   EXPECT_LT(writer->dropped(), 50);
+}
+
+TEST(VideoServer, AViewerByUdpThatVanishesIsNotSentToForEver) {
+  VideoWriterOptions options = options_for("rtsp://:0");
+  options.patience = seconds(1);
+  const auto writer = open_video_writer(options);
+  Camera camera(*writer, pictures(10));
+  EXPECT_TRUE(SlowViewer(writer->where(), port_of(writer->where()),
+                         "RTP/AVP;unicast;client_port=47110-47111")
+                  .plays);
+  const Clock::time_point end = Clock::now() + seconds(20);
+  std::int64_t before = -1;
+  while (Clock::now() < end && (writer->written() == 0 || writer->written() != before)) {
+    before = writer->written();
+    std::this_thread::sleep_for(milliseconds(500));
+  }
+  EXPECT_GT(before, 0) << "it was sent pictures";
+  EXPECT_EQ(writer->written(), before) << "and is sent no more";
+}
+
+TEST(VideoServer, WhereOthersReachItViewersNeedThePassword) {
+  EXPECT_NE(refusal("rtsp://0.0.0.0:0/live").find("needs rtsp://USER:PASSWORD@0.0.0.0"),
+            std::string::npos);
+  EXPECT_EQ(refusal("rtsp://u:@0.0.0.0:0/live").find("0.0.0.0"), std::string("rtsp://***@").size());
+  const auto writer = open_video_writer(options_for("rtsp://eve:pass%20word@127.0.0.1:0/live"));
+  EXPECT_EQ(writer->where().find("pass"), std::string::npos);
+  Camera camera(*writer, pictures(10));
+  const std::string rest = writer->where().substr(std::string("rtsp://").size());
+  EXPECT_THROW(open_source({.uri = "rtsp://" + rest}), SourceError);
+  EXPECT_THROW(open_source({.uri = "rtsp://eve:password@" + rest}), SourceError);
+  expect_pictures(*open_source({.uri = "rtsp://eve:pass%20word@" + rest}), 5);
 }
 
 TEST(VideoServer, ComesAndGoes) {

@@ -7,15 +7,13 @@
 #include <random>     // a session's secret
 #include <stdexcept>  // what is wrong
 
+#include "io/source/uri.h"
+
 namespace millrace::io {
 namespace {
 
 constexpr std::size_t kLeastToken = 16;
 constexpr std::string_view kExpected = "--serve takes ADDR:PORT, as in 127.0.0.1:8080";
-
-bool is_loopback(std::string_view address) {
-  return address.starts_with("127.") || address == "::1";
-}
 
 std::uint16_t port_of(std::string_view text) {
   std::uint16_t port = 0;
