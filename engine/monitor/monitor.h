@@ -100,6 +100,7 @@ class Monitor {
   Monitor(std::vector<int> replicas, double fps);
   /// F from now on; 0: unknown. Any thread.
   void set_fps(double fps);
+  double fps() const { return fps_.load(std::memory_order_relaxed); }
   /// As StageMeter's, for all.
   void forget_times();
 

@@ -16,6 +16,8 @@ constexpr double kRoom = 0.9;         // of the budget
 constexpr double kGain = 0.9;         // a new slowest stage over the old
 constexpr std::int64_t kWindow = 48;  // frames
 constexpr std::int64_t kRoundsAWindow = 3;
+constexpr std::int64_t kFewest = 8;      // frames, if a window takes longer than
+constexpr double kLong = 0.6;            // seconds
 constexpr std::int64_t kFirstPause = 8;  // loads; doubled by each new cut
 
 std::string list_text(const std::vector<int>& list) {
@@ -111,6 +113,11 @@ Overload::Overload(OverloadOptions options) : options_(std::move(options)), paus
 
 std::int64_t Overload::window() const {
   return std::max(kWindow, kRoundsAWindow * every_);
+}
+
+bool Overload::enough(std::int64_t frames, double seconds) const {
+  if (frames >= window()) return true;
+  return seconds >= kLong && frames >= std::max(kFewest, kRoundsAWindow * every_);
 }
 
 Change Overload::judge(const Load& load) {

@@ -81,6 +81,9 @@ class Overload {
   Change judge(const Load& load);
   /// Frames that a load should be the mean of: some, and whole rounds of trained and left-out ones.
   std::int64_t window() const;
+  /// Whether so many frames in so many seconds make a load: window() of them, or a few where that
+  /// would take long. A stream that is too fast is thus answered within 3 s.
+  bool enough(std::int64_t frames, double seconds) const;
 
   bool late() const { return late_; }  ///< and nothing more can be done about it
   std::int64_t train_every() const { return every_; }

@@ -4,7 +4,7 @@
 #include <exception>  // whatever a source throws
 #include <utility>    // std::move
 
-#include "io/source/source_kinds.h"  // rate_or_default
+#include "io/source/teardown.h"
 
 namespace millrace::io {
 namespace {
@@ -19,8 +19,10 @@ constexpr nanoseconds kJump = std::chrono::seconds(10);
 // A paced source this late has stalled: it goes on from now instead of bursting to catch up.
 constexpr milliseconds kStall(1000);
 
+// 0: nobody names one.
 nanoseconds frame_period(double source_fps, double fps) {
-  return nanoseconds(std::int64_t(1e9 / rate_or_default(source_fps > 0.0 ? source_fps : fps)));
+  const double rate = source_fps > 0.0 ? source_fps : fps;
+  return nanoseconds(rate > 0.0 ? std::int64_t(1e9 / rate) : 0);
 }
 
 }  // namespace
@@ -58,9 +60,9 @@ void Reader::run() {
   } catch (const std::exception& broken) {
     error_ = broken.what();
   }
-  source_.reset();  // a camera is free again before the last frame has been trained on
-  queue_.close();
+  queue_.close();  // first: a source that hangs must not keep what was learned from being saved
   finished_.store(true);
+  hung_ = !Teardown().destroy(std::move(source_), options_.teardown);
 }
 
 void Reader::read_all() {
@@ -105,6 +107,7 @@ void Reader::stamp(Frame& frame) {
   // How fast a file is read says nothing of its stamps.
   frame.pts = timeline_.map(frame.pts, live_ ? frame.captured - last_captured_ : nanoseconds(0));
   last_captured_ = frame.captured;
+  fps_.store(timeline_.rate(), std::memory_order_relaxed);
 }
 
 // False if stop() came first.

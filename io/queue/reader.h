@@ -19,10 +19,12 @@ struct ReaderOptions {
   bool loop = false;       ///< start again at the end
   std::int64_t limit = 0;  ///< stop after this many good frames; 0: no limit
   double fps = 0.0;        ///< rate where frames carry no pts and the source knows none; 0: 25
+  std::chrono::milliseconds teardown{5000};  ///< a source that takes longer to destroy is left
 };
 
 /// Reads until the source ends, breaks, the limit is reached or stop() is called; then closes the
-/// queue. Keeps pts monotonic over loops. Thread-safe: every method from any thread.
+/// queue and destroys the source, for which it waits some seconds and no longer. Keeps pts
+/// monotonic over loops. Thread-safe: every method from any thread.
 class Reader {
  public:
   /// Starts the thread, which uses and then destroys `source`. `queue` outlives this object.
@@ -38,6 +40,11 @@ class Reader {
   void join();
   /// Empty unless the stream broke; valid after join().
   const std::string& error() const;
+  /// The source hung while it was destroyed, and was left behind; valid after join().
+  bool hung() const { return hung_; }
+  /// Frames a second: the source's rate; where it names none, what stamps show, about a third of a
+  /// second after the first frame at 25; 0: not known yet.
+  double fps() const { return fps_.load(std::memory_order_relaxed); }
 
  private:
   void run();
@@ -58,8 +65,10 @@ class Reader {
   Clock::time_point start_;  // when pts 0 fell due
   std::int64_t delivered_ = 0;
   std::string error_;
+  bool hung_ = false;
 
   // Shared.
+  std::atomic<double> fps_{0.0};
   std::atomic<bool> stop_{false};
   std::atomic<bool> finished_{false};
   std::mutex join_mutex_;

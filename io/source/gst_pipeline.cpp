@@ -1,7 +1,12 @@
 #include "io/source/gst_pipeline.h"
 
+#include <cerrno>      // causes
+#include <cstring>     // causes
 #include <filesystem>  // absolute paths, devices
 #include <mutex>       // one start
+
+#include <fcntl.h>   // pipes
+#include <unistd.h>  // close
 
 #include "io/source/source_kinds.h"
 
@@ -91,7 +96,29 @@ GstParts decode_uri(const SourceOptions& options, const std::string& uri) {
   return parts;
 }
 
+void close_descriptor(gpointer descriptor) {
+  ::close(GPOINTER_TO_INT(descriptor));
+}
+
+// Nobody may write to it yet, or any more: opened here it blocks neither now nor when it is closed.
+GstParts decode_pipe(const SourceOptions& options, const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) throw source_error(options, std::strerror(errno));
+  GstParts parts;
+  try {
+    parts = decode_uri(options, "fd://" + std::to_string(descriptor));
+  } catch (...) {
+    ::close(descriptor);
+    throw;
+  }
+  g_object_set_data_full(G_OBJECT(parts.pipeline.get()), "millrace_pipe",
+                         GINT_TO_POINTER(descriptor), close_descriptor);
+  return parts;
+}
+
 GstParts decode_file(const SourceOptions& options, const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_fifo(path, ignored)) return decode_pipe(options, path);
   const GstOwned<gchar> uri(gst_filename_to_uri(std::filesystem::absolute(path).c_str(), nullptr));
   if (!uri) throw source_error(options, "is not a usable path");
   return decode_uri(options, uri.get());

@@ -9,6 +9,8 @@
 
 #include <fnmatch.h>  // * and ?
 
+#include "io/source/split_mix.h"
+
 namespace millrace::io {
 namespace {
 
@@ -109,6 +111,29 @@ std::vector<std::string> list_pictures(const std::string& folder_or_glob) {
     if (wanted && entry.is_regular_file(error)) found.push_back(entry.path().string());
   }
   std::sort(found.begin(), found.end());
+  return found;
+}
+
+ClassFolders list_classes(const std::string& folder, std::uint64_t seed) {
+  constexpr std::size_t kMostClasses = 1000;
+  ClassFolders found;
+  std::error_code error;
+  if (!fs::is_directory(folder, error) || !list_pictures(folder).empty()) return found;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.is_directory(error) && !list_pictures(entry.path().string()).empty())
+      found.classes.push_back(entry.path().filename().string());
+  }
+  if (found.classes.size() > kMostClasses) throw std::invalid_argument("more than 1000 classes");
+  std::sort(found.classes.begin(), found.classes.end());
+  for (int label = 0; label < int(found.classes.size()); ++label) {
+    const fs::path place = fs::path(folder) / found.classes[std::size_t(label)];
+    for (std::string& path : list_pictures(place.string()))
+      found.pictures.push_back({std::move(path), label});
+  }
+  Random random(seed);
+  for (std::size_t left = found.pictures.size(); left > 1; --left)
+    std::swap(found.pictures[left - 1],
+              found.pictures[std::size_t(random.below(std::int64_t(left)))]);
   return found;
 }
 

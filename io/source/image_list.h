@@ -27,4 +27,19 @@ std::int64_t first_number(const NumberedName& name);
 /// The pictures in a folder, or the files that match a name with * and ?, sorted by name.
 std::vector<std::string> list_pictures(const std::string& folder_or_glob);
 
+/// A picture and its class.
+struct LabelledPicture {
+  std::string path;
+  int label = -1;
+};
+/// Pictures that lie in a folder for each class.
+struct ClassFolders {
+  std::vector<std::string> classes;  ///< the folders' names, sorted
+  std::vector<LabelledPicture> pictures;
+};
+/// Those of all folders in `folder`, shuffled: the same `seed` gives the same order on every
+/// machine. Empty where `folder` holds pictures itself, or none of its folders does.
+/// Throws std::invalid_argument beyond 1000 classes.
+ClassFolders list_classes(const std::string& folder, std::uint64_t seed);
+
 }  // namespace millrace::io

@@ -4,6 +4,7 @@
 #include <chrono>     // read time-outs
 #include <cstdint>    // seed
 #include <memory>     // std::unique_ptr<Source>
+#include <span>       // kinds of source
 #include <stdexcept>  // SourceError
 #include <string>     // URIs
 
@@ -30,7 +31,7 @@ struct SourceOptions {
   int height = 0;
   int channels = 3;        ///< 3: RGB, 1: grey
   double fps = 0.0;        ///< rate of sources that have none (images, synth); 0: 25
-  std::uint64_t seed = 0;  ///< synth only
+  std::uint64_t seed = 0;  ///< synth: which scene; images by class: their order
   ReconnectOptions reconnect;
 };
 
@@ -69,7 +70,7 @@ class Source {
 
   /// Waits at most `timeout` for the next frame and writes pixels, size, channels and pts of `out`
   /// (storage is reused, so a steady stream allocates nothing here). A frame has the stream's own
-  /// size, which may change in mid-stream; see `Fitter`. Throws SourceError if the stream breaks.
+  /// size, which may change in mid-stream; see `Resizer`. Throws SourceError if the stream breaks.
   virtual ReadStatus read(Frame& out, std::chrono::milliseconds timeout) = 0;
 
   /// Starts again from the first frame; false if this source can't.
@@ -79,7 +80,24 @@ class Source {
   virtual std::shared_ptr<const StreamHealth> health() const;
 };
 
-/// Opens file:// (or a bare path), rtsp://, http(s)://, v4l2://, gst:, images: and synth: URIs.
+/// One kind of source: an entry in a table that opener, checks, help and tests read.
+struct SourceKind {
+  const char* scheme;   ///< "rtsp"
+  const char* example;  ///< "rtsp://HOST:PORT/PATH"
+  const char* summary;  ///< "a camera or a server"
+  const char* port;     ///< that a server listens at unless the URI says so; "": no server
+  bool live;            ///< always; false: never, or asked of the stream
+  std::unique_ptr<Source> (*open)(const SourceOptions&);
+};
+std::span<const SourceKind> source_kinds();
+
+/// The entry for a URI's scheme; a bare path is a "file". Null: there is none.
+const SourceKind* source_kind(const std::string& uri);
+/// "" if a source of the URI's scheme can be asked for; else what is wrong, and all known schemes.
+/// Opens nothing.
+std::string scheme_error(const std::string& uri);
+
+/// Opens a URI of any of these kinds.
 /// The first frame has been seen when this returns, so that info() is what the stream really is.
 /// A live stream is opened again by itself when it breaks off or falls silent; see health().
 /// Throws SourceError.

@@ -16,7 +16,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kOpenLimit(10000);
 // What was decoded before a stream broke still comes out for this long.
 constexpr milliseconds kDrainLimit(500);
 double seconds(GstClockTime time) {
@@ -85,14 +84,15 @@ class GStreamerSource : public Source {
   }
 
   void pull_first() {
-    const Clock::time_point limit = Clock::now() + kOpenLimit;
+    const Clock::time_point limit = Clock::now() + options_.reconnect.open_limit;
     while (!(first_ = pull(milliseconds(20)))) {
       if (trouble_.look()) trouble_.raise(options_);
       if (gst_app_sink_is_eos(parts_.sink))
         throw source_error(options_, "there is no picture in it");
       if (Clock::now() > limit) {
-        throw source_error(
-            options_, "no picture came within " + std::to_string(kOpenLimit.count() / 1000) + " s");
+        throw source_error(options_, "no picture came within " +
+                                         std::to_string(options_.reconnect.open_limit.count()) +
+                                         " ms");
       }
     }
   }
@@ -140,7 +140,7 @@ class GStreamerSource : public Source {
 
   bool is_live() const {
     const Uri uri = split_uri(options_.uri);
-    if (uri.is_rtsp() || uri.scheme == "v4l2") return true;
+    if (source_kind(options_.uri)->live) return true;
     if (uri.is_http() && is_endless()) return true;
     gboolean live = FALSE;
     const GstOwned<GstQuery> query(gst_query_new_latency());

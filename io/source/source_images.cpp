@@ -1,4 +1,5 @@
-// images:DIR/%05d.png, images:DIR, images:DIR/*.png: numbered or sorted pictures as a stream.
+// images:DIR/%05d.png, images:DIR, images:DIR/*.png: numbered or sorted pictures as a stream; a DIR
+// of folders of pictures: each folder is a class, and their pictures come shuffled.
 #include <filesystem>  // which pictures exist
 #include <stdexcept>   // bad patterns
 
@@ -15,9 +16,11 @@ namespace {
 /// The paths of a stream of pictures, in order; "" after the last.
 class PictureNames {
  public:
-  explicit PictureNames(const std::string& text) {
+  PictureNames(const std::string& text, std::uint64_t seed) {
     if (text.find('%') == std::string::npos) {
       names_ = list_pictures(text);
+      if (names_.empty()) by_class_ = list_classes(text, seed);
+      for (const LabelledPicture& picture : by_class_.pictures) names_.push_back(picture.path);
       return;
     }
     numbered_ = parse_numbered(text);
@@ -34,8 +37,14 @@ class PictureNames {
   /// 0 where it is not known before the end: a numbered stream ends at the first number missing.
   std::int64_t count() const { return std::int64_t(names_.size()); }
 
+  int label(std::int64_t index) const {
+    return by_class_.pictures.empty() ? -1 : by_class_.pictures[std::size_t(index)].label;
+  }
+  int classes() const { return int(by_class_.classes.size()); }
+
  private:
   std::vector<std::string> names_;
+  ClassFolders by_class_;
   NumberedName numbered_;
   std::int64_t first_ = -1;
 };
@@ -54,6 +63,7 @@ class ImagesSource : public Source {
     info_.width = picture_.cols;
     info_.height = picture_.rows;
     info_.fps = fps_;
+    info_.classes = names_.classes();
     info_.duration_s = double(names_.count()) / fps_;
   }
 
@@ -68,6 +78,7 @@ class ImagesSource : public Source {
     out.width = picture_.cols;
     out.height = picture_.rows;
     out.channels = options_.channels;
+    out.label = names_.label(number);
     out.pts = std::chrono::nanoseconds(std::int64_t(double(number) * 1e9 / fps_));
     out.pixels.resize(out.bytes());
     cv::Mat to(out.height, out.width, picture_.type(), out.pixels.data());
@@ -108,7 +119,7 @@ std::unique_ptr<Source> open_images(const SourceOptions& options) {
   const std::string text = split_uri(options.uri).rest;
   if (text.empty()) throw source_error(options, "names no folder");
   try {
-    return std::make_unique<ImagesSource>(options, PictureNames(text));
+    return std::make_unique<ImagesSource>(options, PictureNames(text, options.seed));
   } catch (const std::invalid_argument& bad) {
     throw source_error(options, bad.what());
   }

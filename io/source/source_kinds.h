@@ -1,11 +1,9 @@
 // The kinds of source that open_source() chooses from; each in a file of its own.
 #pragma once
 
-#include <array>        // known schemes
-#include <cstdio>       // seconds as text
-#include <memory>       // std::unique_ptr<Source>
-#include <string>       // paths
-#include <string_view>  // scheme names
+#include <cstdio>  // seconds as text
+#include <memory>  // std::unique_ptr<Source>
+#include <string>  // paths
 
 #include "io/source/source.h"
 #include "io/source/uri.h"
@@ -22,14 +20,6 @@ inline SourceError source_error(const SourceOptions& options, const std::string&
   return SourceError(redacted(options.uri) + ": " + cause);
 }
 
-inline constexpr std::array<std::string_view, 9> kSchemes = {
-    "file", "rtsp", "rtsps", "http", "https", "v4l2", "gst", "images", "synth"};
-
-inline SourceError unknown_scheme(const SourceOptions& options, const std::string& scheme) {
-  return source_error(options, "unknown scheme \"" + scheme + "\"; the nearest known one is \"" +
-                                   nearest_name(scheme, kSchemes) + "\"");
-}
-
 /// Throws if a file that says it lasts `duration_s` ended at `reached_s`, clearly before that.
 inline void require_whole(const SourceOptions& options, double reached_s, double duration_s) {
   if (reached_s >= 0.95 * duration_s) return;  // containers are often off by a little
@@ -44,7 +34,10 @@ struct NoDecoder : SourceError {
   using SourceError::SourceError;
 };
 
-// All throw SourceError.
+// All throw SourceError. First those of the table; in a build without GStreamer and OpenCV all but
+// open_synth() refuse.
+std::unique_ptr<Source> open_file(const SourceOptions& options);
+std::unique_ptr<Source> open_stream(const SourceOptions& options);
 std::unique_ptr<Source> open_synth(const SourceOptions& options);
 std::unique_ptr<Source> open_images(const SourceOptions& options);
 std::unique_ptr<Source> open_gstreamer(const SourceOptions& options);  ///< or NoDecoder

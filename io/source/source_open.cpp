@@ -20,6 +20,7 @@ void require_readable_file(const SourceOptions& options, const std::string& path
   if (fs::is_directory(status)) {
     throw source_error(options, "is a folder; images:" + path + " reads the pictures in it");
   }
+  if (fs::is_fifo(status)) return;  // where nobody writes, opening it would block
   errno = 0;
   if (!std::ifstream(path)) throw source_error(options, std::strerror(errno));
   if (fs::is_regular_file(status) && fs::file_size(path, error) == 0) {
@@ -27,7 +28,10 @@ void require_readable_file(const SourceOptions& options, const std::string& path
   }
 }
 
-std::unique_ptr<Source> open_file(const SourceOptions& options, const std::string& path) {
+}  // namespace
+
+std::unique_ptr<Source> open_file(const SourceOptions& options) {
+  const std::string path = file_path(split_uri(options.uri));
   require_readable_file(options, path);
   try {
     return open_gstreamer(options);
@@ -42,7 +46,7 @@ std::unique_ptr<Source> open_file(const SourceOptions& options, const std::strin
 
 // A pipeline of the user's own may end when it likes, and a recording has a length; cameras and
 // endless streams that end have broken off.
-std::unique_ptr<Source> open_stream(const SourceOptions& options, const Uri& uri) {
+std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   std::unique_ptr<Source> first = open_gstreamer(options);
   const SourceInfo info = first->info();
   if (!info.live || !options.reconnect.enabled) return first;
@@ -50,25 +54,8 @@ std::unique_ptr<Source> open_stream(const SourceOptions& options, const Uri& uri
   parts.first = std::move(first);
   parts.reopen = [options] { return start_gstreamer_source(options); };
   parts.reach = make_reach(options.uri);
-  parts.end_is_loss = uri.scheme != "gst" && info.duration_s <= 0.0;
+  parts.end_is_loss = split_uri(options.uri).scheme != "gst" && info.duration_s <= 0.0;
   return std::make_unique<ReconnectingSource>(std::move(parts), options.reconnect);
-}
-
-}  // namespace
-
-std::unique_ptr<Source> open_source(const SourceOptions& options) {
-  if (options.channels != 1 && options.channels != 3) {
-    throw source_error(options, "channels must be 1 or 3");
-  }
-  if (options.uri.empty()) throw SourceError("source: no URI is given");
-  const Uri uri = split_uri(options.uri);
-  if (uri.is_file()) return open_file(options, file_path(uri));
-  if (uri.scheme == "synth") return open_synth(options);
-  if (uri.scheme == "images") return open_images(options);
-  for (const std::string_view known : kSchemes) {
-    if (uri.scheme == known) return open_stream(options, uri);
-  }
-  throw unknown_scheme(options, uri.scheme);
 }
 
 }  // namespace millrace::io

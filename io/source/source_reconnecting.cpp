@@ -17,6 +17,9 @@ constexpr nanoseconds kSlack = std::chrono::seconds(2);
 constexpr int kMissing = 3;
 // A connection that lasted so long was no mere flicker: the next wait is a short one again.
 constexpr milliseconds kSound(2000);
+// A connection that takes longer to let go of is left to itself; no more than so many are.
+constexpr milliseconds kLetGo(1000);
+constexpr int kMostPending = 4;
 // Between two looks whether the origin can be reached.
 constexpr milliseconds kLook(50);
 
@@ -109,7 +112,7 @@ void ReconnectingSource::lose(const std::string& cause) {
   const Clock::time_point now = Clock::now();
   const bool silent = silent_ > patience();
   health_->set_last_error(cause);
-  now_.reset();
+  let_go();
   if (health_->connected) {
     health_->connected = false;
     ++health_->breaks;
@@ -129,10 +132,18 @@ void ReconnectingSource::attempt_when_due(milliseconds timeout) {
   std::this_thread::sleep_for(std::min<nanoseconds>({left, timeout, kLook}));
 }
 
+void ReconnectingSource::let_go() {
+  teardown_.destroy(std::move(now_), kLetGo);
+}
+
 void ReconnectingSource::attempt() {
-  now_.reset();
+  let_go();
   silent_ = nanoseconds(0);
   next_attempt_ = Clock::now() + backoff_.next();
+  if (teardown_.pending() >= kMostPending) {
+    health_->set_last_error("earlier connections hang while they are closed");
+    return;
+  }
   ++health_->attempts;
   try {
     now_ = parts_.reopen();

@@ -9,6 +9,7 @@
 #include "io/source/reach.h"
 #include "io/source/source.h"
 #include "io/source/stream_health.h"
+#include "io/source/teardown.h"
 #include "io/source/timeline.h"
 
 namespace millrace::io {
@@ -30,6 +31,7 @@ struct ReconnectParts {
 class ReconnectingSource : public Source {
  public:
   ReconnectingSource(ReconnectParts parts, const ReconnectOptions& options);
+  ~ReconnectingSource() override { let_go(); }
 
   /// Of the latest connection that gave a picture.
   SourceInfo info() const override { return info_; }
@@ -43,6 +45,7 @@ class ReconnectingSource : public Source {
   void lose(const std::string& cause);
   void attempt_when_due(std::chrono::milliseconds timeout);
   void attempt();
+  void let_go();
   bool came_back();
   std::chrono::milliseconds patience() const;
 
@@ -52,6 +55,7 @@ class ReconnectingSource : public Source {
   SourceInfo info_;
   Backoff backoff_;
   Timeline timeline_;
+  Teardown teardown_;
 
   std::unique_ptr<Source> now_;         // null between attempts
   std::chrono::nanoseconds silent_{0};  // spent waiting for the next picture

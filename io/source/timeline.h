@@ -29,6 +29,11 @@ class Timeline {
 
   /// What passes between two frames if none is lost, of late.
   nanoseconds usual() const { return usual_; }
+  /// Frames a second: as the source says; else what stamps show, 0 until enough have been seen.
+  double rate() const {
+    const nanoseconds step = period_ > nanoseconds(0) ? period_ : usual_;
+    return rate_known_ ? 1e9 / double(step.count()) : 0.0;
+  }
   /// Frames that gaps between stamps seem to have swallowed, at the usual rate, breaks included.
   /// An estimate: a stream that changes its rate is misjudged until the new rate is the usual one.
   std::int64_t lost() const { return lost_; }

@@ -34,6 +34,8 @@ KEYS = {
     "source.drop": names("auto", "newest", "never"),
     "source.width": whole(0, 16384),
     "source.height": whole(0, 16384),
+    "source.fit": names("stretch", "crop", "pad"),
+    "source.roi": listed([1, 2, 3], [0, 0, 0, 4], [-1, 0, 4, 4], "0,0,4,4"),
     "source.channels": listed(2, 0, "3"),
     "source.fps": real(0.0, 10000.0),
     "source.loop": FLAG,
@@ -95,7 +97,7 @@ KEYS = {
 # The contract's, with and without a config file: those that learn on the street scene.
 DEFAULTS = {
     "source": {"uri": f"file://{program.VIDEO}", "pace": "auto", "drop": "auto", "width": 128, "height": 96,
-               "channels": 3, "loop": False},
+               "fit": "stretch", "roi": [], "channels": 3, "loop": False},
     "task": {"kind": "autoencode", "loss": "mse"},
     "model": {"preset": "partime-cnn", "layers": 4, "features": 32, "kernel": 3, "out_channels": 3, "weights": "",
               "seed": 0},
@@ -111,7 +113,8 @@ DEFAULTS = {
 
 # None of these is a default; together they make a config that can run.
 OTHERS = {
-    "source": {"uri": "synth:shapes", "pace": "asap", "drop": "newest", "width": 16384, "height": 0, "channels": 1,
+    "source": {"uri": "synth:shapes", "pace": "asap", "drop": "newest", "width": 16384, "height": 0, "fit": "pad",
+               "roi": [1, 2, 3, 4], "channels": 1,
                "fps": 12.5, "loop": True, "seed": 10**12},
     "task": {"kind": "next-frame"},
     "model": {"layers": 3, "features": 1, "kernel": 63, "out_channels": 1, "seed": 5},

@@ -75,6 +75,18 @@ class Camera(program.CliTest):
         self.assertEqual(report["frames"]["trained"], 40)
         self.assertEqual(report["realtime"]["F"], 25)
 
+    def test_a_camera_that_names_no_rate_gets_a_verdict_and_the_policy_acts(self):
+        # 2 stages of this network take far longer than 1/25 s.
+        report, outcome = self.learn({"source": {"uri": f"{self.uri}/rateless", "width": 320, "height": 240},
+                                      "model": {"layers": 4, "features": 32, "kernel": 5},
+                                      "pipeline": {"stages": 2, "cut": [4]}, "monitor": {"policy": "skip"}},
+                                     "--frames", "30")
+        self.assertAlmostEqual(report["realtime"]["F"], 25, delta=2)
+        self.assertTrue(report["realtime"]["F_estimated"])
+        self.assertFalse(report["realtime"]["holds"])
+        self.assertIn("names no rate", outcome.err)
+        self.assertIn("overload: train every: 1 -> ", outcome.err)
+
     def test_inspect_tells_what_it_is(self):
         outcome = program.call("inspect", f"{self.uri}/ball")
         self.assert_code(program.DONE, outcome)

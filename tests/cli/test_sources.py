@@ -53,9 +53,16 @@ class Refusals(SourceTest):
         (folder / "00000.png").write_bytes(b"\x89PNG\r\n\x1a\nand then nothing")
         self.refused(f"images:{folder}")
 
-    def test_unknown_scheme_names_the_nearest(self):
-        outcome, = self.refused("rtps://host/x")
-        self.assertIn('"rtsp"', outcome.err)
+    def test_an_unknown_scheme_is_the_configs_fault_and_gets_a_list(self):
+        for command in ("run", "check"):
+            for uri in ("rtps://host/x", "ftp://host/x"):
+                outcome = program.call(command, "--set", f"source.uri={uri}")
+                self.assert_refused(program.BAD_USAGE, outcome, "source.uri", uri.split(":")[0], "rtsp", "synth")
+
+    def test_a_region_outside_the_picture(self):
+        uri = self.frames("frames", 1, 2)
+        outcome = program.call("run", "--quiet", *program.settings(self.config(uri, roi=[20, 0, 8, 8])))
+        self.assert_refused(program.BAD_USAGE, outcome, "source.roi", "24x16")
 
     def test_unknown_synthetic_stream(self):
         outcome, = self.refused("synth:circles")
@@ -169,6 +176,23 @@ class Pictures(SourceTest):
         given = (self.folder / "out.safetensors").read_bytes()
         self.learn(self.config(uri, width=0, height=0))
         self.assertEqual((self.folder / "out.safetensors").read_bytes(), given)
+
+    def test_a_region_is_learned_from_exactly_as_if_the_camera_showed_no_more(self):
+        frames = program.random_frames(2, 6)
+        whole = program.write_frames(self.folder / "whole", frames)
+        part = program.write_frames(self.folder / "part", frames[:, 4:12, 8:20])
+        self.learn(self.config(part, width=12, height=8))
+        given = (self.folder / "out.safetensors").read_bytes()
+        for size in ({"width": 12, "height": 8}, {"width": 0, "height": 0}):
+            self.learn(self.config(whole, roi=[8, 4, 12, 8], **size))
+            self.assertEqual((self.folder / "out.safetensors").read_bytes(), given)
+
+    def test_a_shape_that_is_lost_is_said_and_fit_keeps_it(self):
+        uri = self.frames("frames", 2, 6)
+        config = program.write_toml(self.folder / "square.toml", self.config(uri, width=16, height=16))
+        squashed, cropped = program.call_all([("run", config), ("run", config, "--set", "source.fit=crop")])
+        self.assertIn("frames of 24x16 are squashed to 16x16", squashed.err)
+        self.assertNotIn("squashed", cropped.err)
 
     def test_folder_glob_and_pattern_are_one_stream(self):
         self.frames("frames", 3, 6)

@@ -225,5 +225,13 @@ TEST(Policy, IsNamed) {
   EXPECT_THROW(policy_of("skp"), std::invalid_argument);
 }
 
+TEST(Overload, ASlowPipelineIsJudgedByFewFramesInsteadOfLate) {
+  const Overload overload({});
+  EXPECT_TRUE(overload.enough(overload.window(), 0.01));
+  EXPECT_FALSE(overload.enough(20, 0.5)) << "a fast one gathers more";
+  EXPECT_TRUE(overload.enough(10, 0.7));
+  EXPECT_FALSE(overload.enough(5, 60)) << "a hiccup would decide";
+}
+
 }  // namespace
 }  // namespace millrace::engine

@@ -1,5 +1,6 @@
 #include "io/queue/reader.h"
 
+#include <mutex>     // a source that hangs
 #include <optional>  // what may be missing
 #include <vector>    // what came out
 
@@ -221,6 +222,51 @@ TEST(Reader, DestroyingItAfterTheEndKeepsWhatWaits) {
     reader.join();
   }
   EXPECT_EQ(queue.counts().waiting(), 5);
+}
+
+/// Hangs in its destructor while `gate` is locked.
+class HangingSource : public ScriptedSource {
+ public:
+  explicit HangingSource(std::shared_ptr<std::mutex> gate)
+      : ScriptedSource({every(milliseconds(1), 5), {}}), gate_(std::move(gate)) {}
+  ~HangingSource() override { const std::lock_guard wait(*gate_); }
+
+ private:
+  const std::shared_ptr<std::mutex> gate_;
+};
+
+TEST(Reader, ASourceThatHangsWhileItIsClosedKeepsNobodyFromSaving) {
+  const auto gate = std::make_shared<std::mutex>();
+  const std::lock_guard shut(*gate);
+  FrameQueue queue(8, Drop::never);
+  Reader reader(std::make_unique<HangingSource>(gate), queue, {.teardown = milliseconds(50)});
+  reader.join();
+  EXPECT_TRUE(reader.hung());
+  EXPECT_EQ(queue.counts().waiting(), 5);
+  reader.stop();
+  queue.stop();
+  EXPECT_TRUE(queue.drained());
+}
+
+TEST(Reader, ASourceThatClosesIsNotCalledHung) {
+  FrameQueue queue(8, Drop::never);
+  Reader reader(std::make_unique<ScriptedSource>(Script{every(milliseconds(1), 5), {}}), queue, {});
+  reader.join();
+  EXPECT_FALSE(reader.hung());
+}
+
+double rate_of(Script script) {
+  FrameQueue queue(100, Drop::never);
+  Reader reader(std::make_unique<ScriptedSource>(std::move(script)), queue, {});
+  reader.join();
+  return reader.fps();
+}
+
+TEST(Reader, TellsTheRateThatStampsShowWhereTheSourceNamesNone) {
+  EXPECT_NEAR(rate_of({.pts = every(milliseconds(20), 30), .fps = 0.0}), 50.0, 0.01);
+  EXPECT_EQ(rate_of({.pts = every(milliseconds(20), 5), .fps = 0.0}), 0.0) << "too few to say";
+  EXPECT_NEAR(rate_of({.pts = every(milliseconds(20), 30), .fps = 30.0}), 30.0, 1e-6)
+      << "the source's word";
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "io/queue/fitter.h"
+#include "io/queue/resizer.h"
 #include "io/queue/reader.h"
 #include "io/source/stream_health.h"
 #include "tests/io/rtsp_process.h"
@@ -40,7 +40,7 @@ class Learner {
       ++trained;
       monotonic = monotonic && frame->pts > last_pts;
       last_pts = frame->pts;
-      const Frame& fitted = fitter.fit(*frame);
+      const Frame& fitted = resizer.fit(*frame);
       sized = sized && fitted.width == 64 && fitted.height == 48;
       width = frame->width;
       queue.release(frame);
@@ -68,7 +68,7 @@ class Learner {
   std::shared_ptr<const StreamHealth> health;
   FrameQueue queue;
   Reader reader;
-  Fitter fitter{64, 48};
+  Resizer resizer{64, 48};
   std::int64_t trained = 0;
   nanoseconds last_pts{-1};
   bool monotonic = true;
@@ -175,6 +175,15 @@ TEST(RtspChanges, WithoutReconnectingABreakIsTheEnd) {
     EXPECT_EQ(status, ReadStatus::end);
   } catch (const SourceError&) {
   }
+}
+
+TEST(RtspRate, IsEstimatedFromTimeStampsWhereTheCameraNamesNone) {
+  RtspProcess server;
+  EXPECT_EQ(open_source({.uri = server.uri("/rateless")})->info().fps, 0.0);
+  EXPECT_EQ(open_source({.uri = server.uri("/ball")})->info().fps, 25.0);
+  Learner learner(server.uri("/rateless"));
+  learner.take_frames(20);
+  EXPECT_NEAR(learner.reader.fps(), 25.0, 1.0);
 }
 
 }  // namespace

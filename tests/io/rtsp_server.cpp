@@ -1,6 +1,7 @@
 // A camera to test with: serves moving pictures over RTSP on loopback, in a process of its own, so
 // that it can be killed, frozen and started again. Prints its port, then serves until stdin closes.
-// /ball: JPEG, each picture whole. /keys: H.264 with one key frame a second.
+// /ball: JPEG, each picture whole. /rateless: the same without a rate. /keys: H.264 with one key
+// frame a second.
 #include <gst/rtsp-server/rtsp-server.h>  // the server
 
 #include <cstdio>   // the port
@@ -56,6 +57,10 @@ int main(int argc, char** argv) {
   gst_rtsp_server_set_address(server, "127.0.0.1");
   gst_rtsp_server_set_service(server, arguments.port.c_str());
   serve(server, arguments, "/ball", "jpegenc ! rtpjpegpay pt=26");
+  // As some cameras do: it names no rate.
+  serve(server, arguments, "/rateless",
+        "capssetter replace=true caps=video/x-raw,format=I420," + arguments.size +
+            ",framerate=0/1 ! jpegenc ! rtpjpegpay pt=26");
   serve(server, arguments, "/keys", "openh264enc gop-size=25 ! h264parse ! rtph264pay pt=96");
   if (gst_rtsp_server_attach(server, nullptr) == 0) return 1;
   std::printf("%d\n", gst_rtsp_server_get_bound_port(server));

@@ -166,5 +166,45 @@ TEST(Images, NumberedNames) {
   EXPECT_EQ(parse_numbered("%02d").path(123), "./123");
 }
 
+/// Labels and marks in the order in which they come.
+std::vector<std::pair<int, int>> labelled(const std::string& folder, std::uint64_t seed) {
+  SourceOptions options = options_for("images:" + folder);
+  options.seed = seed;
+  const auto source = open_source(options);
+  EXPECT_EQ(source->info().classes, 2);
+  std::vector<std::pair<int, int>> seen;
+  Frame frame;
+  while (source->read(frame, std::chrono::milliseconds(0)) == ReadStatus::frame)
+    seen.emplace_back(frame.label, frame.pixels.at(0));
+  return seen;
+}
+
+TEST(Images, FoldersAreClassesAndTheirPicturesComeShuffledBySeed) {
+  const TestFolder folder;
+  for (const std::string name : {"dog", "cat", "empty"})
+    std::filesystem::create_directory(folder / name);
+  for (int n = 0; n < 10; ++n) {
+    put_picture(folder / ("cat/" + std::to_string(n) + ".png"), n);
+    put_picture(folder / ("dog/" + std::to_string(n) + ".png"), 100 + n);
+  }
+  std::vector<std::pair<int, int>> seen = labelled(folder.path(), 0);
+  EXPECT_EQ(seen, labelled(folder.path(), 0));
+  EXPECT_NE(seen, labelled(folder.path(), 1));
+  EXPECT_FALSE(std::is_sorted(seen.begin(), seen.end())) << "one class after another";
+  std::sort(seen.begin(), seen.end());
+  ASSERT_EQ(seen.size(), 20u);
+  for (int n = 0; n < 20; ++n) EXPECT_EQ(seen[n], std::pair(n / 10, n / 10 * 100 + n % 10));
+}
+
+TEST(Images, AFolderOfPicturesHasNoClasses) {
+  const TestFolder folder;
+  put_picture(folder / "0.png", 1);
+  std::filesystem::create_directory(folder / "more");
+  put_picture(folder / "more/0.png", 2);
+  const auto source = open_source(options_for("images:" + folder.path()));
+  EXPECT_EQ(source->info().classes, 0);
+  EXPECT_EQ(marks(*source), std::vector<int>{1});
+}
+
 }  // namespace
 }  // namespace millrace::io

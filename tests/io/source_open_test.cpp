@@ -1,4 +1,12 @@
 // Which backend opens what, and what is said where none can.
+#include <csignal>  // a writer whose reader has gone
+#include <future>   // a writer that stalls
+#include <thread>   // the writer
+
+#include <fcntl.h>     // pipes
+#include <sys/stat.h>  // pipes
+#include <unistd.h>    // pipes
+
 #include <gtest/gtest.h>
 
 #include "io/source/source.h"
@@ -21,10 +29,19 @@ std::string error_of(const std::string& uri, int channels = 3) {
   return "";
 }
 
-TEST(OpenSource, NamesTheNearestScheme) {
+TEST(OpenSource, AnUnknownSchemeGetsTheListOfThoseThereAre) {
   EXPECT_EQ(error_of("rtps://u:p@host/x"),
-            "rtps://***@host/x: unknown scheme \"rtps\"; the nearest known one is \"rtsp\"");
-  EXPECT_NE(error_of("synt:shapes").find("\"synth\""), std::string::npos);
+            "rtps://***@host/x: unknown scheme \"rtps\"; known ones: file, rtsp, rtsps, http, "
+            "https, v4l2, gst, images, synth");
+  EXPECT_EQ(scheme_error("ftp://host/x").find("unknown scheme \"ftp\""), 0u);
+}
+
+TEST(OpenSource, EveryKindsOwnExampleIsOfThatKind) {
+  for (const SourceKind& kind : source_kinds()) {
+    EXPECT_EQ(source_kind(kind.example), &kind) << kind.example;
+    EXPECT_EQ(scheme_error(kind.example), "");
+  }
+  EXPECT_STREQ(source_kind("clip.mp4")->scheme, "file");
 }
 
 TEST(OpenSource, SaysWhyAFileCannotBeRead) {
@@ -48,6 +65,51 @@ TEST(OpenSource, ATextIsNoVideo) {
   const std::string error = error_of(folder / "clip.mp4");
   EXPECT_EQ(error.find(folder / "clip.mp4: "), 0u) << error;
   EXPECT_EQ(error.find('\n'), std::string::npos);
+}
+
+TEST(OpenSource, APipeThatNobodyWritesToIsGivenUpInTime) {
+  const TestFolder folder;
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  SourceOptions options;
+  options.uri = pipe;
+  options.reconnect.open_limit = std::chrono::milliseconds(100);
+  try {
+    open_source(options);
+    FAIL() << "it opened";
+  } catch (const SourceError& refused) {
+    EXPECT_EQ(refused.what(), pipe + ": no picture came within 100 ms");
+  }
+}
+
+TEST(OpenSource, APipeWhoseWriterStallsCanBeClosed) {
+  std::signal(SIGPIPE, SIG_IGN);
+  const TestFolder folder;
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const std::string clip = bytes_of("/usr/share/doc/opencv-doc/examples/data/vtest.avi");
+  std::promise<void> closed;
+  std::thread writer([&] {
+    const int file = ::open(pipe.c_str(), O_WRONLY | O_CLOEXEC);
+    for (std::size_t done = 0; done < clip.size() / 20;) {
+      const ssize_t wrote = ::write(file, &clip[done], clip.size() / 20 - done);
+      if (wrote < 0) break;
+      done += std::size_t(wrote);
+    }
+    closed.get_future().wait();  // it never goes on
+    ::close(file);
+  });
+  SourceOptions options;
+  options.uri = pipe;
+  std::unique_ptr<Source> source = open_source(options);
+  Frame frame;
+  EXPECT_EQ(source->read(frame, std::chrono::seconds(5)), ReadStatus::frame);
+  EXPECT_EQ(frame.width, 768);
+  while (source->read(frame, std::chrono::milliseconds(100)) == ReadStatus::frame) {
+  }
+  source.reset();
+  closed.set_value();
+  writer.join();
 }
 
 TEST(Versions, AreKnown) {

@@ -130,5 +130,38 @@ TEST(Timeline, LearnsTheRealRate) {
   EXPECT_LE(wrong.lost(), 16);
 }
 
+double rate_of(const std::vector<nanoseconds>& stamps) {
+  Timeline time(nanoseconds(0), kSlack);
+  for (const nanoseconds stamp : stamps) time.map(stamp, kPeriod);
+  return time.rate();
+}
+
+TEST(Timeline, TheRateIsKnownAfterAThirdOfASecondAndNotBefore) {
+  EXPECT_EQ(rate_of(steady(seconds(7), 8)), 0.0);
+  EXPECT_NEAR(rate_of(steady(seconds(7), 9)), 25.0, 1e-6);
+}
+
+TEST(Timeline, TheRateIsThatOfTheStreamThoughFramesAreLostOrLate) {
+  std::vector<nanoseconds> stamps;
+  for (int n = 0; n < 200; ++n) {
+    if (n % 7 == 3) continue;  // lost
+    stamps.push_back(n * kPeriod + milliseconds(n * 2654435761u % 21) -
+                     milliseconds(10));  // jitter
+  }
+  EXPECT_NEAR(rate_of(stamps), 25.0, 1.5);
+}
+
+TEST(Timeline, ARateThatChangesIsFollowed) {
+  std::vector<nanoseconds> stamps = steady(seconds(0), 50);
+  for (int n = 0; n < 40; ++n) stamps.push_back(stamps.back() + milliseconds(100));
+  EXPECT_NEAR(rate_of(stamps), 10.0, 1e-6);
+}
+
+TEST(Timeline, WithoutStampsArrivalsShowTheRate) {
+  Timeline time(nanoseconds(0), kSlack);
+  for (int n = 0; n < 20; ++n) time.map(nanoseconds(0), milliseconds(50));
+  EXPECT_NEAR(time.rate(), 20.0, 1e-6);
+}
+
 }  // namespace
 }  // namespace millrace::io

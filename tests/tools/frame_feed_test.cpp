@@ -58,8 +58,8 @@ class FrameFeedTest : public testing::TestWithParam<bool> {
       queue.push();
     }
     queue.close();
-    io::Fitter fitter(kSide, kSide);
-    FrameFeed feed(trainer, queue, fitter, task);
+    io::Resizer resizer(kSide, kSide);
+    FrameFeed feed(trainer, queue, resizer, task);
     std::vector<Sample> made;
     for (;;) {
       const auto status = feed.poll(std::chrono::microseconds(0));

@@ -8,7 +8,7 @@
 #include <cstdio>   // table
 #include <cstring>  // memcpy
 
-#include "io/queue/fitter.h"
+#include "io/queue/resizer.h"
 #include "io/queue/planar.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_arm.h"
@@ -43,7 +43,7 @@ double median_us(double seconds, const Work& work) {
 class IngestArm {
  public:
   IngestArm(int width, int height, int channels)
-      : fitter_(width, height), width_(width), height_(height), channels_(channels) {
+      : resizer_(width, height), width_(width), height_(height), channels_(channels) {
     for (int i = 0; i < kFrames; ++i) {
       io::Frame frame{.width = width, .height = height, .channels = channels, .pixels = {}};
       frame.pixels.resize(frame.bytes());
@@ -61,7 +61,7 @@ class IngestArm {
   }
 
   void turn(double seconds) {
-    ours_.push_back(median_us(seconds, [this](int n) { by_fitter(n); }));
+    ours_.push_back(median_us(seconds, [this](int n) { by_resizer(n); }));
     memcpy_.push_back(median_us(seconds, [this](int n) { by_memcpy(n); }));
     opencv_.push_back(median_us(seconds, [this](int n) { by_opencv(n); }));
     over_memcpy_.push_back(ours_.back() / memcpy_.back());
@@ -79,8 +79,8 @@ class IngestArm {
   }
 
  private:
-  void by_fitter(int n) {
-    io::to_planar(fitter_.fit(frames_[std::size_t(n % kFrames)]),
+  void by_resizer(int n) {
+    io::to_planar(resizer_.fit(frames_[std::size_t(n % kFrames)]),
                   slots_[std::size_t(n % kSlots)].mutable_data_ptr<float>());
   }
 
@@ -105,7 +105,7 @@ class IngestArm {
   std::vector<at::Tensor> slots_;
   std::vector<std::vector<std::uint8_t>> from_, to_;
   std::size_t copied_;
-  io::Fitter fitter_;
+  io::Resizer resizer_;
   int width_, height_, channels_;
   cv::Mat rgb_, floats_;
   std::vector<double> ours_, memcpy_, opencv_, over_memcpy_, over_opencv_;

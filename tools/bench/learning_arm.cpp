@@ -9,7 +9,7 @@
 
 #include "engine/plan/balance.h"
 #include "engine/trainer/oracle.h"
-#include "io/queue/fitter.h"
+#include "io/queue/resizer.h"
 #include "io/queue/planar.h"
 #include "io/source/source.h"
 
@@ -128,13 +128,13 @@ LearningStream read_stream(const std::string& name, const std::string& uri, std:
                            std::int64_t learn, int width, int height, bool labels) {
   LearningStream stream{.name = name, .uri = uri, .turn = turn};
   const auto source = io::open_source({.uri = uri, .width = width, .height = height});
-  io::Fitter fitter(width, height);
+  io::Resizer resizer(width, height);
   io::Frame frame;
   for (std::int64_t n = 0; n < learn + kHeldOutSpan; ++n) {
     if (source->read(frame, std::chrono::seconds(10)) != io::ReadStatus::frame) break;
     if (n >= learn && n % kHeldOutEvery != 0) continue;
     at::Tensor tensor = at::empty({1, 3, height, width});
-    io::to_planar(fitter.fit(frame), tensor.mutable_data_ptr<float>());
+    io::to_planar(resizer.fit(frame), tensor.mutable_data_ptr<float>());
     at::Tensor target = tensor;
     if (labels) {
       stream.classes = source->info().classes;

@@ -24,6 +24,9 @@ void print_machine() {
             << "gstreamer  " << or_none(io::gstreamer_version()) << "\n"
             << "opencv     " << or_none(io::opencv_version()) << "\n"
             << "cpu        " << cpu_name() << "\n";
+  for (const io::SourceKind& kind : io::source_kinds()) {
+    std::cout << "source     " << kind.example << "  " << kind.summary << "\n";
+  }
   for (int i = 0; i < engine::usable_cores(); ++i) std::cout << "device     cpu:" << i << "\n";
   for (int i = 0; i < capture::cuda_devices(); ++i) {
     std::cout << "device     cuda:" << i << "  " << capture::cuda_device_name(i) << "\n";

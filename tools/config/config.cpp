@@ -6,6 +6,7 @@
 #include <iterator>    // reading it whole
 #include <sstream>     // documentation
 
+#include "io/source/source.h"
 #include "io/source/uri.h"
 #include "tools/config/config_keys.h"
 
@@ -121,6 +122,8 @@ void apply_setting(Config& config, const std::string& setting) {
 
 /// Keys whose meaning depends on one another.
 void check_together(Config& config) {
+  const std::string scheme = io::scheme_error(config.source.uri);
+  if (!scheme.empty()) throw config.error("source.uri", scheme);
   if (!config.places.contains("model.out_channels"))
     config.model.out_channels = config.source.channels;
   if (config.model.preset == "layers" && config.model.layer.empty()) {

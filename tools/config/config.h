@@ -27,6 +27,8 @@ struct Config {
     std::string drop = "auto";
     int width = 128;
     int height = 96;
+    std::string fit = "stretch";
+    std::vector<int> roi;  ///< x, y, width, height; empty: the whole picture
     int channels = 3;
     double fps = 0.0;
     bool loop = false;

@@ -7,6 +7,8 @@
 #include "engine/monitor/overload.h"
 #include "engine/schedule/schedule.h"
 #include "engine/schedule/schedule_csv.h"
+#include "io/queue/resizer.h"
+#include "io/source/source.h"
 #include "io/source/uri.h"
 
 namespace millrace::tools {
@@ -178,6 +180,33 @@ ConfigKey devices_key() {
           }};
 }
 
+ConfigKey uri_key() {
+  ConfigKey key = text(
+      "source.uri", "", [](Config & c) -> auto& { return c.source.uri; });
+  key.range = "a path or URI";
+  for (const io::SourceKind& kind : io::source_kinds())
+    key.meaning +=
+        (key.meaning.empty() ? "" : "; ") + std::string(kind.example) + ": " + kind.summary;
+  return key;
+}
+
+ConfigKey roi_key() {
+  return {"source.roi", "[x, y, w, h] in pixels, w and h above 0, or []",
+          "the part of every picture that is looked at; empty: all of it",
+          [](Config& c, const toml::node& n) {
+            std::vector<int> roi;
+            const bool read =
+                read_list(n, roi, [](std::int64_t v) { return v >= 0 && v <= 16384; });
+            if (!read || !(roi.empty() || (roi.size() == 4 && roi[2] > 0 && roi[3] > 0)))
+              return false;
+            c.source.roi = roi;
+            return true;
+          },
+          [](const Config& c) {
+            return list_text(c.source.roi, [](int v) { return std::to_string(v); });
+          }};
+}
+
 ConfigKey replicas_key() {
   return {"pipeline.replicas", "a list of whole numbers from 1 to 1024",
           "pipedream: workers that share each stage and take samples in turn; empty: 1 everywhere",
@@ -198,9 +227,7 @@ ConfigKey replicas_key() {
 std::vector<ConfigKey> make_table() {
   constexpr std::int64_t kMany = 1'000'000'000'000;
   return {
-      text("source.uri",
-           "file://, rtsp://, http(s)://, v4l2://, gst:PIPELINE, images:PATTERN or synth:shapes",
-           MILLRACE_AT(source.uri)),
+      uri_key(),
       choice("source.pace", {"auto", "live", "asap"},
              "live: at the stream's own rate; asap: as fast as the pipeline takes; auto: live for "
              "live sources, asap for files",
@@ -211,6 +238,12 @@ std::vector<ConfigKey> make_table() {
              MILLRACE_AT(source.drop)),
       whole("source.width", 0, 16384, "pixels; 0: the source's own", MILLRACE_AT(source.width)),
       whole("source.height", 0, 16384, "pixels; 0: the source's own", MILLRACE_AT(source.height)),
+      choice(
+          "source.fit", io::fit_names(),
+          "pictures of another shape than width x height; stretch: squashed into it; crop: their "
+          "centre; pad: whole, between black bars",
+          MILLRACE_AT(source.fit)),
+      roi_key(),
       {"source.channels", "1 or 3", "3: RGB, 1: grey",
        [](Config& c, const toml::node& n) {
          const auto value = n.value_exact<std::int64_t>();
@@ -222,7 +255,7 @@ std::vector<ConfigKey> make_table() {
       real("source.fps", 0, 10000, "rate of sources that have none (images, synth); 0: 25",
            MILLRACE_AT(source.fps)),
       flag("source.loop", "start again at the end", MILLRACE_AT(source.loop)),
-      whole("source.seed", 0, kMany, "synth only: which scene", MILLRACE_AT(source.seed)),
+      whole("source.seed", 0, kMany, "synth: which scene; images by class: their order", MILLRACE_AT(source.seed)),
       flag("source.reconnect",
            "open a live source again by itself when it breaks off or falls silent",
            MILLRACE_AT(source.reconnect)),

@@ -36,7 +36,7 @@ engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
   frame_ = queue_.pop(drained ? 0us : patience);
   if (!frame_) return drained ? Status::end : Status::wait;
   if (task_ != Task::next_frame || !previous_.pixels.empty()) return Status::ready;
-  previous_ = fitter_.fit(*frame_);
+  previous_ = resizer_.fit(*frame_);
   previous_info_ = {.frame = frame_->id, .captured = frame_->captured};
   queue_.release(frame_);
   frame_ = nullptr;
@@ -44,7 +44,7 @@ engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
 }
 
 void FrameFeed::take(int slot, engine::SampleInfo& info) {
-  const io::Frame& fitted = fitter_.fit(*frame_);
+  const io::Frame& fitted = resizer_.fit(*frame_);
   const engine::SampleInfo here{.frame = frame_->id, .captured = frame_->captured};
   if (task_ == Task::next_frame) {
     write_input(previous_, slot);

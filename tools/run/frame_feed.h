@@ -7,7 +7,7 @@
 
 #include "engine/pipeline/feed.h"
 #include "engine/trainer/trainer.h"
-#include "io/queue/fitter.h"
+#include "io/queue/resizer.h"
 #include "io/queue/frame_queue.h"
 
 namespace millrace::tools {
@@ -22,9 +22,9 @@ Task task_of(const std::string& kind);
 /// pending() when that has stopped.
 class FrameFeed final : public engine::Feed {
  public:
-  /// Trainer, queue and fitter outlive this.
-  FrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Fitter& fitter, Task task)
-      : trainer_(trainer), queue_(queue), fitter_(fitter), task_(task) {}
+  /// Trainer, queue and resizer outlive this.
+  FrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer, Task task)
+      : trainer_(trainer), queue_(queue), resizer_(resizer), task_(task) {}
 
   /// Asked before each frame is taken: while it says so, none is. Before the run.
   void rest_while(std::function<bool()> paused) { paused_ = std::move(paused); }
@@ -43,7 +43,7 @@ class FrameFeed final : public engine::Feed {
 
   engine::Trainer& trainer_;
   io::FrameQueue& queue_;
-  io::Fitter& fitter_;
+  io::Resizer& resizer_;
   Task task_;
   std::function<bool()> paused_;  ///< empty: never
   io::Frame* frame_ = nullptr;    ///< popped, not yet taken

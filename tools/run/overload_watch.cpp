@@ -46,9 +46,11 @@ std::string OverloadWatch::look() {
     return "";
   }
   engine::Totals now = trainer_.monitor().totals();
-  if (engine::frames_between(begin_, now) < overload_.window()) return "";
+  const auto passed = std::chrono::duration<double>(engine::Clock::now() - began_);
+  if (!overload_.enough(engine::frames_between(begin_, now), passed.count())) return "";
   const engine::Load load = engine::load_between(begin_, now, trainer_.monitor().read().budget);
   begin_ = std::move(now);
+  began_ = engine::Clock::now();
   const engine::Change change = overload_.judge(load);
   if (change.kind == engine::Change::Kind::none) return "";
   train_every_.store(overload_.train_every(), std::memory_order_relaxed);

@@ -35,13 +35,17 @@ class OverloadWatch {
   nlohmann::ordered_json report() const;
 
  private:
-  void start_over() { begin_ = trainer_.monitor().totals(); }
+  void start_over() {
+    begin_ = trainer_.monitor().totals();
+    began_ = engine::Clock::now();
+  }
 
   engine::Trainer& trainer_;
   const std::string policy_;
   const bool live_;
   engine::Overload overload_;
   engine::Totals begin_;  ///< of the stretch that is judged next
+  engine::Clock::time_point began_;
   std::atomic<std::int64_t> train_every_{1};
   std::vector<int> cut_;            ///< what drain_ is for; written before it is set
   std::atomic<bool> drain_{false};  ///< the pipeline is to run empty, and to be cut at cut_

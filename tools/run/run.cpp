@@ -7,13 +7,13 @@
 
 #include "engine/trainer/checkpointer.h"
 #include "engine/trainer/trainer.h"
+#include "io/files/whole_file.h"
 #include "io/queue/reader.h"
 #include "io/source/source.h"
 #include "io/source/stream_health.h"
-#include "io/files/whole_file.h"
 #include "stages/safetensors.h"
-#include "tools/run/assembly.h"
 #include "tools/config/commands.h"
+#include "tools/run/assembly.h"
 #include "tools/run/frame_feed.h"
 #include "tools/run/frame_log.h"
 #include "tools/run/live_view.h"
@@ -21,6 +21,7 @@
 #include "tools/run/overload_watch.h"
 #include "tools/run/pictures.h"
 #include "tools/run/progress.h"
+#include "tools/run/rate_watch.h"
 #include "tools/run/reload.h"
 #include "tools/run/report.h"
 #include "tools/run/run_log.h"
@@ -46,13 +47,12 @@ class Run {
         task_(task_of(config.task.kind)),
         live_(paced_live(config, info_) || info_.live),
         drop_(drop_policy(config, live_)),
-        fitter_(config.source.width ? config.source.width : info_.width,
-                config.source.height ? config.source.height : info_.height),
+        resizer_(resizer_options(config, info_)),
         queue_(queue_capacity(config, drop_), drop_),
         trainer_(trainer_options()),
         overload_(config, trainer_, live_),
         log_(trainer_, task_ == Task::label),
-        feed_(trainer_, queue_, fitter_, task_),
+        feed_(trainer_, queue_, resizer_, task_),
         video_(make_video()),
         lines_(make_lines()),
         actions_(make_actions()),
@@ -65,6 +65,9 @@ class Run {
     Progress progress(arguments_.quiet);
     log_.show_on(video_.get(), page_.get(), lines_.get());
     if (page_) feed_.rest_while([this] { return page_->paused(); });
+    const std::string squashed = squash_note(config_, info_);
+    if (!squashed.empty() && !arguments_.quiet)
+      std::fprintf(stderr, "source: %s\n", squashed.c_str());
     if (page_ && !arguments_.quiet) std::fprintf(stderr, "page: %s\n", page_->url().c_str());
     if (video_ && !arguments_.quiet)
       std::fprintf(stderr, "video: %s\n", video_->writer().where().c_str());
@@ -90,7 +93,8 @@ class Run {
         if (!arguments_.quiet) std::fprintf(stderr, "stopping: draining the pipeline\n");
       }
       news_.tell(progress);
-      tell_of_overload(progress);
+      tell(progress, "source", rate_watch_.look());
+      tell(progress, "overload", overload_.look());
       if (asked_to_reload()) {
         progress.finish();
         std::fprintf(stderr, "config: %s\n", reload_.read_again().c_str());
@@ -111,6 +115,8 @@ class Run {
     queue_.stop();
     reader_.stop();
     reader_.join();
+    if (reader_.hung())
+      std::fprintf(stderr, "source: hangs while it is closed; it is left to itself\n");
     const engine::Outcome outcome = pipeline.get();
     frames_ = {.received = queue_.received(),
                .trained = outcome.trained,
@@ -123,6 +129,7 @@ class Run {
   /// failure is thrown when all were tried.
   void save() {
     nlohmann::ordered_json report = make_report(trainer_, frames_, log_);
+    report["realtime"]["F_estimated"] = rate_watch_.estimated();
     report["source"] = source_json(*health_);
     report["overload"] = overload_.report();
     report["overload"]["predicted_only"] = frames_.predicted_only;
@@ -165,7 +172,7 @@ class Run {
 
  private:
   stages::ImageShape shape() const {
-    return {config_.source.channels, fitter_.height(), fitter_.width()};
+    return {config_.source.channels, resizer_.height(), resizer_.width()};
   }
 
   engine::TrainerOptions trainer_options() {
@@ -226,11 +233,10 @@ class Run {
         LiveSubject{trainer_, queue_, log_, health_, checkpointer_.get(), rate_});
   }
 
-  void tell_of_overload(Progress& progress) {
-    const std::string line = overload_.look();
+  static void tell(Progress& progress, const char* who, const std::string& line) {
     if (line.empty()) return;
     progress.finish();
-    std::fprintf(stderr, "overload: %s\n", line.c_str());
+    std::fprintf(stderr, "%s: %s\n", who, line.c_str());
   }
 
   void require_classes(const stages::Network& network) const {
@@ -258,7 +264,7 @@ class Run {
   Task task_;
   bool live_;
   io::Drop drop_;
-  io::Fitter fitter_;
+  io::Resizer resizer_;
   io::FrameQueue queue_;
   engine::Trainer trainer_;
   OverloadWatch overload_;
@@ -273,6 +279,7 @@ class Run {
   std::unique_ptr<LiveView> page_;                      ///< null: nobody watches
   Reload reload_;
   io::Reader reader_;  ///< last: it starts to read as soon as it stands
+  RateWatch rate_watch_{reader_, trainer_.monitor()};
   RunFrames frames_;
   std::string failure_;  ///< the first output that could not be written
   StatusLine status_{trainer_, queue_, log_, overload_};

@@ -11,6 +11,11 @@ constexpr int kNeverCapacity = 8;   // evens out a reader that decodes in bursts
 // While one frame is learned from others come that are only predicted, and quickly made up for.
 constexpr int kSkipCapacity = 4;
 
+io::Region region_of(const Config& config) {
+  const std::vector<int>& roi = config.source.roi;
+  return roi.empty() ? io::Region{} : io::Region{roi[0], roi[1], roi[2], roi[3]};
+}
+
 }  // namespace
 
 io::SourceOptions source_options(const Config& config) {
@@ -23,6 +28,25 @@ io::SourceOptions source_options(const Config& config) {
           .reconnect = {
               .enabled = config.source.reconnect,
               .silence = std::chrono::milliseconds(std::llround(1e3 * config.source.silence_s))}};
+}
+
+io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info) {
+  const io::Region region = region_of(config);
+  if (!io::lies_within(region, info.width, info.height)) {
+    throw config.error("source.roi", "does not lie within the source's " +
+                                         std::to_string(info.width) + "x" +
+                                         std::to_string(info.height));
+  }
+  const io::Region view = io::clipped(region, info.width, info.height);
+  return {.width = config.source.width ? config.source.width : view.width,
+          .height = config.source.height ? config.source.height : view.height,
+          .fit = io::fit_of(config.source.fit),
+          .region = region};
+}
+
+std::string squash_note(const Config& config, const io::SourceInfo& info) {
+  return io::squash_note(io::clipped(region_of(config), info.width, info.height),
+                         config.source.width, config.source.height, io::fit_of(config.source.fit));
 }
 
 bool paced_live(const Config& config, const io::SourceInfo& info) {

@@ -2,12 +2,17 @@
 #pragma once
 
 #include "io/queue/frame_queue.h"
+#include "io/queue/resizer.h"
 #include "io/source/source.h"
 #include "tools/config/config.h"
 
 namespace millrace::tools {
 
 io::SourceOptions source_options(const Config& config);
+/// The view and the size of samples. Throws ConfigError if source.roi lies outside the picture.
+io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info);
+/// One line if samples have not the view's shape; else "".
+std::string squash_note(const Config& config, const io::SourceInfo& info);
 /// Whether frames come, or are to be given, at the stream's own rate.
 bool paced_live(const Config& config, const io::SourceInfo& info);
 /// `live`: frames come at their own rate.

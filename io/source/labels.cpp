@@ -1,0 +1,196 @@
+#include "io/source/labels.h"
+
+#include <algorithm>    // order
+#include <charconv>     // numbers
+#include <cmath>        // whole, finite
+#include <filesystem>   // size
+#include <fstream>      // the file
+#include <map>          // classes by name
+#include <string_view>  // fields
+#include <utility>      // std::exchange
+
+#include "io/source/stream_health.h"  // handed on
+
+namespace millrace::io {
+namespace {
+
+constexpr std::uintmax_t kMostBytes = 64 << 20;
+constexpr std::size_t kMostRows = 4'000'000;
+constexpr std::size_t kMostClasses = 1000;
+constexpr std::size_t kLongestName = 200;
+constexpr double kLastFrame = 9e15;  // whole in a double
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const std::size_t begin = text.find_first_not_of(kBlank);
+  if (begin == text.npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
+}
+
+/// What a row says may be anything: it is shown in part, on one line.
+std::string shown(std::string_view text) {
+  std::string out = "\"" + std::string(text.substr(0, 40)) + "\"";
+  std::replace_if(
+      out.begin(), out.end(), [](unsigned char c) { return c < ' '; }, '?');
+  return out;
+}
+
+/// The number that all of `text` is; none if it is not finite or below 0.
+bool parse_key(std::string_view text, bool whole, double& key) {
+  const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), key);
+  return bad == std::errc() && end == text.data() + text.size() && std::isfinite(key) && key >= 0 &&
+         (!whole || (key == std::floor(key) && key <= kLastFrame));
+}
+
+/// The numbers 0 to N-1, in any order, each once.
+bool are_numbers(const std::vector<std::string>& names) {
+  std::vector<bool> seen(names.size());
+  for (const std::string& name : names) {
+    std::size_t number = 0;
+    const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (bad != std::errc() || end != name.data() + name.size() || number >= names.size() ||
+        seen[number]) {
+      return false;
+    }
+    seen[number] = true;
+  }
+  return true;
+}
+
+class LabelledSource : public Source {
+ public:
+  LabelledSource(std::unique_ptr<Source> source, Labels labels)
+      : source_(std::move(source)), labels_(std::move(labels)) {}
+
+  SourceInfo info() const override {
+    SourceInfo info = source_->info();
+    info.classes = int(labels_.classes().size());
+    return info;
+  }
+  ReadStatus read(Frame& out, std::chrono::milliseconds timeout) override {
+    const ReadStatus status = source_->read(out, timeout);
+    if (status == ReadStatus::corrupt) ++number_;
+    if (status == ReadStatus::frame) {
+      if (std::exchange(first_, false)) start_ = out.pts;
+      out.label = labels_.of(number_++, out.pts - start_);
+    }
+    return status;
+  }
+  bool rewind() override {
+    number_ = 0;
+    first_ = true;
+    return source_->rewind();
+  }
+  std::shared_ptr<const StreamHealth> health() const override { return source_->health(); }
+
+ private:
+  const std::unique_ptr<Source> source_;
+  const Labels labels_;
+  std::int64_t number_ = 0;  // of the next frame in this pass
+  bool first_ = true;
+  std::chrono::nanoseconds start_{0};  // its first frame's stamp
+};
+
+}  // namespace
+
+int Labels::of(std::int64_t number, std::chrono::nanoseconds pts) const {
+  const double key = by_time_ ? double(pts.count()) / 1e9 : double(number);
+  const auto after = std::upper_bound(rows_.begin(), rows_.end(), key,
+                                      [](double k, const Row& row) { return k < row.key; });
+  if (after == rows_.begin()) return -1;
+  const Row& row = *(after - 1);
+  return by_time_ || row.key == key ? row.label : -1;
+}
+
+/// Reads one file, line by line.
+class LabelReader {
+ public:
+  explicit LabelReader(const std::string& path) : path_(path) {}
+
+  Labels read() {
+    std::error_code failed;
+    if (!std::filesystem::is_regular_file(path_, failed))
+      throw LabelError(path_ + ": no such file");
+    if (std::filesystem::file_size(path_, failed) > kMostBytes)
+      throw LabelError(path_ + ": is larger than 64 MiB");
+    std::ifstream file(path_);
+    if (!file) throw LabelError(path_ + ": cannot be read");
+    for (std::string text; std::getline(file, text);) {
+      const std::string_view all = trimmed(text);
+      ++line_ == 1 ? read_header(all) : read_row(all);
+    }
+    if (names_.empty()) throw LabelError(path_ + ": tells no class");
+    name_classes();
+    return std::move(labels_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw LabelError(path_ + ":" + std::to_string(line_) + ": " + what);
+  }
+
+  void read_header(std::string_view all) {
+    if (all != "frame,class" && all != "time,class")
+      fail("must be \"frame,class\" or \"time,class\", not " + shown(all));
+    labels_.by_time_ = all == "time,class";
+  }
+
+  void read_row(std::string_view all) {
+    if (all.empty()) return;
+    const std::size_t comma = all.find(',');
+    const std::string_view first = trimmed(all.substr(0, comma));
+    Labels::Row row;
+    if (comma == all.npos || !parse_key(first, !labels_.by_time_, row.key)) {
+      fail(std::string(labels_.by_time_ ? "seconds" : "a frame number, 0 or more,") +
+           " and a class must stand here, not " + shown(all));
+    }
+    std::vector<Labels::Row>& rows = labels_.rows_;
+    if (!rows.empty() && row.key <= rows.back().key)
+      fail(shown(first) + " does not come after line " + std::to_string(row_line_) + "'s");
+    if (rows.size() == kMostRows) fail("more than 4 million rows");
+    row.label = number_of(trimmed(all.substr(comma + 1)));
+    rows.push_back(row);
+    row_line_ = line_;
+  }
+
+  /// A class's number in order of appearance; -1 for the end of one.
+  int number_of(std::string_view name) {
+    if (name.find(',') != name.npos || name.size() > kLongestName)
+      fail("a class is one name of at most 200 bytes, not " + shown(name));
+    if (name.empty() && !labels_.by_time_) fail("the class is missing");
+    if (name.empty()) return -1;
+    const auto [found, fresh] = known_.try_emplace(std::string(name), int(names_.size()));
+    if (fresh) names_.emplace_back(name);
+    if (names_.size() > kMostClasses) fail("more than 1000 classes");
+    return found->second;
+  }
+
+  void name_classes() {
+    std::vector<std::string>& classes = labels_.classes_ = names_;
+    const bool numbers = are_numbers(names_);
+    std::sort(classes.begin(), classes.end(), [numbers](const auto& a, const auto& b) {
+      return numbers ? std::stoul(a) < std::stoul(b) : a < b;
+    });
+    std::vector<int> place;
+    for (const std::string& name : names_)
+      place.push_back(int(std::find(classes.begin(), classes.end(), name) - classes.begin()));
+    for (Labels::Row& row : labels_.rows_)
+      if (row.label >= 0) row.label = place[std::size_t(row.label)];
+  }
+
+  const std::string path_;
+  Labels labels_;
+  std::size_t line_ = 0, row_line_ = 0;  ///< this one; the row's before
+  std::map<std::string, int, std::less<>> known_;
+  std::vector<std::string> names_;  ///< as they appear
+};
+
+Labels read_labels(const std::string& path) {
+  return LabelReader(path).read();
+}
+
+std::unique_ptr<Source> with_labels(std::unique_ptr<Source> source, Labels labels) {
+  return std::make_unique<LabelledSource>(std::move(source), std::move(labels));
+}
+
+}  // namespace millrace::io

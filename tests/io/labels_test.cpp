@@ -1,0 +1,130 @@
+// Labels beside a stream: a wrong one would teach the network nonsense in silence.
+#include "io/source/labels.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/io/test_folder.h"
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+class LabelFile : public testing::Test {
+ protected:
+  Labels read(const std::string& text) {
+    put_bytes(file, text);
+    return read_labels(file);
+  }
+  std::string error_of(const std::string& text) {
+    try {
+      read(text);
+    } catch (const LabelError& error) {
+      const std::string what = error.what();
+      EXPECT_EQ(what.find(file), 0u);
+      EXPECT_EQ(what.find('\n'), what.npos);
+      return what.substr(file.size());
+    }
+    return "";
+  }
+
+  const TestFolder folder;
+  const std::string file = folder / "labels.csv";
+};
+
+TEST_F(LabelFile, AFramesRowIsThatFramesAlone) {
+  const Labels labels = read("frame,class\n0,cat\r\n 2 , dog \n\n7,cat");
+  EXPECT_EQ(labels.classes(), (std::vector<std::string>{"cat", "dog"}));
+  const std::vector<int> expected = {0, -1, 1, -1, -1, -1, -1, 0, -1};
+  for (int n = 0; n < int(expected.size()); ++n) EXPECT_EQ(labels.of(n, seconds(0)), expected[n]);
+}
+
+TEST_F(LabelFile, ATimesRowHoldsUntilTheNext) {
+  const Labels labels = read("time,class\n1.5,night\n3,day\n4.25,\n");
+  const auto at = [&](int ms) { return labels.of(0, milliseconds(ms)); };
+  EXPECT_EQ(at(1499), -1);
+  EXPECT_EQ(at(1500), 1);
+  EXPECT_EQ(at(2999), 1);
+  EXPECT_EQ(at(3000), 0);
+  EXPECT_EQ(at(4250), -1) << "an empty class ends it";
+}
+
+TEST_F(LabelFile, NumbersFromZeroAreClassesAsTheyStand) {
+  const Labels labels = read("frame,class\n0,2\n1,0\n2,1\n3,2\n");
+  EXPECT_EQ(labels.of(0, seconds(0)), 2);
+  EXPECT_EQ(labels.of(1, seconds(0)), 0);
+  // 1 and 7 are names: class 0 would never be told.
+  EXPECT_EQ(read("frame,class\n0,7\n1,1\n").of(0, seconds(0)), 1);
+}
+
+TEST_F(LabelFile, ABadRowIsNamedByItsLine) {
+  EXPECT_EQ(error_of("0,cat\n"), ":1: must be \"frame,class\" or \"time,class\", not \"0,cat\"");
+  EXPECT_EQ(error_of("frame,class\n0,cat\none,dog\n"),
+            ":3: a frame number, 0 or more, and a class must stand here, not \"one,dog\"");
+  EXPECT_NE(error_of("frame,class\n1.5,cat\n").find(":2: "), std::string::npos);
+  EXPECT_NE(error_of("frame,class\n-1,cat\n").find(":2: "), std::string::npos);
+  EXPECT_NE(error_of("time,class\nnan,cat\n").find(":2: seconds"), std::string::npos);
+  EXPECT_NE(error_of("time,class\n1e999,cat\n").find(":2: seconds"), std::string::npos);
+  EXPECT_EQ(error_of("frame,class\n5,cat\n\n5,dog\n"), ":4: \"5\" does not come after line 2's");
+  EXPECT_EQ(error_of("frame,class\n5,\n"), ":2: the class is missing");
+  EXPECT_NE(error_of("frame,class\n5,a,b\n").find(":2: a class is one name"), std::string::npos);
+  EXPECT_EQ(error_of("frame,class\n5\x1b[2J\n").find('\x1b'), std::string::npos);
+  EXPECT_EQ(error_of("frame,class\n"), ": tells no class");
+  EXPECT_EQ(error_of(""), ": tells no class");
+  EXPECT_THROW(read_labels(folder / "none.csv"), LabelError);
+  EXPECT_THROW(read_labels(folder.path()), LabelError);
+}
+
+TEST_F(LabelFile, ClassesAreBounded) {
+  std::string text = "frame,class\n";
+  for (int n = 0; n <= 1000; ++n) text += std::to_string(n) + ",c" + std::to_string(n) + "\n";
+  EXPECT_EQ(error_of(text), ":1002: more than 1000 classes");
+}
+
+/// Five frames, the second of them corrupt, 100 ms apart from 7 s on.
+class Frames : public Source {
+ public:
+  SourceInfo info() const override { return {.kind = "frames"}; }
+  ReadStatus read(Frame& out, milliseconds) override {
+    if (next_ == 5) return ReadStatus::end;
+    out.pts = seconds(7) + next_ * milliseconds(100);
+    return next_++ == 1 ? ReadStatus::corrupt : ReadStatus::frame;
+  }
+  bool rewind() override {
+    next_ = 0;
+    return true;
+  }
+
+ private:
+  int next_ = 0;
+};
+
+std::vector<int> labels_seen(Source& source) {
+  std::vector<int> seen;
+  Frame frame;
+  for (;;) {
+    const ReadStatus status = source.read(frame, milliseconds(1));
+    if (status == ReadStatus::end) return seen;
+    if (status == ReadStatus::frame) seen.push_back(frame.label);
+  }
+}
+
+TEST_F(LabelFile, ACorruptFrameDoesNotShiftTheLabelsBehindIt) {
+  const auto source =
+      with_labels(std::make_unique<Frames>(), read("frame,class\n0,a\n1,b\n2,c\n4,a\n"));
+  EXPECT_EQ(source->info().classes, 3);
+  EXPECT_EQ(labels_seen(*source), (std::vector<int>{0, 2, -1, 0}));
+  source->rewind();
+  EXPECT_EQ(labels_seen(*source), (std::vector<int>{0, 2, -1, 0})) << "a loop begins again";
+}
+
+TEST_F(LabelFile, TimesCountFromTheFirstFrame) {
+  const auto source =
+      with_labels(std::make_unique<Frames>(), read("time,class\n0,a\n0.15,b\n0.35,\n"));
+  EXPECT_EQ(labels_seen(*source), (std::vector<int>{0, 1, 1, -1}));
+}
+
+}  // namespace
+}  // namespace millrace::io
