@@ -1,6 +1,8 @@
 #include "stages/guarded_update.h"
 
-#include <ATen/ATen.h>  // operators
+#include <ATen/ATen.h>                      // operators
+#include <ATen/core/dispatch/Dispatcher.h>  // an operator of our own
+#include <torch/library.h>                  // its registration
 
 #include <cmath>      // spike compensation's factors
 #include <stdexcept>  // std::logic_error
@@ -87,6 +89,66 @@ void guarded_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
   const auto rule = spec.kind == "sgd" ? by_sgd : spec.kind == "rmsprop" ? by_rmsprop : by_adam;
   const at::Tensor made = rule(spec, buffers.from, gradient, state, lr);
   buffers.to.copy_(at::where(finite, made, buffers.from));
+}
+
+namespace {
+
+at::Tensor check_and_update_operator(const at::Tensor& from, const at::Tensor& to,
+                                     const at::Tensor& gradient, std::vector<at::Tensor> state,
+                                     std::vector<std::string> names, std::string kind,
+                                     std::vector<double> numbers, std::int64_t count,
+                                     const at::Tensor& rate, const at::Tensor& skipped) {
+  const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
+  UpdateBuffers buffers{.from = from, .to = to, .gradient = gradient, .state = {}};
+  for (std::size_t i = 0; i < state.size(); ++i) buffers.state.emplace_back(names[i], state[i]);
+  guarded_update(spec_of(kind, numbers), std::move(buffers), int(count), rate, finite);
+  at::Tensor(skipped).add_(finite.logical_not());
+  return finite;
+}
+
+}  // namespace
+
+TORCH_LIBRARY(millrace, library) {
+  library.def(
+      "check_and_update(Tensor weights, Tensor(a!) to, Tensor(b!) gradient, Tensor(c!)[] state, "
+      "str[] names, str kind, float[] numbers, int count, Tensor rate, Tensor(d!) skipped) -> "
+      "Tensor");
+}
+
+TORCH_LIBRARY_IMPL(millrace, CompositeExplicitAutograd, library) {
+  library.impl("check_and_update", &check_and_update_operator);
+}
+
+at::Tensor check_and_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
+                            const at::Tensor& rate, at::Tensor& skipped) {
+  static const auto called = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("millrace::check_and_update", "")
+                                 .typed<decltype(check_and_update_operator)>();
+  std::vector<at::Tensor> state;
+  std::vector<std::string> names;
+  for (auto& [name, buffer] : buffers.state) {
+    names.push_back(name);
+    state.push_back(buffer);
+  }
+  return called.call(buffers.from, buffers.to, buffers.gradient, state, names, spec.kind,
+                     numbers_of(spec), count, rate, skipped);
+}
+
+std::vector<double> numbers_of(const OptimizerSpec& spec) {
+  return {spec.lr,    spec.momentum, spec.weight_decay, spec.beta1,
+          spec.beta2, spec.alpha,    spec.eps,          double(spec.spike_delay)};
+}
+
+OptimizerSpec spec_of(std::string_view kind, const std::vector<double>& numbers) {
+  return {.kind = std::string(kind),
+          .lr = numbers[0],
+          .momentum = numbers[1],
+          .weight_decay = numbers[2],
+          .beta1 = numbers[3],
+          .beta2 = numbers[4],
+          .alpha = numbers[5],
+          .eps = numbers[6],
+          .spike_delay = std::int64_t(numbers[7])};
 }
 
 }  // namespace millrace::stages

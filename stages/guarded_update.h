@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>  // at::Tensor
 
 #include <string>   // names
+#include <string_view>
 #include <utility>  // state
 #include <vector>   // state
 
@@ -27,5 +28,14 @@ struct UpdateBuffers {
 /// Reentrant; no-grad mode.
 void guarded_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
                     const at::Tensor& rate, const at::Tensor& finite);
+
+/// The same if the gradient is finite; if not, `skipped` (0-dim float) counts it. Returns whether
+/// it is, 0-dim. One call of the operator millrace::check_and_update, so that whoever records calls
+/// finds the whole update in one place.
+at::Tensor check_and_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
+                            const at::Tensor& rate, at::Tensor& skipped);
+/// Its arguments as the operator has them, and back.
+std::vector<double> numbers_of(const OptimizerSpec& spec);
+OptimizerSpec spec_of(std::string_view kind, const std::vector<double>& numbers);
 
 }  // namespace millrace::stages

@@ -114,12 +114,19 @@ Activations Stage::forward(const Tensors& inputs, const at::Tensor& target,
 Activations Stage::forward_at(const Tensors& inputs, const at::Tensor& target, int buffer) const {
   Activations kept;
   kept.buffer = buffer;
-  kept.target = target;
-  for (const at::Tensor& input : inputs) kept.inputs.push_back(input.detach());
-  if (range_.first && network_->channels_last())
-    kept.inputs[0] = kept.inputs[0].contiguous(at::MemoryFormat::ChannelsLast);
+  for (const at::Tensor& input : inputs)
+    kept.inputs.push_back(entering(input.detach(), range_.first && network_->channels_last()));
+  if (target.defined()) {
+    const bool input = !inputs.empty() && target.is_same(inputs[0]);
+    kept.target = input && options_.channels_last ? kept.inputs[0] : entering(target, false);
+  }
   run(kept, !options_.recompute);
   return kept;
+}
+
+at::Tensor Stage::entering(const at::Tensor& tensor, bool channels_last) const {
+  if (tensor.dim() != 4 || !(channels_last || options_.channels_last)) return tensor;
+  return tensor.contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 void Stage::recompute(Activations& activations) const {

@@ -54,6 +54,9 @@ struct StageOptions {
   /// What is done about gradients that are as old as `delay`.
   CorrectionSpec correction;
   Delay delay;
+  /// Pictures enter in channels-last layout, which activations then keep, at every stage and
+  /// whatever Network::channels_last() says: for step programs, whose kernels want it.
+  bool channels_last = false;
 };
 
 constexpr std::int64_t kNewest = -1;
@@ -171,6 +174,8 @@ class Stage {
   std::vector<Part> make_parts() const;
   std::unique_ptr<ReadOut> make_read_out(OptimizerSpec optimizer,
                                          const at::TensorOptions& tensors) const;
+  /// In the layout that the stage computes in.
+  at::Tensor entering(const at::Tensor& tensor, bool channels_last) const;
   void run(Activations& activations, bool keep) const;
   bool own_loss(const Part& part) const {
     return part.end == range_.end && (range_.last || read_out_);

@@ -60,17 +60,21 @@ void Stage::guarded_update(int from, int to, int count, const at::Tensor& rate,
   if (parameters().specs().empty()) return;
   at::Tensor& gradient = gradients_[0];
   const at::Tensor &before = versions_[from].flat(), &after = versions_[to].flat();
-  const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
   const bool corrects = correction_ && !correction_->only_rate();
-  if (corrects) {
-    if (count > 1) gradient.div_(count);
-    correction_->correct(gradient, before, finite);
+  if (!corrects) {
+    const at::Tensor finite = check_and_update(
+        spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_->state()},
+        count, rate, skipped);
+    if (read_out_) read_out_->guarded_update(count, rate, finite);
+    return;
   }
+  const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
+  if (count > 1) gradient.div_(count);
+  correction_->correct(gradient, before, finite);
   stages::guarded_update(
-      spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_->state()},
-      corrects ? 1 : count, rate, finite);
-  if (corrects) correction_->updated(after, finite);
-  if (read_out_) read_out_->guarded_update(count, rate, finite);
+      spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_->state()}, 1,
+      rate, finite);
+  correction_->updated(after, finite);
   skipped.add_(finite.logical_not());
 }
 

@@ -9,14 +9,18 @@
 #include <stdexcept>  // std::logic_error
 #include <utility>    // exchange
 
+#include "capture/program/program_stage.h"
+
 namespace millrace::engine {
 namespace {
 
 using Key = std::pair<int, std::int64_t>;  ///< stage, sample
 
+/// `Stage`: a stages::Stage or what has its calls.
+template <class Stage>
 class Oracle {
  public:
-  Oracle(const Schedule& schedule, std::vector<stages::Stage>& stages, const SampleFunction& sample,
+  Oracle(const Schedule& schedule, std::vector<Stage>& stages, const SampleFunction& sample,
          std::int64_t samples, const LearnFunction& learns, LossGuard* guard,
          std::int64_t guard_lag)
       : schedule_(schedule),
@@ -52,14 +56,14 @@ class Oracle {
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
 
   /// The update, or what the guard makes of it.
-  void apply(stages::Stage& stage, int unit, bool learned) {
+  void apply(Stage& stage, int unit, bool learned) {
     const Alarm alarm = std::exchange(pending_[unit], Alarm::none);
     if (alarm == Alarm::roll_back) return stage.roll_back(LossGuard::kSlower);
     if (alarm == Alarm::discard || !learned) return stage.skip_update();
     stage.update();
     if (guard_ && ++updates_[unit] % LossGuard::kSnapshotEvery == 1) stage.take_snapshot();
   }
-  stages::Stage& stage_of(const Program& program, const Action& action) {
+  Stage& stage_of(const Program& program, const Action& action) {
     return stages_[schedule_.unit(action.stage, program.replica)];
   }
 
@@ -71,7 +75,7 @@ class Oracle {
 
   /// False if what `action` needs is not there yet.
   bool perform(const Program& program, const Action& action) {
-    stages::Stage& stage = stage_of(program, action);
+    Stage& stage = stage_of(program, action);
     switch (action.op) {
       case Op::forward:
         return forward(stage, action);
@@ -104,13 +108,15 @@ class Oracle {
     return schedule_.replicas_of(action.stage) > 1 ? action.sample + 1 : 0;
   }
 
-  stages::Activations& kept(const Action& action) {
+  using Kept = decltype(std::declval<Stage&>().forward({}, {}, 0));
+
+  Kept& kept(const Action& action) {
     const auto found = kept_.find({action.stage, action.sample});
     if (found == kept_.end()) throw std::logic_error("backward without a forward");
     return found->second;
   }
 
-  bool forward(stages::Stage& stage, const Action& action) {
+  bool forward(Stage& stage, const Action& action) {
     const Key key{action.stage, action.sample};
     // Several replicas predict in the order of samples, too.
     if (last(action.stage) && action.sample != std::int64_t(losses_.size())) return false;
@@ -125,9 +131,10 @@ class Oracle {
     }
     const bool compares = last(action.stage) || stage.greedy();
     const at::Tensor target = compares ? sample_(action.sample).second : at::Tensor();
-    stages::Activations& kept = kept_[key] = stage.forward(inputs, target, action.version);
+    Kept& kept = kept_[key] = stage.forward(inputs, target, action.version);
     if (last(action.stage)) {
-      losses_.push_back(kept.loss.item<float>());
+      const at::Tensor& loss = kept.loss;
+      losses_.push_back(loss.item<float>());
       if (guard_) {
         alarms_[{action.stage, action.sample + guard_lag_}] =
             guard_->judge(action.sample, losses_.back());
@@ -138,7 +145,7 @@ class Oracle {
     return true;
   }
 
-  bool backward(const Program& program, stages::Stage& stage, const Action& action) {
+  bool backward(const Program& program, Stage& stage, const Action& action) {
     const int unit = schedule_.unit(action.stage, program.replica);
     const Key from{last(action.stage) ? action.stage : action.stage + 1, action.gradient};
     std::optional<stages::Tensors> gradients;
@@ -171,14 +178,14 @@ class Oracle {
   }
 
   const Schedule& schedule_;
-  std::vector<stages::Stage>& stages_;
+  std::vector<Stage>& stages_;
   const SampleFunction& sample_;
   const LearnFunction& learns_;
 
   LossGuard* guard_;
   std::int64_t guard_lag_;
   std::int64_t applied_;
-  std::map<Key, stages::Activations> kept_;
+  std::map<Key, Kept> kept_;
   std::map<Key, stages::Tensors> activations_;
   std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: of a loss nobody learns from
   std::set<Key> learned_;  ///< stage, replica: with gradients since the last update
@@ -191,11 +198,19 @@ class Oracle {
 
 }  // namespace
 
-std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
+template <class Stage>
+std::vector<float> run_oracle(const Schedule& schedule, std::vector<Stage>& stages,
                               const SampleFunction& sample, std::int64_t samples,
                               const LearnFunction& learns, LossGuard* guard,
                               std::int64_t guard_lag) {
-  return Oracle(schedule, stages, sample, samples, learns, guard, guard_lag).run();
+  return Oracle<Stage>(schedule, stages, sample, samples, learns, guard, guard_lag).run();
 }
+
+template std::vector<float> run_oracle(const Schedule&, std::vector<stages::Stage>&,
+                                       const SampleFunction&, std::int64_t, const LearnFunction&,
+                                       LossGuard*, std::int64_t);
+template std::vector<float> run_oracle(const Schedule&, std::vector<program::ProgramStage>&,
+                                       const SampleFunction&, std::int64_t, const LearnFunction&,
+                                       LossGuard*, std::int64_t);
 
 }  // namespace millrace::engine

@@ -26,8 +26,10 @@ using LearnFunction = std::function<bool(std::int64_t)>;
 /// when none has, the schedule deadlocks: throws std::logic_error. `guard`, if any, judges losses
 /// and has the stages turn back, as the pipeline does: with its verdict on sample n - guard_lag at
 /// the gradient of sample n's loss. The pipelined run must leave the same
-/// weights and losses, bit for bit.
-std::vector<float> run_oracle(const Schedule& schedule, std::vector<stages::Stage>& stages,
+/// weights and losses, bit for bit. `Stage`: stages::Stage, or program::ProgramStage for a run
+/// whose stages are step programs.
+template <class Stage>
+std::vector<float> run_oracle(const Schedule& schedule, std::vector<Stage>& stages,
                               const SampleFunction& sample, std::int64_t samples,
                               const LearnFunction& learns = {}, LossGuard* guard = nullptr,
                               std::int64_t guard_lag = 0);

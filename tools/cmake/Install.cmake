@@ -6,7 +6,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
 
 # The engine and what it is made of; frames in and pictures out are a component of their own, since
 # they bring GStreamer and OpenCV.
-set(engine_parts engine engine_core capture stages plan_files)
+set(engine_parts engine engine_core capture kernels stages plan_files)
 foreach(part ${engine_parts} io)
   add_library(millrace::${part} ALIAS millrace_${part})
   set_target_properties(millrace_${part} PROPERTIES EXPORT_NAME ${part})

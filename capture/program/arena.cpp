@@ -1,0 +1,67 @@
+#include "capture/program/arena.h"
+
+#include <algorithm>  // sort
+#include <cstring>    // memset
+#include <new>        // alignment
+#include <numeric>    // iota
+
+namespace millrace::program {
+namespace {
+
+constexpr std::size_t kAlign = 64;
+
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + kAlign - 1) / kAlign * kAlign;
+}
+
+}  // namespace
+
+void Arena::Free::operator()(char* memory) const {
+  ::operator delete(memory, std::align_val_t(kAlign));
+}
+
+char* Arena::block(std::size_t bytes) {
+  if (blocks_.empty() || blocks_.back().bytes < bytes) {
+    const std::size_t size = rounded(std::max<std::size_t>(bytes, kAlign));
+    auto* memory = static_cast<char*>(::operator new(size, std::align_val_t(kAlign)));
+    std::memset(memory, 0, size);  // its pages are there before they are needed
+    blocks_.push_back({size, std::unique_ptr<char, Free>(memory)});
+  }
+  return blocks_.back().memory.get();
+}
+
+std::size_t Arena::bytes() const {
+  std::size_t all = 0;
+  for (const Block& block : blocks_) all += block.bytes;
+  return all;
+}
+
+ArenaPlan plan_arena(const std::vector<Lifetime>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return values[a].bytes > values[b].bytes; });
+  ArenaPlan plan{std::vector<std::size_t>(values.size(), 0), 0};
+  std::vector<std::size_t> placed;
+  for (const std::size_t value : order) {
+    const Lifetime& mine = values[value];
+    std::vector<std::size_t> meets;  // by offset
+    for (const std::size_t other : placed) {
+      if (values[other].first <= mine.last && mine.first <= values[other].last)
+        meets.push_back(other);
+    }
+    std::sort(meets.begin(), meets.end(),
+              [&](std::size_t a, std::size_t b) { return plan.offsets[a] < plan.offsets[b]; });
+    std::size_t offset = 0;
+    for (const std::size_t other : meets) {
+      if (offset + mine.bytes <= plan.offsets[other]) break;
+      offset = std::max(offset, rounded(plan.offsets[other] + values[other].bytes));
+    }
+    plan.offsets[value] = offset;
+    plan.bytes = std::max(plan.bytes, offset + rounded(mine.bytes));
+    placed.push_back(value);
+  }
+  return plan;
+}
+
+}  // namespace millrace::program

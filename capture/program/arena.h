@@ -1,0 +1,41 @@
+// Memory for what lives within one program only.
+#pragma once
+
+#include <cstddef>  // bytes
+#include <memory>   // memory
+#include <vector>   // blocks
+
+namespace millrace::program {
+
+/// Programs of one stage run one after another, so that all may use one block. Thread-bound.
+class Arena {
+ public:
+  /// At least `bytes` at an address that stays, 64-byte aligned; shared with whoever asked before.
+  char* block(std::size_t bytes);
+  std::size_t bytes() const;
+
+ private:
+  struct Free {
+    void operator()(char* memory) const;
+  };
+  struct Block {
+    std::size_t bytes = 0;
+    std::unique_ptr<char, Free> memory;
+  };
+  std::vector<Block> blocks_;  ///< each larger than the one before
+};
+
+/// A value that needs `bytes` from its first to its last use, both included.
+struct Lifetime {
+  std::size_t first = 0, last = 0, bytes = 0;
+};
+
+/// Offsets, multiples of 64, at which values that live at the same time lie apart; first fit,
+/// largest first.
+struct ArenaPlan {
+  std::vector<std::size_t> offsets;
+  std::size_t bytes = 0;
+};
+ArenaPlan plan_arena(const std::vector<Lifetime>& values);
+
+}  // namespace millrace::program

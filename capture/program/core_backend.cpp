@@ -1,0 +1,60 @@
+#include "capture/program/core_backend.h"
+
+#include <c10/core/GradMode.h>
+
+#include "capture/program/program.h"
+
+namespace millrace::capture {
+namespace {
+
+class CoreRecording final : public Recording {
+ public:
+  CoreRecording(const std::function<void()>& body, program::Arena& arena,
+                program::KernelChoices& choices)
+      : program(body, arena, choices) {}
+  mutable program::Program program;
+};
+
+class CoreGraph final : public Graph {
+ public:
+  explicit CoreGraph(std::vector<Node> nodes) : nodes_(std::move(nodes)) {}
+  void launch() override {
+    for (const Node& node : nodes_)
+      static_cast<const CoreRecording*>(node.recording)->program.run();
+  }
+
+ private:
+  std::vector<Node> nodes_;
+};
+
+class CoreBackend final : public Backend {
+ public:
+  explicit CoreBackend(std::shared_ptr<program::KernelChoices> choices)
+      : choices_(std::move(choices)) {}
+  bool defers() const override { return false; }
+  std::unique_ptr<Event> make_event() override { return nullptr; }
+  std::unique_ptr<Recording> record(int, std::function<void()> body) override {
+    return std::make_unique<CoreRecording>(body, arena_, *choices_);
+  }
+  std::unique_ptr<Graph> assemble(const std::vector<Node>& nodes) override {
+    return std::make_unique<CoreGraph>(nodes);
+  }
+  void run(std::function<void()> body) override { body(); }
+  void copy(at::Tensor& to, const at::Tensor& from) override {
+    const c10::NoGradGuard no_grad;
+    to.copy_(from);
+  }
+  void synchronize() override {}
+
+ private:
+  program::Arena arena_;
+  std::shared_ptr<program::KernelChoices> choices_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_core_backend(std::shared_ptr<program::KernelChoices> choices) {
+  return std::make_unique<CoreBackend>(std::move(choices));
+}
+
+}  // namespace millrace::capture

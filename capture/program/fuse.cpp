@@ -1,0 +1,231 @@
+// Fewer nodes that do the same.
+#include <algorithm>  // searches
+#include <optional>   // neighbours
+
+#include "capture/program/node.h"
+
+namespace millrace::program {
+namespace {
+
+using kernels::Activation;
+
+/// Operators that make the same numbers every time.
+bool is_constant(const Node& node) {
+  static const std::set<std::string> names = {
+      "aten::ones", "aten::ones_like", "aten::zeros",         "aten::zeros_like",
+      "aten::full", "aten::full_like", "aten::scalar_tensor",
+  };
+  return node.kind == Kind::torch && names.count(node.call->name()) > 0;
+}
+
+bool same_memory(const at::Tensor& a, const at::Tensor& b) {
+  return a.const_data_ptr() == b.const_data_ptr() && a.sizes() == b.sizes();
+}
+
+class Fuser {
+ public:
+  Fuser(std::vector<Node>& nodes, OwnMemory& own) : nodes_(nodes), own_(own) {}
+
+  void run() {
+    fold_constants();
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (std::size_t i = 0; i < nodes_.size(); ++i) {
+        const std::size_t before = nodes_.size();
+        changed |= activate(i) || mask(i) || through_sigmoid(i) || write_there(i) || accumulate(i);
+        if (nodes_.size() != before) changed = true;
+      }
+      changed |= leave_out();
+    }
+  }
+
+ private:
+  using Place = std::optional<std::size_t>;
+
+  static bool touches(const std::vector<at::Tensor>& tensors, const Range& range) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const at::Tensor& t) {
+      return t.defined() && range_of(t).overlaps(range);
+    });
+  }
+  bool reads(std::size_t node, const Range& range) const {
+    return touches(nodes_[node].reads, range);
+  }
+  bool writes(std::size_t node, const Range& range) const {
+    return touches(nodes_[node].writes, range);
+  }
+  /// Whether nodes in (begin, end) leave it alone.
+  bool untouched(std::size_t begin, std::size_t end, const at::Tensor& tensor) const {
+    const Range range = range_of(tensor);
+    for (std::size_t i = begin + 1; i < end; ++i) {
+      if (reads(i, range) || writes(i, range)) return false;
+    }
+    return true;
+  }
+  bool unwritten(std::size_t begin, std::size_t end, const at::Tensor& tensor) const {
+    const Range range = range_of(tensor);
+    for (std::size_t i = begin + 1; i < end; ++i) {
+      if (writes(i, range)) return false;
+    }
+    return true;
+  }
+  /// The one node that uses what `node` writes to memory of the recording's own.
+  Place only_user(std::size_t node, const at::Tensor& made) const {
+    if (!made.defined() || !own_.holds(made)) return {};
+    const Range range = storage_range(made);
+    Place user;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      if (i == node) continue;
+      if (writes(i, range)) return {};
+      if (!reads(i, range)) continue;
+      if (user || i < node) return {};
+      user = i;
+    }
+    return user;
+  }
+  void erase(std::size_t node) { nodes_.erase(nodes_.begin() + std::ptrdiff_t(node)); }
+
+  void fold_constants() {
+    for (std::size_t i = nodes_.size(); i-- > 0;) {
+      if (!is_constant(nodes_[i])) continue;
+      const at::Tensor made = nodes_[i].writes[0];
+      const Range range = storage_range(made);
+      bool written = false;
+      for (std::size_t k = 0; k < nodes_.size(); ++k) written |= k != i && writes(k, range);
+      if (written) continue;
+      own_.remove(made);  // it holds its numbers for good
+      erase(i);
+    }
+  }
+
+  bool activate(std::size_t i) {
+    Node& node = nodes_[i];
+    if (node.kind != Kind::convolution || node.convolution.activation != Activation::kNone)
+      return false;
+    const Place user = only_user(i, node.writes[0]);
+    if (!user) return false;
+    const Node& next = nodes_[*user];
+    if (next.kind != Kind::relu && next.kind != Kind::sigmoid) return false;
+    if (!is_image(next.writes[0]) || !untouched(i, *user, next.writes[0])) return false;
+    node.convolution.activation =
+        next.kind == Kind::relu ? Activation::kRelu : Activation::kSigmoid;
+    node.writes = next.writes;
+    erase(*user);
+    return true;
+  }
+
+  bool mask(std::size_t i) {
+    Node& node = nodes_[i];
+    if (node.kind != Kind::data_gradient || node.convolution.masked) return false;
+    const Place user = only_user(i, node.writes[0]);
+    if (!user || nodes_[*user].kind != Kind::relu_mask) return false;
+    const Node& next = nodes_[*user];
+    if (!same_memory(next.reads[0], node.writes[0]) || !is_image(next.reads[1]) ||
+        !is_image(next.writes[0]) || !unwritten(i, *user, next.reads[1]) ||
+        !untouched(i, *user, next.writes[0]))
+      return false;
+    node.convolution.masked = true;
+    node.reads.push_back(next.reads[1]);
+    node.writes = next.writes;
+    erase(*user);
+    return true;
+  }
+
+  bool through_sigmoid(std::size_t i) {
+    Node& node = nodes_[i];
+    if (node.kind != Kind::mse_gradient || node.through_sigmoid) return false;
+    const Place user = only_user(i, node.writes[0]);
+    if (!user || nodes_[*user].kind != Kind::sigmoid_gradient) return false;
+    const Node& next = nodes_[*user];
+    if (!same_memory(next.reads[0], node.writes[0]) || !same_memory(next.reads[1], node.reads[1]) ||
+        !is_image(next.writes[0]) || !unwritten(i, *user, next.reads[1]) ||
+        !untouched(i, *user, next.writes[0]))
+      return false;
+    node.through_sigmoid = true;
+    node.writes = next.writes;
+    erase(*user);
+    return true;
+  }
+
+  /// What is only copied elsewhere is made there.
+  bool write_there(std::size_t i) {
+    Node& node = nodes_[i];
+    if (node.kind == Kind::torch || node.kind == Kind::update) return false;
+    for (at::Tensor& made : node.writes) {
+      const Place user = only_user(i, made);
+      if (!user || nodes_[*user].kind != Kind::copy) continue;
+      const Node& next = nodes_[*user];
+      const at::Tensor there = next.writes[0];
+      const bool any_layout = node.kind == Kind::copy;
+      if (!same_memory(next.reads[0], made) || !(any_layout || lie_alike(made, there)) ||
+          !untouched(i, *user, there))
+        continue;
+      if (touches(node.reads, range_of(there))) continue;
+      made = there;
+      erase(*user);
+      return true;
+    }
+    return false;
+  }
+
+  /// Weights' gradients that are only added to others, both of them, are added as they are made.
+  bool accumulate(std::size_t i) {
+    Node& node = nodes_[i];
+    if (node.kind != Kind::weight_gradient || node.convolution.accumulate) return false;
+    std::vector<std::size_t> users;
+    std::vector<at::Tensor> sums;
+    for (const at::Tensor& made : node.writes) {
+      if (!made.defined()) {
+        sums.push_back(made);
+        continue;
+      }
+      Place user = only_user(i, made);
+      at::Tensor source = made;
+      if (user && nodes_[*user].kind == Kind::copy) {  // of other strides in between
+        users.push_back(*user);
+        source = nodes_[*user].writes[0];
+        user = only_user(*user, source);
+      }
+      if (!user || nodes_[*user].kind != Kind::add) return false;
+      const Node& next = nodes_[*user];
+      if (!same_memory(next.writes[0], next.reads[0]) || !same_memory(next.reads[1], source) ||
+          !next.writes[0].is_contiguous() || !untouched(i, *user, next.writes[0]))
+        return false;
+      users.push_back(*user);
+      sums.push_back(next.writes[0]);
+    }
+    node.convolution.accumulate = true;
+    node.writes = sums;
+    std::sort(users.rbegin(), users.rend());
+    for (const std::size_t user : users) erase(user);
+    return true;
+  }
+
+  /// Nodes whose results nobody reads.
+  bool leave_out() {
+    bool changed = false;
+    for (std::size_t i = nodes_.size(); i-- > 0;) {
+      bool wanted = nodes_[i].kind == Kind::update || nodes_[i].writes.empty();
+      for (const at::Tensor& made : nodes_[i].writes) {
+        if (!made.defined()) continue;
+        wanted |= !own_.holds(made);
+        for (std::size_t k = 0; k < nodes_.size() && !wanted; ++k)
+          wanted |= k != i && reads(k, storage_range(made));
+      }
+      if (wanted) continue;
+      erase(i);
+      changed = true;
+    }
+    return changed;
+  }
+
+  std::vector<Node>& nodes_;
+  OwnMemory& own_;
+};
+
+}  // namespace
+
+void fuse(std::vector<Node>& nodes, OwnMemory& own) {
+  Fuser(nodes, own).run();
+}
+
+}  // namespace millrace::program

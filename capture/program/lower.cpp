@@ -1,0 +1,366 @@
+// From LibTorch's operators to nodes.
+#include <ATen/ATen.h>  // tensors
+
+#include <map>  // operators by name
+#include <set>  // operators without effect
+
+#include "capture/program/node.h"
+
+namespace millrace::program {
+
+Range range_of(const at::Tensor& tensor) {
+  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
+  std::int64_t last = 0;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) == 0) return {begin, begin};
+    last += (tensor.size(d) - 1) * tensor.stride(d);
+  }
+  return {begin, begin + (last + 1) * std::int64_t(tensor.itemsize())};
+}
+
+Range storage_range(const at::Tensor& tensor) {
+  const auto* begin = static_cast<const char*>(tensor.storage().data());
+  return {begin, begin + tensor.storage().nbytes()};
+}
+
+bool is_dense(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat && tensor.is_cpu() &&
+         tensor.is_non_overlapping_and_dense();
+}
+
+bool is_image(const at::Tensor& tensor) {
+  return is_dense(tensor) && tensor.dim() == 4 && tensor.size(0) == 1 &&
+         tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+kernels::Layout layout_of(const at::Tensor& tensor) {
+  return {
+      .height = int(tensor.size(2)), .width = int(tensor.size(3)), .channels = int(tensor.size(1))};
+}
+
+bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
+  return is_dense(a) && is_dense(b) && a.sizes() == b.sizes() &&
+         (a.strides() == b.strides() || (is_image(a) && is_image(b)) ||
+          (a.is_contiguous() && b.is_contiguous()));
+}
+
+OwnMemory::OwnMemory(const std::vector<Call>& calls) {
+  std::set<const c10::StorageImpl*> seen;
+  std::map<const c10::StorageImpl*, std::size_t> held;
+  std::vector<at::Tensor> made;
+  for (const Call& call : calls) {
+    each_tensor(call.arguments, [&](const at::Tensor& t) {
+      seen.insert(storage(t));
+      ++held[storage(t)];
+    });
+    each_tensor(call.results, [&](const at::Tensor& t) {
+      ++held[storage(t)];
+      if (seen.insert(storage(t)).second) made.push_back(t);
+    });
+  }
+  for (const at::Tensor& tensor : made) {
+    // `made` shares the tensor, not its storage: one hold more a tensor object, which is the
+    // call's.
+    if (std::size_t(tensor.storage().use_count()) == held.at(storage(tensor))) add(tensor);
+  }
+}
+
+namespace {
+
+const at::Tensor& tensor(const Call& call, std::size_t argument) {
+  return call.arguments[argument].toTensor();
+}
+const at::Tensor& result(const Call& call, std::size_t index = 0) {
+  return call.results[index].toTensor();
+}
+
+/// Whether it could be an image, laid out otherwise.
+bool is_picture(const at::Tensor& tensor) {
+  return is_dense(tensor) && tensor.dim() == 4 && tensor.size(0) == 1;
+}
+
+/// Whether each of a list's numbers, one or one a dimension, is `value`.
+bool all_are(const c10::IValue& list, std::int64_t value) {
+  for (const std::int64_t number : list.toIntVector()) {
+    if (number != value) return false;
+  }
+  return true;
+}
+
+/// Operators whose results have no values yet.
+bool only_allocates(const Call& call) {
+  static const std::set<std::string> names = {"aten::empty", "aten::empty_like",
+                                              "aten::empty_strided", "aten::new_empty",
+                                              "aten::new_empty_strided"};
+  return names.count(call.name()) > 0;
+}
+
+/// Whether it gives other names to memory and does nothing else.
+bool only_names(const Call& call) {
+  const c10::FunctionSchema& schema = call.operation.schema();
+  if (schema.is_mutable() || call.results.empty()) return false;
+  for (const c10::Argument& returned : schema.returns()) {
+    if (!returned.alias_info()) return false;
+  }
+  return true;
+}
+
+class Lowering {
+ public:
+  explicit Lowering(OwnMemory& own) : own_(own) {}
+
+  std::vector<Node> run(const std::vector<Call>& calls) {
+    for (const Call& call : calls) {
+      if (only_allocates(call) || only_names(call)) continue;
+      call_ = &call;
+      const auto rule = rules().find(call.name());
+      if (rule == rules().end() || !(this->*rule->second)(call)) left(call);
+    }
+    return std::move(nodes_);
+  }
+
+ private:
+  /// Adds what the call comes to; false, and nothing is added, if there are no kernels for it.
+  using Rule = bool (Lowering::*)(const Call& call);
+  static const std::map<std::string, Rule>& rules();
+
+  Node& add(Kind kind, std::vector<at::Tensor> reads, std::vector<at::Tensor> writes) {
+    for (const at::Tensor& written : writes) {
+      if (!written.defined()) continue;
+      std::erase_if(images_, [&](const auto& entry) {
+        return range_of(entry.second.first).overlaps(range_of(written));
+      });
+    }
+    nodes_.push_back(
+        {.kind = kind, .call = call_, .reads = std::move(reads), .writes = std::move(writes)});
+    return nodes_.back();
+  }
+
+  /// Memory of the program's own.
+  at::Tensor own(at::IntArrayRef sizes, at::MemoryFormat format) {
+    const at::Tensor made = at::empty(sizes, at::TensorOptions(at::kFloat).memory_format(format));
+    own_.add(made);
+    return made;
+  }
+
+  // Images of pictures that lie otherwise: kernels read and write those, and copies keep the
+  // pictures, which are left out again if nobody else reads them.
+
+  /// `tensor` as an image, to read.
+  at::Tensor read(const at::Tensor& tensor) {
+    if (is_image(tensor)) return tensor;
+    const auto found = images_.find(tensor.const_data_ptr());
+    if (found != images_.end() && found->second.first.sizes() == tensor.sizes())
+      return found->second.second;
+    const at::Tensor image = own(tensor.sizes(), at::MemoryFormat::ChannelsLast);
+    add(Kind::copy, {tensor}, {image});
+    images_[tensor.const_data_ptr()] = {tensor, image};
+    return image;
+  }
+  /// An image for what `tensor` is to hold; to be followed by written().
+  at::Tensor image_for(const at::Tensor& tensor) {
+    return is_image(tensor) ? tensor : own(tensor.sizes(), at::MemoryFormat::ChannelsLast);
+  }
+  void written(const at::Tensor& tensor, const at::Tensor& image) {
+    if (tensor.is_same(image)) return;
+    add(Kind::copy, {image}, {tensor});
+    images_[tensor.const_data_ptr()] = {tensor, image};
+  }
+
+  /// The LibTorch operator that it was.
+  void left(const Call& call) {
+    std::vector<at::Tensor> reads, writes;
+    each_tensor(call.arguments, [&](const at::Tensor& t) { reads.push_back(t); });
+    each_tensor(call.results, [&](const at::Tensor& t) { writes.push_back(t); });
+    const std::vector<c10::Argument>& arguments = call.operation.schema().arguments();
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (!arguments[i].alias_info() || !arguments[i].alias_info()->isWrite()) continue;
+      each_tensor({call.arguments[i]}, [&](const at::Tensor& t) { writes.push_back(t); });
+    }
+    add(Kind::torch, std::move(reads), std::move(writes));
+  }
+
+  /// Whether it is one that kernels know; `first`: the place of stride, before padding, dilation,
+  /// transposed, output_padding, groups.
+  static bool known_convolution(const at::Tensor& input, const at::Tensor& weight, const Call& call,
+                                std::size_t first) {
+    if (!is_picture(input) || weight.dim() != 4) return false;
+    const std::int64_t kernel = weight.size(2);
+    const auto& a = call.arguments;
+    return weight.is_contiguous() && is_dense(weight) && kernel % 2 == 1 &&
+           weight.size(3) == kernel && all_are(a[first], a[first].toIntVector()[0]) &&
+           all_are(a[first + 1], kernel / 2) && all_are(a[first + 2], 1) &&
+           !a[first + 3].toBool() && a[first + 5].toInt() == 1;
+  }
+  static kernels::Convolution described(kernels::Pass pass, const at::Tensor& input,
+                                        const at::Tensor& output, const at::Tensor& weight,
+                                        const c10::IValue& stride) {
+    return {.pass = pass,
+            .input = layout_of(input),
+            .output = layout_of(output),
+            .kernel = int(weight.size(2)),
+            .stride = int(stride.toIntVector()[0])};
+  }
+
+  // convolution(input, weight, bias?, stride, ...)
+  bool convolution(const Call& call) {
+    const at::Tensor &x = tensor(call, 0), &w = tensor(call, 1), &y = result(call);
+    if (!known_convolution(x, w, call, 3) || !is_picture(y)) return false;
+    std::vector<at::Tensor> reads = {read(x), w};
+    if (!call.arguments[2].isNone() && tensor(call, 2).defined()) reads.push_back(tensor(call, 2));
+    const at::Tensor image = image_for(y);
+    add(Kind::convolution, std::move(reads), {image}).convolution =
+        described(kernels::Pass::kForward, x, y, w, call.arguments[3]);
+    written(y, image);
+    return true;
+  }
+
+  // convolution_backward(gradient, input, weight, bias_sizes?, stride, ..., output_mask)
+  bool convolution_backward(const Call& call) {
+    const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1), &w = tensor(call, 2);
+    const at::Tensor &dx = result(call, 0), &dw = result(call, 1), &db = result(call, 2);
+    if (!known_convolution(x, w, call, 4) || !is_picture(dy)) return false;
+    if (db.defined() && !dw.defined()) return false;
+    const at::Tensor gradient = read(dy);
+    if (dx.defined()) {
+      const at::Tensor image = image_for(dx);
+      add(Kind::data_gradient, {gradient, w}, {image}).convolution =
+          described(kernels::Pass::kDataGradient, x, dy, w, call.arguments[4]);
+      written(dx, image);
+    }
+    if (dw.defined()) {
+      const at::Tensor plain =
+          dw.is_contiguous() ? dw : own(dw.sizes(), at::MemoryFormat::Contiguous);
+      add(Kind::weight_gradient, {gradient, read(x)}, {plain, db}).convolution =
+          described(kernels::Pass::kWeightGradient, x, dy, w, call.arguments[4]);
+      if (!plain.is_same(dw)) add(Kind::copy, {plain}, {dw});
+    }
+    return true;
+  }
+
+  /// One function of each element of `operands`.
+  bool elementwise(Kind kind, std::vector<at::Tensor> operands, const at::Tensor& made) {
+    bool as_they_lie = true, as_images = is_picture(made);
+    for (const at::Tensor& operand : operands) {
+      as_they_lie &= lie_alike(operand, made) && images_.count(operand.const_data_ptr()) == 0;
+      as_images &= is_picture(operand) && operand.sizes() == made.sizes();
+    }
+    if (as_they_lie) {
+      add(kind, std::move(operands), {made});
+      return true;
+    }
+    if (!as_images) return false;
+    for (at::Tensor& operand : operands) operand = read(operand);
+    const at::Tensor image = image_for(made);
+    add(kind, std::move(operands), {image});
+    written(made, image);
+    return true;
+  }
+
+  bool relu(const Call& call) { return elementwise(Kind::relu, {tensor(call, 0)}, result(call)); }
+  bool sigmoid(const Call& call) {
+    return elementwise(Kind::sigmoid, {tensor(call, 0)}, result(call));
+  }
+  bool threshold_backward(const Call& call) {
+    return call.arguments[2].toScalar().toDouble() == 0 &&
+           elementwise(Kind::relu_mask, {tensor(call, 0), tensor(call, 1)}, result(call));
+  }
+  bool sigmoid_backward(const Call& call) {
+    return elementwise(Kind::sigmoid_gradient, {tensor(call, 0), tensor(call, 1)}, result(call));
+  }
+
+  bool sum(const Call& call) {
+    if (!call.arguments[1].isTensor() || call.arguments[2].toScalar().toDouble() != 1) return false;
+    const at::Tensor &a = tensor(call, 0), &b = tensor(call, 1), &made = result(call);
+    if (!is_dense(a) || !is_dense(b) || a.sizes() != b.sizes() || !lie_alike(a, made)) return false;
+    add(Kind::add, {a, b}, {made});
+    return true;
+  }
+
+  static bool is_mean(const c10::IValue& reduction) {
+    return reduction.toInt() == at::Reduction::Mean;
+  }
+  bool mse_loss(const Call& call) {
+    const at::Tensor &prediction = tensor(call, 0), &target = tensor(call, 1);
+    if (!is_picture(prediction) || !is_picture(target) || prediction.sizes() != target.sizes() ||
+        !is_mean(call.arguments[2]))
+      return false;
+    const at::Tensor from = read(prediction), to = read(target);
+    add(Kind::mse, {from, to}, {result(call)});
+    return true;
+  }
+  bool mse_loss_backward(const Call& call) {
+    const at::Tensor &scale = tensor(call, 0), &prediction = tensor(call, 1),
+                     &target = tensor(call, 2), &made = result(call);
+    if (scale.numel() != 1 || !is_dense(scale) || !is_picture(prediction) || !is_picture(target) ||
+        !is_picture(made) || prediction.sizes() != target.sizes() || !is_mean(call.arguments[3]))
+      return false;
+    const at::Tensor from = read(prediction), to = read(target), image = image_for(made);
+    add(Kind::mse_gradient, {scale, from, to}, {image});
+    written(made, image);
+    return true;
+  }
+
+  bool copies(const at::Tensor& from, const at::Tensor& to) {
+    if (!is_dense(from) || !is_dense(to) || from.sizes() != to.sizes()) return false;
+    const bool image = is_picture(from) && !lie_alike(from, to) && is_image(to) &&
+                       images_.count(from.const_data_ptr()) > 0;
+    add(Kind::copy, {image ? read(from) : from}, {to});
+    return true;
+  }
+  bool copy(const Call& call) { return copies(tensor(call, 1), tensor(call, 0)); }
+  bool clone(const Call& call) { return copies(tensor(call, 0), result(call)); }
+
+  // check_and_update(weights, to, gradient, state[], names[], kind, numbers[], count, rate,
+  // skipped)
+  bool update(const Call& call) {
+    static const std::set<std::string> kinds = {"sgd", "rmsprop", "adam", "adamw"};
+    const at::Tensor &from = tensor(call, 0), &to = tensor(call, 1), &gradient = tensor(call, 2),
+                     &rate = tensor(call, 8), &skipped = tensor(call, 9);
+    if (!is_dense(from) || !is_dense(gradient) || !is_dense(skipped) ||
+        rate.scalar_type() != at::kDouble || kinds.count(call.arguments[5].toStringRef()) == 0)
+      return false;
+    std::vector<at::Tensor> reads = {from, gradient, rate}, writes = {result(call), skipped, to};
+    for (const at::Tensor& state : call.arguments[3].toTensorVector()) {
+      if (!is_dense(state)) return false;
+      reads.push_back(state);
+      writes.push_back(state);
+    }
+    add(Kind::update, std::move(reads), std::move(writes));
+    return true;
+  }
+
+  OwnMemory& own_;
+  const Call* call_ = nullptr;  ///< under way
+  std::vector<Node> nodes_;
+  /// By address: the picture and its image.
+  std::map<const void*, std::pair<at::Tensor, at::Tensor>> images_;
+};
+
+const std::map<std::string, Lowering::Rule>& Lowering::rules() {
+  static const std::map<std::string, Rule> table = {
+      {"aten::convolution", &Lowering::convolution},
+      {"aten::convolution_backward", &Lowering::convolution_backward},
+      {"aten::relu", &Lowering::relu},
+      {"aten::sigmoid", &Lowering::sigmoid},
+      {"aten::threshold_backward", &Lowering::threshold_backward},
+      {"aten::sigmoid_backward", &Lowering::sigmoid_backward},
+      {"aten::add", &Lowering::sum},
+      {"aten::add_", &Lowering::sum},
+      {"aten::mse_loss", &Lowering::mse_loss},
+      {"aten::mse_loss_backward", &Lowering::mse_loss_backward},
+      {"aten::copy_", &Lowering::copy},
+      {"aten::clone", &Lowering::clone},
+      {"aten::_to_copy", &Lowering::clone},
+      {"millrace::check_and_update", &Lowering::update},
+  };
+  return table;
+}
+
+}  // namespace
+
+std::vector<Node> lower(const std::vector<Call>& calls, OwnMemory& own) {
+  return Lowering(own).run(calls);
+}
+
+}  // namespace millrace::program

@@ -1,0 +1,86 @@
+// A step program's operations before they are prepared.
+#pragma once
+
+#include <ATen/core/Tensor.h>  // operands
+
+#include <cstddef>  // places
+#include <set>      // memory
+#include <string>   // names
+#include <vector>   // lists
+
+#include "capture/program/kernels/kernels.h"
+#include "capture/program/recording.h"
+
+namespace millrace::program {
+
+/// What a node does, and what its operands are.
+enum class Kind {
+  torch,             ///< the LibTorch operator that was called
+  convolution,       ///< {x, w[, bias]} -> {y}, with an activation
+  data_gradient,     ///< {dy, w[, mask]} -> {dx}
+  weight_gradient,   ///< {dy, x} -> {dw, db}; either may be undefined
+  relu,              ///< {x} -> {y}
+  sigmoid,           ///< {x} -> {y}
+  relu_mask,         ///< {dy, y} -> {dx}
+  sigmoid_gradient,  ///< {dy, y} -> {dx}
+  add,               ///< {a, b} -> {sum}
+  mse,               ///< {prediction, target} -> {loss}
+  mse_gradient,      ///< {scale, prediction, target} -> {gradient}
+  copy,              ///< {source} -> {destination}
+  update,            ///< {weights, gradient, rate, state...} -> {finite, skipped, to, state...}
+};
+
+/// One operation on memory at fixed addresses.
+struct Node {
+  Kind kind = Kind::torch;
+  const Call* call = nullptr;  ///< that it was made of
+  std::vector<at::Tensor> reads, writes;
+  kernels::Convolution convolution{};
+  bool through_sigmoid = false;  ///< mse_gradient: on through the sigmoid before it
+};
+
+/// Bytes [begin, end) that a tensor may touch.
+struct Range {
+  const char* begin = nullptr;
+  const char* end = nullptr;
+  bool overlaps(const Range& other) const { return begin < other.end && other.begin < end; }
+};
+Range range_of(const at::Tensor& tensor);
+/// All of the memory that it is a view of.
+Range storage_range(const at::Tensor& tensor);
+
+/// Whether it is one float32 picture on a core, [1,C,H,W], whose channels lie side by side without
+/// gaps, and its layout.
+bool is_image(const at::Tensor& tensor);
+kernels::Layout layout_of(const at::Tensor& tensor);
+/// Whether it is float32 on a core and its elements fill their range in some order.
+bool is_dense(const at::Tensor& tensor);
+
+/// Whether two float32 tensors' elements lie in one order, without gaps.
+bool lie_alike(const at::Tensor& a, const at::Tensor& b);
+
+/// Memory that a recording's calls made and that nobody else holds: its values may be left out, and
+/// lie where we like.
+class OwnMemory {
+ public:
+  explicit OwnMemory(const std::vector<Call>& calls);
+  bool holds(const at::Tensor& tensor) const { return storages_.count(storage(tensor)) > 0; }
+  void add(const at::Tensor& tensor) { storages_.insert(storage(tensor)); }
+  void remove(const at::Tensor& tensor) { storages_.erase(storage(tensor)); }
+
+ private:
+  static const c10::StorageImpl* storage(const at::Tensor& tensor) {
+    return tensor.storage().unsafeGetStorageImpl();
+  }
+  std::set<const c10::StorageImpl*> storages_;
+};
+
+/// The nodes that `calls` come to: kernels of ours where there are some, the operators as they were
+/// elsewhere, nothing for those that only name memory anew. The calls outlive the nodes.
+std::vector<Node> lower(const std::vector<Call>& calls, OwnMemory& own);
+
+/// Merges neighbours (activations into convolutions, ReLU's mask into gradients, copies and sums
+/// into what makes their source) and leaves out what nobody reads.
+void fuse(std::vector<Node>& nodes, OwnMemory& own);
+
+}  // namespace millrace::program

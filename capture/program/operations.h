@@ -1,0 +1,21 @@
+// Nodes made ready to run.
+#pragma once
+
+#include "capture/program/node.h"
+#include "capture/program/program.h"
+
+namespace millrace::program {
+
+/// An operation that is told where its memory lies once all of a program is known.
+class Prepared : public Program::Operation {
+ public:
+  /// What it needs while it runs.
+  virtual std::size_t scratch_bytes() const { return 0; }
+  /// Takes the addresses of `node`'s tensors as they are from now on.
+  virtual void bind(const Node& node, char* scratch) = 0;
+};
+
+/// Chooses kernels; a LibTorch operator takes over what it needs of its call.
+std::unique_ptr<Prepared> prepare(const Node& node, KernelChoices& choices);
+
+}  // namespace millrace::program

@@ -1,0 +1,160 @@
+#include "capture/program/program_stage.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <limits>
+#include <stdexcept>
+
+namespace millrace::program {
+namespace {
+
+void copy(const stages::Tensors& from, const stages::Tensors& to) {
+  const c10::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+}
+
+stages::Tensors copies(const stages::Tensors& tensors) {
+  const c10::NoGradGuard no_grad;
+  stages::Tensors made;
+  for (const at::Tensor& tensor : tensors) made.push_back(tensor.detach().clone());
+  return made;
+}
+
+}  // namespace
+
+ProgramStage::ProgramStage(stages::Stage stage, int places, int count,
+                           std::shared_ptr<KernelChoices> choices)
+    : stage_(std::move(stage)),
+      count_(count),
+      choices_(std::move(choices)),
+      places_(places),
+      free_(std::make_shared<std::vector<int>>()),
+      rate_(at::ones({}, at::kDouble)),
+      skipped_(at::zeros({})) {}
+
+ProgramStage::ProgramStage(ProgramStage&&) noexcept = default;
+ProgramStage::~ProgramStage() = default;
+
+void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& target) {
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    Place& place = places_[i];
+    place.inputs = copies(inputs);
+    if (target.defined())
+      place.target = target.is_same(inputs[0]) ? place.inputs[0] : target.clone();
+    for (int buffer = 0; buffer < stage_.options().versions; ++buffer) record(place, buffer);
+    free_->push_back(int(i));
+  }
+  const int versions = stage_.options().versions;
+  for (int to = 0; to < versions; ++to) {
+    const int from = (to + versions - 1) % versions;
+    stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN());
+    updates_[to] = std::make_unique<Program>(
+        [&] { stage_.guarded_update(from, to, count_, rate_, skipped_); }, arena_, *choices_);
+  }
+  stage_.fill_gradients(0);
+  skipped_.zero_();
+}
+
+void ProgramStage::record(Place& place, int buffer) {
+  Recorded& made = place.recorded[buffer];
+  const auto program = [&](const std::function<void()>& body) {
+    return std::make_unique<Program>(body, arena_, *choices_);
+  };
+  made.forward =
+      program([&] { made.kept = stage_.forward_at(place.inputs, place.target, buffer); });
+  made.outputs = made.kept.outputs;  // recomputing makes others
+  made.loss = made.kept.loss;
+  if (stage_.options().recompute) made.recompute = program([&] { stage_.recompute(made.kept); });
+  if (place.gradients.empty()) place.gradients = copies(made.kept.outputs);
+  for (const bool first : {true, false}) {
+    const stages::Adding adding{.first = first, .retain = true};
+    if (stage_.options().split) {
+      made.backward[{Part::backward_input, true}] =
+          program([&] { made.made = stage_.backward_input(made.kept, place.gradients, adding); });
+      made.backward[{Part::backward_weight, first}] =
+          program([&] { stage_.backward_weight(made.kept, adding); });
+    } else {
+      stages::Tensors& left = made.made;
+      made.backward[{Part::backward, first}] = program([&] {
+        const stages::Tensors found = stage_.backward(made.kept, place.gradients, adding);
+        const c10::NoGradGuard no_grad;
+        for (std::size_t i = 0; i < found.size(); ++i) {
+          if (left.size() <= i) left.push_back(at::empty_like(found[i]));
+          left[i].copy_(found[i]);
+        }
+      });
+    }
+  }
+}
+
+ProgramStage::Activations ProgramStage::forward(const stages::Tensors& inputs,
+                                                const at::Tensor& target, std::int64_t version) {
+  if (updates_.empty()) record_all(inputs, target);
+  if (version == stages::kNewest) version = stage_.newest();
+  if (free_->empty()) throw std::logic_error("more samples under way than there are places");
+  Activations kept;
+  kept.place = std::shared_ptr<int>(new int(free_->back()), [free = free_](int* place) {
+    free->push_back(*place);
+    delete place;
+  });
+  free_->pop_back();
+  kept.buffer = stage_.buffer_of(version);
+  Place& place = places_[*kept.place];
+  copy(inputs, place.inputs);
+  if (target.defined()) copy({target}, {place.target});
+  Recorded& recorded = place.recorded[kept.buffer];
+  recorded.forward->run();
+  kept.outputs = copies(recorded.outputs);
+  if (recorded.loss.defined()) kept.loss = recorded.loss.clone();
+  return kept;
+}
+
+void ProgramStage::recompute(Activations& kept) {
+  places_[*kept.place].recorded[kept.buffer].recompute->run();
+}
+
+stages::Tensors ProgramStage::run_backward(Part part, Activations& kept,
+                                           const stages::Tensors& gradients) {
+  Place& place = places_[*kept.place];
+  Recorded& recorded = place.recorded[kept.buffer];
+  if (!gradients.empty()) copy(gradients, place.gradients);
+  const bool first = part == Part::backward_input || added_ == 0;
+  recorded.backward.at({part, first})->run();
+  if (part != Part::backward_input) ++added_;
+  return part == Part::backward_weight ? stages::Tensors() : copies(recorded.made);
+}
+
+stages::Tensors ProgramStage::backward(Activations& kept, const stages::Tensors& gradients) {
+  return run_backward(Part::backward, kept, gradients);
+}
+
+stages::Tensors ProgramStage::backward_input(Activations& kept, const stages::Tensors& gradients) {
+  return run_backward(Part::backward_input, kept, gradients);
+}
+
+void ProgramStage::backward_weight(Activations& kept) {
+  run_backward(Part::backward_weight, kept, {});
+}
+
+bool ProgramStage::update() {
+  if (added_ != count_) throw std::logic_error("an update that was not recorded");
+  added_ = 0;
+  const c10::NoGradGuard no_grad;
+  rate_.fill_(stage_.next_rate());
+  const float before = skipped_.item<float>();
+  updates_.at(stage_.buffer_of(stage_.advance()))->run();
+  return skipped_.item<float>() == before;
+}
+
+void ProgramStage::skip_update() {
+  added_ = 0;
+  stage_.skip_update();
+}
+
+void ProgramStage::roll_back(double factor) {
+  added_ = 0;
+  stage_.roll_back(factor);
+}
+
+}  // namespace millrace::program

@@ -1,0 +1,40 @@
+// What a body asked of LibTorch, operator by operator.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>  // operators by name
+#include <ATen/core/ivalue.h>               // arguments
+
+#include <functional>  // bodies
+#include <vector>      // calls
+
+namespace millrace::program {
+
+/// One operator's call below autograd, with the tensors that it got and gave. They keep their
+/// memory as long as the call lives.
+struct Call {
+  c10::OperatorHandle operation;
+  std::vector<c10::IValue> arguments, results;
+
+  const std::string& name() const { return operation.schema().name(); }
+};
+
+/// Runs `body` on this thread and returns its calls in order; what an operator calls by itself is
+/// its own. Throws std::runtime_error for an operator that asks the host for a number, since a
+/// replay would not ask again. Reentrant, but not within itself.
+std::vector<Call> record_calls(const std::function<void()>& body);
+
+/// Visits the defined tensors among `values`, those in lists too.
+template <class Visit>
+void each_tensor(const std::vector<c10::IValue>& values, const Visit& visit) {
+  const auto visit_defined = [&](const at::Tensor& tensor) {
+    if (tensor.defined()) visit(tensor);
+  };
+  for (const c10::IValue& value : values) {
+    if (value.isTensor()) visit_defined(value.toTensor());
+    if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector()) visit_defined(tensor);
+    }
+  }
+}
+
+}  // namespace millrace::program

@@ -1,0 +1,275 @@
+// A step program computes what LibTorch computes, and nothing else.
+#include "capture/program/program.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "stages/stage.h"
+
+namespace millrace::program {
+namespace {
+
+const stages::ImageShape kShape{3, 12, 16};
+
+stages::Stage make_stage(const stages::ModelSpec& model, bool channels_last,
+                         const stages::OptimizerSpec& optimizer = {.lr = 0.1}) {
+  const auto network = stages::build_network(model, kShape);
+  stages::Stage stage(network, {0, network->size(), true, true}, optimizer, at::kCPU,
+                      {.channels_last = channels_last});
+  stage.restore(stages::initial_state(*network, 7));
+  return stage;
+}
+
+stages::ModelSpec partime_cnn(int features, int kernel) {
+  stages::ModelSpec model;
+  model.layers = 4;
+  model.features = features;
+  model.kernel = kernel;
+  return model;
+}
+
+/// One stage's forward, backward and update as three programs at one slot.
+class Step {
+ public:
+  Step(stages::Stage stage, bool accumulate = false)
+      : stage_(std::move(stage)), input_(at::zeros({1, 3, 12, 16})) {
+    const auto nan = std::numeric_limits<double>::quiet_NaN();
+    forward_ = record([&] { kept_ = stage_.forward_at({input_}, input_, 0); });
+    backward_ = record([&] { stage_.backward(kept_, {}, {.first = true, .retain = true}); });
+    if (accumulate)
+      again_ = record([&] { stage_.backward(kept_, {}, {.first = false, .retain = true}); });
+    stage_.fill_gradients(nan);
+    update_ = record([&] { stage_.guarded_update(0, 0, accumulate ? 2 : 1, rate_, skipped_); });
+    stage_.fill_gradients(0);
+    skipped_.zero_();
+  }
+  float train(const at::Tensor& sample) {
+    const c10::NoGradGuard no_grad;
+    input_.copy_(sample);
+    forward_->run();
+    backward_->run();
+    if (again_) again_->run();
+    update_->run();
+    return kept_.loss.item<float>();
+  }
+  /// Names of all operations, in order.
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const Program* program : {forward_.get(), backward_.get(), update_.get()}) {
+      for (const OperationInfo& info : program->operations()) all.push_back(info.name);
+    }
+    return all;
+  }
+  std::vector<std::string> left_to_libtorch() const {
+    std::vector<std::string> all;
+    for (const Program* program : {forward_.get(), backward_.get(), update_.get()}) {
+      for (const OperationInfo& info : program->operations()) {
+        if (info.kernel == "LibTorch") all.push_back(info.name);
+      }
+    }
+    return all;
+  }
+  const stages::Stage& stage() const { return stage_; }
+  float skipped() const { return skipped_.item<float>(); }
+
+ private:
+  std::unique_ptr<Program> record(const std::function<void()>& body) {
+    return std::make_unique<Program>(body, arena_, choices_);
+  }
+  stages::Stage stage_;
+  at::Tensor input_, rate_ = at::ones({}, at::kDouble), skipped_ = at::zeros({});
+  stages::Activations kept_;
+  Arena arena_;
+  KernelChoices choices_;
+  std::unique_ptr<Program> forward_, backward_, again_, update_;
+};
+
+float train_eagerly(stages::Stage& stage, const at::Tensor& sample, int backwards = 1) {
+  stages::Activations kept = stage.forward({sample}, sample);
+  const float loss = kept.loss.item<float>();
+  stage.backward(kept, {});
+  for (int i = 1; i < backwards; ++i) {
+    kept = stage.forward({sample}, sample);
+    stage.backward(kept, {});
+  }
+  stage.update();
+  return loss;
+}
+
+at::Tensor sample(std::int64_t n) {
+  return at::rand({1, 3, 12, 16}, at::detail::createCPUGenerator(std::uint64_t(1000 + n)));
+}
+
+/// Largest difference, as a part of the largest number.
+double difference(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>() / b.abs().max().item<double>();
+}
+
+struct Case {
+  int features, kernel;
+};
+class ProgramTest : public testing::TestWithParam<Case> {};
+
+TEST_P(ProgramTest, GradientsAreEagersWithinRounding) {
+  const auto [features, kernel] = GetParam();
+  // After one update the momentum is the gradient.
+  const stages::OptimizerSpec spec{.lr = 0.1, .momentum = 0.9};
+  Step step(make_stage(partime_cnn(features, kernel), true, spec));
+  stages::Stage eager = make_stage(partime_cnn(features, kernel), false, spec);
+  EXPECT_NEAR(step.train(sample(0)), train_eagerly(eager, sample(0)), 1e-6);
+  const stages::StateDict mine = step.stage().checkpoint(), theirs = eager.checkpoint();
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    EXPECT_LT(difference(mine[i].second, theirs[i].second), 1e-5) << mine[i].first;
+  EXPECT_EQ(step.left_to_libtorch(), std::vector<std::string>());
+}
+
+TEST_P(ProgramTest, DriftsFromEagerByRoundingOnlyOver500Frames) {
+  const auto [features, kernel] = GetParam();
+  Step step(make_stage(partime_cnn(features, kernel), true));
+  stages::Stage eager = make_stage(partime_cnn(features, kernel), false);
+  float mine = 0, theirs = 0;
+  for (int n = 0; n < 500; ++n) {
+    mine = step.train(sample(n));
+    theirs = train_eagerly(eager, sample(n));
+  }
+  EXPECT_NEAR(mine / theirs, 1, 1e-3);
+  EXPECT_LT(difference(step.stage().parameters().flat(), eager.parameters().flat()), 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, ProgramTest,
+                         testing::Values(Case{8, 3}, Case{16, 5}, Case{20, 3}),
+                         [](const auto& info) {
+                           return std::to_string(info.param.features) + "_features_kernel_" +
+                                  std::to_string(info.param.kernel);
+                         });
+
+TEST(Program, MergesNeighbours) {
+  const Step step(make_stage(partime_cnn(16, 5), true));
+  const std::vector<std::string> names = step.names();
+  const auto count = [&](const std::string& part) {
+    return std::count_if(names.begin(), names.end(), [&](const std::string& name) {
+      return name.find(part) != std::string::npos;
+    });
+  };
+  EXPECT_EQ(count("forward"), 4);
+  EXPECT_EQ(count(" relu"), 3) << "with the convolution before";
+  EXPECT_EQ(count(" sigmoid"), 1);
+  EXPECT_EQ(count("masked"), 3) << "nobody wants the sample's gradient";
+  EXPECT_EQ(count("weight-gradient"), 4);
+  // The sample's layout, 4 + 1 forward, 1 + 3 + 4 backward, the update.
+  EXPECT_EQ(names.size(), 15u) << testing::PrintToString(names);
+}
+
+TEST(Program, AddsUpGradientsWhereTheyAreMade) {
+  Step step(make_stage(partime_cnn(16, 5), true), /*accumulate=*/true);
+  stages::Stage eager = make_stage(partime_cnn(16, 5), false);
+  const at::Tensor before = eager.parameters().flat().clone();
+  step.train(sample(0));
+  train_eagerly(eager, sample(0), 2);
+  EXPECT_LT(
+      difference(step.stage().parameters().flat() - before, eager.parameters().flat() - before),
+      1e-4);
+}
+
+TEST(Program, EveryOptimizer) {
+  for (const std::string& kind : stages::optimizer_names()) {
+    stages::OptimizerSpec spec{.kind = kind, .lr = 0.01, .weight_decay = 0.01};
+    if (kind == "sgd" || kind == "rmsprop") spec.momentum = 0.9;
+    Step step(make_stage(partime_cnn(8, 3), true, spec));
+    stages::Stage eager = make_stage(partime_cnn(8, 3), false, spec);
+    for (int n = 0; n < 5; ++n)
+      EXPECT_NEAR(step.train(sample(n)), train_eagerly(eager, sample(n)), 1e-4) << kind;
+    EXPECT_EQ(step.left_to_libtorch(), std::vector<std::string>()) << kind;
+  }
+}
+
+TEST(Program, LeavesWeightsAloneWhenAGradientIsNotFinite) {
+  Step step(make_stage(partime_cnn(8, 3), true, {.kind = "adam", .lr = 0.01}));
+  step.train(sample(0));
+  const at::Tensor before = step.stage().parameters().flat().clone();
+  at::Tensor bad = sample(1).clone();
+  bad.data_ptr<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+  step.train(bad);
+  EXPECT_TRUE(at::equal(step.stage().parameters().flat(), before));
+  EXPECT_EQ(step.skipped(), 1);
+}
+
+TEST(Program, TwoRunsAreEqualBitForBit) {
+  Step one(make_stage(partime_cnn(16, 5), true)), two(make_stage(partime_cnn(16, 5), true));
+  for (int n = 0; n < 20; ++n) EXPECT_EQ(one.train(sample(n)), two.train(sample(n)));
+  EXPECT_TRUE(at::equal(one.stage().parameters().flat(), two.stage().parameters().flat()));
+}
+
+stages::LayerSpec layer(const std::string& type) {
+  stages::LayerSpec spec;
+  spec.type = type;
+  return spec;
+}
+
+/// Whatever there is no kernel for is the operator that it was.
+TEST(Program, RunsWhatItDoesNotKnowAsLibTorch) {
+  stages::ModelSpec model;
+  model.preset = "layers";
+  stages::LayerSpec conv = layer("conv"), norm = layer("groupnorm"), last = layer("conv");
+  conv.out = 8;
+  conv.kernel = 3;
+  norm.groups = 2;
+  last.out = 3;
+  last.kernel = 3;
+  model.layer = {conv, norm,         layer("gelu"), layer("maxpool"), layer("upsample"),
+                 last, layer("tanh")};
+  Step step(make_stage(model, true));
+  stages::Stage eager = make_stage(model, false);
+  for (int n = 0; n < 20; ++n)
+    EXPECT_NEAR(step.train(sample(n)), train_eagerly(eager, sample(n)), 1e-4);
+  EXPECT_GE(step.left_to_libtorch().size(), 5u);
+}
+
+TEST(Program, RefusesWhatAsksTheHost) {
+  Arena arena;
+  KernelChoices choices;
+  const at::Tensor x = at::ones({});
+  EXPECT_THROW(Program([&] { (void)(x + 1).item<float>(); }, arena, choices), std::runtime_error);
+  // And records again after that.
+  at::Tensor sum;
+  Program program([&] { sum = x + 1; }, arena, choices);
+  x.fill_(4);
+  program.run();
+  EXPECT_EQ(sum.item<float>(), 5);
+}
+
+TEST(ArenaPlan, ValuesThatLiveAtOnceLieApart) {
+  const std::vector<Lifetime> values = {
+      {0, 2, 100}, {1, 3, 64}, {3, 5, 1000}, {4, 4, 8}, {0, 5, 1}};
+  const ArenaPlan plan = plan_arena(values);
+  std::size_t all = 0;
+  for (std::size_t a = 0; a < values.size(); ++a) {
+    all += values[a].bytes;
+    EXPECT_EQ(plan.offsets[a] % 64, 0u);
+    EXPECT_LE(plan.offsets[a] + values[a].bytes, plan.bytes);
+    for (std::size_t b = 0; b < a; ++b) {
+      if (values[a].first > values[b].last || values[b].first > values[a].last) continue;
+      EXPECT_TRUE(plan.offsets[a] + values[a].bytes <= plan.offsets[b] ||
+                  plan.offsets[b] + values[b].bytes <= plan.offsets[a]);
+    }
+  }
+  EXPECT_LT(plan.bytes, all + 64 * values.size()) << "memory is used again";
+}
+
+TEST(KernelChoices, AreTakenFromTheirText) {
+  const kernels::Convolution convolution{.input = {8, 8, 16}, .output = {8, 8, 16}, .kernel = 3};
+  KernelChoices first, second;
+  const std::string chosen = first.choose(convolution);
+  second.take(first.text());
+  EXPECT_EQ(second.text(), first.text());
+  EXPECT_EQ(second.choose(convolution), chosen);
+  EXPECT_THROW(second.take("nonsense"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace millrace::program
