@@ -76,8 +76,10 @@ TEST_F(OptionText, ManPageEscapesWhatRoffWouldTakeForItsOwn) {
 
 TEST_F(OptionText, QuotesOfAMeaningDoNotEndTheShellsString) {
   const OptionTree tree = read_option_tree(app_, kKeys);
-  EXPECT_NE(fish_completion(tree).find("'Print it; don\\'t run'"), std::string::npos);
-  EXPECT_NE(zsh_completion(tree).find("'schedule:Print it; don'\\''t run'"), std::string::npos);
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    EXPECT_NE(completion(tree, shell).find("schedule\tPrint it; don`t run"), std::string::npos)
+        << shell;
+  }
 }
 
 TEST_F(OptionText, OptionsPrintAndEndWithoutACommand) {

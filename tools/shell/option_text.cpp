@@ -17,10 +17,7 @@ void add_option_text(CLI::App& app, std::string (*keys)()) {
   app.add_option_function<std::string>(
          "--completion",
          [&app, keys](const std::string& shell) {
-           const OptionTree tree = read_option_tree(app, keys());
-           std::cout << (shell == "bash"  ? bash_completion(tree)
-                         : shell == "zsh" ? zsh_completion(tree)
-                                          : fish_completion(tree));
+           std::cout << completion(read_option_tree(app, keys()), shell);
            throw CLI::Success();
          },
          "Print completion for a shell: source <(millrace --completion bash)")

@@ -14,10 +14,8 @@ void add_option_text(CLI::App& app, std::string (*keys)());
 /// The man page, as roff.
 std::string man_page(const OptionTree& tree);
 
-/// Scripts for a shell to read: commands, options, the values of those that name them, and for
-/// --set every key of a config with its values.
-std::string bash_completion(const OptionTree& tree);
-std::string zsh_completion(const OptionTree& tree);
-std::string fish_completion(const OptionTree& tree);
+/// A script for "bash", "zsh" or "fish" to read: commands, options, the values of those that name
+/// them, and for --set every key of a config with its values.
+std::string completion(const OptionTree& tree, const std::string& shell);
 
 }  // namespace millrace::tools
