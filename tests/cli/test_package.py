@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -41,10 +42,12 @@ target_link_libraries(reader PRIVATE millrace::io)
 
 
 class Package(CliTest):
-    def setUp(self):
-        super().setUp()
-        self.prefix = self.folder / "installed"
-        succeed("cmake", "--install", BUILD, "--prefix", self.prefix)
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="millrace-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.prefix = Path(folder.name) / "installed"  # once: no test changes it
+        succeed("cmake", "--install", BUILD, "--prefix", cls.prefix)
 
     def assert_learns(self, program):
         losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", succeed(program))]

@@ -1,4 +1,4 @@
-// 10,000 broken schedules: each is rejected before it starts, or means the same as the one it was
+// Broken schedules: each is rejected before it starts, or means the same as the one it was
 // made from.
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include "engine/schedule/verifier.h"
 #include "tests/engine/empty_step.h"
 #include "tests/engine/sample_feed.h"
+#include "tests/repetitions.h"
 
 namespace millrace::engine {
 namespace {
 
-constexpr int kMutants = 10000;
 constexpr std::int64_t kSamples = 12;
 const stages::ImageShape kShape{1, 4, 4};
 
@@ -124,7 +124,7 @@ void expect_to_end(const Schedule& schedule) {
 TEST(Mutants, AreRejectedOrMeanTheSame) {
   std::mt19937 random(2026);
   const std::vector<TrainerOptions> originals = all_options();
-  const int each = kMutants / int(originals.size()) + 1;
+  const int each = repetitions(10000) / int(originals.size()) + 1;
   int rejected = 0, equal = 0;
   for (const TrainerOptions& options : originals) {
     const Schedule original = schedule_of(options);

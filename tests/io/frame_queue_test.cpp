@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/repetitions.h"
+
 namespace millrace::io {
 namespace {
 
@@ -211,7 +213,7 @@ TEST(FrameQueue, AccountHoldsUnderNever) {
 
 TEST(FrameQueue, AccountHoldsOverAStop) {
   for (const Drop drop : {Drop::newest, Drop::never}) {
-    for (int round = 0; round < 200; ++round) {
+    for (int round = 0; round < repetitions(200); ++round) {
       Storm storm(drop);
       storm.run(1000000, false, 1 + round % 13);
       expect_settled(storm);

@@ -58,20 +58,30 @@ BEGIN {
   } else if (equals && before == "--set") before = substr(current, 1, equals - 1)
 }
 $1 != command && $1 != "*" { next }
+$1 == "*" && $2 != "--set" { values[$2 "="] = values[$2 "="] FS $3 }
 $2 == before { due = due prefix $3 FS $4 "\n"; known = 1 }
 $2 == "" { free = free $3 FS $4 "\n" }
 END {
   count = split(known ? due : free, lines, "\n")
   for (i = 1; i < count; ++i) {
-    dashed = substr(lines[i], 1, 1) == "-" && substr(current, 1, 1) != "-"
-    if (lines[i] ~ /<file>/ || index(lines[i], current) == 1 && !dashed) print lines[i]
+    file = index(lines[i], "<file>") > 0
+    fits = file ? current !~ /^-/ : index(lines[i], current) == 1
+    if (!fits || lines[i] ~ /^-/ && current !~ /^-/) continue
+    print lines[i]
+    word = lines[i]
+    ++found
+  }
+  sub(FS ".*", "", word)
+  if (found == 1) {  # a key that is meant for certain: its values as well
+    count = split(values[word], lines, FS)
+    for (i = 2; i <= count; ++i) print lines[i]
   }
 })";
 
 // Bash hands "a=b" over as three words unless '=' was taken out of COMP_WORDBREAKS.
 constexpr const char* kBash = R"(
 _millrace() {
-  local word glue='' words=() i
+  local word glue='' words=() i files=''
   for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
     if [[ $word == '=' || $glue ]] && ((${#words[@]})); then words[-1]+=$word; else words+=("$word"); fi
     if [[ $word == '=' ]]; then glue=1; else glue=''; fi
@@ -81,12 +91,12 @@ _millrace() {
   mapfile -t COMPREPLY < <(awk -v command="$command" -v before="$before" -v current="${words[-1]}" \
     "$_millrace_look_up" <<<"$_millrace_table" | cut -f1)
   for i in "${!COMPREPLY[@]}"; do
-    if [[ ${COMPREPLY[i]} == *'<file>' ]]; then COMPREPLY=(); return; fi
-    if [[ ! ${COMPREPLY[i]} ]]; then unset "COMPREPLY[i]"; continue; fi
+    if [[ ${COMPREPLY[i]} == *'<file>' ]]; then files=1; fi
+    if [[ ! ${COMPREPLY[i]} || ${COMPREPLY[i]} == *'<file>' ]]; then unset "COMPREPLY[i]"; continue; fi
     COMPREPLY[i]=${COMPREPLY[i]:${#words[-1]} - ${#last}}
     if [[ ${COMPREPLY[i]} == *= ]]; then compopt -o nospace 2>/dev/null; fi
   done
-  compopt +o default 2>/dev/null
+  if [[ ! $files ]]; then compopt +o default 2>/dev/null; fi
 }
 complete -o default -F _millrace millrace
 )";
