@@ -21,8 +21,7 @@ class OwnWeightGradient final : public Kernel {
         lane_side_(swapped ? c.input : c.output) {
     read_ = taps_side_.halo >= c.kernel / 2 ? taps_side_ : padded(taps_side_, c.kernel);
     const std::size_t of_kernel = std::size_t(c.kernel) * c.kernel;
-    block_ = of_kernel * read_.channels * lanes();
-    sums_ = round_up(lane_side_.channels, lanes()) / lanes() * block_;
+    sums_ = of_kernel * read_.channels * lanes();
     zeros_ = round_up(std::size_t(lane_side_.width) * lane_side_.channels, 16);
     const int taps = int(of_kernel);
     for (int q = 0; q < (swapped ? taps : taps * c.input.channels); ++q) {
@@ -60,35 +59,35 @@ class OwnWeightGradient final : public Kernel {
     w.stride = c.stride;
     w.zeros = zeros;
     w.sums = sums;
-    weight_sums(w);
-    unpack(sums, operands.weight_gradient);
+    for (; w.channel < w.channels; w.channel += int(lanes())) {
+      weight_sums(w);
+      unpack(sums, w.channel, operands.weight_gradient);
+    }
     if (operands.bias_gradient)
       channel_sums(operands.dy, c.output, operands.bias_gradient, c.accumulate);
   }
 
  private:
-  void unpack(const float* sums, float* gradient) const {
+  /// The sums of `lanes` channels to their place in PyTorch's order.
+  void unpack(const float* sums, std::size_t channel, float* gradient) const {
     const Convolution& c = convolution_;
     const std::size_t in = c.input.channels, out = c.output.channels;
     const std::size_t taps = std::size_t(c.kernel) * c.kernel;
-    const std::size_t channels = swapped_ ? in : out;
-    for (std::size_t l = 0; l < channels; l += lanes(), sums += block_) {
-      const std::size_t rows = std::min(lanes(), channels - l);
-      if (!swapped_) {
-        from_lanes(sums, places_, gradient + l * in * taps, in * taps, rows, c.accumulate);
-        continue;
-      }
-      for (std::size_t o = 0; o < out; ++o)
-        from_lanes(sums + o * lanes(), places_, gradient + (o * in + l) * taps, taps, rows,
-                   c.accumulate);
+    const std::size_t rows = std::min(lanes(), lane_side_.channels - channel);
+    if (!swapped_) {
+      from_lanes(sums, places_, gradient + channel * in * taps, in * taps, rows, c.accumulate);
+      return;
     }
+    for (std::size_t o = 0; o < out; ++o)
+      from_lanes(sums + o * lanes(), places_, gradient + (o * in + channel) * taps, taps, rows,
+                 c.accumulate);
   }
 
   const Convolution convolution_;
   const bool swapped_;
   const Layout taps_side_, lane_side_;
   Layout read_;  ///< the taps' side as the sums read it
-  std::size_t block_ = 0, sums_ = 0, zeros_ = 0;
+  std::size_t sums_ = 0, zeros_ = 0;
   std::vector<std::uint32_t> places_;  ///< for from_lanes
 };
 

@@ -49,8 +49,8 @@ void correlate_narrow(const Correlation& c);
 /// Tiles that correlate_wide knows here; the first is the likeliest.
 std::vector<Tile> wide_tiles();
 
-/// The gradient of a correlation's weights: [block][kernel_rows][taps][lanes] at `sums`, where a
-/// block is `lanes` channels of `vectors`.
+/// The gradient of a correlation's weights for `lanes` channels of `vectors`:
+/// [kernel_rows][taps][lanes] at `sums`.
 struct WeightSums {
   const float* broadcast = nullptr;  ///< pixel (0, 0) of the side with the taps; halo in columns
   std::size_t broadcast_row = 0;
@@ -58,6 +58,7 @@ struct WeightSums {
   const float* vectors = nullptr;  ///< pixel (0, 0) of the other side
   std::size_t vectors_row = 0;
   int height = 0, width = 0, channels = 0;  ///< of `vectors`
+  int channel = 0;                          ///< the first of the `lanes`
   int kernel = 1, stride = 1;
   const float* zeros = nullptr;  ///< a row of `vectors` that holds zeros
   float* sums = nullptr;

@@ -26,7 +26,7 @@ struct Part {
   const WeightSums& w;
   int row_begin, row_end;  ///< of the broadcast side for stride 1, of the vector side else
   int column_begin, column_end;
-  int channel;
+  bool first;  ///< its sums begin the totals
 };
 
 /// sums[ky][t] += over one row of pixels: vectors[ky][x] * broadcast[x + t].
@@ -67,12 +67,12 @@ HWY_INLINE void add_partial_row(const float* broadcast, std::size_t broadcast_st
 
 /// Kernel rows first_row.. and taps first_tap.. of one block of channels, over one part.
 template <int R, int T>
-HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap, float* totals) {
+HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap) {
   const D d;
   const WeightSums& w = part.w;
   const int padding = w.kernel / 2, width = part.column_end - part.column_begin;
   const std::size_t step = std::size_t(w.stride) * w.broadcast_channels;
-  const std::size_t channels = w.channels - part.channel;
+  const std::size_t channels = w.channels - w.channel;
   V sums[R][T];
 #pragma GCC unroll 8
   for (int k = 0; k < R; ++k) {
@@ -87,7 +87,7 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap, floa
     for (int k = 0; k < R; ++k) {
       const int y = w.stride == 1 ? r + padding - first_row - k : r;
       const float* row = y < 0 || y >= w.height ? w.zeros : w.vectors + y * w.vectors_row;
-      vectors[k] = row + std::size_t(part.column_begin) * w.channels + part.channel;
+      vectors[k] = row + std::size_t(part.column_begin) * w.channels + w.channel;
     }
     const float* broadcast = w.broadcast + source * w.broadcast_row + part.column_begin * step +
                              first_tap - std::ptrdiff_t(padding) * w.broadcast_channels;
@@ -102,64 +102,59 @@ HWY_NOINLINE void sum_block(const Part& part, int first_row, int first_tap, floa
   for (int k = 0; k < R; ++k) {
 #pragma GCC unroll 32
     for (int t = 0; t < T; ++t) {
-      float* total = totals + (first_row + k) * row + (first_tap + t) * kLanes;
-      hn::Store(hn::Add(hn::Load(d, total), sums[k][t]), d, total);
+      float* total = w.sums + (first_row + k) * row + (first_tap + t) * kLanes;
+      hn::Store(part.first ? sums[k][t] : hn::Add(hn::Load(d, total), sums[k][t]), d, total);
     }
   }
 }
 
 /// Calls sum_block with as many taps as asked at run time.
 template <int R, int T>
-HWY_INLINE void sum_taps(const Part& part, int taps, int first_row, int first_tap, float* totals) {
-  if (taps == T) return sum_block<R, T>(part, first_row, first_tap, totals);
-  if constexpr (T > 1) sum_taps<R, T - 1>(part, taps, first_row, first_tap, totals);
+HWY_INLINE void sum_taps(const Part& part, int taps, int first_row, int first_tap) {
+  if (taps == T) return sum_block<R, T>(part, first_row, first_tap);
+  if constexpr (T > 1) sum_taps<R, T - 1>(part, taps, first_row, first_tap);
 }
 
 /// Splits the taps evenly into blocks that fit the registers.
 template <int R>
-void sum_rows(const Part& part, int first_row, float* totals) {
+void sum_rows(const Part& part, int first_row) {
   const int taps = part.w.kernel * part.w.broadcast_channels;
   const int blocks = (taps + most_taps(R) - 1) / most_taps(R);
   for (int b = 0; b < blocks; ++b) {
     const int begin = taps * b / blocks, end = taps * (b + 1) / blocks;
-    sum_taps<R, most_taps(R)>(part, end - begin, first_row, begin, totals);
+    sum_taps<R, most_taps(R)>(part, end - begin, first_row, begin);
   }
 }
 
-void sum_part(const Part& part, float* totals) {
+void sum_part(const Part& part) {
   const int kernel = part.w.kernel;
   const int most = part.w.stride == 1 ? kMostRows : 1;
   const int groups = (kernel + most - 1) / most;
   for (int g = 0; g < groups; ++g) {
     const int begin = kernel * g / groups, rows = kernel * (g + 1) / groups - begin;
-    if (rows == 1) sum_rows<1>(part, begin, totals);
-    if (rows == 2) sum_rows<2>(part, begin, totals);
-    if (rows == 3) sum_rows<3>(part, begin, totals);
+    if (rows == 1) sum_rows<1>(part, begin);
+    if (rows == 2) sum_rows<2>(part, begin);
+    if (rows == 3) sum_rows<3>(part, begin);
     if constexpr (kManyRegisters) {
-      if (rows == 4) sum_rows<4>(part, begin, totals);
-      if (rows == 5) sum_rows<5>(part, begin, totals);
+      if (rows == 4) sum_rows<4>(part, begin);
+      if (rows == 5) sum_rows<5>(part, begin);
     }
   }
 }
 
 void weight_sums(const WeightSums& w) {
-  const std::size_t block = std::size_t(w.kernel) * w.kernel * w.broadcast_channels * kLanes;
-  const std::size_t blocks = (w.channels + kLanes - 1) / kLanes;
-  std::fill(w.sums, w.sums + blocks * block, 0.0f);
   // Parts whose rows stay in the first-level cache while every block of taps goes over them.
   // Each part's sums begin at zero, which also keeps the rounding error of long sums small.
   constexpr int kCache = 24 << 10, kColumns = 64;
   const int columns = std::min(w.width, kColumns);
   const int of_pixel = 4 * (int(kLanes) + std::min(w.broadcast_channels * w.stride, 64));
-  const int rows = std::max(1, kCache / (of_pixel * columns) - std::min(w.kernel, kMostRows) + 1);
+  const int most = std::max(1, kCache / (of_pixel * columns) - std::min(w.kernel, kMostRows) + 1);
   const int height = w.stride == 1 ? w.broadcast_height : w.height;
-  for (int y = 0; y < height; y += rows) {
+  const int parts = (height + most - 1) / most;
+  for (int i = 0; i < parts; ++i) {
     for (int x = 0; x < w.width; x += columns) {
-      for (std::size_t b = 0; b < blocks; ++b) {
-        sum_part(
-            {w, y, std::min(y + rows, height), x, std::min(x + columns, w.width), int(b * kLanes)},
-            w.sums + b * block);
-      }
+      sum_part({w, height * i / parts, height * (i + 1) / parts, x, std::min(x + columns, w.width),
+                i == 0 && x == 0});
     }
   }
 }
