@@ -145,10 +145,12 @@ void sum_part(const Part& part) {
 void weight_sums(const WeightSums& w) {
   // Parts whose rows stay in the first-level cache while every block of taps goes over them.
   // Each part's sums begin at zero, which also keeps the rounding error of long sums small.
-  constexpr int kCache = 24 << 10, kColumns = 64;
+  constexpr int kCache = 40 << 10, kColumns = 64;
   const int columns = std::min(w.width, kColumns);
-  const int of_pixel = 4 * (int(kLanes) + std::min(w.broadcast_channels * w.stride, 64));
-  const int most = std::max(1, kCache / (of_pixel * columns) - std::min(w.kernel, kMostRows) + 1);
+  const int vectors_row = 4 * int(kLanes) * columns;
+  const int broadcast_row = 4 * std::min(w.broadcast_channels * w.stride, 64) * columns;
+  const int spare = kCache - (std::min(w.kernel, kMostRows) - 1) * vectors_row;
+  const int most = std::max(1, spare / (vectors_row + broadcast_row));
   const int height = w.stride == 1 ? w.broadcast_height : w.height;
   const int parts = (height + most - 1) / most;
   for (int i = 0; i < parts; ++i) {

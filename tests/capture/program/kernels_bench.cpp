@@ -1,6 +1,8 @@
 // GFLOP/s of every operator of a network's training step, and of the step, beside the peak of the
 // core's registers, in alternation. No test: figures for people.
-//   kernels_bench [LAYERSxFEATURES KERNEL HEIGHT WIDTH]...
+//   kernels_bench [AVX2] [LAYERSxFEATURES KERNEL HEIGHT WIDTH]...
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -208,7 +210,12 @@ void measure(const Network& n) {
 int main(int argc, char** argv) {
   using millrace::kernels::Network;
   std::vector<Network> networks;
-  for (int i = 1; i + 3 < argc; i += 4) {
+  int first = 1;
+  if (argc > 1 && std::string(argv[1]) == "AVX2") {
+    hwy::GetChosenTarget().Update(HWY_AVX2);
+    ++first;
+  }
+  for (int i = first; i + 3 < argc; i += 4) {
     Network n{};
     std::sscanf(argv[i], "%dx%d", &n.layers, &n.features);
     n.kernel = std::atoi(argv[i + 1]);
