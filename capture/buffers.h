@@ -7,7 +7,7 @@
 #include <vector>  // slots
 
 #include "capture/backend.h"
-#include "capture/stamp.h"
+#include "capture/fence.h"
 
 namespace millrace::capture {
 
@@ -35,31 +35,28 @@ struct SampleBuffers {
 /// One way over a cut, [slot]: tensors that one stage leaves for the other; several where skip
 /// connections cross the cut too. Whoever receives the slot's token may read, once `ready` is
 /// signalled.
-struct Crossing {
-  explicit Crossing(int slots) : tensors(slots), ready(slots), arrived(slots) {}
+struct BoundaryBuffers {
+  explicit BoundaryBuffers(int slots) : tensors(slots), ready(slots), arrived(slots) {}
   std::vector<std::vector<at::Tensor>> tensors;
-  /// For a reader on a device. Null: the writer's calls return when their work is done.
+  /// For a reader that defers its work, too. Null: the writer's calls return when their work is
+  /// done.
   std::vector<std::unique_ptr<Event>> ready;
-  /// For a reader that runs as it is called; null: as above.
-  std::vector<std::unique_ptr<Stamp>> arrived;
+  /// For a reader that does not; null: as above.
+  std::vector<std::unique_ptr<Fence>> arrived;
   /// Lies in pinned host memory, since the reader's device can't read the writer's.
   bool on_host = false;
-  /// The reader replays recorded work: write into the tensors that are there.
+  /// The reader replays recorded work, the writer runs eagerly: write into the tensors that are
+  /// there.
   bool fixed = false;
-  /// The writer replays recorded work, the reader runs as it is called.
+  /// The writer defers its work, the reader does not.
   bool to_host = false;
-
-  /// Has the calling thread wait until what lies in `slot` may be read.
-  void synchronize(int slot) const {
-    if (arrived[slot]) arrived[slot]->wait();
-  }
 };
 
 /// Between stage i and i+1: activations written upstream, their gradients written downstream.
-struct BoundaryBuffers {
-  explicit BoundaryBuffers(int slots) : activations(slots), gradients(slots) {}
-  Crossing activations;
-  Crossing gradients;
+struct Boundary {
+  explicit Boundary(int slots) : activations(slots), gradients(slots) {}
+  BoundaryBuffers activations;
+  BoundaryBuffers gradients;
 };
 
 }  // namespace millrace::capture

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
+#include <utility>
 
 #include "capture/devices.h"
 #include "capture/eager.h"
@@ -22,14 +23,12 @@ const int queues_set = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*
 class EagerCudaBackend final : public EagerBackend {
  public:
   explicit EagerCudaBackend(c10::Device device)
-      : own_(device), stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {
-    // The step's tensors were made on another stream.
-    const c10::cuda::CUDAGuard on_device(device);
-    C10_CUDA_CHECK(cudaDeviceSynchronize());
-  }
+      : own_(device), stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {}
 
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
+    // What it uses first was made on other streams.
+    if (std::exchange(fresh_, false)) C10_CUDA_CHECK(cudaDeviceSynchronize());
     try {
       body();
     } catch (...) {
@@ -43,6 +42,7 @@ class EagerCudaBackend final : public EagerBackend {
  private:
   OwnStream own_;
   c10::cuda::CUDAStream stream_;
+  bool fresh_ = true;
 };
 
 }  // namespace

@@ -1,168 +1,256 @@
 #include "capture/stage_step.h"
 
-#include <ATen/ATen.h>          // tensor creation
-#include <ATen/Parallel.h>      // intra-op threads
-#include <c10/core/GradMode.h>  // NoGradGuard
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 
-#include <algorithm>  // max
-
-#include "capture/retained_bytes.h"
-#include "stages/sample_of_bytes.h"
+#include <limits>
+#include <stdexcept>
 
 namespace millrace::capture {
 
-namespace {
-
-/// What the feed gave, as floats on `device`.
-at::Tensor brought(const at::Tensor& fed, c10::Device device) {
-  const at::Tensor here = fed.to(device);
-  if (here.scalar_type() != at::kByte) return here;
-  const c10::NoGradGuard no_grad;
-  at::Tensor sample;
-  stages::sample_of_bytes(here, sample);
-  return sample;
-}
-
-/// Leaves `made` in `slot`.
-void leave(Crossing& crossing, int slot, stages::Tensors made) {
-  if (!crossing.fixed) {
-    crossing.tensors[slot] = std::move(made);
-    return;
+StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10::Device device,
+                     SampleBuffers& samples, Boundary* upstream, Boundary* downstream)
+    : stage_(std::move(stage)),
+      backend_(std::move(backend)),
+      device_(device),
+      samples_(samples),
+      upstream_(upstream),
+      downstream_(downstream),
+      under_way_(4 * std::size_t(slots()) + 16),
+      kept_(kept_at(slots(), 0)),
+      buffers_(slots(), 0),
+      inputs_(slots()),
+      targets_(slots()),
+      activations_in_(slots()),
+      gradients_in_(slots()),
+      losses_(slots()),
+      shown_(slots()),
+      rate_on_device_(at::ones({}, at::TensorOptions(device).dtype(at::kDouble))),
+      skipped_on_device_(at::zeros({}, at::TensorOptions(device))),
+      skipped_(pinned_zeros({})),
+      bytes_(kept_.size(), 0) {
+  for (int slot = 0; defers() && slot < slots(); ++slot) {
+    if (!downstream_) shown_[slot] = std::make_unique<Fence>(device);
+    for (BoundaryBuffers* boundary : written()) {
+      if (boundary->to_host) {
+        boundary->arrived[slot] = std::make_unique<Fence>(device);
+      } else {
+        boundary->ready[slot] = backend_->make_event();
+      }
+    }
   }
-  const c10::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < made.size(); ++i) crossing.tensors[slot][i].copy_(made[i]);
+  called_.reserve(64);
 }
 
-}  // namespace
-
-StageStep::StageStep(stages::Stage stage, c10::Device device, SampleBuffers& samples,
-                     BoundaryBuffers* upstream, BoundaryBuffers* downstream)
-    : OwningStep(std::move(stage), device, samples, upstream, downstream),
-      kept_(slots()),
-      bytes_(slots(), 0),
-      losses_(slots()) {}
+StageStep::~StageStep() {
+  try {
+    backend_->synchronize();  // launches use what goes now
+  } catch (const std::exception&) {
+    // A device that has failed does nothing more.
+  }
+}
 
 void StageStep::prepare() {
   // This thread takes on the process's intra-op thread count now. Left to itself that happens at
   // the first large operator, which a small stage never calls: its convolutions would then start a
   // team of threads, all pinned to this worker's core.
   at::init_num_threads();
-  backend_ = make_eager_backend(device_);
+}
+
+std::vector<BoundaryBuffers*> StageStep::written() const {
+  std::vector<BoundaryBuffers*> all;
+  if (downstream_) all.push_back(&downstream_->activations);
+  if (upstream_) all.push_back(&upstream_->gradients);
+  return all;
+}
+
+namespace {
+
+void expect(const std::unique_ptr<Fence>& fence) {
+  if (fence) fence->expect();
+}
+
+}  // namespace
+
+template <class Body>
+void StageStep::call(const Key& key, Event* wait, Event* signal, const Body& body) {
+  if (!records()) return give(body);
+  auto found = numbers_.find(key);
+  if (found == numbers_.end()) {
+    if (!rehearsing_) throw std::logic_error("a step that was not rehearsed");
+    const auto& [kind, slot, buffer, more, first] = key;
+    recordings_.push_back(backend_->record(kind == Kind::update ? slots() : slot, body));
+    found = numbers_.emplace(key, int(nodes_.size())).first;
+    nodes_.push_back({recordings_.back().get(), wait, signal});
+  }
+  called_.push_back(found->second);
+  if (!defers()) launch();
+}
+
+template <class Body>
+void StageStep::give(const Body& body) {
+  if (defers()) return backend_->run(body);
+  backend_->run(std::ref(body));  // done when it returns, so that nothing is allocated for it
+}
+
+void StageStep::await(const BoundaryBuffers& from, int slot) const {
+  if (!rehearsing_ && from.arrived[slot]) from.arrived[slot]->wait();
 }
 
 void StageStep::forward(int slot, std::int64_t version) {
-  version_ = version;
-  const auto body = [&] { run_forward(slot); };
-  backend_->run(std::ref(body));
-}
-
-void StageStep::recompute(int slot) {
-  const auto body = [&] { run_recompute(slot); };
-  backend_->run(std::ref(body));
-}
-
-void StageStep::backward_weight(int slot) {
-  const auto body = [&] { run_backward_weight(slot); };
-  backend_->run(std::ref(body));
-}
-
-void StageStep::update() {
-  const auto body = [&] { skipped_ += stage_.update() ? 0 : 1; };
-  backend_->run(std::ref(body));
+  const int buffer = stage_.buffer_of(version);
+  buffers_[slot] = buffer;
+  if (upstream_) await(upstream_->activations, slot);
+  expect(downstream_ ? downstream_->activations.arrived[slot] : shown_[slot]);
+  call({Kind::forward, slot, buffer, 0, 0},
+       upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
+       downstream_ ? downstream_->activations.ready[slot].get() : nullptr,
+       [this, slot, buffer] { run_forward(slot, buffer); });
 }
 
 void StageStep::discard(int slot) {
-  kept_[slot] = {};
-  keeps(slot, 0);
+  if (records()) return;  // its memory is the slot's for good
+  const std::size_t kept = kept_at(slot, buffers_[slot]);
+  kept_[kept] = {};
+  keeps(kept, 0);
+}
+
+void StageStep::recompute(int slot) {
+  const int buffer = buffers_[slot];
+  call({Kind::recompute, slot, buffer, 0, 0}, nullptr, nullptr,
+       [this, slot, buffer] { run_recompute(slot, buffer); });
 }
 
 void StageStep::backward(int slot, int gradient_slot) {
-  const auto body = [&] { run_backward(&stages::Stage::backward, slot, gradient_slot); };
-  backend_->run(std::ref(body));
+  call_backward(Kind::backward, &stages::Stage::backward, slot, gradient_slot,
+                stage_.count_gradient());
 }
 
 void StageStep::backward_input(int slot, int gradient_slot) {
-  const auto body = [&] { run_backward(&stages::Stage::backward_input, slot, gradient_slot); };
-  backend_->run(std::ref(body));
+  call_backward(Kind::backward_input, &stages::Stage::backward_input, slot, gradient_slot, true);
+}
+
+void StageStep::call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first) {
+  const int buffer = buffers_[slot];
+  const stages::Adding adding{.first = first, .retain = records()};
+  if (downstream_) await(downstream_->gradients, gradient_slot);
+  if (upstream_) expect(upstream_->gradients.arrived[slot]);
+  call({kind, slot, buffer, gradient_slot, first},
+       downstream_ ? downstream_->gradients.ready[gradient_slot].get() : nullptr,
+       upstream_ ? upstream_->gradients.ready[slot].get() : nullptr,
+       [=, this] { run_backward(kind, part, slot, buffer, gradient_slot, adding); });
+}
+
+void StageStep::backward_weight(int slot) {
+  const int buffer = buffers_[slot];
+  const stages::Adding adding{.first = stage_.count_gradient(), .retain = records()};
+  call({Kind::backward_weight, slot, buffer, 0, adding.first}, nullptr, nullptr, [=, this] {
+    const std::size_t kept = kept_at(slot, buffer);
+    stage_.backward_weight(kept_[kept], adding);
+    if (!adding.retain) keeps(kept, 0);
+  });
+}
+
+void StageStep::update() {
+  follow_rate(stage_.next_rate());
+  const stages::Change change = stage_.advance();
+  // Recording warms up by running the update: with a gradient that it turns down.
+  if (rehearsing_) give([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
+  call({Kind::update, 0, change.to, change.count, 0}, nullptr, nullptr,
+       [this, change] { run_update(change); });
+  update_called_ = true;
+}
+
+void StageStep::follow_rate(double rate) {
+  if (rate == rate_ || rehearsing_) return;
+  if (update_called_) launch();  // that one has the rate from before
+  rate_ = rate;
+  if (!records()) return;
+  give([this, rate] {
+    const c10::NoGradGuard no_grad;
+    rate_on_device_.fill_(rate);
+  });
+}
+
+void StageStep::skip_update() {
+  const stages::Change change = stage_.advance();
+  if (change.from == change.to) return;
+  launch();
+  give([this, change] { stage_.copy_weights(change.from, change.to); });
+}
+
+void StageStep::take_snapshot() {
+  launch();
+  give([this, newest = stage_.newest_buffer()] { stage_.take_snapshot(newest); });
+}
+
+void StageStep::roll_back(double factor) {
+  skip_update();
+  launch();
+  stage_.slow_down(factor);
+  give([this, newest = stage_.newest_buffer()] { stage_.restore_snapshot(newest); });
 }
 
 float StageStep::loss(int slot) const {
   return losses_[slot].item<float>();
 }
 
-void StageStep::run_forward(int slot) {
-  stages::Tensors inputs;
-  if (upstream_) {
-    upstream_->activations.synchronize(slot);
-    for (const at::Tensor& sent : upstream_->activations.tensors[slot])
-      inputs.push_back(sent.to(device_));
-  } else {
-    inputs.push_back(brought(samples_.input[slot], device_));
-  }
-  const at::Tensor target = !compares()             ? at::Tensor()
-                            : target_is_its_input() ? inputs[0]
-                                                    : brought(samples_.target[slot], device_);
-  stages::Activations& kept = kept_[slot];
-  // The same every time, so that once is enough.
-  const auto work = [&] { kept = stage_.forward(inputs, target, version_); };
-  if (!forward_bytes_) {
-    forward_bytes_ = retained_bytes(work);
-  } else {
-    work();
-  }
-  keeps(slot, *forward_bytes_);
-  if (downstream_) {
-    leave(downstream_->activations, slot, kept.outputs);
-  } else {
-    samples_.prediction[slot] = kept.outputs[0];
-    losses_[slot] = kept.loss;
-  }
+std::int64_t StageStep::skipped() const {
+  return std::int64_t(skipped_.const_data_ptr<float>()[0]);
 }
 
-void StageStep::run_recompute(int slot) {
-  const auto work = [&] { stage_.recompute(kept_[slot]); };
-  if (!recompute_bytes_) {
-    recompute_bytes_ = retained_bytes(work);
-  } else {
-    work();
+void StageStep::end_rehearsal() {
+  for (int slot = 0; slot < slots(); ++slot) {
+    if (shown_[slot]) shown_[slot]->reset(*backend_);
+    for (BoundaryBuffers* boundary : written()) {
+      if (boundary->arrived[slot]) boundary->arrived[slot]->reset(*backend_);
+    }
   }
-  keeps(slot, bytes_[slot] + *recompute_bytes_);
+  give([this] {
+    const c10::NoGradGuard no_grad;
+    stage_.fill_gradients(0);
+    skipped_on_device_.zero_();
+  });
+  backend_->synchronize();
+  stage_.reset_count();
+  skipped_.zero_();
+  rehearsing_ = false;
 }
 
-void StageStep::run_backward(stages::Tensors (stages::Stage::*part)(stages::Activations&,
-                                                                    const stages::Tensors&),
-                             int slot, int gradient_slot) {
-  stages::Tensors gradients;
-  if (downstream_) {
-    downstream_->gradients.synchronize(gradient_slot);
-    for (const at::Tensor& sent : downstream_->gradients.tensors[gradient_slot])
-      gradients.push_back(sent.to(device_));
+std::int64_t StageStep::launch() {
+  if (called_.empty()) return launched_;
+  std::unique_ptr<Graph>& graph = graphs_[called_];
+  if (!graph) {
+    std::vector<Node> nodes;
+    for (const int number : called_) nodes.push_back(nodes_[number]);
+    graph = backend_->assemble(nodes);
   }
-  stages::Tensors input_gradients;
-  const auto work = [&] { input_gradients = (stage_.*part)(kept_[slot], gradients); };
-  const bool measure =
-      part == static_cast<decltype(part)>(&stages::Stage::backward_input) && !input_gradient_bytes_;
-  if (measure) {
-    // Modules' gradients wait for backward_weight; those of the inputs belong to upstream.
-    input_gradient_bytes_ = retained_bytes(work);
-    for (const at::Tensor& gradient : input_gradients)
-      *input_gradient_bytes_ -= std::int64_t(gradient.nbytes());
-  } else {
-    work();
+  called_.clear();
+  update_called_ = false;
+  if (rehearsing_) return launched_;
+  if (!defers()) {
+    graph->launch();
+    return launched_;
   }
-  if (upstream_) leave(upstream_->gradients, slot, std::move(input_gradients));
-  keeps(slot, kept_[slot].pieces.empty() ? 0 : bytes_[slot] + *input_gradient_bytes_);
+  const auto room = std::int64_t(under_way_.size());
+  if (launched_ - over_ == room) {
+    backend_->synchronize();
+    over(launched_);
+  }
+  graph->launch();
+  under_way_[launched_ % room] = graph.get();
+  return ++launched_;
 }
 
-void StageStep::run_backward_weight(int slot) {
-  stage_.backward_weight(kept_[slot]);
-  keeps(slot, 0);
-}
-
-void StageStep::keeps(int slot, std::int64_t bytes) {
-  all_bytes_ += bytes - bytes_[slot];
-  bytes_[slot] = bytes;
-  peak_bytes_ = std::max(peak_bytes_, all_bytes_);
+bool StageStep::over(std::int64_t launch) {
+  while (over_ < launch) {
+    Graph& next = *under_way_[over_ % std::int64_t(under_way_.size())];
+    if (!next.over()) return false;
+    duration_ns_ = next.duration_ns();
+    ++over_;
+  }
+  return true;
 }
 
 }  // namespace millrace::capture

@@ -1,19 +1,34 @@
-// A stage's step run as it is called: each call's work is done when it returns.
+// A stage's step: what its worker calls, done on a backend.
 #pragma once
 
-#include <memory>    // recordings
-#include <optional>  // bytes not measured yet
-#include <vector>    // slots
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <vector>
 
-#include "capture/owning_step.h"
+#include "capture/backend.h"
+#include "capture/buffers.h"
+#include "capture/step.h"
+#include "stages/stage.h"
 
 namespace millrace::capture {
 
-/// On a CPU core or, uncaptured, on a CUDA device.
-class StageStep final : public OwningStep {
+/// Owns its stage and its backend; the buffers outlive it. Thread-bound once rehearsal is over,
+/// which another thread may run; stage() and counts may be read when the workers are not running.
+///
+/// On a backend that records, each call is recorded in the rehearsal, when it first meets its slot,
+/// weight buffer and gradient slot; what depends on these numbers is fixed in the recording, so
+/// that replaying it needs no host and allocates nothing. A backend that defers is given all that
+/// was called between two launches as one graph; one that does not is given each call at once. An
+/// eager backend runs each call as it comes, hands activations over by handle and frees them when
+/// they are used up.
+class StageStep final : public Step {
  public:
-  StageStep(stages::Stage stage, c10::Device device, SampleBuffers& samples,
-            BoundaryBuffers* upstream, BoundaryBuffers* downstream);
+  /// `upstream` is null for the first stage, `downstream` for the last.
+  StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10::Device device,
+            SampleBuffers& samples, Boundary* upstream, Boundary* downstream);
+  ~StageStep() override;
 
   void prepare() override;
   void forward(int slot, std::int64_t version) override;
@@ -23,33 +38,108 @@ class StageStep final : public OwningStep {
   void backward_input(int slot, int gradient_slot) override;
   void backward_weight(int slot) override;
   void update() override;
-  void skip_update() override { stage_.skip_update(); }
-  void take_snapshot() override { stage_.take_snapshot(); }
-  void roll_back(double factor) override { stage_.roll_back(factor); }
+  void skip_update() override;
+  void take_snapshot() override;
+  void roll_back(double factor) override;
   void set_rate(double factor) override { stage_.set_rate(factor); }
   float loss(int slot) const override;
-  std::int64_t skipped() const override { return skipped_; }
-  std::int64_t peak_activation_bytes() const override { return peak_bytes_; }
+  std::int64_t skipped() const override;
+
+  bool records() const override { return backend_->records(); }
+  bool defers() const override { return backend_->defers(); }
+  void begin_rehearsal() override { rehearsing_ = true; }
+  /// Leaves weights, optimizer and counts as they were before the rehearsal.
+  void end_rehearsal() override;
+  std::int64_t launch() override;
+  bool over(std::int64_t launch) override;
+  bool shown(int slot) const override { return !shown_[slot] || shown_[slot]->is_set(); }
+  std::int64_t duration_ns() const override { return duration_ns_; }
+  void synchronize() override { backend_->synchronize(); }
+
+  const stages::Stage& stage() const { return stage_; }
+  stages::Stage& stage() { return stage_; }
+  /// Bytes of activations kept at the worst moment so far, beyond what upstream gave: what lies
+  /// between forward and backward, of all samples.
+  std::int64_t peak_activation_bytes() const { return peak_bytes_; }
 
  private:
-  void run_forward(int slot);  ///< at version_
-  void run_recompute(int slot);
-  void run_backward(stages::Tensors (stages::Stage::*part)(stages::Activations&,
-                                                           const stages::Tensors&),
-                    int slot, int gradient_slot);
-  void run_backward_weight(int slot);
-  /// Counts `slot`'s sample as keeping `bytes`.
-  void keeps(int slot, std::int64_t bytes);
+  enum class Kind { forward, recompute, backward, backward_input, backward_weight, update };
+  /// Kind, slot, weight buffer, and what else the kind depends on.
+  using Key = std::tuple<Kind, int, int, int, int>;
+  using Backward = stages::Tensors (stages::Stage::*)(stages::Activations&, const stages::Tensors&,
+                                                      stages::Adding);
 
-  std::int64_t version_ = stages::kNewest;  ///< what the forward under way runs at
-  std::vector<stages::Activations> kept_;   ///< by slot
-  std::vector<std::int64_t> bytes_;         ///< by slot: what kept_ keeps
+  /// What the feed gave, on the device.
+  struct Fed {
+    at::Tensor sent, floats;  ///< the latter where bytes are sent
+  };
+
+  // The calls: stage_step.cpp.
+  int slots() const { return int(samples_.input.size()); }
+  std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
+  /// Runs `body`, or notes its recording for the next launch; in the rehearsal it is recorded if
+  /// `key` is new.
+  template <class Body>
+  void call(const Key& key, Event* wait, Event* signal, const Body& body);
+  template <class Body>
+  void give(const Body& body);  ///< as work that is not recorded
+  void call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first);
+  void await(const BoundaryBuffers& from, int slot) const;
+  void follow_rate(double rate);
+
+  // Their bodies: stage_step_bodies.cpp.
+  void run_forward(int slot, int buffer);
+  void run_recompute(int slot, int buffer);
+  void run_backward(Kind kind, Backward part, int slot, int buffer, int gradient_slot,
+                    stages::Adding adding);
+  void run_update(const stages::Change& change);
+  at::Tensor brought(const at::Tensor& from, at::Tensor& mine);
+  at::Tensor fed(const at::Tensor& from, Fed& mine);
+  stages::Tensors take(const BoundaryBuffers& from, int slot, std::vector<stages::Tensors>& mine);
+  void leave(BoundaryBuffers& to, int slot, stages::Tensors made);
+  void show(at::Tensor& on_host, const at::Tensor& made);
+  /// Whether a forward takes a loss, and whether its target is what the stage has already.
+  bool compares() const { return !downstream_ || stage_.learns_locally(); }
+  bool target_is_its_input() const { return !upstream_ && samples_.target_is_input(); }
+  std::size_t kept_at(int slot, int buffer) const {
+    return std::size_t(slot) * std::size_t(stage_.options().versions) + std::size_t(buffer);
+  }
+  void keeps(std::size_t kept, std::int64_t bytes);  ///< counts it so
+
+  stages::Stage stage_;
+  std::unique_ptr<Backend> backend_;
+  c10::Device device_;
+  SampleBuffers& samples_;
+  Boundary* upstream_;
+  Boundary* downstream_;
+
+  // Of a backend that records.
+  bool rehearsing_ = false;
+  std::map<Key, int> numbers_;  ///< of nodes_
+  std::vector<std::unique_ptr<Recording>> recordings_;
+  std::vector<Node> nodes_;
+  std::vector<int> called_;  ///< since the last launch
+  bool update_called_ = false;
+  std::map<std::vector<int>, std::unique_ptr<Graph>> graphs_;
+  /// Launches not known to be over: launch number n at n mod size.
+  std::vector<Graph*> under_way_;
+  std::int64_t launched_ = 0, over_ = 0, duration_ns_ = 0;
+
+  std::vector<stages::Activations> kept_;  ///< by kept_at()
+  std::vector<int> buffers_;               ///< by slot: that its forward ran at
+  // By slot, at fixed addresses where a backend records.
+  std::vector<Fed> inputs_, targets_;
+  std::vector<stages::Tensors> activations_in_, gradients_in_;
+  std::vector<at::Tensor> losses_;             ///< last stage
+  std::vector<std::unique_ptr<Fence>> shown_;  ///< last stage: loss and prediction are on the host
+
+  double rate_ = 1.0;  ///< what rate_on_device_ holds
+  at::Tensor rate_on_device_, skipped_on_device_, skipped_;
+
+  std::vector<std::int64_t> bytes_;  ///< by kept_at()
   std::int64_t all_bytes_ = 0, peak_bytes_ = 0;
   /// What each leaves allocated for a sample; empty: not measured yet.
   std::optional<std::int64_t> forward_bytes_, recompute_bytes_, input_gradient_bytes_;
-  std::vector<at::Tensor> losses_;  ///< by slot, last stage
-  std::unique_ptr<Backend> backend_;
-  std::int64_t skipped_ = 0;
 };
 
 }  // namespace millrace::capture

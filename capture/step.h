@@ -54,6 +54,9 @@ class Step {
   /// Updates left out since their gradient was not finite.
   virtual std::int64_t skipped() const = 0;
 
+  /// Whether calls replay what a rehearsal has recorded.
+  virtual bool records() const { return false; }
+
   // A step may defer its work: then the calls above only say what is to be done, launch() starts
   // it, and what they leave on the host (loss, prediction, skipped()) is there when that launch is
   // over. Other deferring steps may be told at once that something lies in a slot: their work waits

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>          // operators
 #include <c10/core/GradMode.h>  // AutoGradMode
 
-#include <set>        // what a piece uses
+#include <set>        // what a segment uses
 #include <stdexcept>  // std::logic_error
 
 #include "stages/shifted.h"
@@ -51,14 +51,14 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
     throw std::invalid_argument("correction.kind: " + kind +
                                 " stands in for stashed weights, which this schedule keeps");
   }
-  if (kind == "local" && !range.last) read_out_ = make_read_out(optimizer, tensors);
+  if (kind == "local" && !range.last) head_ = make_head(optimizer, tensors);
   for (int index = range.begin; index < range.end; ++index)
     parameter_counts_.push_back(network_->module(index).parameters().size());
-  parts_ = make_parts();
+  segments_ = make_segments();
 }
 
-std::unique_ptr<ReadOut> Stage::make_read_out(OptimizerSpec optimizer,
-                                              const at::TensorOptions& tensors) const {
+std::unique_ptr<AuxiliaryHead> Stage::make_head(OptimizerSpec optimizer,
+                                                const at::TensorOptions& tensors) const {
   const ImageShape &mine = network_->shape(range_.end - 1),
                    &target = network_->shape(network_->size() - 1);
   const bool vector = target.height == 1 && target.width == 1;
@@ -70,8 +70,8 @@ std::unique_ptr<ReadOut> Stage::make_read_out(OptimizerSpec optimizer,
         std::to_string(target.height));
   }
   optimizer.lr *= options_.correction.rate;
-  return std::make_unique<ReadOut>(mine.channels, target.channels, options_.correction.kernel,
-                                   optimizer, std::uint64_t(range_.end), tensors);
+  return std::make_unique<AuxiliaryHead>(mine.channels, target.channels, options_.correction.kernel,
+                                         optimizer, std::uint64_t(range_.end), tensors);
 }
 
 void Stage::replicate(std::vector<const Stage*> stages) {
@@ -81,37 +81,36 @@ void Stage::replicate(std::vector<const Stage*> stages) {
   mean_ = at::zeros_like(gradients_[0]);
 }
 
-std::vector<Stage::Part> Stage::make_parts() const {
-  std::vector<Part> parts;
+std::vector<Stage::Segment> Stage::make_segments() const {
+  std::vector<Segment> segments;
   std::size_t used = 0;
   const int length = options_.split ? 1 : range_.end - range_.begin;
   for (int begin = range_.begin; begin < range_.end; begin += length) {
-    Part part{.begin = begin, .end = begin + length, .first_parameter = used};
+    Segment segment{.begin = begin, .end = begin + length, .first_parameter = used};
     std::set<int> uses = {begin - 1};
-    for (int index = begin; index < part.end; ++index) {
-      part.parameters += parameter_counts_[index - range_.begin];
+    for (int index = begin; index < segment.end; ++index) {
+      segment.parameters += parameter_counts_[index - range_.begin];
       if (network_->from(index) != kNone && network_->from(index) < begin)
         uses.insert(network_->from(index));
     }
-    part.uses.assign(uses.begin(), uses.end());
-    for (const int source : network_->crossing(part.end)) {
-      if (source >= begin) part.gives.push_back(source);
+    segment.uses.assign(uses.begin(), uses.end());
+    for (const int source : network_->crossing(segment.end)) {
+      if (source >= begin) segment.gives.push_back(source);
     }
-    used += part.parameters;
-    parts.push_back(std::move(part));
+    used += segment.parameters;
+    segments.push_back(std::move(segment));
   }
-  return parts;
+  return segments;
 }
 
-Activations Stage::forward(const Tensors& inputs, const at::Tensor& target,
-                           std::int64_t version) const {
+int Stage::buffer_of(std::int64_t version) const {
   if (version == kNewest) version = newest_;
   if (version > newest_ || version + options_.versions <= newest_)
     throw std::logic_error("weight version " + std::to_string(version) + " is not kept");
-  return forward_at(inputs, target, buffer_of(version));
+  return int(version % options_.versions);
 }
 
-Activations Stage::forward_at(const Tensors& inputs, const at::Tensor& target, int buffer) const {
+Activations Stage::forward(const Tensors& inputs, const at::Tensor& target, int buffer) const {
   Activations kept;
   kept.buffer = buffer;
   for (const at::Tensor& input : inputs)
@@ -140,46 +139,47 @@ void Stage::run(Activations& a, bool keep) const {
   const Tensors& weights = versions_[a.buffer].views();
   Tensors values(std::size_t(network_->size()) + 1);  // by module + 1, no graph
   for (std::size_t i = 0; i < before_.size(); ++i) values[before_[i] + 1] = a.inputs[i];
-  a.pieces.clear();
-  for (const Part& part : parts_) {
-    Piece piece;
-    Tensors inside(std::size_t(part.end - part.begin) + 1);  // what its modules give, with graph
+  a.graphs.clear();
+  for (const Segment& segment : segments_) {
+    SegmentGraph graph;
+    Tensors inside(std::size_t(segment.end - segment.begin) +
+                   1);  // what its modules give, with graph
     const auto value = [&](int source) -> at::Tensor& {
-      return source >= part.begin ? inside[source - part.begin] : values[source + 1];
+      return source >= segment.begin ? inside[source - segment.begin] : values[source + 1];
     };
-    for (const int source : part.uses) {
+    for (const int source : segment.uses) {
       // A leaf: gradients stop here and are handed on. Nobody wants the sample's own.
       const bool outside = source < range_.begin;
       at::Tensor leaf = values[source + 1].detach();
-      leaf.set_requires_grad(keep && !(outside && (range_.first || greedy())));
+      leaf.set_requires_grad(keep && !(outside && (range_.first || learns_locally())));
       values[source + 1] = leaf;
-      piece.inputs.push_back(leaf);
+      graph.inputs.push_back(leaf);
     }
-    std::size_t used = part.first_parameter;
-    for (int index = part.begin; index < part.end; ++index) {
+    std::size_t used = segment.first_parameter;
+    for (int index = segment.begin; index < segment.end; ++index) {
       const std::size_t count = parameter_counts_[index - range_.begin];
       const int from = network_->from(index);
       const at::Tensor x[] = {value(index - 1), from == kNone ? at::Tensor() : value(from)};
-      inside[index - part.begin] =
+      inside[index - segment.begin] =
           network_->module(index).forward(x, std::span(weights).subspan(used, count));
       used += count;
     }
-    for (const int source : part.gives) {
-      piece.outputs.push_back(value(source));
+    for (const int source : segment.gives) {
+      graph.outputs.push_back(value(source));
       values[source + 1] = value(source).detach();
     }
-    if (own_loss(part)) {
-      piece.outputs = {target_loss(value(range_.end - 1), a.target)};
-      a.loss = piece.outputs[0].detach();
+    if (own_loss(segment)) {
+      graph.outputs = {target_loss(value(range_.end - 1), a.target)};
+      a.loss = graph.outputs[0].detach();
     }
-    if (keep) a.pieces.push_back(std::move(piece));
+    if (keep) a.graphs.push_back(std::move(graph));
   }
   a.outputs.clear();
   for (const int source : after_) a.outputs.push_back(values[source + 1]);
 }
 
 at::Tensor Stage::target_loss(const at::Tensor& output, const at::Tensor& target) const {
-  return read_out_ ? read_out_->loss(output, target) : at::mse_loss(output, target);
+  return head_ ? head_->loss(output, target) : at::mse_loss(output, target);
 }
 
 }  // namespace millrace::stages

@@ -5,20 +5,20 @@
 
 #include <memory>  // shared network, optimizer
 
+#include "stages/auxiliary_head.h"
 #include "stages/correction.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
-#include "stages/read_out.h"
 
 namespace millrace::stages {
 
 using Tensors = std::vector<at::Tensor>;
 
 /// Autograd's graph of some modules' forward, between tensors that are cut off from the rest.
-struct Piece {
+struct SegmentGraph {
   Tensors inputs;     ///< leaves
-  Tensors outputs;    ///< with their graph; the network's last piece: the loss
+  Tensors outputs;    ///< with their graph; the network's last segment: the loss
   Tensors gradients;  ///< of the outputs, between the two parts of a backward
 };
 
@@ -29,7 +29,7 @@ struct Activations {
   at::Tensor target;  ///< last stage only
   at::Tensor loss;    ///< last stage only: scalar, no graph
   int buffer = 0;     ///< which of the stage's weight buffers the forward read
-  std::vector<Piece> pieces;  ///< empty: the graph was not kept, or is used up
+  std::vector<SegmentGraph> graphs;  ///< empty: the graph was not kept, or is used up
 };
 
 /// Where a stage lies in the network.
@@ -61,84 +61,82 @@ struct StageOptions {
 
 constexpr std::int64_t kNewest = -1;
 
-/// How gradients are added up, for a caller that keeps the stage's book itself.
+/// How gradients are added up.
 struct Adding {
   bool first = true;    ///< since the last update: they overwrite what was there
   bool retain = false;  ///< the activations can be gone back through again
 };
 
+/// A new version of the weights: the buffer that it is made of, the one that it is written to, and
+/// the gradients since the version before.
+struct Change {
+  int from = 0, to = 0;
+  int count = 0;  ///< gradients summed
+  int sum = 0;    ///< where
+};
+
 /// Forward, backward and update of modules [begin, end). Knows nothing of threads, links, steps or
-/// frames. Thread-bound, but see update().
+/// frames. What it computes is a function of weight buffers, so that work recorded once can be
+/// replayed; which buffer and how many gradients, the host counts apart from that. Thread-bound,
+/// but see update().
 class Stage {
  public:
   Stage(std::shared_ptr<const Network> network, StageRange range, const OptimizerSpec& optimizer,
         const at::TensorOptions& tensors, StageOptions options = {});
 
-  /// Runs the modules at `version` of the weights, which must be kept. `inputs`: each [1,C,H,W].
-  /// The last stage also takes the loss against `target`, mean squared error over all elements, and
-  /// so do stages with a read-out. Throws std::logic_error for a version that is not kept.
-  Activations forward(const Tensors& inputs, const at::Tensor& target = {},
-                      std::int64_t version = kNewest) const;
-  /// The same at the weights in `buffer`; for a recorded step, which runs whatever the version.
-  Activations forward_at(const Tensors& inputs, const at::Tensor& target, int buffer) const;
-  /// Makes the pieces of `activations` again, at the weights of their forward.
+  // The count: version n of the weights is what n updates made, and lies in buffer n mod versions.
+
+  /// Where `version` lies. Throws std::logic_error if it is not kept.
+  int buffer_of(std::int64_t version) const;
+  int newest_buffer() const { return int(newest_ % options_.versions); }
+  /// One more gradient is added; whether it is the first since the last update.
+  bool count_gradient() { return added_++ == 0; }
+  /// One more version is made, of the gradients counted so far, which are forgotten.
+  Change advance();
+  /// What the optimizer's rate is multiplied by in the next update, which it counts.
+  double next_rate();
+  /// Multiplies the rate by `factor`: from now on, and beside that until set anew.
+  void slow_down(double factor) { rate_ *= factor; }
+  void set_rate(double factor) { asked_rate_ = factor; }
+  /// Counts versions, updates and gradients from the start again.
+  void reset_count() { newest_ = applied_ = added_ = 0; }
+
+  // The work.
+
+  /// Runs the modules at the weights in `buffer`. `inputs`: each [1,C,H,W]. The last stage also
+  /// takes the loss against `target`, mean squared error over all elements, and so do stages with
+  /// an auxiliary head.
+  Activations forward(const Tensors& inputs, const at::Tensor& target = {}, int buffer = 0) const;
+  /// Makes the graphs of `activations` again, at the weights of their forward.
   void recompute(Activations& activations) const;
-
   /// Backpropagates `output_gradients` (the last stage: its loss; they are not looked at) through
-  /// `activations`, which are used up; adds the weights' gradient to what update() will apply.
-  /// Returns the inputs' gradients, {} for the first stage.
-  Tensors backward(Activations& activations, const Tensors& output_gradients);
+  /// `activations`, which are used up unless retained; adds the weights' gradient to what the next
+  /// update will apply. Returns the inputs' gradients, {} for the first stage.
+  Tensors backward(Activations& activations, const Tensors& output_gradients, Adding adding = {});
   /// The same in two parts, in a stage that is `split`.
-  Tensors backward_input(Activations& activations, const Tensors& output_gradients);
-  void backward_weight(Activations& activations);
-
-  // The same for a recorded step. What is host work above (which buffer, how many gradients) is
-  // the caller's here, so that replaying the device's work alone repeats them.
-  Tensors backward(Activations& activations, const Tensors& output_gradients, Adding adding);
-  Tensors backward_input(Activations& activations, const Tensors& output_gradients, Adding adding);
-  void backward_weight(Activations& activations, Adding adding);
-  /// Writes to buffer `to` what the mean of `count` gradients makes of buffer `from`, all on the
-  /// device; if it is not finite the weights and the optimizer's state stay, and `skipped` counts
-  /// it. `rate`: what the optimizer's rate is multiplied by. Both 0-dim on the stage's device.
-  void guarded_update(int from, int to, int count, const at::Tensor& rate, at::Tensor& skipped);
-  /// Writes to buffer `to` the weights of `from`.
-  void copy_weights(int from, int to);
-  /// take_snapshot() of buffer `from`, and what roll_back() then writes to buffer `to`.
-  void take_snapshot(int from);
-  void restore_snapshot(int to);
-  /// Has update() use guarded_update(): what a recorded step computes, one call at a time.
+  Tensors backward_input(Activations& activations, const Tensors& output_gradients,
+                         Adding adding = {});
+  void backward_weight(Activations& activations, Adding adding = {});
+  /// Applies the mean of the gradients. With replicas it is the mean over all of theirs, which must
+  /// be complete and stay so until each has updated; they may update at once. False, and the
+  /// weights stay as they are, if it is not finite. `rate`: as next_rate() gave it.
+  bool update(const Change& change, double rate);
+  /// The same without a question to the host: what is not finite is counted in `skipped`. `rate`
+  /// and `skipped` are 0-dim, double and float, on the stage's device.
+  void guarded_update(const Change& change, const at::Tensor& rate, at::Tensor& skipped);
+  /// Has update() round as guarded_update() does, whose formulas are the same in another order.
   void update_as_recorded() { as_recorded_ = true; }
+  void copy_weights(int from, int to);
+  /// Remembers the weights of buffer `from` and the optimizer's state; two such snapshots are kept.
+  void take_snapshot(int from);
+  /// Writes the older snapshot to buffer `to`, with its optimizer's state.
+  void restore_snapshot(int to);
   /// Sets every gradient added up so far to `value`.
   void fill_gradients(double value);
-  /// Counts updates and versions from the start again.
-  void reset_count() { newest_ = applied_ = 0; }
-  /// Counts a new version that was made so. Returns its number.
-  std::int64_t advance() { return ++newest_; }
-  int buffer_of(std::int64_t version) const { return int(version % options_.versions); }
-  std::int64_t newest() const { return newest_; }
-  /// The rate's factor for the next update, which it counts, beside what the optimizer has.
-  double next_rate();
-  void slow_down(double factor) { rate_ *= factor; }
-  /// Whether it meets replicas at each update, which such a step can't.
-  bool replicated() const { return !replicas_.empty(); }
 
-  /// Applies the mean of the gradients added since the last update, and forgets them. With replicas
-  /// the mean is over all of theirs, which must be complete and stay so until each has updated;
-  /// they may update at once. False, and nothing changes but the version's number, if it is not
-  /// finite.
-  bool update();
-  /// Makes a new version of the same weights: the gradients since the last update are forgotten.
-  void skip_update();
-  /// Remembers weights and optimizer state as they are now; two such snapshots are kept.
-  void take_snapshot();
-  /// Makes a new version of the weights of the older snapshot, with its optimizer's state, and
-  /// multiplies the rate by `factor` from now on.
-  void roll_back(double factor);
-  /// Multiplies the learning rate by `factor`, beside what roll_back() left, until set anew.
-  void set_rate(double factor) { asked_rate_ = factor; }
-  /// Whether it learns from a read-out of its own (or, the last stage, beside others that do), so
-  /// that gradients are fresh and none is passed on.
-  bool greedy() const { return options_.correction.kind == "local"; }
+  /// Whether it learns from an auxiliary head's loss (or, the last stage, beside others that do),
+  /// so that gradients are fresh and none is passed on.
+  bool learns_locally() const { return options_.correction.kind == "local"; }
   /// Makes `stages`, of which this is one, share their gradients; in the order of their samples.
   /// They must outlive it, where they are.
   void replicate(std::vector<const Stage*> stages);
@@ -151,8 +149,8 @@ class Stage {
   void restore(const StateDict& state);
 
   /// The newest version.
-  Parameters& parameters() { return versions_[buffer_of(newest_)]; }
-  const Parameters& parameters() const { return versions_[buffer_of(newest_)]; }
+  Parameters& parameters() { return versions_[newest_buffer()]; }
+  const Parameters& parameters() const { return versions_[newest_buffer()]; }
   const StageRange& range() const { return range_; }
   const StageOptions& options() const { return options_; }
   /// Bytes of one version of the weights, of the optimizer's state, and of sums of gradients.
@@ -161,8 +159,8 @@ class Stage {
   std::int64_t gradient_bytes() const;
 
  private:
-  /// The modules of one Piece.
-  struct Part {
+  /// Modules that share one graph of autograd's.
+  struct Segment {
     int begin = 0, end = 0;
     std::vector<int> uses;   ///< earlier modules whose outputs they use
     std::vector<int> gives;  ///< modules among them whose outputs later ones use
@@ -171,33 +169,33 @@ class Stage {
   /// Gradients of modules' outputs, by module + 1.
   using Gradients = Tensors;
 
-  std::vector<Part> make_parts() const;
-  std::unique_ptr<ReadOut> make_read_out(OptimizerSpec optimizer,
-                                         const at::TensorOptions& tensors) const;
+  std::vector<Segment> make_segments() const;
+  std::unique_ptr<AuxiliaryHead> make_head(OptimizerSpec optimizer,
+                                           const at::TensorOptions& tensors) const;
   /// In the layout that the stage computes in.
   at::Tensor entering(const at::Tensor& tensor, bool channels_last) const;
   void run(Activations& activations, bool keep) const;
-  bool own_loss(const Part& part) const {
-    return part.end == range_.end && (range_.last || read_out_);
+  bool own_loss(const Segment& segment) const {
+    return segment.end == range_.end && (range_.last || head_);
   }
   at::Tensor target_loss(const at::Tensor& output, const at::Tensor& target) const;
   Gradients start(const Activations& activations, const Tensors& output_gradients) const;
-  Tensors backward_piece(const Part& part, Piece& piece, Gradients& gradients, int buffer,
-                         bool with_parameters, bool retain);
+  Tensors backward_segment(const Segment& segment, SegmentGraph& graph, Gradients& gradients,
+                           int buffer, bool with_parameters, bool retain);
   Tensors finish(Gradients& gradients) const;
   void add_gradients(std::size_t parameter, const Tensors& gradients, bool first);
-  Tensors wanted_of(const Part& part, int buffer) const;
-  void add_found(const Part& part, Tensors found, bool first);
-  std::string read_out_entry(const std::string& buffer) const;
+  Tensors wanted_of(const Segment& segment, int buffer) const;
+  void add_found(const Segment& segment, Tensors found, bool first);
+  std::string head_entry(const std::string& buffer) const;
   Tensors lasting(int buffer) const;  ///< all that a snapshot holds; aliases
-  std::size_t sum() const { return std::size_t(newest_) % gradients_.size(); }
+  int sum() const { return int(newest_ % std::int64_t(gradients_.size())); }
 
   std::shared_ptr<const Network> network_;
   StageRange range_;
   StageOptions options_;
   std::vector<int> before_, after_;            ///< modules that the cuts around it cross
   std::vector<std::size_t> parameter_counts_;  ///< a module
-  std::vector<Part> parts_;
+  std::vector<Segment> segments_;
   std::vector<Parameters> versions_;  ///< version n in buffer n mod their number
   std::int64_t newest_ = 0;
   OptimizerSpec spec_;
@@ -206,13 +204,13 @@ class Stage {
   /// replicas there are two, in turn, since another may still read the last update's.
   Tensors gradients_;
   std::vector<Tensors> gradient_views_;
-  int accumulated_ = 0;  ///< backwards since the last update
+  int added_ = 0;  ///< gradients since the last update
   std::vector<const Stage*> replicas_;
   at::Tensor mean_;                         ///< of the replicas' gradients
   std::unique_ptr<Correction> correction_;  ///< null: none
-  std::unique_ptr<ReadOut> read_out_;       ///< null: none
+  std::unique_ptr<AuxiliaryHead> head_;     ///< null: none
   std::int64_t applied_ = 0;                ///< updates that the correction's rate has counted
-  double rate_ = 1.0;                       ///< what roll_back() left of the rate
+  double rate_ = 1.0;                       ///< what slow_down() left
   double asked_rate_ = 1.0;                 ///< what set_rate() asked for
   bool as_recorded_ = false;
   std::vector<Tensors> snapshots_;  ///< two, the older one first

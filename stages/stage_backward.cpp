@@ -20,54 +20,54 @@ void add(at::Tensor& gradient, const at::Tensor& more) {
 
 Stage::Gradients Stage::start(const Activations& activations,
                               const Tensors& output_gradients) const {
-  if (activations.pieces.empty()) throw std::logic_error("backward without activations");
+  if (activations.graphs.empty()) throw std::logic_error("backward without activations");
   Gradients gradients(std::size_t(network_->size()) + 1);
-  for (std::size_t i = 0; !range_.last && !greedy() && i < after_.size(); ++i)
+  for (std::size_t i = 0; !range_.last && !learns_locally() && i < after_.size(); ++i)
     gradients[after_[i] + 1] = output_gradients[i];
   return gradients;
 }
 
-/// Whose gradients a piece of `part` leaves with the stage.
-Tensors Stage::wanted_of(const Part& part, int buffer) const {
-  const auto begin = versions_[buffer].views().begin() + std::ptrdiff_t(part.first_parameter);
-  Tensors wanted(begin, begin + std::ptrdiff_t(part.parameters));
-  if (own_loss(part) && read_out_)
-    wanted.insert(wanted.end(), read_out_->parameters().begin(), read_out_->parameters().end());
+/// Whose gradients the graph of `segment` leaves with the stage.
+Tensors Stage::wanted_of(const Segment& segment, int buffer) const {
+  const auto begin = versions_[buffer].views().begin() + std::ptrdiff_t(segment.first_parameter);
+  Tensors wanted(begin, begin + std::ptrdiff_t(segment.parameters));
+  if (own_loss(segment) && head_)
+    wanted.insert(wanted.end(), head_->parameters().begin(), head_->parameters().end());
   return wanted;
 }
 
 /// Takes gradients of what wanted_of() listed.
-void Stage::add_found(const Part& part, Tensors found, bool first) {
-  if (own_loss(part) && read_out_ && !found.empty()) {
-    const auto mine = found.begin() + std::ptrdiff_t(part.parameters);
-    read_out_->add(Tensors(mine, found.end()), first);
+void Stage::add_found(const Segment& segment, Tensors found, bool first) {
+  if (own_loss(segment) && head_ && !found.empty()) {
+    const auto mine = found.begin() + std::ptrdiff_t(segment.parameters);
+    head_->add(Tensors(mine, found.end()), first);
     found.erase(mine, found.end());
   }
-  add_gradients(part.first_parameter, found, first);
+  add_gradients(segment.first_parameter, found, first);
 }
 
-Tensors Stage::backward_piece(const Part& part, Piece& piece, Gradients& gradients, int buffer,
-                              bool with_parameters, bool retain) {
+Tensors Stage::backward_segment(const Segment& segment, SegmentGraph& graph, Gradients& gradients,
+                                int buffer, bool with_parameters, bool retain) {
   Tensors roots, root_gradients;
-  for (std::size_t i = 0; i < piece.outputs.size(); ++i) {
-    if (!piece.outputs[i].requires_grad()) continue;
-    roots.push_back(piece.outputs[i]);
-    root_gradients.push_back(own_loss(part) ? at::Tensor() : gradients[part.gives[i] + 1]);
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (!graph.outputs[i].requires_grad()) continue;
+    roots.push_back(graph.outputs[i]);
+    root_gradients.push_back(own_loss(segment) ? at::Tensor() : gradients[segment.gives[i] + 1]);
   }
   if (roots.empty()) return {};
-  Tensors wanted = wanted_of(part, buffer);
+  Tensors wanted = wanted_of(segment, buffer);
   const std::size_t mine = with_parameters ? wanted.size() : 0;
   const bool again = !with_parameters && !wanted.empty();  // the weights' gradient comes later
-  if (again) piece.gradients = root_gradients;
+  if (again) graph.gradients = root_gradients;
   wanted.resize(mine);
-  for (const at::Tensor& input : piece.inputs) {
+  for (const at::Tensor& input : graph.inputs) {
     if (input.requires_grad()) wanted.push_back(input);
   }
   if (wanted.empty()) return {};
   Tensors found = torch::autograd::grad(roots, wanted, root_gradients, again || retain);
   std::size_t next = mine;
-  for (std::size_t i = 0; i < piece.inputs.size(); ++i) {
-    if (piece.inputs[i].requires_grad()) add(gradients[part.uses[i] + 1], found[next++]);
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (graph.inputs[i].requires_grad()) add(gradients[segment.uses[i] + 1], found[next++]);
   }
   found.resize(mine);
   return found;
@@ -75,15 +75,8 @@ Tensors Stage::backward_piece(const Part& part, Piece& piece, Gradients& gradien
 
 Tensors Stage::finish(Gradients& gradients) const {
   Tensors inputs;
-  for (std::size_t i = 0; !range_.first && !greedy() && i < before_.size(); ++i)
+  for (std::size_t i = 0; !range_.first && !learns_locally() && i < before_.size(); ++i)
     inputs.push_back(std::move(gradients[before_[i] + 1]));
-  return inputs;
-}
-
-Tensors Stage::backward(Activations& activations, const Tensors& output_gradients) {
-  Tensors inputs = backward(activations, output_gradients, {.first = accumulated_ == 0});
-  ++accumulated_;
-  activations = {};
   return inputs;
 }
 
@@ -91,46 +84,38 @@ Tensors Stage::backward(Activations& activations, const Tensors& output_gradient
   const Shifted shifted(versions_[activations.buffer].flat(),
                         correction_ ? correction_->backward_shift() : at::Tensor());
   Gradients gradients = start(activations, output_gradients);
-  for (std::size_t i = parts_.size(); i-- > 0;) {
-    add_found(parts_[i],
-              backward_piece(parts_[i], activations.pieces[i], gradients, activations.buffer,
-                             /*with_parameters=*/true, adding.retain),
+  for (std::size_t i = segments_.size(); i-- > 0;) {
+    add_found(segments_[i],
+              backward_segment(segments_[i], activations.graphs[i], gradients, activations.buffer,
+                               /*with_parameters=*/true, adding.retain),
               adding.first);
   }
+  if (!adding.retain) activations = {};
   return finish(gradients);
-}
-
-Tensors Stage::backward_input(Activations& activations, const Tensors& output_gradients) {
-  return backward_input(activations, output_gradients, {});
 }
 
 Tensors Stage::backward_input(Activations& activations, const Tensors& output_gradients,
                               Adding adding) {
   Gradients gradients = start(activations, output_gradients);
-  for (std::size_t i = parts_.size(); i-- > 0;) {
-    Piece& piece = activations.pieces[i];
-    backward_piece(parts_[i], piece, gradients, activations.buffer, /*with_parameters=*/false,
-                   adding.retain);
-    if (piece.gradients.empty() && !adding.retain) piece = {};
+  for (std::size_t i = segments_.size(); i-- > 0;) {
+    SegmentGraph& graph = activations.graphs[i];
+    backward_segment(segments_[i], graph, gradients, activations.buffer, /*with_parameters=*/false,
+                     adding.retain);
+    if (graph.gradients.empty() && !adding.retain) graph = {};
   }
   return finish(gradients);
 }
 
-void Stage::backward_weight(Activations& activations) {
-  backward_weight(activations, {.first = accumulated_ == 0});
-  ++accumulated_;
-  activations = {};
-}
-
 void Stage::backward_weight(Activations& activations, Adding adding) {
-  for (std::size_t i = parts_.size(); i-- > 0;) {
-    Piece& piece = activations.pieces[i];
-    if (piece.gradients.empty()) continue;
-    add_found(parts_[i],
-              torch::autograd::grad(piece.outputs, wanted_of(parts_[i], activations.buffer),
-                                    piece.gradients, adding.retain),
+  for (std::size_t i = segments_.size(); i-- > 0;) {
+    SegmentGraph& graph = activations.graphs[i];
+    if (graph.gradients.empty()) continue;
+    add_found(segments_[i],
+              torch::autograd::grad(graph.outputs, wanted_of(segments_[i], activations.buffer),
+                                    graph.gradients, adding.retain),
               adding.first);
   }
+  if (!adding.retain) activations = {};
 }
 
 void Stage::add_gradients(std::size_t parameter, const Tensors& gradients, bool first) {

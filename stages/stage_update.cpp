@@ -11,41 +11,45 @@
 
 namespace millrace::stages {
 
-bool Stage::update() {
+Change Stage::advance() {
+  Change change{.from = newest_buffer(), .count = std::exchange(added_, 0), .sum = sum()};
+  ++newest_;
+  change.to = newest_buffer();
+  return change;
+}
+
+bool Stage::update(const Change& change, double rate) {
   const c10::NoGradGuard no_grad;
   if (as_recorded_) {
     const at::TensorOptions here = parameters().flat().options();
-    const at::Tensor rate = at::full({}, next_rate(), here.dtype(at::kDouble));
     at::Tensor skipped = at::zeros({}, here);
-    const int count = std::exchange(accumulated_, 0), from = buffer_of(newest_);
-    guarded_update(from, buffer_of(advance()), count, rate, skipped);
+    guarded_update(change, at::full({}, rate, here.dtype(at::kDouble)), skipped);
     return skipped.item<float>() == 0;
   }
-  at::Tensor* gradient = &gradients_[sum()];
-  int count = accumulated_;
+  at::Tensor* gradient = &gradients_[change.sum];
+  int count = change.count;
   if (!replicas_.empty()) {
-    mean_.copy_(replicas_[0]->gradients_[sum()]);
-    for (std::size_t i = 1; i < replicas_.size(); ++i) mean_.add_(replicas_[i]->gradients_[sum()]);
+    mean_.copy_(replicas_[0]->gradients_[change.sum]);
+    for (std::size_t i = 1; i < replicas_.size(); ++i)
+      mean_.add_(replicas_[i]->gradients_[change.sum]);
     count *= int(replicas_.size());
     gradient = &mean_;
   }
-  const double rate = next_rate();
+  copy_weights(change.from, change.to);
+  at::Tensor& weights = versions_[change.to].flat();
   const bool learns = !parameters().specs().empty();
-  if (learns && !std::isfinite(at::linalg_vector_norm(*gradient, INFINITY).item<float>())) {
-    skip_update();
+  if (learns && !std::isfinite(at::linalg_vector_norm(*gradient, INFINITY).item<float>()))
     return false;
-  }
   if (count > 1) gradient->div_(count);
-  skip_update();
   if (learns) {
-    if (correction_) correction_->correct(*gradient, parameters().flat(), {});
+    if (correction_) correction_->correct(*gradient, weights, {});
     optimizer_->set_rate(rate);
-    optimizer_->step(parameters().flat(), *gradient);
-    if (correction_) correction_->updated(parameters().flat(), {});
+    optimizer_->step(weights, *gradient);
+    if (correction_) correction_->updated(weights, {});
   }
-  if (read_out_) {
-    read_out_->set_rate(rate);
-    read_out_->update(count);
+  if (head_) {
+    head_->set_rate(rate);
+    head_->update(count);
   }
   return true;
 }
@@ -54,18 +58,18 @@ double Stage::next_rate() {
   return rate_ * asked_rate_ * (correction_ ? correction_->rate(applied_++) : 1.0);
 }
 
-void Stage::guarded_update(int from, int to, int count, const at::Tensor& rate,
-                           at::Tensor& skipped) {
+void Stage::guarded_update(const Change& change, const at::Tensor& rate, at::Tensor& skipped) {
   const c10::NoGradGuard no_grad;
   if (parameters().specs().empty()) return;
+  const int count = change.count;
   at::Tensor& gradient = gradients_[0];
-  const at::Tensor &before = versions_[from].flat(), &after = versions_[to].flat();
+  const at::Tensor &before = versions_[change.from].flat(), &after = versions_[change.to].flat();
   const bool corrects = correction_ && !correction_->only_rate();
   if (!corrects) {
     const at::Tensor finite = check_and_update(
         spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_->state()},
         count, rate, skipped);
-    if (read_out_) read_out_->guarded_update(count, rate, finite);
+    if (head_) head_->guarded_update(count, rate, finite);
     return;
   }
   const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
@@ -88,23 +92,13 @@ void Stage::copy_weights(int from, int to) {
   if (from != to) versions_[to].flat().copy_(versions_[from].flat());
 }
 
-void Stage::skip_update() {
-  accumulated_ = 0;
-  const int before = buffer_of(newest_);
-  copy_weights(before, buffer_of(advance()));
-}
-
 Tensors Stage::lasting(int buffer) const {
   Tensors all = {versions_[buffer].flat()};
   for (const auto& [name, buffer] : optimizer_->state()) all.push_back(buffer);
-  if (read_out_) {
-    for (const auto& [name, buffer] : read_out_->state()) all.push_back(buffer);
+  if (head_) {
+    for (const auto& [name, buffer] : head_->state()) all.push_back(buffer);
   }
   return all;
-}
-
-void Stage::take_snapshot() {
-  take_snapshot(buffer_of(newest_));
 }
 
 void Stage::take_snapshot(int from) {
@@ -113,12 +107,6 @@ void Stage::take_snapshot(int from) {
   for (const at::Tensor& buffer : lasting(from)) copy.push_back(buffer.clone());
   if (snapshots_.size() == 2) snapshots_.erase(snapshots_.begin());
   snapshots_.push_back(std::move(copy));
-}
-
-void Stage::roll_back(double factor) {
-  skip_update();
-  slow_down(factor);
-  restore_snapshot(buffer_of(newest_));
 }
 
 void Stage::restore_snapshot(int to) {
@@ -133,7 +121,7 @@ void Stage::restore_snapshot(int to) {
 std::int64_t Stage::optimizer_bytes() const {
   std::int64_t bytes = 0;
   for (const auto& [name, buffer] : optimizer_->state()) bytes += std::int64_t(buffer.nbytes());
-  return bytes + (read_out_ ? read_out_->bytes() : 0);
+  return bytes + (head_ ? head_->bytes() : 0);
 }
 
 std::int64_t Stage::gradient_bytes() const {
@@ -150,7 +138,7 @@ std::string entry_name(const std::string& buffer, const ParameterSpec& parameter
 
 }  // namespace
 
-std::string Stage::read_out_entry(const std::string& buffer) const {
+std::string Stage::head_entry(const std::string& buffer) const {
   return "optimizer.read_out." + buffer + "." + std::to_string(range_.end - 1);
 }
 
@@ -166,9 +154,9 @@ StateDict Stage::checkpoint() const {
                        value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
     }
   }
-  if (read_out_) {
-    for (const auto& [name, buffer] : read_out_->state())
-      all.emplace_back(read_out_entry(name), buffer.to(at::kCPU, false, /*copy=*/true));
+  if (head_) {
+    for (const auto& [name, buffer] : head_->state())
+      all.emplace_back(head_entry(name), buffer.to(at::kCPU, false, /*copy=*/true));
   }
   return all;
 }
@@ -189,9 +177,9 @@ void Stage::restore(const StateDict& state) {
     }
   }
   if (correction_) correction_->restart(parameters().flat());  // it knew other weights
-  if (!read_out_) return;
-  for (const auto& [name, buffer] : read_out_->state()) {
-    const auto found = by_name.find(read_out_entry(name));
+  if (!head_) return;
+  for (const auto& [name, buffer] : head_->state()) {
+    const auto found = by_name.find(head_entry(name));
     if (found != by_name.end() && found->second.sizes() == buffer.sizes())
       buffer.copy_(found->second);
   }

@@ -50,7 +50,8 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
     const int from = (to + versions - 1) % versions;
     stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN());
     updates_[to] = std::make_unique<Program>(
-        [&] { stage_.guarded_update(from, to, count_, rate_, skipped_); }, arena_, *choices_);
+        [&] { stage_.guarded_update({.from = from, .to = to, .count = count_}, rate_, skipped_); },
+        arena_, *choices_);
   }
   stage_.fill_gradients(0);
   skipped_.zero_();
@@ -61,8 +62,7 @@ void ProgramStage::record(Place& place, int buffer) {
   const auto program = [&](const std::function<void()>& body) {
     return std::make_unique<Program>(body, arena_, *choices_);
   };
-  made.forward =
-      program([&] { made.kept = stage_.forward_at(place.inputs, place.target, buffer); });
+  made.forward = program([&] { made.kept = stage_.forward(place.inputs, place.target, buffer); });
   made.outputs = made.kept.outputs;  // recomputing makes others
   made.loss = made.kept.loss;
   if (stage_.options().recompute) made.recompute = program([&] { stage_.recompute(made.kept); });
@@ -89,9 +89,8 @@ void ProgramStage::record(Place& place, int buffer) {
 }
 
 ProgramStage::Activations ProgramStage::forward(const stages::Tensors& inputs,
-                                                const at::Tensor& target, std::int64_t version) {
+                                                const at::Tensor& target, int buffer) {
   if (updates_.empty()) record_all(inputs, target);
-  if (version == stages::kNewest) version = stage_.newest();
   if (free_->empty()) throw std::logic_error("more samples under way than there are places");
   Activations kept;
   kept.place = std::shared_ptr<int>(new int(free_->back()), [free = free_](int* place) {
@@ -99,7 +98,7 @@ ProgramStage::Activations ProgramStage::forward(const stages::Tensors& inputs,
     delete place;
   });
   free_->pop_back();
-  kept.buffer = stage_.buffer_of(version);
+  kept.buffer = buffer;
   Place& place = places_[*kept.place];
   copy(inputs, place.inputs);
   if (target.defined()) copy({target}, {place.target});
@@ -115,46 +114,34 @@ void ProgramStage::recompute(Activations& kept) {
 }
 
 stages::Tensors ProgramStage::run_backward(Part part, Activations& kept,
-                                           const stages::Tensors& gradients) {
+                                           const stages::Tensors& gradients, bool first) {
   Place& place = places_[*kept.place];
   Recorded& recorded = place.recorded[kept.buffer];
   if (!gradients.empty()) copy(gradients, place.gradients);
-  const bool first = part == Part::backward_input || added_ == 0;
   recorded.backward.at({part, first})->run();
-  if (part != Part::backward_input) ++added_;
   return part == Part::backward_weight ? stages::Tensors() : copies(recorded.made);
 }
 
-stages::Tensors ProgramStage::backward(Activations& kept, const stages::Tensors& gradients) {
-  return run_backward(Part::backward, kept, gradients);
+stages::Tensors ProgramStage::backward(Activations& kept, const stages::Tensors& gradients,
+                                       stages::Adding adding) {
+  return run_backward(Part::backward, kept, gradients, adding.first);
 }
 
 stages::Tensors ProgramStage::backward_input(Activations& kept, const stages::Tensors& gradients) {
-  return run_backward(Part::backward_input, kept, gradients);
+  return run_backward(Part::backward_input, kept, gradients, true);
 }
 
-void ProgramStage::backward_weight(Activations& kept) {
-  run_backward(Part::backward_weight, kept, {});
+void ProgramStage::backward_weight(Activations& kept, stages::Adding adding) {
+  run_backward(Part::backward_weight, kept, {}, adding.first);
 }
 
-bool ProgramStage::update() {
-  if (added_ != count_) throw std::logic_error("an update that was not recorded");
-  added_ = 0;
+bool ProgramStage::update(const stages::Change& change, double rate) {
+  if (change.count != count_) throw std::logic_error("an update that was not recorded");
   const c10::NoGradGuard no_grad;
-  rate_.fill_(stage_.next_rate());
+  rate_.fill_(rate);
   const float before = skipped_.item<float>();
-  updates_.at(stage_.buffer_of(stage_.advance()))->run();
+  updates_.at(change.to)->run();
   return skipped_.item<float>() == before;
-}
-
-void ProgramStage::skip_update() {
-  added_ = 0;
-  stage_.skip_update();
-}
-
-void ProgramStage::roll_back(double factor) {
-  added_ = 0;
-  stage_.roll_back(factor);
 }
 
 }  // namespace millrace::program

@@ -10,8 +10,8 @@
 
 namespace millrace::program {
 
-/// Computes what a stage on a CPU core does under capture = "graph", one call at a time and with a
-/// bookkeeping of its own. Records everything at the first forward. Thread-bound.
+/// Computes what a stage on a CPU core does under capture = "graph", one call at a time. Records
+/// everything at the first forward. Thread-bound.
 class ProgramStage {
  public:
   /// `places`: how many samples may be between forward and backward. `count`: backwards an update.
@@ -25,17 +25,24 @@ class ProgramStage {
     std::shared_ptr<int> place;  ///< free again once nobody holds it
     int buffer = 0;
   };
-  Activations forward(const stages::Tensors& inputs, const at::Tensor& target,
-                      std::int64_t version);
+  Activations forward(const stages::Tensors& inputs, const at::Tensor& target, int buffer);
   void recompute(Activations& kept);
-  stages::Tensors backward(Activations& kept, const stages::Tensors& gradients);
+  stages::Tensors backward(Activations& kept, const stages::Tensors& gradients,
+                           stages::Adding adding);
   stages::Tensors backward_input(Activations& kept, const stages::Tensors& gradients);
-  void backward_weight(Activations& kept);
-  bool update();
-  void skip_update();
-  void take_snapshot() { stage_.take_snapshot(); }
-  void roll_back(double factor);
-  bool greedy() const { return stage_.greedy(); }
+  void backward_weight(Activations& kept, stages::Adding adding);
+  bool update(const stages::Change& change, double rate);
+
+  int buffer_of(std::int64_t version) const { return stage_.buffer_of(version); }
+  int newest_buffer() const { return stage_.newest_buffer(); }
+  bool count_gradient() { return stage_.count_gradient(); }
+  stages::Change advance() { return stage_.advance(); }
+  double next_rate() { return stage_.next_rate(); }
+  void slow_down(double factor) { stage_.slow_down(factor); }
+  void copy_weights(int from, int to) { stage_.copy_weights(from, to); }
+  void take_snapshot(int from) { stage_.take_snapshot(from); }
+  void restore_snapshot(int to) { stage_.restore_snapshot(to); }
+  bool learns_locally() const { return stage_.learns_locally(); }
   const stages::Stage& stage() const { return stage_; }
 
  private:
@@ -56,7 +63,8 @@ class ProgramStage {
 
   void record_all(const stages::Tensors& inputs, const at::Tensor& target);
   void record(Place& place, int buffer);
-  stages::Tensors run_backward(Part part, Activations& kept, const stages::Tensors& gradients);
+  stages::Tensors run_backward(Part part, Activations& kept, const stages::Tensors& gradients,
+                               bool first);
 
   stages::Stage stage_;
   int count_;
@@ -66,7 +74,6 @@ class ProgramStage {
   std::shared_ptr<std::vector<int>> free_;
   std::map<int, std::unique_ptr<Program>> updates_;  ///< by the buffer that they write
   at::Tensor rate_, skipped_;
-  int added_ = 0;
 };
 
 }  // namespace millrace::program

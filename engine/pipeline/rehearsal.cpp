@@ -28,20 +28,20 @@ void call(capture::Step& step, const Action& action, int slots) {
 void rehearse(const Schedule& schedule, const Turns& turns,
               const std::vector<capture::Step*>& steps) {
   for (capture::Step* step : steps) {
-    if (step->defers()) step->begin_rehearsal();
+    if (step->records()) step->begin_rehearsal();
   }
   const bool done = walk(
       schedule, turns, samples_to_rehearse(schedule),
       [&](int, const Action& action) {
         capture::Step& step = *steps[action.stage];
-        if (step.defers()) call(step, action, schedule.slots());
+        if (step.records()) call(step, action, schedule.slots());
       },
       [&](int worker) {
         for (const int stage : stages_of(schedule.workers[worker])) steps[stage]->launch();
       });
   if (!done) throw std::logic_error("schedule " + schedule.name + " deadlocks in its turns");
   for (capture::Step* step : steps) {
-    if (step->defers()) step->end_rehearsal();
+    if (step->records()) step->end_rehearsal();
   }
 }
 

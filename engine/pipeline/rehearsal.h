@@ -9,7 +9,7 @@
 
 namespace millrace::engine {
 
-/// Calls the deferring ones of `steps` (by Schedule::unit()) in an order that the schedule allows,
+/// Calls the recording ones of `steps` (by Schedule::unit()) in an order that the schedule allows,
 /// turn by turn, until slots, versions and groups have met in every way. Nothing is computed that
 /// stays. `schedule`: without replicas.
 void rehearse(const Schedule& schedule, const Turns& turns,

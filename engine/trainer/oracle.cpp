@@ -58,10 +58,17 @@ class Oracle {
   /// The update, or what the guard makes of it.
   void apply(Stage& stage, int unit, bool learned) {
     const Alarm alarm = std::exchange(pending_[unit], Alarm::none);
-    if (alarm == Alarm::roll_back) return stage.roll_back(LossGuard::kSlower);
-    if (alarm == Alarm::discard || !learned) return stage.skip_update();
-    stage.update();
-    if (guard_ && ++updates_[unit] % LossGuard::kSnapshotEvery == 1) stage.take_snapshot();
+    if (alarm != Alarm::none || !learned) {
+      const stages::Change skipped = stage.advance();
+      stage.copy_weights(skipped.from, skipped.to);
+      if (alarm != Alarm::roll_back) return;
+      stage.slow_down(LossGuard::kSlower);
+      return stage.restore_snapshot(stage.newest_buffer());
+    }
+    const double rate = stage.next_rate();
+    stage.update(stage.advance(), rate);
+    if (guard_ && ++updates_[unit] % LossGuard::kSnapshotEvery == 1)
+      stage.take_snapshot(stage.newest_buffer());
   }
   Stage& stage_of(const Program& program, const Action& action) {
     return stages_[schedule_.unit(action.stage, program.replica)];
@@ -87,7 +94,7 @@ class Oracle {
         return backward(program, stage, action);
       case Op::backward_weight:
         if (learns(action.sample)) {
-          stage.backward_weight(kept(action));
+          stage.backward_weight(kept(action), {.first = stage.count_gradient()});
           learned_.insert(key_of(program, action));
         }
         ++gradients_made_[action.stage];
@@ -129,9 +136,9 @@ class Oracle {
       inputs = std::move(sent->second);
       activations_.erase(sent);
     }
-    const bool compares = last(action.stage) || stage.greedy();
+    const bool compares = last(action.stage) || stage.learns_locally();
     const at::Tensor target = compares ? sample_(action.sample).second : at::Tensor();
-    Kept& kept = kept_[key] = stage.forward(inputs, target, action.version);
+    Kept& kept = kept_[key] = stage.forward(inputs, target, stage.buffer_of(action.version));
     if (last(action.stage)) {
       const at::Tensor& loss = kept.loss;
       losses_.push_back(loss.item<float>());
@@ -154,7 +161,7 @@ class Oracle {
       const auto sent = gradients_.find(from);
       if (sent == gradients_.end()) return false;
       // With a loss of its own a stage asks nothing of downstream.
-      if (!stage.greedy()) gradients = std::move(sent->second);
+      if (!stage.learns_locally()) gradients = std::move(sent->second);
       gradients_.erase(sent);
     }
     if (guard_) {  // a verdict goes up with the gradient
@@ -166,7 +173,7 @@ class Oracle {
     const bool whole = action.op == Op::backward;
     std::optional<stages::Tensors>& made = gradients_[{action.stage, action.sample}];
     if (gradients) {
-      made = whole ? stage.backward(kept(action), *gradients)
+      made = whole ? stage.backward(kept(action), *gradients, {.first = stage.count_gradient()})
                    : stage.backward_input(kept(action), *gradients);
       if (whole) learned_.insert(key_of(program, action));
     }

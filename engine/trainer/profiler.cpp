@@ -59,7 +59,7 @@ class Neighbours {
         while (!stop_.load(std::memory_order_relaxed)) {
           stages::Activations kept = stage.forward(x, x[0]);
           stage.backward(kept, {});
-          stage.update();
+          stage.update({.count = 1}, 1.0);
         }
       });
     }
@@ -101,7 +101,7 @@ class Bench {
         split_ ? stage_.backward_input(kept_, gradients) : stage_.backward(kept_, gradients);
       });
       const double weight = split_ ? time([&] { stage_.backward_weight(kept_); }) : 0;
-      const double update = time([&] { stage_.update(); });
+      const double update = time([&] { stage_.update({.count = 1}, 1.0); });
       if (repeat < 2) continue;  // warm-up
       times.forward.push_back(forward);
       times.input_gradient.push_back(input);

@@ -28,8 +28,8 @@ class Bench {
         down_(schedule.slots()),
         first_(stage.range().first),
         last_(stage.range().last),
-        step_(std::move(stage), at::kCPU, samples_, first_ ? nullptr : &up_,
-              last_ ? nullptr : &down_) {
+        step_(std::move(stage), capture::make_eager_backend(at::kCPU), at::kCPU, samples_,
+              first_ ? nullptr : &up_, last_ ? nullptr : &down_) {
     const auto copies = [](const stages::Tensors& tensors) {
       stages::Tensors made;
       for (const at::Tensor& tensor : tensors) made.push_back(tensor.clone());
@@ -46,7 +46,7 @@ class Bench {
 
  private:
   capture::SampleBuffers samples_;
-  capture::BoundaryBuffers up_, down_;
+  capture::Boundary up_, down_;
   bool first_, last_;
   capture::StageStep step_;
 };

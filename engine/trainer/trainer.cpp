@@ -8,17 +8,15 @@
 #include <stdexcept>  // std::invalid_argument
 
 #include "capture/devices.h"
-#include "capture/graph_step.h"
 #include "capture/plain_errors.h"
 #include "capture/ranges.h"
-#include "capture/stage_step.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/pipeline/rehearsal.h"
 #include "engine/plan/balance.h"
 #include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
+#include "engine/trainer/backends.h"
 #include "engine/trainer/profiler.h"
-#include "engine/trainer/stage_streams.h"
 
 namespace millrace::engine {
 namespace {
@@ -83,18 +81,6 @@ void settle(capture::Step& step) {
   }
 }
 
-/// Whether any stage's step is to be recorded.
-bool records_any(const TrainerOptions& options) {
-  const bool able =
-      options.make_backend || std::any_of(options.devices.begin(), options.devices.end(),
-                                          [](const Device& d) { return d.cuda; });
-  if (!able || options.capture == Capture::eager) return false;
-  const std::string why = unrecordable(options);
-  if (!why.empty() && options.capture == Capture::graph)
-    throw std::invalid_argument("pipeline.capture: " + why);
-  return why.empty();
-}
-
 /// The schedule as it is run.
 Schedule schedule_to_run(const TrainerOptions& options) {
   Schedule schedule = schedule_of(options);
@@ -147,60 +133,53 @@ void Trainer::recording(const std::function<void()>& work) {
 void Trainer::build() {
   steps_.clear();
   boundaries_.clear();
-  for (int i = 0; i + 1 < options_.stages; ++i) {
-    boundaries_.push_back(std::make_unique<capture::BoundaryBuffers>(schedule_.slots()));
-  }
-  for (int i = 0; i + 1 < options_.stages; ++i) join(i);
   std::vector<stages::Stage> built = build_stages(options_, schedule_);
-  std::vector<std::unique_ptr<capture::Backend>> streams(schedule_.units());
-  if (records_) streams = make_stage_streams(options_);
+  auto backends = make_backends(options_, schedule_.units(), records_);
+  for (int i = 0; i + 1 < options_.stages; ++i) {
+    boundaries_.push_back(std::make_unique<capture::Boundary>(schedule_.slots()));
+    join(i, *backends[schedule_.unit(i, 0)], *backends[schedule_.unit(i + 1, 0)]);
+  }
   std::vector<stages::Stage*> stages;
   for (int i = 0; i < options_.stages; ++i) {
     for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
       const int unit = schedule_.unit(i, replica);
-      steps_.push_back(make_step(std::move(built[unit]), i, unit, std::move(streams[unit])));
+      steps_.push_back(make_step(std::move(built[unit]), i, unit, std::move(backends[unit])));
       stages.push_back(&steps_.back()->stage());
     }
   }
   tie_replicas(schedule_, stages);
 }
 
-bool Trainer::records(int stage) const {
-  return records_ && records_on_device(options_, schedule_.unit(stage, 0));
-}
-
-std::unique_ptr<capture::OwningStep> Trainer::make_step(stages::Stage stage, int index, int unit,
-                                                        std::unique_ptr<capture::Backend> stream) {
+std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int index, int unit,
+                                                       std::unique_ptr<capture::Backend> backend) {
   const c10::Device place = place_of(options_, unit);
-  capture::BoundaryBuffers* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
-  capture::BoundaryBuffers* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
+  capture::Boundary* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
+  capture::Boundary* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
   if (place.is_cuda()) {
     capture::use_repeatable_kernels();
     stage.update_as_recorded();  // so that it computes the same, recorded or not
   }
-  if (!stream)
-    return std::make_unique<capture::StageStep>(std::move(stage), place, samples_, up, down);
-  return std::make_unique<capture::GraphStep>(std::move(stage), std::move(stream), place, samples_,
+  return std::make_unique<capture::StageStep>(std::move(stage), std::move(backend), place, samples_,
                                               up, down);
 }
 
-void Trainer::join(int stage) {
-  const c10::Device above = place_of(options_, schedule_.unit(stage, 0)),
-                    below = place_of(options_, schedule_.unit(stage + 1, 0));
-  capture::BoundaryBuffers& boundary = *boundaries_[stage];
-  boundary.activations.on_host = !capture::reads(below, above);
-  boundary.gradients.on_host = !capture::reads(above, below);
-  boundary.activations.fixed = records(stage + 1) && !records(stage);
-  boundary.gradients.fixed = records(stage) && !records(stage + 1);
-  boundary.activations.to_host = boundary.gradients.fixed;
-  boundary.gradients.to_host = boundary.activations.fixed;
+void Trainer::join(int stage, const capture::Backend& above, const capture::Backend& below) {
+  const c10::Device up = place_of(options_, schedule_.unit(stage, 0)),
+                    down = place_of(options_, schedule_.unit(stage + 1, 0));
+  capture::Boundary& boundary = *boundaries_[stage];
+  boundary.activations.on_host = !capture::reads(down, up);
+  boundary.gradients.on_host = !capture::reads(up, down);
+  boundary.activations.fixed = below.records() && !above.records();
+  boundary.gradients.fixed = above.records() && !below.records();
+  boundary.activations.to_host = above.defers() && !below.defers();
+  boundary.gradients.to_host = below.defers() && !above.defers();
   const stages::Network& network = *options_.network;
-  for (capture::Crossing* crossing : {&boundary.activations, &boundary.gradients}) {
-    for (int slot = 0; crossing->fixed && slot < schedule_.slots(); ++slot) {
+  for (capture::BoundaryBuffers* way : {&boundary.activations, &boundary.gradients}) {
+    for (int slot = 0; way->fixed && slot < schedule_.slots(); ++slot) {
       for (const int source : network.crossing(options_.cut[stage])) {
         const stages::ImageShape& shape =
             source == stages::kSample ? options_.sample : network.shape(source);
-        crossing->tensors[slot].push_back(
+        way->tensors[slot].push_back(
             capture::pinned_zeros({1, shape.channels, shape.height, shape.width}));
       }
     }

@@ -9,7 +9,7 @@
 #include <vector>      // stages
 
 #include "capture/buffers.h"
-#include "capture/owning_step.h"
+#include "capture/stage_step.h"
 #include "engine/monitor/monitor.h"
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/pipeline.h"
@@ -22,10 +22,10 @@
 
 namespace millrace::engine {
 
-/// What becomes of a stage's step on a CUDA device; on a CPU core it runs as it is.
+/// What becomes of a stage's step; backends.h has who decides.
 enum class Capture {
-  automatic,  ///< recorded, or eager where it can't be
-  graph,      ///< recorded; what can't be is an error
+  automatic,  ///< recorded where that is faster, eager where it can't be
+  graph,      ///< recorded wherever the device has a backend that records; failing is an error
   eager,      ///< each operator launched anew
 };
 
@@ -61,10 +61,10 @@ struct TrainerOptions {
   bool may_recut = false;  ///< recut() may be called: modules are measured in any case
   Capture capture = Capture::automatic;
   Sharing sharing = Sharing::streams;  ///< partitions: an error where they can't be had
-  /// Makes the streams that steps are recorded on, whatever their device; empty: CUDA devices have
-  /// their own, CPU cores none. For tests.
+  /// Makes the backends that steps are recorded on, whatever their device; empty: the device's own.
+  /// For tests.
   std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
-  /// With make_backend: the streams of a device's partitions, as capture::make_graph_backends()
+  /// With make_backend: the backends of a device's partitions, as capture::make_graph_backends()
   /// does.
   std::function<std::vector<std::unique_ptr<capture::Backend>>(c10::Device,
                                                                const std::vector<double>& work)>
@@ -152,11 +152,10 @@ class Trainer {
   void build();          ///< stages and what lies between them
   /// Does `work`, which prepares recorded steps. Where they may, steps run eagerly if it fails.
   void recording(const std::function<void()>& work);
-  bool records(int stage) const;
-  void join(int stage);  ///< says how what crosses the cut after `stage` is handed over
-  /// `stream`: null where the step is not recorded.
-  std::unique_ptr<capture::OwningStep> make_step(stages::Stage stage, int index, int unit,
-                                                 std::unique_ptr<capture::Backend> stream);
+  /// Says how what crosses the cut after `stage` is handed over.
+  void join(int stage, const capture::Backend& above, const capture::Backend& below);
+  std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int unit,
+                                                std::unique_ptr<capture::Backend> backend);
   /// The options with another cut.
   TrainerOptions cut_at(const std::vector<int>& cut) const;
   /// A stage's first replica; the others have the same weights.
@@ -173,13 +172,10 @@ class Trainer {
   LossGuard guard_;
   capture::SampleBuffers samples_;
   ShownFrames shown_input_, shown_target_;
-  std::vector<std::unique_ptr<capture::BoundaryBuffers>> boundaries_;
-  std::vector<std::unique_ptr<capture::OwningStep>> steps_;  ///< by Schedule::unit()
-  std::int64_t admitted_ = 0;                                ///< by earlier runs
+  std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
+  std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::unit()
+  std::int64_t admitted_ = 0;                               ///< by earlier runs
 };
-
-/// Why steps of `options` can't be recorded where there is a device to; "" if they can.
-std::string unrecordable(const TrainerOptions& options);
 
 /// The schedule that `options` names, verified. Throws std::invalid_argument.
 Schedule schedule_of(const TrainerOptions& options);

@@ -1,15 +1,11 @@
 // What a trainer's options make: its schedule, its stages, and what they refuse.
 #include <stdexcept>  // std::invalid_argument
 
+#include "engine/schedule/verifier.h"
 #include "engine/trainer/torch_device.h"
 #include "engine/trainer/trainer.h"
-#include "engine/schedule/verifier.h"
 
 namespace millrace::engine {
-
-std::string unrecordable(const TrainerOptions& options) {
-  return options.replicas.empty() ? "" : "replicas meet at each update, which is no recorded work";
-}
 
 Schedule schedule_of(const TrainerOptions& options) {
   Schedule schedule = make_schedule(options.schedule, {.stages = options.stages,

@@ -63,7 +63,7 @@ stages::StateDict Trainer::checkpoint() const {
 }
 
 stages::StateDict Trainer::checkpoint(int stage) const {
-  capture::OwningStep& step = *steps_[std::size_t(schedule_.unit(stage, 0))];
+  capture::StageStep& step = *steps_[std::size_t(schedule_.unit(stage, 0))];
   step.launch();  // what was called belongs to it, and must be over
   step.synchronize();
   return step.stage().checkpoint();
@@ -72,7 +72,7 @@ stages::StateDict Trainer::checkpoint(int stage) const {
 std::vector<StageMemory> Trainer::memory() const {
   std::vector<StageMemory> all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
-    const capture::OwningStep& step = *steps_[schedule_.unit(stage, 0)];
+    const capture::StageStep& step = *steps_[schedule_.unit(stage, 0)];
     const std::int64_t weights = step.stage().weight_bytes();
     all.push_back({.weights = weights,
                    .stashes = weights * (schedule_.versions_of(stage) - 1),

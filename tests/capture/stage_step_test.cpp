@@ -29,7 +29,8 @@ at::Tensor picture(int n) {
 
 TEST(StageStep, GivesEachSlotItsOwnSample) {
   SampleBuffers samples(3, {1, 3, 6, 8}, {});
-  StageStep step(make_stage({0, 4, true, true}), at::kCPU, samples, nullptr, nullptr);
+  StageStep step(make_stage({0, 4, true, true}), make_eager_backend(at::kCPU), at::kCPU, samples,
+                 nullptr, nullptr);
   step.prepare();
   for (int slot = 0; slot < 3; ++slot) {
     samples.input[slot].copy_(picture(slot));
@@ -46,9 +47,11 @@ TEST(StageStep, GivesEachSlotItsOwnSample) {
 
 TEST(StageStep, SendsActivationsDownAndGradientsUp) {
   SampleBuffers samples(2, {1, 3, 6, 8}, {});
-  BoundaryBuffers boundary(2);
-  StageStep first(make_stage({0, 2, true, false}), at::kCPU, samples, nullptr, &boundary);
-  StageStep second(make_stage({2, 4, false, true}), at::kCPU, samples, &boundary, nullptr);
+  Boundary boundary(2);
+  StageStep first(make_stage({0, 2, true, false}), make_eager_backend(at::kCPU), at::kCPU, samples,
+                  nullptr, &boundary);
+  StageStep second(make_stage({2, 4, false, true}), make_eager_backend(at::kCPU), at::kCPU, samples,
+                   &boundary, nullptr);
   first.prepare();
   second.prepare();
   samples.input[1].copy_(picture(5));
@@ -68,7 +71,8 @@ TEST(StageStep, SendsActivationsDownAndGradientsUp) {
 
 TEST(StageStep, PreparingLeavesTheWeights) {
   SampleBuffers samples(2, {1, 3, 6, 8}, {1, 3, 6, 8});
-  StageStep step(make_stage({0, 4, true, true}), at::kCPU, samples, nullptr, nullptr);
+  StageStep step(make_stage({0, 4, true, true}), make_eager_backend(at::kCPU), at::kCPU, samples,
+                 nullptr, nullptr);
   const auto before = step.stage().parameters().state();
   step.prepare();
   EXPECT_TRUE(at::equal(before[0].second, step.stage().parameters().state()[0].second));

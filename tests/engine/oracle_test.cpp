@@ -306,11 +306,11 @@ TEST(Updates, ThatAreNotFiniteChangeNothing) {
       auto [x, y] = sample_at(n, kShape);
       auto kept = stages[0].forward({x}, y);
       stages[0].backward(kept, {});
-      EXPECT_TRUE(stages[0].update());
+      EXPECT_TRUE(stages[0].update({.count = 1}, 1.0));
       if (!spoil) continue;
       kept = stages[0].forward({x * std::numeric_limits<float>::infinity()}, y);
       stages[0].backward(kept, {});
-      EXPECT_FALSE(stages[0].update());
+      EXPECT_FALSE(stages[0].update({.count = 1}, 1.0));
     }
     return stages[0].checkpoint();  // weights and optimizer state
   };

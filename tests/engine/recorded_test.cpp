@@ -4,7 +4,7 @@
 
 #include <limits>  // what is no number
 
-#include "capture/graph_step.h"
+#include "capture/stage_step.h"
 #include "engine/pipeline/rehearsal.h"
 #include "engine/schedule/turns.h"
 #include "tests/capture/double_stream.h"
@@ -18,6 +18,11 @@ TrainerOptions recorded(const std::string& schedule, int stages, std::vector<int
   TrainerOptions options = small(schedule, stages, std::move(cut));
   options.capture = Capture::graph;
   options.make_backend = [](c10::Device) { return capture::make_double_stream(true); };
+  return options;
+}
+
+TrainerOptions replayed_at_once(TrainerOptions options) {
+  options.make_backend = [](c10::Device) { return capture::make_double_program(); };
   return options;
 }
 
@@ -76,6 +81,15 @@ TEST_P(RecordedTest, EqualsTheOracleAfter100Samples) {
   EXPECT_EQ(got.losses, expected.losses);
 }
 
+TEST_P(RecordedTest, EqualsTheOracleOnABackendThatReplaysAtOnce) {
+  const auto& [schedule, stages, cut, recompute] = GetParam();
+  TrainerOptions options = replayed_at_once(recorded(schedule, stages, cut));
+  options.recompute = recompute;
+  const Trained expected = by_recorded_oracle(options, 100), got = by_pipeline(options, 100);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Schedules, RecordedTest,
     testing::Values(Case{"partime", 1, {}}, Case{"partime", 2, {4}}, Case{"partime", 4, {2, 4, 6}},
@@ -91,9 +105,12 @@ TEST(Recorded, EveryOptimizer) {
     TrainerOptions options = recorded("partime", 2, {4});
     options.optimizer = {.kind = kind, .lr = 0.01, .weight_decay = 0.01};
     if (kind == "sgd" || kind == "rmsprop") options.optimizer.momentum = 0.9;
-    const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
-    expect_equal_bits(got.weights, expected.weights);
-    EXPECT_EQ(got.losses, expected.losses) << kind;
+    const Trained expected = by_recorded_oracle(options, 60);
+    for (const TrainerOptions& how : {options, replayed_at_once(options)}) {
+      const Trained got = by_pipeline(how, 60);
+      expect_equal_bits(got.weights, expected.weights);
+      EXPECT_EQ(got.losses, expected.losses) << kind;
+    }
   }
 }
 
@@ -103,9 +120,12 @@ TEST(Recorded, EveryCorrection) {
     TrainerOptions options = recorded("partime", 3, {2, 5});
     options.optimizer = {.kind = "adam", .lr = 0.01};
     options.correction.kind = kind;
-    const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
-    expect_equal_bits(got.weights, expected.weights);
-    EXPECT_EQ(got.losses, expected.losses) << kind;
+    const Trained expected = by_recorded_oracle(options, 60);
+    for (const TrainerOptions& how : {options, replayed_at_once(options)}) {
+      const Trained got = by_pipeline(how, 60);
+      expect_equal_bits(got.weights, expected.weights);
+      EXPECT_EQ(got.losses, expected.losses) << kind;
+    }
   }
 }
 
@@ -123,9 +143,12 @@ TEST(Recorded, CorrectionsBesideStashedWeights) {
   for (const char* kind : {"gap-aware", "dc-asgd"}) {
     TrainerOptions options = recorded("pipedream", 3, {2, 5});
     options.correction.kind = kind;
-    const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
-    expect_equal_bits(got.weights, expected.weights);
-    EXPECT_EQ(got.losses, expected.losses) << kind;
+    const Trained expected = by_recorded_oracle(options, 60);
+    for (const TrainerOptions& how : {options, replayed_at_once(options)}) {
+      const Trained got = by_pipeline(how, 60);
+      expect_equal_bits(got.weights, expected.weights);
+      EXPECT_EQ(got.losses, expected.losses) << kind;
+    }
   }
 }
 
@@ -138,6 +161,17 @@ TEST(Recorded, BesideStagesThatAreNot) {
   const Trained got = by_pipeline(mixed, 60);
   for (std::size_t i = 0; i < got.losses.size(); ++i)
     EXPECT_NEAR(got.losses[i], expected.losses[i], 1e-5f);
+}
+
+/// Half of the stages on a device that is behind, half of them replayed at once.
+TEST(Recorded, BesideStagesThatReplayAtOnce) {
+  TrainerOptions options = recorded("partime", 4, {2, 4, 6});
+  options.make_backend = [made = 0](c10::Device) mutable {
+    return made++ % 2 == 0 ? capture::make_double_stream(true) : capture::make_double_program();
+  };
+  const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
 }
 
 TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
@@ -197,7 +231,7 @@ TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
   const Schedule schedule = for_recording(schedule_of(options));
   capture::SampleBuffers samples(schedule.slots(),
                                  {1, kShape.channels, kShape.height, kShape.width}, {}, true);
-  capture::GraphStep step(std::move(build_stages(options, schedule)[0]),
+  capture::StageStep step(std::move(build_stages(options, schedule)[0]),
                           options.make_backend(at::kCPU), at::kCPU, samples, nullptr, nullptr);
   rehearse(schedule, longest_turns(schedule), {&step});
   int early = 0;

@@ -80,7 +80,7 @@ TEST(BareStep, OfAMiddleStageIsItsCalls) {
     step.launch();
     stages::Activations kept = called.forward(inputs);
     called.backward(kept, gradients);
-    called.update();
+    called.update({.count = 1}, 1.0);
   }
   step.synchronize();
   engine::expect_equal_bits(step.stage().parameters().state(), called.parameters().state());

@@ -25,12 +25,12 @@ TEST(Stage, UpdateAppliesTheMeanOfItsGradients) {
   Stage once = make({0, 4, true, true}), twice = make({0, 4, true, true});
   auto kept = once.forward({x}, y);
   once.backward(kept, {});
-  once.update();
+  once.update({.count = 1}, 1.0);
   for (int i = 0; i < 2; ++i) {
     kept = twice.forward({x}, y);
-    twice.backward(kept, {});
+    twice.backward(kept, {}, {.first = twice.count_gradient()});
   }
-  twice.update();
+  twice.update(twice.advance(), 1.0);
   EXPECT_TRUE(at::equal(once.parameters().flat(), twice.parameters().flat()))
       << "the mean of two equal gradients";
 }
@@ -49,7 +49,7 @@ TEST(Stage, WithoutParametersItStillPassesGradientsOn) {
   Stage relu = make({1, 2, false, false});
   auto kept = relu.forward({x - 0.5});
   EXPECT_TRUE(at::equal(relu.backward(kept, {at::ones_like(x)})[0], at::zeros_like(x)));
-  relu.update();
+  relu.update({.count = 1}, 1.0);
 }
 
 TEST(Parameters, ViewsShareOneBuffer) {

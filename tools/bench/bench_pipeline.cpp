@@ -33,7 +33,7 @@ double bare_loop_ms(const BenchArm& arm, double seconds) {
   for (Clock::time_point start = Clock::now(); start < until || steps.size() < 8;) {
     stages::Activations kept = stage[0].forward({frame}, frame);
     stage[0].backward(kept, {});
-    stage[0].update();
+    stage[0].update({.count = 1}, 1.0);
     const Clock::time_point end = Clock::now();
     steps.push_back(milliseconds(end - start));
     start = end;

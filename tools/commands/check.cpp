@@ -2,7 +2,7 @@
 #include <algorithm>  // any_of
 #include <iostream>   // results
 
-#include "engine/trainer/stage_streams.h"
+#include "engine/trainer/backends.h"
 #include "io/source/source.h"
 #include "tools/run/assembly.h"
 #include "tools/config/commands.h"

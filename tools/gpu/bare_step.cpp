@@ -78,14 +78,14 @@ void BareStep::run() {
   if (first && last) target_ = input_;
   if (last && !first) bring(sample_, target_);
   stages::Activations kept =
-      stage_.forward_at(first ? stages::Tensors{input_} : inputs_, target_, /*buffer=*/0);
+      stage_.forward(first ? stages::Tensors{input_} : inputs_, target_, /*buffer=*/0);
   if (last) {
     show(prediction_, kept.outputs[0]);
     show(loss_, kept.loss);
   }
   if (work_ == BareWork::forward) return;
   stage_.backward(kept, gradients_, stages::Adding{.first = true});
-  stage_.guarded_update(0, 0, 1, rate_, skipped_on_device_);
+  stage_.guarded_update({.count = 1}, rate_, skipped_on_device_);
   stream_->copy(skipped_, skipped_on_device_);
 }
 

@@ -19,7 +19,7 @@ enum class BareWork {
 
 /// A stage's work on one sample as one graph on a stream of its own, without engine, slots, links
 /// or waits. The first stage copies its sample from pinned memory, and the last its target from
-/// there and prediction and loss to there, as GraphStep does; what neighbours would send lies in
+/// there and prediction and loss to there, as StageStep does; what neighbours would send lies in
 /// fixed buffers on the device. Thread-bound; synchronize() before it goes.
 class BareStep {
  public:

@@ -7,7 +7,7 @@
 #include <ctime>      // processor time
 
 #include "capture/devices.h"
-#include "capture/graph_step.h"
+#include "capture/stage_step.h"
 #include "engine/pipeline/rehearsal.h"
 #include "tools/gpu/bare_step.h"
 
@@ -83,7 +83,7 @@ class CalledStep {
   /// Processor time of a sample's calls, the mean over a batch. The device's work is waited for
   /// untimed: a worker that waits sleeps, and what the driver does meanwhile is not the step's.
   double time() {
-    // Fewer than GraphStep has under way before it waits by itself.
+    // Fewer than StageStep has under way before it waits by itself.
     constexpr int kBatch = 16;
     const double begin = processor_time();
     for (int i = 0; i < kBatch; ++i) {
@@ -101,11 +101,11 @@ class CalledStep {
   }
 
  private:
-  std::unique_ptr<capture::GraphStep> make_step(const engine::TrainerOptions& options) {
+  std::unique_ptr<capture::StageStep> make_step(const engine::TrainerOptions& options) {
     capture::use_repeatable_kernels();
     std::vector<stages::Stage> stages = engine::build_stages(options, schedule_);
     const c10::Device device = stages[0].parameters().flat().device();
-    return std::make_unique<capture::GraphStep>(
+    return std::make_unique<capture::StageStep>(
         std::move(stages[0]),
         options.make_backend ? options.make_backend(device) : capture::make_graph_backend(device),
         device, samples_, nullptr, nullptr);
@@ -113,7 +113,7 @@ class CalledStep {
 
   engine::Schedule schedule_;
   capture::SampleBuffers samples_;
-  std::unique_ptr<capture::GraphStep> step_;
+  std::unique_ptr<capture::StageStep> step_;
   std::int64_t sample_ = 0, launched_ = 0;
 };
 

@@ -6,7 +6,7 @@
 
 #include "capture/devices.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/trainer/stage_streams.h"
+#include "engine/trainer/backends.h"
 #include "stages/safetensors.h"
 
 namespace millrace::tools {

@@ -39,12 +39,13 @@ class Step {
   Step(stages::Stage stage, bool accumulate = false)
       : stage_(std::move(stage)), input_(at::zeros({1, 3, 12, 16})) {
     const auto nan = std::numeric_limits<double>::quiet_NaN();
-    forward_ = record([&] { kept_ = stage_.forward_at({input_}, input_, 0); });
+    forward_ = record([&] { kept_ = stage_.forward({input_}, input_, 0); });
     backward_ = record([&] { stage_.backward(kept_, {}, {.first = true, .retain = true}); });
     if (accumulate)
       again_ = record([&] { stage_.backward(kept_, {}, {.first = false, .retain = true}); });
     stage_.fill_gradients(nan);
-    update_ = record([&] { stage_.guarded_update(0, 0, accumulate ? 2 : 1, rate_, skipped_); });
+    update_ =
+        record([&] { stage_.guarded_update({.count = accumulate ? 2 : 1}, rate_, skipped_); });
     stage_.fill_gradients(0);
     skipped_.zero_();
   }
@@ -95,9 +96,9 @@ float train_eagerly(stages::Stage& stage, const at::Tensor& sample, int backward
   stage.backward(kept, {});
   for (int i = 1; i < backwards; ++i) {
     kept = stage.forward({sample}, sample);
-    stage.backward(kept, {});
+    stage.backward(kept, {}, {.first = false});
   }
-  stage.update();
+  stage.update({.count = backwards}, 1.0);
   return loss;
 }
 

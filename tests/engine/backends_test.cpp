@@ -1,5 +1,5 @@
 // Which stages share a device, and what each asks of it; on doubles, since no device is needed.
-#include "engine/trainer/stage_streams.h"
+#include "engine/trainer/backends.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 namespace millrace::engine {
 namespace {
 
-using Streams = std::vector<std::unique_ptr<capture::Backend>>;
+using Made = std::vector<std::unique_ptr<capture::Backend>>;
 
 /// What was asked of capture::make_graph_backends().
 struct Split {
@@ -24,14 +24,14 @@ TrainerOptions partitioned(TrainerOptions options, std::vector<Split>& splits) {
   options.capture = Capture::graph;
   options.make_backend = [](c10::Device) { return capture::make_double_stream(true); };
   options.make_backends = [&splits](c10::Device device, const std::vector<double>& work) {
-    Streams streams;
+    Made backends;
     Split split{device, work, {}};
     for (std::size_t i = 0; i < work.size(); ++i) {
-      streams.push_back(capture::make_double_stream(true));
-      split.made.push_back(streams.back().get());
+      backends.push_back(capture::make_double_stream(true));
+      split.made.push_back(backends.back().get());
     }
     splits.push_back(split);
-    return streams;
+    return backends;
   };
   return options;
 }
@@ -53,7 +53,7 @@ std::vector<double> sums(const std::vector<double>& ms, const std::vector<int>& 
   return sums;
 }
 
-TEST(StageStreams, StagesShareTheDeviceTheyAreOn) {
+TEST(Backends, StagesShareTheDeviceTheyAreOn) {
   TrainerOptions options = small("partime", 6, {1, 2, 3, 4, 5});
   EXPECT_TRUE(stages_sharing(options).empty());
   options.devices = {gpu(1), gpu(0), core(0), gpu(1), core(0), gpu(2)};
@@ -67,38 +67,38 @@ TEST(StageStreams, StagesShareTheDeviceTheyAreOn) {
   EXPECT_FALSE(splits_device(options));
 }
 
-TEST(StageStreams, EachDeviceIsSplitOnceByItsStagesWork) {
+TEST(Backends, EachDeviceIsSplitOnceByItsStagesWork) {
   std::vector<Split> splits;
   TrainerOptions options = partitioned(small("partime", 5, {1, 3, 4, 6}), splits);
   options.devices = {gpu(0), gpu(1), gpu(0), gpu(2), gpu(1)};
   options.module_ms = {1, 2, 4, 8, 16, 32, 64, 128};
-  const Streams streams = make_stage_streams(options);
+  const Made backends = make_backends(options, 5, true);
   ASSERT_EQ(splits.size(), 2u);
   EXPECT_EQ(splits[0].device.index(), 0);
   EXPECT_EQ(splits[0].work, (std::vector<double>{1, 8}));
   EXPECT_EQ(splits[1].device.index(), 1);
   EXPECT_EQ(splits[1].work, (std::vector<double>{6, 192}));
-  ASSERT_EQ(streams.size(), 5u);
-  EXPECT_EQ(streams[0].get(), splits[0].made[0]);
-  EXPECT_EQ(streams[2].get(), splits[0].made[1]);
-  EXPECT_EQ(streams[1].get(), splits[1].made[0]);
-  EXPECT_EQ(streams[4].get(), splits[1].made[1]);
-  EXPECT_TRUE(streams[3]);
+  ASSERT_EQ(backends.size(), 5u);
+  EXPECT_EQ(backends[0].get(), splits[0].made[0]);
+  EXPECT_EQ(backends[2].get(), splits[0].made[1]);
+  EXPECT_EQ(backends[1].get(), splits[1].made[0]);
+  EXPECT_EQ(backends[4].get(), splits[1].made[1]);
+  EXPECT_TRUE(backends[3]);
 }
 
-TEST(StageStreams, StagesThatAreNotRecordedTakeNoShare) {
+TEST(Backends, StagesThatAreNotRecordedTakeNoShare) {
   std::vector<Split> splits;
   TrainerOptions options = partitioned(small("partime", 4, {2, 4, 6}), splits);
   options.module_ms = {1, 2, 4, 8, 16, 32, 64, 128};
   options.records = [](int stage) { return stage == 1 || stage == 3; };
-  const Streams streams = make_stage_streams(options);
+  const Made backends = make_backends(options, 4, true);
   ASSERT_EQ(splits.size(), 1u);
   EXPECT_EQ(splits[0].work, (std::vector<double>{12, 192}));
-  EXPECT_FALSE(streams[0] || streams[2]);
-  EXPECT_TRUE(streams[1] && streams[3]);
+  for (const int stage : {0, 2}) EXPECT_FALSE(backends[stage]->records());
+  for (const int stage : {1, 3}) EXPECT_TRUE(backends[stage]->records());
 }
 
-TEST(StageStreams, PlainStreamsSplitNothing) {
+TEST(Backends, PlainStreamsSplitNothing) {
   std::vector<Split> splits;
   TrainerOptions options = partitioned(small("partime", 2, {4}), splits);
   options.sharing = Sharing::streams;
@@ -107,7 +107,7 @@ TEST(StageStreams, PlainStreamsSplitNothing) {
   EXPECT_TRUE(trainer.module_ms().empty());
 }
 
-TEST(StageStreams, RecordedStagesOnPartitionsEqualTheOracle) {
+TEST(Backends, RecordedStagesOnPartitionsEqualTheOracle) {
   std::vector<Split> splits;
   const TrainerOptions options = partitioned(small("partime", 4, {2, 4, 6}), splits);
   Trainer trainer(options);
@@ -121,7 +121,7 @@ TEST(StageStreams, RecordedStagesOnPartitionsEqualTheOracle) {
   EXPECT_EQ(log.losses, expected.losses);
 }
 
-TEST(StageStreams, ANewCutIsANewSplit) {
+TEST(Backends, ANewCutIsANewSplit) {
   std::vector<Split> splits;
   TrainerOptions options = partitioned(small("partime", 2, {4}), splits);
   options.module_ms = {1, 2, 4, 8, 16, 32, 64, 128};
@@ -132,10 +132,10 @@ TEST(StageStreams, ANewCutIsANewSplit) {
   EXPECT_EQ(splits[1].work, (std::vector<double>{63, 192}));
 }
 
-TEST(StageStreams, WhatCanNotBeSplitIsAnError) {
+TEST(Backends, WhatCanNotBeSplitIsAnError) {
   std::vector<Split> splits;
   TrainerOptions options = partitioned(small("partime", 2, {4}), splits);
-  options.make_backends = [](c10::Device, const std::vector<double>&) -> Streams {
+  options.make_backends = [](c10::Device, const std::vector<double>&) -> Made {
     throw std::invalid_argument("too few SMs");
   };
   try {
@@ -147,7 +147,7 @@ TEST(StageStreams, WhatCanNotBeSplitIsAnError) {
   }
 }
 
-TEST(StageStreams, PartitionsAreForRecordedSteps) {
+TEST(Backends, PartitionsAreForRecordedSteps) {
   std::vector<Split> splits;
   TrainerOptions options = partitioned(small("partime", 2, {4}), splits);
   options.capture = Capture::eager;

@@ -1,4 +1,4 @@
-#include "capture/stamp.h"
+#include "capture/fence.h"
 
 #include <ATen/ATen.h>          // counting
 #include <c10/core/GradMode.h>  // NoGradGuard
@@ -18,21 +18,21 @@ constexpr auto kNever = 60s;  // a device that takes so long for a sample has fa
 
 }  // namespace
 
-Stamp::Stamp(c10::Device device)
+Fence::Fence(c10::Device device)
     : on_device_(at::zeros({}, at::TensorOptions(device).dtype(at::kLong))),
       on_host_(pinned_zeros({}, at::kLong)) {}
 
-void Stamp::set(Backend& stream) {
+void Fence::set(Backend& stream) {
   on_device_.add_(1);
   stream.copy(on_host_, on_device_);
 }
 
-bool Stamp::is_set() const {
+bool Fence::is_set() const {
   const std::atomic_ref count(*on_host_.mutable_data_ptr<std::int64_t>());
   return count.load(std::memory_order_acquire) == expected_;
 }
 
-void Stamp::wait() const {
+void Fence::wait() const {
   const auto give_up = std::chrono::steady_clock::now() + kNever;
   while (!is_set()) {
     if (std::chrono::steady_clock::now() > give_up)
@@ -41,7 +41,7 @@ void Stamp::wait() const {
   }
 }
 
-void Stamp::reset(Backend& stream) {
+void Fence::reset(Backend& stream) {
   expected_ = 0;
   stream.run([this, &stream] {
     const c10::NoGradGuard no_grad;

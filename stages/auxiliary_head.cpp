@@ -1,4 +1,4 @@
-#include "stages/read_out.h"
+#include "stages/auxiliary_head.h"
 
 #include <ATen/ATen.h>              // operators
 #include <ATen/CPUGeneratorImpl.h>  // initial values
@@ -11,9 +11,9 @@
 
 namespace millrace::stages {
 
-ReadOut::ReadOut(std::int64_t channels, std::int64_t target, int kernel,
-                 const OptimizerSpec& optimizer, std::uint64_t seed,
-                 const at::TensorOptions& tensors)
+AuxiliaryHead::AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel,
+                             const OptimizerSpec& optimizer, std::uint64_t seed,
+                             const at::TensorOptions& tensors)
     : padding_(kernel / 2), spec_(optimizer) {
   const c10::NoGradGuard no_grad;
   const std::int64_t weights = target * channels * kernel * kernel;
@@ -35,7 +35,7 @@ ReadOut::ReadOut(std::int64_t channels, std::int64_t target, int kernel,
   optimizer_ = make_optimizer(optimizer, flat_);
 }
 
-at::Tensor ReadOut::loss(const at::Tensor& activations, const at::Tensor& target) const {
+at::Tensor AuxiliaryHead::loss(const at::Tensor& activations, const at::Tensor& target) const {
   at::Tensor maps = at::conv2d(activations, parameters_[0], parameters_[1], 1, padding_);
   const bool vector = target.size(2) == 1 && target.size(3) == 1;
   if (vector) maps = maps.mean({2, 3}, /*keepdim=*/true);
@@ -46,7 +46,7 @@ at::Tensor ReadOut::loss(const at::Tensor& activations, const at::Tensor& target
   return at::mse_loss(at::sigmoid(maps), target);
 }
 
-void ReadOut::add(const std::vector<at::Tensor>& gradients, bool first) {
+void AuxiliaryHead::add(const std::vector<at::Tensor>& gradients, bool first) {
   const c10::NoGradGuard no_grad;
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     if (first) {
@@ -57,25 +57,25 @@ void ReadOut::add(const std::vector<at::Tensor>& gradients, bool first) {
   }
 }
 
-void ReadOut::update(int count) {
+void AuxiliaryHead::update(int count) {
   const c10::NoGradGuard no_grad;
   if (count > 1) gradient_.div_(count);
   optimizer_->step(flat_, gradient_);
 }
 
-void ReadOut::guarded_update(int count, const at::Tensor& rate, const at::Tensor& finite) {
+void AuxiliaryHead::guarded_update(int count, const at::Tensor& rate, const at::Tensor& finite) {
   stages::guarded_update(
       spec_, {.from = flat_, .to = flat_, .gradient = gradient_, .state = optimizer_->state()},
       count, rate, finite);
 }
 
-std::vector<std::pair<std::string, at::Tensor>> ReadOut::state() const {
+std::vector<std::pair<std::string, at::Tensor>> AuxiliaryHead::state() const {
   auto all = optimizer_->state();
   all.emplace_back("weights", flat_);
   return all;
 }
 
-std::int64_t ReadOut::bytes() const {
+std::int64_t AuxiliaryHead::bytes() const {
   std::int64_t bytes = std::int64_t(flat_.nbytes() + gradient_.nbytes());
   for (const auto& [name, buffer] : optimizer_->state()) bytes += std::int64_t(buffer.nbytes());
   return bytes;

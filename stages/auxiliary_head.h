@@ -14,14 +14,15 @@ namespace millrace::stages {
 
 /// One convolution from what a stage gives to the target (a vector: the mean of its maps), sigmoid,
 /// mean squared error; trained beside the stage and thrown away after training. A stage that learns
-/// from its read-out alone learns from the sample it has just seen, whatever the pipeline's length:
+/// from its head alone learns from the sample it has just seen, whatever the pipeline's length:
 /// decoupled greedy learning (Belilovsky et al., arXiv 1901.08164) with one layer. Thread-bound.
-class ReadOut {
+class AuxiliaryHead {
  public:
   /// `channels`: what the stage gives; `target`: channels of the target. `optimizer`: the
-  /// read-out's.
-  ReadOut(std::int64_t channels, std::int64_t target, int kernel, const OptimizerSpec& optimizer,
-          std::uint64_t seed, const at::TensorOptions& tensors);
+  /// head's.
+  AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel,
+                const OptimizerSpec& optimizer, std::uint64_t seed,
+                const at::TensorOptions& tensors);
 
   /// The loss of `activations` ([1,C,H,W], with their graph) against `target`, with its graph.
   /// Throws std::invalid_argument if their sizes differ.

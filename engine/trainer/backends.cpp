@@ -1,4 +1,4 @@
-#include "engine/trainer/stage_streams.h"
+#include "engine/trainer/backends.h"
 
 #include <map>        // stages by device
 #include <stdexcept>  // std::invalid_argument, std::runtime_error
@@ -32,16 +32,32 @@ std::vector<std::unique_ptr<capture::Backend>> split(const TrainerOptions& optio
 
 }  // namespace
 
-bool records_on_device(const TrainerOptions& options, int unit) {
+std::string unrecordable(const TrainerOptions& options) {
+  return options.replicas.empty() ? "" : "replicas meet at each update, which is no recorded work";
+}
+
+bool records(const TrainerOptions& options, int unit) {
   if (options.make_backend) return !options.records || options.records(unit);
+  // A core has no backend that records yet.
   return place_of(options, unit).is_cuda();
+}
+
+bool records_any(const TrainerOptions& options) {
+  bool any = bool(options.make_backend);
+  for (std::size_t unit = 0; unit < options.devices.size(); ++unit)
+    any = any || records(options, int(unit));
+  if (!any || options.capture == Capture::eager) return false;
+  const std::string why = unrecordable(options);
+  if (!why.empty() && options.capture == Capture::graph)
+    throw std::invalid_argument("pipeline.capture: " + why);
+  return why.empty();
 }
 
 std::vector<std::vector<int>> stages_sharing(const TrainerOptions& options) {
   std::map<std::pair<c10::DeviceType, int>, std::vector<int>> on;
   const int units = options.devices.empty() ? options.stages : int(options.devices.size());
   for (int unit = 0; unit < units; ++unit) {
-    if (!records_on_device(options, unit)) continue;
+    if (!records(options, unit)) continue;
     const c10::Device place = place_of(options, unit);
     on[{place.type(), place.index()}].push_back(unit);
   }
@@ -64,21 +80,23 @@ void require_sharing(const TrainerOptions& options) {
   throw std::invalid_argument("pipeline.sharing: partitions are for recorded steps: " + why);
 }
 
-std::vector<std::unique_ptr<capture::Backend>> make_stage_streams(const TrainerOptions& options) {
-  std::vector<std::unique_ptr<capture::Backend>> streams(options.stages);
-  if (splits_device(options)) {
+std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOptions& options,
+                                                             int units, bool record) {
+  std::vector<std::unique_ptr<capture::Backend>> backends(units);
+  if (record && splits_device(options)) {
     for (const std::vector<int>& stages : stages_sharing(options)) {
       auto shares = split(options, place_of(options, stages.front()), stages);
-      for (std::size_t i = 0; i < stages.size(); ++i) streams[stages[i]] = std::move(shares[i]);
+      for (std::size_t i = 0; i < stages.size(); ++i) backends[stages[i]] = std::move(shares[i]);
     }
   }
-  for (int stage = 0; stage < options.stages; ++stage) {
-    if (streams[stage] || !records_on_device(options, stage)) continue;
-    const c10::Device place = place_of(options, stage);
-    streams[stage] =
-        options.make_backend ? options.make_backend(place) : capture::make_graph_backend(place);
+  for (int unit = 0; unit < units; ++unit) {
+    if (backends[unit]) continue;
+    const c10::Device place = place_of(options, unit);
+    backends[unit] = !record || !records(options, unit) ? capture::make_eager_backend(place)
+                     : options.make_backend             ? options.make_backend(place)
+                                                        : capture::make_graph_backend(place);
   }
-  return streams;
+  return backends;
 }
 
 }  // namespace millrace::engine

@@ -13,9 +13,9 @@ namespace millrace::capture {
 /// not say whether the host sees an event that a graph signals as over, from the launch before,
 /// until the work gets there; a count can't be mistaken. One thread calls expect(), and whoever it
 /// tells of the work may look.
-class Stamp {
+class Fence {
  public:
-  explicit Stamp(c10::Device device);
+  explicit Fence(c10::Device device);
 
   /// The work was called once more.
   void expect() { ++expected_; }

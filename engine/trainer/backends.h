@@ -1,0 +1,40 @@
+// Which backend each stage's step runs on: recorded or eager, and how stages share a device.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "capture/backend.h"
+#include "engine/trainer/trainer.h"
+
+namespace millrace::engine {
+
+/// Why no step of `options` can be recorded, wherever there is a backend that could; "" if they can.
+std::string unrecordable(const TrainerOptions& options);
+
+/// Whether the step of Schedule::unit() `unit` is recorded, unless something else forbids it.
+bool records(const TrainerOptions& options, int unit);
+
+/// Whether any step is. Throws std::invalid_argument, "pipeline.capture: ...", for steps that are
+/// to be recorded by name and can't be.
+bool records_any(const TrainerOptions& options);
+
+/// Stages whose steps may be recorded on one device, by Schedule::unit(): a list for each device
+/// that has several.
+std::vector<std::vector<int>> stages_sharing(const TrainerOptions& options);
+
+/// Whether a device is to be split among its stages.
+bool splits_device(const TrainerOptions& options);
+
+/// Throws std::invalid_argument, "pipeline.sharing: ...", if a device is to be split among stages
+/// whose steps are not recorded. `options`: correction and devices named.
+void require_sharing(const TrainerOptions& options);
+
+/// A backend for each of `units`; all of them eager unless `record`. On a device that is split,
+/// each has SMs in proportion to module_ms summed over its stage. Throws std::runtime_error,
+/// "pipeline.sharing: ...", for a device that can't be split so.
+std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOptions& options,
+                                                             int units, bool record);
+
+}  // namespace millrace::engine
