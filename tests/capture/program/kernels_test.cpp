@@ -63,6 +63,7 @@ struct Operator {
     for (TestImage* image : {&x, &dy, &mask}) image->fill(random);
     for (TestFloats* floats : {&weights, &bias, &weight_gradient, &bias_gradient})
       floats->fill(random);
+    relu(mask.first(), mask.first(), mask.layout().floats() - mask.layout().first());
   }
 
   /// Scratch comes full of NaN, since its contents may be anything.
