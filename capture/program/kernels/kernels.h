@@ -44,7 +44,8 @@ struct Convolution {
   int stride = 1;
   Activation activation = Activation::kNone;  ///< kForward: y = activation(x * w + bias)
   /// kDataGradient: the gradient is 0 where the mask (Operands::mask, as a rule the layer's input,
-  /// which a ReLU made) is not above 0. The mask has input's size and this halo.
+  /// which a ReLU made) is at most 0; a NaN lets it through. The mask has input's size and this
+  /// halo.
   bool masked = false;
   int mask_halo = 0;
   /// kWeightGradient: add to the gradients that are there instead of overwriting them.
@@ -81,7 +82,8 @@ class Kernel {
 };
 
 /// The implementations that can do it, by short names that hold no space, comma or colon. The
-/// first is the likeliest to be the fastest; never empty.
+/// first is the likeliest to be the fastest; never empty. Those that differ in their tile alone
+/// ("wide3x8", "wide2x12") give the same bits; others round differently.
 std::vector<std::string> candidates(const Convolution& convolution);
 
 /// \param implementation one of candidates(); empty: the first.
@@ -89,8 +91,9 @@ std::vector<std::string> candidates(const Convolution& convolution);
 std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
                                     const std::string& implementation = "");
 
-/// The fastest of the candidates here and now, each run several times in alternation; allocates
-/// its own operands. Takes about 20 times the operator's own time for each candidate.
+/// The fastest of the candidates here and now, each run several times in alternation; the first
+/// stays unless another is 3 % faster. Allocates its own operands. Takes about 20 times the
+/// operator's own time for each candidate.
 std::string time_and_choose(const Convolution& convolution);
 
 /// Operations that the limit counts: 2 for each tap, those on the padding too.
@@ -101,7 +104,7 @@ double flops(const Convolution& convolution);
 void relu(const float* source, float* destination, std::size_t count);
 void sigmoid(const float* source, float* destination, std::size_t count);
 void add(const float* left, const float* right, float* destination, std::size_t count);
-/// destination = mask > 0 ? source : 0.
+/// destination = mask <= 0 ? 0 : source, as at::threshold_backward.
 void relu_mask(const float* source, const float* mask, float* destination, std::size_t count);
 /// Backward of sigmoid from its output: destination = gradient * output * (1 - output).
 void sigmoid_gradient(const float* gradient, const float* output, float* destination,
@@ -120,8 +123,7 @@ void to_planes(const float* source, const Layout& from, float* planes);
 /// \param prediction in `layout`; \param target in `target_layout`, of the same size.
 /// \param gradient in `gradient_layout`: of the loss by the prediction, or, with through_sigmoid,
 ///   by what the sigmoid that made the prediction was given. Null: not wanted.
-/// \returns the loss; sums in double, so that it is the float nearest to the exact mean of the
-///   rounded squares.
+/// \returns the loss: a row's squares summed in float, the rows in double.
 float mse(const float* prediction, const Layout& layout, const float* target,
           const Layout& target_layout, float* gradient, const Layout& gradient_layout,
           bool through_sigmoid, float scale = 1);

@@ -7,6 +7,7 @@
 namespace millrace::kernels {
 namespace {
 
+constexpr std::size_t kAhead = 4;
 constexpr const char* kNarrow = "narrow";
 
 std::string tile_name(Tile tile) {
@@ -84,8 +85,14 @@ class OwnCorrelation final : public Kernel {
         to_lanes(weights + c * in * taps, in * taps, rows, places_, packed);
         continue;
       }
-      for (std::size_t o = 0; o < out; ++o)
-        to_lanes(weights + (o * in + c) * taps, taps, rows, places_, packed + o * lanes());
+      for (std::size_t o = 0; o < out; ++o) {
+        const float* from = weights + (o * in + c) * taps;
+        // The next rows lie far apart, where the processor does not look ahead by itself.
+        const float* ahead = from + kAhead * in * taps;
+        for (std::size_t i = 0; o + kAhead < out && i < rows * taps; i += 16)
+          __builtin_prefetch(ahead + i);
+        to_lanes(from, taps, rows, places_, packed + o * lanes());
+      }
     }
   }
 
