@@ -46,8 +46,9 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
     free_->push_back(int(i));
   }
   const int versions = stage_.options().versions;
-  for (int to = 0; to < versions; ++to) {
-    const int from = (to + versions - 1) % versions;
+  // From the buffer that holds the weights on, each of which gets them.
+  for (int from = 0; from < versions; ++from) {
+    const int to = (from + 1) % versions;
     stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN());
     updates_[to] = std::make_unique<Program>(
         [&] { stage_.guarded_update({.from = from, .to = to, .count = count_}, rate_, skipped_); },
@@ -67,11 +68,15 @@ void ProgramStage::record(Place& place, int buffer) {
   made.loss = made.kept.loss;
   if (stage_.options().recompute) made.recompute = program([&] { stage_.recompute(made.kept); });
   if (place.gradients.empty()) place.gradients = copies(made.kept.outputs);
+  if (stage_.options().split) {  // once: the weights' part reads what this one leaves
+    made.backward[{Part::backward_input, true}] = program([&] {
+      made.made =
+          stage_.backward_input(made.kept, place.gradients, {.first = true, .retain = true});
+    });
+  }
   for (const bool first : {true, false}) {
     const stages::Adding adding{.first = first, .retain = true};
     if (stage_.options().split) {
-      made.backward[{Part::backward_input, true}] =
-          program([&] { made.made = stage_.backward_input(made.kept, place.gradients, adding); });
       made.backward[{Part::backward_weight, first}] =
           program([&] { stage_.backward_weight(made.kept, adding); });
     } else {

@@ -4,6 +4,8 @@
 #include <stdexcept>  // std::invalid_argument, std::runtime_error
 #include <utility>    // keys
 
+#include "capture/program/core_backend.h"
+
 namespace millrace::engine {
 namespace {
 
@@ -36,14 +38,18 @@ std::string unrecordable(const TrainerOptions& options) {
   return options.replicas.empty() ? "" : "replicas meet at each update, which is no recorded work";
 }
 
+bool runs_programs(const TrainerOptions& options, int unit) {
+  return !options.make_backend && !place_of(options, unit).is_cuda() &&
+         options.capture == Capture::graph && unrecordable(options).empty();
+}
+
 bool records(const TrainerOptions& options, int unit) {
   if (options.make_backend) return !options.records || options.records(unit);
-  // A core has no backend that records yet.
-  return place_of(options, unit).is_cuda();
+  return place_of(options, unit).is_cuda() || options.capture == Capture::graph;
 }
 
 bool records_any(const TrainerOptions& options) {
-  bool any = bool(options.make_backend);
+  bool any = options.make_backend || (options.devices.empty() && records(options, 0));
   for (std::size_t unit = 0; unit < options.devices.size(); ++unit)
     any = any || records(options, int(unit));
   if (!any || options.capture == Capture::eager) return false;
@@ -59,6 +65,7 @@ std::vector<std::vector<int>> stages_sharing(const TrainerOptions& options) {
   for (int unit = 0; unit < units; ++unit) {
     if (!records(options, unit)) continue;
     const c10::Device place = place_of(options, unit);
+    if (!place.is_cuda() && !options.make_backend) continue;  // a core shares nothing
     on[{place.type(), place.index()}].push_back(unit);
   }
   std::vector<std::vector<int>> sharing;
@@ -94,7 +101,8 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
     const c10::Device place = place_of(options, unit);
     backends[unit] = !record || !records(options, unit) ? capture::make_eager_backend(place)
                      : options.make_backend             ? options.make_backend(place)
-                                                        : capture::make_graph_backend(place);
+                     : place.is_cuda()                  ? capture::make_graph_backend(place)
+                                       : capture::make_core_backend(options.kernels);
   }
   return backends;
 }

@@ -13,6 +13,9 @@ namespace millrace::engine {
 /// Why no step of `options` can be recorded, wherever there is a backend that could; "" if they can.
 std::string unrecordable(const TrainerOptions& options);
 
+/// Whether Schedule::unit() `unit` runs step programs on a core.
+bool runs_programs(const TrainerOptions& options, int unit);
+
 /// Whether the step of Schedule::unit() `unit` is recorded, unless something else forbids it.
 bool records(const TrainerOptions& options, int unit);
 

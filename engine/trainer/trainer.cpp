@@ -48,6 +48,7 @@ TrainerOptions completed(TrainerOptions options) {
   }
   if (balances) options.cut = balanced_cut(options.module_ms, options.stages);
   require_cut(options.cut, options.stages, modules);
+  if (!options.kernels) options.kernels = std::make_shared<program::KernelChoices>();
   if (options.weights.empty())
     options.weights = stages::initial_state(*options.network, options.seed);
   return options;

@@ -9,6 +9,7 @@
 #include <vector>      // stages
 
 #include "capture/buffers.h"
+#include "capture/program/kernel_choices.h"
 #include "capture/stage_step.h"
 #include "engine/monitor/monitor.h"
 #include "engine/pipeline/feed.h"
@@ -60,6 +61,8 @@ struct TrainerOptions {
   double fps = 0;          ///< F of the monitor's verdict; 0: unknown
   bool may_recut = false;  ///< recut() may be called: modules are measured in any case
   Capture capture = Capture::automatic;
+  /// Which kernels step programs use; filled as they are met. Null: chosen anew.
+  std::shared_ptr<program::KernelChoices> kernels;
   Sharing sharing = Sharing::streams;  ///< partitions: an error where they can't be had
   /// Makes the backends that steps are recorded on, whatever their device; empty: the device's own.
   /// For tests.
@@ -140,6 +143,7 @@ class Trainer {
   const std::vector<Device>& devices() const { return options_.devices; }
   Monitor& monitor() { return monitor_; }
   const LossGuard& guard() const { return guard_; }
+  const program::KernelChoices& kernels() const { return *options_.kernels; }
   /// Whether steps are replayed from recordings, and why not though they were to be ("": nothing
   /// failed).
   bool recorded() const { return records_; }

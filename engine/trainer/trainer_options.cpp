@@ -2,6 +2,7 @@
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/schedule/verifier.h"
+#include "engine/trainer/backends.h"
 #include "engine/trainer/torch_device.h"
 #include "engine/trainer/trainer.h"
 
@@ -85,7 +86,8 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
       stages.emplace_back(options.network, range_of(options, i), options.optimizer,
                           place_of(options, unit),
                           stages::StageOptions{schedule.versions_of(i), needs.split,
-                                               needs.recompute, options.correction, delay});
+                                               needs.recompute, options.correction, delay,
+                                               runs_programs(options, unit)});
       stages.back().restore(options.weights);
     }
   }

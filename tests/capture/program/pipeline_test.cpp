@@ -1,0 +1,205 @@
+// A pipeline of step programs equals the schedule's single-threaded meaning, computed by the same
+// programs, bit for bit.
+#include <gtest/gtest.h>
+
+#include "capture/program/program_stage.h"
+#include "engine/schedule/staircase.h"
+#include "tests/engine/trained.h"
+
+namespace millrace::engine {
+namespace {
+
+TrainerOptions by_programs(const std::string& schedule, int stages, std::vector<int> cut) {
+  TrainerOptions options = small(schedule, stages, std::move(cut));
+  options.optimizer.lr = 0.1;
+  options.capture = Capture::graph;
+  options.kernels = std::make_shared<program::KernelChoices>();
+  return options;
+}
+
+std::pair<at::Tensor, at::Tensor> smooth(std::int64_t n) {
+  return sample_at(n, kShape);
+}
+
+std::vector<program::ProgramStage> program_stages(const TrainerOptions& options,
+                                                  const Schedule& schedule) {
+  std::vector<program::ProgramStage> stages;
+  std::vector<stages::Stage> built = build_stages(options, schedule);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    stages.emplace_back(std::move(built[stage]), 2 * schedule.slots() + 4,
+                        int(schedule.samples_an_update(stage)), options.kernels);
+  }
+  return stages;
+}
+
+Trained by_oracle_of_programs(const TrainerOptions& options, std::int64_t samples,
+                              std::int64_t train_every = 1) {
+  const Schedule schedule = schedule_of(options);
+  std::vector<program::ProgramStage> stages = program_stages(options, schedule);
+  Trained result;
+  result.losses = run_oracle(schedule, stages, SampleFunction(smooth), samples,
+                             LearnFunction([&](std::int64_t n) {
+                               return n / schedule.samples_a_choice() % train_every == 0;
+                             }));
+  for (const program::ProgramStage& stage : stages) {
+    const stages::StateDict state = stage.stage().parameters().state();
+    result.weights.insert(result.weights.end(), state.begin(), state.end());
+  }
+  return result;
+}
+
+Trained by_pipeline(const TrainerOptions& options, std::int64_t samples) {
+  Trainer trainer(options);
+  SampleFeed feed(trainer, kShape, samples);
+  LossLog log;
+  const Outcome outcome = trainer.run(feed, &log);
+  EXPECT_EQ(trainer.recorded(), options.capture == Capture::graph);
+  EXPECT_EQ(outcome.trained + outcome.rejected, samples);
+  return {trainer.state(), log.losses};
+}
+
+struct Case {
+  std::string schedule;
+  int stages;
+  std::vector<int> cut;
+  bool recompute = false;
+};
+
+class ProgramPipeline : public testing::TestWithParam<Case> {};
+
+TEST_P(ProgramPipeline, EqualsTheOracleAfter100Samples) {
+  const auto& [schedule, stages, cut, recompute] = GetParam();
+  TrainerOptions options = by_programs(schedule, stages, cut);
+  options.recompute = recompute;
+  const Trained got = by_pipeline(options, 100), expected = by_oracle_of_programs(options, 100);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
+}
+
+TEST_P(ProgramPipeline, StaysCloseToEager) {
+  const auto& [schedule, stages, cut, recompute] = GetParam();
+  TrainerOptions options = by_programs(schedule, stages, cut);
+  options.recompute = recompute;
+  const Trained got = by_pipeline(options, 40);
+  options.capture = Capture::eager;
+  const Trained expected = by_pipeline(options, 40);
+  for (std::size_t i = 0; i < got.losses.size(); ++i)
+    EXPECT_NEAR(got.losses[i], expected.losses[i], 1e-5f);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, ProgramPipeline,
+    testing::Values(Case{"partime", 1, {}}, Case{"partime", 2, {4}}, Case{"partime", 4, {2, 4, 6}},
+                    Case{"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pb", 2, {4}},
+                    Case{"pb", 4, {1, 2, 3}}, Case{"pipedream", 2, {4}},
+                    Case{"pipedream", 4, {2, 4, 6}}, Case{"2bw", 1, {}}, Case{"2bw", 3, {2, 5}},
+                    Case{"gpipe", 1, {}}, Case{"gpipe", 3, {2, 5}}, Case{"gpipe", 2, {4}, true},
+                    Case{"1f1b", 4, {2, 4, 6}}, Case{"interleaved", 4, {2, 4, 6}},
+                    Case{"zb-h1", 2, {4}}, Case{"sequential", 3, {2, 5}}),
+    [](const auto& info) {
+      std::string name = info.param.schedule + "_" + std::to_string(info.param.stages) +
+                         (info.param.recompute ? "_recompute" : "");
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name;
+    });
+
+TEST(ProgramPipeline, EveryCorrection) {
+  for (const std::string& kind : stages::correction_names()) {
+    if (kind == "spike-compensation") continue;  // below
+    TrainerOptions options = by_programs("partime", 3, {2, 5});
+    options.optimizer = {.kind = "adam", .lr = 0.01};
+    options.correction.kind = kind;
+    const Trained got = by_pipeline(options, 60), expected = by_oracle_of_programs(options, 60);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses) << kind;
+  }
+}
+
+TEST(ProgramPipeline, SpikeCompensation) {
+  TrainerOptions options = by_programs("partime", 3, {2, 5});
+  options.optimizer = {.kind = "sgd", .lr = 0.05, .momentum = 0.9};
+  options.correction.kind = "spike-compensation";
+  const Trained got = by_pipeline(options, 60), expected = by_oracle_of_programs(options, 60);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
+}
+
+TEST(ProgramPipeline, TwoRunsAreEqualBitForBit) {
+  const TrainerOptions options = by_programs("partime", 4, {2, 4, 6});
+  const Trained one = by_pipeline(options, 80), two = by_pipeline(options, 80);
+  expect_equal_bits(one.weights, two.weights);
+  EXPECT_EQ(one.losses, two.losses);
+}
+
+/// A checkpoint carries on where the run was, with the kernels that it was made with.
+TEST(ProgramPipeline, GoesOnFromACheckpointToTheBit) {
+  TrainerOptions options = by_programs("sequential", 2, {4});
+  options.optimizer = {.kind = "adam", .lr = 0.01};
+  const Trained whole = by_pipeline(options, 40);
+  stages::StateDict half;
+  std::string kernels;
+  {
+    Trainer trainer(options);
+    SampleFeed feed(trainer, kShape, 20);
+    trainer.run(feed, nullptr);
+    half = trainer.checkpoint();
+    kernels = trainer.kernels().text();
+  }
+  options.weights = half;
+  options.kernels = std::make_shared<program::KernelChoices>();
+  options.kernels->take(kernels);
+  Trainer trainer(options);
+  SampleFeed feed(trainer, kShape, 40, 20);
+  trainer.run(feed, nullptr);
+  expect_equal_bits(trainer.state(), whole.weights);
+}
+
+/// The loss guard turns back at the sample that the oracle turns back at.
+TEST(ProgramPipeline, TurnsBackWhereTheOracleDoes) {
+  TrainerOptions options = by_programs("partime", 3, {2, 5});
+  options.optimizer = {.kind = "adam", .lr = 1e-3};
+  options.guard = true;
+  Trainer trainer(options);
+  class Spoiled final : public Feed {
+   public:
+    explicit Spoiled(Trainer& trainer) : trainer_(trainer) {}
+    Status poll(std::chrono::microseconds) override {
+      return next_ < 400 ? Status::ready : Status::end;
+    }
+    void take(int slot, SampleInfo& info) override {
+      const at::Tensor x = at(next_).first;
+      std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(), x.nbytes());
+      info.frame = next_++;
+      info.captured = Clock::now();
+    }
+    static std::pair<at::Tensor, at::Tensor> at(std::int64_t n) {
+      const at::Tensor x = sample_at(n, kShape).first;
+      if (n >= 250 && n < 255) x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      return {x, x};
+    }
+
+   private:
+    Trainer& trainer_;
+    std::int64_t next_ = 0;
+  } feed(trainer);
+  trainer.run(feed, nullptr);
+  EXPECT_GE(trainer.guard().roll_backs(), 1);
+  const Schedule schedule = schedule_of(options);
+  std::vector<program::ProgramStage> stages = program_stages(options, schedule);
+  LossGuard guard(2 * for_recording(schedule).slots());
+  run_oracle(schedule, stages, SampleFunction(Spoiled::at), 400, {}, &guard, 0);
+  stages::StateDict expected;
+  for (const program::ProgramStage& stage : stages) {
+    for (const auto& entry : stage.stage().parameters().state()) expected.push_back(entry);
+  }
+  expect_equal_bits(trainer.state(), expected);
+}
+
+TEST(ProgramPipeline, RefusesReplicas) {
+  TrainerOptions options = by_programs("pipedream", 2, {4});
+  options.replicas = {2, 1};
+  EXPECT_THROW(Trainer{options}, std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace millrace::engine
