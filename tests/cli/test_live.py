@@ -124,7 +124,7 @@ class Video(program.CliTest):
         config = program.write_toml(self.folder / "bad.toml", {
             "source": {"uri": uri, "width": 24, "height": 16}, "output": {"video": self.folder / "frames" / "00000.png" / "out.mp4"},
             "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]}})
-        self.assert_refused(program.FAILED, program.call("run", config, "--quiet"), "out.mp4")
+        self.assert_refused(program.BAD_USAGE, program.call("run", config, "--quiet"), "output.video", "out.mp4")
 
 
 if __name__ == "__main__":

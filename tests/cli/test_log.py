@@ -87,7 +87,7 @@ class Log(program.CliTest):
 
     def test_one_that_cannot_be_opened_is_told_of_before_anything_is_learned(self):
         config = program.write_toml(self.folder / "config.toml", self.config(log=self.folder))
-        self.assert_refused(program.FAILED, program.call("run", config, "--quiet"), self.folder)
+        self.assert_refused(program.BAD_USAGE, program.call("run", config, "--quiet"), "output.log", self.folder)
 
 
 class Progress(program.CliTest):

@@ -21,6 +21,7 @@ class Reload(program.CliTest):
             "model": {"layers": 3, "features": 4, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
             "optimizer": {"lr": 0.01}, "checkpoint": {"dir": self.folder, "every": 50},
             "output": {"report": self.folder / "report.json"}, **tables}
+        self.tables = program.bare(self.tables)
         self.file = program.write_toml(self.folder / "config.toml", self.tables)
         return self.start_run(self.file, *options)
 

@@ -168,19 +168,22 @@ class Files(ReportTest):
         left = sorted(path.name for path in self.folder.iterdir())
         self.assertEqual(left, ["config.toml", "frames", "report.json"])  # no temporary file stays
 
-    def test_a_path_that_cannot_be_written(self):
+    def test_a_path_that_cannot_be_written_is_told_before_an_hour_is_learned(self):
         (self.folder / "file").write_text("no folder")
         for key in ("report", "weights", "loss_plot", "prediction"):
             for path in (self.folder / "file" / "out.png", self.folder / "frames"):
                 with self.subTest(key=key, path=path):
-                    self.assert_refused(program.FAILED, self.run_with(**{key: path}), path)
+                    outcome = self.run_with(**{key: path, "log": self.folder / "log.jsonl"})
+                    self.assert_refused(program.BAD_USAGE, outcome, f"output.{key}", path)
+                    self.assertFalse((self.folder / "log.jsonl").exists(), "nothing had begun")
 
     def test_one_that_cannot_be_written_costs_no_other(self):
-        # The report is written first; an hour's learning must not be lost with it.
-        (self.folder / "file").write_text("no folder")
-        outcome = self.run_with(report=self.folder / "file" / "report.json", weights=self.folder / "out.safetensors")
-        self.assert_refused(program.FAILED, outcome, "report.json")
-        self.assertTrue((self.folder / "out.safetensors").exists())
+        outcome = self.run_with(report="/dev/full", loss_plot=self.folder / "loss.png", prediction="/dev/full",
+                                weights=self.folder / "out.safetensors")
+        self.assert_refused(program.FAILED, outcome, "/dev/full")
+        self.assertEqual(outcome.err.count("/dev/full"), 2, "every failure is told")
+        for name in ("out.safetensors", "loss.png"):
+            self.assertTrue((self.folder / name).exists(), name)
 
 
 if __name__ == "__main__":

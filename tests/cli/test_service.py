@@ -6,7 +6,7 @@ import socket
 import subprocess
 import unittest
 
-from program import DONE, MILLRACE, CliTest, random_frames, start, write_frames, write_toml
+from program import DONE, MILLRACE, CliTest, bare, random_frames, start, write_frames, write_toml
 
 # Small and fast: what is said is looked at, not what is learned.
 TABLES = {"source": {"uri": "synth:shapes", "pace": "live", "width": 16, "height": 16, "fps": 50},
@@ -27,7 +27,7 @@ class Service(CliTest):
         return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
 
     def start(self, *options):
-        config = write_toml(self.folder / "config.toml", TABLES)
+        config = write_toml(self.folder / "config.toml", bare(TABLES))
         return start("run", config, "--quiet", *options, env={"NOTIFY_SOCKET": self.name, "WATCHDOG_USEC": "1000000"})
 
     @unittest.skipUnless("libsystemd" in subprocess.getoutput(f"ldd {MILLRACE}"), "built without libsystemd")

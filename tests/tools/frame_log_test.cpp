@@ -34,15 +34,17 @@ class FrameLogTest : public testing::Test {
   std::string folder_, path_;
   engine::Monitor monitor_{{1, 1}, 0};
   io::FrameQueue queue_{1, io::Drop::newest};
+  engine::LossHistory network_, baseline_;
+  LogSubject subject_{monitor_, queue_, network_, baseline_};
 };
 
 TEST_F(FrameLogTest, FramesThatFindNoRoomAreCounted) {
   constexpr std::int64_t kMissed = 10;
-  FrameLog log(path_, 2, monitor_, queue_);
+  FrameLog log(path_, 2, subject_);
   const auto frames = 2 * std::int64_t(FrameLog::kRoom + kMissed);
-  for (std::int64_t i = 0; i < frames; ++i) log.predicted(sample(i), 0.5f, 0.25f);
+  for (std::int64_t i = 0; i < frames; ++i) log.predicted(sample(i), 0, 0.5f);
   log.write();
-  log.predicted(sample(frames), 0.5f, 0.25f);
+  log.predicted(sample(frames), 0, 0.5f);
   log.write();
   const auto written = lines();
   ASSERT_EQ(written.size(), FrameLog::kRoom + 1);
@@ -52,8 +54,9 @@ TEST_F(FrameLogTest, FramesThatFindNoRoomAreCounted) {
 }
 
 TEST_F(FrameLogTest, ALossThatIsNoneIsNull) {
-  FrameLog log(path_, 1, monitor_, queue_);
-  log.predicted(sample(0), std::nanf(""), 0.25f);
+  FrameLog log(path_, 1, subject_);
+  baseline_.add(0.25f);
+  log.predicted(sample(0), 0, std::nanf(""));
   log.write();
   const auto written = lines();
   ASSERT_EQ(written.size(), 1u);

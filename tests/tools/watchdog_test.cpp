@@ -1,5 +1,5 @@
 // What systemd would hear, on a socket that stands in for its own.
-#include "tools/run/watchdog.h"
+#include "tools/commands/watchdog.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>      // setenv
@@ -67,6 +67,16 @@ TEST_F(WatchdogTest, SpeaksOnlyWhenMoreFramesWereTrained) {
   EXPECT_EQ(heard(), "") << "the main thread lives, but nothing is learned";
   watchdog.trained(2, "", now_ + 60s);
   EXPECT_TRUE(heard().starts_with("WATCHDOG=1\n"));
+}
+
+TEST_F(WatchdogTest, ARunAtRestOnDemandIsAlive) {
+  Watchdog watchdog;
+  watchdog.trained(1, "frame 1", now_);
+  EXPECT_NE(heard(), "");
+  for (int second = 1; second <= 60; ++second) {
+    watchdog.paused("paused on demand", now_ + second * 1s);
+    EXPECT_EQ(heard(), "WATCHDOG=1\nSTATUS=paused on demand");
+  }
 }
 
 TEST_F(WatchdogTest, SpeaksFourTimesInTheTimeAllowed) {

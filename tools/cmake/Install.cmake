@@ -7,22 +7,51 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
 # The engine and what it is made of; frames in and pictures out are a component of their own, since
 # they bring GStreamer and OpenCV.
 set(engine_parts engine engine_core capture kernels stages plan_files)
-foreach(part ${engine_parts} io)
+set(run_parts io page run_core run)  # with frames in and pictures out
+foreach(part ${engine_parts} ${run_parts})
   add_library(millrace::${part} ALIAS millrace_${part})
   set_target_properties(millrace_${part} PROPERTIES EXPORT_NAME ${part})
   target_compile_features(millrace_${part} INTERFACE cxx_std_20)
 endforeach()
 list(TRANSFORM engine_parts PREPEND millrace_ OUTPUT_VARIABLE engine_targets)
+list(TRANSFORM run_parts PREPEND millrace_ OUTPUT_VARIABLE run_targets)
 
-# Users write <millrace/engine/trainer.h>; headers name one another from the second folder.
+# Users write <millrace/run.h>; headers name one another from the second folder.
 set(include_dirs ${CMAKE_INSTALL_INCLUDEDIR} ${CMAKE_INSTALL_INCLUDEDIR}/millrace)
 install(TARGETS ${engine_targets} EXPORT millrace ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${include_dirs})
-install(TARGETS millrace_io EXPORT millrace_io ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+install(TARGETS ${run_targets} EXPORT millrace_io ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         INCLUDES DESTINATION ${include_dirs})
-foreach(folder io stages capture engine)
-  install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace FILES_MATCHING PATTERN "*.h")
+
+# The public headers, and what they include; all others may change without notice.
+set(public_headers
+  tools/run/run.h                # a run as a library
+  engine/trainer/trainer.h       # a network cut into stages, trained from a feed of one's own
+  engine/trainer/oracle.h        # the same in one thread
+  engine/schedule/schedule_csv.h engine/schedule/staircase.h engine/schedule/verifier.h  # schedules as data
+  engine/plan/plan.h engine/plan/profile_json.h  # costs, and the best cut for them
+  engine/simulate/simulator.h    # a schedule on devices that nobody has here
+  io/source/source.h io/queue/reader.h io/queue/planar.h  # frames in
+  io/plot/plot.h io/video/video_writer.h)                 # pictures out
+function(add_header header)
+  if(NOT header IN_LIST headers)
+    list(APPEND headers ${header})
+    file(STRINGS ${header} includes REGEX "^#include \"")
+    foreach(include ${includes})
+      string(REGEX REPLACE "^#include \"([^\"]+)\".*" "\\1" include ${include})
+      add_header(${include})
+    endforeach()
+  endif()
+  set(headers ${headers} PARENT_SCOPE)
+endfunction()
+foreach(header ${public_headers})
+  add_header(${header})
 endforeach()
+foreach(header ${headers})
+  get_filename_component(folder ${header} DIRECTORY)
+  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/${folder})
+endforeach()
+install(FILES tools/run/run.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace)
 install(EXPORT millrace NAMESPACE millrace:: FILE millraceTargets.cmake DESTINATION ${package_dir})
 install(EXPORT millrace_io NAMESPACE millrace:: FILE millraceIoTargets.cmake DESTINATION ${package_dir})
 
@@ -51,7 +80,13 @@ install(FILES ${CMAKE_BINARY_DIR}/millraceConfig.cmake ${CMAKE_BINARY_DIR}/millr
 # pkg-config's file names the prefix from where it lies itself, so that it holds for any --prefix.
 file(RELATIVE_PATH MILLRACE_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(tools/cmake/millrace.pc.in ${CMAKE_BINARY_DIR}/millrace.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/millrace.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+if(MILLRACE_IO)
+  set(MILLRACE_PC_IO "gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 gstreamer-rtsp-server-1.0 prometheus-cpp-core")
+  set(MILLRACE_PC_OPENCV "-lopencv_videoio -lopencv_imgcodecs -lopencv_imgproc -lopencv_core")
+endif()
+configure_file(tools/cmake/millrace-run.pc.in ${CMAKE_BINARY_DIR}/millrace-run.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/millrace.pc ${CMAKE_BINARY_DIR}/millrace-run.pc
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 set_target_properties(millrace PROPERTIES INSTALL_RPATH "${cudart_folder}")  # libtorch itself adds LibTorch's
 install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -108,8 +108,13 @@ void apply_setting(Config& config, const std::string& setting) {
   const std::size_t equals = setting.find('=');
   if (equals == std::string::npos)
     throw ConfigError("--set " + setting + ": must be table.key=value");
-  const std::string path = setting.substr(0, equals), value = setting.substr(equals + 1);
-  const std::string where = "--set " + path;
+  config.set(setting.substr(0, equals), setting.substr(equals + 1));
+}
+
+}  // namespace
+
+void Config::set(const std::string& key, const std::string& value) {
+  const std::string where = "--set " + key;
   toml::table parsed;
   try {
     parsed = toml::parse("v = " + value);
@@ -117,11 +122,10 @@ void apply_setting(Config& config, const std::string& setting) {
   } catch (const toml::parse_error&) {
     parsed.insert_or_assign("v", value);  // a bare word is a string
   }
-  set_key(config, path, *parsed.get("v"), where);
+  set_key(*this, key, *parsed.get("v"), where);
 }
 
-/// Keys whose meaning depends on one another.
-void check_together(Config& config) {
+void settle(Config& config) {
   const std::string scheme = io::scheme_error(config.source.uri);
   if (!scheme.empty()) throw config.error("source.uri", scheme);
   if (!config.places.contains("model.out_channels"))
@@ -138,8 +142,6 @@ void check_together(Config& config) {
   }
 }
 
-}  // namespace
-
 ConfigError Config::error(const std::string& key, const std::string& what) const {
   const auto found = places.find(key);
   return ConfigError((found == places.end() ? name : found->second) + ": " + key + ": " + what);
@@ -151,7 +153,7 @@ Config parse_config(const std::string& text, const std::string& name,
   config.name = name;
   apply_file(config, text);
   for (const std::string& setting : settings) apply_setting(config, setting);
-  check_together(config);
+  settle(config);
   return config;
 }
 

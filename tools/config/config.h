@@ -86,6 +86,8 @@ struct Config {
   std::map<std::string, std::string> places;
   std::string name;  ///< the file's, for errors about keys nobody set
 
+  /// Sets "table.key" to `value`, in TOML's syntax; a bare word is a string. Throws ConfigError.
+  void set(const std::string& key, const std::string& value);
   /// An error about `key`, beginning with where it was set.
   ConfigError error(const std::string& key, const std::string& what) const;
 };
@@ -97,6 +99,10 @@ Config load_config(const std::string& path, const std::vector<std::string>& sett
 /// Config text read from memory; `name` stands for the file in errors.
 Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings);
+
+/// Settles keys whose meaning depends on one another. Throws ConfigError where they contradict; what
+/// load_config() returns has passed.
+void settle(Config& config);
 
 /// All keys as TOML, with the values `config` holds.
 std::string to_toml(const Config& config);

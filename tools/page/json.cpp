@@ -106,7 +106,7 @@ std::string state_json(const Live& live, const Controls* controls, int viewers) 
          {"step_p50", number(s.step_p50)},
          {"step_p99", number(s.step_p99)},
          {"speedup_K", number(s.speedup_K)}}},
-       {"realtime", {{"F", number(s.F)}, {"budget_ms", number(s.budget)}, {"holds", s.holds}}},
+       {"realtime", {{"F", number(s.F)}, {"budget_ms", number(s.budget)}, {"holds", s.holds}, {"reason", s.verdict}}},
        {"latency_ms",
         {{"p50", number(s.latency_p50)},
          {"p99", number(s.latency_p99)},

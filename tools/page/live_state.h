@@ -65,7 +65,8 @@ struct Snapshot {
   double speedup_K = 0;
   double F = 0;       ///< frames a second of the source; 0: no rate to hold
   double budget = 0;  ///< 1/F
-  bool holds = true;  ///< bottleneck <= budget
+  bool holds = true;  ///< every frame lately was learned from in time
+  std::string verdict;  ///< why, or why not, in a clause
   double latency_p50 = 0, latency_p99 = 0, latency_max = 0;  ///< capture to prediction
   Distribution latency;
 

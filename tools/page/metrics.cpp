@@ -103,7 +103,7 @@ std::string metrics_text(const Snapshot& s, int viewers) {
   sheet.gauge("millrace_budget_seconds", "1/F: time there is for a frame; 0: no rate to hold.",
               s.budget * 1e-3);
   sheet.gauge("millrace_real_time_holds",
-              "1 if the slowest stage's median step meets the budget, or there is none.", s.holds);
+              "1 if every frame of the last seconds was learned from in time, or there is no rate.", s.holds);
   sheet.gauge("millrace_paused", "1 while training rests on demand.", s.paused);
   sheet.gauge("millrace_source_connected", "1 while pictures may come.", s.stream.connected);
   sheet.counter("millrace_source_breaks_total", "Times the stream broke off or fell silent.",

@@ -59,6 +59,7 @@ void FrameFeed::take(int slot, engine::SampleInfo& info) {
   }
   queue_.release(frame_);
   frame_ = nullptr;
+  taken_.store(taken() + 1, std::memory_order_relaxed);
 }
 
 void FrameFeed::write_input(const io::Frame& frame, int slot) {

@@ -1,6 +1,7 @@
 // From the frame queue to the pipeline's samples.
 #pragma once
 
+#include <atomic>
 #include <cstdint>     // counts
 #include <functional>  // pause
 #include <string>      // names
@@ -32,6 +33,9 @@ class FrameFeed final : public engine::Feed {
   Status poll(std::chrono::microseconds patience) override;
   void take(int slot, engine::SampleInfo& info) override;
 
+  /// Samples made so far. Any thread.
+  std::int64_t taken() const { return taken_.load(std::memory_order_relaxed); }
+
   /// Frames taken from the queue that no sample was made of: next-frame's last one.
   std::int64_t pending() const { return previous_.pixels.empty() ? 0 : 1; }
 
@@ -45,6 +49,7 @@ class FrameFeed final : public engine::Feed {
   io::FrameQueue& queue_;
   io::Resizer& resizer_;
   Task task_;
+  std::atomic<std::int64_t> taken_{0};
   std::function<bool()> paused_;  ///< empty: never
   io::Frame* frame_ = nullptr;    ///< popped, not yet taken
   io::Frame previous_;            ///< next-frame: the frame before, of the samples' size

@@ -39,9 +39,8 @@ int open_to_append(const std::string& path) {
 
 }  // namespace
 
-FrameLog::FrameLog(const std::string& path, std::int64_t every, const engine::Monitor& monitor,
-                   const io::FrameQueue& queue)
-    : path_(path), every_(every), monitor_(monitor), queue_(queue) {
+FrameLog::FrameLog(const std::string& path, std::int64_t every, LogSubject subject)
+    : path_(path), every_(every), subject_(subject) {
   const bool amid = path != "-" && ends_amid_a_line(path);
   file_ = path == "-" ? dup(STDOUT_FILENO) : open_to_append(path);
   if (amid) append("\n");
@@ -51,20 +50,27 @@ FrameLog::~FrameLog() {
   close(file_);
 }
 
-void FrameLog::note(const engine::SampleInfo& info, float loss, float baseline) {
-  const Note note{.sample = info.sample,
+void FrameLog::note(const engine::SampleInfo& info, float loss) {
+  const Note note{.sample = before_run_ + info.sample,
                   .frame = info.frame,
                   .time = system_clock::now(),
                   .latency = engine::Clock::now() - info.captured,
                   .loss = loss,
-                  .baseline = baseline};
+                  .recent = float(subject_.network.recent()),
+                  .baseline = float(subject_.baseline.last())};
   if (!notes_.try_enqueue(note)) missed_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void FrameLog::resumed(std::int64_t frames) {
+  before_run_ = frames;
+  const double now = duration<double>(system_clock::now().time_since_epoch()).count();
+  append(nlohmann::ordered_json{{"resumed", true}, {"frame", frames}, {"time", now}}.dump() + "\n");
 }
 
 void FrameLog::write() {
   Note note;
   if (!notes_.try_dequeue(note)) return;
-  const engine::Reading reading = monitor_.read();
+  const engine::Reading reading = subject_.monitor.read();
   do {
     append(line(note, reading));
     before_ = note;
@@ -81,6 +87,7 @@ std::string FrameLog::line(const Note& note, const engine::Reading& r) {
       {"source_frame", note.frame},
       {"time", duration<double>(note.time.time_since_epoch()).count()},
       {"loss", note.loss},
+      {"loss_recent", note.recent},
       {"mean_frame_loss", note.baseline},
       {"fps", fps},
       {"latency_ms", duration<double, std::milli>(note.latency).count()},
@@ -88,7 +95,7 @@ std::string FrameLog::line(const Note& note, const engine::Reading& r) {
       {"stage_ms", r.stage},
       {"handoff_ms", r.handoff},
       {"gradient_age", r.gradient_age},
-      {"dropped", queue_.dropped()},
+      {"dropped", subject_.queue.dropped()},
       {"missed", missed_.load(std::memory_order_relaxed)}};
   return line.dump() + "\n";
 }

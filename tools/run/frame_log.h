@@ -8,32 +8,43 @@
 #include <cstdint>  // frame numbers
 #include <string>   // path
 
+#include "engine/monitor/loss_history.h"
 #include "engine/monitor/monitor.h"
 #include "engine/pipeline/feed.h"
 #include "io/queue/frame_queue.h"
 
 namespace millrace::tools {
 
+/// What a line tells of. The histories have seen a prediction before the log does.
+struct LogSubject {
+  const engine::Monitor& monitor;
+  const io::FrameQueue& queue;
+  const engine::LossHistory& network;
+  const engine::LossHistory& baseline;
+};
+
 /// Appends to a file, or to stdout. This is no output written whole: it grows, and each line is
 /// there for whoever follows it as soon as it is written. predicted() only notes numbers, for
 /// write() to make lines of; should write() fall kRoom frames behind, predicted() leaves frames out
 /// rather than wait, and every line says how many so far.
 /// predicted(): the last stage's worker. The rest: one other thread.
-class FrameLog {
+class FrameLog final : public engine::Observer {
  public:
   static constexpr std::size_t kRoom = 65536;
 
-  /// `path`: created with its folders if missing; "-": stdout. The others outlive this. Throws
+  /// `path`: created with its folders if missing; "-": stdout. `subject` outlives this. Throws
   /// std::runtime_error "PATH: cause".
-  FrameLog(const std::string& path, std::int64_t every, const engine::Monitor& monitor,
-           const io::FrameQueue& queue);
-  ~FrameLog();
+  FrameLog(const std::string& path, std::int64_t every, LogSubject subject);
+  ~FrameLog() override;
   FrameLog(const FrameLog&) = delete;
   FrameLog& operator=(const FrameLog&) = delete;
 
-  void predicted(const engine::SampleInfo& info, float loss, float baseline) {
-    if (info.sample % every_ == 0) note(info, loss, baseline);
+  void predicted(const engine::SampleInfo& info, int, float loss) override {
+    if (info.sample % every_ == 0) note(info, loss);
   }
+  /// A line that says that what follows goes on from a checkpoint after `frames` frames, which
+  /// count as the first ones. Before the run.
+  void resumed(std::int64_t frames);
 
   /// Writes what was noted since the last call. Keeps the first failure for error() and writes
   /// nothing more.
@@ -46,17 +57,17 @@ class FrameLog {
     std::int64_t sample = 0, frame = 0;
     std::chrono::system_clock::time_point time;
     std::chrono::nanoseconds latency{};
-    float loss = 0, baseline = 0;
+    float loss = 0, recent = 0, baseline = 0;
   };
 
-  void note(const engine::SampleInfo& info, float loss, float baseline);
+  void note(const engine::SampleInfo& info, float loss);
   std::string line(const Note& note, const engine::Reading& reading);
   void append(const std::string& text);
 
   const std::string path_;
   const std::int64_t every_;
-  const engine::Monitor& monitor_;
-  const io::FrameQueue& queue_;
+  const LogSubject subject_;
+  std::int64_t before_run_ = 0;  ///< frames that a checkpoint had learned from
   int file_ = -1;
   moodycamel::BlockingReaderWriterCircularBuffer<Note> notes_{kRoom};
   std::atomic<std::int64_t> missed_{0};

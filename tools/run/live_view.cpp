@@ -32,7 +32,7 @@ LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const
           .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_});
 }
 
-void LiveView::predicted(const engine::SampleInfo& info, int slot) {
+void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
   io::Pictures* const room = board_ ? board_->room() : nullptr;
   if (!room) return;
   std::copy_n(subject_.trainer.shown_input(slot), room->input.size(), room->input.begin());
@@ -77,7 +77,9 @@ io::Snapshot LiveView::look() const {
   now.speedup_K = r.speedup_K;
   now.F = r.F;
   now.budget = r.budget;
-  now.holds = r.holds;
+  const Verdict verdict = subject_.real_time.verdict(r);
+  now.holds = verdict.holds;
+  now.verdict = verdict.reason;
   now.latency_p50 = r.latency_p50;
   now.latency_p99 = r.latency_p99;
   now.latency_max = r.latency_max;

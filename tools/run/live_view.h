@@ -11,6 +11,7 @@
 #include "io/source/stream_health.h"
 #include "tools/page/server.h"
 #include "tools/config/config.h"
+#include "tools/run/real_time.h"
 #include "tools/run/run_log.h"
 
 namespace millrace::tools {
@@ -20,6 +21,7 @@ struct LiveSubject {
   engine::Trainer& trainer;
   const io::FrameQueue& queue;
   const RunLog& log;
+  const RealTime& real_time;
   std::shared_ptr<const io::StreamHealth> health;
   engine::Checkpointer* checkpointer;  ///< null: nothing to save to
   std::atomic<double>& rate;           ///< times optimizer.lr; viewers may set it
@@ -27,14 +29,14 @@ struct LiveSubject {
 
 /// Serves the page from construction to destruction. predicted() is the last stage's worker's;
 /// obey() the main thread's; paused() any thread's.
-class LiveView {
+class LiveView final : public engine::Observer {
  public:
   /// `serve`: "ADDR:PORT" or "". Throws std::runtime_error if it can't be served there.
   LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
            const std::string& token, LiveSubject subject);
 
   /// Copies the sample's pictures if somebody waits for them.
-  void predicted(const engine::SampleInfo& info, int slot);
+  void predicted(const engine::SampleInfo& info, int slot, float loss) override;
   /// Does what viewers asked for since the last call.
   void obey();
   bool paused() const { return controls_.paused(); }

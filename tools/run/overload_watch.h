@@ -30,6 +30,8 @@ class OverloadWatch {
   /// changed and why, in a line; "" if nothing has.
   std::string look();
 
+  /// Frames lately took longer than 1/F, and nothing is left to do about it.
+  bool late() const { return overload_.late(); }
   std::int64_t train_every() const { return train_every_.load(std::memory_order_relaxed); }
   /// "overload": the policy, how it stands, and the latest changes.
   nlohmann::ordered_json report() const;

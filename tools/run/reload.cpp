@@ -6,13 +6,13 @@
 
 namespace millrace::tools {
 
-Reload::Reload(const Config& config, const RunArguments& arguments, Adjustable run)
-    : arguments_(arguments), first_lr_(config.optimizer.lr), run_(run), now_(config) {}
+Reload::Reload(const Config& config, std::function<Config()> read, Adjustable run)
+    : read_(std::move(read)), first_lr_(config.optimizer.lr), run_(run), now_(config) {}
 
 std::string Reload::read_again() {
   Config fresh;
   try {
-    fresh = load_config(arguments_.config, arguments_.settings);
+    fresh = read_();
     assemble(fresh, configured_shape(fresh));  // what a restart would find wrong
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";

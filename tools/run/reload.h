@@ -2,11 +2,11 @@
 #pragma once
 
 #include <atomic>  // rate
+#include <functional>
 #include <string>  // lines
 
 #include "engine/trainer/checkpointer.h"
 #include "engine/monitor/monitor.h"
-#include "tools/config/commands.h"
 #include "tools/config/config.h"
 
 namespace millrace::tools {
@@ -24,8 +24,8 @@ struct Adjustable {
 /// them. One thread.
 class Reload {
  public:
-  /// `config`: as `arguments` gave it at the start. Both outlive this.
-  Reload(const Config& config, const RunArguments& arguments, Adjustable run);
+  /// `config`: as it was at the start; outlives this. `read`: as it is now, or throws.
+  Reload(const Config& config, std::function<Config()> read, Adjustable run);
 
   /// Reads the file and --set again. Says in a line what has changed, and which keys differ but
   /// need a restart; or what is wrong with it, and then nothing has changed.
@@ -36,7 +36,7 @@ class Reload {
  private:
   bool apply(const std::string& key, const Config& fresh);
 
-  const RunArguments& arguments_;
+  const std::function<Config()> read_;
   const double first_lr_;
   Adjustable run_;
   Config now_;

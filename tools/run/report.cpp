@@ -54,9 +54,23 @@ Json memory_json(const engine::Trainer& trainer) {
   return memory;
 }
 
+Json real_time_json(const engine::Reading& r, const Verdict& verdict) {
+  return {{"F", r.F},
+          {"budget_ms", r.budget},
+          {"holds", verdict.holds},
+          {"reason", verdict.reason},
+          {"window",
+           {{"seconds", verdict.window_s},
+            {"trained", verdict.window.trained},
+            {"dropped", verdict.window.dropped},
+            {"predicted_only", verdict.window.predicted_only}}},
+          {"misses", r.misses}};
+}
+
 }  // namespace
 
-Json make_report(engine::Trainer& trainer, const RunFrames& frames, const RunLog& log) {
+Json make_report(engine::Trainer& trainer, const RunFrames& frames, const RunLog& log,
+                 const RealTime& real_time) {
   const engine::Reading r = trainer.monitor().read();
   Json devices = Json::array();
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
@@ -84,7 +98,7 @@ Json make_report(engine::Trainer& trainer, const RunFrames& frames, const RunLog
         {"step_p50", r.step_p50},
         {"step_p99", r.step_p99},
         {"speedup_K", r.speedup_K}}},
-      {"realtime", {{"F", r.F}, {"budget_ms", r.budget}, {"holds", r.holds}, {"misses", r.misses}}},
+      {"realtime", real_time_json(r, real_time.verdict(r))},
       {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
       {"gradient_age", r.gradient_age},
       {"correction", trainer.correction().kind},
@@ -109,10 +123,11 @@ Json source_json(const io::StreamHealth& health) {
           {"last_error", health.last_error()}};
 }
 
-std::string rule_text(const engine::Reading& r) {
-  if (r.budget <= 0) return "T/N " + text(r.T_over_N) + " ms (no rate to hold)";
-  return "T/N " + text(r.T_over_N) + " ms" + (r.T_over_N < r.budget ? " < " : " >= ") + "1/F " +
-         text(r.budget) + " ms";
+std::string rule_text(const engine::Reading& r, const Verdict& verdict) {
+  const std::string times =
+      "T/N " + text(r.T_over_N) + " ms, slowest stage " + text(r.bottleneck) + " ms";
+  if (!verdict.judged) return times + " (no rate to hold)";
+  return times + " of 1/F " + text(r.budget) + " ms: " + (verdict.holds ? "HOLDS" : "FAILS");
 }
 
 std::string summarize(const Json& report) {
@@ -146,12 +161,11 @@ std::string summarize(const Json& report) {
         << " always predicting the mean frame\n";
   }
   if (real["F"].get<double>() > 0) {
-    out << "real time " << (real["holds"].get<bool>() ? "HOLDS: " : "FAILS: ") << "slowest stage "
-        << text(timing["bottleneck"]) << " ms " << (real["holds"].get<bool>() ? "<=" : ">")
-        << " 1/F " << text(real["budget_ms"]) << " ms at " << text(real["F"], "%.4g")
-        << " frames a second (T/N " << text(timing["T_over_N"]) << " ms)\n";
+    out << "real time " << (real["holds"].get<bool>() ? "HOLDS at " : "FAILS at ")
+        << text(real["F"], "%.4g") << " frames a second: " << real["reason"].get<std::string>()
+        << "\n";
   } else {
-    out << "real time no verdict: the source has no rate (set monitor.fps)\n";
+    out << "real time no verdict: " << real["reason"].get<std::string>() << "\n";
   }
   return out.str();
 }

@@ -9,6 +9,7 @@
 #include "engine/monitor/monitor.h"
 #include "engine/trainer/trainer.h"
 #include "io/source/stream_health.h"
+#include "tools/run/real_time.h"
 #include "tools/run/run_log.h"
 
 namespace millrace::tools {
@@ -25,7 +26,7 @@ struct RunFrames {
 
 /// The report, as README explains it key by key.
 nlohmann::ordered_json make_report(engine::Trainer& trainer, const RunFrames& frames,
-                                   const RunLog& log);
+                                   const RunLog& log, const RealTime& real_time);
 
 /// Share of frames whose class was told: over the run, and of the last 100.
 nlohmann::ordered_json accuracy_json(const RunLog& log);
@@ -36,7 +37,7 @@ nlohmann::ordered_json source_json(const io::StreamHealth& health);
 /// The same in a few lines, ending with the verdict.
 std::string summarize(const nlohmann::ordered_json& report);
 
-/// "T/N 12.3 ms < 1/F 100 ms": the rule, with its verdict on the bottleneck.
-std::string rule_text(const engine::Reading& reading);
+/// "T/N 12.3 ms, slowest stage 15.1 of 1/F 100 ms: HOLDS".
+std::string rule_text(const engine::Reading& reading, const Verdict& verdict);
 
 }  // namespace millrace::tools

@@ -6,30 +6,18 @@
 #include "engine/pipeline/feed.h"
 #include "engine/monitor/loss_history.h"
 #include "engine/trainer/trainer.h"
-#include "tools/run/frame_log.h"
 #include "tools/run/mean_frame.h"
 #include "tools/run/novelty.h"
-#include "tools/run/video_out.h"
 
 namespace millrace::tools {
 
-class LiveView;
-
-/// Losses of the network and of the mean frame, what was out of the ordinary among them, and video,
-/// page and lines, if asked for. Written by the last stage's worker; histories say what can be read
-/// meanwhile.
+/// Losses of the network and of the mean frame, and what was out of the ordinary among them.
+/// Written by the last stage's worker; histories say what can be read meanwhile.
 class RunLog final : public engine::Observer {
  public:
   /// `labels`: targets are classes, and hits are counted.
   RunLog(engine::Trainer& trainer, bool labels)
       : trainer_(trainer), labels_(labels), mean_frame_(trainer.target_elements()) {}
-
-  /// Before the run. All outlive it; null: none.
-  void show_on(VideoOut* video, LiveView* page, FrameLog* lines) {
-    video_ = video;
-    page_ = page;
-    lines_ = lines;
-  }
 
   void predicted(const engine::SampleInfo& info, int slot, float loss) override;
 
@@ -55,9 +43,6 @@ class RunLog final : public engine::Observer {
   MeanFrame mean_frame_;
   int last_slot_ = 0;
   Novelty novelty_;
-  VideoOut* video_ = nullptr;
-  LiveView* page_ = nullptr;
-  FrameLog* lines_ = nullptr;
 };
 
 }  // namespace millrace::tools

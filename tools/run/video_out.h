@@ -11,12 +11,12 @@ namespace millrace::tools {
 
 /// Writes each prediction beside its input to `to` (see io::VideoWriterOptions). Used by the last
 /// stage's worker; counts from any thread, finish() when that has stopped.
-class VideoOut {
+class VideoOut final : public engine::Observer {
  public:
   /// Throws std::runtime_error if the video can't be opened.
   VideoOut(engine::Trainer& trainer, const stages::ImageShape& shape, double fps,
            const std::string& to);
-  void predicted(const engine::SampleInfo& info, int slot);
+  void predicted(const engine::SampleInfo& info, int slot, float loss) override;
   /// Throws std::runtime_error if writing failed.
   void finish() { writer_->finish(); }
   const io::VideoWriter& writer() const { return *writer_; }

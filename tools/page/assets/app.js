@@ -66,7 +66,7 @@ function show(state) {
 }
 
 function showVerdict({realtime, timing_ms: timing, stream, controls, frames}) {
-  const {F, budget_ms: budget, holds} = realtime;
+  const {F, budget_ms: budget, holds, reason} = realtime;
   const mean = document.getElementById('gauge-mean');
   const busy = document.getElementById('gauge-busy');
   busy.parentElement.hidden = !(budget > 0);
@@ -84,7 +84,7 @@ function showVerdict({realtime, timing_ms: timing, stream, controls, frames}) {
   } else if (holds) {
     setVerdict('good', 'Holds', `${times}, T/N ${three(timing.T_over_N)}`);
   } else {
-    setVerdict('bad', 'Too slow', `${times}, T/N ${three(timing.T_over_N)}`);
+    setVerdict('bad', 'Fails', reason);
   }
 }
 

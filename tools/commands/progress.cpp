@@ -1,4 +1,4 @@
-#include "tools/run/progress.h"
+#include "tools/commands/progress.h"
 
 #include <sys/ioctl.h>  // terminal width
 #include <unistd.h>     // isatty

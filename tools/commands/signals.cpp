@@ -1,4 +1,4 @@
-#include "tools/run/signals.h"
+#include "tools/commands/signals.h"
 
 #include <csignal>  // sigaction
 

@@ -1,4 +1,4 @@
-#include "tools/run/watchdog.h"
+#include "tools/commands/watchdog.h"
 
 #include <systemd/sd-daemon.h>  // sd_notify
 
@@ -28,9 +28,17 @@ void Watchdog::ready() {
   sd_notify(0, "READY=1\nSTATUS=waiting for the first frame");
 }
 
+void Watchdog::paused(const std::string& status, Clock::time_point now) {
+  if (listened_to_ && now >= next_) speak(status, now);
+}
+
 void Watchdog::trained(std::int64_t frames, const std::string& status, Clock::time_point now) {
   if (!due(frames, now)) return;
   told_ = frames;
+  speak(status, now);
+}
+
+void Watchdog::speak(const std::string& status, Clock::time_point now) {
   next_ = now + period_;
   sd_notify(0, ("WATCHDOG=1\nSTATUS=" + one_line(status)).c_str());
 }

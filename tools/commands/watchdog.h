@@ -25,6 +25,8 @@ class Watchdog {
   void trained(std::int64_t frames, const std::string& status = "") {
     trained(frames, status, Clock::now());
   }
+  /// Training rests because somebody asked for it: alive, though no frame is trained.
+  void paused(const std::string& status, Clock::time_point now = Clock::now());
   /// The pipeline drains and everything is saved.
   void stopping();
 
@@ -34,6 +36,8 @@ class Watchdog {
   }
 
  private:
+  void speak(const std::string& status, Clock::time_point now);
+
   bool listened_to_;
   std::chrono::microseconds period_;  ///< between words
   std::int64_t told_ = 0;             ///< frames trained at the last word

@@ -1,29 +1,33 @@
-// What happens in a run that whoever looks at it should know, as lines on stderr.
+// What happens in a run that its user should know, as lines of text.
 #pragma once
+
+#include <functional>
+#include <string>
 
 #include "engine/pipeline/loss_guard.h"
 #include "io/source/stream_health.h"
 #include "tools/run/novelty.h"
-#include "tools/run/progress.h"
 
 namespace millrace::tools {
 
-/// Tells of roll-backs, of a source that goes away or is back, and of what was out of the ordinary:
-/// each once. Main thread; what it looks at may change meanwhile and outlives it.
-class News {
+/// Tells of roll-backs, of a source that goes away or is back, and of unexpected frames: each once.
+/// One thread; what it looks at may change meanwhile and outlives it.
+class Events {
  public:
-  News(const engine::LossGuard& guard, const io::StreamHealth& health, const Novelty& novelty)
+  using Tell = std::function<void(const std::string& line)>;
+
+  Events(const engine::LossGuard& guard, const io::StreamHealth& health, const Novelty& novelty)
       : guard_(guard), health_(health), novelty_(novelty) {}
 
   /// What is new since the last call.
-  void tell(Progress& progress);
+  void tell(const Tell& tell);
 
  private:
-  void tell_of_roll_backs(Progress& progress);
-  void tell_of_the_source(Progress& progress);
+  void tell_of_roll_backs(const Tell& tell);
+  void tell_of_the_source(const Tell& tell);
   /// Also of what came and went since the last look, of which only the latest is known by its
   /// frame.
-  void tell_of_events(Progress& progress);
+  void tell_of_novelty(const Tell& tell);
 
   const engine::LossGuard& guard_;
   const io::StreamHealth& health_;

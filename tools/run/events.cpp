@@ -1,0 +1,53 @@
+#include "tools/run/events.h"
+
+#include <cmath>
+#include <cstdio>
+
+namespace millrace::tools {
+
+void Events::tell(const Tell& tell) {
+  tell_of_roll_backs(tell);
+  tell_of_the_source(tell);
+  tell_of_novelty(tell);
+}
+
+void Events::tell_of_novelty(const Tell& tell) {
+  const std::int64_t begun = novelty_.events() - events_;  // first: an event counts before it is on
+  const bool now = novelty_.in_event();
+  if (begun == 0 && now == in_event_) return;
+  if (begun > 1) tell("unexpected: " + std::to_string(begun) + " events");
+  if (begun > 0) tell("unexpected: since frame " + std::to_string(novelty_.event_began()));
+  if (!now) {
+    char line[80];
+    std::snprintf(line, sizeof line, "usual again; the loss had been %.1f deviations up",
+                  novelty_.event_peak());
+    tell(line);
+  }
+  events_ += begun;
+  in_event_ = now;
+}
+
+void Events::tell_of_the_source(const Tell& tell) {
+  const bool connected = health_.connected.load();
+  if (connected == connected_) return;
+  connected_ = connected;
+  if (connected) {
+    tell("source: back after " + std::to_string(health_.attempts.load()) + " attempts");
+  } else {
+    tell("source: away: " + health_.last_error() + "; the weights wait");
+  }
+}
+
+void Events::tell_of_roll_backs(const Tell& tell) {
+  if (guard_.roll_backs() == roll_backs_) return;
+  roll_backs_ = guard_.roll_backs();
+  char line[160];
+  std::snprintf(line, sizeof line,
+                "guard: at frame %lld the loss was %.4g (median %.4g): back to the last good "
+                "weights, rate x %.3g",
+                static_cast<long long>(guard_.last_sample()), guard_.last_loss(),
+                guard_.last_median(), std::pow(engine::LossGuard::kSlower, double(roll_backs_)));
+  tell(line);
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,69 @@
+#include "tools/run/real_time.h"
+
+#include <cstdio>
+
+namespace millrace::tools {
+namespace {
+
+FrameTotals operator-(const FrameTotals& a, const FrameTotals& b) {
+  return {a.received - b.received, a.trained - b.trained, a.dropped - b.dropped,
+          a.predicted_only - b.predicted_only};
+}
+
+std::string text(double value) {
+  char buffer[32];
+  std::snprintf(buffer, sizeof buffer, "%.3g", value);
+  return buffer;
+}
+
+std::string frames(std::int64_t count) {
+  return std::to_string(count) + (count == 1 ? " frame" : " frames");
+}
+
+}  // namespace
+
+Verdict judge(const engine::Reading& r, const FrameTotals& window, double window_s, bool late) {
+  Verdict verdict{.judged = r.budget > 0, .window_s = window_s, .window = window};
+  if (!verdict.judged) {
+    verdict.reason = "the source has no rate (set monitor.fps)";
+    return verdict;
+  }
+  verdict.holds = r.holds && window.dropped == 0 && !late;
+  const bool meets = r.holds;
+  const std::string slowest = "slowest stage " + std::to_string(r.bottleneck_stage) + " takes " +
+                              text(r.bottleneck) + " ms, 1/F is " + text(r.budget) + " ms";
+  const std::string in_time = " in the last " + text(window_s) + " s";
+  if (!meets) {
+    verdict.reason = slowest;
+  } else if (window.dropped > 0) {
+    const std::int64_t lost = window.dropped - window.predicted_only;
+    verdict.reason = "of " + frames(window.trained + window.dropped) + in_time + " ";
+    if (lost > 0) verdict.reason += std::to_string(lost) + " dropped";
+    if (window.predicted_only > 0) {
+      verdict.reason += (lost > 0 ? ", " : "") + std::to_string(window.predicted_only) +
+                        " predicted and not learned from";
+    }
+  } else if (late) {
+    verdict.reason = "lately a frame takes longer than 1/F";
+  } else {
+    verdict.reason = "every frame" + in_time + " was learned from; " + slowest;
+  }
+  return verdict;
+}
+
+void RealTime::note(const FrameTotals& now, bool late, Clock::time_point time) {
+  const std::lock_guard lock(mutex_);
+  late_ = late;
+  if (now.trained == 0) seen_.clear();  // a pipeline that fills is not yet judged
+  seen_.emplace_back(time, now);
+  while (seen_.size() > 2 && seen_[1].first <= time - kWindow) seen_.pop_front();
+}
+
+Verdict RealTime::verdict(const engine::Reading& reading) const {
+  const std::lock_guard lock(mutex_);
+  if (seen_.empty()) return judge(reading, {}, 0, late_);
+  const std::chrono::duration<double> passed = seen_.back().first - seen_.front().first;
+  return judge(reading, seen_.back().second - seen_.front().second, passed.count(), late_);
+}
+
+}  // namespace millrace::tools

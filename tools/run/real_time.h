@@ -1,0 +1,52 @@
+// Whether a run holds its stream's rate: the one place where that is judged.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "engine/monitor/monitor.h"
+
+namespace millrace::tools {
+
+/// Frames since the run began, or in a stretch of it.
+struct FrameTotals {
+  std::int64_t received = 0;
+  std::int64_t trained = 0;
+  std::int64_t dropped = 0;         ///< a newer one took its place, or predicted only
+  std::int64_t predicted_only = 0;  ///< of the dropped
+};
+
+struct Verdict {
+  bool judged = false;  ///< there is a rate to hold
+  bool holds = true;    ///< every frame of the window was learned from in time
+  double window_s = 0;
+  FrameTotals window;
+  std::string reason;  ///< one clause, for people
+};
+
+/// Judges a window: the rate holds if the slowest stage with its hand-off meets 1/F, no frame was
+/// dropped or only predicted, and `late` is false (the load's means are within 1/F).
+Verdict judge(const engine::Reading& reading, const FrameTotals& window, double window_s,
+              bool late);
+
+/// Keeps the window: the last kWindow of the run, from the first frame learned from.
+/// note(): one thread; verdict(): any.
+class RealTime {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kWindow{10};
+
+  void note(const FrameTotals& now, bool late, Clock::time_point time = Clock::now());
+  Verdict verdict(const engine::Reading& reading) const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::deque<std::pair<Clock::time_point, FrameTotals>> seen_;  ///< the oldest first
+  bool late_ = false;
+};
+
+}  // namespace millrace::tools

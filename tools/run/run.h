@@ -1,0 +1,88 @@
+// A run as a library: a network learns from a video stream. Needs no LibTorch to be included.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tools/config/config.h"
+
+namespace millrace::tools {
+
+/// What the network made of one frame. The numbers are valid until the callback returns.
+struct Prediction {
+  std::int64_t index = 0;             ///< 0, 1, ... in order
+  std::int64_t frame = 0;             ///< its number at the source
+  float loss = 0;                     ///< before it was learned from
+  double latency_ms = 0;              ///< from capture to prediction
+  std::span<const float> input;       ///< [C,H,W], 0..1
+  std::span<const float> target;      ///< as the network gives it
+  std::span<const float> prediction;  ///< as the target
+};
+
+struct RunOptions {
+  std::string trace;         ///< file for what each worker did and when; "": none
+  bool serve = false;        ///< a page to watch on
+  std::string serve_at;      ///< "ADDR:PORT"; "": loopback, port 8080
+  std::string token;         ///< asked of whoever watches; "": of nobody
+  std::function<Config()> read_again;  ///< what reload() goes by; empty: nothing to reload
+};
+
+/// One run: source, queue, pipeline, monitor and whatever the config asks for beside them.
+/// Thread-bound but for stop(). Constructors and learn() throw ConfigError for a config that can't
+/// be used, io::SourceError for a source that can't be opened, std::runtime_error else.
+class Run {
+ public:
+  /// Checks the config, opens the source and starts to read it.
+  explicit Run(const Config& config, RunOptions options = {});
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  /// `see`: called for each prediction by the last stage's worker, in the hot path.
+  void on_prediction(std::function<void(const Prediction&)> see);
+  /// `tell`: called by learn()'s thread with a line about what happens: a roll-back, an outage, ...
+  void on_event(std::function<void(const std::string& line)> tell);
+  /// `look`: called by learn()'s thread some 20 times a second. It may call any method but learn().
+  void on_tick(std::function<void()> look);
+
+  /// Learns until the source ends, `frames` were trained (0: no limit) or stop() is called. Once.
+  /// Rethrows what a worker threw; save() still saves what there is.
+  void learn(std::int64_t frames = 0);
+  /// No further frame is read; what is in flight is finished. Overrides a pause. Any thread.
+  void stop();
+  /// Reads the config again and applies what may change meanwhile; says what in a line.
+  std::string reload();
+  /// Writes every output that the config names. One that can't be written costs no other; returns
+  /// what failed, a line each.
+  std::vector<std::string> save();
+  /// The weights alone, as safetensors.
+  void save_weights(const std::string& path) const;
+
+  std::int64_t trained() const;
+  bool paused() const;         ///< a viewer asked for it
+  std::string status() const;  ///< one line on how it is doing; rates are since the call before
+  std::string report() const;  ///< JSON; after learn()
+  std::string summary() const;  ///< the report in a few lines, ending with the verdict
+  std::string page() const;     ///< its URL; "": not served
+  std::string video() const;    ///< where it goes; "": nowhere
+  std::string remark() const;   ///< on how pictures are made to fit, in a line; "": they do
+  const std::string& source_error() const;  ///< why the stream broke off; "": it did not
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace millrace::tools
+
+namespace millrace {
+using tools::Config;
+using tools::ConfigError;
+using tools::Prediction;
+using tools::Run;
+using tools::RunOptions;
+}  // namespace millrace
