@@ -21,7 +21,8 @@ void launch_sample(const std::uint8_t* bytes, std::int64_t pixels, int channels,
                    cudaStream_t on) {
   constexpr int kThreads = 256;
   const auto blocks = unsigned((pixels + kThreads - 1) / kThreads);
-  sample_of<<<blocks, kThreads, 0, on>>>(bytes, pixels, channels, sample);
+  void* arguments[] = {&bytes, &pixels, &channels, &sample};
+  cudaLaunchKernel(reinterpret_cast<const void*>(sample_of), blocks, kThreads, arguments, 0, on);
 }
 
 }  // namespace millrace::stages

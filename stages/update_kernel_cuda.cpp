@@ -4,7 +4,8 @@
 #include <ATen/core/Tensor.h>     // at::Tensor
 #include <c10/cuda/CUDAStream.h>  // the current stream
 
-#include <cmath>  // spike compensation's factors
+#include <cmath>      // spike compensation's factors
+#include <stdexcept>  // std::logic_error
 
 #include "stages/update_kernel.h"
 
@@ -21,8 +22,13 @@ UpdateNumbers numbers(const OptimizerSpec& spec, int count) {
                   .alpha = spec.alpha,
                   .eps = spec.eps,
                   .decoupled = spec.kind == "adamw"};
-  if (spec.kind == "rmsprop") n.rule = UpdateRule::rmsprop;
-  if (spec.kind == "adam" || spec.kind == "adamw") n.rule = UpdateRule::adam;
+  if (spec.kind == "rmsprop") {
+    n.rule = UpdateRule::rmsprop;
+  } else if (spec.kind == "adam" || spec.kind == "adamw") {
+    n.rule = UpdateRule::adam;
+  } else if (spec.kind != "sgd") {
+    throw std::logic_error("no update kernel for " + spec.kind);
+  }
   if (spec.spike_delay > 0) {
     n.spike_momentum = std::pow(spec.momentum, double(spec.spike_delay));
     n.spike_gradient = (1 - n.spike_momentum) / (1 - spec.momentum);

@@ -4,15 +4,24 @@
 namespace millrace::stages {
 namespace {
 
+/// What an adam step has in common for all weights. Dear: two powers in double precision.
+struct AdamScale {
+  float step, root;
+};
+
+__device__ AdamScale adam_scale(const UpdateNumbers& n, double lr, double steps) {
+  const double unbias1 = 1 - pow(n.beta1, steps), unbias2 = 1 - pow(n.beta2, steps);
+  return {float(lr / unbias1), float(sqrt(unbias2))};
+}
+
 __device__ float adam(const UpdateNumbers& n, const UpdatePointers& p, std::int64_t i, float w,
-                      float g, double lr, double steps) {
+                      float g, double lr, const AdamScale& scale) {
   if (n.decoupled) w -= float(lr * n.weight_decay) * w;
   const float mean = p.first[i] + float(1 - n.beta1) * (g - p.first[i]);
   const float square = float(n.beta2) * p.second[i] + float(1 - n.beta2) * g * g;
   p.first[i] = mean;
   p.second[i] = square;
-  const double unbias1 = 1 - pow(n.beta1, steps), unbias2 = 1 - pow(n.beta2, steps);
-  return w - float(lr / unbias1) * (mean / (sqrtf(square) / float(sqrt(unbias2)) + float(n.eps)));
+  return w - scale.step * (mean / (sqrtf(square) / scale.root + float(n.eps)));
 }
 
 __device__ float rmsprop(const UpdateNumbers& n, const UpdatePointers& p, std::int64_t i, float w,
@@ -33,6 +42,11 @@ __device__ float sgd(const UpdateNumbers& n, const UpdatePointers& p, std::int64
 }
 
 __global__ void update(UpdateNumbers n, UpdatePointers p) {
+  const double lr = n.lr * *p.rate;
+  __shared__ AdamScale scale;
+  if (threadIdx.x == 0 && n.rule == UpdateRule::adam)
+    scale = adam_scale(n, lr, double(*p.steps) + 1);
+  __syncthreads();
   const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= p.count) return;
   const float w = p.from[i];
@@ -40,10 +54,9 @@ __global__ void update(UpdateNumbers n, UpdatePointers p) {
     p.to[i] = w;
     return;
   }
-  const double lr = n.lr * *p.rate;
   float g = p.gradient[i] * float(n.share);
   if (!n.decoupled) g += float(n.weight_decay) * w;
-  if (n.rule == UpdateRule::adam) p.to[i] = adam(n, p, i, w, g, lr, double(*p.steps) + 1);
+  if (n.rule == UpdateRule::adam) p.to[i] = adam(n, p, i, w, g, lr, scale);
   if (n.rule == UpdateRule::rmsprop) p.to[i] = rmsprop(n, p, i, w, g, float(lr));
   if (n.rule == UpdateRule::sgd) p.to[i] = sgd(n, p, i, w, g, float(lr));
 }
@@ -55,11 +68,14 @@ __global__ void count_step(UpdatePointers p) {
 
 }  // namespace
 
-void launch_update(const UpdateNumbers& numbers, const UpdatePointers& pointers, cudaStream_t on) {
+// Launched by cudaLaunchKernel(), so that a host's compiler can read this file, too.
+void launch_update(UpdateNumbers numbers, UpdatePointers pointers, cudaStream_t on) {
   constexpr int kThreads = 256;
   const auto blocks = unsigned((pointers.count + kThreads - 1) / kThreads);
-  update<<<blocks, kThreads, 0, on>>>(numbers, pointers);
-  if (numbers.rule == UpdateRule::adam) count_step<<<1, 1, 0, on>>>(pointers);
+  void* arguments[] = {&numbers, &pointers};
+  cudaLaunchKernel(reinterpret_cast<const void*>(update), blocks, kThreads, arguments, 0, on);
+  if (numbers.rule == UpdateRule::adam)
+    cudaLaunchKernel(reinterpret_cast<const void*>(count_step), 1, 1, &arguments[1], 0, on);
 }
 
 }  // namespace millrace::stages

@@ -33,6 +33,6 @@ struct UpdatePointers {
 };
 
 /// On stream `on` of the current device; returns at once.
-void launch_update(const UpdateNumbers& numbers, const UpdatePointers& pointers, cudaStream_t on);
+void launch_update(UpdateNumbers numbers, UpdatePointers pointers, cudaStream_t on);
 
 }  // namespace millrace::stages

@@ -1,6 +1,7 @@
 // What a trainer shows: its samples, weights and memory.
 #include <ATen/ATen.h>  // predictions on the host
 
+#include "capture/plain_errors.h"
 #include "engine/trainer/trainer.h"
 
 namespace millrace::engine {
@@ -47,11 +48,13 @@ const float* Trainer::prediction(int slot) {
 }
 
 stages::StateDict Trainer::state() const {
-  stages::StateDict all;
-  for (int stage = 0; stage < schedule_.stages; ++stage) {
-    for (auto& entry : first(stage).parameters().state()) all.push_back(std::move(entry));
-  }
-  return all;
+  return capture::with_plain_errors([&] {
+    stages::StateDict all;
+    for (int stage = 0; stage < schedule_.stages; ++stage) {
+      for (auto& entry : first(stage).parameters().state()) all.push_back(std::move(entry));
+    }
+    return all;
+  });
 }
 
 stages::StateDict Trainer::checkpoint() const {
@@ -64,9 +67,11 @@ stages::StateDict Trainer::checkpoint() const {
 
 stages::StateDict Trainer::checkpoint(int stage) const {
   capture::StageStep& step = *steps_[std::size_t(schedule_.unit(stage, 0))];
-  step.launch();  // what was called belongs to it, and must be over
-  step.synchronize();
-  return step.stage().checkpoint();
+  return capture::with_plain_errors([&] {
+    step.launch();  // what was called belongs to it, and must be over
+    step.synchronize();
+    return step.stage().checkpoint();
+  });
 }
 
 std::vector<StageMemory> Trainer::memory() const {
