@@ -1,0 +1,230 @@
+// What devices are there, kernels, and the words for errors.
+#include <cstdio>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+#include "tests/host_device/core.h"
+
+using namespace host_device;
+
+namespace {
+
+constexpr int kProcessors = 132;
+
+bool there(int device) {
+  return device >= 0 && device < kDevices;
+}
+
+}  // namespace
+
+API cudaError_t cudaGetDeviceCount(int* count) {
+  *count = kDevices;
+  return kDevices ? cudaSuccess : cudaErrorNoDevice;
+}
+API cudaError_t cudaSetDevice(int device) {
+  return call(__func__, [&](Guard&) {
+    if (!there(device)) return cudaErrorInvalidDevice;
+    current_device = device;
+    map_devices();
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return kDevices ? cudaSuccess : cudaErrorNoDevice;
+}
+API cudaError_t cudaDriverGetVersion(int* version) {
+  *version = kDevices ? CUDART_VERSION : 0;
+  return cudaSuccess;
+}
+API cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+  if (!there(device)) return cudaErrorInvalidDevice;
+  *p = {};
+  std::snprintf(p->name, sizeof p->name, "a host's stand-in for a CUDA device");
+  p->uuid.bytes[0] = char(device + 1);
+  p->pciBusID = device + 1;
+  p->totalGlobalMem = kMemory;
+  p->sharedMemPerBlock = 49152;
+  p->sharedMemPerBlockOptin = 232448;
+  p->sharedMemPerMultiprocessor = 233472;
+  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+  p->warpSize = 32;
+  p->maxThreadsPerBlock = p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
+  p->maxThreadsDim[2] = 64;
+  p->maxGridSize[0] = 2147483647;
+  p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+  p->major = 9;
+  p->multiProcessorCount = kProcessors;
+  p->maxThreadsPerMultiProcessor = 2048;
+  p->concurrentKernels = p->unifiedAddressing = p->canMapHostMemory = p->memoryPoolsSupported = 1;
+  p->asyncEngineCount = 3;
+  p->l2CacheSize = 62914560;
+  return cudaSuccess;
+}
+API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (!there(device)) return cudaErrorInvalidDevice;
+  switch (attribute) {
+    case cudaDevAttrMultiProcessorCount:
+      *value = kProcessors;
+      break;
+    case cudaDevAttrComputeCapabilityMajor:
+      *value = 9;
+      break;
+    case cudaDevAttrMaxThreadsPerBlock:
+      *value = 1024;
+      break;
+    case cudaDevAttrWarpSize:
+      *value = 32;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = 232448;
+      break;
+    case cudaDevAttrMaxSharedMemoryPerBlock:
+      *value = 49152;
+      break;
+    case cudaDevAttrUnifiedAddressing:
+      *value = 1;
+      break;
+    default:
+      *value = 0;
+  }
+  return cudaSuccess;
+}
+API cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
+  std::snprintf(id, std::size_t(length), "0000:%02x:00.0", device + 1);
+  return cudaSuccess;
+}
+API cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  if (least) *least = 0;
+  if (greatest) *greatest = -5;
+  return cudaSuccess;
+}
+API cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return call(__func__, [&](Guard&) {
+    *can = device != peer && setting("HOST_DEVICE_PEERS", 1);
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  return cudaSuccess;
+}
+
+// Programs register their kernels when they are loaded. Those that somebody plays can be launched;
+// operators.cpp takes the place of what would launch LibTorch's.
+namespace {
+using Make = Work (*)(dim3, dim3, void**);
+std::unordered_map<const void*, const char*>& kernels =
+    *new std::unordered_map<const void*, const char*>;
+std::map<std::string, Make>& played = *new std::map<std::string, Make>;
+
+cudaError_t launch(const void* kernel, dim3 grid, dim3 block, void** arguments,
+                   cudaStream_t stream) {
+  return call("cudaLaunchKernel", [&](Guard&) -> cudaError_t {
+    const auto found = kernels.find(kernel);
+    const std::string name = found == kernels.end() ? "unknown" : found->second;
+    for (const auto& [part, make] : played) {
+      if (name.find(part) == std::string::npos) continue;
+      return give(stream_of(stream), std::make_shared<Work>(make(grid, block, arguments)));
+    }
+    violation("a kernel that only a GPU can run: %.300s", name.c_str());
+    return cudaErrorNotSupported;
+  });
+}
+}  // namespace
+API void hostDevicePlay(const char* part, Make make) {
+  played[part] = make;
+}
+API void** __cudaRegisterFatBinary(void* binary) {
+  return reinterpret_cast<void**>(new void*(binary));
+}
+API void __cudaRegisterFatBinaryEnd(void**) {}
+API void __cudaUnregisterFatBinary(void**) {}
+API char __cudaInitModule(void**) {
+  return 1;
+}
+API void __cudaRegisterFunction(void**, const char* host, char*, const char* name, int, uint3*,
+                                uint3*, dim3*, dim3*, int*) {
+  kernels[host] = name;
+}
+API void __cudaRegisterVar(void**, char*, char*, const char*, int, std::size_t, int, int) {}
+API unsigned __cudaPushCallConfiguration(dim3, dim3, std::size_t, CUstream_st*) {
+  return 0;
+}
+API cudaError_t __cudaPopCallConfiguration(dim3*, dim3*, std::size_t*, void*) {
+  return cudaSuccess;
+}
+API cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
+                                   std::size_t, cudaStream_t stream) {
+  return launch(kernel, grid, block, arguments, stream);
+}
+API cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
+                                 std::size_t, cudaStream_t stream) {
+  return launch(kernel, grid, block, arguments, stream);
+}
+API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* kernel,
+                                    void** arguments) {
+  return launch(kernel, how->gridDim, how->blockDim, arguments, how->stream);
+}
+API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  *attributes = {};
+  attributes->maxThreadsPerBlock = 1024;
+  attributes->binaryVersion = attributes->ptxVersion = 90;
+  return cudaSuccess;
+}
+API cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*,
+                                                                       int, std::size_t, unsigned) {
+  *blocks = 2;
+  return cudaSuccess;
+}
+API cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned,
+                                                 unsigned long long,
+                                                 cudaDriverEntryPointQueryResult* found) {
+  *function = dlsym(RTLD_DEFAULT, name);
+  if (found) *found = *function ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  return cudaSuccess;
+}
+
+#define ERRORS(_)                                                                                 \
+  _(cudaSuccess, "no error")                                                                      \
+  _(cudaErrorInvalidValue, "invalid argument")                                                    \
+  _(cudaErrorMemoryAllocation, "out of memory")                                                   \
+  _(cudaErrorNoDevice, "no CUDA-capable device is detected")                                      \
+  _(cudaErrorInvalidDevice, "invalid device ordinal")                                             \
+  _(cudaErrorInvalidResourceHandle, "invalid resource handle")                                    \
+  _(cudaErrorIllegalState, "the operation cannot be performed in the present state")              \
+  _(cudaErrorNotReady, "device not ready")                                                        \
+  _(cudaErrorLaunchFailure, "unspecified launch failure")                                         \
+  _(cudaErrorNotSupported, "operation not supported")                                             \
+  _(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing")        \
+  _(cudaErrorStreamCaptureInvalidated, "operation failed due to a previous error during capture") \
+  _(cudaErrorStreamCaptureMerge, "operation would result in a merge of separate captures")        \
+  _(cudaErrorStreamCaptureUnmatched, "capture was not ended in the same stream as it began")      \
+  _(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work")                         \
+  _(cudaErrorStreamCaptureIsolation, "dependency created on uncaptured work in another stream")   \
+  _(cudaErrorStreamCaptureImplicit, "the legacy stream would depend on a capturing stream")       \
+  _(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a capture")     \
+  _(cudaErrorStreamCaptureWrongThread, "attempt to end a capture from another thread")
+#define WORDS(name, words) \
+  case name:               \
+    return words;
+#define NAME(name, words) \
+  case name:              \
+    return #name;
+API const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) { ERRORS(WORDS) default : return "some error"; }
+}
+API const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) { ERRORS(NAME) default : return "cudaErrorOther"; }
+}

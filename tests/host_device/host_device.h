@@ -1,0 +1,86 @@
+// The host device: what its parts and its tests ask of it. All in one process; see README.md.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace host_device {
+
+/// Memory that work reads or writes, at the address that the program knows.
+struct Range {
+  const void* at;
+  std::size_t bytes;
+  bool written;
+};
+
+/// What a stream does: a kernel, a copy, a host function.
+struct Work {
+  std::string name;
+  cudaGraphNodeType type = cudaGraphNodeTypeKernel;
+  std::function<void()> run;
+  std::vector<Range> ranges;
+  std::vector<std::uint64_t> allocations;  ///< of the ranges; filled in when it is given
+};
+
+/// What the program holds. Bytes count what was asked for, on all devices.
+struct Held {
+  int streams = 0, events = 0, graphs = 0, executables = 0, captures = 0;
+  std::size_t device_bytes = 0, pinned_bytes = 0;
+};
+
+}  // namespace host_device
+
+extern "C" {
+/// Where work reaches what a device address means; other addresses as they are.
+void* hostDeviceReach(const void* address);
+/// Gives a stream work, as a kernel's launch would; moves from it.
+cudaError_t hostDeviceLaunch(cudaStream_t stream, host_device::Work* work);
+/// Has `make` say what a launch of the kernel whose mangled name holds `part` does.
+void hostDevicePlay(const char* part,
+                    host_device::Work (*make)(dim3 grid, dim3 block, void** arguments));
+/// A kernel has failed: every later call says so.
+void hostDeviceFault(const char* what);
+}
+
+namespace host_device {
+
+/// For tests, whose programs don't link the host device: null where it is not preloaded.
+template <class Function>
+Function* find(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, name));
+}
+/// Whether the process runs on it.
+inline bool present() {
+  return find<void()>("hostDeviceFail") != nullptr;
+}
+/// The `nth` call (1: the next) of the CUDA function `name` fails with `code`. 0: none does.
+inline void fail(const char* name, int nth, int code) {
+  find<void(const char*, int, int)>("hostDeviceFail")(name, nth, code);
+}
+/// Calls of each CUDA function so far.
+inline std::vector<std::pair<std::string, int>> calls() {
+  std::vector<std::pair<std::string, int>> list;
+  find<void(std::vector<std::pair<std::string, int>>*)>("hostDeviceCalls")(&list);
+  return list;
+}
+/// Violations since the last time this was asked; those left at exit make the process fail.
+inline int violations() {
+  return find<int()>("hostDeviceViolations")();
+}
+inline Held held() {
+  Held now;
+  find<void(Held*)>("hostDeviceHeld")(&now);
+  return now;
+}
+/// The most microseconds by which each operation starts late, from now on.
+inline void delay(int microseconds) {
+  find<void(int)>("hostDeviceDelay")(microseconds);
+}
+
+}  // namespace host_device

@@ -1,0 +1,62 @@
+// Stages on several devices, and on cores beside them, learn as the schedule says: with access to
+// each other's memory, and with none.
+#include <gtest/gtest.h>
+
+#include "tests/engine/trained.h"
+
+namespace millrace::engine {
+namespace {
+
+Trained by_pipeline(const TrainerOptions& options) {
+  Trainer trainer(options);
+  SampleFeed feed(trainer, options.sample, 60);
+  LossLog log;
+  trainer.run(feed, &log);
+  EXPECT_TRUE(trainer.recorded()) << trainer.recording_error();
+  return {trainer.state(), log.losses};
+}
+
+/// `places`: a device's number for each stage, -1 a core.
+TrainerOptions placed(const std::string& schedule, const std::vector<int>& places,
+                      std::vector<int> cut) {
+  TrainerOptions options = small(schedule, int(places.size()), std::move(cut));
+  for (const int place : places)
+    options.devices.push_back({.cuda = place >= 0, .index = std::max(place, 0)});
+  return options;
+}
+
+class TwoDevices : public testing::TestWithParam<std::string> {};
+
+TEST_P(TwoDevices, LearnAsOneDoes) {
+  for (const std::vector<int>& places :
+       std::vector<std::vector<int>>{{0, 1}, {0, 1, 0, 1}, {1, 1, 0}}) {
+    std::vector<int> cut;
+    for (std::size_t i = 1; i < places.size(); ++i) cut.push_back(int(2 * i));
+    const TrainerOptions options = placed(GetParam(), places, cut);
+    const Trained expected = by_oracle(options, 60, 1, /*as_recorded=*/true),
+                  got = by_pipeline(options);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses);
+  }
+}
+
+TEST_P(TwoDevices, LearnBesideACore) {
+  for (const std::vector<int>& places :
+       std::vector<std::vector<int>>{{0, -1, 1}, {-1, 0, 1}, {1, 0, -1}, {-1, 1, -1, 0}}) {
+    std::vector<int> cut;
+    for (std::size_t i = 1; i < places.size(); ++i) cut.push_back(int(2 * i));
+    const TrainerOptions options = placed(GetParam(), places, cut);
+    const Trained first = by_pipeline(options), second = by_pipeline(options),
+                  expected = by_oracle(options, 60);
+    expect_equal_bits(first.weights, second.weights);
+    ASSERT_EQ(first.losses.size(), expected.losses.size());
+    for (std::size_t n = 0; n < expected.losses.size(); ++n)
+      EXPECT_NEAR(first.losses[n], expected.losses[n], 1e-5f) << "sample " << n;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, TwoDevices,
+                         testing::Values("partime", "pipedream", "2bw", "1f1b"));
+
+}  // namespace
+}  // namespace millrace::engine
