@@ -7,15 +7,16 @@
 
 #include "capture/devices.h"
 #include "engine/pipeline/feed.h"
+#include "tools/gpu/gpu_arm.h"
 
 namespace millrace::tools {
 namespace {
 
 using engine::Clock;
 
-/// Rounds in a stream between two waits: a launch never meets a full queue, and the device is idle
-/// for one launch's time in so many.
-constexpr int kRoundsAhead = 64;
+/// Launches between two waits: none meets a full queue, and the device is idle for one launch's
+/// time in so many.
+constexpr int kLaunchesAhead = 64;
 
 /// On the host first: a copy to the device is over when it returns, whatever stream comes next.
 stages::Tensors random_tensors(const engine::TrainerOptions& options, int place, double scale,
@@ -28,20 +29,15 @@ stages::Tensors random_tensors(const engine::TrainerOptions& options, int place,
   return made;
 }
 
-void launch_rounds(const BareSteps& steps, int rounds) {
-  for (int round = 0; round < rounds; ++round) {
-    for (const auto& step : steps) step->launch();
-  }
-  for (const auto& step : steps) step->synchronize();
-}
-
 }  // namespace
 
 BareStep::BareStep(stages::Stage stage, std::unique_ptr<capture::Backend> stream, BareWork work,
-                   const at::Tensor& sample, stages::Tensors inputs, stages::Tensors gradients)
+                   const at::Tensor& sample, stages::Tensors inputs, stages::Tensors gradients,
+                   BareLaunch how)
     : stream_(std::move(stream)),
       stage_(std::move(stage)),
       work_(work),
+      how_(how),
       sample_(capture::pinned_zeros(sample.sizes())),
       loss_(capture::pinned_zeros({})),
       skipped_(capture::pinned_zeros({})),
@@ -54,10 +50,23 @@ BareStep::BareStep(stages::Stage stage, std::unique_ptr<capture::Backend> stream
   // Recording warms up by running the work, and so learns.
   stream_->run([this] { stage_.take_snapshot(0); });
   stream_->synchronize();
-  recording_ = stream_->record(0, [this] { run(); });
-  graph_ = stream_->assemble({{.recording = recording_.get()}});
+  if (how_ == BareLaunch::graph) {
+    recording_ = stream_->record(0, [this] { run(); });
+    graph_ = stream_->assemble({{.recording = recording_.get()}});
+  } else {
+    launch();  // libraries set themselves up
+  }
+  if (how_ == BareLaunch::pytorch_graph) {
+    stream_->synchronize();
+    stream_->run([this] { pytorch_graph_ = std::make_unique<PytorchGraph>([this] { run(); }); });
+  }
   stream_->run([this] { stage_.restore_snapshot(0); });
   stream_->synchronize();
+}
+
+void BareStep::launch() {
+  if (graph_) return graph_->launch();
+  stream_->run([this] { pytorch_graph_ ? pytorch_graph_->replay() : run(); });
 }
 
 void BareStep::bring(const at::Tensor& from, at::Tensor& mine) {
@@ -89,7 +98,7 @@ void BareStep::run() {
   stream_->copy(skipped_, skipped_on_device_);
 }
 
-BareSteps make_bare_steps(const engine::TrainerOptions& options, BareWork work) {
+BareSteps make_bare_steps(const engine::TrainerOptions& options, BareWork work, BareLaunch how) {
   capture::use_repeatable_kernels();  // those that the engine's steps have
   std::vector<stages::Stage> stages = engine::build_stages(options, engine::schedule_of(options));
   const stages::ImageShape& shape = options.sample;
@@ -104,22 +113,35 @@ BareSteps make_bare_steps(const engine::TrainerOptions& options, BareWork work) 
     steps.push_back(std::make_unique<BareStep>(
         std::move(stages[i]),
         options.make_backend ? options.make_backend(device) : capture::make_graph_backend(device),
-        work, sample, std::move(inputs), std::move(gradients)));
+        work, sample, std::move(inputs), std::move(gradients), how));
   }
   return steps;
 }
 
+double seconds_a_launch(const std::function<void()>& launch, const std::function<void()>& wait,
+                        double seconds) {
+  const auto launch_for = [&](std::chrono::duration<double> enough) {
+    const Clock::time_point start = Clock::now();
+    std::int64_t launches = 0;
+    for (; launches == 0 || Clock::now() - start < enough; launches += kLaunchesAhead) {
+      for (int i = 0; i < kLaunchesAhead; ++i) launch();
+      wait();
+    }
+    return std::chrono::duration<double>(Clock::now() - start).count() / double(launches);
+  };
+  launch_for(kWarmUp);
+  return launch_for(std::chrono::duration<double>(seconds));
+}
+
 double seconds_a_round(const BareSteps& steps, double seconds) {
-  launch_rounds(steps, 2);  // the device's first look at all of it
-  const Clock::time_point start = Clock::now();
-  std::chrono::duration<double> passed{};
-  std::int64_t rounds = 0;
-  do {
-    launch_rounds(steps, kRoundsAhead);
-    rounds += kRoundsAhead;
-    passed = Clock::now() - start;
-  } while (passed.count() < seconds);
-  return passed.count() / double(rounds);
+  return seconds_a_launch(
+      [&] {
+        for (const auto& step : steps) step->launch();
+      },
+      [&] {
+        for (const auto& step : steps) step->synchronize();
+      },
+      seconds);
 }
 
 }  // namespace millrace::tools

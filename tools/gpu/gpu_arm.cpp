@@ -33,19 +33,22 @@ std::vector<double> multiplications(const stages::Network& network) {
 /// Notes when the predictions came.
 class Predictions final : public engine::Observer {
  public:
-  /// Those before number `from` are not counted.
-  explicit Predictions(std::int64_t from) : from_(from) {}
+  /// Those of the first kWarmUp are not counted, nor those before number `from`.
+  explicit Predictions(std::int64_t from) : left_(from) {}
   void predicted(const engine::SampleInfo&, int, float) override {
     last_ = Clock::now();
-    if (count_++ == from_) begin_ = last_;
+    if (first_ == Clock::time_point()) first_ = last_;
+    const bool warm = --left_ < 0 && last_ - first_ >= kWarmUp;
+    if (count_ > 0 || warm) ++count_;
+    if (count_ == 1) begin_ = last_;
   }
   double a_second() const {
-    return double(count_ - 1 - from_) / std::chrono::duration<double>(last_ - begin_).count();
+    return double(count_ - 1) / std::chrono::duration<double>(last_ - begin_).count();
   }
 
  private:
-  std::int64_t from_, count_ = 0;
-  Clock::time_point begin_, last_;
+  std::int64_t left_, count_ = 0;
+  Clock::time_point first_, begin_, last_;
 };
 
 /// Without what LibTorch adds of its own whereabouts.
@@ -107,7 +110,8 @@ double frames_a_second(BenchArm& arm, double seconds) {
   const std::int64_t filled = 2 * arm.stages();
   const std::int64_t slots = engine::for_recording(engine::schedule_of(arm.options())).slots();
   Predictions predictions(filled);
-  arm.turn(seconds, filled + slots + 6, &predictions);
+  const double warm_up = std::chrono::duration<double>(kWarmUp).count();
+  arm.turn(warm_up + seconds, filled + slots + 6, &predictions);
   return predictions.a_second();
 }
 

@@ -1,6 +1,7 @@
 // What an arm of the GPU benchmark is, and how its turns are taken.
 #pragma once
 
+#include <chrono>
 #include <functional>  // streams, arms, progress
 #include <memory>      // arms
 #include <string>      // names
@@ -70,7 +71,11 @@ nlohmann::ordered_json measured(const GpuBench& how, nlohmann::ordered_json entr
 engine::TrainerOptions gpu_options(const GpuBench& how, const std::string& network,
                                    std::int64_t size, int stages, engine::Capture capture);
 
-/// A turn of `arm`: predictions a second once the pipeline is full. A mean over time, as launches
+/// What a device does before it is measured: it starts at a low clock.
+constexpr std::chrono::milliseconds kWarmUp(50);
+
+/// A turn of `arm`: predictions a second once the pipeline is full and kWarmUp is over. A mean over
+/// time, as launches
 /// back to back have one; the monitor's median comes from buckets that are 1.6 % wide.
 double frames_a_second(BenchArm& arm, double seconds);
 

@@ -1,5 +1,6 @@
 #include "tools/gpu/gpu_arms.h"
 
+#include "tools/gpu/bare_step.h"
 #include "tools/gpu/gpu_bare_arms.h"
 #include "tools/run/provenance.h"
 
@@ -11,32 +12,43 @@ using engine::Capture;
 
 constexpr int kSharing = 4;  ///< stages, where several share the device
 
-/// Frames a second of the engine in several ways.
+/// One way to learn from frames, and how many a second it takes.
+struct Way {
+  std::string name;
+  std::function<double(double seconds)> frames_a_second;
+};
+
+Way by_engine(const std::string& name, const std::string& network,
+              const engine::TrainerOptions& options) {
+  const auto arm = std::make_shared<BenchArm>(network, options.sample.height, options);
+  return {name, [arm](double seconds) { return frames_a_second(*arm, seconds); }};
+}
+
+/// PyTorch's eager training of the whole network.
+Way by_operators(engine::TrainerOptions options) {
+  options.stages = 1;
+  options.cut.clear();
+  options.devices.resize(1);
+  const auto steps =
+      std::make_shared<BareSteps>(make_bare_steps(options, BareWork::step, BareLaunch::operators));
+  return {"eager_fps", [steps](double seconds) { return 1 / seconds_a_round(*steps, seconds); }};
+}
+
+/// Frames a second in several ways.
 class Rates final : public GpuArm {
  public:
-  struct Way {
-    std::string name;
-    engine::TrainerOptions options;
-  };
   struct Ratio {
     std::string name, over, under;
   };
-  Rates(const std::string& network, const std::vector<Way>& ways, std::vector<Ratio> ratios)
-      : ratios_(std::move(ratios)) {
-    for (const Way& way : ways) {
-      names_.push_back(way.name);
-      arms_.emplace_back(network, way.options.sample.height, way.options);
-    }
-  }
+  Rates(std::vector<Way> ways, std::vector<Ratio> ratios)
+      : ways_(std::move(ways)), ratios_(std::move(ratios)) {}
   void turn(double seconds, Figures& figures) override {
-    for (std::size_t i = 0; i < arms_.size(); ++i)
-      figures.add(names_[i], frames_a_second(arms_[i], seconds));
+    for (const Way& way : ways_) figures.add(way.name, way.frames_a_second(seconds));
     for (const Ratio& ratio : ratios_) figures.add_ratio(ratio.name, ratio.over, ratio.under);
   }
 
  private:
-  std::vector<std::string> names_;
-  std::vector<BenchArm> arms_;
+  std::vector<Way> ways_;
   std::vector<Ratio> ratios_;
 };
 
@@ -54,12 +66,14 @@ Json compared(const GpuBench& how, const std::string& arm, std::int64_t size, in
               const Change& one, const Change& other) {
   const std::string network = how.networks.front();
   return measured(how, entry_of(arm, network, size, stages), how.turns, [&] {
-    std::vector<Rates::Way> ways;
+    std::vector<Way> ways;
     for (const Change& change : {one, other}) {
-      ways.push_back({change.name, gpu_options(how, network, size, stages, Capture::graph)});
-      change.apply(ways.back().options);
+      engine::TrainerOptions options = gpu_options(how, network, size, stages, Capture::graph);
+      change.apply(options);
+      ways.push_back(options.capture == Capture::eager ? by_operators(options)
+                                                       : by_engine(change.name, network, options));
     }
-    return std::make_unique<Rates>(network, ways,
+    return std::make_unique<Rates>(std::move(ways),
                                    std::vector<Rates::Ratio>{{"ratio", one.name, other.name}});
   });
 }
@@ -67,12 +81,11 @@ Json compared(const GpuBench& how, const std::string& arm, std::int64_t size, in
 /// One network and size: recorded and eager at one stage, recorded at several.
 Json network_rates(const GpuBench& how, const std::string& network, std::int64_t size) {
   return measured(how, entry_of("network", network, size, kSharing), how.network_turns, [&] {
+    const auto one = gpu_options(how, network, size, 1, Capture::graph);
+    const auto several = gpu_options(how, network, size, kSharing, Capture::graph);
     return std::make_unique<Rates>(
-        network,
-        std::vector<Rates::Way>{
-            {"graph_fps", gpu_options(how, network, size, 1, Capture::graph)},
-            {"eager_fps", gpu_options(how, network, size, 1, Capture::eager)},
-            {"staged_fps", gpu_options(how, network, size, kSharing, Capture::graph)}},
+        std::vector<Way>{by_engine("graph_fps", network, one), by_operators(one),
+                         by_engine("staged_fps", network, several)},
         std::vector<Rates::Ratio>{{"ratio", "graph_fps", "eager_fps"},
                                   {"staged_ratio", "staged_fps", "graph_fps"}});
   });

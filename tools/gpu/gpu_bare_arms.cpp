@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>  // samples
 
-#include <algorithm>  // copy
-#include <atomic>     // what was predicted
-#include <ctime>      // processor time
+#include <algorithm>
+#include <atomic>  // what was predicted
+#include <ctime>   // processor time
 
 #include "capture/devices.h"
 #include "capture/stage_step.h"
@@ -24,16 +24,22 @@ BenchArm engine_arm(const engine::TrainerOptions& options) {
 class Relaunch final : public GpuArm {
  public:
   explicit Relaunch(const engine::TrainerOptions& options)
-      : engine_(engine_arm(options)), bare_(make_bare_steps(options)) {}
+      : engine_(engine_arm(options)),
+        bare_(make_bare_steps(options)),
+        replay_(make_bare_steps(
+            options, BareWork::step,
+            options.devices.front().cuda ? BareLaunch::pytorch_graph : BareLaunch::graph)) {}
   void turn(double seconds, Figures& figures) override {
     figures.add("engine_ms", 1e3 / frames_a_second(engine_, seconds));
     figures.add("bare_ms", 1e3 * seconds_a_round(bare_, seconds));
-    figures.add_ratio("ratio", "engine_ms", "bare_ms");
+    figures.add("replay_ms", 1e3 * seconds_a_round(replay_, seconds));
+    figures.add_ratio("bare_ratio", "engine_ms", "bare_ms");
+    figures.add_ratio("ratio", "engine_ms", "replay_ms");
   }
 
  private:
   BenchArm engine_;
-  BareSteps bare_;
+  BareSteps bare_, replay_;
 };
 
 class Independent final : public GpuArm {
@@ -62,6 +68,7 @@ double processor_time() {
 /// Calls `calls` until `seconds` are over and returns the mean of the processor time that they say.
 template <class Calls>
 double mean_time(double seconds, const Calls& calls) {
+  for (const auto warm = Clock::now() + kWarmUp; Clock::now() < warm;) calls();
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   double sum = 0;
   int count = 0;
@@ -178,6 +185,12 @@ class LoneFeed final : public engine::Feed, public engine::Observer {
     predicted_.store(now, std::memory_order_release);
   }
   double median_ms() const { return median(ms_); }
+  /// The latency that one sample in a thousand exceeds, over the median.
+  double tail() {
+    const auto rank = std::ptrdiff_t(0.999 * double(ms_.size() - 1));
+    std::nth_element(ms_.begin(), ms_.begin() + rank, ms_.end());
+    return ms_[std::size_t(rank)] / median_ms();
+  }
 
  private:
   static constexpr Clock::time_point kNever{};
@@ -193,6 +206,7 @@ class LoneFeed final : public engine::Feed, public engine::Observer {
 /// Median of one launch from call to end, the device having rested before.
 double lone_launch_ms(BareStep& step, double seconds) {
   std::vector<double> ms;
+  seconds_a_launch([&] { step.launch(); }, [&] { step.synchronize(); }, 0);  // warms up
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (ms.size() < 3 || Clock::now() < end) {
     const Clock::time_point rested = Clock::now() + kRest;
@@ -217,6 +231,7 @@ class Latency final : public GpuArm {
     LoneFeed feed(trainer, trainer.target_elements(), seconds, 2 * options_.stages);
     trainer.run(feed, &feed);
     figures.add("engine_ms", feed.median_ms());
+    figures.add("tail", feed.tail());
     figures.add("bare_ms", lone_launch_ms(*forward_[0], seconds));
     figures.add("step_ms", lone_launch_ms(*step_[0], seconds));
     figures.add_ratio("ratio", "engine_ms", "bare_ms");

@@ -95,14 +95,17 @@ std::string device_sections(const Json& results) {
 
 std::string engine_sections(const Json& results) {
   return "\n## What the engine adds\n\n"
-         "A step of the engine at one stage, and the same step as one bare graph launched back to "
-         "back; both copy the sample in and the prediction out (aim: at most 1.02).\n\n" +
+         "A step of the engine at one stage, and the same step captured whole and replayed back to "
+         "back by PyTorch's `CUDAGraph::replay()` (aim: at most 1.02) and by our own launch; all "
+         "copy the sample in and the prediction out.\n\n" +
          table(results, "relaunch",
                {kNetwork,
                 kSize,
                 {"engine, ms", "engine_ms", "%.4f"},
-                {"bare graph, ms", "bare_ms", "%.4f"},
-                {.title = "engine over bare", .key = "ratio", .pattern = "%.3f", .most = 1.02}}) +
+                {"PyTorch's replay, ms", "replay_ms", "%.4f"},
+                {.title = "engine over replay", .key = "ratio", .pattern = "%.3f", .most = 1.02},
+                {"our launch, ms", "bare_ms", "%.4f"},
+                {"engine over ours", "bare_ratio", "%.3f"}}) +
          "\nStages that share the GPU, and as many bare graphs on streams of their own that wait "
          "for nobody and hand nothing over (aim: at least 0.95).\n\n" +
          table(results, "independent",
@@ -122,7 +125,9 @@ std::string engine_sections(const Json& results) {
                 {.title = "step over launch", .key = "ratio", .pattern = "%.3f", .most = 1.2}}) +
          "\nFrom frame in to prediction out, with a pipeline that is empty when the frame comes, "
          "and one bare graph of copy, all forwards and copy, from launch to end (aim: at most "
-         "1.05). `whole step`: that graph with backward and update.\n\n" +
+         "1.05). `1 in 1000`: what one frame in a thousand takes over the median (aim: at most "
+         "1.1). "
+         "`whole step`: that graph with backward and update.\n\n" +
          table(results, "latency",
                {kNetwork,
                 kSize,
@@ -130,6 +135,7 @@ std::string engine_sections(const Json& results) {
                 {"engine, ms", "engine_ms", "%.4f"},
                 {"copies and forwards, ms", "bare_ms", "%.4f"},
                 {.title = "engine over these", .key = "ratio", .pattern = "%.3f", .most = 1.05},
+                {.title = "1 in 1000", .key = "tail", .pattern = "%.2f", .most = 1.1},
                 {"whole step, ms", "step_ms", "%.4f"}});
 }
 
@@ -140,7 +146,9 @@ std::string gpu_page(const Json& results) {
          "    tools/gpu-check\n\n" +
          provenance_line(results) +
          "\n## Recorded against eager\n\n"
-         "`partime` with all stages on one GPU; eager: each operator launched anew.\n\n" +
+         "`partime` with all stages on one GPU; eager: PyTorch's training of the whole network, "
+         "one "
+         "stream, each operator launched anew, no waits between them.\n\n" +
          table(results, "stages",
                {kNetwork,
                 kSize,
