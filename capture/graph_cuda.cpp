@@ -55,7 +55,9 @@ CudaEvent::CudaEvent(unsigned flags) {
 bool CudaEvent::over() const {
   const cudaError_t state = cudaEventQuery(event_);
   if (state != cudaErrorNotReady) C10_CUDA_CHECK(state);
-  return state == cudaSuccess;
+  if (state == cudaSuccess) return true;
+  cudaGetLastError();  // else LibTorch's next check of a launch takes it for a failure
+  return false;
 }
 
 Capturing::Capturing(cudaStream_t stream) : stream_(stream) {

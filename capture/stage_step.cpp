@@ -83,6 +83,7 @@ void StageStep::call(const Key& key, Event* wait, Event* signal, const Body& bod
     recordings_.push_back(backend_->record(kind == Kind::update ? slots() : slot, body));
     found = numbers_.emplace(key, int(nodes_.size())).first;
     nodes_.push_back({recordings_.back().get(), wait, signal});
+    alone_.push_back(assembled({found->second}));
   }
   called_.push_back(found->second);
   if (!defers()) launch();
@@ -219,28 +220,35 @@ void StageStep::end_rehearsal() {
 }
 
 std::int64_t StageStep::launch() {
-  if (called_.empty()) return launched_;
-  std::unique_ptr<Graph>& graph = graphs_[called_];
-  if (!graph) {
-    std::vector<Node> nodes;
-    for (const int number : called_) nodes.push_back(nodes_[number]);
-    graph = backend_->assemble(nodes);
+  if (rehearsing_ && called_.size() > 1 && !graphs_.count(called_))
+    graphs_.emplace(called_, assembled(called_));
+  if (!rehearsing_) {
+    if (const auto whole = graphs_.find(called_); whole != graphs_.end()) {
+      start(*whole->second);
+    } else {  // a turn cut short by the stream's end, a roll-back or the like
+      for (const int number : called_) start(*alone_[number]);
+    }
   }
   called_.clear();
   update_called_ = false;
-  if (rehearsing_) return launched_;
-  if (!defers()) {
-    graph->launch();
-    return launched_;
-  }
+  return launched_;
+}
+
+std::unique_ptr<Graph> StageStep::assembled(const std::vector<int>& numbers) {
+  std::vector<Node> nodes;
+  for (const int number : numbers) nodes.push_back(nodes_[number]);
+  return backend_->assemble(nodes);
+}
+
+void StageStep::start(Graph& graph) {
+  if (!defers()) return graph.launch();
   const auto room = std::int64_t(under_way_.size());
   if (launched_ - over_ == room) {
     backend_->synchronize();
     over(launched_);
   }
-  graph->launch();
-  under_way_[launched_ % room] = graph.get();
-  return ++launched_;
+  graph.launch();
+  under_way_[launched_++ % room] = &graph;
 }
 
 bool StageStep::over(std::int64_t launch) {

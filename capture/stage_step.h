@@ -83,6 +83,8 @@ class StageStep final : public Step {
   void call(const Key& key, Event* wait, Event* signal, const Body& body);
   template <class Body>
   void give(const Body& body);  ///< as work that is not recorded
+  std::unique_ptr<Graph> assembled(const std::vector<int>& numbers);
+  void start(Graph& graph);
   void call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first);
   void await(const BoundaryBuffers& from, int slot) const;
   void follow_rate(double rate);
@@ -120,7 +122,8 @@ class StageStep final : public Step {
   std::vector<Node> nodes_;
   std::vector<int> called_;  ///< since the last launch
   bool update_called_ = false;
-  std::map<std::vector<int>, std::unique_ptr<Graph>> graphs_;
+  std::map<std::vector<int>, std::unique_ptr<Graph>> graphs_;  ///< of the rehearsal's turns
+  std::vector<std::unique_ptr<Graph>> alone_;  ///< of a node each, for turns that were cut short
   /// Launches not known to be over: launch number n at n mod size.
   std::vector<Graph*> under_way_;
   std::int64_t launched_ = 0, over_ = 0, duration_ns_ = 0;
