@@ -8,16 +8,17 @@
 #include "engine/pipeline/rehearsal.h"
 #include "engine/schedule/turns.h"
 #include "tests/capture/double_stream.h"
+#include "tests/engine/recording_place.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {
 namespace {
 
-/// As small(), recorded on doubles.
+/// As small(), recorded.
 TrainerOptions recorded(const std::string& schedule, int stages, std::vector<int> cut) {
   TrainerOptions options = small(schedule, stages, std::move(cut));
   options.capture = Capture::graph;
-  options.make_backend = [](c10::Device) { return capture::make_double_stream(true); };
+  record_there(options);
   return options;
 }
 
@@ -231,8 +232,8 @@ TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
   const Schedule schedule = for_recording(schedule_of(options));
   capture::SampleBuffers samples(schedule.slots(),
                                  {1, kShape.channels, kShape.height, kShape.width}, {}, true);
-  capture::StageStep step(std::move(build_stages(options, schedule)[0]),
-                          options.make_backend(at::kCPU), at::kCPU, samples, nullptr, nullptr);
+  capture::StageStep step(std::move(build_stages(options, schedule)[0]), backend_there(),
+                          device_there(), samples, nullptr, nullptr);
   rehearse(schedule, longest_turns(schedule), {&step});
   int early = 0;
   for (int n = 0; n < 60; ++n) {

@@ -146,6 +146,7 @@ class Play {
       }
     };
     C10_CUDA_CHECK(hostDeviceLaunch(stream.stream(), &work_));
+    C10_CUDA_CHECK(cudaGetLastError());  // as after each launch of LibTorch's
     return returned;
   }
 

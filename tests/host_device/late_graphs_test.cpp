@@ -1,0 +1,70 @@
+// Once frames are learned from, no graph is made any more: that takes milliseconds, and memory that
+// may be gone.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/engine/trained.h"
+#include "tests/host_device/host_device.h"
+
+namespace millrace::engine {
+namespace {
+
+int graphs_made() {
+  for (const auto& [name, count] : host_device::calls())
+    if (name == "cudaGraphInstantiateWithFlags") return count;
+  return 0;
+}
+
+/// Waits now and then, ends, and has a spoiled stretch that the guard turns back at.
+class Uneven final : public Feed {
+ public:
+  explicit Uneven(Trainer& trainer) : trainer_(trainer) {}
+  Status poll(std::chrono::microseconds) override {
+    if (next_ == 403) return Status::end;
+    return next_ % 7 == 3 && !std::exchange(waited_, !waited_) ? Status::wait : Status::ready;
+  }
+  void take(int slot, SampleInfo& info) override {
+    if (next_ == 1) begun_with = graphs_made();
+    const at::Tensor x = sample_at(next_, kShape).first;
+    if (next_ >= 250 && next_ < 255)
+      x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(), x.nbytes());
+    info.frame = next_++;
+    info.captured = Clock::now();
+  }
+  int begun_with = 0;
+
+ private:
+  Trainer& trainer_;
+  std::int64_t next_ = 0;
+  bool waited_ = false;
+};
+
+TEST(LateGraphs, NoneIsMadeOnceFramesAreLearnedFrom) {
+  for (const char* schedule : {"partime", "pipedream", "2bw", "gpipe"}) {
+    SCOPED_TRACE(schedule);
+    TrainerOptions options = small(schedule, 3, {2, 5});
+    options.optimizer = {.kind = "adam", .lr = 1e-3};
+    options.devices.assign(3, {.cuda = true, .index = 0});
+    options.guard = true;
+    std::atomic<double> rate{1.0};
+    std::atomic<std::int64_t> every{1};
+    Trainer trainer(options);
+    Uneven feed(trainer);
+    PipelineOptions how;
+    how.rate = &rate;
+    how.train_every = &every;
+    how.after_sample = [&](int, std::int64_t sample) {
+      rate = sample % 50 < 25 ? 1.0 : 0.5;
+      every = sample % 90 < 60 ? 1 : 3;
+    };
+    trainer.run(feed, nullptr, how);
+    EXPECT_TRUE(trainer.recorded());
+    EXPECT_GE(trainer.guard().roll_backs(), 1);
+    EXPECT_EQ(graphs_made(), feed.begun_with);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::engine
