@@ -94,6 +94,27 @@ class Contents(ReportTest):
             self.assertIs(report["realtime"]["holds"], holds)
             self.assert_consistent(report)
 
+    def test_what_a_run_was_is_told_so_that_two_can_be_compared(self):
+        config = self.config(model={"layers": 3, "features": 4, "kernel": 3, "seed": 5})
+        report, _ = self.learn(config)
+        run = report["run"]
+        self.assertEqual((run["seed"], run["uri"]), (5, config["source"]["uri"]))
+        self.assertGreater(run["duration_s"], 0)
+        self.assertTrue(math.isclose(run["fps"] * run["duration_s"], 30))
+        again = self.folder / "again.toml"
+        again.write_text(run["config"])
+        self.assert_code(program.DONE, program.call("check", again))
+
+    def test_one_dropped_frame_makes_the_verdict_fail_everywhere(self):
+        config = self.config(cut=(3,))
+        config["source"] = {"uri": "synth:shapes?frames=400", "width": 96, "height": 96, "fps": 1000.0, "pace": "live"}
+        config["model"] = {"layers": 6, "features": 16, "kernel": 5}
+        config["monitor"] = {"fps": 0.5}  # a budget that every stage meets
+        report, _ = self.learn(config)
+        self.assertGreater(report["frames"]["dropped"], 0)
+        self.assertFalse(report["realtime"]["holds"], report["realtime"])
+        self.assertIn("dropped", report["realtime"]["reason"])
+
     def test_provenance(self):
         report, _ = self.learn(self.config(), "--frames", 1)
         self.assertEqual(report["provenance"]["version"], program.call("--version").out.strip())

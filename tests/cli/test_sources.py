@@ -244,5 +244,14 @@ class Machine(program.CliTest):
             self.assertIn(part, outcome.out)
 
 
+class InPlaceOfAConfig(program.CliTest):
+
+    def test_a_video_or_uri_just_runs(self):
+        for source in (program.VIDEO, "synth:shapes"):
+            outcome = program.call("run", source, "--frames", 3, "--set", "source.width=16", "--set", "source.height=16")
+            self.assert_code(program.DONE, outcome)
+            self.assertIn("3 trained", outcome.out)
+
+
 if __name__ == "__main__":
     unittest.main()

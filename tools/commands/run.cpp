@@ -1,8 +1,12 @@
 // `millrace run`: a run at a terminal, under systemd or in a script.
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
 #include <stdexcept>
 
+#include "io/source/source.h"
 #include "tools/config/commands.h"
 #include "tools/commands/progress.h"
 #include "tools/run/run.h"
@@ -57,7 +61,7 @@ class Attendant {
   bool stopping_ = false;
 };
 
-std::string quoted(const std::string& text) {
+std::string toml_string(const std::string& text) {
   std::string quoted = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') quoted += '\\';
@@ -66,12 +70,37 @@ std::string quoted(const std::string& text) {
   return quoted + "\"";
 }
 
+/// A text holds no zero byte among its first; a container of video does.
+bool is_video(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  char head[512] = {};
+  file.read(head, sizeof head);
+  return std::find(head, head + file.gcount(), '\0') != head + file.gcount();
+}
+
+/// Whether what stands where a config is expected is a source instead: a URI, or a file that is
+/// there and no .toml.
+bool names_a_source(const std::string& argument) {
+  const std::size_t colon = argument.find(':');
+  if (colon != std::string::npos && io::scheme_error(argument).empty()) return true;
+  std::error_code ignored;
+  const std::filesystem::path path(argument);
+  return std::filesystem::is_regular_file(path, ignored) && path.extension() != ".toml" &&
+         is_video(path);
+}
+
 }  // namespace
 
 int run_command(const RunArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
-  if (!arguments.report.empty()) settings.push_back("output.report=" + quoted(arguments.report));
-  const auto read = [&] { return load_config(arguments.config, settings); };
+  if (!arguments.report.empty()) settings.push_back("output.report=" + toml_string(arguments.report));
+  // A video, or any other source, in place of a config is learned from by every key's default.
+  std::string file = arguments.config;
+  if (names_a_source(file)) {
+    settings.insert(settings.begin(), "source.uri=" + toml_string(file));
+    file.clear();
+  }
+  const auto read = [&] { return load_config(file, settings); };
   const Config config = read();
   Run run(config, {.trace = arguments.trace,
                    .serve = arguments.serve,

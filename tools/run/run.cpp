@@ -1,5 +1,7 @@
 #include "tools/run/run.h"
 
+#include <unistd.h>  // gethostname
+
 #include <atomic>
 #include <future>
 #include <utility>
@@ -226,12 +228,29 @@ struct Run::Parts {
     if (page) page->obey();
   }
 
+  /// What makes this run comparable with another: what it was asked, of what, where, how long.
+  nlohmann::ordered_json about_run() {
+    Config shown = config;
+    shown.source.uri = io::redacted(shown.source.uri);
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    const std::chrono::duration<double> seconds = ended - began;
+    const double trained = double(frames.trained);
+    return {{"uri", shown.source.uri},
+            {"seed", config.weights.seed},
+            {"host", host},
+            {"duration_s", seconds.count()},
+            {"fps", seconds.count() > 0 ? trained / seconds.count() : 0.0},
+            {"config", to_toml(shown)}};
+  }
+
   nlohmann::ordered_json full_report() {
     nlohmann::ordered_json report = make_report(trainer, frames, log, real_time);
     report["realtime"]["F_estimated"] = rate_watch && rate_watch->estimated();
     report["source"] = source_json(*health);
     report["overload"] = overload.report();
     report["overload"]["predicted_only"] = frames.predicted_only;
+    report["run"] = about_run();
     report["novelty"] = {{"marked", log.novelty().marked()}, {"events", log.novelty().events()}};
     if (task == Task::label) report["accuracy"] = accuracy_json(log);
     if (video) {
@@ -280,6 +299,7 @@ struct Run::Parts {
   std::unique_ptr<io::Reader> reader;        ///< null: not yet learning
   std::unique_ptr<RateWatch> rate_watch;     ///< null: not yet learning
   RunFrames frames;
+  engine::Clock::time_point began, ended;  ///< of learning
   std::string source_error;
 };
 
@@ -312,12 +332,14 @@ void Run::learn(std::int64_t limit) {
   auto pipeline = std::async(std::launch::async, [&] {
     return p.overload.run(p.feed, &p.observers, p.pipeline_options(limit));
   });
+  p.began = engine::Clock::now();
   p.look(limit);
   while (pipeline.wait_for(50ms) != std::future_status::ready) {
     if (p.stopping.load()) p.reader->stop();
     p.look(limit);
     if (p.on_tick) p.on_tick();
   }
+  p.ended = engine::Clock::now();
   p.look(limit);
   if (!p.trainer.recording_error().empty())
     p.tell("steps ran eagerly, since recording failed: " + p.trainer.recording_error());
