@@ -31,7 +31,6 @@ OptionEntry read_option(const CLI::Option& option) {
   for (const std::string& name : option.get_snames()) entry.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) entry.names.push_back("--" + name);
   entry.required = option.get_required();
-  entry.repeats = option.get_items_expected_max() > 1;
   entry.meaning = option.get_description();
   if (option.get_items_expected_max() == 0) return entry;
   // "TEXT", "TEXT:{a,b}", "INT:INT in [0 - 9]": the type, then what checks say of themselves.

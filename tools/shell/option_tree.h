@@ -15,7 +15,6 @@ struct OptionEntry {
   std::vector<std::string> names;  ///< "-h", "--help"; a positional has its one name, undashed
   bool positional = false;
   bool required = false;
-  bool repeats = false;              ///< may be given more than once
   std::string value;                 ///< "TEXT", "INT", "FLOAT"; "" of a flag
   std::string range;                 ///< "0 to 4096"; or empty
   std::vector<std::string> choices;  ///< all values there are; empty: any
