@@ -20,28 +20,15 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
                    Observer* observer, Monitor& monitor, PipelineOptions options)
     : schedule_(schedule),
       options_(std::move(options)),
-      shared_{schedule_,
-              std::move(steps),
-              any_defers(shared_.steps) ? longest_turns(schedule_) : Turns(schedule_),
-              feed,
-              observer,
-              monitor,
-              SlotPool(schedule.slots(), schedule.stages),
-              schedule.samples_a_choice(),
-              std::vector<SampleInfo>(schedule.slots()),
-              {}} {
-  // Gradients may stay unread for the whole age of the pipeline; tokens are small, so room for
-  // twice the samples in flight costs nothing and no send ever waits.
-  const std::size_t capacity = 2 * std::size_t(schedule.slots()) + 2;
-  for (int i = 0; i + 1 < schedule.stages; ++i)
-    shared_.links.push_back(
-        std::make_unique<Link>(schedule.replicas_of(i), schedule.replicas_of(i + 1), capacity));
-  for (int i = 0; i < schedule.stages; ++i) {
-    const int replicas = schedule.replicas_of(i);
-    shared_.circles.push_back(replicas > 1 ? std::make_unique<Circle>(replicas, capacity)
-                                           : nullptr);
-  }
-}
+      shared_{
+          schedule_, std::move(steps),
+          any_defers(shared_.steps) ? longest_launch_groups(schedule_) : LaunchGroups(schedule_),
+          feed, observer, monitor, SlotPool(schedule.slots(), schedule.stages),
+          schedule.samples_a_choice(), std::vector<SampleInfo>(schedule.slots()),
+          Lowering(schedule_),
+          // Gradients may stay unread for the whole age of the pipeline; tokens are small, so
+          // room for twice the samples in flight costs nothing and no send ever waits.
+          Channels(shared_.lowering, 2 * std::size_t(schedule.slots()) + 2)} {}
 
 Outcome Pipeline::run() {
   const int count = int(schedule_.workers.size());

@@ -10,14 +10,14 @@
 #include <vector>      // stages
 
 #include "capture/step.h"
-#include "engine/trace/action_log.h"
-#include "engine/pipeline/feed.h"
-#include "engine/pipeline/link.h"
-#include "engine/pipeline/loss_guard.h"
 #include "engine/monitor/monitor.h"
-#include "engine/schedule/schedule.h"
+#include "engine/pipeline/channels.h"
+#include "engine/pipeline/feed.h"
+#include "engine/pipeline/loss_guard.h"
 #include "engine/pipeline/slot_pool.h"
-#include "engine/schedule/turns.h"
+#include "engine/schedule/launch_groups.h"
+#include "engine/schedule/schedule.h"
+#include "engine/trace/action_log.h"
 
 namespace millrace::engine {
 
@@ -54,16 +54,16 @@ struct PipelineOptions {
 struct Shared {
   const Schedule& schedule;
   std::vector<capture::Step*> steps;  ///< by Schedule::unit()
-  Turns turns;
+  LaunchGroups groups;
   Feed& feed;
   Observer* observer;
   Monitor& monitor;
   SlotPool pool;
-  std::int64_t choice;                           ///< samples that are learned from together
-  std::vector<SampleInfo> infos;                 ///< by slot; written by stage 0 before it sends
-  std::vector<std::unique_ptr<Link>> links;      ///< [i]: between stage i and i+1
-  std::vector<std::unique_ptr<Circle>> circles;  ///< by stage; null where it has one worker
-  std::atomic<bool> stop{false};                 ///< a worker failed: nobody waits any longer
+  std::int64_t choice;            ///< samples that are learned from together
+  std::vector<SampleInfo> infos;  ///< by slot; written by stage 0 before it sends
+  Lowering lowering;
+  Channels channels;
+  std::atomic<bool> stop{false};  ///< a worker failed: nobody waits any longer
   /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
   std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
   // Written by stage 0's workers in turn, read after the join.
@@ -87,7 +87,7 @@ struct Outcome {
 /// that owns it.
 class Pipeline {
  public:
-  /// `steps`: by Schedule::unit(); those that defer are rehearsed. `observer` may be null.
+  /// `steps`: by Schedule::unit(); those that defer have recorded. `observer` may be null.
   Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
            Observer* observer, Monitor& monitor, PipelineOptions options = {});
 

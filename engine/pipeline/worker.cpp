@@ -1,7 +1,9 @@
 #include "engine/pipeline/worker.h"
 
-#include <limits>   // no end known
-#include <utility>  // exchange
+#include <limits>
+#include <utility>
+
+#include "engine/pipeline/perform.h"
 
 namespace millrace::engine {
 
@@ -15,27 +17,18 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       program_(shared.schedule.workers[index]),
       options_(options),
       track_(options.actions ? &options.actions->track(index) : nullptr),
-      origin_(shared.schedule.stages, 0),
+      by_stage_(shared.schedule.stages),
       stages_(stages_of(program_)),
       outbox_(4 * std::size_t(shared.schedule.slots()) + 8),
-      notes_(16 * std::size_t(shared.schedule.slots()) + 16),
-      verdicts_(2 * std::size_t(shared.schedule.slots()), Alarm::none),
-      host_ns_(shared.schedule.stages, 0),
-      forwards_(shared.schedule.stages, 0),
-      untold_ns_(shared.schedule.stages, 0),
-      versions_(shared.schedule.stages, 0),
-      tries_(shared.schedule.stages, 0),
-      skipped_(shared.schedule.stages, 0),
-      alarms_(shared.schedule.stages, Alarm::none),
-      pending_(shared.schedule.stages, Alarm::none),
-      learns_(shared.schedule.stages, true),
-      learned_(shared.schedule.stages, false),
-      newest_(shared.schedule.stages, 0),
-      ages_(options.own_losses ? own_gradient_ages(shared.schedule)
-                               : gradient_ages(shared.schedule)),
-      first_backward_(first_backwards(shared.schedule)) {
-  for (int stage = 0; stage < shared.schedule.stages; ++stage)
-    units_.push_back(shared.schedule.unit(stage, program_.replica));
+      completions_(16 * std::size_t(shared.schedule.slots()) + 16),
+      verdicts_(2 * std::size_t(shared.schedule.slots()), Alarm::none) {
+  const std::vector<std::int64_t> ages =
+      options.own_losses ? own_gradient_ages(shared.schedule) : gradient_ages(shared.schedule);
+  for (const int stage : stages_) {
+    const int unit = shared.lowering.unit(stage, program_.replica);
+    by_stage_[stage] = {
+        .step = shared.steps[unit], .meter = &shared.monitor.unit(unit), .age = ages[stage]};
+  }
 }
 
 void Worker::run() {
@@ -45,146 +38,127 @@ void Worker::run() {
     if (applied != kEndless && program_.over(at, applied)) break;
     const Action action = program_.at(at);
     if (action.sample < applied) {
+      const Lowered next = shared_.lowering(index_, action);
       if (watched) {
-        perform_watched(action);
+        perform_watched(next);
       } else {
-        perform(action);
+        perform(next);
       }
     }
-    if (shared_.turns.ends(index_, at)) end_turn();
+    if (shared_.groups.ends(index_, at)) end_group();
   }
   drain();
-  for (const int stage : stages_) meter(stage).finish();
+  for (const int stage : stages_) by_stage_[stage].meter->finish();
 }
 
-void Worker::perform_watched(const Action& action) {
-  if (options_.before_action) options_.before_action(index_, action);
-  if (track_) track_->begin(action, Clock::now());
-  const bool done = perform(action);
-  if (track_ && done) track_->end(version_of(action), Clock::now());
-  if (options_.after_action) options_.after_action(index_, action);
+void Worker::perform_watched(const Lowered& next) {
+  if (options_.before_action) options_.before_action(index_, next.action);
+  if (track_) track_->begin(next.action, Clock::now());
+  const bool done = perform(next);
+  if (track_ && done) track_->end(version_of(next.action), Clock::now());
+  if (options_.after_action) options_.after_action(index_, next.action);
 }
 
 std::int64_t Worker::version_of(const Action& action) {
   const Schedule& schedule = shared_.schedule;
   if (action.op != Op::update && schedule.version_rule)
     return schedule.version_rule(action.stage, action.sample);
-  return versions_[action.stage];
+  return stage(action).versions;
 }
 
-bool Worker::perform(const Action& action) {
-  // What passed since this stage's last action was another's of this worker.
-  if (stages_.size() > 1) meter(action.stage).pass(Clock::now());
-  switch (action.op) {
-    case Op::forward:
-      return forward(action);
-    case Op::recompute:
-      return recompute(action);
-    case Op::backward:
-    case Op::backward_input:
-    case Op::backward_weight:
-      return backward(action);
-    case Op::update:
-      return update(action);
+bool Worker::perform(const Lowered& next) {
+  const Action& action = next.action;
+  Stage& mine = stage(action);
+  if (action.op == Op::forward && !mine.step->defers()) {
+    mine.meter->begin(Clock::now());
+  } else if (action.op == Op::forward || stages_.size() > 1) {
+    // What passed since this stage's last action was another's of this worker, or nobody's.
+    mine.meter->pass(Clock::now());
   }
-  return false;
-}
-
-bool Worker::forward(const Action& action) {
-  const int stage = action.stage;
-  if (step(stage).defers()) {
-    meter(stage).pass(Clock::now());
-  } else {
-    meter(stage).begin(Clock::now());
+  Token token{.sample = action.sample, .origin = action.sample};
+  for (const Signal& need : next.needs) {
+    if (!wait_for(action, need, token)) return false;
   }
-  if (!(stage == 0 ? admit(action) : receive_activations(action))) return false;
-  step(stage).forward(slot(action.sample), action.version);
-  newest_[stage] = action.sample;
-  ++forwards_[stage];
-  lap(stage, Part::compute);
-  if (last(stage)) {
-    notes_.take({.kind = Note::Kind::predicted, .action = action});
-  } else {
-    const Schedule& schedule = shared_.schedule;
-    TokenQueue& down = shared_.links[stage]->activations(
-        program_.replica, schedule.replica_of(stage + 1, action.sample));
-    outbox_.put(down, {action.sample});
-  }
-  if (action.sample < first_backward_[stage]) {
-    step(stage).discard(slot(action.sample));
-    notes_.take({.kind = Note::Kind::released, .action = action});
+  if (takes_gradient(action.op)) take_gradient(action, token);
+  work(next);
+  lap(mine, Part::compute);
+  for (const Signal& signal : next.gives) give(action, signal);
+  if (action.op != Op::update) lap(mine, Part::handoff);
+  if (action.op == Op::update ||
+      (action.op == Op::forward && next.gives.find(Signal::Kind::release)))
     end_sample(action);
+  return true;
+}
+
+void Worker::work(const Lowered& next) {
+  const Action& action = next.action;
+  Stage& mine = stage(action);
+  if (action.op == Op::update) return update(action);
+  if (action.op == Op::forward) {
+    mine.newest = action.sample;
+    ++mine.forwards;
+    return engine::perform(*mine.step, next, shared_.schedule.slots());
   }
-  lap(stage, Part::handoff);
-  return true;
-}
-
-bool Worker::recompute(const Action& action) {
-  if (!info(action.sample).learns) return true;
-  step(action.stage).recompute(slot(action.sample));
-  lap(action.stage, Part::compute);
-  return true;
-}
-
-bool Worker::backward(const Action& action) {
-  const int stage = action.stage;
-  if (takes_gradient(action.op) && !receive_gradient(action)) return false;
-  const int at = slot(action.sample), gradient = slot(action.gradient);
   // What a weights' gradient belongs to is as old as its sample.
-  const bool learns = takes_gradient(action.op) ? learns_[stage] : info(action.sample).learns;
-  if (!learns) {
-    if (adds_gradient(action.op)) step(stage).discard(at);
-  } else if (action.op == Op::backward) {
-    step(stage).backward(at, gradient);
-  } else if (action.op == Op::backward_input) {
-    step(stage).backward_input(at, gradient);
-  } else {
-    step(stage).backward_weight(at);
+  const bool learns = takes_gradient(action.op) ? mine.learns : info(action.sample).learns;
+  if (learns) {
+    engine::perform(*mine.step, next, shared_.schedule.slots());
+    mine.learned = mine.learned || action.op != Op::recompute;
+  } else if (adds_gradient(action.op)) {
+    mine.step->discard(slot(action.sample));
   }
-  if (learns) learned_[stage] = true;
-  lap(stage, Part::compute);
-  if (takes_gradient(action.op) && stage > 0) {
-    TokenQueue& up = shared_.links[stage - 1]->gradients(
-        program_.replica, shared_.schedule.replica_of(stage - 1, action.sample));
-    outbox_.put(up, {action.sample, origin_[stage], alarms_[stage], learns});
-  }
-  if (adds_gradient(action.op)) notes_.take({.kind = Note::Kind::released, .action = action});
-  lap(stage, Part::handoff);
-  return true;
 }
 
-bool Worker::update(const Action& action) {
-  const int stage = action.stage;
-  if (!wait_for_gradients(action)) return false;
-  const bool learned = std::exchange(learned_[stage], false);
-  ++versions_[stage];
-  notes_.take({.kind = apply(stage, learned) ? Note::Kind::updated : Note::Kind::left_out,
-               .action = action,
-               .number = gradient_age(stage),
-               .flag = learned});
-  lap(stage, Part::compute);
-  end_sample(action);
-  return true;
+void Worker::give(const Action& action, const Signal& signal) {
+  using Kind = Signal::Kind;
+  const Stage& mine = stage(action);
+  switch (signal.kind) {
+    case Kind::activation:
+      return outbox_.put(shared_.channels(signal), {action.sample});
+    case Kind::gradient:
+      return outbox_.put(shared_.channels(signal),
+                         {action.sample, mine.origin, mine.alarm, mine.learns});
+    case Kind::prediction:
+      return completions_.push({.kind = Completion::Kind::predicted, .action = action});
+    case Kind::release:
+      return completions_.push({.kind = Completion::Kind::released, .action = action});
+    case Kind::admission:  // given when the sample was admitted
+    case Kind::meeting:
+      return;
+  }
+}
+
+void Worker::update(const Action& action) {
+  Stage& mine = stage(action);
+  const bool learned = std::exchange(mine.learned, false);
+  ++mine.versions;
+  // Within a minibatch every sample is as old as the minibatch.
+  const std::int64_t age = shared_.schedule.group > 1 ? mine.age : mine.newest - mine.origin;
+  completions_.push(
+      {.kind = apply(mine, learned) ? Completion::Kind::updated : Completion::Kind::left_out,
+       .action = action,
+       .number = age,
+       .learned = learned});
 }
 
 void Worker::follow_rate() {
   const double rate = options_.rate ? options_.rate->load(std::memory_order_relaxed) : rate_;
   if (rate == rate_) return;
   rate_ = rate;
-  for (const int stage : stages_) step(stage).set_rate(rate);
+  for (const int stage : stages_) by_stage_[stage].step->set_rate(rate);
 }
 
-bool Worker::apply(int stage, bool learned) {
+bool Worker::apply(Stage& stage, bool learned) {
   follow_rate();
-  const Alarm alarm = std::exchange(pending_[stage], Alarm::none);
+  const Alarm alarm = std::exchange(stage.pending, Alarm::none);
   if (alarm == Alarm::roll_back) {
-    step(stage).roll_back(LossGuard::kSlower);
+    stage.step->roll_back(LossGuard::kSlower);
   } else if (alarm == Alarm::discard || !learned) {
-    step(stage).skip_update();  // versions are counted on
+    stage.step->skip_update();  // versions are counted on
   } else {
-    step(stage).update();
-    if (options_.guard && ++tries_[stage] % LossGuard::kSnapshotEvery == 1)
-      step(stage).take_snapshot();
+    stage.step->update();
+    if (options_.guard && ++stage.tries % LossGuard::kSnapshotEvery == 1)
+      stage.step->take_snapshot();
     return true;
   }
   return false;
@@ -193,11 +167,6 @@ bool Worker::apply(int stage, bool learned) {
 void Worker::end_sample(const Action& action) {
   if (options_.after_sample && program_.replica == 0)
     options_.after_sample(action.stage, options_.before + action.sample);
-}
-
-std::int64_t Worker::gradient_age(int stage) const {
-  // Within a minibatch every sample is as old as the minibatch.
-  return shared_.schedule.group > 1 ? ages_[stage] : newest_[stage] - origin_[stage];
 }
 
 }  // namespace millrace::engine

@@ -1,10 +1,10 @@
-// One worker: walks its program, action by action.
+// One worker: goes through its program, action by action.
 #pragma once
 
-#include <cstdint>  // sample numbers
-#include <vector>   // stages
+#include <cstdint>
+#include <vector>
 
-#include "engine/pipeline/notes.h"
+#include "engine/pipeline/completions.h"
 #include "engine/pipeline/pipeline.h"
 
 namespace millrace::engine {
@@ -19,95 +19,96 @@ class Worker {
   void run();
 
  private:
-  // Each does its action; false if it is left out, since the wait for what it needs was given up.
-  bool perform(const Action& action);
-  bool forward(const Action& action);
-  bool recompute(const Action& action);
-  bool backward(const Action& action);
-  bool update(const Action& action);
+  /// What it knows of one of its stages.
+  struct Stage {
+    capture::Step* step = nullptr;
+    StageMeter* meter = nullptr;
+    std::int64_t age = 0;       ///< of gradients, as the schedule's text has it
+    std::int64_t newest = 0;    ///< the sample last forwarded
+    std::int64_t versions = 0;  ///< of its weights, made so far
+    std::int64_t tries = 0;     ///< updates asked of its step
+    std::int64_t skipped = 0;   ///< of them, known to be left out
+    // The gradient last received: the sample whose loss made it, the guard's word, whether it is
+    // one.
+    std::int64_t origin = 0;
+    Alarm alarm = Alarm::none;
+    bool learns = true;
+    // Since the last update: the worst alarm, and whether there was a gradient.
+    Alarm pending = Alarm::none;
+    bool learned = false;
+    // Where the step defers: time on the host and forwards of this launch group, time on the device
+    // of groups without a forward.
+    std::int64_t host_ns = 0;
+    int forwards = 0;
+    std::int64_t unrecorded_ns = 0;
+  };
 
-  void perform_watched(const Action& action);     ///< the same for whoever wants to know of it
+  /// False if the action is left out, since the wait for what it needs was given up.
+  bool perform(const Lowered& next);
+  void perform_watched(const Lowered& next);  ///< the same for whoever wants to know of it
+  void work(const Lowered& next);
+  void give(const Action& action, const Signal& signal);
   std::int64_t version_of(const Action& action);  ///< updates in the weights it met or made
-
-  bool admit(const Action& action);      ///< stage 0: takes a sample from the feed
-  bool full(std::int64_t sample) const;  ///< whether it was asked to admit no more
-  bool choose(std::int64_t sample);      ///< whether a new sample is learned from
-  bool receive_activations(const Action& action);
-  bool receive_gradient(const Action& action);
-  bool receive(int stage, TokenQueue& queue, std::int64_t sample, std::int64_t label, Token& token);
-  template <class Attempt>
-  bool await(std::int64_t sample, const Attempt& attempt);  ///< false: given up
-  void predicted(const Action& action);                     ///< last stage: shows what it made
-  void end_sample(const Action& action);
-  void follow_rate();
+  void update(const Action& action);
   /// The update, or what the guard makes of it, or of `learned` samples there are none. Whether it
   /// was asked of the step.
-  bool apply(int stage, bool learned);
+  bool apply(Stage& stage, bool learned);
+  void follow_rate();
+  void end_sample(const Action& action);
 
-  // A turn's end, and what can be told when its work is over.
-  void end_turn();
-  void settle();  ///< tells of what is over by now
-  void tell(const Note& note);
-  void updated(const Note& note);
-  void timed(const Note& note);
-  void drain();
-  bool can_be_told(const Note& note);
-  std::chrono::microseconds patience();  ///< of a wait, until it looks at what is launched
-
+  // Waits: false where they were given up.
+  bool wait_for(const Action& action, const Signal& need, Token& token);
+  bool receive(const Action& action, const Signal& need, Token& token);
+  bool meet(const Action& action, const Signal& need);  ///< all replicas, at an update
+  bool admit(const Action& action);                     ///< takes a sample from the feed
+  template <class Attempt>
+  bool await(std::int64_t sample, const Attempt& attempt);
+  bool full(std::int64_t sample) const;  ///< whether it was asked to admit no more
+  bool choose(std::int64_t sample);      ///< whether a new sample is learned from
   bool end_of_stream(std::int64_t samples);
+  void take_gradient(const Action& action, const Token& token);
+  void pass_on(const Signal& signal);  ///< at once, to another replica
 
-  // Among the replicas of a stage; true at once where it has one worker.
-  bool wait_for_turn(const Action& action);  ///< until the sample before has had its turn
-  void pass_turn(const Action& action);
-  bool wait_for_gradients(const Action& action);  ///< of all replicas
+  // The end of a launch group, and what is known when its work is over.
+  void end_group();
+  void settle();  ///< completes what is over by now
+  void drain();
+  bool over(const Completion& completion);
+  void complete(const Completion& completion);
+  void predicted(const Action& action);  ///< shows what the last stage made
+  void updated(const Completion& update);
+  void timed(const Completion& group);
+  std::chrono::microseconds patience();  ///< of a wait, until it looks at what is launched
 
   /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
   bool over(std::int64_t sample) const {
     return shared_.stop.load(std::memory_order_relaxed) ||
            sample >= shared_.applied.load(std::memory_order_relaxed);
   }
-  std::int64_t gradient_age(int stage) const;  ///< of the gradient last received
-  capture::Step& step(int stage) { return *shared_.steps[units_[stage]]; }
-  StageMeter& meter(int stage) { return shared_.monitor.unit(units_[stage]); }
-  void lap(int stage, StageMeter::Part part) {
+  Stage& stage(const Action& action) { return by_stage_[std::size_t(action.stage)]; }
+  void lap(Stage& stage, StageMeter::Part part) {
     const Clock::time_point now = Clock::now();
-    if (part == StageMeter::Part::waiting && track_) track_->waited(meter(stage).last(), now);
-    if (!step(stage).defers()) return meter(stage).lap(part, now);
-    const std::int64_t passed = meter(stage).pass(now);
-    if (part != StageMeter::Part::waiting) host_ns_[stage] += passed;
+    if (part == StageMeter::Part::waiting && track_) track_->waited(stage.meter->last(), now);
+    if (!stage.step->defers()) return stage.meter->lap(part, now);
+    const std::int64_t passed = stage.meter->pass(now);
+    if (part != StageMeter::Part::waiting) stage.host_ns += passed;
   }
-  bool last(int stage) const { return stage + 1 == shared_.schedule.stages; }
   const SampleInfo& info(std::int64_t sample) const { return shared_.infos[slot(sample)]; }
   int slot(std::int64_t sample) const { return shared_.pool.slot_of(sample); }
 
   Shared& shared_;
-  int index_;
+  const int index_;
   const Program& program_;
   const PipelineOptions& options_;
-  ActionTrack* track_;      ///< null: nobody wants to know when what was done
-  double rate_ = 1.0;       ///< last passed on to the stages
-  std::vector<int> units_;  ///< by stage: this worker's replica of it
-  std::vector<std::int64_t>
-      origin_;               ///< by stage: the sample whose loss made the gradient last received
-  std::vector<int> stages_;  ///< that it acts on
-  Outbox outbox_;            ///< what others hear of when the turn ends
-  bool telling_ = false;
-  Notes notes_;                          ///< what is told when the work is over
-  Clock::duration showing_{};            ///< from launch to prediction, lately
-  std::vector<Alarm> verdicts_;          ///< of the guard: sample n's at n mod size
-  std::vector<std::int64_t> host_ns_;    ///< by stage: of this turn, where the step defers
-  std::vector<int> forwards_;            ///< by stage: in this turn
-  std::vector<std::int64_t> untold_ns_;  ///< by stage: of turns without a forward
-  std::vector<std::int64_t> versions_;   ///< by stage: of its weights, made so far
-  std::vector<std::int64_t> tries_;      ///< by stage: updates asked of its step
-  std::vector<std::int64_t> skipped_;    ///< by stage: of them, known to be left out
-  std::vector<Alarm> alarms_;            ///< by stage: of the gradient last received
-  std::vector<Alarm> pending_;           ///< by stage: the worst since its last update
-  std::vector<char> learns_;             ///< by stage: whether the gradient last received is one
-  std::vector<char> learned_;            ///< by stage: whether there was one since its last update
-  std::vector<std::int64_t> newest_;     ///< by stage: the sample last forwarded
-  std::vector<std::int64_t> ages_;       ///< by stage: as the schedule's text has it
-  std::vector<std::int64_t> first_backward_;  ///< by stage
+  ActionTrack* track_;           ///< null: nobody wants to know when what was done
+  std::vector<Stage> by_stage_;  ///< those it acts on are filled
+  std::vector<int> stages_;      ///< that it acts on
+  double rate_ = 1.0;            ///< last passed on to the stages
+  Outbox outbox_;                ///< what others hear of when the launch group ends
+  CompletionQueue completions_;
+  bool settling_ = false;
+  Clock::duration showing_{};    ///< from launch to prediction, lately
+  std::vector<Alarm> verdicts_;  ///< of the guard: sample n's at n mod size
 };
 
 }  // namespace millrace::engine

@@ -3,8 +3,6 @@
 #include <algorithm>  // max
 #include <stdexcept>  // std::invalid_argument
 
-#include "engine/plan/rules.h"
-
 namespace millrace::engine::plan {
 
 double StageTime::period(Overlap overlap) const {
@@ -20,7 +18,10 @@ double StageTime::period(Overlap overlap) const {
 }
 
 CostModel::CostModel(const Profile& profile, const Machine& machine, const Method& method)
-    : machine_(machine), method_(method), speedup_(profile.thread_speedup) {
+    : machine_(machine),
+      method_(method),
+      entry_(schedule_entry(method.schedule)),
+      speedup_(profile.thread_speedup) {
   const int pipelines = method.tensor * method.copies;
   if (pipelines < 1 || machine.devices() % pipelines != 0) {
     throw std::invalid_argument(std::to_string(machine.devices()) +
@@ -134,14 +135,14 @@ int CostModel::depth(const Stage& stage, int behind) const {
 }
 
 bool CostModel::allows(const Stage& stage, int behind) const {
-  return method_.schedule != "2bw" || depth(stage, behind) * stage.replicas <= method_.microbatches;
+  return !entry_.fits_minibatch || depth(stage, behind) * stage.replicas <= method_.microbatches;
 }
 
 StageMemory CostModel::memory(const Stage& stage, int behind) const {
   const int deep = depth(stage, behind);
   StageMemory memory;
-  memory.versions = versions_kept(method_.schedule, deep);
-  memory.samples = samples_kept(method_.schedule, deep, method_.microbatches);
+  memory.versions = entry_.versions_kept(deep);
+  memory.samples = entry_.samples_kept(deep, method_.microbatches);
   const double weights = weight_bytes(stage.begin, stage.end);
   const double stash = stash_[stage.end] - stash_[stage.begin];
   memory.weights = memory.versions * weights;

@@ -6,6 +6,7 @@
 
 #include "engine/plan/costs.h"
 #include "engine/plan/profile.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {
 
@@ -70,6 +71,7 @@ class CostModel {
   int places() const { return places_; }
   const Machine& machine() const { return machine_; }
   const Method& method() const { return method_; }
+  const ScheduleEntry& entry() const { return entry_; }
   /// How much faster `threads` cores are than one; 0 if the profile does not say.
   double speedup(int threads) const;
 
@@ -113,6 +115,7 @@ class CostModel {
 
   Machine machine_;
   Method method_;
+  ScheduleEntry entry_;
   std::vector<double> speedup_;
   int places_ = 1;
   std::vector<StepCosts> steps_;                ///< sums

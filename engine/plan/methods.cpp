@@ -3,7 +3,7 @@
 #include <algorithm>  // max
 #include <stdexcept>  // std::invalid_argument
 
-#include "engine/plan/rules.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {
 namespace {
@@ -18,16 +18,16 @@ std::vector<int> divisors(int number, int most) {
 
 /// Cuts to look for with one method: flushing pipelines of one width take all devices.
 void add(const Method& method, const Request& request, std::vector<Candidate>& list) {
-  const Rule rule = rule_of(method.schedule);
+  const ScheduleEntry& entry = schedule_entry(method.schedule);
   const int places = request.machine.devices() / (method.tensor * method.copies);
-  Freedom freedom{.replicas = request.replicas && rule.replicates,
+  Freedom freedom{.replicas = request.replicas && entry.replicates,
                   .threads = request.threads,
                   .stages = request.stages};
-  if (method.schedule == "interleaved") {
+  if (entry.virtual_stages) {
     freedom = {.stages = places * method.virtual_stages};
     if (request.stages > 0 && request.stages != freedom.stages) return;
     if (!suits(method, freedom.stages)) return;
-  } else if (rule.flushes && !freedom.replicas && !freedom.threads && request.stages == 0) {
+  } else if (entry.flushes && !freedom.replicas && !freedom.threads && request.stages == 0) {
     freedom.stages = places;
   }
   if (freedom.stages > 0 && !suits(method, freedom.stages)) return;
@@ -38,14 +38,15 @@ void add_shares(Method method, const Profile& profile, const Request& request,
                 std::vector<Candidate>& list) {
   int ways = 1;
   for (const ModuleProfile& module : profile.modules) ways = std::max(ways, module.tensor_ways);
-  const bool copies = rule_of(method.schedule).replicates || rule_of(method.schedule).flushes;
+  const ScheduleEntry& entry = schedule_entry(method.schedule);
+  const bool copies = entry.replicates || entry.flushes;
   const int devices = request.machine.devices(), samples = method.microbatches;
   for (const int tensor : divisors(devices, std::min(ways, request.most_tensor))) {
     for (const int share : divisors(devices / tensor, copies ? request.most_copies : 1)) {
-      if (rule_of(method.schedule).minibatches && samples % share != 0) continue;
+      if (entry.minibatches && samples % share != 0) continue;
       method.tensor = tensor;
       method.copies = share;
-      method.microbatches = rule_of(method.schedule).minibatches ? samples / share : 1;
+      method.microbatches = entry.minibatches ? samples / share : 1;
       for (const bool inside : {false, true}) {
         method.copies_inside = inside;
         if (!inside || share > 1) add(method, request, list);
@@ -57,8 +58,9 @@ void add_shares(Method method, const Profile& profile, const Request& request,
 }  // namespace
 
 bool suits(const Method& method, int stages) {
-  if (method.schedule == "2bw") return method.microbatches >= stages;
-  if (method.schedule != "interleaved") return true;
+  const ScheduleEntry& entry = schedule_entry(method.schedule);
+  if (entry.fits_minibatch) return method.microbatches >= stages;
+  if (!entry.virtual_stages) return true;
   return stages % method.virtual_stages == 0 &&
          method.microbatches % (stages / method.virtual_stages) == 0;
 }
@@ -72,9 +74,9 @@ std::vector<Candidate> candidates(const Profile& profile, const Request& request
   }
   std::vector<Candidate> list;
   for (const std::string& schedule : request.schedules) {
-    const Rule rule = rule_of(schedule);
-    for (const int m : rule.minibatches ? request.microbatches : std::vector<int>{1}) {
-      for (const int v : schedule == "interleaved" ? request.virtual_stages : std::vector<int>{1}) {
+    const ScheduleEntry& entry = schedule_entry(schedule);
+    for (const int m : entry.minibatches ? request.microbatches : std::vector<int>{1}) {
+      for (const int v : entry.virtual_stages ? request.virtual_stages : std::vector<int>{1}) {
         if (m < 1 || v < 1) throw std::invalid_argument("microbatches and chunks begin at 1");
         for (const bool recompute : {false, true}) {
           if (recompute && !request.recompute) continue;

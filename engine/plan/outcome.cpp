@@ -3,8 +3,7 @@
 #include <algorithm>  // max
 #include <stdexcept>  // std::invalid_argument
 
-#include "engine/plan/rules.h"
-#include "engine/schedule/schedule.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {
 namespace {
@@ -91,7 +90,7 @@ std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
   int deep = 0;
   for (const Stage& stage : cut.stages) deep += stage.replicas;
   std::vector<std::int64_t> straight(deep, 0), ages;
-  if (!rule_of(method.schedule).flushes) {
+  if (!model.entry().flushes) {
     straight = gradient_ages(make_schedule(
         method.schedule, {.stages = deep, .microbatches = std::max(method.microbatches, deep)}));
   }
@@ -109,7 +108,7 @@ std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
     list.push_back(model.memory(stage, model.places() - stage.place - stage.places()));
   }
   const Method& method = model.method();
-  if (method.schedule != "interleaved") return list;
+  if (!model.entry().virtual_stages) return list;
   // A worker's chunks share a device; of its saved activations each chunk has as many.
   const int workers = int(list.size()) / method.virtual_stages;
   for (int chunk = workers; chunk < int(list.size()); ++chunk) {
@@ -128,11 +127,16 @@ std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
 
 }  // namespace
 
+int chunks_kept(int worker, int workers, int virtual_stages, int microbatches) {
+  const int warm_up = 2 * (workers - worker - 1) + (virtual_stages - 1) * workers;
+  return std::min(warm_up + 1, virtual_stages * microbatches);
+}
+
 Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cut) {
   Outcome outcome;
   const Method& method = model.method();
   outcome.T_ms = model.step(0, model.modules()).total();
-  if (rule_of(method.schedule).flushes) {
+  if (model.entry().flushes) {
     rate_flushing(model, cut, outcome);
   } else if (method.schedule == "sequential") {
     outcome.sample_ms = outcome.T_ms;

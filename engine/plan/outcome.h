@@ -32,4 +32,8 @@ struct Outcome {
 /// (Qi et al., arXiv 2401.10241, section 2.3).
 Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cut);
 
+/// interleaved: chunks that worker `worker` of `workers` keeps activations of, at most. Its warm-up
+/// is 2(p - w - 1) + (v - 1)p chunks (Megatron-LM, arXiv 2104.04473, section 2.2), and one more.
+int chunks_kept(int worker, int workers, int virtual_stages, int microbatches);
+
 }  // namespace millrace::engine::plan

@@ -22,7 +22,7 @@ class Cutter {
     std::optional<Cut> cut = roomy_cut(model, candidate);
     if (!cut) return {};
     if (const auto plan = fitting(model, *cut)) return plan;
-    if (candidate.method.schedule == "interleaved") return {};  // a device's chunks add up
+    if (model.entry().virtual_stages) return {};  // a device's chunks add up
     const CostModel tight(profile_, machine_, candidate.method);
     cut = best_cut(tight, candidate.freedom);
     return cut ? fitting(tight, *cut) : std::nullopt;
@@ -31,7 +31,7 @@ class Cutter {
  private:
   std::optional<Cut> roomy_cut(const CostModel& model, const Candidate& candidate) {
     Candidate key = candidate;
-    if (key.method.schedule != "2bw") key.method.schedule = "";  // it alone rules stages out
+    if (!model.entry().fits_minibatch) key.method.schedule = "";  // it alone rules stages out
     for (const auto& [known, cut] : cuts_) {
       if (known == key) return cut;
     }
@@ -86,7 +86,7 @@ Planned make_plan(const Profile& profile, const Request& request) {
   }
   const auto& [best, freedom] = plans.front();
   Machine machine = request.machine;
-  if (best.method.schedule == "interleaved") machine.memory_bytes = 0;
+  if (schedule_entry(best.method.schedule).virtual_stages) machine.memory_bytes = 0;
   planned.next_cut = next_best_cut(CostModel(profile, machine, best.method), freedom, best.cut);
   return planned;
 }

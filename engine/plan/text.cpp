@@ -3,7 +3,7 @@
 #include <algorithm>  // max
 
 #include "engine/plan/format.h"
-#include "engine/plan/rules.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {
 namespace {
@@ -15,7 +15,7 @@ std::string range(int first, int last) {
 
 std::string method_text(const Method& method) {
   std::string text = method.schedule;
-  if (rule_of(method.schedule).minibatches) {
+  if (schedule_entry(method.schedule).minibatches) {
     text += ", " + std::to_string(method.microbatches) + " microbatches";
   }
   if (method.virtual_stages > 1) {

@@ -1,7 +1,7 @@
 // pipeline_toml(): a plan as what `run` reads.
 #include "engine/plan/text.h"
 
-#include "engine/plan/rules.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {
 namespace {
@@ -60,10 +60,11 @@ std::string pipeline_toml(const Plan& plan, const Machine& machine, const std::s
   text += "stages = " + std::to_string(plan.cut.stages.size()) + "\n";
   text += "cut = " + list(cut) + "\n";
   text += "devices = " + list(devices) + "\n";
-  if (rule_of(method.schedule).minibatches) {
+  const ScheduleEntry& entry = schedule_entry(method.schedule);
+  if (entry.minibatches) {
     text += "microbatches = " + std::to_string(method.microbatches * method.copies) + "\n";
   }
-  if (method.schedule == "interleaved") {
+  if (entry.virtual_stages) {
     text += "virtual_stages = " + std::to_string(method.virtual_stages) + "\n";
   }
   if (replicated) text += "replicas = " + list(replicas) + "\n";

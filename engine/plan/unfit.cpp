@@ -11,7 +11,7 @@ std::string memory_text(const CostModel& model, const LeastMemory& least) {
                      (method.recompute ? ", recomputing" : "");
   for (const Stage& stage : least.stages) {
     const StageMemory memory = model.memory(stage, model.places() - stage.place - stage.places());
-    if (method.schedule == "interleaved" || memory.total() < least.bytes) continue;
+    if (model.entry().virtual_stages || memory.total() < least.bytes) continue;
     return text + ", modules " + std::to_string(stage.begin) + " to " +
            std::to_string(stage.end - 1) + ": weights " + bytes_text(memory.weights) + " in " +
            std::to_string(memory.versions) + " version(s), gradient and optimizer " +
@@ -34,7 +34,7 @@ LeastMemory of_interleaved(const Profile& profile, Machine machine, const Candid
 
 LeastMemory least_memory(const Profile& profile, const Machine& machine,
                          const Candidate& candidate) {
-  if (candidate.method.schedule == "interleaved")
+  if (schedule_entry(candidate.method.schedule).virtual_stages)
     return of_interleaved(profile, machine, candidate);
   Machine trial = machine;
   LeastMemory least;

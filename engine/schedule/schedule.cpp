@@ -2,13 +2,9 @@
 
 #include <algorithm>  // all_of
 #include <limits>     // none yet
-#include <map>        // table of names
+#include <map>        // versions at forwards
 #include <numeric>    // lcm
 #include <set>        // distinct stages
-#include <stdexcept>  // std::invalid_argument
-
-#include "engine/schedule/schedule_csv.h"
-#include "engine/schedule/generators/generators.h"
 
 namespace millrace::engine {
 
@@ -24,14 +20,19 @@ Action Program::at(std::int64_t index) const {
   return action;
 }
 
-bool Program::over(std::int64_t index, std::int64_t samples) const {
-  // Samples only grow from round to round, so one whole round tells for all that follow.
-  const std::int64_t last =
-      std::max<std::int64_t>(index, prologue.size()) + std::int64_t(period.size());
-  for (; index < last; ++index) {
-    if (at(index).sample < samples) return false;
+std::int64_t Program::end(std::int64_t samples) const {
+  const auto once = std::int64_t(prologue.size()), length = std::int64_t(period.size());
+  std::int64_t end = 0;
+  for (std::int64_t i = 0; i < once; ++i) {
+    if (prologue[i].sample < samples) end = i + 1;
   }
-  return true;
+  for (std::int64_t i = 0; i < length; ++i) {
+    const std::int64_t first = period[i].sample;
+    if (first >= samples) continue;
+    const std::int64_t rounds = (samples - first + stride - 1) / stride;
+    end = std::max(end, once + (rounds - 1) * length + i + 1);
+  }
+  return end;
 }
 
 std::vector<int> stages_of(const Program& program) {
@@ -81,7 +82,9 @@ std::int64_t Schedule::trained(std::int64_t samples) const {
 std::vector<int> workers_of_units(const Schedule& schedule) {
   std::vector<int> workers(schedule.units(), 0);
   for_each_action(schedule, [&](int worker, const Action& action) {
-    workers[schedule.unit(action.stage, schedule.workers[worker].replica)] = worker;
+    const int replica = schedule.workers[worker].replica;
+    if (replica < schedule.replicas_of(action.stage))  // or it has no place in the schedule
+      workers[schedule.unit(action.stage, replica)] = worker;
   });
   return workers;
 }
@@ -161,23 +164,6 @@ std::vector<std::int64_t> gradient_ages(const Schedule& schedule) {
 
 namespace {
 
-using Generator = Schedule (*)(const ScheduleOptions&);
-
-const std::map<std::string, Generator>& generators() {
-  static const std::map<std::string, Generator> table = {
-      {"1f1b", schedules::one_forward_one_backward},
-      {"2bw", schedules::pipedream_2bw},
-      {"gpipe", schedules::gpipe},
-      {"interleaved", schedules::interleaved},
-      {"partime", schedules::partime},
-      {"pb", schedules::pb},
-      {"pipedream", schedules::pipedream},
-      {"sequential", schedules::sequential},
-      {"zb-h1", schedules::zb_h1},
-  };
-  return table;
-}
-
 /// Before each backward of `actions` a second forward.
 void add_recompute(std::vector<Action>& actions) {
   std::vector<Action> all;
@@ -196,37 +182,6 @@ void add_recompute(Schedule& schedule) {
     add_recompute(program.prologue);
     add_recompute(program.period);
   }
-}
-
-Schedule make_schedule(const std::string& name, const ScheduleOptions& options) {
-  if (options.stages < 1) throw std::invalid_argument("a schedule needs at least 1 stage");
-  if (!options.replicas.empty() && name != "pipedream")
-    throw std::invalid_argument(name + " has no replicated stages (pipedream has)");
-  Schedule schedule;
-  if (is_schedule_file(name)) {
-    schedule = read_schedule_csv(name);
-    if (schedule.stages != options.stages) {
-      throw std::invalid_argument(name + ": has " + std::to_string(schedule.stages) +
-                                  " stages, not " + std::to_string(options.stages));
-    }
-  } else {
-    const auto generator = generators().find(name);
-    if (generator == generators().end())
-      throw std::invalid_argument("unknown schedule \"" + name + "\"");
-    schedule = generator->second(options);
-  }
-  schedule.name = name;
-  if (options.recompute) add_recompute(schedule);
-  return schedule;
-}
-
-const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const auto& [name, generator] : generators()) list.push_back(name);
-    return list;
-  }();
-  return names;
 }
 
 }  // namespace millrace::engine

@@ -53,8 +53,9 @@ struct Program {
 
   /// The action at `index` = 0, 1, ... of the endless list.
   Action at(std::int64_t index) const;
-  /// Whether every action from `index` on is on samples >= `samples`.
-  bool over(std::int64_t index, std::int64_t samples) const;
+  /// One past the index of the last action on a sample < `samples`; 0 if there is none.
+  std::int64_t end(std::int64_t samples) const;
+  bool over(std::int64_t index, std::int64_t samples) const { return index >= end(samples); }
 };
 
 /// Stages that `program` acts on, ascending.
@@ -106,12 +107,14 @@ struct Schedule {
   std::int64_t trained(std::int64_t samples) const;
 };
 
-/// What generators may need besides the number of stages.
-struct ScheduleOptions {
-  int stages = 1;
+/// Everything that says which schedule is wanted. An entry of the table (registry.h) says which of
+/// these its generator takes.
+struct ScheduleSpec {
+  std::string schedule = "partime";  ///< its name, or a CSV file
+  int stages = 2;
   int microbatches = 4;        ///< samples an update, in schedules that have minibatches
   int virtual_stages = 2;      ///< interleaved: stages a worker
-  bool vertical_sync = false;  ///< pipedream
+  bool vertical_sync = false;  ///< pipedream: every stage uses the version that stage 0 saw
   std::vector<int> replicas;   ///< pipedream: workers a stage, [stages]; empty: 1 everywhere
   bool recompute = false;      ///< keep a sample's input alone, and run forward again to go back
 };
@@ -144,12 +147,16 @@ std::vector<std::int64_t> own_gradient_ages(const Schedule& schedule);
 /// GPipe).
 void add_recompute(Schedule& schedule);
 
-/// `name`: one of schedule_names(), or a CSV file, which then says how many microbatches there are.
-/// Throws std::invalid_argument for an unknown name, stages < 1, or options the schedule can't
-/// have (other than those it has no use for, which it ignores).
-Schedule make_schedule(const std::string& name, const ScheduleOptions& options);
+/// The schedule that `spec` names: an entry of the table, or a CSV file, which then says how many
+/// microbatches there are. Throws std::invalid_argument for an unknown name, stages < 1, or options
+/// that the schedule cannot have (those it has no use for are ignored).
+Schedule make_schedule(const ScheduleSpec& spec);
+inline Schedule make_schedule(const std::string& name, ScheduleSpec spec) {
+  spec.schedule = name;
+  return make_schedule(spec);
+}
 
-/// Every name make_schedule() takes.
+/// The name of every entry in the table, in order.
 const std::vector<std::string>& schedule_names();
 
 }  // namespace millrace::engine

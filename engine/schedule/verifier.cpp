@@ -1,11 +1,12 @@
 #include "engine/schedule/verifier.h"
 
-#include <algorithm>  // max
-#include <map>        // samples kept
-#include <numeric>    // lcm
+#include <algorithm>
+#include <map>
+#include <numeric>
 
+#include "engine/schedule/mailbox.h"
 #include "engine/schedule/staircase.h"
-#include "engine/schedule/verifier_traffic.h"
+#include "engine/schedule/verifier_buffers.h"
 
 namespace millrace::engine {
 namespace {
@@ -17,85 +18,72 @@ struct Kept {
   bool input_done = false;  ///< backward_input is over, backward_weight is not
 };
 
-/// What a unit (a replica of a stage) has done so far.
+/// What a replica of a stage has done so far.
 struct Unit {
+  int owner = -1;  ///< the worker that acts for it
   std::int64_t next_forward = 0;
   std::int64_t backwards = 0;           ///< samples all done
   std::vector<std::int64_t> gradients;  ///< samples since the last update, in order
   std::int64_t updates = 0;
-  bool posted = false;  ///< waits in its update for the other replicas
   std::map<std::int64_t, Kept> kept;
 };
+
+/// Slots and versions have all come round, in the steady state, several times.
+std::int64_t enough_samples(const Schedule& schedule) {
+  std::int64_t last = 0, stride = 1, versions = 1;
+  for (const Program& program : schedule.workers) {
+    for (const auto* list : {&program.prologue, &program.period}) {
+      for (const Action& action : *list) last = std::max(last, action.sample);
+    }
+    stride = std::max(stride, program.stride);
+  }
+  std::int64_t together = 1;  // whole updates everywhere
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    versions = std::max<std::int64_t>(versions, schedule.versions_of(stage));
+    together = std::lcm(together, schedule.samples_an_update(stage));
+  }
+  const std::int64_t least = last + stride * (3 + 2 * versions) + 2 * schedule.slots();
+  return (least + together - 1) / together * together;
+}
 
 class Walk {
  public:
   explicit Walk(const Schedule& schedule)
       : schedule_(schedule),
-        first_backward_(first_backwards(schedule)),
-        samples_(enough_samples()),
-        at_(schedule.workers.size(), 0),
-        traffic_(schedule),
-        units_(schedule.units()),
-        owner_(schedule.units(), -1),
-        recomputes_(schedule.stages) {
+        samples_(enough_samples(schedule)),
+        order_(schedule.workers.size()),
+        units_(schedule.units()) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
-      recomputes_[stage] = needs_of(schedule, stage).recompute;
       for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
         units_[schedule.unit(stage, replica)].next_forward = replica;
     }
   }
 
   std::optional<Fault> run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (worker_ = 0; worker_ < int(at_.size()); ++worker_) {
-        while (!done()) {
-          action_ = program().at(at_[worker_]);
-          try {
-            if (action_.sample < samples_ && !step()) break;
-          } catch (const Wrong& wrong) {
-            return fault(wrong.what);
-          }
-          traffic_.pass(worker_);
-          ++at_[worker_];
-          ++clock_;
-          moved = true;
-        }
+    std::vector<std::int64_t> at;
+    try {
+      if (walk_programs(schedule_, samples_, at, [&](int worker, std::int64_t index) {
+            worker_ = worker;
+            action_ = schedule_.workers[worker].at(index);
+            if (action_.sample < samples_ && !step()) return false;
+            order_.pass(worker);
+            ++clock_;
+            return true;
+          })) {
+        return unfinished();
       }
+    } catch (const Wrong& wrong) {
+      return fault(wrong.what);
+    } catch (const WrongSample& wrong) {
+      return fault(wrong.what());
     }
-    for (worker_ = 0; worker_ < int(at_.size()); ++worker_) {
-      if (done()) continue;
-      action_ = program().at(at_[worker_]);
-      return fault("deadlock: what it waits for never comes");
-    }
-    return unfinished();
+    for (worker_ = 0; schedule_.workers[worker_].over(at[worker_], samples_);) ++worker_;
+    action_ = schedule_.workers[worker_].at(at[worker_]);
+    return fault("deadlock: what it waits for never comes");
   }
 
  private:
-  /// Slots and versions have all come round, in the steady state, several times.
-  std::int64_t enough_samples() const {
-    std::int64_t last = 0, stride = 1, versions = 1;
-    for (const Program& program : schedule_.workers) {
-      for (const auto* list : {&program.prologue, &program.period}) {
-        for (const Action& action : *list) last = std::max(last, action.sample);
-      }
-      stride = std::max(stride, program.stride);
-    }
-    for (int stage = 0; stage < schedule_.stages; ++stage)
-      versions = std::max<std::int64_t>(versions, schedule_.versions_of(stage));
-    std::int64_t together = 1;  // whole updates everywhere
-    for (int stage = 0; stage < schedule_.stages; ++stage)
-      together = std::lcm(together, schedule_.samples_an_update(stage));
-    const std::int64_t least = last + stride * (3 + 2 * versions) + 2 * schedule_.slots();
-    return (least + together - 1) / together * together;
-  }
-
-  const Program& program() const { return schedule_.workers[worker_]; }
-  bool done() const { return program().over(at_[worker_], samples_); }
-  bool last_stage() const { return action_.stage + 1 == schedule_.stages; }
-  int replicas() const { return schedule_.replicas_of(action_.stage); }
-  int unit_index() const { return schedule_.unit(action_.stage, program().replica); }
-  Unit& unit() { return units_[unit_index()]; }
+  using Kind = Buffers::Kind;
 
   std::optional<Fault> fault(std::string what) const {
     return Fault{clock_, worker_, action_, std::move(what)};
@@ -108,7 +96,7 @@ class Walk {
         const Unit& unit = units_[schedule_.unit(stage, replica)];
         action_ = {Op::update, stage, samples_ - 1, samples_ - 1};
         if (unit.next_forward < samples_) return fault("a sample is never forwarded");
-        if (unit.backwards * replicas != samples_ - first_backward_[stage])
+        if (unit.backwards * replicas != samples_ - lowering_.first_backward(stage))
           return fault("a sample never goes backward");
         if (!unit.gradients.empty()) return fault("gradients are left without an update");
       }
@@ -118,170 +106,169 @@ class Walk {
 
   /// False if what the action needs has not come yet.
   bool step() {
-    if (action_.stage < 0 || action_.stage >= schedule_.stages || action_.sample < 0)
-      throw Wrong{"no such stage or sample"};
-    if (program().replica >= replicas()) throw Wrong{"the stage has no such replica"};
-    int& owner = owner_[unit_index()];
-    if (owner < 0) owner = worker_;
-    if (owner != worker_) throw Wrong{"the stage belongs to another worker"};
-    if (action_.op == Op::update) return update();
-    if (schedule_.replica_of(action_.stage, action_.sample) != program().replica)
-      throw Wrong{"the sample belongs to another replica"};
-    switch (action_.op) {
-      case Op::forward:
-        return forward();
-      case Op::recompute:
-        recompute();
-        return true;
-      case Op::backward:
-        if (!backward_input()) return false;
-        backward_weight();
-        return true;
-      case Op::backward_input:
-        return backward_input();
-      default:
-        backward_weight();
-        return true;
-    }
-  }
-
-  bool forward() {
-    Unit& mine = unit();
-    if (action_.sample != mine.next_forward)
-      throw Wrong{"forwards must take the samples in order, each once"};
-    // Samples are admitted and predicted in order, also by several replicas.
-    const int stage = action_.stage;
-    const std::int64_t sample = action_.sample;
-    const bool ordered = replicas() > 1 && (stage == 0 || last_stage());
-    if (ordered && !traffic_.has_turn(stage, sample)) return false;
-    if (!(stage == 0 ? traffic_.admit(worker_, sample)
-                     : traffic_.receive_from_above(worker_, stage, sample)))
-      return false;
-    if (ordered) traffic_.take_turn(worker_, stage);
-    mine.next_forward += replicas();
-    check_version();
-    if (stage > 0) traffic_.read_activation(worker_, stage - 1, sample);
-    traffic_.read_sample(worker_, sample);
-    traffic_.write_activation(worker_, stage, sample);
-    if (sample < first_backward_[stage]) {
-      traffic_.release(worker_, sample);
-    } else {
-      mine.kept[sample] = {action_.version >= 0 ? action_.version : mine.updates,
-                           !recomputes_[stage]};
-    }
-    if (!last_stage()) traffic_.send_down(worker_, stage, sample);
+    require_place();
+    const Lowered next = lowering_(worker_, action_);
+    Unit& unit = units_[next.unit];
+    require_order(unit);
+    if (!mail_.have(next.needs, order_.now(worker_))) return false;
+    for (const Signal& need : next.needs)
+      mail_.take(need, [&](const Knowledge& theirs) { order_.learn(worker_, theirs); });
+    act(next, unit);
+    for (const Signal& signal : next.gives) mail_.give(signal, order_.now(worker_));
     return true;
   }
 
-  Kept& kept() {
-    const auto found = unit().kept.find(action_.sample);
-    if (found == unit().kept.end()) throw Wrong{"the sample has not been forwarded"};
+  /// The stage and the sample are this worker's.
+  void require_place() {
+    if (action_.stage < 0 || action_.stage >= schedule_.stages || action_.sample < 0)
+      throw Wrong{"no such stage or sample"};
+    const int replica = schedule_.workers[worker_].replica;
+    if (replica >= lowering_.replicas(action_.stage)) throw Wrong{"the stage has no such replica"};
+    int& owner = units_[lowering_.unit(action_.stage, replica)].owner;
+    if (owner < 0) owner = worker_;
+    if (owner != worker_) throw Wrong{"the stage belongs to another worker"};
+    if (action_.op != Op::update && schedule_.replica_of(action_.stage, action_.sample) != replica)
+      throw Wrong{"the sample belongs to another replica"};
+  }
+
+  /// What the unit must have done before, whatever else the action needs.
+  void require_order(Unit& unit) {
+    if (action_.op == Op::forward && action_.sample != unit.next_forward)
+      throw Wrong{"forwards must take the samples in order, each once"};
+    if (action_.op == Op::recompute) require_recomputable(unit);
+    if (takes_gradient(action_.op)) {
+      if (lowering_.last(action_.stage) && action_.gradient != action_.sample)
+        throw Wrong{"the last stage's gradient is its own sample's"};
+      const Kept& sample = kept(unit);
+      if (sample.input_done) throw Wrong{"goes backward twice"};
+      if (!sample.activations) throw Wrong{"its activations have not been recomputed"};
+    }
+    if (action_.op == Op::backward_weight && !kept(unit).input_done)
+      throw Wrong{"the weights' gradient before the input's"};
+    if (action_.op == Op::update) require_gradients(unit);
+  }
+
+  /// What the action reads and writes.
+  void act(const Lowered& next, Unit& unit) {
+    if (action_.op == Op::forward) forward(unit);
+    if (action_.op == Op::recompute) {
+      read_inputs();
+      kept(unit).activations = true;
+    }
+    if (takes_gradient(action_.op)) backward_input(unit);
+    if (adds_gradient(action_.op)) backward_weight(next.unit, unit);
+    if (action_.op == Op::update) update(next, unit);
+  }
+
+  void forward(Unit& unit) {
+    const int stage = action_.stage;
+    if (stage == 0) write(Kind::sample, 0, action_.sample);  // the feed
+    unit.next_forward += lowering_.replicas(stage);
+    check_version(unit);
+    if (stage > 0) read(Kind::activation, stage - 1, action_.sample);
+    read(Kind::sample, 0, action_.sample);
+    write(Kind::activation, stage, action_.sample);
+    if (action_.sample >= lowering_.first_backward(stage)) {
+      unit.kept[action_.sample] = {action_.version >= 0 ? action_.version : unit.updates,
+                                   !lowering_.recomputes(stage)};
+    }
+  }
+
+  Kept& kept(Unit& unit) {
+    const auto found = unit.kept.find(action_.sample);
+    if (found == unit.kept.end()) throw Wrong{"the sample has not been forwarded"};
     return found->second;
   }
 
-  void recompute() {
-    Kept& sample = kept();
+  void require_recomputable(Unit& unit) {
+    const Kept& sample = kept(unit);
     if (sample.activations) throw Wrong{"its activations are there already"};
     const bool in_place = schedule_.versions_of(action_.stage) == 1;
-    if (in_place && sample.version != unit().updates)
+    if (in_place && sample.version != unit.updates)
       throw Wrong{"recomputes at other weights than its forward's"};
-    require_kept(sample.version);
-    read_inputs();
-    sample.activations = true;
+    require_kept(sample.version, unit);
   }
 
-  bool backward_input() {
-    if (last_stage() && action_.gradient != action_.sample)
-      throw Wrong{"the last stage's gradient is its own sample's"};
-    Kept& sample = kept();
-    if (sample.input_done) throw Wrong{"goes backward twice"};
-    if (!sample.activations) throw Wrong{"its activations have not been recomputed"};
+  void backward_input(Unit& unit) {
     const int stage = action_.stage;
-    if (!last_stage() && !traffic_.receive_from_below(worker_, stage, action_.gradient))
-      return false;
-    if (schedule_.versions_of(stage) > 1) require_kept(sample.version);
+    if (schedule_.versions_of(stage) > 1) require_kept(kept(unit).version, unit);
     read_inputs();
-    traffic_.read_activation(worker_, stage, action_.sample);
-    if (!last_stage()) traffic_.read_gradient(worker_, stage + 1, action_.gradient);
-    if (stage > 0) {
-      traffic_.write_gradient(worker_, stage, action_.sample);
-      traffic_.send_up(worker_, stage, action_.sample);
-    }
-    sample.input_done = true;
-    return true;
+    read(Kind::activation, stage, action_.sample);
+    if (!lowering_.last(stage)) read(Kind::gradient, stage + 1, action_.gradient);
+    if (stage > 0) write(Kind::gradient, stage, action_.sample);
+    kept(unit).input_done = true;
   }
 
-  void backward_weight() {
-    Unit& mine = unit();
-    if (!kept().input_done) throw Wrong{"the weights' gradient before the input's"};
-    if (schedule_.versions_of(action_.stage) > 1) require_kept(kept().version);
+  void backward_weight(int number, Unit& unit) {
+    if (schedule_.versions_of(action_.stage) > 1) require_kept(kept(unit).version, unit);
     read_inputs();
-    std::vector<std::int64_t>& sum = mine.gradients;
+    std::vector<std::int64_t>& sum = unit.gradients;
     if (int(sum.size()) == schedule_.group) throw Wrong{"an update is missing"};
     // Sums are taken up or down through the samples, so that their rounding is the schedule's.
     if (sum.size() > 1 && (sum[0] < sum[1]) != (sum.back() < action_.sample))
       throw Wrong{"backwards of a minibatch must go up or down through its samples"};
-    if (sum.empty()) traffic_.write_sum(worker_, unit_index(), mine.updates);
+    if (sum.empty()) write(Kind::sum, number, unit.updates);
     sum.push_back(action_.sample);
-    mine.kept.erase(action_.sample);
-    ++mine.backwards;
-    traffic_.release(worker_, action_.sample);
+    unit.kept.erase(action_.sample);
+    ++unit.backwards;
   }
 
-  bool update() {
-    Unit& mine = unit();
-    if (!mine.posted) {
-      require_gradients();
-      traffic_.post(worker_, action_.stage, mine.updates);
-      mine.posted = true;
-    }
-    if (!traffic_.meet(worker_, action_.stage, mine.updates)) return false;
-    mine.posted = false;
-    mine.gradients.clear();
-    ++mine.updates;
-    return true;
+  /// Applies the sums of all replicas.
+  void update(const Lowered& next, Unit& unit) {
+    for (int replica = 0; replica < lowering_.replicas(action_.stage); ++replica)
+      read(Kind::sum, lowering_.unit(action_.stage, replica), unit.updates);
+    unit.gradients.clear();
+    ++unit.updates;
   }
 
-  void read_inputs() { traffic_.read_inputs(worker_, action_.stage, action_.sample); }
+  void read(Kind kind, int owner, std::int64_t item) { buffers_.read(worker_, kind, owner, item); }
+  void write(Kind kind, int owner, std::int64_t item) {
+    buffers_.write(worker_, kind, owner, item);
+  }
+  /// What the stage was given of the sample and looks at again as it goes backward.
+  void read_inputs() {
+    const int stage = action_.stage;
+    if (stage > 0) read(Kind::activation, stage - 1, action_.sample);
+    if (stage == 0 || lowering_.last(stage)) read(Kind::sample, 0, action_.sample);
+  }
 
   /// An update covers the samples that come next, of this replica.
-  void require_gradients() {
+  void require_gradients(const Unit& unit) {
     const int covers = schedule_.samples_an_update(action_.stage);
-    const std::int64_t begin = first_backward_[action_.stage] + unit().updates * covers;
-    std::vector<std::int64_t>& sum = unit().gradients;
+    const std::int64_t begin = lowering_.first_backward(action_.stage) + unit.updates * covers;
+    const std::vector<std::int64_t>& sum = unit.gradients;
     if (int(sum.size()) != schedule_.group) throw Wrong{"an update without its gradients"};
     const auto [least, most] = std::minmax_element(sum.begin(), sum.end());
     if (*least < begin || *most >= begin + covers || action_.sample != begin + covers - 1)
       throw Wrong{"an update covers other samples than it says"};
   }
 
-  void require_kept(std::int64_t version) {
-    if (version + schedule_.versions_of(action_.stage) <= unit().updates)
+  void require_kept(std::int64_t version, const Unit& unit) {
+    if (version + schedule_.versions_of(action_.stage) <= unit.updates)
       throw Wrong{"its weight version is no longer kept"};
   }
 
   /// The rule's version, made already and still kept.
-  void check_version() {
+  void check_version(const Unit& unit) {
     const std::int64_t expected =
         schedule_.version_rule ? schedule_.version_rule(action_.stage, action_.sample) : -1;
     if (action_.version != expected)
       throw Wrong{"runs at another weight version than the rule says"};
     if (action_.version < 0) return;
-    if (action_.version > unit().updates) throw Wrong{"its weight version is not made yet"};
-    require_kept(action_.version);
+    if (action_.version > unit.updates) throw Wrong{"its weight version is not made yet"};
+    require_kept(action_.version, unit);
   }
 
   const Schedule& schedule_;
-  std::vector<std::int64_t> first_backward_;
   std::int64_t samples_;
   std::int64_t clock_ = 0;
   int worker_ = 0;
   Action action_;
-  std::vector<std::int64_t> at_;  ///< by worker: actions walked
-  Traffic traffic_;
+  HappensBefore order_;
+  Lowering lowering_{schedule_};
+  Mailbox<Knowledge> mail_{lowering_};  ///< notes: what its giver knew
+  Buffers buffers_{order_, schedule_.slots()};
   std::vector<Unit> units_;
-  std::vector<int> owner_;  ///< by unit: its worker
-  std::vector<bool> recomputes_;
 };
 
 }  // namespace

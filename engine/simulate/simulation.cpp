@@ -2,7 +2,6 @@
 
 #include <algorithm>  // max, nth_element
 #include <cmath>      // isfinite
-#include <numeric>    // lcm
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/schedule/staircase.h"
@@ -25,14 +24,6 @@ std::int64_t last_of_prologues(const Schedule& schedule) {
     for (const Action& action : program.prologue) last = std::max(last, action.sample);
   }
   return last;
-}
-
-/// Samples after which every stage's updates are whole.
-std::int64_t whole_updates(const Schedule& schedule) {
-  std::int64_t together = 1;
-  for (int stage = 0; stage < schedule.stages; ++stage)
-    together = std::lcm(together, std::int64_t(schedule.samples_an_update(stage)));
-  return together;
 }
 
 /// The value below which a share `q` of `values` lie, by the monitor's rank; 0 if there are none.
@@ -78,21 +69,21 @@ void check_input(const Schedule& schedule, const SimulationInput& input) {
 }
 
 SimulationFacts::SimulationFacts(const Schedule& schedule, const SimulationInput& input,
-                                 const Units& units)
+                                 const Lowering& lowering)
     : schedule_(schedule),
       input_(input),
-      units_(units),
+      lowering_(lowering),
       workers_(schedule.workers.size()),
-      by_unit_(units.workers.size()),
+      by_unit_(lowering.units()),
       by_worker_(schedule.workers.size()) {
   for (int stage = 0; stage < schedule.stages; ++stage) {
-    const int first = units.first[stage], members = units.replicas[stage];
+    const int first = lowering.unit(stage, 0), members = lowering.replicas(stage);
     plan::Link slowest;
     double most = -1;
     const double bytes = input.stages[stage].bytes.weight / members;
     for (int i = 0; i + 1 < members; ++i) {  // the ring's ends are its farthest members
-      const plan::Link& link =
-          input.machine.link_between(units.workers[first + i], units.workers[first + members - 1]);
+      const plan::Link& link = input.machine.link_between(lowering.worker(first + i),
+                                                          lowering.worker(first + members - 1));
       if (link.ms(bytes) > most) slowest = link;
       most = std::max(most, link.ms(bytes));
     }
@@ -128,20 +119,20 @@ void SimulationFacts::begins(const SimulatedAction& now) {
   // Recomputing keeps a sample's input alone until its activations are made again.
   const Action& a = now.action;
   const double stash = input_.stages[a.stage].bytes.stash;
+  const int unit = lowering_.unit_with(a.stage, a.sample);
   if (a.op == Op::forward)
-    keep(now.worker, a, 1, units_.recomputes[a.stage] ? input_bytes(a.stage) : stash);
-  if (a.op == Op::recompute) keep(now.worker, a, 0, stash);
+    keep(now.worker, unit, 1, lowering_.recomputes(a.stage) ? input_bytes(a.stage) : stash);
+  if (a.op == Op::recompute) keep(now.worker, unit, 0, stash);
 }
 
-bool SimulationFacts::ends(int worker, const Action& a) {
-  const bool leaves =
-      adds_gradient(a.op) || (a.op == Op::forward && a.sample < units_.first_backwards[a.stage]);
-  if (!leaves) return false;
+bool SimulationFacts::ends(int worker, const Lowered& done) {
+  if (!done.gives.find(Signal::Kind::release)) return false;
+  const Action& a = done.action;
   const double stash = input_.stages[a.stage].bytes.stash;
   double bytes = stash;
-  if (units_.recomputes[a.stage])
+  if (lowering_.recomputes(a.stage))
     bytes = input_bytes(a.stage) + (a.op == Op::forward ? 0.0 : stash);
-  keep(worker, a, -1, -bytes);
+  keep(worker, done.unit, -1, -bytes);
   return true;
 }
 
@@ -152,8 +143,8 @@ void SimulationFacts::Kept::add(std::int64_t count, double size) {
   most_bytes = std::max(most_bytes, bytes);
 }
 
-void SimulationFacts::keep(int worker, const Action& action, std::int64_t samples, double bytes) {
-  by_unit_[units_.of(action.stage, action.sample)].add(samples, bytes);
+void SimulationFacts::keep(int worker, int unit, std::int64_t samples, double bytes) {
+  by_unit_[unit].add(samples, bytes);
   by_worker_[worker].add(samples, bytes);
 }
 
@@ -177,7 +168,7 @@ void SimulationFacts::set_period(Simulation& result) const {
     steps.push_back(predicted_[m] - predicted_[m - 1]);
   result.step_p50_ms = quantile(steps, 0.5);
   // Once the last sample is in, what held others back no longer does. A flush drains each time.
-  const std::int64_t count = result.samples, together = whole_updates(schedule_);
+  const std::int64_t count = result.samples, together = schedule_.samples_a_choice();
   const auto before = std::upper_bound(predicted_.begin(), predicted_.end(), last_admission_);
   const std::int64_t undrained = (before - predicted_.begin()) / together * together;
   const std::int64_t end = undrained >= 2 * together ? undrained : count / together * together;
@@ -207,11 +198,11 @@ void SimulationFacts::set_memory(Simulation& result) const {
     plan::StageMemory memory{.versions = schedule_.versions_of(stage), .samples = 0};
     memory.weights = memory.versions * bytes.weight;
     memory.optimizer = bytes.weight + bytes.state;
-    for (int replica = 0; replica < units_.replicas[stage]; ++replica) {
-      const int unit = units_.first[stage] + replica;
+    for (int replica = 0; replica < lowering_.replicas(stage); ++replica) {
+      const int unit = lowering_.unit(stage, replica);
       memory.samples = std::max(memory.samples, int(by_unit_[unit].most_samples));
       memory.stash = std::max(memory.stash, by_unit_[unit].most_bytes);
-      result.workers[units_.workers[unit]].peak_bytes += memory.weights + memory.optimizer;
+      result.workers[lowering_.worker(unit)].peak_bytes += memory.weights + memory.optimizer;
     }
     result.memory.push_back(memory);
   }
@@ -241,7 +232,7 @@ double Simulation::bubble() const {
 std::int64_t enough_samples(const Schedule& schedule) {
   // A stage that is all but the slowest takes long to work off what filling has left before it.
   const std::int64_t fill = last_of_prologues(schedule) + 1 + schedule.in_flight;
-  const std::int64_t together = whole_updates(schedule);
+  const std::int64_t together = schedule.samples_a_choice();
   return (std::max<std::int64_t>(4 * fill, 2000) + 7 * together) / together * together;
 }
 

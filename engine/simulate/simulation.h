@@ -14,7 +14,7 @@ void check_input(const Schedule& schedule, const SimulationInput& input);
 /// Keeps the books of one run, and knows what things cost.
 class SimulationFacts {
  public:
-  SimulationFacts(const Schedule& schedule, const SimulationInput& input, const Units& units);
+  SimulationFacts(const Schedule& schedule, const SimulationInput& input, const Lowering& lowering);
 
   double compute_ms(const Action& action) const;
   /// What the all-reduce of an update takes the replicas of `stage`.
@@ -28,7 +28,7 @@ class SimulationFacts {
   void begins(const SimulatedAction& action);
   void predicted(double ms) { predicted_.push_back(ms); }  ///< the next sample
   /// Whether the sample has left the stage with it.
-  bool ends(int worker, const Action& action);
+  bool ends(int worker, const Lowered& action);
 
   Simulation simulation(double total_ms, std::int64_t dropped);
 
@@ -39,7 +39,7 @@ class SimulationFacts {
     double bytes = 0, most_bytes = 0;
     void add(std::int64_t count, double size);
   };
-  void keep(int worker, const Action& action, std::int64_t samples, double bytes);
+  void keep(int worker, int unit, std::int64_t samples, double bytes);
   void set_period(Simulation& simulation) const;
   void set_latency(Simulation& simulation) const;
   void set_memory(Simulation& simulation) const;
@@ -49,7 +49,7 @@ class SimulationFacts {
 
   const Schedule& schedule_;
   const SimulationInput& input_;
-  const Units& units_;
+  const Lowering& lowering_;
   std::vector<double> agree_ms_;
   double last_admission_ = 0;
   std::vector<double> came_, predicted_;  ///< by sample

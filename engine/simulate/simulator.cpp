@@ -5,9 +5,9 @@
 #include <queue>      // what happens next
 #include <stdexcept>  // std::logic_error
 
+#include "engine/schedule/staircase.h"
 #include "engine/simulate/simulation.h"
 #include "engine/simulate/simulator_wires.h"
-#include "engine/schedule/staircase.h"
 
 namespace millrace::engine {
 namespace {
@@ -37,6 +37,7 @@ struct Walker {
   State state = State::needs;
   int wire = -1;  ///< State::needs: what the message must come by; -1: waits for admission
   SimulatedAction now;
+  Lowered lowered;
 };
 
 class Run {
@@ -44,9 +45,9 @@ class Run {
   Run(const Schedule& schedule, const SimulationInput& input)
       : schedule_(schedule),
         input_(input),
-        units_(schedule),
-        wires_(units_, input),
-        facts_(schedule, input, units_),
+        lowering_(schedule),
+        wires_(lowering_, input),
+        facts_(schedule, input, lowering_),
         applied_(schedule.applied(input.samples)),
         free_cores_(input.cores > 0 ? input.cores : int(schedule.workers.size())),
         walkers_(schedule.workers.size()),
@@ -55,7 +56,7 @@ class Run {
         met_(schedule.stages, 0),
         agreed_(schedule.stages, 0.0) {
     for (std::size_t w = 0; w < walkers_.size(); ++w)
-      walkers_[w].end = actions_until(schedule.workers[w], applied_);
+      walkers_[w].end = schedule.workers[w].end(applied_);
   }
 
   Simulation run() {
@@ -79,6 +80,8 @@ class Run {
   }
 
  private:
+  using Kind = Signal::Kind;
+
   void happen(double ms, Happening::Kind kind, int what, std::int64_t label = 0) {
     next_.push({ms, order_++, kind, what, label});
   }
@@ -92,28 +95,32 @@ class Run {
       if (walker.now.action.sample < applied_) break;
     }
     walker.state = walker.at < walker.end ? Walker::State::needs : Walker::State::over;
-    if (walker.state != Walker::State::needs || !has_all(walker)) return;
+    if (walker.state != Walker::State::needs) return;
+    walker.lowered = lowering_(worker, walker.now.action);
+    if (!has_all(walker)) return;
     take_core(worker);
-    const Action& a = walker.now.action;
-    if (a.op == Op::forward && a.stage == 0) admit_next();
+    if (walker.lowered.gives.find(Kind::admission)) admit_next();
   }
 
-  /// Takes what the action needs, or notes what it waits for.
+  /// Takes what the action needs, or notes what it waits for. Samples are admitted and predicted in
+  /// order in any case.
   bool has_all(Walker& walker) {
-    const Action& a = walker.now.action;
     walker.wire = -1;
-    if (a.op == Op::update) return meets(walker);
-    if (a.op == Op::forward)
-      return a.stage == 0 ? admitted(a)
-                          : takes(walker, wires_.activation(a.stage - 1, a.sample), a.sample);
-    if (!takes_gradient(a.op) || a.stage + 1 == schedule_.stages) return true;
-    return takes(walker, wires_.gradient(a.stage, a.sample, a.gradient), a.gradient);
+    for (const Signal& need : walker.lowered.needs) {
+      if (orders_moments(need.kind)) continue;
+      if (need.kind == Kind::release && !admitted(walker.now.action)) return false;
+      if (need.kind == Kind::meeting && !meets(walker)) return false;
+      if ((need.kind == Kind::activation || need.kind == Kind::gradient) && !takes(walker, need))
+        return false;
+    }
+    return true;
   }
 
-  bool takes(Walker& walker, Wire& wire, std::int64_t label) {
+  bool takes(Walker& walker, const Signal& need) {
+    Wire& wire = wires_.of(need);
     walker.wire = wires_.number(wire);
     if (wire.arrived.empty()) return false;
-    if (wire.arrived.front() != label)
+    if (wire.arrived.front() != need.sample)
       throw std::logic_error("a link delivers another sample than the schedule says");
     wire.arrived.pop_front();
     if (input_.machine.overlap == plan::Overlap::none) walker.now.receive_ms = wire.ms;
@@ -146,19 +153,17 @@ class Run {
 
   /// Whoever waits to admit the next sample looks again.
   void admit_next() {
-    const int worker = units_.worker_of(0, next_admitted_);
+    const int worker = lowering_.worker(lowering_.unit_with(0, next_admitted_));
     const Walker& walker = walkers_[worker];
-    const Action& a = walker.now.action;
-    if (walker.state == Walker::State::needs && a.op == Op::forward && a.stage == 0 &&
-        a.sample == next_admitted_) {
+    if (walker.state == Walker::State::needs && walker.lowered.gives.find(Kind::admission) &&
+        walker.now.action.sample == next_admitted_) {
       advance(worker);
     }
   }
 
   /// Replicas begin an update together.
   bool meets(Walker& walker) {
-    const int stage = walker.now.action.stage, replicas = units_.replicas[stage];
-    if (replicas == 1) return true;
+    const int stage = walker.now.action.stage, replicas = lowering_.replicas(stage);
     walker.state = Walker::State::meets;
     if (++met_[stage] < replicas) return false;
     met_[stage] = 0;
@@ -166,7 +171,7 @@ class Run {
     const bool beside = input_.machine.overlap == plan::Overlap::all;
     agreed_[stage] = beside ? std::max(now_, agreed_[stage] + ms) : now_;
     for (int replica = 0; replica < replicas; ++replica) {
-      const int other = units_.workers[units_.first[stage] + replica];
+      const int other = lowering_.worker(lowering_.unit(stage, replica));
       if (!beside) walkers_[other].now.receive_ms = ms;
       happen(agreed_[stage], Happening::Kind::agreed, other);
     }
@@ -188,33 +193,32 @@ class Run {
     walkers_[worker].state = Walker::State::works;
     now.start_ms = now_;
     now.compute_ms = facts_.compute_ms(now.action);
-    const Wire* wire = outgoing(now.action);
+    const Wire* wire = outgoing(walkers_[worker].lowered);
     if (wire && input_.machine.overlap == plan::Overlap::none) now.send_ms = wire->ms;
     facts_.begins(now);
     happen(now.end_ms(), Happening::Kind::done, worker);
   }
 
   /// What the action's result goes by; null: it stays.
-  Wire* outgoing(const Action& a) {
-    if (a.op == Op::forward && a.stage + 1 < schedule_.stages)
-      return &wires_.activation(a.stage, a.sample);
-    if (takes_gradient(a.op) && a.stage > 0)
-      return &wires_.gradient(a.stage - 1, a.sample, a.sample);
+  Wire* outgoing(const Lowered& action) {
+    for (const Kind kind : {Kind::activation, Kind::gradient}) {
+      if (const Signal* signal = action.gives.find(kind)) return &wires_.of(*signal);
+    }
     return nullptr;
   }
 
   void finish(int worker) {
-    const Action a = walkers_[worker].now.action;
+    const Lowered done = walkers_[worker].lowered;
     ++free_cores_;
     if (!queue_.empty()) {
       --free_cores_;
       work(queue_.front());
       queue_.pop();
     }
-    if (Wire* wire = outgoing(a)) send(*wire, a.sample);
-    if (a.op == Op::forward && a.stage + 1 == schedule_.stages) {
+    if (Wire* wire = outgoing(done)) send(*wire, done.action.sample);
+    if (done.gives.find(Kind::prediction)) {
       walkers_[worker].state = Walker::State::holds;
-      held_[a.sample] = worker;
+      held_[done.action.sample] = worker;
       predict_held();
     } else {
       end(worker);
@@ -233,10 +237,11 @@ class Run {
   }
 
   void end(int worker) {
-    const Action a = walkers_[worker].now.action;
+    const Lowered done = walkers_[worker].lowered;
     ++walkers_[worker].at;
-    if (facts_.ends(worker, a)) {
-      if (++left_[a.sample % schedule_.in_flight] == schedule_.stages) admit_next();
+    if (facts_.ends(worker, done)) {
+      const std::int64_t sample = done.action.sample;
+      if (++left_[sample % schedule_.in_flight] == schedule_.stages) admit_next();
     }
     advance(worker);
   }
@@ -259,7 +264,7 @@ class Run {
 
   const Schedule& schedule_;
   const SimulationInput& input_;
-  Units units_;
+  Lowering lowering_;
   Wires wires_;
   SimulationFacts facts_;
   std::int64_t applied_;

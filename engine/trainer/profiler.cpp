@@ -15,7 +15,7 @@
 #include "capture/retained_bytes.h"
 #include "engine/monitor/median.h"
 #include "engine/pipeline/feed.h"
-#include "engine/pipeline/link.h"
+#include "engine/pipeline/channels.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/torch_device.h"
 #include "stages/stage.h"

@@ -10,6 +10,7 @@
 
 #include "capture/stage_step.h"
 #include "engine/monitor/median.h"
+#include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
 
 namespace millrace::engine {
@@ -61,8 +62,8 @@ class Walk {
   Walk(const Schedule& schedule, int worker, std::vector<std::unique_ptr<Bench>>& benches)
       : schedule_(schedule),
         program_(schedule.workers[worker]),
+        worker_(worker),
         benches_(benches),
-        first_backward_(first_backwards(schedule)),
         times_(schedule.stages) {}
 
   void prepare() {
@@ -94,36 +95,15 @@ class Walk {
  private:
   capture::StageStep& bench(int stage) { return benches_[stage]->step(); }
 
-  void act(const Action& a) {
-    capture::StageStep& step = bench(a.stage);
-    const int slot = int(a.sample % schedule_.slots()), from = int(a.gradient % schedule_.slots());
-    switch (a.op) {
-      case Op::forward:
-        step.forward(slot, a.version);
-        if (a.sample < first_backward_[a.stage]) step.discard(slot);
-        break;
-      case Op::recompute:
-        step.recompute(slot);
-        break;
-      case Op::backward:
-        step.backward(slot, from);
-        break;
-      case Op::backward_input:
-        step.backward_input(slot, from);
-        break;
-      case Op::backward_weight:
-        step.backward_weight(slot);
-        break;
-      case Op::update:
-        step.update();
-        break;
-    }
+  void act(const Action& action) {
+    perform(bench(action.stage), lowering_(worker_, action), schedule_.slots());
   }
 
   const Schedule& schedule_;
   const Program& program_;
+  int worker_;
   std::vector<std::unique_ptr<Bench>>& benches_;
-  std::vector<std::int64_t> first_backward_;
+  Lowering lowering_{schedule_};
   std::vector<Times> times_;  ///< by stage
   std::int64_t at_ = 0, warm_ = 0;
 };

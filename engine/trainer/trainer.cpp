@@ -11,7 +11,7 @@
 #include "capture/plain_errors.h"
 #include "capture/ranges.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/pipeline/rehearsal.h"
+#include "engine/pipeline/capture_pass.h"
 #include "engine/plan/balance.h"
 #include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
@@ -258,7 +258,7 @@ void Trainer::prepare_steps() {
   if (!records_) return;
   std::vector<capture::Step*> steps;
   for (const auto& step : steps_) steps.push_back(step.get());
-  recording([&] { rehearse(schedule_, longest_turns(schedule_), steps); });
+  recording([&] { capture_steps(schedule_, longest_launch_groups(schedule_), steps); });
 }
 
 }  // namespace millrace::engine

@@ -36,7 +36,7 @@ enum class Sharing {
   partitions,  ///< a stream each, on SMs of its own in proportion to its work
 };
 
-struct TrainerOptions {
+struct TrainerOptions : ScheduleSpec {
   std::shared_ptr<const stages::Network> network;
   stages::ImageShape sample;    ///< every size known
   bool target_is_input = true;  ///< autoencode: one buffer serves both; else as the network gives
@@ -44,13 +44,6 @@ struct TrainerOptions {
   /// way to a GPU. Each stage that reads one makes floats of it on its own device.
   bool input_as_bytes = false;
   bool target_as_bytes = false;  ///< of a target that is a frame, but not the input
-  std::string schedule = "partime";
-  int stages = 2;
-  int microbatches = 4;         ///< in schedules that have minibatches
-  int virtual_stages = 2;       ///< interleaved
-  bool vertical_sync = false;   ///< pipedream
-  std::vector<int> replicas;    ///< pipedream: workers a stage; empty: 1 everywhere
-  bool recompute = false;       ///< keep a sample's input alone
   std::vector<int> cut;         ///< empty: balanced from measured times
   std::vector<Device> devices;  ///< one for each replica of each stage; empty: one a worker
   stages::OptimizerSpec optimizer;

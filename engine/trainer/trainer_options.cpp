@@ -9,12 +9,7 @@
 namespace millrace::engine {
 
 Schedule schedule_of(const TrainerOptions& options) {
-  Schedule schedule = make_schedule(options.schedule, {.stages = options.stages,
-                                                       .microbatches = options.microbatches,
-                                                       .virtual_stages = options.virtual_stages,
-                                                       .vertical_sync = options.vertical_sync,
-                                                       .replicas = options.replicas,
-                                                       .recompute = options.recompute});
+  Schedule schedule = make_schedule(options);
   if (const std::optional<Fault> fault = verify(schedule)) {
     throw std::invalid_argument(fault->text(schedule.name));
   }

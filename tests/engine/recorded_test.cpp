@@ -5,8 +5,8 @@
 #include <limits>  // what is no number
 
 #include "capture/stage_step.h"
-#include "engine/pipeline/rehearsal.h"
-#include "engine/schedule/turns.h"
+#include "engine/pipeline/capture_pass.h"
+#include "engine/schedule/launch_groups.h"
 #include "tests/capture/double_stream.h"
 #include "tests/engine/recording_place.h"
 #include "tests/engine/trained.h"
@@ -234,7 +234,7 @@ TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
                                  {1, kShape.channels, kShape.height, kShape.width}, {}, true);
   capture::StageStep step(std::move(build_stages(options, schedule)[0]), backend_there(),
                           device_there(), samples, nullptr, nullptr);
-  rehearse(schedule, longest_turns(schedule), {&step});
+  capture_steps(schedule, longest_launch_groups(schedule), {&step});
   int early = 0;
   for (int n = 0; n < 60; ++n) {
     const int slot = n % schedule.slots();

@@ -4,7 +4,8 @@
 #include <cmath>      // NaN
 #include <stdexcept>  // failures
 
-#include "engine/plan/rules.h"
+#include "engine/plan/outcome.h"
+#include "engine/schedule/registry.h"
 #include "engine/simulate/simulator.h"
 
 namespace millrace::engine {
@@ -34,9 +35,9 @@ TEST(Simulation, MemoryIsTheRules) {
     for (int stage = 0; stage < n; ++stage) {
       const plan::StageMemory& memory = s.memory[stage];
       const int depth = n - stage;
-      EXPECT_EQ(memory.versions, plan::versions_kept(name, depth)) << name << stage;
+      EXPECT_EQ(memory.versions, schedule_entry(name).versions_kept(depth)) << name << stage;
       if (name != "zb-h1") {  // the rule is 1f1b's
-        EXPECT_EQ(memory.samples, plan::samples_kept(name, depth, m)) << name;
+        EXPECT_EQ(memory.samples, schedule_entry(name).samples_kept(depth, m)) << name;
       }
       EXPECT_EQ(memory.total(), memory.versions * 1000 + 1300 + memory.samples * 7) << name;
       EXPECT_EQ(s.workers[stage].peak_bytes, memory.total());

@@ -15,7 +15,7 @@ TEST(Verifier, PassesEveryGenerator) {
     for (const int stages : {1, 2, 3, 4, 6, 8}) {
       for (const int microbatches : {1, 2, 4, 8, 12}) {
         for (const bool sync : {false, true}) {
-          ScheduleOptions options{.stages = stages,
+          ScheduleSpec options{.stages = stages,
                                   .microbatches = microbatches,
                                   .virtual_stages = 2,
                                   .vertical_sync = sync};

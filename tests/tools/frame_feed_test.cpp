@@ -15,7 +15,8 @@ using Floats = std::vector<float>;
 constexpr int kSide = 6;
 
 engine::TrainerOptions options_for(Task task, bool as_bytes) {
-  engine::TrainerOptions options{.sample = {3, kSide, kSide}, .stages = 1};
+  engine::TrainerOptions options{.sample = {3, kSide, kSide}};
+  options.stages = 1;
   stages::ModelSpec model{.layers = 2, .features = 4, .kernel = 3};
   if (task == Task::label) {
     model.preset = "layers";

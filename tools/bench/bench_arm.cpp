@@ -74,7 +74,7 @@ const std::vector<std::string>& bench_network_names() {
 }
 
 BenchArm::BenchArm(std::string network, std::int64_t size, int stages, bool channels_last)
-    : BenchArm(std::move(network), size, {.stages = stages}, channels_last) {}
+    : BenchArm(std::move(network), size, {{.stages = stages}}, channels_last) {}
 
 BenchArm::BenchArm(std::string network, std::int64_t size, engine::TrainerOptions options,
                    bool channels_last)

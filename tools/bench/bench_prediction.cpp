@@ -102,9 +102,11 @@ std::vector<BenchArm> make_arms(const BenchArguments& arguments) {
       for (int workers = 1; workers <= most; ++workers) {
         for (const std::string& schedule : engine::schedule_names()) {
           const int stages = schedule == "interleaved" ? 2 * workers : workers;
-          arms.emplace_back(
-              name, size,
-              engine::TrainerOptions{.schedule = schedule, .stages = stages, .cut = cuts[stages]});
+          engine::TrainerOptions options;
+          options.schedule = schedule;
+          options.stages = stages;
+          options.cut = cuts[stages];
+          arms.emplace_back(name, size, options);
           cuts[stages] = arms.back().cut();
         }
       }

@@ -8,20 +8,16 @@
 namespace millrace::tools {
 
 engine::Schedule chosen_schedule(const ScheduleChoice& choice, int stages) {
-  if (choice.stages > 0) stages = int(choice.stages);
+  engine::ScheduleSpec spec = choice;
   try {
-    if (stages == 0)
-      stages =
-          engine::is_schedule_file(choice.name) ? engine::read_schedule_csv(choice.name).stages : 4;
-    return engine::make_schedule(choice.name, {.stages = stages,
-                                               .microbatches = int(choice.microbatches),
-                                               .virtual_stages = int(choice.virtual_stages),
-                                               .vertical_sync = choice.vertical_sync,
-                                               .replicas = choice.replicas,
-                                               .recompute = choice.recompute});
+    if (spec.stages == 0) spec.stages = stages;
+    if (spec.stages == 0 && engine::is_schedule_file(spec.schedule))
+      spec.stages = engine::read_schedule_csv(spec.schedule).stages;
+    if (spec.stages == 0) spec.stages = 4;
+    return engine::make_schedule(spec);
   } catch (const std::invalid_argument& error) {
     const std::string what = error.what();
-    throw ConfigError(what.starts_with(choice.name) ? what : choice.name + ": " + what);
+    throw ConfigError(what.starts_with(spec.schedule) ? what : spec.schedule + ": " + what);
   }
 }
 

@@ -46,7 +46,7 @@ int stages_of_cut(const SimulateArguments& arguments) {
 
 Schedule schedule_of(const SimulateArguments& arguments) {
   Schedule schedule = chosen_schedule(arguments, stages_of_cut(arguments));
-  if (schedule.workers.size() <= kProven || engine::is_schedule_file(arguments.name)) {
+  if (schedule.workers.size() <= kProven || engine::is_schedule_file(arguments.schedule)) {
     if (const auto fault = engine::verify(schedule)) throw ConfigError(fault->text(schedule.name));
   }
   return schedule;

@@ -6,6 +6,8 @@
 #include <string>     // paths
 #include <vector>     // settings
 
+#include "engine/schedule/schedule.h"
+
 namespace millrace::tools {
 
 /// The exit codes users' scripts rely on.
@@ -32,14 +34,8 @@ struct CheckArguments {
 int check_command(const CheckArguments& arguments);
 
 /// A schedule by name and parameters.
-struct ScheduleChoice {
-  std::string name;         ///< or a CSV file
-  std::int64_t stages = 0;  ///< 0: 4, or as many as the file has
-  std::int64_t microbatches = 4;
-  std::int64_t virtual_stages = 2;
-  bool vertical_sync = false;
-  std::vector<int> replicas;
-  bool recompute = false;
+struct ScheduleChoice : engine::ScheduleSpec {
+  ScheduleChoice() { stages = 0; }  ///< 4, or as many as the file has
 };
 
 struct ScheduleArguments : ScheduleChoice {

@@ -7,6 +7,7 @@
 #include <string>     // values
 #include <vector>     // lists
 
+#include "engine/schedule/schedule.h"
 #include "stages/correction_spec.h"
 #include "stages/model_spec.h"
 #include "stages/optimizer_spec.h"
@@ -45,16 +46,9 @@ struct Config {
     std::string file;
     std::uint64_t seed = 0;
   } weights;  ///< model.weights, model.seed
-  struct {
-    std::string schedule = "partime";
-    int stages = 2;
+  struct : engine::ScheduleSpec {
     std::vector<int> cut;
     std::vector<std::string> devices = {"auto"};
-    int microbatches = 4;
-    int virtual_stages = 2;
-    bool vertical_sync = false;
-    std::vector<int> replicas;
-    bool recompute = false;
     std::string capture = "auto";
     std::string sharing = "streams";
   } pipeline;

@@ -1,7 +1,7 @@
 #include "tools/gpu/gpu_arm.h"
 
 #include "engine/plan/balance.h"
-#include "engine/schedule/turns.h"
+#include "engine/schedule/launch_groups.h"
 
 namespace millrace::tools {
 namespace {
@@ -93,7 +93,8 @@ Json measured(const GpuBench& how, Json entry, int turns, const MakeArm& make) {
 
 engine::TrainerOptions gpu_options(const GpuBench& how, const std::string& network,
                                    std::int64_t size, int stages, engine::Capture capture) {
-  engine::TrainerOptions options{.sample = {3, size, size}, .stages = stages, .capture = capture};
+  engine::TrainerOptions options{.sample = {3, size, size}, .capture = capture};
+  options.stages = stages;
   options.network = stages::build_network(bench_network(network), options.sample);
   options.module_ms = multiplications(*options.network);  // in proportion is enough
   options.cut = engine::balanced_cut(options.module_ms, stages);

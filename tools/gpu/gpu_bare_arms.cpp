@@ -8,7 +8,7 @@
 
 #include "capture/devices.h"
 #include "capture/stage_step.h"
-#include "engine/pipeline/rehearsal.h"
+#include "engine/pipeline/capture_pass.h"
 #include "tools/gpu/bare_step.h"
 
 namespace millrace::tools {
@@ -84,7 +84,7 @@ class CalledStep {
         samples_(schedule_.slots(), {1, 3, options.sample.height, options.sample.width}, {},
                  /*pinned=*/true),
         step_(make_step(options)) {
-    engine::rehearse(schedule_, engine::longest_turns(schedule_), {step_.get()});
+    engine::capture_steps(schedule_, engine::longest_launch_groups(schedule_), {step_.get()});
   }
 
   /// Processor time of a sample's calls, the mean over a batch. The device's work is waited for

@@ -166,13 +166,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   check_policy(config);
   options.sample = shape;
   options.target_is_input = config.task.kind == "autoencode";
-  options.schedule = config.pipeline.schedule;
-  options.stages = config.pipeline.stages;
-  options.microbatches = config.pipeline.microbatches;
-  options.virtual_stages = config.pipeline.virtual_stages;
-  options.vertical_sync = config.pipeline.vertical_sync;
-  options.replicas = config.pipeline.replicas;
-  options.recompute = config.pipeline.recompute;
+  static_cast<engine::ScheduleSpec&>(options) = config.pipeline;
   options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph
                     : config.pipeline.capture == "eager" ? engine::Capture::eager
                                                          : engine::Capture::automatic;

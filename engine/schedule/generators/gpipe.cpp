@@ -4,14 +4,15 @@
 //   stage 0   F0 F1 F2 .  .  .  .  B0 B1 B2 U  F3
 //   stage 1   .  F0 F1 F2 .  .  B0 B1 B2 U  .  .
 //   stage 2   .  .  F0 F1 F2 B0 B1 B2 U  .  .  .
-#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
+namespace {
 
-Schedule gpipe(const ScheduleOptions& options) {
-  const int group = options.microbatches;
-  Schedule schedule{.stages = options.stages, .in_flight = group, .group = group};
-  for (int stage = 0; stage < options.stages; ++stage) {
+Schedule generate(const ScheduleSpec& spec) {
+  const int group = spec.microbatches;
+  Schedule schedule{.stages = spec.stages, .in_flight = group, .group = group};
+  for (int stage = 0; stage < spec.stages; ++stage) {
     Program program;
     for (std::int64_t m = 0; m < group; ++m) program.period.push_back({Op::forward, stage, m, m});
     for (std::int64_t m = 0; m < group; ++m) program.period.push_back({Op::backward, stage, m, m});
@@ -21,5 +22,18 @@ Schedule gpipe(const ScheduleOptions& options) {
   }
   return schedule;
 }
+
+}  // namespace
+
+extern const ScheduleEntry gpipe{
+    .name = "gpipe",
+    .summary =
+        "all forwards of a minibatch, all its backwards, one update; the pipeline runs empty",
+    .generate = generate,
+    .minibatches = true,
+    .flushes = true,
+    .replicates = true,
+    .samples_kept = [](int, int microbatches) { return microbatches; },
+};
 
 }  // namespace millrace::engine::schedules

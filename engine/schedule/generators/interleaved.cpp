@@ -5,10 +5,10 @@
 //
 //   worker 0   0F0 0F1 2F0 2F1 .   2B0 .   2B1 0B0 0B1 U
 //   worker 1   .   1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1 U
-#include <algorithm>  // min
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <stdexcept>
 
-#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
 namespace {
@@ -45,10 +45,8 @@ Program program_of(int worker, const Order& order, int group) {
   return program;
 }
 
-}  // namespace
-
-Schedule interleaved(const ScheduleOptions& options) {
-  const int n = options.stages, v = options.virtual_stages, group = options.microbatches;
+Schedule generate(const ScheduleSpec& spec) {
+  const int n = spec.stages, v = spec.virtual_stages, group = spec.microbatches;
   if (n % v != 0) {
     throw std::invalid_argument("interleaved needs stages (" + std::to_string(n) +
                                 ") in multiples of virtual_stages (" + std::to_string(v) + ")");
@@ -64,5 +62,16 @@ Schedule interleaved(const ScheduleOptions& options) {
     schedule.workers.push_back(program_of(worker, order, group));
   return schedule;
 }
+
+}  // namespace
+
+extern const ScheduleEntry interleaved{
+    .name = "interleaved",
+    .summary = "1f1b where each worker has several stages, which makes the bubble smaller",
+    .generate = generate,
+    .minibatches = true,
+    .virtual_stages = true,
+    .flushes = true,
+};
 
 }  // namespace millrace::engine::schedules

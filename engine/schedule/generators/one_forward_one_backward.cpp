@@ -5,18 +5,19 @@
 //   stage 0   F0 F1 F2 .  .  B0 F3 B1 .  B2 .  B3 U
 //   stage 1   .  F0 F1 .  B0 F2 B1 F3 B2 .  B3 U
 //   stage 2   .  .  F0 B0 F1 B1 F2 B2 F3 B3 U
-#include <algorithm>  // min
+#include <algorithm>
 
-#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
+namespace {
 
-Schedule one_forward_one_backward(const ScheduleOptions& options) {
-  const int group = options.microbatches;
+Schedule generate(const ScheduleSpec& spec) {
+  const int group = spec.microbatches;
   Schedule schedule{
-      .stages = options.stages, .in_flight = std::min(group, options.stages), .group = group};
-  for (int stage = 0; stage < options.stages; ++stage) {
-    const int warm_up = std::min(group, options.stages - stage - 1);
+      .stages = spec.stages, .in_flight = std::min(group, spec.stages), .group = group};
+  for (int stage = 0; stage < spec.stages; ++stage) {
+    const int warm_up = std::min(group, spec.stages - stage - 1);
     Program program;
     for (std::int64_t m = 0; m < warm_up; ++m) program.period.push_back({Op::forward, stage, m, m});
     for (std::int64_t m = 0; m < group; ++m) {
@@ -30,5 +31,17 @@ Schedule one_forward_one_backward(const ScheduleOptions& options) {
   }
   return schedule;
 }
+
+}  // namespace
+
+extern const ScheduleEntry one_forward_one_backward{
+    .name = "1f1b",
+    .summary = "as gpipe, but backward as soon as possible: at most N samples' activations",
+    .generate = generate,
+    .minibatches = true,
+    .flushes = true,
+    .replicates = true,
+    .samples_kept = [](int depth, int microbatches) { return std::min(microbatches, depth); },
+};
 
 }  // namespace millrace::engine::schedules

@@ -8,16 +8,17 @@
 //   stage 2   .   .   F0 B0 U  F1 B1 U       F2 B2 U        F3 B3 U
 //
 // Stage N-1-d meets its first gradient at sample 2d, and a gradient's loss is 2d samples old there.
-#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
+namespace {
 
-Schedule partime(const ScheduleOptions& options) {
+Schedule generate(const ScheduleSpec& spec) {
   // One more than the N samples at work lets stage 0 take its next one while the last stage
   // still finishes: neighbours then never wait for a third stage.
-  Schedule schedule{.stages = options.stages, .in_flight = options.stages + 1};
-  for (int stage = 0; stage < options.stages; ++stage) {
-    const std::int64_t d = options.stages - 1 - stage;
+  Schedule schedule{.stages = spec.stages, .in_flight = spec.stages + 1};
+  for (int stage = 0; stage < spec.stages; ++stage) {
+    const std::int64_t d = spec.stages - 1 - stage;
     Program program;
     for (std::int64_t sample = 0; sample < 2 * d; ++sample) {
       program.prologue.push_back({Op::forward, stage, sample, sample});
@@ -30,5 +31,13 @@ Schedule partime(const ScheduleOptions& options) {
   }
   return schedule;
 }
+
+}  // namespace
+
+extern const ScheduleEntry partime{
+    .name = "partime",
+    .summary = "one step a frame: gradients go back through the activations of the current frame",
+    .generate = generate,
+};
 
 }  // namespace millrace::engine::schedules

@@ -6,15 +6,16 @@
 //   stage 0   F0  F1  F2      F3           F4 B0 U      F5 B1 U
 //   stage 1   .   F0  F1      F2 B0 U      F3 B1 U      F4 B2 U
 //   stage 2   .   .   F0 B0 U F1 B1 U      F2 B2 U      F3 B3 U
-#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
+namespace {
 
-Schedule pb(const ScheduleOptions& options) {
+Schedule generate(const ScheduleSpec& spec) {
   // Stage 0 keeps a sample from its forward to its backward, 2(N-1) samples later.
-  Schedule schedule{.stages = options.stages, .in_flight = 2 * options.stages};
-  for (int stage = 0; stage < options.stages; ++stage) {
-    const std::int64_t d = options.stages - 1 - stage;
+  Schedule schedule{.stages = spec.stages, .in_flight = 2 * spec.stages};
+  for (int stage = 0; stage < spec.stages; ++stage) {
+    const std::int64_t d = spec.stages - 1 - stage;
     Program program;
     for (std::int64_t sample = 0; sample < 2 * d; ++sample) {
       program.prologue.push_back({Op::forward, stage, sample, sample});
@@ -25,5 +26,14 @@ Schedule pb(const ScheduleOptions& options) {
   }
   return schedule;
 }
+
+}  // namespace
+
+extern const ScheduleEntry pb{
+    .name = "pb",
+    .summary = "as partime, but a gradient goes back through its own frame's saved activations",
+    .generate = generate,
+    .samples_kept = [](int depth, int) { return 2 * depth - 1; },  // forwards run a tick ahead
+};
 
 }  // namespace millrace::engine::schedules

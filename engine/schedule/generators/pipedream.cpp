@@ -19,35 +19,33 @@
 //
 // A replica keeps as many samples in flight as share its stage's and all later workers between
 // them, rounded up.
-#include <algorithm>  // max
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <stdexcept>
 
-#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
 namespace {
 
-std::vector<int> replicas_of(const ScheduleOptions& options) {
-  if (options.replicas.empty()) return std::vector<int>(options.stages, 1);
-  if (int(options.replicas.size()) != options.stages) {
+std::vector<int> replicas_of(const ScheduleSpec& spec) {
+  if (spec.replicas.empty()) return std::vector<int>(spec.stages, 1);
+  if (int(spec.replicas.size()) != spec.stages) {
     throw std::invalid_argument("replicas must be one number a stage (" +
-                                std::to_string(options.stages) + ")");
+                                std::to_string(spec.stages) + ")");
   }
-  for (const int count : options.replicas) {
+  for (const int count : spec.replicas) {
     if (count < 1) throw std::invalid_argument("a stage needs at least 1 replica");
-    if (count > 1 && options.vertical_sync) {
+    if (count > 1 && spec.vertical_sync) {
       throw std::invalid_argument(
           "vertical_sync has no meaning for replicated stages, whose versions count differently");
     }
   }
-  return options.replicas;
+  return spec.replicas;
 }
 
-}  // namespace
-
-Schedule pipedream(const ScheduleOptions& options) {
-  const int n = options.stages;
-  const std::vector<int> replicas = replicas_of(options);
+Schedule generate(const ScheduleSpec& spec) {
+  const int n = spec.stages;
+  const std::vector<int> replicas = replicas_of(spec);
   const bool replicated =
       std::any_of(replicas.begin(), replicas.end(), [](int r) { return r > 1; });
   // By stage: samples that one of its workers forwards before it goes backward.
@@ -59,7 +57,7 @@ Schedule pipedream(const ScheduleOptions& options) {
   }
   Schedule schedule{.stages = n, .in_flight = int(replicas[0] * (warm_up[0] + 1)) + replicas[0]};
   if (replicated) schedule.replicas = replicas;
-  const auto behind = [=, sync = options.vertical_sync](int stage) {
+  const auto behind = [=, sync = spec.vertical_sync](int stage) {
     return sync ? n - 1 : warm_up[stage];
   };
   schedule.version_rule = [replicas, behind](int stage, std::int64_t sample) {
@@ -93,5 +91,19 @@ Schedule pipedream(const ScheduleOptions& options) {
   }
   return schedule;
 }
+
+}  // namespace
+
+extern const ScheduleEntry pipedream{
+    .name = "pipedream",
+    .summary =
+        "one forward, one backward, no flush; each frame goes back at its own stashed weights",
+    .generate = generate,
+    .vertical_sync = true,
+    .replicas = true,
+    .replicates = true,
+    .versions_kept = [](int depth) { return depth; },  // SOSP 2019, section 3.3
+    .samples_kept = [](int depth, int) { return depth; },
+};
 
 }  // namespace millrace::engine::schedules

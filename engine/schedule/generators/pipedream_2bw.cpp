@@ -5,19 +5,15 @@
 //
 //   stage 0   F0^0 F1^0 .    B0 F2^0 B1 U F3^0 B2 F4^1 B3 U F5^1
 //   stage 1   .    F0^0 B0 F1^0 B1 U F2^0 B2 F3^0 B3 U F4^1 B4
-#include <algorithm>  // max
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
 
-#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
+namespace {
 
-Schedule pipedream_2bw(const ScheduleOptions& options) {
-  const int n = options.stages, group = options.microbatches;
-  if (group < n) {
-    throw std::invalid_argument("2bw needs at least as many microbatches as stages (" +
-                                std::to_string(n) + "), so that two versions are enough");
-  }
+Schedule generate(const ScheduleSpec& spec) {
+  const int n = spec.stages, group = spec.microbatches;
   Schedule schedule{
       .stages = n, .in_flight = n + 1, .group = group, .versions = std::vector<int>(n, 2)};
   schedule.version_rule = [group](int, std::int64_t m) {
@@ -44,5 +40,18 @@ Schedule pipedream_2bw(const ScheduleOptions& options) {
   }
   return schedule;
 }
+
+}  // namespace
+
+extern const ScheduleEntry pipedream_2bw{
+    .name = "2bw",
+    .summary = "pipedream over minibatches, with two versions of the weights",
+    .generate = generate,
+    .minibatches = true,
+    .replicates = true,
+    .fits_minibatch = true,
+    .versions_kept = [](int) { return 2; },
+    .samples_kept = [](int depth, int) { return depth; },
+};
 
 }  // namespace millrace::engine::schedules

@@ -4,13 +4,14 @@
 //   stage 1   .  F0 .  B0 U  .  .  F1 .  B1 U  .
 //   stage 2   .  .  F0 B0 U  .  .  .  F1 B1 U  .     (a stage's update overlaps upstream's
 //   backward)
-#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
+namespace {
 
-Schedule sequential(const ScheduleOptions& options) {
-  Schedule schedule{.stages = options.stages, .in_flight = 2};
-  for (int stage = 0; stage < options.stages; ++stage) {
+Schedule generate(const ScheduleSpec& spec) {
+  Schedule schedule{.stages = spec.stages, .in_flight = 2};
+  for (int stage = 0; stage < spec.stages; ++stage) {
     Program program;
     program.period = {
         {Op::forward, stage, 0, 0}, {Op::backward, stage, 0, 0}, {Op::update, stage, 0, 0}};
@@ -18,5 +19,13 @@ Schedule sequential(const ScheduleOptions& options) {
   }
   return schedule;
 }
+
+}  // namespace
+
+extern const ScheduleEntry sequential{
+    .name = "sequential",
+    .summary = "each frame through all stages and back before the next one: plain training",
+    .generate = generate,
+};
 
 }  // namespace millrace::engine::schedules

@@ -8,14 +8,15 @@
 //   stage 2   .  .  F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3 U
 //
 // If F, I and W take one tick each, N-1 ticks of 3 m + N-1 are idle, 1f1b's 3 (N-1) to a third.
-#include <algorithm>  // min
+#include <algorithm>
 
-#include "engine/schedule/generators/generators.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::schedules {
+namespace {
 
-Schedule zb_h1(const ScheduleOptions& options) {
-  const int n = options.stages, group = options.microbatches;
+Schedule generate(const ScheduleSpec& spec) {
+  const int n = spec.stages, group = spec.microbatches;
   Schedule schedule{.stages = n, .in_flight = std::min(group, 2 * n), .group = group};
   for (int stage = 0; stage < n; ++stage) {
     const int warm_up = std::min(group, n - stage - 1);
@@ -34,5 +35,16 @@ Schedule zb_h1(const ScheduleOptions& options) {
   }
   return schedule;
 }
+
+}  // namespace
+
+extern const ScheduleEntry zb_h1{
+    .name = "zb-h1",
+    .summary = "1f1b with the weights' gradients put off into what would be idle time",
+    .generate = generate,
+    .minibatches = true,
+    .flushes = true,
+    .samples_kept = [](int depth, int microbatches) { return std::min(microbatches, depth); },
+};
 
 }  // namespace millrace::engine::schedules

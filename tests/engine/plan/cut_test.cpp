@@ -53,8 +53,8 @@ class Definition {
 
   double memory(const Stage& stage, int behind) const {
     const int deep = 1 + int(std::ceil(double(behind) / stage.replicas));
-    const int versions = versions_kept(method_.schedule, deep);
-    const int samples = samples_kept(method_.schedule, deep, method_.microbatches);
+    const int versions = schedule_entry(method_.schedule).versions_kept(deep);
+    const int samples = schedule_entry(method_.schedule).samples_kept(deep, method_.microbatches);
     double bytes = 0, stash = 0;
     for (int i = stage.begin; i < stage.end; ++i) {
       const ModuleProfile& m = profile_.modules[i];
@@ -154,7 +154,7 @@ Case random_case(std::mt19937& random) {
   c.machine.overlap = Overlap(random() % 3);
   const std::vector<std::string> schedules = {"partime", "pb", "pipedream", "2bw", "gpipe", "1f1b"};
   c.method.schedule = schedules[random() % schedules.size()];
-  if (rule_of(c.method.schedule).minibatches) c.method.microbatches = 1 + int(random() % 6);
+  if (schedule_entry(c.method.schedule).minibatches) c.method.microbatches = 1 + int(random() % 6);
   c.method.recompute = random() % 3 == 0;
   int places = c.machine.devices();
   for (int* share : {&c.method.copies, &c.method.tensor}) {

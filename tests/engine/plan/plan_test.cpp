@@ -5,7 +5,7 @@
 #include <chrono>  // how fast
 #include <limits>  // infinity
 
-#include "engine/plan/rules.h"
+#include "engine/schedule/registry.h"
 #include "engine/plan/unfit.h"
 #include "engine/schedule/staircase.h"
 #include "tests/engine/plan/random_profile.h"
@@ -85,18 +85,18 @@ double exhaustive(const Profile& profile, const Request& request) {
   const int n = request.machine.devices(), modules = int(profile.modules.size());
   for (const std::string& schedule : request.schedules) {
     for (int recompute = 0; recompute <= int(request.recompute); ++recompute) {
-      for (int copies = 1; copies <= (rule_of(schedule).replicates ? request.most_copies : 1);
+      for (int copies = 1; copies <= (schedule_entry(schedule).replicates ? request.most_copies : 1);
            ++copies) {
         for (int inside = 0; inside < 2 && n % copies == 0; ++inside) {
-          const int m = rule_of(schedule).minibatches ? request.microbatches[0] : 1;
-          if (rule_of(schedule).minibatches && m % copies != 0) continue;
+          const int m = schedule_entry(schedule).minibatches ? request.microbatches[0] : 1;
+          if (schedule_entry(schedule).minibatches && m % copies != 0) continue;
           const Method method{.schedule = schedule,
-                              .microbatches = rule_of(schedule).minibatches ? m / copies : 1,
+                              .microbatches = schedule_entry(schedule).minibatches ? m / copies : 1,
                               .recompute = recompute > 0,
                               .copies = copies,
                               .copies_inside = inside > 0};
           const CostModel model(profile, request.machine, method);
-          const Freedom freedom{.replicas = request.replicas && rule_of(schedule).replicates};
+          const Freedom freedom{.replicas = request.replicas && schedule_entry(schedule).replicates};
           each_plan(modules, n / copies, freedom, [&](const std::vector<Stage>& stages) {
             if (schedule == "2bw" && in_flight(stages, n / copies) > method.microbatches) return;
             if (peak_memory(model, stages) > request.machine.memory_bytes) return;

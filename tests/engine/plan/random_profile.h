@@ -6,7 +6,7 @@
 #include <vector>      // plans
 
 #include "engine/plan/cut.h"
-#include "engine/plan/rules.h"
+#include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {
 

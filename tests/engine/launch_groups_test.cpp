@@ -1,5 +1,5 @@
-// Turns: as long as they can be without anyone waiting for ever.
-#include "engine/schedule/turns.h"
+// Launch groups: as long as they can be without anyone waiting for ever.
+#include "engine/schedule/launch_groups.h"
 
 #include <gtest/gtest.h>
 
@@ -8,34 +8,34 @@
 namespace millrace::engine {
 namespace {
 
-/// How many turns a period of `worker` has.
-int turns_a_period(const Schedule& schedule, int worker) {
-  const Turns turns = longest_turns(schedule);
+/// How many groups a period of `worker` has.
+int groups_a_period(const Schedule& schedule, int worker) {
+  const LaunchGroups groups = longest_launch_groups(schedule);
   const Program& program = schedule.workers[worker];
   int count = 0;
   for (std::size_t i = 0; i < program.period.size(); ++i)
-    count += turns.ends(worker, std::int64_t(program.prologue.size() + i)) ? 1 : 0;
+    count += groups.ends(worker, std::int64_t(program.prologue.size() + i)) ? 1 : 0;
   return count;
 }
 
-TEST(Turns, AStepOfAStreamIsOne) {
+TEST(LaunchGroups, AStepOfAStreamIsOne) {
   for (const char* name : {"partime", "pb", "pipedream", "sequential"}) {
     for (const int stages : {1, 2, 4, 8}) {
       const Schedule schedule = for_recording(make_schedule(name, {.stages = stages}));
       if (std::string(name) == "sequential" && stages > 1) continue;  // there and back
       for (int worker = 0; worker < stages; ++worker)
-        EXPECT_EQ(turns_a_period(schedule, worker), 1) << name << " " << stages << " " << worker;
+        EXPECT_EQ(groups_a_period(schedule, worker), 1) << name << " " << stages << " " << worker;
     }
   }
 }
 
-TEST(Turns, AMinibatchGoesForwardInOneAndBackInAnother) {
+TEST(LaunchGroups, AMinibatchGoesForwardInOneAndBackInAnother) {
   const Schedule schedule = for_recording(make_schedule("gpipe", {.stages = 3, .microbatches = 4}));
-  EXPECT_EQ(turns_a_period(schedule, 0), 2);
-  EXPECT_EQ(turns_a_period(schedule, 2), 1);
+  EXPECT_EQ(groups_a_period(schedule, 0), 2);
+  EXPECT_EQ(groups_a_period(schedule, 2), 1);
 }
 
-TEST(Turns, EveryScheduleGetsToItsEnd) {
+TEST(LaunchGroups, EveryScheduleGetsToItsEnd) {
   for (const std::string& name : schedule_names()) {
     for (const int stages : {1, 2, 3, 4, 8}) {
       if (name == "interleaved" && stages % 2 == 1) continue;
@@ -43,8 +43,8 @@ TEST(Turns, EveryScheduleGetsToItsEnd) {
           for_recording(make_schedule(name, {.stages = stages, .microbatches = 8}));
       EXPECT_FALSE(verify(schedule)) << name << " " << stages;
       std::int64_t actions = 0;
-      EXPECT_TRUE(walk(
-          schedule, longest_turns(schedule), 10 * schedule.slots(),
+      EXPECT_TRUE(walk_groups(
+          schedule, longest_launch_groups(schedule), 10 * schedule.slots(),
           [&](int, const Action&) { ++actions; }, nullptr))
           << name << " " << stages;
       EXPECT_GT(actions, 10 * schedule.slots());
@@ -52,7 +52,7 @@ TEST(Turns, EveryScheduleGetsToItsEnd) {
   }
 }
 
-TEST(Turns, SlotsAndVersionsComeRoundTogether) {
+TEST(LaunchGroups, SlotsAndVersionsComeRoundTogether) {
   for (const char* name : {"pipedream", "2bw"}) {
     const Schedule schedule = for_recording(make_schedule(name, {.stages = 4}));
     EXPECT_EQ(schedule.slots() % (schedule.versions_of(0) * schedule.group), 0) << name;

@@ -1,14 +1,16 @@
 // What workers tell each other: single-producer single-consumer queues of tokens.
 #pragma once
 
-#include <readerwriterqueue/readerwritercircularbuffer.h>  // bounded SPSC queue
+#include <readerwriterqueue/readerwritercircularbuffer.h>
 
-#include <chrono>   // how often a wait looks up
-#include <cstdint>  // sample numbers
-#include <memory>   // queues
-#include <vector>   // queues
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <vector>
 
 #include "engine/pipeline/loss_guard.h"
+#include "engine/schedule/lowering.h"
 
 namespace millrace::engine {
 
@@ -47,37 +49,41 @@ class TokenQueue {
   moodycamel::BlockingReaderWriterCircularBuffer<Token> queue_;
 };
 
-/// A queue from each of some workers to each of some others, so that each has one sender and one
-/// receiver.
-class TokenQueues {
+/// The queues that a schedule's signals go by: one for each kind, giver and taker.
+class Channels {
  public:
-  TokenQueues(int senders, int receivers, std::size_t capacity) : receivers_(receivers) {
-    for (int i = 0; i < senders * receivers; ++i)
-      queues_.push_back(std::make_unique<TokenQueue>(capacity));
+  /// `capacity`: tokens that each holds before a send waits.
+  Channels(const Lowering& lowering, std::size_t capacity) : by_giver_(lowering.units()) {
+    using Kind = Signal::Kind;
+    const auto add = [&](Kind kind, int from, int to) {
+      by_giver_[std::size_t(from)].push_back({kind, to, std::make_unique<TokenQueue>(capacity)});
+    };
+    for (int unit = 0; unit < lowering.units(); ++unit) {
+      const int stage = lowering.stage(unit);
+      for (int other = 0; other < lowering.units(); ++other) {
+        if (lowering.stage(other) == stage + 1) add(Kind::activation, unit, other);
+        if (lowering.stage(other) == stage - 1) add(Kind::gradient, unit, other);
+        if (lowering.stage(other) != stage || other == unit) continue;
+        for (const Kind kind : {Kind::meeting, Kind::admission, Kind::prediction})
+          add(kind, unit, other);
+      }
+    }
   }
-  TokenQueue& operator()(int sender, int receiver) {
-    return *queues_[std::size_t(sender * receivers_ + receiver)];
+
+  TokenQueue& operator()(const Signal& signal) {
+    for (Channel& channel : by_giver_[std::size_t(signal.from)]) {
+      if (channel.kind == signal.kind && channel.to == signal.to) return *channel.queue;
+    }
+    throw std::logic_error("no such channel");
   }
 
  private:
-  int receivers_;
-  std::vector<std::unique_ptr<TokenQueue>> queues_;
-};
-
-/// Between the replicas of stage i and those of i+1: activations go down, gradients come up.
-struct Link {
-  Link(int upper, int lower, std::size_t capacity)
-      : activations(upper, lower, capacity), gradients(lower, upper, capacity) {}
-  TokenQueues activations;
-  TokenQueues gradients;
-};
-
-/// Among the replicas of one stage.
-struct Circle {
-  Circle(int replicas, std::size_t capacity)
-      : gradients(replicas, replicas, capacity), turns(replicas, replicas, capacity) {}
-  TokenQueues gradients;  ///< "mine for this update are ready, and I have read those of the last"
-  TokenQueues turns;      ///< "this sample is admitted (predicted): the next one is yours"
+  struct Channel {
+    Signal::Kind kind;
+    int to;
+    std::unique_ptr<TokenQueue> queue;
+  };
+  std::vector<std::vector<Channel>> by_giver_;
 };
 
 }  // namespace millrace::engine

@@ -1,0 +1,30 @@
+#include "engine/pipeline/capture_pass.h"
+
+#include <stdexcept>
+
+#include "engine/pipeline/perform.h"
+
+namespace millrace::engine {
+
+void capture_steps(const Schedule& schedule, const LaunchGroups& groups,
+                   const std::vector<capture::Step*>& steps) {
+  for (capture::Step* step : steps) {
+    if (step->records()) step->begin_rehearsal();
+  }
+  const Lowering lowering(schedule);
+  const bool done = walk_groups(
+      schedule, groups, samples_to_record(schedule),
+      [&](int worker, const Action& action) {
+        capture::Step& step = *steps[action.stage];
+        if (step.records()) perform(step, lowering(worker, action), schedule.slots());
+      },
+      [&](int worker) {
+        for (const int stage : stages_of(schedule.workers[worker])) steps[stage]->launch();
+      });
+  if (!done) throw std::logic_error("schedule " + schedule.name + " deadlocks in its groups");
+  for (capture::Step* step : steps) {
+    if (step->records()) step->end_rehearsal();
+  }
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,31 @@
+// What an action asks of a stage's step.
+#pragma once
+
+#include "capture/step.h"
+#include "engine/schedule/lowering.h"
+
+namespace millrace::engine {
+
+/// Makes the call that `next` stands for; sample n is in slot n mod `slots`.
+inline void perform(capture::Step& step, const Lowered& next, int slots) {
+  const Action& action = next.action;
+  const int slot = int(action.sample % slots), gradient = int(action.gradient % slots);
+  switch (action.op) {
+    case Op::forward:
+      step.forward(slot, action.version);
+      if (next.gives.find(Signal::Kind::release)) step.discard(slot);
+      return;
+    case Op::recompute:
+      return step.recompute(slot);
+    case Op::backward:
+      return step.backward(slot, gradient);
+    case Op::backward_input:
+      return step.backward_input(slot, gradient);
+    case Op::backward_weight:
+      return step.backward_weight(slot);
+    case Op::update:
+      return step.update();
+  }
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,126 @@
+// What a worker does when a launch group ends, and when its work is over.
+#include <algorithm>
+#include <utility>
+
+#include "engine/pipeline/worker.h"
+
+namespace millrace::engine {
+
+void Worker::end_group() {
+  for (const int index : stages_) {
+    Stage& mine = by_stage_[index];
+    if (!mine.step->defers()) continue;
+    lap(mine, StageMeter::Part::handoff);
+    completions_.push({.action = {.stage = index},
+                       .number = std::exchange(mine.host_ns, 0),
+                       .forwards = std::exchange(mine.forwards, 0)});
+  }
+  completions_.launched([&](Completion& completion) {
+    capture::Step& step = *stage(completion.action).step;
+    completion.launch = step.launch();
+    if (step.defers()) completion.launched = Clock::now();
+  });
+  outbox_.send([&](std::int64_t sample) { return over(sample); });
+  settle();
+}
+
+void Worker::settle() {
+  // Completing a prediction may wait for another replica's, and a wait settles.
+  if (std::exchange(settling_, true)) return;
+  while (!completions_.empty() && over(completions_.front())) {
+    complete(completions_.front());
+    completions_.pop();
+  }
+  settling_ = false;
+}
+
+bool Worker::over(const Completion& completion) {
+  if (completion.launch < 0) return false;
+  capture::Step& step = *stage(completion.action).step;
+  if (completion.kind != Completion::Kind::predicted || !step.defers())
+    return step.over(completion.launch);
+  // Viewers need not wait for what the launch does after the prediction.
+  if (!step.shown(slot(completion.action.sample)) && !step.over(completion.launch)) return false;
+  showing_ += (Clock::now() - completion.launched - showing_) / 8;
+  return true;
+}
+
+std::chrono::microseconds Worker::patience() {
+  if (completions_.empty()) return kPatience;
+  const Completion& next = completions_.front();
+  if (next.kind != Completion::Kind::predicted || next.launch < 0) return kImpatience;
+  // A sleep ends late by about as much as it lasts, so the last stretch before a prediction is due
+  // is looked through. One that stays away has something else to wait for.
+  const Clock::duration due = showing_ - (Clock::now() - next.launched);
+  const bool soon = due < 2 * kImpatience && due > -showing_ - 2 * kImpatience;
+  return soon ? std::chrono::microseconds(0) : kImpatience;
+}
+
+void Worker::drain() {
+  end_group();
+  while (!completions_.empty() && !shared_.stop.load(std::memory_order_relaxed)) {
+    for (const int index : stages_) by_stage_[index].step->synchronize();
+    settle();
+  }
+}
+
+void Worker::complete(const Completion& completion) {
+  switch (completion.kind) {
+    case Completion::Kind::timed:
+      return timed(completion);
+    case Completion::Kind::predicted:
+      return predicted(completion.action);
+    case Completion::Kind::released:
+      return shared_.pool.release(completion.action.sample);
+    case Completion::Kind::updated:
+    case Completion::Kind::left_out:
+      return updated(completion);
+  }
+}
+
+void Worker::predicted(const Action& action) {
+  const Lowered lowered = shared_.lowering(index_, action);
+  Token token;
+  const Signal* before = lowered.needs.find(Signal::Kind::prediction);
+  if (before && !receive(action, *before, token)) return;
+  const int at = slot(action.sample);
+  const SampleInfo& info = this->info(action.sample);
+  shared_.monitor.predicted(info.captured, Clock::now());
+  const float loss = stage(action).step->loss(at);
+  if (shared_.observer) shared_.observer->predicted(info, at, loss);
+  if (options_.guard) {
+    verdicts_[std::size_t(action.sample) % verdicts_.size()] =
+        options_.guard->judge(info.sample, loss);
+  }
+  pass_on(*lowered.gives.find(Signal::Kind::prediction));
+}
+
+void Worker::updated(const Completion& update) {
+  Stage& mine = stage(update.action);
+  const bool asked = update.kind == Completion::Kind::updated;
+  if (asked && mine.step->skipped() == mine.skipped) {
+    mine.meter->updated(update.number);
+  } else if (update.learned) {
+    mine.skipped += asked ? 1 : 0;
+    mine.meter->skipped();
+  }
+  if (!shared_.lowering.last(update.action.stage)) return;
+  Tally& tally = shared_.monitor.tally();
+  (update.learned ? tally.trained : tally.predicted_only)
+      .fetch_add(shared_.schedule.group, std::memory_order_relaxed);
+}
+
+void Worker::timed(const Completion& group) {
+  Stage& mine = stage(group.action);
+  const std::int64_t device = mine.step->duration_ns() + std::exchange(mine.unrecorded_ns, 0);
+  if (group.forwards == 0) {
+    mine.unrecorded_ns = device;
+    return;
+  }
+  // The host prepares one group while the device is at another: only what it takes longer counts.
+  const std::int64_t host = std::max<std::int64_t>(0, group.number - device);
+  for (int i = 0; i < group.forwards; ++i)
+    mine.meter->record(device / group.forwards, host / group.forwards);
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,99 @@
+// Signals between the workers of a schedule that is walked through, not run.
+#pragma once
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "engine/schedule/lowering.h"
+
+namespace millrace::engine {
+
+/// An action meets the signal of another sample than the one it needs.
+struct WrongSample : std::logic_error {
+  explicit WrongSample(std::int64_t came)
+      : std::logic_error("receives what belongs to sample " + std::to_string(came)) {}
+};
+
+/// Signals that were given and not taken yet, each with the giver's note. What one unit gives to
+/// another is taken in the order in which it was given.
+template <class Note>
+class Mailbox {
+ public:
+  explicit Mailbox(const Lowering& lowering) : lowering_(lowering) {}
+
+  void give(const Signal& signal, const Note& note) {
+    if (signal.from != signal.to) boxes_[key(signal)].push_back({signal.sample, signal.from, note});
+  }
+
+  /// Whether all of `needs` were given. A unit that needs a meeting arrives there by asking. Throws
+  /// WrongSample.
+  bool have(const Signals& needs, const Note& arrival) {
+    for (const Signal& need : needs) {
+      if (need.kind == Signal::Kind::meeting) arrive(need, arrival);
+    }
+    return std::all_of(needs.begin(), needs.end(), [&](const Signal& n) { return has(n); });
+  }
+
+  /// Takes `need`, which is there, and calls `see(note)` for each that gave it.
+  template <class See>
+  void take(const Signal& need, const See& see) {
+    if (never_held(need)) return;
+    const auto found = boxes_.find(key(need));
+    if (need.kind != Signal::Kind::meeting && need.kind != Signal::Kind::release) {
+      see(found->second.front().note);
+      found->second.pop_front();
+      return;
+    }
+    for (const Letter& letter : found->second) see(letter.note);
+    if (need.kind == Signal::Kind::release) boxes_.erase(found);
+  }
+
+ private:
+  struct Letter {
+    std::int64_t sample;
+    int from;
+    Note note;
+  };
+  using Box = std::deque<Letter>;
+  using Key = std::tuple<Signal::Kind, std::int64_t, std::int64_t>;
+
+  /// Signals in one box are taken together, or one after another.
+  static Key key(const Signal& s) {
+    if (s.kind == Signal::Kind::release) return {s.kind, s.sample, 0};
+    if (s.kind == Signal::Kind::meeting) return {s.kind, s.sample, s.stage};
+    return {s.kind, s.from, s.to};
+  }
+
+  /// The slot is still nobody's.
+  static bool never_held(const Signal& need) {
+    return need.kind == Signal::Kind::release && need.sample < 0;
+  }
+
+  bool has(const Signal& need) const {
+    if (never_held(need)) return true;
+    const auto found = boxes_.find(key(need));
+    if (found == boxes_.end() || found->second.empty()) return false;
+    const Box& box = found->second;
+    if (box.front().sample != need.sample) throw WrongSample{box.front().sample};
+    if (need.kind == Signal::Kind::release) return int(box.size()) == lowering_.schedule().stages;
+    if (need.kind == Signal::Kind::meeting)
+      return int(box.size()) == lowering_.replicas(need.stage);
+    return true;
+  }
+
+  void arrive(const Signal& meeting, const Note& note) {
+    Box& box = boxes_[key(meeting)];
+    const bool known = std::any_of(
+        box.begin(), box.end(), [&](const Letter& letter) { return letter.from == meeting.from; });
+    if (!known) box.push_back({meeting.sample, meeting.from, note});
+  }
+
+  const Lowering& lowering_;
+  std::map<Key, Box> boxes_;
+};
+
+}  // namespace millrace::engine

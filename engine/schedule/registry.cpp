@@ -1,0 +1,116 @@
+#include "engine/schedule/registry.h"
+
+#include <algorithm>  // find_if
+#include <stdexcept>  // std::invalid_argument
+
+#include "engine/schedule/schedule_csv.h"
+
+/// A line here registers what a file in generators/ defines.
+#define MILLRACE_SCHEDULES(ENTRY) \
+  ENTRY(gpipe)                    \
+  ENTRY(interleaved)              \
+  ENTRY(one_forward_one_backward) \
+  ENTRY(partime)                  \
+  ENTRY(pb)                       \
+  ENTRY(pipedream)                \
+  ENTRY(pipedream_2bw)            \
+  ENTRY(sequential)               \
+  ENTRY(zb_h1)
+
+namespace millrace::engine {
+namespace schedules {
+
+#define MILLRACE_DECLARE(entry) extern const ScheduleEntry entry;
+MILLRACE_SCHEDULES(MILLRACE_DECLARE)
+
+}  // namespace schedules
+
+namespace {
+
+struct Table {
+  Table() {
+#define MILLRACE_ADD(entry) add(schedules::entry);
+    MILLRACE_SCHEDULES(MILLRACE_ADD)
+  }
+
+  void add(const ScheduleEntry& entry) {
+    const auto place = std::lower_bound(names.begin(), names.end(), entry.name);
+    if (place != names.end() && *place == entry.name)
+      throw std::invalid_argument(std::string("there is a schedule ") + entry.name + " already");
+    entries.insert(entries.begin() + (place - names.begin()), entry);
+    names.insert(place, entry.name);
+  }
+
+  std::vector<ScheduleEntry> entries;  ///< in the order of their names
+  std::vector<std::string> names;
+};
+
+Table& table() {
+  static Table all;
+  return all;
+}
+
+/// "pipedream", of the entries that take an option.
+std::string names_with(bool ScheduleEntry::*option) {
+  std::string names;
+  for (const ScheduleEntry& entry : table().entries) {
+    if (entry.*option) names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  }
+  return names;
+}
+
+void require_options(const ScheduleEntry& entry, const ScheduleSpec& spec) {
+  if (!entry.replicas && !spec.replicas.empty()) {
+    throw std::invalid_argument(spec.schedule + " has no replicated stages (" +
+                                names_with(&ScheduleEntry::replicas) + " has)");
+  }
+  if (entry.fits_minibatch && spec.microbatches < spec.stages) {
+    throw std::invalid_argument(spec.schedule + " needs at least as many microbatches as stages (" +
+                                std::to_string(spec.stages) + "), so that two versions are enough");
+  }
+}
+
+}  // namespace
+
+const std::vector<ScheduleEntry>& schedule_table() {
+  return table().entries;
+}
+
+const std::vector<std::string>& schedule_names() {
+  return table().names;
+}
+
+const ScheduleEntry& schedule_entry(const std::string& name) {
+  for (const ScheduleEntry& entry : table().entries) {
+    if (entry.name == name) return entry;
+  }
+  throw std::invalid_argument("unknown schedule \"" + name + "\"");
+}
+
+void register_schedule(const ScheduleEntry& entry) {
+  table().add(entry);
+}
+
+Schedule make_schedule(const ScheduleSpec& spec) {
+  if (spec.stages < 1) throw std::invalid_argument("a schedule needs at least 1 stage");
+  Schedule schedule;
+  if (is_schedule_file(spec.schedule)) {
+    if (!spec.replicas.empty())
+      throw std::invalid_argument(spec.schedule + " has no replicated stages (" +
+                                  names_with(&ScheduleEntry::replicas) + " has)");
+    schedule = read_schedule_csv(spec.schedule);
+    if (schedule.stages != spec.stages) {
+      throw std::invalid_argument(spec.schedule + ": has " + std::to_string(schedule.stages) +
+                                  " stages, not " + std::to_string(spec.stages));
+    }
+  } else {
+    const ScheduleEntry& entry = schedule_entry(spec.schedule);
+    require_options(entry, spec);
+    schedule = entry.generate(spec);
+  }
+  schedule.name = spec.schedule;
+  if (spec.recompute) add_recompute(schedule);
+  return schedule;
+}
+
+}  // namespace millrace::engine
