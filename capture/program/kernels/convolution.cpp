@@ -27,24 +27,17 @@ void check(const Convolution& c) {
 
 }  // namespace
 
-Layout padded(const Layout& layout, int kernel) {
-  return {layout.height, layout.width, layout.channels, kernel / 2};
-}
-
-const float* copy_padded(const float* source, const Layout& from, int kernel, float* buffer) {
-  const Layout to = padded(from, kernel);
-  float* first = buffer + to.first();
-  const std::size_t border = std::size_t(to.halo) * to.channels;
-  const std::size_t filled = std::size_t(to.width) * to.channels;
-  std::fill(buffer, first - border, 0.0f);
-  for (int y = 0; y < to.height; ++y) {
-    float* row = first + y * to.row();
-    std::fill(row - border, row, 0.0f);
-    std::copy_n(source + y * from.row(), filled, row);
-    std::fill(row + filled, row + filled + border, 0.0f);
+const float* PaddedRows::copy(const float* source, const Layout& from, int first, int last,
+                              float* buffer) const {
+  const std::size_t border = std::size_t(padding) * channels;
+  const std::size_t filled = std::size_t(width) * channels;
+  float* to = buffer;
+  for (int y = first; y < last; ++y, to += row()) {
+    std::fill_n(to, border, 0.0f);
+    std::copy_n(source + y * from.row(), filled, to + border);
+    std::fill_n(to + border + filled, border, 0.0f);
   }
-  std::fill(first - border + to.height * to.row(), buffer + to.floats(), 0.0f);
-  return first;
+  return buffer + border;
 }
 
 double flops(const Convolution& c) {

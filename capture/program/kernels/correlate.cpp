@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "capture/program/kernels/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -35,21 +37,27 @@ HWY_INLINE void add_source_row(const float* HWY_RESTRICT source, std::size_t ste
   }
 }
 
-template <int kFirst, int R, int P>
-HWY_INLINE void add_last_rows(const float* source, const Correlation& c, const float* weights,
-                              std::size_t weights_row, V (&sums)[R][P]) {
-  if constexpr (kFirst < R) {
-    add_source_row<kFirst, R - 1>(source, c.source_step_x, weights, weights_row, c.taps, sums);
-    add_last_rows<kFirst + 1>(source + c.source_row, c, weights, weights_row, sums);
+/// The kernel's first rows: source rows kLast.. that only the tile's upper output rows reach.
+template <int kLast, int R, int P>
+HWY_INLINE void add_first_rows(const float* source, const Correlation& c, const float* weights,
+                               std::size_t weights_row, int begin, int end, V (&sums)[R][P]) {
+  if constexpr (kLast < R - 1) {
+    if (kLast >= begin && kLast < end)
+      add_source_row<0, kLast>(source, c.pixel_step, weights, weights_row, c.taps, sums);
+    add_first_rows<kLast + 1>(source + c.source_row, c, weights + weights_row, weights_row, begin,
+                              end, sums);
   }
 }
 
-template <int kLast, int R, int P>
-HWY_INLINE void add_first_rows(const float* source, const Correlation& c, const float* weights,
-                               std::size_t weights_row, V (&sums)[R][P]) {
-  if constexpr (kLast < R - 1) {
-    add_source_row<0, kLast>(source, c.source_step_x, weights, weights_row, c.taps, sums);
-    add_first_rows<kLast + 1>(source + c.source_row, c, weights + weights_row, weights_row, sums);
+/// Its last rows, which only the lower output rows reach.
+template <int kFirst, int R, int P>
+HWY_INLINE void add_last_rows(const float* source, const Correlation& c, const float* weights,
+                              std::size_t weights_row, int begin, int end, V (&sums)[R][P]) {
+  if constexpr (kFirst < R) {
+    const int row = c.kernel_rows - 1 + kFirst;
+    if (row >= begin && row < end)
+      add_source_row<kFirst, R - 1>(source, c.pixel_step, weights, weights_row, c.taps, sums);
+    add_last_rows<kFirst + 1>(source + c.source_row, c, weights, weights_row, begin, end, sums);
   }
 }
 
@@ -59,7 +67,10 @@ template <int R, int P>
 HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, const float* weights) {
   const D d;
   const std::size_t weights_row = std::size_t(c.taps) * kLanes;
-  const float* source = c.source + y * c.source_step_y + x * c.source_step_x;
+  const float* source = c.source + y * c.row_step * c.source_row + x * c.pixel_step;
+  // Of the tile's source rows, those that hold values.
+  const int top = c.top + y * c.row_step;
+  const int begin = std::max(0, -top), end = c.source_height - top;
   V sums[R][P];
 #pragma GCC unroll 8
   for (int j = 0; j < R; ++j) {
@@ -78,13 +89,13 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
       hwy::Prefetch(c.destination + at(c.step_y, c.step_x, j, p));
     }
   }
-  add_first_rows<0>(source, c, weights, weights_row, sums);
-  for (int r = R - 1; r < c.kernel_rows; ++r) {
-    add_source_row<0, R - 1>(source + r * c.source_row, c.source_step_x, weights + r * weights_row,
+  add_first_rows<0>(source, c, weights, weights_row, begin, end, sums);
+  for (int r = std::max(R - 1, begin); r < std::min(c.kernel_rows, end); ++r) {
+    add_source_row<0, R - 1>(source + r * c.source_row, c.pixel_step, weights + r * weights_row,
                              weights_row, c.taps, sums);
   }
   add_last_rows<1>(source + c.kernel_rows * c.source_row, c,
-                   weights + (c.kernel_rows - 1) * weights_row, weights_row, sums);
+                   weights + (c.kernel_rows - 1) * weights_row, weights_row, begin, end, sums);
   const std::size_t left = c.channels - channel;
   const auto part = hn::FirstN(d, left);
   const V bias = c.bias ? hn::MaskedLoad(part, d, c.bias + channel) : hn::Zero(d);
@@ -138,7 +149,7 @@ template <int R, int P>
 void wide_image(const Correlation& c) {
   int y = 0;
   if constexpr (R > 1) {
-    const bool neighbours = c.source_step_y == c.source_row && c.kernel_rows >= R;
+    const bool neighbours = c.row_step == 1 && c.kernel_rows >= R;
     if (neighbours) {
       // A single row left over costs more than two pairs.
       const int rest = c.height % R == 1 && R == 3 && c.height > R ? R + 1 : c.height % R;
@@ -196,8 +207,10 @@ HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
   const D d;
   const std::size_t vectors = (c.taps + kLanes - 1) / kLanes;
   const std::size_t of_channel = c.kernel_rows * vectors * kLanes;
-  const float* source = c.source + y * c.source_step_y + x * c.source_step_x;
-  const float* weights = c.weights + channel * of_channel;
+  const float* source = c.source + y * c.row_step * c.source_row + x * c.pixel_step;
+  const float* channel_weights = c.weights + channel * of_channel;
+  const int top = c.top + y * c.row_step;
+  const int begin = std::max(0, -top), end = std::min(c.kernel_rows, c.source_height - top);
   const auto part = hn::FirstN(d, c.taps - (vectors - 1) * kLanes);
   V sums[O][P];
 #pragma GCC unroll 8
@@ -205,14 +218,15 @@ HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
 #pragma GCC unroll 16
     for (int p = 0; p < P; ++p) sums[o][p] = hn::Zero(d);
   }
-  for (int r = 0; r < c.kernel_rows; ++r, source += c.source_row) {
+  for (int r = begin; r < end; ++r) {
+    const float* weights = channel_weights + r * vectors * kLanes;
     for (std::size_t t = 0; t < vectors; ++t, weights += kLanes) {
       V w[O];
 #pragma GCC unroll 8
       for (int o = 0; o < O; ++o) w[o] = hn::Load(d, weights + o * of_channel);
-      const float* from = source + t * kLanes;
+      const float* from = source + r * c.source_row + t * kLanes;
 #pragma GCC unroll 16
-      for (int p = 0; p < P; ++p, from += c.source_step_x) {
+      for (int p = 0; p < P; ++p, from += c.pixel_step) {
         const V value = t + 1 < vectors ? hn::LoadU(d, from) : hn::MaskedLoad(part, d, from);
 #pragma GCC unroll 8
         for (int o = 0; o < O; ++o) sums[o][p] = hn::MulAdd(value, w[o], sums[o][p]);

@@ -16,9 +16,15 @@ std::vector<std::string> own_weight_gradients(const Convolution& convolution);
 std::unique_ptr<Kernel> own_weight_gradient(const Convolution& convolution,
                                             const std::string& name);
 
-/// `layout` with as much halo as the convolution reads.
-Layout padded(const Layout& layout, int kernel);
-/// Copies the image into a buffer of padded(): halo zeroed. Returns the address of pixel (0, 0).
-const float* copy_padded(const float* source, const Layout& from, int kernel, float* buffer);
+/// Rows of an image with zeros left and right, for a source that has no halo of its own.
+struct PaddedRows {
+  int padding = 0;
+  int width = 0, channels = 0;
+  std::size_t row() const { return std::size_t(width + 2 * padding) * channels; }
+  /// Copies rows [first, last). \returns the address of pixel (first, 0) in `buffer`, which takes
+  /// (last - first) * row() floats.
+  const float* copy(const float* source, const Layout& from, int first, int last,
+                    float* buffer) const;
+};
 
 }  // namespace millrace::kernels

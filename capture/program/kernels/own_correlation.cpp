@@ -8,6 +8,7 @@ namespace millrace::kernels {
 namespace {
 
 constexpr std::size_t kAhead = 4;
+constexpr std::size_t kBandFloats = 32 << 10;
 constexpr const char* kNarrow = "narrow";
 
 std::string tile_name(Tile tile) {
@@ -35,7 +36,7 @@ const Layout& destination_of(const Convolution& c) {
 /// pixels of one remainder by the stride meet one part of the taps. Else there is one piece.
 struct Piece {
   Correlation correlation;  ///< without addresses
-  std::ptrdiff_t source = 0;
+  int left = 0;             ///< source column of the first tap
   std::size_t destination = 0, mask = 0, weights = 0;
 };
 
@@ -56,7 +57,10 @@ class OwnCorrelation final : public Kernel {
       : convolution_(c), name_(name), tile_(tile_of(name)) {
     const Layout& from = source_of(c);
     const std::size_t to = destination_of(c).channels;
-    read_ = from.halo >= c.kernel / 2 ? from : padded(from, c.kernel);
+    padded_ = {c.kernel / 2, from.width, from.channels};
+    row_ = copies() ? padded_.row() : from.row();
+    // So many output rows at a time that the copy of what they read stays in the cache.
+    band_ = std::max(1, int(kBandFloats / row_) / 6) * 6;
     if (name == kNarrow) {
       packed_floats_ = to * c.kernel * round_up(std::size_t(c.kernel) * from.channels, lanes());
     } else {
@@ -64,12 +68,20 @@ class OwnCorrelation final : public Kernel {
       packed_floats_ = round_up(to, lanes()) / lanes() * block_;
     }
     forward(c) ? add_forward() : add_gradient();
+    for (const Piece& piece : pieces_) {
+      const Correlation& made = piece.correlation;
+      rows_ = std::max(rows_, made.height);
+      top_ = std::min(top_, made.top);
+      bottom_ = std::max(bottom_, made.top + made.kernel_rows);
+    }
   }
 
   std::string name() const override { return name_; }
   std::size_t packed_floats() const override { return packed_floats_; }
   std::size_t scratch_floats() const override {
-    return read_ == source_of(convolution_) ? 0 : read_.floats();
+    if (!copies()) return 0;
+    const int reach = (band_ - 1) * row_step() + bottom_ - top_;
+    return row_ * std::min(source_of(convolution_).height, reach);
   }
 
   void pack(const float* weights, float* packed) const override {
@@ -97,29 +109,49 @@ class OwnCorrelation final : public Kernel {
   }
 
   void run(const Operands& operands) const override {
+    const Layout& from = source_of(convolution_);
+    const float* source = forward(convolution_) ? operands.x : operands.dy;
+    if (!copies()) return run_rows(operands, source, 0, 0, rows_);
+    for (int y = 0; y < rows_; y += band_) {
+      const int end = std::min(y + band_, rows_);
+      const int first = std::max(0, y * row_step() + top_);
+      const int last = std::min(from.height, (end - 1) * row_step() + bottom_);
+      run_rows(operands, padded_.copy(source, from, first, last, operands.scratch), first, y, end);
+    }
+  }
+
+ private:
+  bool copies() const { return source_of(convolution_).halo < convolution_.kernel / 2; }
+  int row_step() const { return forward(convolution_) ? convolution_.stride : 1; }
+
+  /// Rows [begin, end) of each piece. `source`: pixel (source_row, 0).
+  void run_rows(const Operands& operands, const float* source, int source_row, int begin,
+                int end) const {
     const Convolution& c = convolution_;
-    const float* source = forward(c) ? operands.x : operands.dy;
-    if (read_ != source_of(c))
-      source = copy_padded(source, source_of(c), c.kernel, operands.scratch);
     for (const Piece& piece : pieces_) {
       Correlation made = piece.correlation;
-      made.source = source + piece.source;
+      made.height = std::min(end, made.height) - begin;
+      made.top += begin * made.row_step;
+      made.source = source + (made.top - source_row) * std::ptrdiff_t(row_) +
+                    piece.left * std::ptrdiff_t(padded_.channels);
       made.destination = (forward(c) ? operands.y : operands.dx) + piece.destination;
-      made.mask = c.masked ? operands.mask + piece.mask : nullptr;
+      made.destination += begin * made.step_y;
+      made.mask = c.masked ? operands.mask + piece.mask + begin * made.mask_step_y : nullptr;
       made.weights = operands.packed + piece.weights;
       made.bias = forward(c) ? operands.bias : nullptr;
       name_ == kNarrow ? correlate_narrow(made) : correlate_wide(made, tile_);
     }
   }
 
- private:
   /// A piece whose part of the kernel is `rows` x `columns`, with what all have alike.
   Piece piece_of(int rows, int columns) const {
     Piece piece;
     Correlation& c = piece.correlation;
     c.kernel_rows = rows;
-    c.taps = columns * read_.channels;
-    c.source_row = read_.row();
+    c.taps = columns * padded_.channels;
+    c.source_row = row_;
+    c.source_height = source_of(convolution_).height;
+    c.row_step = row_step();
     c.channels = destination_of(convolution_).channels;
     c.weights_block = block_;
     return piece;
@@ -131,12 +163,12 @@ class OwnCorrelation final : public Kernel {
     Correlation& made = piece.correlation;
     made.height = c.output.height;
     made.width = c.output.width;
-    made.source_step_y = c.stride * read_.row();
-    made.source_step_x = std::size_t(c.stride) * read_.channels;
+    made.top = -(c.kernel / 2);
+    made.pixel_step = std::size_t(c.stride) * padded_.channels;
     made.step_y = c.output.row();
     made.step_x = c.output.channels;
     made.activation = c.activation;
-    piece.source = -std::ptrdiff_t(c.kernel / 2) * std::ptrdiff_t(read_.row() + read_.channels);
+    piece.left = -(c.kernel / 2);
     pieces_.push_back(piece);
     const int taps = c.kernel * c.kernel;
     for (int q = 0; q < taps * c.input.channels; ++q)
@@ -155,11 +187,11 @@ class OwnCorrelation final : public Kernel {
           for (int j = 0; j < columns.count; ++j) {
             const int tap = (rows.first + c.stride * i) * c.kernel + columns.first + c.stride * j;
             const int place = (rows.count - 1 - i) * columns.count + columns.count - 1 - j;
-            places_[tap] = weights + place * read_.channels * lanes();
+            places_[tap] = weights + place * padded_.channels * lanes();
           }
         }
         add_gradient_piece(y, rows, x, columns, weights);
-        weights += rows.count * columns.count * read_.channels * lanes();
+        weights += rows.count * columns.count * padded_.channels * lanes();
       }
     }
   }
@@ -173,14 +205,13 @@ class OwnCorrelation final : public Kernel {
     Correlation& made = piece.correlation;
     made.height = rows.size;
     made.width = columns.size;
-    made.source_step_y = read_.row();
-    made.source_step_x = read_.channels;
+    made.top = rows.offset - rows.count + 1;
+    made.pixel_step = padded_.channels;
     made.step_y = c.stride * c.input.row();
     made.step_x = std::size_t(c.stride) * c.input.channels;
     made.mask_step_y = c.stride * mask.row();
     made.mask_step_x = std::size_t(c.stride) * mask.channels;
-    piece.source = (rows.offset - rows.count + 1) * std::ptrdiff_t(read_.row()) +
-                   (columns.offset - columns.count + 1) * std::ptrdiff_t(read_.channels);
+    piece.left = columns.offset - columns.count + 1;
     piece.destination = y * c.input.row() + x * c.input.channels;
     piece.mask = y * mask.row() + x * mask.channels;
     piece.weights = weights;
@@ -189,7 +220,7 @@ class OwnCorrelation final : public Kernel {
 
   void pack_narrow(const float* weights, float* packed) const {
     const Convolution& c = convolution_;
-    const int to = destination_of(c).channels, from = read_.channels, taps = c.kernel * c.kernel;
+    const int to = destination_of(c).channels, from = padded_.channels, taps = c.kernel * c.kernel;
     const std::size_t row = round_up(std::size_t(c.kernel) * from, lanes());
     std::fill(packed, packed + packed_floats_, 0.0f);
     for (int d = 0; d < to; ++d) {
@@ -207,8 +238,11 @@ class OwnCorrelation final : public Kernel {
   const Convolution convolution_;
   const std::string name_;
   const Tile tile_;
-  Layout read_;            ///< the source as correlations read it
-  std::size_t block_ = 0;  ///< packed weights of `lanes` channels
+  PaddedRows padded_;
+  std::size_t row_ = 0;       ///< floats of a source row as correlations read it
+  int band_ = 0, rows_ = 0;   ///< output rows of a piece: at a time, in all
+  int top_ = 0, bottom_ = 0;  ///< source rows that output row 0 reaches
+  std::size_t block_ = 0;     ///< packed weights of `lanes` channels
   std::size_t packed_floats_ = 0;
   std::vector<std::uint32_t> places_;  ///< for to_lanes
   std::vector<Piece> pieces_;

@@ -18,10 +18,10 @@ class OwnWeightGradient final : public Kernel {
       : convolution_(c),
         swapped_(swapped),
         taps_side_(swapped ? c.output : c.input),
-        lane_side_(swapped ? c.input : c.output) {
-    read_ = taps_side_.halo >= c.kernel / 2 ? taps_side_ : padded(taps_side_, c.kernel);
+        lane_side_(swapped ? c.input : c.output),
+        padded_{c.kernel / 2, taps_side_.width, taps_side_.channels} {
     const std::size_t of_kernel = std::size_t(c.kernel) * c.kernel;
-    sums_ = of_kernel * read_.channels * lanes();
+    sums_ = of_kernel * taps_side_.channels * lanes();
     zeros_ = round_up(std::size_t(lane_side_.width) * lane_side_.channels, 16);
     const int taps = int(of_kernel);
     for (int q = 0; q < (swapped ? taps : taps * c.input.channels); ++q) {
@@ -34,7 +34,7 @@ class OwnWeightGradient final : public Kernel {
   std::string name() const override { return swapped_ ? kSwapped : kPlain; }
   std::size_t packed_floats() const override { return 0; }
   std::size_t scratch_floats() const override {
-    return round_up(sums_, 16) + zeros_ + (read_ == taps_side_ ? 0 : read_.floats());
+    return round_up(sums_, 16) + zeros_ + (copies() ? padded_.row() * taps_side_.height : 0);
   }
   void pack(const float*, float*) const override {}
 
@@ -44,12 +44,15 @@ class OwnWeightGradient final : public Kernel {
     float* zeros = sums + round_up(sums_, 16);
     std::fill(zeros, zeros + zeros_, 0.0f);
     const float* taps = swapped_ ? operands.dy : operands.x;
-    if (!(read_ == taps_side_)) taps = copy_padded(taps, taps_side_, c.kernel, zeros + zeros_);
     WeightSums w;
     w.broadcast = taps;
-    w.broadcast_row = read_.row();
-    w.broadcast_height = read_.height;
-    w.broadcast_channels = read_.channels;
+    w.broadcast_row = taps_side_.row();
+    if (copies()) {
+      w.broadcast = padded_.copy(taps, taps_side_, 0, taps_side_.height, zeros + zeros_);
+      w.broadcast_row = padded_.row();
+    }
+    w.broadcast_height = taps_side_.height;
+    w.broadcast_channels = taps_side_.channels;
     w.vectors = swapped_ ? operands.x : operands.dy;
     w.vectors_row = lane_side_.row();
     w.height = lane_side_.height;
@@ -68,6 +71,8 @@ class OwnWeightGradient final : public Kernel {
   }
 
  private:
+  bool copies() const { return taps_side_.halo < convolution_.kernel / 2; }
+
   /// The sums of `lanes` channels to their place in PyTorch's order.
   void unpack(const float* sums, std::size_t channel, float* gradient) const {
     const Convolution& c = convolution_;
@@ -86,7 +91,7 @@ class OwnWeightGradient final : public Kernel {
   const Convolution convolution_;
   const bool swapped_;
   const Layout taps_side_, lane_side_;
-  Layout read_;  ///< the taps' side as the sums read it
+  const PaddedRows padded_;
   std::size_t sums_ = 0, zeros_ = 0;
   std::vector<std::uint32_t> places_;  ///< for from_lanes
 };

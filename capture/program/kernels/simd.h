@@ -20,9 +20,12 @@ inline std::size_t round_up(std::size_t count, std::size_t unit) {
 /// A correlation: every output pixel is the sum over `kernel_rows` rows of `taps` neighbouring
 /// floats. In NHWC the taps of one kernel row, kernel columns times channels, lie side by side.
 struct Correlation {
-  const float* source = nullptr;                     ///< first tap of output pixel (0, 0)
-  std::size_t source_row = 0;                        ///< floats from one kernel row to the next
-  std::size_t source_step_y = 0, source_step_x = 0;  ///< from one output row, pixel to the next
+  const float* source = nullptr;  ///< first tap of output pixel (0, 0); lies in source row `top`
+  std::size_t source_row = 0;     ///< floats from one source row to the next
+  int source_height = 0;          ///< rows outside 0 to here are zeros and are not read
+  int top = 0;
+  int row_step = 1;            ///< source rows from one output row to the next
+  std::size_t pixel_step = 0;  ///< source floats from one output pixel to the next
   int kernel_rows = 0, taps = 0;
   const float* weights = nullptr;  ///< packed
   std::size_t weights_block = 0;   ///< floats from one block of channels to the next

@@ -218,6 +218,17 @@ TEST(Kernels, ASecondRunGivesTheSameBits) {
   }
 }
 
+TEST(Kernels, TheTileOfAChoiceChangesNoBit) {
+  const Convolution c = convolution({19, 21, 16, 20, 5}, Pass::kForward);
+  Operator first(c);
+  first.run(*make_kernel(c, "wide1x" + std::to_string(instruction_set() == "AVX3" ? 16 : 8)), c);
+  for (const std::string& name : candidates(c)) {
+    Operator op(c);
+    op.run(*make_kernel(c, name), c);
+    EXPECT_EQ(first.y.values(), op.y.values()) << name;
+  }
+}
+
 TEST(Kernels, ANaNInTheInputReachesTheOutputThroughRelu) {
   Convolution c = convolution({6, 6, 16, 16, 3}, Pass::kForward);
   c.activation = Activation::kRelu;
