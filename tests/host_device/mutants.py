@@ -7,6 +7,7 @@ each: which test found it. Exit code: the mutants that none found.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -67,8 +68,8 @@ LATE = {"HOST_DEVICE_DELAY_US": "500"}
 # (program, filter, environment): the cheap and sharp ones first.
 TESTS = [
     (GPU, "BackendTest.*:*Partitions*", LATE),
-    (OWN, "*TwoDevices*", {"HOST_DEVICE_COUNT": "2", **LATE}),
-    (OWN, "*TwoDevices*", {"HOST_DEVICE_COUNT": "2", "HOST_DEVICE_PEERS": "0"}),
+    (GPU, "*TwoDevices*", {"HOST_DEVICE_COUNT": "2", **LATE}),
+    (GPU, "*TwoDevices*", {"HOST_DEVICE_COUNT": "2", "HOST_DEVICE_PEERS": "0"}),
     (OWN, "Recorded.A*:LateGraphs.*:Memory.*", LATE),
     (GPU, "*AlikeToTheBit*partime*:GpuStep.Alloc*:GpuStep.Modules*", LATE),
     (OWN, "*Failures*/memory", {}),
@@ -121,9 +122,7 @@ def main(build, *numbers):
         for old, new in changes:
             assert old in text, (source, old)
             places.append((source, old))
-            text = text.replace(old, new.replace("!M", f"!mutant({len(places)})").replace("(M ", f"(mutant({len(places)}) ")
-                                .replace(" M ", f" mutant({len(places)}) ").replace(" M]", f" mutant({len(places)})]")
-                                .replace("(M)", f"(mutant({len(places)}))").replace(" M;", f" mutant({len(places)});"), 1)
+            text = text.replace(old, re.sub(r"\bM\b", f"mutant({len(places)})", new), 1)
         awake = ("#include <cstdlib>\nstatic bool mutant(int n) {\n  static const char* const awake = std::getenv(\"MUTANT\");\n"
                  "  return awake && std::atoi(awake) == n;\n}\n")
         objects.append(compiled(build, source, awake + text))
