@@ -266,6 +266,8 @@ API cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t handle) {
     CUstream_st* stream = stream_of(handle);
     if (!alive(graph)) violation("a graph that is not, or no longer, there is launched");
     if (!stream || !alive(graph)) return cudaErrorInvalidValue;
+    if (stream->device != current_device)
+      violation("a graph is launched while another device is current");
     TRY(refuse_captured(*stream));  // a device would make a child of it
     TRY(implicit(*stream));
     Operation operation = begin(*stream);

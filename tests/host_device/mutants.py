@@ -44,7 +44,6 @@ MUTANTS = {
     "stream_cuda.cpp": [
         ("C10_CUDA_CHECK(cudaDeviceSynchronize());", "if (!M) C10_CUDA_CHECK(cudaDeviceSynchronize());"),
         ("pools_.try_emplace(pool, device_)", "pools_.try_emplace(M ? 0 : pool, device_)"),
-        ("state().set_multithreading_enabled(false);", "if (!M) state().set_multithreading_enabled(false);"),
         ("cudaMemcpyDefault, own_.get()", "cudaMemcpyDefault, M ? nullptr : own_.get()"),
         ("void synchronize() override { stream_.synchronize(); }", "void synchronize() override { if (!M) stream_.synchronize(); }"),
         ("const c10::cuda::CUDAStreamGuard on_stream(stream_);",
