@@ -1,10 +1,10 @@
-// A histogram of durations that one thread writes and any thread reads.
+// A histogram of durations, or of other counts, that one thread writes and any thread reads.
 #pragma once
 
-#include <array>    // buckets
-#include <atomic>   // counts
-#include <bit>      // bit_width
-#include <cstdint>  // nanoseconds
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstdint>
 
 namespace millrace::engine {
 
@@ -28,20 +28,21 @@ class Histogram {
   }
 
   std::int64_t count() const { return count_.load(std::memory_order_relaxed); }
-  double max_ms() const { return double(max_.load(std::memory_order_relaxed)) * 1e-6; }
-  /// The value below which a share `q` in [0, 1] of the recordings lie, in milliseconds; 0 if
-  /// empty.
-  double quantile_ms(double q) const {
+  std::int64_t max() const { return max_.load(std::memory_order_relaxed); }
+  double max_ms() const { return double(max()) * 1e-6; }
+  /// The value below which a share `q` in [0, 1] of the recordings lie; 0 if empty.
+  double quantile(double q) const {
     const std::int64_t total = count();
     if (total == 0) return 0;
     const auto rank = std::int64_t(q * double(total - 1));
     std::int64_t seen = 0;
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
       seen += buckets_[i].load(std::memory_order_relaxed);
-      if (seen > rank) return middle(i) * 1e-6;
+      if (seen > rank) return middle(i);
     }
-    return max_ms();
+    return double(max());
   }
+  double quantile_ms(double q) const { return quantile(q) * 1e-6; }
   double median_ms() const { return quantile_ms(0.5); }
   /// Calls `see(nanoseconds, count)` for each bucket with recordings, the shortest first: for
   /// whoever counts in buckets of his own.

@@ -1,7 +1,7 @@
 #include "engine/monitor/monitor.h"
 
-#include <numeric>  // accumulate
-#include <utility>  // exchange
+#include <numeric>
+#include <utility>
 
 namespace millrace::engine {
 namespace {
@@ -112,7 +112,9 @@ Reading Monitor::read() const {
     std::int64_t misses = 0;
     r.skipped.push_back(meter->skips());
     r.updates.push_back(meter->updates());
-    r.gradient_age.push_back(meter->gradient_age());
+    const Histogram& ages = meter->ages();
+    r.gradient_age.push_back(std::int64_t(ages.quantile(0.5)));
+    r.gradient_age_spread.emplace_back(std::int64_t(ages.quantile(0)), ages.max());
     for (int replica = 0; replica < replicas; ++replica, ++meter) {
       compute += meter->compute().median_ms() / replicas;
       handoff += meter->handoff().median_ms() / replicas;

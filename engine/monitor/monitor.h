@@ -1,10 +1,11 @@
 // The latency monitor: does the pipeline hold the stream's rate? It reads; it changes no number.
 #pragma once
 
-#include <atomic>   // counters
-#include <cstdint>  // counts
-#include <memory>   // meters
-#include <vector>   // one a stage
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "engine/monitor/clock.h"
 #include "engine/monitor/histogram.h"
@@ -33,9 +34,10 @@ class StageMeter {
   void record(std::int64_t compute_ns, std::int64_t handoff_ns);
   /// The time since the last call of this or lap(), which is nobody's yet.
   std::int64_t pass(Clock::time_point now);
+  /// `age`: of the gradient; -1: it is not the steady state's, as the pipeline drains.
   void updated(std::int64_t age) {
     updates_.store(updates_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    age_.store(age, std::memory_order_relaxed);
+    if (age >= 0) ages_.record(age);
   }
   void skipped() {
     skipped_.store(skipped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -55,9 +57,9 @@ class StageMeter {
   /// Steps recorded and the time they took, compute and hand-off: for means of any stretch.
   std::int64_t steps() const { return steps_.load(std::memory_order_relaxed); }
   std::int64_t busy_ns() const { return busy_ns_.load(std::memory_order_relaxed); }
-  /// Frames between the sample whose loss made the gradient last applied and the one it was applied
-  /// on.
-  std::int64_t gradient_age() const { return age_.load(std::memory_order_relaxed); }
+  /// Frames between the sample whose loss made a gradient and the one it was applied on, of every
+  /// update while samples came.
+  const Histogram& ages() const { return ages_; }
 
  private:
   // Worker.
@@ -66,8 +68,8 @@ class StageMeter {
   std::int64_t handoff_ns_ = 0;
   // Anyone.
   std::atomic<std::int64_t> budget_ns_{0}, steps_{0}, busy_ns_{0};
-  Histogram compute_, handoff_, busy_;
-  std::atomic<std::int64_t> updates_{0}, skipped_{0}, misses_{0}, age_{0};
+  Histogram compute_, handoff_, busy_, ages_;
+  std::atomic<std::int64_t> updates_{0}, skipped_{0}, misses_{0};
 };
 
 /// One reading of the whole pipeline. Times in milliseconds.
@@ -75,7 +77,9 @@ struct Reading {
   std::vector<double> stage;       ///< median compute time of each stage (mean of its replicas)
   std::vector<double> handoff;     ///< median hand-off of each stage
   std::vector<double> stage_busy;  ///< median of a step's compute and hand-off together
-  std::vector<std::int64_t> updates, skipped, misses, gradient_age;
+  std::vector<std::int64_t> updates, skipped, misses;
+  std::vector<std::int64_t> gradient_age;  ///< median in frames; while draining they shrink to 0
+  std::vector<std::pair<std::int64_t, std::int64_t>> gradient_age_spread;  ///< least and most
   double T = 0;  ///< sum of the stages' medians: one sample through all stages
   double T_over_N = 0;
   double bottleneck = 0;  ///< slowest stage's median with its hand-off, over its replicas' number

@@ -43,7 +43,7 @@ struct Completion {
   Action action;
   std::int64_t launch = -1;  ///< -1: not launched yet
   std::chrono::steady_clock::time_point launched;
-  std::int64_t number = 0;  ///< timed: ns on the host; updated: the gradient's age
+  std::int64_t number = 0;  ///< timed: ns on the host; updated: the gradient's age, as StageMeter has it
   int forwards = 0;         ///< timed: samples in the group
   bool learned = false;     ///< updated, left_out: there was something to learn
 };

@@ -97,6 +97,7 @@ void Worker::work(const Lowered& next) {
   if (action.op == Op::forward) {
     mine.newest = action.sample;
     ++mine.forwards;
+    mine.forwarded = true;
     return engine::perform(*mine.step, next, shared_.schedule.slots());
   }
   // What a weights' gradient belongs to is as old as its sample.
@@ -132,8 +133,10 @@ void Worker::update(const Action& action) {
   Stage& mine = stage(action);
   const bool learned = std::exchange(mine.learned, false);
   ++mine.versions;
-  // Within a minibatch every sample is as old as the minibatch.
-  const std::int64_t age = shared_.schedule.group > 1 ? mine.age : mine.newest - mine.origin;
+  // Within a minibatch every sample is as old as the minibatch. A stage that goes backward alone
+  // drains.
+  std::int64_t age = shared_.schedule.group > 1 ? mine.age : mine.newest - mine.origin;
+  if (!std::exchange(mine.forwarded, false)) age = -1;
   completions_.push(
       {.kind = apply(mine, learned) ? Completion::Kind::updated : Completion::Kind::left_out,
        .action = action,

@@ -33,9 +33,9 @@ class Worker {
     std::int64_t origin = 0;
     Alarm alarm = Alarm::none;
     bool learns = true;
-    // Since the last update: the worst alarm, and whether there was a gradient.
+    // Since the last update: the worst alarm, and whether there was a gradient and a forward.
     Alarm pending = Alarm::none;
-    bool learned = false;
+    bool learned = false, forwarded = false;
     // Where the step defers: time on the host and forwards of this launch group, time on the device
     // of groups without a forward.
     std::int64_t host_ns = 0;

@@ -17,6 +17,7 @@ KEYS = {
     "realtime": {"F": NUMBER, "budget_ms": NUMBER, "holds": FLAG},
     "latency_ms": {"p50": NUMBER, "p99": NUMBER, "max": NUMBER},
     "gradient_age": [COUNT],
+    "gradient_age_spread": [list],
     "loss": {"first": NUMBER, "last": NUMBER, "mean": NUMBER},
     "provenance": {"version": TEXT, "compiler": TEXT, "libtorch": TEXT, "cuda": TEXT, "cpu": TEXT, "gpu": TEXT,
                    "threads": COUNT},
@@ -60,6 +61,15 @@ class Contents(ReportTest):
             self.assertTrue(math.isclose(realtime["budget_ms"], 1000 / realtime["F"], rel_tol=1e-6), realtime)
             self.assertEqual(realtime["holds"], timing["bottleneck"] <= realtime["budget_ms"], (timing, realtime))
         self.assertGreater(min(timing["stage"]), 0)
+
+    def test_ages_are_those_of_the_steady_state_though_the_pipeline_drains(self):
+        for schedule, ages in (("pb", [6, 4, 2, 0]), ("pipedream", [3, 2, 1, 0])):
+            with self.subTest(schedule=schedule):
+                config = self.config((2, 4, 6))
+                config["pipeline"]["schedule"] = schedule
+                report, _ = self.learn(config)
+                self.assertEqual(report["gradient_age"], ages)
+                self.assertEqual(report["gradient_age_spread"], [[age, age] for age in ages])
 
     def test_every_key_is_there_and_makes_sense(self):
         for schedule, cut in (("partime", (2, 4, 6)), ("sequential", (3,)), ("partime", ())):

@@ -153,6 +153,22 @@ TEST(Pipeline, EveryGradientMeetsItsSample) {
   }
 }
 
+TEST(Pipeline, GradientAgesAreThoseOfTheSteadyStateThoughItDrains) {
+  using Ages = std::vector<std::int64_t>;
+  for (const auto& [name, ages] : {std::pair<std::string, Ages>{"pb", {6, 4, 2, 0}},
+                                   {"pipedream", {3, 2, 1, 0}},
+                                   {"partime", {6, 4, 2, 0}},
+                                   {"sequential", {0, 0, 0, 0}},
+                                   {"2bw", {4, 4, 4, 4}}}) {
+    Rig rig(name, 4, 40);
+    rig.run(random_sleeps());
+    const Reading reading = rig.monitor.read();
+    EXPECT_EQ(reading.gradient_age, ages) << name;
+    for (int stage = 0; stage < 4; ++stage)
+      EXPECT_EQ(reading.gradient_age_spread[stage], std::pair(ages[stage], ages[stage])) << name;
+  }
+}
+
 TEST(Pipeline, SequentialFinishesASampleBeforeTheNext) {
   Rig rig("sequential", 4, 100);
   EXPECT_EQ(rig.run(random_sleeps()).trained, 100);

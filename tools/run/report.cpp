@@ -101,6 +101,7 @@ Json make_report(engine::Trainer& trainer, const RunFrames& frames, const RunLog
       {"realtime", real_time_json(r, real_time.verdict(r))},
       {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
       {"gradient_age", r.gradient_age},
+      {"gradient_age_spread", r.gradient_age_spread},
       {"correction", trainer.correction().kind},
       {"guard", {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}}},
       {"loss", loss_json(log)},
