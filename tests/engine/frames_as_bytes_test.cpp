@@ -14,14 +14,18 @@ constexpr std::int64_t kSamples = 60;
 
 enum class Target { input, bytes, floats };
 
-struct Case {
+struct FedCase {
   std::string schedule;
   int stages;
   Target target;
 };
 
+void PrintTo(const FedCase& of, std::ostream* out) {
+  *out << of.schedule << " in " << of.stages << " stages";
+}
+
 /// As small(), of frames as bytes.
-TrainerOptions fed_by_bytes(const Case& with) {
+TrainerOptions fed_by_bytes(const FedCase& with) {
   TrainerOptions options = small(with.schedule, with.stages, {});
   for (int stage = 1; stage < with.stages; ++stage) options.cut.push_back(2 * stage);
   options.input_as_bytes = true;
@@ -50,7 +54,7 @@ void expect_equal(const Trained& got, const Trained& expected) {
   expect_equal_bits(got.weights, expected.weights);
 }
 
-class FramesAsBytes : public testing::TestWithParam<Case> {};
+class FramesAsBytes : public testing::TestWithParam<FedCase> {};
 
 TEST_P(FramesAsBytes, EqualTheOracleOnTheirFloats) {
   const TrainerOptions eager = fed_by_bytes(GetParam()), recorded = on_doubles(eager);
@@ -58,12 +62,19 @@ TEST_P(FramesAsBytes, EqualTheOracleOnTheirFloats) {
   expect_equal(run(recorded), by_oracle(recorded, kSamples, 1, true, samples_of(recorded)));
 }
 
+std::string name_of(const testing::TestParamInfo<FedCase>& info) {
+  static const char* const targets[] = {"input", "bytes", "floats"};
+  return info.param.schedule + "_" + std::to_string(info.param.stages) + "_stages_target_" +
+         targets[int(info.param.target)];
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Cases, FramesAsBytes,
-    testing::Values(Case{"partime", 1, Target::input}, Case{"partime", 1, Target::bytes},
-                    Case{"partime", 1, Target::floats}, Case{"partime", 3, Target::input},
-                    Case{"partime", 3, Target::bytes}, Case{"partime", 3, Target::floats},
-                    Case{"gpipe", 3, Target::bytes}));
+    testing::Values(FedCase{"partime", 1, Target::input}, FedCase{"partime", 1, Target::bytes},
+                    FedCase{"partime", 1, Target::floats}, FedCase{"partime", 3, Target::input},
+                    FedCase{"partime", 3, Target::bytes}, FedCase{"partime", 3, Target::floats},
+                    FedCase{"gpipe", 3, Target::bytes}),
+    name_of);
 
 /// Stages between read the target as well.
 TEST(FramesAsBytes, ReadByEveryStage) {

@@ -54,21 +54,10 @@ Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool di
   return {trainer.state(), log.losses};
 }
 
-struct Case {
-  std::string schedule;
-  int stages;
-  std::vector<int> cut;
-  std::vector<int> replicas = {};
-  bool recompute = false;
-};
-
-class OracleTest : public testing::TestWithParam<Case> {};
+class OracleTest : public testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(OracleTest, PipelinedRunEqualsOracleAfter200Samples) {
-  const auto& [schedule, stages, cut, replicas, recompute] = GetParam();
-  TrainerOptions options = small(schedule, stages, cut);
-  options.replicas = replicas;
-  options.recompute = recompute;
+  TrainerOptions options = small(GetParam());
   const Trained expected = by_oracle(options, 200);
   for (const bool disturbed : {false, true}) {
     const Trained got = by_pipeline(options, 200, disturbed);
@@ -78,10 +67,7 @@ TEST_P(OracleTest, PipelinedRunEqualsOracleAfter200Samples) {
 }
 
 TEST_P(OracleTest, LearningFromEveryThirdEqualsOracle) {
-  const auto& [schedule, stages, cut, replicas, recompute] = GetParam();
-  TrainerOptions options = small(schedule, stages, cut);
-  options.replicas = replicas;
-  options.recompute = recompute;
+  TrainerOptions options = small(GetParam());
   const Trained expected = by_oracle(options, 100, 3), got = by_pipeline(options, 100, true, 3);
   expect_equal_bits(got.weights, expected.weights);
   EXPECT_EQ(got.losses, expected.losses);
@@ -97,12 +83,9 @@ TEST(LocalLosses, LearningFromEveryThirdEqualsOracle) {
 }
 
 TEST_P(OracleTest, SkipConnectionsOverCuts) {
-  const auto& [schedule, stages, cut, replicas, recompute] = GetParam();
-  TrainerOptions options = small(schedule, stages, cut);
+  TrainerOptions options = small(GetParam());
   options.network = skipping();
   options.weights = stages::initial_state(*options.network, 7);
-  options.replicas = replicas;
-  options.recompute = recompute;
   const Trained expected = by_oracle(options, 60), got = by_pipeline(options, 60, true);
   expect_equal_bits(got.weights, expected.weights);
   EXPECT_EQ(got.losses, expected.losses);
@@ -111,23 +94,30 @@ TEST_P(OracleTest, SkipConnectionsOverCuts) {
 INSTANTIATE_TEST_SUITE_P(
     StagesAndCuts, OracleTest,
     testing::Values(
-        Case{"partime", 1, {}}, Case{"partime", 2, {4}}, Case{"partime", 2, {1}},
-        Case{"partime", 2, {7}}, Case{"partime", 3, {2, 5}}, Case{"partime", 3, {3, 4}},
-        Case{"partime", 4, {2, 4, 6}}, Case{"partime", 4, {1, 2, 3}},
-        Case{"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pb", 1, {}}, Case{"pb", 2, {4}},
-        Case{"pb", 4, {1, 2, 3}}, Case{"pb", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pipedream", 1, {}},
-        Case{"pipedream", 2, {4}}, Case{"pipedream", 4, {2, 4, 6}}, Case{"2bw", 1, {}},
-        Case{"2bw", 3, {2, 5}}, Case{"2bw", 4, {2, 4, 6}}, Case{"gpipe", 1, {}},
-        Case{"gpipe", 3, {2, 5}}, Case{"1f1b", 1, {}}, Case{"1f1b", 4, {2, 4, 6}},
-        Case{"interleaved", 2, {4}}, Case{"interleaved", 4, {2, 4, 6}},
-        Case{"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"sequential", 1, {}},
-        Case{"sequential", 2, {4}}, Case{"sequential", 3, {2, 5}}, Case{"sequential", 4, {2, 4, 6}},
-        Case{"zb-h1", 1, {}}, Case{"zb-h1", 4, {2, 4, 6}}, Case{"zb-h1", 4, {1, 2, 3}},
-        Case{"pipedream", 2, {4}, {2, 1}}, Case{"pipedream", 2, {4}, {1, 3}},
-        Case{"pipedream", 3, {2, 5}, {2, 3, 2}}, Case{"pipedream", 1, {}, {3}},
-        Case{"gpipe", 3, {2, 5}, {}, true}, Case{"1f1b", 4, {2, 4, 6}, {}, true},
-        Case{"zb-h1", 4, {2, 4, 6}, {}, true}, Case{"pipedream", 4, {2, 4, 6}, {}, true},
-        Case{"2bw", 4, {2, 4, 6}, {}, true}));
+        ScheduleCase{"partime", 1, {}}, ScheduleCase{"partime", 2, {4}},
+        ScheduleCase{"partime", 2, {1}}, ScheduleCase{"partime", 2, {7}},
+        ScheduleCase{"partime", 3, {2, 5}}, ScheduleCase{"partime", 3, {3, 4}},
+        ScheduleCase{"partime", 4, {2, 4, 6}}, ScheduleCase{"partime", 4, {1, 2, 3}},
+        ScheduleCase{"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, ScheduleCase{"pb", 1, {}},
+        ScheduleCase{"pb", 2, {4}}, ScheduleCase{"pb", 4, {1, 2, 3}},
+        ScheduleCase{"pb", 8, {1, 2, 3, 4, 5, 6, 7}}, ScheduleCase{"pipedream", 1, {}},
+        ScheduleCase{"pipedream", 2, {4}}, ScheduleCase{"pipedream", 4, {2, 4, 6}},
+        ScheduleCase{"2bw", 1, {}}, ScheduleCase{"2bw", 3, {2, 5}},
+        ScheduleCase{"2bw", 4, {2, 4, 6}}, ScheduleCase{"gpipe", 1, {}},
+        ScheduleCase{"gpipe", 3, {2, 5}}, ScheduleCase{"1f1b", 1, {}},
+        ScheduleCase{"1f1b", 4, {2, 4, 6}}, ScheduleCase{"interleaved", 2, {4}},
+        ScheduleCase{"interleaved", 4, {2, 4, 6}},
+        ScheduleCase{"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}}, ScheduleCase{"sequential", 1, {}},
+        ScheduleCase{"sequential", 2, {4}}, ScheduleCase{"sequential", 3, {2, 5}},
+        ScheduleCase{"sequential", 4, {2, 4, 6}}, ScheduleCase{"zb-h1", 1, {}},
+        ScheduleCase{"zb-h1", 4, {2, 4, 6}}, ScheduleCase{"zb-h1", 4, {1, 2, 3}},
+        ScheduleCase{"pipedream", 2, {4}, {2, 1}}, ScheduleCase{"pipedream", 2, {4}, {1, 3}},
+        ScheduleCase{"pipedream", 3, {2, 5}, {2, 3, 2}}, ScheduleCase{"pipedream", 1, {}, {3}},
+        ScheduleCase{"gpipe", 3, {2, 5}, {}, true}, ScheduleCase{"1f1b", 4, {2, 4, 6}, {}, true},
+        ScheduleCase{"zb-h1", 4, {2, 4, 6}, {}, true},
+        ScheduleCase{"pipedream", 4, {2, 4, 6}, {}, true},
+        ScheduleCase{"2bw", 4, {2, 4, 6}, {}, true}),
+    [](const auto& info) { return name_of(info.param); });
 
 /// (layers-1) x {conv, relu}, conv, sigmoid and SGD, written with LibTorch alone.
 Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples,

@@ -14,9 +14,8 @@
 namespace millrace::engine {
 namespace {
 
-/// As small(), recorded.
-TrainerOptions recorded(const std::string& schedule, int stages, std::vector<int> cut) {
-  TrainerOptions options = small(schedule, stages, std::move(cut));
+/// As they are, recorded.
+TrainerOptions recorded(TrainerOptions options) {
   options.capture = Capture::graph;
   record_there(options);
   return options;
@@ -64,28 +63,17 @@ class FunctionFeed final : public Feed {
   SampleFunction sample_;
 };
 
-struct Case {
-  std::string schedule;
-  int stages;
-  std::vector<int> cut;
-  bool recompute = false;
-};
-
-class RecordedTest : public testing::TestWithParam<Case> {};
+class RecordedTest : public testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(RecordedTest, EqualsTheOracleAfter100Samples) {
-  const auto& [schedule, stages, cut, recompute] = GetParam();
-  TrainerOptions options = recorded(schedule, stages, cut);
-  options.recompute = recompute;
+  TrainerOptions options = recorded(small(GetParam()));
   const Trained expected = by_recorded_oracle(options, 100), got = by_pipeline(options, 100);
   expect_equal_bits(got.weights, expected.weights);
   EXPECT_EQ(got.losses, expected.losses);
 }
 
 TEST_P(RecordedTest, EqualsTheOracleOnABackendThatReplaysAtOnce) {
-  const auto& [schedule, stages, cut, recompute] = GetParam();
-  TrainerOptions options = replayed_at_once(recorded(schedule, stages, cut));
-  options.recompute = recompute;
+  TrainerOptions options = replayed_at_once(recorded(small(GetParam())));
   const Trained expected = by_recorded_oracle(options, 100), got = by_pipeline(options, 100);
   expect_equal_bits(got.weights, expected.weights);
   EXPECT_EQ(got.losses, expected.losses);
@@ -93,17 +81,20 @@ TEST_P(RecordedTest, EqualsTheOracleOnABackendThatReplaysAtOnce) {
 
 INSTANTIATE_TEST_SUITE_P(
     Schedules, RecordedTest,
-    testing::Values(Case{"partime", 1, {}}, Case{"partime", 2, {4}}, Case{"partime", 4, {2, 4, 6}},
-                    Case{"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, Case{"pb", 2, {4}},
-                    Case{"pb", 4, {1, 2, 3}}, Case{"pipedream", 2, {4}},
-                    Case{"pipedream", 4, {2, 4, 6}}, Case{"2bw", 1, {}}, Case{"2bw", 3, {2, 5}},
-                    Case{"gpipe", 1, {}}, Case{"gpipe", 3, {2, 5}}, Case{"gpipe", 2, {4}, true},
-                    Case{"1f1b", 4, {2, 4, 6}}, Case{"interleaved", 4, {2, 4, 6}},
-                    Case{"zb-h1", 2, {4}}, Case{"sequential", 3, {2, 5}}));
+    testing::Values(ScheduleCase{"partime", 1, {}}, ScheduleCase{"partime", 2, {4}},
+                    ScheduleCase{"partime", 4, {2, 4, 6}},
+                    ScheduleCase{"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, ScheduleCase{"pb", 2, {4}},
+                    ScheduleCase{"pb", 4, {1, 2, 3}}, ScheduleCase{"pipedream", 2, {4}},
+                    ScheduleCase{"pipedream", 4, {2, 4, 6}}, ScheduleCase{"2bw", 1, {}},
+                    ScheduleCase{"2bw", 3, {2, 5}}, ScheduleCase{"gpipe", 1, {}},
+                    ScheduleCase{"gpipe", 3, {2, 5}}, ScheduleCase{"gpipe", 2, {4}, {}, true},
+                    ScheduleCase{"1f1b", 4, {2, 4, 6}}, ScheduleCase{"interleaved", 4, {2, 4, 6}},
+                    ScheduleCase{"zb-h1", 2, {4}}, ScheduleCase{"sequential", 3, {2, 5}}),
+    [](const auto& info) { return name_of(info.param); });
 
 TEST(Recorded, EveryOptimizer) {
   for (const std::string& kind : stages::optimizer_names()) {
-    TrainerOptions options = recorded("partime", 2, {4});
+    TrainerOptions options = recorded(small("partime", 2, {4}));
     options.optimizer = {.kind = kind, .lr = 0.01, .weight_decay = 0.01};
     if (kind == "sgd" || kind == "rmsprop") options.optimizer.momentum = 0.9;
     const Trained expected = by_recorded_oracle(options, 60);
@@ -118,7 +109,7 @@ TEST(Recorded, EveryOptimizer) {
 TEST(Recorded, EveryCorrection) {
   for (const std::string& kind : stages::correction_names()) {
     if (kind == "spike-compensation") continue;  // below
-    TrainerOptions options = recorded("partime", 3, {2, 5});
+    TrainerOptions options = recorded(small("partime", 3, {2, 5}));
     options.optimizer = {.kind = "adam", .lr = 0.01};
     options.correction.kind = kind;
     const Trained expected = by_recorded_oracle(options, 60);
@@ -131,7 +122,7 @@ TEST(Recorded, EveryCorrection) {
 }
 
 TEST(Recorded, SpikeCompensation) {
-  TrainerOptions options = recorded("partime", 3, {2, 5});
+  TrainerOptions options = recorded(small("partime", 3, {2, 5}));
   options.optimizer = {.kind = "sgd", .lr = 0.05, .momentum = 0.9};
   options.correction.kind = "spike-compensation";
   const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
@@ -142,7 +133,7 @@ TEST(Recorded, SpikeCompensation) {
 /// The weights of old that these look at come round in another beat than slots and versions.
 TEST(Recorded, CorrectionsBesideStashedWeights) {
   for (const char* kind : {"gap-aware", "dc-asgd"}) {
-    TrainerOptions options = recorded("pipedream", 3, {2, 5});
+    TrainerOptions options = recorded(small("pipedream", 3, {2, 5}));
     options.correction.kind = kind;
     const Trained expected = by_recorded_oracle(options, 60);
     for (const TrainerOptions& how : {options, replayed_at_once(options)}) {
@@ -155,9 +146,9 @@ TEST(Recorded, CorrectionsBesideStashedWeights) {
 
 /// Each device by itself: half of the stages as they are, half recorded.
 TEST(Recorded, BesideStagesThatAreNot) {
-  TrainerOptions options = recorded("partime", 4, {2, 4, 6});
+  TrainerOptions options = recorded(small("partime", 4, {2, 4, 6}));
   options.records = [](int stage) { return stage == 1 || stage == 2; };
-  const Trained expected = by_pipeline(recorded("partime", 4, {2, 4, 6}), 60);
+  const Trained expected = by_pipeline(recorded(small("partime", 4, {2, 4, 6})), 60);
   TrainerOptions mixed = options;
   const Trained got = by_pipeline(mixed, 60);
   for (std::size_t i = 0; i < got.losses.size(); ++i)
@@ -166,7 +157,7 @@ TEST(Recorded, BesideStagesThatAreNot) {
 
 /// Half of the stages on a device that is behind, half of them replayed at once.
 TEST(Recorded, BesideStagesThatReplayAtOnce) {
-  TrainerOptions options = recorded("partime", 4, {2, 4, 6});
+  TrainerOptions options = recorded(small("partime", 4, {2, 4, 6}));
   options.make_backend = [made = 0](c10::Device) mutable {
     return made++ % 2 == 0 ? capture::make_double_stream(true) : capture::make_double_program();
   };
@@ -176,7 +167,7 @@ TEST(Recorded, BesideStagesThatReplayAtOnce) {
 }
 
 TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
-  TrainerOptions options = recorded("partime", 2, {4});
+  TrainerOptions options = recorded(small("partime", 2, {4}));
   options.optimizer = {.kind = "adam", .lr = 0.01};
   Trainer trainer(options);
   FunctionFeed feed(trainer, 40, [](std::int64_t n) {
@@ -197,7 +188,7 @@ TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
 TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
   for (const char* name : {"partime", "pipedream", "2bw", "gpipe"}) {
     SCOPED_TRACE(name);
-    TrainerOptions options = recorded(name, 3, {2, 5});
+    TrainerOptions options = recorded(small(name, 3, {2, 5}));
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.guard = true;
     const auto spoiled = [](std::int64_t n) { return n >= 250 && n < 255; };
@@ -228,7 +219,7 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
 
 /// Loss and prediction, though backward and update are under way.
 TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
-  const TrainerOptions options = recorded("partime", 1, {});
+  const TrainerOptions options = recorded(small("partime", 1, {}));
   const Schedule schedule = for_recording(schedule_of(options));
   capture::SampleBuffers samples(schedule.slots(),
                                  {1, kShape.channels, kShape.height, kShape.width}, {}, true);
@@ -256,7 +247,7 @@ TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
 
 /// Whatever was launched before a stage's state is asked for is in it, and nothing else.
 TEST(Recorded, ACheckpointOnTheWayIsTheWeightsOfItsSample) {
-  const TrainerOptions options = recorded("partime", 1, {});
+  const TrainerOptions options = recorded(small("partime", 1, {}));
   Trainer trainer(options);
   SampleFeed feed(trainer, kShape, 60);
   stages::StateDict seen;
@@ -270,7 +261,7 @@ TEST(Recorded, ACheckpointOnTheWayIsTheWeightsOfItsSample) {
 
 TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
   capture::refuse_recording(true);
-  TrainerOptions options = recorded("partime", 2, {4});
+  TrainerOptions options = recorded(small("partime", 2, {4}));
   {
     Trainer trainer(options);
     SampleFeed feed(trainer, kShape, 10);
@@ -286,7 +277,7 @@ TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
 }
 
 TEST(Recorded, RefusesReplicas) {
-  TrainerOptions options = recorded("pipedream", 2, {4});
+  TrainerOptions options = recorded(small("pipedream", 2, {4}));
   options.replicas = {2, 1};
   EXPECT_THROW(Trainer{options}, std::invalid_argument);
   options.capture = Capture::automatic;

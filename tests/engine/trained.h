@@ -1,6 +1,9 @@
 // A small pipeline that tests train, and what the oracle makes of the same.
 #pragma once
 
+#include <algorithm>
+#include <ostream>
+
 #include "engine/trainer/oracle.h"
 #include "tests/engine/sample_feed.h"
 
@@ -23,6 +26,40 @@ inline TrainerOptions small(const std::string& schedule, int stages, std::vector
   options.optimizer.lr = 0.5;
   options.weights = stages::initial_state(*options.network, 7);
   return options;
+}
+
+/// What small() is made of.
+struct ScheduleCase {
+  std::string schedule;
+  int stages;
+  std::vector<int> cut;
+  std::vector<int> replicas = {};
+  bool recompute = false;
+};
+
+inline TrainerOptions small(const ScheduleCase& of) {
+  TrainerOptions options = small(of.schedule, of.stages, of.cut);
+  options.replicas = of.replicas;
+  options.recompute = of.recompute;
+  return options;
+}
+
+/// As a test's name has it: letters, digits and '_'.
+inline std::string name_of(const ScheduleCase& of) {
+  std::string name = of.schedule + "_" + std::to_string(of.stages) + "_stages";
+  const auto list = [&](const char* what, const std::vector<int>& numbers) {
+    if (!numbers.empty()) name += what;
+    for (const int number : numbers) name += "_" + std::to_string(number);
+  };
+  list("_cut", of.cut);
+  list("_replicas", of.replicas);
+  if (of.recompute) name += "_recompute";
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+inline void PrintTo(const ScheduleCase& of, std::ostream* out) {
+  *out << name_of(of);
 }
 
 struct Trained {
