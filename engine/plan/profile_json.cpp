@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>  // JSON
 
-#include <algorithm>         // find
-#include <initializer_list>  // known fields
+#include <algorithm>
+#include <initializer_list>
 
 namespace millrace::engine::plan {
 namespace {
@@ -201,23 +201,6 @@ Profile profile_from_json(const std::string& text, const std::string& name) {
     throw ProfileError(name + ": " + error.what());
   }
   return profile;
-}
-
-std::string comparisons_to_json(const std::vector<Comparison>& rows) {
-  const auto figure = [](const std::optional<double>& value) {
-    return value ? Json(*value) : Json(nullptr);
-  };
-  Json list = Json::array();
-  for (const Comparison& row : rows) {
-    list.push_back({{"source", row.source},
-                    {"what", row.what},
-                    {"published", row.published},
-                    {"ours", row.ours},
-                    {"published_figure", figure(row.published_figure)},
-                    {"our_figure", figure(row.our_figure)},
-                    {"explanation", row.explanation}});
-  }
-  return list.dump(1) + "\n";
 }
 
 }  // namespace millrace::engine::plan

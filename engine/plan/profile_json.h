@@ -1,10 +1,9 @@
 // Profiles as JSON files. A library of its own: the rest of the engine knows no JSON.
 #pragma once
 
-#include <string>  // the text
+#include <string>
 
 #include "engine/plan/profile.h"
-#include "engine/plan/published.h"
 
 namespace millrace::engine::plan {
 
@@ -24,9 +23,5 @@ std::string profile_to_json(const Profile& profile);
 /// 0. Costs must be there; frames, input_bytes, thread_speedup, hand_offs, state_bytes and tensor_*
 /// may be left out. Throws ProfileError: one line "NAME: module 3 (conv1): forward_ms is missing".
 Profile profile_from_json(const std::string& text, const std::string& name);
-
-/// A list of {"source", "what", "published", "ours", "published_figure", "our_figure",
-/// "explanation"}; figures that are words only are null.
-std::string comparisons_to_json(const std::vector<Comparison>& rows);
 
 }  // namespace millrace::engine::plan

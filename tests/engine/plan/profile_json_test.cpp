@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>   // files
-#include <iterator>  // all of them
 
 #include "tests/engine/plan/random_profile.h"
 
@@ -62,28 +60,6 @@ TEST(ProfileJson, NamesModuleAndFieldOfWhatIsWrong) {
   EXPECT_EQ(complaint("{", "").substr(0, 21), "p.json: is no JSON: [");
   EXPECT_EQ(complaint("\"update_ms\":", "\"update_ms\":3,\"weight_gradient_ms\":"),
             "");  // a bare number is a median
-}
-
-TEST(ProfileJson, FilesOfKnownNetworksAreUpToDate) {
-  const auto read = [](const std::string& name) {
-    const std::string path = std::string(MILLRACE_SOURCE) + "/docs/benchmarks/profiles/" + name;
-    std::ifstream file(path);
-    return profile_from_json({std::istreambuf_iterator<char>(file), {}}, path);
-  };
-  const auto same = [&](const std::string& name, const Profile& profile) {
-    const Profile file = read(name);
-    ASSERT_EQ(file.modules.size(), profile.modules.size());
-    for (std::size_t i = 0; i < file.modules.size(); ++i) {
-      const ModuleProfile &ours = file.modules[i], &theirs = profile.modules[i];
-      EXPECT_EQ(ours.name, theirs.name);
-      EXPECT_NEAR(ours.ms().total(), theirs.ms().total(), 1e-9 * theirs.ms().total());
-      EXPECT_EQ(ours.bytes, theirs.bytes);
-    }
-  };
-  const Networks networks = worked_out_networks();
-  same("vgg16.json", networks.vgg16);
-  same("resnet50.json", networks.resnet50);
-  same("gnmt8.json", networks.gnmt8);
 }
 
 }  // namespace

@@ -1,13 +1,17 @@
-#include "engine/plan/published.h"
+#include "tools/bench/published.h"
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>  // no such row
+#include <fstream>
+#include <stdexcept>
 
-#include "engine/plan/known_networks.h"
+#include "engine/plan/profile_json.h"
+#include "tools/bench/known_networks.h"
 
-namespace millrace::engine::plan {
+namespace millrace::tools {
 namespace {
+
+using namespace engine::plan;
 
 const Comparison& row_of(const std::vector<Comparison>& rows, const std::string& what) {
   for (const Comparison& row : rows) {
@@ -94,5 +98,27 @@ TEST(Published, EveryRowExplainsItself) {
   EXPECT_NE(page.find("## GPipe, arXiv 1811.06965: (p-1)/m\n\n| what |"), std::string::npos);
 }
 
+TEST(ProfileJson, FilesOfKnownNetworksAreUpToDate) {
+  const auto read = [](const std::string& name) {
+    const std::string path = std::string(MILLRACE_SOURCE) + "/docs/benchmarks/profiles/" + name;
+    std::ifstream file(path);
+    return profile_from_json({std::istreambuf_iterator<char>(file), {}}, path);
+  };
+  const auto same = [&](const std::string& name, const Profile& profile) {
+    const Profile file = read(name);
+    ASSERT_EQ(file.modules.size(), profile.modules.size());
+    for (std::size_t i = 0; i < file.modules.size(); ++i) {
+      const ModuleProfile &ours = file.modules[i], &theirs = profile.modules[i];
+      EXPECT_EQ(ours.name, theirs.name);
+      EXPECT_NEAR(ours.ms().total(), theirs.ms().total(), 1e-9 * theirs.ms().total());
+      EXPECT_EQ(ours.bytes, theirs.bytes);
+    }
+  };
+  const Networks networks = worked_out_networks();
+  same("vgg16.json", networks.vgg16);
+  same("resnet50.json", networks.resnet50);
+  same("gnmt8.json", networks.gnmt8);
+}
+
 }  // namespace
-}  // namespace millrace::engine::plan
+}  // namespace millrace::tools

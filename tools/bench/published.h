@@ -1,13 +1,13 @@
 // What others have published, and what plan makes of the same networks and machines.
 #pragma once
 
-#include <optional>  // figures that are words only
-#include <string>    // words
-#include <vector>    // rows
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "engine/plan/profile.h"
 
-namespace millrace::engine::plan {
+namespace millrace::tools {
 
 /// A published figure beside ours.
 struct Comparison {
@@ -22,7 +22,7 @@ struct Comparison {
 /// Profiles of one minibatch a device, as PipeDream trained them: 64 pictures of VGG-16, 128 of
 /// ResNet-50, 64 sentences of GNMT-8.
 struct Networks {
-  Profile vgg16, resnet50, gnmt8;
+  engine::plan::Profile vgg16, resnet50, gnmt8;
 };
 
 /// From their architectures: figures of our own.
@@ -30,7 +30,7 @@ Networks worked_out_networks();
 
 /// A profile for `factor` times the frames: times and what is kept of samples grow with them,
 /// weights do not. For profiles that were published for other minibatches.
-Profile with_frames(Profile profile, double factor);
+engine::plan::Profile with_frames(engine::plan::Profile profile, double factor);
 
 /// Where a network's figures come from.
 enum class Costs {
@@ -60,4 +60,4 @@ std::string comparisons_markdown(const std::vector<Comparison>& rows);
 std::vector<Comparison> published_tables(const Networks& networks,
                                          const Networks* measured = nullptr);
 
-}  // namespace millrace::engine::plan
+}  // namespace millrace::tools

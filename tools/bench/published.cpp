@@ -1,12 +1,15 @@
-#include "engine/plan/published.h"
+#include "tools/bench/published.h"
 
-#include <algorithm>  // max
-#include <cstdio>     // snprintf
+#include <algorithm>
+#include <cstdio>
 
-#include "engine/plan/known_networks.h"
 #include "engine/plan/plan.h"
+#include "tools/bench/known_networks.h"
 
-namespace millrace::engine::plan {
+namespace millrace::tools {
+
+using namespace engine::plan;
+
 namespace {
 
 std::string text(const char* pattern, double value) {
@@ -294,4 +297,4 @@ std::vector<Comparison> published_tables(const Networks& networks, const Network
   return rows;
 }
 
-}  // namespace millrace::engine::plan
+}  // namespace millrace::tools

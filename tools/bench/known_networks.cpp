@@ -1,8 +1,11 @@
-#include "engine/plan/known_networks.h"
+#include "tools/bench/known_networks.h"
 
-#include <algorithm>  // max
+#include <algorithm>
 
-namespace millrace::engine::plan {
+namespace millrace::tools {
+
+using namespace engine::plan;
+
 namespace {
 
 constexpr double kFloat = 4;
@@ -209,4 +212,4 @@ Profile partime_cnn(int layers, int features, int kernel, int side,
   return builder.take();
 }
 
-}  // namespace millrace::engine::plan
+}  // namespace millrace::tools

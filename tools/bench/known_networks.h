@@ -4,7 +4,7 @@
 
 #include "engine/plan/profile.h"
 
-namespace millrace::engine::plan {
+namespace millrace::tools {
 
 /// An accelerator as a roofline: a layer takes the longer of multiplying and moving.
 struct Accelerator {
@@ -19,18 +19,19 @@ struct Accelerator {
 Accelerator v100();
 
 /// `batch` pictures of 224 x 224 a minibatch. Simonyan and Zisserman, arXiv 1409.1556, column D.
-Profile vgg16(int batch, const Accelerator& accelerator);
+engine::plan::Profile vgg16(int batch, const Accelerator& accelerator);
 
 /// A module a residual block. He et al., arXiv 1512.03385.
-Profile resnet50(int batch, const Accelerator& accelerator);
+engine::plan::Profile resnet50(int batch, const Accelerator& accelerator);
 
 /// Eight LSTM layers of 1024 and a vocabulary of 32320, sentences of 24 tokens. Wu et al., arXiv
 /// 1609.08144, as PipeDream built it. What the decoder reads of the encoder crosses every cut
 /// between the two.
-Profile gnmt8(int batch, const Accelerator& accelerator);
+engine::plan::Profile gnmt8(int batch, const Accelerator& accelerator);
 
 /// PARTIME's networks (Meloni et al., arXiv 2210.09147): `layers` convolutions of `kernel` and
 /// `features` on one frame of `side` x `side`; one frame a minibatch.
-Profile partime_cnn(int layers, int features, int kernel, int side, const Accelerator& accelerator);
+engine::plan::Profile partime_cnn(int layers, int features, int kernel, int side,
+                                  const Accelerator& accelerator);
 
-}  // namespace millrace::engine::plan
+}  // namespace millrace::tools
