@@ -1,8 +1,8 @@
 #include "engine/monitor/loss_history.h"
 
-#include <algorithm>  // min
-#include <cmath>      // isfinite
-#include <numeric>    // accumulate
+#include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace millrace::engine {
 

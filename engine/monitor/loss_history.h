@@ -1,10 +1,10 @@
 // The losses of an endless run in a fixed amount of memory.
 #pragma once
 
-#include <atomic>   // live reading
-#include <cstdint>  // counts
-#include <utility>  // points
-#include <vector>   // the curve
+#include <atomic>
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace millrace::engine {
 

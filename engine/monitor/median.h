@@ -1,9 +1,9 @@
 // The middle of some measurements.
 #pragma once
 
-#include <algorithm>  // nth_element
-#include <cstddef>    // where the middle is
-#include <vector>     // values
+#include <algorithm>
+#include <cstddef>
+#include <vector>
 
 namespace millrace::engine {
 

@@ -1,10 +1,10 @@
 #include "engine/monitor/overload.h"
 
-#include <algorithm>  // max_element, find
-#include <cmath>      // ceil
-#include <cstdio>     // snprintf
-#include <limits>     // no stage
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <stdexcept>
 
 #include "engine/plan/balance.h"
 

@@ -1,10 +1,10 @@
 // Says when a stream is too fast for the pipeline, and what to change about it.
 #pragma once
 
-#include <cstdint>     // counts
-#include <functional>  // cuts that may be
-#include <string>      // names, texts
-#include <vector>      // stages
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
 
 namespace millrace::engine {
 

@@ -1,7 +1,7 @@
 // Where the pipeline's samples come from and where its predictions go.
 #pragma once
 
-#include <cstdint>  // sample numbers
+#include <cstdint>
 
 #include "engine/monitor/clock.h"
 

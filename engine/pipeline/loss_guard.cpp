@@ -1,8 +1,8 @@
 #include "engine/pipeline/loss_guard.h"
 
-#include <algorithm>  // nth_element
-#include <cmath>      // isfinite
-#include <numeric>    // accumulate
+#include <algorithm>
+#include <cmath>
+#include <numeric>
 
 namespace millrace::engine {
 

@@ -1,9 +1,9 @@
 // Sees a run go astray by its losses, early enough to turn back.
 #pragma once
 
-#include <atomic>   // read by others
-#include <cstdint>  // samples
-#include <vector>   // the latest losses
+#include <atomic>
+#include <cstdint>
+#include <vector>
 
 namespace millrace::engine {
 

@@ -1,9 +1,9 @@
 #include "engine/pipeline/pinning.h"
 
-#include <pthread.h>  // pthread_setaffinity_np
-#include <sched.h>    // CPU sets
+#include <pthread.h>
+#include <sched.h>
 
-#include <vector>  // usable cores
+#include <vector>
 
 namespace millrace::engine {
 namespace {

@@ -1,8 +1,8 @@
 #include "engine/pipeline/pipeline.h"
 
-#include <algorithm>  // any_of
-#include <latch>      // nobody starts before all are prepared
-#include <thread>     // workers
+#include <algorithm>
+#include <latch>
+#include <thread>
 
 #include "engine/pipeline/pinning.h"
 #include "engine/pipeline/worker.h"

@@ -1,13 +1,13 @@
 // Runs a schedule: one pinned worker thread each, neighbours meeting only at their link.
 #pragma once
 
-#include <atomic>      // stop flag, counts
-#include <exception>   // first failure
-#include <functional>  // hooks
-#include <limits>      // no end known
-#include <memory>      // links
-#include <mutex>       // first failure
-#include <vector>      // stages
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <vector>
 
 #include "capture/step.h"
 #include "engine/monitor/monitor.h"

@@ -3,10 +3,10 @@
 
 #include <concurrentqueue/blockingconcurrentqueue.h>  // LightweightSemaphore: spins before it sleeps
 
-#include <atomic>   // holders of a slot
-#include <chrono>   // patience
-#include <cstdint>  // sample numbers
-#include <memory>   // slot array
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
 
 namespace millrace::engine {
 

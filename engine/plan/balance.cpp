@@ -1,9 +1,9 @@
 #include "engine/plan/balance.h"
 
-#include <algorithm>  // max, reverse
-#include <limits>     // infinity
-#include <stdexcept>  // std::invalid_argument
-#include <string>     // message
+#include <algorithm>
+#include <limits>
+#include <stdexcept>
+#include <string>
 
 namespace millrace::engine {
 

@@ -1,7 +1,7 @@
 // Where to cut a network so that the slowest stage is as fast as can be.
 #pragma once
 
-#include <vector>  // costs, cuts
+#include <vector>
 
 namespace millrace::engine {
 

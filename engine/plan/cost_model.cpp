@@ -1,7 +1,7 @@
 #include "engine/plan/cost_model.h"
 
-#include <algorithm>  // max
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <stdexcept>
 
 namespace millrace::engine::plan {
 

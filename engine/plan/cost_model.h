@@ -1,8 +1,8 @@
 // What a stage costs where it is put: the one place that knows the formulas planning minimises.
 #pragma once
 
-#include <string>  // schedule
-#include <vector>  // sums
+#include <string>
+#include <vector>
 
 #include "engine/plan/costs.h"
 #include "engine/plan/profile.h"

@@ -3,7 +3,7 @@
 // otherwise.
 #pragma once
 
-#include <vector>  // levels
+#include <vector>
 
 namespace millrace::engine::plan {
 

@@ -1,7 +1,7 @@
 #include "engine/plan/cut.h"
 
-#include <algorithm>  // max
-#include <limits>     // infinity
+#include <algorithm>
+#include <limits>
 
 #include "engine/plan/reach.h"
 

@@ -1,8 +1,8 @@
 // The best contiguous cut of a network over the places of a machine, exactly.
 #pragma once
 
-#include <optional>  // no cut may fit
-#include <vector>    // stages
+#include <optional>
+#include <vector>
 
 #include "engine/plan/cost_model.h"
 

@@ -1,9 +1,9 @@
 // printf into a string.
 #pragma once
 
-#include <cstdarg>  // arguments
-#include <cstdio>   // vsnprintf
-#include <string>   // result
+#include <cstdarg>
+#include <cstdio>
+#include <string>
 
 namespace millrace::engine::plan {
 

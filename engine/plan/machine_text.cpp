@@ -1,9 +1,9 @@
 #include "engine/plan/machine_text.h"
 
-#include <algorithm>  // reverse
-#include <cmath>      // isfinite
-#include <cstdlib>    // strtod
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <stdexcept>
 
 namespace millrace::engine::plan {
 namespace {

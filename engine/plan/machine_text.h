@@ -1,7 +1,7 @@
 // Machines as a command line names them.
 #pragma once
 
-#include <string>  // the text
+#include <string>
 
 #include "engine/plan/profile.h"
 

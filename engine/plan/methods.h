@@ -1,7 +1,7 @@
 // The methods a request leaves open, listed.
 #pragma once
 
-#include <vector>  // list
+#include <vector>
 
 #include "engine/plan/plan.h"
 

@@ -1,7 +1,7 @@
 #include "engine/plan/outcome.h"
 
-#include <algorithm>  // max
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <stdexcept>
 
 #include "engine/schedule/registry.h"
 

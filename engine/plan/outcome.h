@@ -1,8 +1,8 @@
 // What a cut comes to under a schedule: rate, latency, memory, gradient age.
 #pragma once
 
-#include <cstdint>  // ages
-#include <vector>   // one a stage
+#include <cstdint>
+#include <vector>
 
 #include "engine/plan/cut.h"
 

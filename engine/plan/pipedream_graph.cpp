@@ -1,11 +1,11 @@
 #include "engine/plan/pipedream_graph.h"
 
-#include <algorithm>   // max
-#include <cstdlib>     // strtod
-#include <functional>  // order
-#include <map>         // layers by name
-#include <queue>       // those ready
-#include <sstream>     // lines
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <queue>
+#include <sstream>
 
 namespace millrace::engine::plan {
 namespace {

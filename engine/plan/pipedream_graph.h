@@ -1,7 +1,7 @@
 // Profiles in PipeDream's `graph.txt` form, as its repository publishes them for a dozen networks.
 #pragma once
 
-#include <string>  // the text
+#include <string>
 
 #include "engine/plan/profile.h"
 

@@ -1,8 +1,8 @@
 #include "engine/plan/plan.h"
 
-#include <algorithm>  // sort
-#include <cmath>      // rounding
-#include <tuple>      // order of plans
+#include <algorithm>
+#include <cmath>
+#include <tuple>
 
 #include "engine/plan/methods.h"
 #include "engine/plan/unfit.h"

@@ -1,10 +1,10 @@
 // The choice of everything at once: schedule, minibatch, recomputing, tensor x copies x width, cut.
 #pragma once
 
-#include <optional>   // next best cut
-#include <stdexcept>  // PlanError
-#include <string>     // schedules
-#include <vector>     // choices
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "engine/plan/outcome.h"
 

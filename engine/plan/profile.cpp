@@ -1,7 +1,7 @@
 #include "engine/plan/profile.h"
 
-#include <algorithm>  // max
-#include <cmath>      // isfinite
+#include <algorithm>
+#include <cmath>
 
 namespace millrace::engine::plan {
 namespace {

@@ -2,10 +2,10 @@
 // published table. Plan and simulate read it.
 #pragma once
 
-#include <stdexcept>  // ProfileError
-#include <string>     // names
-#include <utility>    // points
-#include <vector>     // modules
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/plan/costs.h"
 

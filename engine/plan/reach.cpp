@@ -1,9 +1,9 @@
 #include "engine/plan/reach.h"
 
-#include <algorithm>  // max, upper_bound
-#include <cmath>      // isfinite
-#include <limits>     // most modules
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
 
 namespace millrace::engine::plan {
 namespace {

@@ -1,8 +1,8 @@
 // Whether a network fits a machine within a period: the dynamic programme behind best_cut().
 #pragma once
 
-#include <cstdint>  // tables
-#include <vector>   // tables
+#include <cstdint>
+#include <vector>
 
 #include "engine/plan/cut.h"
 

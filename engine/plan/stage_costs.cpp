@@ -1,7 +1,7 @@
 #include "engine/plan/stage_costs.h"
 
-#include <stdexcept>  // std::invalid_argument
-#include <string>     // what is wrong
+#include <stdexcept>
+#include <string>
 
 namespace millrace::engine::plan {
 

@@ -1,7 +1,7 @@
 // A profile's modules added up to the stages of a cut: what simulate plays.
 #pragma once
 
-#include <vector>  // stages
+#include <vector>
 
 #include "engine/plan/costs.h"
 #include "engine/plan/profile.h"

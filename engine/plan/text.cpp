@@ -1,6 +1,6 @@
 #include "engine/plan/text.h"
 
-#include <algorithm>  // max
+#include <algorithm>
 
 #include "engine/plan/format.h"
 #include "engine/schedule/registry.h"

@@ -1,8 +1,8 @@
 // Plans for people, and for `run`.
 #pragma once
 
-#include <string>  // the text
-#include <vector>  // device names
+#include <string>
+#include <vector>
 
 #include "engine/plan/plan.h"
 

@@ -1,8 +1,8 @@
 // Why no plan fits, in words.
 #pragma once
 
-#include <string>  // the words
-#include <vector>  // methods
+#include <string>
+#include <vector>
 
 #include "engine/plan/methods.h"
 

@@ -1,7 +1,7 @@
 #include "engine/schedule/registry.h"
 
-#include <algorithm>  // find_if
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <stdexcept>
 
 #include "engine/schedule/schedule_csv.h"
 

@@ -1,10 +1,10 @@
 #include "engine/schedule/schedule.h"
 
-#include <algorithm>  // all_of
-#include <limits>     // none yet
-#include <map>        // versions at forwards
-#include <numeric>    // lcm
-#include <set>        // distinct stages
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
 
 namespace millrace::engine {
 

@@ -1,10 +1,10 @@
 // The schedule language: who does what, in which order, for which sample. Needs no LibTorch.
 #pragma once
 
-#include <cstdint>     // sample numbers
-#include <functional>  // version rule
-#include <string>      // names
-#include <vector>      // programs
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
 
 namespace millrace::engine {
 

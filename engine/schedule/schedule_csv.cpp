@@ -1,13 +1,13 @@
 #include "engine/schedule/schedule_csv.h"
 
-#include <algorithm>    // max
-#include <array>        // PyTorch's words
-#include <charconv>     // numbers
-#include <fstream>      // files
-#include <iterator>     // whole text
-#include <set>          // stages
-#include <stdexcept>    // std::invalid_argument
-#include <string_view>  // cells
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <stdexcept>
+#include <string_view>
 
 namespace millrace::engine {
 namespace {

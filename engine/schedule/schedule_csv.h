@@ -1,7 +1,7 @@
 // Schedules in the form that torch.distributed.pipelining writes and reads.
 #pragma once
 
-#include <string>  // text
+#include <string>
 
 #include "engine/schedule/schedule.h"
 

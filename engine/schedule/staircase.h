@@ -1,9 +1,9 @@
 // A schedule laid out over time, for people to look at.
 #pragma once
 
-#include <optional>  // bubbles
-#include <string>    // cells
-#include <vector>    // rows
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "engine/schedule/schedule.h"
 

@@ -1,9 +1,9 @@
 // Proves a schedule before anything starts.
 #pragma once
 
-#include <cstdint>   // clock
-#include <optional>  // no fault
-#include <string>    // what is wrong
+#include <cstdint>
+#include <optional>
+#include <string>
 
 #include "engine/schedule/schedule.h"
 

@@ -1,8 +1,8 @@
 #include "engine/simulate/simulation.h"
 
-#include <algorithm>  // max, nth_element
-#include <cmath>      // isfinite
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
 
 #include "engine/schedule/staircase.h"
 

@@ -1,8 +1,8 @@
 // What a simulation counts as it runs, and what becomes of it.
 #pragma once
 
-#include <cstdint>  // sample numbers
-#include <vector>   // counts
+#include <cstdint>
+#include <vector>
 
 #include "engine/simulate/simulator_wires.h"
 

@@ -1,9 +1,9 @@
 #include "engine/simulate/simulator.h"
 
-#include <algorithm>  // max
-#include <map>        // predictions held back
-#include <queue>      // what happens next
-#include <stdexcept>  // std::logic_error
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <stdexcept>
 
 #include "engine/schedule/staircase.h"
 #include "engine/simulate/simulation.h"

@@ -2,9 +2,9 @@
 // LibTorch, no thread and no clock: same input, same answer.
 #pragma once
 
-#include <cstdint>  // sample numbers
-#include <string>   // what binds
-#include <vector>   // costs
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "engine/plan/cost_model.h"
 #include "engine/schedule/schedule.h"

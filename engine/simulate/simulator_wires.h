@@ -1,8 +1,8 @@
 // The messages between the units of a simulation.
 #pragma once
 
-#include <cstdint>  // sample numbers
-#include <deque>    // messages
+#include <cstdint>
+#include <deque>
 #include <map>
 #include <utility>
 #include <vector>

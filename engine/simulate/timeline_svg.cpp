@@ -1,9 +1,9 @@
 #include "engine/simulate/timeline_svg.h"
 
-#include <algorithm>  // max
-#include <array>      // operations seen
-#include <cmath>      // axis
-#include <cstdio>     // numbers
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
 
 #include "engine/schedule/staircase.h"
 #include "engine/simulate/timeline_text.h"

@@ -1,8 +1,8 @@
 // A simulation's time line as a picture for a document.
 #pragma once
 
-#include <cstddef>  // limits
-#include <string>   // the text
+#include <cstddef>
+#include <string>
 
 #include "engine/simulate/simulator.h"
 

@@ -1,8 +1,8 @@
 #include "engine/simulate/timeline_text.h"
 
-#include <algorithm>  // max
-#include <cmath>      // lround
-#include <cstdio>     // shares
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 
 #include "engine/schedule/staircase.h"
 

@@ -1,7 +1,7 @@
 // A simulation in a terminal: who did what when, and how busy everybody was.
 #pragma once
 
-#include <string>  // the text
+#include <string>
 
 #include "engine/simulate/simulator.h"
 

@@ -1,6 +1,6 @@
 #include "engine/trace/action_log.h"
 
-#include <algorithm>  // sort
+#include <algorithm>
 
 namespace millrace::engine {
 

@@ -1,9 +1,9 @@
 // What each worker did and when, kept while a pipeline runs.
 #pragma once
 
-#include <cstddef>  // sizes
-#include <cstdint>  // counts
-#include <vector>   // spans
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "engine/monitor/clock.h"
 #include "engine/trace/trace.h"

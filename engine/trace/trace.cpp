@@ -1,7 +1,7 @@
 #include "engine/trace/trace.h"
 
-#include <algorithm>  // max
-#include <cstdio>     // numbers
+#include <algorithm>
+#include <cstdio>
 
 #include "engine/schedule/staircase.h"
 

@@ -1,9 +1,9 @@
 // What workers did and when, in the form that chrome://tracing and ui.perfetto.dev open.
 #pragma once
 
-#include <cstdint>  // nanoseconds
-#include <string>   // the text
-#include <vector>   // spans
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "engine/schedule/schedule.h"
 
