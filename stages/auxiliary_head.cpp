@@ -32,7 +32,7 @@ AuxiliaryHead::AuxiliaryHead(std::int64_t channels, std::int64_t target, int ker
       if (flat == &flat_) parameters_.push_back(view.variable_data().set_requires_grad(true));
     }
   }
-  optimizer_ = make_optimizer(optimizer, flat_);
+  optimizer_.emplace(optimizer, flat_);
 }
 
 at::Tensor AuxiliaryHead::loss(const at::Tensor& activations, const at::Tensor& target) const {
@@ -69,8 +69,8 @@ void AuxiliaryHead::guarded_update(int count, const at::Tensor& rate, const at::
       count, rate, finite);
 }
 
-std::vector<std::pair<std::string, at::Tensor>> AuxiliaryHead::state() const {
-  auto all = optimizer_->state();
+NamedTensors AuxiliaryHead::state() const {
+  NamedTensors all = optimizer_->state();
   all.emplace_back("weights", flat_);
   return all;
 }

@@ -4,9 +4,8 @@
 
 #include <ATen/core/Tensor.h>  // at::Tensor
 
-#include <memory>   // optimizer
-#include <utility>  // state
-#include <vector>   // state
+#include <optional>
+#include <vector>
 
 #include "stages/optimizer.h"
 
@@ -37,7 +36,7 @@ class AuxiliaryHead {
   void guarded_update(int count, const at::Tensor& rate, const at::Tensor& finite);
   void set_rate(double factor) { optimizer_->set_rate(factor); }
   /// Parameters and optimizer state, to go on from later; they alias.
-  std::vector<std::pair<std::string, at::Tensor>> state() const;
+  NamedTensors state() const;
   std::int64_t bytes() const;
 
  private:
@@ -45,7 +44,7 @@ class AuxiliaryHead {
   at::Tensor flat_, gradient_;
   std::vector<at::Tensor> parameters_, gradient_views_;
   OptimizerSpec spec_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::optional<Optimizer> optimizer_;
 };
 
 }  // namespace millrace::stages

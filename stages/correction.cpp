@@ -162,28 +162,73 @@ class DelayCompensated final : public Correction {
   at::Tensor square_;
 };
 
+template <class Made, class... Arguments>
+std::unique_ptr<Correction> make(const Arguments&... arguments) {
+  return std::make_unique<Made>(arguments...);
+}
+
 }  // namespace
+
+const std::vector<CorrectionKind>& corrections() {
+  using Spec = CorrectionSpec;
+  static const std::vector<CorrectionKind> table = {
+      {"none", "the schedule's bare rule", {}, nullptr},
+      {"inverse-age",
+       "rate / (1 + age in frames)",
+       {},
+       [](const Spec&, const Delay& d, const at::Tensor&) { return make<InverseAge>(d); }},
+      {"pipemare",
+       "rate / age at first, the full rate after some updates",
+       {"anneal"},
+       [](const Spec& s, const Delay& d, const at::Tensor&) { return make<PipeMare>(s, d); }},
+      {"discrepancy",
+       "a backward sees an estimate of the weights of its own forward",
+       {"decay"},
+       [](const Spec& s, const Delay& d, const at::Tensor& w) {
+         return make<Discrepancy>(s, d, w);
+       }},
+      {"weight-prediction",
+       "a forward sees an estimate of the weights of its own backward",
+       {},
+       [](const Spec&, const Delay& d, const at::Tensor& w) {
+         return make<WeightPrediction>(d, w);
+       }},
+      {"spike-compensation",
+       "momentum as if the gradient had come when its sample did; sgd with momentum",
+       {},
+       nullptr},
+      {"gap-aware",
+       "gradients are divided by how far the weights have gone since",
+       {},
+       [](const Spec&, const Delay& d, const at::Tensor& w) { return make<GapAware>(d, w); }},
+      {"dc-asgd",
+       "gradients are moved to the newest weights to first order",
+       {"lambda"},
+       [](const Spec& s, const Delay& d, const at::Tensor& w) {
+         return make<DelayCompensated>(s, d, w);
+       }},
+      {"local",
+       "each stage learns from an auxiliary head of its own, so that no gradient is old",
+       {"kernel", "rate"},
+       nullptr}};
+  return table;
+}
 
 std::unique_ptr<Correction> make_correction(const CorrectionSpec& spec, const Delay& delay,
                                             const at::Tensor& weights) {
-  const std::vector<std::string>& names = correction_names();
-  if (std::find(names.begin(), names.end(), spec.kind) == names.end())
-    throw std::invalid_argument("correction.kind: unknown \"" + spec.kind + "\"");
-  if (delay.updates == 0) return nullptr;
-  if (spec.kind == "inverse-age") return std::make_unique<InverseAge>(delay);
-  if (spec.kind == "pipemare") return std::make_unique<PipeMare>(spec, delay);
-  if (spec.kind == "discrepancy") return std::make_unique<Discrepancy>(spec, delay, weights);
-  if (spec.kind == "weight-prediction") return std::make_unique<WeightPrediction>(delay, weights);
-  if (spec.kind == "gap-aware") return std::make_unique<GapAware>(delay, weights);
-  if (spec.kind == "dc-asgd") return std::make_unique<DelayCompensated>(spec, delay, weights);
-  return nullptr;
+  for (const CorrectionKind& kind : corrections()) {
+    if (kind.name != spec.kind) continue;
+    return kind.make && delay.updates > 0 ? kind.make(spec, delay, weights) : nullptr;
+  }
+  throw std::invalid_argument("correction.kind: unknown \"" + spec.kind + "\"");
 }
 
 const std::vector<std::string>& correction_names() {
-  static const std::vector<std::string> names = {
-      "none",        "inverse-age",       "pipemare",
-      "discrepancy", "weight-prediction", "spike-compensation",
-      "gap-aware",   "dc-asgd",           "local"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> list;
+    for (const CorrectionKind& kind : corrections()) list.push_back(kind.name);
+    return list;
+  }();
   return names;
 }
 

@@ -32,6 +32,16 @@ class Correction {
   virtual at::Tensor backward_shift() const { return {}; }
 };
 
+/// One kind of correction: an entry of the table in correction.cpp.
+struct CorrectionKind {
+  std::string name, summary;
+  std::vector<std::string> keys;  ///< of [correction], beside kind
+  /// For a delay of at least one update; null: nothing stands beside the optimizer.
+  std::unique_ptr<Correction> (*make)(const CorrectionSpec& spec, const Delay& delay,
+                                      const at::Tensor& weights);
+};
+const std::vector<CorrectionKind>& corrections();
+
 /// Null where nothing is to be done: "none", "local" and "spike-compensation", which are not beside
 /// the optimizer, and stages whose gradients are fresh. Throws std::invalid_argument for an unknown
 /// kind.

@@ -3,12 +3,12 @@
 
 #include <ATen/core/Tensor.h>  // at::Tensor
 
-#include <string>   // names
+#include <string>  // names
 #include <string_view>
 #include <utility>  // state
 #include <vector>   // state
 
-#include "stages/optimizer_spec.h"
+#include "stages/optimizer.h"
 
 namespace millrace::stages {
 
@@ -17,7 +17,7 @@ struct UpdateBuffers {
   at::Tensor from;      ///< the weights
   at::Tensor to;        ///< where the new ones go; may be `from`
   at::Tensor gradient;  ///< the sum of `count`; overwritten
-  std::vector<std::pair<std::string, at::Tensor>> state;
+  NamedTensors state;
 };
 
 /// Optimizer::step() of `spec` with the mean of `count` gradients, if `finite` (0-dim, bool);

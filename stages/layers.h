@@ -1,7 +1,8 @@
-// Layers that other layers are built of. Only files of this folder include it.
+// Layers that other layers are built of, and the files of layers. Only this folder includes it.
 #pragma once
 
-#include <memory>  // std::unique_ptr<Layer>
+#include <memory>
+#include <vector>
 
 #include "stages/layer.h"
 
@@ -14,11 +15,9 @@ std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t
 /// Throws std::invalid_argument unless `groups` divides `channels`.
 std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channels);
 
-/// ResNet's basic block (two 3x3 convolutions) or bottleneck (1x1, 3x3, 1x1, output 4 * `width`),
-/// He et al., arXiv 1512.03385, with GroupNorm (Wu and He, arXiv 1803.08494) where they have
-/// BatchNorm: a sample is one frame, and a batch of one has no batch statistics worth the name.
-/// `shape` moves on to the output.
-std::unique_ptr<Layer> make_residual_block(bool bottleneck, std::int64_t width, std::int64_t stride,
-                                           ImageShape& shape);
+// The types that each file of layers adds to layer_types().
+std::vector<LayerType> learned_layers();
+std::vector<LayerType> residual_layers();
+std::vector<LayerType> simple_layers();
 
 }  // namespace millrace::stages

@@ -89,14 +89,28 @@ class ResidualBlock final : public Layer {
   std::size_t branch_ = 0;  ///< parts before this one are the branch, the rest the shortcut
 };
 
-}  // namespace
-
-std::unique_ptr<Layer> make_residual_block(bool bottleneck, std::int64_t width, std::int64_t stride,
-                                           ImageShape& shape) {
-  const std::int64_t in = shape.channels;
+std::unique_ptr<Layer> make_block(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
+  const bool bottleneck = spec.type == "bottleneck";
+  const std::int64_t in = shape.channels, width = *spec.out, stride = spec.stride.value_or(1);
   shape = {bottleneck ? width * kExpansion : width, (shape.height + stride - 1) / stride,
            (shape.width + stride - 1) / stride};
   return std::make_unique<ResidualBlock>(bottleneck, in, width, stride);
+}
+
+}  // namespace
+
+/// He et al., arXiv 1512.03385, with GroupNorm (Wu and He, arXiv 1803.08494) where they have
+/// BatchNorm: a sample is one frame, and a batch of one has no batch statistics worth the name.
+std::vector<LayerType> residual_layers() {
+  const LayerKey stride{"stride", "of its first wide convolution and its shortcut", "1"};
+  return {{"basic-block",
+           "ResNet's block of two 3x3 convolutions, with group norm",
+           {{"out", "output channels", ""}, stride},
+           make_block},
+          {"bottleneck",
+           "ResNet's block of 1x1, 3x3 and 1x1 convolutions, with group norm",
+           {{"out", "channels inside; it gives 4 times as many", ""}, stride},
+           make_block}};
 }
 
 }  // namespace millrace::stages

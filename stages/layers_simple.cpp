@@ -1,9 +1,7 @@
-// Layers that are one operator: convolution, linear, activations, pooling, resampling, norm, joins.
-#include <ATen/ATen.h>  // operators
+// Layers without parameters: activations, pooling, resampling, joins.
+#include <ATen/ATen.h>
 
-#include <algorithm>  // find
-#include <map>        // the table of types
-#include <stdexcept>  // std::invalid_argument
+#include <stdexcept>
 
 #include "stages/layers.h"
 
@@ -13,59 +11,6 @@ namespace {
 std::string text(std::int64_t n) {
   return std::to_string(n);
 }
-
-class Conv final : public Layer {
- public:
-  Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride)
-      : in_(in), out_(out), kernel_(kernel), stride_(stride) {}
-  std::string describe() const override {
-    return "conv " + text(in_) + "->" + text(out_) + " k" + text(kernel_) +
-           (stride_ > 1 ? " s" + text(stride_) : "");
-  }
-  std::vector<ParameterSpec> parameters() const override {
-    const std::int64_t fan_in = in_ * kernel_ * kernel_;
-    return {{"weight", {out_, in_, kernel_, kernel_}, Init::kaiming_uniform, fan_in},
-            {"bias", {out_}, Init::fan_in_uniform, fan_in}};
-  }
-  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
-    return at::conv2d(x[0], p[0], p[1], stride_, kernel_ / 2);
-  }
-
- private:
-  std::int64_t in_, out_, kernel_, stride_;
-};
-
-class Linear final : public Layer {
- public:
-  Linear(std::int64_t in, std::int64_t out) : in_(in), out_(out) {}
-  std::string describe() const override { return "linear " + text(in_) + "->" + text(out_); }
-  std::vector<ParameterSpec> parameters() const override {
-    return {{"weight", {out_, in_}, Init::kaiming_uniform, in_},
-            {"bias", {out_}, Init::fan_in_uniform, in_}};
-  }
-  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
-    // A vector is a picture of one pixel, so that any layer may follow.
-    return at::linear(x[0].flatten(1), p[0], p[1]).unsqueeze(-1).unsqueeze(-1);
-  }
-
- private:
-  std::int64_t in_, out_;
-};
-
-class GroupNorm final : public Layer {
- public:
-  GroupNorm(std::int64_t groups, std::int64_t channels) : groups_(groups), channels_(channels) {}
-  std::string describe() const override { return "groupnorm " + text(groups_); }
-  std::vector<ParameterSpec> parameters() const override {
-    return {{"weight", {channels_}, Init::ones}, {"bias", {channels_}, Init::zeros}};
-  }
-  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
-    return at::group_norm(x[0], groups_, p[0], p[1]);
-  }
-
- private:
-  std::int64_t groups_, channels_;
-};
 
 /// A layer without parameters, given by its operator.
 class Operator final : public Layer {
@@ -101,35 +46,7 @@ class Join final : public Layer {
   std::int64_t from_;
 };
 
-std::int64_t need(const std::optional<std::int64_t>& value, const char* key) {
-  if (!value) throw std::invalid_argument(std::string("needs ") + key);
-  return *value;
-}
-
-std::int64_t same_padding_kernel(const LayerSpec& spec) {
-  const std::int64_t kernel = need(spec.kernel, "kernel");
-  if (kernel % 2 == 0)
-    throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
-  return kernel;
-}
-
-std::unique_ptr<Layer> conv_layer(const LayerSpec& spec, ImageShape& shape) {
-  const std::int64_t kernel = same_padding_kernel(spec), out = need(spec.out, "out");
-  const std::int64_t stride = spec.stride.value_or(1), in = shape.channels;
-  shape = {out, (shape.height + stride - 1) / stride, (shape.width + stride - 1) / stride};
-  return make_conv(in, out, kernel, stride);
-}
-
-std::unique_ptr<Layer> make_linear(const LayerSpec& spec, ImageShape& shape) {
-  const std::int64_t in = shape.channels;
-  if (shape.height != 1 || shape.width != 1) {
-    throw std::invalid_argument("linear needs a flatten before it");
-  }
-  shape.channels = need(spec.out, "out");
-  return std::make_unique<Linear>(in, shape.channels);
-}
-
-std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape) {
+std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape, const ImageShape*) {
   if (shape.height == 0 || shape.width == 0) {
     throw std::invalid_argument("flatten needs source.width and source.height to be set");
   }
@@ -139,11 +56,7 @@ std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape) {
   });
 }
 
-std::unique_ptr<Layer> group_norm_layer(const LayerSpec& spec, ImageShape& shape) {
-  return make_group_norm(need(spec.groups, "groups"), shape.channels);
-}
-
-std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape) {
+std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
   const std::int64_t k = spec.kernel.value_or(2);
   if ((shape.height && shape.height < k) || (shape.width && shape.width < k)) {
     throw std::invalid_argument("kernel " + text(k) + " is larger than its input " +
@@ -158,10 +71,23 @@ std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape) {
   return std::make_unique<Operator>(spec.type + " " + text(k), function, double(k));
 }
 
-std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape) {
+std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
   const std::int64_t factor = spec.factor.value_or(2);
+  const std::string kind = spec.kind.value_or("nearest");
+  if (kind != "nearest" && kind != "bilinear")
+    throw std::invalid_argument("kind must be \"nearest\" or \"bilinear\"");
   shape.height *= factor;
   shape.width *= factor;
+  if (kind == "bilinear") {
+    return std::make_unique<Operator>(
+        "upsample " + text(factor) + " bilinear",
+        [](const at::Tensor& x, double f) {
+          return at::upsample_bilinear2d(x,
+                                         {x.size(2) * std::int64_t(f), x.size(3) * std::int64_t(f)},
+                                         /*align_corners=*/false);
+        },
+        double(factor));
+  }
   return std::make_unique<Operator>(
       "upsample " + text(factor),
       [](const at::Tensor& x, double f) {
@@ -171,8 +97,9 @@ std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape) {
       double(factor));
 }
 
-std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& shape) {
-  const std::int64_t factor = need(spec.factor, "factor");
+std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& shape,
+                                          const ImageShape*) {
+  const std::int64_t factor = *spec.factor;
   if (shape.channels % (factor * factor) != 0) {
     throw std::invalid_argument("pixel-shuffle by " + text(factor) +
                                 " needs channels in multiples of " + text(factor * factor) +
@@ -185,120 +112,64 @@ std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& sha
       double(factor));
 }
 
-std::unique_ptr<Layer> make_activation(const LayerSpec& spec, ImageShape&) {
-  static const std::map<std::string, Operator::Function> functions = {
-      {"relu", [](const at::Tensor& x, double) { return at::relu(x); }},
-      {"leaky-relu", [](const at::Tensor& x, double slope) { return at::leaky_relu(x, slope); }},
-      {"gelu", [](const at::Tensor& x, double) { return at::gelu(x); }},
-      {"tanh", [](const at::Tensor& x, double) { return at::tanh(x); }},
-      {"sigmoid", [](const at::Tensor& x, double) { return at::sigmoid(x); }}};
-  return std::make_unique<Operator>(spec.type, functions.at(spec.type), spec.slope.value_or(0.01));
-}
-
-std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape) {
-  return make_residual_block(spec.type == "bottleneck", need(spec.out, "out"),
-                             spec.stride.value_or(1), shape);
-}
-
 std::unique_ptr<Layer> make_join(const LayerSpec& spec, ImageShape& shape,
-                                 const ImageShape& joined) {
+                                 const ImageShape* joined) {
   const auto sized = [](const ImageShape& s) { return text(s.width) + "x" + text(s.height); };
-  if (joined.height != shape.height || joined.width != shape.width) {
+  if (joined->height != shape.height || joined->width != shape.width) {
     throw std::invalid_argument("joins " + sized(shape) + " with module " + text(*spec.from) +
-                                "'s " + sized(joined) + ": sizes must be equal");
+                                "'s " + sized(*joined) + ": sizes must be equal");
   }
   const bool add = spec.type == "add";
-  if (add && joined.channels != shape.channels) {
+  if (add && joined->channels != shape.channels) {
     throw std::invalid_argument("adds " + text(shape.channels) + " channels to module " +
-                                text(*spec.from) + "'s " + text(joined.channels));
+                                text(*spec.from) + "'s " + text(joined->channels));
   }
-  if (!add) shape.channels += joined.channels;
+  if (!add) shape.channels += joined->channels;
   return std::make_unique<Join>(add, *spec.from);
 }
 
-using Maker = std::unique_ptr<Layer> (*)(const LayerSpec&, ImageShape&);
+template <at::Tensor (*Function)(const at::Tensor&)>
+std::unique_ptr<Layer> pointwise(const LayerSpec& spec, ImageShape&, const ImageShape*) {
+  return std::make_unique<Operator>(spec.type,
+                                    [](const at::Tensor& x, double) { return Function(x); });
+}
 
-/// A layer's type: how it is made, null where it joins two modules, and the keys it takes.
-struct Kind {
-  Maker make;
-  std::vector<std::string> keys;
-};
+std::unique_ptr<Layer> leaky_relu(const LayerSpec& spec, ImageShape&, const ImageShape*) {
+  return std::make_unique<Operator>(
+      spec.type, [](const at::Tensor& x, double slope) { return at::leaky_relu(x, slope); },
+      spec.slope.value_or(0.01));
+}
 
-const std::map<std::string, Kind>& kinds() {
-  static const std::map<std::string, Kind> table = {
-      {"conv", {conv_layer, {"out", "kernel", "stride"}}},
-      {"linear", {make_linear, {"out"}}},
-      {"flatten", {make_flatten, {}}},
-      {"groupnorm", {group_norm_layer, {"groups"}}},
-      {"maxpool", {make_pool, {"kernel"}}},
-      {"avgpool", {make_pool, {"kernel"}}},
-      {"upsample", {make_upsample, {"factor"}}},
-      {"pixel-shuffle", {make_pixel_shuffle, {"factor"}}},
-      {"relu", {make_activation, {}}},
-      {"leaky-relu", {make_activation, {"slope"}}},
-      {"gelu", {make_activation, {}}},
-      {"tanh", {make_activation, {}}},
-      {"sigmoid", {make_activation, {}}},
-      {"basic-block", {make_residual, {"out", "stride"}}},
-      {"bottleneck", {make_residual, {"out", "stride"}}},
-      {"add", {nullptr, {"from"}}},
-      {"concat", {nullptr, {"from"}}}};
-  return table;
+at::Tensor gelu(const at::Tensor& x) {
+  return at::gelu(x);
 }
 
 }  // namespace
 
-std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
-                                 std::int64_t stride) {
-  return std::make_unique<Conv>(in, out, kernel, stride);
-}
-
-std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channels) {
-  if (channels % groups != 0) {
-    throw std::invalid_argument("groups " + text(groups) + " must divide its input's " +
-                                text(channels) + " channels");
-  }
-  return std::make_unique<GroupNorm>(groups, channels);
-}
-
-namespace {
-
-/// Refuses a key that layers of this type have no use for.
-void require_keys(const LayerSpec& spec, const std::vector<std::string>& taken) {
-  const std::pair<const char*, bool> given[] = {
-      {"out", spec.out.has_value()},       {"kernel", spec.kernel.has_value()},
-      {"stride", spec.stride.has_value()}, {"groups", spec.groups.has_value()},
-      {"factor", spec.factor.has_value()}, {"slope", spec.slope.has_value()},
-      {"from", spec.from.has_value()}};
-  for (const auto& [key, there] : given) {
-    if (!there || std::find(taken.begin(), taken.end(), key) != taken.end()) continue;
-    std::string list;
-    for (const std::string& name : taken) list += (list.empty() ? "" : ", ") + name;
-    throw std::invalid_argument("takes no " + std::string(key) + " (it takes " +
-                                (list.empty() ? "none" : list) + ")");
-  }
-}
-
-}  // namespace
-
-std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape,
-                                  const ImageShape* joined) {
-  const auto kind = kinds().find(spec.type);
-  if (kind == kinds().end()) throw std::invalid_argument("unknown type \"" + spec.type + "\"");
-  require_keys(spec, kind->second.keys);
-  if (kind->second.make) return kind->second.make(spec, shape);
-  need(spec.from, "from");
-  if (!joined) throw std::invalid_argument("from must name an earlier module, or -1: the sample");
-  return make_join(spec, shape, *joined);
-}
-
-const std::vector<std::string>& layer_types() {
-  static const std::vector<std::string> names = [] {
-    std::vector<std::string> list;
-    for (const auto& [name, kind] : kinds()) list.push_back(name);
-    return list;
-  }();
-  return names;
+std::vector<LayerType> simple_layers() {
+  const LayerKey side{"kernel", "side of the squares, which do not overlap", "2"};
+  const LayerKey from{"from", "the earlier module that it joins; -1: the sample", ""};
+  return {
+      {"flatten", "[1,C,H,W] to [1,CHW,1,1]; sizes must be set", {}, make_flatten},
+      {"maxpool", "the maximum of each square", {side}, make_pool},
+      {"avgpool", "the mean of each square", {side}, make_pool},
+      {"upsample",
+       "factor times as wide and high",
+       {{"factor", "by how much", "2"},
+        {"kind", "\"nearest\" or \"bilinear\" (as align_corners=False)", "nearest"}},
+       make_upsample},
+      {"pixel-shuffle",
+       "channels to pixels: factor^2 C channels become C, factor times as wide and high",
+       {{"factor", "by how much", ""}},
+       make_pixel_shuffle},
+      {"relu", "max(x, 0)", {}, pointwise<at::relu>},
+      {"leaky-relu", "x, or slope x below 0", {{"slope", "below 0", "0.01"}}, leaky_relu},
+      {"gelu", "x times the normal distribution's share below x", {}, pointwise<gelu>},
+      {"silu", "x sigmoid(x)", {}, pointwise<at::silu>},
+      {"tanh", "tanh(x), from -1 to 1", {}, pointwise<at::tanh>},
+      {"sigmoid", "1 / (1 + exp(-x)), from 0 to 1", {}, pointwise<at::sigmoid>},
+      {"add", "its input plus what an earlier module gives", {from}, make_join},
+      {"concat", "the channels of its input, then those of an earlier module", {from}, make_join}};
 }
 
 }  // namespace millrace::stages

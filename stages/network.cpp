@@ -1,6 +1,7 @@
 #include "stages/network.h"
 
 #include <map>        // preset table
+#include <numeric>    // gcd
 #include <set>        // what crosses a cut
 #include <stdexcept>  // std::invalid_argument
 
@@ -16,12 +17,17 @@ LayerSpec conv(std::int64_t out, std::int64_t kernel, std::int64_t stride = 1) {
 }
 
 /// (layers-1) x {conv, relu}, conv, sigmoid: the network of PARTIME's experiments
-/// (Meloni et al., arXiv 2210.09147).
+/// (Meloni et al., arXiv 2210.09147); with a norm before each activation, if one is asked for.
 std::vector<LayerSpec> partime_cnn(const ModelSpec& model) {
   std::vector<LayerSpec> list;
   for (int i = 0; i + 1 < model.layers; ++i) {
     list.push_back(conv(model.features, model.kernel));
-    list.push_back({.type = "relu"});
+    if (model.norm == "instance") list.push_back({.type = "instancenorm"});
+    if (model.norm == "group") {
+      list.push_back({.type = "groupnorm"});
+      list.back().groups = std::gcd(model.features, 8);
+    }
+    list.push_back({.type = model.activation});
   }
   list.push_back(conv(model.out_channels, model.kernel));
   list.push_back({.type = "sigmoid"});

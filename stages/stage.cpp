@@ -42,7 +42,7 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
       after_(network_->crossing(range.end)),
       versions_(buffers(*network_, range, tensors, options.versions)),
       spec_(corrected(optimizer, options)),
-      optimizer_(make_optimizer(spec_, parameters().flat())),
+      optimizer_(spec_, parameters().flat()),
       gradients_{at::zeros_like(parameters().flat())},
       gradient_views_{parameters().views_of(gradients_[0])},
       correction_(make_correction(options.correction, options.delay, parameters().flat())) {

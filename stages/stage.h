@@ -199,7 +199,7 @@ class Stage {
   std::vector<Parameters> versions_;  ///< version n in buffer n mod their number
   std::int64_t newest_ = 0;
   OptimizerSpec spec_;
-  std::unique_ptr<Optimizer> optimizer_;
+  Optimizer optimizer_;
   /// Flat, laid out as the weights: the one of sum() adds up what came since the last update. With
   /// replicas there are two, in turn, since another may still read the last update's.
   Tensors gradients_;

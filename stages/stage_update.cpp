@@ -43,8 +43,8 @@ bool Stage::update(const Change& change, double rate) {
   if (count > 1) gradient->div_(count);
   if (learns) {
     if (correction_) correction_->correct(*gradient, weights, {});
-    optimizer_->set_rate(rate);
-    optimizer_->step(weights, *gradient);
+    optimizer_.set_rate(rate);
+    optimizer_.step(weights, *gradient);
     if (correction_) correction_->updated(weights, {});
   }
   if (head_) {
@@ -67,7 +67,7 @@ void Stage::guarded_update(const Change& change, const at::Tensor& rate, at::Ten
   const bool corrects = correction_ && !correction_->only_rate();
   if (!corrects) {
     const at::Tensor finite = check_and_update(
-        spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_->state()},
+        spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_.state()},
         count, rate, skipped);
     if (head_) head_->guarded_update(count, rate, finite);
     return;
@@ -76,7 +76,7 @@ void Stage::guarded_update(const Change& change, const at::Tensor& rate, at::Ten
   if (count > 1) gradient.div_(count);
   correction_->correct(gradient, before, finite);
   stages::guarded_update(
-      spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_->state()}, 1,
+      spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_.state()}, 1,
       rate, finite);
   correction_->updated(after, finite);
   skipped.add_(finite.logical_not());
@@ -94,7 +94,7 @@ void Stage::copy_weights(int from, int to) {
 
 Tensors Stage::lasting(int buffer) const {
   Tensors all = {versions_[buffer].flat()};
-  for (const auto& [name, buffer] : optimizer_->state()) all.push_back(buffer);
+  for (const auto& [name, buffer] : optimizer_.state()) all.push_back(buffer);
   if (head_) {
     for (const auto& [name, buffer] : head_->state()) all.push_back(buffer);
   }
@@ -120,7 +120,7 @@ void Stage::restore_snapshot(int to) {
 
 std::int64_t Stage::optimizer_bytes() const {
   std::int64_t bytes = 0;
-  for (const auto& [name, buffer] : optimizer_->state()) bytes += std::int64_t(buffer.nbytes());
+  for (const auto& [name, buffer] : optimizer_.state()) bytes += std::int64_t(buffer.nbytes());
   return bytes + (head_ ? head_->bytes() : 0);
 }
 
@@ -144,7 +144,7 @@ std::string Stage::head_entry(const std::string& buffer) const {
 
 StateDict Stage::checkpoint() const {
   StateDict all = parameters().state();
-  for (const auto& [name, buffer] : optimizer_->state()) {
+  for (const auto& [name, buffer] : optimizer_.state()) {
     const bool one_number = buffer.numel() == 1;
     const std::vector<at::Tensor> views =
         one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);
@@ -165,7 +165,7 @@ void Stage::restore(const StateDict& state) {
   load_state(parameters(), state);
   const c10::NoGradGuard no_grad;
   std::unordered_map<std::string, at::Tensor> by_name(state.begin(), state.end());
-  for (const auto& [name, buffer] : optimizer_->state()) {
+  for (const auto& [name, buffer] : optimizer_.state()) {
     const bool one_number = buffer.numel() == 1;
     const std::vector<at::Tensor> views =
         one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);

@@ -4,8 +4,7 @@
 #include <ATen/core/Tensor.h>     // at::Tensor
 #include <c10/cuda/CUDAStream.h>  // the current stream
 
-#include <cmath>      // spike compensation's factors
-#include <stdexcept>  // std::logic_error
+#include <cmath>  // spike compensation's factors
 
 #include "stages/update_kernel.h"
 
@@ -13,7 +12,9 @@ namespace millrace::stages {
 namespace {
 
 UpdateNumbers numbers(const OptimizerSpec& spec, int count) {
-  UpdateNumbers n{.share = 1.0 / count,
+  const OptimizerKind& kind = optimizer_kind(spec.kind);
+  UpdateNumbers n{.rule = kind.kernel,
+                  .share = 1.0 / count,
                   .lr = spec.lr,
                   .momentum = spec.momentum,
                   .weight_decay = spec.weight_decay,
@@ -21,14 +22,7 @@ UpdateNumbers numbers(const OptimizerSpec& spec, int count) {
                   .beta2 = spec.beta2,
                   .alpha = spec.alpha,
                   .eps = spec.eps,
-                  .decoupled = spec.kind == "adamw"};
-  if (spec.kind == "rmsprop") {
-    n.rule = UpdateRule::rmsprop;
-  } else if (spec.kind == "adam" || spec.kind == "adamw") {
-    n.rule = UpdateRule::adam;
-  } else if (spec.kind != "sgd") {
-    throw std::logic_error("no update kernel for " + spec.kind);
-  }
+                  .decoupled = kind.decoupled};
   if (spec.spike_delay > 0) {
     n.spike_momentum = std::pow(spec.momentum, double(spec.spike_delay));
     n.spike_gradient = (1 - n.spike_momentum) / (1 - spec.momentum);

@@ -5,9 +5,9 @@
 
 #include <cstdint>  // counts
 
-namespace millrace::stages {
+#include "stages/update_rule.h"
 
-enum class UpdateRule { sgd, rmsprop, adam };
+namespace millrace::stages {
 
 /// What is the same at every update.
 struct UpdateNumbers {

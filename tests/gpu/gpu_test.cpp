@@ -147,14 +147,14 @@ TEST(GpuStep, AnUpdateThatIsNotFiniteChangesNothing) {
   for (const char* kind : {"sgd", "rmsprop", "adam", "adamw"}) {
     stages::OptimizerSpec spec{.kind = kind, .momentum = 0.9};
     const at::Tensor weights = at::rand({1000}, cuda), before = weights.clone();
-    const auto optimizer = stages::make_optimizer(spec, weights);
+    const stages::Optimizer optimizer(spec, weights);
     const at::Tensor gradient = at::full({1000}, std::numeric_limits<float>::infinity(), cuda);
     const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
     stages::guarded_update(
-        spec, {.from = weights, .to = weights, .gradient = gradient, .state = optimizer->state()},
+        spec, {.from = weights, .to = weights, .gradient = gradient, .state = optimizer.state()},
         1, at::ones({}, cuda.dtype(at::kDouble)), finite);
     EXPECT_TRUE(at::equal(weights, before)) << kind;
-    for (const auto& [name, buffer] : optimizer->state())
+    for (const auto& [name, buffer] : optimizer.state())
       EXPECT_EQ(buffer.abs().sum().item<float>(), 0) << kind << " " << name;
   }
 }
@@ -170,12 +170,12 @@ TEST(GpuStep, UpdatesAsOnACore) {
         const at::TensorOptions here(cuda ? at::kCUDA : at::kCPU);
         at::Tensor& w = weights[cuda] =
             sample_at(0, kLarger).first.flatten().to(here.device()).clone();
-        const auto optimizer = stages::make_optimizer(spec, w);
+        const stages::Optimizer optimizer(spec, w);
         for (int step = 1; step <= 20; ++step) {
           const at::Tensor g =
               sample_at(step, kLarger).first.flatten().sub(0.5).to(here.device()).clone();
           stages::guarded_update(
-              spec, {.from = w, .to = w, .gradient = g, .state = optimizer->state()}, 2,
+              spec, {.from = w, .to = w, .gradient = g, .state = optimizer.state()}, 2,
               at::full({}, 0.5, here.dtype(at::kDouble)), at::ones({}, here.dtype(at::kBool)));
         }
       }

@@ -32,16 +32,16 @@ Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimi
             bool spoiled = false) {
   at::Tensor w = at::ones({1});
   if (spec.kind == "spike-compensation") optimizer.spike_delay = delay.updates;
-  const auto rule = make_optimizer(optimizer, w);
+  Optimizer rule(optimizer, w);
   const auto correction = make_correction(spec, delay, w);
   Trace trace;
   for (std::size_t i = 0; i < kGradients.size(); ++i) {
     at::Tensor g = at::full({1}, kGradients[i]);
-    rule->set_rate(correction ? correction->rate(std::int64_t(i)) : 1.0);
+    rule.set_rate(correction ? correction->rate(std::int64_t(i)) : 1.0);
     if (spoiled) leave_out(*correction, w);
     const at::Tensor finite = spoiled ? at::ones({}, at::kBool) : at::Tensor();
     if (correction) correction->correct(g, w, finite);
-    rule->step(w, g);
+    rule.step(w, g);
     if (correction) correction->updated(w, finite);
     trace.weights.push_back(w.item<float>());
     at::Tensor shift = correction ? correction->backward_shift() : at::Tensor();

@@ -32,16 +32,16 @@ TEST(GuardedUpdate, DoesWhatTheOptimizerDoes) {
   const c10::NoGradGuard no_grad;
   for (const OptimizerSpec& spec : specs()) {
     at::Tensor plain = numbers(0), guarded = numbers(0);
-    const auto by_step = make_optimizer(spec, plain), by_guard = make_optimizer(spec, guarded);
-    by_step->set_rate(0.5);
+    Optimizer by_step(spec, plain), by_guard(spec, guarded);
+    by_step.set_rate(0.5);
     for (int step = 1; step <= 10; ++step) {
       at::Tensor mean = numbers(step);
-      by_step->step(plain, mean);
+      by_step.step(plain, mean);
       guarded_update(spec,
                      {.from = guarded,
                       .to = guarded,
                       .gradient = numbers(step) * 4,
-                      .state = by_guard->state()},
+                      .state = by_guard.state()},
                      4, at::full({}, 0.5, at::kDouble), at::ones({}, at::kBool));
     }
     EXPECT_TRUE(at::allclose(guarded, plain, 1e-5, 1e-7)) << spec.kind << " " << spec.momentum;
@@ -52,21 +52,29 @@ TEST(GuardedUpdate, LeavesEverythingWhereTheGradientIsNotFinite) {
   const c10::NoGradGuard no_grad;
   for (const OptimizerSpec& spec : specs()) {
     at::Tensor weights = numbers(0);
-    const auto optimizer = make_optimizer(spec, weights);
+    Optimizer optimizer(spec, weights);
     at::Tensor first = numbers(1);
-    optimizer->step(weights, first);
+    optimizer.step(weights, first);
     const at::Tensor before = weights.clone();
     std::vector<at::Tensor> state_before;
-    for (const auto& [name, buffer] : optimizer->state()) state_before.push_back(buffer.clone());
+    for (const auto& [name, buffer] : optimizer.state()) state_before.push_back(buffer.clone());
     guarded_update(
         spec,
-        {.from = weights, .to = weights, .gradient = numbers(2) / 0, .state = optimizer->state()},
-        1, at::ones({}, at::kDouble), at::zeros({}, at::kBool));
+        {.from = weights, .to = weights, .gradient = numbers(2) / 0, .state = optimizer.state()}, 1,
+        at::ones({}, at::kDouble), at::zeros({}, at::kBool));
     EXPECT_TRUE(at::equal(weights, before)) << spec.kind;
-    const auto state = optimizer->state();
+    const auto state = optimizer.state();
     for (std::size_t i = 0; i < state.size(); ++i)
       EXPECT_TRUE(at::equal(state[i].second, state_before[i])) << spec.kind << state[i].first;
   }
+}
+
+TEST(GuardedUpdate, AnUnknownKindIsAnErrorAndNotAnotherRule) {
+  const at::Tensor weights = numbers(0);
+  EXPECT_THROW(guarded_update({.kind = "lion"},
+                              {.from = weights, .to = weights, .gradient = numbers(1), .state = {}},
+                              1, at::ones({}, at::kDouble), at::ones({}, at::kBool)),
+               std::invalid_argument);
 }
 
 TEST(GuardedUpdate, MayWriteElsewhere) {

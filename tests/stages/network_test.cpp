@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>  // samples
 #include <gtest/gtest.h>
 
-#include <stdexcept>  // std::invalid_argument
+#include <cmath>
+#include <map>
+#include <stdexcept>
 
 #include "stages/parameters.h"
 #include "stages/stage.h"
@@ -77,27 +79,128 @@ TEST(Presets, RefuseASizeTheyDoNotGiveBack) {
 /// The least that a layer of `type` needs said.
 LayerSpec least(const std::string& type) {
   LayerSpec spec{.type = type};
-  if (type == "conv" || type == "linear" || type == "basic-block" || type == "bottleneck")
-    spec.out = 8;
-  if (type == "conv") spec.kernel = 3;
-  if (type == "groupnorm") spec.groups = 2;
-  if (type == "pixel-shuffle") spec.factor = 2;
-  if (type == "add" || type == "concat") spec.from = -1;
+  const std::map<std::string, std::int64_t> needed = {
+      {"out", 8}, {"kernel", 3}, {"groups", 2}, {"factor", 2}, {"from", -1}};
+  for (const LayerKey& key : layer_type(type).keys) {
+    if (!key.fallback.empty()) continue;
+    for (const LayerField& field : layer_fields()) {
+      if (field.name == key.name)
+        spec.*std::get<std::optional<std::int64_t> LayerSpec::*>(field.member) =
+            needed.at(key.name);
+    }
+  }
   return spec;
 }
 
+at::Tensor forward(const LayerSpec& spec, const at::Tensor& x,
+                   const std::vector<at::Tensor>& parameters = {}) {
+  ImageShape shape{x.size(1), x.size(2), x.size(3)};
+  const ImageShape before = shape;
+  const at::Tensor y = make_layer(spec, shape, &before)->forward(std::vector{x, x}, parameters);
+  EXPECT_EQ(y.sizes(), at::IntArrayRef({1, shape.channels, shape.height, shape.width}))
+      << spec.type;
+  return y;
+}
+
 TEST(Layers, EachTypeGivesTheShapeItPromises) {
-  for (const std::string& type : layer_types()) {
-    const bool vector = type == "linear";
+  for (const LayerType& type : layer_types()) {
+    const bool vector = type.name == "linear";
     ImageShape shape{vector ? 5 : 4, vector ? 1 : 6, vector ? 1 : 8};
-    const ImageShape before = shape;
     const at::Tensor x = at::rand({1, shape.channels, shape.height, shape.width});
-    const auto layer = make_layer(least(type), shape, &before);
+    const ImageShape before = shape;
     std::vector<at::Tensor> parameters;
-    for (const auto& p : layer->parameters()) parameters.push_back(at::rand(p.shape));
-    const at::Tensor y = layer->forward(std::vector{x, x}, parameters);
-    EXPECT_EQ(y.sizes(), at::IntArrayRef({1, shape.channels, shape.height, shape.width})) << type;
+    for (const auto& p : make_layer(least(type.name), shape, &before)->parameters())
+      parameters.push_back(at::rand(p.shape));
+    forward(least(type.name), x, parameters);
   }
+}
+
+TEST(Layers, EachSaysWhatItIsAndWhatItsKeysMean) {
+  for (const LayerType& type : layer_types()) {
+    EXPECT_FALSE(type.summary.empty()) << type.name;
+    for (const LayerKey& key : type.keys)
+      EXPECT_FALSE(key.meaning.empty()) << type.name << key.name;
+  }
+}
+
+TEST(Layers, AKeyThatATypeHasNoUseForIsRefused) {
+  LayerSpec spec = least("relu");
+  spec.groups = 2;
+  ImageShape shape{4, 6, 8};
+  EXPECT_THROW(make_layer(spec, shape), std::invalid_argument);
+}
+
+TEST(Layers, NormsGiveMeanZeroAndVarianceOne) {
+  const at::Tensor x = at::rand({1, 4, 6, 8}), scale = at::rand({4}), shift = at::rand({4});
+  LayerSpec group = least("groupnorm");
+  for (const int groups : {1, 2, 4}) {
+    group.groups = groups;
+    const at::Tensor each = x.view({groups, -1});
+    const at::Tensor mean = each.mean(1, true), variance = (each - mean).square().mean(1, true);
+    const at::Tensor plain = ((each - mean) / (variance + 1e-5).sqrt()).view_as(x);
+    const at::Tensor expected = plain * scale.view({1, 4, 1, 1}) + shift.view({1, 4, 1, 1});
+    EXPECT_TRUE(at::allclose(forward(group, x, {scale, shift}), expected, 1e-5, 1e-5)) << groups;
+    if (groups == 4)
+      EXPECT_TRUE(at::equal(forward(least("instancenorm"), x, {scale, shift}),
+                            forward(group, x, {scale, shift})));
+  }
+}
+
+TEST(Layers, ADepthwiseConvolutionKeepsChannelsApart) {
+  LayerSpec spec = least("conv");
+  spec.out = 4;
+  spec.groups = 4;
+  const at::Tensor x = at::rand({1, 4, 6, 8}), w = at::rand({4, 1, 3, 3}), b = at::rand({4});
+  const at::Tensor y = forward(spec, x, {w, b});
+  for (int c = 0; c < 4; ++c) {
+    const at::Tensor alone =
+        at::conv2d(x.narrow(1, c, 1), w.narrow(0, c, 1), b.narrow(0, c, 1), 1, 1);
+    EXPECT_TRUE(at::allclose(y.narrow(1, c, 1), alone)) << c;
+  }
+  spec.groups = 3;
+  ImageShape shape{4, 6, 8};
+  EXPECT_THROW(make_layer(spec, shape), std::invalid_argument);
+}
+
+TEST(Layers, ATransposedConvolutionPaintsASquareForEachPixel) {
+  LayerSpec spec = least("transposed-conv");
+  spec.out = 1;
+  spec.factor = 3;
+  const at::Tensor x = at::zeros({1, 1, 2, 2}), w = at::rand({1, 1, 3, 3});
+  x[0][0][1][0].fill_(2);
+  const at::Tensor y = forward(spec, x, {w, at::zeros({1})});
+  EXPECT_TRUE(at::allclose(y.narrow(2, 3, 3).narrow(3, 0, 3), 2 * w));
+  EXPECT_EQ(y.narrow(2, 0, 3).abs().sum().item<float>(), 0);
+}
+
+TEST(Layers, UpsamplingIsNearestOrBilinear) {
+  LayerSpec spec = least("upsample");
+  const at::Tensor x = at::arange(2.0f).view({1, 1, 1, 2});
+  EXPECT_TRUE(at::allclose(forward(spec, x)[0][0][0], at::tensor({0.0f, 0.0f, 1.0f, 1.0f})));
+  spec.kind = "bilinear";
+  EXPECT_TRUE(at::allclose(forward(spec, x)[0][0][0], at::tensor({0.0f, 0.25f, 0.75f, 1.0f})));
+  spec.kind = "cubic";
+  ImageShape shape{1, 1, 2};
+  EXPECT_THROW(make_layer(spec, shape), std::invalid_argument);
+}
+
+TEST(Layers, ActivationsAreTheirFormulas) {
+  const at::Tensor x = at::linspace(-3, 3, 48).view({1, 1, 6, 8});
+  EXPECT_TRUE(at::allclose(forward(least("silu"), x), x / (1 + (-x).exp())));
+  EXPECT_TRUE(at::allclose(forward(least("gelu"), x), x * 0.5 * (1 + (x / std::sqrt(2.0)).erf()),
+                           1e-5, 1e-6));
+}
+
+TEST(PartimeCnn, HasANormBeforeEachActivationIfAsked) {
+  ModelSpec spec{.layers = 2, .features = 12};
+  spec.norm = "instance";
+  spec.activation = "leaky-relu";
+  const auto network = build_network(spec, {3, 16, 16});
+  ASSERT_EQ(network->size(), 5);
+  EXPECT_EQ(network->module(1).describe(), "instancenorm");
+  EXPECT_EQ(network->module(2).describe(), "leaky-relu");
+  spec.norm = "group";
+  EXPECT_EQ(build_network(spec, {3, 16, 16})->module(1).describe(), "groupnorm 4");
 }
 
 TEST(Network, KnowsWhatACutCrosses) {
@@ -126,7 +229,7 @@ TEST(Layers, SayWhatIsWrong) {
   EXPECT_NE(complaint(spec, {3, 8, 8}).find("(4 channels at 8x8)"), std::string::npos);
   spec.layer[0].slope = 0.1;
   EXPECT_EQ(complaint(spec, {3, 8, 8}),
-            "model.layer[0] (conv): takes no slope (it takes out, kernel, stride)");
+            "model.layer[0] (conv): takes no slope (it takes out, kernel, stride, groups)");
   spec.layer = {least("add")};
   spec.layer[0].from = 0;
   EXPECT_EQ(complaint(spec, {3, 8, 8}),

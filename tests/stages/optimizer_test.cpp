@@ -13,10 +13,10 @@ namespace {
 /// The weight 1 after steps with the given gradients.
 double after(const OptimizerSpec& spec, std::initializer_list<float> gradients) {
   at::Tensor weights = at::ones({1});
-  const auto optimizer = make_optimizer(spec, weights);
+  Optimizer optimizer(spec, weights);
   for (const float g : gradients) {
     at::Tensor gradient = at::full({1}, g);
-    optimizer->step(weights, gradient);
+    optimizer.step(weights, gradient);
   }
   return weights.item<float>();
 }
@@ -53,10 +53,10 @@ TEST(AdamW, DecaysTheWeightItself) {
   EXPECT_NEAR(after({.kind = "adamw", .lr = 0.1, .weight_decay = 0.5}, {3.0f}), 0.95 - 0.1, 1e-6);
 }
 
-TEST(MakeOptimizer, KnowsItsNames) {
+TEST(Optimizer, AnUnknownKindIsAnErrorAndNotAnotherRule) {
   for (const std::string& name : optimizer_names())
-    EXPECT_NO_THROW(make_optimizer({.kind = name}, at::zeros({1})));
-  EXPECT_THROW(make_optimizer({.kind = "lion"}, at::zeros({1})), std::invalid_argument);
+    EXPECT_NO_THROW(Optimizer({.kind = name}, at::zeros({1})));
+  EXPECT_THROW(Optimizer({.kind = "lion"}, at::zeros({1})), std::invalid_argument);
 }
 
 }  // namespace

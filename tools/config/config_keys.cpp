@@ -276,6 +276,11 @@ std::vector<ConfigKey> make_table() {
        "partime-cnn: side of a convolution's kernel",
        [](Config& c, const toml::node& n) { return read_odd(n, c.model.kernel); },
        [](const Config& c) { return std::to_string(c.model.kernel); }},
+      choice("model.norm", {"none", "instance", "group"},
+             "partime-cnn: what stands between a convolution and its activation",
+             MILLRACE_AT(model.norm)),
+      choice("model.activation", {"relu", "leaky-relu"}, "partime-cnn: after each convolution but the last",
+             MILLRACE_AT(model.activation)),
       whole("model.out_channels", 1, 4096, "channels of the prediction; unset: as source.channels",
             MILLRACE_AT(model.out_channels)),
       {"model.memory_format", "one of 'contiguous', 'channels_last'",
@@ -384,16 +389,32 @@ std::vector<ConfigKey> make_table() {
 
 #undef MILLRACE_AT
 
-std::optional<std::int64_t> whole_in(const toml::table& table, const char* key, std::int64_t least,
-                                     std::int64_t most) {
-  const toml::node* node = table.get(key);
-  if (!node) return std::nullopt;
-  const auto value = node->value_exact<std::int64_t>();
-  if (!value || *value < least || *value > most) {
-    throw std::invalid_argument(std::string(key) + " must be a whole number from " +
-                                std::to_string(least) + " to " + std::to_string(most));
+/// The key of `field`, if `table` has it.
+void read_into(std::optional<std::int64_t>& value, const toml::table& table,
+               const stages::LayerField& field) {
+  const toml::node* node = table.get(field.name);
+  if (!node) return;
+  value = node->value_exact<std::int64_t>();
+  if (!value || *value < field.least || *value > field.most) {
+    throw std::invalid_argument(field.name + " must be a whole number from " +
+                                std::to_string(field.least) + " to " + std::to_string(field.most));
   }
-  return value;
+}
+
+void read_into(std::optional<double>& value, const toml::table& table,
+               const stages::LayerField& field) {
+  const toml::node* node = table.get(field.name);
+  if (!node) return;
+  value = node->value<double>();
+  if (!value || !std::isfinite(*value)) throw std::invalid_argument(field.name + " must be a number");
+}
+
+void read_into(std::optional<std::string>& value, const toml::table& table,
+               const stages::LayerField& field) {
+  const toml::node* node = table.get(field.name);
+  if (!node) return;
+  value = node->value_exact<std::string>();
+  if (!value) throw std::invalid_argument(field.name + " must be text");
 }
 
 }  // namespace
@@ -404,12 +425,13 @@ const std::vector<ConfigKey>& config_keys() {
 }
 
 stages::LayerSpec read_layer(const toml::table& table) {
-  static constexpr std::string_view kKeys[] = {"type",   "out",    "kernel", "stride",
-                                               "groups", "factor", "slope",  "from"};
+  std::vector<std::string_view> keys = {"type"}, types;
+  for (const stages::LayerField& field : stages::layer_fields()) keys.push_back(field.name);
+  for (const stages::LayerType& type : stages::layer_types()) types.push_back(type.name);
   for (const auto& [key, node] : table) {
-    if (std::find(std::begin(kKeys), std::end(kKeys), key.str()) == std::end(kKeys)) {
+    if (std::find(keys.begin(), keys.end(), key.str()) == keys.end()) {
       throw std::invalid_argument("unknown key \"" + std::string(key.str()) +
-                                  "\"; the nearest is \"" + io::nearest_name(key.str(), kKeys) +
+                                  "\"; the nearest is \"" + io::nearest_name(key.str(), keys) +
                                   "\"");
     }
   }
@@ -417,23 +439,12 @@ stages::LayerSpec read_layer(const toml::table& table) {
   const toml::node* type = table.get("type");
   if (!type || !type->is_string()) throw std::invalid_argument("needs type = \"...\"");
   layer.type = *type->value_exact<std::string>();
-  const std::vector<std::string_view> types(stages::layer_types().begin(),
-                                            stages::layer_types().end());
   if (std::find(types.begin(), types.end(), layer.type) == types.end()) {
     throw std::invalid_argument("unknown type \"" + layer.type + "\"; the nearest is \"" +
                                 io::nearest_name(layer.type, types) + "\"");
   }
-  layer.out = whole_in(table, "out", 1, 65536);
-  layer.kernel = whole_in(table, "kernel", 1, 63);
-  layer.stride = whole_in(table, "stride", 1, 64);
-  layer.groups = whole_in(table, "groups", 1, 65536);
-  layer.factor = whole_in(table, "factor", 1, 64);
-  layer.from = whole_in(table, "from", -1, 65536);
-  if (const toml::node* slope = table.get("slope")) {
-    layer.slope = slope->value<double>();
-    if (!layer.slope || !std::isfinite(*layer.slope))
-      throw std::invalid_argument("slope must be a number");
-  }
+  for (const stages::LayerField& field : stages::layer_fields())
+    std::visit([&](auto member) { read_into(layer.*member, table, field); }, field.member);
   return layer;
 }
 

@@ -1,0 +1,72 @@
+// The table of layers, and how a layer's keys are checked.
+#include <algorithm>
+#include <stdexcept>
+
+#include "stages/layers.h"
+
+namespace millrace::stages {
+namespace {
+
+bool is_given(const LayerSpec& spec, const std::string& key) {
+  for (const LayerField& field : layer_fields()) {
+    if (field.name == key)
+      return std::visit([&](auto member) { return (spec.*member).has_value(); }, field.member);
+  }
+  return false;
+}
+
+void require_keys(const LayerSpec& spec, const LayerType& type) {
+  std::string list;
+  for (const LayerKey& key : type.keys) list += (list.empty() ? "" : ", ") + key.name;
+  for (const LayerField& field : layer_fields()) {
+    const bool taken = std::any_of(type.keys.begin(), type.keys.end(),
+                                   [&](const LayerKey& key) { return key.name == field.name; });
+    if (taken || !is_given(spec, field.name)) continue;
+    throw std::invalid_argument("takes no " + field.name + " (it takes " +
+                                (list.empty() ? "none" : list) + ")");
+  }
+  for (auto key = type.keys.rbegin(); key != type.keys.rend(); ++key) {
+    if (key->fallback.empty() && !is_given(spec, key->name))
+      throw std::invalid_argument("needs " + key->name);
+  }
+}
+
+}  // namespace
+
+const std::vector<LayerField>& layer_fields() {
+  static const std::vector<LayerField> table = {
+      {"out", &LayerSpec::out, 1, 65536},    {"kernel", &LayerSpec::kernel, 1, 63},
+      {"stride", &LayerSpec::stride, 1, 64}, {"groups", &LayerSpec::groups, 1, 65536},
+      {"factor", &LayerSpec::factor, 1, 64}, {"slope", &LayerSpec::slope},
+      {"from", &LayerSpec::from, -1, 65536}, {"kind", &LayerSpec::kind}};
+  return table;
+}
+
+const std::vector<LayerType>& layer_types() {
+  static const std::vector<LayerType> table = [] {
+    std::vector<LayerType> all;
+    for (const auto& some : {learned_layers(), residual_layers(), simple_layers()})
+      all.insert(all.end(), some.begin(), some.end());
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+    return all;
+  }();
+  return table;
+}
+
+const LayerType& layer_type(const std::string& name) {
+  for (const LayerType& type : layer_types()) {
+    if (type.name == name) return type;
+  }
+  throw std::invalid_argument("unknown type \"" + name + "\"");
+}
+
+std::unique_ptr<Layer> make_layer(const LayerSpec& spec, ImageShape& shape,
+                                  const ImageShape* joined) {
+  const LayerType& type = layer_type(spec.type);
+  require_keys(spec, type);
+  if (spec.from && !joined)
+    throw std::invalid_argument("from must name an earlier module, or -1: the sample");
+  return type.make(spec, shape, joined);
+}
+
+}  // namespace millrace::stages

@@ -1,0 +1,164 @@
+// Layers that are one operator with parameters: convolutions, linear, norms.
+#include <ATen/ATen.h>
+
+#include <stdexcept>
+
+#include "stages/layers.h"
+
+namespace millrace::stages {
+namespace {
+
+std::string text(std::int64_t n) {
+  return std::to_string(n);
+}
+
+class Conv final : public Layer {
+ public:
+  Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+       std::int64_t groups)
+      : in_(in), out_(out), kernel_(kernel), stride_(stride), groups_(groups) {}
+  std::string describe() const override {
+    return "conv " + text(in_) + "->" + text(out_) + " k" + text(kernel_) +
+           (stride_ > 1 ? " s" + text(stride_) : "") + (groups_ > 1 ? " g" + text(groups_) : "");
+  }
+  std::vector<ParameterSpec> parameters() const override {
+    const std::int64_t fan_in = in_ / groups_ * kernel_ * kernel_;
+    return {{"weight", {out_, in_ / groups_, kernel_, kernel_}, Init::kaiming_uniform, fan_in},
+            {"bias", {out_}, Init::fan_in_uniform, fan_in}};
+  }
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
+    return at::conv2d(x[0], p[0], p[1], stride_, kernel_ / 2, /*dilation=*/1, groups_);
+  }
+
+ private:
+  std::int64_t in_, out_, kernel_, stride_, groups_;
+};
+
+/// Each pixel becomes a square of `factor` x `factor`: PyTorch's ConvTranspose2d with kernel and
+/// stride alike.
+class TransposedConv final : public Layer {
+ public:
+  TransposedConv(std::int64_t in, std::int64_t out, std::int64_t factor)
+      : in_(in), out_(out), factor_(factor) {}
+  std::string describe() const override {
+    return "transposed-conv " + text(in_) + "->" + text(out_) + " x" + text(factor_);
+  }
+  std::vector<ParameterSpec> parameters() const override {
+    const std::int64_t fan_in = out_ * factor_ * factor_;  // as PyTorch counts it
+    return {{"weight", {in_, out_, factor_, factor_}, Init::kaiming_uniform, fan_in},
+            {"bias", {out_}, Init::fan_in_uniform, fan_in}};
+  }
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
+    return at::conv_transpose2d(x[0], p[0], p[1], factor_);
+  }
+
+ private:
+  std::int64_t in_, out_, factor_;
+};
+
+class Linear final : public Layer {
+ public:
+  Linear(std::int64_t in, std::int64_t out) : in_(in), out_(out) {}
+  std::string describe() const override { return "linear " + text(in_) + "->" + text(out_); }
+  std::vector<ParameterSpec> parameters() const override {
+    return {{"weight", {out_, in_}, Init::kaiming_uniform, in_},
+            {"bias", {out_}, Init::fan_in_uniform, in_}};
+  }
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
+    // A vector is a picture of one pixel, so that any layer may follow.
+    return at::linear(x[0].flatten(1), p[0], p[1]).unsqueeze(-1).unsqueeze(-1);
+  }
+
+ private:
+  std::int64_t in_, out_;
+};
+
+class GroupNorm final : public Layer {
+ public:
+  GroupNorm(std::int64_t groups, std::int64_t channels) : groups_(groups), channels_(channels) {}
+  std::string describe() const override {
+    return groups_ == channels_ ? "instancenorm" : "groupnorm " + text(groups_);
+  }
+  std::vector<ParameterSpec> parameters() const override {
+    return {{"weight", {channels_}, Init::ones}, {"bias", {channels_}, Init::zeros}};
+  }
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
+    return at::group_norm(x[0], groups_, p[0], p[1]);
+  }
+
+ private:
+  std::int64_t groups_, channels_;
+};
+
+std::unique_ptr<Layer> conv_layer(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
+  const std::int64_t kernel = *spec.kernel, out = *spec.out, groups = spec.groups.value_or(1);
+  const std::int64_t stride = spec.stride.value_or(1), in = shape.channels;
+  if (kernel % 2 == 0)
+    throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
+  if (in % groups != 0 || out % groups != 0) {
+    throw std::invalid_argument("groups " + text(groups) + " must divide its input's " + text(in) +
+                                " channels and its out");
+  }
+  shape = {out, (shape.height + stride - 1) / stride, (shape.width + stride - 1) / stride};
+  return std::make_unique<Conv>(in, out, kernel, stride, groups);
+}
+
+std::unique_ptr<Layer> transposed_conv(const LayerSpec& spec, ImageShape& shape,
+                                       const ImageShape*) {
+  const std::int64_t in = shape.channels, factor = spec.factor.value_or(2);
+  shape = {*spec.out, shape.height * factor, shape.width * factor};
+  return std::make_unique<TransposedConv>(in, shape.channels, factor);
+}
+
+std::unique_ptr<Layer> linear_layer(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
+  const std::int64_t in = shape.channels;
+  if (shape.height != 1 || shape.width != 1)
+    throw std::invalid_argument("linear needs a flatten before it");
+  shape.channels = *spec.out;
+  return std::make_unique<Linear>(in, shape.channels);
+}
+
+}  // namespace
+
+std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
+                                 std::int64_t stride) {
+  return std::make_unique<Conv>(in, out, kernel, stride, /*groups=*/1);
+}
+
+std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channels) {
+  if (channels % groups != 0) {
+    throw std::invalid_argument("groups " + text(groups) + " must divide its input's " +
+                                text(channels) + " channels");
+  }
+  return std::make_unique<GroupNorm>(groups, channels);
+}
+
+std::vector<LayerType> learned_layers() {
+  const LayerKey out{"out", "output channels", ""};
+  return {{"conv",
+           "convolution with bias, padded so that stride 1 keeps the size",
+           {out,
+            {"kernel", "side of its kernel, odd", ""},
+            {"stride", "pixels from one output to the next", "1"},
+            {"groups", "groups of channels kept apart; as many as channels: depthwise", "1"}},
+           conv_layer},
+          {"transposed-conv",
+           "each pixel becomes a square, learned: factor times as wide and high",
+           {out, {"factor", "side of the square", "2"}},
+           transposed_conv},
+          {"linear", "a matrix times the vector, plus bias; after flatten", {out}, linear_layer},
+          {"groupnorm",
+           "each group of channels to mean 0 and variance 1, then a learned scale and shift",
+           {{"groups", "groups of channels; 1: layer norm", ""}},
+           [](const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
+             return make_group_norm(*spec.groups, shape.channels);
+           }},
+          {"instancenorm",
+           "each channel to mean 0 and variance 1, then a learned scale and shift",
+           {},
+           [](const LayerSpec&, ImageShape& shape, const ImageShape*) {
+             return make_group_norm(shape.channels, shape.channels);
+           }}};
+}
+
+}  // namespace millrace::stages
