@@ -26,7 +26,8 @@ TrainerOptions replayed_at_once(TrainerOptions options) {
   return options;
 }
 
-Trained by_recorded_oracle(const TrainerOptions& options, std::int64_t samples) {
+Trained by_recorded_oracle(TrainerOptions options, std::int64_t samples) {
+  options.capture = Capture::automatic;  // on a core, LibTorch's operators and no step program
   return by_oracle(options, samples, 1, /*as_recorded=*/true);
 }
 
