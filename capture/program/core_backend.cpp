@@ -34,6 +34,7 @@ class CoreBackend final : public Backend {
   bool defers() const override { return false; }
   std::unique_ptr<Event> make_event() override { return nullptr; }
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
+    body();  // recording keeps all that is allocated, so that bytes are counted here
     return std::make_unique<CoreRecording>(body, arena_, *choices_);
   }
   std::unique_ptr<Graph> assemble(const std::vector<Node>& nodes) override {

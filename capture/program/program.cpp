@@ -87,8 +87,9 @@ void Program::run_timed() {
   for (const auto& operation : parts_->operations) {
     const auto begin = Clock::now();
     operation->run();
-    operation->info.ns += std::chrono::nanoseconds(Clock::now() - begin).count();
-    ++operation->info.runs;
+    const std::int64_t ns = std::chrono::nanoseconds(Clock::now() - begin).count();
+    std::int64_t& best = operation->info.best_ns;
+    best = best == 0 ? ns : std::min(best, ns);
   }
 }
 

@@ -18,7 +18,7 @@ struct OperationInfo {
   std::string name;    ///< "convolution 16x64x64 -> 16x64x64 k5 relu" or "aten::native_group_norm"
   std::string kernel;  ///< which implementation; "LibTorch" where we have none
   double flops = 0;    ///< of a run; 0: not counted
-  std::int64_t runs = 0, ns = 0;  ///< measured so far
+  std::int64_t best_ns = 0;  ///< of the runs that were timed; 0: none was
 };
 
 /// Prepared calls on memory at fixed addresses, with all that depends on the host decided. Running

@@ -149,4 +149,23 @@ bool ProgramStage::update(const stages::Change& change, double rate) {
   return skipped_.item<float>() == before;
 }
 
+std::vector<OperationInfo> ProgramStage::operations(int rounds) {
+  Recorded& recorded = places_.at(0).recorded.at(0);
+  std::vector<Program*> step = {recorded.forward.get()};
+  if (recorded.recompute) step.push_back(recorded.recompute.get());
+  for (const Part part : {Part::backward, Part::backward_input, Part::backward_weight}) {
+    const auto found = recorded.backward.find({part, true});
+    if (found != recorded.backward.end()) step.push_back(found->second.get());
+  }
+  step.push_back(updates_.at(0).get());
+  for (int round = 0; round < rounds; ++round) {
+    for (Program* program : step) program->run_timed();
+  }
+  std::vector<OperationInfo> all;
+  for (const Program* program : step) {
+    for (const OperationInfo& info : program->operations()) all.push_back(info);
+  }
+  return all;
+}
+
 }  // namespace millrace::program

@@ -44,6 +44,9 @@ class ProgramStage {
   void restore_snapshot(int to) { stage_.restore_snapshot(to); }
   bool learns_locally() const { return stage_.learns_locally(); }
   const stages::Stage& stage() const { return stage_; }
+  /// What a sample's step consists of, timed over `rounds` steps on made-up numbers; weights and
+  /// state are spoilt by them. Each sample as the forward before had it.
+  std::vector<OperationInfo> operations(int rounds);
 
  private:
   enum class Part { backward, backward_input, backward_weight };

@@ -16,6 +16,7 @@
 #include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/backends.h"
+#include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 
 namespace millrace::engine {
@@ -29,6 +30,16 @@ void settle_kernels() {
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
 }
 
+/// The kernels that a checkpoint was made with, so that its run goes on to the bit.
+void take_kernels(const TrainerOptions& options) {
+  for (const auto& [name, codes] : options.weights) {
+    if (name != kKernelsEntry) continue;
+    std::string text;
+    for (std::int64_t i = 0; i < codes.numel(); ++i) text += char(codes.const_data_ptr<float>()[i]);
+    options.kernels->take(text);
+  }
+}
+
 /// Fills what was left open: cut, devices, weights.
 TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
@@ -39,8 +50,14 @@ TrainerOptions completed(TrainerOptions options) {
                                 std::to_string(modules) + " modules, so 1 to " +
                                 std::to_string(modules));
   }
+  if (!options.kernels) options.kernels = std::make_shared<program::KernelChoices>();
+  take_kernels(options);
   const bool balances = options.cut.empty() && options.stages > 1;
-  if (options.module_ms.empty() && (balances || options.may_recut || splits_device(options))) {
+  const bool measures =
+      options.module_ms.empty() && (balances || options.may_recut || splits_device(options));
+  if (measures && runs_programs(options, 0)) {
+    options.module_ms = module_times_by_programs(options);
+  } else if (measures) {
     const plan::Profile profile =
         measure_profile(options.network, options.sample, options.optimizer);
     for (const plan::ModuleProfile& module : profile.modules)
@@ -48,7 +65,6 @@ TrainerOptions completed(TrainerOptions options) {
   }
   if (balances) options.cut = balanced_cut(options.module_ms, options.stages);
   require_cut(options.cut, options.stages, modules);
-  if (!options.kernels) options.kernels = std::make_shared<program::KernelChoices>();
   if (options.weights.empty())
     options.weights = stages::initial_state(*options.network, options.seed);
   return options;

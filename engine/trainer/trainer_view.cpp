@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>  // predictions on the host
 
 #include "capture/plain_errors.h"
+#include "engine/trainer/operations.h"
 #include "engine/trainer/trainer.h"
 
 namespace millrace::engine {
@@ -70,7 +71,14 @@ stages::StateDict Trainer::checkpoint(int stage) const {
   return capture::with_plain_errors([&] {
     step.launch();  // what was called belongs to it, and must be over
     step.synchronize();
-    return step.stage().checkpoint();
+    stages::StateDict state = step.stage().checkpoint();
+    const std::string kernels = stage == 0 ? options_.kernels->text() : "";
+    if (!kernels.empty()) {
+      at::Tensor codes = at::empty({std::int64_t(kernels.size())});
+      std::copy(kernels.begin(), kernels.end(), codes.data_ptr<float>());
+      state.emplace_back(kKernelsEntry, codes);
+    }
+    return state;
   });
 }
 

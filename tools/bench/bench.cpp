@@ -7,8 +7,8 @@
 #include <limits>     // nan
 #include <map>        // rows by arm
 
-#include "io/plot/plot.h"
 #include "io/files/whole_file.h"
+#include "io/plot/plot.h"
 #include "tools/config/commands.h"
 #include "tools/config/config.h"
 
@@ -51,7 +51,7 @@ void print_ratios(const Json& mine, const Json& theirs) {
 void plot_framerate(const Json& results, const std::string& path) {
   io::BarChart chart{.title = "Frames learned a second", .y_label = "frames a second"};
   std::map<std::string, std::size_t> column;
-  std::map<std::int64_t, std::vector<double>> groups;
+  std::map<std::string, std::vector<double>> groups;
   for (const Json& arm : results["arms"]) {
     const std::string name =
         arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
@@ -60,14 +60,23 @@ void plot_framerate(const Json& results, const std::string& path) {
   for (const Json& arm : results["arms"]) {
     const std::string name =
         arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
-    auto& values = groups[arm["stages"]];
+    const int stages = arm["stages"];
+    const std::string capture = arm.value("capture", "auto");
+    auto& values = groups[std::to_string(stages) + (stages == 1 ? " stage" : " stages") +
+                          (capture == "auto" ? "" : ", " + capture)];
     values.resize(column.size(), std::numeric_limits<double>::quiet_NaN());
     values[column[name]] = arm["fps"];
   }
-  for (auto& [stages, values] : groups) {
-    chart.groups.emplace_back(std::to_string(stages) + (stages == 1 ? " stage" : " stages"),
-                              std::move(values));
+  for (const Json& row : results.value("pytorch", Json::array())) {
+    const std::string name =
+        row["network"].get<std::string>() + " " + std::to_string(row["size"].get<std::int64_t>());
+    for (const char* kind : {"pytorch_ms", "limit_ms"}) {
+      auto& values = groups[kind == std::string("limit_ms") ? "limit" : "PyTorch's best"];
+      values.resize(column.size(), std::numeric_limits<double>::quiet_NaN());
+      values[column[name]] = 1e3 / row[kind].get<double>();
+    }
   }
+  for (auto& [label, values] : groups) chart.groups.emplace_back(label, std::move(values));
   io::write_bars(chart, path);
 }
 

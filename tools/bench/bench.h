@@ -16,6 +16,8 @@ struct BenchArguments {
   std::int64_t stages = 0;            ///< 1 to this many; 0: the suite's own number
   std::int64_t rounds = 5;            ///< how often the arms take turns
   std::string memory_format = "contiguous";  ///< or channels_last
+  std::vector<std::string> captures;         ///< framerate: graph, eager; empty: auto
+  std::string pytorch;                       ///< framerate: a Python with torch; "": without
   double seconds = 0.5;                      ///< an arm's turn
   std::vector<std::string> streams;          ///< learning: of vtest, scenes, labels; empty: all
   std::string arms;                          ///< learning: part of the names of those to run

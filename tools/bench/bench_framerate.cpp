@@ -1,10 +1,14 @@
 // `millrace bench framerate`: frames a second and latency of four networks at chosen sizes and
 // numbers of stages.
+#include <cmath>
 #include <cstdio>  // table
+#include <memory>
 
 #include "engine/pipeline/pinning.h"
+#include "engine/trainer/operations.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_arm.h"
+#include "tools/bench/pytorch.h"
 #include "tools/run/provenance.h"
 
 namespace millrace::tools {
@@ -25,29 +29,92 @@ struct Figures {
   }
 };
 
-std::vector<BenchArm> make_arms(const BenchArguments& arguments) {
-  const auto& names = arguments.networks.empty() ? bench_network_names() : arguments.networks;
+/// One of ours, and what it is called.
+struct Arm {
+  BenchArm bench;
+  std::string capture;  ///< "": auto
+  Figures figures;
+};
+
+/// PyTorch's best of its modes is what counts.
+struct PeerArm {
+  std::string network, mode;
+  std::int64_t size = 0;
+  int threads = 1;
+  std::vector<double> ms;
+};
+
+engine::Capture capture_named(const std::string& name) {
+  return name == "graph"   ? engine::Capture::graph
+         : name == "eager" ? engine::Capture::eager
+                           : engine::Capture::automatic;
+}
+
+const std::vector<std::string>& networks_of(const BenchArguments& arguments) {
+  return arguments.networks.empty() ? bench_network_names() : arguments.networks;
+}
+
+std::vector<Arm> make_arms(const BenchArguments& arguments) {
   const int stages = arguments.stages > 0 ? int(arguments.stages) : engine::usable_cores();
-  std::vector<BenchArm> arms;
-  for (const std::string& name : names) {
+  const std::vector<std::string> captures =
+      arguments.captures.empty() ? std::vector<std::string>{""} : arguments.captures;
+  std::vector<Arm> arms;
+  for (const std::string& name : networks_of(arguments)) {
     for (const std::int64_t size : sizes_or(arguments, {32, 64})) {
-      for (int n = 1; n <= stages; ++n)
-        arms.emplace_back(name, size, n, arguments.memory_format == "channels_last");
+      for (const std::string& capture : captures) {
+        for (int n = 1; n <= stages; ++n) {
+          engine::TrainerOptions options;
+          options.stages = n;
+          options.capture = capture_named(capture);
+          arms.push_back(
+              {BenchArm(name, size, std::move(options), arguments.memory_format == "channels_last"),
+               capture,
+               {}});
+        }
+      }
     }
   }
   return arms;
 }
 
-Json arm_json(const BenchArm& arm, const Figures& f, double one_stage_fps) {
+std::vector<PeerArm> make_peer_arms(const BenchArguments& arguments) {
+  std::vector<PeerArm> arms;
+  if (arguments.pytorch.empty()) return arms;
+  for (const std::string& name : networks_of(arguments)) {
+    for (const std::int64_t size : sizes_or(arguments, {32, 64})) {
+      for (const char* mode : {"eager", "channels_last", "compile"}) {
+        for (int threads = 1; threads <= engine::usable_cores(); threads *= 2)
+          arms.push_back({name, mode, size, threads, {}});
+      }
+    }
+  }
+  return arms;
+}
+
+/// What the multiply-adds of a step take at least, on all cores, by the peak of their registers.
+double limit_ms(const BenchArm& arm, double peak) {
+  engine::TrainerOptions options = arm.options();
+  options.cut.clear();
+  double flops = 0;
+  for (const program::OperationInfo& operation : engine::stage_operations(options, 0).front())
+    flops += operation.flops;
+  return 1e3 * flops / (peak * engine::usable_cores());
+}
+
+Json arm_json(const Arm& arm, double one_stage_fps) {
+  const Figures& f = arm.figures;
   const double fps = median(f.fps);
-  return {{"arm",
-           arm.network() + " " + std::to_string(arm.size()) + " x" + std::to_string(arm.stages())},
-          {"network", arm.network()},
-          {"size", arm.size()},
-          {"stages", arm.stages()},
-          {"cut", arm.cut()},
+  const std::string name = arm.bench.network() + " " + std::to_string(arm.bench.size());
+  return {{"arm", name + " x" + std::to_string(arm.bench.stages()) +
+                      (arm.capture.empty() ? "" : " " + arm.capture)},
+          {"network", arm.bench.network()},
+          {"size", arm.bench.size()},
+          {"stages", arm.bench.stages()},
+          {"capture", arm.capture.empty() ? "auto" : arm.capture},
+          {"cut", arm.bench.cut()},
           {"fps", fps},
           {"speedup", one_stage_fps > 0 ? fps / one_stage_fps : 1.0},
+          {"step_ms", fps > 0 ? 1e3 / fps : 0},
           {"T_ms", median(f.T)},
           {"T_over_N_ms", median(f.T_over_N)},
           {"bottleneck_ms", median(f.bottleneck)},
@@ -56,30 +123,90 @@ Json arm_json(const BenchArm& arm, const Figures& f, double one_stage_fps) {
 }
 
 void print_row(const Json& arm) {
-  std::printf("%-9s %5lld %6lld %9.1f %8.2f %9.2f %9.2f %10.2f %9.2f %9.2f\n",
+  std::printf("%-9s %5lld %6lld %7s %9.1f %8.2f %9.2f %9.2f %10.2f %9.2f %9.2f\n",
               arm["network"].get<std::string>().c_str(), arm["size"].get<long long>(),
-              arm["stages"].get<long long>(), arm["fps"].get<double>(),
-              arm["speedup"].get<double>(), arm["T_ms"].get<double>(),
+              arm["stages"].get<long long>(), arm["capture"].get<std::string>().c_str(),
+              arm["fps"].get<double>(), arm["speedup"].get<double>(), arm["T_ms"].get<double>(),
               arm["T_over_N_ms"].get<double>(), arm["bottleneck_ms"].get<double>(),
               arm["latency_p50_ms"].get<double>(), arm["latency_p99_ms"].get<double>());
+}
+
+/// Ours with the most stages beside PyTorch's best and the limit, a row a network and size.
+Json comparison(const std::vector<Arm>& arms, const std::vector<PeerArm>& peers, double peak) {
+  Json rows = Json::array();
+  for (const Arm& arm : arms) {
+    const bool widest = &arm == &arms.back() || (&arm)[1].bench.stages() == 1;
+    if (!widest) continue;
+    double best = 0;
+    std::string how;
+    Json modes = Json::object();
+    for (const PeerArm& peer : peers) {
+      if (peer.network != arm.bench.network() || peer.size != arm.bench.size()) continue;
+      const double ms = median(peer.ms);
+      const std::string name = peer.mode + " x" + std::to_string(peer.threads);
+      modes[name] = std::isnan(ms) ? Json() : Json(ms);
+      if (std::isnan(ms) || (best > 0 && ms >= best)) continue;
+      best = ms;
+      how = name;
+    }
+    const double mine = 1e3 / median(arm.figures.fps), limit = limit_ms(arm.bench, peak);
+    rows.push_back({{"network", arm.bench.network()},
+                    {"size", arm.bench.size()},
+                    {"stages", arm.bench.stages()},
+                    {"capture", arm.capture.empty() ? "auto" : arm.capture},
+                    {"step_ms", mine},
+                    {"pytorch_ms", best},
+                    {"pytorch_best", how},
+                    {"pytorch", modes},
+                    {"over_pytorch", best / mine},
+                    {"limit_ms", limit},
+                    {"over_limit", mine / limit}});
+  }
+  return rows;
+}
+
+void print_comparison(const Json& rows) {
+  std::printf("\n%-9s %5s %6s %7s %9s %11s %-18s %6s %9s %10s\n", "network", "size", "stages",
+              "capture", "step ms", "PyTorch ms", "its best", "ratio", "limit ms", "over limit");
+  for (const Json& row : rows) {
+    std::printf("%-9s %5lld %6lld %7s %9.3f %11.3f %-18s %6.2f %9.3f %10.2f\n",
+                row["network"].get<std::string>().c_str(), row["size"].get<long long>(),
+                row["stages"].get<long long>(), row["capture"].get<std::string>().c_str(),
+                row["step_ms"].get<double>(), row["pytorch_ms"].get<double>(),
+                row["pytorch_best"].get<std::string>().c_str(), row["over_pytorch"].get<double>(),
+                row["limit_ms"].get<double>(), row["over_limit"].get<double>());
+  }
 }
 
 }  // namespace
 
 Json bench_framerate(const BenchArguments& arguments) {
-  std::vector<BenchArm> arms = make_arms(arguments);
-  std::vector<Figures> figures(arms.size());
+  std::vector<Arm> arms = make_arms(arguments);
+  std::vector<PeerArm> peers = make_peer_arms(arguments);
+  std::unique_ptr<PyTorch> pytorch;
+  if (!arguments.pytorch.empty()) pytorch = std::make_unique<PyTorch>(arguments.pytorch);
+  std::vector<double> peaks;
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
-    for (std::size_t i = 0; i < arms.size(); ++i) {
+    const auto progress = [&](std::size_t i) {
       std::fprintf(stderr, "\rround %lld of %lld, arm %zu of %zu \x1b[K",
                    static_cast<long long>(round + 1), static_cast<long long>(arguments.rounds),
-                   i + 1, arms.size());
-      figures[i].add(arms[i].turn(arguments.seconds));
+                   i + 1, arms.size() + peers.size());
+    };
+    peaks.push_back(kernels::fma_peak());
+    for (std::size_t i = 0; i < arms.size(); ++i) {
+      progress(i);
+      arms[i].figures.add(arms[i].bench.turn(arguments.seconds));
+    }
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      progress(arms.size() + i);
+      peers[i].ms.push_back(pytorch->step_ms(bench_network(peers[i].network), peers[i].size,
+                                             peers[i].mode, peers[i].threads, arguments.seconds));
     }
   }
   std::fputs("\r\x1b[K", stderr);
-  std::printf("%-9s %5s %6s %9s %8s %9s %9s %10s %9s %9s\n", "network", "size", "stages",
-              "frames/s", "speed-up", "T ms", "T/N ms", "slowest ms", "p50 ms", "p99 ms");
+  std::printf("%-9s %5s %6s %7s %9s %8s %9s %9s %10s %9s %9s\n", "network", "size", "stages",
+              "capture", "frames/s", "speed-up", "T ms", "T/N ms", "slowest ms", "p50 ms",
+              "p99 ms");
   Json results = {{"suite", "framerate"},
                   {"rounds", arguments.rounds},
                   {"seconds", arguments.seconds},
@@ -87,11 +214,16 @@ Json bench_framerate(const BenchArguments& arguments) {
                   {"arms", Json::array()}};
   double one_stage = 0;
   int most = 1;
-  for (std::size_t i = 0; i < arms.size(); ++i) {
-    if (arms[i].stages() == 1) one_stage = median(figures[i].fps);
-    most = std::max(most, arms[i].stages());
-    results["arms"].push_back(arm_json(arms[i], figures[i], one_stage));
+  for (const Arm& arm : arms) {
+    if (arm.bench.stages() == 1) one_stage = median(arm.figures.fps);
+    most = std::max(most, arm.bench.stages());
+    results["arms"].push_back(arm_json(arm, one_stage));
     print_row(results["arms"].back());
+  }
+  if (pytorch) {
+    results["peak_gflops_a_core"] = median(peaks) / 1e9;
+    results["pytorch"] = comparison(arms, peers, median(peaks));
+    print_comparison(results["pytorch"]);
   }
   results["provenance"] = provenance(most);
   return results;

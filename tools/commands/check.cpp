@@ -1,11 +1,13 @@
 // `millrace check`: validates a config and says what would run; touches no device or source.
 #include <algorithm>  // any_of
 #include <iostream>   // results
+#include <map>        // operators
 
 #include "engine/trainer/backends.h"
+#include "engine/trainer/operations.h"
 #include "io/source/source.h"
-#include "tools/run/assembly.h"
 #include "tools/config/commands.h"
+#include "tools/run/assembly.h"
 
 namespace millrace::tools {
 namespace {
@@ -56,12 +58,25 @@ void describe_capture(const engine::TrainerOptions& options) {
   const bool cuda = std::any_of(options.devices.begin(), options.devices.end(),
                                 [](const engine::Device& device) { return device.cuda; });
   const std::string why = engine::unrecordable(options);
+  const bool programs = !cuda && engine::runs_programs(options, 0);
   std::cout << "#   steps: "
-            << (!cuda                                       ? "as they are, on cores"
+            << (programs                                    ? "step programs on cores"
+                : !cuda                                     ? "eager, on cores"
                 : options.capture == engine::Capture::eager ? "eager"
                 : why.empty()                               ? "CUDA Graphs"
                                                             : "eager, since " + why)
             << "\n";
+  if (!programs || options.sample.width == 0 || options.sample.height == 0) return;
+  std::map<std::string, int> left;
+  for (const auto& stage : engine::stage_operations(options, 0)) {
+    for (const program::OperationInfo& operation : stage) {
+      if (operation.kernel == "LibTorch") ++left[operation.name];
+    }
+  }
+  std::cout << "#   left to LibTorch's operators:" << (left.empty() ? " none" : "");
+  for (const auto& [name, count] : left)
+    std::cout << " " << name << (count > 1 ? " x" + std::to_string(count) : "");
+  std::cout << "\n";
 }
 
 /// How recorded stages share the devices that have several.

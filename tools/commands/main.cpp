@@ -51,6 +51,8 @@ void add_profile(CLI::App& app, ProfileArguments& profile, int& code) {
   command->add_option("--set", profile.settings, "table.key=value, on top of the config")
       ->allow_extra_args(false);
   command->add_option("--json", profile.json, "Where to write it, for plan and simulate");
+  command->add_flag("--operators", profile.operators,
+                    "Instead, each operator of the stages' step programs: kernel, time, GFLOP/s");
   command->callback([&] { code = profile_command(profile); });
 }
 
@@ -207,6 +209,11 @@ int main_program(int argc, char** argv) {
   bench_app->add_option("--seconds", bench.seconds, "Length of an arm's turn")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
+  bench_app->add_option("--captures", bench.captures, "framerate: graph, eager; unset: auto")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"graph", "eager"}));
+  bench_app->add_option("--pytorch", bench.pytorch,
+                        "framerate: a Python with torch, to train the same networks beside");
   bench_app->add_option("--memory-format", bench.memory_format, "contiguous | channels_last")
       ->check(CLI::IsMember({"contiguous", "channels_last"}))
       ->capture_default_str();

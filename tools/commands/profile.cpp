@@ -5,11 +5,12 @@
 #include <iostream>  // results
 
 #include "engine/plan/profile_json.h"
+#include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
-#include "io/source/source.h"
 #include "io/files/whole_file.h"
-#include "tools/run/assembly.h"
+#include "io/source/source.h"
 #include "tools/config/commands.h"
+#include "tools/run/assembly.h"
 
 namespace millrace::tools {
 namespace {
@@ -71,7 +72,39 @@ engine::plan::Profile profile_of(const Config& config) {
   return profile;
 }
 
+namespace {
+
+/// A line an operation, with its share of the limit of the core's registers.
+void print_operations(const std::vector<std::vector<program::OperationInfo>>& stages) {
+  const double peak = kernels::fma_peak();
+  double ns = 0, flops = 0;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    std::printf("stage %zu\n  %-56s %-16s %10s %9s %7s\n", stage, "operator", "kernel", "us",
+                "GFLOP/s", "of peak");
+    for (const program::OperationInfo& o : stages[stage]) {
+      std::printf("  %-56s %-16s %10.2f", o.name.c_str(), o.kernel.c_str(),
+                  double(o.best_ns) / 1e3);
+      if (o.flops > 0)
+        std::printf(" %9.1f %6.0f%%", o.flops / double(o.best_ns),
+                    100 * o.flops / double(o.best_ns) / (peak / 1e9));
+      std::printf("\n");
+      ns += double(o.best_ns);
+      flops += o.flops;
+    }
+  }
+  std::printf(
+      "all: %.4f ms, %.1f GFLOP/s; fused multiply-adds on this core's registers: %.1f GFLOP/s\n",
+      ns / 1e6, flops / ns, peak / 1e9);
+}
+
+}  // namespace
+
 int profile_command(const ProfileArguments& arguments) {
+  if (arguments.operators) {
+    const Config config = load_config(arguments.config, arguments.settings);
+    print_operations(engine::stage_operations(assemble(config, sample_of(config)), 20));
+    return kDone;
+  }
   const engine::plan::Profile profile =
       profile_of(load_config(arguments.config, arguments.settings));
   print_profile(profile);

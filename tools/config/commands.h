@@ -73,6 +73,7 @@ struct ProfileArguments {
   std::string config;
   std::vector<std::string> settings;
   std::string json;  ///< where to write it; "": nowhere
+  bool operators = false;  ///< print the step programs' operators instead
 };
 int profile_command(const ProfileArguments& arguments);
 

@@ -317,9 +317,9 @@ std::vector<ConfigKey> make_table() {
            MILLRACE_AT(pipeline.recompute)),
       choice(
           "pipeline.capture", {"auto", "graph", "eager"},
-          "steps on a CUDA device: recorded once as CUDA Graphs (graph), launched operator by "
-          "operator (eager), or recorded where that can be done (auto); a core runs them as they "
-          "are",
+          "graph: each step is recorded once and replayed, as a CUDA Graph or, on a core, as a step "
+          "program, equal to eager within rounding; eager: operator by operator, PyTorch's own bits "
+          "on a core; auto: recorded on CUDA devices where that can be done, eager on cores",
           MILLRACE_AT(pipeline.capture)),
       choice("pipeline.sharing", {"streams", "partitions"},
              "recorded stages on one CUDA device: a stream each on all of its SMs (streams), or "

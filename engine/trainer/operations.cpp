@@ -1,0 +1,69 @@
+#include "engine/trainer/operations.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include "capture/program/program_stage.h"
+
+namespace millrace::engine {
+namespace {
+
+at::Tensor made_up(const stages::ImageShape& shape) {
+  return at::full({1, shape.channels, shape.height, shape.width}, 0.5);
+}
+
+}  // namespace
+
+std::vector<std::vector<program::OperationInfo>> stage_operations(TrainerOptions options,
+                                                                  int rounds) {
+  at::set_num_threads(1);
+  options.capture = Capture::graph;
+  options.make_backend = nullptr;
+  options.devices.clear();
+  options.replicas.clear();
+  if (options.cut.empty()) {
+    options.stages = 1;
+    options.schedule = "sequential";
+  }
+  if (options.weights.empty())
+    options.weights = stages::initial_state(*options.network, options.seed);
+  if (!options.kernels) options.kernels = std::make_shared<program::KernelChoices>();
+  const stages::Network& network = *options.network;
+  const Schedule schedule = schedule_of(options);
+  std::vector<stages::Stage> built = build_stages(options, schedule);
+  std::vector<std::vector<program::OperationInfo>> all;
+  for (int i = 0; i < options.stages; ++i) {
+    const stages::StageRange range = built[i].range();
+    stages::Tensors inputs;
+    for (const int source : network.crossing(range.begin))
+      inputs.push_back(made_up(source == stages::kSample ? options.sample : network.shape(source)));
+    at::Tensor target;
+    if (range.last || built[i].learns_locally())
+      target = options.target_is_input && range.first ? inputs[0]
+                                                      : made_up(network.shape(network.size() - 1));
+    program::ProgramStage stage(std::move(built[i]), 1, int(schedule.samples_an_update(i)),
+                                options.kernels);
+    stage.forward(inputs, target, 0);
+    all.push_back(stage.operations(rounds));
+  }
+  return all;
+}
+
+std::vector<double> module_times_by_programs(TrainerOptions options) {
+  options.schedule = "sequential";
+  options.correction = {};
+  options.correction.kind = "none";
+  options.recompute = false;
+  options.stages = options.network->size();
+  options.cut.clear();
+  for (int place = 1; place < options.stages; ++place) options.cut.push_back(place);
+  std::vector<double> times;
+  for (const auto& operations : stage_operations(std::move(options), 10)) {
+    double ns = 0;
+    for (const program::OperationInfo& operation : operations) ns += double(operation.best_ns);
+    times.push_back(ns / 1e6);
+  }
+  return times;
+}
+
+}  // namespace millrace::engine
