@@ -1,4 +1,5 @@
 #include "io/queue/reader.h"
+#include "io/source/stream_health.h"
 
 #include <algorithm>  // std::min
 #include <exception>  // whatever a source throws
@@ -29,6 +30,7 @@ nanoseconds frame_period(double source_fps, double fps) {
 
 Reader::Reader(std::unique_ptr<Source> source, FrameQueue& queue, ReaderOptions options)
     : source_(std::move(source)),
+      health_(source_->health()),
       queue_(queue),
       options_(options),
       live_(source_->info().live),
@@ -72,6 +74,7 @@ void Reader::read_all() {
     // A pass without any good frame would go round for ever.
     if (delivered_ == before || !source_->rewind()) return;
     timeline_.broke_off();
+    ++breaks_;
   }
 }
 
@@ -85,6 +88,7 @@ bool Reader::read_pass() {
         break;
       case ReadStatus::corrupt:
         queue_.reject();
+        ++breaks_;
         break;
       case ReadStatus::timeout:
         break;
@@ -98,6 +102,8 @@ bool Reader::read_pass() {
 bool Reader::deliver(Frame& frame) {
   stamp(frame);
   if (options_.paced && !wait_until_due(frame)) return false;
+  frame.segment = breaks_ + health_->reconnects.load();
+  if (std::exchange(last_segment_, frame.segment) != frame.segment) ++segments_;
   ++delivered_;
   return queue_.push();
 }

@@ -18,6 +18,7 @@ struct ReaderOptions {
   bool paced = false;      ///< sleep until a frame is due by its pts (files only)
   bool loop = false;       ///< start again at the end
   std::int64_t limit = 0;  ///< stop after this many good frames; 0: no limit
+  bool pairs = false;      ///< the limit is of frames that follow another of their segment
   double fps = 0.0;        ///< rate where frames carry no pts and the source knows none; 0: 25
   std::chrono::milliseconds teardown{5000};  ///< a source that takes longer to destroy is left
 };
@@ -53,10 +54,14 @@ class Reader {
   bool deliver(Frame& frame);
   void stamp(Frame& frame);
   bool wait_until_due(Frame& frame);
-  bool limit_reached() const { return options_.limit > 0 && delivered_ >= options_.limit; }
+  bool limit_reached() const {
+    const std::int64_t counted = delivered_ - (options_.pairs ? segments_ : 0);
+    return options_.limit > 0 && counted >= options_.limit;
+  }
 
   // The thread's alone.
   std::unique_ptr<Source> source_;
+  std::shared_ptr<const StreamHealth> health_;  // outlives the source
   FrameQueue& queue_;
   const ReaderOptions options_;
   const bool live_;    // frames come at their own time
@@ -64,6 +69,9 @@ class Reader {
   Clock::time_point last_captured_;
   Clock::time_point start_;  // when pts 0 fell due
   std::int64_t delivered_ = 0;
+  std::int64_t breaks_ = 0;        // before the frame at hand
+  std::int64_t segments_ = 0;      // that had a good frame
+  std::int64_t last_segment_ = -1;
   std::string error_;
   bool hung_ = false;
 

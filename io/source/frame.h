@@ -16,6 +16,9 @@ struct Frame {
   Clock::time_point
       captured;  ///< when it reached this process, or fell due if a file is paced live
   std::chrono::nanoseconds pts{0};  ///< position in the stream, monotonic
+  /// Frames of one segment come of the stream without a break between: no outage, picture that
+  /// could not be decoded or loop's seam. Dropped frames show in `id`.
+  std::int64_t segment = 0;
   int width = 0;
   int height = 0;
   int channels = 0;

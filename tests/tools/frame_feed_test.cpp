@@ -96,6 +96,30 @@ TEST_P(FrameFeedTest, NextFrameHasTheFrameAfter) {
   }
 }
 
+TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
+  engine::Trainer trainer(options_for(Task::next_frame, GetParam()));
+  io::FrameQueue queue(3, io::Drop::newest);  // of frames 0 to 5 it keeps 3, 4 and 5
+  for (int n = 0; n < 6; ++n) {
+    queue.writable() = picture(n % 4);
+    queue.writable().segment = n < 5 ? 0 : 1;  // an outage before 5
+    queue.push();
+  }
+  queue.close();
+  io::Resizer resizer(kSide, kSide);
+  FrameFeed feed(trainer, queue, resizer, Task::next_frame);
+  std::vector<std::int64_t> inputs;
+  for (auto status = engine::Feed::Status::wait; status != engine::Feed::Status::end;) {
+    status = feed.poll(std::chrono::microseconds(0));
+    if (status != engine::Feed::Status::ready) continue;
+    engine::SampleInfo info;
+    feed.take(0, info);
+    inputs.push_back(info.frame);
+  }
+  EXPECT_EQ(inputs, std::vector<std::int64_t>{3});
+  EXPECT_EQ(queue.popped(), 3);
+  EXPECT_EQ(feed.pending(), 2) << "4 and 5 have no successor";
+}
+
 TEST_P(FrameFeedTest, LabelHasTheClass) {
   const auto made = samples(Task::label);
   ASSERT_EQ(made.size(), 3u);

@@ -35,9 +35,9 @@ engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
   const bool drained = queue_.drained();
   frame_ = queue_.pop(drained ? 0us : patience);
   if (!frame_) return drained ? Status::end : Status::wait;
-  if (task_ != Task::next_frame || !previous_.pixels.empty()) return Status::ready;
-  previous_ = resizer_.fit(*frame_);
-  previous_info_ = {.frame = frame_->id, .captured = frame_->captured};
+  if (task_ != Task::next_frame || follows(*frame_)) return Status::ready;
+  unpaired_ += previous_.pixels.empty() ? 0 : 1;
+  keep(resizer_.fit(*frame_));
   queue_.release(frame_);
   frame_ = nullptr;
   return Status::wait;
@@ -49,9 +49,8 @@ void FrameFeed::take(int slot, engine::SampleInfo& info) {
   if (task_ == Task::next_frame) {
     write_input(previous_, slot);
     write_target(fitted, slot);
-    previous_ = fitted;
     info = previous_info_;
-    previous_info_ = here;
+    keep(fitted);
   } else {
     write_input(fitted, slot);  // autoencode: the target, too
     if (task_ == Task::label) write_class(frame_->label, slot);
@@ -60,6 +59,17 @@ void FrameFeed::take(int slot, engine::SampleInfo& info) {
   queue_.release(frame_);
   frame_ = nullptr;
   taken_.store(taken() + 1, std::memory_order_relaxed);
+}
+
+bool FrameFeed::follows(const io::Frame& frame) const {
+  return !previous_.pixels.empty() && frame.id == previous_info_.frame + 1 &&
+         frame.segment == previous_segment_;
+}
+
+void FrameFeed::keep(const io::Frame& fitted) {
+  previous_ = fitted;
+  previous_info_ = {.frame = frame_->id, .captured = frame_->captured};
+  previous_segment_ = frame_->segment;
 }
 
 void FrameFeed::write_input(const io::Frame& frame, int slot) {

@@ -36,10 +36,14 @@ class FrameFeed final : public engine::Feed {
   /// Samples made so far. Any thread.
   std::int64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
-  /// Frames taken from the queue that no sample was made of: next-frame's last one.
-  std::int64_t pending() const { return previous_.pixels.empty() ? 0 : 1; }
+  /// Frames taken from the queue that no sample was made of: next-frame's with no
+  /// successor.
+  std::int64_t pending() const { return unpaired_ + (previous_.pixels.empty() ? 0 : 1); }
 
  private:
+  /// Whether `frame` came right after the frame before: no gap, drop, outage or loop's seam between.
+  bool follows(const io::Frame& frame) const;
+  void keep(const io::Frame& fitted);  ///< as the frame before
   /// Gives what `frame` shows to the sample in `slot`, as the trainer takes it.
   void write_input(const io::Frame& frame, int slot);
   void write_target(const io::Frame& frame, int slot);
@@ -54,6 +58,8 @@ class FrameFeed final : public engine::Feed {
   io::Frame* frame_ = nullptr;    ///< popped, not yet taken
   io::Frame previous_;            ///< next-frame: the frame before, of the samples' size
   engine::SampleInfo previous_info_;
+  std::int64_t previous_segment_ = 0;
+  std::int64_t unpaired_ = 0;  ///< next-frame: frames whose successor never came
 };
 
 }  // namespace millrace::tools

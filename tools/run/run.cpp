@@ -191,7 +191,8 @@ struct Run::Parts {
                        config.monitor.policy != "skip";  // of which some are only predicted
     return {.paced = paced_live(config, info) && !info.live,
             .loop = config.source.loop,
-            .limit = exact ? limit + (task == Task::next_frame ? 1 : 0) : 0,
+            .limit = exact ? limit : 0,
+            .pairs = task == Task::next_frame,
             .fps = info.fps};
   }
 
