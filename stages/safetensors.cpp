@@ -2,10 +2,12 @@
 
 #include <ATen/ATen.h>  // tensor creation
 
+#include <algorithm>          // order of entries
 #include <bit>                // byte order
 #include <cstring>            // header size
 #include <fstream>            // reading
 #include <nlohmann/json.hpp>  // header
+#include <tuple>              // order of entries
 
 namespace millrace::stages {
 namespace {
@@ -32,8 +34,7 @@ std::uint64_t element_count(const std::vector<std::int64_t>& shape) {
   return n;
 }
 
-Entry parse_entry(const std::string& name, const nlohmann::ordered_json& value,
-                  std::uint64_t data_bytes) {
+Entry parse_entry(const std::string& name, const nlohmann::json& value, std::uint64_t data_bytes) {
   const std::string type = value.at("dtype");
   if (type != "F32") throw WeightsError("\"" + name + "\" is " + type + ", only F32 can be loaded");
   Entry entry{name, value.at("shape").get<std::vector<std::int64_t>>(),
@@ -45,10 +46,35 @@ Entry parse_entry(const std::string& name, const nlohmann::ordered_json& value,
   return entry;
 }
 
+/// Stops a header that would take far more memory than it has bytes.
+bool within_bounds(int depth, std::size_t& values) {
+  constexpr int kDeepest = 4;
+  constexpr std::size_t kMostValues = 1'000'000;
+  if (depth > kDeepest || ++values > kMostValues)
+    throw WeightsError("not a safetensors file: its header is nested too deep, or too long");
+  return true;
+}
+
+/// In the order of their data. Ranges may not overlap: tensors take no more than the file's bytes.
+void sort_entries(std::vector<Entry>& entries) {
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.begin, a.end) < std::tie(b.begin, b.end);
+  });
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    if (entries[i].begin < entries[i - 1].end)
+      throw WeightsError("\"" + entries[i].name + "\" overlaps \"" + entries[i - 1].name + "\"");
+  }
+}
+
 std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_bytes) {
   std::vector<Entry> entries;
   try {
-    const auto header = nlohmann::ordered_json::parse(text);
+    std::size_t values = 0;
+    // Not ordered_json, which looks keys up one after another.
+    const auto header =
+        nlohmann::json::parse(text, [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+          return within_bounds(depth, values);
+        });
     if (!header.is_object())
       throw WeightsError("not a safetensors file: its header is no JSON object");
     for (const auto& [name, value] : header.items()) {
@@ -57,6 +83,7 @@ std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_byte
   } catch (const nlohmann::json::exception&) {
     throw WeightsError("not a safetensors file: its header is not the JSON it should be");
   }
+  sort_entries(entries);
   return entries;
 }
 

@@ -67,5 +67,33 @@ TEST(Safetensors, RefusesWhatIsNone) {
   EXPECT_THROW(read_safetensors(write(std::string(8, '\xff') + "{}")), WeightsError);
 }
 
+TEST(Safetensors, ASmallFileCannotAskForMuchMemory) {
+  const auto error_of = [](const std::string& bytes) -> std::string {
+    try {
+      read_safetensors(write(bytes));
+    } catch (const WeightsError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string range = R"(":{"dtype":"F32","shape":[1024],"data_offsets":[0,4096]})";
+  EXPECT_EQ(error_of(with_header("{\"a" + range + ",\"b" + range + "}", 4096)),
+            "\"b\" overlaps \"a\"");
+  EXPECT_NE(error_of(with_header(std::string(1 << 20, '['), 8)).find("too deep"),
+            std::string::npos);
+  std::string many = "{\"__metadata__\":[0";
+  for (int n = 0; n < 1'100'000; ++n) many += ",0";
+  EXPECT_NE(error_of(with_header(many + "]}", 8)).find("too long"), std::string::npos);
+}
+
+TEST(Safetensors, ManyNamesAreReadInTimeLinearInTheirNumber) {
+  std::string header = "{\"0\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}";
+  for (int n = 1; n < 50'000; ++n) {
+    header +=
+        ",\"" + std::to_string(n) + "\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}";
+  }
+  EXPECT_EQ(read_safetensors(write(with_header(header + "}", 0))).size(), 50'000u);
+}
+
 }  // namespace
 }  // namespace millrace::stages
