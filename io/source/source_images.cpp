@@ -1,6 +1,7 @@
 // images:DIR/%05d.png, images:DIR, images:DIR/*.png: numbered or sorted pictures as a stream; a DIR
 // of folders of pictures: each folder is a class, and their pictures come shuffled.
 #include <filesystem>  // which pictures exist
+#include <optional>    // sizes
 #include <stdexcept>   // bad patterns
 
 #include <opencv2/core/utils/logger.hpp>  // quiet
@@ -8,10 +9,13 @@
 #include <opencv2/imgproc.hpp>            // BGR to RGB
 
 #include "io/source/image_list.h"
+#include "io/source/picture_size.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
 namespace {
+
+constexpr std::int64_t kMostPixels = 7680 * 4320;  // several frames wait in memory
 
 /// The paths of a stream of pictures, in order; "" after the last.
 class PictureNames {
@@ -56,7 +60,10 @@ class ImagesSource : public Source {
     cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
     if (names_.at(0).empty()) throw source_error(options_, "no picture is there");
     for (std::int64_t i = 0; !decode(names_.at(i)); ++i) {
-      if (names_.at(i + 1).empty()) throw source_error(options_, "no picture can be decoded");
+      if (!names_.at(i + 1).empty()) continue;
+      throw source_error(options_, large_.empty()
+                                       ? "no picture can be decoded"
+                                       : "a picture of " + large_ + " is larger than 8K");
     }
     info_.kind = "images";
     info_.caps = std::filesystem::path(names_.at(0)).extension().string() + " files";
@@ -96,7 +103,14 @@ class ImagesSource : public Source {
   }
 
  private:
+  /// False for what is no picture, and for one that would take too much memory.
   bool decode(const std::string& path) {
+    const std::optional<PictureSize> size = picture_size(path);
+    if (!size) return false;
+    if (size->width * size->height > kMostPixels) {
+      large_ = std::to_string(size->width) + "x" + std::to_string(size->height);
+      return false;
+    }
     try {
       picture_ = cv::imread(path, options_.channels == 1 ? cv::IMREAD_GRAYSCALE : cv::IMREAD_COLOR);
       return !picture_.empty();
@@ -110,6 +124,7 @@ class ImagesSource : public Source {
   const double fps_;
   SourceInfo info_;
   cv::Mat picture_;
+  std::string large_;  // size of the latest picture that was too large
   std::int64_t next_ = 0;
 };
 

@@ -1,7 +1,7 @@
 #include "io/source/uri.h"
 
 #include <algorithm>   // std::min
-#include <array>       // secret property names
+#include <array>       // what secrets are called
 #include <cctype>      // letters and digits
 #include <filesystem>  // does a bare path exist
 #include <numeric>     // first row of the edit distance
@@ -65,18 +65,30 @@ std::size_t credentials_length(std::string_view text) {
   return at == std::string_view::npos ? 0 : at + 1;
 }
 
-// GStreamer elements take passwords as properties too.
-void hide_secret_properties(std::string& text) {
-  constexpr std::array<std::string_view, 4> secrets = {
-      "-pw=", "password=", "passphrase=", "-pass="};
-  for (const std::string_view secret : secrets) {
-    for (std::size_t at = 0; (at = text.find(secret, at)) != std::string::npos;) {
-      at += secret.size();
-      const bool quoted = at < text.size() && (text[at] == '"' || text[at] == '\'');
-      std::size_t end = quoted ? text.find(text[at], at + 1) : text.find_first_of(" \t\n&!", at);
-      if (quoted && end != std::string::npos) ++end;
-      text.replace(at, end == std::string::npos ? end : end - at, "***");
-    }
+bool names_a_secret(std::string_view key) {
+  constexpr std::array<std::string_view, 10> endings = {"pw",       "pwd",        "pass",  "passwd",
+                                                        "password", "passphrase", "token", "secret",
+                                                        "apikey",   "api_key"};
+  std::string lower(key);
+  for (char& c : lower) c = char(std::tolower(static_cast<unsigned char>(c)));
+  return std::any_of(endings.begin(), endings.end(),
+                     [&](std::string_view ending) { return lower.ends_with(ending); });
+}
+
+// In queries and in properties of GStreamer elements: "token=x", "user-pw = x".
+void hide_secrets(std::string& text) {
+  for (std::size_t at = 0; (at = text.find('=', at)) != std::string::npos; ++at) {
+    const std::size_t last = at == 0 ? text.npos : text.find_last_not_of(' ', at - 1);
+    if (last == std::string::npos) continue;
+    const std::size_t before = text.find_last_of(" \t\n?&!;,", last);
+    if (!names_a_secret(std::string_view(text).substr(before + 1, last - before))) continue;
+    const std::size_t begin = text.find_first_not_of(' ', at + 1);
+    if (begin == std::string::npos) return;
+    const bool quoted = text[begin] == '"' || text[begin] == '\'';
+    std::size_t end =
+        quoted ? text.find(text[begin], begin + 1) : text.find_first_of(" \t\n&!#\"'", begin);
+    if (quoted && end != std::string::npos) ++end;
+    text.replace(begin, end == std::string::npos ? end : end - begin, "***");
   }
 }
 
@@ -156,7 +168,7 @@ std::string redacted(const std::string& uri) {
       text.replace(at, length, "***@");
     }
   }
-  hide_secret_properties(text);
+  hide_secrets(text);
   return text;
 }
 

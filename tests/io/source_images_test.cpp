@@ -2,6 +2,7 @@
 #include <opencv2/imgcodecs.hpp>  // writes the pictures
 
 #include "io/source/image_list.h"
+#include "io/source/picture_size.h"
 #include "io/source/source.h"
 #include "tests/io/test_folder.h"
 
@@ -204,6 +205,32 @@ TEST(Images, AFolderOfPicturesHasNoClasses) {
   const auto source = open_source(options_for("images:" + folder.path()));
   EXPECT_EQ(source->info().classes, 0);
   EXPECT_EQ(marks(*source), std::vector<int>{1});
+}
+
+TEST(PictureSize, IsReadFromEveryKindOfHeader) {
+  const TestFolder folder;
+  for (const std::string ending : {".png", ".jpg", ".bmp", ".tif", ".webp", ".ppm"}) {
+    put_picture(folder / ("p" + ending), 1, 90, 61);
+    const auto size = picture_size(folder / ("p" + ending));
+    ASSERT_TRUE(size) << ending;
+    EXPECT_EQ(size->width, 90) << ending;
+    EXPECT_EQ(size->height, 61) << ending;
+  }
+  put_bytes(folder / "text", "II* or not");
+  put_bytes(folder / "short", "\x89PNG");
+  put_bytes(folder / "empty", "");
+  for (const char* name : {"text", "short", "empty", "none"})
+    EXPECT_FALSE(picture_size(folder / name)) << name;
+}
+
+TEST(Images, APictureThatWouldFillTheMemoryIsNotDecoded) {
+  const TestFolder folder;
+  std::string header("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
+  header += std::string("\0\0\x36\xb0\0\0\x36\xb0\x08\2\0\0\0", 13);  // 14000 x 14000
+  put_bytes(folder / "0.png", header + std::string(100, 0));
+  expect_refused("images:" + folder.path(), "14000x14000");
+  put_picture(folder / "1.png", 7);
+  EXPECT_EQ(marks("images:" + folder.path()), (std::vector<int>{-1, 7}));
 }
 
 }  // namespace

@@ -86,5 +86,18 @@ TEST(Uri, LoopbackIsWhatOnlyThisMachineReaches) {
     EXPECT_FALSE(is_loopback(host)) << host;
 }
 
+TEST(Redacted, SecretsInQueriesAndPropertiesAreHidden) {
+  EXPECT_EQ(redacted("http://h/x?a=1&token=abc&b=2"), "http://h/x?a=1&token=***&b=2");
+  EXPECT_EQ(redacted("http://h/x?PWD=abc#top"), "http://h/x?PWD=***#top");
+  EXPECT_EQ(redacted("http://h/x?my_api_key=k"), "http://h/x?my_api_key=***");
+  EXPECT_EQ(redacted("gst:rtspsrc user-pw = x ! y"), "gst:rtspsrc user-pw = *** ! y");
+  EXPECT_EQ(redacted("gst:rtspsrc user-pw = \"a b\" ! y"), "gst:rtspsrc user-pw = *** ! y");
+  EXPECT_EQ(redacted("token="), "token=");
+  EXPECT_EQ(redacted("a=1 tokens=3"), "a=1 tokens=3");
+  std::string many;  // in time linear in its length
+  for (int n = 0; n < 20000; ++n) many += "==";
+  EXPECT_EQ(redacted(many), many);
+}
+
 }  // namespace
 }  // namespace millrace::io
