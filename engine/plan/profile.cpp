@@ -47,6 +47,15 @@ void check_threads(const std::vector<double>& speedup) {
 
 }  // namespace
 
+std::vector<double> speeds_that_help(const std::vector<Measured>& speeds) {
+  std::vector<double> helpful = {1.0};
+  for (std::size_t i = 1; i < speeds.size(); ++i) {
+    if (!(speeds[i].median - speeds[i].spread > helpful.back())) break;
+    helpful.push_back(speeds[i].median);
+  }
+  return helpful;
+}
+
 void check_profile(const Profile& profile) {
   if (profile.modules.empty()) throw ProfileError("modules: there are none");
   if (profile.frames < 1) throw ProfileError("frames: less than 1");

@@ -23,6 +23,10 @@ struct Measured {
   bool operator==(const Measured&) const = default;
 };
 
+/// Speeds on 1, 2, ... cores as far as each core more helps by more than the spread: what a plan
+/// may count on. A busy machine shows 0.07 on two; that is no speed of the network's.
+std::vector<double> speeds_that_help(const std::vector<Measured>& speeds);
+
 struct ModuleProfile {
   std::string name;
   Measured forward, input_gradient, weight_gradient, update;
@@ -42,6 +46,7 @@ struct ModuleProfile {
 struct HandOff {
   std::string between;                            ///< "cpu-cpu", "cuda:0-cuda:1"
   std::vector<std::pair<double, double>> points;  ///< bytes, ms
+  std::vector<double> spread;  ///< of each point's ms, where it was measured here; not in files
   bool operator==(const HandOff&) const = default;
 };
 
@@ -53,7 +58,7 @@ struct Profile {
   int frames = 1;
   double input_bytes = 0;  ///< of one sample, as the first module takes it
   std::vector<ModuleProfile> modules;
-  /// Speed of a stage on 1, 2, ... cores against one core.
+  /// Speed of a stage on 1, 2, ... cores against one core, as far as more cores help.
   std::vector<double> thread_speedup = {1.0};
   std::vector<HandOff> hand_offs;
 

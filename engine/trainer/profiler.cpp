@@ -6,17 +6,16 @@
 #include <algorithm>  // max
 #include <atomic>     // neighbours' end
 #include <chrono>     // timing
-#include <cmath>      // abs
 #include <cstring>    // messages
 #include <future>     // a thread of its own
 #include <thread>     // neighbours
 
 #include "capture/backend.h"
 #include "capture/retained_bytes.h"
-#include "engine/monitor/median.h"
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/channels.h"
 #include "engine/pipeline/pinning.h"
+#include "engine/trainer/repeats.h"
 #include "engine/trainer/torch_device.h"
 #include "stages/stage.h"
 
@@ -25,14 +24,6 @@ namespace {
 
 using stages::Stage;
 using stages::Tensors;
-
-plan::Measured measured(const std::vector<double>& values) {
-  plan::Measured result{.median = median(values)};
-  std::vector<double> off;
-  for (const double value : values) off.push_back(std::abs(value - result.median));
-  result.spread = median(off);
-  return result;
-}
 
 double now_ms() {
   return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
@@ -77,6 +68,14 @@ class Neighbours {
 /// Times of one stage's step, by part.
 struct Times {
   std::vector<double> forward, input_gradient, weight_gradient, update;
+
+  /// Parts too short to tell from the clock's grain cost nothing that matters.
+  bool known() const {
+    constexpr double kShare = 0.05, kGrainMs = 0.002;
+    for (const auto* part : {&forward, &input_gradient, &weight_gradient, &update})
+      if (!settled(*part, kShare) && median(*part) > kGrainMs) return false;
+    return true;
+  }
 };
 
 /// Runs a stage of `network` on `inputs` and leaves what it gives in `outputs`.
@@ -90,9 +89,9 @@ class Bench {
     stages::load_state(stage_.parameters(), stages::initial_state(*network, 0));
   }
 
-  Times run(const Tensors& inputs, const at::Tensor& target, int repeats) {
+  Times run(const Tensors& inputs, const at::Tensor& target, int repeats, int most) {
     Times times;
-    for (int repeat = 0; repeat < repeats + 2; ++repeat) {
+    for (int repeat = 0; repeat < repeats + 2 || (repeat < most + 2 && !times.known()); ++repeat) {
       const double forward = time([&] { kept_ = stage_.forward(inputs, target); });
       outputs_ = kept_.outputs;
       Tensors gradients;
@@ -167,7 +166,7 @@ plan::Profile profile_here(const std::shared_ptr<const stages::Network>& network
   for (int index = 0; index < network->size(); ++index) {
     // A stage of this module alone, without the loss: the gradients come from outside.
     Bench bench(network, {index, index + 1, index == 0, false}, optimizer, /*split=*/true, device);
-    const Times times = bench.run(x, {}, options.repeats);
+    const Times times = bench.run(x, {}, options.repeats, options.most_repeats);
     plan::ModuleProfile module{.name = network->module(index).describe(),
                                .forward = measured(times.forward),
                                .input_gradient = measured(times.input_gradient),
@@ -198,48 +197,61 @@ void await(TokenQueue& queue, Token& token) {
   }
 }
 
+/// Whoever has the token reads the message that the other has written, and writes it anew.
+void rewrite(std::vector<float>& message) {
+  float sum = 0;
+  for (float& value : message) sum += value, value = sum;
+}
+
+/// Milliseconds of each of so many trips of a message to the other core and back.
+std::vector<double> trips_ms(std::vector<float>& message, int rounds) {
+  TokenQueue there(4), back(4);
+  const auto never = [] { return false; };
+  std::thread other([&] {
+    pin_this_thread(1);
+    Token token;
+    for (int round = 0; round < rounds; ++round) {
+      await(there, token);
+      rewrite(message);
+      back.send({token.sample + 1}, never);
+    }
+  });
+  std::vector<double> trips;
+  Token token;
+  for (int round = 0; round < rounds; ++round) {
+    const double start = now_ms();
+    there.send({round}, never);
+    await(back, token);
+    rewrite(message);
+    if (round > 10) trips.push_back(now_ms() - start);
+  }
+  other.join();
+  return trips;
+}
+
 plan::HandOff hand_off_here() {
-  plan::HandOff result{.between = "cpu-cpu", .points = {}};
+  plan::HandOff result{.between = "cpu-cpu", .points = {}, .spread = {}};
   if (usable_cores() < 2) return result;
-  constexpr int kRounds = 200;
+  constexpr int kRounds = 200, kBatches = 10;
   for (const std::size_t bytes : {1u << 10, 1u << 14, 1u << 17, 1u << 20, 1u << 22}) {
     std::vector<float> message(bytes / sizeof(float), 1.0f);
-    TokenQueue there(4), back(4);
-    const auto never = [] { return false; };
-    // Whoever has the token reads the message that the other has written, and writes it anew.
-    const auto turn = [&](TokenQueue& from, TokenQueue& to) {
-      Token token;
-      await(from, token);
-      float sum = 0;
-      for (float& value : message) sum += value, value = sum;
-      to.send({token.sample + 1}, never);
-    };
-    std::thread other([&] {
-      pin_this_thread(1);
-      for (int round = 0; round < kRounds; ++round) turn(there, back);
-    });
-    std::vector<double> trips;
-    there.send({0}, never);
-    for (int round = 0; round < kRounds; ++round) {
-      const double start = now_ms();
-      if (round + 1 < kRounds) {
-        turn(back, there);
-      } else {
-        Token token;
-        await(back, token);
+    std::vector<double> trips, alone;
+    plan::Measured way;
+    // A round is two ways with the work at each end, which is no part of the way.
+    for (int batch = 0; batch < kBatches && !(way.median > 2 * way.spread && way.spread > 0);
+         ++batch) {
+      for (const double ms : trips_ms(message, kRounds)) trips.push_back(ms);
+      for (int round = 0; round < kRounds; ++round) {
+        const double start = now_ms();
+        rewrite(message);
+        alone.push_back(now_ms() - start);
       }
-      if (round > 10) trips.push_back(now_ms() - start);
+      const plan::Measured trip = measured(trips), work = measured(alone);
+      way = {trip.median / 2 - work.median, trip.spread / 2 + work.spread};
     }
-    other.join();
-    // A round is two such turns; the work at home is not part of the way.
-    const double start = now_ms();
-    constexpr int kAlone = 20;
-    for (int round = 0; round < kAlone; ++round) {
-      float sum = 0;
-      for (float& value : message) sum += value, value = sum;
-    }
-    const double alone = (now_ms() - start) / kAlone;
-    result.points.emplace_back(double(bytes), std::max(0.0, median(trips) / 2 - alone));
+    if (way.median <= way.spread) continue;  // noise
+    result.points.emplace_back(double(bytes), way.median);
+    result.spread.push_back(way.spread);
   }
   return result;
 }
@@ -250,25 +262,39 @@ plan::HandOff measure_hand_off() {
   return on_own_core(hand_off_here);
 }
 
-std::vector<double> measure_thread_speedup(const std::shared_ptr<const stages::Network>& network,
-                                           const stages::ImageShape& sample,
-                                           const stages::OptimizerSpec& optimizer) {
-  std::vector<double> speedup;
-  double one = 0;
-  for (int threads = 1; threads <= usable_cores(); ++threads) {
-    double step = 0;
-    // A thread of its own, unpinned, so that its team may spread.
-    std::thread([&] {
-      at::set_num_threads(threads);
-      Bench bench(network, {0, network->size(), true, true}, optimizer, false, at::kCPU);
-      const Tensors x = first_input(*network, sample, at::kCPU);
-      const Times times = bench.run(x, x[0], 9);
-      step = median(times.forward) + median(times.input_gradient) + median(times.update);
-    }).join();
-    if (threads == 1) one = step;
-    speedup.push_back(one / step);
+std::vector<plan::Measured> measure_thread_speedup(
+    const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
+    const stages::OptimizerSpec& optimizer) {
+  constexpr int kTurn = 5, kMostTurns = 20;
+  constexpr double kKnown = 0.1;
+  const std::size_t cores = std::size_t(usable_cores());
+  std::vector<std::vector<double>> steps(cores);
+  const auto known = [&] {
+    return std::all_of(steps.begin(), steps.end(),
+                       [&](const auto& step) { return settled(step, kKnown); });
+  };
+  // In turns, so that what else the machine does meets all counts of cores alike.
+  for (int turn = 0; turn < kMostTurns && !(turn > 1 && known()); ++turn) {
+    for (int threads = 1; threads <= usable_cores(); ++threads) {
+      // A thread of its own, unpinned, so that its team may spread.
+      std::thread([&] {
+        at::set_num_threads(threads);
+        Bench bench(network, {0, network->size(), true, true}, optimizer, false, at::kCPU);
+        const Tensors x = first_input(*network, sample, at::kCPU);
+        const Times times = bench.run(x, x[0], kTurn, kTurn);
+        for (int i = 0; i < kTurn; ++i)
+          steps[std::size_t(threads - 1)].push_back(times.forward[i] + times.input_gradient[i] +
+                                                    times.update[i]);
+      }).join();
+    }
   }
-  return speedup;
+  std::vector<plan::Measured> speeds;
+  const double one = median(steps[0]);
+  for (const std::vector<double>& step : steps) {
+    const plan::Measured ms = measured(step);
+    speeds.push_back({one / ms.median, one / ms.median * ms.spread / ms.median});
+  }
+  return speeds;
 }
 
 }  // namespace millrace::engine

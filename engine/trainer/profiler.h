@@ -4,16 +4,18 @@
 #include <memory>  // network
 #include <vector>  // stages
 
-#include "engine/trainer/device.h"
 #include "engine/plan/profile.h"
+#include "engine/trainer/device.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
 
 namespace millrace::engine {
 
 struct ProfilerOptions {
-  int repeats = 9;  ///< passes after two that warm up
-  Device device;    ///< where the modules run; hand-offs are between CPU cores
+  int repeats = 9;  ///< passes after two that warm up, at least
+  /// Passes at most: more than `repeats` are made until every time's median is known to 5 %.
+  int most_repeats = 9;
+  Device device;  ///< where the modules run; hand-offs are between CPU cores
   /// Keep the other usable cores busy with the same network meanwhile, as a pipeline would.
   bool neighbours = false;
 };
@@ -27,12 +29,14 @@ plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& netw
                               const ProfilerOptions& options = {});
 
 /// What handing a message of some sizes from one core to another takes, one way: the token, and the
-/// bytes as the receiver's core reads them. Empty with fewer than two cores.
+/// bytes as the receiver's core reads them. A size whose time does not stand out from its noise
+/// has no point. Empty with fewer than two cores.
 plan::HandOff measure_hand_off();
 
-/// Speed of the whole network on 1, 2, ... cores against one.
-std::vector<double> measure_thread_speedup(const std::shared_ptr<const stages::Network>& network,
-                                           const stages::ImageShape& sample,
-                                           const stages::OptimizerSpec& optimizer);
+/// Speed of the whole network on 1, 2, ... cores against one, in turns until it is known to 10 %,
+/// or for some seconds a count of cores.
+std::vector<plan::Measured> measure_thread_speedup(
+    const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
+    const stages::OptimizerSpec& optimizer);
 
 }  // namespace millrace::engine

@@ -15,6 +15,8 @@
 namespace millrace::tools {
 namespace {
 
+constexpr int kMostRepeats = 200;  // of a module, on a machine that is busy
+
 /// The config's sample; where it leaves the size open, the source's own.
 stages::ImageShape sample_of(const Config& config) {
   stages::ImageShape shape = configured_shape(config);
@@ -47,28 +49,40 @@ void print_profile(const engine::plan::Profile& profile) {
   std::printf("    %-20s %8.4f ms a sample\n", "all", total);
   for (const engine::plan::HandOff& way : profile.hand_offs) {
     std::printf("hand-off %s:", way.between.c_str());
-    for (const auto& [bytes, ms] : way.points) std::printf("  %.0f KiB %.4f ms", bytes / 1024, ms);
-    std::printf("\n");
+    for (std::size_t i = 0; i < way.points.size(); ++i)
+      std::printf("  %.0f KiB %.4f (%.4f) ms", way.points[i].first / 1024, way.points[i].second,
+                  i < way.spread.size() ? way.spread[i] : 0.0);
+    std::printf(way.points.empty() ? "  not known: noise or a single core\n" : "\n");
   }
+}
+
+/// Every count of cores that was tried; a plan may count on the first `helpful`.
+void print_speeds(const std::vector<engine::plan::Measured>& speeds, std::size_t helpful) {
   std::printf("speed on 1, 2, ... cores:");
-  for (const double speed : profile.thread_speedup) std::printf(" %.2f", speed);
+  for (const engine::plan::Measured& speed : speeds)
+    std::printf(" %.2f (%.2f)", speed.median, speed.spread);
+  if (helpful < speeds.size())
+    std::printf("; from %zu on more cores do not help, and no plan counts on them", helpful + 1);
   std::printf("\n");
 }
 
 }  // namespace
 
-engine::plan::Profile profile_of(const Config& config) {
+engine::plan::Profile profile_of(const Config& config,
+                                 std::vector<engine::plan::Measured>* speeds) {
   const stages::ImageShape sample = sample_of(config);
   const engine::TrainerOptions options = assemble(config, sample);
-  engine::plan::Profile profile =
-      engine::measure_profile(options.network, sample, options.optimizer,
-                              {.device = options.devices.front(), .neighbours = true});
+  engine::plan::Profile profile = engine::measure_profile(
+      options.network, sample, options.optimizer,
+      {.most_repeats = kMostRepeats, .device = options.devices.front(), .neighbours = true});
   profile.network = config.model.preset + " at " + std::to_string(sample.width) + "x" +
                     std::to_string(sample.height);
   profile.source = "measured by millrace " MILLRACE_VERSION;
   profile.hand_offs = {engine::measure_hand_off()};
-  profile.thread_speedup =
+  const std::vector<engine::plan::Measured> tried =
       engine::measure_thread_speedup(options.network, sample, options.optimizer);
+  profile.thread_speedup = engine::plan::speeds_that_help(tried);
+  if (speeds) *speeds = tried;
   return profile;
 }
 
@@ -105,9 +119,11 @@ int profile_command(const ProfileArguments& arguments) {
     print_operations(engine::stage_operations(assemble(config, sample_of(config)), 20));
     return kDone;
   }
+  std::vector<engine::plan::Measured> speeds;
   const engine::plan::Profile profile =
-      profile_of(load_config(arguments.config, arguments.settings));
+      profile_of(load_config(arguments.config, arguments.settings), &speeds);
   print_profile(profile);
+  print_speeds(speeds, profile.thread_speedup.size());
   if (!arguments.json.empty())
     io::write_whole(arguments.json, engine::plan::profile_to_json(profile));
   return kDone;

@@ -7,7 +7,9 @@
 namespace millrace::tools {
 
 /// Measures the network that `config` describes, on this machine's devices.
-engine::plan::Profile profile_of(const Config& config);
+/// `speeds`: takes every speed by cores that was tried; null: nobody asks.
+engine::plan::Profile profile_of(const Config& config,
+                                 std::vector<engine::plan::Measured>* speeds = nullptr);
 
 /// Reads a profile file: our JSON, or PipeDream's graph.txt, whose figures are for `frames` at
 /// once. Throws ConfigError.

@@ -77,5 +77,14 @@ TEST(Profile, FitsLatencyAndBandwidth) {
   EXPECT_EQ(fit_link({{1000, 2.0}, {2000, 1.0}}), (Link{1.5, 0}));  // time does not fall with bytes
 }
 
+TEST(Speeds, WhatABusyMachineShowsReachesNoPlan) {
+  using Speeds = std::vector<double>;
+  EXPECT_EQ(speeds_that_help({{1, 0}, {0.07, 0.01}}), Speeds{1});
+  EXPECT_EQ(speeds_that_help({{1, 0}, {1.8, 0.1}, {2.5, 0.1}}), (Speeds{1, 1.8, 2.5}));
+  EXPECT_EQ(speeds_that_help({{1, 0}, {1.8, 0.1}, {1.85, 0.2}, {3, 0.1}}), (Speeds{1, 1.8}))
+      << "within the spread is no gain";
+  EXPECT_EQ(speeds_that_help({{1, 0}}), Speeds{1});
+}
+
 }  // namespace
 }  // namespace millrace::engine::plan

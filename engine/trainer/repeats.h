@@ -1,0 +1,33 @@
+// What repeats of a measurement say of it.
+#pragma once
+
+#include <cmath>   // abs, sqrt
+#include <vector>  // repeats
+
+#include "engine/monitor/median.h"
+#include "engine/plan/profile.h"
+
+namespace millrace::engine {
+
+/// Median and spread; 0 of none.
+inline plan::Measured measured(const std::vector<double>& repeats) {
+  plan::Measured result{.median = median(repeats)};
+  std::vector<double> off;
+  for (const double value : repeats) off.push_back(std::abs(value - result.median));
+  result.spread = median(off);
+  return result;
+}
+
+/// Whether repeats are enough to know their median to within `share` of it: twice its standard
+/// error, as their spread shows it. Never of fewer than 5.
+inline bool settled(const std::vector<double>& repeats, double share) {
+  constexpr std::size_t kFewest = 5;
+  if (repeats.size() < kFewest) return false;
+  // Of normal repeats: the standard deviation is 1.4826 spreads, the median's error 1.2533 of the
+  // mean's.
+  const plan::Measured m = measured(repeats);
+  const double error = 1.2533 * 1.4826 * m.spread / std::sqrt(double(repeats.size()));
+  return 2 * error <= share * m.median;
+}
+
+}  // namespace millrace::engine
