@@ -82,6 +82,10 @@ KEYS = {
     "guard.kind": names("none", "roll-back"),
     "monitor.fps": real(0.0, 100000.0),
     "monitor.policy": names("drop", "skip", "recut"),
+    "novelty.snapshots": TEXT,
+    "novelty.webhook": TEXT,
+    "novelty.mqtt": TEXT,
+    "novelty.topic": TEXT,
     "checkpoint.dir": TEXT,
     "checkpoint.every": whole(0, MANY),
     "checkpoint.resume": FLAG,
@@ -125,6 +129,7 @@ OTHERS = {
     "correction": {"kind": "inverse-age"},
     "guard": {"kind": "none"},
     "monitor": {"fps": 29.97, "policy": "skip"},
+    "novelty": {"snapshots": "shots", "webhook": "http://host:8080/x", "topic": "a/b"},
     "checkpoint": {"dir": "a folder", "every": 7},
     "output": {"report": "r", "weights": "w", "loss_plot": "l.png", "prediction": "é\t.png", "log": "-",
                "log_every": 7},
@@ -243,6 +248,34 @@ class Values(program.CliTest):
         file = self.folder / "again.toml"
         file.write_text(first.out)
         self.assertEqual(program.call("check", file).out, first.out)
+
+    def test_check_says_what_becomes_of_other_shapes(self):
+        for fit, words in (("stretch", "are squashed"), ("crop", "lose their edges"), ("pad", "get black bars")):
+            outcome = program.call("check", "--set", f"source.fit={fit}")
+            self.assertIn(f"#   pictures of another shape than 128x96 {words}", outcome.out)
+
+    def test_layers_can_be_checked_again(self):
+        layers = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "leaky-relu", "slope": 0.25},
+                  {"type": "conv", "out": 3, "kernel": 1}, {"type": "sigmoid"}]
+        first = program.call("check", program.write_toml(self.folder / "layers.toml", {
+            "model": {"preset": "layers", "layer": layers}}))
+        self.assert_code(program.DONE, first)
+        self.assertEqual(effective(first)["model"]["layer"], layers)
+        file = self.folder / "again.toml"
+        file.write_text(first.out)
+        self.assertEqual(program.call("check", file).out, first.out)
+
+    def test_where_alerts_cannot_go(self):
+        for key, value, part in (("webhook", "https://u:secret@host/", "http://"), ("webhook", "host", "http://"),
+                                 ("mqtt", "http://host", "mqtt"), ("mqtt", "mqtt://host:x", "mqtt")):
+            outcome = program.call("check", "--set", f"novelty.{key}={value}")
+            self.assert_refused(program.BAD_USAGE, outcome, f"novelty.{key}", part)
+
+    def test_check_shows_no_password(self):
+        outcome = program.call("check", "--set", "novelty.webhook=http://u:hunter2@h/x?token=hunter2",
+                               "--set", "output.video=rtsp://u:hunter2@127.0.0.1:1/x")
+        self.assert_code(program.DONE, outcome)
+        self.assertNotIn("hunter2", outcome.out)
 
     def test_set_wins_over_the_file_and_the_last_over_the_first(self):
         file = program.write_toml(self.folder / "config.toml", {"model": {"layers": 3, "features": 5}})

@@ -27,6 +27,10 @@ Snapshot snapshot() {
   s.stages[1].device = "odd \"one\"\n";
   s.stages[0].busy.add(0.01, 5);
   s.latency.add(0.02, 7);
+  s.unexpected = 12;
+  s.events = 3;
+  s.deviation = 4.5;
+  s.in_event = true;
   return s;
 }
 
@@ -40,6 +44,8 @@ TEST(StateJson, IsReadBackAndHoldsNoSecrets) {
   EXPECT_EQ(state["frames"]["in_flight"], 2) << "what was predicted only is among the dropped";
   EXPECT_EQ(state["frames"]["predicted_only"], 1);
   EXPECT_TRUE(state["loss"]["recent"].is_null());
+  EXPECT_EQ(state["novelty"]["events"], 3);
+  EXPECT_EQ(state["novelty"]["in_event"], true);
   EXPECT_EQ(state["stages"].size(), 2u);
   EXPECT_EQ(state["controls"]["offered"]["save"], false);
   EXPECT_EQ(state["controls"]["offered"]["pause"], true);
@@ -54,6 +60,8 @@ TEST(HistoryJson, RowsHaveAColumnEach) {
   ASSERT_EQ(history["recent"].size(), 1u);
   EXPECT_EQ(history["recent"][0].size(), history["columns"].size());
   EXPECT_EQ(history["recent"][0][1], 7);
+  EXPECT_EQ(history["columns"].back(), "events");
+  EXPECT_EQ(history["recent"][0].back(), 3);
 }
 
 TEST(HealthJson, SaysWhatIsWrong) {
@@ -114,6 +122,9 @@ TEST(Metrics, CountersAndHistograms) {
   };
   has("# TYPE millrace_frames_received_total counter");
   has("millrace_frames_trained_total 7");
+  has("millrace_unexpected_frames_total 12");
+  has("millrace_unexpected_events_total 3");
+  has("millrace_loss_deviation 4.5");
   has("# TYPE millrace_stage_seconds histogram");
   has(R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="0.008192"} 0)");
   has(R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="0.016384"} 5)");

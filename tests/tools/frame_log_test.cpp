@@ -35,7 +35,8 @@ class FrameLogTest : public testing::Test {
   engine::Monitor monitor_{{1, 1}, 0};
   io::FrameQueue queue_{1, io::Drop::newest};
   engine::LossHistory network_, baseline_;
-  LogSubject subject_{monitor_, queue_, network_, baseline_};
+  Novelty novelty_;
+  LogSubject subject_{monitor_, queue_, network_, baseline_, novelty_};
 };
 
 TEST_F(FrameLogTest, FramesThatFindNoRoomAreCounted) {

@@ -7,7 +7,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
 # The engine and what it is made of; frames in and pictures out are a component of their own, since
 # they bring GStreamer and OpenCV.
 set(engine_parts engine engine_core capture kernels stages plan_files)
-set(run_parts io page run_core run)  # with frames in and pictures out
+set(run_parts io page run_core alerts run)  # with frames in and pictures out
 foreach(part ${engine_parts} ${run_parts})
   add_library(millrace::${part} ALIAS millrace_${part})
   set_target_properties(millrace_${part} PROPERTIES EXPORT_NAME ${part})
@@ -71,6 +71,11 @@ if(libcudart IN_LIST capture_libraries)
 else()
   set(MILLRACE_CUDA OFF)
 endif()
+set(MILLRACE_MOSQUITTO OFF)
+if(MOSQUITTO_FOUND)
+  set(MILLRACE_MOSQUITTO ON)
+  set(MILLRACE_PC_MOSQUITTO libmosquitto)
+endif()
 configure_package_config_file(tools/cmake/millraceConfig.cmake.in ${CMAKE_BINARY_DIR}/millraceConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/millraceConfigVersion.cmake COMPATIBILITY SameMinorVersion)
@@ -81,7 +86,7 @@ install(FILES ${CMAKE_BINARY_DIR}/millraceConfig.cmake ${CMAKE_BINARY_DIR}/millr
 file(RELATIVE_PATH MILLRACE_PC_UP /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(tools/cmake/millrace.pc.in ${CMAKE_BINARY_DIR}/millrace.pc @ONLY)
 if(MILLRACE_IO)
-  set(MILLRACE_PC_IO "gstreamer-1.0 gstreamer-app-1.0 gstreamer-video-1.0 gstreamer-rtsp-server-1.0 prometheus-cpp-core")
+  set(MILLRACE_PC_IO "gstreamer-1.0 gstreamer-base-1.0 gstreamer-app-1.0 gstreamer-video-1.0 gstreamer-rtsp-server-1.0 prometheus-cpp-core")
   set(MILLRACE_PC_OPENCV "-lopencv_videoio -lopencv_imgcodecs -lopencv_imgproc -lopencv_core")
 endif()
 configure_file(tools/cmake/millrace-run.pc.in ${CMAKE_BINARY_DIR}/millrace-run.pc @ONLY)

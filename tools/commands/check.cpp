@@ -93,6 +93,17 @@ void describe_sharing(const engine::TrainerOptions& options) {
   }
 }
 
+/// What becomes of pictures of another shape, which only the source can tell.
+void describe_frames(const Config& config) {
+  const auto& source = config.source;
+  if (source.width == 0 || source.height == 0) return;
+  std::cout << "#   pictures of another shape than " << source.width << "x" << source.height
+            << (source.fit == "crop"  ? " lose their edges"
+                : source.fit == "pad" ? " get black bars"
+                                      : " are squashed; source.fit = \"crop\" or \"pad\" keeps it")
+            << "\n";
+}
+
 /// What is done when frames come too fast.
 void describe_policy(const Config& config, const engine::TrainerOptions& options) {
   const std::string& policy = config.monitor.policy;
@@ -114,13 +125,16 @@ int check_command(const CheckArguments& arguments) {
   }
   Config config = load_config(arguments.config, arguments.settings);
   const engine::TrainerOptions options = assemble(config, configured_shape(config));
-  config.source.uri = io::redacted(config.source.uri);
+  for (std::string* const uri :
+       {&config.source.uri, &config.output.video, &config.novelty.webhook, &config.novelty.mqtt})
+    *uri = io::redacted(*uri);
   std::cout << to_toml(config) << "\n";
   describe_pipeline(options);
   describe_correction(config, options);
   describe_capture(options);
   describe_sharing(options);
   describe_policy(config, options);
+  describe_frames(config);
   return kDone;
 }
 

@@ -172,6 +172,17 @@ int main_program(int argc, char** argv) {
   SimulateArguments simulate;
   add_simulate(app, simulate, code);
 
+  CompareArguments compare;
+  CLI::App* compare_app = app.add_subcommand(
+      "compare", "Reports of several runs side by side: what they were asked, what came of it");
+  compare_app->add_option("reports", compare.reports, "Reports, JSON")->required();
+  compare_app->add_option("--plot", compare.plot, "Where to draw their losses, .png");
+  compare_app
+      ->add_option("--logs", compare.logs,
+                   "By commas, one for each report: what output.log wrote; unset: as reports say")
+      ->delimiter(',');
+  compare_app->callback([&] { code = compare_command(compare); });
+
   TensorboardArguments tensorboard;
   CLI::App* tensorboard_app = app.add_subcommand(
       "tensorboard", "Make an event file for TensorBoard of what output.log wrote");

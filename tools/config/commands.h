@@ -103,6 +103,13 @@ struct TensorboardArguments {
 };
 int tensorboard_command(const TensorboardArguments& arguments);
 
+struct CompareArguments {
+  std::vector<std::string> reports;
+  std::vector<std::string> logs;  ///< one for each report; empty: those that reports name
+  std::string plot;               ///< where to draw losses; "": nowhere
+};
+int compare_command(const CompareArguments& arguments);
+
 int inspect_command(const std::string& uri);
 
 }  // namespace millrace::tools

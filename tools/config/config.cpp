@@ -8,6 +8,8 @@
 
 #include "io/source/source.h"
 #include "io/source/uri.h"
+#include "tools/alerts/mqtt.h"
+#include "tools/alerts/webhook.h"
 #include "tools/config/config_keys.h"
 
 namespace millrace::tools {
@@ -128,6 +130,13 @@ void Config::set(const std::string& key, const std::string& value) {
 void settle(Config& config) {
   const std::string scheme = io::scheme_error(config.source.uri);
   if (!scheme.empty()) throw config.error("source.uri", scheme);
+  const auto& novelty = config.novelty;
+  const std::string hook = novelty.webhook.empty() ? "" : webhook_error(novelty.webhook);
+  if (!hook.empty()) throw config.error("novelty.webhook", hook);
+  const std::string broker = novelty.mqtt.empty() ? "" : mqtt_error(novelty.mqtt);
+  if (!broker.empty()) throw config.error("novelty.mqtt", broker);
+  if (!novelty.mqtt.empty() && novelty.topic.empty())
+    throw config.error("novelty.topic", "novelty.mqtt needs one");
   if (!config.places.contains("model.out_channels"))
     config.model.out_channels = config.source.channels;
   if (config.model.preset == "layers" && config.model.layer.empty()) {
@@ -174,6 +183,7 @@ std::string to_toml(const Config& config) {
     if (name != table) out << (table.empty() ? "" : "\n") << "[" << (table = name) << "]\n";
     out << key.path.substr(name.size() + 1) << " = " << key.show(config) << "\n";
   }
+  for (const stages::LayerSpec& layer : config.model.layer) out << "\n" << layer_toml(layer);
   return out.str();
 }
 

@@ -62,6 +62,12 @@ struct Config {
     std::string policy = "drop";
   } monitor;
   struct {
+    std::string snapshots;
+    std::string webhook;
+    std::string mqtt;
+    std::string topic = "millrace/unexpected";
+  } novelty;
+  struct {
     std::string dir;
     std::int64_t every = 0;
     bool resume = false;

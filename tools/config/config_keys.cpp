@@ -255,7 +255,8 @@ std::vector<ConfigKey> make_table() {
       real("source.fps", 0, 10000, "rate of sources that have none (images, synth); 0: 25",
            MILLRACE_AT(source.fps)),
       flag("source.loop", "start again at the end", MILLRACE_AT(source.loop)),
-      whole("source.seed", 0, kMany, "synth: which scene; images by class: their order", MILLRACE_AT(source.seed)),
+      whole("source.seed", 0, kMany, "synth: which scene; images by class: their order",
+            MILLRACE_AT(source.seed)),
       flag("source.reconnect",
            "open a live source again by itself when it breaks off or falls silent",
            MILLRACE_AT(source.reconnect)),
@@ -365,6 +366,16 @@ std::vector<ConfigKey> make_table() {
              "newest; skip: predict all, learn from every k-th; recut: cut the network anew by "
              "fresh measurements",
              MILLRACE_AT(monitor.policy)),
+      text("novelty.snapshots",
+           "folder for a picture of each event of unexpected frames; empty: none",
+           MILLRACE_AT(novelty.snapshots)),
+      text("novelty.webhook",
+           "http://[USER:PASSWORD@]HOST:PORT/PATH: each event is posted there as JSON; empty: none",
+           MILLRACE_AT(novelty.webhook)),
+      text("novelty.mqtt",
+           "mqtt://[USER:PASSWORD@]HOST[:PORT]: each event is published there; empty: none",
+           MILLRACE_AT(novelty.mqtt)),
+      text("novelty.topic", "what novelty.mqtt publishes by", MILLRACE_AT(novelty.topic)),
       text("checkpoint.dir", "folder for checkpoints; empty: none", MILLRACE_AT(checkpoint.dir)),
       whole("checkpoint.every", 0, kMany, "frames between checkpoints; 0: only at the end",
             MILLRACE_AT(checkpoint.every)),
@@ -376,7 +387,8 @@ std::vector<ConfigKey> make_table() {
       text("output.prediction", "input, target and prediction of the last frame side by side, .png",
            MILLRACE_AT(output.prediction)),
       text("output.video",
-           "prediction beside input, .mp4 or .mkv, or served at rtsp://ADDRESS:PORT/PATH",
+           "prediction beside input, .mp4 or .mkv, or served at "
+           "rtsp://[USER:PASSWORD@]ADDRESS:PORT/PATH",
            MILLRACE_AT(output.video)),
       text("output.log",
            "one JSON object a line about every output.log_every-th frame, appended while it "
@@ -440,12 +452,25 @@ stages::LayerSpec read_layer(const toml::table& table) {
   if (!type || !type->is_string()) throw std::invalid_argument("needs type = \"...\"");
   layer.type = *type->value_exact<std::string>();
   if (std::find(types.begin(), types.end(), layer.type) == types.end()) {
-    throw std::invalid_argument("unknown type \"" + layer.type + "\"; the nearest is \"" +
-                                io::nearest_name(layer.type, types) + "\"");
+    std::string known;
+    for (const std::string_view one : types)
+      known += (known.empty() ? "" : ", ") + std::string(one);
+    throw std::invalid_argument("unknown type \"" + layer.type + "\"; known ones: " + known);
   }
   for (const stages::LayerField& field : stages::layer_fields())
     std::visit([&](auto member) { read_into(layer.*member, table, field); }, field.member);
   return layer;
+}
+
+std::string layer_toml(const stages::LayerSpec& layer) {
+  std::string text = "[[model.layer]]\ntype = " + quoted(layer.type) + "\n";
+  const std::pair<const char*, const std::optional<std::int64_t>*> numbers[] = {
+      {"out", &layer.out},       {"kernel", &layer.kernel}, {"stride", &layer.stride},
+      {"groups", &layer.groups}, {"factor", &layer.factor}, {"from", &layer.from}};
+  for (const auto& [key, value] : numbers)
+    if (*value) text += std::string(key) + " = " + std::to_string(**value) + "\n";
+  if (layer.slope) text += "slope = " + number_text(*layer.slope) + "\n";
+  return text;
 }
 
 }  // namespace millrace::tools

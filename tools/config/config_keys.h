@@ -25,4 +25,7 @@ const std::vector<ConfigKey>& config_keys();
 /// Reads one [[model.layer]] table. Throws std::invalid_argument saying what is wrong.
 stages::LayerSpec read_layer(const toml::table& table);
 
+/// The same as TOML.
+std::string layer_toml(const stages::LayerSpec& layer);
+
 }  // namespace millrace::tools

@@ -54,6 +54,10 @@ struct Snapshot {
   double loss_last = 0;
   double loss_recent = 0;        ///< mean of the last 100 frames
   double mean_frame_recent = 0;  ///< the same for always predicting the mean of all frames
+  std::int64_t unexpected = 0;   ///< frames whose loss was far above the usual
+  std::int64_t events = 0;       ///< runs of such frames
+  double deviation = 0;          ///< of the last frame's loss above the usual; 0 while settling
+  bool in_event = false;
 
   // Does it hold the stream's rate? Milliseconds.
   double T = 0;           ///< the stages' median compute summed

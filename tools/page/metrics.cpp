@@ -99,6 +99,12 @@ std::string metrics_text(const Snapshot& s, int viewers) {
   sheet.family("millrace_loss", "Mean loss of the last 100 predictions.", MetricType::Gauge);
   sheet.value(s.loss_recent, {{"predictor", "network"}});
   sheet.value(s.mean_frame_recent, {{"predictor", "mean_frame"}});
+  sheet.counter("millrace_unexpected_frames_total", "Frames whose loss was far above the usual.",
+                s.unexpected);
+  sheet.counter("millrace_unexpected_events_total", "Runs of unexpected frames.", s.events);
+  sheet.gauge("millrace_loss_deviation",
+              "Deviations of the last frame's loss above the usual; 0 while settling.",
+              s.deviation);
   sheet.gauge("millrace_learning_rate", "Learning rate.", s.learning_rate);
   sheet.gauge("millrace_budget_seconds", "1/F: time there is for a frame; 0: no rate to hold.",
               s.budget * 1e-3);

@@ -94,9 +94,10 @@ void Trend::remember(Clock::time_point now) {
   last_point_ = now;
   const Snapshot& s = live_.now;
   if (s.trained == 0) return;  // nothing to draw yet
-  const TrendPoint point = {live_.seconds, double(s.trained), s.loss_recent,    s.mean_frame_recent,
-                            live_.fps,     live_.dropped_fps, s.T_over_N,       s.bottleneck,
-                            s.budget,      live_.latency_p50, live_.latency_p99};
+  const TrendPoint point = {live_.seconds,       double(s.trained), s.loss_recent,
+                            s.mean_frame_recent, live_.fps,         live_.dropped_fps,
+                            s.T_over_N,          s.bottleneck,      s.budget,
+                            live_.latency_p50,   live_.latency_p99, double(s.events)};
   recent_.push_back(point);
   if (recent_.size() > kRecentPoints) recent_.pop_front();
   whole_.add(point);

@@ -24,10 +24,10 @@ struct Live {
 };
 
 /// One moment of the past, in the order of kColumns.
-using TrendPoint = std::array<double, 11>;
-inline constexpr std::array<const char*, 11> kTrendColumns = {
-    "t",        "frame",      "loss",   "mean_frame",  "fps",        "dropped_fps",
-    "T_over_N", "bottleneck", "budget", "latency_p50", "latency_p99"};
+using TrendPoint = std::array<double, 12>;
+inline constexpr std::array<const char*, 12> kTrendColumns = {
+    "t",        "frame",      "loss",   "mean_frame",  "fps",         "dropped_fps",
+    "T_over_N", "bottleneck", "budget", "latency_p50", "latency_p99", "events"};
 
 /// Points over a run of any length in a fixed amount of memory: when full, neighbours are averaged,
 /// and from then on each point stands for twice as many.

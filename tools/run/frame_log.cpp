@@ -57,7 +57,9 @@ void FrameLog::note(const engine::SampleInfo& info, float loss) {
                   .latency = engine::Clock::now() - info.captured,
                   .loss = loss,
                   .recent = float(subject_.network.recent()),
-                  .baseline = float(subject_.baseline.last())};
+                  .baseline = float(subject_.baseline.last()),
+                  .deviation = float(subject_.novelty.deviation()),
+                  .unexpected = subject_.novelty.in_event()};
   if (!notes_.try_enqueue(note)) missed_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -89,6 +91,8 @@ std::string FrameLog::line(const Note& note, const engine::Reading& r) {
       {"loss", note.loss},
       {"loss_recent", note.recent},
       {"mean_frame_loss", note.baseline},
+      {"deviation", note.deviation},
+      {"unexpected", note.unexpected},
       {"fps", fps},
       {"latency_ms", duration<double, std::milli>(note.latency).count()},
       {"T_over_N_ms", r.T_over_N},

@@ -12,6 +12,7 @@
 #include "engine/monitor/monitor.h"
 #include "engine/pipeline/feed.h"
 #include "io/queue/frame_queue.h"
+#include "tools/run/novelty.h"
 
 namespace millrace::tools {
 
@@ -21,6 +22,7 @@ struct LogSubject {
   const io::FrameQueue& queue;
   const engine::LossHistory& network;
   const engine::LossHistory& baseline;
+  const Novelty& novelty;
 };
 
 /// Appends to a file, or to stdout. This is no output written whole: it grows, and each line is
@@ -57,7 +59,8 @@ class FrameLog final : public engine::Observer {
     std::int64_t sample = 0, frame = 0;
     std::chrono::system_clock::time_point time;
     std::chrono::nanoseconds latency{};
-    float loss = 0, recent = 0, baseline = 0;
+    float loss = 0, recent = 0, baseline = 0, deviation = 0;
+    bool unexpected = false;
   };
 
   void note(const engine::SampleInfo& info, float loss);

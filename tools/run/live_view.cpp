@@ -68,6 +68,10 @@ io::Snapshot LiveView::look() const {
   now.loss_last = subject_.log.network().last();
   now.loss_recent = subject_.log.network().recent();
   now.mean_frame_recent = subject_.log.baseline().recent();
+  now.unexpected = subject_.log.novelty().marked();
+  now.events = subject_.log.novelty().events();
+  now.deviation = subject_.log.novelty().deviation();
+  now.in_event = subject_.log.novelty().in_event();
   now.T = r.T;
   now.T_over_N = r.T_over_N;
   now.bottleneck = r.bottleneck;

@@ -11,6 +11,7 @@
 #include "io/queue/reader.h"
 #include "io/source/stream_health.h"
 #include "stages/safetensors.h"
+#include "tools/run/alert_watch.h"
 #include "tools/run/assembly.h"
 #include "tools/run/events.h"
 #include "tools/run/frame_feed.h"
@@ -118,6 +119,7 @@ struct Run::Parts {
     if (page) observers.add(page.get());
     observers.add(&log);  // before those that read its histories
     if (lines) observers.add(lines.get());
+    make_alerts();
     observers.add(&callback);
     feed.rest_while([this] { return paused() && !stopping.load(std::memory_order_relaxed); });
   }
@@ -152,12 +154,31 @@ struct Run::Parts {
     return std::make_unique<VideoOut>(trainer, shape(), info.fps, config.output.video);
   }
 
+  void make_alerts() {
+    const auto& to = config.novelty;
+    if (to.snapshots.empty() && to.webhook.empty() && to.mqtt.empty()) return;
+    const stages::ImageShape picture = shape();
+    const bool pictures =
+        task != Task::label &&
+        trainer.target_elements() == std::size_t(picture.channels * picture.height * picture.width);
+    alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = pictures ? to.snapshots : "",
+                                                   .webhook = to.webhook,
+                                                   .mqtt = to.mqtt,
+                                                   .topic = to.topic,
+                                                   .source = config.source.uri,
+                                                   .channels = int(picture.channels),
+                                                   .height = int(picture.height),
+                                                   .width = int(picture.width)});
+    alert_watch = std::make_unique<AlertWatch>(trainer, log.novelty(), *alerts, pictures);
+    observers.add(alert_watch.get());
+  }
+
   std::unique_ptr<FrameLog> make_lines() {
     const auto& output = config.output;
     if (output.log.empty()) return nullptr;
     return std::make_unique<FrameLog>(
         output.log, output.log_every,
-        LogSubject{trainer.monitor(), queue, log.network(), log.baseline()});
+        LogSubject{trainer.monitor(), queue, log.network(), log.baseline(), log.novelty()});
   }
 
   std::unique_ptr<engine::ActionLog> make_actions() {
@@ -222,11 +243,13 @@ struct Run::Parts {
     const std::string change = overload.look();
     if (!change.empty()) tell("overload: " + change);
     // What is lost at the end, when no more frames are wanted, is no word on the rate.
-    const bool ending = stopping.load(std::memory_order_relaxed) ||
-                        (limit > 0 && feed.taken() >= limit);
+    const bool ending =
+        stopping.load(std::memory_order_relaxed) || (limit > 0 && feed.taken() >= limit);
     if (!ending) real_time.note(totals(), overload.late());
     if (lines) lines->write();
     if (page) page->obey();
+    const std::string failed = alerts ? alerts->last_error() : "";
+    if (failed != alert_error) tell("alert: " + (alert_error = failed));
   }
 
   /// What makes this run comparable with another: what it was asked, of what, where, how long.
@@ -253,6 +276,12 @@ struct Run::Parts {
     report["overload"]["predicted_only"] = frames.predicted_only;
     report["run"] = about_run();
     report["novelty"] = {{"marked", log.novelty().marked()}, {"events", log.novelty().events()}};
+    if (alerts) {
+      report["novelty"]["alerts"] = {{"told", alerts->told()},
+                                     {"dropped", alerts->dropped()},
+                                     {"failed", alerts->failed()},
+                                     {"last_error", alerts->last_error()}};
+    }
     if (task == Task::label) report["accuracy"] = accuracy_json(log);
     if (video) {
       report["video"] = {{"where", video->writer().where()},
@@ -287,7 +316,10 @@ struct Run::Parts {
   RealTime real_time;
   Events events{trainer.guard(), *health, log.novelty()};
   StatusLine status{trainer, queue, log, overload, real_time};
-  std::atomic<double> rate{1.0};  ///< times optimizer.lr
+  std::atomic<double> rate{1.0};   ///< times optimizer.lr
+  std::unique_ptr<Alerts> alerts;  ///< null: nobody is told
+  std::unique_ptr<AlertWatch> alert_watch;
+  std::string alert_error;                             ///< told of
   std::unique_ptr<VideoOut> video;                     ///< null: none asked for
   std::unique_ptr<FrameLog> lines;                     ///< null: none asked for
   std::unique_ptr<engine::ActionLog> actions;          ///< null: nobody asks for a trace
@@ -297,8 +329,8 @@ struct Run::Parts {
   std::function<void(const std::string&)> on_event;
   std::function<void()> on_tick;
   std::atomic<bool> stopping{false};
-  std::unique_ptr<io::Reader> reader;        ///< null: not yet learning
-  std::unique_ptr<RateWatch> rate_watch;     ///< null: not yet learning
+  std::unique_ptr<io::Reader> reader;     ///< null: not yet learning
+  std::unique_ptr<RateWatch> rate_watch;  ///< null: not yet learning
   RunFrames frames;
   engine::Clock::time_point began, ended;  ///< of learning
   std::string source_error;
@@ -327,8 +359,8 @@ void Run::on_tick(std::function<void()> look) {
 void Run::learn(std::int64_t limit) {
   Parts& p = *parts_;
   if (p.reader) throw std::logic_error("a run learns once");
-  p.reader = std::make_unique<io::Reader>(std::move(p.source_ahead), p.queue,
-                                          p.reader_options(limit));
+  p.reader =
+      std::make_unique<io::Reader>(std::move(p.source_ahead), p.queue, p.reader_options(limit));
   p.rate_watch = std::make_unique<RateWatch>(*p.reader, p.trainer.monitor());
   auto pipeline = std::async(std::launch::async, [&] {
     return p.overload.run(p.feed, &p.observers, p.pipeline_options(limit));
@@ -356,6 +388,7 @@ void Run::learn(std::int64_t limit) {
   } catch (...) {
     failure = std::current_exception();
   }
+  if (p.alerts) p.alerts->finish();
   p.frames = {.received = p.queue.received(),
               .trained = outcome.trained,
               .dropped = p.queue.dropped() + outcome.predicted_only,
@@ -395,8 +428,9 @@ std::vector<std::string> Run::save() {
   });
   outputs.write(predicted ? output.loss_plot : "",
                 [&](const std::string& file) { draw_loss(p.log, file); });
-  outputs.write(predicted && p.task != Task::label ? output.prediction : "",
-                [&](const std::string& file) { draw_prediction(p.trainer, p.log, p.shape(), file); });
+  outputs.write(
+      predicted && p.task != Task::label ? output.prediction : "",
+      [&](const std::string& file) { draw_prediction(p.trainer, p.log, p.shape(), file); });
   return outputs.failures();
 }
 
@@ -417,7 +451,8 @@ std::string Run::status() const {
 }
 
 std::string Run::report() const {
-  return parts_->full_report().dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  return parts_->full_report().dump(2, ' ', false,
+                                    nlohmann::ordered_json::error_handler_t::replace);
 }
 
 std::string Run::summary() const {

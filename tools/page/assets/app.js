@@ -1,6 +1,7 @@
 // The page's one connection, and the numbers at a glance.
 import {addPoint, fetchPast, paintCharts, showSpan} from './charts.js';
 import {showControls, startControls} from './controls.js';
+import {showEvents} from './events.js';
 import {clock, count, say, three} from './format.js';
 import {showStages} from './stages.js';
 
@@ -62,6 +63,7 @@ function show(state) {
   say('latency-why', `p99 ${three(latency.recent_p99)}, longest ${three(latency.max)}`);
   showStages(state);
   showControls(state.controls);
+  showEvents(state);
   addPoint(state);
 }
 

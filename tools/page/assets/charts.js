@@ -1,4 +1,5 @@
 // The charts: what came before the page was opened is fetched, the rest is added as it comes.
+import {markEvents} from './events.js';
 import {clock, colour, three} from './format.js';
 
 const SERIES = {
@@ -50,6 +51,7 @@ function makeChart(id, rows) {
     strokeWidth: 2,
     highlightCircleSize: 3,
     connectSeparatedPoints: false,
+    underlayCallback: (context, area, drawn) => markEvents(context, area, drawn, eventCounts(), colour('bad')),
   });
   charts.set(id, chart);
   new ResizeObserver(() => chart.resize()).observe(at);
@@ -93,6 +95,7 @@ export function addPoint(state) {
     dropped_fps: state.rate.dropped_fps, T_over_N: state.timing_ms.T_over_N,
     bottleneck: state.timing_ms.bottleneck, budget: state.realtime.budget_ms,
     latency_p50: state.latency_ms.recent_p50, latency_p99: state.latency_ms.recent_p99,
+    events: state.novelty.events,
   };
   const row = columns.map((name) => values[name] ?? null);
   past.recent.push(row);
@@ -126,6 +129,12 @@ function draw() {
     if (charts.has(id)) charts.get(id).updateOptions({file});
     else makeChart(id, file);
   }
+}
+
+// When, and how many there had been by then.
+function eventCounts() {
+  const at = columns.indexOf('events');
+  return past[span].map((row) => [row[0], row[at]]);
 }
 
 // The key above a chart: what is under the pointer, or the latest.

@@ -1,0 +1,43 @@
+"""`millrace compare`: reports of several runs side by side."""
+
+import unittest
+
+import program
+
+
+class Compare(program.CliTest):
+
+    def reports(self):
+        """Two runs that differ in one key."""
+        paths = []
+        for rate in (0.001, 0.01):
+            paths.append(self.folder / f"{rate}.json")
+            outcome = program.call("run", "--quiet", "--report", paths[-1], *program.settings({
+                "source": {"uri": "synth:shapes?frames=30", "width": 16, "height": 12},
+                "model": {"layers": 2, "features": 2}, "pipeline": {"cut": [2]}, "optimizer": {"lr": rate},
+                "output": {"log": self.folder / f"{rate}.jsonl", "log_every": 1}}))
+            self.assert_code(program.DONE, outcome)
+        return paths
+
+    def test_two_runs(self):
+        first, second = self.reports()
+        logs = f"{self.folder}/0.001.jsonl,{self.folder}/0.01.jsonl"
+        outcome = program.call("compare", first, second, "--logs", logs, "--plot", self.folder / "loss.png")
+        self.assert_code(program.DONE, outcome)
+        lines = outcome.out.splitlines()
+        self.assertEqual(lines[0].split(), [str(first), str(second)])
+        trained, = (line.split() for line in lines if line.startswith("frames trained"))
+        self.assertEqual(trained, ["frames", "trained", "30", "30"])
+        self.assertTrue(any(line.startswith("loss, last 100") for line in lines), outcome.out)
+        self.assertGreater(program.png_size(self.folder / "loss.png")[0], 100)
+
+    def test_bad_usage(self):
+        (self.folder / "x.json").write_text("{}")
+        none = self.folder / "none.json"
+        self.assert_refused(program.BAD_USAGE, program.call("compare", none), none)
+        self.assert_refused(program.BAD_USAGE, program.call("compare", self.folder / "x.json"), "no report")
+        self.assert_code(program.BAD_USAGE, program.call("compare"))
+
+
+if __name__ == "__main__":
+    unittest.main()

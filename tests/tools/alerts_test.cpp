@@ -1,0 +1,243 @@
+// Somebody is told of unexpected frames, and nobody who is slow or away holds up training.
+#include "tools/alerts/alerts.h"
+
+#include <cmath>   // nan
+#include <cstdio>  // a subscriber's output
+#include <future>  // a subscriber
+#include <limits>  // nan
+
+#include <netinet/in.h>  // loopback
+#include <signal.h>      // the broker's end
+#include <sys/socket.h>  // a server
+#include <sys/wait.h>    // the broker's end
+#include <unistd.h>      // the broker
+
+#include <gtest/gtest.h>
+
+#include "tests/io/test_folder.h"
+#include "tools/alerts/mqtt.h"
+#include "tools/alerts/webhook.h"
+
+namespace millrace::tools {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// Listens on loopback, takes one request a connection and answers with `status`; 0: never.
+class HttpServer {
+ public:
+  explicit HttpServer(int status) : status_(status), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    ::bind(socket_, reinterpret_cast<sockaddr*>(&address), length);
+    ::getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &length);
+    port = ntohs(address.sin_port);
+    ::listen(socket_, 16);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~HttpServer() {
+    ::shutdown(socket_, SHUT_RDWR);
+    thread_.join();
+    ::close(socket_);
+    for (const int client : clients_) ::close(client);
+  }
+  std::string url(const std::string& before = "") const {
+    return "http://" + before + "127.0.0.1:" + std::to_string(port) + "/hook?x=1";
+  }
+  /// Valid when the server is gone, or when the post has returned.
+  std::vector<std::string> requests;
+  int port = 0;
+
+ private:
+  void serve() {
+    for (int client; (client = ::accept(socket_, nullptr, nullptr)) >= 0;) {
+      clients_.push_back(client);
+      if (status_ == 0) continue;
+      std::string all;
+      while (all.find('}') == all.npos) {
+        char bytes[4096];
+        const ssize_t length = ::recv(client, bytes, sizeof bytes, 0);
+        if (length <= 0) break;
+        all.append(bytes, std::size_t(length));
+      }
+      requests.push_back(all);
+      const std::string answer =
+          "HTTP/1.1 " + std::to_string(status_) + " Word\r\nContent-Length: 0\r\n\r\n";
+      ::send(client, answer.data(), answer.size(), MSG_NOSIGNAL);
+    }
+  }
+
+  const int status_;
+  const int socket_;
+  std::vector<int> clients_;
+  std::thread thread_;
+};
+
+std::string failure_of(const std::string& url, milliseconds limit = seconds(5)) {
+  try {
+    post_json(url, "{}", limit);
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Webhook, PostsJsonWithTheUrlsPathAndCredentials) {
+  HttpServer server(204);
+  post_json(server.url("eve:pass%20word@"), "{\"a\": 1}", seconds(5));
+  ASSERT_EQ(server.requests.size(), 1u);
+  const std::string& request = server.requests[0];
+  EXPECT_EQ(request.find("POST /hook?x=1 HTTP/1.1\r\n"), 0u) << request;
+  EXPECT_NE(request.find("Content-Type: application/json\r\n"), request.npos);
+  EXPECT_NE(request.find("Authorization: Basic ZXZlOnBhc3Mgd29yZA==\r\n"), request.npos);
+  EXPECT_TRUE(request.ends_with("\r\n\r\n{\"a\": 1}"));
+}
+
+TEST(Webhook, FailuresSayWhereWithoutThePassword) {
+  HttpServer refusing(500), silent(0);
+  EXPECT_NE(failure_of(refusing.url("eve:secret@")).find("answered 500"), std::string::npos);
+  const std::string late = failure_of(silent.url("eve:secret@"), milliseconds(100));
+  EXPECT_NE(late.find("no answer within 100 ms"), std::string::npos);
+  EXPECT_EQ(late.find("secret"), std::string::npos);
+  EXPECT_NE(failure_of("http://127.0.0.1:1/"), "");
+}
+
+TEST(Webhook, OnlyWhatCanBePostedToIsTaken) {
+  EXPECT_EQ(webhook_error("http://host:8080/path"), "");
+  for (const char* url : {"https://host/", "host", "http://", "ftp://host/", ""})
+    EXPECT_NE(webhook_error(url), "") << url;
+}
+
+TEST(AlertJson, IsOneLineWithoutSecretsOrNan) {
+  const Alert alert{.event = 2, .frame = 7, .loss = std::nan(""), .snapshot = "a\xff.png"};
+  const std::string json = alert_json(alert, "rtsp://eve:secret@host/");
+  EXPECT_EQ(json.find('\n'), json.npos);
+  EXPECT_EQ(json.find("secret"), json.npos);
+  EXPECT_NE(json.find("\"loss\":null"), json.npos) << json;
+  EXPECT_NE(json.find("\"event\":2,\"frame\":7"), json.npos) << json;
+}
+
+/// Until it is true, or for 20 s.
+bool comes_true(const std::function<bool()>& what) {
+  for (int n = 0; n < 2000 && !what(); ++n) std::this_thread::sleep_for(milliseconds(10));
+  return what();
+}
+
+TEST(Alerts, ASnapshotIsWrittenAndToldOf) {
+  const io::TestFolder folder;
+  HttpServer server(200);
+  const std::vector<float> picture(3 * 4 * 6, 0.5f);
+  {
+    Alerts alerts({.snapshots = folder / "shots",
+                   .webhook = server.url(),
+                   .channels = 3,
+                   .height = 4,
+                   .width = 6,
+                   .keep = 2});
+    for (int n = 1; n <= 3; ++n) {
+      alerts.raise({.event = n, .frame = 10 * n}, picture.data(), picture.data());
+      EXPECT_TRUE(comes_true([&] { return alerts.told() == n; })) << alerts.last_error();
+    }
+    EXPECT_EQ(alerts.failed(), 0);
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "shots"))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  ASSERT_EQ(names.size(), 2u) << "the oldest is gone";
+  EXPECT_TRUE(names[1].ends_with("-event-3-frame-30.png")) << names[1];
+  ASSERT_EQ(server.requests.size(), 3u);
+  EXPECT_NE(server.requests[2].find(names[1]), std::string::npos);
+}
+
+TEST(Alerts, WhatFindsNoRoomIsDroppedAndCounted) {
+  HttpServer silent(0);
+  Alerts alerts({.webhook = silent.url("eve:secret@"), .patience = milliseconds(300)});
+  constexpr int kRaised = 50;
+  for (int n = 0; n < kRaised; ++n) alerts.raise({.event = n}, nullptr, nullptr);
+  EXPECT_GE(alerts.dropped(), kRaised - Alerts::kWaiting - 2);
+  EXPECT_TRUE(comes_true([&] { return alerts.failed() + alerts.dropped() == kRaised; }));
+  EXPECT_EQ(alerts.told(), 0);
+  EXPECT_EQ(alerts.last_error().find("secret"), std::string::npos);
+}
+
+TEST(Alerts, AFolderThatCannotBeWrittenIsTold) {
+  const io::TestFolder folder;
+  io::put_bytes(folder / "file", "");
+  const std::vector<float> picture(1 * 2 * 2, 0.5f);
+  Alerts alerts({.snapshots = folder / "file", .channels = 1, .height = 2, .width = 2});
+  alerts.raise({.event = 1}, picture.data(), picture.data());
+  EXPECT_TRUE(comes_true([&] { return alerts.failed() == 1; }));
+  EXPECT_NE(alerts.last_error(), "");
+}
+
+/// Debian's broker, on a port that was free.
+class Broker {
+ public:
+  Broker() {
+    { port = HttpServer(200).port; }
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const std::string text = std::to_string(port);
+      ::execl("/usr/sbin/mosquitto", "mosquitto", "-p", text.c_str(), nullptr);
+      ::_exit(127);
+    }
+  }
+  ~Broker() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  int port = 0;
+
+ private:
+  pid_t pid_ = -1;
+};
+
+TEST(Mqtt, ABrokersSubscriberHearsIt) {
+  if (::access("/usr/sbin/mosquitto", X_OK) != 0 || ::access("/usr/bin/mosquitto_sub", X_OK) != 0)
+    GTEST_SKIP() << "needs mosquitto and mosquitto-clients";
+  const std::string url = "mqtt://127.0.0.1:";
+  if (!mqtt_error(url + "1").empty()) GTEST_SKIP() << "this build has no libmosquitto";
+  const Broker broker;
+  const std::string port = std::to_string(broker.port);
+  auto heard = std::async(std::launch::async, [&] {
+    std::string text;
+    for (int n = 0; n < 50 && text.empty(); ++n) {  // until the broker listens
+      std::FILE* sub = ::popen(
+          ("mosquitto_sub -h 127.0.0.1 -p " + port + " -t a/b -C 1 -W 10 2>/dev/null").c_str(),
+          "r");
+      char bytes[200];
+      while (std::fgets(bytes, sizeof bytes, sub)) text += bytes;
+      ::pclose(sub);
+      if (text.empty()) std::this_thread::sleep_for(milliseconds(100));
+    }
+    return text;
+  });
+  // Who subscribes later than it was published hears nothing.
+  while (heard.wait_for(milliseconds(100)) != std::future_status::ready) {
+    try {
+      publish(url + port, "a/b", "{\"event\":1}", seconds(2));
+    } catch (const std::runtime_error&) {
+    }
+  }
+  EXPECT_EQ(heard.get(), "{\"event\":1}\n");
+}
+
+TEST(Mqtt, ABrokerThatIsAwayFailsInTimeWithoutThePassword) {
+  if (!mqtt_error("mqtt://h").empty()) GTEST_SKIP() << "this build has no libmosquitto";
+  try {
+    publish("mqtt://eve:secret@127.0.0.1:1", "a", "b", milliseconds(200));
+    FAIL();
+  } catch (const std::runtime_error& error) {
+    EXPECT_EQ(std::string(error.what()).find("mqtt://***@127.0.0.1:1: "), 0u) << error.what();
+  }
+  EXPECT_NE(mqtt_error("http://host"), "");
+  EXPECT_NE(mqtt_error("mqtt://host:99999"), "");
+  EXPECT_EQ(mqtt_error("mqtt://u:p@host:1883"), "");
+}
+
+}  // namespace
+}  // namespace millrace::tools

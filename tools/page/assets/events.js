@@ -1,0 +1,46 @@
+// Events: runs of frames that the network could not predict, each with what it looked like.
+import {clock} from './format.js';
+
+const SHOWN = 12;  // pictures; marks stay for as long as their chart
+
+let known = null;  // events that have been seen; null: no state yet
+const pictures = [];  // {t, url}
+
+/// Keeps the input's picture when an event begins.
+export function showEvents({t, novelty}) {
+  if (known !== null && novelty.events > known) {
+    const canvas = document.getElementById('input');
+    pictures.push({t, url: canvas.width > 0 ? canvas.toDataURL('image/jpeg', 0.8) : ''});
+    if (pictures.length > SHOWN) pictures.shift();
+    draw();
+  }
+  known = novelty.events;
+}
+
+function draw() {
+  const list = document.getElementById('events');
+  list.parentElement.hidden = pictures.length === 0;
+  list.replaceChildren(...pictures.map(({t, url}) => {
+    const figure = document.createElement('figure');
+    const caption = Object.assign(document.createElement('figcaption'), {textContent: clock(t)});
+    const image = Object.assign(new Image(), {src: url, alt: `Unexpected at ${clock(t)}`});
+    figure.append(...(url ? [image] : []), caption);
+    return figure;
+  }));
+}
+
+/// Draws a line in `chart` wherever the count of events, [[t, events], ...], grows.
+export function markEvents(context, area, chart, counts, colour) {
+  context.save();
+  context.strokeStyle = colour;
+  context.setLineDash([2, 3]);
+  for (let i = 1; i < counts.length; ++i) {
+    if (!(counts[i][1] > counts[i - 1][1])) continue;
+    const x = Math.round(chart.toDomXCoord(counts[i][0])) + 0.5;
+    context.beginPath();
+    context.moveTo(x, area.y);
+    context.lineTo(x, area.y + area.h);
+    context.stroke();
+  }
+  context.restore();
+}
