@@ -173,7 +173,10 @@ class Keys(program.CliTest):
         outcome = program.call("check", "--keys")
         self.assert_code(program.DONE, outcome)
         told = described(outcome.out)
+        layers = told.pop("model.layer")
         self.assertEqual(sorted(told), sorted(KEYS))
+        self.assertIn("\n    conv: ", layers)
+        self.assertIn("\n        kernel = ", layers)
         for path, rule in KEYS.items():
             for name in rule[1] if rule[0] == "names" else ():
                 self.assertIn(f"'{name}'", told[path], path)

@@ -120,7 +120,7 @@ void describe_policy(const Config& config, const engine::TrainerOptions& options
 
 int check_command(const CheckArguments& arguments) {
   if (arguments.keys) {
-    std::cout << describe_keys();
+    std::cout << describe_keys() << describe_layers();
     return kDone;
   }
   Config config = load_config(arguments.config, arguments.settings);

@@ -116,5 +116,7 @@ std::vector<Difference> differences(const Config& before, const Config& after);
 
 /// Every key: its default, its range and what it means. For documentation.
 std::string describe_keys();
+/// Every type of [[model.layer]] and its keys, likewise.
+std::string describe_layers();
 
 }  // namespace millrace::tools

@@ -280,8 +280,8 @@ std::vector<ConfigKey> make_table() {
       choice("model.norm", {"none", "instance", "group"},
              "partime-cnn: what stands between a convolution and its activation",
              MILLRACE_AT(model.norm)),
-      choice("model.activation", {"relu", "leaky-relu"}, "partime-cnn: after each convolution but the last",
-             MILLRACE_AT(model.activation)),
+      choice("model.activation", {"relu", "leaky-relu"},
+             "partime-cnn: after each convolution but the last", MILLRACE_AT(model.activation)),
       whole("model.out_channels", 1, 4096, "channels of the prediction; unset: as source.channels",
             MILLRACE_AT(model.out_channels)),
       {"model.memory_format", "one of 'contiguous', 'channels_last'",
@@ -418,7 +418,8 @@ void read_into(std::optional<double>& value, const toml::table& table,
   const toml::node* node = table.get(field.name);
   if (!node) return;
   value = node->value<double>();
-  if (!value || !std::isfinite(*value)) throw std::invalid_argument(field.name + " must be a number");
+  if (!value || !std::isfinite(*value))
+    throw std::invalid_argument(field.name + " must be a number");
 }
 
 void read_into(std::optional<std::string>& value, const toml::table& table,
@@ -464,12 +465,34 @@ stages::LayerSpec read_layer(const toml::table& table) {
 
 std::string layer_toml(const stages::LayerSpec& layer) {
   std::string text = "[[model.layer]]\ntype = " + quoted(layer.type) + "\n";
-  const std::pair<const char*, const std::optional<std::int64_t>*> numbers[] = {
-      {"out", &layer.out},       {"kernel", &layer.kernel}, {"stride", &layer.stride},
-      {"groups", &layer.groups}, {"factor", &layer.factor}, {"from", &layer.from}};
-  for (const auto& [key, value] : numbers)
-    if (*value) text += std::string(key) + " = " + std::to_string(**value) + "\n";
-  if (layer.slope) text += "slope = " + number_text(*layer.slope) + "\n";
+  for (const stages::LayerField& field : stages::layer_fields()) {
+    const auto shown = [](const auto& value) -> std::string {
+      using T = std::decay_t<decltype(value)>;
+      if constexpr (std::is_same_v<T, std::string>)
+        return quoted(value);
+      else if constexpr (std::is_same_v<T, double>)
+        return number_text(value);
+      else
+        return std::to_string(value);
+    };
+    std::visit(
+        [&](auto member) {
+          if (layer.*member) text += field.name + " = " + shown(*(layer.*member)) + "\n";
+        },
+        field.member);
+  }
+  return text;
+}
+
+std::string describe_layers() {
+  std::string text =
+      "model.layer = []\n    preset \"layers\": what each [[model.layer]] has as its type:\n";
+  for (const stages::LayerType& type : stages::layer_types()) {
+    text += "    " + type.name + ": " + type.summary + "\n";
+    for (const stages::LayerKey& key : type.keys)
+      text += "        " + key.name + " = " +
+              (key.fallback.empty() ? "(must be given)" : key.fallback) + ": " + key.meaning + "\n";
+  }
   return text;
 }
 
