@@ -11,7 +11,7 @@ namespace millrace::tools {
 namespace {
 
 const char* const kScript =
-#include "pytorch_step.inc"
+#include "tools/bench/pytorch_step.inc"
     ;
 
 }  // namespace
