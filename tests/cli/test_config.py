@@ -48,6 +48,8 @@ KEYS = {
     "model.layers": whole(1, 1000),
     "model.features": whole(1, 4096),
     "model.kernel": listed(4, -1, 65, 3.0),
+    "model.norm": names("none", "instance", "group"),
+    "model.activation": names("relu", "leaky-relu"),
     "model.out_channels": whole(1, 4096),
     "model.memory_format": names("contiguous", "channels_last"),
     "model.weights": TEXT,

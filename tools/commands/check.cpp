@@ -123,11 +123,8 @@ int check_command(const CheckArguments& arguments) {
     std::cout << describe_keys() << describe_layers();
     return kDone;
   }
-  Config config = load_config(arguments.config, arguments.settings);
+  const Config config = load_config(arguments.config, arguments.settings);
   const engine::TrainerOptions options = assemble(config, configured_shape(config));
-  for (std::string* const uri :
-       {&config.source.uri, &config.output.video, &config.novelty.webhook, &config.novelty.mqtt})
-    *uri = io::redacted(*uri);
   std::cout << to_toml(config) << "\n";
   describe_pipeline(options);
   describe_correction(config, options);

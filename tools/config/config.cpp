@@ -175,7 +175,10 @@ Config load_config(const std::string& path, const std::vector<std::string>& sett
   return parse_config(text, path, settings);
 }
 
-std::string to_toml(const Config& config) {
+std::string to_toml(Config config) {
+  for (std::string* const uri :
+       {&config.source.uri, &config.output.video, &config.novelty.webhook, &config.novelty.mqtt})
+    *uri = io::redacted(*uri);
   std::ostringstream out;
   std::string table;
   for (const ConfigKey& key : config_keys()) {

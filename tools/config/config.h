@@ -105,7 +105,7 @@ Config parse_config(const std::string& text, const std::string& name,
 void settle(Config& config);
 
 /// All keys as TOML, with the values `config` holds.
-std::string to_toml(const Config& config);
+std::string to_toml(Config config);
 
 /// A key that two configs have different values of, as TOML.
 struct Difference {

@@ -254,18 +254,16 @@ struct Run::Parts {
 
   /// What makes this run comparable with another: what it was asked, of what, where, how long.
   nlohmann::ordered_json about_run() {
-    Config shown = config;
-    shown.source.uri = io::redacted(shown.source.uri);
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     const std::chrono::duration<double> seconds = ended - began;
     const double trained = double(frames.trained);
-    return {{"uri", shown.source.uri},
+    return {{"uri", io::redacted(config.source.uri)},
             {"seed", config.weights.seed},
             {"host", host},
             {"duration_s", seconds.count()},
             {"fps", seconds.count() > 0 ? trained / seconds.count() : 0.0},
-            {"config", to_toml(shown)}};
+            {"config", to_toml(config)}};
   }
 
   nlohmann::ordered_json full_report() {
