@@ -5,7 +5,7 @@ import unittest
 
 import program
 
-SMALL = {"source": {"uri": "synth:shapes", "width": 16, "height": 12}, "model": {"layers": 2, "features": 4}}
+SMALL = {"source": {"uri": "synth:shapes", "width": 16, "height": 12}, "model": {"layers": 2, "features": 4, "kernel": 5}}
 
 
 class Profile(program.CliTest):
