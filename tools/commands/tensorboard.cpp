@@ -21,6 +21,7 @@ Scalars scalars_of(const Json& line) {
   for (const auto& [name, value] : line.items()) {
     if (name == "frame" || name == "time") continue;
     if (value.is_number()) scalars.emplace_back(name, value.get<double>());
+    if (value.is_boolean()) scalars.emplace_back(name, value.get<bool>() ? 1.0 : 0.0);
     if (!value.is_array()) continue;
     for (std::size_t i = 0; i < value.size(); ++i) {
       if (value[i].is_number())
