@@ -19,7 +19,7 @@ class Profile(program.CliTest):
         return json.loads(path.read_text()), outcome.out
 
     def test_json(self):
-        found, _ = self.profiled(SMALL, "--set", "optimizer.momentum=0.9")
+        found, _ = self.profiled(SMALL, "--set", "optimizer.kind=sgd", "--set", "optimizer.momentum=0.9")
         self.assertEqual(found["network"], "partime-cnn at 16x12")
         self.assertEqual(found["input_bytes"], 3 * 16 * 12 * 4)
         self.assertEqual(found["thread_speedup"][0], 1)

@@ -43,7 +43,8 @@ return [seen.size, sum];"""
 TOO_WIDE = """
 const right = (e) => e.getBoundingClientRect().right;
 const edge = (e) => e.closest('.card, .tile') ? right(e.closest('.card, .tile')) - 6 : innerWidth;
-return [...document.querySelectorAll('body *')].filter((e) => !e.matches('.card, .tile') && right(e) > edge(e) + 0.5)
+return [...document.querySelectorAll('body *')].filter((e) => e.getClientRects().length > 0)
+  .filter((e) => !e.matches('.card, .tile') && right(e) > edge(e) + 0.5)
   .map((e) => e.tagName + '.' + e.className + '#' + e.id + ' ' + e.textContent);"""
 
 # Words whose last letters do not fit, or that lie over others.
