@@ -178,7 +178,8 @@ class Refusals(LayersTest):
                 self.assertIn(line, range(10, 11 + len(bad)), outcome.err)
 
     def test_nearest_names(self):
-        for bad, nearest in ((layer("cnov"), "known ones: add, avgpool, basic-block, bottleneck, concat, conv, flatten"), (conv(3, knerel=3), '"kernel"')):
+        known = "known ones: add, avgpool, basic-block, bottleneck, concat, conv, flatten"
+        for bad, nearest in ((layer("cnov"), known), (conv(3, knerel=3), '"kernel"')):
             with self.subTest(layer=bad):
                 outcome = program.call("check", self.bad_file(0, bad))
                 self.assert_refused(program.BAD_USAGE, outcome, nearest)
