@@ -7,7 +7,7 @@ namespace {
 
 FrameTotals operator-(const FrameTotals& a, const FrameTotals& b) {
   return {a.received - b.received, a.trained - b.trained, a.dropped - b.dropped,
-          a.predicted_only - b.predicted_only};
+          a.predicted_only - b.predicted_only, a.rejected - b.rejected};
 }
 
 std::string text(double value) {
@@ -49,6 +49,13 @@ Verdict judge(const engine::Reading& r, const FrameTotals& window, double window
     verdict.reason = "every frame" + in_time + " was learned from; " + slowest;
   }
   return verdict;
+}
+
+std::string rule_text(const engine::Reading& r, const Verdict& verdict) {
+  const std::string times =
+      "T/N " + text(r.T_over_N) + " ms, slowest stage " + text(r.bottleneck) + " ms";
+  if (!verdict.judged) return times + " (no rate to hold)";
+  return times + " of 1/F " + text(r.budget) + " ms: " + (verdict.holds ? "HOLDS" : "FAILS");
 }
 
 void RealTime::note(const FrameTotals& now, bool late, Clock::time_point time) {

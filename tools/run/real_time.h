@@ -12,12 +12,15 @@
 
 namespace millrace::tools {
 
-/// Frames since the run began, or in a stretch of it.
+/// Every frame's fate since the run began, or in a stretch of it:
+/// received = trained + dropped + rejected + in_flight.
 struct FrameTotals {
   std::int64_t received = 0;
   std::int64_t trained = 0;
   std::int64_t dropped = 0;         ///< a newer one took its place, or predicted only
   std::int64_t predicted_only = 0;  ///< of the dropped
+  std::int64_t rejected = 0;        ///< broken, or of a minibatch that the stream did not fill
+  std::int64_t in_flight() const { return received - trained - dropped - rejected; }
 };
 
 struct Verdict {
@@ -32,6 +35,9 @@ struct Verdict {
 /// dropped or only predicted, and `late` is false (the load's means are within 1/F).
 Verdict judge(const engine::Reading& reading, const FrameTotals& window, double window_s,
               bool late);
+
+/// "T/N 12.3 ms, slowest stage 15.1 of 1/F 100 ms: HOLDS".
+std::string rule_text(const engine::Reading& reading, const Verdict& verdict);
 
 /// Keeps the window: the last kWindow of the run, from the first frame learned from.
 /// note(): one thread; verdict(): any.

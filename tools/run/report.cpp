@@ -1,9 +1,12 @@
 #include "tools/run/report.h"
 
-#include <cmath>    // isfinite
-#include <cstdio>   // snprintf
-#include <sstream>  // text
+#include <unistd.h>  // gethostname
 
+#include <cmath>
+#include <cstdio>
+#include <sstream>
+
+#include "tools/run/parts.h"
 #include "tools/run/provenance.h"
 
 namespace millrace::tools {
@@ -54,7 +57,7 @@ Json memory_json(const engine::Trainer& trainer) {
   return memory;
 }
 
-Json real_time_json(const engine::Reading& r, const Verdict& verdict) {
+Json real_time_json(const engine::Reading& r, const Verdict& verdict, bool F_estimated) {
   return {{"F", r.F},
           {"budget_ms", r.budget},
           {"holds", verdict.holds},
@@ -64,28 +67,54 @@ Json real_time_json(const engine::Reading& r, const Verdict& verdict) {
             {"trained", verdict.window.trained},
             {"dropped", verdict.window.dropped},
             {"predicted_only", verdict.window.predicted_only}}},
-          {"misses", r.misses}};
+          {"misses", r.misses},
+          {"F_estimated", F_estimated}};
+}
+
+/// How the connection to the source fared; apart from the exact counts of frames.
+Json source_json(const io::StreamHealth& health) {
+  return {{"connected", health.connected.load()},
+          {"breaks", health.breaks.load()},
+          {"reconnects", health.reconnects.load()},
+          {"attempts", health.attempts.load()},
+          {"lost_upstream", health.lost_upstream.load()},
+          {"away_s", double(health.away_ms.load()) / 1e3},
+          {"last_error", health.last_error()}};
+}
+
+/// What makes a run comparable with another: what it was asked, of what, where, how long.
+Json about_run(const RunParts& p) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const std::chrono::duration<double> seconds = p.ended - p.began;
+  const double trained = double(p.frames.trained);
+  return {{"uri", io::redacted(p.config.source.uri)},
+          {"seed", p.config.weights.seed},
+          {"host", host},
+          {"duration_s", seconds.count()},
+          {"fps", seconds.count() > 0 ? trained / seconds.count() : 0.0},
+          {"config", to_toml(p.config)}};
 }
 
 }  // namespace
 
-Json make_report(engine::Trainer& trainer, const RunFrames& frames, const RunLog& log,
-                 const RealTime& real_time) {
+Json make_report(RunParts& p) {
+  engine::Trainer& trainer = p.trainer;
+  const engine::Schedule& schedule = trainer.schedule();
   const engine::Reading r = trainer.monitor().read();
   Json devices = Json::array();
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
-  const int stages = trainer.schedule().stages;
-  return {
-      {"schedule", trainer.schedule().name},
-      {"stages", stages},
+  Json report = {
+      {"schedule", schedule.name},
+      {"stages", schedule.stages},
       {"devices", devices},
       {"cut", trainer.cut()},
       {"frames",
-       {{"received", frames.received},
-        {"trained", frames.trained},
-        {"dropped", frames.dropped},
-        {"rejected", frames.rejected},
-        {"in_flight", frames.in_flight()}}},
+       {{"received", p.frames.received},
+        {"trained", p.frames.trained},
+        {"dropped", p.frames.dropped},
+        {"rejected", p.frames.rejected},
+        {"in_flight", p.frames.in_flight()}}},
       {"updates", r.updates},
       {"timing_ms",
        {{"stage", r.stage},
@@ -98,37 +127,36 @@ Json make_report(engine::Trainer& trainer, const RunFrames& frames, const RunLog
         {"step_p50", r.step_p50},
         {"step_p99", r.step_p99},
         {"speedup_K", r.speedup_K}}},
-      {"realtime", real_time_json(r, real_time.verdict(r))},
+      {"realtime",
+       real_time_json(r, p.real_time.verdict(r), p.rate_watch && p.rate_watch->estimated())},
       {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
       {"gradient_age", r.gradient_age},
       {"gradient_age_spread", r.gradient_age_spread},
       {"correction", trainer.correction().kind},
       {"guard", {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}}},
-      {"loss", loss_json(log)},
+      {"loss", loss_json(p.log)},
       {"memory_bytes", memory_json(trainer)},
       {"capture", trainer.recorded() ? "graph" : "eager"},
-      {"provenance", provenance(int(trainer.schedule().workers.size()))}};
-}
-
-Json accuracy_json(const RunLog& log) {
-  return {{"mean", log.hits().mean()}, {"recent", log.hits().recent()}};
-}
-
-Json source_json(const io::StreamHealth& health) {
-  return {{"connected", health.connected.load()},
-          {"breaks", health.breaks.load()},
-          {"reconnects", health.reconnects.load()},
-          {"attempts", health.attempts.load()},
-          {"lost_upstream", health.lost_upstream.load()},
-          {"away_s", double(health.away_ms.load()) / 1e3},
-          {"last_error", health.last_error()}};
-}
-
-std::string rule_text(const engine::Reading& r, const Verdict& verdict) {
-  const std::string times =
-      "T/N " + text(r.T_over_N) + " ms, slowest stage " + text(r.bottleneck) + " ms";
-  if (!verdict.judged) return times + " (no rate to hold)";
-  return times + " of 1/F " + text(r.budget) + " ms: " + (verdict.holds ? "HOLDS" : "FAILS");
+      {"provenance", provenance(int(schedule.workers.size()))},
+      {"source", source_json(*p.health)},
+      {"overload", p.overload.report()},
+      {"run", about_run(p)},
+      {"novelty", {{"marked", p.log.novelty().marked()}, {"events", p.log.novelty().events()}}}};
+  report["overload"]["predicted_only"] = p.frames.predicted_only;
+  if (p.alerts) {
+    report["novelty"]["alerts"] = {{"told", p.alerts->told()},
+                                   {"dropped", p.alerts->dropped()},
+                                   {"failed", p.alerts->failed()},
+                                   {"last_error", p.alerts->last_error()}};
+  }
+  if (p.task == Task::label)
+    report["accuracy"] = {{"mean", p.log.hits().mean()}, {"recent", p.log.hits().recent()}};
+  if (p.video) {
+    report["video"] = {{"where", p.video->writer().where()},
+                       {"written", p.video->writer().written()},
+                       {"dropped", p.video->writer().dropped()}};
+  }
+  return report;
 }
 
 std::string summarize(const Json& report) {

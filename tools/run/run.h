@@ -23,11 +23,13 @@ struct Prediction {
   std::span<const float> prediction;  ///< as the target
 };
 
+struct RunParts;
+
 struct RunOptions {
-  std::string trace;         ///< file for what each worker did and when; "": none
-  bool serve = false;        ///< a page to watch on
-  std::string serve_at;      ///< "ADDR:PORT"; "": loopback, port 8080
-  std::string token;         ///< asked of whoever watches; "": of nobody
+  std::string trace;                   ///< file for what each worker did and when; "": none
+  bool serve = false;                  ///< a page to watch on
+  std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
+  std::string token;                   ///< asked of whoever watches; "": of nobody
   std::function<Config()> read_again;  ///< what reload() goes by; empty: nothing to reload
 };
 
@@ -63,9 +65,9 @@ class Run {
   void save_weights(const std::string& path) const;
 
   std::int64_t trained() const;
-  bool paused() const;         ///< a viewer asked for it
-  std::string status() const;  ///< one line on how it is doing; rates are since the call before
-  std::string report() const;  ///< JSON; after learn()
+  bool paused() const;          ///< a viewer asked for it
+  std::string status() const;   ///< one line on how it is doing; rates are since the call before
+  std::string report() const;   ///< JSON; after learn()
   std::string summary() const;  ///< the report in a few lines, ending with the verdict
   std::string page() const;     ///< its URL; "": not served
   std::string video() const;    ///< where it goes; "": nowhere
@@ -73,8 +75,7 @@ class Run {
   const std::string& source_error() const;  ///< why the stream broke off; "": it did not
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<RunParts> parts_;
 };
 
 }  // namespace millrace::tools

@@ -1,0 +1,34 @@
+// The user's own code among those that see predictions.
+#pragma once
+
+#include "engine/trainer/trainer.h"
+#include "tools/run/run.h"
+
+namespace millrace::tools {
+
+/// Shows each prediction to `see`, if it is set before the run. The trainer outlives it.
+class Callback final : public engine::Observer {
+ public:
+  /// `inputs`: numbers of a sample's input.
+  Callback(engine::Trainer& trainer, std::size_t inputs) : trainer_(trainer), inputs_(inputs) {}
+  std::function<void(const Prediction&)> see;
+
+  void predicted(const engine::SampleInfo& info, int slot, float loss) override {
+    if (!see) return;
+    const std::size_t targets = trainer_.target_elements();
+    const std::chrono::duration<double, std::milli> latency = engine::Clock::now() - info.captured;
+    see({.index = info.sample,
+         .frame = info.frame,
+         .loss = loss,
+         .latency_ms = latency.count(),
+         .input = {trainer_.shown_input(slot), inputs_},
+         .target = {trainer_.shown_target(slot), targets},
+         .prediction = {trainer_.prediction(slot), targets}});
+  }
+
+ private:
+  engine::Trainer& trainer_;
+  const std::size_t inputs_;
+};
+
+}  // namespace millrace::tools

@@ -1,0 +1,182 @@
+#include "tools/run/parts.h"
+
+#include <utility>
+
+#include "io/files/whole_file.h"
+#include "stages/safetensors.h"
+#include "tools/run/assembly.h"
+#include "tools/run/outputs.h"
+#include "tools/run/run_source.h"
+
+namespace millrace::tools {
+namespace {
+
+/// `options` that name what can't be had are an error of their own name.
+template <typename Check>
+void check_option(const char* name, Check check) {
+  try {
+    check();
+  } catch (const std::invalid_argument& error) {
+    throw ConfigError(name + std::string(": ") + error.what());
+  }
+}
+
+/// F as the config has it, or else the source.
+double rate_of(const Config& config, const io::SourceInfo& info) {
+  return config.monitor.fps > 0 ? config.monitor.fps : info.fps;
+}
+
+}  // namespace
+
+/// A config that is found right before any source is opened, and what it makes of the network.
+struct CheckedConfig {
+  CheckedConfig(const Config& given, const RunOptions& options) : config(given) {
+    settle(config);
+    trainer = assemble(config, configured_shape(config));
+    require_writable(config);
+    if (!options.trace.empty()) check_option("--trace", [&] { require_writable(options.trace); });
+    if (options.serve)
+      check_option("--serve", [&] { io::web_options(options.serve_at, options.token); });
+  }
+
+  Config config;
+  engine::TrainerOptions trainer;
+};
+
+RunParts::RunParts(const Config& given, RunOptions options)
+    : RunParts(CheckedConfig(given, options), std::move(options)) {}
+
+RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
+    : config(std::move(checked.config)),
+      options(std::move(given)),
+      source_ahead(io::open_source(source_options(config))),
+      info(source_ahead->info()),
+      health(source_ahead->health()),
+      task(task_of(config.task.kind)),
+      live(paced_live(config, info) || info.live),
+      drop(drop_policy(config, live)),
+      queue(queue_capacity(config, drop), drop),
+      resizer(resizer_options(config, info)),
+      trainer(trainer_options(std::move(checked.trainer))),
+      feed(trainer, queue, resizer, task),
+      log(trainer, task == Task::label),
+      callback(trainer, std::size_t(shape().channels * shape().height * shape().width)),
+      overload(config, trainer, live),
+      video(make_video()),
+      lines(make_lines()),
+      checkpointer(make_checkpointer()),
+      page(make_page()),
+      reload(config, options.read_again, {rate, trainer.monitor(), info.fps, checkpointer.get()}) {
+  if (!options.trace.empty())
+    actions = std::make_unique<engine::ActionLog>(int(trainer.schedule().workers.size()));
+  if (video) observers.add(video.get());
+  if (page) observers.add(page.get());
+  observers.add(&log);  // before those that read its histories
+  if (lines) observers.add(lines.get());
+  make_alerts();
+  observers.add(&callback);
+  feed.rest_while([this] { return paused() && !stopping.load(std::memory_order_relaxed); });
+}
+
+engine::TrainerOptions RunParts::trainer_options(engine::TrainerOptions options) const {
+  if (options.sample != shape()) options = assemble(config, shape());  // as the source has it
+  if (task == Task::label) require_classes(*options.network);
+  options.fps = rate_of(config, info);
+  return options;
+}
+
+void RunParts::require_classes(const stages::Network& network) const {
+  const std::int64_t numbers = network.shape(network.size() - 1).channels;
+  if (info.classes == 0)
+    throw config.error("task.kind",
+                       "label needs a source that tells classes, as synth:shapes?scenes=4");
+  if (numbers != info.classes) {
+    throw config.error("model.layer", "the network gives " + std::to_string(numbers) +
+                                          " numbers, the source tells " +
+                                          std::to_string(info.classes) + " classes");
+  }
+}
+
+std::unique_ptr<VideoOut> RunParts::make_video() {
+  if (config.output.video.empty()) return nullptr;
+  if (task == Task::label) throw config.error("output.video", "labels are no pictures to show");
+  return std::make_unique<VideoOut>(trainer, shape(), info.fps, config.output.video);
+}
+
+void RunParts::make_alerts() {
+  const auto& to = config.novelty;
+  if (to.snapshots.empty() && to.webhook.empty() && to.mqtt.empty()) return;
+  const stages::ImageShape picture = shape();
+  const bool pictures =
+      task != Task::label &&
+      trainer.target_elements() == std::size_t(picture.channels * picture.height * picture.width);
+  alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = pictures ? to.snapshots : "",
+                                                 .webhook = to.webhook,
+                                                 .mqtt = to.mqtt,
+                                                 .topic = to.topic,
+                                                 .source = config.source.uri,
+                                                 .channels = int(picture.channels),
+                                                 .height = int(picture.height),
+                                                 .width = int(picture.width)});
+  alert_watch = std::make_unique<AlertWatch>(trainer, log.novelty(), *alerts, pictures);
+  observers.add(alert_watch.get());
+}
+
+std::unique_ptr<FrameLog> RunParts::make_lines() {
+  const auto& output = config.output;
+  if (output.log.empty()) return nullptr;
+  return std::make_unique<FrameLog>(
+      output.log, output.log_every,
+      LogSubject{trainer.monitor(), queue, log.network(), log.baseline(), log.novelty()});
+}
+
+std::unique_ptr<engine::Checkpointer> RunParts::make_checkpointer() {
+  // A page, or the config read anew, may ask for some at any time.
+  if (config.checkpoint.dir.empty()) return nullptr;
+  return std::make_unique<engine::Checkpointer>(
+      config.pipeline.stages, config.checkpoint.every,
+      [this](int stage) { return trainer.checkpoint(stage); },
+      [this](const stages::StateDict& state) { write_checkpoint(state); });
+}
+
+void RunParts::write_checkpoint(const stages::StateDict& state) const {
+  io::write_whole(checkpoint_file(config), stages::to_safetensors(state));
+}
+
+std::unique_ptr<LiveView> RunParts::make_page() {
+  if (!options.serve) return nullptr;
+  return std::make_unique<LiveView>(
+      config, shape(), options.serve_at, options.token,
+      LiveSubject{trainer, queue, log, real_time, health, checkpointer.get(), rate});
+}
+
+io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {
+  // Where nothing is dropped, no frame is read that the limit would leave over.
+  const bool exact = drop == io::Drop::never && limit > 0 &&
+                     config.monitor.policy != "skip";  // of which some are only predicted
+  return {.paced = paced_live(config, info) && !info.live,
+          .loop = config.source.loop,
+          .limit = exact ? limit : 0,
+          .pairs = task == Task::next_frame,
+          .fps = info.fps};
+}
+
+engine::PipelineOptions RunParts::pipeline_options(std::int64_t limit) {
+  engine::PipelineOptions pipeline{.limit = limit, .rate = &rate, .actions = actions.get()};
+  if (checkpointer) {
+    pipeline.after_sample = [this](int stage, std::int64_t sample) {
+      checkpointer->after_sample(stage, sample);
+    };
+  }
+  return pipeline;
+}
+
+FrameTotals RunParts::totals() {
+  const std::int64_t predicted_only = trainer.monitor().tally().predicted_only;
+  return {.received = queue.received(),
+          .trained = trainer.trained(),
+          .dropped = queue.dropped() + predicted_only,
+          .predicted_only = predicted_only};
+}
+
+}  // namespace millrace::tools

@@ -1,0 +1,99 @@
+// What a run is made of: the blocks in the order that a frame meets them, then what watches them.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/trainer/checkpointer.h"
+#include "io/queue/reader.h"
+#include "io/source/stream_health.h"
+#include "tools/run/alert_watch.h"
+#include "tools/run/callback.h"
+#include "tools/run/events.h"
+#include "tools/run/frame_feed.h"
+#include "tools/run/frame_log.h"
+#include "tools/run/live_view.h"
+#include "tools/run/observers.h"
+#include "tools/run/overload_watch.h"
+#include "tools/run/rate_watch.h"
+#include "tools/run/reload.h"
+#include "tools/run/status_line.h"
+#include "tools/run/video_out.h"
+
+namespace millrace::tools {
+
+struct CheckedConfig;
+
+/// Constructed, it is ready to learn. Thread-bound but for `stopping`.
+struct RunParts {
+  /// Checks config and options, then opens the source. Throws as Run.
+  RunParts(const Config& given, RunOptions options);
+
+  stages::ImageShape shape() const {  ///< of a sample
+    return {config.source.channels, resizer.height(), resizer.width()};
+  }
+  bool paused() const { return page && page->paused(); }
+  void tell(const std::string& line) {
+    if (on_event) on_event(line);
+  }
+  void write_checkpoint(const stages::StateDict& state) const;
+  io::ReaderOptions reader_options(std::int64_t limit) const;
+  engine::PipelineOptions pipeline_options(std::int64_t limit);
+  FrameTotals totals();  ///< so far
+
+  const Config config;
+  const RunOptions options;
+  std::unique_ptr<io::Source> source_ahead;  ///< until the reader takes it
+  const io::SourceInfo info;
+  const std::shared_ptr<const io::StreamHealth> health;
+  const Task task;
+  const bool live;  ///< frames come at their own rate
+  const io::Drop drop;
+  // A frame's way.
+  io::FrameQueue queue;
+  io::Resizer resizer;
+  engine::Trainer trainer;
+  FrameFeed feed;
+  Observers observers;
+  // What watches.
+  RunLog log;
+  Callback callback;
+  OverloadWatch overload;
+  RealTime real_time;
+  Events events{trainer.guard(), *health, log.novelty()};
+  StatusLine status{trainer, queue, log, overload, real_time};
+  std::atomic<double> rate{1.0};  ///< times optimizer.lr
+  // What the config asks for beside; null where it does not.
+  std::unique_ptr<Alerts> alerts;
+  std::unique_ptr<AlertWatch> alert_watch;
+  std::unique_ptr<VideoOut> video;
+  std::unique_ptr<FrameLog> lines;
+  std::unique_ptr<engine::ActionLog> actions;
+  std::unique_ptr<engine::Checkpointer> checkpointer;
+  std::unique_ptr<LiveView> page;
+  Reload reload;
+  // What the user asks for, and how it went.
+  std::function<void(const std::string&)> on_event;
+  std::function<void()> on_tick;
+  std::atomic<bool> stopping{false};
+  std::unique_ptr<io::Reader> reader;      ///< null: not yet learning; it goes before its queue
+  std::unique_ptr<RateWatch> rate_watch;   ///< null: not yet learning
+  FrameTotals frames;                      ///< when it has learned
+  engine::Clock::time_point began, ended;  ///< of learning
+  std::string source_error;
+  std::string alert_error;  ///< told of
+
+ private:
+  RunParts(CheckedConfig checked, RunOptions&& given);
+  engine::TrainerOptions trainer_options(engine::TrainerOptions options) const;
+  void require_classes(const stages::Network& network) const;
+  std::unique_ptr<VideoOut> make_video();
+  std::unique_ptr<FrameLog> make_lines();
+  std::unique_ptr<engine::Checkpointer> make_checkpointer();
+  std::unique_ptr<LiveView> make_page();
+  void make_alerts();
+};
+
+}  // namespace millrace::tools
