@@ -89,9 +89,10 @@ std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_byte
 
 }  // namespace
 
-std::string to_safetensors(const StateDict& state) {
+std::string to_safetensors(const StateDict& state, const Metadata& metadata) {
   nlohmann::ordered_json header;
   header["__metadata__"] = {{"format", "pt"}};
+  for (const auto& [key, value] : metadata) header["__metadata__"][key] = value;
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : state) {
     const std::uint64_t bytes = 4 * std::uint64_t(tensor.numel());

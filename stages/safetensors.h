@@ -2,6 +2,7 @@
 // Format: https://huggingface.co/docs/safetensors.
 #pragma once
 
+#include <map>        // metadata
 #include <stdexcept>  // WeightsError
 #include <string>     // paths, bytes
 
@@ -14,8 +15,11 @@ struct WeightsError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The file's "__metadata__" beside its format: words about the tensors.
+using Metadata = std::map<std::string, std::string>;
+
 /// The file's bytes for `state` (float32, on the CPU), in order, tensors aligned to 8 bytes.
-std::string to_safetensors(const StateDict& state);
+std::string to_safetensors(const StateDict& state, const Metadata& metadata = {});
 
 /// Reads float32 tensors. The header is capped at 16 MiB and every offset is checked against the
 /// file before anything is allocated, so a crafted file costs no more memory than its own size.

@@ -52,13 +52,17 @@ bool Checkpointer::reached(Progress& progress, std::int64_t sample, Due& due) co
   return true;
 }
 
-std::string Checkpointer::finish() {
+void Checkpointer::finish() {
   {
     const std::lock_guard lock(mutex_);
     finished_ = true;
     changed_.notify_one();
   }
   if (writer_.joinable()) writer_.join();
+}
+
+std::string Checkpointer::error() const {
+  const std::lock_guard lock(mutex_);
   return error_;
 }
 
@@ -78,9 +82,10 @@ void Checkpointer::write_loop() {
       written_.fetch_add(1, std::memory_order_relaxed);
     } catch (const std::exception& failure) {
       error = failure.what();
+      failed_.fetch_add(1, std::memory_order_relaxed);
     }
     lock.lock();
-    if (error_.empty()) error_ = error;
+    error_ = error;
   }
 }
 

@@ -33,10 +33,13 @@ class Checkpointer {
   void ask(std::int64_t sample) { asked_.store(sample, std::memory_order_relaxed); }
   /// Samples between regular snapshots from now on; 0: none. Any thread.
   void set_every(std::int64_t every) { every_.store(every, std::memory_order_relaxed); }
-  /// Snapshots written. Any thread.
+  /// Snapshots written, and those that could not be. Any thread.
   std::int64_t written() const { return written_.load(std::memory_order_relaxed); }
-  /// Writes what is whole and ends the writer. Returns the first failure to write, or "".
-  std::string finish();
+  std::int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
+  /// Why the latest snapshot could not be written; "" if it was. Any thread.
+  std::string error() const;
+  /// Writes what is whole and ends the writer.
+  void finish();
 
  private:
   struct Snapshot {
@@ -56,11 +59,11 @@ class Checkpointer {
   const int stages_;
   std::atomic<std::int64_t> every_;
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
-  std::atomic<std::int64_t> asked_{kNever}, written_{0};
+  std::atomic<std::int64_t> asked_{kNever}, written_{0}, failed_{0};
   std::vector<Progress> progress_;  ///< by stage
   const std::function<stages::StateDict(int)> copy_;
   const std::function<void(const stages::StateDict&)> write_;
-  std::mutex mutex_;  ///< guards all below
+  mutable std::mutex mutex_;  ///< guards all below
   std::condition_variable changed_;
   std::map<Due, Snapshot> gathering_;
   Snapshot whole_;  ///< waits to be written; empty if none

@@ -135,7 +135,27 @@ Descriptor open_temporary(const fs::path& target, std::string& name, const std::
   fail(path, "no temporary can be made beside it");
 }
 
-void replace_file(const fs::path& target, std::string_view bytes, const std::string& path) {
+/// Keeps `target` under another name as well: `target` is there at every moment.
+void keep_as(const fs::path& previous, const fs::path& target, const std::string& path) {
+  std::error_code error;
+  if (!fs::exists(target, error)) return;
+  const fs::path name =
+      target.string() + std::string(kMark) + std::to_string(std::random_device()());
+  fs::create_hard_link(target, name, error);
+  if (error) {  // a file system without hard links
+    fs::rename(target, previous, error);
+    if (error) fail(path, error.message());
+    return;
+  }
+  fs::rename(name, previous, error);
+  // Where both were links to one file already, a rename leaves both.
+  std::error_code ignored;
+  fs::remove(name, ignored);
+  if (error) fail(path, error.message());
+}
+
+void replace_file(const fs::path& target, std::string_view bytes, const std::string& previous,
+                  const std::string& path) {
   const fs::path folder = folder_of(target);
   std::error_code error;
   fs::create_directories(folder, error);
@@ -147,6 +167,7 @@ void replace_file(const fs::path& target, std::string_view bytes, const std::str
   Temporary temporary{name};
   write_all(file.get(), bytes, path);
   if (::fsync(file.get()) != 0) fail(path);
+  if (!previous.empty()) keep_as(folder / previous, target, path);
   fs::rename(temporary.path, target, error);  // still locked
   if (error) fail(path, error.message());
   temporary.kept = true;
@@ -165,7 +186,7 @@ void put_in_place(const std::string& temporary, const std::string& path) {
   sync_folder(folder_of(path), path);
 }
 
-void write_whole(const std::string& path, std::string_view bytes) {
+void write_whole(const std::string& path, std::string_view bytes, const std::string& previous) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);  // follows links
   if (fs::is_directory(status)) fail(path, "is a folder");
@@ -176,7 +197,7 @@ void write_whole(const std::string& path, std::string_view bytes) {
     target = fs::canonical(path, error);
     if (error) fail(path, error.message());
   }
-  replace_file(target, bytes, path);
+  replace_file(target, bytes, previous, path);
 }
 
 }  // namespace millrace::io

@@ -7,10 +7,11 @@
 namespace millrace::io {
 
 /// Writes `bytes` to a temporary beside `path`, fsyncs, renames over `path`, fsyncs the folder.
-/// Creates missing parent folders, keeps the mode of a file that it replaces, and removes temporaries
-/// that killed processes have left beside `path`. Thread-safe. Throws std::runtime_error "PATH: cause"; `path` is then as
-/// before.
-void write_whole(const std::string& path, std::string_view bytes);
+/// Creates missing parent folders, keeps the mode of a file that it replaces, and removes
+/// temporaries that killed processes have left beside `path`. `previous`: the name, in the same
+/// folder, under which the file that is replaced stays; "": it goes. Thread-safe. Throws
+/// std::runtime_error "PATH: cause"; `path` and the file under `previous` are then as before.
+void write_whole(const std::string& path, std::string_view bytes, const std::string& previous = "");
 
 /// Gives a file that is written whole its name, in place of what bore it: fsyncs `temporary`, which
 /// lies in the same folder, renames it to `path`, fsyncs the folder. Throws std::runtime_error.

@@ -57,6 +57,33 @@ class Checkpoints(program.CliTest):
         self.assertEqual([name for name in os.listdir(there) if name == "checkpoint.safetensors"],
                          ["checkpoint.safetensors"])
 
+    def test_a_damaged_checkpoint_costs_an_interval_and_not_the_run(self):
+        there = self.folder / "state"
+        newest = there / "checkpoint.safetensors"
+        self.learn(self.config(self.frames("first", 0, 25), dir=str(there)))
+        before = load_file(newest)
+        self.learn(self.config(self.frames("second", 25, 30), dir=str(there), resume=True))
+        data = bytearray(newest.read_bytes())
+        data[-1] ^= 1
+        newest.write_bytes(data)
+        none = {"optimizer": {"kind": "sgd", "lr": 0.0}}  # what it begins with stays
+        config = self.config(self.frames("third", 30, 31), dir=str(there), resume=True)
+        _, outcome = self.learn({**config, **none})
+        line, = [line for line in outcome.err.splitlines() if line.startswith("checkpoint: ")]
+        self.assertIn(str(newest), line)
+        self.assertIn("going on from checkpoint.previous.safetensors", line)
+        for name, value in self.final().items():
+            self.assertTrue(torch.equal(value, before[name]), name)
+
+    def test_two_damaged_checkpoints_are_told_of_before_anything_starts(self):
+        there = self.folder / "state"
+        there.mkdir()
+        for name in ("checkpoint.safetensors", "checkpoint.previous.safetensors"):
+            (there / name).write_bytes(b"no")
+        config = self.config("images:/nonexistent", dir=str(there), resume=True)
+        file = program.write_toml(self.folder / "damaged.toml", config)
+        self.assert_refused(program.BAD_USAGE, program.call("run", file), "checkpoint.resume", there / "checkpoint.safetensors")
+
     def test_a_checkpoint_of_another_network(self):
         there = str(self.folder / "state")
         self.learn(self.config(self.frames("some", 0, 5), dir=there))

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>      // a disk that is full
 #include <chrono>      // the writer's turn
 #include <functional>  // what comes between
 #include <stdexcept>   // failures to write
@@ -61,20 +62,35 @@ TEST(Checkpointer, SnapshotsAreWhatARunStoppedThereHolds) {
     if (action.sample == 15) std::this_thread::sleep_for(std::chrono::milliseconds(100));
   };
   running.run(many, nullptr, options);
-  EXPECT_EQ(checkpointer.finish(), "");
+  checkpointer.finish();
+  EXPECT_EQ(checkpointer.error(), "");
   ASSERT_EQ(written.size(), 2u);
   expect_equal_bits(written[0], stopped.checkpoint());
 }
 
-TEST(Checkpointer, TellsOfAFailureToWriteAndTrainsOn) {
+TEST(Checkpointer, TellsOfAFailureToWriteUntilOneIsWrittenAgain) {
+  std::atomic<bool> full{true};
   Checkpointer checkpointer(
       1, 1,
       [](int) {
         return stages::StateDict{{"a", at::ones({1})}};
       },
-      [](const stages::StateDict&) { throw std::runtime_error("disk full"); });
-  checkpointer.after_sample(0, 0);
-  EXPECT_EQ(checkpointer.finish(), "disk full");
+      [&](const stages::StateDict&) {
+        if (full) throw std::runtime_error("disk full");
+      });
+  const auto pass = [&](std::int64_t sample) {
+    const std::int64_t before = checkpointer.written() + checkpointer.failed();
+    checkpointer.after_sample(0, sample);
+    while (checkpointer.written() + checkpointer.failed() == before)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  };
+  pass(0);
+  pass(1);
+  full = false;
+  pass(2);
+  checkpointer.finish();
+  EXPECT_EQ(checkpointer.failed(), 2);
+  EXPECT_EQ(checkpointer.error(), "");
 }
 
 /// Samples after which a two-stage run wrote something; the second stage is `behind` by as many.
@@ -108,7 +124,8 @@ std::vector<std::int64_t> written_after(
     pass(0, sample);
     pass(1, sample - behind);
   }
-  EXPECT_EQ(checkpointer.finish(), "");
+  checkpointer.finish();
+  EXPECT_EQ(checkpointer.error(), "");
   return written;
 }
 

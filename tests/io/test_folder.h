@@ -7,6 +7,8 @@
 #include <stdexcept>   // set-up failed
 #include <string>      // paths
 
+#include <ftw.h>     // removal
+#include <stdio.h>   // removal
 #include <stdlib.h>  // mkdtemp
 
 namespace millrace::io {
@@ -19,8 +21,9 @@ class TestFolder {
     path_ = name;
   }
   ~TestFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    // Not remove_all: LibTorch brings one of its own along, which crashes.
+    const auto remove = [](const char* path, const struct stat*, int, FTW*) { return ::remove(path); };
+    ::nftw(path_.c_str(), remove, 16, FTW_DEPTH | FTW_PHYS);
   }
   TestFolder(const TestFolder&) = delete;
   TestFolder& operator=(const TestFolder&) = delete;

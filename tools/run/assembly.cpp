@@ -1,16 +1,22 @@
 #include "tools/run/assembly.h"
 
-#include <algorithm>   // any_of
-#include <filesystem>  // whether a checkpoint is there
-#include <stdexcept>   // std::invalid_argument
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
 
 #include "capture/devices.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/backends.h"
 #include "stages/safetensors.h"
+#include "tools/run/checkpoint_files.h"
 
 namespace millrace::tools {
 namespace {
+
+struct Start {
+  stages::StateDict weights;  ///< empty: by seed
+  std::string note;           ///< why it is not what one expects; "": it is
+};
 
 /// Library errors begin with the key they are about ("model.layer[2] (conv): ..."); a few with
 /// none.
@@ -21,13 +27,12 @@ ConfigError located(const Config& config, const std::string& what, const std::st
   return config.error(key, rest.substr(rest.find_first_not_of(" :")));
 }
 
-/// Weights from `file`, for `key` of the config. A checkpoint holds the optimizer's state beside
-/// them.
-stages::StateDict load_weights(const Config& config, const std::string& key,
-                               const std::string& file, const stages::Network& network) {
+/// Throws ConfigError about `key` unless `state`, from `file`, is the network's. A checkpoint holds
+/// the optimizer's state beside it.
+void require_fit(const Config& config, const std::string& key, const std::string& file,
+                 const stages::StateDict& state, const stages::Network& network) {
   const auto fail = [&](const std::string& what) { return config.error(key, file + ": " + what); };
   try {
-    stages::StateDict state = stages::read_safetensors(file);
     std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
     for (const auto& [name, tensor] : state) {
       const bool known = std::any_of(specs.begin(), specs.end(),
@@ -37,11 +42,31 @@ stages::StateDict load_weights(const Config& config, const std::string& key,
     }
     stages::Parameters fit(std::move(specs), at::kCPU);
     stages::load_state(fit, state);
-    return state;
-  } catch (const stages::WeightsError& error) {
-    throw fail(error.what());
   } catch (const std::invalid_argument& error) {
     throw fail(error.what());
+  }
+}
+
+/// What training begins with: a checkpoint or a file of weights.
+Start find_start(const Config& config, const stages::Network& network) {
+  const CheckpointFiles checkpoints(config.checkpoint.dir);
+  if (config.checkpoint.resume && checkpoints.any()) {
+    try {
+      CheckpointFiles::Loaded loaded = checkpoints.read();
+      require_fit(config, "checkpoint.resume", loaded.path, loaded.state, network);
+      return {std::move(loaded.state), std::move(loaded.note)};
+    } catch (const stages::WeightsError& error) {
+      throw config.error("checkpoint.resume", error.what());
+    }
+  }
+  const std::string& file = config.weights.file;
+  if (file.empty()) return {};
+  try {
+    stages::StateDict state = read_checked(file);
+    require_fit(config, "model.weights", file, state, network);
+    return {std::move(state), ""};
+  } catch (const stages::WeightsError& error) {
+    throw config.error("model.weights", file + ": " + error.what());
   }
 }
 
@@ -143,15 +168,12 @@ std::string best_correction(const engine::TrainerOptions& options,
   }
 }
 
-std::string checkpoint_file(const Config& config) {
-  return config.checkpoint.dir + "/checkpoint.safetensors";
-}
-
 stages::ImageShape configured_shape(const Config& config) {
   return {config.source.channels, config.source.height, config.source.width};
 }
 
-engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape) {
+engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
+                                std::string* note) {
   engine::TrainerOptions options;
   try {
     options.network = stages::build_network(
@@ -180,12 +202,9 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   place(config, options);
   choose_frames(config, options);
   options.seed = config.weights.seed;
-  const std::string checkpoint = checkpoint_file(config);
-  if (config.checkpoint.resume && std::filesystem::exists(checkpoint)) {
-    options.weights = load_weights(config, "checkpoint.resume", checkpoint, *options.network);
-  } else if (!config.weights.file.empty()) {
-    options.weights = load_weights(config, "model.weights", config.weights.file, *options.network);
-  }
+  Start start = find_start(config, *options.network);
+  options.weights = std::move(start.weights);
+  if (note) *note = start.note;
   return options;
 }
 

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "io/files/whole_file.h"
-#include "stages/safetensors.h"
 #include "tools/run/assembly.h"
 #include "tools/run/outputs.h"
 #include "tools/run/run_source.h"
@@ -32,7 +30,7 @@ double rate_of(const Config& config, const io::SourceInfo& info) {
 struct CheckedConfig {
   CheckedConfig(const Config& given, const RunOptions& options) : config(given) {
     settle(config);
-    trainer = assemble(config, configured_shape(config));
+    trainer = assemble(config, configured_shape(config), &note);
     require_writable(config);
     if (!options.trace.empty()) check_option("--trace", [&] { require_writable(options.trace); });
     if (options.serve)
@@ -41,6 +39,7 @@ struct CheckedConfig {
 
   Config config;
   engine::TrainerOptions trainer;
+  std::string note;  ///< on the checkpoint that it goes on from
 };
 
 RunParts::RunParts(const Config& given, RunOptions options)
@@ -48,6 +47,7 @@ RunParts::RunParts(const Config& given, RunOptions options)
 
 RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
     : config(std::move(checked.config)),
+      start_note(std::move(checked.note)),
       options(std::move(given)),
       source_ahead(io::open_source(source_options(config))),
       info(source_ahead->info()),
@@ -136,11 +136,7 @@ std::unique_ptr<engine::Checkpointer> RunParts::make_checkpointer() {
   return std::make_unique<engine::Checkpointer>(
       config.pipeline.stages, config.checkpoint.every,
       [this](int stage) { return trainer.checkpoint(stage); },
-      [this](const stages::StateDict& state) { write_checkpoint(state); });
-}
-
-void RunParts::write_checkpoint(const stages::StateDict& state) const {
-  io::write_whole(checkpoint_file(config), stages::to_safetensors(state));
+      [this](const stages::StateDict& state) { checkpoints.write(state); });
 }
 
 std::unique_ptr<LiveView> RunParts::make_page() {

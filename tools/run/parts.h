@@ -11,6 +11,7 @@
 #include "io/source/stream_health.h"
 #include "tools/run/alert_watch.h"
 #include "tools/run/callback.h"
+#include "tools/run/checkpoint_files.h"
 #include "tools/run/events.h"
 #include "tools/run/frame_feed.h"
 #include "tools/run/frame_log.h"
@@ -38,12 +39,12 @@ struct RunParts {
   void tell(const std::string& line) {
     if (on_event) on_event(line);
   }
-  void write_checkpoint(const stages::StateDict& state) const;
   io::ReaderOptions reader_options(std::int64_t limit) const;
   engine::PipelineOptions pipeline_options(std::int64_t limit);
   FrameTotals totals();  ///< so far
 
   const Config config;
+  const std::string start_note;  ///< on the checkpoint that it goes on from
   const RunOptions options;
   std::unique_ptr<io::Source> source_ahead;  ///< until the reader takes it
   const io::SourceInfo info;
@@ -71,6 +72,7 @@ struct RunParts {
   std::unique_ptr<VideoOut> video;
   std::unique_ptr<FrameLog> lines;
   std::unique_ptr<engine::ActionLog> actions;
+  CheckpointFiles checkpoints{config.checkpoint.dir};
   std::unique_ptr<engine::Checkpointer> checkpointer;
   std::unique_ptr<LiveView> page;
   Reload reload;

@@ -61,6 +61,7 @@ void Run::learn(std::int64_t limit) {
   auto pipeline = std::async(std::launch::async, [&] {
     return p.overload.run(p.feed, &p.observers, p.pipeline_options(limit));
   });
+  if (!p.start_note.empty()) p.tell("checkpoint: " + p.start_note);
   p.began = engine::Clock::now();
   look(p, limit);
   while (pipeline.wait_for(50ms) != std::future_status::ready) {
@@ -106,11 +107,10 @@ std::vector<std::string> Run::save() {
   const auto& output = p.reload.config().output;
   const bool predicted = p.log.network().count() > 0;
   Outputs outputs;
-  // First what was learned; a failure of the past costs no state of now.
+  // First what was learned.
   outputs.write(p.config.checkpoint.dir, [&](const std::string&) {
-    const std::string earlier = p.checkpointer ? p.checkpointer->finish() : "";
-    p.write_checkpoint(p.trainer.checkpoint());
-    if (!earlier.empty()) throw std::runtime_error("a checkpoint while running: " + earlier);
+    if (p.checkpointer) p.checkpointer->finish();
+    p.checkpoints.write(p.trainer.checkpoint());
   });
   outputs.write(output.weights, [&](const std::string& file) { save_weights(file); });
   outputs.write(video(), [&](const std::string&) { p.video->finish(); });  // its counts are told

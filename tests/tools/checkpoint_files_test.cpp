@@ -1,0 +1,142 @@
+#include "tools/run/checkpoint_files.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "stages/safetensors.h"
+#include "tests/io/test_folder.h"
+
+namespace millrace::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using io::bytes_of;
+using io::put_bytes;
+using io::TestFolder;
+
+stages::StateDict state_of(float value) {
+  return {{"0.weight", at::full({3, 2}, value)},
+          {"optimizer.mean.0.weight", at::full({3, 2}, -value)}};
+}
+
+float value_of(const stages::StateDict& state) {
+  return state.at(0).second.flatten()[0].item<float>();
+}
+
+std::string newest(const TestFolder& folder) {
+  return folder / CheckpointFiles::kNewest;
+}
+std::string previous(const TestFolder& folder) {
+  return folder / CheckpointFiles::kPrevious;
+}
+
+int entries(const TestFolder& folder) {
+  return int(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()));
+}
+
+TEST(CheckpointFiles, TheLastTwoAreKeptAndNoMore) {
+  const TestFolder folder;
+  CheckpointFiles files(folder.path());
+  EXPECT_FALSE(files.any());
+  for (const float value : {1.0f, 2.0f, 3.0f, 4.0f}) files.write(state_of(value));
+  EXPECT_EQ(value_of(files.read().state), 4);
+  EXPECT_EQ(files.read().note, "");
+  EXPECT_EQ(value_of(read_checked(previous(folder))), 3);
+  EXPECT_EQ(entries(folder), 2);
+}
+
+TEST(CheckpointFiles, AnyFlippedBitIsNoticedAndTheOneBeforeTakesOver) {
+  const TestFolder folder;
+  CheckpointFiles files(folder.path());
+  files.write(state_of(1));
+  files.write(state_of(2));
+  const std::string good = bytes_of(newest(folder));
+  int unnoticed = 0;
+  for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
+    std::string damaged = good;
+    damaged[bit / 8] = char(damaged[bit / 8] ^ (1 << bit % 8));
+    put_bytes(newest(folder), damaged);
+    const CheckpointFiles::Loaded loaded = files.read();
+    const bool noticed = !loaded.note.empty() && value_of(loaded.state) == 1;
+    // A hash whose name is damaged is no hash; what it covers is as it was.
+    const bool name_of_hash = damaged.find("xxh3_128") == damaged.npos;
+    EXPECT_TRUE(noticed || (name_of_hash && value_of(loaded.state) == 2)) << "bit " << bit;
+    unnoticed += noticed ? 0 : 1;
+  }
+  EXPECT_LE(unnoticed, 8 * 10) << "more than the name of the hash";
+}
+
+TEST(CheckpointFiles, ATruncatedOneFallsBackWithALineThatNamesBoth) {
+  const TestFolder folder;
+  CheckpointFiles files(folder.path());
+  files.write(state_of(1));
+  files.write(state_of(2));
+  const std::string good = bytes_of(newest(folder));
+  for (const std::size_t length :
+       {std::size_t(0), std::size_t(7), good.size() / 2, good.size() - 1}) {
+    put_bytes(newest(folder), good.substr(0, length));
+    const CheckpointFiles::Loaded loaded = files.read();
+    EXPECT_EQ(value_of(loaded.state), 1);
+    EXPECT_EQ(loaded.note.find(newest(folder) + ": "), 0u) << loaded.note;
+    EXPECT_NE(loaded.note.find(CheckpointFiles::kPrevious), std::string::npos) << loaded.note;
+  }
+}
+
+TEST(CheckpointFiles, ADamagedOneNeverTakesTheGoodOnesPlace) {
+  const TestFolder folder;
+  CheckpointFiles(folder.path()).write(state_of(1));
+  CheckpointFiles(folder.path()).write(state_of(2));
+  put_bytes(newest(folder), "damaged");
+  CheckpointFiles(folder.path()).write(state_of(3));
+  EXPECT_EQ(value_of(read_checked(newest(folder))), 3);
+  EXPECT_EQ(value_of(read_checked(previous(folder))), 1);
+}
+
+TEST(CheckpointFiles, NumbersThatAreNotFiniteAreNeitherWrittenNorLearnedFrom) {
+  const TestFolder folder;
+  CheckpointFiles files(folder.path());
+  files.write(state_of(1));
+  for (const float bad : {NAN, INFINITY}) {
+    EXPECT_THROW(files.write(state_of(bad)), std::runtime_error);
+    EXPECT_EQ(value_of(files.read().state), 1);
+    put_bytes(folder / "bad", to_hashed_safetensors(state_of(bad)));
+    EXPECT_THROW(read_checked(folder / "bad"), stages::WeightsError);
+  }
+  EXPECT_FALSE(fs::exists(previous(folder)));
+}
+
+TEST(CheckpointFiles, WhereNoneIsGoodTheNewestIsNamed) {
+  const TestFolder folder;
+  CheckpointFiles files(folder.path());
+  put_bytes(newest(folder), "no");
+  put_bytes(previous(folder), "neither");
+  try {
+    files.read();
+    FAIL();
+  } catch (const stages::WeightsError& error) {
+    EXPECT_EQ(std::string(error.what()).find(newest(folder) + ": "), 0u) << error.what();
+  }
+}
+
+TEST(CheckpointFiles, OnesWithoutAHashAreReadAsBefore) {
+  const TestFolder folder;
+  put_bytes(newest(folder), stages::to_safetensors(state_of(5)));
+  EXPECT_EQ(value_of(CheckpointFiles(folder.path()).read().state), 5);
+}
+
+// Killed between its two renames a run leaves both names for one file.
+TEST(CheckpointFiles, TwoNamesForOneFileLeaveNothingBehind) {
+  const TestFolder folder;
+  CheckpointFiles files(folder.path());
+  files.write(state_of(1));
+  fs::create_hard_link(newest(folder), previous(folder));
+  files.write(state_of(2));
+  EXPECT_EQ(value_of(read_checked(previous(folder))), 1);
+  EXPECT_EQ(value_of(read_checked(newest(folder))), 2);
+  EXPECT_EQ(entries(folder), 2);
+}
+
+}  // namespace
+}  // namespace millrace::tools
