@@ -1,6 +1,7 @@
-// A histogram of durations, or of other counts, that one thread writes and any thread reads.
+// Counts of durations, or of other numbers, by size: what percentiles and loads are read off.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
@@ -10,30 +11,45 @@ namespace millrace::engine {
 
 /// Counts by logarithmic buckets, 64 an octave: a percentile is exact to 0.8 %. 1 ns to 73 min; a
 /// fixed 20 KiB, so recording never allocates. One writer, any number of readers (who may see a
-/// recording in flight half counted; never torn).
+/// recording in flight half counted; never torn). A copy is what was recorded so far; two copies,
+/// taken at two moments, subtract to what came in between.
 class Histogram {
  public:
-  void record(std::int64_t ns) {
-    ns = ns < 0 ? 0 : ns;
-    bump(buckets_[index(std::uint64_t(ns))]);
-    bump(count_);
-    if (ns > max_.load(std::memory_order_relaxed)) max_.store(ns, std::memory_order_relaxed);
+  Histogram() = default;
+  Histogram(const Histogram& other) { *this += other; }
+  Histogram& operator=(const Histogram& other) {
+    if (this == &other) return *this;
+    clear();
+    return *this += other;
   }
 
-  /// Empties it; by the writer, or while there is none.
+  void record(std::int64_t ns) {
+    ns = ns < 0 ? 0 : ns;
+    raise(buckets_[index(std::uint64_t(ns))], std::int64_t(1));
+    raise(count_, std::int64_t(1));
+    raise(sum_, double(ns));
+    if (ns > max()) max_.store(ns, std::memory_order_relaxed);
+  }
+
+  // By the writer, or while there is none.
+  Histogram& operator+=(const Histogram& other) { return add(other, 1); }
+  /// Leaves the longest as it is.
+  Histogram& operator-=(const Histogram& before) { return add(before, -1); }
   void clear() {
     for (auto& bucket : buckets_) bucket.store(0, std::memory_order_relaxed);
     count_.store(0, std::memory_order_relaxed);
+    sum_.store(0, std::memory_order_relaxed);
     max_.store(0, std::memory_order_relaxed);
   }
 
   std::int64_t count() const { return count_.load(std::memory_order_relaxed); }
+  double sum() const { return sum_.load(std::memory_order_relaxed); }  ///< ns
   std::int64_t max() const { return max_.load(std::memory_order_relaxed); }
   double max_ms() const { return double(max()) * 1e-6; }
   /// The value below which a share `q` in [0, 1] of the recordings lie; 0 if empty.
   double quantile(double q) const {
     const std::int64_t total = count();
-    if (total == 0) return 0;
+    if (total <= 0) return 0;
     const auto rank = std::int64_t(q * double(total - 1));
     std::int64_t seen = 0;
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
@@ -44,22 +60,31 @@ class Histogram {
   }
   double quantile_ms(double q) const { return quantile(q) * 1e-6; }
   double median_ms() const { return quantile_ms(0.5); }
-  /// Calls `see(nanoseconds, count)` for each bucket with recordings, the shortest first: for
-  /// whoever counts in buckets of his own.
-  template <class See>
-  void each(const See& see) const {
-    for (std::size_t i = 0; i < buckets_.size(); ++i) {
-      const std::int64_t count = buckets_[i].load(std::memory_order_relaxed);
-      if (count > 0) see(middle(i), count);
-    }
+  /// How many took at most `ns`, as far as buckets tell.
+  std::int64_t at_most(double ns) const {
+    std::int64_t seen = 0;
+    for (std::size_t i = 0; i < buckets_.size() && middle(i) <= ns; ++i)
+      seen += buckets_[i].load(std::memory_order_relaxed);
+    return seen;
   }
 
  private:
   static constexpr int kSubBits = 6;
   static constexpr int kOctaves = 37;
 
-  static void bump(std::atomic<std::int64_t>& n) {  // single writer: no read-modify-write needed
-    n.store(n.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  template <typename Number>
+  static void raise(std::atomic<Number>& to, Number n) {  // one writer: no read-modify-write needed
+    to.store(to.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
+  Histogram& add(const Histogram& other, int sign) {
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      const std::int64_t n = sign * other.buckets_[i].load(std::memory_order_relaxed);
+      raise(buckets_[i], n);
+      raise(count_, n);
+    }
+    raise(sum_, sign * other.sum());
+    max_.store(std::max(max(), other.max()), std::memory_order_relaxed);
+    return *this;
   }
   static std::size_t index(std::uint64_t ns) {
     constexpr std::uint64_t sub = 1u << kSubBits;
@@ -76,8 +101,8 @@ class Histogram {
   }
 
   std::array<std::atomic<std::int64_t>, kOctaves << kSubBits> buckets_{};
-  std::atomic<std::int64_t> count_{0};
-  std::atomic<std::int64_t> max_{0};
+  std::atomic<std::int64_t> count_{0}, max_{0};
+  std::atomic<double> sum_{0};
 };
 
 }  // namespace millrace::engine

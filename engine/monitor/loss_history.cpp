@@ -6,10 +6,6 @@
 
 namespace millrace::engine {
 
-LossHistory::LossHistory() : ring_(kRecent, 0.0f) {
-  points_.reserve(kPoints);
-}
-
 void LossHistory::add(float loss) {
   const std::int64_t n = count();
   if (n == 0) first_ = loss;
@@ -22,27 +18,15 @@ void LossHistory::add(float loss) {
                 std::memory_order_relaxed);
   last_.store(loss, std::memory_order_relaxed);
   count_.store(n + 1, std::memory_order_relaxed);
-  open_ += loss;
-  if (++open_count_ < width_) return;
-  if (points_.size() == kPoints) thin();
-  if (open_count_ == width_) {
-    points_.push_back(open_);
-    open_ = 0;
-    open_count_ = 0;
-  }
-}
-
-void LossHistory::thin() {
-  for (std::size_t i = 0; i < kPoints / 2; ++i) points_[i] = points_[2 * i] + points_[2 * i + 1];
-  points_.resize(kPoints / 2);
-  width_ *= 2;
+  curve_.add({loss});
 }
 
 std::vector<std::pair<double, double>> LossHistory::curve() const {
   std::vector<std::pair<double, double>> curve;
-  for (std::size_t i = 0; i < points_.size(); ++i) {
-    curve.emplace_back((double(i) + 0.5) * double(width_) - 0.5, points_[i] / double(width_));
-  }
+  const auto& points = curve_.points();
+  const double width = double(curve_.width());
+  for (std::size_t i = 0; i < points.size(); ++i)
+    curve.emplace_back((double(i) + 0.5) * width - 0.5, points[i][0]);
   return curve;
 }
 

@@ -6,18 +6,19 @@
 #include <utility>
 #include <vector>
 
+#include "engine/monitor/downsampled.h"
+
 namespace millrace::engine {
 
-/// First, last, mean, the mean of the latest kRecent, and a curve of at most kPoints points, each
-/// the mean of equally many samples (twice as many whenever the curve is full). One writer;
-/// last(), recent() and count() from any thread, the rest when the writer has stopped. Never
-/// allocates after construction.
+/// First, last, mean, the mean of the latest kRecent, and a curve of at most kPoints points. One
+/// writer; last(), recent() and count() from any thread, the rest when the writer has stopped.
+/// Never allocates after construction.
 class LossHistory {
  public:
   static constexpr std::int64_t kRecent = 100;
   static constexpr std::size_t kPoints = 2048;
 
-  LossHistory();
+  LossHistory() : ring_(kRecent, 0.0f) {}
   void add(float loss);
 
   std::int64_t count() const { return count_.load(std::memory_order_relaxed); }
@@ -30,17 +31,12 @@ class LossHistory {
   std::vector<std::pair<double, double>> curve() const;
 
  private:
-  void thin();
-
   std::atomic<std::int64_t> count_{0};
   std::atomic<double> last_{0}, recent_{0};
   double first_ = 0, sum_ = 0;
   std::int64_t not_finite_ = 0;
-  std::vector<float> ring_;     ///< the latest kRecent losses
-  std::vector<double> points_;  ///< sums of `width_` losses each
-  std::int64_t width_ = 1;
-  double open_ = 0;  ///< sum of the point being filled
-  std::int64_t open_count_ = 0;
+  std::vector<float> ring_;  ///< the latest kRecent losses
+  Downsampled<1> curve_{kPoints};
 };
 
 }  // namespace millrace::engine

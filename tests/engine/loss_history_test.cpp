@@ -36,5 +36,16 @@ TEST(LossHistory, ForgetsANanAfterAWhile) {
   EXPECT_EQ(h.not_finite(), 1);
 }
 
+TEST(Downsampled, AveragesNeighbours) {
+  Downsampled<2> history(4);
+  for (int i = 0; i < 10; ++i) history.add({double(i), 1.0});
+  // Full at 4 points of one, then at 4 of two; from then on points of four.
+  ASSERT_EQ(history.points().size(), 2u);
+  EXPECT_EQ(history.width(), 4u);
+  EXPECT_DOUBLE_EQ(history.points()[0][0], 1.5);
+  EXPECT_DOUBLE_EQ(history.points()[1][0], 5.5);
+  EXPECT_DOUBLE_EQ(history.points()[1][1], 1.0);
+}
+
 }  // namespace
 }  // namespace millrace::engine

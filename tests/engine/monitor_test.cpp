@@ -33,17 +33,31 @@ TEST(Histogram, QuantilesAreExactToAPercent) {
   EXPECT_EQ(h.count(), 1000);
 }
 
-TEST(Histogram, ShowsItsBuckets) {
+TEST(Histogram, PercentilesSumsAndDifferences) {
   Histogram h;
-  h.record(10);
-  h.record(10);
-  h.record(1'000'000);
-  std::vector<std::pair<double, std::int64_t>> seen;
-  h.each([&](double ns, std::int64_t count) { seen.emplace_back(ns, count); });
-  ASSERT_EQ(seen.size(), 2u);
-  EXPECT_EQ(seen[0], (std::pair<double, std::int64_t>(10.0, 2)));
-  EXPECT_NEAR(seen[1].first, 1e6, 1e4);
-  EXPECT_EQ(seen[1].second, 1);
+  for (int ms = 1; ms <= 1000; ++ms) h.record(ms * 1'000'000);
+  EXPECT_NEAR(h.median_ms(), 500, 5);
+  EXPECT_NEAR(h.quantile_ms(0.99), 990, 10);
+  EXPECT_NEAR(h.sum() * 1e-9, 500.5, 1e-9);
+  const Histogram before = h;
+  for (int i = 0; i < 10; ++i) h.record(3'000'000'000);
+  EXPECT_EQ(before.count(), 1000);
+  h -= before;
+  EXPECT_EQ(h.count(), 10);
+  EXPECT_NEAR(h.sum() * 1e-9, 30, 1e-9);
+  EXPECT_NEAR(h.median_ms(), 3000, 30);
+  h += before;
+  EXPECT_EQ(h.count(), 1010);
+  EXPECT_EQ(h.max_ms(), 3000);
+}
+
+TEST(Histogram, CountsWhatTookAtMostSoLong) {
+  Histogram h;
+  for (const std::int64_t ns : {-1, 0, 1, 1'000, 1'030, 2'000, 2'100, 1'000'000'000}) h.record(ns);
+  EXPECT_EQ(h.at_most(1'024), 4);
+  EXPECT_EQ(h.at_most(2'048), 6);
+  EXPECT_EQ(h.at_most(268e9), 8);
+  EXPECT_EQ(h.count(), 8);
 }
 
 TEST(Histogram, TakesAnyDuration) {

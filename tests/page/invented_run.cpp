@@ -28,6 +28,10 @@ void average(double& mean, double value, std::int64_t count) {
   mean += (value - mean) / double(std::min<std::int64_t>(count, kRecent));
 }
 
+void record(engine::Histogram& histogram, double seconds) {
+  histogram.record(std::int64_t(1e9 * seconds));
+}
+
 }  // namespace
 
 InventedRun::InventedRun(const InventedOptions& options)
@@ -44,10 +48,13 @@ InventedRun::InventedRun(const InventedOptions& options)
   now_.source = "rtsp://viewer:secret@camera.example/street";
   now_.task = "next-frame";
   now_.schedule = "partime";
-  now_.F = options.fps;
-  now_.budget = 1e3 / options.fps;
+  now_.reading.F = options.fps;
+  now_.reading.budget = 1e3 / options.fps;
   now_.learning_rate = 0.003;
   now_.stages.resize(std::size_t(options.stages));
+  engine::Reading& r = now_.reading;
+  for (auto* times : {&r.stage, &r.handoff, &r.stage_busy}) times->resize(now_.stages.size());
+  for (auto* counts : {&r.updates, &r.misses, &r.gradient_age}) counts->resize(now_.stages.size());
   for (int i = 0; i < options.stages; ++i) {
     now_.stages[std::size_t(i)].device = "cpu:" + std::to_string(i);
     if (i > 0) now_.cut.push_back(5 * i);
@@ -88,11 +95,11 @@ void InventedRun::obey() {
   now_.paused = controls_.paused();
   if (const auto rate = controls_.take_learning_rate()) {
     now_.learning_rate = *rate;
-    now_.notice = "learning rate changed at frame " + std::to_string(now_.trained);
+    now_.notice = "learning rate changed at frame " + std::to_string(now_.frames.trained);
   }
   if (controls_.take_save()) {
     ++now_.saves;
-    now_.notice = "saved at frame " + std::to_string(now_.trained);
+    now_.notice = "saved at frame " + std::to_string(now_.frames.trained);
   }
 }
 
@@ -100,12 +107,12 @@ void InventedRun::step() {
   bool paused;
   {
     const std::lock_guard lock(mutex_);
-    ++now_.received;
+    ++now_.frames.received;
     ++now_.stream.frames_since;
     paused = now_.paused;
     // Now and then a frame comes while the one before it still waits.
     const bool late = random_() % 90 == 0;
-    if (paused || late) ++now_.dropped;
+    if (paused || late) ++now_.frames.dropped;
     if (late && !paused) return;
   }
   if (paused) return;
@@ -150,17 +157,18 @@ void InventedRun::note_losses() {
   const double loss = mean_square(prediction_, target_);
   const double mean_frame = mean_square(mean_, target_);
   const std::lock_guard lock(mutex_);
-  ++now_.trained;
+  ++now_.frames.trained;
   now_.loss_last = loss;
-  average(now_.loss_recent, loss, now_.trained);
-  average(now_.mean_frame_recent, mean_frame, now_.trained);
+  average(now_.loss_recent, loss, now_.frames.trained);
+  average(now_.mean_frame_recent, mean_frame, now_.frames.trained);
 }
 
 void InventedRun::note_times() {
   const std::lock_guard lock(mutex_);
   std::normal_distribution<double> varies(1.0, 0.06);
-  const double budget = now_.budget * 1e-3;
-  now_.T = now_.bottleneck = 0;
+  engine::Reading& r = now_.reading;
+  const double budget = r.budget * 1e-3;
+  r.T = r.bottleneck = 0;
   double latency = 0.003 + (random_() % 60 == 0 ? budget * double(random_() % 100) / 100 : 0);
   for (int i = 0; i < options_.stages; ++i) {
     const auto at = std::size_t(i);
@@ -169,31 +177,31 @@ void InventedRun::note_times() {
     const double compute =
         budget * (0.5 + 0.12 * ((i * 2 + 1) % 4)) * drift * std::abs(varies(random_));
     const double handoff = budget * 0.02 * std::abs(varies(random_));
-    compute_[at].add(compute);
-    handoff_[at].add(handoff);
-    stage.busy.add(compute + handoff);
-    stage.compute_ms = compute_[at].quantile(0.5) * 1e3;
-    stage.handoff_ms = handoff_[at].quantile(0.5) * 1e3;
-    stage.busy_ms = stage.busy.quantile(0.5) * 1e3;
-    stage.gradient_age = 2 * (options_.stages - 1 - i);
-    stage.updates = std::max<std::int64_t>(0, now_.trained - stage.gradient_age);
-    stage.misses += compute + handoff > budget;
-    now_.T += stage.compute_ms;
-    if (stage.busy_ms > now_.bottleneck) {
-      now_.bottleneck = stage.busy_ms;
-      now_.bottleneck_stage = i;
+    record(compute_[at], compute);
+    record(handoff_[at], handoff);
+    record(stage.busy, compute + handoff);
+    r.stage[at] = compute_[at].median_ms();
+    r.handoff[at] = handoff_[at].median_ms();
+    r.stage_busy[at] = stage.busy.median_ms();
+    r.gradient_age[at] = 2 * (options_.stages - 1 - i);
+    r.updates[at] = std::max<std::int64_t>(0, now_.frames.trained - r.gradient_age[at]);
+    r.misses[at] += compute + handoff > budget;
+    r.T += r.stage[at];
+    if (r.stage_busy[at] > r.bottleneck) {
+      r.bottleneck = r.stage_busy[at];
+      r.bottleneck_stage = i;
     }
     latency += i + 1 < options_.stages ? budget : compute;
   }
-  now_.T_over_N = now_.T / options_.stages;
-  now_.holds = now_.bottleneck <= now_.budget;
-  now_.latency.add(latency);
-  now_.latency_p50 = now_.latency.quantile(0.5) * 1e3;
-  now_.latency_p99 = now_.latency.quantile(0.99) * 1e3;
-  now_.latency_max = std::max(now_.latency_max, latency * 1e3);
-  now_.step_p50 = now_.budget;
-  now_.step_p99 = now_.budget * 1.1;
-  now_.speedup_K = now_.T / now_.step_p50;
+  r.T_over_N = r.T / options_.stages;
+  r.holds = now_.verdict.holds = r.bottleneck <= r.budget;
+  record(now_.latency, latency);
+  r.latency_p50 = now_.latency.median_ms();
+  r.latency_p99 = now_.latency.quantile_ms(0.99);
+  r.latency_max = now_.latency.max_ms();
+  r.step_p50 = r.budget;
+  r.step_p99 = r.budget * 1.1;
+  r.speedup_K = r.T / r.step_p50;
 }
 
 }  // namespace millrace::page

@@ -51,7 +51,7 @@ class InventedRun {
   std::vector<float> input_, target_, prediction_, mean_, blurred_;
   std::int64_t number_ = 0;
   double learned_ = 0;  ///< 0: knows the mean frame; 1: all there is to know
-  std::vector<io::Distribution> compute_, handoff_;
+  std::vector<engine::Histogram> compute_, handoff_;
 
   // Shared.
   io::PictureBoard board_;

@@ -56,7 +56,7 @@ void play(const Usage& usage) {
     if (command == "break") run.set_connected(false);
     if (command == "mend") run.set_connected(true);
     // Every command is answered: {frames trained, pictures shown, viewers}.
-    std::printf("%lld %lld %d\n", static_cast<long long>(run.look().trained),
+    std::printf("%lld %lld %d\n", static_cast<long long>(run.look().frames.trained),
                 static_cast<long long>(run.board().shown()), server.viewers());
     std::fflush(stdout);
   }

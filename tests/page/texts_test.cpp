@@ -17,16 +17,16 @@ Snapshot snapshot() {
   s.source = "rtsp://user:secret@camera/street";
   s.stream.last_error = "rtsp://user:secret@camera/street: gone";
   s.notice = "saved to ftp://user:secret@host/w";
-  s.received = 10;
-  s.trained = 7;
-  s.dropped = 1;
-  s.predicted_only = 1;
+  s.frames = {.received = 10, .trained = 7, .dropped = 1, .predicted_only = 1};
   s.loss_recent = std::nan("");
   s.stages.resize(2);
   s.stages[0].device = "cpu:0";
   s.stages[1].device = "odd \"one\"\n";
-  s.stages[0].busy.add(0.01, 5);
-  s.latency.add(0.02, 7);
+  for (int i = 0; i < 5; ++i) s.stages[0].busy.record(10'000'000);
+  for (int i = 0; i < 7; ++i) s.latency.record(20'000'000);
+  engine::Reading& r = s.reading;
+  r.stage = r.handoff = r.stage_busy = {1, 2};
+  r.updates = r.misses = r.gradient_age = {2, 0};
   s.unexpected = 12;
   s.events = 3;
   s.deviation = 4.5;
@@ -73,9 +73,9 @@ TEST(HealthJson, SaysWhatIsWrong) {
     const Health health = health_json(trend.add(s, now));
     return json::parse(health.text)["status"].get<std::string>() + (health.ok ? " 200" : " 503");
   };
-  s.trained = 0;
+  s.frames.trained = 0;
   EXPECT_EQ(status(), "starting 503");
-  s.trained = 5;
+  s.frames.trained = 5;
   EXPECT_EQ(status(), "ok 200");
   EXPECT_EQ(status(), "ok 200");
   EXPECT_EQ(status(), "stalled 503");
@@ -86,7 +86,7 @@ TEST(HealthJson, SaysWhatIsWrong) {
   EXPECT_EQ(status(), "source away 503");
   s.stream = {.reconnects = 1};
   EXPECT_EQ(status(), "stalled 503");
-  s.trained = 9;
+  s.frames.trained = 9;
   EXPECT_EQ(status(), "ok 200");
 }
 

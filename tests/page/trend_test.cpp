@@ -7,30 +7,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-TEST(Distribution, PercentilesSumsAndDifferences) {
-  Distribution d;
-  for (int ms = 1; ms <= 1000; ++ms) d.add(ms * 1e-3);
-  EXPECT_NEAR(d.quantile(0.5), 0.5, 0.02);
-  EXPECT_NEAR(d.quantile(0.99), 0.99, 0.04);
-  EXPECT_NEAR(d.sum(), 500.5, 1e-9);
-  const Distribution before = d;
-  d.add(3.0, 10);
-  d -= before;
-  EXPECT_EQ(d.total(), 10);
-  EXPECT_NEAR(d.quantile(0.5), 3.0, 0.1);
-  EXPECT_EQ(Distribution().quantile(0.5), 0.0);
-}
-
-TEST(Distribution, BoundsAreCountedWithTheLower) {
-  Distribution d;
-  for (const double seconds : {-1.0, 0.0, 1e-9, 1e-6, 1.001e-6, 2e-6, 2.1e-6, 1e9}) d.add(seconds);
-  EXPECT_EQ(d.at_most(0), 4);
-  EXPECT_EQ(d.at_most(1), 6);
-  EXPECT_EQ(d.at_most(Distribution::kOctaves), 7);
-  EXPECT_EQ(d.total(), 8);
-  EXPECT_DOUBLE_EQ(Distribution::bound(10), 1024e-6);
-}
-
 /// A run of 20 frames a second, looked at four times a second.
 class Looks {
  public:
@@ -50,11 +26,11 @@ class Looks {
  private:
   void add_frames() {
     snapshot.stages.resize(1);
-    snapshot.trained += 5;
-    snapshot.dropped += 1;
+    snapshot.frames.trained += 5;
+    snapshot.frames.dropped += 1;
     for (int i = 0; i < 5; ++i) {
-      snapshot.stages[0].busy.add(step);
-      snapshot.latency.add(2 * step);
+      snapshot.stages[0].busy.record(std::int64_t(1e9 * step));
+      snapshot.latency.record(std::int64_t(2e9 * step));
     }
   }
   Clock::time_point now_{};
@@ -108,19 +84,6 @@ TEST(Trend, RemembersFiveMinutesByTheSecondAndTheWholeRunInBoundedMemory) {
   EXPECT_LT(whole.size(), 600u);
   EXPECT_LT(whole.front()[0], 20);
   EXPECT_GT(whole.back()[0], 3600 - 20);
-}
-
-TEST(TrendHistory, AveragesNeighbours) {
-  TrendHistory history(4);
-  for (int i = 0; i < 10; ++i) {
-    TrendPoint point{};
-    point[0] = i;
-    history.add(point);
-  }
-  // Full at 4 points of one, then at 4 of two; from then on points of four.
-  ASSERT_EQ(history.points().size(), 2u);
-  EXPECT_DOUBLE_EQ(history.points()[0][0], 1.5);
-  EXPECT_DOUBLE_EQ(history.points()[1][0], 5.5);
 }
 
 }  // namespace

@@ -25,15 +25,16 @@ Json stages_json(const Live& live) {
   Json stages = Json::array();
   for (std::size_t i = 0; i < live.now.stages.size(); ++i) {
     const StageState& stage = live.now.stages[i];
+    const engine::Reading& r = live.now.reading;
     stages.push_back({{"device", stage.device},
                       {"replicas", stage.replicas},
-                      {"compute_ms", number(stage.compute_ms)},
-                      {"handoff_ms", number(stage.handoff_ms)},
-                      {"busy_ms", number(stage.busy_ms)},
+                      {"compute_ms", number(r.stage[i])},
+                      {"handoff_ms", number(r.handoff[i])},
+                      {"busy_ms", number(r.stage_busy[i])},
                       {"load", number(i < live.load.size() ? live.load[i] : 0)},
-                      {"updates", stage.updates},
-                      {"misses", stage.misses},
-                      {"gradient_age", stage.gradient_age}});
+                      {"updates", r.updates[i]},
+                      {"misses", r.misses[i]},
+                      {"gradient_age", r.gradient_age[i]}});
   }
   return stages;
 }
@@ -76,51 +77,55 @@ std::string text(const Json& json) {
 
 std::string state_json(const Live& live, const Controls* controls, int viewers) {
   const Snapshot& s = live.now;
-  const std::int64_t in_flight = s.received - s.trained - s.dropped - s.rejected;
-  return text(
-      {{"t", number(live.seconds)},
-       {"viewers", viewers},
-       {"version", s.version},
-       {"source", redacted(s.source)},
-       {"task", s.task},
-       {"schedule", s.schedule},
-       {"cut", s.cut},
-       {"frames",
-        {{"received", s.received},
-         {"trained", s.trained},
-         {"dropped", s.dropped},
-         {"rejected", s.rejected},
-         {"in_flight", in_flight},
-         {"predicted_only", s.predicted_only},
-         {"trained_since_reconnect", live.trained_since_reconnect}}},
-       {"rate", {{"fps", number(live.fps)}, {"dropped_fps", number(live.dropped_fps)}}},
-       {"loss",
-        {{"last", number(s.loss_last)},
-         {"recent", number(s.loss_recent)},
-         {"mean_frame", {{"recent", number(s.mean_frame_recent)}}}}},
-       {"novelty",
-        {{"unexpected", s.unexpected},
-         {"events", s.events},
-         {"deviation", number(s.deviation)},
-         {"in_event", s.in_event}}},
-       {"timing_ms",
-        {{"T", number(s.T)},
-         {"T_over_N", number(s.T_over_N)},
-         {"bottleneck", number(s.bottleneck)},
-         {"bottleneck_stage", s.bottleneck_stage},
-         {"step_p50", number(s.step_p50)},
-         {"step_p99", number(s.step_p99)},
-         {"speedup_K", number(s.speedup_K)}}},
-       {"realtime", {{"F", number(s.F)}, {"budget_ms", number(s.budget)}, {"holds", s.holds}, {"reason", s.verdict}}},
-       {"latency_ms",
-        {{"p50", number(s.latency_p50)},
-         {"p99", number(s.latency_p99)},
-         {"max", number(s.latency_max)},
-         {"recent_p50", number(live.latency_p50)},
-         {"recent_p99", number(live.latency_p99)}}},
-       {"stages", stages_json(live)},
-       {"stream", stream_json(s.stream)},
-       {"controls", controls_json(s, controls)}});
+  const engine::FrameCounts& frames = s.frames;
+  const engine::Reading& r = s.reading;
+  return text({{"t", number(live.seconds)},
+               {"viewers", viewers},
+               {"version", s.version},
+               {"source", redacted(s.source)},
+               {"task", s.task},
+               {"schedule", s.schedule},
+               {"cut", s.cut},
+               {"frames",
+                {{"received", frames.received},
+                 {"trained", frames.trained},
+                 {"dropped", frames.dropped},
+                 {"rejected", frames.rejected},
+                 {"in_flight", frames.in_flight()},
+                 {"predicted_only", frames.predicted_only},
+                 {"trained_since_reconnect", live.trained_since_reconnect}}},
+               {"rate", {{"fps", number(live.fps)}, {"dropped_fps", number(live.dropped_fps)}}},
+               {"loss",
+                {{"last", number(s.loss_last)},
+                 {"recent", number(s.loss_recent)},
+                 {"mean_frame", {{"recent", number(s.mean_frame_recent)}}}}},
+               {"novelty",
+                {{"unexpected", s.unexpected},
+                 {"events", s.events},
+                 {"deviation", number(s.deviation)},
+                 {"in_event", s.in_event}}},
+               {"timing_ms",
+                {{"T", number(r.T)},
+                 {"T_over_N", number(r.T_over_N)},
+                 {"bottleneck", number(r.bottleneck)},
+                 {"bottleneck_stage", r.bottleneck_stage},
+                 {"step_p50", number(r.step_p50)},
+                 {"step_p99", number(r.step_p99)},
+                 {"speedup_K", number(r.speedup_K)}}},
+               {"realtime",
+                {{"F", number(r.F)},
+                 {"budget_ms", number(r.budget)},
+                 {"holds", s.verdict.holds},
+                 {"reason", s.verdict.reason}}},
+               {"latency_ms",
+                {{"p50", number(r.latency_p50)},
+                 {"p99", number(r.latency_p99)},
+                 {"max", number(r.latency_max)},
+                 {"recent_p50", number(live.latency_p50)},
+                 {"recent_p99", number(live.latency_p99)}}},
+               {"stages", stages_json(live)},
+               {"stream", stream_json(s.stream)},
+               {"controls", controls_json(s, controls)}});
 }
 
 std::string history_json(const Trend& trend) {
@@ -131,7 +136,7 @@ std::string history_json(const Trend& trend) {
 
 Health health_json(const Live& live) {
   const bool connected = live.now.stream.connected;
-  const bool stalled = live.now.trained > 0 && live.still_s > kStalledSeconds;
+  const bool stalled = live.now.frames.trained > 0 && live.still_s > kStalledSeconds;
   const char* status = !connected                          ? "source away"
                        : live.now.paused                   ? "paused"
                        : stalled                           ? "stalled"

@@ -5,21 +5,15 @@
 #include <string>   // names
 #include <vector>   // one a stage
 
-#include "tools/page/distribution.h"
+#include "engine/monitor/real_time.h"
 
 namespace millrace::io {
 
-/// One stage. Times are of one sample's step, in milliseconds, medians since the run began.
+/// One stage, beside what Snapshot::reading says of it.
 struct StageState {
-  std::string device;             ///< "cpu:0"; of its first replica
-  int replicas = 1;               ///< workers that take samples in turn
-  double compute_ms = 0;          ///< forward, backward, update
-  double handoff_ms = 0;          ///< taking and giving data
-  double busy_ms = 0;             ///< both
-  std::int64_t updates = 0;       ///< applied to its weights
-  std::int64_t misses = 0;        ///< steps over budget
-  std::int64_t gradient_age = 0;  ///< frames
-  Distribution busy;  ///< every step of every replica; its load is the sum's growth over time
+  std::string device;      ///< "cpu:0"; of its first replica
+  int replicas = 1;        ///< workers that take samples in turn
+  engine::Histogram busy;  ///< every step of every replica; its load is the sum's growth over time
 };
 
 /// The source's connection; of a source that never breaks off it stays as it is here.
@@ -43,12 +37,7 @@ struct Snapshot {
   std::vector<int> cut;  ///< modules at which stages 1.. begin
   std::vector<StageState> stages;
 
-  // Every frame's fate.
-  std::int64_t received = 0;
-  std::int64_t trained = 0;
-  std::int64_t dropped = 0;         ///< a newer one took its place, or predicted only
-  std::int64_t predicted_only = 0;  ///< of the dropped: predicted, and not learned from
-  std::int64_t rejected = 0;
+  engine::FrameCounts frames;
 
   // How well it predicts.
   double loss_last = 0;
@@ -59,20 +48,10 @@ struct Snapshot {
   double deviation = 0;          ///< of the last frame's loss above the usual; 0 while settling
   bool in_event = false;
 
-  // Does it hold the stream's rate? Milliseconds.
-  double T = 0;           ///< the stages' median compute summed
-  double T_over_N = 0;    ///< that over the number of workers
-  double bottleneck = 0;  ///< slowest stage with its hand-off
-  int bottleneck_stage = 0;
-  double step_p50 = 0;  ///< from one prediction to the next
-  double step_p99 = 0;
-  double speedup_K = 0;
-  double F = 0;       ///< frames a second of the source; 0: no rate to hold
-  double budget = 0;  ///< 1/F
-  bool holds = true;  ///< every frame lately was learned from in time
-  std::string verdict;  ///< why, or why not, in a clause
-  double latency_p50 = 0, latency_p99 = 0, latency_max = 0;  ///< capture to prediction
-  Distribution latency;
+  // Does it hold the stream's rate?
+  engine::Reading reading;  ///< of as many stages as `stages`
+  engine::Verdict verdict;
+  engine::Histogram latency;  ///< capture to prediction
 
   // What can be turned.
   double learning_rate = 0;

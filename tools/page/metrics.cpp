@@ -24,14 +24,14 @@ class Sheet {
     if (families_.back().type == MetricType::Counter) metric.counter.value = value;
     if (families_.back().type == MetricType::Gauge) metric.gauge.value = value;
   }
-  void histogram(const Distribution& durations, Labels labels = {}) {
+  void histogram(const engine::Histogram& durations, Labels labels = {}) {
     ClientMetric::Histogram& histogram = add(std::move(labels)).histogram;
-    for (int octave = 4; octave <= 24; ++octave) {  // 16 us to 17 s
-      histogram.bucket.push_back({.cumulative_count = std::uint64_t(durations.at_most(octave)),
-                                  .upper_bound = Distribution::bound(octave)});
+    for (double bound = 16e-6; bound < 17; bound *= 2) {  // seconds
+      histogram.bucket.push_back({.cumulative_count = std::uint64_t(durations.at_most(bound * 1e9)),
+                                  .upper_bound = bound});
     }
-    histogram.sample_count = std::uint64_t(durations.total());
-    histogram.sample_sum = durations.sum();
+    histogram.sample_count = std::uint64_t(durations.count());
+    histogram.sample_sum = durations.sum() * 1e-9;
   }
   void counter(const std::string& name, const std::string& help, std::int64_t count) {
     family(name, help, MetricType::Counter);
@@ -52,32 +52,29 @@ class Sheet {
   std::vector<MetricFamily> families_;
 };
 
-void add_stages(Sheet& sheet, const std::vector<StageState>& stages) {
+void add_stages(Sheet& sheet, const Snapshot& s) {
   const auto each = [&](const auto& add) {
-    for (std::size_t i = 0; i < stages.size(); ++i) {
-      add(stages[i], Labels{{"stage", std::to_string(i)}, {"device", stages[i].device}});
-    }
+    for (std::size_t i = 0; i < s.stages.size(); ++i)
+      add(i, Labels{{"stage", std::to_string(i)}, {"device", s.stages[i].device}});
   };
   sheet.family("millrace_stage_seconds", "Compute and hand-off of one step of a stage.",
                MetricType::Histogram);
-  each([&](const StageState& stage, Labels labels) {
-    sheet.histogram(stage.busy, std::move(labels));
-  });
+  each([&](std::size_t i, Labels labels) { sheet.histogram(s.stages[i].busy, std::move(labels)); });
   sheet.family("millrace_updates_total", "Updates applied to a stage's weights.",
                MetricType::Counter);
-  each([&](const StageState& stage, Labels labels) {
-    sheet.value(double(stage.updates), std::move(labels));
+  each([&](std::size_t i, Labels labels) {
+    sheet.value(double(s.reading.updates[i]), std::move(labels));
   });
   sheet.family("millrace_misses_total", "Steps of a stage that took longer than 1/F.",
                MetricType::Counter);
-  each([&](const StageState& stage, Labels labels) {
-    sheet.value(double(stage.misses), std::move(labels));
+  each([&](std::size_t i, Labels labels) {
+    sheet.value(double(s.reading.misses[i]), std::move(labels));
   });
   sheet.family("millrace_gradient_age_frames",
                "Frames between the one whose loss made a gradient and the one it was applied on.",
                MetricType::Gauge);
-  each([&](const StageState& stage, Labels labels) {
-    sheet.value(double(stage.gradient_age), std::move(labels));
+  each([&](std::size_t i, Labels labels) {
+    sheet.value(double(s.reading.gradient_age[i]), std::move(labels));
   });
 }
 
@@ -85,14 +82,17 @@ void add_stages(Sheet& sheet, const std::vector<StageState>& stages) {
 
 std::string metrics_text(const Snapshot& s, int viewers) {
   Sheet sheet;
-  sheet.counter("millrace_frames_received_total", "Frames that came from the source.", s.received);
-  sheet.counter("millrace_frames_trained_total", "Frames learned from.", s.trained);
+  sheet.counter("millrace_frames_received_total", "Frames that came from the source.",
+                s.frames.received);
+  sheet.counter("millrace_frames_trained_total", "Frames learned from.", s.frames.trained);
   sheet.counter("millrace_frames_dropped_total",
-                "Frames a newer one took the place of, or that were predicted only.", s.dropped);
+                "Frames a newer one took the place of, or that were predicted only.",
+                s.frames.dropped);
   sheet.counter("millrace_frames_predicted_only_total",
-                "Of the frames dropped: predicted, and not learned from.", s.predicted_only);
-  sheet.counter("millrace_frames_rejected_total", "Frames no sample could be made of.", s.rejected);
-  add_stages(sheet, s.stages);
+                "Of the frames dropped: predicted, and not learned from.", s.frames.predicted_only);
+  sheet.counter("millrace_frames_rejected_total", "Frames no sample could be made of.",
+                s.frames.rejected);
+  add_stages(sheet, s);
   sheet.family("millrace_latency_seconds", "From a frame's capture to its prediction.",
                MetricType::Histogram);
   sheet.histogram(s.latency);
@@ -107,9 +107,10 @@ std::string metrics_text(const Snapshot& s, int viewers) {
               s.deviation);
   sheet.gauge("millrace_learning_rate", "Learning rate.", s.learning_rate);
   sheet.gauge("millrace_budget_seconds", "1/F: time there is for a frame; 0: no rate to hold.",
-              s.budget * 1e-3);
+              s.reading.budget * 1e-3);
   sheet.gauge("millrace_real_time_holds",
-              "1 if every frame of the last seconds was learned from in time, or there is no rate.", s.holds);
+              "1 if every frame of the last seconds was learned from in time, or there is no rate.",
+              s.verdict.holds);
   sheet.gauge("millrace_paused", "1 while training rests on demand.", s.paused);
   sheet.gauge("millrace_source_connected", "1 while pictures may come.", s.stream.connected);
   sheet.counter("millrace_source_breaks_total", "Times the stream broke off or fell silent.",

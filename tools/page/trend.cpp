@@ -16,32 +16,18 @@ double seconds(Clock::duration d) {
 
 }  // namespace
 
-void TrendHistory::add(const TrendPoint& point) {
-  for (std::size_t i = 0; i < point.size(); ++i) open_[i] += point[i];
-  if (++filled_ < width_) return;
-  for (double& value : open_) value /= width_;
-  points_.push_back(open_);
-  open_ = {};
-  filled_ = 0;
-  if (points_.size() < most_) return;
-  for (std::size_t i = 0; i < most_ / 2; ++i) {
-    for (std::size_t k = 0; k < point.size(); ++k) {
-      points_[i][k] = (points_[2 * i][k] + points_[2 * i + 1][k]) / 2;
-    }
-  }
-  points_.resize(most_ / 2);
-  width_ *= 2;
-}
-
 const Live& Trend::add(Snapshot snapshot, Clock::time_point now) {
   if (marks_.empty()) first_ = last_moved_ = now;
-  if (snapshot.trained != live_.now.trained) last_moved_ = now;
+  if (snapshot.frames.trained != live_.now.frames.trained) last_moved_ = now;
   live_.now = std::move(snapshot);
   live_.seconds = seconds(now - first_);
   live_.still_s = seconds(now - last_moved_);
   // The run may have seen its source break and come back before anybody looked on.
   if (marks_.empty()) reconnects_ = live_.now.stream.reconnects;
-  marks_.push_back({now, live_.now});
+  const engine::FrameCounts& frames = live_.now.frames;
+  marks_.push_back({now, frames.trained, frames.dropped, {}, live_.now.latency});
+  for (const StageState& stage : live_.now.stages)
+    marks_.back().busy_ns.push_back(stage.busy.sum());
   while (marks_.size() > 1 && seconds(now - marks_[1].at) >= kLatencySeconds) marks_.pop_front();
   count_since_reconnect();
   derive(now);
@@ -63,19 +49,19 @@ void Trend::derive(Clock::time_point now) {
   const double passed = seconds(now - mark.at);
   live_.load.assign(latest.stages.size(), 0.0);
   if (passed > 0) {
-    live_.fps = double(latest.trained - mark.snapshot.trained) / passed;
-    live_.dropped_fps = double(latest.dropped - mark.snapshot.dropped) / passed;
-    const std::size_t stages = std::min(latest.stages.size(), mark.snapshot.stages.size());
+    live_.fps = double(latest.frames.trained - mark.trained) / passed;
+    live_.dropped_fps = double(latest.frames.dropped - mark.dropped) / passed;
+    const std::size_t stages = std::min(latest.stages.size(), mark.busy_ns.size());
     for (std::size_t i = 0; i < stages; ++i) {
       const StageState& stage = latest.stages[i];
-      const double busy = stage.busy.sum() - mark.snapshot.stages[i].busy.sum();
+      const double busy = (stage.busy.sum() - mark.busy_ns[i]) * 1e-9;
       live_.load[i] = std::clamp(busy / passed / std::max(1, stage.replicas), 0.0, 1.0);
     }
   }
-  Distribution latency = latest.latency;
-  if (marks_.size() > 1) latency -= marks_.front().snapshot.latency;
-  live_.latency_p50 = latency.quantile(0.5) * 1e3;
-  live_.latency_p99 = latency.quantile(0.99) * 1e3;
+  engine::Histogram latency = latest.latency;
+  if (marks_.size() > 1) latency -= marks_.front().latency;
+  live_.latency_p50 = latency.median_ms();
+  live_.latency_p99 = latency.quantile_ms(0.99);
 }
 
 // A reconnection is noticed at the next snapshot; frames trained before that are not claimed.
@@ -83,9 +69,9 @@ void Trend::count_since_reconnect() {
   const StreamState& stream = live_.now.stream;
   if (stream.reconnects != reconnects_) {
     reconnects_ = stream.reconnects;
-    trained_at_reconnect_ = live_.now.trained;
+    trained_at_reconnect_ = live_.now.frames.trained;
   }
-  live_.trained_since_reconnect = live_.now.trained - trained_at_reconnect_;
+  live_.trained_since_reconnect = live_.now.frames.trained - trained_at_reconnect_;
 }
 
 void Trend::remember(Clock::time_point now) {
@@ -93,11 +79,11 @@ void Trend::remember(Clock::time_point now) {
   if (!first && seconds(now - last_point_) < kPointSeconds) return;
   last_point_ = now;
   const Snapshot& s = live_.now;
-  if (s.trained == 0) return;  // nothing to draw yet
-  const TrendPoint point = {live_.seconds,       double(s.trained), s.loss_recent,
-                            s.mean_frame_recent, live_.fps,         live_.dropped_fps,
-                            s.T_over_N,          s.bottleneck,      s.budget,
-                            live_.latency_p50,   live_.latency_p99, double(s.events)};
+  if (s.frames.trained == 0) return;  // nothing to draw yet
+  const TrendPoint point = {
+      live_.seconds,    double(s.frames.trained), s.loss_recent,      s.mean_frame_recent,
+      live_.fps,        live_.dropped_fps,        s.reading.T_over_N, s.reading.bottleneck,
+      s.reading.budget, live_.latency_p50,        live_.latency_p99,  double(s.events)};
   recent_.push_back(point);
   if (recent_.size() > kRecentPoints) recent_.pop_front();
   whole_.add(point);

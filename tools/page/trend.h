@@ -6,6 +6,7 @@
 #include <string>  // column names
 #include <vector>  // the past
 
+#include "engine/monitor/downsampled.h"
 #include "io/source/frame.h"
 #include "tools/page/live_state.h"
 
@@ -23,27 +24,12 @@ struct Live {
   double still_s = 0;                        ///< for so long no frame was trained
 };
 
-/// One moment of the past, in the order of kColumns.
-using TrendPoint = std::array<double, 12>;
+/// Names of a TrendPoint's numbers, which are one moment of the past.
 inline constexpr std::array<const char*, 12> kTrendColumns = {
     "t",        "frame",      "loss",   "mean_frame",  "fps",         "dropped_fps",
     "T_over_N", "bottleneck", "budget", "latency_p50", "latency_p99", "events"};
-
-/// Points over a run of any length in a fixed amount of memory: when full, neighbours are averaged,
-/// and from then on each point stands for twice as many.
-class TrendHistory {
- public:
-  explicit TrendHistory(std::size_t points) : most_(points) {}
-  void add(const TrendPoint& point);
-  const std::vector<TrendPoint>& points() const { return points_; }
-
- private:
-  std::size_t most_;
-  std::vector<TrendPoint> points_;
-  TrendPoint open_{};  ///< sums of the point being filled
-  int width_ = 1;      ///< points given for each one kept
-  int filled_ = 0;
-};
+using TrendHistory = engine::Downsampled<kTrendColumns.size()>;
+using TrendPoint = TrendHistory::Row;
 
 /// Fed with snapshots a few times a second by one thread, which alone reads it.
 class Trend {
@@ -57,7 +43,9 @@ class Trend {
  private:
   struct Mark {
     Clock::time_point at;
-    Snapshot snapshot;
+    std::int64_t trained, dropped;
+    std::vector<double> busy_ns;  ///< by stage, of all steps so far
+    engine::Histogram latency;
   };
   const Mark& mark_before(Clock::time_point now, double seconds) const;
   void derive(Clock::time_point now);

@@ -5,12 +5,6 @@
 namespace millrace::tools {
 namespace {
 
-io::Distribution distribution(const engine::Histogram& histogram) {
-  io::Distribution result;
-  histogram.each([&](double ns, std::int64_t count) { result.add(ns * 1e-9, count); });
-  return result;
-}
-
 io::Controls::Offered offered(const Config& config, const LiveSubject& subject) {
   return {.pause = true,
           .save = subject.checkpointer != nullptr,
@@ -51,46 +45,35 @@ void LiveView::obey() {
 }
 
 io::Snapshot LiveView::look() const {
-  const engine::Reading r = subject_.trainer.monitor().read();
+  engine::Trainer& trainer = subject_.trainer;
+  const Novelty& novelty = subject_.log.novelty();
+  const std::int64_t predicted_only = trainer.monitor().tally().predicted_only;
+  io::Snapshot now{
+      .version = MILLRACE_VERSION,
+      .source = config_.source.uri,
+      .task = config_.task.kind,
+      .schedule = trainer.schedule().name,
+      .cut = trainer.cut(),
+      .stages = stages(),
+      .frames = {.received = subject_.queue.received(),
+                 .trained = trainer.trained(),
+                 .dropped = subject_.queue.dropped() + predicted_only,
+                 .predicted_only = predicted_only,
+                 .rejected = subject_.queue.rejected()},
+      .loss_last = subject_.log.network().last(),
+      .loss_recent = subject_.log.network().recent(),
+      .mean_frame_recent = subject_.log.baseline().recent(),
+      .unexpected = novelty.marked(),
+      .events = novelty.events(),
+      .deviation = novelty.deviation(),
+      .in_event = novelty.in_event(),
+      .reading = trainer.monitor().read(),
+      .latency = trainer.monitor().latency(),
+      .learning_rate = config_.optimizer.lr * subject_.rate.load(std::memory_order_relaxed),
+      .paused = controls_.paused(),
+      .saves = subject_.checkpointer ? subject_.checkpointer->written() : 0};
+  now.verdict = subject_.real_time.verdict(now.reading);
   const io::StreamHealth& health = *subject_.health;
-  io::Snapshot now;
-  now.version = MILLRACE_VERSION;
-  now.source = config_.source.uri;
-  now.task = config_.task.kind;
-  now.schedule = subject_.trainer.schedule().name;
-  now.cut = subject_.trainer.cut();
-  add_stages(now, r);
-  now.received = subject_.queue.received();
-  now.trained = subject_.trainer.trained();
-  now.predicted_only = subject_.trainer.monitor().tally().predicted_only;
-  now.dropped = subject_.queue.dropped() + now.predicted_only;
-  now.rejected = subject_.queue.rejected();
-  now.loss_last = subject_.log.network().last();
-  now.loss_recent = subject_.log.network().recent();
-  now.mean_frame_recent = subject_.log.baseline().recent();
-  now.unexpected = subject_.log.novelty().marked();
-  now.events = subject_.log.novelty().events();
-  now.deviation = subject_.log.novelty().deviation();
-  now.in_event = subject_.log.novelty().in_event();
-  now.T = r.T;
-  now.T_over_N = r.T_over_N;
-  now.bottleneck = r.bottleneck;
-  now.bottleneck_stage = r.bottleneck_stage;
-  now.step_p50 = r.step_p50;
-  now.step_p99 = r.step_p99;
-  now.speedup_K = r.speedup_K;
-  now.F = r.F;
-  now.budget = r.budget;
-  const Verdict verdict = subject_.real_time.verdict(r);
-  now.holds = verdict.holds;
-  now.verdict = verdict.reason;
-  now.latency_p50 = r.latency_p50;
-  now.latency_p99 = r.latency_p99;
-  now.latency_max = r.latency_max;
-  now.latency = distribution(subject_.trainer.monitor().latency());
-  now.learning_rate = config_.optimizer.lr * subject_.rate.load(std::memory_order_relaxed);
-  now.paused = controls_.paused();
-  now.saves = subject_.checkpointer ? subject_.checkpointer->written() : 0;
   now.stream = {.connected = health.connected.load(),
                 .breaks = health.breaks.load(),
                 .reconnects = health.reconnects.load(),
@@ -99,29 +82,21 @@ io::Snapshot LiveView::look() const {
                 .last_error = health.last_error()};
   // A source that never breaks off does not count for itself.
   if (now.stream.frames_since == 0 && now.stream.breaks == 0)
-    now.stream.frames_since = now.received;
+    now.stream.frames_since = now.frames.received;
   return now;
 }
 
-void LiveView::add_stages(io::Snapshot& now, const engine::Reading& r) const {
+std::vector<io::StageState> LiveView::stages() const {
   const engine::Schedule& schedule = subject_.trainer.schedule();
+  std::vector<io::StageState> stages(std::size_t(schedule.stages));
   for (int stage = 0; stage < schedule.stages; ++stage) {
-    io::StageState state{.device = subject_.trainer.devices()[schedule.unit(stage, 0)].name(),
-                         .replicas = schedule.replicas_of(stage),
-                         .compute_ms = r.stage[stage],
-                         .handoff_ms = r.handoff[stage],
-                         .busy_ms = r.stage_busy[stage],
-                         .updates = r.updates[stage],
-                         .misses = r.misses[stage],
-                         .gradient_age = r.gradient_age[stage],
-                         .busy = {}};
-    for (int replica = 0; replica < state.replicas; ++replica) {
-      const int unit = schedule.unit(stage, replica);
-      subject_.trainer.monitor().unit(unit).busy().each(
-          [&](double ns, std::int64_t count) { state.busy.add(ns * 1e-9, count); });
-    }
-    now.stages.push_back(std::move(state));
+    io::StageState& state = stages[std::size_t(stage)];
+    state.device = subject_.trainer.devices()[schedule.unit(stage, 0)].name();
+    state.replicas = schedule.replicas_of(stage);
+    for (int replica = 0; replica < state.replicas; ++replica)
+      state.busy += subject_.trainer.monitor().unit(schedule.unit(stage, replica)).busy();
   }
+  return stages;
 }
 
 }  // namespace millrace::tools

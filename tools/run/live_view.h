@@ -5,13 +5,13 @@
 #include <memory>  // the server
 #include <string>  // texts
 
+#include "engine/monitor/real_time.h"
 #include "engine/trainer/checkpointer.h"
 #include "engine/trainer/trainer.h"
 #include "io/queue/frame_queue.h"
 #include "io/source/stream_health.h"
-#include "tools/page/server.h"
 #include "tools/config/config.h"
-#include "tools/run/real_time.h"
+#include "tools/page/server.h"
 #include "tools/run/run_log.h"
 
 namespace millrace::tools {
@@ -21,7 +21,7 @@ struct LiveSubject {
   engine::Trainer& trainer;
   const io::FrameQueue& queue;
   const RunLog& log;
-  const RealTime& real_time;
+  const engine::RealTime& real_time;
   std::shared_ptr<const io::StreamHealth> health;
   engine::Checkpointer* checkpointer;  ///< null: nothing to save to
   std::atomic<double>& rate;           ///< times optimizer.lr; viewers may set it
@@ -44,7 +44,7 @@ class LiveView final : public engine::Observer {
 
  private:
   io::Snapshot look() const;
-  void add_stages(io::Snapshot& now, const engine::Reading& reading) const;
+  std::vector<io::StageState> stages() const;
 
   const Config& config_;
   LiveSubject subject_;

@@ -167,7 +167,7 @@ engine::PipelineOptions RunParts::pipeline_options(std::int64_t limit) {
   return pipeline;
 }
 
-FrameTotals RunParts::totals() {
+engine::FrameCounts RunParts::totals() {
   const std::int64_t predicted_only = trainer.monitor().tally().predicted_only;
   return {.received = queue.received(),
           .trained = trainer.trained(),

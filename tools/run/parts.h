@@ -41,7 +41,7 @@ struct RunParts {
   }
   io::ReaderOptions reader_options(std::int64_t limit) const;
   engine::PipelineOptions pipeline_options(std::int64_t limit);
-  FrameTotals totals();  ///< so far
+  engine::FrameCounts totals();  ///< so far
 
   const Config config;
   const std::string start_note;  ///< on the checkpoint that it goes on from
@@ -62,7 +62,7 @@ struct RunParts {
   RunLog log;
   Callback callback;
   OverloadWatch overload;
-  RealTime real_time;
+  engine::RealTime real_time;
   Events events{trainer.guard(), *health, log.novelty()};
   StatusLine status{trainer, queue, log, overload, real_time};
   std::atomic<double> rate{1.0};  ///< times optimizer.lr
@@ -82,7 +82,7 @@ struct RunParts {
   std::atomic<bool> stopping{false};
   std::unique_ptr<io::Reader> reader;      ///< null: not yet learning; it goes before its queue
   std::unique_ptr<RateWatch> rate_watch;   ///< null: not yet learning
-  FrameTotals frames;                      ///< when it has learned
+  engine::FrameCounts frames;              ///< when it has learned
   engine::Clock::time_point began, ended;  ///< of learning
   std::string source_error;
   std::string alert_error;  ///< told of

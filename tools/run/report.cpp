@@ -57,7 +57,7 @@ Json memory_json(const engine::Trainer& trainer) {
   return memory;
 }
 
-Json real_time_json(const engine::Reading& r, const Verdict& verdict, bool F_estimated) {
+Json real_time_json(const engine::Reading& r, const engine::Verdict& verdict, bool F_estimated) {
   return {{"F", r.F},
           {"budget_ms", r.budget},
           {"holds", verdict.holds},

@@ -4,10 +4,10 @@
 #include <chrono>  // rates
 #include <string>  // the line
 
+#include "engine/monitor/real_time.h"
 #include "engine/trainer/trainer.h"
 #include "io/queue/frame_queue.h"
 #include "tools/run/overload_watch.h"
-#include "tools/run/real_time.h"
 #include "tools/run/run_log.h"
 
 namespace millrace::tools {
@@ -17,7 +17,7 @@ namespace millrace::tools {
 class StatusLine {
  public:
   StatusLine(engine::Trainer& trainer, const io::FrameQueue& queue, const RunLog& log,
-             const OverloadWatch& overload, const RealTime& real_time)
+             const OverloadWatch& overload, const engine::RealTime& real_time)
       : trainer_(trainer), queue_(queue), log_(log), overload_(overload), real_time_(real_time) {}
   std::string text();
 
@@ -26,7 +26,7 @@ class StatusLine {
   const io::FrameQueue& queue_;
   const RunLog& log_;
   const OverloadWatch& overload_;
-  const RealTime& real_time_;
+  const engine::RealTime& real_time_;
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::int64_t shown_ = 0;
   double shown_at_ = 0;

@@ -10,11 +10,11 @@
 
 #include "engine/monitor/monitor.h"
 
-namespace millrace::tools {
+namespace millrace::engine {
 
 /// Every frame's fate since the run began, or in a stretch of it:
 /// received = trained + dropped + rejected + in_flight.
-struct FrameTotals {
+struct FrameCounts {
   std::int64_t received = 0;
   std::int64_t trained = 0;
   std::int64_t dropped = 0;         ///< a newer one took its place, or predicted only
@@ -27,17 +27,16 @@ struct Verdict {
   bool judged = false;  ///< there is a rate to hold
   bool holds = true;    ///< every frame of the window was learned from in time
   double window_s = 0;
-  FrameTotals window;
+  FrameCounts window;
   std::string reason;  ///< one clause, for people
 };
 
 /// Judges a window: the rate holds if the slowest stage with its hand-off meets 1/F, no frame was
 /// dropped or only predicted, and `late` is false (the load's means are within 1/F).
-Verdict judge(const engine::Reading& reading, const FrameTotals& window, double window_s,
-              bool late);
+Verdict judge(const Reading& reading, const FrameCounts& window, double window_s, bool late);
 
 /// "T/N 12.3 ms, slowest stage 15.1 of 1/F 100 ms: HOLDS".
-std::string rule_text(const engine::Reading& reading, const Verdict& verdict);
+std::string rule_text(const Reading& reading, const Verdict& verdict);
 
 /// Keeps the window: the last kWindow of the run, from the first frame learned from.
 /// note(): one thread; verdict(): any.
@@ -46,13 +45,13 @@ class RealTime {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kWindow{10};
 
-  void note(const FrameTotals& now, bool late, Clock::time_point time = Clock::now());
-  Verdict verdict(const engine::Reading& reading) const;
+  void note(const FrameCounts& now, bool late, Clock::time_point time = Clock::now());
+  Verdict verdict(const Reading& reading) const;
 
  private:
   mutable std::mutex mutex_;
-  std::deque<std::pair<Clock::time_point, FrameTotals>> seen_;  ///< the oldest first
+  std::deque<std::pair<Clock::time_point, FrameCounts>> seen_;  ///< the oldest first
   bool late_ = false;
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::engine

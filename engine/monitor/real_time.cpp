@@ -1,11 +1,11 @@
-#include "tools/run/real_time.h"
+#include "engine/monitor/real_time.h"
 
 #include <cstdio>
 
-namespace millrace::tools {
+namespace millrace::engine {
 namespace {
 
-FrameTotals operator-(const FrameTotals& a, const FrameTotals& b) {
+FrameCounts operator-(const FrameCounts& a, const FrameCounts& b) {
   return {a.received - b.received, a.trained - b.trained, a.dropped - b.dropped,
           a.predicted_only - b.predicted_only, a.rejected - b.rejected};
 }
@@ -22,7 +22,7 @@ std::string frames(std::int64_t count) {
 
 }  // namespace
 
-Verdict judge(const engine::Reading& r, const FrameTotals& window, double window_s, bool late) {
+Verdict judge(const Reading& r, const FrameCounts& window, double window_s, bool late) {
   Verdict verdict{.judged = r.budget > 0, .window_s = window_s, .window = window};
   if (!verdict.judged) {
     verdict.reason = "the source has no rate (set monitor.fps)";
@@ -51,14 +51,14 @@ Verdict judge(const engine::Reading& r, const FrameTotals& window, double window
   return verdict;
 }
 
-std::string rule_text(const engine::Reading& r, const Verdict& verdict) {
+std::string rule_text(const Reading& r, const Verdict& verdict) {
   const std::string times =
       "T/N " + text(r.T_over_N) + " ms, slowest stage " + text(r.bottleneck) + " ms";
   if (!verdict.judged) return times + " (no rate to hold)";
   return times + " of 1/F " + text(r.budget) + " ms: " + (verdict.holds ? "HOLDS" : "FAILS");
 }
 
-void RealTime::note(const FrameTotals& now, bool late, Clock::time_point time) {
+void RealTime::note(const FrameCounts& now, bool late, Clock::time_point time) {
   const std::lock_guard lock(mutex_);
   late_ = late;
   if (now.trained == 0) seen_.clear();  // a pipeline that fills is not yet judged
@@ -66,11 +66,11 @@ void RealTime::note(const FrameTotals& now, bool late, Clock::time_point time) {
   while (seen_.size() > 2 && seen_[1].first <= time - kWindow) seen_.pop_front();
 }
 
-Verdict RealTime::verdict(const engine::Reading& reading) const {
+Verdict RealTime::verdict(const Reading& reading) const {
   const std::lock_guard lock(mutex_);
   if (seen_.empty()) return judge(reading, {}, 0, late_);
   const std::chrono::duration<double> passed = seen_.back().first - seen_.front().first;
   return judge(reading, seen_.back().second - seen_.front().second, passed.count(), late_);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::engine

@@ -1,15 +1,15 @@
 // "Real time holds" is said only of a stretch of which every frame was learned from in time.
-#include "tools/run/real_time.h"
+#include "engine/monitor/real_time.h"
 
 #include <gtest/gtest.h>
 
-namespace millrace::tools {
+namespace millrace::engine {
 namespace {
 
 using namespace std::chrono_literals;
 
-engine::Reading reading(double bottleneck_ms, double fps) {
-  engine::Reading r;
+Reading reading(double bottleneck_ms, double fps) {
+  Reading r;
   r.bottleneck = bottleneck_ms;
   r.F = fps;
   r.budget = fps > 0 ? 1e3 / fps : 0;
@@ -24,14 +24,14 @@ TEST(RealTime, HoldsWhenEveryFrameWasLearnedFromAndStagesMeetTheBudget) {
 }
 
 TEST(RealTime, FailsByOneDroppedFrame) {
-  const FrameTotals window{.received = 251, .trained = 250, .dropped = 1};
+  const FrameCounts window{.received = 251, .trained = 250, .dropped = 1};
   const Verdict verdict = judge(reading(25, 25), window, 10, false);
   EXPECT_FALSE(verdict.holds);
   EXPECT_EQ(verdict.reason, "of 251 frames in the last 10 s 1 dropped");
 }
 
 TEST(RealTime, FailsByFramesThatWerePredictedOnly) {
-  const FrameTotals window{.received = 300, .trained = 100, .dropped = 200, .predicted_only = 190};
+  const FrameCounts window{.received = 300, .trained = 100, .dropped = 200, .predicted_only = 190};
   const Verdict verdict = judge(reading(25, 25), window, 10, false);
   EXPECT_FALSE(verdict.holds);
   EXPECT_EQ(verdict.reason,
@@ -55,7 +55,8 @@ TEST(RealTime, ForgetsWhatIsOlderThanItsWindowAndWhileThePipelineFilled) {
   real_time.note({.received = 10, .trained = 5, .dropped = 5}, false, now += 1s);
   EXPECT_EQ(real_time.verdict(reading(1, 25)).window.dropped, 2);
   for (int second = 1; second <= 12; ++second)
-    real_time.note({.received = 10 + second, .trained = 5 + second, .dropped = 5}, false, now += 1s);
+    real_time.note({.received = 10 + second, .trained = 5 + second, .dropped = 5}, false,
+                   now += 1s);
   const Verdict verdict = real_time.verdict(reading(1, 25));
   EXPECT_EQ(verdict.window.dropped, 0);
   EXPECT_TRUE(verdict.holds);
@@ -63,4 +64,4 @@ TEST(RealTime, ForgetsWhatIsOlderThanItsWindowAndWhileThePipelineFilled) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::engine
