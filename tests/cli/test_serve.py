@@ -75,6 +75,61 @@ class Serve(program.CliTest):
             self.wait_until((self.folder / "kept" / "checkpoint.safetensors").exists, "nothing is saved")
             self.finish(process)
 
+    def test_stopping_ends_a_run_that_is_paused(self):
+        with self.start() as process:
+            self.wait_until(lambda: self.state()["frames"]["trained"] > 5, "nothing is trained")
+            self.ask(action="pause")
+            self.wait_until(lambda: self.state()["controls"]["paused"], "it does not rest")
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=20)
+            self.assertEqual(process.returncode, program.DONE, err)
+        self.assertTrue((self.folder / "kept" / "checkpoint.safetensors").exists())
+
+    def test_a_save_is_made_while_a_run_is_paused(self):
+        with self.start() as process:
+            self.wait_until(lambda: self.state()["frames"]["trained"] > 5, "nothing is trained")
+            self.ask(action="pause")
+            time.sleep(0.5)
+            self.ask(action="save")
+            self.wait_until(lambda: self.state()["controls"]["saves"] == 1, "nothing is saved")
+            self.assertTrue(self.state()["controls"]["paused"])
+            rested = self.state()["frames"]["trained"]
+            time.sleep(0.3)
+            self.assertEqual(self.state()["frames"]["trained"], rested)
+            self.finish(process)
+
+    def health(self):
+        try:
+            return 200, json.loads(self.get("healthz"))
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def test_a_checkpoint_that_fails_is_told_of_while_the_run_goes_on(self):
+        kept = self.folder / "kept"
+        with self.start("--set", "checkpoint.every=20") as process:
+            self.wait_until(lambda: self.health()[0] == 200 and kept.exists(), "it does not begin")
+            before = {path.name: path.read_bytes() for path in kept.iterdir()}
+            kept.rename(self.folder / "aside")
+            kept.write_text("no folder")  # as root, too, nothing can be written there
+            self.wait_until(lambda: self.health()[0] == 503, "nothing is told")
+            self.assertEqual(self.health()[1]["status"], "not saving")
+            self.assertIn(str(kept), self.state()["controls"]["trouble"])
+            metrics = self.get("metrics")
+            self.assertIn("millrace_write_trouble 1", metrics)
+            self.assertRegex(metrics, r"millrace_checkpoints_failed_total [1-9]")
+            time.sleep(0.5)  # some more fail
+            kept.unlink()
+            (self.folder / "aside").rename(kept)
+            self.wait_until(lambda: self.health()[0] == 200, "it never recovers")
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=PATIENCE)
+            self.assertEqual(process.returncode, program.DONE, err)
+        told = [line for line in err.splitlines() if line.startswith("checkpoint: ")]
+        self.assertEqual(len(told), 2, told)
+        self.assertIn(str(kept), told[0])
+        self.assertEqual(told[1], "checkpoint: written again")
+        self.assertTrue(before)
+
     def test_a_token_is_asked_of_everybody(self):
         with self.start("--token", "a-long-enough-token") as process:
             with self.assertRaises(urllib.error.HTTPError) as refused:

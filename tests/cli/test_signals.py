@@ -1,7 +1,11 @@
 """SIGINT and SIGTERM: the first drains and saves, the second aborts."""
 
+import array
+import fcntl
 import json
 import signal
+import termios
+import time
 import unittest
 
 from safetensors.torch import load_file
@@ -50,6 +54,25 @@ class Signals(program.CliTest):
                 process.send_signal(second)
                 self.assertNotEqual(process.wait(timeout=15), program.DONE)
                 self.assertFalse((self.folder / "weights.safetensors").exists())
+
+    def test_a_reader_that_never_reads_does_not_keep_a_run_from_ending(self):
+        file = program.write_toml(self.folder / "config.toml", {
+            "source": {"uri": "synth:shapes", "pace": "live", "fps": 500.0, "width": 16, "height": 16},
+            "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
+            "output": {"log": "-", "log_every": 1, "report": self.folder / "report.json", "weights": self.folder / "weights.safetensors"}})
+        process = self.start_run(file)
+        full = 0
+        while (now := self.unread(process.stdout)) > full or now < 50000:  # a pipe takes 64 KiB
+            full = now
+            time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=20)
+        self.assert_saved()
+
+    def unread(self, pipe):
+        count = array.array("i", [0])
+        fcntl.ioctl(pipe, termios.FIONREAD, count)
+        return count[0]
 
 
 if __name__ == "__main__":

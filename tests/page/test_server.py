@@ -1,5 +1,6 @@
 """What the page's server says to whom, and what viewers who never read can do to it."""
 
+import http.client
 import json
 import re
 import subprocess
@@ -186,6 +187,34 @@ class Limits(ServerTest):
         for one in crowd:
             one.close()
         self.wait_for(5, lambda: play.status("/state") == 200)
+
+    def test_connections_that_drip_keep_nobody_out(self):
+        play = self.play(token=TOKEN)
+        drips = [play.connect() for _ in range(300)]
+        answered = 0
+        for i in range(83):
+            for one in drips[i::83]:
+                try:
+                    one.sendall(b"GET / HTTP/1.1\r\nHost: "[i % 20:][:1] or b"x")
+                except OSError:  # it was let go; another comes in its place
+                    one.close()
+                    drips[drips.index(one)] = play.connect()
+            answered += play.status("/healthz", Authorization="Bearer " + TOKEN) in (200, 503)
+        self.assertEqual(answered, 83)
+        for one in drips:
+            one.close()
+
+    def test_wishes_by_the_thousand_take_no_memory(self):
+        play = self.play()
+        play.wish({"action": "resume"})
+        before = play.memory()
+        connection = http.client.HTTPConnection("127.0.0.1", play.port, timeout=10)
+        for _ in range(3000):
+            connection.request("POST", "/control", '{"action": "resume"}',
+                               {"Content-Type": "application/json", "X-Millrace": "control"})
+            self.assertEqual(connection.getresponse().read(), b'{"accepted": true}')
+        connection.close()
+        self.assertLess(play.memory() - before, 16 << 20)
 
     def read_for_a_while(self, play):
         with play.watch() as viewer:

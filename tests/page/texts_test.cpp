@@ -88,6 +88,25 @@ TEST(HealthJson, SaysWhatIsWrong) {
   EXPECT_EQ(status(), "stalled 503");
   s.frames.trained = 9;
   EXPECT_EQ(status(), "ok 200");
+  s.frames.trained = 10;
+  s.trouble = "checkpoint: kept: No space left on device";
+  EXPECT_EQ(status(), "not saving 503");
+  EXPECT_EQ(json::parse(health_json(trend.live()).text)["trouble"], s.trouble);
+  s.trouble.clear();
+  EXPECT_EQ(status(), "ok 200");
+}
+
+TEST(StateJson, TellsWhatCannotBeWritten) {
+  Trend trend;
+  Snapshot s = snapshot();
+  s.failed_saves = 2;
+  s.trouble = "log: No space left on device";
+  const json state = json::parse(state_json(trend.add(s, Clock::now()), nullptr, 0));
+  EXPECT_EQ(state["controls"]["trouble"], s.trouble);
+  EXPECT_EQ(state["controls"]["failed_saves"], 2);
+  const std::string metrics = metrics_text(s, 0);
+  EXPECT_NE(metrics.find("millrace_checkpoints_failed_total 2"), std::string::npos);
+  EXPECT_NE(metrics.find("millrace_write_trouble 1"), std::string::npos);
 }
 
 TEST(Obey, TakesWishesAndRefusesTheRest) {

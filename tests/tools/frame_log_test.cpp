@@ -1,12 +1,18 @@
 // Lines about frames, and what becomes of those that find no room.
 #include "tools/run/frame_log.h"
 
+#include <fcntl.h>  // a pipe
 #include <gtest/gtest.h>
-#include <unistd.h>  // a name of our own
+#include <sys/resource.h>  // a full disk
+#include <sys/stat.h>      // a pipe
+#include <unistd.h>        // a name of our own
 
+#include <algorithm>   // count
 #include <cmath>       // nan
+#include <csignal>     // going on at the size limit
 #include <filesystem>  // the log's folder
 #include <fstream>     // the log
+#include <sstream>     // lines
 
 #include <nlohmann/json.hpp>  // lines
 
@@ -64,6 +70,60 @@ TEST_F(FrameLogTest, ALossThatIsNoneIsNull) {
   EXPECT_TRUE(written[0]["loss"].is_null());
   EXPECT_EQ(written[0]["mean_frame_loss"], 0.25);
   EXPECT_EQ(written[0]["source_frame"], 5);
+}
+
+// A full disk, as far as a process can be made to meet one.
+TEST_F(FrameLogTest, ADiskThatIsFullForAWhileCostsNoLine) {
+  FrameLog log(path_, 1, subject_);
+  log.predicted(sample(0), 0, 0.5f);
+  log.write();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{rlim_t(std::filesystem::file_size(path_)) + 100, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  for (int i = 1; i < 5; ++i) {
+    log.predicted(sample(i), 0, 0.5f);
+    log.write();
+    EXPECT_EQ(log.error().find(path_ + ": "), 0u) << log.error();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  log.write();
+  EXPECT_EQ(log.error(), "");
+
+  std::ifstream file(path_);
+  int frame = 0, broken = 0;
+  for (std::string text; std::getline(file, text);) {
+    const auto line = nlohmann::json::parse(text, nullptr, false);
+    broken += line.is_discarded() ? 1 : 0;
+    if (!line.is_discarded()) EXPECT_EQ(line["frame"], frame++);
+  }
+  EXPECT_EQ(frame, 5);
+  EXPECT_EQ(broken, 1) << "the half of a line that the disk had room for";
+}
+
+TEST_F(FrameLogTest, APipeThatNobodyReadsHoldsUpNothing) {
+  std::filesystem::create_directories(folder_);
+  ASSERT_EQ(mkfifo(path_.c_str(), 0600), 0);
+  EXPECT_THROW(FrameLog(path_, 1, subject_), std::runtime_error) << "nobody is there";
+  const int reader = open(path_.c_str(), O_RDONLY | O_NONBLOCK);
+  FrameLog log(path_, 1, subject_);
+  constexpr int kFrames = 1000;  // some 400 KB; a pipe takes 64
+  for (int i = 0; i < kFrames; ++i) log.predicted(sample(i), 0, 0.5f);
+  log.write();
+  EXPECT_EQ(log.error(), "");
+  std::string read;
+  for (char block[4096]; std::count(read.begin(), read.end(), '\n') < kFrames; log.write()) {
+    const ssize_t got = ::read(reader, block, sizeof block);
+    ASSERT_GT(got, 0);
+    read.append(block, std::size_t(got));
+  }
+  std::istringstream lines(read);
+  int frame = 0;
+  for (std::string text; std::getline(lines, text);)
+    EXPECT_EQ(nlohmann::json::parse(text)["frame"], frame++);
+  close(reader);
 }
 
 }  // namespace

@@ -52,6 +52,8 @@ Json controls_json(const Snapshot& now, const Controls* controls) {
           {"pause_asked", controls && controls->paused()},
           {"learning_rate", number(now.learning_rate)},
           {"saves", now.saves},
+          {"failed_saves", now.failed_saves},
+          {"trouble", redacted(now.trouble)},
           {"notice", redacted(now.notice)},
           {"offered",
            {{"pause", offered.pause},
@@ -138,6 +140,7 @@ Health health_json(const Live& live) {
   const bool connected = live.now.stream.connected;
   const bool stalled = live.now.frames.trained > 0 && live.still_s > kStalledSeconds;
   const char* status = !connected                          ? "source away"
+                       : !live.now.trouble.empty()         ? "not saving"
                        : live.now.paused                   ? "paused"
                        : stalled                           ? "stalled"
                        : live.trained_since_reconnect <= 0 ? "starting"
@@ -146,6 +149,7 @@ Health health_json(const Live& live) {
   return {ok, text({{"status", status},
                     {"frames_trained_since_reconnect", live.trained_since_reconnect},
                     {"seconds_since_last_frame", number(live.still_s)},
+                    {"trouble", redacted(live.now.trouble)},
                     {"reconnects", live.now.stream.reconnects}})};
 }
 

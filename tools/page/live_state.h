@@ -56,8 +56,12 @@ struct Snapshot {
   // What can be turned.
   double learning_rate = 0;
   bool paused = false;     ///< it has come to rest, not only been asked to
-  std::int64_t saves = 0;  ///< times it was saved on demand
+  std::int64_t saves = 0;  ///< checkpoints written
   std::string notice;      ///< what came of the latest demand, for people; may be empty
+
+  // What can't be written.
+  std::int64_t failed_saves = 0;  ///< checkpoints that could not be written
+  std::string trouble;  ///< why a checkpoint or the log can't be written now; empty: they can
 
   StreamState stream;
 };

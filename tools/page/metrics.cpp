@@ -112,6 +112,11 @@ std::string metrics_text(const Snapshot& s, int viewers) {
               "1 if every frame of the last seconds was learned from in time, or there is no rate.",
               s.verdict.holds);
   sheet.gauge("millrace_paused", "1 while training rests on demand.", s.paused);
+  sheet.counter("millrace_checkpoints_written_total", "Checkpoints written.", s.saves);
+  sheet.counter("millrace_checkpoints_failed_total", "Checkpoints that could not be written.",
+                s.failed_saves);
+  sheet.gauge("millrace_write_trouble", "1 while checkpoints or the log can't be written.",
+              !s.trouble.empty());
   sheet.gauge("millrace_source_connected", "1 while pictures may come.", s.stream.connected);
   sheet.counter("millrace_source_breaks_total", "Times the stream broke off or fell silent.",
                 s.stream.breaks);

@@ -1,5 +1,6 @@
 #include "tools/page/server.h"
 
+#include <algorithm>  // who is there
 #include <stdexcept>  // it does not listen
 #include <thread>     // the server's own
 #include <utility>    // Asio 1.74 takes it for granted
@@ -21,7 +22,7 @@ namespace {
 namespace net = boost::asio;
 using net::ip::tcp;
 
-constexpr std::size_t kMostLines = 256;
+constexpr std::ptrdiff_t kMostLines = 256;
 constexpr int kSendBuffer = 64 << 10;  // bytes the kernel may hold for a viewer that does not read
 constexpr int kNiceness = 10;          // training comes first
 
@@ -84,11 +85,25 @@ struct WebServer::Parts {
         co_await pause.async_wait(net::redirect_error(net::use_awaitable, error));
         continue;
       }
-      if (error || site.lines.size() >= kMostLines) continue;  // hangs up
+      if (error || !make_room()) continue;  // hangs up
       socket.set_option(net::socket_base::send_buffer_size(kSendBuffer), error);
       socket.set_option(tcp::no_delay(true), error);
       net::co_spawn(context, serve(site, std::move(socket)), net::detached);
     }
+  }
+
+  /// Whether there is room for one more line. Where there is none, whoever has been about to ask
+  /// for longest makes some: lines that drip keep nobody out.
+  bool make_room() {
+    const auto open = std::count_if(site.lines.begin(), site.lines.end(),
+                                    [](const Line& line) { return !line.hung_up; });
+    if (open < kMostLines) return true;
+    const auto oldest = std::find_if(site.lines.begin(), site.lines.end(),
+                                     [](const Line& line) { return line.asks && !line.hung_up; });
+    if (oldest == site.lines.end()) return false;
+    oldest->hung_up = true;
+    oldest->hang_up();
+    return true;
   }
 
   net::awaitable<void> watch_deadlines() {

@@ -63,7 +63,9 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
   beast::flat_buffer buffer(kMostHeader + kMostBody);
   for (bool more = true; more && !site.newsroom.stopped();) {
     Request request;
+    enrolled.line().asks = true;
     const bool read = co_await read_request(stream, buffer, request);
+    enrolled.line().asks = false;
     if (!read) break;
     Response response;
     const bool welcome = admitted(site, request, response);

@@ -26,6 +26,8 @@ using Response = boost::beast::http::response<boost::beast::http::string_body>;
 struct Line {
   std::function<void()> hang_up;                          ///< makes all that waits on it fail
   Clock::time_point deadline = Clock::time_point::max();  ///< then it is hung up
+  bool asks = true;                                       ///< its next request is not there yet
+  bool hung_up = false;                                   ///< it is about to go
 };
 
 /// One a server; the server's thread alone.

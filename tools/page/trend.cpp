@@ -8,6 +8,7 @@ namespace {
 constexpr double kRateSeconds = 2;      // short enough to see, long enough not to flicker
 constexpr double kLatencySeconds = 10;  // a p99 needs some frames
 constexpr double kPointSeconds = 1;
+constexpr double kMarkSeconds = 0.1;
 constexpr std::size_t kRecentPoints = 300;
 
 double seconds(Clock::duration d) {
@@ -24,10 +25,13 @@ const Live& Trend::add(Snapshot snapshot, Clock::time_point now) {
   live_.still_s = seconds(now - last_moved_);
   // The run may have seen its source break and come back before anybody looked on.
   if (marks_.empty()) reconnects_ = live_.now.stream.reconnects;
-  const engine::FrameCounts& frames = live_.now.frames;
-  marks_.push_back({now, frames.trained, frames.dropped, {}, live_.now.latency});
-  for (const StageState& stage : live_.now.stages)
-    marks_.back().busy_ns.push_back(stage.busy.sum());
+  // Not for every look: wishes may come by the thousand, and a mark is of some KiB.
+  if (marks_.empty() || seconds(now - marks_.back().at) >= kMarkSeconds) {
+    const engine::FrameCounts& frames = live_.now.frames;
+    marks_.push_back({now, frames.trained, frames.dropped, {}, live_.now.latency});
+    for (const StageState& stage : live_.now.stages)
+      marks_.back().busy_ns.push_back(stage.busy.sum());
+  }
   while (marks_.size() > 1 && seconds(now - marks_[1].at) >= kLatencySeconds) marks_.pop_front();
   count_since_reconnect();
   derive(now);

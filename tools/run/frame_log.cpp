@@ -1,10 +1,13 @@
 #include "tools/run/frame_log.h"
 
 #include <fcntl.h>            // open
+#include <limits.h>           // PIPE_BUF
+#include <poll.h>             // a pipe that is full
 #include <sys/stat.h>         // what is at a path
 #include <unistd.h>           // write
 #include <nlohmann/json.hpp>  // lines
 
+#include <algorithm>   // min
 #include <cerrno>      // causes
 #include <cstring>     // causes
 #include <filesystem>  // folders
@@ -14,6 +17,8 @@ namespace millrace::tools {
 namespace {
 
 using namespace std::chrono;
+
+constexpr seconds kPatience{5};  // with whoever reads the last lines
 
 /// Whether the file's last line was cut off, by a crash or a full disk.
 bool ends_amid_a_line(const std::string& path) {
@@ -28,26 +33,36 @@ bool ends_amid_a_line(const std::string& path) {
   return last != '\n';
 }
 
+/// Throws std::runtime_error. Never waits: not for a pipe's reader, not for a full one.
 int open_to_append(const std::string& path) {
   std::error_code ignored;  // open() tells of it
   const auto folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
   if (file < 0) throw std::runtime_error(path + ": " + std::strerror(errno));
   return file;
+}
+
+/// Whether PIPE_BUF bytes can be written without waiting, within `patience`.
+bool takes_more(int file, milliseconds patience) {
+  pollfd out{.fd = file, .events = POLLOUT, .revents = 0};
+  return poll(&out, 1, int(patience.count())) > 0;
 }
 
 }  // namespace
 
 FrameLog::FrameLog(const std::string& path, std::int64_t every, LogSubject subject)
     : path_(path), every_(every), subject_(subject) {
-  const bool amid = path != "-" && ends_amid_a_line(path);
-  file_ = path == "-" ? dup(STDOUT_FILENO) : open_to_append(path);
-  if (amid) append("\n");
+  if (path != "-" && ends_amid_a_line(path)) text_ = "\n";
+  open();
 }
 
 FrameLog::~FrameLog() {
-  close(file_);
+  if (file_ >= 0) close(file_);
+}
+
+void FrameLog::open() {
+  file_ = path_ == "-" ? dup(STDOUT_FILENO) : open_to_append(path_);
 }
 
 void FrameLog::note(const engine::SampleInfo& info, float loss) {
@@ -66,17 +81,33 @@ void FrameLog::note(const engine::SampleInfo& info, float loss) {
 void FrameLog::resumed(std::int64_t frames) {
   before_run_ = frames;
   const double now = duration<double>(system_clock::now().time_since_epoch()).count();
-  append(nlohmann::ordered_json{{"resumed", true}, {"frame", frames}, {"time", now}}.dump() + "\n");
+  text_ +=
+      nlohmann::ordered_json{{"resumed", true}, {"frame", frames}, {"time", now}}.dump() + "\n";
 }
 
-void FrameLog::write() {
+void FrameLog::write(milliseconds patience) {
+  if (file_ < 0 && !reopen()) return;
   Note note;
-  if (!notes_.try_dequeue(note)) return;
+  if (!flush(patience) || !notes_.try_dequeue(note)) return;
   const engine::Reading reading = subject_.monitor.read();
   do {
-    append(line(note, reading));
+    text_ = line(note, reading);
     before_ = note;
-  } while (notes_.try_dequeue(note));
+  } while (flush(patience) && notes_.try_dequeue(note));
+}
+
+void FrameLog::finish() {
+  write(kPatience);
+  if (!text_.empty() && error_.empty()) error_ = where() + ": nobody reads it";
+}
+
+bool FrameLog::reopen() {
+  try {
+    open();
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;  // error() tells
+  }
 }
 
 std::string FrameLog::line(const Note& note, const engine::Reading& r) {
@@ -104,15 +135,32 @@ std::string FrameLog::line(const Note& note, const engine::Reading& r) {
   return line.dump() + "\n";
 }
 
-void FrameLog::append(const std::string& text) {
-  for (std::size_t done = 0; done < text.size() && error_.empty();) {
-    const ssize_t wrote = ::write(file_, text.data() + done, text.size() - done);
+bool FrameLog::flush(milliseconds patience) {
+  while (done_ < text_.size()) {
+    if (!takes_more(file_, patience)) return false;
+    const std::size_t piece = std::min<std::size_t>(text_.size() - done_, PIPE_BUF);
+    const ssize_t wrote = ::write(file_, text_.data() + done_, piece);
     if (wrote >= 0) {
-      done += std::size_t(wrote);
+      done_ += std::size_t(wrote);
     } else if (errno != EINTR) {
-      error_ = (path_ == "-" ? "stdout" : path_) + ": " + std::strerror(errno);
+      if (errno != EAGAIN) fail(std::strerror(errno));
+      return false;
     }
   }
+  if (!text_.empty()) error_.clear();
+  text_.clear();
+  done_ = 0;
+  return true;
+}
+
+void FrameLog::fail(const std::string& cause) {
+  error_ = where() + ": " + cause;
+  // The line is written again, below the half of it that may be there.
+  if (done_ > 0) text_ = "\n" + text_;
+  done_ = 0;
+  if (path_ == "-") return;
+  close(file_);
+  file_ = -1;
 }
 
 }  // namespace millrace::tools

@@ -28,8 +28,9 @@ struct LogSubject {
 /// Appends to a file, or to stdout. This is no output written whole: it grows, and each line is
 /// there for whoever follows it as soon as it is written. predicted() only notes numbers, for
 /// write() to make lines of; should write() fall kRoom frames behind, predicted() leaves frames out
-/// rather than wait, and every line says how many so far.
-/// predicted(): the last stage's worker. The rest: one other thread.
+/// rather than wait, and every line says how many so far. write() never waits, neither for a disk
+/// that is full nor for a pipe: until it can go on, notes are kept. predicted(): the last stage's
+/// worker. The rest: one other thread.
 class FrameLog final : public engine::Observer {
  public:
   static constexpr std::size_t kRoom = 65536;
@@ -48,10 +49,12 @@ class FrameLog final : public engine::Observer {
   /// count as the first ones. Before the run.
   void resumed(std::int64_t frames);
 
-  /// Writes what was noted since the last call. Keeps the first failure for error() and writes
-  /// nothing more.
-  void write();
-  /// "PATH: cause" once something could not be written; else "".
+  /// Writes what was noted since the last call, as far as it is taken: a pipe's reader is waited
+  /// for `patience` at most. What can't be written is tried again with the next call.
+  void write(std::chrono::milliseconds patience = {});
+  /// Writes the rest, to a reader that takes something every few seconds.
+  void finish();
+  /// "PATH: cause" while nothing can be written; else "".
   const std::string& error() const { return error_; }
 
  private:
@@ -65,7 +68,12 @@ class FrameLog final : public engine::Observer {
 
   void note(const engine::SampleInfo& info, float loss);
   std::string line(const Note& note, const engine::Reading& reading);
-  void append(const std::string& text);
+  void open();
+  bool reopen();  ///< after a failure; whether it is there again
+  /// Whether all of text_ is written.
+  bool flush(std::chrono::milliseconds patience);
+  void fail(const std::string& cause);
+  std::string where() const { return path_ == "-" ? "stdout" : path_; }
 
   const std::string path_;
   const std::int64_t every_;
@@ -74,7 +82,9 @@ class FrameLog final : public engine::Observer {
   int file_ = -1;
   moodycamel::BlockingReaderWriterCircularBuffer<Note> notes_{kRoom};
   std::atomic<std::int64_t> missed_{0};
-  Note before_;  ///< of the line before; its time is 0 while there is none
+  Note before_;       ///< of the line before; its time is 0 while there is none
+  std::string text_;  ///< a line that is not all written
+  std::size_t done_ = 0;
   std::string error_;
 };
 

@@ -38,10 +38,17 @@ void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
 void LiveView::obey() {
   if (const auto rate = controls_.take_learning_rate())
     subject_.rate = *rate / config_.optimizer.lr;
-  // Beyond what any stage can be at by now.
-  if (controls_.take_save() && subject_.checkpointer)
-    subject_.checkpointer->ask(subject_.trainer.trained() +
-                               4 * subject_.trainer.schedule().slots());
+  engine::Checkpointer* const checkpointer = subject_.checkpointer;
+  if (!checkpointer) return;
+  const std::int64_t saves = checkpointer->written() + checkpointer->failed();
+  if (controls_.take_save()) {
+    // Beyond what any stage can be at by now.
+    checkpointer->ask(subject_.trainer.trained() + 4 * subject_.trainer.schedule().slots());
+    saves_before_ = saves;
+    saving_ = true;
+  } else if (saves > saves_before_) {
+    saving_ = false;
+  }
 }
 
 io::Snapshot LiveView::look() const {
@@ -71,7 +78,9 @@ io::Snapshot LiveView::look() const {
       .latency = trainer.monitor().latency(),
       .learning_rate = config_.optimizer.lr * subject_.rate.load(std::memory_order_relaxed),
       .paused = controls_.paused(),
-      .saves = subject_.checkpointer ? subject_.checkpointer->written() : 0};
+      .saves = subject_.checkpointer ? subject_.checkpointer->written() : 0,
+      .failed_saves = subject_.checkpointer ? subject_.checkpointer->failed() : 0,
+      .trouble = subject_.writes.trouble()};
   now.verdict = subject_.real_time.verdict(now.reading);
   const io::StreamHealth& health = *subject_.health;
   now.stream = {.connected = health.connected.load(),

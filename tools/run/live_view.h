@@ -13,6 +13,7 @@
 #include "tools/config/config.h"
 #include "tools/page/server.h"
 #include "tools/run/run_log.h"
+#include "tools/run/write_watch.h"
 
 namespace millrace::tools {
 
@@ -24,7 +25,8 @@ struct LiveSubject {
   const engine::RealTime& real_time;
   std::shared_ptr<const io::StreamHealth> health;
   engine::Checkpointer* checkpointer;  ///< null: nothing to save to
-  std::atomic<double>& rate;           ///< times optimizer.lr; viewers may set it
+  const WriteWatch& writes;
+  std::atomic<double>& rate;  ///< times optimizer.lr; viewers may set it
 };
 
 /// Serves the page from construction to destruction. predicted() is the last stage's worker's;
@@ -39,7 +41,8 @@ class LiveView final : public engine::Observer {
   void predicted(const engine::SampleInfo& info, int slot, float loss) override;
   /// Does what viewers asked for since the last call.
   void obey();
-  bool paused() const { return controls_.paused(); }
+  /// Not while it saves on demand: for that, all stages have to reach one moment.
+  bool paused() const { return controls_.paused() && !saving_.load(std::memory_order_relaxed); }
   std::string url() const { return server_->url(); }
 
  private:
@@ -49,6 +52,8 @@ class LiveView final : public engine::Observer {
   const Config& config_;
   LiveSubject subject_;
   io::Controls controls_;
+  std::atomic<bool> saving_{false};
+  std::int64_t saves_before_ = 0;            ///< written and failed
   std::unique_ptr<io::PictureBoard> board_;  ///< null: targets are no pictures
   std::unique_ptr<io::WebServer> server_;    ///< last: it looks at all of the above
 };

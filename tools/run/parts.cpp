@@ -143,7 +143,7 @@ std::unique_ptr<LiveView> RunParts::make_page() {
   if (!options.serve) return nullptr;
   return std::make_unique<LiveView>(
       config, shape(), options.serve_at, options.token,
-      LiveSubject{trainer, queue, log, real_time, health, checkpointer.get(), rate});
+      LiveSubject{trainer, queue, log, real_time, health, checkpointer.get(), writes, rate});
 }
 
 io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {

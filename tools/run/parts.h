@@ -22,6 +22,7 @@
 #include "tools/run/reload.h"
 #include "tools/run/status_line.h"
 #include "tools/run/video_out.h"
+#include "tools/run/write_watch.h"
 
 namespace millrace::tools {
 
@@ -74,6 +75,7 @@ struct RunParts {
   std::unique_ptr<engine::ActionLog> actions;
   CheckpointFiles checkpoints{config.checkpoint.dir};
   std::unique_ptr<engine::Checkpointer> checkpointer;
+  WriteWatch writes;
   std::unique_ptr<LiveView> page;
   Reload reload;
   // What the user asks for, and how it went.

@@ -28,6 +28,8 @@ void look(RunParts& p, std::int64_t limit) {
       p.stopping.load(std::memory_order_relaxed) || (limit > 0 && p.feed.taken() >= limit);
   if (!ending) p.real_time.note(p.totals(), p.overload.late());
   if (p.lines) p.lines->write();
+  p.writes.look(p.checkpointer ? p.checkpointer->error() : "", p.lines ? p.lines->error() : "",
+                [&](const std::string& line) { p.tell(line); });
   if (p.page) p.page->obey();
   const std::string failed = p.alerts ? p.alerts->last_error() : "";
   if (failed != p.alert_error) p.tell("alert: " + (p.alert_error = failed));
@@ -120,6 +122,7 @@ std::vector<std::string> Run::save() {
     io::write_whole(file, engine::trace_json(*p.actions, p.trainer.schedule()));
   });
   outputs.write(p.lines ? p.config.output.log : "", [&](const std::string&) {
+    p.lines->finish();
     if (!p.lines->error().empty()) throw std::runtime_error(p.lines->error());
   });
   outputs.write(predicted ? output.loss_plot : "",

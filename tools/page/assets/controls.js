@@ -17,7 +17,7 @@ export function startControls() {
   document.getElementById('save').addEventListener('click', () => ask({action: 'save'}));
 }
 
-export function showControls({offered, pause_asked: asked, paused, learning_rate: now, notice, saves}) {
+export function showControls({offered, pause_asked: asked, paused, learning_rate: now, notice, trouble, saves}) {
   const rate = document.getElementById('rate');
   const pause = document.getElementById('pause');
   document.getElementById('controls').hidden =
@@ -31,6 +31,7 @@ export function showControls({offered, pause_asked: asked, paused, learning_rate
     rate.dataset.shown = String(now);
     rate.value = String(now);
   }
+  if (trouble) return tell(trouble, true);
   tell(notice || (saves > 0 ? `saved ${saves === 1 ? 'once' : `${count(saves)} times`}` : ''));
 }
 
