@@ -254,6 +254,19 @@ class Values(program.CliTest):
         file.write_text(first.out)
         self.assertEqual(program.call("check", file).out, first.out)
 
+    def test_what_check_prints_learns_as_auto_would(self):
+        first = program.call("check")
+        self.assertIn("#   correction inverse-age (auto): ", first.out)
+        self.assertIn("#   local would ", first.out)
+        file = self.folder / "again.toml"
+        file.write_text(first.out)
+        self.assertEqual(program.call("check", file).out, first.out)
+
+    def test_local_is_offered_only_where_it_would_help(self):
+        for settings in ({"correction": {"kind": "local"}}, {"pipeline": {"schedule": "gpipe"}},
+                         {"pipeline": {"schedule": "pipedream"}}, {"model": {"preset": "resnet18"}}):
+            self.assertNotIn("local would", program.call("check", *program.settings(settings)).out, settings)
+
     def test_check_says_what_becomes_of_other_shapes(self):
         for fit, words in (("stretch", "are squashed"), ("crop", "lose their edges"), ("pad", "get black bars")):
             outcome = program.call("check", "--set", f"source.fit={fit}")

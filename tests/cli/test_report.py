@@ -71,6 +71,28 @@ class Contents(ReportTest):
                 self.assertEqual(report["gradient_age"], ages)
                 self.assertEqual(report["gradient_age_spread"], [[age, age] for age in ages])
 
+    def test_auto_learns_by_gradients_from_downstream_and_says_so(self):
+        """What auto chose: (schedule, correction, beta1, ages), beta1 named or not."""
+        for schedule, named, *expected in (("partime", {}, "inverse-age", 0, [2, 0]),
+                                           ("partime", {"beta1": 0.5}, "inverse-age", 0.5, [2, 0]),
+                                           ("pipedream", {"kind": "adamw"}, "inverse-age", 0, [1, 0]),
+                                           ("sequential", {}, "none", 0.9, [0, 0]),
+                                           ("gpipe", {}, "none", 0.9, [0, 0])):
+            with self.subTest(schedule=schedule, named=named):
+                log = self.folder / "log.jsonl"
+                log.unlink(missing_ok=True)
+                optimizer = {"kind": "adam", "lr": 0.001, **named}
+                config = self.config(count=32, optimizer=optimizer, correction={"kind": "auto"}, output={"log": log})
+                config["pipeline"]["schedule"] = schedule
+                report, _ = self.learn(config)
+                beta1, lines = report["optimizer"]["beta1"], log.read_text().splitlines()
+                self.assertEqual([report["correction"], beta1, report["gradient_age"]], expected)
+                self.assertEqual({json.loads(line)["correction"] for line in lines}, {report["correction"]})
+                self.assertIn(f"beta1 = {beta1}", report["run"]["config"])
+                told = program.call("run", self.folder / "config.toml").err
+                said = f"correction: inverse-age (auto): rate / (1 + age in frames), {optimizer['kind']}'s beta1 {beta1:g}\n"
+                self.assertEqual(said in told, report["correction"] != "none", told)
+
     def test_every_key_is_there_and_makes_sense(self):
         for schedule, cut in (("partime", (2, 4, 6)), ("sequential", (3,)), ("partime", ())):
             with self.subTest(schedule=schedule, cut=cut):

@@ -80,10 +80,9 @@ class Trace(program.CliTest):
             "source": {"uri": "synth:shapes", "pace": "live", "width": 16, "height": 16},
             "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
             "output": {"report": self.folder / "report.json"}})
-        with program.start("run", config, "--trace", file) as process:
-            self.assertTrue(process.stderr.readline().startswith("frame "))
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=60)
+        process = self.start_run(config, "--trace", file)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, program.DONE, err)
         trained = json.loads((self.folder / "report.json").read_text())["frames"]["trained"]
         events = json.loads(file.read_text())["traceEvents"]

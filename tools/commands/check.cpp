@@ -8,24 +8,10 @@
 #include "io/source/source.h"
 #include "tools/config/commands.h"
 #include "tools/run/assembly.h"
+#include "tools/run/correction_choice.h"
 
 namespace millrace::tools {
 namespace {
-
-/// What is done about old gradients, and why.
-void describe_correction(const Config& config, const engine::TrainerOptions& options) {
-  const std::string& kind = options.correction.kind;
-  std::cout << "#   correction " << kind;
-  if (config.correction.kind == "auto") {
-    std::cout << (kind == "local"  ? ": each stage learns from a read-out of its own, so that no "
-                                     "gradient is old; as good as sequential at any length"
-                  : kind == "none" ? ": gradients are fresh"
-                                   : ": the best where a stage goes back late through a sample, or "
-                                     "its maps have not the target's size");
-    std::cout << " (auto; see docs/benchmarks/learning.md)";
-  }
-  std::cout << ", guard " << config.guard.kind << "\n";
-}
 
 void describe_pipeline(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
@@ -123,11 +109,15 @@ int check_command(const CheckArguments& arguments) {
     std::cout << describe_keys() << describe_layers();
     return kDone;
   }
-  const Config config = load_config(arguments.config, arguments.settings);
+  Config config = load_config(arguments.config, arguments.settings);
   const engine::TrainerOptions options = assemble(config, configured_shape(config));
+  config.optimizer = options.optimizer;  // as it will run
   std::cout << to_toml(config) << "\n";
   describe_pipeline(options);
-  describe_correction(config, options);
+  std::cout << "#   correction " << describe_correction(config, options) << "\n";
+  const std::string local = local_note(options);
+  if (!local.empty()) std::cout << "#   " << local << "\n";
+  std::cout << "#   guard " << config.guard.kind << "\n";
   describe_capture(options);
   describe_sharing(options);
   describe_policy(config, options);

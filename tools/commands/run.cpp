@@ -7,11 +7,11 @@
 #include <stdexcept>
 
 #include "io/source/source.h"
-#include "tools/config/commands.h"
 #include "tools/commands/progress.h"
-#include "tools/run/run.h"
 #include "tools/commands/signals.h"
 #include "tools/commands/watchdog.h"
+#include "tools/config/commands.h"
+#include "tools/run/run.h"
 
 namespace millrace::tools {
 namespace {
@@ -20,7 +20,8 @@ namespace {
 class Attendant {
  public:
   Attendant(Run& run, bool quiet) : run_(run), quiet_(quiet), progress_(quiet) {
-    if (!quiet && !run.remark().empty()) say("source: " + run.remark());
+    for (const std::string& remark : quiet ? std::vector<std::string>{} : run.remarks())
+      say(remark);
     if (!quiet && !run.page().empty()) say("page: " + run.page());
     if (!quiet && !run.video().empty()) say("video: " + run.video());
     run.on_event([this](const std::string& line) { say(line); });
@@ -93,7 +94,8 @@ bool names_a_source(const std::string& argument) {
 
 int run_command(const RunArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
-  if (!arguments.report.empty()) settings.push_back("output.report=" + toml_string(arguments.report));
+  if (!arguments.report.empty())
+    settings.push_back("output.report=" + toml_string(arguments.report));
   // A video, or any other source, in place of a config is learned from by every key's default.
   std::string file = arguments.config;
   if (names_a_source(file)) {

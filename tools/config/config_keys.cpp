@@ -316,12 +316,13 @@ std::vector<ConfigKey> make_table() {
       flag("pipeline.recompute",
            "keep a sample's input alone and run forward again to go back: less memory, more time",
            MILLRACE_AT(pipeline.recompute)),
-      choice(
-          "pipeline.capture", {"auto", "graph", "eager"},
-          "graph: each step is recorded once and replayed, as a CUDA Graph or, on a core, as a step "
-          "program, equal to eager within rounding; eager: operator by operator, PyTorch's own bits "
-          "on a core; auto: recorded on CUDA devices where that can be done, eager on cores",
-          MILLRACE_AT(pipeline.capture)),
+      choice("pipeline.capture", {"auto", "graph", "eager"},
+             "graph: each step is recorded once and replayed, as a CUDA Graph or, on a core, as a "
+             "step "
+             "program, equal to eager within rounding; eager: operator by operator, PyTorch's own "
+             "bits "
+             "on a core; auto: recorded on CUDA devices where that can be done, eager on cores",
+             MILLRACE_AT(pipeline.capture)),
       choice("pipeline.sharing", {"streams", "partitions"},
              "recorded stages on one CUDA device: a stream each on all of its SMs (streams), or "
              "each on SMs of its own in proportion to its work (partitions; not measured yet)",
@@ -340,8 +341,8 @@ std::vector<ConfigKey> make_table() {
            MILLRACE_AT(optimizer.alpha)),
       real("optimizer.eps", 0, 1, "rmsprop, adam, adamw", MILLRACE_AT(optimizer.eps)),
       choice("correction.kind", correction_choices(),
-             "what is done about old gradients; none: the schedule's bare rule; auto: what the "
-             "benchmark of learning found best for schedule and stages (check says which)",
+             "what is done about old gradients; none: the schedule's bare rule; auto: none where "
+             "gradients are fresh, else inverse-age, with a beta1 of 0 unless that is named",
              MILLRACE_AT(correction.kind)),
       whole("correction.anneal", 1, kMany, "pipemare: updates until the full rate is reached",
             MILLRACE_AT(correction.anneal)),

@@ -88,6 +88,8 @@ std::string state_json(const Live& live, const Controls* controls, int viewers) 
                {"task", s.task},
                {"schedule", s.schedule},
                {"cut", s.cut},
+               {"correction", s.correction},
+               {"local_note", s.local_note},
                {"frames",
                 {{"received", frames.received},
                  {"trained", frames.trained},

@@ -35,6 +35,8 @@ struct Snapshot {
   std::string task;      ///< "next-frame"
   std::string schedule;  ///< "partime"
   std::vector<int> cut;  ///< modules at which stages 1.. begin
+  std::string correction;  ///< what is done about old gradients
+  std::string local_note;  ///< what learning by read-outs would do instead; may be empty
   std::vector<StageState> stages;
 
   engine::FrameCounts frames;

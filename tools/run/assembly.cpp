@@ -9,6 +9,7 @@
 #include "engine/trainer/backends.h"
 #include "stages/safetensors.h"
 #include "tools/run/checkpoint_files.h"
+#include "tools/run/correction_choice.h"
 
 namespace millrace::tools {
 namespace {
@@ -111,8 +112,7 @@ void place(const Config& config, engine::TrainerOptions& options) {
   } catch (const std::invalid_argument& error) {
     throw config.error("pipeline.schedule", error.what());
   }
-  if (options.correction.kind == "auto")
-    options.correction.kind = best_correction(options, schedule);
+  choose_correction(config, schedule, options);
   try {
     engine::require_correction(options, schedule);
   } catch (const std::invalid_argument& error) {
@@ -148,25 +148,6 @@ void choose_frames(const Config& config, engine::TrainerOptions& options) {
 }
 
 }  // namespace
-
-std::string best_correction(const engine::TrainerOptions& options,
-                            const engine::Schedule& schedule) {
-  const std::vector<std::int64_t> ages = engine::gradient_ages(schedule);
-  const auto fresh = [](const std::vector<std::int64_t>& all) {
-    return std::all_of(all.begin(), all.end(), [](std::int64_t age) { return age == 0; });
-  };
-  if (fresh(ages)) return "none";
-  // Where a stage goes back through a sample long after its forward, its own loss is as old.
-  if (!fresh(engine::own_gradient_ages(schedule))) return "inverse-age";
-  engine::TrainerOptions local = options;
-  local.correction.kind = "local";
-  try {
-    engine::require_correction(local, schedule);
-    return "local";
-  } catch (const std::invalid_argument&) {
-    return "inverse-age";  // the stages' maps have not the target's size
-  }
-}
 
 stages::ImageShape configured_shape(const Config& config) {
   return {config.source.channels, config.source.height, config.source.width};

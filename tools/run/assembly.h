@@ -16,11 +16,6 @@ namespace millrace::tools {
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
                                 std::string* note = nullptr);
 
-/// What correction.kind "auto" stands for: none where gradients are fresh, local where a stage goes
-/// back through a sample at once (partime) and its maps have the target's size, else inverse-age.
-/// docs/benchmarks/learning.md shows why.
-std::string best_correction(const engine::TrainerOptions& options,
-                            const engine::Schedule& schedule);
 
 /// The shape as far as the config says.
 stages::ImageShape configured_shape(const Config& config);

@@ -130,6 +130,7 @@ std::string FrameLog::line(const Note& note, const engine::Reading& r) {
       {"stage_ms", r.stage},
       {"handoff_ms", r.handoff},
       {"gradient_age", r.gradient_age},
+      {"correction", subject_.correction},
       {"dropped", subject_.queue.dropped()},
       {"missed", missed_.load(std::memory_order_relaxed)}};
   return line.dump() + "\n";

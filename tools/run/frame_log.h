@@ -23,6 +23,7 @@ struct LogSubject {
   const engine::LossHistory& network;
   const engine::LossHistory& baseline;
   const Novelty& novelty;
+  std::string correction;  ///< of old gradients
 };
 
 /// Appends to a file, or to stdout. This is no output written whole: it grows, and each line is

@@ -61,6 +61,8 @@ io::Snapshot LiveView::look() const {
       .task = config_.task.kind,
       .schedule = trainer.schedule().name,
       .cut = trainer.cut(),
+      .correction = subject_.correction,
+      .local_note = subject_.local_note,
       .stages = stages(),
       .frames = {.received = subject_.queue.received(),
                  .trained = trainer.trained(),

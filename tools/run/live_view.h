@@ -27,6 +27,8 @@ struct LiveSubject {
   engine::Checkpointer* checkpointer;  ///< null: nothing to save to
   const WriteWatch& writes;
   std::atomic<double>& rate;  ///< times optimizer.lr; viewers may set it
+  std::string correction;     ///< what is done about old gradients
+  std::string local_note;     ///< what learning by read-outs would do instead
 };
 
 /// Serves the page from construction to destruction. predicted() is the last stage's worker's;

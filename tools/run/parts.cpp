@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tools/run/assembly.h"
+#include "tools/run/correction_choice.h"
 #include "tools/run/outputs.h"
 #include "tools/run/run_source.h"
 
@@ -57,7 +58,8 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       drop(drop_policy(config, live)),
       queue(queue_capacity(config, drop), drop),
       resizer(resizer_options(config, info)),
-      trainer(trainer_options(std::move(checked.trainer))),
+      assembled(whole(std::move(checked.trainer))),
+      trainer(assembled),
       feed(trainer, queue, resizer, task),
       log(trainer, task == Task::label),
       callback(trainer, std::size_t(shape().channels * shape().height * shape().width)),
@@ -67,6 +69,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       checkpointer(make_checkpointer()),
       page(make_page()),
       reload(config, options.read_again, {rate, trainer.monitor(), info.fps, checkpointer.get()}) {
+  assembled.weights.clear();
   if (!options.trace.empty())
     actions = std::make_unique<engine::ActionLog>(int(trainer.schedule().workers.size()));
   if (video) observers.add(video.get());
@@ -78,7 +81,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
   feed.rest_while([this] { return paused() && !stopping.load(std::memory_order_relaxed); });
 }
 
-engine::TrainerOptions RunParts::trainer_options(engine::TrainerOptions options) const {
+engine::TrainerOptions RunParts::whole(engine::TrainerOptions options) const {
   if (options.sample != shape()) options = assemble(config, shape());  // as the source has it
   if (task == Task::label) require_classes(*options.network);
   options.fps = rate_of(config, info);
@@ -127,7 +130,8 @@ std::unique_ptr<FrameLog> RunParts::make_lines() {
   if (output.log.empty()) return nullptr;
   return std::make_unique<FrameLog>(
       output.log, output.log_every,
-      LogSubject{trainer.monitor(), queue, log.network(), log.baseline(), log.novelty()});
+      LogSubject{trainer.monitor(), queue, log.network(), log.baseline(), log.novelty(),
+                 assembled.correction.kind});
 }
 
 std::unique_ptr<engine::Checkpointer> RunParts::make_checkpointer() {
@@ -143,7 +147,8 @@ std::unique_ptr<LiveView> RunParts::make_page() {
   if (!options.serve) return nullptr;
   return std::make_unique<LiveView>(
       config, shape(), options.serve_at, options.token,
-      LiveSubject{trainer, queue, log, real_time, health, checkpointer.get(), writes, rate});
+      LiveSubject{trainer, queue, log, real_time, health, checkpointer.get(), writes, rate,
+                  describe_correction(config, assembled), local_note(assembled)});
 }
 
 io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {

@@ -56,6 +56,7 @@ struct RunParts {
   // A frame's way.
   io::FrameQueue queue;
   io::Resizer resizer;
+  engine::TrainerOptions assembled;  ///< what the trainer is made of, but for its weights
   engine::Trainer trainer;
   FrameFeed feed;
   Observers observers;
@@ -91,7 +92,7 @@ struct RunParts {
 
  private:
   RunParts(CheckedConfig checked, RunOptions&& given);
-  engine::TrainerOptions trainer_options(engine::TrainerOptions options) const;
+  engine::TrainerOptions whole(engine::TrainerOptions options) const;
   void require_classes(const stages::Network& network) const;
   std::unique_ptr<VideoOut> make_video();
   std::unique_ptr<FrameLog> make_lines();

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <sstream>
 
+#include "tools/run/correction_choice.h"
 #include "tools/run/parts.h"
 #include "tools/run/provenance.h"
 
@@ -82,18 +83,26 @@ Json source_json(const io::StreamHealth& health) {
           {"last_error", health.last_error()}};
 }
 
+Json optimizer_json(const stages::OptimizerSpec& optimizer) {
+  Json json = {{"kind", optimizer.kind}, {"lr", optimizer.lr}};
+  if (has_beta1(optimizer)) json["beta1"] = optimizer.beta1;
+  return json;
+}
+
 /// What makes a run comparable with another: what it was asked, of what, where, how long.
 Json about_run(const RunParts& p) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   const std::chrono::duration<double> seconds = p.ended - p.began;
   const double trained = double(p.frames.trained);
+  Config config = p.config;
+  config.optimizer = p.assembled.optimizer;  // as it ran
   return {{"uri", io::redacted(p.config.source.uri)},
           {"seed", p.config.weights.seed},
           {"host", host},
           {"duration_s", seconds.count()},
           {"fps", seconds.count() > 0 ? trained / seconds.count() : 0.0},
-          {"config", to_toml(p.config)}};
+          {"config", to_toml(config)}};
 }
 
 }  // namespace
@@ -133,6 +142,7 @@ Json make_report(RunParts& p) {
       {"gradient_age", r.gradient_age},
       {"gradient_age_spread", r.gradient_age_spread},
       {"correction", trainer.correction().kind},
+      {"optimizer", optimizer_json(p.assembled.optimizer)},
       {"guard", {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}}},
       {"loss", loss_json(p.log)},
       {"memory_bytes", memory_json(trainer)},

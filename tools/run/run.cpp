@@ -5,6 +5,7 @@
 
 #include "io/files/whole_file.h"
 #include "stages/safetensors.h"
+#include "tools/run/correction_choice.h"
 #include "tools/run/outputs.h"
 #include "tools/run/parts.h"
 #include "tools/run/pictures.h"
@@ -165,8 +166,14 @@ std::string Run::video() const {
   return parts_->video ? parts_->video->writer().where() : "";
 }
 
-std::string Run::remark() const {
-  return squash_note(parts_->config, parts_->info);
+std::vector<std::string> Run::remarks() const {
+  const RunParts& p = *parts_;
+  std::vector<std::string> all;
+  const std::string fit = squash_note(p.config, p.info);
+  if (!fit.empty()) all.push_back("source: " + fit);
+  if (p.config.correction.kind == "auto" && p.assembled.correction.kind != "none")
+    all.push_back("correction: " + describe_correction(p.config, p.assembled));
+  return all;
 }
 
 const std::string& Run::source_error() const {

@@ -71,7 +71,8 @@ class Run {
   std::string summary() const;  ///< the report in a few lines, ending with the verdict
   std::string page() const;     ///< its URL; "": not served
   std::string video() const;    ///< where it goes; "": nowhere
-  std::string remark() const;   ///< on how pictures are made to fit, in a line; "": they do
+  /// What people should know before it learns, a line each.
+  std::vector<std::string> remarks() const;
   const std::string& source_error() const;  ///< why the stream broke off; "": it did not
 
  private:

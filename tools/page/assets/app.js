@@ -62,6 +62,7 @@ function show(state) {
   say('latency', three(latency.recent_p50));
   say('latency-why', `p99 ${three(latency.recent_p99)}, longest ${three(latency.max)}`);
   showStages(state);
+  say('correction', ['Old gradients: ' + state.correction, state.local_note].filter(Boolean).join('; '));
   showControls(state.controls);
   showEvents(state);
   addPoint(state);
