@@ -89,7 +89,7 @@ class Embedded(CliTest):
         self.assertTrue(checkpoint.exists())
         self.assert_code(DONE, call("run", config, *settings, "--frames", 10))
         resumed = self.first_loss()
-        checkpoint.unlink()
+        shutil.rmtree(checkpoint.parent)
         self.assert_code(DONE, call("run", config, *settings, "--frames", 10))
         self.assertLess(resumed, 0.8 * self.first_loss())
 
