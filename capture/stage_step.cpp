@@ -117,6 +117,11 @@ void StageStep::discard(int slot) {
   keeps(kept, 0);
 }
 
+void StageStep::leave_out(int slot) {
+  discard(slot);
+  stage_.count_gradient();  // a later one of the update is then added as it was recorded
+}
+
 void StageStep::recompute(int slot) {
   const int buffer = buffers_[slot];
   call({Kind::recompute, slot, buffer, 0, 0}, nullptr, nullptr,

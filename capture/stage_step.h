@@ -33,6 +33,7 @@ class StageStep final : public Step {
   void prepare() override;
   void forward(int slot, std::int64_t version) override;
   void discard(int slot) override;
+  void leave_out(int slot) override;
   void recompute(int slot) override;
   void backward(int slot, int gradient_slot) override;
   void backward_input(int slot, int gradient_slot) override;

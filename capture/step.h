@@ -23,6 +23,9 @@ class Step {
 
   /// Lets go of what the forward kept in `slot`: its sample never goes backward.
   virtual void discard(int slot) = 0;
+  /// The same in place of a backward (or its second part), since there is no gradient: the next
+  /// update is skip_update().
+  virtual void leave_out(int slot) = 0;
 
   /// Makes the activations of `slot` again, which the forward did not keep.
   virtual void recompute(int slot) = 0;

@@ -94,7 +94,9 @@ struct Reading {
 /// What became of the samples that were admitted, over all runs. Written by workers, read by
 /// anyone.
 struct Tally {
-  std::atomic<std::int64_t> trained{0}, predicted_only{0};
+  std::atomic<std::int64_t> trained{0};
+  std::atomic<std::int64_t> predicted_only{0};  ///< left out by choice, for lack of time
+  std::atomic<std::int64_t> untold{0};  ///< left out since some sample of the update had no target
 };
 
 /// A meter for each replica of each stage, and the verdict. Thread-safe to read at any time.

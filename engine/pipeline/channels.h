@@ -20,7 +20,9 @@ struct Token {
   std::int64_t sample = 0;
   std::int64_t origin = 0;    ///< gradients: the sample whose loss made it
   Alarm alarm = Alarm::none;  ///< gradients: what the loss guard said of that loss
-  bool learns = true;         ///< gradients: false: there is none, that loss is not learned from
+  /// gradients: false: there is none, that loss is not learned from; meetings: whether the replica
+  /// has one of every sample
+  bool learns = true;
 };
 
 /// How long a wait lasts before the waiter looks up: to ask whether it should give up, and, when

@@ -46,6 +46,7 @@ struct Completion {
   std::int64_t number = 0;  ///< timed: ns on the host; updated: the gradient's age, as StageMeter has it
   int forwards = 0;         ///< timed: samples in the group
   bool learned = false;     ///< updated, left_out: there was something to learn
+  bool untold = false;      ///< left_out: for lack of a target
 };
 
 /// Completions in the order they were noted: a ring that grows where it must, which is rare.

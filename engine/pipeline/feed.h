@@ -13,6 +13,8 @@ struct SampleInfo {
   std::int64_t frame = -1;   ///< the frame's number at its source
   Clock::time_point captured;
   bool learns = true;  ///< false: it is predicted, and nothing is learned from its loss
+  /// False: nobody has said what its prediction should have been, so that its loss means nothing.
+  bool has_target = true;
 };
 
 /// Gives samples to stage 0. Every call is made by stage 0's worker; where it has several, by one
@@ -24,7 +26,7 @@ class Feed {
 
   /// Whether a sample can be taken. Blocks for at most about `patience` if not.
   virtual Status poll(std::chrono::microseconds patience) = 0;
-  /// Writes the sample's input and target into `slot`. Only after poll() said ready.
+  /// Writes the sample's input and target (if it has one) into `slot`. Only after poll() said ready.
   virtual void take(int slot, SampleInfo& info) = 0;
 };
 

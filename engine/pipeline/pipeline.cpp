@@ -28,13 +28,15 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
           Lowering(schedule_),
           // Gradients may stay unread for the whole age of the pipeline; tokens are small, so
           // room for twice the samples in flight costs nothing and no send ever waits.
-          Channels(shared_.lowering, 2 * std::size_t(schedule.slots()) + 2)} {}
+          Channels(shared_.lowering, 2 * std::size_t(schedule.slots()) + 2),
+          Fates(2 * schedule.slots() + shared_.choice)} {}
 
 Outcome Pipeline::run() {
   const int count = int(schedule_.workers.size());
   Tally& tally = shared_.monitor.tally();
   const std::int64_t trained_before = tally.trained.load();
   const std::int64_t left_out_before = tally.predicted_only.load();
+  const std::int64_t untold_before = tally.untold.load();
   std::vector<std::thread> threads;
   std::latch prepared(count);
   for (int worker = 0; worker < count; ++worker) {
@@ -64,20 +66,22 @@ Outcome Pipeline::run() {
   // A replica may have counted what another could not.
   tally.trained.store(trained_before + outcome.trained);
   tally.predicted_only.store(left_out_before + outcome.predicted_only);
+  tally.untold.store(untold_before + outcome.untold);
   return outcome;
 }
 
 Outcome Pipeline::outcome() const {
   const std::int64_t admitted = shared_.admitted, used = schedule_.trained(admitted);
-  const std::int64_t rejected = admitted - used;  // all of the last group
-  const std::int64_t left_out = shared_.left_out - (shared_.learns ? 0 : rejected);
-  return {admitted, used - left_out, left_out, rejected};
+  const std::int64_t left_out = shared_.fates.count(Fate::predicted_only, used),
+                     untold = shared_.fates.count(Fate::untold, used);
+  return {admitted, used - left_out - untold, left_out, untold, admitted - used};
 }
 
 Outcome& Outcome::operator+=(const Outcome& more) {
   admitted += more.admitted;
   trained += more.trained;
   predicted_only += more.predicted_only;
+  untold += more.untold;
   rejected += more.rejected;
   return *this;
 }

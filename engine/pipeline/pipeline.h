@@ -12,6 +12,7 @@
 #include "capture/step.h"
 #include "engine/monitor/monitor.h"
 #include "engine/pipeline/channels.h"
+#include "engine/pipeline/fates.h"
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/loss_guard.h"
 #include "engine/pipeline/slot_pool.h"
@@ -63,21 +64,23 @@ struct Shared {
   std::vector<SampleInfo> infos;  ///< by slot; written by stage 0 before it sends
   Lowering lowering;
   Channels channels;
+  Fates fates;
   std::atomic<bool> stop{false};  ///< a worker failed: nobody waits any longer
   /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
   std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
   // Written by stage 0's workers in turn, read after the join.
   std::int64_t admitted = 0;
-  std::int64_t left_out = 0;         ///< of them: not learned from
+  std::int64_t left_out = 0;         ///< of them: known not to be learned from
   std::int64_t left_out_groups = 0;  ///< since the last one that is
   bool learns = true;                ///< the group under way
 };
 
-/// What run() did. admitted = trained + predicted_only + rejected.
+/// What run() did. admitted = trained + predicted_only + untold + rejected.
 struct Outcome {
   std::int64_t admitted = 0;
   std::int64_t trained = 0;
-  std::int64_t predicted_only = 0;  ///< went forward, and were not learned from
+  std::int64_t predicted_only = 0;  ///< left out by choice: went forward alone
+  std::int64_t untold = 0;          ///< left out since a sample of their update had no target
   std::int64_t rejected = 0;        ///< of a trailing group that the stream could not fill
 
   Outcome& operator+=(const Outcome& more);

@@ -106,7 +106,9 @@ void Worker::work(const Lowered& next) {
     engine::perform(*mine.step, next, shared_.schedule.slots());
     mine.learned = mine.learned || action.op != Op::recompute;
   } else if (adds_gradient(action.op)) {
-    mine.step->discard(slot(action.sample));
+    mine.step->leave_out(slot(action.sample));
+    mine.left_out = true;
+    mine.untold = mine.untold || !info(action.sample).has_target;
   }
 }
 
@@ -131,7 +133,10 @@ void Worker::give(const Action& action, const Signal& signal) {
 
 void Worker::update(const Action& action) {
   Stage& mine = stage(action);
-  const bool learned = std::exchange(mine.learned, false);
+  // An update is the mean over all of its samples, or none.
+  const bool left_out = std::exchange(mine.left_out, false);
+  const bool learned = std::exchange(mine.learned, false) && !left_out;
+  const bool untold = std::exchange(mine.untold, false);
   ++mine.versions;
   // Within a minibatch every sample is as old as the minibatch. A stage that goes backward alone
   // drains.
@@ -141,7 +146,8 @@ void Worker::update(const Action& action) {
       {.kind = apply(mine, learned) ? Completion::Kind::updated : Completion::Kind::left_out,
        .action = action,
        .number = age,
-       .learned = learned});
+       .learned = learned,
+       .untold = untold});
 }
 
 void Worker::follow_rate() {

@@ -33,9 +33,10 @@ class Worker {
     std::int64_t origin = 0;
     Alarm alarm = Alarm::none;
     bool learns = true;
-    // Since the last update: the worst alarm, and whether there was a gradient and a forward.
+    // Since the last update: the worst alarm, and whether there was a gradient, a sample without
+    // one, a sample without a target (last stage), a forward.
     Alarm pending = Alarm::none;
-    bool learned = false, forwarded = false;
+    bool learned = false, left_out = false, untold = false, forwarded = false;
     // Where the step defers: time on the host and forwards of this launch group, time on the device
     // of groups without a forward.
     std::int64_t host_ns = 0;
@@ -50,8 +51,8 @@ class Worker {
   void give(const Action& action, const Signal& signal);
   std::int64_t version_of(const Action& action);  ///< updates in the weights it met or made
   void update(const Action& action);
-  /// The update, or what the guard makes of it, or of `learned` samples there are none. Whether it
-  /// was asked of the step.
+  /// The update, or what the guard makes of it, or, unless `learned`, none. Whether it was asked of
+  /// the step.
   bool apply(Stage& stage, bool learned);
   void follow_rate();
   void end_sample(const Action& action);
@@ -67,7 +68,7 @@ class Worker {
   bool choose(std::int64_t sample);      ///< whether a new sample is learned from
   bool end_of_stream(std::int64_t samples);
   void take_gradient(const Action& action, const Token& token);
-  void pass_on(const Signal& signal);  ///< at once, to another replica
+  void pass_on(const Signal& signal, bool learns = true);  ///< at once, to another replica
 
   // The end of a launch group, and what is known when its work is over.
   void end_group();

@@ -90,7 +90,7 @@ void Worker::predicted(const Action& action) {
   if (shared_.observer) shared_.observer->predicted(info, at, loss);
   if (options_.guard) {
     verdicts_[std::size_t(action.sample) % verdicts_.size()] =
-        options_.guard->judge(info.sample, loss);
+        info.has_target ? options_.guard->judge(info.sample, loss) : Alarm::none;
   }
   pass_on(*lowered.gives.find(Signal::Kind::prediction));
 }
@@ -106,7 +106,13 @@ void Worker::updated(const Completion& update) {
   }
   if (!shared_.lowering.last(update.action.stage)) return;
   Tally& tally = shared_.monitor.tally();
-  (update.learned ? tally.trained : tally.predicted_only)
+  const Fate fate = update.learned  ? Fate::trained
+                    : update.untold ? Fate::untold
+                                    : Fate::predicted_only;
+  shared_.fates.set(update.action.sample, shared_.schedule.group, fate);
+  (update.learned  ? tally.trained
+   : update.untold ? tally.untold
+                   : tally.predicted_only)
       .fetch_add(shared_.schedule.group, std::memory_order_relaxed);
 }
 

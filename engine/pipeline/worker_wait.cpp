@@ -51,25 +51,31 @@ bool Worker::receive(const Action& action, const Signal& need, Token& token) {
 
 bool Worker::meet(const Action& action, const Signal& need) {
   Token token;
+  bool others_learn = true;
+  Stage& mine = stage(action);
   for (const bool sends : {true, false}) {
     for (int replica = 0; replica < shared_.lowering.replicas(action.stage); ++replica) {
       Signal signal = need;
       signal.to = shared_.lowering.unit(action.stage, replica);
       if (signal.to == need.from) continue;
       if (sends) {
-        pass_on(signal);
+        pass_on(signal, !mine.left_out);
         continue;
       }
       std::swap(signal.from, signal.to);
       if (!receive(action, signal, token)) return false;
+      others_learn = others_learn && token.learns;
     }
   }
+  mine.untold = mine.untold || (!others_learn && mine.learned);
+  mine.left_out = mine.left_out || !others_learn;
   return true;
 }
 
-void Worker::pass_on(const Signal& signal) {
+void Worker::pass_on(const Signal& signal, bool learns) {
   if (signal.from == signal.to) return;
-  shared_.channels(signal).send({signal.sample}, [&] { return over(signal.sample); });
+  shared_.channels(signal).send({.sample = signal.sample, .learns = learns},
+                                [&] { return over(signal.sample); });
 }
 
 bool Worker::admit(const Action& action) {
@@ -96,7 +102,9 @@ bool Worker::admit(const Action& action) {
   SampleInfo& info = shared_.infos[slot(action.sample)];
   shared_.feed.take(slot(action.sample), info);
   info.sample = options_.before + action.sample;
-  info.learns = choose(action.sample);
+  const bool chosen = choose(action.sample);
+  if (chosen && !info.has_target) ++shared_.left_out;
+  info.learns = chosen && info.has_target;
   shared_.admitted = action.sample + 1;
   pass_on(*shared_.lowering(index_, action).gives.find(Signal::Kind::admission));
   lap(mine, Part::handoff);

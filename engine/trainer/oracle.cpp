@@ -96,6 +96,8 @@ class Oracle {
         if (learns(action.sample)) {
           stage.backward_weight(kept(action), {.first = stage.count_gradient()});
           learned_.insert(key_of(program, action));
+        } else {
+          left_out_.insert(key_of(program, action));
         }
         ++gradients_made_[action.stage];
         kept_.erase({action.stage, action.sample});
@@ -103,11 +105,22 @@ class Oracle {
       case Op::update:
         // Replicas update with the gradients of all of them.
         if (gradients_made_[action.stage] < made_by(action)) return false;
-        apply(stage, schedule_.unit(action.stage, program.replica),
-              learned_.erase(key_of(program, action)) > 0);
+        apply(stage, schedule_.unit(action.stage, program.replica), all_learned(program, action));
         return true;
     }
     return false;
+  }
+
+  /// Whether every sample that the update covers was learned from.
+  bool all_learned(const Program& program, const Action& action) {
+    const Key key = key_of(program, action);
+    const bool learned = learned_.erase(key) > 0, left_out = left_out_.erase(key) > 0;
+    const int replicas = schedule_.replicas_of(action.stage);
+    if (replicas == 1) return learned && !left_out;
+    for (int replica = 0; replica < replicas; ++replica) {
+      if (!learns(action.sample / replicas * replicas + replica)) return false;
+    }
+    return true;
   }
 
   /// How many gradients the stage must have made in all, to update with `action`.
@@ -176,6 +189,8 @@ class Oracle {
       made = whole ? stage.backward(kept(action), *gradients, {.first = stage.count_gradient()})
                    : stage.backward_input(kept(action), *gradients);
       if (whole) learned_.insert(key_of(program, action));
+    } else if (whole) {
+      left_out_.insert(key_of(program, action));
     }
     if (whole) {
       ++gradients_made_[action.stage];
@@ -195,7 +210,8 @@ class Oracle {
   std::map<Key, Kept> kept_;
   std::map<Key, stages::Tensors> activations_;
   std::map<Key, std::optional<stages::Tensors>> gradients_;  ///< none: of a loss nobody learns from
-  std::set<Key> learned_;  ///< stage, replica: with gradients since the last update
+  // Stage, replica: with gradients since the last update, and with samples that made none.
+  std::set<Key> learned_, left_out_;
   std::map<int, std::int64_t> gradients_made_;  ///< by stage
   std::map<Key, Alarm> alarms_;                 ///< of the gradients made there
   std::vector<Alarm> pending_;                  ///< by unit: the worst since its last update

@@ -16,8 +16,8 @@ namespace millrace::engine {
 /// Input and target of sample n.
 using SampleFunction = std::function<std::pair<at::Tensor, at::Tensor>(std::int64_t)>;
 
-/// Whether sample n is learned from, and not predicted alone; the same for all samples that an
-/// update covers.
+/// Whether sample n is learned from, and not predicted alone. An update is made of all the samples
+/// that it covers, or not at all.
 using LearnFunction = std::function<bool(std::int64_t)>;
 
 /// Runs `schedule` over `samples` samples on `stages` (by Schedule::unit(), replicas tied by

@@ -10,6 +10,7 @@ class EmptyStep : public capture::Step {
   void prepare() override {}
   void forward(int, std::int64_t) override {}
   void discard(int) override {}
+  void leave_out(int) override {}
   void recompute(int) override {}
   void backward(int, int) override {}
   void backward_input(int, int) override {}

@@ -73,6 +73,22 @@ TEST_P(OracleTest, LearningFromEveryThirdEqualsOracle) {
   EXPECT_EQ(got.losses, expected.losses);
 }
 
+TEST_P(OracleTest, SamplesWithoutATargetArePredictedOnlyAsTheOracleDoes) {
+  TrainerOptions options = small(GetParam());
+  const auto told = [](std::int64_t sample) { return sample % 11 != 5; };
+  Trainer trainer(options);
+  SampleFeed feed(trainer, kShape, 100);
+  feed.has_target = told;
+  LossLog log;
+  const Outcome outcome = trainer.run(feed, &log, {});
+  EXPECT_EQ(outcome.predicted_only, 0);
+  EXPECT_GE(outcome.untold, 9);
+  EXPECT_EQ(outcome.trained + outcome.untold + outcome.rejected, 100);
+  const Trained expected = by_oracle(options, 100, 1, false, {}, told);
+  expect_equal_bits(trainer.state(), expected.weights);
+  EXPECT_EQ(log.losses, expected.losses);
+}
+
 TEST(LocalLosses, LearningFromEveryThirdEqualsOracle) {
   // Each stage leaves out the samples themselves, not what downstream made of them.
   TrainerOptions options = small("partime", 4, {2, 4, 6});

@@ -47,6 +47,7 @@ class FakeStep final : public EmptyStep {
   void backward_input(int slot, int gradient_slot) override { backward(slot, gradient_slot); }
   void skip_update() override { ++skipped; }
   void discard(int slot) override { discarded.push_back(kept_[slot]); }
+  void leave_out(int slot) override { discard(slot); }
   void recompute(int slot) override { recomputed.push_back(kept_[slot]); }
   float loss(int slot) const override { return float(kept_[slot]); }
 

@@ -5,7 +5,8 @@
 #include <ATen/CPUGeneratorImpl.h>  // samples by number
 #include <gtest/gtest.h>            // expectations
 
-#include <cstring>  // copies
+#include <cstring>     // copies
+#include <functional>  // who has a target
 #include <utility>  // input and target
 
 #include "engine/trainer/trainer.h"
@@ -30,9 +31,11 @@ class SampleFeed final : public Feed {
     const at::Tensor x = sample_at(next_, shape_).first;
     std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(),
                 std::size_t(x.numel()) * sizeof(float));
+    info.has_target = !has_target || has_target(next_);
     info.frame = next_++;
     info.captured = Clock::now();
   }
+  std::function<bool(std::int64_t)> has_target;  ///< empty: every sample has one
 
  private:
   Trainer& trainer_;

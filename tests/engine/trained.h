@@ -70,7 +70,8 @@ struct Trained {
 /// On a core. `train_every`: of the least groups that whole updates cover. `as_recorded`: stages
 /// update as recorded ones do, whose formulas round differently. `sample` empty: sample_at()'s.
 inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int64_t train_every = 1,
-                         bool as_recorded = false, SampleFunction sample = {}) {
+                         bool as_recorded = false, SampleFunction sample = {},
+                         const LearnFunction& told = {}) {
   if (!sample) sample = [&](std::int64_t n) { return sample_at(n, options.sample); };
   options.devices.clear();
   const Schedule schedule = schedule_of(options);
@@ -83,7 +84,7 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   tie_replicas(schedule, places);
   Trained result;
   result.losses = run_oracle(schedule, stages, sample, samples, [&](std::int64_t n) {
-    return n / schedule.samples_a_choice() % train_every == 0;
+    return n / schedule.samples_a_choice() % train_every == 0 && (!told || told(n));
   });
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const stages::StateDict first = stages[schedule.unit(stage, 0)].parameters().state();
