@@ -7,19 +7,21 @@
 #include <optional>
 #include <vector>
 
+#include "stages/loss.h"
 #include "stages/optimizer.h"
 
 namespace millrace::stages {
 
-/// One convolution from what a stage gives to the target (a vector: the mean of its maps), sigmoid,
-/// mean squared error; trained beside the stage and thrown away after training. A stage that learns
-/// from its head alone learns from the sample it has just seen, whatever the pipeline's length:
-/// decoupled greedy learning (Belilovsky et al., arXiv 1901.08164) with one layer. Thread-bound.
+/// One convolution from what a stage gives to the target (a vector: the mean of its maps), sigmoid
+/// (unless the loss is of scores), loss; trained beside the stage and thrown away after training. A
+/// stage that learns from its head alone learns from the sample it has just seen, whatever the
+/// pipeline's length: decoupled greedy learning (Belilovsky et al., arXiv 1901.08164) with one
+/// layer. Thread-bound.
 class AuxiliaryHead {
  public:
   /// `channels`: what the stage gives; `target`: channels of the target. `optimizer`: the
   /// head's.
-  AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel,
+  AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel, const LossType& loss,
                 const OptimizerSpec& optimizer, std::uint64_t seed,
                 const at::TensorOptions& tensors);
 
@@ -41,6 +43,7 @@ class AuxiliaryHead {
 
  private:
   std::int64_t padding_;
+  const LossType& loss_;
   at::Tensor flat_, gradient_;
   std::vector<at::Tensor> parameters_, gradient_views_;
   OptimizerSpec spec_;

@@ -38,6 +38,7 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
     : network_(std::move(network)),
       range_(range),
       options_(options),
+      loss_(loss_type(options.loss)),
       before_(network_->crossing(range.begin)),
       after_(network_->crossing(range.end)),
       versions_(buffers(*network_, range, tensors, options.versions)),
@@ -71,7 +72,7 @@ std::unique_ptr<AuxiliaryHead> Stage::make_head(OptimizerSpec optimizer,
   }
   optimizer.lr *= options_.correction.rate;
   return std::make_unique<AuxiliaryHead>(mine.channels, target.channels, options_.correction.kernel,
-                                         optimizer, std::uint64_t(range_.end), tensors);
+                                         loss_, optimizer, std::uint64_t(range_.end), tensors);
 }
 
 void Stage::replicate(std::vector<const Stage*> stages) {
@@ -179,7 +180,7 @@ void Stage::run(Activations& a, bool keep) const {
 }
 
 at::Tensor Stage::target_loss(const at::Tensor& output, const at::Tensor& target) const {
-  return head_ ? head_->loss(output, target) : at::mse_loss(output, target);
+  return head_ ? head_->loss(output, target) : loss_.of(output, target);
 }
 
 }  // namespace millrace::stages

@@ -7,6 +7,7 @@
 
 #include "stages/auxiliary_head.h"
 #include "stages/correction.h"
+#include "stages/loss.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
@@ -57,6 +58,7 @@ struct StageOptions {
   /// Pictures enter in channels-last layout, which activations then keep, at every stage and
   /// whatever Network::channels_last() says: for step programs, whose kernels want it.
   bool channels_last = false;
+  std::string loss = "mse";  ///< the last stage's, and auxiliary heads'; see loss_types()
 };
 
 constexpr std::int64_t kNewest = -1;
@@ -104,8 +106,7 @@ class Stage {
   // The work.
 
   /// Runs the modules at the weights in `buffer`. `inputs`: each [1,C,H,W]. The last stage also
-  /// takes the loss against `target`, mean squared error over all elements, and so do stages with
-  /// an auxiliary head.
+  /// takes the loss against `target`, and so do stages with an auxiliary head.
   Activations forward(const Tensors& inputs, const at::Tensor& target = {}, int buffer = 0) const;
   /// Makes the graphs of `activations` again, at the weights of their forward.
   void recompute(Activations& activations) const;
@@ -193,6 +194,7 @@ class Stage {
   std::shared_ptr<const Network> network_;
   StageRange range_;
   StageOptions options_;
+  const LossType& loss_;
   std::vector<int> before_, after_;            ///< modules that the cuts around it cross
   std::vector<std::size_t> parameter_counts_;  ///< a module
   std::vector<Segment> segments_;

@@ -6,8 +6,9 @@ namespace millrace::engine {
 namespace {
 
 FrameCounts operator-(const FrameCounts& a, const FrameCounts& b) {
-  return {a.received - b.received, a.trained - b.trained, a.dropped - b.dropped,
-          a.predicted_only - b.predicted_only, a.rejected - b.rejected};
+  return {a.received - b.received, a.trained - b.trained,
+          a.dropped - b.dropped,   a.predicted_only - b.predicted_only,
+          a.rejected - b.rejected, a.untold - b.untold};
 }
 
 std::string text(double value) {

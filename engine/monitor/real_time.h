@@ -19,7 +19,9 @@ struct FrameCounts {
   std::int64_t trained = 0;
   std::int64_t dropped = 0;         ///< a newer one took its place, or predicted only
   std::int64_t predicted_only = 0;  ///< of the dropped
-  std::int64_t rejected = 0;        ///< broken, or of a minibatch that the stream did not fill
+  /// Broken, of a minibatch that the stream did not fill, or without a target.
+  std::int64_t rejected = 0;
+  std::int64_t untold = 0;  ///< of the rejected: predicted, but without a target
   std::int64_t in_flight() const { return received - trained - dropped - rejected; }
 };
 

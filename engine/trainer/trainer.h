@@ -40,12 +40,13 @@ struct TrainerOptions : ScheduleSpec {
   std::shared_ptr<const stages::Network> network;
   stages::ImageShape sample;    ///< every size known
   bool target_is_input = true;  ///< autoencode: one buffer serves both; else as the network gives
+  std::string loss = "mse";     ///< see stages::loss_types()
   /// The feed writes frames as they are, 8 bits a channel: a quarter of what floats take on their
   /// way to a GPU. Each stage that reads one makes floats of it on its own device.
   bool input_as_bytes = false;
   bool target_as_bytes = false;  ///< of a target that is a frame, but not the input
-  std::vector<int> cut;         ///< empty: balanced from measured times
-  std::vector<Device> devices;  ///< one for each replica of each stage; empty: one a worker
+  std::vector<int> cut;          ///< empty: balanced from measured times
+  std::vector<Device> devices;   ///< one for each replica of each stage; empty: one a worker
   stages::OptimizerSpec optimizer;
   stages::CorrectionSpec correction;
   bool guard = false;         ///< turn back when the loss goes astray
@@ -142,6 +143,7 @@ class Trainer {
   bool recorded() const { return records_; }
   const std::string& recording_error() const { return recording_error_; }
   const stages::CorrectionSpec& correction() const { return options_.correction; }
+  const std::string& loss() const { return options_.loss; }
   std::int64_t trained() { return monitor_.tally().trained.load(std::memory_order_relaxed); }
 
  private:

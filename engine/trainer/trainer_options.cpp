@@ -82,7 +82,7 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
                           place_of(options, unit),
                           stages::StageOptions{schedule.versions_of(i), needs.split,
                                                needs.recompute, options.correction, delay,
-                                               runs_programs(options, unit)});
+                                               runs_programs(options, unit), options.loss});
       stages.back().restore(options.weights);
     }
   }

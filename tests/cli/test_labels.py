@@ -4,9 +4,11 @@ import math
 import unittest
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 import program
+import reference
 
 LAYERS = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "avgpool", "kernel": 4},
           {"type": "flatten"}, {"type": "linear", "out": 3}, {"type": "sigmoid"}]
@@ -23,7 +25,6 @@ class Labels(program.CliTest):
         # A network that tells 0.5 whatever it sees: (1 - 0.5)^2 for every number.
         zeros = {"0.weight": torch.zeros(4, 3, 3, 3), "0.bias": torch.zeros(4),
                  "4.weight": torch.zeros(3, 4 * 4 * 6), "4.bias": torch.tensor([9.0, -9.0, -9.0])}
-        from safetensors.torch import save_file
         save_file(zeros, self.folder / "start.safetensors")
         report, _ = self.learn({**self.config(), "model": {"preset": "layers", "layer": LAYERS,
                                                            "weights": self.folder / "start.safetensors"},
@@ -39,13 +40,83 @@ class Labels(program.CliTest):
         self.assertEqual(report["gradient_age"], [0, 0])
         self.assert_balanced(report)
 
+    def test_classes_of_a_file_are_learned_and_frames_without_one_only_predicted(self):
+        # Frames 0 to 39 are dark or bright in turns of two; nobody tells the class of every fifth.
+        pictures = program.random_frames(1, 40) // 2
+        pictures[2::4] += 100
+        pictures[3::4] += 100
+        samples = [x for x, _ in reference.autoencode(pictures)]
+        names = ["night" if n // 2 % 2 == 0 else "day" for n in range(40)]  # day is 0: they are sorted
+        rows = [f"{n},{names[n]}" for n in range(40) if n % 5 != 4]
+        (self.folder / "classes.csv").write_text("\n".join(["frame,class", *rows]) + "\n")
+        layers = [{"type": "flatten"}, {"type": "linear", "out": 2}]
+        tables = {**self.config(uri=program.write_frames(self.folder / "frames", pictures), layers=layers, cut=()),
+                  "task": {"kind": "label", "loss": "cross-entropy", "labels": self.folder / "classes.csv"},
+                  "optimizer": {"kind": "sgd", "lr": 0.01}, "correction": {"kind": "none"},
+                  "guard": {"kind": "none"}}
+        tables["pipeline"]["capture"] = "eager"
+        report, _ = self.learn(tables)
+        weights = load_file(self.folder / "out.safetensors")
+        told = [n for n in range(40) if n % 5 != 4]
+        self.assertEqual(report["frames"], {"received": 40, "trained": 32, "dropped": 0, "rejected": 8,
+                                            "in_flight": 0})
+        self.assertEqual(report["task"], {"kind": "label", "loss": "cross-entropy", "without_target": 8})
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 24, 2))
+        sgd = torch.optim.SGD(network.parameters(), lr=0.01)
+        hits, majority, losses, counts = [], [], [], [0, 0]
+        for n in told:
+            truth = torch.tensor([["day", "night"].index(names[n])])
+            y = network(samples[n])
+            loss = nn.functional.cross_entropy(y, truth)
+            losses.append(loss.item())
+            hits.append(float(y.argmax() == truth))
+            majority.append(float(counts.index(max(counts)) == truth))
+            counts[truth] += 1
+            sgd.zero_grad()
+            loss.backward()
+            sgd.step()
+        self.assertEqual(weights["1.weight"].tolist(), network[1].weight.tolist())
+        self.assertEqual(weights["1.bias"].tolist(), network[1].bias.tolist())
+        self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 32, places=6)
+        self.assertAlmostEqual(report["accuracy"]["mean"], sum(hits) / 32)
+        self.assertAlmostEqual(report["accuracy"]["majority"]["mean"], sum(majority) / 32)
+
+    def test_classes_by_time_hold_until_the_next_row(self):
+        frames = program.write_frames(self.folder / "frames", program.random_frames(1, 20))
+        (self.folder / "classes.csv").write_text("time,class\n0.2,a\n0.4,b\n0.6,\n")
+        tables = self.config(uri=frames, layers=[{"type": "flatten"}, {"type": "linear", "out": 2}], cut=())
+        tables["task"] = {"kind": "label", "labels": self.folder / "classes.csv"}
+        report, _ = self.learn(tables)  # at 25 frames a second: 5 to 9 are a, 10 to 14 b
+        self.assertEqual(report["frames"]["trained"], 10)
+        self.assertEqual(report["task"]["without_target"], 10)
+
+    def test_what_a_label_file_says_wrong_is_told_with_its_line(self):
+        frames = program.write_frames(self.folder / "frames", program.random_frames(1, 2))
+        linear = [{"type": "flatten"}, {"type": "linear", "out": 2}]
+        for text, part in (("frame,class\n0,a\n0,b\n", "classes.csv:3"), ("when,what\n", "classes.csv:1"),
+                           ("frame,class\n0,a\n1,b\n2,c\n", "3 classes"), (None, "classes.csv")):
+            if text:
+                (self.folder / "classes.csv").write_text(text)
+            else:
+                (self.folder / "classes.csv").unlink()
+            tables = self.config(uri=frames, layers=linear, cut=())
+            tables["task"]["labels"] = self.folder / "classes.csv"
+            file = program.write_toml(self.folder / "bad.toml", tables)
+            for command in ("run", "check"):
+                self.assert_refused(program.BAD_USAGE, program.call(command, file), "bad.toml", part)
+
     def test_what_does_not_fit_is_refused(self):
         frames = program.write_frames(self.folder / "frames", program.random_frames(1, 2))
         picture = [{"type": "conv", "out": 3, "kernel": 3}]
-        for tables, part in ((self.config(uri=frames), "tells classes"),
+        for tables, part in ((self.config(uri=frames), "needs classes"),
                              (self.config(layers=picture, cut=()), "vector"),
                              (self.config(uri="synth:shapes?scenes=4&frames=9"), "4 classes"),
-                             (self.config(output={"video": "x.mkv"}), "output.video")):
+                             (self.config(output={"video": "x.mkv"}), "output.video"),
+                             (self.config(output={"prediction": "x.png"}), "output.prediction"),
+                             ({"task": {"loss": "cross-entropy"}}, "task.kind"),
+                             ({"task": {"labels": "x.csv"}}, "task.labels"),
+                             ({"task": {"horizon": 2}}, "task.horizon")):
             file = program.write_toml(self.folder / "bad.toml", tables)
             self.assert_refused(program.BAD_USAGE, program.call("run", file), "bad.toml", part)
 

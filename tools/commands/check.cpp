@@ -2,6 +2,7 @@
 #include <algorithm>  // any_of
 #include <iostream>   // results
 #include <map>        // operators
+#include <optional>   // labels
 
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
@@ -9,6 +10,7 @@
 #include "tools/config/commands.h"
 #include "tools/run/assembly.h"
 #include "tools/run/correction_choice.h"
+#include "tools/run/run_source.h"
 
 namespace millrace::tools {
 namespace {
@@ -102,6 +104,14 @@ void describe_policy(const Config& config, const engine::TrainerOptions& options
   std::cout << "\n";
 }
 
+/// Which output is which class.
+void describe_classes(const std::vector<std::string>& classes) {
+  std::cout << "#   classes:";
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    std::cout << (i > 0 ? ", " : " ") << i << " " << classes[i];
+  std::cout << "; frames that task.labels leaves out are predicted, not learned from\n";
+}
+
 }  // namespace
 
 int check_command(const CheckArguments& arguments) {
@@ -112,6 +122,8 @@ int check_command(const CheckArguments& arguments) {
   Config config = load_config(arguments.config, arguments.settings);
   const engine::TrainerOptions options = assemble(config, configured_shape(config));
   config.optimizer = options.optimizer;  // as it will run
+  const std::optional<io::Labels> labels = configured_labels(config);
+  if (labels) require_classes(config, *options.network, int(labels->classes().size()));
   std::cout << to_toml(config) << "\n";
   describe_pipeline(options);
   std::cout << "#   correction " << describe_correction(config, options) << "\n";
@@ -122,6 +134,7 @@ int check_command(const CheckArguments& arguments) {
   describe_sharing(options);
   describe_policy(config, options);
   describe_frames(config);
+  if (labels) describe_classes(labels->classes());
   return kDone;
 }
 

@@ -40,6 +40,8 @@ struct Config {
   struct {
     std::string kind = "autoencode";
     std::string loss = "mse";
+    int horizon = 1;
+    std::string labels;
   } task;
   stages::ModelSpec model{.layers = 4, .features = 32, .kernel = 3};
   struct {
@@ -100,8 +102,8 @@ Config load_config(const std::string& path, const std::vector<std::string>& sett
 Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings);
 
-/// Settles keys whose meaning depends on one another. Throws ConfigError where they contradict; what
-/// load_config() returns has passed.
+/// Settles keys whose meaning depends on one another. Throws ConfigError where they contradict;
+/// what load_config() returns has passed.
 void settle(Config& config);
 
 /// All keys as TOML, with the values `config` holds.

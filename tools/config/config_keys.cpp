@@ -10,6 +10,8 @@
 #include "io/queue/resizer.h"
 #include "io/source/source.h"
 #include "io/source/uri.h"
+#include "stages/loss.h"
+#include "tools/config/task.h"
 
 namespace millrace::tools {
 namespace {
@@ -124,6 +126,22 @@ bool read_odd(const toml::node& node, int& side) {
   if (!value || *value < 1 || *value > 63 || *value % 2 == 0) return false;
   side = int(*value);
   return true;
+}
+
+template <class Entry>
+std::vector<std::string> names_of(const std::vector<Entry>& table) {
+  std::vector<std::string> names;
+  for (const Entry& entry : table) names.push_back(entry.name);
+  return names;
+}
+
+/// "NAME: what it is; NAME: what it is".
+template <class Entry>
+std::string described(const std::vector<Entry>& table, std::string Entry::*what) {
+  std::string text;
+  for (const Entry& entry : table)
+    text += (text.empty() ? "" : "; ") + entry.name + ": " + entry.*what;
+  return text;
 }
 
 std::vector<std::string> correction_choices() {
@@ -262,12 +280,15 @@ std::vector<ConfigKey> make_table() {
            MILLRACE_AT(source.reconnect)),
       real("source.silence_s", 0.1, 3600, "seconds without a picture that count as broken off",
            MILLRACE_AT(source.silence_s)),
-      choice("task.kind", {"autoencode", "next-frame", "label"},
-             "what is predicted: the input, the frame after it, or its class, a number each (synth "
-             "tells the scene)",
+      choice("task.kind", names_of(task_types()), described(task_types(), &TaskType::target),
              MILLRACE_AT(task.kind)),
-      choice("task.loss", {"mse"}, "mse: squared error, mean over all elements",
-             MILLRACE_AT(task.loss)),
+      choice("task.loss", names_of(stages::loss_types()),
+             described(stages::loss_types(), &stages::LossType::summary), MILLRACE_AT(task.loss)),
+      whole("task.horizon", 1, 1000, "next-frame: how many frames later the predicted one comes",
+            MILLRACE_AT(task.horizon)),
+      text("task.labels",
+           "label: a CSV of classes, its first line \"frame,class\" or \"time,class\" (seconds)",
+           MILLRACE_AT(task.labels)),
       choice("model.preset", stages::preset_names(), "layers: as written in [[model.layer]]",
              MILLRACE_AT(model.preset)),
       whole("model.layers", 1, 1000, "partime-cnn: convolutions", MILLRACE_AT(model.layers)),

@@ -7,7 +7,9 @@
 #include "capture/devices.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/backends.h"
+#include "stages/loss.h"
 #include "stages/safetensors.h"
+#include "tools/config/task.h"
 #include "tools/run/checkpoint_files.h"
 #include "tools/run/correction_choice.h"
 
@@ -86,6 +88,23 @@ void check_cut(const Config& config, int modules) {
   }
 }
 
+/// What belongs to one task alone. Returns the task.
+Task check_task(const Config& config) {
+  const Task task = task_of(config.task.kind);
+  const bool labels = task == Task::label;
+  if (!labels && !config.task.labels.empty())
+    throw config.error("task.labels", "classes are for task.kind \"label\"");
+  if (!labels && stages::loss_type(config.task.loss).scores)
+    throw config.error("task.loss", config.task.loss + " is of classes, for task.kind \"label\"");
+  if (task != Task::next_frame && config.task.horizon != 1)
+    throw config.error("task.horizon", "a horizon is for task.kind \"next-frame\"");
+  for (const auto& [key, file] : {std::pair{"output.video", &config.output.video},
+                                  std::pair{"output.prediction", &config.output.prediction}}) {
+    if (labels && !file->empty()) throw config.error(key, "labels are no pictures to show");
+  }
+  return task;
+}
+
 /// A re-cut needs stages to move modules between, one worker each.
 void check_policy(const Config& config) {
   if (config.monitor.policy != "recut") return;
@@ -140,7 +159,7 @@ void place(const Config& config, engine::TrainerOptions& options) {
 
 /// Frames go to a GPU as they are; cores share memory, and take floats that are made once.
 void choose_frames(const Config& config, engine::TrainerOptions& options) {
-  const bool target_is_frame = config.task.kind != "label";
+  const bool target_is_frame = task_of(config.task.kind) != Task::label;
   const bool to_gpu =
       options.devices.front().cuda || (target_is_frame && options.devices.back().cuda);
   options.input_as_bytes = to_gpu;
@@ -149,6 +168,20 @@ void choose_frames(const Config& config, engine::TrainerOptions& options) {
 
 }  // namespace
 
+void require_classes(const Config& config, const stages::Network& network, int classes) {
+  const std::int64_t numbers = network.shape(network.size() - 1).channels;
+  if (classes == 0) {
+    throw config.error("task.kind",
+                       "label needs classes: from task.labels, images:DIR with a folder for each, "
+                       "or synth:shapes?scenes=4");
+  }
+  if (numbers != classes) {
+    throw config.error("model.layer", "the network gives " + std::to_string(numbers) +
+                                          " numbers, the source tells " + std::to_string(classes) +
+                                          " classes");
+  }
+}
+
 stages::ImageShape configured_shape(const Config& config) {
   return {config.source.channels, config.source.height, config.source.width};
 }
@@ -156,10 +189,10 @@ stages::ImageShape configured_shape(const Config& config) {
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
                                 std::string* note) {
   engine::TrainerOptions options;
+  const Task task = check_task(config);
   try {
     options.network = stages::build_network(
-        config.model, shape,
-        config.task.kind == "label" ? stages::Gives::vector : stages::Gives::picture);
+        config.model, shape, task == Task::label ? stages::Gives::vector : stages::Gives::picture);
   } catch (const std::invalid_argument& error) {
     throw located(
         config, error.what(),
@@ -168,7 +201,8 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   check_cut(config, options.network->size());
   check_policy(config);
   options.sample = shape;
-  options.target_is_input = config.task.kind == "autoencode";
+  options.target_is_input = task == Task::autoencode;
+  options.loss = config.task.loss;
   static_cast<engine::ScheduleSpec&>(options) = config.pipeline;
   options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph
                     : config.pipeline.capture == "eager" ? engine::Capture::eager

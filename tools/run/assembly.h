@@ -17,6 +17,9 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
                                 std::string* note = nullptr);
 
 
+/// Throws ConfigError unless `network` tells `classes` classes, as the stream's frames are told.
+void require_classes(const Config& config, const stages::Network& network, int classes);
+
 /// The shape as far as the config says.
 stages::ImageShape configured_shape(const Config& config);
 

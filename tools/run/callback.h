@@ -1,6 +1,8 @@
 // The user's own code among those that see predictions.
 #pragma once
 
+#include <cmath>
+
 #include "engine/trainer/trainer.h"
 #include "tools/run/run.h"
 
@@ -19,10 +21,10 @@ class Callback final : public engine::Observer {
     const std::chrono::duration<double, std::milli> latency = engine::Clock::now() - info.captured;
     see({.index = info.sample,
          .frame = info.frame,
-         .loss = loss,
+         .loss = info.has_target ? loss : std::nanf(""),
          .latency_ms = latency.count(),
          .input = {trainer_.shown_input(slot), inputs_},
-         .target = {trainer_.shown_target(slot), targets},
+         .target = {trainer_.shown_target(slot), info.has_target ? targets : 0},
          .prediction = {trainer_.prediction(slot), targets}});
   }
 

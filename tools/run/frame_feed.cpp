@@ -19,11 +19,6 @@ void write(const io::Frame& frame, std::uint8_t* bytes, float* floats) {
 
 }  // namespace
 
-Task task_of(const std::string& kind) {
-  if (kind == "label") return Task::label;
-  return kind == "next-frame" ? Task::next_frame : Task::autoencode;
-}
-
 engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
   using namespace std::chrono_literals;
   if (frame_) return Status::ready;
@@ -45,7 +40,9 @@ engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
 
 void FrameFeed::take(int slot, engine::SampleInfo& info) {
   const io::Frame& fitted = resizer_.fit(*frame_);
-  const engine::SampleInfo here{.frame = frame_->id, .captured = frame_->captured};
+  const engine::SampleInfo here{.frame = frame_->id,
+                                .captured = frame_->captured,
+                                .has_target = task_ != Task::label || frame_->label >= 0};
   if (task_ == Task::next_frame) {
     write_input(previous_, slot);
     write_target(fitted, slot);

@@ -4,22 +4,18 @@
 #include <atomic>
 #include <cstdint>     // counts
 #include <functional>  // pause
-#include <string>      // names
 
 #include "engine/pipeline/feed.h"
 #include "engine/trainer/trainer.h"
-#include "io/queue/resizer.h"
 #include "io/queue/frame_queue.h"
+#include "io/queue/resizer.h"
+#include "tools/config/task.h"
 
 namespace millrace::tools {
 
-/// What a sample's target is.
-enum class Task { autoencode, next_frame, label };
-Task task_of(const std::string& kind);
-
 /// Makes samples of frames. autoencode: the frame is input and target. next-frame: a frame is the
 /// target of the frame before it, so n frames make n - 1 samples. label: 1 for the frame's class, 0
-/// for the others. Used by stage 0's worker;
+/// for the others; a frame whose class is not told has no target. Used by stage 0's worker;
 /// pending() when that has stopped.
 class FrameFeed final : public engine::Feed {
  public:
@@ -41,7 +37,8 @@ class FrameFeed final : public engine::Feed {
   std::int64_t pending() const { return unpaired_ + (previous_.pixels.empty() ? 0 : 1); }
 
  private:
-  /// Whether `frame` came right after the frame before: no gap, drop, outage or loop's seam between.
+  /// Whether `frame` came right after the frame before: no gap, drop, outage or loop's seam
+  /// between.
   bool follows(const io::Frame& frame) const;
   void keep(const io::Frame& fitted);  ///< as the frame before
   /// Gives what `frame` shows to the sample in `slot`, as the trainer takes it.

@@ -9,6 +9,7 @@
 
 #include <algorithm>   // min
 #include <cerrno>      // causes
+#include <cmath>       // nan
 #include <cstring>     // causes
 #include <filesystem>  // folders
 #include <stdexcept>   // failures
@@ -70,7 +71,7 @@ void FrameLog::note(const engine::SampleInfo& info, float loss) {
                   .frame = info.frame,
                   .time = system_clock::now(),
                   .latency = engine::Clock::now() - info.captured,
-                  .loss = loss,
+                  .loss = info.has_target ? loss : std::nanf(""),  // null
                   .recent = float(subject_.network.recent()),
                   .baseline = float(subject_.baseline.last()),
                   .deviation = float(subject_.novelty.deviation()),

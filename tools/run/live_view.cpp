@@ -2,6 +2,9 @@
 
 #include <algorithm>  // copies
 
+#include "tools/config/task.h"
+#include "tools/run/frame_counts.h"
+
 namespace millrace::tools {
 namespace {
 
@@ -16,7 +19,7 @@ io::Controls::Offered offered(const Config& config, const LiveSubject& subject) 
 LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
                    const std::string& token, LiveSubject subject)
     : config_(config), subject_(std::move(subject)), controls_(offered(config, subject_)) {
-  if (config.task.kind != "label") {
+  if (task_of(config.task.kind) != Task::label) {
     const io::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
     board_ = std::make_unique<io::PictureBoard>(shape, shape);
   }
@@ -54,7 +57,6 @@ void LiveView::obey() {
 io::Snapshot LiveView::look() const {
   engine::Trainer& trainer = subject_.trainer;
   const Novelty& novelty = subject_.log.novelty();
-  const std::int64_t predicted_only = trainer.monitor().tally().predicted_only;
   io::Snapshot now{
       .version = MILLRACE_VERSION,
       .source = config_.source.uri,
@@ -64,11 +66,7 @@ io::Snapshot LiveView::look() const {
       .correction = subject_.correction,
       .local_note = subject_.local_note,
       .stages = stages(),
-      .frames = {.received = subject_.queue.received(),
-                 .trained = trainer.trained(),
-                 .dropped = subject_.queue.dropped() + predicted_only,
-                 .predicted_only = predicted_only,
-                 .rejected = subject_.queue.rejected()},
+      .frames = frame_counts(subject_.queue, trainer),
       .loss_last = subject_.log.network().last(),
       .loss_recent = subject_.log.network().recent(),
       .mean_frame_recent = subject_.log.baseline().recent(),

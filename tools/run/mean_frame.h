@@ -1,26 +1,45 @@
-// What a network must beat: always predicting the mean of the frames seen so far.
+// What a network must beat: always predicting the mean of the targets seen so far.
 #pragma once
 
 #include <cstddef>  // sizes
 #include <cstdint>  // counts
 #include <vector>   // the mean
 
+#include "stages/loss.h"
+
 namespace millrace::tools {
 
-/// The running mean of targets and its loss. Allocates in the constructor alone.
+/// The running mean of targets and its loss; of classes: how often each came. Allocates in the
+/// constructor alone.
 class MeanFrame {
  public:
-  explicit MeanFrame(std::size_t elements) : mean_(elements, 0.0f) {}
+  /// `loss`: an entry of stages::loss_types().
+  MeanFrame(std::size_t elements, const stages::LossType& loss)
+      : loss_(loss),
+        // Probabilities begin equal, as if one sample had been spread over all classes.
+        mean_(elements, loss.scores ? 1.0f / float(elements) : 0.0f),
+        seen_(loss.scores ? 1 : 0) {}
 
-  /// Mean squared error of the mean so far (of nothing: black) against `target`; then learns it.
+  /// The loss of the mean so far (of no picture: black) against `target`; then learns it.
   float compare(const float* target) {
-    constexpr std::size_t kLanes = 16;  // independent sums, so that the loop becomes vector code
+    // The default by name, so that the loop becomes vector code.
+    return &loss_ == &stages::loss_types().front()
+               ? compare(target,
+                         [](float mean, float seen) { return (seen - mean) * (seen - mean); })
+               : compare(target, loss_.element);
+  }
+
+  const std::vector<float>& mean() const { return mean_; }
+
+ private:
+  template <class Element>
+  float compare(const float* target, const Element& element) {
+    constexpr std::size_t kLanes = 16;  // independent sums
     const float share = 1.0f / float(++seen_);
     float sums[kLanes] = {};
     const auto learn = [&](std::size_t i, float& sum) {
-      const float error = target[i] - mean_[i];
-      sum += error * error;
-      mean_[i] += error * share;
+      sum += element(mean_[i], target[i]);
+      mean_[i] += (target[i] - mean_[i]) * share;
     };
     std::size_t i = 0;
     for (; i + kLanes <= mean_.size(); i += kLanes) {
@@ -29,14 +48,12 @@ class MeanFrame {
     for (; i < mean_.size(); ++i) learn(i, sums[0]);
     float sum = 0;
     for (const float lane : sums) sum += lane;
-    return sum / float(mean_.size());
+    return loss_.scores ? sum : sum / float(mean_.size());
   }
 
-  const std::vector<float>& mean() const { return mean_; }
-
- private:
+  const stages::LossType& loss_;
   std::vector<float> mean_;
-  std::int64_t seen_ = 0;
+  std::int64_t seen_;
 };
 
 }  // namespace millrace::tools

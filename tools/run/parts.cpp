@@ -32,6 +32,8 @@ struct CheckedConfig {
   CheckedConfig(const Config& given, const RunOptions& options) : config(given) {
     settle(config);
     trainer = assemble(config, configured_shape(config), &note);
+    labels = configured_labels(config);
+    if (labels) require_classes(config, *trainer.network, int(labels->classes().size()));
     require_writable(config);
     if (!options.trace.empty()) check_option("--trace", [&] { require_writable(options.trace); });
     if (options.serve)
@@ -41,6 +43,7 @@ struct CheckedConfig {
   Config config;
   engine::TrainerOptions trainer;
   std::string note;  ///< on the checkpoint that it goes on from
+  std::optional<io::Labels> labels;
 };
 
 RunParts::RunParts(const Config& given, RunOptions options)
@@ -50,7 +53,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
     : config(std::move(checked.config)),
       start_note(std::move(checked.note)),
       options(std::move(given)),
-      source_ahead(io::open_source(source_options(config))),
+      source_ahead(open_source(config, checked.labels)),
       info(source_ahead->info()),
       health(source_ahead->health()),
       task(task_of(config.task.kind)),
@@ -83,26 +86,13 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
 
 engine::TrainerOptions RunParts::whole(engine::TrainerOptions options) const {
   if (options.sample != shape()) options = assemble(config, shape());  // as the source has it
-  if (task == Task::label) require_classes(*options.network);
+  if (task == Task::label) require_classes(config, *options.network, info.classes);
   options.fps = rate_of(config, info);
   return options;
 }
 
-void RunParts::require_classes(const stages::Network& network) const {
-  const std::int64_t numbers = network.shape(network.size() - 1).channels;
-  if (info.classes == 0)
-    throw config.error("task.kind",
-                       "label needs a source that tells classes, as synth:shapes?scenes=4");
-  if (numbers != info.classes) {
-    throw config.error("model.layer", "the network gives " + std::to_string(numbers) +
-                                          " numbers, the source tells " +
-                                          std::to_string(info.classes) + " classes");
-  }
-}
-
 std::unique_ptr<VideoOut> RunParts::make_video() {
   if (config.output.video.empty()) return nullptr;
-  if (task == Task::label) throw config.error("output.video", "labels are no pictures to show");
   return std::make_unique<VideoOut>(trainer, shape(), info.fps, config.output.video);
 }
 
@@ -154,7 +144,8 @@ std::unique_ptr<LiveView> RunParts::make_page() {
 io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {
   // Where nothing is dropped, no frame is read that the limit would leave over.
   const bool exact = drop == io::Drop::never && limit > 0 &&
-                     config.monitor.policy != "skip";  // of which some are only predicted
+                     config.monitor.policy != "skip" &&  // of which some are only predicted
+                     config.task.labels.empty();         // which may leave frames out
   return {.paced = paced_live(config, info) && !info.live,
           .loop = config.source.loop,
           .limit = exact ? limit : 0,
@@ -170,14 +161,6 @@ engine::PipelineOptions RunParts::pipeline_options(std::int64_t limit) {
     };
   }
   return pipeline;
-}
-
-engine::FrameCounts RunParts::totals() {
-  const std::int64_t predicted_only = trainer.monitor().tally().predicted_only;
-  return {.received = queue.received(),
-          .trained = trainer.trained(),
-          .dropped = queue.dropped() + predicted_only,
-          .predicted_only = predicted_only};
 }
 
 }  // namespace millrace::tools

@@ -42,7 +42,6 @@ struct RunParts {
   }
   io::ReaderOptions reader_options(std::int64_t limit) const;
   engine::PipelineOptions pipeline_options(std::int64_t limit);
-  engine::FrameCounts totals();  ///< so far
 
   const Config config;
   const std::string start_note;  ///< on the checkpoint that it goes on from
@@ -93,7 +92,6 @@ struct RunParts {
  private:
   RunParts(CheckedConfig checked, RunOptions&& given);
   engine::TrainerOptions whole(engine::TrainerOptions options) const;
-  void require_classes(const stages::Network& network) const;
   std::unique_ptr<VideoOut> make_video();
   std::unique_ptr<FrameLog> make_lines();
   std::unique_ptr<engine::Checkpointer> make_checkpointer();

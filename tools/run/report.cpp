@@ -124,6 +124,10 @@ Json make_report(RunParts& p) {
         {"dropped", p.frames.dropped},
         {"rejected", p.frames.rejected},
         {"in_flight", p.frames.in_flight()}}},
+      {"task",
+       {{"kind", p.config.task.kind},
+        {"loss", p.config.task.loss},
+        {"without_target", p.frames.untold}}},
       {"updates", r.updates},
       {"timing_ms",
        {{"stage", r.stage},
@@ -159,8 +163,12 @@ Json make_report(RunParts& p) {
                                    {"failed", p.alerts->failed()},
                                    {"last_error", p.alerts->last_error()}};
   }
-  if (p.task == Task::label)
-    report["accuracy"] = {{"mean", p.log.hits().mean()}, {"recent", p.log.hits().recent()}};
+  if (p.task == Task::label) {
+    const engine::LossHistory &hits = p.log.hits(), &majority = p.log.majority_hits();
+    report["accuracy"] = {{"mean", hits.mean()},
+                          {"recent", hits.recent()},
+                          {"majority", {{"mean", majority.mean()}, {"recent", majority.recent()}}}};
+  }
   if (p.video) {
     report["video"] = {{"where", p.video->writer().where()},
                        {"written", p.video->writer().written()},
@@ -173,11 +181,14 @@ std::string summarize(const Json& report) {
   const Json &frames = report["frames"], &timing = report["timing_ms"], &real = report["realtime"];
   const Json &latency = report["latency_ms"], &loss = report["loss"];
   const bool waits = timing["step_p50"].get<double>() > 1.5 * timing["bottleneck"].get<double>();
+  const bool labels = report.contains("accuracy");
   std::ostringstream out;
   out << "frames    " << frames["received"] << " received = " << frames["trained"] << " trained + "
       << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected";
   const Json& predicted = report["overload"]["predicted_only"];
   if (predicted > 0) out << "; of the dropped " << predicted << " were predicted";
+  const Json& untold = report["task"]["without_target"];
+  if (untold > 0) out << "; of the rejected " << untold << " were predicted, but had no target";
   out << "\n";
   out << "pipeline  " << report["schedule"].get<std::string>() << ", " << report["stages"]
       << " stages cut at " << report["cut"].dump() << " on " << report["devices"].dump() << "\n";
@@ -197,7 +208,12 @@ std::string summarize(const Json& report) {
     out << "learned   "
         << (ratio > 1 ? "yes: " + text(ratio) + " times better than"
                       : "not yet: " + text(1 / ratio) + " times worse than")
-        << " always predicting the mean frame\n";
+        << " always predicting the mean " << (labels ? "of the classes" : "frame") << "\n";
+  }
+  if (labels) {
+    const Json& accuracy = report["accuracy"];
+    out << "accuracy  last 100 " << text(accuracy["recent"])
+        << ", always telling the majority class " << text(accuracy["majority"]["recent"]) << "\n";
   }
   if (real["F"].get<double>() > 0) {
     out << "real time " << (real["holds"].get<bool>() ? "HOLDS at " : "FAILS at ")

@@ -6,6 +6,7 @@
 #include "io/files/whole_file.h"
 #include "stages/safetensors.h"
 #include "tools/run/correction_choice.h"
+#include "tools/run/frame_counts.h"
 #include "tools/run/outputs.h"
 #include "tools/run/parts.h"
 #include "tools/run/pictures.h"
@@ -27,7 +28,7 @@ void look(RunParts& p, std::int64_t limit) {
   // What is lost at the end, when no more frames are wanted, is no word on the rate.
   const bool ending =
       p.stopping.load(std::memory_order_relaxed) || (limit > 0 && p.feed.taken() >= limit);
-  if (!ending) p.real_time.note(p.totals(), p.overload.late());
+  if (!ending) p.real_time.note(frame_counts(p.queue, p.trainer), p.overload.late());
   if (p.lines) p.lines->write();
   p.writes.look(p.checkpointer ? p.checkpointer->error() : "", p.lines ? p.lines->error() : "",
                 [&](const std::string& line) { p.tell(line); });
@@ -93,7 +94,8 @@ void Run::learn(std::int64_t limit) {
               .trained = outcome.trained,
               .dropped = p.queue.dropped() + outcome.predicted_only,
               .predicted_only = outcome.predicted_only,
-              .rejected = p.queue.rejected() + outcome.rejected + p.feed.pending()};
+              .rejected = p.queue.rejected() + outcome.rejected + outcome.untold + p.feed.pending(),
+              .untold = outcome.untold};
   if (failure) std::rethrow_exception(failure);
 }
 

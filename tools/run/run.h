@@ -16,10 +16,10 @@ namespace millrace::tools {
 struct Prediction {
   std::int64_t index = 0;             ///< 0, 1, ... in order
   std::int64_t frame = 0;             ///< its number at the source
-  float loss = 0;                     ///< before it was learned from
+  float loss = 0;                     ///< before it was learned from; NaN: there was no target
   double latency_ms = 0;              ///< from capture to prediction
   std::span<const float> input;       ///< [C,H,W], 0..1
-  std::span<const float> target;      ///< as the network gives it
+  std::span<const float> target;      ///< as the network gives it; empty: there was none
   std::span<const float> prediction;  ///< as the target
 };
 

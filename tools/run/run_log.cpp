@@ -1,13 +1,32 @@
 #include "tools/run/run_log.h"
 
-namespace millrace::tools {
+#include <algorithm>
 
-void RunLog::predicted(const engine::SampleInfo&, int slot, float loss) {
+namespace millrace::tools {
+namespace {
+
+template <class Number>
+std::size_t largest(const Number* numbers, std::size_t count) {
+  return std::size_t(std::max_element(numbers, numbers + count) - numbers);
+}
+
+}  // namespace
+
+void RunLog::predicted(const engine::SampleInfo& info, int slot, float loss) {
+  last_slot_ = slot;
+  if (!info.has_target) return;
   novelty_.see(loss);
-  if (labels_) hits_.add(hit(slot) ? 1.0f : 0.0f);
+  if (labels_) count_hits(slot);
   network_.add(loss);
   baseline_.add(mean_frame_.compare(trainer_.shown_target(slot)));
-  last_slot_ = slot;
+}
+
+void RunLog::count_hits(int slot) {
+  const std::size_t classes = trainer_.target_elements();
+  const std::size_t truth = largest(trainer_.shown_target(slot), classes);
+  hits_.add(largest(trainer_.prediction(slot), classes) == truth ? 1.0f : 0.0f);
+  majority_hits_.add(largest(class_counts_.data(), classes) == truth ? 1.0f : 0.0f);
+  ++class_counts_[truth];
 }
 
 }  // namespace millrace::tools

@@ -1,10 +1,8 @@
 // What a run keeps of its predictions.
 #pragma once
 
-#include <algorithm>  // max_element
-
-#include "engine/pipeline/feed.h"
 #include "engine/monitor/loss_history.h"
+#include "engine/pipeline/feed.h"
 #include "engine/trainer/trainer.h"
 #include "tools/run/mean_frame.h"
 #include "tools/run/novelty.h"
@@ -17,29 +15,30 @@ class RunLog final : public engine::Observer {
  public:
   /// `labels`: targets are classes, and hits are counted.
   RunLog(engine::Trainer& trainer, bool labels)
-      : trainer_(trainer), labels_(labels), mean_frame_(trainer.target_elements()) {}
+      : trainer_(trainer),
+        labels_(labels),
+        class_counts_(labels ? trainer.target_elements() : 0),
+        mean_frame_(trainer.target_elements(), stages::loss_type(trainer.loss())) {}
 
   void predicted(const engine::SampleInfo& info, int slot, float loss) override;
 
   const engine::LossHistory& network() const { return network_; }
   /// 1 for a frame whose class was told, 0 for another; empty unless targets are classes.
   const engine::LossHistory& hits() const { return hits_; }
+  /// The same of always telling the class that came most often so far.
+  const engine::LossHistory& majority_hits() const { return majority_hits_; }
   const engine::LossHistory& baseline() const { return baseline_; }
   const Novelty& novelty() const { return novelty_; }
   const MeanFrame& mean_frame() const { return mean_frame_; }
   int last_slot() const { return last_slot_; }  ///< when the run is over
 
  private:
-  bool hit(int slot) {
-    const std::size_t classes = trainer_.target_elements();
-    const float *target = trainer_.shown_target(slot), *told = trainer_.prediction(slot);
-    return std::max_element(target, target + classes) - target ==
-           std::max_element(told, told + classes) - told;
-  }
+  void count_hits(int slot);
 
   engine::Trainer& trainer_;
   bool labels_;
-  engine::LossHistory network_, baseline_, hits_;
+  std::vector<std::int64_t> class_counts_;  ///< frames of each class so far
+  engine::LossHistory network_, baseline_, hits_, majority_hits_;
   MeanFrame mean_frame_;
   int last_slot_ = 0;
   Novelty novelty_;

@@ -30,6 +30,21 @@ io::SourceOptions source_options(const Config& config) {
               .silence = std::chrono::milliseconds(std::llround(1e3 * config.source.silence_s))}};
 }
 
+std::optional<io::Labels> configured_labels(const Config& config) {
+  if (config.task.labels.empty()) return std::nullopt;
+  try {
+    return io::read_labels(config.task.labels);
+  } catch (const io::LabelError& error) {
+    throw config.error("task.labels", error.what());
+  }
+}
+
+std::unique_ptr<io::Source> open_source(const Config& config,
+                                        const std::optional<io::Labels>& labels) {
+  std::unique_ptr<io::Source> source = io::open_source(source_options(config));
+  return labels ? io::with_labels(std::move(source), *labels) : std::move(source);
+}
+
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info) {
   const io::Region region = region_of(config);
   if (!io::lies_within(region, info.width, info.height)) {

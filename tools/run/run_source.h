@@ -1,14 +1,24 @@
 // How a run takes frames from its source.
 #pragma once
 
+#include <memory>
+#include <optional>
+
 #include "io/queue/frame_queue.h"
 #include "io/queue/resizer.h"
+#include "io/source/labels.h"
 #include "io/source/source.h"
 #include "tools/config/config.h"
 
 namespace millrace::tools {
 
 io::SourceOptions source_options(const Config& config);
+/// The classes that task.labels tells; none where it names no file. Throws ConfigError.
+std::optional<io::Labels> configured_labels(const Config& config);
+/// Opens the config's source, whose frames tell their class if `labels` says so. Throws
+/// io::SourceError.
+std::unique_ptr<io::Source> open_source(const Config& config,
+                                        const std::optional<io::Labels>& labels);
 /// The view and the size of samples. Throws ConfigError if source.roi lies outside the picture.
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info);
 /// One line if samples have not the view's shape; else "".
