@@ -36,6 +36,11 @@ class Text(program.CliTest):
         out = self.printed("pipedream", "--stages", "2", "--samples", "3", "--format", "csv")
         self.assertIn("0B0,0U0,0F2^1", out.splitlines()[0])
 
+    def test_help_says_what_each_schedule_does(self):
+        help_text = program.call("schedule", "--help").out
+        for name in ("1f1b", "2bw", "gpipe", "interleaved", "partime", "pb", "pipedream", "sequential", "zb-h1"):
+            self.assertRegex(help_text, rf"(?m)^  {name} +\w.{{20,}}$")
+
     def test_bad_usage(self):
         self.assert_refused(program.BAD_USAGE, program.call("schedule", "gpip"), "gpipe")
         self.assert_refused(program.BAD_USAGE, program.call("schedule", "2bw", "--stages", "8"), "microbatches")

@@ -9,7 +9,6 @@
 
 #include "io/files/whole_file.h"
 #include "io/plot/plot.h"
-#include "tools/config/commands.h"
 #include "tools/config/config.h"
 
 namespace millrace::tools {
@@ -153,6 +152,7 @@ void plot_prediction(const Json& results, const std::string& path) {
 }
 
 struct Suite {
+  const char* summary;
   Json (*run)(const BenchArguments&);
   void (*plot)(const Json&, const std::string& path);  ///< null: it has none
   std::string (*page)(const Json&) = nullptr;          ///< null: it has none
@@ -160,26 +160,31 @@ struct Suite {
 
 const std::map<std::string, Suite>& suites() {
   static const std::map<std::string, Suite> table = {
-      {"framerate", {bench_framerate, plot_framerate}},
-      {"ingest", {bench_ingest, nullptr, ingest_page}},
-      {"learning", {bench_learning, plot_learning, learning_page}},
-      {"memory", {bench_memory, plot_memory}},
-      {"pipeline", {bench_pipeline, plot_pipeline}},
-      {"prediction", {bench_prediction, plot_prediction, prediction_page}},
-      {"tables", {bench_tables, nullptr, tables_page}},
+      {"framerate", {"four networks by size and stages", bench_framerate, plot_framerate}},
+      {"ingest",
+       {"from a decoded frame to a sample, and from thread to thread", bench_ingest, nullptr,
+        ingest_page}},
+      {"learning",
+       {"rules and corrections on streams", bench_learning, plot_learning, learning_page}},
+      {"memory", {"each schedule at 4 stages", bench_memory, plot_memory}},
+      {"pipeline", {"the engine's own cost", bench_pipeline, plot_pipeline}},
+      {"prediction",
+       {"the simulator's word against the clock", bench_prediction, plot_prediction,
+        prediction_page}},
+      {"tables", {"published figures, planned again", bench_tables, nullptr, tables_page}},
   };
   return table;
 }
 
 }  // namespace
 
-std::vector<std::string> bench_suite_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, suite] : suites()) names.push_back(name);
-  return names;
+std::vector<std::pair<std::string, std::string>> bench_suites() {
+  std::vector<std::pair<std::string, std::string>> all;
+  for (const auto& [name, suite] : suites()) all.emplace_back(name, suite.summary);
+  return all;
 }
 
-int bench_command(const BenchArguments& arguments) {
+void run_bench(const BenchArguments& arguments) {
   const Suite& suite = suites().at(arguments.suite);
   if (!arguments.plot.empty() && !suite.plot)
     throw ConfigError("--plot: bench " + arguments.suite + " has no plot");
@@ -199,7 +204,6 @@ int bench_command(const BenchArguments& arguments) {
   if (!arguments.json.empty()) io::write_whole(arguments.json, results.dump(2) + "\n");
   if (!arguments.page.empty()) io::write_whole(arguments.page, suite.page(results));
   if (!arguments.plot.empty()) suite.plot(results, arguments.plot);
-  return kDone;
 }
 
 }  // namespace millrace::tools

@@ -5,12 +5,13 @@
 
 #include <cstdint>  // sizes
 #include <string>   // paths
-#include <vector>   // arms
+#include <utility>
+#include <vector>  // arms
 
 namespace millrace::tools {
 
 struct BenchArguments {
-  std::string suite;                  ///< one of bench_suite_names()
+  std::string suite;                  ///< one of bench_suites()
   std::vector<std::string> networks;  ///< framerate: basic, layers, features, kernel; empty: all
   std::vector<std::int64_t> sizes;    ///< pixels a side; empty: the suite's own
   std::int64_t stages = 0;            ///< 1 to this many; 0: the suite's own number
@@ -30,8 +31,10 @@ struct BenchArguments {
   std::string compare;  ///< results of another run to show ratios to
 };
 
-int bench_command(const BenchArguments& arguments);
-std::vector<std::string> bench_suite_names();
+/// Runs the suite, or reads what it left, and writes what was asked for. Throws ConfigError.
+void run_bench(const BenchArguments& arguments);
+/// Names and one-line summaries.
+std::vector<std::pair<std::string, std::string>> bench_suites();
 
 /// Each suite returns {"suite", "arms": [{"arm", figures...}], "provenance"} and prints its table.
 nlohmann::ordered_json bench_framerate(const BenchArguments& arguments);

@@ -7,13 +7,19 @@
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "io/source/source.h"
-#include "tools/config/commands.h"
+#include "tools/commands/command.h"
 #include "tools/run/assembly.h"
 #include "tools/run/correction_choice.h"
 #include "tools/run/run_source.h"
 
 namespace millrace::tools {
 namespace {
+
+struct CheckArguments {
+  std::string config;
+  std::vector<std::string> settings;
+  bool keys = false;  ///< print the reference of all keys instead
+};
 
 void describe_pipeline(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
@@ -112,9 +118,7 @@ void describe_classes(const std::vector<std::string>& classes) {
   std::cout << "; frames that task.labels leaves out are predicted, not learned from\n";
 }
 
-}  // namespace
-
-int check_command(const CheckArguments& arguments) {
+int check(const CheckArguments& arguments) {
   if (arguments.keys) {
     std::cout << describe_keys() << describe_layers();
     return kDone;
@@ -137,5 +141,20 @@ int check_command(const CheckArguments& arguments) {
   if (labels) describe_classes(labels->classes());
   return kDone;
 }
+
+void add_options(CLI::App& command, CheckArguments& arguments) {
+  command.add_option("config", arguments.config, "Config file; none: every key at its default");
+  command
+      .add_option("--set", arguments.settings,
+                  "table.key=value, on top of the config; may be repeated")
+      ->allow_extra_args(false);
+  command.add_flag("--keys", arguments.keys,
+                   "Print every config key with its default, meaning and range");
+}
+
+}  // namespace
+
+const Command kCheck = {"check", "Validate a config and say what would run",
+                        add<CheckArguments, add_options, check>};
 
 }  // namespace millrace::tools

@@ -4,11 +4,17 @@
 #include <filesystem>  // whether a log is there
 #include <iostream>    // results
 
-#include "tools/config/commands.h"
+#include "tools/commands/command.h"
 #include "tools/config/config.h"
 
 namespace millrace::tools {
 namespace {
+
+struct CompareArguments {
+  std::vector<std::string> reports;
+  std::vector<std::string> logs;  ///< one for each report; empty: those that reports name
+  std::string plot;               ///< where to draw losses; "": nowhere
+};
 
 /// The log that a report's config names, if it is there.
 std::string log_of(const nlohmann::ordered_json& report) {
@@ -33,9 +39,7 @@ std::vector<std::pair<std::string, LossCurves>> curves_of(const CompareArguments
   return curves;
 }
 
-}  // namespace
-
-int compare_command(const CompareArguments& arguments) {
+int compare(const CompareArguments& arguments) {
   try {
     std::vector<NamedReport> runs;
     for (const std::string& path : arguments.reports) runs.push_back(read_report(path));
@@ -48,5 +52,20 @@ int compare_command(const CompareArguments& arguments) {
     throw ConfigError(error.what());
   }
 }
+
+void add_options(CLI::App& command, CompareArguments& arguments) {
+  command.add_option("reports", arguments.reports, "Reports, JSON")->required();
+  command.add_option("--plot", arguments.plot, "Where to draw their losses, .png");
+  command
+      .add_option("--logs", arguments.logs,
+                  "By commas, one for each report: what output.log wrote; unset: as reports say")
+      ->delimiter(',');
+}
+
+}  // namespace
+
+const Command kCompare = {
+    "compare", "Reports of several runs side by side: what they were asked, what came of it",
+    add<CompareArguments, add_options, compare>};
 
 }  // namespace millrace::tools

@@ -5,7 +5,7 @@
 #include "engine/pipeline/pinning.h"
 #include "io/source/source.h"
 #include "io/source/versions.h"
-#include "tools/config/commands.h"
+#include "tools/commands/command.h"
 #include "tools/run/provenance.h"
 
 namespace millrace::tools {
@@ -46,11 +46,18 @@ void print_source(const std::string& uri) {
   std::cout << "live       " << (info.live ? "yes" : "no") << "\n";
 }
 
-}  // namespace
-
-int inspect_command(const std::string& uri) {
+int inspect(const std::string& uri) {
   uri.empty() ? print_machine() : print_source(uri);
   return kDone;
 }
+
+void add_options(CLI::App& command, std::string& uri) {
+  command.add_option("uri", uri, "A source");
+}
+
+}  // namespace
+
+const Command kInspect = {"inspect", "Devices and versions; with a URI: what the source is",
+                          add<std::string, add_options, inspect>};
 
 }  // namespace millrace::tools

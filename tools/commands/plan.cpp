@@ -8,11 +8,35 @@
 #include "engine/plan/text.h"
 #include "engine/schedule/schedule.h"
 #include "io/files/whole_file.h"
-#include "tools/config/commands.h"
+#include "tools/commands/command.h"
 #include "tools/config/profile_read.h"
 
 namespace millrace::tools {
 namespace {
+
+struct PlanArguments {
+  std::string
+      input;  ///< a profile (JSON, or PipeDream's graph.txt), or a config (.toml) to measure
+  std::vector<std::string> settings;         ///< of the config
+  std::string devices = "2";                 ///< "8", "2x8": servers x devices
+  std::string links;                         ///< GB/s[:ms] by level, as "3.125,30:0.01"
+  std::string overlap = "none";              ///< none | transfers | all
+  double memory_gb = 0;                      ///< of a device; 0: no limit
+  std::vector<std::string> schedules;        ///< "any": all; empty: the config's, or partime
+  std::vector<std::int64_t> microbatches;    ///< to try; empty: the config's
+  std::vector<std::int64_t> virtual_stages;  ///< to try; empty: the config's
+  bool recompute = false;
+  bool replicas = false;
+  bool threads = false;
+  std::int64_t most_tensor = 1;
+  std::int64_t most_copies = 1;
+  std::int64_t stages = 0;   ///< exactly so many; 0: as are best
+  std::int64_t frames = 1;   ///< graph.txt: frames that its figures are for
+  double fps = 0;            ///< F; 0: the config's
+  std::string kind = "cpu";  ///< what the table calls devices
+  std::string output;        ///< where to write the [pipeline] table; "": nowhere
+  std::string json;          ///< where to write all of it; "": nowhere
+};
 
 using engine::plan::Profile;
 using engine::plan::Request;
@@ -111,9 +135,7 @@ Json planned_json(const Profile& profile, const engine::plan::Planned& planned) 
           {"next_cut", planned.next_cut ? cut_json(*planned.next_cut) : Json()}};
 }
 
-}  // namespace
-
-int plan_command(const PlanArguments& arguments) {
+int plan(const PlanArguments& arguments) {
   Defaults defaults;
   Profile profile;
   if (is_config(arguments.input)) {
@@ -141,5 +163,58 @@ int plan_command(const PlanArguments& arguments) {
     io::write_whole(arguments.json, planned_json(profile, planned).dump(1) + "\n");
   return kDone;
 }
+
+void add_options(CLI::App& command, PlanArguments& arguments) {
+  command
+      .add_option("input", arguments.input,
+                  "Profile (JSON or PipeDream's graph.txt), or config (.toml) to measure")
+      ->required();
+  command.add_option("--set", arguments.settings, "table.key=value, on top of the config")
+      ->allow_extra_args(false);
+  command.add_option("--devices", arguments.devices, "8, or 2x8: servers x devices")
+      ->capture_default_str();
+  command.add_option("--links", arguments.links,
+                     "GB/s[:ms] for each of --devices' levels, by commas");
+  command.add_option("--overlap", arguments.overlap, "What runs beside computing")
+      ->check(CLI::IsMember({"none", "transfers", "all"}))
+      ->capture_default_str();
+  command.add_option("--memory", arguments.memory_gb, "GB of a device; 0: no limit")
+      ->check(CLI::Range(0.0, 1e6));
+  std::vector<std::string> schedules = engine::schedule_names();
+  schedules.push_back("any");
+  command.add_option("--schedules", arguments.schedules, "To choose from, by commas; or any")
+      ->delimiter(',')
+      ->check(CLI::IsMember(schedules));
+  command.add_option("--microbatches", arguments.microbatches, "Samples an update, to choose from")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  command.add_option("--virtual-stages", arguments.virtual_stages, "interleaved: to choose from")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  command.add_flag("--recompute", arguments.recompute, "Activations may be computed again");
+  command.add_flag("--replicas", arguments.replicas, "Stages may be replicated");
+  command.add_flag("--threads", arguments.threads, "Stages may take several cores");
+  command.add_option("--tensor", arguments.most_tensor, "Devices that may share a module")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--copies", arguments.most_copies, "Pipelines that may run side by side")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--stages", arguments.stages, "Exactly so many; 0: as are best")
+      ->check(CLI::Range(0, 4096));
+  command.add_option("--frames", arguments.frames, "graph.txt: frames its figures are for")
+      ->check(CLI::Range(1, 1'000'000));
+  command.add_option("--fps", arguments.fps, "F for the rule T/N < 1/F")
+      ->check(CLI::Range(0.0, 1e6));
+  command.add_option("--kind", arguments.kind, "What the table calls devices: cpu | cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command.add_option("--output", arguments.output, "Where to write the [pipeline] table");
+  command.add_option("--json", arguments.json, "Where to write every plan that was weighed");
+}
+
+}  // namespace
+
+const Command kPlan = {
+    "plan", "The best cut, schedule and use of devices for a profile; writes what run reads",
+    add<PlanArguments, add_options, plan>};
 
 }  // namespace millrace::tools

@@ -9,11 +9,18 @@
 #include "engine/trainer/profiler.h"
 #include "io/files/whole_file.h"
 #include "io/source/source.h"
-#include "tools/config/commands.h"
+#include "tools/commands/command.h"
 #include "tools/run/assembly.h"
 
 namespace millrace::tools {
 namespace {
+
+struct ProfileArguments {
+  std::string config;
+  std::vector<std::string> settings;
+  std::string json;        ///< where to write it; "": nowhere
+  bool operators = false;  ///< print the step programs' operators instead
+};
 
 constexpr int kMostRepeats = 200;  // of a module, on a machine that is busy
 
@@ -111,9 +118,7 @@ void print_operations(const std::vector<std::vector<program::OperationInfo>>& st
       ns / 1e6, flops / ns, peak / 1e9);
 }
 
-}  // namespace
-
-int profile_command(const ProfileArguments& arguments) {
+int profile(const ProfileArguments& arguments) {
   if (arguments.operators) {
     const Config config = load_config(arguments.config, arguments.settings);
     print_operations(engine::stage_operations(assemble(config, sample_of(config)), 20));
@@ -128,5 +133,20 @@ int profile_command(const ProfileArguments& arguments) {
     io::write_whole(arguments.json, engine::plan::profile_to_json(profile));
   return kDone;
 }
+
+void add_options(CLI::App& command, ProfileArguments& arguments) {
+  command.add_option("config", arguments.config, "Config file; none: every key at its default");
+  command.add_option("--set", arguments.settings, "table.key=value, on top of the config")
+      ->allow_extra_args(false);
+  command.add_option("--json", arguments.json, "Where to write it, for plan and simulate");
+  command.add_flag("--operators", arguments.operators,
+                   "Instead, each operator of the stages' step programs: kernel, time, GFLOP/s");
+}
+
+}  // namespace
+
+const Command kProfile = {"profile",
+                          "Measure a network's modules on this machine, all of its cores busy",
+                          add<ProfileArguments, add_options, profile>};
 
 }  // namespace millrace::tools

@@ -7,14 +7,26 @@
 #include <stdexcept>
 
 #include "io/source/source.h"
+#include "tools/commands/command.h"
 #include "tools/commands/progress.h"
 #include "tools/commands/signals.h"
 #include "tools/commands/watchdog.h"
-#include "tools/config/commands.h"
 #include "tools/run/run.h"
 
 namespace millrace::tools {
 namespace {
+
+struct RunArguments {
+  std::string config;  ///< "": every key at its default
+  std::vector<std::string> settings;
+  std::int64_t frames = 0;  ///< 0: until the source ends
+  std::string report;
+  std::string trace;                   ///< where to write what workers did and when; "": nowhere
+  const CLI::Option* serve = nullptr;  ///< given: a page to watch on
+  std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
+  std::string token;                   ///< asked of whoever watches; "": of nobody
+  bool quiet = false;
+};
 
 /// What people and systemd see of a run while it learns, and what signals ask of it.
 class Attendant {
@@ -90,9 +102,7 @@ bool names_a_source(const std::string& argument) {
          is_video(path);
 }
 
-}  // namespace
-
-int run_command(const RunArguments& arguments) {
+int run(const RunArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
   if (!arguments.report.empty())
     settings.push_back("output.report=" + toml_string(arguments.report));
@@ -105,7 +115,7 @@ int run_command(const RunArguments& arguments) {
   const auto read = [&] { return load_config(file, settings); };
   const Config config = read();
   Run run(config, {.trace = arguments.trace,
-                   .serve = arguments.serve,
+                   .serve = arguments.serve->count() > 0,
                    .serve_at = arguments.serve_at,
                    .token = arguments.token,
                    .read_again = read});
@@ -128,5 +138,34 @@ int run_command(const RunArguments& arguments) {
   if (!failure.empty()) throw std::runtime_error(failure);
   return kDone;
 }
+
+void add_options(CLI::App& command, RunArguments& arguments) {
+  command.add_option("config", arguments.config, "Config file; none: every key at its default");
+  command
+      .add_option("--set", arguments.settings,
+                  "table.key=value, on top of the config; may be repeated")
+      ->allow_extra_args(false);
+  command.add_option("--frames", arguments.frames, "Frames to train; 0: until the source ends")
+      ->check(CLI::Range(std::int64_t(0), std::int64_t(1'000'000'000'000)));
+  command.add_option("--report", arguments.report, "Where to write the report, JSON");
+  command.add_option("--trace", arguments.trace,
+                     "Where to write what each worker did and when, for Chrome or Perfetto: the "
+                     "last 1000000 actions and waits");
+  arguments.serve =
+      command
+          .add_option(
+              "--serve", arguments.serve_at,
+              "A page to watch on, at ADDR:PORT (unset: 127.0.0.1:8080); another address than "
+              "loopback needs --token")
+          ->expected(0, 1);
+  command.add_option("--token", arguments.token, "Asked of whoever opens the page");
+  command.add_flag("--quiet", arguments.quiet, "No progress and no summary");
+}
+
+}  // namespace
+
+const Command kRun = {"run",
+                      "Learn from the source until it ends, --frames are trained or SIGINT comes",
+                      add<RunArguments, add_options, run>};
 
 }  // namespace millrace::tools

@@ -3,14 +3,20 @@
 #include <cstdio>    // columns
 #include <iostream>  // results
 
+#include "engine/schedule/registry.h"
 #include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
-#include "tools/config/commands.h"
-#include "tools/config/config.h"
+#include "tools/commands/command.h"
 #include "tools/commands/schedule_choice.h"
+#include "tools/config/config.h"
 
 namespace millrace::tools {
 namespace {
+
+struct ScheduleArguments : ScheduleChoice {
+  std::int64_t samples = 8;
+  std::string format = "grid";  ///< grid | csv
+};
 
 /// "B4(2)U": the update that follows at once takes no tick of its own.
 std::string cell_text(const engine::Cell& cell, bool staged) {
@@ -98,9 +104,7 @@ void print_csv(const engine::Schedule& schedule, const engine::Staircase& stairc
   }
 }
 
-}  // namespace
-
-int schedule_command(const ScheduleArguments& arguments) {
+int schedule(const ScheduleArguments& arguments) {
   const engine::Schedule schedule = chosen_schedule(arguments);
   if (const auto fault = engine::verify(schedule)) throw ConfigError(fault->text(schedule.name));
   const engine::Staircase staircase = engine::draw_staircase(schedule, arguments.samples);
@@ -112,5 +116,23 @@ int schedule_command(const ScheduleArguments& arguments) {
   }
   return kDone;
 }
+
+void add_options(CLI::App& command, ScheduleArguments& arguments) {
+  add_schedule_choice(command, arguments, 4096);
+  std::vector<std::pair<std::string, std::string>> schedules;
+  for (const engine::ScheduleEntry& entry : engine::schedule_table())
+    schedules.emplace_back(entry.name, entry.summary);
+  command.footer(name_list("Schedules", schedules));
+  command.add_option("--samples", arguments.samples, "How many")
+      ->check(CLI::Range(1, 100000))
+      ->capture_default_str();
+  command.add_option("--format", arguments.format, "grid | csv")
+      ->check(CLI::IsMember({"grid", "csv"}));
+}
+
+}  // namespace
+
+const Command kSchedule = {"schedule", "Print a schedule as the staircase, or as PyTorch's CSV",
+                           add<ScheduleArguments, add_options, schedule>};
 
 }  // namespace millrace::tools

@@ -2,13 +2,17 @@
 #pragma once
 
 #include "engine/schedule/schedule.h"
-#include "tools/config/commands.h"
 
 namespace CLI {
 class App;
 }
 
 namespace millrace::tools {
+
+/// A schedule by name and parameters.
+struct ScheduleChoice : engine::ScheduleSpec {
+  ScheduleChoice() { stages = 0; }  ///< 4, or as many as the file has
+};
 
 /// Adds the name and the options to `command`; they go to `choice`, which must outlive the parsing.
 void add_schedule_choice(CLI::App& command, ScheduleChoice& choice, std::int64_t most_stages);

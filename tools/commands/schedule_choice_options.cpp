@@ -8,7 +8,8 @@ namespace millrace::tools {
 
 void add_schedule_choice(CLI::App& command, ScheduleChoice& choice, std::int64_t most_stages) {
   command
-      .add_option("name", choice.schedule, "Schedule, or a CSV file of torch.distributed.pipelining")
+      .add_option("name", choice.schedule,
+                  "Schedule, or a CSV file of torch.distributed.pipelining")
       ->required()
       ->check([](const std::string& name) {
         if (engine::is_schedule_file(name)) return std::string();

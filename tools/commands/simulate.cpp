@@ -1,5 +1,6 @@
 // `millrace simulate`: a schedule run against costs, for devices that nobody has here.
 #include "tools/commands/simulate.h"
+#include "tools/commands/command.h"
 
 #include <sys/ioctl.h>  // the terminal's width
 #include <unistd.h>     // whether there is one
@@ -10,14 +11,14 @@
 #include "engine/plan/machine_text.h"
 #include "engine/plan/stage_costs.h"
 #include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/verifier.h"
 #include "engine/simulate/timeline_svg.h"
 #include "engine/simulate/timeline_text.h"
 #include "engine/trace/trace.h"
-#include "engine/schedule/verifier.h"
 #include "io/files/whole_file.h"
+#include "tools/commands/schedule_choice.h"
 #include "tools/config/config.h"
 #include "tools/config/profile_read.h"
-#include "tools/commands/schedule_choice.h"
 
 namespace millrace::tools {
 namespace {
@@ -157,9 +158,7 @@ void write_files(const SimulateArguments& arguments, const Schedule& schedule,
     io::write_whole(arguments.json, simulation_json(schedule, simulation).dump(1) + "\n");
 }
 
-}  // namespace
-
-int simulate_command(const SimulateArguments& arguments) {
+int simulate_costs(const SimulateArguments& arguments) {
   const Schedule schedule = schedule_of(arguments);
   Simulation simulation;
   try {
@@ -177,5 +176,11 @@ int simulate_command(const SimulateArguments& arguments) {
   write_files(arguments, schedule, simulation);
   return kDone;
 }
+
+}  // namespace
+
+const Command kSimulate = {
+    "simulate", "Run a schedule against costs: time line, use, bubble, memory, rate, latency",
+    add<SimulateArguments, add_simulate_options, simulate_costs>};
 
 }  // namespace millrace::tools

@@ -58,20 +58,17 @@ void add_machine(CLI::App& command, SimulateArguments& simulate) {
 
 }  // namespace
 
-void add_simulate(CLI::App& app, SimulateArguments& simulate, int& code) {
-  CLI::App* command = app.add_subcommand(
-      "simulate", "Run a schedule against costs: time line, use, bubble, memory, rate, latency");
-  add_schedule_choice(*command, simulate, 65536);
-  command->add_option("--samples", simulate.samples, "How many; unset: enough for a steady period")
+void add_simulate_options(CLI::App& command, SimulateArguments& simulate) {
+  add_schedule_choice(command, simulate, 65536);
+  command.add_option("--samples", simulate.samples, "How many; unset: enough for a steady period")
       ->check(CLI::Range(1, 10'000'000));
-  add_costs(*command, simulate);
-  add_machine(*command, simulate);
-  command->add_option("--trace", simulate.trace, "Where to write a trace for Chrome or Perfetto");
-  command->add_option("--svg", simulate.svg, "Where to draw the time line");
-  command->add_option("--until", simulate.until_ms, "ms that the drawing shows")
+  add_costs(command, simulate);
+  add_machine(command, simulate);
+  command.add_option("--trace", simulate.trace, "Where to write a trace for Chrome or Perfetto");
+  command.add_option("--svg", simulate.svg, "Where to draw the time line");
+  command.add_option("--until", simulate.until_ms, "ms that the drawing shows")
       ->check(CLI::Range(0.0, 1e12));
-  command->add_option("--json", simulate.json, "Where to write the results");
-  command->callback([&] { code = simulate_command(simulate); });
+  command.add_option("--json", simulate.json, "Where to write the results");
 }
 
 }  // namespace millrace::tools

@@ -6,12 +6,17 @@
 #include <iostream>  // results
 
 #include "io/files/whole_file.h"
-#include "tools/config/commands.h"
+#include "tools/commands/command.h"
 #include "tools/config/config.h"
 #include "tools/run/event_file.h"
 
 namespace millrace::tools {
 namespace {
+
+struct TensorboardArguments {
+  std::string log;     ///< what output.log left
+  std::string folder;  ///< where to write the event file
+};
 
 using Json = nlohmann::json;
 
@@ -65,9 +70,7 @@ Events read_log(const std::string& path) {
   return events;
 }
 
-}  // namespace
-
-int tensorboard_command(const TensorboardArguments& arguments) {
+int tensorboard(const TensorboardArguments& arguments) {
   const Events events = read_log(arguments.log);
   // TensorBoard goes by "tfevents" in the name. The same log has the same name, so that converting
   // it again, when it has grown, shows no run twice.
@@ -80,5 +83,16 @@ int tensorboard_command(const TensorboardArguments& arguments) {
   std::cout << "\n";
   return kDone;
 }
+
+void add_options(CLI::App& command, TensorboardArguments& arguments) {
+  command.add_option("log", arguments.log, "The log")->required();
+  command.add_option("folder", arguments.folder, "Where to write it")->required();
+}
+
+}  // namespace
+
+const Command kTensorboard = {"tensorboard",
+                              "Make an event file for TensorBoard of what output.log wrote",
+                              add<TensorboardArguments, add_options, tensorboard>};
 
 }  // namespace millrace::tools

@@ -108,6 +108,7 @@ std::string man_page(const OptionTree& tree) {
   for (const CommandEntry& command : tree.commands) {
     out << ".SS millrace " << command.name << "\n" << plain(command.meaning) << "\n";
     for (const OptionEntry& option : command.options) write_option(out, option);
+    if (!command.names.empty()) out << ".PP\n.nf\n" << plain(command.names) << "\n.fi\n";
   }
   out << ".SH CONFIG KEYS\nA config is TOML. "
       << "\\fB\\-\\-set\\fR \\fItable.key\\fR=\\fIvalue\\fR goes on top of it; a bare word is a "

@@ -95,8 +95,8 @@ OptionTree read_option_tree(const CLI::App& app, const std::string& keys) {
                   .commands = {},
                   .keys = read_keys(keys)};
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    tree.commands.push_back(
-        {command->get_name(), command->get_description(), read_options(*command)});
+    tree.commands.push_back({command->get_name(), command->get_description(),
+                             read_options(*command), command->get_footer()});
   // A check that also takes files can't list its names; they are a key's as well.
   for (const KeyEntry& key : tree.keys) {
     if (key.path != "pipeline.schedule") continue;

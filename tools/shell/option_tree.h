@@ -28,6 +28,7 @@ struct CommandEntry {
   std::string name;
   std::string meaning;
   std::vector<OptionEntry> options;
+  std::string names;  ///< what its help ends with: a title and a line a name; or empty
 };
 
 /// A key of a config.
