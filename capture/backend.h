@@ -8,6 +8,8 @@
 #include <memory>
 #include <vector>
 
+#include "capture/operation_info.h"
+
 namespace millrace::capture {
 
 /// A mark in a backend's work that other backends wait for, on their device. Made by one backend,
@@ -23,6 +25,8 @@ class Event {
 class Recording {
  public:
   virtual ~Recording() = default;
+  /// What a step program consists of; empty for any other recording.
+  virtual std::vector<OperationInfo> operations() const { return {}; }
 };
 
 /// A recording in a graph, with what it waits for and what it signals when it is over; null:

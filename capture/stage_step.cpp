@@ -256,6 +256,17 @@ void StageStep::start(Graph& graph) {
   under_way_[launched_++ % room] = &graph;
 }
 
+std::vector<OperationInfo> StageStep::operations() const {
+  std::vector<OperationInfo> all;
+  std::optional<Kind> seen;  // recordings of one kind differ in slots and buffers alone
+  for (const auto& [key, number] : numbers_) {
+    if (seen == std::get<Kind>(key)) continue;
+    seen = std::get<Kind>(key);
+    for (auto& operation : recordings_[number]->operations()) all.push_back(std::move(operation));
+  }
+  return all;
+}
+
 bool StageStep::over(std::int64_t launch) {
   while (over_ < launch) {
     Graph& next = *under_way_[over_ % std::int64_t(under_way_.size())];

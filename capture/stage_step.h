@@ -62,6 +62,8 @@ class StageStep final : public Step {
   /// Bytes of activations kept at the worst moment so far, beyond what upstream gave: what lies
   /// between forward and backward, of all samples.
   std::int64_t peak_activation_bytes() const { return peak_bytes_; }
+  /// What a sample's step program consists of, once it is recorded; empty for any other step.
+  std::vector<OperationInfo> operations() const;
 
  private:
   enum class Kind { forward, recompute, backward, backward_input, backward_weight, update };

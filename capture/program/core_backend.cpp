@@ -9,9 +9,8 @@ namespace {
 
 class CoreRecording final : public Recording {
  public:
-  CoreRecording(const std::function<void()>& body, program::Arena& arena,
-                program::KernelChoices& choices)
-      : program(body, arena, choices) {}
+  CoreRecording(const std::function<void()>& body, program::Arena& arena) : program(body, arena) {}
+  std::vector<OperationInfo> operations() const override { return program.operations(); }
   mutable program::Program program;
 };
 
@@ -29,13 +28,11 @@ class CoreGraph final : public Graph {
 
 class CoreBackend final : public Backend {
  public:
-  explicit CoreBackend(std::shared_ptr<program::KernelChoices> choices)
-      : choices_(std::move(choices)) {}
   bool defers() const override { return false; }
   std::unique_ptr<Event> make_event() override { return nullptr; }
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
     body();  // recording keeps all that is allocated, so that bytes are counted here
-    return std::make_unique<CoreRecording>(body, arena_, *choices_);
+    return std::make_unique<CoreRecording>(body, arena_);
   }
   std::unique_ptr<Graph> assemble(const std::vector<Node>& nodes) override {
     return std::make_unique<CoreGraph>(nodes);
@@ -49,13 +46,12 @@ class CoreBackend final : public Backend {
 
  private:
   program::Arena arena_;
-  std::shared_ptr<program::KernelChoices> choices_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_core_backend(std::shared_ptr<program::KernelChoices> choices) {
-  return std::make_unique<CoreBackend>(std::move(choices));
+std::unique_ptr<Backend> make_core_backend() {
+  return std::make_unique<CoreBackend>();
 }
 
 }  // namespace millrace::capture

@@ -15,12 +15,31 @@ float* floats(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
 }
 
+std::string text_of(const kernels::Layout& layout) {
+  return std::to_string(layout.channels) + "x" + std::to_string(layout.height) + "x" +
+         std::to_string(layout.width);
+}
+
+/// "forward 16x64x64 -> 16x64x64 k5 s1 relu".
+std::string describe(const kernels::Convolution& c) {
+  using kernels::Activation, kernels::Pass;
+  const char* pass = c.pass == Pass::kForward        ? "forward "
+                     : c.pass == Pass::kDataGradient ? "data-gradient "
+                                                     : "weight-gradient ";
+  std::string text = pass + text_of(c.input) + " -> " + text_of(c.output) + " k" +
+                     std::to_string(c.kernel) + " s" + std::to_string(c.stride);
+  if (c.activation == Activation::kRelu) text += " relu";
+  if (c.activation == Activation::kSigmoid) text += " sigmoid";
+  if (c.masked) text += " masked";
+  return text;
+}
+
 /// The operator that was called, on the tensors of its recording.
 class TorchOperation final : public Prepared {
  public:
   explicit TorchOperation(const Call& call) : call_(call) {
     info.name = call.name();
-    info.kernel = "LibTorch";
+    info.kernel = capture::kLibTorch;
     each_tensor(call_.results, [&](const at::Tensor& t) { recorded_.push_back(t); });
   }
   void bind(const Node&, char*) override {}
@@ -47,8 +66,8 @@ class TorchOperation final : public Prepared {
 
 class ConvolutionOperation final : public Prepared {
  public:
-  ConvolutionOperation(const Node& node, KernelChoices& choices)
-      : kernel_(kernels::make_kernel(node.convolution, choices.choose(node.convolution))) {
+  explicit ConvolutionOperation(const Node& node)
+      : kernel_(kernels::make_kernel(node.convolution)) {
     info.name = describe(node.convolution);
     info.kernel = kernel_->name();
     info.flops = kernels::flops(node.convolution);
@@ -136,7 +155,7 @@ class StridedAdd final : public Prepared {
   explicit StridedAdd(const Node& node)
       : a_(node.reads[0]), b_(node.reads[1]), sum_(node.writes[0]) {
     info.name = "add of other strides";
-    info.kernel = "LibTorch";
+    info.kernel = capture::kLibTorch;
   }
   void bind(const Node&, char*) override {}
   void run() override { at::add_out(sum_, a_, b_); }
@@ -255,7 +274,7 @@ class Copy final : public Prepared {
       info.name = "copy of pixels to planes";
     } else {
       run_ = &Copy::strided;
-      info.kernel = "LibTorch";
+      info.kernel = capture::kLibTorch;
     }
   }
   void bind(const Node&, char*) override {
@@ -278,14 +297,14 @@ class Copy final : public Prepared {
 
 }  // namespace
 
-std::unique_ptr<Prepared> prepare(const Node& node, KernelChoices& choices) {
+std::unique_ptr<Prepared> prepare(const Node& node) {
   switch (node.kind) {
     case Kind::torch:
       return std::make_unique<TorchOperation>(*node.call);
     case Kind::convolution:
     case Kind::data_gradient:
     case Kind::weight_gradient:
-      return std::make_unique<ConvolutionOperation>(node, choices);
+      return std::make_unique<ConvolutionOperation>(node);
     case Kind::relu:
     case Kind::sigmoid:
     case Kind::relu_mask:

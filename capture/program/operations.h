@@ -15,7 +15,7 @@ class Prepared : public Program::Operation {
   virtual void bind(const Node& node, char* scratch) = 0;
 };
 
-/// Chooses kernels; a LibTorch operator takes over what it needs of its call.
-std::unique_ptr<Prepared> prepare(const Node& node, KernelChoices& choices);
+/// A LibTorch operator takes over what it needs of its call.
+std::unique_ptr<Prepared> prepare(const Node& node);
 
 }  // namespace millrace::program

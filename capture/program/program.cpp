@@ -46,7 +46,7 @@ Values values_of(const std::vector<Node>& nodes, const OwnMemory& own) {
 
 }  // namespace
 
-Program::Program(const std::function<void()>& body, Arena& arena, KernelChoices& choices)
+Program::Program(const std::function<void()>& body, Arena& arena)
     : parts_(std::make_unique<Parts>()) {
   std::vector<Call> calls = record_calls(body);
   OwnMemory own(calls);
@@ -58,7 +58,7 @@ Program::Program(const std::function<void()>& body, Arena& arena, KernelChoices&
   const std::size_t own_values = values.tensors.size();
   std::vector<std::unique_ptr<Prepared>> prepared;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    prepared.push_back(prepare(nodes[i], choices));
+    prepared.push_back(prepare(nodes[i]));
     values.lifetimes.push_back({i, i, prepared.back()->scratch_bytes()});
   }
   const ArenaPlan plan = plan_arena(values.lifetimes);
@@ -93,8 +93,8 @@ void Program::run_timed() {
   }
 }
 
-std::vector<OperationInfo> Program::operations() const {
-  std::vector<OperationInfo> all;
+std::vector<capture::OperationInfo> Program::operations() const {
+  std::vector<capture::OperationInfo> all;
   for (const auto& operation : parts_->operations) all.push_back(operation->info);
   return all;
 }

@@ -23,11 +23,9 @@ stages::Tensors copies(const stages::Tensors& tensors) {
 
 }  // namespace
 
-ProgramStage::ProgramStage(stages::Stage stage, int places, int count,
-                           std::shared_ptr<KernelChoices> choices)
+ProgramStage::ProgramStage(stages::Stage stage, int places, int count)
     : stage_(std::move(stage)),
       count_(count),
-      choices_(std::move(choices)),
       places_(places),
       free_(std::make_shared<std::vector<int>>()),
       rate_(at::ones({}, at::kDouble)),
@@ -52,7 +50,7 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
     stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN());
     updates_[to] = std::make_unique<Program>(
         [&] { stage_.guarded_update({.from = from, .to = to, .count = count_}, rate_, skipped_); },
-        arena_, *choices_);
+        arena_);
   }
   stage_.fill_gradients(0);
   skipped_.zero_();
@@ -61,7 +59,7 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
 void ProgramStage::record(Place& place, int buffer) {
   Recorded& made = place.recorded[buffer];
   const auto program = [&](const std::function<void()>& body) {
-    return std::make_unique<Program>(body, arena_, *choices_);
+    return std::make_unique<Program>(body, arena_);
   };
   made.forward = program([&] { made.kept = stage_.forward(place.inputs, place.target, buffer); });
   made.outputs = made.kept.outputs;  // recomputing makes others
@@ -149,7 +147,7 @@ bool ProgramStage::update(const stages::Change& change, double rate) {
   return skipped_.item<float>() == before;
 }
 
-std::vector<OperationInfo> ProgramStage::operations(int rounds) {
+std::vector<capture::OperationInfo> ProgramStage::operations(int rounds) {
   Recorded& recorded = places_.at(0).recorded.at(0);
   std::vector<Program*> step = {recorded.forward.get()};
   if (recorded.recompute) step.push_back(recorded.recompute.get());
@@ -161,9 +159,9 @@ std::vector<OperationInfo> ProgramStage::operations(int rounds) {
   for (int round = 0; round < rounds; ++round) {
     for (Program* program : step) program->run_timed();
   }
-  std::vector<OperationInfo> all;
+  std::vector<capture::OperationInfo> all;
   for (const Program* program : step) {
-    for (const OperationInfo& info : program->operations()) all.push_back(info);
+    for (const capture::OperationInfo& info : program->operations()) all.push_back(info);
   }
   return all;
 }

@@ -15,7 +15,7 @@ namespace millrace::program {
 class ProgramStage {
  public:
   /// `places`: how many samples may be between forward and backward. `count`: backwards an update.
-  ProgramStage(stages::Stage stage, int places, int count, std::shared_ptr<KernelChoices> choices);
+  ProgramStage(stages::Stage stage, int places, int count);
   ProgramStage(ProgramStage&&) noexcept;
   ~ProgramStage();
 
@@ -46,7 +46,7 @@ class ProgramStage {
   const stages::Stage& stage() const { return stage_; }
   /// What a sample's step consists of, timed over `rounds` steps on made-up numbers; weights and
   /// state are spoilt by them. Each sample as the forward before had it.
-  std::vector<OperationInfo> operations(int rounds);
+  std::vector<capture::OperationInfo> operations(int rounds);
 
  private:
   enum class Part { backward, backward_input, backward_weight };
@@ -71,7 +71,6 @@ class ProgramStage {
 
   stages::Stage stage_;
   int count_;
-  std::shared_ptr<KernelChoices> choices_;
   Arena arena_;
   std::vector<Place> places_;
   std::shared_ptr<std::vector<int>> free_;

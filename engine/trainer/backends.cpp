@@ -5,6 +5,7 @@
 #include <utility>    // keys
 
 #include "capture/program/core_backend.h"
+#include "capture/program/kernels/kernels.h"
 
 namespace millrace::engine {
 namespace {
@@ -39,13 +40,14 @@ std::string unrecordable(const TrainerOptions& options) {
 }
 
 bool runs_programs(const TrainerOptions& options, int unit) {
-  return !options.make_backend && !place_of(options, unit).is_cuda() &&
-         options.capture == Capture::graph && unrecordable(options).empty();
+  return !options.make_backend && !place_of(options, unit).is_cuda() && records(options, unit) &&
+         unrecordable(options).empty();
 }
 
 bool records(const TrainerOptions& options, int unit) {
   if (options.make_backend) return !options.records || options.records(unit);
-  return place_of(options, unit).is_cuda() || options.capture == Capture::graph;
+  if (place_of(options, unit).is_cuda() || options.capture == Capture::graph) return true;
+  return options.capture == Capture::automatic && kernels::has_vectors();
 }
 
 bool records_any(const TrainerOptions& options) {
@@ -102,7 +104,7 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
     backends[unit] = !record || !records(options, unit) ? capture::make_eager_backend(place)
                      : options.make_backend             ? options.make_backend(place)
                      : place.is_cuda()                  ? capture::make_graph_backend(place)
-                                       : capture::make_core_backend(options.kernels);
+                                                        : capture::make_core_backend();
   }
   return backends;
 }

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <map>
+
 #include "capture/program/program_stage.h"
 
 namespace millrace::engine {
@@ -14,7 +16,18 @@ at::Tensor made_up(const stages::ImageShape& shape) {
 
 }  // namespace
 
-std::vector<std::vector<program::OperationInfo>> stage_operations(TrainerOptions options,
+std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationInfo>& operations) {
+  std::map<std::string, int> counts;
+  for (const capture::OperationInfo& operation : operations) {
+    if (operation.kernel == capture::kLibTorch) ++counts[operation.name];
+  }
+  std::vector<std::string> left;
+  for (const auto& [name, count] : counts)
+    left.push_back(count > 1 ? name + " x" + std::to_string(count) : name);
+  return left;
+}
+
+std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions options,
                                                                   int rounds) {
   at::set_num_threads(1);
   options.capture = Capture::graph;
@@ -27,11 +40,10 @@ std::vector<std::vector<program::OperationInfo>> stage_operations(TrainerOptions
   }
   if (options.weights.empty())
     options.weights = stages::initial_state(*options.network, options.seed);
-  if (!options.kernels) options.kernels = std::make_shared<program::KernelChoices>();
   const stages::Network& network = *options.network;
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> built = build_stages(options, schedule);
-  std::vector<std::vector<program::OperationInfo>> all;
+  std::vector<std::vector<capture::OperationInfo>> all;
   for (int i = 0; i < options.stages; ++i) {
     const stages::StageRange range = built[i].range();
     stages::Tensors inputs;
@@ -41,8 +53,7 @@ std::vector<std::vector<program::OperationInfo>> stage_operations(TrainerOptions
     if (range.last || built[i].learns_locally())
       target = options.target_is_input && range.first ? inputs[0]
                                                       : made_up(network.shape(network.size() - 1));
-    program::ProgramStage stage(std::move(built[i]), 1, int(schedule.samples_an_update(i)),
-                                options.kernels);
+    program::ProgramStage stage(std::move(built[i]), 1, int(schedule.samples_an_update(i)));
     stage.forward(inputs, target, 0);
     all.push_back(stage.operations(rounds));
   }
@@ -60,7 +71,7 @@ std::vector<double> module_times_by_programs(TrainerOptions options) {
   std::vector<double> times;
   for (const auto& operations : stage_operations(std::move(options), 10)) {
     double ns = 0;
-    for (const program::OperationInfo& operation : operations) ns += double(operation.best_ns);
+    for (const capture::OperationInfo& operation : operations) ns += double(operation.best_ns);
     times.push_back(ns / 1e6);
   }
   return times;

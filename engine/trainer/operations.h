@@ -1,6 +1,7 @@
 // What a stage's step consists of when it is a step program.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "capture/program/program.h"
@@ -8,13 +9,13 @@
 
 namespace millrace::engine {
 
-/// The entry of a checkpoint that names the kernels of its step programs: KernelChoices::text(), a
-/// character code a number, since a checkpoint holds numbers alone.
-inline constexpr const char* kKernelsEntry = "optimizer.kernels";
+/// Operators that a step program leaves to LibTorch, each with how often where it is more than
+/// once: "aten::native_group_norm x20".
+std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationInfo>& operations);
 
 /// The operations of each stage's step, in order, [stage]; with no cut named, of the whole network
 /// as one stage. Each is timed over `rounds` steps on this thread. Replicas are taken for one.
-std::vector<std::vector<program::OperationInfo>> stage_operations(TrainerOptions options,
+std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions options,
                                                                   int rounds);
 
 /// What each module costs as a step program of its own, in ms.

@@ -10,8 +10,8 @@
 #include "capture/devices.h"
 #include "capture/plain_errors.h"
 #include "capture/ranges.h"
-#include "engine/pipeline/pinning.h"
 #include "engine/pipeline/capture_pass.h"
+#include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
 #include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
@@ -30,16 +30,6 @@ void settle_kernels() {
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
 }
 
-/// The kernels that a checkpoint was made with, so that its run goes on to the bit.
-void take_kernels(const TrainerOptions& options) {
-  for (const auto& [name, codes] : options.weights) {
-    if (name != kKernelsEntry) continue;
-    std::string text;
-    for (std::int64_t i = 0; i < codes.numel(); ++i) text += char(codes.const_data_ptr<float>()[i]);
-    options.kernels->take(text);
-  }
-}
-
 /// Fills what was left open: cut, devices, weights.
 TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
@@ -50,8 +40,6 @@ TrainerOptions completed(TrainerOptions options) {
                                 std::to_string(modules) + " modules, so 1 to " +
                                 std::to_string(modules));
   }
-  if (!options.kernels) options.kernels = std::make_shared<program::KernelChoices>();
-  take_kernels(options);
   const bool balances = options.cut.empty() && options.stages > 1;
   const bool measures =
       options.module_ms.empty() && (balances || options.may_recut || splits_device(options));

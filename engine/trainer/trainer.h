@@ -9,7 +9,6 @@
 #include <vector>      // stages
 
 #include "capture/buffers.h"
-#include "capture/program/kernel_choices.h"
 #include "capture/stage_step.h"
 #include "engine/monitor/monitor.h"
 #include "engine/pipeline/feed.h"
@@ -25,7 +24,7 @@ namespace millrace::engine {
 
 /// What becomes of a stage's step; backends.h has who decides.
 enum class Capture {
-  automatic,  ///< recorded where that is faster, eager where it can't be
+  automatic,  ///< recorded, eager where it can't be or a core has no vectors
   graph,      ///< recorded wherever the device has a backend that records; failing is an error
   eager,      ///< each operator launched anew
 };
@@ -55,8 +54,6 @@ struct TrainerOptions : ScheduleSpec {
   double fps = 0;          ///< F of the monitor's verdict; 0: unknown
   bool may_recut = false;  ///< recut() may be called: modules are measured in any case
   Capture capture = Capture::automatic;
-  /// Which kernels step programs use; filled as they are met. Null: chosen anew.
-  std::shared_ptr<program::KernelChoices> kernels;
   Sharing sharing = Sharing::streams;  ///< partitions: an error where they can't be had
   /// Makes the backends that steps are recorded on, whatever their device; empty: the device's own.
   /// For tests.
@@ -78,6 +75,12 @@ struct StageMemory {
   std::int64_t gradients = 0;    ///< sums, until the update
   std::int64_t activations = 0;  ///< peak of what is kept between forward and backward
   std::int64_t total() const { return weights + stashes + optimizer + gradients + activations; }
+};
+
+/// How a stage's step is run.
+struct StageCapture {
+  bool recorded = false;
+  std::vector<std::string> left;  ///< left_to_libtorch() of its step program
 };
 
 /// Owns stages, buffers, schedule and monitor. Not thread-safe, but monitor() may be read and cut()
@@ -137,10 +140,10 @@ class Trainer {
   const std::vector<Device>& devices() const { return options_.devices; }
   Monitor& monitor() { return monitor_; }
   const LossGuard& guard() const { return guard_; }
-  const program::KernelChoices& kernels() const { return *options_.kernels; }
   /// Whether steps are replayed from recordings, and why not though they were to be ("": nothing
   /// failed).
   bool recorded() const { return records_; }
+  std::vector<StageCapture> captures() const;  ///< by stage; after run()
   const std::string& recording_error() const { return recording_error_; }
   const stages::CorrectionSpec& correction() const { return options_.correction; }
   const std::string& loss() const { return options_.loss; }

@@ -71,15 +71,17 @@ stages::StateDict Trainer::checkpoint(int stage) const {
   return capture::with_plain_errors([&] {
     step.launch();  // what was called belongs to it, and must be over
     step.synchronize();
-    stages::StateDict state = step.stage().checkpoint();
-    const std::string kernels = stage == 0 ? options_.kernels->text() : "";
-    if (!kernels.empty()) {
-      at::Tensor codes = at::empty({std::int64_t(kernels.size())});
-      std::copy(kernels.begin(), kernels.end(), codes.data_ptr<float>());
-      state.emplace_back(kKernelsEntry, codes);
-    }
-    return state;
+    return step.stage().checkpoint();
   });
+}
+
+std::vector<StageCapture> Trainer::captures() const {
+  std::vector<StageCapture> all;
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    const capture::StageStep& step = *steps_[std::size_t(schedule_.unit(stage, 0))];
+    all.push_back({.recorded = step.records(), .left = left_to_libtorch(step.operations())});
+  }
+  return all;
 }
 
 std::vector<StageMemory> Trainer::memory() const {

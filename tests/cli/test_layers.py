@@ -66,6 +66,7 @@ class Types(LayersTest):
         stages = reference.cut_network(network, cut, reference.sgd(0.0, LR))
         expected = reference.partime(stages, reference.autoencode(self.frames))
         config = self.config(list(layers), cut)
+        config["pipeline"]["capture"] = "eager"  # PyTorch's own bits
         config["model"]["weights"] = self.folder / "start.safetensors"
         report, _ = self.learn(config)
         self.assertEqual(report["updates"], expected.updates)

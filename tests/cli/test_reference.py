@@ -31,7 +31,7 @@ class Reference(program.CliTest):
                 "task": {"kind": task},
                 "model": {"layers": layers, "features": FEATURES, "kernel": kernel,
                           "weights": self.folder / "start.safetensors"},
-                "pipeline": {"schedule": schedule, "stages": len(cut) + 1, "cut": cut},
+                "pipeline": {"schedule": schedule, "stages": len(cut) + 1, "cut": cut, "capture": "eager"},
                 "optimizer": {"lr": LR, **optimizer}}
 
     def compare(self, cut, count=40, channels=3, schedule="partime", task="autoencode", layers=4, kernel=3,

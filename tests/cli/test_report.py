@@ -19,6 +19,7 @@ KEYS = {
     "latency_ms": {"p50": NUMBER, "p99": NUMBER, "max": NUMBER},
     "gradient_age": [COUNT],
     "gradient_age_spread": [list],
+    "steps": [dict],
     "loss": {"first": NUMBER, "last": NUMBER, "mean": NUMBER},
     "provenance": {"version": TEXT, "compiler": TEXT, "libtorch": TEXT, "cuda": TEXT, "cpu": TEXT, "gpu": TEXT,
                    "threads": COUNT},

@@ -30,7 +30,7 @@ class Schedules(program.CliTest):
             "source": {"uri": uri, "width": 24, "height": 16},
             "model": {"layers": 4, "features": 6, "kernel": 3, "weights": self.folder / "start.safetensors"},
             "pipeline": {"schedule": schedule, "stages": len(stages), "cut": cut, "microbatches": MICROBATCHES,
-                         **pipeline},
+                         "capture": "eager", **pipeline},
             "optimizer": {"lr": LR}})
         rejected = count - len(losses) if rejected is None else rejected
         self.assertEqual(report["frames"]["rejected"], rejected)

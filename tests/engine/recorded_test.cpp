@@ -27,7 +27,7 @@ TrainerOptions replayed_at_once(TrainerOptions options) {
 }
 
 Trained by_recorded_oracle(TrainerOptions options, std::int64_t samples) {
-  options.capture = Capture::automatic;  // on a core, LibTorch's operators and no step program
+  options.capture = Capture::eager;
   return by_oracle(options, samples, 1, /*as_recorded=*/true);
 }
 

@@ -36,8 +36,6 @@ TrainerOptions on_gpu(const std::string& schedule, int stages, Capture capture,
   options.optimizer = {.kind = "sgd", .lr = 0.05};
   options.weights = stages::initial_state(*options.network, 7);
   options.capture = capture;
-  // Stages on cores time their kernels: once for all runs, since another kernel rounds differently.
-  options.kernels = std::make_shared<program::KernelChoices>();
   for (int stage = 0; stage < stages; ++stage)
     options.devices.push_back({.cuda = true, .index = 0});
   for (const int stage : cpu) options.devices[stage] = {.cuda = false, .index = 0};
@@ -153,8 +151,8 @@ TEST(GpuStep, AnUpdateThatIsNotFiniteChangesNothing) {
     const at::Tensor gradient = at::full({1000}, std::numeric_limits<float>::infinity(), cuda);
     const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
     stages::guarded_update(
-        spec, {.from = weights, .to = weights, .gradient = gradient, .state = optimizer.state()},
-        1, at::ones({}, cuda.dtype(at::kDouble)), finite);
+        spec, {.from = weights, .to = weights, .gradient = gradient, .state = optimizer.state()}, 1,
+        at::ones({}, cuda.dtype(at::kDouble)), finite);
     EXPECT_TRUE(at::equal(weights, before)) << kind;
     for (const auto& [name, buffer] : optimizer.state())
       EXPECT_EQ(buffer.abs().sum().item<float>(), 0) << kind << " " << name;

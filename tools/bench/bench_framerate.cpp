@@ -4,6 +4,7 @@
 #include <cstdio>  // table
 #include <memory>
 
+#include "capture/program/kernels/kernels.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/operations.h"
 #include "tools/bench/bench.h"
@@ -96,7 +97,7 @@ double limit_ms(const BenchArm& arm, double peak) {
   engine::TrainerOptions options = arm.options();
   options.cut.clear();
   double flops = 0;
-  for (const program::OperationInfo& operation : engine::stage_operations(options, 0).front())
+  for (const capture::OperationInfo& operation : engine::stage_operations(options, 0).front())
     flops += operation.flops;
   return 1e3 * flops / (peak * engine::usable_cores());
 }

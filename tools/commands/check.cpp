@@ -1,9 +1,9 @@
 // `millrace check`: validates a config and says what would run; touches no device or source.
 #include <algorithm>  // any_of
 #include <iostream>   // results
-#include <map>        // operators
 #include <optional>   // labels
 
+#include "capture/program/kernels/kernels.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "io/source/source.h"
@@ -47,30 +47,41 @@ void describe_pipeline(const engine::TrainerOptions& options) {
   }
 }
 
+/// What step programs leave to LibTorch, by stage where the cut is known.
+void describe_programs(const engine::TrainerOptions& options) {
+  if (options.sample.width == 0 || options.sample.height == 0) return;
+  const auto stages = engine::stage_operations(options, 0);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    std::cout << "#   "
+              << (stages.size() > 1 ? "stage " + std::to_string(stage) + " leaves" : "left")
+              << " to LibTorch's operators:";
+    const std::vector<std::string> left = engine::left_to_libtorch(stages[stage]);
+    for (const std::string& operation : left) std::cout << " " << operation;
+    std::cout << (left.empty() ? " none\n" : "\n");
+  }
+}
+
 /// How steps run on the devices named.
 void describe_capture(const engine::TrainerOptions& options) {
-  const bool cuda = std::any_of(options.devices.begin(), options.devices.end(),
-                                [](const engine::Device& device) { return device.cuda; });
-  const std::string why = engine::unrecordable(options);
-  const bool programs = !cuda && engine::runs_programs(options, 0);
-  std::cout << "#   steps: "
-            << (programs                                    ? "step programs on cores"
-                : !cuda                                     ? "eager, on cores"
-                : options.capture == engine::Capture::eager ? "eager"
-                : why.empty()                               ? "CUDA Graphs"
-                                                            : "eager, since " + why)
-            << "\n";
-  if (!programs || options.sample.width == 0 || options.sample.height == 0) return;
-  std::map<std::string, int> left;
-  for (const auto& stage : engine::stage_operations(options, 0)) {
-    for (const program::OperationInfo& operation : stage) {
-      if (operation.kernel == "LibTorch") ++left[operation.name];
-    }
+  const auto on_cuda = [](const engine::Device& device) { return device.cuda; };
+  const bool cuda = std::any_of(options.devices.begin(), options.devices.end(), on_cuda);
+  const bool cores = !std::all_of(options.devices.begin(), options.devices.end(), on_cuda);
+  const std::string why = options.capture == engine::Capture::eager ? "pipeline.capture is eager"
+                                                                    : engine::unrecordable(options);
+  bool programs = false;
+  for (int unit = 0; unit < int(options.devices.size()); ++unit)
+    programs = programs || engine::runs_programs(options, unit);
+  std::cout << "#   steps: ";
+  if (!why.empty()) {
+    std::cout << "eager, since " << why << "\n";
+    return;
   }
-  std::cout << "#   left to LibTorch's operators:" << (left.empty() ? " none" : "");
-  for (const auto& [name, count] : left)
-    std::cout << " " << name << (count > 1 ? " x" + std::to_string(count) : "");
-  std::cout << "\n";
+  if (cuda) std::cout << "CUDA Graphs" << (cores ? "; on cores " : "\n");
+  if (cores) {
+    std::cout << (programs ? "step programs, " + kernels::instruction_set() + "\n"
+                           : "eager, since this machine has no vectors\n");
+  }
+  if (programs) describe_programs(options);
 }
 
 /// How recorded stages share the devices that have several.

@@ -4,6 +4,7 @@
 #include <cstdio>    // table
 #include <iostream>  // results
 
+#include "capture/program/kernels/kernels.h"
 #include "engine/plan/profile_json.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
@@ -96,13 +97,13 @@ engine::plan::Profile profile_of(const Config& config,
 namespace {
 
 /// A line an operation, with its share of the limit of the core's registers.
-void print_operations(const std::vector<std::vector<program::OperationInfo>>& stages) {
+void print_operations(const std::vector<std::vector<capture::OperationInfo>>& stages) {
   const double peak = kernels::fma_peak();
   double ns = 0, flops = 0;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     std::printf("stage %zu\n  %-56s %-16s %10s %9s %7s\n", stage, "operator", "kernel", "us",
                 "GFLOP/s", "of peak");
-    for (const program::OperationInfo& o : stages[stage]) {
+    for (const capture::OperationInfo& o : stages[stage]) {
       std::printf("  %-56s %-16s %10.2f", o.name.c_str(), o.kernel.c_str(),
                   double(o.best_ns) / 1e3);
       if (o.flops > 0)

@@ -342,7 +342,7 @@ std::vector<ConfigKey> make_table() {
              "step "
              "program, equal to eager within rounding; eager: operator by operator, PyTorch's own "
              "bits "
-             "on a core; auto: recorded on CUDA devices where that can be done, eager on cores",
+             "on a core; auto: recorded where that can be done and, on a core, it has vectors",
              MILLRACE_AT(pipeline.capture)),
       choice("pipeline.sharing", {"streams", "partitions"},
              "recorded stages on one CUDA device: a stream each on all of its SMs (streams), or "

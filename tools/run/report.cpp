@@ -41,6 +41,16 @@ Json loss_json(const RunLog& log) {
           {"mean_frame", {{"mean", number(mean.mean())}, {"recent", number(mean.recent())}}}};
 }
 
+/// By stage: how its step ran.
+Json steps_json(const engine::Trainer& trainer) {
+  Json stages = Json::array();
+  for (const engine::StageCapture& stage : trainer.captures()) {
+    stages.push_back(
+        {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
+  }
+  return stages;
+}
+
 /// By stage: bytes that one of its workers holds.
 Json memory_json(const engine::Trainer& trainer) {
   Json memory;
@@ -151,6 +161,7 @@ Json make_report(RunParts& p) {
       {"loss", loss_json(p.log)},
       {"memory_bytes", memory_json(trainer)},
       {"capture", trainer.recorded() ? "graph" : "eager"},
+      {"steps", steps_json(trainer)},
       {"provenance", provenance(int(schedule.workers.size()))},
       {"source", source_json(*p.health)},
       {"overload", p.overload.report()},

@@ -145,31 +145,18 @@ void wide_rows(const Correlation& c, int y) {
   }
 }
 
-template <int R, int P>
-void wide_image(const Correlation& c) {
+void correlate_wide(const Correlation& c) {
+  // Three rows meet each broadcast value; their tile fills the registers.
+  constexpr int kRows = 3, kColumns = kManyRegisters ? 8 : 4, kSingle = kManyRegisters ? 16 : 8;
   int y = 0;
-  if constexpr (R > 1) {
-    const bool neighbours = c.row_step == 1 && c.kernel_rows >= R;
-    if (neighbours) {
-      // A single row left over costs more than two pairs.
-      const int rest = c.height % R == 1 && R == 3 && c.height > R ? R + 1 : c.height % R;
-      for (; y + rest < c.height; y += R) wide_rows<R, P>(c, y);
-      for (; y + 2 <= c.height; y += 2) wide_rows<2, P>(c, y);
-    }
+  const bool neighbours = c.row_step == 1 && c.kernel_rows >= kRows;
+  if (neighbours) {
+    // A single row left over costs more than two pairs.
+    const int rest = c.height % kRows == 1 && c.height > kRows ? kRows + 1 : c.height % kRows;
+    for (; y + rest < c.height; y += kRows) wide_rows<kRows, kColumns>(c, y);
+    for (; y + 2 <= c.height; y += 2) wide_rows<2, kColumns>(c, y);
   }
-  constexpr int kSingle = kManyRegisters ? 16 : 8;
   for (; y < c.height; ++y) wide_rows<1, kSingle>(c, y);
-}
-
-void correlate_wide(const Correlation& c, Tile tile) {
-  if (tile.rows == 2) return wide_image < 2, kManyRegisters ? 12 : 6 > (c);
-  if (tile.rows == 3) return wide_image < 3, kManyRegisters ? 8 : 4 > (c);
-  return wide_image < 1, kManyRegisters ? 16 : 8 > (c);
-}
-
-std::vector<Tile> wide_tiles() {
-  if (kManyRegisters) return {{3, 8}, {2, 12}, {1, 16}};
-  return {{3, 4}, {2, 6}, {1, 8}};
 }
 
 /// The sums of the lanes of four vectors, stored side by side.
@@ -278,16 +265,12 @@ namespace millrace::kernels {
 
 HWY_EXPORT(correlate_wide);
 HWY_EXPORT(correlate_narrow);
-HWY_EXPORT(wide_tiles);
 
-void correlate_wide(const Correlation& c, Tile tile) {
-  HWY_DYNAMIC_DISPATCH(correlate_wide)(c, tile);
+void correlate_wide(const Correlation& c) {
+  HWY_DYNAMIC_DISPATCH(correlate_wide)(c);
 }
 void correlate_narrow(const Correlation& c) {
   HWY_DYNAMIC_DISPATCH(correlate_narrow)(c);
-}
-std::vector<Tile> wide_tiles() {
-  return HWY_DYNAMIC_DISPATCH(wide_tiles)();
 }
 
 }  // namespace millrace::kernels

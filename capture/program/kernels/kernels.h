@@ -81,20 +81,15 @@ class Kernel {
   virtual void run(const Operands& operands) const = 0;
 };
 
-/// The implementations that can do it, by short names that hold no space, comma or colon. The
-/// first is the likeliest to be the fastest; never empty. Those that differ in their tile alone
-/// ("wide3x8", "wide2x12") give the same bits; others round differently.
+/// The implementations that can do it, by short names that hold no space, comma or colon; never
+/// empty. Each rounds differently. The first is taken where none is named: chosen from the shape
+/// and the machine's vectors alone, never by timing, so that two processes compute the same bits.
 std::vector<std::string> candidates(const Convolution& convolution);
 
 /// \param implementation one of candidates(); empty: the first.
 /// \throws std::invalid_argument for an impossible shape or a name that candidates() does not list.
 std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
                                     const std::string& implementation = "");
-
-/// The fastest of the candidates here and now, each run several times in alternation; the first
-/// stays unless another is 3 % faster. Allocates its own operands. Takes about 20 times the
-/// operator's own time for each candidate.
-std::string time_and_choose(const Convolution& convolution);
 
 /// Operations that the limit counts: 2 for each tap, those on the padding too.
 double flops(const Convolution& convolution);
@@ -170,5 +165,7 @@ double fma_peak(int repeats = 5);
 
 /// The instruction set that the kernels run with here, e.g. "AVX3".
 std::string instruction_set();
+/// Whether it has vectors (AVX2, AVX-512, NEON). Without, LibTorch's operators are faster.
+bool has_vectors();
 
 }  // namespace millrace::kernels

@@ -130,6 +130,9 @@ std::size_t lanes() {
 std::string instruction_set() {
   return HWY_DYNAMIC_DISPATCH(target_name)();
 }
+bool has_vectors() {
+  return lanes() > 1;
+}
 
 void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
               const std::vector<std::uint32_t>& places, float* packed) {

@@ -100,7 +100,9 @@ class OwnWeightGradient final : public Kernel {
 
 std::vector<std::string> own_weight_gradients(const Convolution& c) {
   if (c.stride != 1 || std::size_t(c.output.channels) >= lanes()) return {kPlain};
-  return {kSwapped, kPlain};
+  // The side with more channels fills the lanes better.
+  if (c.output.channels < c.input.channels) return {kSwapped, kPlain};
+  return {kPlain, kSwapped};
 }
 
 std::unique_ptr<Kernel> own_weight_gradient(const Convolution& convolution,

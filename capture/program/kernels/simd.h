@@ -38,19 +38,12 @@ struct Correlation {
   std::size_t mask_step_y = 0, mask_step_x = 0;
 };
 
-/// Size of a tile of output pixels whose sums stay in registers.
-struct Tile {
-  int rows, columns;
-};
-
 /// Vectors along the output channels; one broadcast source float meets every kernel row that
 /// reaches it. Weights: [channel block][kernel_rows][taps][lanes], zeros beyond the channels.
-void correlate_wide(const Correlation& c, Tile tile);
+void correlate_wide(const Correlation& c);
 /// Vectors along the taps, summed at the end: for a few output channels.
 /// Weights: [channels][kernel_rows][taps rounded up to lanes], zeros beyond the taps.
 void correlate_narrow(const Correlation& c);
-/// Tiles that correlate_wide knows here; the first is the likeliest.
-std::vector<Tile> wide_tiles();
 
 /// The gradient of a correlation's weights for `lanes` channels of `vectors`:
 /// [kernel_rows][taps][lanes] at `sums`.

@@ -47,6 +47,15 @@ TEST(Elementwise, SigmoidOfLargeNumbersIsNeitherNaNNorBeyondOne) {
   for (const float y : out) EXPECT_TRUE(y >= 0 && y <= 1) << y;
 }
 
+TEST(Elementwise, ANaNStaysOneThroughReluAndSigmoid) {
+  std::vector<float> in(37, 1.0f), out(37);
+  in[3] = in[36] = std::nanf("");
+  for (const auto& activation : {relu, sigmoid}) {
+    activation(in.data(), out.data(), in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) EXPECT_EQ(std::isnan(out[i]), i == 3 || i == 36);
+  }
+}
+
 TEST(Elementwise, OneValueThatIsNotFiniteIsFoundAnywhere) {
   for (const float bad : {kInfinity, -kInfinity, std::nanf("")}) {
     for (std::size_t at : {0, 15, 16, 70, 98}) {

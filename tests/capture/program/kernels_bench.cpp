@@ -104,16 +104,7 @@ class Step {
     c.pass = pass;
     c.masked = pass == Pass::kDataGradient;
     c.mask_halo = c.input.halo;
-    const auto choice = [&c] {
-      static std::map<std::string, std::string> chosen;
-      const std::string key = std::to_string(c.input.width) + " " + std::to_string(c.kernel) + " " +
-                              std::to_string(c.input.channels) + " " +
-                              std::to_string(c.output.channels) + " " + std::to_string(int(c.pass));
-      auto& name = chosen[key];
-      if (name.empty()) name = time_and_choose(c);
-      return name;
-    }();
-    const Kernel& kernel = *kernels_.emplace_back(make_kernel(c, choice));
+    const Kernel& kernel = *kernels_.emplace_back(make_kernel(c));
     TestFloats& packed = buffers_.emplace_back(kernel.packed_floats());
     TestFloats& scratch = buffers_.emplace_back(kernel.scratch_floats());
     Operands o;

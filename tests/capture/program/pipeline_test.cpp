@@ -13,7 +13,6 @@ TrainerOptions by_programs(const std::string& schedule, int stages, std::vector<
   TrainerOptions options = small(schedule, stages, std::move(cut));
   options.optimizer.lr = 0.1;
   options.capture = Capture::graph;
-  options.kernels = std::make_shared<program::KernelChoices>();
   return options;
 }
 
@@ -27,7 +26,7 @@ std::vector<program::ProgramStage> program_stages(const TrainerOptions& options,
   std::vector<stages::Stage> built = build_stages(options, schedule);
   for (int stage = 0; stage < schedule.stages; ++stage) {
     stages.emplace_back(std::move(built[stage]), 2 * schedule.slots() + 4,
-                        int(schedule.samples_an_update(stage)), options.kernels);
+                        int(schedule.samples_an_update(stage)));
   }
   return stages;
 }
@@ -131,7 +130,7 @@ TEST(ProgramPipeline, TwoRunsAreEqualBitForBit) {
   EXPECT_EQ(one.losses, two.losses);
 }
 
-/// A checkpoint carries on where the run was, with the kernels that it was made with.
+/// A checkpoint carries on where the run was.
 TEST(ProgramPipeline, GoesOnFromACheckpointToTheBit) {
   TrainerOptions options = by_programs("sequential", 2, {4});
   options.optimizer = {.kind = "adam", .lr = 0.01};
@@ -144,10 +143,7 @@ TEST(ProgramPipeline, GoesOnFromACheckpointToTheBit) {
     half = trainer.checkpoint();
   }
   options.weights = half;
-  const std::string chosen = options.kernels->text();
-  options.kernels = nullptr;
   Trainer trainer(options);
-  EXPECT_EQ(trainer.kernels().text(), chosen) << "the checkpoint names them";
   SampleFeed feed(trainer, kShape, 40, 20);
   trainer.run(feed, nullptr);
   expect_equal_bits(trainer.state(), whole.weights);

@@ -62,15 +62,15 @@ class Step {
   std::vector<std::string> names() const {
     std::vector<std::string> all;
     for (const Program* program : {forward_.get(), backward_.get(), update_.get()}) {
-      for (const OperationInfo& info : program->operations()) all.push_back(info.name);
+      for (const capture::OperationInfo& info : program->operations()) all.push_back(info.name);
     }
     return all;
   }
   std::vector<std::string> left_to_libtorch() const {
     std::vector<std::string> all;
     for (const Program* program : {forward_.get(), backward_.get(), update_.get()}) {
-      for (const OperationInfo& info : program->operations()) {
-        if (info.kernel == "LibTorch") all.push_back(info.name);
+      for (const capture::OperationInfo& info : program->operations()) {
+        if (info.kernel == capture::kLibTorch) all.push_back(info.name);
       }
     }
     return all;
@@ -80,13 +80,12 @@ class Step {
 
  private:
   std::unique_ptr<Program> record(const std::function<void()>& body) {
-    return std::make_unique<Program>(body, arena_, choices_);
+    return std::make_unique<Program>(body, arena_);
   }
   stages::Stage stage_;
   at::Tensor input_, rate_ = at::ones({}, at::kDouble), skipped_ = at::zeros({});
   stages::Activations kept_;
   Arena arena_;
-  KernelChoices choices_;
   std::unique_ptr<Program> forward_, backward_, again_, update_;
 };
 
@@ -233,12 +232,11 @@ TEST(Program, RunsWhatItDoesNotKnowAsLibTorch) {
 
 TEST(Program, RefusesWhatAsksTheHost) {
   Arena arena;
-  KernelChoices choices;
   const at::Tensor x = at::ones({});
-  EXPECT_THROW(Program([&] { (void)(x + 1).item<float>(); }, arena, choices), std::runtime_error);
+  EXPECT_THROW(Program([&] { (void)(x + 1).item<float>(); }, arena), std::runtime_error);
   // And records again after that.
   at::Tensor sum;
-  Program program([&] { sum = x + 1; }, arena, choices);
+  Program program([&] { sum = x + 1; }, arena);
   x.fill_(4);
   program.run();
   EXPECT_EQ(sum.item<float>(), 5);
@@ -260,16 +258,6 @@ TEST(ArenaPlan, ValuesThatLiveAtOnceLieApart) {
     }
   }
   EXPECT_LT(plan.bytes, all + 64 * values.size()) << "memory is used again";
-}
-
-TEST(KernelChoices, AreTakenFromTheirText) {
-  const kernels::Convolution convolution{.input = {8, 8, 16}, .output = {8, 8, 16}, .kernel = 3};
-  KernelChoices first, second;
-  const std::string chosen = first.choose(convolution);
-  second.take(first.text());
-  EXPECT_EQ(second.text(), first.text());
-  EXPECT_EQ(second.choose(convolution), chosen);
-  EXPECT_THROW(second.take("nonsense"), std::invalid_argument);
 }
 
 }  // namespace

@@ -1,0 +1,65 @@
+"""Steps on cores are step programs unless the config says eager: as exact, told of, and close to PyTorch."""
+
+import unittest
+
+import torch
+from safetensors.torch import load_file
+
+import program
+
+LAYERS = [{"type": "conv", "out": 8, "kernel": 3}, {"type": "groupnorm", "groups": 2}, {"type": "relu"},
+          {"type": "conv", "out": 3, "kernel": 3}, {"type": "sigmoid"}]
+
+
+class StepPrograms(program.CliTest):
+
+    def setUp(self):
+        super().setUp()
+        self.uri = program.write_frames(self.folder / "frames", program.random_frames(seed=9, count=40))
+
+    def config(self, model=None, **pipeline):
+        return {"source": {"uri": self.uri, "width": 24, "height": 16},
+                "model": model or {"layers": 4, "features": 16, "kernel": 5},
+                "pipeline": {"stages": 2, "cut": [3], **pipeline}, "optimizer": {"kind": "adam", "lr": 0.001}}
+
+    def train(self, **options):
+        report, _ = self.learn(self.config(**options))
+        return report, load_file(self.folder / "out.safetensors")
+
+    def assert_same_bits(self, one, two):
+        for name, value in one.items():
+            self.assertTrue(torch.equal(value, two[name]), name)
+
+    def test_two_runs_are_equal_to_the_bit(self):
+        for model in (None, {"preset": "layers", "layer": LAYERS}):
+            (one, weights), (two, others) = (self.train(model=model) for _ in range(2))
+            self.assertEqual(one["loss"], two["loss"])
+            self.assert_same_bits(weights, others)
+
+    def test_auto_is_graph_on_cores(self):
+        auto, weights = self.train()
+        graph, others = self.train(capture="graph")
+        self.assertEqual([stage["capture"] for stage in auto["steps"]], ["graph", "graph"])
+        self.assertEqual(auto["capture"], "graph")
+        self.assert_same_bits(weights, others)
+
+    def test_eager_is_another_way_to_the_same_step(self):
+        auto, weights = self.train()
+        eager, others = self.train(capture="eager")
+        self.assertEqual(eager["steps"], [{"capture": "eager", "left_to_libtorch": []}] * 2)
+        for name, value in weights.items():
+            self.assertTrue(torch.allclose(value, others[name], rtol=1e-4, atol=1e-5), name)
+        self.assertAlmostEqual(auto["loss"]["last"], eager["loss"]["last"], delta=1e-5)
+
+    def test_what_has_no_kernel_is_told_before_and_after(self):
+        config = self.config(model={"preset": "layers", "layer": LAYERS})
+        report, _ = self.learn(config)
+        left = [stage["left_to_libtorch"] for stage in report["steps"]]
+        self.assertEqual(left, [["aten::native_group_norm", "aten::native_group_norm_backward"], []])
+        shown = program.call("check", program.write_toml(self.folder / "checked.toml", program.bare(config)))
+        self.assertIn("stage 0 leaves to LibTorch's operators: " + " ".join(left[0]) + "\n", shown.out)
+        self.assertIn("stage 1 leaves to LibTorch's operators: none\n", shown.out)
+
+
+if __name__ == "__main__":
+    unittest.main()
