@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <stdexcept>
+
+#include "engine/plan/json_bounds.h"
 
 namespace millrace::engine::plan {
 namespace {
@@ -191,9 +194,13 @@ std::string profile_to_json(const Profile& profile) {
 Profile profile_from_json(const std::string& text, const std::string& name) {
   Profile profile;
   try {
-    profile = read(Json::parse(text), name);
+    const Json json = parse_bounded(text);
+    if (json.is_discarded()) Json::parse(text);  // says where it is wrong
+    profile = read(json, name);
   } catch (const Json::exception& error) {
     throw ProfileError(name + ": is no JSON: " + error.what());
+  } catch (const std::length_error& error) {
+    throw ProfileError(name + ": " + error.what());
   }
   try {
     check_profile(profile);

@@ -61,10 +61,12 @@ class Reader {
       begin = end + 1;
     }
     if (program.period.empty()) fail(0, "a worker without actions");
+    // The verifier keeps what each worker knows of each other.
+    if (workers_.size() == kMostWorkers) fail(0, "more than 256 workers");
     workers_.push_back(std::move(program));
   }
 
-  void read_cell(std::string_view cell, std::size_t column, Program& program) {
+  void read_cell(std::string_view cell, std::size_t column, Program& program, bool inside = false) {
     const auto trimmed = [&] {
       while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
       for (; !cell.empty() && cell.front() == ' '; ++column) cell.remove_prefix(1);
@@ -73,10 +75,11 @@ class Reader {
     if (trimmed().empty()) return;
     constexpr std::string_view kOverlap = ")OVERLAP_F_B";
     if (cell.front() == '(' && cell.ends_with(kOverlap)) {
+      if (inside) fail(column, "OVERLAP_F_B within OVERLAP_F_B");
       cell = cell.substr(1, cell.size() - 1 - kOverlap.size());
       for (std::size_t begin = 0; begin <= cell.size();) {
         const std::size_t end = std::min(cell.find(';', begin), cell.size());
-        read_cell(cell.substr(begin, end - begin), column + 1 + begin, program);
+        read_cell(cell.substr(begin, end - begin), column + 1 + begin, program, true);
         begin = end + 1;
       }
       return;
@@ -154,6 +157,7 @@ class Reader {
   }
 
   static constexpr int kMostStages = 4096;
+  static constexpr std::size_t kMostWorkers = 256;
   const std::string& text_;
   int line_ = 1;
   std::vector<Program> workers_;

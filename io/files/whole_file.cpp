@@ -10,6 +10,7 @@
 #include <utility>     // std::exchange
 
 #include <fcntl.h>     // open
+#include <poll.h>      // a pipe that is full
 #include <sys/file.h>  // flock
 #include <sys/stat.h>  // mode
 #include <unistd.h>    // write, fsync
@@ -53,9 +54,16 @@ struct Temporary {
   }
 };
 
+constexpr int kPatience = 5000;  // ms, with a pipe's reader
+
 void write_all(int fd, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EAGAIN) {
+      pollfd reader{.fd = fd, .events = POLLOUT, .revents = 0};
+      if (::poll(&reader, 1, kPatience) == 0) fail(path, "nobody reads it");
+      continue;
+    }
     if (written < 0 && errno != EINTR) fail(path);
     if (written > 0) bytes.remove_prefix(written);
   }
@@ -73,8 +81,8 @@ void sync_folder(const fs::path& folder, const std::string& path) {
 
 // /dev/stdout, a pipe: there is nothing to rename over, and replacing the name would harm.
 void write_stream(const std::string& path, std::string_view bytes) {
-  Descriptor out(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  if (out.get() < 0) fail(path);
+  Descriptor out(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
+  if (out.get() < 0) fail(path, errno == ENXIO ? "nobody reads it" : std::strerror(errno));
   write_all(out.get(), bytes, path);
   if (out.close() != 0) fail(path);
 }

@@ -1,5 +1,11 @@
 // A video file: encoded and written by GStreamer's threads, named when it is whole.
+#include <fcntl.h>     // open
+#include <sys/file.h>  // flock
+#include <unistd.h>    // close
+
+#include <cerrno>       // causes
 #include <chrono>       // waits, times
+#include <cstring>      // causes
 #include <filesystem>   // folders
 #include <stdexcept>    // failures
 #include <string_view>  // kinds of encoder
@@ -67,6 +73,7 @@ class VideoFile : public VideoWriter {
       : options_(options), path_(options.to), part_(path_ + ".part"), feed_(options) {
     const Container& container = container_of(path_);
     make_folder();
+    claim();
     build("appsrc name=from ! " + encoder_text(options, container.use) + " ! " + container.muxer +
           " ! filesink name=to");
   }
@@ -111,6 +118,14 @@ class VideoFile : public VideoWriter {
     if (fs::is_directory(path_, error)) throw std::runtime_error(path_ + ": is a folder");
   }
 
+  /// Two runs that write one file would mix their frames.
+  void claim() {
+    claim_.reset(new int(::open(part_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)));
+    if (*claim_ >= 0 && ::flock(*claim_, LOCK_EX | LOCK_NB) == 0) return;
+    throw std::runtime_error(
+        path_ + ": " + (errno == EWOULDBLOCK ? "another run writes it" : std::strerror(errno)));
+  }
+
   void build(const std::string& text) {
     GError* raw_error = nullptr;
     pipeline_.reset(gst_parse_launch(text.c_str(), &raw_error));
@@ -144,6 +159,13 @@ class VideoFile : public VideoWriter {
   const VideoWriterOptions options_;
   const std::string path_;
   const std::string part_;
+  struct Close {
+    void operator()(const int* file) const {
+      if (*file >= 0) ::close(*file);
+      delete file;
+    }
+  };
+  std::unique_ptr<int, Close> claim_;  ///< part_, locked
   VideoFeed feed_;
   GstOwned<GstElement> pipeline_;
   GstAppSrc* from_ = nullptr;

@@ -6,6 +6,7 @@ import time
 import unittest
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import program
 
@@ -137,6 +138,20 @@ class Serve(program.CliTest):
             self.assertEqual(refused.exception.code, 401)
             self.assertIn("frames", self.get("state", Authorization="Bearer a-long-enough-token"))
             self.finish(process)
+
+    def test_a_token_may_stand_in_a_file(self):
+        file = self.folder / "token"
+        file.write_text("a-long-enough-token\n")
+        with self.start("--token-file", file) as process:
+            self.assertNotIn(b"a-long-enough", Path(f"/proc/{process.pid}/cmdline").read_bytes())
+            self.assertIn("frames", self.get("state", Authorization="Bearer a-long-enough-token"))
+            self.finish(process)
+        for text in (None, "\n"):
+            file.unlink(missing_ok=True)
+            if text is not None:
+                file.write_text(text)
+            refused = program.call("run", "--serve", "--token-file", file, "--set", "source.uri=synth:shapes")
+            self.assert_refused(program.BAD_USAGE, refused, "--token-file", file)
 
     def test_others_are_not_let_in_without_a_token(self):
         refused = program.call("run", "--serve", "0.0.0.0:0", "--set", "source.uri=synth:shapes")

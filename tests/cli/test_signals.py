@@ -3,6 +3,8 @@
 import array
 import fcntl
 import json
+import os
+import pty
 import signal
 import termios
 import time
@@ -54,6 +56,25 @@ class Signals(program.CliTest):
                 process.send_signal(second)
                 self.assertNotEqual(process.wait(timeout=15), program.DONE)
                 self.assertFalse((self.folder / "weights.safetensors").exists())
+
+    def test_a_terminal_that_is_closed_leaves_no_orphan(self):
+        file = program.write_toml(self.folder / "config.toml", {
+            "source": {"uri": "synth:shapes", "pace": "live", "width": 16, "height": 16},
+            "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
+            "output": {"report": self.folder / "report.json", "weights": self.folder / "weights.safetensors"}})
+        child, terminal = pty.fork()
+        if child == 0:
+            os.execv(program.MILLRACE, [program.MILLRACE, "run", str(file)])
+        while b"frame " not in os.read(terminal, 4096):
+            pass
+        os.kill(child, signal.SIGHUP)  # while it is there: read the config again
+        told = b""
+        while b"config: " not in told:
+            told += os.read(terminal, 4096)
+        os.close(terminal)
+        _, status = os.waitpid(child, 0)
+        self.assertEqual(os.waitstatus_to_exitcode(status), program.DONE)
+        self.assert_saved()
 
     def test_a_reader_that_never_reads_does_not_keep_a_run_from_ending(self):
         file = program.write_toml(self.folder / "config.toml", {

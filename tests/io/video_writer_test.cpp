@@ -204,6 +204,20 @@ TEST(VideoFile, AFileThereWasStaysUntilTheNewOneIsWhole) {
   EXPECT_FALSE(std::filesystem::exists(folder / "none.mp4.part"));
 }
 
+TEST(VideoFile, TwoRunsNeverWriteOneFile) {
+  const TestFolder folder;
+  {
+    const auto one = open_video_writer(options_for(folder / "out.mp4"));
+    try {
+      open_video_writer(options_for(folder / "out.mp4"));
+      FAIL();
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(std::string(error.what()), folder / "out.mp4: another run writes it");
+    }
+  }
+  EXPECT_NO_THROW(open_video_writer(options_for(folder / "out.mp4")));
+}
+
 TEST(VideoFile, RefusalsNameTheFile) {
   const TestFolder folder;
   EXPECT_NE(refusal(folder / "out.gif").find("out.gif: a video is"), std::string::npos);

@@ -6,6 +6,7 @@
 #include <fcntl.h>         // another process's temporary
 #include <sys/file.h>      // its lock
 #include <sys/resource.h>  // size limit
+#include <sys/stat.h>      // a pipe
 #include <unistd.h>        // geteuid
 
 #include <gtest/gtest.h>
@@ -143,6 +144,23 @@ TEST(WholeFile, APrivateFileStaysPrivate) {
   write_whole(folder / "file", "new");
   EXPECT_EQ(fs::status(folder / "file").permissions(),
             fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST(WholeFile, APipeThatNobodyReadsIsAnErrorAndNoWait) {
+  const TestFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(error_of(folder / "pipe"), folder / "pipe: nobody reads it");
+}
+
+TEST(WholeFile, WhatIsReplacedStaysUnderItsOtherName) {
+  const TestFolder folder;
+  write_whole(folder / "file", "1", "before");
+  EXPECT_FALSE(fs::exists(folder / "before"));
+  write_whole(folder / "file", "2", "before");
+  write_whole(folder / "file", "3", "before");
+  EXPECT_EQ(bytes_of(folder / "file"), "3");
+  EXPECT_EQ(bytes_of(folder / "before"), "2");
+  EXPECT_EQ(entries(folder.path()), 2);
 }
 
 }  // namespace

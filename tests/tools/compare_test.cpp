@@ -101,5 +101,13 @@ TEST(Compare, LongCurvesAreThinnedByTheirMeans) {
   EXPECT_EQ(chart.series.size(), 2u);
 }
 
+TEST(Compare, AReportOfAHundredThousandKeysIsRefused) {
+  const io::TestFolder folder;
+  std::string keys = "{\"frames\":{},\"timing_ms\":{}";
+  for (int i = 0; i < 100'000; ++i) keys += ",\"k" + std::to_string(i) + "\":0";
+  io::put_bytes(folder / "report.json", keys + "}");
+  EXPECT_THROW(read_report(folder / "report.json"), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace millrace::tools

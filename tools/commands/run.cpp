@@ -25,6 +25,7 @@ struct RunArguments {
   const CLI::Option* serve = nullptr;  ///< given: a page to watch on
   std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
   std::string token;                   ///< asked of whoever watches; "": of nobody
+  std::string token_file;              ///< holds it instead; "": none
   bool quiet = false;
 };
 
@@ -102,6 +103,18 @@ bool names_a_source(const std::string& argument) {
          is_video(path);
 }
 
+/// The token in `path`, without the line's end. Throws ConfigError.
+std::string token_in(const std::string& path) {
+  constexpr std::size_t kMost = 4096;
+  std::ifstream file(path, std::ios::binary);
+  std::string token(kMost, '\0');
+  file.read(token.data(), kMost);
+  token.resize(std::size_t(std::max<std::streamsize>(file.gcount(), 0)));
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty()) throw ConfigError("--token-file: " + path + ": holds no token");
+  return token;
+}
+
 int run(const RunArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
   if (!arguments.report.empty())
@@ -117,7 +130,8 @@ int run(const RunArguments& arguments) {
   Run run(config, {.trace = arguments.trace,
                    .serve = arguments.serve->count() > 0,
                    .serve_at = arguments.serve_at,
-                   .token = arguments.token,
+                   .token = arguments.token_file.empty() ? arguments.token
+                                                         : token_in(arguments.token_file),
                    .read_again = read});
   catch_signals();  // from here on there is something to save
   std::string failure;
@@ -158,7 +172,12 @@ void add_options(CLI::App& command, RunArguments& arguments) {
               "A page to watch on, at ADDR:PORT (unset: 127.0.0.1:8080); another address than "
               "loopback needs --token")
           ->expected(0, 1);
-  command.add_option("--token", arguments.token, "Asked of whoever opens the page");
+  CLI::Option* const token =
+      command.add_option("--token", arguments.token, "Asked of whoever opens the page");
+  command
+      .add_option("--token-file", arguments.token_file,
+                  "A file that holds the token, which then stands in no list of processes")
+      ->excludes(token);
   command.add_flag("--quiet", arguments.quiet, "No progress and no summary");
 }
 

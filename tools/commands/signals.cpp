@@ -1,5 +1,8 @@
 #include "tools/commands/signals.h"
 
+#include <fcntl.h>   // the terminal
+#include <unistd.h>  // the terminal
+
 #include <csignal>  // sigaction
 
 namespace millrace::tools {
@@ -19,6 +22,15 @@ void on_hangup(int) {
   asked_anew = 1;
 }
 
+bool has_terminal = false;  // that may go away
+
+/// Whether the terminal that this process was started from can still be talked to.
+bool terminal_is_there() {
+  const int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal >= 0) close(terminal);
+  return terminal >= 0;
+}
+
 }  // namespace
 
 void catch_signals() {
@@ -29,7 +41,9 @@ void catch_signals() {
   sigaction(SIGTERM, &action, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // whoever reads stdout may go away; the weights stay
   action.sa_handler = on_hangup;
-  sigaction(SIGHUP, &action, nullptr);
+  struct sigaction before = {};
+  sigaction(SIGHUP, &action, &before);
+  has_terminal = before.sa_handler != SIG_IGN && terminal_is_there();  // ignored: under nohup
 }
 
 bool asked_to_stop() {
@@ -39,7 +53,10 @@ bool asked_to_stop() {
 bool asked_to_reload() {
   if (asked_anew == 0) return false;
   asked_anew = 0;  // before the file is read: a signal that comes meanwhile is another
-  return true;
+  if (!has_terminal || terminal_is_there()) return true;
+  // It was closed. A run that nobody can reach any more must not keep the camera.
+  asked = 1;
+  return false;
 }
 
 }  // namespace millrace::tools

@@ -9,6 +9,8 @@
 #include <set>         // keys that have been shown
 #include <stdexcept>   // bad files
 
+#include "engine/plan/json_bounds.h"
+
 namespace millrace::tools {
 namespace {
 
@@ -185,6 +187,16 @@ void thin(std::vector<std::pair<double, double>>& points) {
   points = std::move(few);
 }
 
+/// Discarded if it is no JSON.
+template <class Text>
+Json parse_in(const std::string& path, Text& text) {
+  try {
+    return engine::plan::parse_bounded(text);
+  } catch (const std::length_error& error) {
+    throw std::invalid_argument(path + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 NamedReport read_report(const std::string& path) {
@@ -194,7 +206,7 @@ NamedReport read_report(const std::string& path) {
   if (std::filesystem::file_size(path, failed) > kMostBytes)
     throw std::invalid_argument(path + ": is larger than 64 MiB");
   std::ifstream file(path);
-  Json report = Json::parse(file, nullptr, false);
+  Json report = parse_in(path, file);
   if (!report.is_object() || !report.contains("frames") || !report.contains("timing_ms"))
     throw std::invalid_argument(path + ": is no report of a run");
   return {path, std::move(report)};
@@ -220,7 +232,7 @@ LossCurves read_curves(const std::string& log) {
   if (!file) throw std::invalid_argument(log + ": cannot be read");
   LossCurves curves;
   for (std::string text; std::getline(file, text);) {
-    const Json line = Json::parse(text, nullptr, false);
+    const Json line = parse_in(log, text);
     if (!line.is_object() || !line.contains("frame") || !line["frame"].is_number()) continue;
     const double frame = line["frame"];
     if (const Json* loss = at(line, "/loss"); loss && loss->is_number())

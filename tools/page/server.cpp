@@ -1,6 +1,7 @@
 #include "tools/page/server.h"
 
 #include <algorithm>  // who is there
+#include <functional> // work that is kept going
 #include <stdexcept>  // it does not listen
 #include <thread>     // the server's own
 #include <utility>    // Asio 1.74 takes it for granted
@@ -52,9 +53,9 @@ struct WebServer::Parts {
         gate(options, port),
         newsroom(context, subject),
         clock(context) {
-    net::co_spawn(context, newsroom.run(), net::detached);
-    net::co_spawn(context, let_in(), net::detached);
-    net::co_spawn(context, watch_deadlines(), net::detached);
+    net::co_spawn(context, keep([this] { return newsroom.run(); }), net::detached);
+    net::co_spawn(context, keep([this] { return let_in(); }), net::detached);
+    net::co_spawn(context, keep([this] { return watch_deadlines(); }), net::detached);
     thread = std::thread([this] { run(); });
   }
   ~Parts() {
@@ -73,6 +74,20 @@ struct WebServer::Parts {
     acceptor.close();
     clock.cancel();
     for (Line& line : site.lines) line.hang_up();
+  }
+
+  /// Begins `work` anew if it throws, as where memory is short: the page must not freeze for good.
+  net::awaitable<void> keep(std::function<net::awaitable<void>()> work) {
+    while (!newsroom.stopped()) {
+      try {
+        co_await work();
+      } catch (const std::exception&) {
+      }
+      net::steady_timer pause(context, std::chrono::milliseconds(100));
+      boost::system::error_code ignored;
+      if (!newsroom.stopped())
+        co_await pause.async_wait(net::redirect_error(net::use_awaitable, ignored));
+    }
   }
 
   net::awaitable<void> let_in() {

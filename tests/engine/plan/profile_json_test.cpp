@@ -40,6 +40,22 @@ std::string complaint(const std::string& from, const std::string& to) {
   return "";
 }
 
+TEST(ProfileJson, ASmallFileCannotAskForMuch) {
+  const auto refusal = [](const std::string& text) -> std::string {
+    try {
+      profile_from_json(text, "p.json");
+    } catch (const ProfileError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string bounded = "p.json: its JSON is nested too deep, or holds too much";
+  EXPECT_EQ(refusal(std::string(16 << 20, '[')), bounded);
+  std::string keys = "{";
+  for (int i = 0; i < 100'000; ++i) keys += "\"k" + std::to_string(i) + "\":0,";
+  EXPECT_EQ(refusal(keys + "\"k\":0}"), bounded);
+}
+
 TEST(ProfileJson, NamesModuleAndFieldOfWhatIsWrong) {
   EXPECT_EQ(complaint("\"forward_ms\"", "\"forwards\""),
             "p.json: module 0 (m0): unknown field \"forwards\"");
