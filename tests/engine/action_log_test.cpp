@@ -7,6 +7,7 @@
 
 #include "engine/pipeline/pipeline.h"
 #include "tests/engine/empty_step.h"
+#include "tests/engine/stall_watch.h"
 
 namespace millrace::engine {
 namespace {
@@ -32,7 +33,9 @@ std::vector<Span> actions_of(const Schedule& schedule, std::int64_t samples) {
   Counting feed(samples);
   Monitor monitor(schedule.replica_counts(), 0);
   ActionLog log(int(schedule.workers.size()));
-  Pipeline(schedule, pointers, feed, nullptr, monitor, {.actions = &log}).run();
+  PipelineOptions options{.actions = &log};
+  const StallWatch watch(schedule, options);
+  Pipeline(schedule, pointers, feed, nullptr, monitor, options).run();
   std::vector<Span> spans = log.spans();
   std::erase_if(spans, [](const Span& span) { return span.waiting; });
   return spans;

@@ -8,6 +8,7 @@
 #include "engine/schedule/verifier.h"
 #include "tests/engine/empty_step.h"
 #include "tests/engine/sample_feed.h"
+#include "tests/engine/stall_watch.h"
 #include "tests/repetitions.h"
 
 namespace millrace::engine {
@@ -117,7 +118,9 @@ void expect_to_end(const Schedule& schedule) {
   CountedFeed feed;
   Monitor monitor(schedule.replica_counts(), 0);
   const std::vector<capture::Step*> steps(schedule.units(), &step);
-  EXPECT_EQ(Pipeline(schedule, steps, feed, nullptr, monitor).run().trained,
+  PipelineOptions options;
+  const StallWatch watch(schedule, options);
+  EXPECT_EQ(Pipeline(schedule, steps, feed, nullptr, monitor, options).run().trained,
             schedule.trained(kSamples));
 }
 

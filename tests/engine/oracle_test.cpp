@@ -13,6 +13,7 @@
 
 #include <torch/csrc/autograd/autograd.h>  // the plain loop's gradients
 
+#include "tests/engine/stall_watch.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {
@@ -48,6 +49,7 @@ Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool di
         std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
     };
   }
+  const StallWatch watch(trainer.schedule(), how);
   const Outcome outcome = trainer.run(feed, &log, how);
   EXPECT_EQ(outcome.admitted, samples);
   EXPECT_EQ(outcome.trained + outcome.predicted_only + outcome.rejected, samples);

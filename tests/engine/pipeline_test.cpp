@@ -9,7 +9,9 @@
 #include <random>     // disturbance
 #include <stdexcept>  // failures
 #include <thread>     // disturbance
+
 #include "tests/engine/empty_step.h"
+#include "tests/engine/stall_watch.h"
 
 namespace millrace::engine {
 namespace {
@@ -113,6 +115,7 @@ struct Rig {
   Outcome run(PipelineOptions options = {}) {
     std::vector<capture::Step*> list;
     for (const auto& step : steps) list.push_back(step.get());
+    const StallWatch watch(schedule, options);
     return Pipeline(schedule, list, feed, nullptr, monitor, std::move(options)).run();
   }
 

@@ -9,6 +9,7 @@
 #include "engine/schedule/launch_groups.h"
 #include "tests/capture/double_stream.h"
 #include "tests/engine/recording_place.h"
+#include "tests/engine/stall_watch.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {
@@ -35,7 +36,9 @@ Trained by_pipeline(const TrainerOptions& options, std::int64_t samples) {
   Trainer trainer(options);
   SampleFeed feed(trainer, kShape, samples);
   LossLog log;
-  const Outcome outcome = trainer.run(feed, &log);
+  PipelineOptions how;
+  const StallWatch watch(trainer.schedule(), how);
+  const Outcome outcome = trainer.run(feed, &log, how);
   EXPECT_TRUE(trainer.recorded());
   EXPECT_EQ(outcome.admitted, samples);
   EXPECT_EQ(outcome.trained + outcome.rejected, samples);
