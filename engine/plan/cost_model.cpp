@@ -138,11 +138,11 @@ bool CostModel::allows(const Stage& stage, int behind) const {
   return !entry_.fits_minibatch || depth(stage, behind) * stage.replicas <= method_.microbatches;
 }
 
-StageMemory CostModel::memory(const Stage& stage, int behind) const {
+StageMemory CostModel::memory(const Stage& stage, int behind, int stages) const {
   const int deep = depth(stage, behind);
   StageMemory memory;
   memory.versions = entry_.versions_kept(deep);
-  memory.samples = entry_.samples_kept(deep, method_.microbatches);
+  memory.samples = entry_.samples_kept(deep, stages, method_.microbatches);
   const double weights = weight_bytes(stage.begin, stage.end);
   const double stash = stash_[stage.end] - stash_[stage.begin];
   memory.weights = memory.versions * weights;

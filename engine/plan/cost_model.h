@@ -79,8 +79,8 @@ class CostModel {
   /// `behind`: places of the stages downstream. A stage is as deep in flight as the samples that
   /// are between it and the loss: one with itself and one for each turn of its replicas that the
   /// places behind it can hold, which is N - i where nothing is replicated (PipeDream's NOAM, SOSP
-  /// 2019, section 3.2).
-  StageMemory memory(const Stage& stage, int behind) const;
+  /// 2019, section 3.2). `stages`: how many the pipeline has, or the most it can have.
+  StageMemory memory(const Stage& stage, int behind, int stages) const;
   /// Whether the schedule can have the stage there: 2bw's two versions are enough only if no more
   /// samples are in flight than make an update, depth x replicas (arXiv 2006.09503, section 3.1).
   bool allows(const Stage& stage, int behind) const;

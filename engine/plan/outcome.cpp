@@ -105,7 +105,8 @@ std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
 std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
   std::vector<StageMemory> list;
   for (const Stage& stage : cut.stages) {
-    list.push_back(model.memory(stage, model.places() - stage.place - stage.places()));
+    list.push_back(
+        model.memory(stage, model.places() - stage.place - stage.places(), int(cut.stages.size())));
   }
   const Method& method = model.method();
   if (!model.entry().virtual_stages) return list;

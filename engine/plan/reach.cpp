@@ -52,7 +52,7 @@ const Reach::Limits& Reach::memory_limits(int width, int tail) {
   limits.assign(modules_ + 1, std::int16_t(modules_));
   if (memory <= 0) return limits;
   const Stage stage = stage_at(width, tail, 0, modules_);
-  const StageMemory kept = model_.memory(stage, tail - stage.places());
+  const StageMemory kept = model_.memory(stage, tail - stage.places(), places_);
   const std::vector<double> sums = model_.memory_sums(kept.versions, kept.samples);
   for (int begin = 0; begin < modules_; ++begin) {
     const double free = memory - model_.input_bytes(begin, kept.samples);

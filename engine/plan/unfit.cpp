@@ -10,7 +10,8 @@ std::string memory_text(const CostModel& model, const LeastMemory& least) {
   std::string text = "the least that does is " + bytes_text(least.bytes) + " (" + method.schedule +
                      (method.recompute ? ", recomputing" : "");
   for (const Stage& stage : least.stages) {
-    const StageMemory memory = model.memory(stage, model.places() - stage.place - stage.places());
+    const StageMemory memory = model.memory(stage, model.places() - stage.place - stage.places(),
+                                            int(least.stages.size()));
     if (model.entry().virtual_stages || memory.total() < least.bytes) continue;
     return text + ", modules " + std::to_string(stage.begin) + " to " +
            std::to_string(stage.end - 1) + ": weights " + bytes_text(memory.weights) + " in " +

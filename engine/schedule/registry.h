@@ -27,9 +27,9 @@ struct ScheduleEntry {
   /// Versions of its weights that a stage keeps whose samples are `depth` deep in flight: the
   /// stage's own and those of each stage downstream, N - i for stage i of N.
   int (*versions_kept)(int depth) = [](int) { return 1; };
-  /// Samples that it keeps saved activations of, at most; 1 where a sample goes backward right
-  /// after its forward, or alone.
-  int (*samples_kept)(int depth, int microbatches) = [](int, int) { return 1; };
+  /// Samples that such a stage, of `stages`, keeps saved activations of, at most; 1 where a sample
+  /// goes backward right after its forward, or alone.
+  int (*samples_kept)(int depth, int stages, int microbatches) = [](int, int, int) { return 1; };
 };
 
 /// Every entry, by name.

@@ -12,14 +12,14 @@ namespace {
 
 TEST(ScheduleTable, CountsWhatTheSchedulesKeep) {
   for (const std::string name :
-       {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b"}) {
+       {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b", "zb-h1"}) {
     for (const int microbatches : {4, 8}) {
       SCOPED_TRACE(name);
       const ScheduleEntry& entry = schedule_entry(name);
       const Schedule schedule = make_schedule(name, {.stages = 4, .microbatches = microbatches});
       const Staircase staircase = draw_staircase(schedule, 64);
       for (int stage = 0; stage < 4; ++stage) {
-        EXPECT_EQ(entry.samples_kept(4 - stage, microbatches), staircase.activations[stage]);
+        EXPECT_EQ(entry.samples_kept(4 - stage, 4, microbatches), staircase.activations[stage]);
         EXPECT_EQ(entry.versions_kept(4 - stage), schedule.versions_of(stage));
       }
       EXPECT_EQ(entry.minibatches, schedule.group > 1);

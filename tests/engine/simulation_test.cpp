@@ -36,9 +36,7 @@ TEST(Simulation, MemoryIsTheRules) {
       const plan::StageMemory& memory = s.memory[stage];
       const int depth = n - stage;
       EXPECT_EQ(memory.versions, schedule_entry(name).versions_kept(depth)) << name << stage;
-      if (name != "zb-h1") {  // the rule is 1f1b's
-        EXPECT_EQ(memory.samples, schedule_entry(name).samples_kept(depth, m)) << name;
-      }
+      EXPECT_EQ(memory.samples, schedule_entry(name).samples_kept(depth, n, m)) << name;
       EXPECT_EQ(memory.total(), memory.versions * 1000 + 1300 + memory.samples * 7) << name;
       EXPECT_EQ(s.workers[stage].peak_bytes, memory.total());
     }

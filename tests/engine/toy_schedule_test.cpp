@@ -37,7 +37,7 @@ const ScheduleEntry kEntry{
     .name = "toy",
     .summary = "pipedream without stashed weights",
     .generate = generate,
-    .samples_kept = [](int depth, int) { return depth; },
+    .samples_kept = [](int depth, int, int) { return depth; },
 };
 
 /// Registered once, whichever test comes first.
@@ -66,7 +66,7 @@ TEST(AScheduleOfOnesOwn, IsDrawnAndSimulatedAlike) {
     for (const auto& cell : row) text += cell ? action_text(cell->action, false) + " " : ". ";
   }
   EXPECT_EQ(text, "F0 F1 . B0 F2 B1 . B2 . F0 B0 F1 B1 F2 B2 . ");
-  EXPECT_EQ(staircase.activations[0], kEntry.samples_kept(2, 1));
+  EXPECT_EQ(staircase.activations[0], kEntry.samples_kept(2, 2, 1));
   const std::vector<plan::StageCosts> costs(2, {{.forward = 1, .weight_gradient = 1}, {}});
   EXPECT_EQ(simulate(schedule, {.samples = 3, .stages = costs}).total_ms,
             double(staircase.rows[0].size()));

@@ -33,7 +33,7 @@ extern const ScheduleEntry gpipe{
     .minibatches = true,
     .flushes = true,
     .replicates = true,
-    .samples_kept = [](int, int microbatches) { return microbatches; },
+    .samples_kept = [](int, int, int microbatches) { return microbatches; },
 };
 
 }  // namespace millrace::engine::schedules

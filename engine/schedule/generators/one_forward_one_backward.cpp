@@ -41,7 +41,7 @@ extern const ScheduleEntry one_forward_one_backward{
     .minibatches = true,
     .flushes = true,
     .replicates = true,
-    .samples_kept = [](int depth, int microbatches) { return std::min(microbatches, depth); },
+    .samples_kept = [](int depth, int, int microbatches) { return std::min(microbatches, depth); },
 };
 
 }  // namespace millrace::engine::schedules

@@ -103,7 +103,7 @@ extern const ScheduleEntry pipedream{
     .replicas = true,
     .replicates = true,
     .versions_kept = [](int depth) { return depth; },  // SOSP 2019, section 3.3
-    .samples_kept = [](int depth, int) { return depth; },
+    .samples_kept = [](int depth, int, int) { return depth; },
 };
 
 }  // namespace millrace::engine::schedules

@@ -51,7 +51,7 @@ extern const ScheduleEntry pipedream_2bw{
     .replicates = true,
     .fits_minibatch = true,
     .versions_kept = [](int) { return 2; },
-    .samples_kept = [](int depth, int) { return depth; },
+    .samples_kept = [](int depth, int, int) { return depth; },
 };
 
 }  // namespace millrace::engine::schedules

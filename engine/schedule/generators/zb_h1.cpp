@@ -44,7 +44,8 @@ extern const ScheduleEntry zb_h1{
     .generate = generate,
     .minibatches = true,
     .flushes = true,
-    .samples_kept = [](int depth, int microbatches) { return std::min(microbatches, depth); },
+    .samples_kept = [](int, int stages,
+                       int microbatches) { return std::min(microbatches, stages); },
 };
 
 }  // namespace millrace::engine::schedules

@@ -54,7 +54,7 @@ class Definition {
   double memory(const Stage& stage, int behind) const {
     const int deep = 1 + int(std::ceil(double(behind) / stage.replicas));
     const int versions = schedule_entry(method_.schedule).versions_kept(deep);
-    const int samples = schedule_entry(method_.schedule).samples_kept(deep, method_.microbatches);
+    const int samples = schedule_entry(method_.schedule).samples_kept(deep, 0, method_.microbatches);
     double bytes = 0, stash = 0;
     for (int i = stage.begin; i < stage.end; ++i) {
       const ModuleProfile& m = profile_.modules[i];
