@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 #include <stdexcept>
 
+#include "engine/format.h"
 #include "engine/plan/balance.h"
 
 namespace millrace::engine {
@@ -103,8 +103,7 @@ std::string text(const Change& change) {
       what = "re-cut: " + list_text(change.from_cut) + " -> " + list_text(change.cut);
       break;
   }
-  char reason[96];
-  std::snprintf(reason, sizeof reason, "%.3g ms of %.3g ms", change.took_ms, change.budget_ms);
+  const std::string reason = format("%.3g ms of %.3g ms", change.took_ms, change.budget_ms);
   const std::string who = change.stage < 0 ? "a frame" : "stage " + std::to_string(change.stage);
   return what + ": " + who + " took " + reason;
 }

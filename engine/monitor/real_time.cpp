@@ -1,6 +1,6 @@
 #include "engine/monitor/real_time.h"
 
-#include <cstdio>
+#include "engine/format.h"
 
 namespace millrace::engine {
 namespace {
@@ -12,9 +12,7 @@ FrameCounts operator-(const FrameCounts& a, const FrameCounts& b) {
 }
 
 std::string text(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.3g", value);
-  return buffer;
+  return format("%.3g", value);
 }
 
 std::string frames(std::int64_t count) {

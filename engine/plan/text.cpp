@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/plan/format.h"
+#include "engine/format.h"
 #include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
+#include "engine/format.h"
 #include "engine/schedule/staircase.h"
 #include "engine/simulate/timeline_text.h"
 
@@ -39,8 +39,7 @@ constexpr int kHandOff = 6;
 
 /// At most two decimals, none of them idle.
 std::string number(double value) {
-  char digits[40];
-  std::snprintf(digits, sizeof digits, "%.2f", value);
+  const std::string digits = format("%.2f", value);
   std::string text = digits;
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') text.pop_back();
@@ -165,8 +164,7 @@ class Picture {
     const double every = until_ > 0 ? mark_every(until_) : 0;
     for (int i = 0; every > 0 && i * every <= until_ * 1.0001; ++i) {
       const std::string at = number(x(i * every));
-      char label[32];
-      std::snprintf(label, sizeof label, "%.6g", i * every);
+      const std::string label = format("%.6g", i * every);
       text += "<line class=\"g\" x1=\"" + at + "\" x2=\"" + at + "\" y1=\"" + number(top_) +
               "\" y2=\"" + number(bottom + 4) + "\"/>\n" +
               words(x(i * every), bottom + 16, label, " class=\"m\" text-anchor=\"middle\"");

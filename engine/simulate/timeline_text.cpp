@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
+#include "engine/format.h"
 #include "engine/schedule/staircase.h"
 
 namespace millrace::engine {
@@ -99,9 +99,8 @@ std::string utilisation_bars(const Schedule& schedule, const Simulation& simulat
       compute += simulation.compute_share(worker) / (end - first);
       handoff += simulation.handoff_share(worker) / (end - first);
     }
-    char shares[64];
-    std::snprintf(shares, sizeof shares, " %5.1f %5.1f %5.1f\n", 100 * compute, 100 * handoff,
-                  100 * (1 - compute - handoff));
+    const std::string shares =
+        format(" %5.1f %5.1f %5.1f\n", 100 * compute, 100 * handoff, 100 * (1 - compute - handoff));
     const std::string name = end - first > 1 ? names[first] + " - " + names[end - 1] : names[first];
     text += padded(name, margin) + " " + bar(compute, handoff, width) + shares;
   }
@@ -132,10 +131,9 @@ std::string timeline_text(const Schedule& schedule, const Simulation& simulation
     const Row& row = lines[worker];
     text += padded(names[worker], margin) + " " + (colours ? row.coloured() : row.text) + "\n";
   }
-  char legend[160];
-  std::snprintf(legend, sizeof legend,
-                "a character is %.3g ms; shown are %.4g of %.4g ms, %d of %zu workers\n", scale,
-                shown_ms, simulation.total_ms, rows, names.size());
+  const std::string legend =
+      format("a character is %.3g ms; shown are %.4g of %.4g ms, %d of %zu workers\n", scale,
+             shown_ms, simulation.total_ms, rows, names.size());
   return text + legend;
 }
 

@@ -6,6 +6,7 @@
 #include <exception>   // what fails
 #include <filesystem>  // old snapshots
 
+#include "engine/format.h"
 #include "io/plot/plot.h"
 #include "io/queue/planar.h"
 #include "tools/alerts/mqtt.h"
@@ -113,8 +114,7 @@ void Alerts::write_snapshot(Slot& slot) {
   const auto picture = [&](const std::vector<float>& data) {
     return io::from_planar(data.data(), options_.channels, options_.height, options_.width);
   };
-  char caption[64];
-  std::snprintf(caption, sizeof caption, "%.1f deviations up", slot.alert.deviation);
+  const std::string caption = engine::format("%.1f deviations up", slot.alert.deviation);
   io::write_strip(
       "Unexpected: frame " + std::to_string(slot.alert.frame),
       {{"input", "", picture(slot.input)}, {"prediction", caption, picture(slot.prediction)}},

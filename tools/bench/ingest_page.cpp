@@ -1,6 +1,6 @@
 // A page of what bench ingest measured.
-#include <cstdio>  // figures
 
+#include "engine/format.h"
 #include "tools/bench/bench.h"
 
 namespace millrace::tools {
@@ -12,9 +12,7 @@ constexpr double kMostOverMemcpy = 1.5, kMostOverOpencv = 0.5;
 constexpr double kMostOverGstreamer = 1.0 / 20, kMostOverMutex = 1.0 / 10;
 
 std::string figure(const Json& value, const char* format) {
-  char text[32];
-  std::snprintf(text, sizeof text, format, value.get<double>());
-  return text;
+  return engine::format(format, value.get<double>());
 }
 
 /// In bold if it is above what it was to be at most.

@@ -3,6 +3,7 @@
 
 #include <optional>  // best arms
 
+#include "engine/format.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/learning_arm.h"
 
@@ -14,9 +15,7 @@ using Json = nlohmann::ordered_json;
 /// Null: a mean that was no number, in results of earlier versions.
 std::string figure(const Json& value) {
   if (!value.is_number()) return "-";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4f", value.get<double>());
-  return text;
+  return engine::format("%.4f", value.get<double>());
 }
 
 /// "0.0021 (0.0019 to 0.0024)": over the seeds.
@@ -56,12 +55,11 @@ std::string goals_of(const Json& results, const std::string& stream) {
     });
     if (!pipeline || !one) continue;
     const double ratio = pipeline->first / one->first;
-    char row[256];
-    std::snprintf(row, sizeof row, "| N = %d, %s | %s: %.4f | %.4f | %.2f | <= %.2f | %s |\n",
-                  goal.stages,
-                  goal.every == 1 ? "equal samples" : "equal wall-clock, a stream 4 times too fast",
-                  pipeline->second.c_str(), pipeline->first, one->first, ratio, goal.most,
-                  ratio <= goal.most ? "reached" : "**missed**");
+    const std::string row = engine::format(
+        "| N = %d, %s | %s: %.4f | %.4f | %.2f | <= %.2f | %s |\n", goal.stages,
+        goal.every == 1 ? "equal samples" : "equal wall-clock, a stream 4 times too fast",
+        pipeline->second.c_str(), pipeline->first, one->first, ratio, goal.most,
+        ratio <= goal.most ? "reached" : "**missed**");
     text += row;
   }
   return text + "\n";
@@ -82,8 +80,7 @@ std::string table_of(const Json& results, const Json& stream) {
   for (const Json& arm : results["arms"]) {
     if (arm["stream"] != name) continue;
     const int every = arm["every"];
-    char rate[32];
-    std::snprintf(rate, sizeof rate, "%g", arm["lr"].get<double>());
+    const std::string rate = engine::format("%g", arm["lr"].get<double>());
     text += "| " + arm["schedule"].get<std::string>() + " | " + arm["stages"].dump() + " | " +
             arm["optimizer"].get<std::string>() + " | " + arm["correction"].get<std::string>() +
             " | " + frames_text(every) + " | " + rate + " | " + over_seeds(arm["loss"]) + " | " +

@@ -2,14 +2,14 @@
 #include <algorithm>  // max
 #include <cmath>      // abs
 
-#include "engine/plan/format.h"
+#include "engine/format.h"
 #include "tools/bench/bench.h"
 
 namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using engine::plan::format;
+using engine::format;
 
 std::string table_of(const Json& results, const std::string& network) {
   std::string text;

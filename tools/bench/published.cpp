@@ -1,8 +1,8 @@
 #include "tools/bench/published.h"
 
 #include <algorithm>
-#include <cstdio>
 
+#include "engine/format.h"
 #include "engine/plan/plan.h"
 #include "tools/bench/known_networks.h"
 
@@ -13,9 +13,7 @@ using namespace engine::plan;
 namespace {
 
 std::string text(const char* pattern, double value) {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, pattern, value);
-  return buffer;
+  return engine::format(pattern, value);
 }
 
 /// "15-1" as PipeDream writes it; "straight" where each stage has one device.

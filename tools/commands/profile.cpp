@@ -1,4 +1,5 @@
 // `millrace profile`: measures a config's network, module by module.
+#include "engine/format.h"
 #include "tools/config/profile_read.h"
 
 #include <cstdio>    // table
@@ -41,9 +42,7 @@ void print_profile(const engine::plan::Profile& profile) {
   std::printf("%3s %-20s %16s %16s %16s %16s %10s %8s %8s\n", "", "module", "forward",
               "input gradient", "weight gradient", "update", "activation", "weights", "stash");
   const auto time = [](const engine::plan::Measured& value) {
-    char text[40];
-    std::snprintf(text, sizeof text, "%8.4f (%.4f)", value.median, value.spread);
-    return std::string(text);
+    return engine::format("%8.4f (%.4f)", value.median, value.spread);
   };
   double total = 0;
   for (std::size_t i = 0; i < profile.modules.size(); ++i) {

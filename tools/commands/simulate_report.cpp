@@ -1,7 +1,7 @@
 // A simulation's results, for people and for scripts.
 #include <algorithm>  // min
 
-#include "engine/plan/format.h"
+#include "engine/format.h"
 #include "engine/plan/text.h"
 #include "engine/simulate/timeline_text.h"
 #include "tools/commands/simulate.h"
@@ -12,7 +12,7 @@ namespace {
 using engine::Schedule;
 using engine::Simulation;
 using engine::plan::bytes_text;
-using engine::plan::format;
+using engine::format;
 
 constexpr int kMostRows = 32;
 

@@ -1,10 +1,10 @@
 // `millrace tensorboard`: a run's log for TensorBoard to show.
 #include <nlohmann/json.hpp>  // lines
 
-#include <cstdio>    // the file's name
 #include <fstream>   // the log
 #include <iostream>  // results
 
+#include "engine/format.h"
 #include "io/files/whole_file.h"
 #include "tools/commands/command.h"
 #include "tools/config/config.h"
@@ -76,8 +76,7 @@ int tensorboard(const TensorboardArguments& arguments) {
   const Events events = read_log(arguments.log);
   // TensorBoard goes by "tfevents" in the name. The same log has the same name, so that converting
   // it again, when it has grown, shows no run twice.
-  char name[64];
-  std::snprintf(name, sizeof name, "events.out.tfevents.%010.0f.millrace", events.began);
+  const std::string name = engine::format("events.out.tfevents.%010.0f.millrace", events.began);
   const std::string path = arguments.folder + "/" + name;
   io::write_whole(path, events.bytes);
   std::cout << path << ": " << events.count << " frames";

@@ -3,12 +3,12 @@
 #include <algorithm>   // widths
 #include <array>       // rows
 #include <cmath>       // isfinite
-#include <cstdio>      // numbers
 #include <filesystem>  // names, sizes
 #include <fstream>     // files
 #include <set>         // keys that have been shown
 #include <stdexcept>   // bad files
 
+#include "engine/format.h"
 #include "engine/plan/json_bounds.h"
 
 namespace millrace::tools {
@@ -62,9 +62,7 @@ std::string text_of(const Json* value) {
   if (!value || value->is_null()) return "-";
   if (value->is_boolean()) return value->get<bool>() ? "yes" : "no";
   if (value->is_number_float()) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%.4g", value->get<double>());
-    return text;
+    return engine::format("%.4g", value->get<double>());
   }
   return value->is_string() ? value->get<std::string>() : value->dump();
 }
@@ -74,9 +72,7 @@ std::string ratio_text(const Json* first, const Json* value) {
   if (!first || !value || !first->is_number() || !value->is_number()) return "";
   const double ratio = value->get<double>() / first->get<double>();
   if (!std::isfinite(ratio) || ratio == 1) return "";
-  char text[32];
-  std::snprintf(text, sizeof text, " (x %.3g)", ratio);
-  return text;
+  return engine::format(" (x %.3g)", ratio);
 }
 
 /// One line a key: its name, then a value a run.

@@ -4,13 +4,13 @@
 #include <limits>     // no limit
 #include <vector>     // columns
 
-#include "engine/plan/format.h"
+#include "engine/format.h"
 
 namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using engine::plan::format;
+using engine::format;
 
 /// A figure's column. A value outside [least, most] is in bold.
 struct Column {
@@ -23,8 +23,7 @@ struct Column {
 
 std::string figure(const Json& value, const Column& column) {
   if (!value.is_number()) return value.is_string() ? value.get<std::string>() : "?";
-  char text[32];
-  std::snprintf(text, sizeof text, column.pattern, value.get<double>());
+  const std::string text = engine::format(column.pattern, value.get<double>());
   const double number = value.get<double>();
   return number < column.least || number > column.most ? "**" + std::string(text) + "**" : text;
 }

@@ -1,7 +1,8 @@
 #include "tools/run/events.h"
 
 #include <cmath>
-#include <cstdio>
+
+#include "engine/format.h"
 
 namespace millrace::tools {
 
@@ -18,10 +19,8 @@ void Events::tell_of_novelty(const Tell& tell) {
   if (begun > 1) tell("unexpected: " + std::to_string(begun) + " events");
   if (begun > 0) tell("unexpected: since frame " + std::to_string(novelty_.event_began()));
   if (!now) {
-    char line[80];
-    std::snprintf(line, sizeof line, "usual again; the loss had been %.1f deviations up",
-                  novelty_.event_peak());
-    tell(line);
+    tell(
+        engine::format("usual again; the loss had been %.1f deviations up", novelty_.event_peak()));
   }
   events_ += begun;
   in_event_ = now;
@@ -41,13 +40,11 @@ void Events::tell_of_the_source(const Tell& tell) {
 void Events::tell_of_roll_backs(const Tell& tell) {
   if (guard_.roll_backs() == roll_backs_) return;
   roll_backs_ = guard_.roll_backs();
-  char line[160];
-  std::snprintf(line, sizeof line,
-                "guard: at frame %lld the loss was %.4g (median %.4g): back to the last good "
-                "weights, rate x %.3g",
-                static_cast<long long>(guard_.last_sample()), guard_.last_loss(),
-                guard_.last_median(), std::pow(engine::LossGuard::kSlower, double(roll_backs_)));
-  tell(line);
+  tell(engine::format(
+      "guard: at frame %lld the loss was %.4g (median %.4g): back to the last good "
+      "weights, rate x %.3g",
+      static_cast<long long>(guard_.last_sample()), guard_.last_loss(), guard_.last_median(),
+      std::pow(engine::LossGuard::kSlower, double(roll_backs_))));
 }
 
 }  // namespace millrace::tools

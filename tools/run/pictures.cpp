@@ -1,11 +1,11 @@
 #include "tools/run/pictures.h"
 
 #include <cmath>   // abs
-#include <cstdio>  // captions
 #include <vector>  // error picture
 
-#include "io/queue/planar.h"
+#include "engine/format.h"
 #include "io/plot/plot.h"
+#include "io/queue/planar.h"
 
 namespace millrace::tools {
 namespace {
@@ -13,9 +13,7 @@ namespace {
 constexpr float kErrorGain = 4.0f;  // errors worth a look are a few grey levels
 
 std::string loss_text(double loss) {
-  char text[48];
-  std::snprintf(text, sizeof text, "loss %.4f", loss);
-  return text;
+  return engine::format("loss %.4f", loss);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "tools/run/rate_watch.h"
 
-#include <cmath>   // abs
-#include <cstdio>  // the line
+#include <cmath>  // abs
+
+#include "engine/format.h"
 
 namespace millrace::tools {
 namespace {
@@ -17,11 +18,8 @@ std::string RateWatch::look() {
   if (now <= 0 || (set > 0 && std::abs(now - told_) <= kChange * told_)) return "";
   told_ = now;
   monitor_.set_fps(now);
-  char line[96];
-  std::snprintf(line, sizeof line,
-                "names no rate; its time stamps show %.4g frames a second, which is F from now on",
-                now);
-  return line;
+  return engine::format(
+      "names no rate; its time stamps show %.4g frames a second, which is F from now on", now);
 }
 
 }  // namespace millrace::tools

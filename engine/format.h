@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-namespace millrace::engine::plan {
+namespace millrace::engine {
 
 /// What printf would print.
 __attribute__((format(printf, 1, 2))) inline std::string format(const char* pattern, ...) {
@@ -19,4 +19,4 @@ __attribute__((format(printf, 1, 2))) inline std::string format(const char* patt
   return text;
 }
 
-}  // namespace millrace::engine::plan
+}  // namespace millrace::engine
