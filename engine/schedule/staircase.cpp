@@ -91,9 +91,13 @@ Staircase draw_staircase(const Schedule& schedule, std::int64_t samples) {
   return Layout(schedule, samples).run();
 }
 
+char op_letter(Op op) {
+  return "FRBIWU"[int(op)];
+}
+
 std::string action_text(const Action& action, bool with_stage) {
   std::string text = with_stage ? std::to_string(action.stage) : "";
-  text += "FRBIWU"[int(action.op)] + std::to_string(action.sample);
+  text += op_letter(action.op) + std::to_string(action.sample);
   if (action.version >= 0) text += "^" + std::to_string(action.version);
   if (takes_gradient(action.op) && action.gradient != action.sample) {
     text += "(" + std::to_string(action.gradient) + ")";

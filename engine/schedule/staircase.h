@@ -30,8 +30,10 @@ struct Staircase {
 /// Lays out `samples` samples. Throws std::logic_error if the schedule deadlocks.
 Staircase draw_staircase(const Schedule& schedule, std::int64_t samples);
 
-/// "F3", "B4(2)" (gradient of sample 2), "F3^1" (at version 1), "U3"; with its stage, "2F3". The
-/// letters are PyTorch's: F, B, and I and W for a backward's two parts; R recomputes, U updates.
+/// PyTorch's letters: F, B, and I and W for a backward's two parts; R recomputes, U updates.
+char op_letter(Op op);
+
+/// "F3", "B4(2)" (gradient of sample 2), "F3^1" (at version 1), "U3"; with its stage, "2F3".
 std::string action_text(const Action& action, bool with_stage);
 
 /// Whether the pipeline runs empty at each update, which then needs no place of its own in the

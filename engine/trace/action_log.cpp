@@ -11,7 +11,7 @@ std::vector<Span> ActionTrack::spans() const {
   const std::size_t kept = std::min(std::size_t(count_), ring_.size());
   std::vector<Span> spans(ring_.begin(), ring_.begin() + std::ptrdiff_t(kept));
   std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) {
-    return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;
+    return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns < b.end_ns;
   });
   return spans;
 }
@@ -20,10 +20,16 @@ std::int64_t ActionTrack::lost() const {
   return std::max<std::int64_t>(0, count_ - std::int64_t(ring_.size()));
 }
 
-ActionLog::ActionLog(int workers, std::size_t capacity) {
-  const Clock::time_point origin = Clock::now();
+ActionLog::ActionLog(int workers, std::size_t capacity) : counts_(kCounts) {
   const std::size_t each = std::max<std::size_t>(1, capacity / std::size_t(workers));
-  for (int worker = 0; worker < workers; ++worker) tracks_.emplace_back(worker, each, origin);
+  for (int worker = 0; worker < workers; ++worker) tracks_.emplace_back(worker, each, origin_);
+}
+
+std::vector<Counts> ActionLog::counts() const {
+  if (counted_ <= kCounts) return {counts_.begin(), counts_.begin() + std::ptrdiff_t(counted_)};
+  std::vector<Counts> all = counts_;
+  std::rotate(all.begin(), all.begin() + std::ptrdiff_t(counted_ % kCounts), all.end());
+  return all;
 }
 
 std::vector<Span> ActionLog::spans() const {
@@ -45,7 +51,7 @@ std::string trace_json(const ActionLog& actions, const Schedule& schedule) {
   const std::int64_t lost = actions.lost();
   const std::string title =
       schedule.name + (lost > 0 ? ", without its first " + std::to_string(lost) + " events" : "");
-  return trace_json(title, worker_names(schedule), actions.spans());
+  return trace_json(title, worker_names(schedule), actions.spans(), actions.counts());
 }
 
 }  // namespace millrace::engine

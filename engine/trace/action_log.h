@@ -21,15 +21,17 @@ class alignas(64) ActionTrack {
     action_ = action;
     start_ = now;
   }
-  /// The action begun last could not go on in between.
+  /// The action begun last could not go on in between. Actions wait before they work: its span
+  /// begins afterwards.
   void waited(Clock::time_point from, Clock::time_point to) {
     if (to - from >= kLeastWait) add(from, to, true, -1);
+    start_ = to;
   }
   /// That action is done, and met or made the weights of `version` updates. An action that is left
   /// out has no end.
   void end(std::int64_t version, Clock::time_point now) { add(start_, now, false, version); }
 
-  /// In the order of their start, a wait after the action it is part of.
+  /// In the order of their start.
   std::vector<Span> spans() const;
   /// Earlier spans, whose room was needed.
   std::int64_t lost() const;
@@ -56,21 +58,31 @@ class alignas(64) ActionTrack {
   std::int64_t count_ = 0;
 };
 
-/// A track a worker. Outlives the pipeline that writes it.
+/// A track a worker, and counts. Outlives the pipeline that writes it.
 class ActionLog {
  public:
-  /// Spans of all workers together: 64 bytes each.
-  static constexpr std::size_t kCapacity = 1'000'000;
+  /// Spans of all workers together: 64 bytes each. Counts: 40.
+  static constexpr std::size_t kCapacity = 1'000'000, kCounts = 200'000;
 
   explicit ActionLog(int workers, std::size_t capacity = kCapacity);
 
   ActionTrack& track(int worker) { return tracks_[std::size_t(worker)]; }
+  /// Keeps the latest kCounts. The last stage's worker, at each prediction.
+  void count(Counts counts, Clock::time_point now) {
+    counts.at_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now - origin_).count();
+    counts_[counted_++ % kCounts] = counts;
+  }
+  /// In their order, when the pipeline has stopped.
+  std::vector<Counts> counts() const;
   /// Worker by worker, when the pipeline has stopped.
   std::vector<Span> spans() const;
   std::int64_t lost() const;
 
  private:
+  const Clock::time_point origin_ = Clock::now();
   std::vector<ActionTrack> tracks_;
+  std::vector<Counts> counts_;
+  std::size_t counted_ = 0;
 };
 
 /// What the log holds, as trace.h has it; says in its title if it is not all.

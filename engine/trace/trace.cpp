@@ -56,14 +56,27 @@ std::string complete_event(const Span& span) {
   const Action& a = span.action;
   const std::int64_t version = span.version >= 0 ? span.version : a.version;
   std::string text =
-      R"({"name":)" + (span.waiting ? "\"wait\"" : json_string(action_text(a, true))) +
-      R"(,"cat":")" + (span.waiting ? "waiting" : category(a.op)) + R"(","ph":"X","pid":1,"tid":)" +
+      R"({"name":")" + (span.waiting ? "wait" : std::string(1, op_letter(a.op))) + R"(","cat":")" +
+      (span.waiting ? "waiting" : category(a.op)) + R"(","ph":"X","pid":1,"tid":)" +
       std::to_string(span.worker) + R"(,"ts":)" + microseconds(span.start_ns) + R"(,"dur":)" +
       microseconds(std::max<std::int64_t>(0, span.end_ns - span.start_ns)) +
-      R"(,"args":{"stage":)" + std::to_string(a.stage) + R"(,"sample":)" + std::to_string(a.sample);
+      R"(,"args":{"stage":)" + std::to_string(a.stage) + R"(,"frame":)" + std::to_string(a.sample);
   if (takes_gradient(a.op) && !span.waiting) text += R"(,"gradient":)" + std::to_string(a.gradient);
   if (version >= 0) text += R"(,"version":)" + std::to_string(version);
   return text + "}}";
+}
+
+std::string counter(const char* name, std::int64_t at_ns, const std::string& value) {
+  return std::string(R"({"name":")") + name + R"(","ph":"C","pid":1,"ts":)" + microseconds(at_ns) +
+         R"(,"args":{"value":)" + value + "}}";
+}
+
+std::string counters(const Counts& counts) {
+  char latency[32];
+  std::snprintf(latency, sizeof latency, "%.3f", counts.latency_ms);
+  return counter("frames waiting", counts.at_ns, std::to_string(counts.waiting)) + ",\n" +
+         counter("frames dropped", counts.at_ns, std::to_string(counts.dropped)) + ",\n" +
+         counter("latency, ms", counts.at_ns, latency);
 }
 
 }  // namespace
@@ -90,7 +103,7 @@ std::string json_string(const std::string& text) {
 }
 
 std::string trace_json(const std::string& name, const std::vector<std::string>& workers,
-                       const std::vector<Span>& spans) {
+                       const std::vector<Span>& spans, const std::vector<Counts>& counts) {
   int last = int(workers.size()) - 1;
   for (const Span& span : spans) last = std::max(last, span.worker);
   std::string text = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
@@ -101,6 +114,7 @@ std::string trace_json(const std::string& name, const std::vector<std::string>& 
         ",\n" + thread_name(worker, named ? workers[worker] : "worker " + std::to_string(worker));
   }
   for (const Span& span : spans) text += ",\n" + complete_event(span);
+  for (const Counts& moment : counts) text += ",\n" + counters(moment);
   return text + "\n]}\n";
 }
 

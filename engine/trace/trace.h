@@ -15,19 +15,27 @@ struct Span {
   Action action;
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
-  bool waiting = false;       ///< no action, but a part of one in which it could not go on
+  bool waiting = false;       ///< no action, but the time before one in which it could not go on
   std::int64_t version = -1;  ///< updates that made the weights it met; -1: as the action says
+};
+
+/// How things stand at a moment.
+struct Counts {
+  std::int64_t at_ns = 0;
+  std::int64_t waiting = 0;  ///< frames in the queue
+  std::int64_t dropped = 0;  ///< so far
+  double latency_ms = 0;     ///< of the newest prediction, from capture
 };
 
 /// "stage 0"; "stage 0.1" where stages have replicas, "worker 0" where workers have several stages.
 std::vector<std::string> worker_names(const Schedule& schedule);
 
-/// Trace Event Format, "complete" events (ph X; microseconds, to the nanosecond): one process named
-/// `name`, a thread a worker named by `workers` (missing names: "worker W"). Each event's arguments
-/// are its stage, sample, gradient and version; a wait is an event within its action's. `name` and
-/// `workers` may hold any bytes.
+/// Trace Event Format: one process named `name`, a thread a worker named by `workers` (missing
+/// names: "worker W"). A span is a "complete" event (ph X; microseconds, to the nanosecond) named
+/// by its kind: F, B, U, ... as in action_text(), or "wait"; its arguments are stage, frame,
+/// gradient and version. `counts` become counters (ph C). `name` and `workers` may hold any bytes.
 std::string trace_json(const std::string& name, const std::vector<std::string>& workers,
-                       const std::vector<Span>& spans);
+                       const std::vector<Span>& spans, const std::vector<Counts>& counts = {});
 
 /// `text` as a JSON string, quotes included. Bytes that are no UTF-8 become U+FFFD.
 std::string json_string(const std::string& text);

@@ -91,9 +91,9 @@ class Simulate(program.CliTest):
         self.assertEqual(names, {0: "stage 0", 1: "stage 1"})
         boxes = [e for e in events if e["ph"] == "X"]
         self.assertEqual(len(boxes), 2 * 3 * 4)
-        first = next(e for e in boxes if e["name"] == "1F0^0")
-        self.assertEqual((first["tid"], first["ts"], first["dur"]), (1, 1000, 1000))
-        self.assertEqual(first["args"], {"stage": 1, "sample": 0, "version": 0})
+        first = next(e for e in boxes if e["name"] == "F" and e["tid"] == 1)
+        self.assertEqual((first["ts"], first["dur"]), (1000, 1000))
+        self.assertEqual(first["args"], {"stage": 1, "frame": 0, "version": 0})
 
     def test_svg(self):
         path = self.folder / "line.svg"

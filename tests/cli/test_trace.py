@@ -22,6 +22,16 @@ SCHEDULES = {
 }
 
 
+def text(event, with_stage, with_version):
+    """An event as `millrace schedule` writes its action."""
+    args = event["args"]
+    if event["name"] == "U" and not with_stage:
+        return "U"
+    gradient = f"({args['gradient']})" if args.get("gradient", args["frame"]) != args["frame"] else ""
+    version = f"^{args['version']}" if with_version and event["name"] == "F" else ""
+    return f"{args['stage'] if with_stage else ''}{event['name']}{args['frame']}{version}{gradient}"
+
+
 class Trace(program.CliTest):
 
     def config(self, name, stages, **pipeline):
@@ -51,8 +61,7 @@ class Trace(program.CliTest):
                 staged = name == "interleaved"  # a row has several stages, so that cells name theirs
                 for worker, row in enumerate(self.order(name, stages, *options)):
                     mine = [event for event in done if event["tid"] == worker]
-                    names = [event["name"] if staged else event["name"].removeprefix(str(worker)) for event in mine]
-                    names = ["U" if event["cat"] == "update" else name for name, event in zip(names, mine)]
+                    names = ["U" if event["name"] == "U" else text(event, staged, "^" in "".join(row)) for event in mine]
                     # One U in a cell stands for the updates of all of a worker's stages.
                     names = [name for name, before in zip(names, ["", *names]) if not name == before == "U"]
                     self.assertEqual(names, row, f"worker {worker}")
@@ -64,18 +73,27 @@ class Trace(program.CliTest):
                 self.assertEqual(updates, report["updates"])
                 self.assertTrue(all(event["args"]["version"] >= 0 for event in done))
 
-    def test_waiting_shows_within_the_action_that_waits(self):
-        # Stage 1 has nothing to do before stage 0 has sent it something.
+    def test_no_action_takes_the_time_that_it_waits(self):
+        # Nobody can go on at a flush before the other has sent it something.
         events, _ = self.traced("gpipe", 2)
-        mine = [event for event in events if event["ph"] == "X" and event["tid"] == 1]
-        waits = [event for event in mine if event["cat"] == "waiting"]
-        actions = [event for event in mine if event["cat"] != "waiting"]
-        self.assertEqual(actions[0]["name"], "1F0")
-        self.assertTrue(waits)
-        for wait in waits:
-            self.assertTrue(any(action["ts"] <= wait["ts"] and
-                                wait["ts"] + wait["dur"] <= action["ts"] + action["dur"] + 1e-3
-                                for action in actions), wait)
+        waits = 0
+        for worker in (0, 1):
+            mine = [event for event in events if event["ph"] == "X" and event["tid"] == worker]
+            ends = [event["ts"] + event["dur"] for event in mine]
+            self.assertTrue(all(end <= after["ts"] + 1e-3 for end, after in zip(ends, mine[1:])), mine)
+            for wait, action in zip(mine, mine[1:]):
+                if wait["name"] == "wait":
+                    waits += 1
+                    self.assertEqual(wait["args"]["frame"], action["args"]["frame"])
+        self.assertGreater(waits, 0)
+
+    def test_counters_show_queue_drops_and_latency(self):
+        events, report = self.traced("partime", 2)
+        names = {event["name"] for event in events if event["ph"] == "C"}
+        self.assertEqual(names, {"frames waiting", "frames dropped", "latency, ms"})
+        latencies = [event["args"]["value"] for event in events if event["name"] == "latency, ms"]
+        self.assertEqual(len(latencies), report["frames"]["trained"])
+        self.assertLessEqual(abs(max(latencies) - report["latency_ms"]["max"]), 0.1 * report["latency_ms"]["max"] + 0.1)
 
     def test_ctrl_c_still_writes_it(self):
         file = self.folder / "trace.json"
@@ -108,8 +126,8 @@ class Trace(program.CliTest):
             self.assertTrue(all(line == ["pop"] for line in told[1::2]), told)
             names = [line[1] for line in told[::2]]
             worker = int(names[0][0])
-            done = [event["name"] for event in events if event["ph"] == "X" and event["tid"] == worker]
-            done = [name for name in done if name != "wait"]
+            done = [event for event in events if event["ph"] == "X" and event["tid"] == worker]
+            done = [text(event, True, "^" in "".join(names)) for event in done if event["name"] != "wait"]
             # The end of the stream shows in an action on a sample that does not come.
             self.assertEqual([name for name in names if int(re.match(r"\d[A-Z](\d+)", name)[1]) < FRAMES], done)
         self.assertEqual(len(threads), 2)

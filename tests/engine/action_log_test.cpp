@@ -103,7 +103,17 @@ TEST(ActionLog, KeepsTheLatestAndCountsTheRest) {
   }
 }
 
-TEST(ActionLog, AWaitFollowsItsActionAndALookIsNone) {
+TEST(ActionLog, KeepsTheLatestCountsInTheirOrder) {
+  ActionLog log(1, 1);
+  const Clock::time_point now = Clock::now();
+  for (std::size_t i = 0; i < ActionLog::kCounts + 3; ++i)
+    log.count({.dropped = std::int64_t(i)}, now);
+  const std::vector<Counts> counts = log.counts();
+  ASSERT_EQ(counts.size(), ActionLog::kCounts);
+  for (std::size_t i = 0; i < counts.size(); ++i) ASSERT_EQ(counts[i].dropped, std::int64_t(i) + 3);
+}
+
+TEST(ActionLog, AnActionBeginsWhereItsWaitEndsAndALookIsNone) {
   const Clock::time_point origin{};
   ActionTrack track(0, 8, origin);
   track.begin({.sample = 1}, origin);
@@ -112,10 +122,12 @@ TEST(ActionLog, AWaitFollowsItsActionAndALookIsNone) {
   track.end(0, origin + 60us);
   const std::vector<Span> spans = track.spans();
   ASSERT_EQ(spans.size(), 2u);
-  EXPECT_FALSE(spans[0].waiting);
-  EXPECT_TRUE(spans[1].waiting);
-  EXPECT_EQ(spans[1].start_ns, 1'000);
-  EXPECT_EQ(spans[1].end_ns, 50'000);
+  EXPECT_TRUE(spans[0].waiting);
+  EXPECT_EQ(spans[0].start_ns, 1'000);
+  EXPECT_EQ(spans[0].end_ns, 50'000);
+  EXPECT_FALSE(spans[1].waiting);
+  EXPECT_EQ(spans[1].start_ns, 50'000);
+  EXPECT_EQ(spans[1].end_ns, 60'000);
 }
 
 }  // namespace

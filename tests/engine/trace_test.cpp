@@ -18,11 +18,16 @@ TEST(Trace, IsTheTraceEventFormat) {
 {"name":"thread_sort_index","ph":"M","pid":1,"tid":0,"args":{"sort_index":0}},
 {"name":"thread_name","ph":"M","pid":1,"tid":1,"args":{"name":"worker 1"}},
 {"name":"thread_sort_index","ph":"M","pid":1,"tid":1,"args":{"sort_index":1}},
-{"name":"0F3^2","cat":"forward","ph":"X","pid":1,"tid":0,"ts":1.000,"dur":2.500,"args":{"stage":0,"sample":3,"version":2}},
-{"name":"1B4(2)","cat":"backward","ph":"X","pid":1,"tid":1,"ts":5000000000000.007,"dur":0.003,"args":{"stage":1,"sample":4,"gradient":2}}
+{"name":"F","cat":"forward","ph":"X","pid":1,"tid":0,"ts":1.000,"dur":2.500,"args":{"stage":0,"frame":3,"version":2}},
+{"name":"B","cat":"backward","ph":"X","pid":1,"tid":1,"ts":5000000000000.007,"dur":0.003,"args":{"stage":1,"frame":4,"gradient":2}},
+{"name":"frames waiting","ph":"C","pid":1,"ts":2.000,"args":{"value":7}},
+{"name":"frames dropped","ph":"C","pid":1,"ts":2.000,"args":{"value":5}},
+{"name":"latency, ms","ph":"C","pid":1,"ts":2.000,"args":{"value":1.250}}
 ]}
 )json";
-  EXPECT_EQ(trace_json("partime", {"cpu:0"}, spans), expected);
+  const std::vector<Counts> counts = {
+      {.at_ns = 2'000, .waiting = 7, .dropped = 5, .latency_ms = 1.25}};
+  EXPECT_EQ(trace_json("partime", {"cpu:0"}, spans, counts), expected);
 }
 
 TEST(Trace, OfNothingIsStillATrace) {

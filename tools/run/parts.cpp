@@ -73,8 +73,11 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       page(make_page()),
       reload(config, options.read_again, {rate, trainer.monitor(), info.fps, checkpointer.get()}) {
   assembled.weights.clear();
-  if (!options.trace.empty())
+  if (!options.trace.empty()) {
     actions = std::make_unique<engine::ActionLog>(int(trainer.schedule().workers.size()));
+    counters = std::make_unique<TraceCounters>(*actions, queue);
+    observers.add(counters.get());
+  }
   if (video) observers.add(video.get());
   if (page) observers.add(page.get());
   observers.add(&log);  // before those that read its histories

@@ -21,6 +21,7 @@
 #include "tools/run/rate_watch.h"
 #include "tools/run/reload.h"
 #include "tools/run/status_line.h"
+#include "tools/run/trace_counters.h"
 #include "tools/run/video_out.h"
 #include "tools/run/write_watch.h"
 
@@ -73,6 +74,7 @@ struct RunParts {
   std::unique_ptr<VideoOut> video;
   std::unique_ptr<FrameLog> lines;
   std::unique_ptr<engine::ActionLog> actions;
+  std::unique_ptr<TraceCounters> counters;
   CheckpointFiles checkpoints{config.checkpoint.dir};
   std::unique_ptr<engine::Checkpointer> checkpointer;
   WriteWatch writes;
