@@ -34,7 +34,16 @@ std::uint64_t element_count(const std::vector<std::int64_t>& shape) {
   return n;
 }
 
+bool is_of_batch_norm(const std::string& name) {
+  return name.ends_with("running_mean") || name.ends_with("running_var") ||
+         name.ends_with("num_batches_tracked");
+}
+
 Entry parse_entry(const std::string& name, const nlohmann::json& value, std::uint64_t data_bytes) {
+  if (is_of_batch_norm(name))
+    throw WeightsError("\"" + name +
+                       "\" belongs to a batch norm, which no network here has: the "
+                       "ResNets use group norm, since a sample is one frame");
   const std::string type = value.at("dtype");
   if (type != "F32") throw WeightsError("\"" + name + "\" is " + type + ", only F32 can be loaded");
   Entry entry{name, value.at("shape").get<std::vector<std::int64_t>>(),
@@ -66,7 +75,8 @@ void sort_entries(std::vector<Entry>& entries) {
   }
 }
 
-std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_bytes) {
+std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_bytes,
+                                Metadata& metadata) {
   std::vector<Entry> entries;
   try {
     std::size_t values = 0;
@@ -78,7 +88,12 @@ std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_byte
     if (!header.is_object())
       throw WeightsError("not a safetensors file: its header is no JSON object");
     for (const auto& [name, value] : header.items()) {
-      if (name != "__metadata__") entries.push_back(parse_entry(name, value, data_bytes));
+      if (name == "__metadata__") {
+        for (const auto& [key, words] : value.items())
+          if (words.is_string()) metadata[key] = words;
+      } else {
+        entries.push_back(parse_entry(name, value, data_bytes));
+      }
     }
   } catch (const nlohmann::json::exception&) {
     throw WeightsError("not a safetensors file: its header is not the JSON it should be");
@@ -101,7 +116,7 @@ std::string to_safetensors(const StateDict& state, const Metadata& metadata) {
                     {"data_offsets", {offset, offset + bytes}}};
     offset += bytes;
   }
-  std::string text = header.dump();
+  std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t size = text.size();
   std::string file(sizeof size, '\0');
@@ -114,7 +129,7 @@ std::string to_safetensors(const StateDict& state, const Metadata& metadata) {
   return file;
 }
 
-StateDict read_safetensors(const std::string& path) {
+StateDict read_safetensors(const std::string& path, Metadata* metadata) {
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) throw WeightsError("cannot be opened");
   const std::uint64_t total = std::uint64_t(file.tellg());
@@ -128,7 +143,8 @@ StateDict read_safetensors(const std::string& path) {
   file.read(text.data(), std::streamsize(size));
   const std::uint64_t data = sizeof size + size;
   StateDict state;
-  for (const Entry& entry : parse_header(text, total - data)) {
+  Metadata words;
+  for (const Entry& entry : parse_header(text, total - data, words)) {
     at::Tensor tensor = at::empty(entry.shape, at::kFloat);
     file.seekg(std::streamoff(data + entry.begin));
     file.read(static_cast<char*>(tensor.mutable_data_ptr()),
@@ -136,6 +152,7 @@ StateDict read_safetensors(const std::string& path) {
     state.emplace_back(entry.name, std::move(tensor));
   }
   if (!file) throw WeightsError("ends early");
+  if (metadata) *metadata = std::move(words);
   return state;
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>  // tensors in snapshots
 
+#include <algorithm>  // max
 #include <exception>  // failures to write
 #include <iterator>   // next
 #include <utility>    // exchange
@@ -9,8 +10,7 @@
 namespace millrace::engine {
 
 Checkpointer::Checkpointer(int stages, std::int64_t every,
-                           std::function<stages::StateDict(int)> copy,
-                           std::function<void(const stages::StateDict&)> write)
+                           std::function<stages::StateDict(int)> copy, Write write)
     : stages_(stages),
       every_(every),
       progress_(stages, Progress{.every = every}),
@@ -29,6 +29,7 @@ void Checkpointer::after_sample(int stage, std::int64_t sample) {
   const std::lock_guard lock(mutex_);
   Snapshot& snapshot = gathering_[due];
   snapshot.parts[stage] = std::move(part);
+  snapshot.samples = std::max(snapshot.samples, sample + 1);
   if (int(snapshot.parts.size()) < stages_) return;
   whole_ = std::move(snapshot);
   // Earlier ones of its kind that are not whole never will be: set_every() came between stages.
@@ -78,7 +79,7 @@ void Checkpointer::write_loop() {
       stages::StateDict all;
       for (const auto& [stage, part] : snapshot.parts)
         all.insert(all.end(), part.begin(), part.end());
-      write_(all);
+      write_(all, snapshot.samples);
       written_.fetch_add(1, std::memory_order_relaxed);
     } catch (const std::exception& failure) {
       error = failure.what();

@@ -23,9 +23,11 @@ namespace millrace::engine {
 /// the newest whole snapshot wins. after_sample() is called by each stage's worker for itself.
 class Checkpointer {
  public:
-  /// `copy`: a stage's state, called on its worker. `write`: saves a snapshot; may throw.
+  using Write = std::function<void(const stages::StateDict&, std::int64_t samples)>;
+  /// `copy`: a stage's state, called on its worker. `write`: saves a snapshot, made after so many
+  /// samples; may throw.
   Checkpointer(int stages, std::int64_t every, std::function<stages::StateDict(int stage)> copy,
-               std::function<void(const stages::StateDict&)> write);
+               Write write);
   ~Checkpointer();
 
   void after_sample(int stage, std::int64_t sample);
@@ -44,6 +46,7 @@ class Checkpointer {
  private:
   struct Snapshot {
     std::map<int, stages::StateDict> parts;
+    std::int64_t samples = 0;
   };
   /// What snapshots are gathered by: whether they were asked for, and the sample they are due at.
   using Due = std::pair<bool, std::int64_t>;
@@ -62,7 +65,7 @@ class Checkpointer {
   std::atomic<std::int64_t> asked_{kNever}, written_{0}, failed_{0};
   std::vector<Progress> progress_;  ///< by stage
   const std::function<stages::StateDict(int)> copy_;
-  const std::function<void(const stages::StateDict&)> write_;
+  const Write write_;
   mutable std::mutex mutex_;  ///< guards all below
   std::condition_variable changed_;
   std::map<Due, Snapshot> gathering_;

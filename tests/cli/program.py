@@ -107,6 +107,15 @@ def random_frames(seed, count, height=16, width=24, channels=3):
     return numpy.random.default_rng(seed).integers(0, 256, (count, height, width, channels), numpy.uint8)
 
 
+def tensors_of(path):
+    """The bytes of a safetensors file's tensors, with names and shapes, without what it says of its run."""
+    data = path.read_bytes()
+    end = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:end])
+    del header["__metadata__"]
+    return header, data[end:]
+
+
 def write_frames(folder, frames):
     """Numbered PNGs; returns the URI that names them."""
     folder.mkdir(parents=True, exist_ok=True)

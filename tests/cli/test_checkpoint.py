@@ -1,9 +1,13 @@
 """Checkpoints: what a run leaves, and going on from it."""
 
+import json
 import os
+import shutil
+import tomllib
 import unittest
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 import program
@@ -33,6 +37,50 @@ class Checkpoints(program.CliTest):
         self.assertEqual(report["frames"]["trained"], 15)
         for name, value in self.final().items():
             self.assertTrue(torch.equal(value, expected[name]), name)
+
+    def test_a_resumed_run_says_so_and_counts_on(self):
+        there, log = str(self.folder / "state"), self.folder / "log.jsonl"
+        output = {"output": {"log": log, "log_every": 10}}
+        self.learn(self.config(self.frames("first", 0, 25), dir=there) | output)
+        config = self.config(self.frames("rest", 25, 40), dir=there, resume=True) | output
+        report, _ = self.learn(config)
+        self.assertEqual(report["run"]["resumed"], {"from": f"{there}/checkpoint.safetensors", "frames": 25})
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual([line["frame"] for line in lines], [0, 10, 20, 25, 25, 35])
+        self.assertEqual([line["frame"] for line in lines if "resumed" in line], [25])
+        told = program.call("run", self.folder / "config.toml", "--set", "source.pace=live").err
+        self.assertIn(f"checkpoint: goes on from {there}/checkpoint.safetensors, after 40 frames\n", told)
+        self.assertRegex(told, r"\nframe (4\d|5[0-5])  ")
+
+    def test_weights_tell_of_the_run_that_made_them(self):
+        config = self.config(self.frames("some", 0, 5), dir=str(self.folder / "state"))
+        config["model"]["seed"] = 7
+        report, _ = self.learn(config)
+        for file in (self.folder / "out.safetensors", self.folder / "state/checkpoint.safetensors"):
+            with safe_open(file, framework="pt") as weights:
+                about = weights.metadata()
+            for key in ("uri", "host", "config"):
+                self.assertEqual(about[key], report["run"][key], key)
+            self.assertEqual((about["seed"], about["frames"], about["format"]), ("7", "5", "pt"))
+            for key in ("duration_s", "fps"):
+                self.assertGreater(float(about[key]), 0, key)
+            self.assertEqual(tomllib.loads(about["config"])["model"]["seed"], 7)
+
+    def test_optimizer_state_that_does_not_fit_is_told_of(self):
+        there = str(self.folder / "state")
+        self.learn(self.config(self.frames("first", 0, 5), dir=there))
+        for optimizer, line in (({"kind": "adam"}, None), ({"kind": "adamw"}, None),
+                                ({"kind": "sgd", "momentum": 0.9},
+                                 "optimizer: the state kept (mean, square, steps) does not fit this run and is left "
+                                 "out; momentum starts anew"),
+                                ({"kind": "rmsprop"}, "optimizer: the state kept (mean, steps) does not fit this run and "
+                                                      "is left out")):
+            with self.subTest(optimizer=optimizer):
+                config = self.config(self.frames("rest", 5, 6), dir=there, resume=True)
+                config["checkpoint"]["dir"] = str(shutil.copytree(there, self.folder / optimizer["kind"]))
+                _, outcome = self.learn(config | {"optimizer": optimizer})
+                told = [told for told in outcome.err.splitlines() if told.startswith("optimizer: ")]
+                self.assertEqual(told, [line] if line else [])
 
     def test_resume_without_a_checkpoint_starts_afresh(self):
         uri = self.frames("few", 0, 5)

@@ -173,19 +173,19 @@ class Pictures(SourceTest):
         # 0x0 is the source's own: exactly as if that size had been asked for.
         uri = self.frames("frames", 2, 6)
         self.learn(self.config(uri))
-        given = (self.folder / "out.safetensors").read_bytes()
+        given = program.tensors_of(self.folder / "out.safetensors")
         self.learn(self.config(uri, width=0, height=0))
-        self.assertEqual((self.folder / "out.safetensors").read_bytes(), given)
+        self.assertEqual(program.tensors_of(self.folder / "out.safetensors"), given)
 
     def test_a_region_is_learned_from_exactly_as_if_the_camera_showed_no_more(self):
         frames = program.random_frames(2, 6)
         whole = program.write_frames(self.folder / "whole", frames)
         part = program.write_frames(self.folder / "part", frames[:, 4:12, 8:20])
         self.learn(self.config(part, width=12, height=8))
-        given = (self.folder / "out.safetensors").read_bytes()
+        given = program.tensors_of(self.folder / "out.safetensors")
         for size in ({"width": 12, "height": 8}, {"width": 0, "height": 0}):
             self.learn(self.config(whole, roi=[8, 4, 12, 8], **size))
-            self.assertEqual((self.folder / "out.safetensors").read_bytes(), given)
+            self.assertEqual(program.tensors_of(self.folder / "out.safetensors"), given)
 
     def test_a_shape_that_is_lost_is_said_and_fit_keeps_it(self):
         uri = self.frames("frames", 2, 6)

@@ -50,9 +50,13 @@ TEST(Checkpointer, SnapshotsAreWhatARunStoppedThereHolds) {
   SampleFeed ten(stopped, kShape, 10), many(running, kShape, 25);
   stopped.run(ten, nullptr);
   std::vector<stages::StateDict> written;
+  std::vector<std::int64_t> counted;
   Checkpointer checkpointer(
       3, 10, [&](int stage) { return running.checkpoint(stage); },
-      [&](const stages::StateDict& state) { written.push_back(state); });
+      [&](const stages::StateDict& state, std::int64_t samples) {
+        written.push_back(state);
+        counted.push_back(samples);
+      });
   PipelineOptions options;
   options.after_sample = [&](int stage, std::int64_t sample) {
     checkpointer.after_sample(stage, sample);
@@ -66,6 +70,7 @@ TEST(Checkpointer, SnapshotsAreWhatARunStoppedThereHolds) {
   EXPECT_EQ(checkpointer.error(), "");
   ASSERT_EQ(written.size(), 2u);
   expect_equal_bits(written[0], stopped.checkpoint());
+  EXPECT_EQ(counted, (std::vector<std::int64_t>{10, 20}));
 }
 
 TEST(Checkpointer, TellsOfAFailureToWriteUntilOneIsWrittenAgain) {
@@ -75,7 +80,7 @@ TEST(Checkpointer, TellsOfAFailureToWriteUntilOneIsWrittenAgain) {
       [](int) {
         return stages::StateDict{{"a", at::ones({1})}};
       },
-      [&](const stages::StateDict&) {
+      [&](const stages::StateDict&, std::int64_t) {
         if (full) throw std::runtime_error("disk full");
       });
   const auto pass = [&](std::int64_t sample) {
@@ -104,7 +109,7 @@ std::vector<std::int64_t> written_after(
       [&](int stage) {
         return stages::StateDict{{std::to_string(stage), at::full({1}, double(at[stage]))}};
       },
-      [&](const stages::StateDict& state) {
+      [&](const stages::StateDict& state, std::int64_t) {
         EXPECT_TRUE(at::equal(state[0].second, state[1].second)) << "stages of different samples";
         written.push_back(std::int64_t(state[0].second.item<double>()));
       });

@@ -97,6 +97,7 @@ std::string state_json(const Live& live, const Controls* controls, int viewers) 
                  {"rejected", frames.rejected},
                  {"in_flight", frames.in_flight()},
                  {"predicted_only", frames.predicted_only},
+                 {"before", s.frames_before},
                  {"trained_since_reconnect", live.trained_since_reconnect}}},
                {"rate", {{"fps", number(live.fps)}, {"dropped_fps", number(live.dropped_fps)}}},
                {"loss",

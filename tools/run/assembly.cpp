@@ -18,7 +18,7 @@ namespace {
 
 struct Start {
   stages::StateDict weights;  ///< empty: by seed
-  std::string note;           ///< why it is not what one expects; "": it is
+  Resumed resumed;
 };
 
 /// Library errors begin with the key they are about ("model.layer[2] (conv): ..."); a few with
@@ -57,7 +57,10 @@ Start find_start(const Config& config, const stages::Network& network) {
     try {
       CheckpointFiles::Loaded loaded = checkpoints.read();
       require_fit(config, "checkpoint.resume", loaded.path, loaded.state, network);
-      return {std::move(loaded.state), std::move(loaded.note)};
+      return {std::move(loaded.state),
+              {.path = std::move(loaded.path),
+               .frames = frames_of(loaded.metadata),
+               .note = std::move(loaded.note)}};
     } catch (const stages::WeightsError& error) {
       throw config.error("checkpoint.resume", error.what());
     }
@@ -67,7 +70,7 @@ Start find_start(const Config& config, const stages::Network& network) {
   try {
     stages::StateDict state = read_checked(file);
     require_fit(config, "model.weights", file, state, network);
-    return {std::move(state), ""};
+    return {std::move(state), {}};
   } catch (const stages::WeightsError& error) {
     throw config.error("model.weights", file + ": " + error.what());
   }
@@ -187,7 +190,7 @@ stages::ImageShape configured_shape(const Config& config) {
 }
 
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
-                                std::string* note) {
+                                Resumed* resumed) {
   engine::TrainerOptions options;
   const Task task = check_task(config);
   try {
@@ -219,7 +222,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.seed = config.weights.seed;
   Start start = find_start(config, *options.network);
   options.weights = std::move(start.weights);
-  if (note) *note = start.note;
+  if (resumed) *resumed = std::move(start.resumed);
   return options;
 }
 

@@ -6,16 +6,15 @@
 #include "engine/trainer/trainer.h"
 #include "stages/model_spec.h"
 #include "tools/config/config.h"
+#include "tools/run/resume.h"
 
 namespace millrace::tools {
 
 /// Trainer options for samples of `shape`; sizes may be 0 (unknown), for checking alone. Loads and
-/// checks the weights file or the checkpoint, finds the devices, opens no source. `note`, unless
-/// null, is set to a line if the newest checkpoint was damaged and the one before is used, else "".
-/// Throws ConfigError naming the place in the config.
+/// checks the weights file or the checkpoint, finds the devices, opens no source. `resumed`, unless
+/// null, is set to where the weights come from. Throws ConfigError naming the place in the config.
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
-                                std::string* note = nullptr);
-
+                                Resumed* resumed = nullptr);
 
 /// Throws ConfigError unless `network` tells `classes` classes, as the stream's frames are told.
 void require_classes(const Config& config, const stages::Network& network, int classes);

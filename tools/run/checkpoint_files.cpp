@@ -91,16 +91,17 @@ bool is_good(const std::string& path) {
 
 }  // namespace
 
-std::string to_hashed_safetensors(const stages::StateDict& state) {
-  std::string bytes = stages::to_safetensors(state, {{kKey, std::string(kDigits, '0')}});
+std::string to_hashed_safetensors(const stages::StateDict& state, stages::Metadata metadata) {
+  metadata[kKey] = std::string(kDigits, '0');
+  std::string bytes = stages::to_safetensors(state, metadata);
   Hash hash;
   hash.add(bytes);
   bytes.replace(digits_at(bytes), kDigits, hash.digits());
   return bytes;
 }
 
-stages::StateDict read_checked(const std::string& path) {
-  stages::StateDict state = stages::read_safetensors(path);
+stages::StateDict read_checked(const std::string& path, stages::Metadata* metadata) {
+  stages::StateDict state = stages::read_safetensors(path, metadata);
   const std::string wrong = damage(path);
   if (!wrong.empty()) throw stages::WeightsError(wrong);
   require_finite(state);
@@ -110,14 +111,15 @@ stages::StateDict read_checked(const std::string& path) {
 CheckpointFiles::CheckpointFiles(std::string folder)
     : newest_(folder + "/" + kNewest), previous_(folder + "/" + kPrevious) {}
 
-void CheckpointFiles::write(const stages::StateDict& state) {
+void CheckpointFiles::write(const stages::StateDict& state, const stages::Metadata& metadata) {
   try {
     require_finite(state);
   } catch (const stages::WeightsError& error) {
     throw std::runtime_error(newest_ + ": not written: " + error.what());
   }
   newest_is_good_ = newest_is_good_ || is_good(newest_);
-  io::write_whole(newest_, to_hashed_safetensors(state), newest_is_good_ ? kPrevious : "");
+  io::write_whole(newest_, to_hashed_safetensors(state, metadata),
+                  newest_is_good_ ? kPrevious : "");
   newest_is_good_ = true;
 }
 
@@ -127,13 +129,16 @@ bool CheckpointFiles::any() const {
 
 CheckpointFiles::Loaded CheckpointFiles::read() const {
   std::string why;
+  stages::Metadata metadata;
   try {
-    return {read_checked(newest_), newest_, ""};
+    stages::StateDict state = read_checked(newest_, &metadata);
+    return {std::move(state), newest_, "", std::move(metadata)};
   } catch (const stages::WeightsError& error) {
     why = newest_ + ": " + error.what();
   }
   try {
-    return {read_checked(previous_), previous_, why + "; going on from " + kPrevious};
+    stages::StateDict state = read_checked(previous_, &metadata);
+    return {std::move(state), previous_, why + "; going on from " + kPrevious, std::move(metadata)};
   } catch (const stages::WeightsError&) {
     throw stages::WeightsError(why);
   }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "stages/parameters.h"
+#include "stages/safetensors.h"
 
 namespace millrace::tools {
 
@@ -16,7 +16,7 @@ class CheckpointFiles {
   /// Writes `state` as the newest; the newest so far becomes the one before, unless it is damaged.
   /// Throws std::runtime_error "PATH: cause"; both files are then as before. A state that is not
   /// finite is refused: it would take a good one's place.
-  void write(const stages::StateDict& state);
+  void write(const stages::StateDict& state, const stages::Metadata& metadata = {});
 
   /// Whether there is one to go on from.
   bool any() const;
@@ -24,6 +24,7 @@ class CheckpointFiles {
     stages::StateDict state;
     std::string path;
     std::string note;  ///< why it is not the newest; "": it is
+    stages::Metadata metadata;
   };
   /// The newest that is whole. Throws stages::WeightsError "PATH: cause" if none is.
   Loaded read() const;
@@ -38,9 +39,9 @@ class CheckpointFiles {
 
 /// A state from a safetensors file, checked: its bytes against the hash, where it holds one, and
 /// each number for being finite. Throws stages::WeightsError "what is wrong", without the path.
-stages::StateDict read_checked(const std::string& path);
+stages::StateDict read_checked(const std::string& path, stages::Metadata* metadata = nullptr);
 
-/// The file's bytes for `state`, with their hash in the metadata.
-std::string to_hashed_safetensors(const stages::StateDict& state);
+/// The file's bytes for `state`, with their hash beside `metadata`.
+std::string to_hashed_safetensors(const stages::StateDict& state, stages::Metadata metadata = {});
 
 }  // namespace millrace::tools

@@ -65,6 +65,7 @@ io::Snapshot LiveView::look() const {
       .cut = trainer.cut(),
       .correction = subject_.correction,
       .local_note = subject_.local_note,
+      .frames_before = subject_.frames_before,
       .stages = stages(),
       .frames = frame_counts(subject_.queue, trainer),
       .loss_last = subject_.log.network().last(),

@@ -29,6 +29,7 @@ struct LiveSubject {
   std::atomic<double>& rate;  ///< times optimizer.lr; viewers may set it
   std::string correction;     ///< what is done about old gradients
   std::string local_note;     ///< what learning by read-outs would do instead
+  std::int64_t frames_before = 0;  ///< that a checkpoint had learned from
 };
 
 /// Serves the page from construction to destruction. predicted() is the last stage's worker's;

@@ -5,6 +5,7 @@
 #include "tools/run/assembly.h"
 #include "tools/run/correction_choice.h"
 #include "tools/run/outputs.h"
+#include "tools/run/report.h"
 #include "tools/run/run_source.h"
 
 namespace millrace::tools {
@@ -31,7 +32,7 @@ double rate_of(const Config& config, const io::SourceInfo& info) {
 struct CheckedConfig {
   CheckedConfig(const Config& given, const RunOptions& options) : config(given) {
     settle(config);
-    trainer = assemble(config, configured_shape(config), &note);
+    trainer = assemble(config, configured_shape(config), &resumed);
     labels = configured_labels(config);
     if (labels) require_classes(config, *trainer.network, int(labels->classes().size()));
     require_writable(config);
@@ -42,7 +43,7 @@ struct CheckedConfig {
 
   Config config;
   engine::TrainerOptions trainer;
-  std::string note;  ///< on the checkpoint that it goes on from
+  Resumed resumed;
   std::optional<io::Labels> labels;
 };
 
@@ -51,7 +52,7 @@ RunParts::RunParts(const Config& given, RunOptions options)
 
 RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
     : config(std::move(checked.config)),
-      start_note(std::move(checked.note)),
+      resumed(std::move(checked.resumed)),
       options(std::move(given)),
       source_ahead(open_source(config, checked.labels)),
       info(source_ahead->info()),
@@ -63,6 +64,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       resizer(resizer_options(config, info)),
       assembled(whole(std::move(checked.trainer))),
       trainer(assembled),
+      unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, trainer.checkpoint())),
       feed(trainer, queue, resizer, task),
       log(trainer, task == Task::label),
       callback(trainer, std::size_t(shape().channels * shape().height * shape().width)),
@@ -81,6 +83,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
   if (video) observers.add(video.get());
   if (page) observers.add(page.get());
   observers.add(&log);  // before those that read its histories
+  if (lines && !resumed.path.empty()) lines->resumed(resumed.frames);
   if (lines) observers.add(lines.get());
   make_alerts();
   observers.add(&callback);
@@ -133,7 +136,9 @@ std::unique_ptr<engine::Checkpointer> RunParts::make_checkpointer() {
   return std::make_unique<engine::Checkpointer>(
       config.pipeline.stages, config.checkpoint.every,
       [this](int stage) { return trainer.checkpoint(stage); },
-      [this](const stages::StateDict& state) { checkpoints.write(state); });
+      [this](const stages::StateDict& state, std::int64_t samples) {
+        checkpoints.write(state, about_weights(*this, samples, engine::Clock::now()));
+      });
 }
 
 std::unique_ptr<LiveView> RunParts::make_page() {
@@ -141,7 +146,7 @@ std::unique_ptr<LiveView> RunParts::make_page() {
   return std::make_unique<LiveView>(
       config, shape(), options.serve_at, options.token,
       LiveSubject{trainer, queue, log, real_time, health, checkpointer.get(), writes, rate,
-                  describe_correction(config, assembled), local_note(assembled)});
+                  describe_correction(config, assembled), local_note(assembled), resumed.frames});
 }
 
 io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {

@@ -20,6 +20,7 @@
 #include "tools/run/overload_watch.h"
 #include "tools/run/rate_watch.h"
 #include "tools/run/reload.h"
+#include "tools/run/resume.h"
 #include "tools/run/status_line.h"
 #include "tools/run/trace_counters.h"
 #include "tools/run/video_out.h"
@@ -45,7 +46,7 @@ struct RunParts {
   engine::PipelineOptions pipeline_options(std::int64_t limit);
 
   const Config config;
-  const std::string start_note;  ///< on the checkpoint that it goes on from
+  const Resumed resumed;  ///< the checkpoint that it goes on from
   const RunOptions options;
   std::unique_ptr<io::Source> source_ahead;  ///< until the reader takes it
   const io::SourceInfo info;
@@ -58,6 +59,7 @@ struct RunParts {
   io::Resizer resizer;
   engine::TrainerOptions assembled;  ///< what the trainer is made of, but for its weights
   engine::Trainer trainer;
+  const std::string unfit;  ///< on optimizer state that could not be taken; "": all was
   FrameFeed feed;
   Observers observers;
   // What watches.
@@ -66,7 +68,7 @@ struct RunParts {
   OverloadWatch overload;
   engine::RealTime real_time;
   Events events{trainer.guard(), *health, log.novelty()};
-  StatusLine status{trainer, queue, log, overload, real_time};
+  StatusLine status{trainer, queue, log, overload, real_time, resumed.frames};
   std::atomic<double> rate{1.0};  ///< times optimizer.lr
   // What the config asks for beside; null where it does not.
   std::unique_ptr<Alerts> alerts;

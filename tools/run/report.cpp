@@ -100,22 +100,31 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer) {
 }
 
 /// What makes a run comparable with another: what it was asked, of what, where, how long.
-Json about_run(const RunParts& p) {
+Json about_run(const RunParts& p, std::int64_t trained, engine::Clock::time_point ended) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
-  const std::chrono::duration<double> seconds = p.ended - p.began;
-  const double trained = double(p.frames.trained);
+  const std::chrono::duration<double> seconds = ended - p.began;
   Config config = p.config;
   config.optimizer = p.assembled.optimizer;  // as it ran
   return {{"uri", io::redacted(p.config.source.uri)},
           {"seed", p.config.weights.seed},
           {"host", host},
           {"duration_s", seconds.count()},
-          {"fps", seconds.count() > 0 ? trained / seconds.count() : 0.0},
+          {"fps", seconds.count() > 0 ? double(trained) / seconds.count() : 0.0},
           {"config", to_toml(config)}};
 }
 
 }  // namespace
+
+stages::Metadata about_weights(const RunParts& p, std::int64_t samples,
+                               engine::Clock::time_point now) {
+  stages::Metadata all = {{"millrace", MILLRACE_VERSION},
+                          {"frames", std::to_string(p.resumed.frames + samples)}};
+  const Json about = about_run(p, samples, now);
+  for (const auto& [key, value] : about.items())
+    all[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  return all;
+}
 
 Json make_report(RunParts& p) {
   engine::Trainer& trainer = p.trainer;
@@ -165,8 +174,10 @@ Json make_report(RunParts& p) {
       {"provenance", provenance(int(schedule.workers.size()))},
       {"source", source_json(*p.health)},
       {"overload", p.overload.report()},
-      {"run", about_run(p)},
+      {"run", about_run(p, p.frames.trained, p.ended)},
       {"novelty", {{"marked", p.log.novelty().marked()}, {"events", p.log.novelty().events()}}}};
+  if (!p.resumed.path.empty())
+    report["run"]["resumed"] = {{"from", p.resumed.path}, {"frames", p.resumed.frames}};
   report["overload"]["predicted_only"] = p.frames.predicted_only;
   if (p.alerts) {
     report["novelty"]["alerts"] = {{"told", p.alerts->told()},

@@ -5,6 +5,9 @@
 
 #include <string>
 
+#include "engine/monitor/clock.h"
+#include "stages/safetensors.h"
+
 namespace millrace::tools {
 
 struct RunParts;
@@ -14,5 +17,11 @@ nlohmann::ordered_json make_report(RunParts& run);
 
 /// The same in a few lines, ending with the verdict.
 std::string summarize(const nlohmann::ordered_json& report);
+
+/// What weights say of the run that made them, `samples` after its start: version, config, seed,
+/// uri, host, duration, rate, and frames with those before the checkpoint that it went on from. Any
+/// thread, once learning has begun.
+stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
+                               engine::Clock::time_point now);
 
 }  // namespace millrace::tools

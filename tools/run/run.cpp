@@ -37,6 +37,11 @@ void look(RunParts& p, std::int64_t limit) {
   if (failed != p.alert_error) p.tell("alert: " + (p.alert_error = failed));
 }
 
+/// That the run has gone through.
+std::int64_t samples(const RunParts& p) {
+  return p.frames.trained + p.frames.predicted_only;
+}
+
 }  // namespace
 
 Run::Run(const Config& config, RunOptions options)
@@ -62,11 +67,12 @@ void Run::learn(std::int64_t limit) {
   p.reader =
       std::make_unique<io::Reader>(std::move(p.source_ahead), p.queue, p.reader_options(limit));
   p.rate_watch = std::make_unique<RateWatch>(*p.reader, p.trainer.monitor());
+  p.began = engine::Clock::now();
   auto pipeline = std::async(std::launch::async, [&] {
     return p.overload.run(p.feed, &p.observers, p.pipeline_options(limit));
   });
-  if (!p.start_note.empty()) p.tell("checkpoint: " + p.start_note);
-  p.began = engine::Clock::now();
+  if (!p.resumed.note.empty()) p.tell("checkpoint: " + p.resumed.note);
+  if (!p.unfit.empty()) p.tell("optimizer: " + p.unfit);
   look(p, limit);
   while (pipeline.wait_for(50ms) != std::future_status::ready) {
     if (p.stopping.load()) p.reader->stop();
@@ -115,7 +121,7 @@ std::vector<std::string> Run::save() {
   // First what was learned.
   outputs.write(p.config.checkpoint.dir, [&](const std::string&) {
     if (p.checkpointer) p.checkpointer->finish();
-    p.checkpoints.write(p.trainer.checkpoint());
+    p.checkpoints.write(p.trainer.checkpoint(), about_weights(p, samples(p), p.ended));
   });
   outputs.write(output.weights, [&](const std::string& file) { save_weights(file); });
   outputs.write(video(), [&](const std::string&) { p.video->finish(); });  // its counts are told
@@ -137,7 +143,9 @@ std::vector<std::string> Run::save() {
 }
 
 void Run::save_weights(const std::string& path) const {
-  io::write_whole(path, stages::to_safetensors(parts_->trainer.state()));
+  const RunParts& p = *parts_;
+  io::write_whole(path,
+                  stages::to_safetensors(p.trainer.state(), about_weights(p, samples(p), p.ended)));
 }
 
 std::int64_t Run::trained() const {
@@ -175,6 +183,9 @@ std::vector<std::string> Run::remarks() const {
   if (!fit.empty()) all.push_back("source: " + fit);
   if (p.config.correction.kind == "auto" && p.assembled.correction.kind != "none")
     all.push_back("correction: " + describe_correction(p.config, p.assembled));
+  if (!p.resumed.path.empty())
+    all.push_back("checkpoint: goes on from " + p.resumed.path + ", after " +
+                  std::to_string(p.resumed.frames) + " frames");
   return all;
 }
 

@@ -14,7 +14,7 @@ std::string StatusLine::text() {
   std::snprintf(
       line, sizeof line,
       "frame %lld  %.1f fps  %s  latency %.0f/%.0f ms  dropped %lld  loss %.4f (mean frame %.4f)",
-      static_cast<long long>(trained),
+      static_cast<long long>(before_ + trained),
       double(trained - shown_) / std::max(1e-9, seconds - shown_at_),
       engine::rule_text(r, real_time_.verdict(r)).c_str(), r.latency_p50, r.latency_p99,
       static_cast<long long>(queue_.dropped()), log_.network().recent(), log_.baseline().recent());

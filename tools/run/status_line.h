@@ -17,8 +17,14 @@ namespace millrace::tools {
 class StatusLine {
  public:
   StatusLine(engine::Trainer& trainer, const io::FrameQueue& queue, const RunLog& log,
-             const OverloadWatch& overload, const engine::RealTime& real_time)
-      : trainer_(trainer), queue_(queue), log_(log), overload_(overload), real_time_(real_time) {}
+             const OverloadWatch& overload, const engine::RealTime& real_time,
+             std::int64_t frames_before)
+      : trainer_(trainer),
+        queue_(queue),
+        log_(log),
+        overload_(overload),
+        real_time_(real_time),
+        before_(frames_before) {}
   std::string text();
 
  private:
@@ -27,6 +33,7 @@ class StatusLine {
   const RunLog& log_;
   const OverloadWatch& overload_;
   const engine::RealTime& real_time_;
+  const std::int64_t before_;  ///< frames that a checkpoint had learned from
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   std::int64_t shown_ = 0;
   double shown_at_ = 0;

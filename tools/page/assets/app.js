@@ -52,8 +52,10 @@ function show(state) {
   latest = state;
   document.body.classList.remove('offline');
   const {frames, latency_ms: latency, rate, realtime} = state;
-  say('run', [state.source, state.task, state.schedule, clock(state.t),
-              `frame ${count(frames.trained)}`].join('  ·  '));
+  say('run', [
+    state.source, state.task, state.schedule, clock(state.t),
+    `frame ${count(frames.before + frames.trained)}`
+  ].join('  ·  '));
   showVerdict(state);
   showLoss(state.loss);
   say('fps', three(rate.fps));
@@ -79,7 +81,7 @@ function showVerdict({realtime, timing_ms: timing, stream, controls, frames}) {
   if (!stream.connected) {
     setVerdict('away', 'Source away', stream.last_error || 'waiting for it to come back');
   } else if (controls.paused) {
-    setVerdict('rests', 'Paused', `at frame ${count(frames.trained)}`);
+    setVerdict('rests', 'Paused', `at frame ${count(frames.before + frames.trained)}`);
   } else if (frames.trained === 0) {
     setVerdict('rests', 'Starting', 'waiting for the first frame');
   } else if (!(F > 0)) {
