@@ -27,6 +27,7 @@ struct SampleBuffers {
   SampleBuffers(int slots, at::IntArrayRef shape, at::IntArrayRef target_shape, bool pinned = false,
                 AsBytes as_bytes = {});
   bool target_is_input() const { return target[0].is_same(input[0]); }
+  bool late_target = false;  ///< targets come after the forwards
   std::vector<at::Tensor> input;
   std::vector<at::Tensor> target;
   std::vector<at::Tensor> prediction;

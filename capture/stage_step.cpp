@@ -110,6 +110,13 @@ void StageStep::forward(int slot, std::int64_t version) {
        [this, slot, buffer] { run_forward(slot, buffer); });
 }
 
+void StageStep::compare(int slot) {
+  if (!samples_.late_target || !compares()) return;
+  const int buffer = buffers_[slot];
+  call({Kind::compare, slot, buffer, 0, 0}, nullptr, nullptr,
+       [this, slot, buffer] { run_compare(slot, buffer); });
+}
+
 void StageStep::discard(int slot) {
   if (records()) return;  // its memory is the slot's for good
   const std::size_t kept = kept_at(slot, buffers_[slot]);

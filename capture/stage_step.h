@@ -32,6 +32,7 @@ class StageStep final : public Step {
 
   void prepare() override;
   void forward(int slot, std::int64_t version) override;
+  void compare(int slot) override;
   void discard(int slot) override;
   void leave_out(int slot) override;
   void recompute(int slot) override;
@@ -66,7 +67,15 @@ class StageStep final : public Step {
   std::vector<OperationInfo> operations() const;
 
  private:
-  enum class Kind { forward, recompute, backward, backward_input, backward_weight, update };
+  enum class Kind {
+    forward,
+    compare,
+    recompute,
+    backward,
+    backward_input,
+    backward_weight,
+    update
+  };
   /// Kind, slot, weight buffer, and what else the kind depends on.
   using Key = std::tuple<Kind, int, int, int, int>;
   using Backward = stages::Tensors (stages::Stage::*)(stages::Activations&, const stages::Tensors&,
@@ -94,6 +103,7 @@ class StageStep final : public Step {
 
   // Their bodies: stage_step_bodies.cpp.
   void run_forward(int slot, int buffer);
+  void run_compare(int slot, int buffer);
   void run_recompute(int slot, int buffer);
   void run_backward(Kind kind, Backward part, int slot, int buffer, int gradient_slot,
                     stages::Adding adding);
@@ -103,7 +113,7 @@ class StageStep final : public Step {
   stages::Tensors take(const BoundaryBuffers& from, int slot, std::vector<stages::Tensors>& mine);
   void leave(BoundaryBuffers& to, int slot, stages::Tensors made);
   void show(at::Tensor& on_host, const at::Tensor& made);
-  /// Whether a forward takes a loss, and whether its target is what the stage has already.
+  /// Whether the stage takes a loss, and whether its target is what the stage has already.
   bool compares() const { return !downstream_ || stage_.learns_locally(); }
   bool target_is_its_input() const { return !upstream_ && samples_.target_is_input(); }
   std::size_t kept_at(int slot, int buffer) const {

@@ -28,7 +28,8 @@ void StageStep::run_forward(int slot, int buffer) {
   const stages::Tensors inputs = upstream_
                                      ? take(upstream_->activations, slot, activations_in_)
                                      : stages::Tensors{fed(samples_.input[slot], inputs_[slot])};
-  const at::Tensor target = !compares()             ? at::Tensor()
+  const bool late = samples_.late_target || !compares();
+  const at::Tensor target = late                    ? at::Tensor()
                             : target_is_its_input() ? inputs[0]
                                                     : fed(samples_.target[slot], targets_[slot]);
   stages::Activations& kept = kept_[kept_at(slot, buffer)];
@@ -41,8 +42,17 @@ void StageStep::run_forward(int slot, int buffer) {
     return;
   }
   show(samples_.prediction[slot], kept.outputs[0]);
-  show(losses_[slot], kept.loss);
+  if (!late) show(losses_[slot], kept.loss);
   if (shown_[slot]) shown_[slot]->set(*backend_);
+}
+
+void StageStep::run_compare(int slot, int buffer) {
+  const c10::NoGradGuard no_grad;  // as in a forward
+  stages::Activations& kept = kept_[kept_at(slot, buffer)];
+  stage_.compare(kept, fed(samples_.target[slot], targets_[slot]));
+  if (downstream_) return;
+  if (records()) return show(losses_[slot], kept.loss);
+  losses_[slot] = kept.loss;
 }
 
 void StageStep::run_recompute(int slot, int buffer) {

@@ -21,6 +21,10 @@ class Step {
   /// newest.
   virtual void forward(int slot, std::int64_t version) = 0;
 
+  /// Takes the loss of the forward in `slot` where its target came later; before its backward.
+  /// Nothing to do for a step whose forwards have their targets, or that takes no loss.
+  virtual void compare(int slot) = 0;
+
   /// Lets go of what the forward kept in `slot`: its sample never goes backward.
   virtual void discard(int slot) = 0;
   /// The same in place of a backward (or its second part), since there is no gradient: the next
@@ -52,7 +56,7 @@ class Step {
   /// Multiplies the learning rate by `factor`, beside what roll_back() left, until set anew.
   virtual void set_rate(double factor) = 0;
 
-  /// Loss of the sample in `slot` after its forward. Last stage only.
+  /// Loss of the sample in `slot` after its forward, or compare(). Last stage only.
   virtual float loss(int slot) const = 0;
   /// Updates left out since their gradient was not finite.
   virtual std::int64_t skipped() const = 0;

@@ -170,8 +170,8 @@ void Stage::run(Activations& a, bool keep) const {
       values[source + 1] = value(source).detach();
     }
     if (own_loss(segment)) {
-      graph.outputs = {target_loss(value(range_.end - 1), a.target)};
-      a.loss = graph.outputs[0].detach();
+      graph.compared = value(range_.end - 1);
+      if (a.target.defined()) take_loss(a, graph);
     }
     if (keep) a.graphs.push_back(std::move(graph));
   }
@@ -179,8 +179,17 @@ void Stage::run(Activations& a, bool keep) const {
   for (const int source : after_) a.outputs.push_back(values[source + 1]);
 }
 
-at::Tensor Stage::target_loss(const at::Tensor& output, const at::Tensor& target) const {
-  return head_ ? head_->loss(output, target) : loss_.of(output, target);
+void Stage::take_loss(Activations& a, SegmentGraph& graph) const {
+  graph.outputs = {head_ ? head_->loss(graph.compared, a.target)
+                         : loss_.of(graph.compared, a.target)};
+  a.loss = graph.outputs[0].detach();
+}
+
+void Stage::compare(Activations& activations, const at::Tensor& target) const {
+  if (activations.graphs.empty()) throw std::logic_error("a loss without a forward");
+  const c10::AutoGradMode with_grad(true);
+  activations.target = entering(target, false);
+  take_loss(activations, activations.graphs.back());
 }
 
 }  // namespace millrace::stages

@@ -18,9 +18,10 @@ using Tensors = std::vector<at::Tensor>;
 
 /// Autograd's graph of some modules' forward, between tensors that are cut off from the rest.
 struct SegmentGraph {
-  Tensors inputs;     ///< leaves
-  Tensors outputs;    ///< with their graph; the network's last segment: the loss
-  Tensors gradients;  ///< of the outputs, between the two parts of a backward
+  Tensors inputs;       ///< leaves
+  Tensors outputs;      ///< with their graph; of a segment that ends in a loss: the loss alone
+  at::Tensor compared;  ///< of such a segment: what the loss is of, with its graph
+  Tensors gradients;    ///< of the outputs, between the two parts of a backward
 };
 
 /// What a stage keeps of one sample from forward to backward.
@@ -106,8 +107,12 @@ class Stage {
   // The work.
 
   /// Runs the modules at the weights in `buffer`. `inputs`: each [1,C,H,W]. The last stage also
-  /// takes the loss against `target`, and so do stages with an auxiliary head.
+  /// takes the loss against `target`, and so do stages with an auxiliary head; with none,
+  /// compare() does it later.
   Activations forward(const Tensors& inputs, const at::Tensor& target = {}, int buffer = 0) const;
+  /// Takes the loss of what forward() gave against `target`, which came after it; before
+  /// backward(), and after recompute().
+  void compare(Activations& activations, const at::Tensor& target) const;
   /// Makes the graphs of `activations` again, at the weights of their forward.
   void recompute(Activations& activations) const;
   /// Backpropagates `output_gradients` (the last stage: its loss; they are not looked at) through
@@ -179,7 +184,7 @@ class Stage {
   bool own_loss(const Segment& segment) const {
     return segment.end == range_.end && (range_.last || head_);
   }
-  at::Tensor target_loss(const at::Tensor& output, const at::Tensor& target) const;
+  void take_loss(Activations& activations, SegmentGraph& graph) const;
   Gradients start(const Activations& activations, const Tensors& output_gradients) const;
   Tensors backward_segment(const Segment& segment, SegmentGraph& graph, Gradients& gradients,
                            int buffer, bool with_parameters, bool retain);

@@ -16,7 +16,9 @@ void capture_steps(const Schedule& schedule, const LaunchGroups& groups,
       schedule, groups, samples_to_record(schedule),
       [&](int worker, const Action& action) {
         capture::Step& step = *steps[action.stage];
-        if (step.records()) perform(step, lowering(worker, action), schedule.slots());
+        if (!step.records()) return;
+        if (takes_gradient(action.op)) step.compare(int(action.sample % schedule.slots()));
+        perform(step, lowering(worker, action), schedule.slots());
       },
       [&](int worker) {
         for (const int stage : stages_of(schedule.workers[worker])) steps[stage]->launch();

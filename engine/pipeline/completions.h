@@ -34,7 +34,8 @@ class Outbox {
 struct Completion {
   enum class Kind {
     timed,      ///< how long the launch group's work took
-    predicted,  ///< loss and prediction are there
+    predicted,  ///< the prediction is there, and the loss unless targets come late
+    compared,   ///< the loss is there too
     released,   ///< the stage is done with the sample
     updated,    ///< the weights are, unless the step says that it was skipped
     left_out,   ///< an update that the guard, or a lack of gradients, left out
@@ -43,10 +44,11 @@ struct Completion {
   Action action;
   std::int64_t launch = -1;  ///< -1: not launched yet
   std::chrono::steady_clock::time_point launched;
-  std::int64_t number = 0;  ///< timed: ns on the host; updated: the gradient's age, as StageMeter has it
-  int forwards = 0;         ///< timed: samples in the group
-  bool learned = false;     ///< updated, left_out: there was something to learn
-  bool untold = false;      ///< left_out: for lack of a target
+  std::int64_t number =
+      0;             ///< timed: ns on the host; updated: the gradient's age, as StageMeter has it
+  int forwards = 0;  ///< timed: samples in the group
+  bool learned = false;  ///< updated, left_out: there was something to learn
+  bool untold = false;   ///< left_out: for lack of a target
 };
 
 /// Completions in the order they were noted: a ring that grows where it must, which is rare.

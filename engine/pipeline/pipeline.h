@@ -44,6 +44,9 @@ struct PipelineOptions {
   LossGuard* guard = nullptr;
   /// Whether stages learn from losses of their own, so that a gradient is as old as its sample.
   bool own_losses = false;
+  /// Whether the feed writes targets after it gave the samples, so that stages take losses when
+  /// they go backward. Not with replicas of a stage that takes one.
+  bool late_targets = false;
   /// Where workers write what they did and when, for as many of them as there are; null: nowhere.
   ActionLog* actions = nullptr;
   /// Called by a worker around each action, also one that is then left out. For profilers, and

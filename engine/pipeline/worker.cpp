@@ -26,8 +26,10 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       options.own_losses ? own_gradient_ages(shared.schedule) : gradient_ages(shared.schedule);
   for (const int stage : stages_) {
     const int unit = shared.lowering.unit(stage, program_.replica);
-    by_stage_[stage] = {
-        .step = shared.steps[unit], .meter = &shared.monitor.unit(unit), .age = ages[stage]};
+    by_stage_[stage] = {.step = shared.steps[unit],
+                        .meter = &shared.monitor.unit(unit),
+                        .age = ages[stage],
+                        .learned_in = std::vector<char>(std::size_t(shared.schedule.slots()))};
   }
 }
 
@@ -79,7 +81,11 @@ bool Worker::perform(const Lowered& next) {
   for (const Signal& need : next.needs) {
     if (!wait_for(action, need, token)) return false;
   }
-  if (takes_gradient(action.op)) take_gradient(action, token);
+  if (takes_gradient(action.op)) {
+    bool told = true;
+    if (!compare(action, told)) return false;
+    take_gradient(action, token, told);
+  }
   work(next);
   lap(mine, Part::compute);
   for (const Signal& signal : next.gives) give(action, signal);
@@ -100,8 +106,9 @@ void Worker::work(const Lowered& next) {
     mine.forwarded = true;
     return engine::perform(*mine.step, next, shared_.schedule.slots());
   }
-  // What a weights' gradient belongs to is as old as its sample.
-  const bool learns = takes_gradient(action.op) ? mine.learns : info(action.sample).learns;
+  const bool learns = takes_gradient(action.op)    ? mine.learns
+                      : action.op == Op::recompute ? info(action.sample).learns
+                                                   : bool(mine.learned_in[slot(action.sample)]);
   if (learns) {
     engine::perform(*mine.step, next, shared_.schedule.slots());
     mine.learned = mine.learned || action.op != Op::recompute;

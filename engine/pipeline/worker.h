@@ -33,6 +33,7 @@ class Worker {
     std::int64_t origin = 0;
     Alarm alarm = Alarm::none;
     bool learns = true;
+    std::vector<char> learned_in;  ///< by slot: what `learns` was of a sample's own gradient
     // Since the last update: the worst alarm, and whether there was a gradient, a sample without
     // one, a sample without a target (last stage), a forward.
     Alarm pending = Alarm::none;
@@ -64,10 +65,13 @@ class Worker {
   bool admit(const Action& action);                     ///< takes a sample from the feed
   template <class Attempt>
   bool await(std::int64_t sample, const Attempt& attempt);
-  bool full(std::int64_t sample) const;  ///< whether it was asked to admit no more
-  bool choose(std::int64_t sample);      ///< whether a new sample is learned from
+  bool full() const;                        ///< whether as many are learned from as were asked for
+  bool drained(std::int64_t sample) const;  ///< whether it was asked to admit no more
+  bool choose(std::int64_t sample);         ///< whether a new sample is learned from
   bool end_of_stream(std::int64_t samples);
-  void take_gradient(const Action& action, const Token& token);
+  /// Waits for a target that comes late, and takes the loss. `told`: whether it came.
+  bool compare(const Action& action, bool& told);
+  void take_gradient(const Action& action, const Token& token, bool told);
   void pass_on(const Signal& signal, bool learns = true);  ///< at once, to another replica
 
   // The end of a launch group, and what is known when its work is over.
@@ -77,6 +81,7 @@ class Worker {
   bool over(const Completion& completion);
   void complete(const Completion& completion);
   void predicted(const Action& action);  ///< shows what the last stage made
+  void compared(const Action& action);   ///< and what became of it
   void updated(const Completion& update);
   void timed(const Completion& group);
   std::chrono::microseconds patience();  ///< of a wait, until it looks at what is launched
@@ -94,7 +99,7 @@ class Worker {
     const std::int64_t passed = stage.meter->pass(now);
     if (part != StageMeter::Part::waiting) stage.host_ns += passed;
   }
-  const SampleInfo& info(std::int64_t sample) const { return shared_.infos[slot(sample)]; }
+  SampleInfo& info(std::int64_t sample) { return shared_.infos[slot(sample)]; }
   int slot(std::int64_t sample) const { return shared_.pool.slot_of(sample); }
 
   Shared& shared_;

@@ -1,5 +1,6 @@
 // What a worker does when a launch group ends, and when its work is over.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/pipeline/worker.h"
@@ -70,6 +71,8 @@ void Worker::complete(const Completion& completion) {
       return timed(completion);
     case Completion::Kind::predicted:
       return predicted(completion.action);
+    case Completion::Kind::compared:
+      return compared(completion.action);
     case Completion::Kind::released:
       return shared_.pool.release(completion.action.sample);
     case Completion::Kind::updated:
@@ -84,15 +87,22 @@ void Worker::predicted(const Action& action) {
   const Signal* before = lowered.needs.find(Signal::Kind::prediction);
   if (before && !receive(action, *before, token)) return;
   const int at = slot(action.sample);
-  const SampleInfo& info = this->info(action.sample);
-  shared_.monitor.predicted(info.captured, Clock::now());
-  const float loss = stage(action).step->loss(at);
-  if (shared_.observer) shared_.observer->predicted(info, at, loss);
-  if (options_.guard) {
-    verdicts_[std::size_t(action.sample) % verdicts_.size()] =
-        info.has_target ? options_.guard->judge(info.sample, loss) : Alarm::none;
-  }
+  SampleInfo& info = this->info(action.sample);
+  info.predicted = Clock::now();
+  shared_.monitor.predicted(info.captured, info.predicted);
+  if (shared_.observer) shared_.observer->shown(info, at);
+  if (!options_.late_targets) compared(action);
   pass_on(*lowered.gives.find(Signal::Kind::prediction));
+}
+
+void Worker::compared(const Action& action) {
+  const int at = slot(action.sample);
+  const SampleInfo& info = this->info(action.sample);
+  const float loss = info.has_target ? stage(action).step->loss(at) : std::nanf("");
+  if (shared_.observer) shared_.observer->predicted(info, at, loss);
+  if (!options_.guard) return;
+  verdicts_[std::size_t(action.sample) % verdicts_.size()] =
+      info.has_target ? options_.guard->judge(info.sample, loss) : Alarm::none;
 }
 
 void Worker::updated(const Completion& update) {

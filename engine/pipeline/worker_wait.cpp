@@ -90,7 +90,15 @@ bool Worker::admit(const Action& action) {
   }
   const Clock::time_point asked = Clock::now();
   for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
-    if (full(action.sample)) return end_of_stream(action.sample);
+    if (drained(action.sample)) return end_of_stream(action.sample);
+    if (full()) {
+      // Once more, when it is known of every sample whether it is learned from.
+      const bool settled = shared_.feed.settle(patience()) == Feed::Status::ready;
+      if (settled && full()) return end_of_stream(action.sample);
+      if (!settled) end_group();
+      if (over(action.sample)) return false;
+      continue;
+    }
     status = shared_.feed.poll(patience());
     if (status == Feed::Status::end) return end_of_stream(action.sample);
     // Who waits for the stream has its samples looked at meanwhile.
@@ -111,9 +119,12 @@ bool Worker::admit(const Action& action) {
   return true;
 }
 
-bool Worker::full(std::int64_t sample) const {
-  const std::int64_t learned = shared_.admitted - shared_.left_out;
-  if (options_.limit > 0 && learned >= options_.limit) return true;
+bool Worker::full() const {
+  return options_.limit > 0 &&
+         shared_.admitted - shared_.left_out - shared_.feed.missed() >= options_.limit;
+}
+
+bool Worker::drained(std::int64_t sample) const {
   return options_.drain && sample % shared_.choice == 0 &&
          options_.drain->load(std::memory_order_relaxed);
 }
@@ -129,11 +140,32 @@ bool Worker::choose(std::int64_t sample) {
   return shared_.learns;
 }
 
-void Worker::take_gradient(const Action& action, const Token& token) {
+bool Worker::compare(const Action& action, bool& told) {
+  const bool last = shared_.lowering.last(action.stage);
+  if (!options_.late_targets || !(last || options_.own_losses)) return true;
+  Stage& mine = stage(action);
+  const int slot = this->slot(action.sample);
+  for (Feed::Status status = Feed::Status::wait; status == Feed::Status::wait;) {
+    status = shared_.feed.target(slot, patience());
+    told = status == Feed::Status::ready;
+    if (status == Feed::Status::wait) end_group();  // predictions do not wait for targets
+    if (over(action.sample)) return false;
+  }
+  lap(mine, Part::waiting);
+  if (told) mine.step->compare(slot);
+  if (!last) return true;
+  info(action.sample).has_target = told;
+  completions_.push({.kind = Completion::Kind::compared, .action = action});
+  if (!mine.step->defers()) end_group();  // the guard is to judge it before its gradient is taken
+  return true;
+}
+
+void Worker::take_gradient(const Action& action, const Token& token, bool told) {
   Stage& mine = stage(action);
   const bool last = shared_.lowering.last(action.stage);
   mine.origin = options_.own_losses ? action.sample : token.origin;
-  mine.learns = last || options_.own_losses ? info(action.sample).learns : token.learns;
+  mine.learns = last || options_.own_losses ? info(action.sample).learns && told : token.learns;
+  mine.learned_in[slot(action.sample)] = mine.learns;
   // What the guard said is known by then, and known at the same sample in every run.
   const std::int64_t judged = action.sample - (mine.step->defers() ? shared_.schedule.slots() : 0);
   mine.alarm = !last        ? token.alarm

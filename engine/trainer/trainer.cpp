@@ -110,6 +110,7 @@ Trainer::Trainer(TrainerOptions options)
                {options_.input_as_bytes, options_.target_as_bytes}),
       shown_input_(schedule_.slots()),
       shown_target_(schedule_.slots()) {
+  samples_.late_target = options_.late_targets;
   require_correction(options_, schedule_);
   require_sharing(options_);
   if (options_.devices.empty()) {
@@ -243,6 +244,7 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   }
   options.guard = options_.guard ? &guard_ : nullptr;
   if (capture::profiler_attached()) name_for_profiler(options);
+  options.late_targets = options_.late_targets;
   options.own_losses = options_.correction.kind == "local";
   options.before = admitted_;
   Outcome outcome;

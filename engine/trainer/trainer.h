@@ -40,6 +40,8 @@ struct TrainerOptions : ScheduleSpec {
   stages::ImageShape sample;    ///< every size known
   bool target_is_input = true;  ///< autoencode: one buffer serves both; else as the network gives
   std::string loss = "mse";     ///< see stages::loss_types()
+  /// Targets are written after the samples were taken, see Feed::target(). Not with replicas.
+  bool late_targets = false;
   /// The feed writes frames as they are, 8 bits a channel: a quarter of what floats take on their
   /// way to a GPU. Each stage that reads one makes floats of it on its own device.
   bool input_as_bytes = false;

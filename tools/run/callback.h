@@ -1,8 +1,6 @@
 // The user's own code among those that see predictions.
 #pragma once
 
-#include <cmath>
-
 #include "engine/trainer/trainer.h"
 #include "tools/run/run.h"
 
@@ -18,10 +16,10 @@ class Callback final : public engine::Observer {
   void predicted(const engine::SampleInfo& info, int slot, float loss) override {
     if (!see) return;
     const std::size_t targets = trainer_.target_elements();
-    const std::chrono::duration<double, std::milli> latency = engine::Clock::now() - info.captured;
+    const std::chrono::duration<double, std::milli> latency = info.predicted - info.captured;
     see({.index = info.sample,
          .frame = info.frame,
-         .loss = info.has_target ? loss : std::nanf(""),
+         .loss = loss,
          .latency_ms = latency.count(),
          .input = {trainer_.shown_input(slot), inputs_},
          .target = {trainer_.shown_target(slot), info.has_target ? targets : 0},

@@ -9,7 +9,6 @@
 
 #include <algorithm>   // min
 #include <cerrno>      // causes
-#include <cmath>       // nan
 #include <cstring>     // causes
 #include <filesystem>  // folders
 #include <stdexcept>   // failures
@@ -70,8 +69,8 @@ void FrameLog::note(const engine::SampleInfo& info, float loss) {
   const Note note{.sample = before_run_ + info.sample,
                   .frame = info.frame,
                   .time = system_clock::now(),
-                  .latency = engine::Clock::now() - info.captured,
-                  .loss = info.has_target ? loss : std::nanf(""),  // null
+                  .latency = info.predicted - info.captured,
+                  .loss = loss,
                   .recent = float(subject_.network.recent()),
                   .baseline = float(subject_.baseline.last()),
                   .deviation = float(subject_.novelty.deviation()),
