@@ -149,6 +149,7 @@ class Trainer {
   const std::string& recording_error() const { return recording_error_; }
   const stages::CorrectionSpec& correction() const { return options_.correction; }
   const std::string& loss() const { return options_.loss; }
+  bool late_targets() const { return options_.late_targets; }
   std::int64_t trained() { return monitor_.tally().trained.load(std::memory_order_relaxed); }
 
  private:

@@ -103,7 +103,8 @@ bool Reader::deliver(Frame& frame) {
   stamp(frame);
   if (options_.paced && !wait_until_due(frame)) return false;
   frame.segment = breaks_ + health_->reconnects.load();
-  if (std::exchange(last_segment_, frame.segment) != frame.segment) ++segments_;
+  if (std::exchange(last_segment_, frame.segment) != frame.segment) in_segment_ = 0;
+  if (++in_segment_ > options_.ahead) ++counted_;
   ++delivered_;
   return queue_.push();
 }

@@ -18,7 +18,7 @@ struct ReaderOptions {
   bool paced = false;      ///< sleep until a frame is due by its pts (files only)
   bool loop = false;       ///< start again at the end
   std::int64_t limit = 0;  ///< stop after this many good frames; 0: no limit
-  bool pairs = false;      ///< the limit is of frames that follow another of their segment
+  int ahead = 0;           ///< the limit is of frames that follow so many others of their segment
   double fps = 0.0;        ///< rate where frames carry no pts and the source knows none; 0: 25
   std::chrono::milliseconds teardown{5000};  ///< a source that takes longer to destroy is left
 };
@@ -55,8 +55,7 @@ class Reader {
   void stamp(Frame& frame);
   bool wait_until_due(Frame& frame);
   bool limit_reached() const {
-    const std::int64_t counted = delivered_ - (options_.pairs ? segments_ : 0);
-    return options_.limit > 0 && counted >= options_.limit;
+    return options_.limit > 0 && counted_ >= options_.limit;
   }
 
   // The thread's alone.
@@ -70,7 +69,8 @@ class Reader {
   Clock::time_point start_;  // when pts 0 fell due
   std::int64_t delivered_ = 0;
   std::int64_t breaks_ = 0;        // before the frame at hand
-  std::int64_t segments_ = 0;      // that had a good frame
+  std::int64_t in_segment_ = 0;    // delivered of the segment at hand
+  std::int64_t counted_ = 0;       // towards the limit
   std::int64_t last_segment_ = -1;
   std::string error_;
   bool hung_ = false;

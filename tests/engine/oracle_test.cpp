@@ -13,6 +13,7 @@
 
 #include <torch/csrc/autograd/autograd.h>  // the plain loop's gradients
 
+#include "tests/engine/late_feed.h"
 #include "tests/engine/stall_watch.h"
 #include "tests/engine/trained.h"
 
@@ -75,19 +76,6 @@ TEST_P(OracleTest, LearningFromEveryThirdEqualsOracle) {
   EXPECT_EQ(got.losses, expected.losses);
 }
 
-/// Those of samples without a target are not to be told.
-void expect_equal_losses(const std::vector<float>& got, const std::vector<float>& expected,
-                         const LearnFunction& told) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t n = 0; n < got.size(); ++n) {
-    if (told(std::int64_t(n))) {
-      EXPECT_EQ(got[n], expected[n]) << "sample " << n;
-    } else {
-      EXPECT_TRUE(std::isnan(got[n])) << "sample " << n;
-    }
-  }
-}
-
 TEST_P(OracleTest, SamplesWithoutATargetArePredictedOnlyAsTheOracleDoes) {
   TrainerOptions options = small(GetParam());
   const auto told = [](std::int64_t sample) { return sample % 11 != 5; };
@@ -104,64 +92,13 @@ TEST_P(OracleTest, SamplesWithoutATargetArePredictedOnlyAsTheOracleDoes) {
   expect_equal_losses(log.losses, expected.losses, told);
 }
 
-/// Targets that come only when `horizon` later samples were taken, or never.
-class LateFeed final : public Feed {
- public:
-  LateFeed(Trainer& trainer, std::int64_t end, std::int64_t horizon, LearnFunction told)
-      : trainer_(trainer),
-        end_(end),
-        horizon_(horizon),
-        told_(std::move(told)),
-        samples_(std::size_t(trainer.schedule().slots())) {}
-
-  Status poll(std::chrono::microseconds) override {
-    return next_ < end_ ? Status::ready : Status::end;
-  }
-  void take(int slot, SampleInfo& info) override {
-    const std::int64_t n = next_.load();
-    const at::Tensor x = sample_at(n, kShape).first;
-    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(), std::size_t(x.nbytes()));
-    info = {.frame = n, .captured = Clock::now()};
-    samples_[std::size_t(slot)] = n;
-    next_ = n + 1;
-  }
-  /// The look-ahead of a stream: later frames come by themselves, whoever waits.
-  Status target(int slot, std::chrono::microseconds) override {
-    const std::int64_t n = samples_[std::size_t(slot)];
-    if (++asked_ % 3 > 0 && next_ < std::min(end_, n + 1 + horizon_)) return Status::wait;
-    if (!told_(n)) return Status::end;
-    const at::Tensor x = late_target(n);
-    std::memcpy(trainer_.target(slot), x.const_data_ptr<float>(), std::size_t(x.nbytes()));
-    return Status::ready;
-  }
-  static at::Tensor late_target(std::int64_t n) { return sample_at(5000 + n, kShape).first; }
-
- private:
-  Trainer& trainer_;
-  const std::int64_t end_, horizon_;
-  const LearnFunction told_;
-  std::vector<std::atomic<std::int64_t>> samples_;  ///< by slot
-  std::atomic<std::int64_t> next_{0}, asked_{0};
-};
-
 TEST_P(OracleTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
   if (!GetParam().replicas.empty()) GTEST_SKIP() << "late targets are for stages without replicas";
-  const auto told = [](std::int64_t sample) { return sample % 11 != 5; };
   for (const bool guard : {false, true}) {
-    TrainerOptions options = small(GetParam());
-    options.target_is_input = false;
-    options.late_targets = true;
+    TrainerOptions options = late(small(GetParam()));
     options.guard = guard;
-    Trainer trainer(options);
-    LateFeed feed(trainer, 100, 2, told);
-    LossLog log;
-    trainer.run(feed, &log, {});
-    const auto sample = [](std::int64_t n) {
-      return std::pair(sample_at(n, kShape).first, LateFeed::late_target(n));
-    };
-    const Trained expected = by_oracle(options, 100, 1, false, sample, told);
-    expect_equal_bits(trainer.state(), expected.weights);
-    expect_equal_losses(log.losses, expected.losses, told);
+    expect_equal_with_late_targets(options,
+                                   by_oracle(options, 100, 1, false, late_sample, told_most));
   }
 }
 

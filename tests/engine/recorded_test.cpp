@@ -8,6 +8,7 @@
 #include "engine/pipeline/capture_pass.h"
 #include "engine/schedule/launch_groups.h"
 #include "tests/capture/double_stream.h"
+#include "tests/engine/late_feed.h"
 #include "tests/engine/recording_place.h"
 #include "tests/engine/stall_watch.h"
 #include "tests/engine/trained.h"
@@ -81,6 +82,15 @@ TEST_P(RecordedTest, EqualsTheOracleOnABackendThatReplaysAtOnce) {
   const Trained expected = by_recorded_oracle(options, 100), got = by_pipeline(options, 100);
   expect_equal_bits(got.weights, expected.weights);
   EXPECT_EQ(got.losses, expected.losses);
+}
+
+TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
+  const TrainerOptions options = recorded(late(small(GetParam())));
+  TrainerOptions plain = options;
+  plain.capture = Capture::eager;
+  const Trained expected = by_oracle(plain, 100, 1, /*as_recorded=*/true, late_sample, told_most);
+  expect_equal_with_late_targets(options, expected);
+  expect_equal_with_late_targets(replayed_at_once(options), expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(

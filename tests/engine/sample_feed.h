@@ -7,7 +7,7 @@
 
 #include <cstring>     // copies
 #include <functional>  // who has a target
-#include <utility>  // input and target
+#include <utility>     // input and target
 
 #include "engine/trainer/trainer.h"
 
@@ -26,7 +26,9 @@ class SampleFeed final : public Feed {
  public:
   SampleFeed(Trainer& trainer, stages::ImageShape shape, std::int64_t end, std::int64_t begin = 0)
       : trainer_(trainer), shape_(shape), next_(begin), end_(end) {}
-  Status poll(std::chrono::microseconds patience) override { return next_ < end_ ? Status::ready : Status::end; }
+  Status poll(std::chrono::microseconds patience) override {
+    return next_ < end_ ? Status::ready : Status::end;
+  }
   void take(int slot, SampleInfo& info) override {
     const at::Tensor x = sample_at(next_, shape_).first;
     std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(),

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>  // feeds
 #include <vector>  // samples
 
 #include "io/queue/planar.h"
+#include "tools/run/next_frame_feed.h"
 
 namespace millrace::tools {
 namespace {
@@ -30,6 +32,12 @@ engine::TrainerOptions options_for(Task task, bool as_bytes) {
   return options;
 }
 
+std::unique_ptr<FrameFeed> feed_of(Task task, engine::Trainer& trainer, io::FrameQueue& queue,
+                                   io::Resizer& resizer, int horizon = 1, bool late = false) {
+  if (task != Task::next_frame) return std::make_unique<FrameFeed>(trainer, queue, resizer, task);
+  return std::make_unique<NextFrameFeed>(trainer, queue, resizer, horizon, late);
+}
+
 /// Frame n: its bytes count up from 60 n, its class is n.
 io::Frame picture(int n) {
   io::Frame frame{.width = kSide, .height = kSide, .channels = 3, .label = n};
@@ -50,30 +58,30 @@ class FrameFeedTest : public testing::TestWithParam<bool> {
   };
 
   /// What a task makes of frames 0, 1 and 2.
-  std::vector<Sample> samples(Task task) {
+  std::vector<Sample> samples(Task task, int frames = 3, int horizon = 1) {
     engine::Trainer trainer(options_for(task, GetParam()));
     EXPECT_EQ(trainer.input(0) == nullptr, GetParam());
     io::FrameQueue queue(4, io::Drop::never);
-    for (int n = 0; n < 3; ++n) {
+    for (int n = 0; n < frames; ++n) {
       queue.writable() = picture(n);
       queue.push();
     }
     queue.close();
     io::Resizer resizer(kSide, kSide);
-    FrameFeed feed(trainer, queue, resizer, task);
+    const std::unique_ptr<FrameFeed> feed = feed_of(task, trainer, queue, resizer, horizon);
     std::vector<Sample> made;
     for (;;) {
-      const auto status = feed.poll(std::chrono::microseconds(0));
+      const auto status = feed->poll(std::chrono::microseconds(0));
       if (status == engine::Feed::Status::end) break;
       if (status == engine::Feed::Status::wait) continue;
       engine::SampleInfo info;
-      feed.take(0, info);
+      feed->take(0, info);
       EXPECT_EQ(info.frame, std::int64_t(made.size()));
       const float *input = trainer.shown_input(0), *target = trainer.shown_target(0);
       made.push_back({Floats(input, input + 3 * kSide * kSide),
                       Floats(target, target + trainer.target_elements())});
     }
-    EXPECT_EQ(feed.pending(), task == Task::next_frame ? 1 : 0);
+    EXPECT_EQ(feed->pending(), task == Task::next_frame ? horizon : 0);
     return made;
   }
 };
@@ -96,6 +104,88 @@ TEST_P(FrameFeedTest, NextFrameHasTheFrameAfter) {
   }
 }
 
+TEST_P(FrameFeedTest, AHorizonHasTheFrameSoManyLater) {
+  const auto made = samples(Task::next_frame, 4, 3);
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(made[0].input, floats_of(0));
+  EXPECT_EQ(made[0].target, floats_of(3));
+}
+
+/// A stream that is written frame by frame, and what a late feed makes of it.
+class LateTargets : public FrameFeedTest {
+ protected:
+  using Status = engine::Feed::Status;
+  static constexpr std::chrono::microseconds kNow{0};
+
+  void start(int horizon) {
+    engine::TrainerOptions options = options_for(Task::next_frame, GetParam());
+    options.schedule = "pipedream";
+    options.stages = 3;  // slots for some samples
+    options.cut = {1, 2};
+    options.late_targets = true;
+    trainer_ = std::make_unique<engine::Trainer>(options);
+    ASSERT_GE(trainer_->schedule().slots(), 3);
+    feed_ = feed_of(Task::next_frame, *trainer_, queue_, resizer_, horizon, true);
+  }
+  void push(int n, std::int64_t segment = 0) {
+    queue_.writable() = picture(n);
+    queue_.writable().segment = segment;
+    queue_.push();
+  }
+  std::int64_t take(int slot) {
+    engine::SampleInfo info;
+    EXPECT_EQ(feed_->poll(kNow), Status::ready);
+    feed_->take(slot, info);
+    return info.frame;
+  }
+  Floats target(int slot) {
+    const float* target = trainer_->shown_target(slot);
+    return Floats(target, target + trainer_->target_elements());
+  }
+
+  io::FrameQueue queue_{8, io::Drop::never};
+  io::Resizer resizer_{kSide, kSide};
+  std::unique_ptr<engine::Trainer> trainer_;
+  std::unique_ptr<FrameFeed> feed_;
+};
+
+TEST_P(LateTargets, AFrameIsASampleBeforeItsTargetIsThere) {
+  start(1);
+  push(0);
+  EXPECT_EQ(take(0), 0);
+  EXPECT_EQ(feed_->target(0, kNow), Status::wait);
+  EXPECT_EQ(feed_->settle(kNow), Status::wait);
+  push(1);
+  EXPECT_EQ(feed_->target(0, kNow), Status::ready) << "whoever waits looks for it";
+  EXPECT_EQ(target(0), floats_of(1));
+  EXPECT_EQ(feed_->settle(kNow), Status::ready);
+  EXPECT_EQ(take(1), 1) << "the target is a sample itself";
+  EXPECT_EQ(feed_->missed(), 0);
+}
+
+TEST_P(LateTargets, NoneComesOverAGapADropOrTheEnd) {
+  start(2);
+  push(0);
+  push(1);
+  EXPECT_EQ(take(0), 0);
+  EXPECT_EQ(take(1), 1);
+  push(2);
+  EXPECT_EQ(take(2), 2);
+  EXPECT_EQ(feed_->target(0, kNow), Status::ready);
+  push(3, 1);  // after an outage
+  EXPECT_EQ(feed_->target(1, kNow), Status::end);
+  EXPECT_EQ(feed_->target(2, kNow), Status::end);
+  EXPECT_EQ(feed_->missed(), 2);
+  EXPECT_EQ(take(0), 3);
+  queue_.close();
+  EXPECT_EQ(feed_->target(0, kNow), Status::end);
+  EXPECT_EQ(feed_->poll(kNow), Status::end);
+  EXPECT_EQ(feed_->pending(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, LateTargets, testing::Bool(),
+                         [](const auto& info) { return info.param ? "bytes" : "floats"; });
+
 TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
   engine::Trainer trainer(options_for(Task::next_frame, GetParam()));
   io::FrameQueue queue(3, io::Drop::newest);  // of frames 0 to 5 it keeps 3, 4 and 5
@@ -106,7 +196,7 @@ TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
   }
   queue.close();
   io::Resizer resizer(kSide, kSide);
-  FrameFeed feed(trainer, queue, resizer, Task::next_frame);
+  NextFrameFeed feed(trainer, queue, resizer, 1, false);
   std::vector<std::int64_t> inputs;
   for (auto status = engine::Feed::Status::wait; status != engine::Feed::Status::end;) {
     status = feed.poll(std::chrono::microseconds(0));

@@ -22,51 +22,27 @@ void write(const io::Frame& frame, std::uint8_t* bytes, float* floats) {
 engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
   using namespace std::chrono_literals;
   if (frame_) return Status::ready;
-  if (paused_ && paused_() && !queue_.drained()) {
+  if (rests()) {
     std::this_thread::sleep_for(patience);
     return Status::wait;
   }
   // Asked first: frames that arrive between the two calls must not be taken for the end.
   const bool drained = queue_.drained();
   frame_ = queue_.pop(drained ? 0us : patience);
-  if (!frame_) return drained ? Status::end : Status::wait;
-  if (task_ != Task::next_frame || follows(*frame_)) return Status::ready;
-  unpaired_ += previous_.pixels.empty() ? 0 : 1;
-  keep(resizer_.fit(*frame_));
-  queue_.release(frame_);
-  frame_ = nullptr;
-  return Status::wait;
+  if (frame_) return Status::ready;
+  return drained ? Status::end : Status::wait;
 }
 
 void FrameFeed::take(int slot, engine::SampleInfo& info) {
-  const io::Frame& fitted = resizer_.fit(*frame_);
-  const engine::SampleInfo here{.frame = frame_->id,
-                                .captured = frame_->captured,
-                                .has_target = task_ != Task::label || frame_->label >= 0};
-  if (task_ == Task::next_frame) {
-    write_input(previous_, slot);
-    write_target(fitted, slot);
-    info = previous_info_;
-    keep(fitted);
-  } else {
-    write_input(fitted, slot);  // autoencode: the target, too
-    if (task_ == Task::label) write_class(frame_->label, slot);
-    info = here;
-  }
+  write_input(resizer_.fit(*frame_), slot);  // autoencode: the target, too
+  const bool labels = task_ == Task::label;
+  if (labels) write_class(frame_->label, slot);
+  info = {.frame = frame_->id,
+          .captured = frame_->captured,
+          .has_target = !labels || frame_->label >= 0};
   queue_.release(frame_);
   frame_ = nullptr;
-  taken_.store(taken() + 1, std::memory_order_relaxed);
-}
-
-bool FrameFeed::follows(const io::Frame& frame) const {
-  return !previous_.pixels.empty() && frame.id == previous_info_.frame + 1 &&
-         frame.segment == previous_segment_;
-}
-
-void FrameFeed::keep(const io::Frame& fitted) {
-  previous_ = fitted;
-  previous_info_ = {.frame = frame_->id, .captured = frame_->captured};
-  previous_segment_ = frame_->segment;
+  count_sample();
 }
 
 void FrameFeed::write_input(const io::Frame& frame, int slot) {

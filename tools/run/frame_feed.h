@@ -13,11 +13,10 @@
 
 namespace millrace::tools {
 
-/// Makes samples of frames. autoencode: the frame is input and target. next-frame: a frame is the
-/// target of the frame before it, so n frames make n - 1 samples. label: 1 for the frame's class, 0
-/// for the others; a frame whose class is not told has no target. Used by stage 0's worker;
-/// pending() when that has stopped.
-class FrameFeed final : public engine::Feed {
+/// Makes samples of frames. autoencode: the frame is input and target. label: 1 for the frame's
+/// class, 0 for the others; a frame whose class is not told has no target. next-frame: see
+/// NextFrameFeed. Used by stage 0's worker; pending() when that has stopped.
+class FrameFeed : public engine::Feed {
  public:
   /// Trainer, queue and resizer outlive this.
   FrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer, Task task)
@@ -32,31 +31,29 @@ class FrameFeed final : public engine::Feed {
   /// Samples made so far. Any thread.
   std::int64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
-  /// Frames taken from the queue that no sample was made of: next-frame's with no
-  /// successor.
-  std::int64_t pending() const { return unpaired_ + (previous_.pixels.empty() ? 0 : 1); }
+  /// Frames taken from the queue that no sample was made of.
+  virtual std::int64_t pending() const { return 0; }
 
- private:
-  /// Whether `frame` came right after the frame before: no gap, drop, outage or loop's seam
-  /// between.
-  bool follows(const io::Frame& frame) const;
-  void keep(const io::Frame& fitted);  ///< as the frame before
-  /// Gives what `frame` shows to the sample in `slot`, as the trainer takes it.
+ protected:
+  /// Whether no frame is to be taken now.
+  bool rests() const { return paused_ && paused_() && !queue_.drained(); }
+  void count_sample() { taken_.store(taken() + 1, std::memory_order_relaxed); }
+  /// Gives what `frame`, of the samples' size, shows to the sample in `slot`, as the trainer takes
+  /// it.
   void write_input(const io::Frame& frame, int slot);
   void write_target(const io::Frame& frame, int slot);
-  void write_class(int label, int slot);
 
   engine::Trainer& trainer_;
   io::FrameQueue& queue_;
   io::Resizer& resizer_;
-  Task task_;
+
+ private:
+  void write_class(int label, int slot);
+
+  const Task task_;
   std::atomic<std::int64_t> taken_{0};
   std::function<bool()> paused_;  ///< empty: never
   io::Frame* frame_ = nullptr;    ///< popped, not yet taken
-  io::Frame previous_;            ///< next-frame: the frame before, of the samples' size
-  engine::SampleInfo previous_info_;
-  std::int64_t previous_segment_ = 0;
-  std::int64_t unpaired_ = 0;  ///< next-frame: frames whose successor never came
 };
 
 }  // namespace millrace::tools

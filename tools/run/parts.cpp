@@ -4,6 +4,7 @@
 
 #include "tools/run/assembly.h"
 #include "tools/run/correction_choice.h"
+#include "tools/run/next_frame_feed.h"
 #include "tools/run/outputs.h"
 #include "tools/run/report.h"
 #include "tools/run/run_source.h"
@@ -65,7 +66,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       assembled(whole(std::move(checked.trainer))),
       trainer(assembled),
       unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, trainer.checkpoint())),
-      feed(trainer, queue, resizer, task),
+      feed(make_feed()),
       log(trainer, task == Task::label),
       callback(trainer, std::size_t(shape().channels * shape().height * shape().width)),
       overload(config, trainer, live),
@@ -87,14 +88,22 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
   if (lines) observers.add(lines.get());
   make_alerts();
   observers.add(&callback);
-  feed.rest_while([this] { return paused() && !stopping.load(std::memory_order_relaxed); });
+  feed->rest_while([this] { return paused() && !stopping.load(std::memory_order_relaxed); });
 }
 
 engine::TrainerOptions RunParts::whole(engine::TrainerOptions options) const {
   if (options.sample != shape()) options = assemble(config, shape());  // as the source has it
   if (task == Task::label) require_classes(config, *options.network, info.classes);
   options.fps = rate_of(config, info);
+  // Where frames come at their own rate, a prediction of the next one is made before it is there.
+  options.late_targets = task == Task::next_frame && live && config.pipeline.replicas.empty();
   return options;
+}
+
+std::unique_ptr<FrameFeed> RunParts::make_feed() {
+  if (task != Task::next_frame) return std::make_unique<FrameFeed>(trainer, queue, resizer, task);
+  return std::make_unique<NextFrameFeed>(trainer, queue, resizer, config.task.horizon,
+                                         trainer.late_targets());
 }
 
 std::unique_ptr<VideoOut> RunParts::make_video() {
@@ -157,7 +166,7 @@ io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {
   return {.paced = paced_live(config, info) && !info.live,
           .loop = config.source.loop,
           .limit = exact ? limit : 0,
-          .pairs = task == Task::next_frame,
+          .ahead = task == Task::next_frame ? config.task.horizon : 0,
           .fps = info.fps};
 }
 

@@ -60,7 +60,7 @@ struct RunParts {
   engine::TrainerOptions assembled;  ///< what the trainer is made of, but for its weights
   engine::Trainer trainer;
   const std::string unfit;  ///< on optimizer state that could not be taken; "": all was
-  FrameFeed feed;
+  std::unique_ptr<FrameFeed> feed;
   Observers observers;
   // What watches.
   RunLog log;
@@ -96,6 +96,7 @@ struct RunParts {
  private:
   RunParts(CheckedConfig checked, RunOptions&& given);
   engine::TrainerOptions whole(engine::TrainerOptions options) const;
+  std::unique_ptr<FrameFeed> make_feed();
   std::unique_ptr<VideoOut> make_video();
   std::unique_ptr<FrameLog> make_lines();
   std::unique_ptr<engine::Checkpointer> make_checkpointer();

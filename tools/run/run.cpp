@@ -27,7 +27,7 @@ void look(RunParts& p, std::int64_t limit) {
   if (!change.empty()) p.tell("overload: " + change);
   // What is lost at the end, when no more frames are wanted, is no word on the rate.
   const bool ending =
-      p.stopping.load(std::memory_order_relaxed) || (limit > 0 && p.feed.taken() >= limit);
+      p.stopping.load(std::memory_order_relaxed) || (limit > 0 && p.feed->taken() >= limit);
   if (!ending) p.real_time.note(frame_counts(p.queue, p.trainer), p.overload.late());
   if (p.lines) p.lines->write();
   p.writes.look(p.checkpointer ? p.checkpointer->error() : "", p.lines ? p.lines->error() : "",
@@ -69,7 +69,7 @@ void Run::learn(std::int64_t limit) {
   p.rate_watch = std::make_unique<RateWatch>(*p.reader, p.trainer.monitor());
   p.began = engine::Clock::now();
   auto pipeline = std::async(std::launch::async, [&] {
-    return p.overload.run(p.feed, &p.observers, p.pipeline_options(limit));
+    return p.overload.run(*p.feed, &p.observers, p.pipeline_options(limit));
   });
   if (!p.resumed.note.empty()) p.tell("checkpoint: " + p.resumed.note);
   if (!p.unfit.empty()) p.tell("optimizer: " + p.unfit);
@@ -100,7 +100,7 @@ void Run::learn(std::int64_t limit) {
               .trained = outcome.trained,
               .dropped = p.queue.dropped() + outcome.predicted_only,
               .predicted_only = outcome.predicted_only,
-              .rejected = p.queue.rejected() + outcome.rejected + outcome.untold + p.feed.pending(),
+              .rejected = p.queue.rejected() + outcome.rejected + outcome.untold + p.feed->pending(),
               .untold = outcome.untold};
   if (failure) std::rethrow_exception(failure);
 }

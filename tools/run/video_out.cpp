@@ -14,7 +14,7 @@ VideoOut::VideoOut(engine::Trainer& trainer, const stages::ImageShape& shape, do
                                      .channels = int(shape.channels),
                                      .fps = fps})) {}
 
-void VideoOut::predicted(const engine::SampleInfo& info, int slot, float) {
+void VideoOut::shown(const engine::SampleInfo& info, int slot) {
   const auto [channels, height, width] = shape_;
   io::from_planar(trainer_.shown_input(slot), int(channels), int(height), int(width), input_);
   io::from_planar(trainer_.prediction(slot), int(channels), int(height), int(width), prediction_);

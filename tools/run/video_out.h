@@ -16,7 +16,8 @@ class VideoOut final : public engine::Observer {
   /// Throws std::runtime_error if the video can't be opened.
   VideoOut(engine::Trainer& trainer, const stages::ImageShape& shape, double fps,
            const std::string& to);
-  void predicted(const engine::SampleInfo& info, int slot, float loss) override;
+  void shown(const engine::SampleInfo& info, int slot) override;
+  void predicted(const engine::SampleInfo&, int, float) override {}
   /// Throws std::runtime_error if writing failed.
   void finish() { writer_->finish(); }
   const io::VideoWriter& writer() const { return *writer_; }

@@ -4,6 +4,7 @@
 
 #include "capture/program/program_stage.h"
 #include "engine/schedule/staircase.h"
+#include "tests/engine/late_feed.h"
 #include "tests/engine/trained.h"
 
 namespace millrace::engine {
@@ -32,14 +33,12 @@ std::vector<program::ProgramStage> program_stages(const TrainerOptions& options,
 }
 
 Trained by_oracle_of_programs(const TrainerOptions& options, std::int64_t samples,
-                              std::int64_t train_every = 1) {
+                              const SampleFunction& sample = smooth,
+                              const LearnFunction& learns = {}) {
   const Schedule schedule = schedule_of(options);
   std::vector<program::ProgramStage> stages = program_stages(options, schedule);
   Trained result;
-  result.losses = run_oracle(schedule, stages, SampleFunction(smooth), samples,
-                             LearnFunction([&](std::int64_t n) {
-                               return n / schedule.samples_a_choice() % train_every == 0;
-                             }));
+  result.losses = run_oracle(schedule, stages, sample, samples, learns);
   for (const program::ProgramStage& stage : stages) {
     const stages::StateDict state = stage.stage().parameters().state();
     result.weights.insert(result.weights.end(), state.begin(), state.end());
@@ -73,6 +72,14 @@ TEST_P(ProgramPipeline, EqualsTheOracleAfter100Samples) {
   const Trained got = by_pipeline(options, 100), expected = by_oracle_of_programs(options, 100);
   expect_equal_bits(got.weights, expected.weights);
   EXPECT_EQ(got.losses, expected.losses);
+}
+
+TEST_P(ProgramPipeline, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
+  const auto& [schedule, stages, cut, recompute] = GetParam();
+  TrainerOptions options = late(by_programs(schedule, stages, cut));
+  options.recompute = recompute;
+  expect_equal_with_late_targets(options,
+                                 by_oracle_of_programs(options, 100, late_sample, told_most));
 }
 
 TEST_P(ProgramPipeline, StaysCloseToEager) {

@@ -1,0 +1,96 @@
+// Streams whose targets come after their samples, or never.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "tests/engine/trained.h"
+
+namespace millrace::engine {
+
+/// Whether sample n has a target.
+inline bool told_most(std::int64_t n) {
+  return n % 11 != 5;
+}
+
+/// Sample n with a target that is not its input.
+inline std::pair<at::Tensor, at::Tensor> late_sample(std::int64_t n) {
+  return {sample_at(n, kShape).first, sample_at(5000 + n, kShape).first};
+}
+
+/// As they are, with late targets.
+inline TrainerOptions late(TrainerOptions options) {
+  options.target_is_input = false;
+  options.late_targets = true;
+  return options;
+}
+
+/// Those of samples without a target are not to be told.
+inline void expect_equal_losses(const std::vector<float>& got, const std::vector<float>& expected,
+                                const LearnFunction& told) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t n = 0; n < got.size(); ++n) {
+    if (told(std::int64_t(n))) {
+      EXPECT_EQ(got[n], expected[n]) << "sample " << n;
+    } else {
+      EXPECT_TRUE(std::isnan(got[n])) << "sample " << n;
+    }
+  }
+}
+
+/// Samples of late_sample(), whose targets come only when `horizon` later samples were taken.
+class LateFeed final : public Feed {
+ public:
+  LateFeed(Trainer& trainer, std::int64_t end, std::int64_t horizon)
+      : trainer_(trainer),
+        end_(end),
+        horizon_(horizon),
+        samples_(std::size_t(trainer.schedule().slots())) {}
+
+  Status poll(std::chrono::microseconds) override {
+    return next_ < end_ ? Status::ready : Status::end;
+  }
+  void take(int slot, SampleInfo& info) override {
+    const std::int64_t n = next_.load();
+    write(late_sample(n).first, trainer_.input(slot));
+    info = {.frame = n, .captured = Clock::now()};
+    samples_[std::size_t(slot)] = n;
+    next_ = n + 1;
+  }
+  /// Every third look finds what a stream would have brought meanwhile, whether or not a stage can
+  /// take it.
+  Status target(int slot, std::chrono::microseconds) override {
+    const std::int64_t n = samples_[std::size_t(slot)];
+    if (++looks_ % 3 > 0 && next_ < std::min(end_, n + 1 + horizon_)) return Status::wait;
+    if (!told_most(n)) return Status::end;
+    write(late_sample(n).second, trainer_.target(slot));
+    return Status::ready;
+  }
+
+ private:
+  static void write(const at::Tensor& from, float* to) {
+    std::memcpy(to, from.const_data_ptr<float>(), std::size_t(from.nbytes()));
+  }
+
+  Trainer& trainer_;
+  const std::int64_t end_, horizon_;
+  std::vector<std::atomic<std::int64_t>> samples_;  ///< by slot
+  std::atomic<std::int64_t> next_{0}, looks_{0};
+};
+
+/// Trains on 100 samples of late_sample(), of which told_most() have a target.
+inline void expect_equal_with_late_targets(const TrainerOptions& options, const Trained& expected) {
+  Trainer trainer(options);
+  LateFeed feed(trainer, 100, 2);
+  LossLog log;
+  const Outcome outcome = trainer.run(feed, &log);
+  EXPECT_GE(outcome.untold, 9);
+  EXPECT_EQ(outcome.trained + outcome.untold + outcome.rejected, 100);
+  expect_equal_bits(trainer.state(), expected.weights);
+  expect_equal_losses(log.losses, expected.losses, told_most);
+}
+
+}  // namespace millrace::engine
