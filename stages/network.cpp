@@ -34,7 +34,7 @@ std::vector<LayerSpec> partime_cnn(const ModelSpec& model) {
   return list;
 }
 
-/// ResNet's trunk, one module a block so that it can be cut between blocks, and a read-out that
+/// ResNet's trunk, one module a block so that it can be cut between blocks, and a head that
 /// gives each cell of its last map (stride 32) a 32x32 patch of the picture.
 std::vector<LayerSpec> resnet(const ModelSpec& model, const std::string& block,
                               const std::vector<int>& depths) {

@@ -118,7 +118,7 @@ std::vector<int> chain_of(const std::vector<Layer>& layers, const std::string& n
       if (--waiting[reader] == 0) ready.push({number_of(layers[reader]), reader});
     }
   }
-  if (order.size() < layers.size()) throw ProfileError(name + ": the edges go round in a circle");
+  if (order.size() < layers.size()) throw ProfileError(name + ": the edges form a cycle");
   return order;
 }
 

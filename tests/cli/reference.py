@@ -137,7 +137,7 @@ def partime(stages, samples):
     return traced(stages, losses)
 
 
-class ReadOut:
+class AuxiliaryHead:
     """A convolution from a stage's maps to the target, sigmoid, mean squared error; initialised as nn.Conv2d is,
     from the number of the module after the stage."""
 
@@ -155,14 +155,14 @@ class ReadOut:
                                       target)
 
 
-def partime_local(stages, read_outs, samples):
-    """As partime, but every stage but the last learns from its read-out's loss of its own sample, from the sample
+def partime_local(stages, heads, samples):
+    """As partime, but every stage but the last learns from its auxiliary head's loss of its own sample, from the sample
     on at which the first gradient would have come. Returns the losses of the last stage."""
     losses, count = [], len(stages)
     for m, (x, target) in enumerate(samples):
         for index, stage in enumerate(stages):
             x, y = stage.forward(x, first=True)
-            head = read_outs[index] if index < count - 1 else None
+            head = heads[index] if index < count - 1 else None
             loss = head.loss(y, target) if head else nn.functional.mse_loss(y, target)
             if not head:
                 losses.append(loss.item())

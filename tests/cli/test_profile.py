@@ -1,6 +1,9 @@
 """`millrace profile`: what each module costs here. Says nothing of how fast anything is."""
 
 import json
+import pathlib
+import shutil
+import tempfile
 import unittest
 
 import program
@@ -10,16 +13,20 @@ SMALL = {"source": {"uri": "synth:shapes", "width": 16, "height": 12}, "model": 
 
 class Profile(program.CliTest):
 
-    def profiled(self, tables, *options):
-        """The profile's JSON, and what was printed."""
-        path = self.folder / "out.json"
-        config = program.write_toml(self.folder / "config.toml", tables)
-        outcome = program.call("profile", config, "--json", path, *options)
-        self.assert_code(program.DONE, outcome)
-        return json.loads(path.read_text()), outcome.out
+    @classmethod
+    def setUpClass(cls):
+        """One profile for all that is asked of it: measuring takes its time."""
+        super().setUpClass()
+        folder = pathlib.Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, folder)
+        cls.path = folder / "out.json"
+        config = program.write_toml(folder / "config.toml", SMALL)
+        cls.outcome = program.call("profile", config, "--json", cls.path, "--set", "optimizer.kind=sgd",
+                                   "--set", "optimizer.momentum=0.9")
 
     def test_json(self):
-        found, _ = self.profiled(SMALL, "--set", "optimizer.kind=sgd", "--set", "optimizer.momentum=0.9")
+        self.assert_code(program.DONE, self.outcome)
+        found = json.loads(self.path.read_text())
         self.assertEqual(found["network"], "partime-cnn at 16x12")
         self.assertEqual(found["input_bytes"], 3 * 16 * 12 * 4)
         self.assertEqual(found["thread_speedup"][0], 1)
@@ -33,7 +40,7 @@ class Profile(program.CliTest):
             self.assertGreater(last[name][0], 0, name)
 
     def test_text(self):
-        _, out = self.profiled(SMALL)
+        out = self.outcome.out
         lines = out.splitlines()
         self.assertIn("partime-cnn at 16x12 on cpu:0", lines[0])
         self.assertRegex(lines[2], r"^ +0 \S.* \d+\.\d{4} \(\d+\.\d{4}\)")
@@ -41,9 +48,7 @@ class Profile(program.CliTest):
         self.assertIn("speed on 1, 2, ... cores: 1.00", out)
 
     def test_plan_and_simulate_read_it(self):
-        self.profiled(SMALL)
-        for command in (["plan", self.folder / "out.json"],
-                        ["simulate", "partime", "--stages", "2", "--profile", self.folder / "out.json"]):
+        for command in (["plan", self.path], ["simulate", "partime", "--stages", "2", "--profile", self.path]):
             self.assert_code(program.DONE, program.call(*command))
 
     def test_bad_usage(self):

@@ -170,15 +170,15 @@ class Optimizers(Reference):
 
 class Local(Reference):
 
-    def test_stages_learn_from_their_own_read_outs(self):
+    def test_stages_learn_from_their_own_heads(self):
         frames = program.random_frames(6, 30)
         uri = program.write_frames(self.folder / "frames", frames)
         for cut in ([4], [2, 5], [2, 4, 6]):
             with self.subTest(cut=cut):
                 network = self.network()
                 stages = reference.cut_network(network, cut, reference.sgd(0.9, LR))
-                read_outs = [reference.ReadOut(FEATURES, 3, 5, place, reference.sgd(0.9, 3 * LR)) for place in cut]
-                losses = reference.partime_local(stages, read_outs, reference.autoencode(frames))
+                heads = [reference.AuxiliaryHead(FEATURES, 3, 5, place, reference.sgd(0.9, 3 * LR)) for place in cut]
+                losses = reference.partime_local(stages, heads, reference.autoencode(frames))
                 report, _ = self.learn({**self.config(uri, cut, momentum=0.9), "correction": {"kind": "local"}})
                 self.assert_same_weights(network)
                 self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-6))

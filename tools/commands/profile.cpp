@@ -13,6 +13,7 @@
 #include "io/source/source.h"
 #include "tools/commands/command.h"
 #include "tools/run/assembly.h"
+#include "tools/run/outputs.h"
 
 namespace millrace::tools {
 namespace {
@@ -124,6 +125,7 @@ int profile(const ProfileArguments& arguments) {
     print_operations(engine::stage_operations(assemble(config, sample_of(config)), 20));
     return kDone;
   }
+  if (!arguments.json.empty()) require_writable(arguments.json);
   std::vector<engine::plan::Measured> speeds;
   const engine::plan::Profile profile =
       profile_of(load_config(arguments.config, arguments.settings), &speeds);

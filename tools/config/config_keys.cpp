@@ -372,10 +372,10 @@ std::vector<ConfigKey> make_table() {
            "discrepancy: what is left of a change of the weights after a delay",
            MILLRACE_AT(correction.decay)),
       {"correction.kernel", "an odd whole number from 1 to 63",
-       "local: side of the read-outs' kernel",
+       "local: side of the auxiliary heads' kernel",
        [](Config& c, const toml::node& n) { return read_odd(n, c.correction.kernel); },
        [](const Config& c) { return std::to_string(c.correction.kernel); }},
-      real("correction.rate", 0, 1000, "local: the read-outs' rate over the stage's",
+      real("correction.rate", 0, 1000, "local: the auxiliary heads' rate over the stage's",
            MILLRACE_AT(correction.rate)),
       choice(
           "guard.kind", {"none", "roll-back"},

@@ -79,7 +79,7 @@ Response control(Site& site, const Request& request) {
   }
   const std::string wrong = obey(request.body(), *site.subject.controls);
   if (!wrong.empty()) return refuse(request, http::status::bad_request, wrong);
-  site.newsroom.look();
+  site.publisher.look();
   return reply(request, http::status::accepted, kJson, "{\"accepted\": true}");
 }
 
@@ -125,10 +125,10 @@ Response answer(Site& site, const Request& request) {
   if (asset) return reply(request, http::status::ok, asset->type, std::string(asset->text));
   if (post) return control(site, request);
   if (path == "/live") return refuse(request, http::status::upgrade_required, "a WebSocket only");
-  const Trend& trend = site.newsroom.trend();
+  const Trend& trend = site.publisher.trend();
   if (path == "/metrics") {
     return reply(request, http::status::ok, "text/plain; version=0.0.4; charset=utf-8",
-                 metrics_text(trend.live().now, site.newsroom.viewers()));
+                 metrics_text(trend.live().now, site.publisher.viewers()));
   }
   if (path == "/healthz") {
     const Health health = health_json(trend.live());
@@ -137,7 +137,7 @@ Response answer(Site& site, const Request& request) {
   }
   if (path == "/history") return reply(request, http::status::ok, kJson, history_json(trend));
   std::uint64_t version;
-  return reply(request, http::status::ok, kJson, *site.newsroom.state(version));
+  return reply(request, http::status::ok, kJson, *site.publisher.state(version));
 }
 
 }  // namespace millrace::io

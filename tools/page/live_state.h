@@ -36,7 +36,7 @@ struct Snapshot {
   std::string schedule;  ///< "partime"
   std::vector<int> cut;  ///< modules at which stages 1.. begin
   std::string correction;  ///< what is done about old gradients
-  std::string local_note;  ///< what learning by read-outs would do instead; may be empty
+  std::string local_note;  ///< what learning by auxiliary heads would do instead; may be empty
   std::int64_t frames_before = 0;  ///< that a checkpoint had learned from: they are not in `frames`
   std::vector<StageState> stages;
 

@@ -1,10 +1,10 @@
 #include "tools/page/server.h"
 
-#include <algorithm>  // who is there
-#include <functional> // work that is kept going
-#include <stdexcept>  // it does not listen
-#include <thread>     // the server's own
-#include <utility>    // Asio 1.74 takes it for granted
+#include <algorithm>   // who is there
+#include <functional>  // work that is kept going
+#include <stdexcept>   // it does not listen
+#include <thread>      // the server's own
+#include <utility>     // Asio 1.74 takes it for granted
 
 #include <pthread.h>       // its name
 #include <sys/resource.h>  // its priority
@@ -51,9 +51,9 @@ struct WebServer::Parts {
         acceptor(listen(context, options)),
         port(acceptor.local_endpoint().port()),
         gate(options, port),
-        newsroom(context, subject),
+        publisher(context, subject),
         clock(context) {
-    net::co_spawn(context, keep([this] { return newsroom.run(); }), net::detached);
+    net::co_spawn(context, keep([this] { return publisher.run(); }), net::detached);
     net::co_spawn(context, keep([this] { return let_in(); }), net::detached);
     net::co_spawn(context, keep([this] { return watch_deadlines(); }), net::detached);
     thread = std::thread([this] { run(); });
@@ -70,7 +70,7 @@ struct WebServer::Parts {
   }
 
   void stop() {
-    newsroom.stop();
+    publisher.stop();
     acceptor.close();
     clock.cancel();
     for (Line& line : site.lines) line.hang_up();
@@ -78,24 +78,24 @@ struct WebServer::Parts {
 
   /// Begins `work` anew if it throws, as where memory is short: the page must not freeze for good.
   net::awaitable<void> keep(std::function<net::awaitable<void>()> work) {
-    while (!newsroom.stopped()) {
+    while (!publisher.stopped()) {
       try {
         co_await work();
       } catch (const std::exception&) {
       }
       net::steady_timer pause(context, std::chrono::milliseconds(100));
       boost::system::error_code ignored;
-      if (!newsroom.stopped())
+      if (!publisher.stopped())
         co_await pause.async_wait(net::redirect_error(net::use_awaitable, ignored));
     }
   }
 
   net::awaitable<void> let_in() {
-    while (!newsroom.stopped()) {
+    while (!publisher.stopped()) {
       boost::system::error_code error;
       tcp::socket socket =
           co_await acceptor.async_accept(net::redirect_error(net::use_awaitable, error));
-      if (error && !newsroom.stopped()) {  // no descriptors left, say
+      if (error && !publisher.stopped()) {  // no descriptors left, say
         net::steady_timer pause(context, std::chrono::milliseconds(100));
         co_await pause.async_wait(net::redirect_error(net::use_awaitable, error));
         continue;
@@ -122,7 +122,7 @@ struct WebServer::Parts {
   }
 
   net::awaitable<void> watch_deadlines() {
-    while (!newsroom.stopped()) {
+    while (!publisher.stopped()) {
       clock.expires_after(std::chrono::seconds(1));
       boost::system::error_code early;
       co_await clock.async_wait(net::redirect_error(net::use_awaitable, early));
@@ -140,9 +140,9 @@ struct WebServer::Parts {
   tcp::acceptor acceptor;
   const std::uint16_t port;
   const Gate gate;
-  Newsroom newsroom;
+  Publisher publisher;
   net::steady_timer clock;
-  Site site{gate, subject, newsroom, viewers};
+  Site site{gate, subject, publisher, viewers};
   std::thread thread;
 };
 

@@ -61,7 +61,7 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
   beast::tcp_stream stream(std::move(socket));
   Enrolled enrolled(site, [&stream] { stream.close(); });
   beast::flat_buffer buffer(kMostHeader + kMostBody);
-  for (bool more = true; more && !site.newsroom.stopped();) {
+  for (bool more = true; more && !site.publisher.stopped();) {
     Request request;
     enrolled.line().asks = true;
     const bool read = co_await read_request(stream, buffer, request);

@@ -14,7 +14,7 @@
 #include <boost/beast/http/string_body.hpp>  // bodies
 
 #include "tools/page/gate.h"
-#include "tools/page/newsroom.h"
+#include "tools/page/publisher.h"
 #include "tools/page/server.h"
 
 namespace millrace::io {
@@ -34,7 +34,7 @@ struct Line {
 struct Site {
   const Gate& gate;
   const WebSubject& subject;
-  Newsroom& newsroom;
+  Publisher& publisher;
   std::atomic<int>& viewers;
   std::list<Line> lines{};
 };
@@ -58,12 +58,12 @@ class Enrolled {
 class Watching {
  public:
   explicit Watching(Site& site) : site_(site) {
-    site_.newsroom.came();
-    site_.viewers = site_.newsroom.viewers();
+    site_.publisher.came();
+    site_.viewers = site_.publisher.viewers();
   }
   ~Watching() {
-    site_.newsroom.went();
-    site_.viewers = site_.newsroom.viewers();
+    site_.publisher.went();
+    site_.viewers = site_.publisher.viewers();
   }
   Watching(const Watching&) = delete;
   Watching& operator=(const Watching&) = delete;

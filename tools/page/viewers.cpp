@@ -93,20 +93,20 @@ net::awaitable<void> watch_live(Site& site, beast::tcp_stream stream, Line& line
   const Watching watching(site);
   net::co_spawn(socket->ws.get_executor(), read_to_end(socket), net::detached);
   std::uint64_t state_seen = 0, pictures_seen = 0;
-  for (bool good = true; good && !site.newsroom.stopped();) {
+  for (bool good = true; good && !site.publisher.stopped();) {
     co_await room(*socket, line);
     if (socket->gone) break;
     std::uint64_t version;
-    const Bytes state = site.newsroom.state(version);
+    const Bytes state = site.publisher.state(version);
     if (version != state_seen) {
       state_seen = version;
       good = co_await send(*socket, line, state, true);
-    } else if (PictureSet* const set = site.newsroom.pictures(version);
+    } else if (PictureSet* const set = site.publisher.pictures(version);
                set && version != pictures_seen) {
       pictures_seen = version;
       good = co_await send(*socket, line, set->message(), false);
     } else {
-      co_await site.newsroom.news();
+      co_await site.publisher.changed();
     }
   }
   beast::get_lowest_layer(socket->ws).close();  // ends the reader, too
@@ -126,10 +126,10 @@ net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::s
   co_await write(net::buffer(head));
   std::uint64_t seen = 0, version = 0;
   Clock::time_point sent;
-  while (!error && !site.newsroom.stopped()) {
-    PictureSet* const set = site.newsroom.pictures(version);
+  while (!error && !site.publisher.stopped()) {
+    PictureSet* const set = site.publisher.pictures(version);
     if (!set || (version == seen && Clock::now() - sent < kSilence)) {
-      co_await site.newsroom.news();
+      co_await site.publisher.changed();
       continue;
     }
     seen = version;

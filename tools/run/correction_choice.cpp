@@ -63,7 +63,8 @@ std::string local_note(const engine::TrainerOptions& options) {
   } catch (const std::invalid_argument&) {
     return "";  // the stages' maps have not the target's size
   }
-  return "local would teach each stage by a read-out of its own: no gradient is old, and pictures "
+  return "local would teach each stage by an auxiliary head of its own: no gradient is old, and "
+         "pictures "
          "are often predicted better, but nothing comes back from downstream";
 }
 

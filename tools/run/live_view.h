@@ -28,7 +28,7 @@ struct LiveSubject {
   const WriteWatch& writes;
   std::atomic<double>& rate;  ///< times optimizer.lr; viewers may set it
   std::string correction;     ///< what is done about old gradients
-  std::string local_note;     ///< what learning by read-outs would do instead
+  std::string local_note;     ///< what learning by auxiliary heads would do instead
   std::int64_t frames_before = 0;  ///< that a checkpoint had learned from
 };
 

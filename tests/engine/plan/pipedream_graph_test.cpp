@@ -82,7 +82,7 @@ TEST(PipedreamGraph, NamesLineAndFieldOfWhatIsWrong) {
             "g:1: forward_compute_time is not a number");
   EXPECT_EQ(complaint(good + "\tnode1 -- node5\n"), "g:2: no layer is called node5");
   EXPECT_EQ(complaint(good + good), "g:2: second node1");
-  EXPECT_EQ(complaint(good + "\tnode1 -- node1\n"), "g: the edges go round in a circle");
+  EXPECT_EQ(complaint(good + "\tnode1 -- node1\n"), "g: the edges form a cycle");
   EXPECT_EQ(complaint(""), "g:0: there are no layers");
 }
 

@@ -19,9 +19,9 @@ namespace millrace::io {
 /// Looks at the run once a second, or four times if somebody watches, and asks for pictures 15
 /// times a second while a viewer is ready for one. Nothing is kept for anybody: whoever is ready
 /// takes what is latest. The server's thread alone.
-class Newsroom {
+class Publisher {
  public:
-  Newsroom(boost::asio::io_context& context, const WebSubject& subject);
+  Publisher(boost::asio::io_context& context, const WebSubject& subject);
 
   /// Works until stop().
   boost::asio::awaitable<void> run();
@@ -30,7 +30,7 @@ class Newsroom {
 
   /// Returns when something may be newer, and when stopped. While a viewer waits here, pictures are
   /// asked for.
-  boost::asio::awaitable<void> news();
+  boost::asio::awaitable<void> changed();
 
   /// The state as JSON, of the latest look. `version` grows.
   Bytes state(std::uint64_t& version);
@@ -60,7 +60,7 @@ class Newsroom {
   Bytes state_;  ///< null: to be made of the latest look
   std::uint64_t state_version_ = 0, picture_version_ = 0;
   int viewers_ = 0;
-  int ready_ = 0;  ///< viewers that wait for news
+  int ready_ = 0;  ///< viewers that wait for a change
   bool stopped_ = false;
 };
 

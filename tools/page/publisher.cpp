@@ -1,4 +1,4 @@
-#include "tools/page/newsroom.h"
+#include "tools/page/publisher.h"
 
 #include <boost/asio/redirect_error.hpp>  // waits that end early
 #include <boost/asio/use_awaitable.hpp>   // coroutines
@@ -17,12 +17,12 @@ constexpr milliseconds kLook{1000};
 
 }  // namespace
 
-Newsroom::Newsroom(net::io_context& context, const WebSubject& subject)
+Publisher::Publisher(net::io_context& context, const WebSubject& subject)
     : subject_(subject), beat_(context), wake_(context) {
   wake_.expires_at(net::steady_timer::time_point::max());
 }
 
-net::awaitable<void> Newsroom::run() {
+net::awaitable<void> Publisher::run() {
   while (!stopped_) {
     const Clock::time_point now = Clock::now();
     // A little early rather than a beat late.
@@ -34,20 +34,20 @@ net::awaitable<void> Newsroom::run() {
   }
 }
 
-void Newsroom::stop() {
+void Publisher::stop() {
   stopped_ = true;
   beat_.cancel();
   wake_.cancel();
 }
 
-net::awaitable<void> Newsroom::news() {
+net::awaitable<void> Publisher::changed() {
   ++ready_;
   boost::system::error_code woken;
   if (!stopped_) co_await wake_.async_wait(net::redirect_error(net::use_awaitable, woken));
   --ready_;
 }
 
-void Newsroom::look() {
+void Publisher::look() {
   looked_ = Clock::now();
   trend_.add(subject_.look(), looked_);
   state_.reset();
@@ -55,7 +55,7 @@ void Newsroom::look() {
   wake_.cancel();
 }
 
-void Newsroom::take_pictures() {
+void Publisher::take_pictures() {
   if (!subject_.pictures) return;
   if (const Pictures* const shown = subject_.pictures->take()) {
     pictures_.emplace(*shown);
@@ -66,7 +66,7 @@ void Newsroom::take_pictures() {
   if (ready_ > 0) subject_.pictures->ask();
 }
 
-Bytes Newsroom::state(std::uint64_t& version) {
+Bytes Publisher::state(std::uint64_t& version) {
   if (state_version_ == 0) look();
   if (!state_) {
     state_ =
@@ -76,12 +76,12 @@ Bytes Newsroom::state(std::uint64_t& version) {
   return state_;
 }
 
-PictureSet* Newsroom::pictures(std::uint64_t& version) {
+PictureSet* Publisher::pictures(std::uint64_t& version) {
   version = picture_version_;
   return pictures_ ? &*pictures_ : nullptr;
 }
 
-const Trend& Newsroom::trend() {
+const Trend& Publisher::trend() {
   if (Clock::now() - looked_ > kWatchedLook) look();
   return trend_;
 }
