@@ -1,14 +1,12 @@
 #include "io/source/source.h"
 
-#include <array>  // the table
-
 #include "io/source/source_kinds.h"
 #include "io/source/stream_health.h"  // of sources that never break off
 
 namespace millrace::io {
 namespace {
 
-constexpr std::array<SourceKind, 9> kKinds = {{
+constexpr SourceKind kKinds[] = {
     {"file", "file:///PATH", "a video file; a bare path will do", "", false, open_file},
     {"rtsp", "rtsp://HOST:PORT/PATH", "a camera or a server", "554", true, open_stream},
     {"rtsps", "rtsps://HOST:PORT/PATH", "the same by TLS", "322", true, open_stream},
@@ -20,7 +18,7 @@ constexpr std::array<SourceKind, 9> kKinds = {{
      open_images},
     {"synth", "synth:shapes", "a synthetic stream, the same on every machine", "", false,
      open_synth},
-}};
+};
 
 }  // namespace
 
