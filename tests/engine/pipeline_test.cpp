@@ -352,6 +352,57 @@ TEST(Deferring, APredictionIsToldBeforeItsLaunchIsOver) {
   EXPECT_FALSE(step.gave_up);
 }
 
+/// Gives a target only once the prediction that it is held against was shown.
+class ShownFirst final : public Feed, public Observer {
+ public:
+  ShownFirst(std::vector<std::int64_t>& slots, std::int64_t end) : slots_(slots), end_(end) {}
+  Status poll(std::chrono::microseconds) override {
+    return next_ < end_ ? Status::ready : Status::end;
+  }
+  void take(int slot, SampleInfo& info) override {
+    slots_[std::size_t(slot)] = next_;
+    info = {.frame = next_++, .captured = Clock::now()};
+  }
+  Status target(int slot, std::chrono::microseconds patience) override {
+    const std::int64_t sample = slots_[std::size_t(slot)];
+    if (sample % 7 == 3) return Status::end;
+    if (sample < shown_.load()) return Status::ready;
+    std::this_thread::sleep_for(patience);
+    return Status::wait;
+  }
+  void shown(const SampleInfo& info, int) override { EXPECT_EQ(info.frame, shown_++); }
+  void predicted(const SampleInfo& info, int, float) override {
+    EXPECT_EQ(info.frame, told++);
+    EXPECT_EQ(info.has_target, info.frame % 7 != 3);
+  }
+  std::int64_t told = 0;
+
+ private:
+  std::vector<std::int64_t>& slots_;
+  std::int64_t next_ = 0;
+  const std::int64_t end_;
+  std::atomic<std::int64_t> shown_{0};
+};
+
+TEST(LateTargets, APredictionIsShownBeforeItsTargetComes) {
+  for (const std::string name : {"partime", "pb", "pipedream", "1f1b", "zb-h1", "sequential"}) {
+    for (const int stages : {1, 3}) {
+      Rig rig(name, stages, 0);
+      ShownFirst feed(rig.input, 60);
+      std::vector<capture::Step*> steps;
+      for (const auto& step : rig.steps) steps.push_back(step.get());
+      PipelineOptions options = random_sleeps();
+      options.late_targets = true;
+      const StallWatch watch(rig.schedule, options);
+      const Outcome outcome =
+          Pipeline(rig.schedule, steps, feed, &feed, rig.monitor, std::move(options)).run();
+      EXPECT_EQ(feed.told, 60) << name;
+      EXPECT_EQ(outcome.trained + outcome.untold, 60) << name;
+      EXPECT_GE(outcome.untold, 9) << name;
+    }
+  }
+}
+
 TEST(TrainEvery, LeavesRecomputingOut) {
   const std::atomic<std::int64_t> fourth{4};
   Rig rig("pb", 2, 40);

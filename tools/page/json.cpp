@@ -61,6 +61,13 @@ Json controls_json(const Snapshot& now, const Controls* controls) {
             {"learning_rate", offered.learning_rate}}}};
 }
 
+/// Null: the run tells no classes.
+Json accuracy_json(const Snapshot& now) {
+  if (!now.accuracy) return nullptr;
+  return {{"recent", number(now.accuracy->recent)},
+          {"majority", {{"recent", number(now.accuracy->majority)}}}};
+}
+
 Json points_json(const auto& points) {
   Json rows = Json::array();
   for (const TrendPoint& point : points) {
@@ -104,6 +111,7 @@ std::string state_json(const Live& live, const Controls* controls, int viewers) 
                 {{"last", number(s.loss_last)},
                  {"recent", number(s.loss_recent)},
                  {"mean_frame", {{"recent", number(s.mean_frame_recent)}}}}},
+               {"accuracy", accuracy_json(s)},
                {"novelty",
                 {{"unexpected", s.unexpected},
                  {"events", s.events},

@@ -1,9 +1,10 @@
 // What somebody who looks on sees of a run at one moment.
 #pragma once
 
-#include <cstdint>  // counts
-#include <string>   // names
-#include <vector>   // one a stage
+#include <cstdint>   // counts
+#include <optional>  // what only some runs have
+#include <string>    // names
+#include <vector>    // one a stage
 
 #include "engine/monitor/real_time.h"
 
@@ -31,10 +32,10 @@ struct StreamState {
 struct Snapshot {
   // What runs.
   std::string version;
-  std::string source;    ///< its URI
-  std::string task;      ///< "next-frame"
-  std::string schedule;  ///< "partime"
-  std::vector<int> cut;  ///< modules at which stages 1.. begin
+  std::string source;      ///< its URI
+  std::string task;        ///< "next-frame"
+  std::string schedule;    ///< "partime"
+  std::vector<int> cut;    ///< modules at which stages 1.. begin
   std::string correction;  ///< what is done about old gradients
   std::string local_note;  ///< what learning by auxiliary heads would do instead; may be empty
   std::int64_t frames_before = 0;  ///< that a checkpoint had learned from: they are not in `frames`
@@ -46,9 +47,15 @@ struct Snapshot {
   double loss_last = 0;
   double loss_recent = 0;        ///< mean of the last 100 frames
   double mean_frame_recent = 0;  ///< the same for always predicting the mean of all frames
-  std::int64_t unexpected = 0;   ///< frames whose loss was far above the usual
-  std::int64_t events = 0;       ///< runs of such frames
-  double deviation = 0;          ///< of the last frame's loss above the usual; 0 while settling
+  /// With classes: share of the last 100 frames whose class was told, and would have been by always
+  /// telling the one that came most often.
+  struct Accuracy {
+    double recent = 0, majority = 0;
+  };
+  std::optional<Accuracy> accuracy;
+  std::int64_t unexpected = 0;  ///< frames whose loss was far above the usual
+  std::int64_t events = 0;      ///< runs of such frames
+  double deviation = 0;         ///< of the last frame's loss above the usual; 0 while settling
   bool in_event = false;
 
   // Does it hold the stream's rate?

@@ -99,6 +99,12 @@ std::string metrics_text(const Snapshot& s, int viewers) {
   sheet.family("millrace_loss", "Mean loss of the last 100 predictions.", MetricType::Gauge);
   sheet.value(s.loss_recent, {{"predictor", "network"}});
   sheet.value(s.mean_frame_recent, {{"predictor", "mean_frame"}});
+  if (s.accuracy) {
+    sheet.family("millrace_accuracy", "Share of the last 100 frames whose class was told.",
+                 MetricType::Gauge);
+    sheet.value(s.accuracy->recent, {{"predictor", "network"}});
+    sheet.value(s.accuracy->majority, {{"predictor", "majority_class"}});
+  }
   sheet.counter("millrace_unexpected_frames_total", "Frames whose loss was far above the usual.",
                 s.unexpected);
   sheet.counter("millrace_unexpected_events_total", "Runs of unexpected frames.", s.events);

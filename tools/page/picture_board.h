@@ -20,7 +20,7 @@ struct PictureShape {
 struct Pictures {
   std::int64_t sample = -1;
   PictureShape input_shape;
-  PictureShape output_shape;  ///< of target and prediction
+  PictureShape output_shape;  ///< of target and prediction; no size: they are no pictures
   std::vector<float> input, target, prediction;
 };
 
@@ -30,13 +30,11 @@ struct Pictures {
 /// word and goes on. Never allocates after construction.
 class PictureBoard {
  public:
-  /// Throws std::invalid_argument for what cannot be shown as a picture.
+  /// `output` of no size: target and prediction are no pictures. Throws std::invalid_argument
+  /// for what cannot be shown as a picture.
   PictureBoard(const PictureShape& input, const PictureShape& output) {
-    for (const PictureShape& shape : {input, output}) {
-      if ((shape.channels != 1 && shape.channels != 3) || shape.elements() == 0) {
-        throw std::invalid_argument("a picture has 1 or 3 channels and at least one pixel");
-      }
-    }
+    require_picture(input);
+    if (output.width > 0 || output.height > 0) require_picture(output);
     pictures_.input_shape = input;
     pictures_.output_shape = output;
     pictures_.input.resize(input.elements());
@@ -73,6 +71,11 @@ class PictureBoard {
   std::int64_t shown() const { return shown_.load(std::memory_order_relaxed); }
 
  private:
+  static void require_picture(const PictureShape& shape) {
+    if ((shape.channels != 1 && shape.channels != 3) || shape.elements() == 0)
+      throw std::invalid_argument("a picture has 1 or 3 channels and at least one pixel");
+  }
+
   enum class Turn { idle, asked, shown };
 
   std::atomic<Turn> turn_{Turn::idle};

@@ -86,7 +86,8 @@ PictureSet::PictureSet(const Pictures& from)
 Bytes PictureSet::jpeg(std::size_t index) {
   if (!files_[index]) {
     std::vector<std::uint8_t> file;
-    cv::imencode(".jpg", pictures_[index], file, {cv::IMWRITE_JPEG_QUALITY, kQuality});
+    if (!pictures_[index].empty())
+      cv::imencode(".jpg", pictures_[index], file, {cv::IMWRITE_JPEG_QUALITY, kQuality});
     files_[index] = std::make_shared<const std::string>(file.begin(), file.end());
   }
   return files_[index];

@@ -19,10 +19,9 @@ io::Controls::Offered offered(const Config& config, const LiveSubject& subject) 
 LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
                    const std::string& token, LiveSubject subject)
     : config_(config), subject_(std::move(subject)), controls_(offered(config, subject_)) {
-  if (task_of(config.task.kind) != Task::label) {
-    const io::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
-    board_ = std::make_unique<io::PictureBoard>(shape, shape);
-  }
+  const io::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
+  const bool labels = task_of(config.task.kind) == Task::label;  // no pictures: the input alone
+  board_ = std::make_unique<io::PictureBoard>(shape, labels ? io::PictureShape{} : shape);
   server_ = std::make_unique<io::WebServer>(
       io::web_options(serve, token),
       io::WebSubject{
@@ -33,7 +32,8 @@ void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
   io::Pictures* const room = board_ ? board_->room() : nullptr;
   if (!room) return;
   std::copy_n(subject_.trainer.shown_input(slot), room->input.size(), room->input.begin());
-  std::copy_n(subject_.trainer.shown_target(slot), room->target.size(), room->target.begin());
+  if (info.has_target)
+    std::copy_n(subject_.trainer.shown_target(slot), room->target.size(), room->target.begin());
   std::copy_n(subject_.trainer.prediction(slot), room->prediction.size(), room->prediction.begin());
   board_->show(info.sample);
 }
@@ -82,6 +82,8 @@ io::Snapshot LiveView::look() const {
       .saves = subject_.checkpointer ? subject_.checkpointer->written() : 0,
       .failed_saves = subject_.checkpointer ? subject_.checkpointer->failed() : 0,
       .trouble = subject_.writes.trouble()};
+  if (task_of(config_.task.kind) == Task::label)
+    now.accuracy = {subject_.log.hits().recent(), subject_.log.majority_hits().recent()};
   now.verdict = subject_.real_time.verdict(now.reading);
   const io::StreamHealth& health = *subject_.health;
   now.stream = {.connected = health.connected.load(),

@@ -57,7 +57,7 @@ function show(state) {
     `frame ${count(frames.before + frames.trained)}`
   ].join('  ·  '));
   showVerdict(state);
-  showLoss(state.loss);
+  state.accuracy ? showAccuracy(state) : showLoss(state.loss);
   say('fps', three(rate.fps));
   say('fps-why', (realtime.F > 0 ? `of ${three(realtime.F)}, ` : '') + `${count(frames.dropped)} dropped`
       + (frames.predicted_only > 0 ? `, ${count(frames.predicted_only)} of them predicted` : ''));
@@ -109,6 +109,14 @@ function showLoss({recent, mean_frame: {recent: mean}}) {
       ? `${three(better ? ratio : 1 / ratio)}× ${better ? 'better' : 'worse'} than the mean frame` : ' ');
 }
 
+function showAccuracy({accuracy: {recent, majority}, loss}) {
+  const percent = (share) => `${Math.round(100 * share)} %`;
+  say('loss-title', 'Accuracy');
+  say('loss', percent(recent));
+  document.getElementById('loss-why').dataset.mood = recent > majority.recent ? 'good' : 'rests';
+  say('loss-why', `majority class ${percent(majority.recent)}, loss ${three(loss.recent)}`);
+}
+
 // A sample's number as 8 bytes, four lengths of 4, then as many JPEG files.
 async function showPictures(message) {
   const view = new DataView(message);
@@ -118,10 +126,12 @@ async function showPictures(message) {
     const length = view.getUint32(8 + 4 * i, true);
     const file = new Blob([new Uint8Array(message, at, length)], {type: 'image/jpeg'});
     at += length;
-    return createImageBitmap(file);
+    return length > 0 ? createImageBitmap(file) : null;
   }));
   pictures.forEach((picture, i) => {
     const canvas = document.getElementById(PICTURES[i]);
+    canvas.parentElement.hidden = !picture;  // a class is no picture
+    if (!picture) return;
     if (canvas.width !== picture.width) canvas.width = picture.width;
     if (canvas.height !== picture.height) canvas.height = picture.height;
     canvas.style.setProperty('--aspect', picture.width / picture.height);
