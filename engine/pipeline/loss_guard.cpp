@@ -11,7 +11,9 @@ LossGuard::LossGuard(std::int64_t settle)
 
 Alarm LossGuard::judge(std::int64_t sample, float loss) {
   if (sample < discard_until_) return Alarm::discard;
-  if (!std::isfinite(loss)) return turn_back(sample, loss, median());
+  if (!std::isfinite(loss))
+    return ++not_finite_ < kNotFinite ? Alarm::discard : turn_back(sample, loss, median());
+  not_finite_ = 0;
   // The history ends where the recent losses begin.
   float& slot = recent_[std::size_t(seen_) % kRecent];
   if (seen_ >= std::int64_t(kRecent)) history_[(std::size_t(seen_) - kRecent) % kHistory] = slot;
@@ -40,6 +42,7 @@ Alarm LossGuard::turn_back(std::int64_t sample, double loss, double median) {
   last_median_.store(median, std::memory_order_relaxed);
   roll_backs_.store(roll_backs() + 1, std::memory_order_relaxed);
   seen_ = 0;
+  not_finite_ = 0;
   discard_until_ = sample + 1 + settle_;
   return Alarm::roll_back;
 }

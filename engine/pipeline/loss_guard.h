@@ -10,12 +10,12 @@ namespace millrace::engine {
 /// What the stages should do about a sample's gradients.
 enum class Alarm : std::uint8_t {
   none,
-  discard,    ///< forget them: they were made by weights that are given up
+  discard,    ///< forget them: not finite, or made by weights that are given up
   roll_back,  ///< go back to the last good snapshot and learn more slowly
 };
 
-/// Losses of an endless run, judged one by one. Diverged is: not a finite number; or, over the
-/// latest 10 samples, above 10 times the median of the 200 before and above what the run began
+/// Losses of an endless run, judged one by one. A loss that is not finite is discarded: one may be
+/// its frame's fault. Diverged is: four of those in a row; or, over the latest 10 samples, above 10 times the median of the 200 before and above what the run began
 /// with, since a new scene may well make the loss jump, but not to worse than untrained. Written by
 /// the last stage's worker; roll_backs() and the last_...() from any thread. Never allocates after
 /// construction.
@@ -38,6 +38,7 @@ class LossGuard {
  private:
   static constexpr std::size_t kRecent = 10, kHistory = 200;
   static constexpr double kFactor = 10;
+  static constexpr int kNotFinite = 4;  ///< in a row: the weights' fault
 
   double median();
   Alarm turn_back(std::int64_t sample, double loss, double median);
@@ -47,6 +48,7 @@ class LossGuard {
   std::int64_t seen_ = 0;                         ///< since the last roll-back
   double began_ = -1;                             ///< mean of the run's first kRecent losses
   std::int64_t discard_until_ = 0;
+  int not_finite_ = 0;  ///< in a row
   std::atomic<std::int64_t> roll_backs_{0}, last_sample_{0};
   std::atomic<double> last_loss_{0}, last_median_{0};
 };

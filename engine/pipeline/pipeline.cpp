@@ -1,7 +1,10 @@
 #include "engine/pipeline/pipeline.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <latch>
+#include <string>
 #include <thread>
 
 #include "engine/pipeline/pinning.h"
@@ -43,6 +46,7 @@ Outcome Pipeline::run() {
     threads.emplace_back([&, worker] {
       bool arrived = false;
       try {
+        pthread_setname_np(pthread_self(), ("worker " + std::to_string(worker)).c_str());
         if (worker < int(options_.cores.size()) && options_.cores[worker] >= 0)
           pin_this_thread(options_.cores[worker]);
         const Program& program = schedule_.workers[worker];

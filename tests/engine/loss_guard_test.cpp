@@ -21,11 +21,23 @@ TEST(LossGuard, TurnsBackFromWhatIsNoNumber) {
   LossGuard guard(4);
   std::int64_t sample = 0;
   EXPECT_EQ(feed(guard, sample, 30, 0.1f), Alarm::none);
-  EXPECT_EQ(guard.judge(sample++, std::numeric_limits<float>::quiet_NaN()), Alarm::roll_back);
-  EXPECT_EQ(guard.last_sample(), 30);
+  const float none = std::numeric_limits<float>::quiet_NaN();
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(guard.judge(sample++, none), Alarm::discard);
+  EXPECT_EQ(guard.judge(sample++, none), Alarm::roll_back);
+  EXPECT_EQ(guard.last_sample(), 33);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(guard.judge(sample++, 0.1f), Alarm::discard);
   EXPECT_EQ(feed(guard, sample, 30, 0.1f), Alarm::none);
   EXPECT_EQ(guard.roll_backs(), 1);
+}
+
+TEST(LossGuard, AFrameWithoutNumbersNowAndThenCostsItselfAlone) {
+  LossGuard guard(4);
+  std::int64_t sample = 0;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(feed(guard, sample, 20, 0.1f), Alarm::none);
+    EXPECT_EQ(guard.judge(sample++, std::numeric_limits<float>::infinity()), Alarm::discard);
+  }
+  EXPECT_EQ(guard.roll_backs(), 0);
 }
 
 TEST(LossGuard, TurnsBackFromALossFarAboveItsMedianAndAboveTheBeginning) {

@@ -1,6 +1,7 @@
 // `millrace run`: a run at a terminal, under systemd or in a script.
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -141,6 +142,9 @@ int run(const RunArguments& arguments) {
   Attendant attendant(run, arguments.quiet);
   try {
     run.learn(arguments.frames);
+  } catch (const Wedged& error) {
+    std::fprintf(stderr, "millrace: error: %s\n", error.what());
+    std::_Exit(kRunFailed);  // nothing that waits for the stage
   } catch (const std::exception& error) {
     failed(error.what());
   }

@@ -1,5 +1,6 @@
 #include "tools/run/run.h"
 
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -42,6 +43,24 @@ std::int64_t samples(const RunParts& p) {
   return p.frames.trained + p.frames.predicted_only;
 }
 
+/// Whether a pipeline that drains gets anywhere.
+class DrainWatch {
+ public:
+  bool is_stuck(engine::Trainer& trainer) {
+    const engine::Clock::time_point now = engine::Clock::now();
+    if (trainer.trained() != std::exchange(trained_, trainer.trained())) moved_ = now;
+    // A step that takes that long by itself is slow, and no more.
+    const std::chrono::duration<double, std::milli> slow(
+        20 * trainer.monitor().read().bottleneck);
+    return now - moved_ > std::max<engine::Clock::duration>(
+                              20s, std::chrono::duration_cast<engine::Clock::duration>(slow));
+  }
+
+ private:
+  std::int64_t trained_ = -1;
+  engine::Clock::time_point moved_;
+};
+
 }  // namespace
 
 Run::Run(const Config& config, RunOptions options)
@@ -68,14 +87,21 @@ void Run::learn(std::int64_t limit) {
       std::make_unique<io::Reader>(std::move(p.source_ahead), p.queue, p.reader_options(limit));
   p.rate_watch = std::make_unique<RateWatch>(*p.reader, p.trainer.monitor());
   p.began = engine::Clock::now();
-  auto pipeline = std::async(std::launch::async, [&] {
-    return p.overload.run(*p.feed, &p.observers, p.pipeline_options(limit));
-  });
+  auto running = std::make_unique<std::future<engine::Outcome>>(std::async(
+      std::launch::async,
+      [&] { return p.overload.run(*p.feed, &p.observers, p.pipeline_options(limit)); }));
   if (!p.resumed.note.empty()) p.tell("checkpoint: " + p.resumed.note);
   if (!p.unfit.empty()) p.tell("optimizer: " + p.unfit);
   look(p, limit);
-  while (pipeline.wait_for(50ms) != std::future_status::ready) {
-    if (p.stopping.load()) p.reader->stop();
+  DrainWatch drain;
+  while (running->wait_for(50ms) != std::future_status::ready) {
+    if (p.stopping.load()) {
+      p.reader->stop();
+      if (drain.is_stuck(p.trainer)) {
+        (void)running.release();  // its thread can't be joined
+        throw Wedged("the pipeline is wedged: no frame was done for 20 s; the last checkpoint stays");
+      }
+    }
     look(p, limit);
     if (p.on_tick) p.on_tick();
   }
@@ -91,7 +117,7 @@ void Run::learn(std::int64_t limit) {
   engine::Outcome outcome{.trained = p.trainer.trained()};
   std::exception_ptr failure;
   try {
-    outcome = pipeline.get();
+    outcome = running->get();
   } catch (...) {
     failure = std::current_exception();
   }

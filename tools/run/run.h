@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,12 @@ struct Prediction {
 };
 
 struct RunParts;
+
+/// A stage that neither ends its step nor can be stopped. Its thread can't be joined: end the
+/// process, and go on from the last checkpoint.
+struct Wedged : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 struct RunOptions {
   std::string trace;                   ///< file for what each worker did and when; "": none
@@ -52,7 +59,8 @@ class Run {
   void on_tick(std::function<void()> look);
 
   /// Learns until the source ends, `frames` were trained (0: no limit) or stop() is called. Once.
-  /// Rethrows what a worker threw; save() still saves what there is.
+  /// Rethrows what a worker threw; save() still saves what there is. Throws Wedged if after stop() no
+  /// frame is done for 20 s.
   void learn(std::int64_t frames = 0);
   /// No further frame is read; what is in flight is finished. Overrides a pause. Any thread.
   void stop();

@@ -1,0 +1,97 @@
+// Frames that no camera should give.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/engine/sample_feed.h"
+
+namespace millrace::engine {
+namespace {
+
+const stages::ImageShape kShape{3, 8, 8};
+
+TrainerOptions options_of(const std::string& schedule, const std::string& optimizer) {
+  stages::ModelSpec model;
+  model.layers = 3;
+  model.features = 4;
+  model.kernel = 3;
+  TrainerOptions options;
+  options.network = stages::build_network(model, kShape);
+  options.sample = kShape;
+  options.schedule = schedule;
+  options.stages = 2;
+  options.cut = {2};
+  options.optimizer = {.kind = optimizer, .lr = 0.01};
+  options.guard = true;
+  return options;
+}
+
+/// Frames whose numbers `fill` chooses.
+class MadeUpFeed final : public Feed {
+ public:
+  MadeUpFeed(Trainer& trainer, std::int64_t end, std::function<void(std::int64_t, float*)> fill)
+      : trainer_(trainer), end_(end), fill_(std::move(fill)) {}
+  Status poll(std::chrono::microseconds) override {
+    return next_ < end_ ? Status::ready : Status::end;
+  }
+  void take(int slot, SampleInfo& info) override {
+    fill_(next_, trainer_.input(slot));
+    info.frame = next_++;
+    info.captured = Clock::now();
+  }
+
+ private:
+  Trainer& trainer_;
+  std::int64_t next_ = 0, end_;
+  std::function<void(std::int64_t, float*)> fill_;
+};
+
+constexpr std::int64_t kNumbers = 3 * 8 * 8;
+
+TEST(BadFrames, NoneWithoutNumbersChangesAWeight) {
+  const auto spoiled = [](std::int64_t n) { return n % 100 == 57; };
+  for (const std::string& optimizer : stages::optimizer_names()) {
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+      Trainer trainer(options_of("sequential", optimizer));
+      MadeUpFeed feed(trainer, 300, [&](std::int64_t n, float* to) {
+        const at::Tensor x = sample_at(n, kShape).first;
+        std::copy_n(x.const_data_ptr<float>(), kNumbers, to);
+        if (spoiled(n)) to[n % kNumbers] = bad;
+      });
+      std::vector<stages::StateDict> last(2);
+      int held = 0;
+      PipelineOptions options;
+      options.after_sample = [&](int stage, std::int64_t sample) {
+        stages::StateDict now = trainer.checkpoint(stage);
+        if (spoiled(sample)) {
+          expect_equal_bits(now, last[std::size_t(stage)]);
+          ++held;
+        }
+        for (auto& [name, value] : now) value = value.clone();
+        last[std::size_t(stage)] = std::move(now);
+      };
+      trainer.run(feed, nullptr, options);
+      EXPECT_EQ(held, 2 * 3) << optimizer;
+    }
+  }
+}
+
+TEST(BadFrames, BlackAndWhiteOnesAreLearnedFromLikeAnyOther) {
+  for (const std::string schedule : {"partime", "pipedream", "1f1b"}) {
+    for (const float value : {0.0f, 1.0f}) {
+      Trainer trainer(options_of(schedule, "adam"));
+      MadeUpFeed feed(trainer, 400,
+                      [&](std::int64_t, float* to) { std::fill_n(to, kNumbers, value); });
+      LossLog log;
+      trainer.run(feed, &log);
+      for (const auto& [name, tensor] : trainer.state())
+        EXPECT_TRUE(at::isfinite(tensor).all().item<bool>()) << schedule << " " << name;
+      ASSERT_EQ(log.losses.size(), 400u);
+      EXPECT_LT(log.losses.back(), 0.5f * log.losses.front()) << schedule << ", all " << value;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace millrace::engine
