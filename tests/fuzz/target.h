@@ -1,0 +1,40 @@
+// A fuzz target: a function of bytes that must neither crash nor report anything, whatever they are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+namespace millrace::fuzz {
+
+/// Where bytes lie that a parser takes as a file; the same file for every input of a process.
+inline std::string as_file(const std::string& text) {
+  static const std::string path = [] {
+    const char* const folder = std::getenv("TMPDIR");
+    std::string name = std::string(folder ? folder : "/tmp") + "/millrace-fuzz-XXXXXX";
+    const int file = mkstemp(name.data());
+    if (file < 0) std::abort();
+    return name;
+  }();
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+  return path;
+}
+
+}  // namespace millrace::fuzz
+
+/// Defines the target `name`: for the test that replays seeds, and for libFuzzer alone.
+#ifdef MILLRACE_FUZZER
+#define MILLRACE_FUZZ(name)                                                             \
+  void fuzz_##name(const std::string& text);                                            \
+  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {  \
+    fuzz_##name(std::string(reinterpret_cast<const char*>(bytes), size));               \
+    return 0;                                                                           \
+  }                                                                                     \
+  void fuzz_##name(const std::string& text)
+#else
+#define MILLRACE_FUZZ(name)                  \
+  void fuzz_##name(const std::string& text); \
+  void fuzz_##name(const std::string& text)
+#endif
