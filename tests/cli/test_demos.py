@@ -106,7 +106,7 @@ class Embedded(CliTest):
 
     @needs("systemd-analyze")
     def test_unit_exposes_little(self):
-        done = run("systemd-analyze", "security", "--offline=true", "--threshold=20", DEMOS / "embedded/millrace.service")
+        done = run("systemd-analyze", "security", "--offline=true", "--threshold=15", DEMOS / "embedded/millrace.service")
         self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_unit_asks_for_real_time_and_no_other_privilege(self):
