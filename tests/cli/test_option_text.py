@@ -1,6 +1,7 @@
 """Completion and the man page, made from the option tree: asked as shells ask."""
 
 import functools
+import re
 import shutil
 import subprocess
 import unittest
@@ -107,6 +108,20 @@ class OptionText(CliTest):
         text = printed("--man").replace("\\-", "-")
         for part in ["millrace run", "--frames", "pipeline.schedule", "zb-h1", "EXIT STATUS", "source.uri"]:
             self.assertIn(part, text)
+
+    def test_man_page_has_every_layer_and_its_keys(self):
+        text = printed("--man").replace("\\-", "-").replace("\\fB", "").replace("\\fR", "")
+        told = printed("check", "--keys").split("model.layer = []", 1)[1]
+        types = re.findall(r"^    (\S+): ", told, re.M)
+        self.assertIn("transposed-conv", types)
+        for name in types:
+            self.assertIn(f"\n.TP\n{name}\n", text)
+        for key in re.findall(r"^        (.*)", told, re.M):
+            self.assertIn(f"\n.br\n{key}\n", text)
+
+    def test_set_is_given_once_for_each_key_and_help_says_so(self):
+        self.assertRegex(printed("run", "--help"), r"--set table\.key=value +A key")
+        self.assert_refused(BAD_USAGE, call("run", "--set", "source.width=8", "source.height=8"), "source.height=8")
 
     @needs("man")
     def test_man_page_has_no_warnings(self):

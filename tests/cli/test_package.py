@@ -64,6 +64,19 @@ class Package(CliTest):
         version = succeed(self.prefix / "bin/millrace", "--version")
         self.assertRegex(version, r"^\d+\.\d+\.\d+$")
 
+    def test_program_runs_without_the_tree_it_was_built_in(self):
+        torch, = set(re.findall(r"=> (\S+)/lib/libtorch\.so", succeed("ldd", MILLRACE)))
+        beside = self.prefix / "lib/millrace"
+        beside.mkdir()
+        (beside / "torch").symlink_to(torch)
+        try:
+            found = re.findall(r"libtorch\w*\.so => (\S+)", succeed("ldd", self.prefix / "bin/millrace"))
+            self.assertTrue(found)
+            for library in found:
+                self.assertTrue(Path(os.path.normpath(library)).is_relative_to(beside), library)
+        finally:
+            shutil.rmtree(beside)
+
     def test_man_page_and_completion_lie_where_they_are_looked_for(self):
         for path in ["man/man1/millrace.1", "bash-completion/completions/millrace", "zsh/site-functions/_millrace",
                      "fish/vendor_completions.d/millrace.fish"]:

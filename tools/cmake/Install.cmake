@@ -93,7 +93,9 @@ configure_file(tools/cmake/millrace-run.pc.in ${CMAKE_BINARY_DIR}/millrace-run.p
 install(FILES ${CMAKE_BINARY_DIR}/millrace.pc ${CMAKE_BINARY_DIR}/millrace-run.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-set_target_properties(millrace PROPERTIES INSTALL_RPATH "${cudart_folder}")  # libtorch itself adds LibTorch's
+# A LibTorch beside the program goes before the one it was built with, which libtorch itself adds.
+set_target_properties(millrace PROPERTIES
+                      INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/millrace/torch/lib;${cudart_folder}")
 install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # The program writes its own man page and completion, when it is installed.
 set(texts ${CMAKE_BINARY_DIR}/texts)

@@ -155,10 +155,7 @@ int check(const CheckArguments& arguments) {
 
 void add_options(CLI::App& command, CheckArguments& arguments) {
   command.add_option("config", arguments.config, "Config file; none: every key at its default");
-  command
-      .add_option("--set", arguments.settings,
-                  "table.key=value, on top of the config; may be repeated")
-      ->allow_extra_args(false);
+  add_set(command, arguments.settings);
   command.add_flag("--keys", arguments.keys,
                    "Print every config key with its default, meaning and range");
 }

@@ -38,6 +38,9 @@ extern const Command kRun, kCheck, kInspect, kSchedule, kPlan, kProfile, kSimula
 /// In the order in which help lists them.
 const std::vector<const Command*>& command_table();
 
+/// --set, once for each key: what follows it is not taken for another.
+void add_set(CLI::App& command, std::vector<std::string>& settings);
+
 /// What an argument may name, for the end of a command's help: a line each.
 std::string name_list(const std::string& title,
                       const std::vector<std::pair<std::string, std::string>>& names);

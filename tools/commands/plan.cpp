@@ -169,8 +169,7 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
       .add_option("input", arguments.input,
                   "Profile (JSON or PipeDream's graph.txt), or config (.toml) to measure")
       ->required();
-  command.add_option("--set", arguments.settings, "table.key=value, on top of the config")
-      ->allow_extra_args(false);
+  add_set(command, arguments.settings);
   command.add_option("--devices", arguments.devices, "8, or 2x8: servers x devices")
       ->capture_default_str();
   command.add_option("--links", arguments.links,

@@ -138,8 +138,7 @@ int profile(const ProfileArguments& arguments) {
 
 void add_options(CLI::App& command, ProfileArguments& arguments) {
   command.add_option("config", arguments.config, "Config file; none: every key at its default");
-  command.add_option("--set", arguments.settings, "table.key=value, on top of the config")
-      ->allow_extra_args(false);
+  add_set(command, arguments.settings);
   command.add_option("--json", arguments.json, "Where to write it, for plan and simulate");
   command.add_flag("--operators", arguments.operators,
                    "Instead, each operator of the stages' step programs: kernel, time, GFLOP/s");

@@ -159,10 +159,7 @@ int run(const RunArguments& arguments) {
 
 void add_options(CLI::App& command, RunArguments& arguments) {
   command.add_option("config", arguments.config, "Config file; none: every key at its default");
-  command
-      .add_option("--set", arguments.settings,
-                  "table.key=value, on top of the config; may be repeated")
-      ->allow_extra_args(false);
+  add_set(command, arguments.settings);
   command.add_option("--frames", arguments.frames, "Frames to train; 0: until the source ends")
       ->check(CLI::Range(std::int64_t(0), std::int64_t(1'000'000'000'000)));
   command.add_option("--report", arguments.report, "Where to write the report, JSON");

@@ -62,6 +62,26 @@ void write_synopsis(std::ostream& out, const CommandEntry& command) {
   out << "[" << italic("option") << "]...\n.br\n";
 }
 
+/// `layers`: as describe_layers() writes them, a type's keys farther in than the type.
+void write_layers(std::ostream& out, const std::string& layers) {
+  out << ".SH LAYERS\nWith model.preset \\(dqlayers\\(dq the network is a list of "
+         "\\fB[[model.layer]]\\fR tables. Each has a \\fBtype\\fR and its keys:\n";
+  std::istringstream in(layers);
+  std::string line;
+  for (int heading = 0; heading < 2; ++heading) std::getline(in, line);
+  while (std::getline(in, line)) {
+    const std::size_t indent = line.find_first_not_of(' ');
+    const std::size_t end = line.find(indent > 4 ? " = " : ": ", indent);
+    if (end == line.npos) continue;
+    const std::string name = bold(line.substr(indent, end - indent));
+    if (indent > 4) {
+      out << ".br\n" << name << plain(line.substr(end)) << "\n";
+    } else {
+      out << ".TP\n" << name << "\n" << plain(line.substr(end + 2)) << "\n";
+    }
+  }
+}
+
 constexpr const char* kAfterOptions = R"(.SH EXIT STATUS
 .TP
 .B 0
@@ -92,7 +112,7 @@ Who does what when.
 
 }  // namespace
 
-std::string man_page(const OptionTree& tree) {
+std::string man_page(const OptionTree& tree, const std::string& layers) {
   std::ostringstream out;
   out << ".TH MILLRACE 1 \"\" \"millrace " << tree.version << "\" \"User Commands\"\n"
       << ".SH NAME\nmillrace \\- " << plain(as_clause(tree.meaning)) << "\n"
@@ -117,6 +137,7 @@ std::string man_page(const OptionTree& tree) {
     out << ".TP\n" << bold(key.path) << " = " << plain(key.default_text) << "\n";
     out << plain(key.meaning) << "\n.br\n" << plain(key.range) << "\n";
   }
+  write_layers(out, layers);
   out << kAfterOptions;
   return out.str();
 }

@@ -6,11 +6,11 @@
 
 namespace millrace::tools {
 
-void add_option_text(CLI::App& app, std::string (*keys)()) {
+void add_option_text(CLI::App& app, std::string (*keys)(), std::string (*layers)()) {
   app.add_flag_callback(
       "--man",
-      [&app, keys] {
-        std::cout << man_page(read_option_tree(app, keys()));
+      [&app, keys, layers] {
+        std::cout << man_page(read_option_tree(app, keys()), layers());
         throw CLI::Success();
       },
       "Print the man page, as roff: millrace --man | man -l -");
