@@ -93,7 +93,7 @@ configure_file(tools/cmake/millrace-run.pc.in ${CMAKE_BINARY_DIR}/millrace-run.p
 install(FILES ${CMAKE_BINARY_DIR}/millrace.pc ${CMAKE_BINARY_DIR}/millrace-run.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
-# A LibTorch beside the program goes before the one it was built with, which libtorch itself adds.
+# libtorch itself adds the LibTorch that it was built with; where that is gone, one beside the program serves.
 set_target_properties(millrace PROPERTIES
                       INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/millrace/torch/lib;${cudart_folder}")
 install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
