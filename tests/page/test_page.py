@@ -49,7 +49,7 @@ return [...document.querySelectorAll('body *')].filter((e) => e.getClientRects()
 
 # Words whose last letters do not fit, or that lie over others.
 CUT_OFF = """
-return [...document.querySelectorAll('.big, .small, h2, figcaption, button, .stage p')]
+return [...document.querySelectorAll('#run, .big, .small, h2, figcaption, button, .stage p')]
   .filter((e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline')
   .map((e) => e.className + ' ' + e.textContent);"""
 
@@ -188,12 +188,23 @@ class PageTest(unittest.TestCase):
         play = self.play()
         self.open(play)
         self.wait_for(lambda: self.find("chart-latency").find_elements(By.TAG_NAME, "canvas"), "no charts")
-        for width, height in ((390, 844), (360, 640), (768, 1024), (1024, 768), (1440, 900), (1920, 1080)):
-            self.resize(width, height, mobile=width < 600)
-            time.sleep(0.4)
-            self.assertEqual(self.run_script(TOO_WIDE), [], width)
-            self.assertEqual(self.run_script(CUT_OFF), [], width)
+        sizes = ((390, 844), (360, 640), (768, 1024), (1024, 768), (1280, 720), (1280, 800), (1440, 900), (1920, 1080))
+
+        def fits_everywhere(moment):
+            for width, height in sizes:
+                self.resize(width, height, mobile=width < 600)
+                time.sleep(0.4)
+                self.assertEqual(self.run_script(TOO_WIDE), [], (moment, width))
+                self.assertEqual(self.run_script(CUT_OFF), [], (moment, width))
+
+        fits_everywhere("while it learns")
         self.assertLessEqual(self.run_script("return document.documentElement.scrollHeight"), 1080, "a wall scrolls")
+        pictures = [self.run_script(LOOK_AT, self.find(name))[0] for name in PICTURES]
+        play.tell("break")
+        self.wait_for(lambda: self.text("verdict-text") == "Source away", "nothing noticed")
+        fits_everywhere("while the source is away")
+        self.assertEqual([self.run_script(LOOK_AT, self.find(name))[0] > 50 for name in PICTURES],
+                         [colours > 50 for colours in pictures], "the last pictures are gone")
 
     def test_the_token_is_used_once(self):
         play = self.play(token=TOKEN)
