@@ -14,6 +14,9 @@ constexpr const char* kKeys =
     "source.loop = false\n    start again\n    true or false\n"
     "pipeline.schedule = 'partime'\n    who does what\n    one of 'pb', '2bw' or a .csv file\n";
 
+constexpr const char* kLayers =
+    "model.layer = []\n    types:\n    conv: a convolution\n        out = 1: channels\n";
+
 class OptionText : public testing::Test {
  protected:
   OptionText() {
@@ -68,9 +71,10 @@ TEST_F(OptionText, KeysBringTheirNamedValues) {
 
 TEST_F(OptionText, ManPageEscapesWhatRoffWouldTakeForItsOwn) {
   app_.add_subcommand("odd", ".starts with a dot, has a \\ and a-hyphen");
-  const std::string page = man_page(read_option_tree(app_, kKeys));
+  const std::string page = man_page(read_option_tree(app_, kKeys), kLayers);
   EXPECT_NE(page.find("\\&.starts with a dot, has a \\e and a\\-hyphen"), page.npos);
   EXPECT_NE(page.find(".SH NAME\nmillrace \\- a program. It does\n"), page.npos);
+  EXPECT_NE(page.find(".TP\n\\fBconv\\fR\na convolution\n.br\n\\fBout\\fR = 1: channels\n"), page.npos);
   EXPECT_NE(page.find("\\fB\\-\\-frames\\fR \\fIINT\\fR\nHow many\n(0 to 9)\n"), page.npos);
 }
 
@@ -84,7 +88,8 @@ TEST_F(OptionText, QuotesOfAMeaningDoNotEndTheShellsString) {
 
 TEST_F(OptionText, OptionsPrintAndEndWithoutACommand) {
   app_.require_subcommand(1);
-  add_option_text(app_, [] { return std::string(kKeys); });
+  add_option_text(
+      app_, [] { return std::string(kKeys); }, [] { return std::string(kLayers); });
   testing::internal::CaptureStdout();
   EXPECT_THROW(app_.parse("--completion bash"), CLI::Success);
   EXPECT_THROW(app_.parse("--man"), CLI::Success);
