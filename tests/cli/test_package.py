@@ -102,6 +102,18 @@ class Package(CliTest):
         succeed("cmake", "--build", build)
         succeed(build / "reader")
 
+    @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
+    def test_the_layer_of_the_documentation_learns(self):
+        source, build = self.folder / "own", self.folder / "own/build"
+        source.mkdir()
+        shown = re.search(r"^```cpp\n(.*?)^```", (ROOT / "docs/extend.md").read_text(), re.MULTILINE | re.DOTALL)[1]
+        (source / "main.cpp").write_text(shown)
+        (source / "CMakeLists.txt").write_text(READER_BUILD.replace("reader", "own").replace(" COMPONENTS io", "").replace(
+            "millrace::io", "millrace::engine"))
+        succeed("cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        succeed("cmake", "--build", build)
+        self.assert_learns(build / "own")
+
     def test_a_folder_without_libtorch_is_named(self):
         with self.assertRaisesRegex(AssertionError, "no LibTorch in /nowhere"):
             self.build_by_cmake("-DMILLRACE_TORCH=/nowhere")
