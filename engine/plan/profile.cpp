@@ -75,20 +75,6 @@ void check_profile(const Profile& profile) {
   }
 }
 
-void check_network(const Profile& profile, const std::string& network,
-                   const std::vector<std::string>& modules) {
-  const std::string whose = "profile of another network (" + profile.network + ", not " + network;
-  for (std::size_t i = 0; i < std::min(modules.size(), profile.modules.size()); ++i) {
-    if (profile.modules[i].name != modules[i]) {
-      throw ProfileError(whose + "): " + place(profile, i) + " is " + modules[i] + " there");
-    }
-  }
-  if (modules.size() != profile.modules.size()) {
-    throw ProfileError(whose + "): " + std::to_string(profile.modules.size()) +
-                       " modules, the network has " + std::to_string(modules.size()));
-  }
-}
-
 Link fit_link(const std::vector<std::pair<double, double>>& points) {
   if (points.empty()) return {};
   const double n = double(points.size());

@@ -69,10 +69,6 @@ struct Profile {
 /// modules, and for a first module that asks for an input gradient's time.
 void check_profile(const Profile& profile);
 
-/// Throws ProfileError unless the profile's modules are `modules`, by name and in order.
-void check_network(const Profile& profile, const std::string& network,
-                   const std::vector<std::string>& modules);
-
 /// The straight line through `points` with the least squared error, neither latency nor time a
 /// byte negative. One point: all of its time is latency. None: a link that costs nothing.
 Link fit_link(const std::vector<std::pair<double, double>>& points);

@@ -51,22 +51,6 @@ TEST(Profile, SaysWhichModuleAndFieldIsWrong) {
             "hand-off cpu-cpu: ms is negative");
 }
 
-TEST(Profile, OfAnotherNetworkIsRefused) {
-  const auto against = [](const std::vector<std::string>& names) -> std::string {
-    try {
-      check_network(sound(), "mine", names);
-    } catch (const ProfileError& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(against({"m0", "m1", "m2", "m3"}), "");
-  EXPECT_EQ(against({"m0", "m1", "relu", "m3"}),
-            "profile of another network (random, not mine): module 2 (m2) is relu there");
-  EXPECT_EQ(against({"m0", "m1"}),
-            "profile of another network (random, not mine): 4 modules, the network has 2");
-}
-
 TEST(Profile, FitsLatencyAndBandwidth) {
   const Link link = fit_link({{0, 0.5}, {1000, 1.0}, {3000, 2.0}});
   EXPECT_NEAR(link.latency_ms, 0.5, 1e-12);
