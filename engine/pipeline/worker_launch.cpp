@@ -119,7 +119,9 @@ void Worker::updated(const Completion& update) {
   const Fate fate = update.learned  ? Fate::trained
                     : update.untold ? Fate::untold
                                     : Fate::predicted_only;
-  shared_.fates.set(update.action.sample, shared_.schedule.group, fate);
+  // Replicas update together, on a sample each; the action names the last replica's.
+  const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
+  shared_.fates.set(update.action.sample - later, shared_.schedule.group, fate);
   (update.learned  ? tally.trained
    : update.untold ? tally.untold
                    : tally.predicted_only)
