@@ -195,8 +195,8 @@ Profile profile_from_json(const std::string& text, const std::string& name) {
   Profile profile;
   try {
     const Json json = parse_bounded(text);
-    if (json.is_discarded()) static_cast<void>(Json::parse(text));  // says where it is wrong
-    profile = read(json, name);
+    // Parsed again it says where it is wrong.
+    profile = read(json.is_discarded() ? Json::parse(text) : json, name);
   } catch (const Json::exception& error) {
     throw ProfileError(name + ": is no JSON: " + error.what());
   } catch (const std::length_error& error) {
