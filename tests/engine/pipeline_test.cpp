@@ -403,6 +403,29 @@ TEST(LateTargets, APredictionIsShownBeforeItsTargetComes) {
   }
 }
 
+/// Does at its launch, in no time, what it was called for.
+class DoneWhenLaunched final : public EmptyStep {
+ public:
+  bool defers() const override { return true; }
+  std::int64_t launch() override { return ++launched_; }
+  bool over(std::int64_t launch) override { return launch <= launched_; }
+
+ private:
+  std::int64_t launched_ = 0;
+};
+
+TEST(LateTargets, APredictionIsLaunchedBeforeItsTargetComes) {
+  const Schedule schedule = make_schedule("partime", {.stages = 1});
+  Monitor monitor(schedule.replica_counts(), 0.0);
+  std::vector<std::int64_t> slots(std::size_t(schedule.slots()));
+  ShownFirst feed(slots, 20);
+  DoneWhenLaunched step;
+  PipelineOptions options{.late_targets = true};
+  const StallWatch watch(schedule, options);
+  Pipeline(schedule, {&step}, feed, &feed, monitor, std::move(options)).run();
+  EXPECT_EQ(feed.told, 20);
+}
+
 TEST(TrainEvery, LeavesRecomputingOut) {
   const std::atomic<std::int64_t> fourth{4};
   Rig rig("pb", 2, 40);
