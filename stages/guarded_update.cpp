@@ -4,7 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>  // an operator of our own
 #include <torch/library.h>                  // its registration
 
-#include <cmath>  // INFINITY
+#include <cmath>  // INFINITY, pow
 
 #include "stages/update_kernel.h"
 
@@ -32,6 +32,36 @@ void guarded_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
     old.copy_(at::where(finite, state[i].second, old));
   }
   buffers.to.copy_(at::where(finite, made, buffers.from));
+}
+
+UpdateNumbers update_numbers(const OptimizerSpec& spec, int count) {
+  const OptimizerKind& kind = optimizer_kind(spec.kind);
+  UpdateNumbers n{.rule = kind.kernel,
+                  .share = 1.0 / count,
+                  .lr = spec.lr,
+                  .momentum = spec.momentum,
+                  .weight_decay = spec.weight_decay,
+                  .beta1 = spec.beta1,
+                  .beta2 = spec.beta2,
+                  .alpha = spec.alpha,
+                  .eps = spec.eps,
+                  .decoupled = kind.decoupled};
+  if (spec.spike_delay > 0) {
+    n.spike_momentum = std::pow(spec.momentum, double(spec.spike_delay));
+    n.spike_gradient = (1 - n.spike_momentum) / (1 - spec.momentum);
+  }
+  return n;
+}
+
+UpdateState state_of(const NamedTensors& state) {
+  UpdateState at;
+  for (const auto& [name, buffer] : state) {
+    float* data = buffer.mutable_data_ptr<float>();
+    if (name == "momentum" || name == "mean") at.first = data;
+    if (name == "square") at.second = data;
+    if (name == "steps") at.steps = data;
+  }
+  return at;
 }
 
 namespace {

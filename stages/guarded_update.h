@@ -9,6 +9,7 @@
 #include <vector>   // state
 
 #include "stages/optimizer.h"
+#include "stages/update_numbers.h"
 
 namespace millrace::stages {
 
@@ -34,6 +35,11 @@ void guarded_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
 /// finds the whole update in one place.
 at::Tensor check_and_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
                             const at::Tensor& rate, at::Tensor& skipped);
+/// What kernels of ours are told of an update of `spec` with the mean of `count` gradients, and
+/// where its state lies.
+UpdateNumbers update_numbers(const OptimizerSpec& spec, int count);
+UpdateState state_of(const NamedTensors& state);
+
 /// Its arguments as the operator has them, and back.
 std::vector<double> numbers_of(const OptimizerSpec& spec);
 OptimizerSpec spec_of(std::string_view kind, const std::vector<double>& numbers);

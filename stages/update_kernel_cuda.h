@@ -5,19 +5,9 @@
 
 #include <cstdint>  // counts
 
-#include "stages/update_rule.h"
+#include "stages/update_numbers.h"
 
 namespace millrace::stages {
-
-/// What is the same at every update.
-struct UpdateNumbers {
-  UpdateRule rule = UpdateRule::sgd;
-  double share = 1;  ///< 1 / the gradients summed
-  double lr = 0, momentum = 0, weight_decay = 0, beta1 = 0, beta2 = 0, alpha = 0, eps = 0;
-  /// sgd with momentum: w -= lr (spike_momentum m + spike_gradient g).
-  double spike_momentum = 1, spike_gradient = 0;
-  bool decoupled = false;  ///< adamw
-};
 
 /// On the device; `count` floats each.
 struct UpdatePointers {

@@ -314,11 +314,10 @@ class Lowering {
   // check_and_update(weights, to, gradient, state[], names[], kind, numbers[], count, rate,
   // skipped)
   bool update(const Call& call) {
-    static const std::set<std::string> kinds = {"sgd", "rmsprop", "adam", "adamw"};
     const at::Tensor &from = tensor(call, 0), &to = tensor(call, 1), &gradient = tensor(call, 2),
                      &rate = tensor(call, 8), &skipped = tensor(call, 9);
     if (!is_dense(from) || !is_dense(gradient) || !is_dense(skipped) ||
-        rate.scalar_type() != at::kDouble || kinds.count(call.arguments[5].toStringRef()) == 0)
+        rate.scalar_type() != at::kDouble)
       return false;
     std::vector<at::Tensor> reads = {from, gradient, rate}, writes = {result(call), skipped, to};
     for (const at::Tensor& state : call.arguments[3].toTensorVector()) {

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>  // operators as they were
 
 #include <cstring>    // memcpy
-#include <map>        // kinds of updates
 #include <stdexcept>  // std::logic_error
 
 #include "stages/guarded_update.h"
@@ -203,57 +202,33 @@ class Update final : public Prepared {
     const auto& arguments = node.call->arguments;
     const stages::OptimizerSpec spec =
         stages::spec_of(arguments[5].toStringRef(), arguments[6].toDoubleVector());
-    rule_ = {.kind = kind_of(spec.kind),
-             .momentum = spec.momentum,
-             .weight_decay = spec.weight_decay,
-             .beta1 = spec.beta1,
-             .beta2 = spec.beta2,
-             .alpha = spec.alpha,
-             .eps = spec.eps,
-             .spike_delay = spec.spike_delay};
-    lr_ = spec.lr;
+    numbers_ = stages::update_numbers(spec, int(arguments[7].toInt()));
     for (const c10::IValue& name : arguments[4].toListRef()) names_.push_back(name.toStringRef());
-    scale_ = float(1.0 / double(arguments[7].toInt()));
     info.name = "update by " + spec.kind;
     info.kernel = kernels::instruction_set();
   }
   void bind(const Node& node, char*) override {
+    stages::NamedTensors state;
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      state.emplace_back(names_[i], node.writes[3 + i]);
     operands_ = {.from = floats(node.reads[0]),
                  .to = floats(node.writes[2]),
                  .gradient = floats(node.reads[1]),
+                 .state = stages::state_of(state),
                  .count = std::size_t(node.reads[0].numel())};
     rate_ = static_cast<const double*>(node.reads[2].const_data_ptr());
     finite_ = static_cast<bool*>(node.writes[0].data_ptr());
     skipped_ = floats(node.writes[1]);
-    for (std::size_t i = 0; i < names_.size(); ++i) *state(names_[i]) = floats(node.writes[3 + i]);
   }
   void run() override {
-    *finite_ = kernels::guarded_update(rule_, operands_, lr_ * *rate_, scale_);
+    *finite_ = kernels::guarded_update(numbers_, operands_, *rate_);
     if (!*finite_) *skipped_ += 1;
   }
 
  private:
-  static kernels::UpdateRule::Kind kind_of(const std::string& name) {
-    using Kind = kernels::UpdateRule::Kind;
-    static const std::map<std::string, Kind> kinds = {{"sgd", Kind::kSgd},
-                                                      {"rmsprop", Kind::kRmsProp},
-                                                      {"adam", Kind::kAdam},
-                                                      {"adamw", Kind::kAdamW}};
-    return kinds.at(name);
-  }
-  float** state(const std::string& name) {
-    if (name == "momentum") return &operands_.momentum;
-    if (name == "square") return &operands_.square;
-    if (name == "mean") return &operands_.mean;
-    if (name == "steps") return &operands_.steps;
-    throw std::logic_error("no kernel keeps optimizer state \"" + name + "\"");
-  }
-
-  kernels::UpdateRule rule_;
+  stages::UpdateNumbers numbers_;
   kernels::UpdateOperands operands_;
   std::vector<std::string> names_;
-  double lr_ = 0;
-  float scale_ = 1;
   const double* rate_ = nullptr;
   bool* finite_ = nullptr;
   float* skipped_ = nullptr;

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "stages/update_numbers.h"
+
 namespace millrace::kernels {
 
 /// Where an image lies. Pixel (y, x) begins at `first + y * row() + x * channels`, where `first`
@@ -123,39 +125,25 @@ float mse(const float* prediction, const Layout& layout, const float* target,
           const Layout& target_layout, float* gradient, const Layout& gradient_layout,
           bool through_sigmoid, float scale = 1);
 
-// ---- The update: one pass over a stage's flat buffers, the formulas of stages/optimizer.cpp.
+// ---- The update: one pass over a stage's flat buffers, the formulas of
+// stages/optimizer_rules.cpp.
 
-struct UpdateRule {
-  enum class Kind { kSgd, kRmsProp, kAdam, kAdamW } kind = Kind::kSgd;
-  double momentum = 0;  ///< kSgd, kRmsProp
-  double weight_decay = 0;
-  double beta1 = 0.9, beta2 = 0.999;  ///< kAdam, kAdamW
-  double alpha = 0.99;                ///< kRmsProp
-  double eps = 1e-8;
-  std::int64_t spike_delay = 0;  ///< kSgd with momentum, as OptimizerSpec::spike_delay
-};
-
-/// Flat buffers of `count` floats. State that a rule does not keep may be null.
+/// Flat buffers of `count` floats.
 struct UpdateOperands {
   const float* from = nullptr;      ///< weights read
   float* to = nullptr;              ///< weights written; may be `from`
   const float* gradient = nullptr;  ///< read
-  float* momentum = nullptr;        ///< kSgd, kRmsProp with momentum
-  float* square = nullptr;          ///< kRmsProp, kAdam, kAdamW
-  float* mean = nullptr;            ///< kAdam, kAdamW
-  float* steps = nullptr;           ///< kAdam, kAdamW: [1], counts updates
+  stages::UpdateState state;
   std::size_t count = 0;
 };
 
-/// \param lr the rate as it is now.
-/// \param gradient_scale multiplies the gradient first: 1 / microbatches.
-void update(const UpdateRule& rule, const UpdateOperands& operands, double lr,
-            float gradient_scale = 1);
+/// \param rate multiplies numbers.lr.
+void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate);
 
 /// As update(), unless the gradient holds a NaN or an infinity: then the state stays and `to`
 /// takes `from`'s weights. \returns whether it updated.
-bool guarded_update(const UpdateRule& rule, const UpdateOperands& operands, double lr,
-                    float gradient_scale = 1);
+bool guarded_update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands,
+                    double rate);
 
 // ---- What the machine can do.
 

@@ -34,11 +34,14 @@ HWY_INLINE V constant(double value) {
   return hn::Set(D(), float(value));
 }
 
+using stages::UpdateNumbers, stages::UpdateRule;
+
 /// to = rule(elements, weights, gradient), decay added to the gradient where it is not decoupled.
 template <typename Rule>
-HWY_INLINE void sweep(const UpdateOperands& o, double decay, float scale, const Rule& rule) {
+HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& o, const Rule& rule) {
   const D d;
-  const V scale_v = hn::Set(d, scale), decay_v = constant(decay);
+  const double decay = n.decoupled ? 0 : n.weight_decay;
+  const V scale_v = constant(n.share), decay_v = constant(decay);
   const auto step = [&](const auto& elements) {
     const V weights = elements.load(o.from);
     V gradient = hn::Mul(elements.load(o.gradient), scale_v);
@@ -50,66 +53,68 @@ HWY_INLINE void sweep(const UpdateOperands& o, double decay, float scale, const 
   if (i < o.count) step(Rest{i, hn::FirstN(d, o.count - i)});
 }
 
-void sgd(const UpdateRule& rule, const UpdateOperands& o, double lr, float scale) {
+void sgd(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
   const V rate = constant(-lr);
-  if (rule.momentum == 0) {
-    return sweep(o, rule.weight_decay, scale,
-                 [=](const auto&, V w, V g) { return hn::MulAdd(g, rate, w); });
-  }
-  const V momentum = constant(rule.momentum);
-  // Spike compensation; without it a is 1 and nothing of the gradient goes in at once.
-  const double a = rule.spike_delay > 0 ? std::pow(rule.momentum, double(rule.spike_delay)) : 1.0;
-  const V slow = constant(-lr * a), at_once = constant(-lr * (1 - a) / (1 - rule.momentum));
-  sweep(o, rule.weight_decay, scale, [=, &o](const auto& e, V w, V g) {
-    const V m = hn::Add(hn::Mul(e.load(o.momentum), momentum), g);
-    e.store(o.momentum, m);
+  if (n.momentum == 0)
+    return sweep(n, o, [=](const auto&, V w, V g) { return hn::MulAdd(g, rate, w); });
+  const V momentum = constant(n.momentum);
+  const V slow = constant(-lr * n.spike_momentum), at_once = constant(-lr * n.spike_gradient);
+  const bool spikes = n.spike_gradient != 0;
+  sweep(n, o, [=, &o](const auto& e, V w, V g) {
+    const V m = hn::Add(hn::Mul(e.load(o.state.first), momentum), g);
+    e.store(o.state.first, m);
     w = hn::MulAdd(m, slow, w);
-    return a < 1 ? hn::MulAdd(g, at_once, w) : w;
+    return spikes ? hn::MulAdd(g, at_once, w) : w;
   });
 }
 
-void rmsprop(const UpdateRule& rule, const UpdateOperands& o, double lr, float scale) {
-  const V alpha = constant(rule.alpha), beta = constant(1 - rule.alpha), eps = constant(rule.eps);
-  const V rate = constant(-lr), momentum = constant(rule.momentum);
-  const bool with_momentum = rule.momentum != 0;
-  sweep(o, rule.weight_decay, scale, [=, &o](const auto& e, V w, V g) {
-    const V square = hn::MulAdd(hn::Mul(beta, g), g, hn::Mul(e.load(o.square), alpha));
-    e.store(o.square, square);
+void rmsprop(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
+  const V alpha = constant(n.alpha), beta = constant(1 - n.alpha), eps = constant(n.eps);
+  const V rate = constant(-lr), momentum = constant(n.momentum);
+  const bool with_momentum = n.momentum != 0;
+  sweep(n, o, [=, &o](const auto& e, V w, V g) {
+    const V square = hn::MulAdd(hn::Mul(beta, g), g, hn::Mul(e.load(o.state.second), alpha));
+    e.store(o.state.second, square);
     const V root = hn::Add(hn::Sqrt(square), eps);
     if (!with_momentum) return hn::Add(w, hn::Div(hn::Mul(rate, g), root));
-    const V m = hn::Add(hn::Mul(e.load(o.momentum), momentum), hn::Div(g, root));
-    e.store(o.momentum, m);
+    const V m = hn::Add(hn::Mul(e.load(o.state.first), momentum), hn::Div(g, root));
+    e.store(o.state.first, m);
     return hn::MulAdd(m, rate, w);
   });
 }
 
-void adam(const UpdateRule& rule, const UpdateOperands& o, double lr, float scale) {
-  const double steps = o.steps[0] += 1;
-  const bool decoupled = rule.kind == UpdateRule::Kind::kAdamW;
-  const V keep = constant(decoupled ? 1 - lr * rule.weight_decay : 1);
-  const V to_mean = constant(1 - rule.beta1), from_mean = constant(rule.beta1);
-  const bool small = 1 - rule.beta1 < 0.5;  // at::lerp's two forms
-  const V beta2 = constant(rule.beta2), to_square = constant(1 - rule.beta2);
-  const double unbias1 = 1 - std::pow(rule.beta1, steps);
-  const double unbias2 = 1 - std::pow(rule.beta2, steps);
-  const V root2 = constant(std::sqrt(unbias2)), eps = constant(rule.eps);
+void adam(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
+  const double steps = o.state.steps[0] += 1;
+  const V keep = constant(n.decoupled ? 1 - lr * n.weight_decay : 1);
+  const V to_mean = constant(1 - n.beta1), from_mean = constant(n.beta1);
+  const bool small = 1 - n.beta1 < 0.5;  // at::lerp's two forms
+  const V beta2 = constant(n.beta2), to_square = constant(1 - n.beta2);
+  const double unbias1 = 1 - std::pow(n.beta1, steps);
+  const double unbias2 = 1 - std::pow(n.beta2, steps);
+  const V root2 = constant(std::sqrt(unbias2)), eps = constant(n.eps);
   const V rate = constant(-(lr / unbias1));
-  sweep(o, decoupled ? 0 : rule.weight_decay, scale, [=, &o](const auto& e, V w, V g) {
+  sweep(n, o, [=, &o](const auto& e, V w, V g) {
     w = hn::Mul(w, keep);
-    const V old = e.load(o.mean), change = hn::Sub(g, old);
+    const V old = e.load(o.state.first), change = hn::Sub(g, old);
     const V mean = small ? hn::MulAdd(to_mean, change, old) : hn::NegMulAdd(change, from_mean, g);
-    e.store(o.mean, mean);
-    const V square = hn::MulAdd(hn::Mul(to_square, g), g, hn::Mul(e.load(o.square), beta2));
-    e.store(o.square, square);
+    e.store(o.state.first, mean);
+    const V square = hn::MulAdd(hn::Mul(to_square, g), g, hn::Mul(e.load(o.state.second), beta2));
+    e.store(o.state.second, square);
     const V root = hn::Add(hn::Div(hn::Sqrt(square), root2), eps);
     return hn::Add(w, hn::Div(hn::Mul(rate, mean), root));
   });
 }
 
-void update(const UpdateRule& rule, const UpdateOperands& operands, double lr, float scale) {
-  if (rule.kind == UpdateRule::Kind::kSgd) return sgd(rule, operands, lr, scale);
-  if (rule.kind == UpdateRule::Kind::kRmsProp) return rmsprop(rule, operands, lr, scale);
-  adam(rule, operands, lr, scale);
+void update(const UpdateNumbers& n, const UpdateOperands& operands, double rate) {
+  const double lr = n.lr * rate;
+  switch (n.rule) {
+    case UpdateRule::sgd:
+      return sgd(n, operands, lr);
+    case UpdateRule::rmsprop:
+      return rmsprop(n, operands, lr);
+    case UpdateRule::adam:
+      return adam(n, operands, lr);
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -121,15 +126,14 @@ namespace millrace::kernels {
 
 HWY_EXPORT(update);
 
-void update(const UpdateRule& rule, const UpdateOperands& operands, double lr,
-            float gradient_scale) {
-  HWY_DYNAMIC_DISPATCH(update)(rule, operands, lr, gradient_scale);
+void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate) {
+  HWY_DYNAMIC_DISPATCH(update)(numbers, operands, rate);
 }
 
-bool guarded_update(const UpdateRule& rule, const UpdateOperands& operands, double lr,
-                    float gradient_scale) {
+bool guarded_update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands,
+                    double rate) {
   if (all_finite(operands.gradient, operands.count)) {
-    update(rule, operands, lr, gradient_scale);
+    update(numbers, operands, rate);
     return true;
   }
   if (operands.to != operands.from) std::copy_n(operands.from, operands.count, operands.to);

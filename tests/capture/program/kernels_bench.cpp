@@ -92,11 +92,16 @@ class Step {
     auto buffer = flat_.begin();
     o.from = o.to = buffer->data();
     o.gradient = (++buffer)->data();
-    o.square = (++buffer)->data();
-    o.mean = (++buffer)->data();
-    o.steps = &steps_;
+    o.state = {(++buffer)->data(), (++buffer)->data(), &steps_};
     o.count = flat_.front().size();
-    calls.push_back({"update", 0, [o] { guarded_update({UpdateRule::Kind::kAdam}, o, 1e-9); }});
+    calls.push_back({"update", 0, [o] {
+                       guarded_update({.rule = stages::UpdateRule::adam,
+                                       .lr = 1e-9,
+                                       .beta1 = 0.9,
+                                       .beta2 = 0.999,
+                                       .eps = 1e-8},
+                                      o, 1);
+                     }});
   }
 
   void add_convolution(int i, Pass pass) {
