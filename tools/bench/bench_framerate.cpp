@@ -97,8 +97,8 @@ double limit_ms(const BenchArm& arm, double peak) {
   engine::TrainerOptions options = arm.options();
   options.cut.clear();
   double flops = 0;
-  for (const capture::OperationInfo& operation : engine::stage_operations(options, 0).front())
-    flops += operation.flops;
+  const auto stages = engine::stage_operations(options, 0);
+  for (const capture::OperationInfo& operation : stages.front()) flops += operation.flops;
   return 1e3 * flops / (peak * engine::usable_cores());
 }
 
