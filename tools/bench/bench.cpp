@@ -46,35 +46,42 @@ void print_ratios(const Json& mine, const Json& theirs) {
   }
 }
 
-/// A bar an arm: frames a second by network and size, a group for each number of stages.
+/// A bar an arm by network and size, a group for each number of stages: frames a second, or, where
+/// the limit was measured beside, which share of it, so that small and large networks fit one
+/// chart.
 void plot_framerate(const Json& results, const std::string& path) {
+  const auto name_of = [](const Json& row) {
+    return row["network"].get<std::string>() + " " +
+           std::to_string(row["size"].get<std::int64_t>());
+  };
+  const Json peers = results.value("pytorch", Json::array());
+  std::map<std::string, double> limit;  // frames a second
+  for (const Json& row : peers) limit[name_of(row)] = 1e3 / row["limit_ms"].get<double>();
   io::BarChart chart{.title = "Frames learned a second", .y_label = "frames a second"};
-  std::map<std::string, std::size_t> column;
-  std::map<std::string, std::vector<double>> groups;
-  for (const Json& arm : results["arms"]) {
-    const std::string name =
-        arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
-    if (column.emplace(name, column.size()).second) chart.categories.push_back(name);
+  if (!limit.empty()) {
+    chart.title += ", as a share of what the cores' multiply-adds allow";
+    chart.y_label = "% of the limit";
   }
+  std::map<std::string, std::size_t> column;
   for (const Json& arm : results["arms"]) {
-    const std::string name =
-        arm["network"].get<std::string>() + " " + std::to_string(arm["size"].get<std::int64_t>());
+    if (column.emplace(name_of(arm), column.size()).second)
+      chart.categories.push_back(name_of(arm));
+  }
+  std::map<std::string, std::vector<double>> groups;
+  const auto add = [&](const std::string& group, const std::string& name, double fps) {
+    auto& values = groups[group];
+    values.resize(column.size(), std::numeric_limits<double>::quiet_NaN());
+    values[column.at(name)] = limit.empty() ? fps : 100 * fps / limit.at(name);
+  };
+  for (const Json& arm : results["arms"]) {
     const int stages = arm["stages"];
     const std::string capture = arm.value("capture", "auto");
-    auto& values = groups[std::to_string(stages) + (stages == 1 ? " stage" : " stages") +
-                          (capture == "auto" ? "" : ", " + capture)];
-    values.resize(column.size(), std::numeric_limits<double>::quiet_NaN());
-    values[column[name]] = arm["fps"];
+    add(std::to_string(stages) + (stages == 1 ? " stage" : " stages") +
+            (capture == "auto" ? "" : ", " + capture),
+        name_of(arm), arm["fps"]);
   }
-  for (const Json& row : results.value("pytorch", Json::array())) {
-    const std::string name =
-        row["network"].get<std::string>() + " " + std::to_string(row["size"].get<std::int64_t>());
-    for (const char* kind : {"pytorch_ms", "limit_ms"}) {
-      auto& values = groups[kind == std::string("limit_ms") ? "limit" : "PyTorch's best"];
-      values.resize(column.size(), std::numeric_limits<double>::quiet_NaN());
-      values[column[name]] = 1e3 / row[kind].get<double>();
-    }
-  }
+  for (const Json& row : peers)
+    add("PyTorch's best", name_of(row), 1e3 / row["pytorch_ms"].get<double>());
   for (auto& [label, values] : groups) chart.groups.emplace_back(label, std::move(values));
   io::write_bars(chart, path);
 }
