@@ -83,7 +83,9 @@ class GroupNorm final : public Layer {
     return {{"weight", {channels_}, Init::ones}, {"bias", {channels_}, Init::zeros}};
   }
   at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
-    return at::group_norm(x[0], groups_, p[0], p[1]);
+    // In channels-last memory LibTorch 2.11 writes an input's gradient that nobody asked for, to no
+    // address. Nobody may ask where a graph begins.
+    return at::group_norm(x[0].is_leaf() ? x[0].contiguous() : x[0], groups_, p[0], p[1]);
   }
 
  private:

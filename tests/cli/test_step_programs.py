@@ -51,6 +51,14 @@ class StepPrograms(program.CliTest):
             self.assertTrue(torch.allclose(value, others[name], rtol=1e-4, atol=1e-5), name)
         self.assertAlmostEqual(auto["loss"]["last"], eager["loss"]["last"], delta=1e-5)
 
+    def test_a_norm_before_which_nothing_is_learned(self):
+        norm = {"type": "instancenorm"}
+        for layers, cut in (([norm, *LAYERS], [3]), (LAYERS, [1])):
+            for pipeline in ({}, {"schedule": "zb-h1"}):
+                with self.subTest(cut=cut, **pipeline):
+                    report, _ = self.train(model={"preset": "layers", "layer": layers}, cut=cut, **pipeline)
+                    self.assertEqual(report["loss"]["not_finite"], 0)
+
     def test_what_has_no_kernel_is_told_before_and_after(self):
         config = self.config(model={"preset": "layers", "layer": LAYERS})
         report, _ = self.learn(config)

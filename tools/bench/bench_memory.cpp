@@ -57,6 +57,7 @@ class BlankFeed final : public engine::Feed {
 /// Runs `row` and returns [{"weights", ...}], one a stage.
 Json measure(const Row& row, std::int64_t size) {
   engine::TrainerOptions options;
+  options.capture = engine::Capture::eager;  // recorded steps keep every slot's memory for good
   options.sample = {3, size, size};
   options.network = stages::build_network(bench_network("basic"), options.sample);
   options.schedule = row.schedule;

@@ -113,8 +113,13 @@ Json bench_pipeline(const BenchArguments& arguments) {
   const int most = arguments.stages > 0 ? int(arguments.stages) : engine::usable_cores();
   std::vector<BenchArm> arms;
   for (const std::int64_t size : sizes_or(arguments, {32, 64})) {
-    for (int n = 1; n <= most; ++n)
-      arms.emplace_back("basic", size, n, arguments.memory_format == "channels_last");
+    for (int n = 1; n <= most; ++n) {
+      engine::TrainerOptions options;
+      options.stages = n;
+      options.capture = engine::Capture::eager;  // as the bare loop beside it
+      arms.emplace_back("basic", size, std::move(options),
+                        arguments.memory_format == "channels_last");
+    }
   }
   std::vector<Figures> figures(arms.size());
   std::vector<double> monitor;

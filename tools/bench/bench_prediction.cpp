@@ -5,8 +5,8 @@
 #include <cstdio>     // table
 
 #include "engine/pipeline/pinning.h"
-#include "engine/trainer/profiler.h"
 #include "engine/simulate/simulator.h"
+#include "engine/trainer/profiler.h"
 #include "engine/trainer/stage_profiler.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_arm.h"
@@ -103,6 +103,7 @@ std::vector<BenchArm> make_arms(const BenchArguments& arguments) {
         for (const std::string& schedule : engine::schedule_names()) {
           const int stages = schedule == "interleaved" ? 2 * workers : workers;
           engine::TrainerOptions options;
+          options.capture = engine::Capture::eager;  // as modules are profiled
           options.schedule = schedule;
           options.stages = stages;
           options.cut = cuts[stages];

@@ -9,8 +9,8 @@
 
 #include "engine/plan/balance.h"
 #include "engine/trainer/oracle.h"
-#include "io/queue/resizer.h"
 #include "io/queue/planar.h"
+#include "io/queue/resizer.h"
 #include "io/source/source.h"
 
 namespace millrace::tools {
@@ -52,6 +52,7 @@ std::shared_ptr<const stages::Network> network_of(const LearningStream& stream) 
 
 engine::TrainerOptions options_of(const LearningArm& arm, double lr, std::uint64_t seed) {
   engine::TrainerOptions options;
+  options.capture = engine::Capture::eager;  // as the oracle computes
   const at::Tensor& frame = arm.stream->frames.front();
   options.network = network_of(*arm.stream);
   options.target_is_input = arm.stream->classes == 0;
@@ -160,8 +161,8 @@ LearningScore run_arm(const LearningArm& arm, double lr, std::uint64_t seed) {
   };
   LearningScore score;
   engine::LossGuard guard(2 * schedule.slots());
-  score.losses =
-      engine::run_oracle(schedule, stages, sample, std::int64_t(frames.size()) / arm.every, {}, &guard);
+  score.losses = engine::run_oracle(schedule, stages, sample,
+                                    std::int64_t(frames.size()) / arm.every, {}, &guard);
   score.roll_backs = guard.roll_backs();
   for (float& loss : score.losses) {
     score.no_numbers += !std::isfinite(loss);
