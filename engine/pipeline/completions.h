@@ -17,8 +17,8 @@ class Outbox {
   void put(TokenQueue& to, const Token& token) { tokens_.push_back({&to, token}); }
   template <class GiveUp>
   void send(const GiveUp& give_up) {
-    for (const auto& [queue, token] : tokens_)
-      queue->send(token, [&] { return give_up(token.sample); });
+    for (const Outgoing& one : tokens_)
+      one.queue->send(one.token, [&] { return give_up(one.token.sample); });
     tokens_.clear();
   }
 
