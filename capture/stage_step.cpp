@@ -78,7 +78,7 @@ void StageStep::call(const Key& key, Event* wait, Event* signal, const Body& bod
   if (!records()) return give(body);
   auto found = numbers_.find(key);
   if (found == numbers_.end()) {
-    if (!rehearsing_) throw std::logic_error("a step that was not rehearsed");
+    if (!capturing_) throw std::logic_error("a step that the capture pass did not record");
     const auto& [kind, slot, buffer, more, first] = key;
     recordings_.push_back(backend_->record(kind == Kind::update ? slots() : slot, body));
     found = numbers_.emplace(key, int(nodes_.size())).first;
@@ -96,7 +96,7 @@ void StageStep::give(const Body& body) {
 }
 
 void StageStep::await(const BoundaryBuffers& from, int slot) const {
-  if (!rehearsing_ && from.arrived[slot]) from.arrived[slot]->wait();
+  if (!capturing_ && from.arrived[slot]) from.arrived[slot]->wait();
 }
 
 void StageStep::forward(int slot, std::int64_t version) {
@@ -169,14 +169,14 @@ void StageStep::update() {
   follow_rate(stage_.next_rate());
   const stages::Change change = stage_.advance();
   // Recording warms up by running the update: with a gradient that it turns down.
-  if (rehearsing_) give([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
+  if (capturing_) give([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
   call({Kind::update, 0, change.to, change.count, 0}, nullptr, nullptr,
        [this, change] { run_update(change); });
   update_called_ = true;
 }
 
 void StageStep::follow_rate(double rate) {
-  if (rate == rate_ || rehearsing_) return;
+  if (rate == rate_ || capturing_) return;
   if (update_called_) launch();  // that one has the rate from before
   rate_ = rate;
   if (!records()) return;
@@ -213,7 +213,7 @@ std::int64_t StageStep::skipped() const {
   return std::int64_t(skipped_.const_data_ptr<float>()[0]);
 }
 
-void StageStep::end_rehearsal() {
+void StageStep::end_capture_pass() {
   for (int slot = 0; slot < slots(); ++slot) {
     if (shown_[slot]) shown_[slot]->reset(*backend_);
     for (BoundaryBuffers* boundary : written()) {
@@ -228,16 +228,16 @@ void StageStep::end_rehearsal() {
   backend_->synchronize();
   stage_.reset_count();
   skipped_.zero_();
-  rehearsing_ = false;
+  capturing_ = false;
 }
 
 std::int64_t StageStep::launch() {
-  if (rehearsing_ && called_.size() > 1 && !graphs_.count(called_))
+  if (capturing_ && called_.size() > 1 && !graphs_.count(called_))
     graphs_.emplace(called_, assembled(called_));
-  if (!rehearsing_) {
+  if (!capturing_) {
     if (const auto whole = graphs_.find(called_); whole != graphs_.end()) {
       start(*whole->second);
-    } else {  // a turn cut short by the stream's end, a roll-back or the like
+    } else {  // a launch group cut short by the stream's end, a roll-back or the like
       for (const int number : called_) start(*alone_[number]);
     }
   }

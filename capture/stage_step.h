@@ -14,15 +14,16 @@
 
 namespace millrace::capture {
 
-/// Owns its stage and its backend; the buffers outlive it. Thread-bound once rehearsal is over,
-/// which another thread may run; stage() and counts may be read when the workers are not running.
+/// Owns its stage and its backend; the buffers outlive it. Thread-bound once the capture pass is
+/// over, which another thread may run; stage() and counts may be read when the workers are not
+/// running.
 ///
-/// On a backend that records, each call is recorded in the rehearsal, when it first meets its slot,
-/// weight buffer and gradient slot; what depends on these numbers is fixed in the recording, so
-/// that replaying it needs no host and allocates nothing. A backend that defers is given all that
-/// was called between two launches as one graph; one that does not is given each call at once. An
-/// eager backend runs each call as it comes, hands activations over by handle and frees them when
-/// they are used up.
+/// On a backend that records, each call is recorded in the capture pass, when it first meets its
+/// slot, weight buffer and gradient slot; what depends on these numbers is fixed in the recording,
+/// so that replaying it needs no host and allocates nothing. A backend that defers is given all
+/// that was called between two launches as one graph; one that does not is given each call at once.
+/// An eager backend runs each call as it comes, hands activations over by handle and frees them
+/// when they are used up.
 class StageStep final : public Step {
  public:
   /// `upstream` is null for the first stage, `downstream` for the last.
@@ -49,9 +50,9 @@ class StageStep final : public Step {
 
   bool records() const override { return backend_->records(); }
   bool defers() const override { return backend_->defers(); }
-  void begin_rehearsal() override { rehearsing_ = true; }
-  /// Leaves weights, optimizer and counts as they were before the rehearsal.
-  void end_rehearsal() override;
+  void begin_capture_pass() override { capturing_ = true; }
+  /// Leaves weights, optimizer and counts as they were before the capture pass.
+  void end_capture_pass() override;
   std::int64_t launch() override;
   bool over(std::int64_t launch) override;
   bool shown(int slot) const override { return !shown_[slot] || shown_[slot]->is_set(); }
@@ -89,7 +90,7 @@ class StageStep final : public Step {
   // The calls: stage_step.cpp.
   int slots() const { return int(samples_.input.size()); }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
-  /// Runs `body`, or notes its recording for the next launch; in the rehearsal it is recorded if
+  /// Runs `body`, or notes its recording for the next launch; in the capture pass it is recorded if
   /// `key` is new.
   template <class Body>
   void call(const Key& key, Event* wait, Event* signal, const Body& body);
@@ -129,14 +130,15 @@ class StageStep final : public Step {
   Boundary* downstream_;
 
   // Of a backend that records.
-  bool rehearsing_ = false;
+  bool capturing_ = false;
   std::map<Key, int> numbers_;  ///< of nodes_
   std::vector<std::unique_ptr<Recording>> recordings_;
   std::vector<Node> nodes_;
   std::vector<int> called_;  ///< since the last launch
   bool update_called_ = false;
-  std::map<std::vector<int>, std::unique_ptr<Graph>> graphs_;  ///< of the rehearsal's turns
-  std::vector<std::unique_ptr<Graph>> alone_;  ///< of a node each, for turns that were cut short
+  std::map<std::vector<int>, std::unique_ptr<Graph>>
+      graphs_;                                 ///< of the capture pass's launch groups
+  std::vector<std::unique_ptr<Graph>> alone_;  ///< of a node each, for launch groups that were cut short
   /// Launches not known to be over: launch number n at n mod size.
   std::vector<Graph*> under_way_;
   std::int64_t launched_ = 0, over_ = 0, duration_ns_ = 0;

@@ -7,7 +7,7 @@ namespace millrace::capture {
 
 /// One stage's step on its device, prepared for a fixed number of slots. A sample in flight owns
 /// one slot number everywhere: the same index names its input, target, activations and gradients.
-/// Thread-bound: one worker makes every call, after rehearsal. The schedule guarantees that
+/// Thread-bound: one worker makes every call, after the capture pass. The schedule guarantees that
 /// whatever a call reads has been written, and that nobody still needs what it overwrites.
 class Step {
  public:
@@ -61,7 +61,7 @@ class Step {
   /// Updates left out since their gradient was not finite.
   virtual std::int64_t skipped() const = 0;
 
-  /// Whether calls replay what a rehearsal has recorded.
+  /// Whether calls replay what a capture pass has recorded.
   virtual bool records() const { return false; }
 
   // A step may defer its work: then the calls above only say what is to be done, launch() starts
@@ -71,8 +71,8 @@ class Step {
 
   virtual bool defers() const { return false; }
   /// Between these two, calls and launches are noted, recorded and not done.
-  virtual void begin_rehearsal() {}
-  virtual void end_rehearsal() {}
+  virtual void begin_capture_pass() {}
+  virtual void end_capture_pass() {}
   /// Starts all that was called since the last launch. Returns how many launches there were.
   virtual std::int64_t launch() { return 0; }
   /// Whether the launch of that number and all before it are over. Asked in order.

@@ -14,8 +14,8 @@ struct CorrectionSpec {
   std::int64_t anneal = 300;  ///< pipemare: updates until the full rate is reached
   double lambda = 2.0;        ///< dc-asgd: strength
   double decay = 0.5;  ///< discrepancy: what is left of a change of the weights after a delay
-  int kernel = 5;      ///< local: side of the read-outs' kernel
-  double rate = 3.0;   ///< local: the read-outs' rate over the stage's
+  int kernel = 5;      ///< local: side of the auxiliary heads' kernel
+  double rate = 3.0;   ///< local: the heads' rate over the stage's
 };
 
 /// How old a stage's gradients are when it applies them.

@@ -9,7 +9,7 @@ namespace millrace::engine {
 void capture_steps(const Schedule& schedule, const LaunchGroups& groups,
                    const std::vector<capture::Step*>& steps) {
   for (capture::Step* step : steps) {
-    if (step->records()) step->begin_rehearsal();
+    if (step->records()) step->begin_capture_pass();
   }
   const Lowering lowering(schedule);
   const bool done = walk_groups(
@@ -25,7 +25,7 @@ void capture_steps(const Schedule& schedule, const LaunchGroups& groups,
       });
   if (!done) throw std::logic_error("schedule " + schedule.name + " deadlocks in its groups");
   for (capture::Step* step : steps) {
-    if (step->records()) step->end_rehearsal();
+    if (step->records()) step->end_capture_pass();
   }
 }
 

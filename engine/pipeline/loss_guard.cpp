@@ -12,7 +12,7 @@ LossGuard::LossGuard(std::int64_t settle)
 Alarm LossGuard::judge(std::int64_t sample, float loss) {
   if (sample < discard_until_) return Alarm::discard;
   if (!std::isfinite(loss))
-    return ++not_finite_ < kNotFinite ? Alarm::discard : turn_back(sample, loss, median());
+    return ++not_finite_ < kNotFinite ? Alarm::discard : roll_back(sample, loss, median());
   not_finite_ = 0;
   // The history ends where the recent losses begin.
   float& slot = recent_[std::size_t(seen_) % kRecent];
@@ -24,7 +24,7 @@ Alarm LossGuard::judge(std::int64_t sample, float loss) {
   if (began_ < 0) began_ = mean;
   if (seen_ < std::int64_t(kRecent + kHistory) || mean <= began_) return Alarm::none;
   const double middle = median();
-  return mean > kFactor * middle ? turn_back(sample, mean, middle) : Alarm::none;
+  return mean > kFactor * middle ? roll_back(sample, mean, middle) : Alarm::none;
 }
 
 double LossGuard::median() {
@@ -36,7 +36,7 @@ double LossGuard::median() {
   return *middle;
 }
 
-Alarm LossGuard::turn_back(std::int64_t sample, double loss, double median) {
+Alarm LossGuard::roll_back(std::int64_t sample, double loss, double median) {
   last_sample_.store(sample, std::memory_order_relaxed);
   last_loss_.store(loss, std::memory_order_relaxed);
   last_median_.store(median, std::memory_order_relaxed);

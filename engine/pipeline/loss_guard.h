@@ -1,4 +1,4 @@
-// Sees a run go astray by its losses, early enough to turn back.
+// Sees a run go astray by its losses, early enough to roll back.
 #pragma once
 
 #include <atomic>
@@ -15,10 +15,10 @@ enum class Alarm : std::uint8_t {
 };
 
 /// Losses of an endless run, judged one by one. A loss that is not finite is discarded: one may be
-/// its frame's fault. Diverged is: four of those in a row; or, over the latest 10 samples, above 10 times the median of the 200 before and above what the run began
-/// with, since a new scene may well make the loss jump, but not to worse than untrained. Written by
-/// the last stage's worker; roll_backs() and the last_...() from any thread. Never allocates after
-/// construction.
+/// its frame's fault. Diverged is: four of those in a row; or, over the latest 10 samples, above 10
+/// times the median of the 200 before and above what the run began with, since a new scene may well
+/// make the loss jump, but not to worse than untrained. Written by the last stage's worker;
+/// roll_backs() and the last_...() from any thread. Never allocates after construction.
 class LossGuard {
  public:
   /// What a stage's rate is multiplied by at each roll-back.
@@ -41,7 +41,7 @@ class LossGuard {
   static constexpr int kNotFinite = 4;  ///< in a row: the weights' fault
 
   double median();
-  Alarm turn_back(std::int64_t sample, double loss, double median);
+  Alarm roll_back(std::int64_t sample, double loss, double median);
 
   const std::int64_t settle_;
   std::vector<float> recent_, history_, sorted_;  ///< rings; scratch

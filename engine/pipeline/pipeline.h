@@ -40,7 +40,7 @@ struct PipelineOptions {
   std::function<void(int stage, std::int64_t sample)> after_sample;
   /// What the learning rate is multiplied by; may change at any time. Null: 1.
   const std::atomic<double>* rate = nullptr;
-  /// Judges losses, and has the stages turn back when the run goes astray; null: nobody does.
+  /// Judges losses, and has the stages roll back when the run goes astray; null: nobody does.
   LossGuard* guard = nullptr;
   /// Whether stages learn from losses of their own, so that a gradient is as old as its sample.
   bool own_losses = false;

@@ -24,7 +24,7 @@ using LearnFunction = std::function<bool(std::int64_t)>;
 /// Stage::replicate(); it trains their weights) and returns the loss of each sample's prediction.
 /// `learns` empty: all are learned from. Any worker whose next action has what it needs goes on;
 /// when none has, the schedule deadlocks: throws std::logic_error. `guard`, if any, judges losses
-/// and has the stages turn back, as the pipeline does: with its verdict on sample n - guard_lag at
+/// and has the stages roll back, as the pipeline does: with its verdict on sample n - guard_lag at
 /// the gradient of sample n's loss. The pipelined run must leave the same
 /// weights and losses, bit for bit. `Stage`: stages::Stage, or program::ProgramStage for a run
 /// whose stages are step programs.

@@ -50,7 +50,7 @@ struct TrainerOptions : ScheduleSpec {
   std::vector<Device> devices;   ///< one for each replica of each stage; empty: one a worker
   stages::OptimizerSpec optimizer;
   stages::CorrectionSpec correction;
-  bool guard = false;         ///< turn back when the loss goes astray
+  bool guard = false;         ///< roll back when the loss goes astray
   stages::StateDict weights;  ///< or a whole checkpoint; empty: initial_state(seed)
   std::uint64_t seed = 0;
   double fps = 0;          ///< F of the monitor's verdict; 0: unknown

@@ -16,7 +16,7 @@ int graphs_made() {
   return 0;
 }
 
-/// Waits now and then, ends, and has a spoiled stretch that the guard turns back at.
+/// Waits now and then, ends, and has a spoiled stretch that the guard rolls back at.
 class Uneven final : public Feed {
  public:
   explicit Uneven(Trainer& trainer) : trainer_(trainer) {}

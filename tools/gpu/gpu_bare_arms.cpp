@@ -76,7 +76,7 @@ double mean_time(double seconds, const Calls& calls) {
   return sum / count;
 }
 
-/// A step as a worker has it, rehearsed, and what a worker calls for each sample.
+/// A step as a worker has it, recorded, and what a worker calls for each sample.
 class CalledStep {
  public:
   explicit CalledStep(const engine::TrainerOptions& options)

@@ -156,7 +156,7 @@ TEST(ProgramPipeline, GoesOnFromACheckpointToTheBit) {
   expect_equal_bits(trainer.state(), whole.weights);
 }
 
-/// The loss guard turns back at the sample that the oracle turns back at.
+/// The loss guard rolls back at the sample that the oracle rolls back at.
 TEST(ProgramPipeline, TurnsBackWhereTheOracleDoes) {
   TrainerOptions options = by_programs("partime", 3, {2, 5});
   options.optimizer = {.kind = "adam", .lr = 1e-3};
