@@ -29,6 +29,16 @@ class Bench(program.CliTest):
         self.assertIn("frames/s", outcome.out)
         self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
 
+    def test_camera(self):
+        file = self.folder / "camera.json"
+        outcome = program.call("bench", "camera", "--rounds", "1", "--seconds", "1", "--sizes", "64", "--json", file)
+        self.assert_code(program.DONE, outcome)
+        (arm,) = json.loads(file.read_text())["arms"]
+        self.assertEqual(arm["unreadable"], 0)  # each picture says when it was shown
+        shown, captured = arm["shown_to_prediction_ms"], arm["capture_to_prediction_ms"]
+        self.assertGreater(shown["p50"], captured["p50"])
+        self.assertIn("camera 64x48", outcome.out)
+
     def test_pipeline(self):
         results, outcome = self.results("pipeline", "--stages", "1")
         (arm,) = results["arms"]

@@ -28,8 +28,7 @@ TrainerOptions replayed_at_once(TrainerOptions options) {
   return options;
 }
 
-Trained by_recorded_oracle(TrainerOptions options, std::int64_t samples) {
-  options.capture = Capture::eager;
+Trained by_recorded_oracle(const TrainerOptions& options, std::int64_t samples) {
   return by_oracle(options, samples, 1, /*as_recorded=*/true);
 }
 
@@ -86,9 +85,7 @@ TEST_P(RecordedTest, EqualsTheOracleOnABackendThatReplaysAtOnce) {
 
 TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
   const TrainerOptions options = recorded(late(small(GetParam())));
-  TrainerOptions plain = options;
-  plain.capture = Capture::eager;
-  const Trained expected = by_oracle(plain, 100, 1, /*as_recorded=*/true, late_sample, told_most);
+  const Trained expected = by_oracle(options, 100, 1, /*as_recorded=*/true, late_sample, told_most);
   expect_equal_with_late_targets(options, expected);
   expect_equal_with_late_targets(replayed_at_once(options), expected);
 }

@@ -24,7 +24,7 @@ inline TrainerOptions small(const std::string& schedule, int stages, std::vector
   options.stages = stages;
   options.cut = std::move(cut);
   options.optimizer.lr = 0.5;
-  options.capture = Capture::eager;  // the oracle's stages compute with LibTorch's operators
+  options.capture = Capture::eager;  // as by_oracle()
   options.weights = stages::initial_state(*options.network, 7);
   return options;
 }
@@ -75,6 +75,7 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
                          const LearnFunction& told = {}) {
   if (!sample) sample = [&](std::int64_t n) { return sample_at(n, options.sample); };
   options.devices.clear();
+  options.capture = Capture::eager;  // on a core, LibTorch's operators and no step program
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> stages = build_stages(options, schedule);
   std::vector<stages::Stage*> places;

@@ -22,6 +22,7 @@ Trained by_pipeline(const TrainerOptions& options) {
 TrainerOptions placed(const std::string& schedule, const std::vector<int>& places,
                       std::vector<int> cut) {
   TrainerOptions options = small(schedule, int(places.size()), std::move(cut));
+  options.capture = Capture::automatic;
   for (const int place : places)
     options.devices.push_back({.cuda = place >= 0, .index = std::max(place, 0)});
   return options;

@@ -16,6 +16,7 @@ constexpr int kSamples = 12;
 
 TrainerOptions on_device() {
   TrainerOptions options = small("pipedream", 2, {4});
+  options.capture = Capture::automatic;
   options.optimizer = {.kind = "adam", .lr = 0.01};
   options.devices = {{.cuda = true, .index = 0}, {.cuda = true, .index = 0}};
   return options;

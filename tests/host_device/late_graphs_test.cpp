@@ -45,6 +45,7 @@ TEST(LateGraphs, NoneIsMadeOnceFramesAreLearnedFrom) {
   for (const char* schedule : {"partime", "pipedream", "2bw", "gpipe"}) {
     SCOPED_TRACE(schedule);
     TrainerOptions options = small(schedule, 3, {2, 5});
+    options.capture = Capture::automatic;
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.devices.assign(3, {.cuda = true, .index = 0});
     options.guard = true;

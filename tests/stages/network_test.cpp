@@ -140,9 +140,10 @@ TEST(Layers, NormsGiveMeanZeroAndVarianceOne) {
     const at::Tensor plain = ((each - mean) / (variance + 1e-5).sqrt()).view_as(x);
     const at::Tensor expected = plain * scale.view({1, 4, 1, 1}) + shift.view({1, 4, 1, 1});
     EXPECT_TRUE(at::allclose(forward(group, x, {scale, shift}), expected, 1e-5, 1e-5)) << groups;
-    if (groups == 4)
+    if (groups == 4) {
       EXPECT_TRUE(at::equal(forward(least("instancenorm"), x, {scale, shift}),
                             forward(group, x, {scale, shift})));
+    }
   }
 }
 

@@ -97,7 +97,9 @@ TEST_F(FrameLogTest, ADiskThatIsFullForAWhileCostsNoLine) {
   for (std::string text; std::getline(file, text);) {
     const auto line = nlohmann::json::parse(text, nullptr, false);
     broken += line.is_discarded() ? 1 : 0;
-    if (!line.is_discarded()) EXPECT_EQ(line["frame"], frame++);
+    if (!line.is_discarded()) {
+      EXPECT_EQ(line["frame"], frame++);
+    }
   }
   EXPECT_EQ(frame, 5);
   EXPECT_EQ(broken, 1) << "the half of a line that the disk had room for";

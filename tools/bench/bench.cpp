@@ -167,6 +167,7 @@ struct Suite {
 
 const std::map<std::string, Suite>& suites() {
   static const std::map<std::string, Suite> table = {
+      {"camera", {"from a picture that an RTSP camera shows to its prediction", bench_camera}},
       {"framerate", {"four networks by size and stages", bench_framerate, plot_framerate}},
       {"ingest",
        {"from a decoded frame to a sample, and from thread to thread", bench_ingest, nullptr,

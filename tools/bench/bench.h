@@ -37,6 +37,7 @@ void run_bench(const BenchArguments& arguments);
 std::vector<std::pair<std::string, std::string>> bench_suites();
 
 /// Each suite returns {"suite", "arms": [{"arm", figures...}], "provenance"} and prints its table.
+nlohmann::ordered_json bench_camera(const BenchArguments& arguments);
 nlohmann::ordered_json bench_framerate(const BenchArguments& arguments);
 nlohmann::ordered_json bench_ingest(const BenchArguments& arguments);
 nlohmann::ordered_json bench_learning(const BenchArguments& arguments);

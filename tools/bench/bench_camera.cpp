@@ -1,0 +1,150 @@
+// `millrace bench camera`: from the moment that a camera shows a picture to its prediction, over
+// RTSP on loopback. The moment is written into the picture itself, so that encoder, network,
+// decoder and every queue between are in the figure.
+#include <algorithm>  // sort
+#include <atomic>     // end
+#include <chrono>     // stamps
+#include <cstdio>     // table
+#include <thread>     // the camera
+
+#include "engine/monitor/clock.h"
+#include "io/video/video_writer.h"
+#include "tools/bench/bench.h"
+#include "tools/run/provenance.h"
+#include "tools/run/run.h"
+
+namespace millrace::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using namespace std::chrono_literals;
+
+constexpr int kWidth = 256, kHeight = 192;  ///< of the camera's pictures
+constexpr int kColumns = 8, kRows = 4;      ///< of cells, a bit each: black or white
+constexpr auto kPeriod = 40ms;
+constexpr std::int64_t kWarmUp = 50;  ///< frames
+constexpr double kAbsurd = 10'000;    ///< ms: no latency, but a stamp that was not read
+
+/// Microseconds of the monotonic clock, as far as 32 bits go.
+std::uint32_t now_us() {
+  return std::uint32_t(
+      std::chrono::duration_cast<std::chrono::microseconds>(engine::Clock::now().time_since_epoch())
+          .count());
+}
+
+void stamp(io::Frame& frame, std::uint32_t stamp) {
+  for (int y = 0; y < frame.height; ++y) {
+    for (int x = 0; x < frame.width; ++x) {
+      const int cell = y * kRows / frame.height * kColumns + x * kColumns / frame.width;
+      std::fill_n(&frame.pixels[(std::size_t(y) * frame.width + x) * frame.channels],
+                  frame.channels, std::uint8_t(stamp >> cell & 1 ? 235 : 20));
+    }
+  }
+}
+
+/// What the middle of each cell of a [C,height,width] picture says.
+std::uint32_t stamp_of(std::span<const float> picture, int width, int height) {
+  std::uint32_t stamp = 0;
+  for (int cell = 0; cell < kColumns * kRows; ++cell) {
+    const int y = (2 * (cell / kColumns) + 1) * height / (2 * kRows),
+              x = (2 * (cell % kColumns) + 1) * width / (2 * kColumns);
+    stamp |= std::uint32_t(picture[std::size_t(y) * width + x] > 0.5f) << cell;
+  }
+  return stamp;
+}
+
+/// Shows stamped pictures by RTSP until it goes.
+class Camera {
+ public:
+  Camera()
+      : writer_(io::open_video_writer(
+            {.to = "rtsp://127.0.0.1:0/camera", .width = kWidth, .height = kHeight, .fps = 25})),
+        thread_([this] { show(); }) {}
+  ~Camera() {
+    stop_ = true;
+    thread_.join();
+  }
+  std::string uri() const { return writer_->where(); }
+
+ private:
+  void show() {
+    io::Frame frame{.width = kWidth, .height = kHeight, .channels = 3};
+    frame.pixels.resize(frame.bytes());
+    for (auto due = engine::Clock::now(); !stop_; due += kPeriod) {
+      std::this_thread::sleep_until(due);
+      frame.captured = engine::Clock::now();
+      frame.pts = frame.captured.time_since_epoch();
+      stamp(frame, now_us());
+      writer_->write(frame);
+    }
+  }
+
+  std::unique_ptr<io::VideoWriter> writer_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+Json quantiles(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double share) {
+    return values.empty() ? 0.0 : values[std::size_t(share * double(values.size() - 1))];
+  };
+  return {{"p50", at(0.5)}, {"p99", at(0.99)}, {"max", at(1)}};
+}
+
+/// Learns from the camera at `size` pixels a side.
+Json measure(std::int64_t size, std::int64_t frames) {
+  const Camera camera;
+  const int width = int(size), height = int(size) * kHeight / kWidth;
+  Config config;
+  config.set("source.uri", camera.uri());
+  config.set("source.width", std::to_string(width));
+  config.set("source.height", std::to_string(height));
+  std::vector<double> whole, inside;
+  whole.reserve(std::size_t(frames));
+  inside.reserve(std::size_t(frames));
+  std::int64_t unreadable = 0;
+  Run run(config);
+  run.on_prediction([&](const Prediction& p) {
+    if (p.index < kWarmUp) return;
+    const double ms = (now_us() - stamp_of(p.input, width, height)) / 1e3;
+    if (ms > kAbsurd) {
+      ++unreadable;
+    } else {
+      whole.push_back(ms);
+      inside.push_back(p.latency_ms);
+    }
+  });
+  run.learn(kWarmUp + frames);
+  return {{"arm", "camera " + std::to_string(width) + "x" + std::to_string(height)},
+          {"size", size},
+          {"frames", frames},
+          {"unreadable", unreadable},
+          {"shown_to_prediction_ms", quantiles(std::move(whole))},
+          {"capture_to_prediction_ms", quantiles(std::move(inside))}};
+}
+
+}  // namespace
+
+Json bench_camera(const BenchArguments& arguments) {
+  const auto frames = std::int64_t(double(arguments.rounds) * arguments.seconds * 1s / kPeriod);
+  Json results = {{"suite", "camera"}, {"fps", 1s / kPeriod}, {"arms", Json::array()}};
+  std::printf("%-18s %8s %36s %36s\n", "", "frames", "shown to prediction ms, p50 p99 max",
+              "capture to prediction ms");
+  for (const std::int64_t size : sizes_or(arguments, {64, 128})) {
+    const Json arm = measure(size, std::max<std::int64_t>(1, frames));
+    const Json &whole = arm["shown_to_prediction_ms"], &inside = arm["capture_to_prediction_ms"];
+    std::printf("%-18s %8lld %16.1f %9.1f %9.1f %16.1f %9.1f %9.1f\n",
+                arm["arm"].get<std::string>().c_str(),
+                static_cast<long long>(arm["frames"].get<std::int64_t>()),
+                whole["p50"].get<double>(), whole["p99"].get<double>(), whole["max"].get<double>(),
+                inside["p50"].get<double>(), inside["p99"].get<double>(),
+                inside["max"].get<double>());
+    std::fflush(stdout);
+    results["arms"].push_back(arm);
+  }
+  results["provenance"] = provenance(2);
+  return results;
+}
+
+}  // namespace millrace::tools
