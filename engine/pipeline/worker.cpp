@@ -115,7 +115,9 @@ void Worker::work(const Lowered& next) {
   } else if (adds_gradient(action.op)) {
     mine.step->leave_out(slot(action.sample));
     mine.left_out = true;
-    mine.untold = mine.untold || !info(action.sample).has_target;
+    // The last stage's to write where targets come late, and so nobody else's to read.
+    if (shared_.lowering.last(action.stage))
+      mine.untold = mine.untold || !info(action.sample).has_target;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>  // any_of
 #include <cmath>      // pow
 #include <stdexcept>  // std::invalid_argument
+#include <utility>    // exchange
 
 #include "capture/devices.h"
 #include "capture/plain_errors.h"
@@ -137,6 +138,7 @@ void Trainer::recording(const std::function<void()>& work) {
 }
 
 void Trainer::build() {
+  prepared_ = false;
   steps_.clear();
   boundaries_.clear();
   std::vector<stages::Stage> built = build_stages(options_, schedule_);
@@ -232,7 +234,7 @@ std::vector<int> Trainer::cut() const {
 }
 
 Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
-  prepare_steps();
+  prepare();
   std::vector<capture::Step*> steps;
   for (const auto& step : steps_) steps.push_back(step.get());
   if (options.cores.empty()) {
@@ -260,8 +262,8 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   return outcome;
 }
 
-void Trainer::prepare_steps() {
-  if (!records_) return;
+void Trainer::prepare() {
+  if (std::exchange(prepared_, true) || !records_) return;
   std::vector<capture::Step*> steps;
   for (const auto& step : steps_) steps.push_back(step.get());
   recording([&] { capture_steps(schedule_, longest_launch_groups(schedule_), steps); });

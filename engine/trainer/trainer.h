@@ -110,6 +110,10 @@ class Trainer {
   const float* shown_target(int slot);
   const float* prediction(int slot);
 
+  /// Records what is to be recorded, so that run() need not begin with that; once, and once more
+  /// after each recut().
+  void prepare();
+
   /// Trains until the feed ends, `limit` samples (0: no limit) were admitted to learn from, or it
   /// is told to drain. Once, and once more after each recut(), for what follows in the stream.
   /// Throws std::runtime_error where a device fails; its work is over by then.
@@ -153,7 +157,6 @@ class Trainer {
   std::int64_t trained() { return monitor_.tally().trained.load(std::memory_order_relaxed); }
 
  private:
-  void prepare_steps();  ///< records what is to be recorded
   void build();          ///< stages and what lies between them
   /// Does `work`, which prepares recorded steps. Where they may, steps run eagerly if it fails.
   void recording(const std::function<void()>& work);
@@ -180,6 +183,7 @@ class Trainer {
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
   std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::unit()
   std::int64_t admitted_ = 0;                               ///< by earlier runs
+  bool prepared_ = false;
 };
 
 /// The schedule that `options` names, verified. Throws std::invalid_argument.

@@ -64,8 +64,7 @@ std::string local_note(const engine::TrainerOptions& options) {
     return "";  // the stages' maps have not the target's size
   }
   return "local would teach each stage by an auxiliary head of its own: no gradient is old, and "
-         "pictures "
-         "are often predicted better, but nothing comes back from downstream";
+         "pictures are often predicted better, but nothing comes back from downstream";
 }
 
 }  // namespace millrace::tools

@@ -83,6 +83,7 @@ void Run::on_tick(std::function<void()> look) {
 void Run::learn(std::int64_t limit) {
   RunParts& p = *parts_;
   if (p.reader) throw std::logic_error("a run learns once");
+  p.trainer.prepare();  // before frames come that would have to wait for it
   p.reader =
       std::make_unique<io::Reader>(std::move(p.source_ahead), p.queue, p.reader_options(limit));
   p.rate_watch = std::make_unique<RateWatch>(*p.reader, p.trainer.monitor());
