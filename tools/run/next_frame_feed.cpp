@@ -67,11 +67,15 @@ Status NextFrameFeed::target(int slot, std::chrono::microseconds patience) {
         break;
     }
     if (again) break;
-    std::unique_lock lock(mutex_, std::try_to_lock);
-    const bool looks = lock && !rests() && waiting() <= horizon_;
-    if (looks && (look(0us) || ended_)) continue;
-    if (lock) lock.unlock();
-    std::this_thread::sleep_for(patience);
+    if (std::unique_lock lock(mutex_, std::try_to_lock);
+        lock && !rests() && waiting() <= horizon_) {
+      // Stage 0 is not to wait for the lock while there is a frame for it.
+      const bool empty = waiting() == 0;
+      if (look(empty ? patience : 0us) || empty) continue;
+    }
+    std::unique_lock told(told_mutex_);
+    told_.wait_for(told, patience,
+                   [&] { return sample.target.load(std::memory_order_acquire) != Target::open; });
   }
   return Status::wait;
 }
@@ -91,6 +95,7 @@ bool NextFrameFeed::look(std::chrono::microseconds patience) {
     for (Sample& sample : samples_) {
       if (ended_) miss(sample);
     }
+    wake();
     return false;
   }
   io::Frame& kept = at(arrived_++);
@@ -99,12 +104,14 @@ bool NextFrameFeed::look(std::chrono::microseconds patience) {
   kept.captured = frame->captured;
   kept.segment = frame->segment;
   queue_.release(frame);
-  tell_all(kept);
+  for (std::size_t slot = 0; slot < samples_.size(); ++slot) tell(samples_[slot], int(slot), kept);
+  wake();
   return true;
 }
 
-void NextFrameFeed::tell_all(const io::Frame& frame) {
-  for (std::size_t slot = 0; slot < samples_.size(); ++slot) tell(samples_[slot], int(slot), frame);
+void NextFrameFeed::wake() {
+  { const std::lock_guard told(told_mutex_); }  // nobody is between its look and its wait
+  told_.notify_all();
 }
 
 void NextFrameFeed::tell(Sample& sample, int slot, const io::Frame& frame) {

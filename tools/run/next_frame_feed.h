@@ -1,6 +1,7 @@
 // Samples whose target is a later frame.
 #pragma once
 
+#include <condition_variable>
 #include <mutex>
 #include <vector>
 
@@ -18,7 +19,7 @@ namespace millrace::tools {
 /// none; for streams that are read faster than they were filmed.
 ///
 /// The lock orders stage 0's worker and those that wait for targets: they hold it to look for one
-/// frame, and who does not get it at once does not wait for it.
+/// frame, and of those that wait for targets, who does not get it at once is told by who looks.
 class NextFrameFeed final : public FrameFeed {
  public:
   NextFrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer, int horizon,
@@ -45,7 +46,7 @@ class NextFrameFeed final : public FrameFeed {
   /// Takes one frame into the window, if one comes, and lets samples know.
   bool look(std::chrono::microseconds patience);
   void tell(Sample& sample, int slot, const io::Frame& frame);
-  void tell_all(const io::Frame& frame);
+  void wake();  ///< those that wait for a target
   void miss(Sample& sample);
   bool any_open() const;
   /// The target of the window's first frame, or null: it has not come; `never`: nor will it.
@@ -56,9 +57,11 @@ class NextFrameFeed final : public FrameFeed {
   std::mutex mutex_;
   std::vector<io::Frame> window_;  ///< ring: frames looked at that are no samples yet
   std::int64_t arrived_ = 0, passed_ = 0;
-  bool ended_ = false;           ///< no frame comes any more
-  std::vector<Sample> samples_;  ///< by slot
-  std::int64_t unpaired_ = 0;    ///< not late: frames that never got a target
+  bool ended_ = false;            ///< no frame comes any more
+  std::vector<Sample> samples_;   ///< by slot
+  std::mutex told_mutex_;         ///< of told_ alone
+  std::condition_variable told_;  ///< a sample's target may be known
+  std::int64_t unpaired_ = 0;     ///< not late: frames that never got a target
   std::atomic<std::int64_t> missed_{0};
 };
 
