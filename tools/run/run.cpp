@@ -50,8 +50,7 @@ class DrainWatch {
     const engine::Clock::time_point now = engine::Clock::now();
     if (trainer.trained() != std::exchange(trained_, trainer.trained())) moved_ = now;
     // A step that takes that long by itself is slow, and no more.
-    const std::chrono::duration<double, std::milli> slow(
-        20 * trainer.monitor().read().bottleneck);
+    const std::chrono::duration<double, std::milli> slow(20 * trainer.monitor().read().bottleneck);
     return now - moved_ > std::max<engine::Clock::duration>(
                               20s, std::chrono::duration_cast<engine::Clock::duration>(slow));
   }
@@ -60,6 +59,16 @@ class DrainWatch {
   std::int64_t trained_ = -1;
   engine::Clock::time_point moved_;
 };
+
+/// Records before frames come, which would have to wait for it; whoever looks on is heard
+/// meanwhile.
+void prepare(RunParts& p) {
+  auto prepared = std::async(std::launch::async, [&] { p.trainer.prepare(); });
+  while (prepared.wait_for(50ms) != std::future_status::ready) {
+    if (p.on_tick) p.on_tick();
+  }
+  prepared.get();
+}
 
 }  // namespace
 
@@ -83,14 +92,14 @@ void Run::on_tick(std::function<void()> look) {
 void Run::learn(std::int64_t limit) {
   RunParts& p = *parts_;
   if (p.reader) throw std::logic_error("a run learns once");
-  p.trainer.prepare();  // before frames come that would have to wait for it
+  prepare(p);
   p.reader =
       std::make_unique<io::Reader>(std::move(p.source_ahead), p.queue, p.reader_options(limit));
   p.rate_watch = std::make_unique<RateWatch>(*p.reader, p.trainer.monitor());
   p.began = engine::Clock::now();
-  auto running = std::make_unique<std::future<engine::Outcome>>(std::async(
-      std::launch::async,
-      [&] { return p.overload.run(*p.feed, &p.observers, p.pipeline_options(limit)); }));
+  auto running = std::make_unique<std::future<engine::Outcome>>(std::async(std::launch::async, [&] {
+    return p.overload.run(*p.feed, &p.observers, p.pipeline_options(limit));
+  }));
   if (!p.resumed.note.empty()) p.tell("checkpoint: " + p.resumed.note);
   if (!p.unfit.empty()) p.tell("optimizer: " + p.unfit);
   look(p, limit);
@@ -100,7 +109,8 @@ void Run::learn(std::int64_t limit) {
       p.reader->stop();
       if (drain.is_stuck(p.trainer)) {
         (void)running.release();  // its thread can't be joined
-        throw Wedged("the pipeline is wedged: no frame was done for 20 s; the last checkpoint stays");
+        throw Wedged(
+            "the pipeline is wedged: no frame was done for 20 s; the last checkpoint stays");
       }
     }
     look(p, limit);
@@ -123,12 +133,13 @@ void Run::learn(std::int64_t limit) {
     failure = std::current_exception();
   }
   if (p.alerts) p.alerts->finish();
-  p.frames = {.received = p.queue.received(),
-              .trained = outcome.trained,
-              .dropped = p.queue.dropped() + outcome.predicted_only,
-              .predicted_only = outcome.predicted_only,
-              .rejected = p.queue.rejected() + outcome.rejected + outcome.untold + p.feed->pending(),
-              .untold = outcome.untold};
+  p.frames = {
+      .received = p.queue.received(),
+      .trained = outcome.trained,
+      .dropped = p.queue.dropped() + outcome.predicted_only,
+      .predicted_only = outcome.predicted_only,
+      .rejected = p.queue.rejected() + outcome.rejected + outcome.untold + p.feed->pending(),
+      .untold = outcome.untold};
   if (failure) std::rethrow_exception(failure);
 }
 
