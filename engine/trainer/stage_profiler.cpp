@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>  // samples
 
+#include <algorithm>  // min
 #include <array>      // times by operation
 #include <exception>  // a worker's failure
 #include <future>     // threads
@@ -12,6 +13,8 @@
 #include "engine/monitor/median.h"
 #include "engine/pipeline/perform.h"
 #include "engine/pipeline/pinning.h"
+#include "engine/schedule/launch_groups.h"
+#include "engine/trainer/backends.h"
 
 namespace millrace::engine {
 namespace {
@@ -22,15 +25,16 @@ constexpr int kLeastRounds = 3;  ///< of a worker's period that are measured
 class Bench {
  public:
   /// `activations` and `gradients`: what neighbours send; undefined at the ends of the network.
-  Bench(stages::Stage stage, const Schedule& schedule, const at::Tensor& sample,
-        const stages::Tensors& activations, const stages::Tensors& gradients)
+  Bench(stages::Stage stage, std::unique_ptr<capture::Backend> backend, const Schedule& schedule,
+        const at::Tensor& sample, const stages::Tensors& activations,
+        const stages::Tensors& gradients)
       : samples_(schedule.slots(), sample.sizes(), {}),
         up_(schedule.slots()),
         down_(schedule.slots()),
         first_(stage.range().first),
         last_(stage.range().last),
-        step_(std::move(stage), capture::make_eager_backend(at::kCPU), at::kCPU, samples_,
-              first_ ? nullptr : &up_, last_ ? nullptr : &down_) {
+        step_(std::move(stage), std::move(backend), at::kCPU, samples_, first_ ? nullptr : &up_,
+              last_ ? nullptr : &down_) {
     const auto copies = [](const stages::Tensors& tensors) {
       stages::Tensors made;
       for (const at::Tensor& tensor : tensors) made.push_back(tensor.clone());
@@ -68,6 +72,7 @@ class Walk {
 
   void prepare() {
     for (const int stage : stages_of(program_)) bench(stage).prepare();
+    record();
     // The first round reads and writes everything for the first time.
     warm_ = std::int64_t(program_.prologue.size() + program_.period.size());
     for (at_ = 0; at_ < warm_; ++at_) act(program_.at(at_));
@@ -95,6 +100,17 @@ class Walk {
  private:
   capture::StageStep& bench(int stage) { return benches_[stage]->step(); }
 
+  /// Calls everything at every slot and weight buffer once, where steps are recorded.
+  void record() {
+    const std::vector<int> stages = stages_of(program_);
+    if (!bench(stages.front()).records()) return;
+    for (const int stage : stages) bench(stage).begin_capture_pass();
+    const std::int64_t rounds = samples_to_record(schedule_) + 2 * schedule_.slots();
+    const auto end = std::int64_t(program_.prologue.size() + rounds * program_.period.size());
+    for (std::int64_t at = 0; at < end; ++at) act(program_.at(at));
+    for (const int stage : stages) bench(stage).end_capture_pass();
+  }
+
   void act(const Action& action) {
     perform(bench(action.stage), lowering_(worker_, action), schedule_.slots());
   }
@@ -108,11 +124,11 @@ class Walk {
   std::int64_t at_ = 0, warm_ = 0;
 };
 
-/// All of `walks` at once, each on the core of its number.
-void walk(std::vector<Walk>& walks, double seconds) {
-  std::latch ready(std::ptrdiff_t(walks.size()));
+/// `walks` from `begin` to `end` at once, each on the core of its number.
+void walk(std::vector<Walk>& walks, std::size_t begin, std::size_t end, double seconds) {
+  std::latch ready(std::ptrdiff_t(end - begin));
   std::vector<std::future<void>> threads;
-  for (std::size_t worker = 0; worker < walks.size(); ++worker) {
+  for (std::size_t worker = begin; worker < end; ++worker) {
     threads.push_back(std::async(std::launch::async, [&, worker] {
       pin_this_thread(int(worker));
       try {
@@ -137,6 +153,7 @@ std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
   const at::Tensor sample =
       at::rand({1, options.sample.channels, options.sample.height, options.sample.width});
   std::vector<std::unique_ptr<Bench>> benches;
+  auto backends = make_backends(options, schedule.stages, records_any(options));
   stages::Tensors arriving = {sample};
   for (int stage = 0; stage < schedule.stages; ++stage) {
     plan::StepBytes& bytes = costs[stage].bytes;
@@ -149,8 +166,8 @@ std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
       gradients.push_back(at::full_like(output, 1e-3));
     }
     bytes.gradient = bytes.activation;
-    benches.push_back(
-        std::make_unique<Bench>(std::move(built[stage]), schedule, sample, arriving, gradients));
+    benches.push_back(std::make_unique<Bench>(std::move(built[stage]), std::move(backends[stage]),
+                                              schedule, sample, arriving, gradients));
     arriving = leaving;
   }
   return benches;
@@ -159,7 +176,8 @@ std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
 }  // namespace
 
 std::vector<plan::StageCosts> measure_stages(const TrainerOptions& options, double seconds) {
-  const Schedule schedule = schedule_of(options);
+  Schedule schedule = schedule_of(options);
+  if (records_any(options)) schedule = for_recording(std::move(schedule));
   if (!schedule.replicas.empty())
     throw std::invalid_argument("stages with replicas are not measured");
   std::vector<plan::StageCosts> costs(schedule.stages);
@@ -167,7 +185,9 @@ std::vector<plan::StageCosts> measure_stages(const TrainerOptions& options, doub
   std::vector<Walk> walks;
   for (int worker = 0; worker < int(schedule.workers.size()); ++worker)
     walks.emplace_back(schedule, worker, benches);
-  walk(walks, seconds);
+  const auto cores = std::size_t(usable_cores());
+  for (std::size_t begin = 0; begin < walks.size(); begin += cores)
+    walk(walks, begin, std::min(begin + cores, walks.size()), seconds);
   for (std::size_t worker = 0; worker < walks.size(); ++worker) {
     for (const int stage : stages_of(schedule.workers[worker]))
       costs[stage].ms = walks[worker].costs(stage);

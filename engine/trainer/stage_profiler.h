@@ -8,8 +8,9 @@
 
 namespace millrace::engine {
 
-/// Has every worker of the schedule do its own actions in their order, all at once, each on its own
-/// core, for `seconds` and at least a few rounds of its period. Nobody waits for anybody: what
+/// Has every worker of the schedule do its own actions in their order, as many workers at once as
+/// there are cores, each on its own core, for `seconds` and at least a few rounds of its period:
+/// with recorded steps or eagerly, as `options` would run. Nobody waits for anybody: what
 /// neighbours send was made beforehand and lies in the slots. What is measured is hence the stages'
 /// own work, on as many slots and versions as the schedule keeps and with the cores beside it busy,
 /// and nothing of how workers wait for each other. Times are medians in milliseconds; a backward
