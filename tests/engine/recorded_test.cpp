@@ -24,6 +24,7 @@ TrainerOptions recorded(TrainerOptions options) {
 }
 
 TrainerOptions replayed_at_once(TrainerOptions options) {
+  options.devices.clear();
   options.make_backend = [](c10::Device) { return capture::make_double_program(); };
   return options;
 }
@@ -44,6 +45,13 @@ Trained by_pipeline(const TrainerOptions& options, std::int64_t samples) {
   EXPECT_EQ(outcome.trained + outcome.rejected, samples);
   EXPECT_EQ(trainer.trained(), outcome.trained);
   return {trainer.state(), log.losses};
+}
+
+void expect_equals_the_oracle(const TrainerOptions& options, std::int64_t samples) {
+  const Trained expected = by_recorded_oracle(options, samples),
+                got = by_pipeline(options, samples);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
 }
 
 /// Gives what a function says of sample n.
@@ -70,17 +78,11 @@ class FunctionFeed final : public Feed {
 class RecordedTest : public testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(RecordedTest, EqualsTheOracleAfter100Samples) {
-  TrainerOptions options = recorded(small(GetParam()));
-  const Trained expected = by_recorded_oracle(options, 100), got = by_pipeline(options, 100);
-  expect_equal_bits(got.weights, expected.weights);
-  EXPECT_EQ(got.losses, expected.losses);
+  expect_equals_the_oracle(recorded(small(GetParam())), 100);
 }
 
 TEST_P(RecordedTest, EqualsTheOracleOnABackendThatReplaysAtOnce) {
-  TrainerOptions options = replayed_at_once(recorded(small(GetParam())));
-  const Trained expected = by_recorded_oracle(options, 100), got = by_pipeline(options, 100);
-  expect_equal_bits(got.weights, expected.weights);
-  EXPECT_EQ(got.losses, expected.losses);
+  expect_equals_the_oracle(replayed_at_once(recorded(small(GetParam()))), 100);
 }
 
 TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
@@ -108,12 +110,9 @@ TEST(Recorded, EveryOptimizer) {
     TrainerOptions options = recorded(small("partime", 2, {4}));
     options.optimizer = {.kind = kind, .lr = 0.01, .weight_decay = 0.01};
     if (kind == "sgd" || kind == "rmsprop") options.optimizer.momentum = 0.9;
-    const Trained expected = by_recorded_oracle(options, 60);
-    for (const TrainerOptions& how : {options, replayed_at_once(options)}) {
-      const Trained got = by_pipeline(how, 60);
-      expect_equal_bits(got.weights, expected.weights);
-      EXPECT_EQ(got.losses, expected.losses) << kind;
-    }
+    SCOPED_TRACE(kind);
+    for (const TrainerOptions& how : {options, replayed_at_once(options)})
+      expect_equals_the_oracle(how, 60);
   }
 }
 
@@ -123,12 +122,9 @@ TEST(Recorded, EveryCorrection) {
     TrainerOptions options = recorded(small("partime", 3, {2, 5}));
     options.optimizer = {.kind = "adam", .lr = 0.01};
     options.correction.kind = kind;
-    const Trained expected = by_recorded_oracle(options, 60);
-    for (const TrainerOptions& how : {options, replayed_at_once(options)}) {
-      const Trained got = by_pipeline(how, 60);
-      expect_equal_bits(got.weights, expected.weights);
-      EXPECT_EQ(got.losses, expected.losses) << kind;
-    }
+    SCOPED_TRACE(kind);
+    for (const TrainerOptions& how : {options, replayed_at_once(options)})
+      expect_equals_the_oracle(how, 60);
   }
 }
 
@@ -136,9 +132,7 @@ TEST(Recorded, SpikeCompensation) {
   TrainerOptions options = recorded(small("partime", 3, {2, 5}));
   options.optimizer = {.kind = "sgd", .lr = 0.05, .momentum = 0.9};
   options.correction.kind = "spike-compensation";
-  const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
-  expect_equal_bits(got.weights, expected.weights);
-  EXPECT_EQ(got.losses, expected.losses);
+  expect_equals_the_oracle(options, 60);
 }
 
 /// The weights of old that these look at come round in another beat than slots and versions.
@@ -146,12 +140,9 @@ TEST(Recorded, CorrectionsBesideStashedWeights) {
   for (const char* kind : {"gap-aware", "dc-asgd"}) {
     TrainerOptions options = recorded(small("pipedream", 3, {2, 5}));
     options.correction.kind = kind;
-    const Trained expected = by_recorded_oracle(options, 60);
-    for (const TrainerOptions& how : {options, replayed_at_once(options)}) {
-      const Trained got = by_pipeline(how, 60);
-      expect_equal_bits(got.weights, expected.weights);
-      EXPECT_EQ(got.losses, expected.losses) << kind;
-    }
+    SCOPED_TRACE(kind);
+    for (const TrainerOptions& how : {options, replayed_at_once(options)})
+      expect_equals_the_oracle(how, 60);
   }
 }
 
@@ -168,13 +159,11 @@ TEST(Recorded, BesideStagesThatAreNot) {
 
 /// Half of the stages on a device that is behind, half of them replayed at once.
 TEST(Recorded, BesideStagesThatReplayAtOnce) {
-  TrainerOptions options = recorded(small("partime", 4, {2, 4, 6}));
+  TrainerOptions options = replayed_at_once(recorded(small("partime", 4, {2, 4, 6})));
   options.make_backend = [made = 0](c10::Device) mutable {
     return made++ % 2 == 0 ? capture::make_double_stream(true) : capture::make_double_program();
   };
-  const Trained expected = by_recorded_oracle(options, 60), got = by_pipeline(options, 60);
-  expect_equal_bits(got.weights, expected.weights);
-  EXPECT_EQ(got.losses, expected.losses);
+  expect_equals_the_oracle(options, 60);
 }
 
 TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
@@ -218,7 +207,7 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
     std::vector<stages::Stage> stages = build_stages(options, schedule);
     for (stages::Stage& stage : stages) stage.update_as_recorded();
     LossGuard guard(2 * slots);
-    run_oracle(schedule, stages, sample, 400, {}, &guard, slots);
+    run_oracle(schedule, stages, brought_to(stages, sample), 400, {}, &guard, slots);
     stages::StateDict expected;
     for (const stages::Stage& stage : stages) {
       for (const auto& entry : stage.parameters().state()) expected.push_back(entry);
@@ -273,6 +262,8 @@ TEST(Recorded, ACheckpointOnTheWayIsTheWeightsOfItsSample) {
 TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
   capture::refuse_recording(true);
   TrainerOptions options = recorded(small("partime", 2, {4}));
+  options.devices.clear();
+  options.make_backend = [](c10::Device) { return capture::make_double_stream(false); };
   {
     Trainer trainer(options);
     SampleFeed feed(trainer, kShape, 10);

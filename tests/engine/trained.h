@@ -68,13 +68,25 @@ struct Trained {
   std::vector<float> losses;
 };
 
+/// `sample`'s, on the devices of the first and the last stage, which outlive it.
+inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, SampleFunction sample) {
+  return [&stages, sample = std::move(sample)](std::int64_t n) {
+    const auto device = [](const stages::Stage& stage) {
+      return stage.parameters().flat().device();
+    };
+    const auto [input, target] = sample(n);
+    return std::pair(input.to(device(stages.front())), target.to(device(stages.back())));
+  };
+}
+
 /// On a core. `train_every`: of the least groups that whole updates cover. `as_recorded`: stages
-/// update as recorded ones do, whose formulas round differently. `sample` empty: sample_at()'s.
+/// stay on their devices and update as recorded ones do, whose formulas round differently. `sample`
+/// empty: sample_at()'s.
 inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int64_t train_every = 1,
                          bool as_recorded = false, SampleFunction sample = {},
                          const LearnFunction& told = {}) {
   if (!sample) sample = [&](std::int64_t n) { return sample_at(n, options.sample); };
-  options.devices.clear();
+  if (!as_recorded) options.devices.clear();
   options.capture = Capture::eager;  // on a core, LibTorch's operators and no step program
   const Schedule schedule = schedule_of(options);
   std::vector<stages::Stage> stages = build_stages(options, schedule);
@@ -85,7 +97,8 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   }
   tie_replicas(schedule, places);
   Trained result;
-  result.losses = run_oracle(schedule, stages, sample, samples, [&](std::int64_t n) {
+  const SampleFunction brought = brought_to(stages, sample);
+  result.losses = run_oracle(schedule, stages, brought, samples, [&](std::int64_t n) {
     return n / schedule.samples_a_choice() % train_every == 0 && (!told || told(n));
   });
   for (int stage = 0; stage < schedule.stages; ++stage) {

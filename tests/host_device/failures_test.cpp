@@ -116,23 +116,6 @@ TEST_P(Failures, NeverLeadToWrongWeightsOrLeaks) {
   EXPECT_GT(errors, 0);
 }
 
-/// While anything is captured nothing goes back to the device: what a trainer recorded must have
-/// gone before the next one records.
-TEST(Memory, OfARecordedTrainerIsTheNextOnes) {
-  std::size_t first = 0;
-  for (int run = 0; run < 4; ++run) {
-    Trainer trainer(on_device());
-    SampleFeed feed(trainer, kShape, kSamples);
-    trainer.run(feed, nullptr);
-    ASSERT_TRUE(trainer.recorded());
-    const std::size_t now = host_device::held().device_bytes;
-    if (run == 1) first = now;
-    if (run > 1) {
-      EXPECT_LE(now, first);
-    }
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Of, Failures,
                          testing::Values(int(cudaErrorMemoryAllocation), int(cudaErrorUnknown)),
                          [](const auto& info) {

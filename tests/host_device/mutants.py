@@ -68,7 +68,7 @@ TESTS = [
     (GPU, "BackendTest.*:*Partitions*", LATE),
     (GPU, "*TwoDevices*", {"HOST_DEVICE_COUNT": "2", **LATE}),
     (GPU, "*TwoDevices*", {"HOST_DEVICE_COUNT": "2", "HOST_DEVICE_PEERS": "0"}),
-    (OWN, "Recorded.A*:LateGraphs.*:Memory.*", LATE),
+    (OWN, "Memory.*:Recorded.A*:LateGraphs.*", LATE),
     (GPU, "*AlikeToTheBit*partime*:GpuStep.Alloc*:GpuStep.Modules*", LATE),
     (OWN, "*Failures*/memory", {}),
 ]
