@@ -35,6 +35,9 @@ struct Node {
   const Recording* recording = nullptr;
   Event* wait = nullptr;
   Event* signal = nullptr;
+  /// Nothing later in the graph waits for it; the graph's end does. It waits and signals nothing,
+  /// and takes no memory of its pool, which later recordings would use at the same time.
+  bool aside = false;
 };
 
 /// Recordings one after another, launched as one. Made by a backend, and launched there.
@@ -51,9 +54,9 @@ class Graph {
   virtual std::int64_t duration_ns() { return 0; }
 };
 
-/// Runs one stage's work on its device. There are four: eager (on a core or CUDA), CUDA Graph, step
-/// program on a core, and the tests' double of a device. Thread-bound once recording is over; until
-/// then, one thread may record for all backends.
+/// Runs one stage's work on its device, which is over before it goes. There are four: eager (on a
+/// core or CUDA), CUDA Graph, step program on a core, and the tests' double of a device.
+/// Thread-bound once recording is over; until then, one thread may record for all backends.
 class Backend {
  public:
   virtual ~Backend() = default;

@@ -5,7 +5,7 @@
 namespace millrace::capture {
 namespace {
 
-/// A chain of nodes under construction.
+/// A chain of nodes under construction, some of them aside.
 class Chain {
  public:
   Chain() {
@@ -24,11 +24,17 @@ class Chain {
       return cudaGraphAddEventRecordNode(node, graph_.get(), before, count, event);
     });
   }
-  void run(cudaGraph_t recording) {
+  void run(cudaGraph_t recording, bool aside) {
+    std::vector<cudaGraphNode_t> before = before_;
     add([&](cudaGraphNode_t* node, const cudaGraphNode_t* before, std::size_t count) {
       return cudaGraphAddChildGraphNode(node, graph_.get(), before, count, recording);
     });
+    if (!aside) return;
+    asides_.push_back(before_.front());
+    before_ = std::move(before);
   }
+  /// What is added from now on comes after what runs aside.
+  void join() { before_.insert(before_.end(), asides_.begin(), asides_.end()); }
   OwnGraphExec instantiate() const {
     cudaGraphExec_t made = nullptr;
     C10_CUDA_CHECK(cudaGraphInstantiate(&made, graph_.get(), 0));
@@ -39,11 +45,12 @@ class Chain {
   template <class Add>
   void add(const Add& add_node) {
     cudaGraphNode_t node = nullptr;
-    C10_CUDA_CHECK(add_node(&node, last_ ? &last_ : nullptr, last_ ? 1u : 0u));
-    last_ = node;
+    C10_CUDA_CHECK(add_node(&node, before_.data(), before_.size()));
+    before_ = {node};
   }
   OwnGraph graph_;
-  cudaGraphNode_t last_ = nullptr;
+  std::vector<cudaGraphNode_t> before_;  ///< what the next node comes after
+  std::vector<cudaGraphNode_t> asides_;
 };
 
 }  // namespace
@@ -100,9 +107,10 @@ CudaGraph::CudaGraph(const std::vector<Node>& nodes, c10::Device device, cudaStr
       chain.wait(static_cast<CudaEvent*>(node.wait)->get());
     }
     mark(true);
-    chain.run(static_cast<const CudaRecording*>(node.recording)->get());
+    chain.run(static_cast<const CudaRecording*>(node.recording)->get(), node.aside);
     if (node.signal) chain.record(static_cast<CudaEvent*>(node.signal)->get());
   }
+  chain.join();
   mark(false);
   graph_ = chain.instantiate();
   C10_CUDA_CHECK(cudaGraphUpload(graph_.get(), stream_));

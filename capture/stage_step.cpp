@@ -19,6 +19,7 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
       downstream_(downstream),
       under_way_(4 * std::size_t(slots()) + 16),
       kept_(kept_at(slots(), 0)),
+      made_(kept_.size()),
       buffers_(slots(), 0),
       inputs_(slots()),
       targets_(slots()),
@@ -74,7 +75,7 @@ void expect(const std::unique_ptr<Fence>& fence) {
 }  // namespace
 
 template <class Body>
-void StageStep::call(const Key& key, Event* wait, Event* signal, const Body& body) {
+void StageStep::call(const Key& key, Event* wait, Event* signal, const Body& body, bool aside) {
   if (!records()) return give(body);
   auto found = numbers_.find(key);
   if (found == numbers_.end()) {
@@ -82,7 +83,7 @@ void StageStep::call(const Key& key, Event* wait, Event* signal, const Body& bod
     const auto& [kind, slot, buffer, more, first] = key;
     recordings_.push_back(backend_->record(kind == Kind::update ? slots() : slot, body));
     found = numbers_.emplace(key, int(nodes_.size())).first;
-    nodes_.push_back({recordings_.back().get(), wait, signal});
+    nodes_.push_back({recordings_.back().get(), wait, signal, aside});
     alone_.push_back(assembled({found->second}));
   }
   called_.push_back(found->second);
@@ -108,6 +109,10 @@ void StageStep::forward(int slot, std::int64_t version) {
        upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
        downstream_ ? downstream_->activations.ready[slot].get() : nullptr,
        [this, slot, buffer] { run_forward(slot, buffer); });
+  if (shown_[slot]) {  // the copies to the host are in nobody's way
+    const auto body = [this, slot, buffer] { run_show(slot, buffer); };
+    call({Kind::show, slot, buffer, 0, 0}, nullptr, nullptr, body, /*aside=*/true);
+  }
 }
 
 void StageStep::compare(int slot) {

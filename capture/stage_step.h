@@ -70,6 +70,7 @@ class StageStep final : public Step {
  private:
   enum class Kind {
     forward,
+    show,
     compare,
     recompute,
     backward,
@@ -87,13 +88,19 @@ class StageStep final : public Step {
     at::Tensor sent, floats;  ///< the latter where bytes are sent
   };
 
+  /// What is shown on the host, held until the next forward: a recomputation makes it anew.
+  struct Made {
+    at::Tensor prediction;  ///< in one piece
+    at::Tensor loss;        ///< undefined: its target is yet to come
+  };
+
   // The calls: stage_step.cpp.
   int slots() const { return int(samples_.input.size()); }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
   /// Runs `body`, or notes its recording for the next launch; in the capture pass it is recorded if
   /// `key` is new.
   template <class Body>
-  void call(const Key& key, Event* wait, Event* signal, const Body& body);
+  void call(const Key& key, Event* wait, Event* signal, const Body& body, bool aside = false);
   template <class Body>
   void give(const Body& body);  ///< as work that is not recorded
   std::unique_ptr<Graph> assembled(const std::vector<int>& numbers);
@@ -104,6 +111,7 @@ class StageStep final : public Step {
 
   // Their bodies: stage_step_bodies.cpp.
   void run_forward(int slot, int buffer);
+  void run_show(int slot, int buffer);
   void run_compare(int slot, int buffer);
   void run_recompute(int slot, int buffer);
   void run_backward(Kind kind, Backward part, int slot, int buffer, int gradient_slot,
@@ -136,14 +144,16 @@ class StageStep final : public Step {
   std::vector<Node> nodes_;
   std::vector<int> called_;  ///< since the last launch
   bool update_called_ = false;
-  std::map<std::vector<int>, std::unique_ptr<Graph>>
-      graphs_;                                 ///< of the capture pass's launch groups
-  std::vector<std::unique_ptr<Graph>> alone_;  ///< of a node each, for launch groups that were cut short
+  /// Of the capture pass's launch groups.
+  std::map<std::vector<int>, std::unique_ptr<Graph>> graphs_;
+  /// Of a node each, for launch groups that were cut short.
+  std::vector<std::unique_ptr<Graph>> alone_;
   /// Launches not known to be over: launch number n at n mod size.
   std::vector<Graph*> under_way_;
   std::int64_t launched_ = 0, over_ = 0, duration_ns_ = 0;
 
   std::vector<stages::Activations> kept_;  ///< by kept_at()
+  std::vector<Made> made_;                 ///< by kept_at(), last stage
   std::vector<int> buffers_;               ///< by slot: that its forward ran at
   // By slot, at fixed addresses where a backend records.
   std::vector<Fed> inputs_, targets_;

@@ -28,8 +28,8 @@ void StageStep::run_forward(int slot, int buffer) {
   const stages::Tensors inputs = upstream_
                                      ? take(upstream_->activations, slot, activations_in_)
                                      : stages::Tensors{fed(samples_.input[slot], inputs_[slot])};
-  const bool late = samples_.late_target || !compares();
-  const at::Tensor target = late                    ? at::Tensor()
+  const bool told = compares() && !samples_.late_target;
+  const at::Tensor target = !told                   ? at::Tensor()
                             : target_is_its_input() ? inputs[0]
                                                     : fed(samples_.target[slot], targets_[slot]);
   stages::Activations& kept = kept_[kept_at(slot, buffer)];
@@ -41,8 +41,14 @@ void StageStep::run_forward(int slot, int buffer) {
     losses_[slot] = kept.loss;
     return;
   }
-  show(samples_.prediction[slot], kept.outputs[0]);
-  if (!late) show(losses_[slot], kept.loss);
+  made_[kept_at(slot, buffer)] = {.prediction = kept.outputs[0].contiguous(), .loss = kept.loss};
+  if (!shown_[slot]) run_show(slot, buffer);
+}
+
+void StageStep::run_show(int slot, int buffer) {
+  const Made& made = made_[kept_at(slot, buffer)];
+  show(samples_.prediction[slot], made.prediction);
+  if (made.loss.defined()) show(losses_[slot], made.loss);
   if (shown_[slot]) shown_[slot]->set(*backend_);
 }
 

@@ -41,7 +41,6 @@ class CudaStream final : public Backend {
     // must go now.
     c10::cuda::CUDACachingAllocator::emptyCache();
   }
-  ~CudaStream() override { cudaStreamSynchronize(own_.get()); }  // its work uses the pools
 
   std::unique_ptr<Event> make_event() override {
     const c10::cuda::CUDAGuard on_device(device_);

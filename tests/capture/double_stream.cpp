@@ -102,30 +102,42 @@ class DoubleGraph final : public Graph {
 
   void launch() override {
     ++launched_;
+    std::vector<const Node*> late;
     for (const Node& node : parts_) {
-      auto* wait = static_cast<DoubleEvent*>(node.wait);
-      auto* signal = static_cast<DoubleEvent*>(node.signal);
-      const std::int64_t needs = wait ? wait->launched() : 0;
-      const std::int64_t gives = signal ? signal->launch() : 0;
-      work_.add([=, this] {
-        if (wait) wait->wait(needs);
-        pause();
-        const auto begin = Clock::now();
-        static_cast<const DoubleRecording*>(node.recording)->tape.replay();
-        passed_ += (Clock::now() - begin).count();
-        if (signal) signal->signal(gives);
-      });
+      if (node.aside && random()() % 2 == 0) {
+        late.push_back(&node);
+      } else {
+        add(node);
+      }
     }
+    for (const Node* node : late) add(*node);
     work_.add([this] { ++over_; });
   }
   bool over() override { return over_ == launched_; }
   std::int64_t duration_ns() override { return passed_.exchange(0); }
 
  private:
+  void add(const Node& node) {
+    auto* wait = static_cast<DoubleEvent*>(node.wait);
+    auto* signal = static_cast<DoubleEvent*>(node.signal);
+    const std::int64_t needs = wait ? wait->launched() : 0;
+    const std::int64_t gives = signal ? signal->launch() : 0;
+    work_.add([=, this] {
+      if (wait) wait->wait(needs);
+      pause();
+      const auto begin = Clock::now();
+      static_cast<const DoubleRecording*>(node.recording)->tape.replay();
+      passed_ += (Clock::now() - begin).count();
+      if (signal) signal->signal(gives);
+    });
+  }
   void pause() {
-    thread_local std::mt19937 random{std::random_device{}()};
-    if (disturbed_ && random() % 3 == 0)
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 1500));
+    if (disturbed_ && random()() % 3 == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(random()() % 1500));
+  }
+  static std::mt19937& random() {
+    thread_local std::mt19937 generator{std::random_device{}()};
+    return generator;
   }
 
   std::vector<Node> parts_;
