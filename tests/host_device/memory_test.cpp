@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <gtest/gtest.h>
 
 #include "capture/backend.h"
@@ -66,7 +67,12 @@ TEST(Memory, OnTheHostThatARecordingTookGoesWithItsBackend) {
 TEST(Memory, ThatIsStillBeingWrittenIsWaitedForByAnEagerStage) {
   const auto backend = capture::make_eager_backend(kDevice);
   host_device::delay(2000);
-  at::Tensor made = at::ones({kMany}, at::TensorOptions(kDevice));
+  at::Tensor made;
+  {
+    const c10::cuda::CUDAStreamGuard elsewhere(
+        c10::cuda::getStreamFromPool(false, kDevice.index()));
+    made = at::ones({kMany}, at::TensorOptions(kDevice));
+  }
   backend->run([&] { made.add_(1); });
   host_device::delay(0);
   EXPECT_EQ(made.cpu()[kMany - 1].item<float>(), 2);

@@ -48,7 +48,6 @@ MUTANTS = {
         ("void synchronize() override { stream_.synchronize(); }", "void synchronize() override { if (!M) stream_.synchronize(); }"),
         ("const c10::cuda::CUDAStreamGuard on_stream(stream_);",
          "const c10::cuda::CUDAStreamGuard on_stream(M ? c10::cuda::getDefaultCUDAStream(device_.index()) : stream_);"),
-        ("{ cudaStreamSynchronize(own_.get()); }", "{ if (!M) cudaStreamSynchronize(own_.get()); }"),
         ("c10::cuda::CUDACachingAllocator::emptyCache();", "if (!M) c10::cuda::CUDACachingAllocator::emptyCache();"),
     ],
     "eager_cuda.cpp": [
