@@ -4,25 +4,15 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/engine/sample_feed.h"
+#include "tests/engine/tiny.h"
 
 namespace millrace::engine {
 namespace {
 
-const stages::ImageShape kShape{3, 8, 8};
-
-TrainerOptions options_of(const std::string& schedule, const std::string& optimizer) {
-  stages::ModelSpec model;
-  model.layers = 3;
-  model.features = 4;
-  model.kernel = 3;
-  TrainerOptions options;
-  options.network = stages::build_network(model, kShape);
-  options.sample = kShape;
+TrainerOptions guarded(const std::string& schedule, const std::string& optimizer) {
+  TrainerOptions options = tiny(2, {2}, optimizer);
   options.schedule = schedule;
-  options.stages = 2;
-  options.cut = {2};
-  options.optimizer = {.kind = optimizer, .lr = 0.01};
+  options.optimizer.lr = 0.01;
   options.guard = true;
   return options;
 }
@@ -53,7 +43,7 @@ TEST(BadFrames, NoneWithoutNumbersChangesAWeight) {
   const auto spoiled = [](std::int64_t n) { return n % 100 == 57; };
   for (const std::string& optimizer : stages::optimizer_names()) {
     for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
-      Trainer trainer(options_of("sequential", optimizer));
+      Trainer trainer(guarded("sequential", optimizer));
       MadeUpFeed feed(trainer, 300, [&](std::int64_t n, float* to) {
         const at::Tensor x = sample_at(n, kShape).first;
         std::copy_n(x.const_data_ptr<float>(), kNumbers, to);
@@ -80,7 +70,7 @@ TEST(BadFrames, NoneWithoutNumbersChangesAWeight) {
 TEST(BadFrames, BlackAndWhiteOnesAreLearnedFromLikeAnyOther) {
   for (const std::string schedule : {"partime", "pipedream", "1f1b"}) {
     for (const float value : {0.0f, 1.0f}) {
-      Trainer trainer(options_of(schedule, "adam"));
+      Trainer trainer(guarded(schedule, "adam"));
       MadeUpFeed feed(trainer, 400,
                       [&](std::int64_t, float* to) { std::fill_n(to, kNumbers, value); });
       LossLog log;

@@ -8,35 +8,26 @@
 #include <stdexcept>   // failures to write
 #include <thread>      // the writer's turn
 
-#include "tests/engine/sample_feed.h"
+#include "tests/engine/tiny.h"
 
 namespace millrace::engine {
 namespace {
 
-const stages::ImageShape kShape{3, 8, 8};
-
-TrainerOptions options_of(int stages, std::vector<int> cut, const std::string& optimizer) {
-  stages::ModelSpec model;
-  model.layers = 3;
-  model.features = 4;
-  model.kernel = 3;
-  TrainerOptions options;
-  options.network = stages::build_network(model, kShape);
-  options.sample = kShape;
+TrainerOptions in_sequence(int stages, std::vector<int> cut, const std::string& optimizer) {
+  TrainerOptions options = tiny(stages, std::move(cut), optimizer);
   options.schedule = "sequential";
-  options.stages = stages;
-  options.cut = std::move(cut);
-  options.optimizer = {.kind = optimizer, .lr = 0.05, .momentum = 0.9};
+  options.optimizer.lr = 0.05;
+  options.optimizer.momentum = 0.9;
   return options;
 }
 
 TEST(Checkpoint, GoingOnFromOneEqualsNeverHavingStopped) {
   for (const std::string& optimizer : stages::optimizer_names()) {
-    Trainer whole(options_of(2, {2}, optimizer)), first(options_of(2, {2}, optimizer));
+    Trainer whole(in_sequence(2, {2}, optimizer)), first(in_sequence(2, {2}, optimizer));
     SampleFeed all(whole, kShape, 40), part(first, kShape, 25);
     whole.run(all, nullptr);
     first.run(part, nullptr);
-    TrainerOptions options = options_of(3, {1, 4}, optimizer);  // another cut
+    TrainerOptions options = in_sequence(3, {1, 4}, optimizer);  // another cut
     options.weights = first.checkpoint();
     Trainer second(options);
     SampleFeed rest(second, kShape, 40, 25);
@@ -46,7 +37,7 @@ TEST(Checkpoint, GoingOnFromOneEqualsNeverHavingStopped) {
 }
 
 TEST(Checkpointer, SnapshotsAreWhatARunStoppedThereHolds) {
-  Trainer stopped(options_of(3, {1, 4}, "adam")), running(options_of(3, {1, 4}, "adam"));
+  Trainer stopped(in_sequence(3, {1, 4}, "adam")), running(in_sequence(3, {1, 4}, "adam"));
   SampleFeed ten(stopped, kShape, 10), many(running, kShape, 25);
   stopped.run(ten, nullptr);
   std::vector<stages::StateDict> written;

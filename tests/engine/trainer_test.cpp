@@ -5,25 +5,10 @@
 
 #include <atomic>  // told to drain
 
-#include "tests/engine/sample_feed.h"
+#include "tests/engine/tiny.h"
 
 namespace millrace::engine {
 namespace {
-
-const stages::ImageShape kShape{3, 8, 8};
-
-TrainerOptions options_of(int stages, std::vector<int> cut) {
-  stages::ModelSpec model;
-  model.layers = 3;
-  model.features = 4;
-  model.kernel = 3;
-  TrainerOptions options;
-  options.network = stages::build_network(model, kShape);
-  options.sample = kShape;
-  options.stages = stages;
-  options.cut = std::move(cut);
-  return options;
-}
 
 std::string complaint(TrainerOptions options) {
   try {
@@ -35,16 +20,16 @@ std::string complaint(TrainerOptions options) {
 }
 
 TEST(Trainer, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(complaint(options_of(7, {})), "7 stages: the network has 6 modules, so 1 to 6");
-  EXPECT_EQ(complaint(options_of(3, {2})), "1 places make 2 stages, pipeline.stages is 3");
-  EXPECT_EQ(complaint(options_of(3, {3, 3})), "places must rise from 1 to 5");
-  EXPECT_EQ(complaint(options_of(2, {6})), "places must rise from 1 to 5");
-  EXPECT_EQ(complaint(options_of(2, {0})), "places must rise from 1 to 5");
+  EXPECT_EQ(complaint(tiny(7, {})), "7 stages: the network has 6 modules, so 1 to 6");
+  EXPECT_EQ(complaint(tiny(3, {2})), "1 places make 2 stages, pipeline.stages is 3");
+  EXPECT_EQ(complaint(tiny(3, {3, 3})), "places must rise from 1 to 5");
+  EXPECT_EQ(complaint(tiny(2, {6})), "places must rise from 1 to 5");
+  EXPECT_EQ(complaint(tiny(2, {0})), "places must rise from 1 to 5");
 }
 
 TEST(Trainer, BalancesWhatIsNotCut) {
   for (int stages = 1; stages <= 6; ++stages) {
-    Trainer trainer(options_of(stages, {}));
+    Trainer trainer(tiny(stages, {}));
     EXPECT_EQ(int(trainer.cut().size()), stages - 1);
     SampleFeed feed(trainer, kShape, 20);
     EXPECT_EQ(trainer.run(feed, nullptr).trained, 20);
@@ -52,7 +37,7 @@ TEST(Trainer, BalancesWhatIsNotCut) {
 }
 
 TEST(Trainer, StateIsNamedAsTheUncutNetwork) {
-  Trainer trainer(options_of(3, {1, 3}));
+  Trainer trainer(tiny(3, {1, 3}));
   std::vector<std::string> names;
   for (const auto& [name, tensor] : trainer.state()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias", "4.weight",
@@ -60,7 +45,7 @@ TEST(Trainer, StateIsNamedAsTheUncutNetwork) {
 }
 
 TEST(Trainer, StopsAtItsLimit) {
-  Trainer trainer(options_of(2, {2}));
+  Trainer trainer(tiny(2, {2}));
   SampleFeed feed(trainer, kShape, 100);
   const Outcome outcome = trainer.run(feed, nullptr, {.limit = 30});
   EXPECT_EQ(outcome.admitted, 30);
@@ -80,16 +65,16 @@ class BrokenFeed final : public Feed {
 };
 
 TEST(Trainer, RethrowsTheFirstFailureAfterAllHaveStopped) {
-  Trainer trainer(options_of(4, {1, 2, 3}));
+  Trainer trainer(tiny(4, {1, 2, 3}));
   BrokenFeed feed;
   EXPECT_THROW(trainer.run(feed, nullptr), std::runtime_error);
 }
 
 TEST(Trainer, InverseAgeDividesTheRate) {
-  TrainerOptions options = options_of(2, {2});
+  TrainerOptions options = tiny(2, {2});
   options.correction.kind = "inverse-age";
   options.optimizer.lr = 0.3;
-  TrainerOptions by_hand = options_of(2, {2});
+  TrainerOptions by_hand = tiny(2, {2});
   by_hand.optimizer.lr = 0.1;  // age 2 at stage 0
   Trainer corrected(options), slow(by_hand);
   SampleFeed a(corrected, kShape, 3), b(slow, kShape, 3);
@@ -110,7 +95,7 @@ PipelineOptions drained_at(std::int64_t sample, std::atomic<bool>& drain) {
 
 TEST(Recut, GoesOnAsIfNothingHadHappened) {
   // Sequential: nothing is under way between samples, so that the cut cannot tell.
-  TrainerOptions options = options_of(3, {1, 4});
+  TrainerOptions options = tiny(3, {1, 4});
   options.schedule = "sequential";
   options.optimizer = {.kind = "adam", .lr = 0.05};
   Trainer whole(options), cut_anew(options);
@@ -131,7 +116,7 @@ TEST(Recut, GoesOnAsIfNothingHadHappened) {
 
 TEST(Recut, IsARunThatGoesOnFromACheckpoint) {
   for (const std::string schedule : {"partime", "pipedream", "2bw"}) {
-    TrainerOptions options = options_of(2, {2});
+    TrainerOptions options = tiny(2, {2});
     options.schedule = schedule;
     options.optimizer = {.kind = "sgd", .lr = 0.05, .momentum = 0.9};
     Trainer first(options), cut_anew(options);
@@ -152,7 +137,7 @@ TEST(Recut, IsARunThatGoesOnFromACheckpoint) {
 }
 
 TEST(Recut, CountsOn) {
-  Trainer trainer(options_of(2, {2}));
+  Trainer trainer(tiny(2, {2}));
   SampleFeed feed(trainer, kShape, 30);
   std::atomic<bool> drain{false};
   trainer.run(feed, nullptr, drained_at(10, drain));
@@ -171,7 +156,7 @@ TEST(Recut, CountsOn) {
 }
 
 TEST(Recut, RefusesACutThatCannotBe) {
-  TrainerOptions options = options_of(2, {2});
+  TrainerOptions options = tiny(2, {2});
   options.may_recut = true;
   Trainer trainer(options);
   EXPECT_EQ(trainer.module_ms().size(), 6u);

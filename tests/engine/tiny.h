@@ -1,0 +1,28 @@
+// The least pipeline that tests train.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "tests/engine/sample_feed.h"
+
+namespace millrace::engine {
+
+const stages::ImageShape kShape{3, 8, 8};
+
+/// Six modules, the first, third and fifth with weights.
+inline TrainerOptions tiny(int stages, std::vector<int> cut, const std::string& optimizer = "sgd") {
+  stages::ModelSpec model;
+  model.layers = 3;
+  model.features = 4;
+  model.kernel = 3;
+  TrainerOptions options;
+  options.network = stages::build_network(model, kShape);
+  options.sample = kShape;
+  options.stages = stages;
+  options.cut = std::move(cut);
+  options.optimizer.kind = optimizer;
+  return options;
+}
+
+}  // namespace millrace::engine
