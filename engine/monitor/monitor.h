@@ -95,6 +95,7 @@ struct Reading {
 /// anyone.
 struct Tally {
   std::atomic<std::int64_t> trained{0};
+  std::atomic<std::int64_t> replayed{0};        ///< learned from once more; the others came first
   std::atomic<std::int64_t> predicted_only{0};  ///< left out by choice, for lack of time
   std::atomic<std::int64_t> untold{0};  ///< left out since some sample of the update had no target
 };

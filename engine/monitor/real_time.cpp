@@ -8,7 +8,8 @@ namespace {
 FrameCounts operator-(const FrameCounts& a, const FrameCounts& b) {
   return {a.received - b.received, a.trained - b.trained,
           a.dropped - b.dropped,   a.predicted_only - b.predicted_only,
-          a.rejected - b.rejected, a.untold - b.untold};
+          a.rejected - b.rejected, a.untold - b.untold,
+          a.replayed - b.replayed};
 }
 
 std::string text(double value) {

@@ -21,7 +21,8 @@ struct FrameCounts {
   std::int64_t predicted_only = 0;  ///< of the dropped
   /// Broken, of a minibatch that the stream did not fill, or without a target.
   std::int64_t rejected = 0;
-  std::int64_t untold = 0;  ///< of the rejected: predicted, but without a target
+  std::int64_t untold = 0;    ///< of the rejected: predicted, but without a target
+  std::int64_t replayed = 0;  ///< learned from once more; in none of the others
   std::int64_t in_flight() const { return received - trained - dropped - rejected; }
 };
 

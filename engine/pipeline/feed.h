@@ -15,6 +15,8 @@ struct SampleInfo {
   bool learns = true;  ///< false: it is predicted, and nothing is learned from its loss
   /// False: nobody has said what its prediction should have been, so that its loss means nothing.
   bool has_target = true;
+  /// It was learned from before: it counts apart, and its times say nothing of the stream.
+  bool replayed = false;
   Clock::time_point predicted;  ///< when its prediction was there
 };
 

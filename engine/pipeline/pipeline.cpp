@@ -32,12 +32,14 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
           // Gradients may stay unread for the whole age of the pipeline; tokens are small, so
           // room for twice the samples in flight costs nothing and no send ever waits.
           Channels(shared_.lowering, 2 * std::size_t(schedule.slots()) + 2),
-          Fates(2 * schedule.slots() + shared_.choice)} {}
+          Fates(2 * schedule.slots() + shared_.choice),
+          std::vector<char>(std::size_t(2 * schedule.slots() + shared_.choice))} {}
 
 Outcome Pipeline::run() {
   const int count = int(schedule_.workers.size());
   Tally& tally = shared_.monitor.tally();
   const std::int64_t trained_before = tally.trained.load();
+  const std::int64_t replayed_before = tally.replayed.load();
   const std::int64_t left_out_before = tally.predicted_only.load();
   const std::int64_t untold_before = tally.untold.load();
   std::vector<std::thread> threads;
@@ -69,6 +71,7 @@ Outcome Pipeline::run() {
   const Outcome outcome = this->outcome();
   // A replica may have counted what another could not.
   tally.trained.store(trained_before + outcome.trained);
+  tally.replayed.store(replayed_before + outcome.replayed);
   tally.predicted_only.store(left_out_before + outcome.predicted_only);
   tally.untold.store(untold_before + outcome.untold);
   return outcome;
@@ -76,13 +79,21 @@ Outcome Pipeline::run() {
 
 Outcome Pipeline::outcome() const {
   const std::int64_t admitted = shared_.admitted, used = schedule_.trained(admitted);
-  const std::int64_t left_out = shared_.fates.count(Fate::predicted_only, used),
-                     untold = shared_.fates.count(Fate::untold, used);
-  return {admitted, used - left_out - untold, left_out, untold, admitted - used};
+  const auto count = [&](Fate fate) { return shared_.fates.count(fate, used); };
+  const std::int64_t left_out = count(Fate::predicted_only), untold = count(Fate::untold),
+                     replayed = count(Fate::replayed),
+                     replays = replayed + count(Fate::replayed_in_vain);
+  return {.admitted = admitted,
+          .replayed = replayed,
+          .trained = used - left_out - untold - replays,
+          .predicted_only = left_out,
+          .untold = untold,
+          .rejected = admitted - used - (shared_.replays - replays)};
 }
 
 Outcome& Outcome::operator+=(const Outcome& more) {
   admitted += more.admitted;
+  replayed += more.replayed;
   trained += more.trained;
   predicted_only += more.predicted_only;
   untold += more.untold;

@@ -25,7 +25,8 @@ namespace millrace::engine {
 struct PipelineOptions {
   /// Core for each worker, an index among those this process may use; -1 or none: not pinned.
   std::vector<int> cores;
-  /// Admit no more samples to learn from than this; 0: as many as the feed has.
+  /// Admit no more samples to learn from than this, replayed ones apart; 0: as many as the feed
+  /// has.
   std::int64_t limit = 0;
   /// Samples of earlier runs over the same stream: hooks, observer and guard count on from there.
   std::int64_t before = 0;
@@ -68,19 +69,27 @@ struct Shared {
   Lowering lowering;
   Channels channels;
   Fates fates;
+  std::vector<char>
+      again;  ///< by sample, the latest: replayed(); written by stage 0 before it sends
   std::atomic<bool> stop{false};  ///< a worker failed: nobody waits any longer
   /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
   std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
   // Written by stage 0's workers in turn, read after the join.
   std::int64_t admitted = 0;
-  std::int64_t left_out = 0;         ///< of them: known not to be learned from
+  std::int64_t replays = 0;          ///< of them
+  std::int64_t left_out = 0;         ///< of the others: known not to be learned from
   std::int64_t left_out_groups = 0;  ///< since the last one that is
   bool learns = true;                ///< the group under way
+
+  /// Of one of the latest samples.
+  bool replayed(std::int64_t sample) const { return again[std::size_t(sample) % again.size()]; }
 };
 
-/// What run() did. admitted = trained + predicted_only + untold + rejected.
+/// What run() did. admitted = trained + predicted_only + untold + rejected + replays, of which
+/// `replayed` were learned from; the other counts are of samples that came for the first time.
 struct Outcome {
   std::int64_t admitted = 0;
+  std::int64_t replayed = 0;
   std::int64_t trained = 0;
   std::int64_t predicted_only = 0;  ///< left out by choice: went forward alone
   std::int64_t untold = 0;          ///< left out since a sample of their update had no target

@@ -89,7 +89,7 @@ void Worker::predicted(const Action& action) {
   const int at = slot(action.sample);
   SampleInfo& info = this->info(action.sample);
   info.predicted = Clock::now();
-  shared_.monitor.predicted(info.captured, info.predicted);
+  if (!info.replayed) shared_.monitor.predicted(info.captured, info.predicted);
   if (shared_.observer) shared_.observer->shown(info, at);
   if (!options_.late_targets) compared(action);
   pass_on(*lowered.gives.find(Signal::Kind::prediction));
@@ -121,11 +121,17 @@ void Worker::updated(const Completion& update) {
                                     : Fate::predicted_only;
   // Replicas update together, on a sample each; the action names the last replica's.
   const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
-  shared_.fates.set(update.action.sample - later, shared_.schedule.group, fate);
-  (update.learned  ? tally.trained
-   : update.untold ? tally.untold
-                   : tally.predicted_only)
-      .fetch_add(shared_.schedule.group, std::memory_order_relaxed);
+  const std::int64_t end = update.action.sample - later + 1;
+  for (std::int64_t sample = end - shared_.schedule.group; sample < end; ++sample) {
+    const bool replayed = shared_.replayed(sample);
+    shared_.fates.set(sample, replayed ? again(fate) : fate);
+    if (replayed && !update.learned) continue;
+    (replayed         ? tally.replayed
+     : update.learned ? tally.trained
+     : update.untold  ? tally.untold
+                      : tally.predicted_only)
+        .fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 void Worker::timed(const Completion& group) {

@@ -110,10 +110,14 @@ bool Worker::admit(const Action& action) {
   SampleInfo& info = shared_.infos[slot(action.sample)];
   shared_.feed.take(slot(action.sample), info);
   info.sample = options_.before + action.sample;
-  const bool chosen = choose(action.sample);
-  if (chosen && !info.has_target) ++shared_.left_out;
-  info.learns = chosen && info.has_target;
+  info.learns = choose(action.sample) && info.has_target;
+  shared_.again[std::size_t(action.sample) % shared_.again.size()] = info.replayed;
   shared_.admitted = action.sample + 1;
+  if (info.replayed) {
+    ++shared_.replays;
+  } else if (!info.learns) {
+    ++shared_.left_out;
+  }
   pass_on(*shared_.lowering(index_, action).gives.find(Signal::Kind::admission));
   lap(mine, Part::handoff);
   return true;
@@ -121,7 +125,8 @@ bool Worker::admit(const Action& action) {
 
 bool Worker::full() const {
   return options_.limit > 0 &&
-         shared_.admitted - shared_.left_out - shared_.feed.missed() >= options_.limit;
+         shared_.admitted - shared_.replays - shared_.left_out - shared_.feed.missed() >=
+             options_.limit;
 }
 
 bool Worker::drained(std::int64_t sample) const {
@@ -136,7 +141,6 @@ bool Worker::choose(std::int64_t sample) {
     shared_.learns = sample == 0 || shared_.left_out_groups + 1 >= every;
     shared_.left_out_groups = shared_.learns ? 0 : shared_.left_out_groups + 1;
   }
-  if (!shared_.learns) ++shared_.left_out;
   return shared_.learns;
 }
 

@@ -17,7 +17,8 @@ inline engine::FrameCounts frame_counts(const io::FrameQueue& queue, engine::Tra
           .dropped = queue.dropped() + predicted_only,
           .predicted_only = predicted_only,
           .rejected = queue.rejected() + untold,
-          .untold = untold};
+          .untold = untold,
+          .replayed = tally.replayed.load(std::memory_order_relaxed)};
 }
 
 }  // namespace millrace::tools
