@@ -149,6 +149,7 @@ StageMemory CostModel::memory(const Stage& stage, int behind, int stages) const 
   memory.optimizer = weights + state_[stage.end] - state_[stage.begin];
   memory.stash =
       method_.recompute ? stash + input_bytes(stage.begin, memory.samples) : memory.samples * stash;
+  if (stage.begin == 0) memory.replay = machine_.replay_bytes;
   return memory;
 }
 

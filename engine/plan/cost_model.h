@@ -56,7 +56,8 @@ struct StageMemory {
   double weights = 0;
   double optimizer = 0;  ///< one gradient of the weights, and the optimizer's state
   double stash = 0;
-  double total() const { return weights + optimizer + stash; }
+  double replay = 0;  ///< samples kept to be learned from again
+  double total() const { return weights + optimizer + stash + replay; }
 };
 
 /// Sums over a profile's modules for one machine and method. Immutable. A place is `tensor`

@@ -82,6 +82,7 @@ enum class Overlap {
 struct Machine {
   std::vector<Level> levels = {{}};  ///< innermost first: devices of a server, then servers
   double memory_bytes = 0;           ///< of one device; 0: no limit
+  double replay_bytes = 0;           ///< of the first stage's device, for samples to replay
   Overlap overlap = Overlap::none;
 
   int devices() const {

@@ -55,7 +55,8 @@ const Reach::Limits& Reach::memory_limits(int width, int tail) {
   const StageMemory kept = model_.memory(stage, tail - stage.places(), places_);
   const std::vector<double> sums = model_.memory_sums(kept.versions, kept.samples);
   for (int begin = 0; begin < modules_; ++begin) {
-    const double free = memory - model_.input_bytes(begin, kept.samples);
+    const double free = memory - model_.input_bytes(begin, kept.samples) -
+                        (begin == 0 ? model_.machine().replay_bytes : 0);
     const auto over =
         std::upper_bound(sums.begin() + begin + 1, sums.end(), free,
                          [&](double room, double sum) { return room < sum - sums[begin]; });

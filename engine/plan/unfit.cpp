@@ -17,7 +17,8 @@ std::string memory_text(const CostModel& model, const LeastMemory& least) {
            std::to_string(stage.end - 1) + ": weights " + bytes_text(memory.weights) + " in " +
            std::to_string(memory.versions) + " version(s), gradient and optimizer " +
            bytes_text(memory.optimizer) + ", activations " + bytes_text(memory.stash) + " of " +
-           std::to_string(memory.samples) + " sample(s))";
+           std::to_string(memory.samples) + " sample(s)" +
+           (memory.replay > 0 ? ", samples to replay " + bytes_text(memory.replay) : "") + ")";
   }
   return text + ")";
 }

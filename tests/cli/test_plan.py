@@ -45,6 +45,28 @@ class Plan(program.CliTest):
                      "142.9 frames a second", "real time HOLDS: a frame every 7.000 ms <= 1/F 10.000 ms"]:
             self.assertIn(part, out)
 
+    def test_memory_is_shared_with_samples_to_replay(self):
+        path = self.profile(*[module(name, 1, weight=100, stash=400) for name in "abcd"], input_bytes=10)
+        arguments = (path, "--schedules", "pb", "--recompute", "--memory", "3.2e-6", "--fps", "50")
+        table, _ = self.planned(*arguments)
+        self.assertNotIn("recompute", table)
+        results = self.folder / "o.json"
+        table, out = self.planned(*arguments, "--replay", "80", "--json", results)
+        self.assertTrue(table["recompute"], "80 samples leave no room for the activations")
+        replay = tomllib.loads((self.folder / "plan.toml").read_text())["replay"]
+        found = json.loads(results.read_text())
+        self.assertEqual(replay, {"kind": "reservoir", "size": found["replay"]["size"]})
+        self.assertGreaterEqual(replay["size"], 80)
+        first = found["plans"][0]["memory"][0]["total_bytes"]  # with 80 of them
+        self.assertLessEqual(first + 10 * (replay["size"] - 80), 3200)
+        self.assertGreater(first + 10 * (replay["size"] - 79), 3200, "all the room there is")
+        self.assertAlmostEqual(found["replay"]["share"], 1 - 50 / found["plans"][0]["frames_a_second"])
+        self.assertIn(f"replay    {replay['size']} samples", out)
+
+    def test_replay_of_samples_of_unknown_size(self):
+        path = self.profile(module("a", 1), module("b", 1))
+        self.refused(path, "--replay", "5", parts=["--replay", "how large a sample is"])
+
     def test_every_schedule_is_weighed(self):
         path, results = self.profile(*[module(name, 1, weight=100, stash=10) for name in "abcd"]), self.folder / "o.json"
         table, out = self.planned(path, "--schedules", "any", "--microbatches", "4,8", "--recompute", "--json", results)

@@ -1,9 +1,11 @@
 // `millrace plan`: the best cut, schedule and use of devices for a profile, and why.
 #include <nlohmann/json.hpp>  // results
 
+#include <algorithm>
 #include <iostream>   // results
 #include <stdexcept>  // std::invalid_argument
 
+#include "engine/format.h"
 #include "engine/plan/machine_text.h"
 #include "engine/plan/text.h"
 #include "engine/schedule/schedule.h"
@@ -14,6 +16,8 @@
 namespace millrace::tools {
 namespace {
 
+constexpr std::int64_t kMostReplay = 1 << 24;  ///< samples, as replay.size has it
+
 struct PlanArguments {
   std::string
       input;  ///< a profile (JSON, or PipeDream's graph.txt), or a config (.toml) to measure
@@ -22,6 +26,7 @@ struct PlanArguments {
   std::string links;                         ///< GB/s[:ms] by level, as "3.125,30:0.01"
   std::string overlap = "none";              ///< none | transfers | all
   double memory_gb = 0;                      ///< of a device; 0: no limit
+  std::int64_t replay = 0;                   ///< samples to keep at least; 0: none
   std::vector<std::string> schedules;        ///< "any": all; empty: the config's, or partime
   std::vector<std::int64_t> microbatches;    ///< to try; empty: the config's
   std::vector<std::int64_t> virtual_stages;  ///< to try; empty: the config's
@@ -51,11 +56,12 @@ struct Defaults {
   int microbatches = 4;
   int virtual_stages = 2;
   double fps = 0;
+  bool pairs = false;  ///< a sample is two frames
 };
 
 Defaults defaults_of(const Config& config) {
   return {config.pipeline.schedule, config.pipeline.microbatches, config.pipeline.virtual_stages,
-          config.monitor.fps};
+          config.monitor.fps, config.task.kind == "next-frame"};
 }
 
 /// "any": every schedule there is.
@@ -86,6 +92,43 @@ Request request_of(const PlanArguments& arguments, const Defaults& defaults,
   request.stages = int(arguments.stages);
   request.fps = arguments.fps > 0 ? arguments.fps : defaults.fps;
   return request;
+}
+
+/// The samples that are kept to be learned from again, and the time there is for them.
+struct Replay {
+  std::int64_t size = 0;
+  double bytes = 0;   ///< in all
+  double share = -1;  ///< of all samples those that are replayed; below 0: no rate tells
+};
+
+double sample_bytes(const Defaults& defaults, const Profile& profile) {
+  return profile.input_bytes * (defaults.pairs ? 2 : 1);
+}
+
+/// With a limit as many as the plan leaves room for, else as many as were asked for.
+Replay replay_of(const PlanArguments& arguments, const Request& request,
+                 const engine::plan::Plan& plan, double sample) {
+  Replay replay{.size = arguments.replay};
+  const double room = request.machine.memory_bytes - plan.outcome.memory.front().total();
+  if (request.machine.memory_bytes > 0)
+    replay.size = std::min(kMostReplay, replay.size + std::int64_t(std::max(0.0, room) / sample));
+  replay.bytes = double(replay.size) * sample;
+  if (request.fps > 0) replay.share = std::max(0.0, 1 - request.fps / plan.outcome.frames_a_second);
+  return replay;
+}
+
+std::string replay_text(const Replay& replay) {
+  std::string text = "replay    " + std::to_string(replay.size) + " samples, " +
+                     engine::plan::bytes_text(replay.bytes) + " beside the first stage";
+  if (replay.share >= 0) {
+    text += engine::format("; time for %.3g of them a frame, %.3g of all samples",
+                           replay.share / (1 - replay.share), replay.share);
+  }
+  return text + "\n";
+}
+
+std::string replay_toml(const Replay& replay) {
+  return "\n[replay]\nkind = \"reservoir\"\nsize = " + std::to_string(replay.size) + "\n";
 }
 
 using Json = nlohmann::ordered_json;
@@ -149,18 +192,29 @@ int plan(const PlanArguments& arguments) {
   engine::plan::Planned planned;
   try {
     request = request_of(arguments, defaults, profile);
+    if (arguments.replay > 0 && profile.input_bytes <= 0)
+      throw ConfigError("--replay: " + arguments.input + " does not say how large a sample is");
+    request.machine.replay_bytes = double(arguments.replay) * sample_bytes(defaults, profile);
     planned = engine::plan::make_plan(profile, request);
   } catch (const std::invalid_argument& error) {
     throw ConfigError(error.what());
   } catch (const engine::plan::PlanError& error) {
     throw ConfigError(error.what());
   }
-  const std::string table =
-      engine::plan::pipeline_toml(planned.ranked.front(), request.machine, arguments.kind);
-  std::cout << engine::plan::plan_text(profile, request, planned) << "\n" << table;
+  const engine::plan::Plan& best = planned.ranked.front();
+  std::string table = engine::plan::pipeline_toml(best, request.machine, arguments.kind);
+  Json json = planned_json(profile, planned);
+  std::cout << engine::plan::plan_text(profile, request, planned);
+  if (arguments.replay > 0) {
+    const Replay replay = replay_of(arguments, request, best, sample_bytes(defaults, profile));
+    std::cout << replay_text(replay);
+    table += replay_toml(replay);
+    json["replay"] = {{"size", replay.size}, {"bytes", replay.bytes}};
+    if (replay.share >= 0) json["replay"]["share"] = replay.share;
+  }
+  std::cout << "\n" << table;
   if (!arguments.output.empty()) io::write_whole(arguments.output, table);
-  if (!arguments.json.empty())
-    io::write_whole(arguments.json, planned_json(profile, planned).dump(1) + "\n");
+  if (!arguments.json.empty()) io::write_whole(arguments.json, json.dump(1) + "\n");
   return kDone;
 }
 
@@ -179,6 +233,11 @@ void add_options(CLI::App& command, PlanArguments& arguments) {
       ->capture_default_str();
   command.add_option("--memory", arguments.memory_gb, "GB of a device; 0: no limit")
       ->check(CLI::Range(0.0, 1e6));
+  command
+      .add_option("--replay", arguments.replay,
+                  "Samples to keep room for beside the first stage, at least; with --memory all "
+                  "that the plan leaves")
+      ->check(CLI::Range(std::int64_t(0), kMostReplay));
   std::vector<std::string> schedules = engine::schedule_names();
   schedules.push_back("any");
   command.add_option("--schedules", arguments.schedules, "To choose from, by commas; or any")

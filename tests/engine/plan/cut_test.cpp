@@ -55,7 +55,7 @@ class Definition {
     const int deep = 1 + int(std::ceil(double(behind) / stage.replicas));
     const int versions = schedule_entry(method_.schedule).versions_kept(deep);
     const int samples = schedule_entry(method_.schedule).samples_kept(deep, 0, method_.microbatches);
-    double bytes = 0, stash = 0;
+    double bytes = stage.begin == 0 ? machine_.replay_bytes : 0, stash = 0;
     for (int i = stage.begin; i < stage.end; ++i) {
       const ModuleProfile& m = profile_.modules[i];
       const int ways = std::min(m.tensor_ways, method_.tensor);
@@ -237,6 +237,7 @@ TEST(Cut, IsTheExactMinimumWithinMemory) {
     Case c = random_case(random);
     const double all = CostModel(c.profile, c.machine, c.method).memory_sums(1, 1).back();
     c.machine.memory_bytes = 1 + std::uniform_real_distribution<double>(0.1, 2)(random) * all;
+    c.machine.replay_bytes = random_cost(random, 0.3 * all);
     (std::isfinite(exhaustive(c).first) ? fit : unfit)++;
     expect_exact(c);
     if (HasFatalFailure()) return;

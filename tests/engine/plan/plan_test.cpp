@@ -120,6 +120,7 @@ TEST(Plan, IsTheBestOfAllMethodsAndCuts) {
     Request request{.machine = {.levels = {{2, {0.1, 50}}, {2, {0.5, 20}}},
                                 .memory_bytes = 1 + all * std::uniform_real_distribution<double>(
                                                               0.2, 3)(random),
+                                .replay_bytes = random_cost(random, 0.3 * all),
                                 .overlap = Overlap(random() % 3)},
                     .schedules = {"partime", "pb", "pipedream", "2bw"},
                     .microbatches = {4},
