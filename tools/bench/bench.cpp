@@ -179,6 +179,8 @@ const std::map<std::string, Suite>& suites() {
       {"prediction",
        {"the simulator's word against the clock", bench_prediction, plot_prediction,
         prediction_page}},
+      {"replay",
+       {"learning again from kept samples, on scenes that come back", bench_replay, plot_replay}},
       {"tables", {"published figures, planned again", bench_tables, nullptr, tables_page}},
   };
   return table;

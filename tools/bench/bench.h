@@ -44,6 +44,7 @@ nlohmann::ordered_json bench_learning(const BenchArguments& arguments);
 nlohmann::ordered_json bench_memory(const BenchArguments& arguments);
 nlohmann::ordered_json bench_pipeline(const BenchArguments& arguments);
 nlohmann::ordered_json bench_prediction(const BenchArguments& arguments);
+nlohmann::ordered_json bench_replay(const BenchArguments& arguments);
 nlohmann::ordered_json bench_tables(const BenchArguments& arguments);
 
 /// The earlier results of bench learning, in which the newer ones' arms and streams stand anew.
@@ -55,6 +56,9 @@ inline std::vector<std::int64_t> sizes_or(const BenchArguments& arguments,
                                           const std::vector<std::int64_t>& own) {
   return arguments.sizes.empty() ? own : arguments.sizes;
 }
+
+/// A suite's results as a picture.
+void plot_replay(const nlohmann::ordered_json& results, const std::string& path);
 
 /// Markdown of a suite's results.
 std::string ingest_page(const nlohmann::ordered_json& results);

@@ -40,7 +40,9 @@ void add_options(CLI::App& command, BenchArguments& arguments) {
   command.add_option("--memory-format", arguments.memory_format, "contiguous | channels_last")
       ->check(CLI::IsMember({"contiguous", "channels_last"}))
       ->capture_default_str();
-  command.add_option("--frames", arguments.frames, "learning: frames of each stream; 0: 600")
+  command
+      .add_option("--frames", arguments.frames,
+                  "learning: frames of each stream (0: 600); replay: of the stream (0: 800)")
       ->check(CLI::Range(0, 100000));
   command.add_option("--streams", arguments.streams, "learning: which of vtest, scenes, labels")
       ->delimiter(',')
