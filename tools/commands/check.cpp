@@ -10,6 +10,7 @@
 #include "tools/commands/command.h"
 #include "tools/run/assembly.h"
 #include "tools/run/correction_choice.h"
+#include "tools/run/replay_options.h"
 #include "tools/run/run_source.h"
 
 namespace millrace::tools {
@@ -98,6 +99,13 @@ void describe_sharing(const engine::TrainerOptions& options) {
   }
 }
 
+void describe_replay(const Config& config, const engine::TrainerOptions& options) {
+  if (config.replay.kind == "none") return;
+  std::optional<bool> live;  // of "auto" the source decides
+  if (config.source.pace != "auto") live = config.source.pace == "live";
+  std::cout << "#   replay " << describe_replay(config, options, live) << "\n";
+}
+
 /// What becomes of pictures of another shape, which only the source can tell.
 void describe_frames(const Config& config) {
   const auto& source = config.source;
@@ -145,6 +153,7 @@ int check(const CheckArguments& arguments) {
   const std::string local = local_note(options);
   if (!local.empty()) std::cout << "#   " << local << "\n";
   std::cout << "#   guard " << config.guard.kind << "\n";
+  describe_replay(config, options);
   describe_capture(options);
   describe_sharing(options);
   describe_policy(config, options);

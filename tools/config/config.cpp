@@ -145,6 +145,13 @@ void settle(Config& config) {
   if (config.model.preset != "layers" && !config.model.layer.empty()) {
     throw config.error("model.layer", "is read only with preset = \"layers\"");
   }
+  const Config defaults;
+  for (const auto& [key, is_default] :
+       {std::pair{"replay.size", config.replay.size == defaults.replay.size},
+        std::pair{"replay.share", config.replay.share == defaults.replay.share}}) {
+    if (config.replay.kind == "none" && !is_default)
+      throw config.error(key, "needs replay.kind: recent, reservoir or hard");
+  }
   if (config.checkpoint.dir.empty() && (config.checkpoint.every > 0 || config.checkpoint.resume)) {
     const char* key = config.checkpoint.every > 0 ? "checkpoint.every" : "checkpoint.resume";
     throw config.error(key, "needs checkpoint.dir");

@@ -60,6 +60,11 @@ struct Config {
     std::string kind = "roll-back";
   } guard;
   struct {
+    std::string kind = "none";
+    int size = 256;
+    double share = -1;  ///< below 0: "auto"
+  } replay;
+  struct {
     double fps = 0.0;
     std::string policy = "drop";
   } monitor;

@@ -11,6 +11,7 @@
 #include "io/source/source.h"
 #include "io/source/uri.h"
 #include "stages/loss.h"
+#include "tools/config/replay.h"
 #include "tools/config/task.h"
 
 namespace millrace::tools {
@@ -121,6 +122,17 @@ std::string list_text(const std::vector<T>& list, Show show) {
 }
 
 /// The side of a kernel that padding can centre.
+bool read_share(const toml::node& node, double& share) {
+  if (node.value_exact<std::string>() == "auto") {
+    share = -1;
+    return true;
+  }
+  const auto value = node.is_number() ? node.value<double>() : std::nullopt;
+  if (!value || !(*value >= 0 && *value <= 0.99)) return false;
+  share = *value;
+  return true;
+}
+
 bool read_odd(const toml::node& node, int& side) {
   const auto value = node.value_exact<std::int64_t>();
   if (!value || *value < 1 || *value > 63 || *value % 2 == 0) return false;
@@ -381,6 +393,18 @@ std::vector<ConfigKey> make_table() {
           "guard.kind", {"none", "roll-back"},
           "roll-back: when the loss diverges, go back to the last good weights and halve the rate",
           MILLRACE_AT(guard.kind)),
+      choice("replay.kind", replay_names(),
+             "samples to learn from again while the stream leaves time; recent: the latest; "
+             "reservoir: any of all so far; hard: those of a large loss",
+             MILLRACE_AT(replay.kind)),
+      whole("replay.size", 1, 1 << 24, "samples kept in memory for that", MILLRACE_AT(replay.size)),
+      {"replay.share", "\"auto\" or a number from 0 to 0.99",
+       "of all samples learned from, those that are replayed; auto: as many as real time leaves "
+       "room for; a live stream gets no more than that whatever the number",
+       [](Config& c, const toml::node& n) { return read_share(n, c.replay.share); },
+       [](const Config& c) {
+         return c.replay.share < 0 ? quoted("auto") : number_text(c.replay.share);
+       }},
       real("monitor.fps", 0, 100000, "F of the rule T/N < 1/F; 0: the source's own",
            MILLRACE_AT(monitor.fps)),
       choice("monitor.policy", engine::policy_names(),

@@ -104,6 +104,7 @@ std::string state_json(const Live& live, const Controls* controls, int viewers) 
                  {"rejected", frames.rejected},
                  {"in_flight", frames.in_flight()},
                  {"predicted_only", frames.predicted_only},
+                 {"replayed", frames.replayed},
                  {"before", s.frames_before},
                  {"trained_since_reconnect", live.trained_since_reconnect}}},
                {"rate", {{"fps", number(live.fps)}, {"dropped_fps", number(live.dropped_fps)}}},

@@ -90,6 +90,10 @@ std::string metrics_text(const Snapshot& s, int viewers) {
                 s.frames.dropped);
   sheet.counter("millrace_frames_predicted_only_total",
                 "Of the frames dropped: predicted, and not learned from.", s.frames.predicted_only);
+  sheet.counter(
+      "millrace_frames_replayed_total",
+      "Samples learned from once more, in time that the stream left; in none of the others.",
+      s.frames.replayed);
   sheet.counter("millrace_frames_rejected_total", "Frames no sample could be made of.",
                 s.frames.rejected);
   add_stages(sheet, s);

@@ -12,6 +12,7 @@
 #include "tools/config/task.h"
 #include "tools/run/checkpoint_files.h"
 #include "tools/run/correction_choice.h"
+#include "tools/run/replay_options.h"
 
 namespace millrace::tools {
 namespace {
@@ -219,6 +220,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.guard = config.guard.kind == "roll-back";
   place(config, options);
   choose_frames(config, options);
+  replay_options(config, options);
   options.seed = config.weights.seed;
   Start start = find_start(config, *options.network);
   options.weights = std::move(start.weights);

@@ -28,6 +28,9 @@ class FrameFeed : public engine::Feed {
   Status poll(std::chrono::microseconds patience) override;
   void take(int slot, engine::SampleInfo& info) override;
 
+  /// Whether no frame is to be taken now.
+  bool rests() const { return paused_ && paused_() && !queue_.drained(); }
+
   /// Samples made so far. Any thread.
   std::int64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
@@ -35,8 +38,6 @@ class FrameFeed : public engine::Feed {
   virtual std::int64_t pending() const { return 0; }
 
  protected:
-  /// Whether no frame is to be taken now.
-  bool rests() const { return paused_ && paused_() && !queue_.drained(); }
   void count_sample() { taken_.store(taken() + 1, std::memory_order_relaxed); }
   /// Gives what `frame`, of the samples' size, shows to the sample in `slot`, as the trainer takes
   /// it.

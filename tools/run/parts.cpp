@@ -6,6 +6,7 @@
 #include "tools/run/correction_choice.h"
 #include "tools/run/next_frame_feed.h"
 #include "tools/run/outputs.h"
+#include "tools/run/replay_options.h"
 #include "tools/run/report.h"
 #include "tools/run/run_source.h"
 
@@ -67,8 +68,9 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       trainer(assembled),
       unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, trainer.checkpoint())),
       feed(make_feed()),
+      replay(make_replay()),
       log(trainer, task == Task::label),
-      callback(trainer, std::size_t(shape().channels * shape().height * shape().width)),
+      callback(trainer, inputs()),
       overload(config, trainer, live),
       video(make_video()),
       lines(make_lines()),
@@ -76,6 +78,10 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       page(make_page()),
       reload(config, options.read_again, {rate, trainer.monitor(), info.fps, checkpointer.get()}) {
   assembled.weights.clear();
+  if (replay) {
+    observers.add_for_all(replay.get());
+    log.keep_pictures(inputs());
+  }
   if (!options.trace.empty()) {
     actions = std::make_unique<engine::ActionLog>(int(trainer.schedule().workers.size()));
     counters = std::make_unique<TraceCounters>(*actions, queue);
@@ -104,6 +110,12 @@ std::unique_ptr<FrameFeed> RunParts::make_feed() {
   if (task != Task::next_frame) return std::make_unique<FrameFeed>(trainer, queue, resizer, task);
   return std::make_unique<NextFrameFeed>(trainer, queue, resizer, config.task.horizon,
                                          trainer.late_targets());
+}
+
+std::unique_ptr<ReplayFeed> RunParts::make_replay() {
+  const ReplayOptions replay = replay_options(config, assembled, resumed.frames);
+  if (replay.kind == ReplayKind::none) return nullptr;
+  return std::make_unique<ReplayFeed>(trainer, *feed, inputs(), live, replay);
 }
 
 std::unique_ptr<VideoOut> RunParts::make_video() {
@@ -174,7 +186,7 @@ engine::PipelineOptions RunParts::pipeline_options(std::int64_t limit) {
   engine::PipelineOptions pipeline{.limit = limit, .rate = &rate, .actions = actions.get()};
   if (checkpointer) {
     pipeline.after_sample = [this](int stage, std::int64_t sample) {
-      checkpointer->after_sample(stage, sample);
+      checkpointer->after_sample(stage, replay ? replay->fresh(sample) - 1 : sample);
     };
   }
   return pipeline;

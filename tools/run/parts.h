@@ -20,6 +20,7 @@
 #include "tools/run/overload_watch.h"
 #include "tools/run/rate_watch.h"
 #include "tools/run/reload.h"
+#include "tools/run/replay_feed.h"
 #include "tools/run/resume.h"
 #include "tools/run/status_line.h"
 #include "tools/run/trace_counters.h"
@@ -38,12 +39,17 @@ struct RunParts {
   stages::ImageShape shape() const {  ///< of a sample
     return {config.source.channels, resizer.height(), resizer.width()};
   }
+  std::size_t inputs() const {  ///< numbers in a sample's input
+    const stages::ImageShape sample = shape();
+    return std::size_t(sample.channels * sample.height * sample.width);
+  }
   bool paused() const { return page && page->paused(); }
   void tell(const std::string& line) {
     if (on_event) on_event(line);
   }
   io::ReaderOptions reader_options(std::int64_t limit) const;
   engine::PipelineOptions pipeline_options(std::int64_t limit);
+  engine::Feed& samples() { return replay ? static_cast<engine::Feed&>(*replay) : *feed; }
 
   const Config config;
   const Resumed resumed;  ///< the checkpoint that it goes on from
@@ -61,6 +67,7 @@ struct RunParts {
   engine::Trainer trainer;
   const std::string unfit;  ///< on optimizer state that could not be taken; "": all was
   std::unique_ptr<FrameFeed> feed;
+  std::unique_ptr<ReplayFeed> replay;  ///< null: what comes once is learned from once
   Observers observers;
   // What watches.
   RunLog log;
@@ -97,6 +104,7 @@ struct RunParts {
   RunParts(CheckedConfig checked, RunOptions&& given);
   engine::TrainerOptions whole(engine::TrainerOptions options) const;
   std::unique_ptr<FrameFeed> make_feed();
+  std::unique_ptr<ReplayFeed> make_replay();
   std::unique_ptr<VideoOut> make_video();
   std::unique_ptr<FrameLog> make_lines();
   std::unique_ptr<engine::Checkpointer> make_checkpointer();

@@ -31,11 +31,9 @@ void draw_loss(const RunLog& log, const std::string& path) {
   io::write_chart(chart, path);
 }
 
-void draw_prediction(engine::Trainer& trainer, const RunLog& log, const stages::ImageShape& shape,
-                     const std::string& path) {
-  const int slot = log.last_slot(), channels = int(shape.channels), height = int(shape.height),
-            width = int(shape.width);
-  const float *target = trainer.shown_target(slot), *prediction = trainer.prediction(slot);
+void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const std::string& path) {
+  const int channels = int(shape.channels), height = int(shape.height), width = int(shape.width);
+  const float *target = log.target(), *prediction = log.prediction();
   std::vector<float> error(log.mean_frame().mean().size());
   for (std::size_t i = 0; i < error.size(); ++i)
     error[i] = kErrorGain * std::abs(target[i] - prediction[i]);
@@ -43,7 +41,7 @@ void draw_prediction(engine::Trainer& trainer, const RunLog& log, const stages::
     return io::from_planar(data, channels, height, width);
   };
   io::write_strip("What the network saw and said of the last frame",
-                  {{"input", "", picture(trainer.shown_input(slot))},
+                  {{"input", "", picture(log.input())},
                    {"target", "", picture(target)},
                    {"prediction", loss_text(log.network().recent()) + " (last 100 frames)",
                     picture(prediction)},

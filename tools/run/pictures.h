@@ -3,7 +3,6 @@
 
 #include <string>  // paths
 
-#include "engine/trainer/trainer.h"
 #include "stages/model_spec.h"
 #include "tools/run/run_log.h"
 
@@ -13,7 +12,6 @@ namespace millrace::tools {
 void draw_loss(const RunLog& log, const std::string& path);
 
 /// Input, target, prediction, mean frame and where the prediction errs, of the last frame.
-void draw_prediction(engine::Trainer& trainer, const RunLog& log, const stages::ImageShape& shape,
-                     const std::string& path);
+void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const std::string& path);
 
 }  // namespace millrace::tools

@@ -2,6 +2,7 @@
 
 #include <unistd.h>  // gethostname
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <sstream>
@@ -114,6 +115,12 @@ Json about_run(const RunParts& p, std::int64_t trained, engine::Clock::time_poin
           {"config", to_toml(config)}};
 }
 
+/// Of all samples learned from.
+double share_replayed(const engine::FrameCounts& frames) {
+  return double(frames.replayed) /
+         double(std::max<std::int64_t>(1, frames.replayed + frames.trained));
+}
+
 }  // namespace
 
 stages::Metadata about_weights(const RunParts& p, std::int64_t samples,
@@ -178,6 +185,15 @@ Json make_report(RunParts& p) {
       {"novelty", {{"marked", p.log.novelty().marked()}, {"events", p.log.novelty().events()}}}};
   if (!p.resumed.path.empty())
     report["run"]["resumed"] = {{"from", p.resumed.path}, {"frames", p.resumed.frames}};
+  if (p.replay) {
+    const ReplayBuffer& buffer = p.replay->buffer();
+    report["frames"]["replayed"] = p.frames.replayed;
+    report["replay"] = {{"kind", p.config.replay.kind},
+                        {"share", share_replayed(p.frames)},
+                        {"kept", buffer.count()},
+                        {"size", buffer.places()},
+                        {"bytes", buffer.bytes()}};
+  }
   report["overload"]["predicted_only"] = p.frames.predicted_only;
   if (p.alerts) {
     report["novelty"]["alerts"] = {{"told", p.alerts->told()},
@@ -211,6 +227,10 @@ std::string summarize(const Json& report) {
   if (predicted > 0) out << "; of the dropped " << predicted << " were predicted";
   const Json& untold = report["task"]["without_target"];
   if (untold > 0) out << "; of the rejected " << untold << " were predicted, but had no target";
+  if (report.contains("replay")) {
+    out << "; " << frames["replayed"] << " replayed, " << text(report["replay"]["share"])
+        << " of what was learned from";
+  }
   out << "\n";
   out << "pipeline  " << report["schedule"].get<std::string>() << ", " << report["stages"]
       << " stages cut at " << report["cut"].dump() << " on " << report["devices"].dump() << "\n";

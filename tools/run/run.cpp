@@ -11,6 +11,7 @@
 #include "tools/run/outputs.h"
 #include "tools/run/parts.h"
 #include "tools/run/pictures.h"
+#include "tools/run/replay_options.h"
 #include "tools/run/report.h"
 #include "tools/run/run_source.h"
 
@@ -98,7 +99,7 @@ void Run::learn(std::int64_t limit) {
   p.rate_watch = std::make_unique<RateWatch>(*p.reader, p.trainer.monitor());
   p.began = engine::Clock::now();
   auto running = std::make_unique<std::future<engine::Outcome>>(std::async(std::launch::async, [&] {
-    return p.overload.run(*p.feed, &p.observers, p.pipeline_options(limit));
+    return p.overload.run(p.samples(), &p.observers, p.pipeline_options(limit));
   }));
   if (!p.resumed.note.empty()) p.tell("checkpoint: " + p.resumed.note);
   if (!p.unfit.empty()) p.tell("optimizer: " + p.unfit);
@@ -139,7 +140,8 @@ void Run::learn(std::int64_t limit) {
       .dropped = p.queue.dropped() + outcome.predicted_only,
       .predicted_only = outcome.predicted_only,
       .rejected = p.queue.rejected() + outcome.rejected + outcome.untold + p.feed->pending(),
-      .untold = outcome.untold};
+      .untold = outcome.untold,
+      .replayed = outcome.replayed};
   if (failure) std::rethrow_exception(failure);
 }
 
@@ -174,9 +176,8 @@ std::vector<std::string> Run::save() {
   });
   outputs.write(predicted ? output.loss_plot : "",
                 [&](const std::string& file) { draw_loss(p.log, file); });
-  outputs.write(
-      predicted && p.task != Task::label ? output.prediction : "",
-      [&](const std::string& file) { draw_prediction(p.trainer, p.log, p.shape(), file); });
+  outputs.write(predicted && p.task != Task::label ? output.prediction : "",
+                [&](const std::string& file) { draw_prediction(p.log, p.shape(), file); });
   return outputs.failures();
 }
 
@@ -221,6 +222,7 @@ std::vector<std::string> Run::remarks() const {
   if (!fit.empty()) all.push_back("source: " + fit);
   if (p.config.correction.kind == "auto" && p.assembled.correction.kind != "none")
     all.push_back("correction: " + describe_correction(p.config, p.assembled));
+  if (p.replay) all.push_back("replay: " + describe_replay(p.config, p.assembled, p.live));
   if (!p.resumed.path.empty())
     all.push_back("checkpoint: goes on from " + p.resumed.path + ", after " +
                   std::to_string(p.resumed.frames) + " frames");

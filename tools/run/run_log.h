@@ -30,7 +30,13 @@ class RunLog final : public engine::Observer {
   const engine::LossHistory& baseline() const { return baseline_; }
   const Novelty& novelty() const { return novelty_; }
   const MeanFrame& mean_frame() const { return mean_frame_; }
-  int last_slot() const { return last_slot_; }  ///< when the run is over
+  /// Copies each sample's pictures, since its slot may be another sample's when the run is over.
+  /// `inputs`: numbers of an input. Before the run.
+  void keep_pictures(std::size_t inputs);
+  // The last sample's, when the run is over.
+  const float* input() const;
+  const float* target() const;
+  const float* prediction() const;
 
  private:
   void count_hits(int slot);
@@ -41,6 +47,7 @@ class RunLog final : public engine::Observer {
   engine::LossHistory network_, baseline_, hits_, majority_hits_;
   MeanFrame mean_frame_;
   int last_slot_ = 0;
+  std::vector<float> input_, target_, prediction_;  ///< empty: they still lie in the slot
   Novelty novelty_;
 };
 

@@ -20,8 +20,12 @@ std::string StatusLine::text() {
       static_cast<long long>(queue_.dropped()), log_.network().recent(), log_.baseline().recent());
   shown_ = trained;
   shown_at_ = seconds;
-  const std::int64_t every = overload_.train_every();
-  return line + (every > 1 ? "  1 in " + std::to_string(every) + " learned" : std::string());
+  std::string text = line;
+  const std::int64_t every = overload_.train_every(),
+                     replayed = trainer_.monitor().tally().replayed.load();
+  if (replayed > 0) text += "  replayed " + std::to_string(replayed);
+  if (every > 1) text += "  1 in " + std::to_string(every) + " learned";
+  return text;
 }
 
 }  // namespace millrace::tools

@@ -60,7 +60,8 @@ function show(state) {
   state.accuracy ? showAccuracy(state) : showLoss(state.loss);
   say('fps', three(rate.fps));
   say('fps-why', (realtime.F > 0 ? `of ${three(realtime.F)}, ` : '') + `${count(frames.dropped)} dropped`
-      + (frames.predicted_only > 0 ? `, ${count(frames.predicted_only)} of them predicted` : ''));
+      + (frames.predicted_only > 0 ? `, ${count(frames.predicted_only)} of them predicted` : '')
+      + (frames.replayed > 0 ? `, ${count(frames.replayed)} learned again` : ''));
   say('latency', three(latency.recent_p50));
   say('latency-why', `p99 ${three(latency.recent_p99)}, longest ${three(latency.max)}`);
   showStages(state);

@@ -1,0 +1,97 @@
+"""Samples that are learned from again: as many as asked, counted apart, the same in every run."""
+
+import json
+import unittest
+
+import program
+
+SMALL = {"layers": 2, "features": 2, "kernel": 3}
+
+
+class ReplayTest(program.CliTest):
+
+    def config(self, replay, uri="synth:shapes?frames=60", task="autoencode", **source):
+        return {"source": {"uri": uri, "width": 24, "height": 16, **source}, "task": {"kind": task}, "model": SMALL,
+                "pipeline": {"stages": 2, "cut": [2]}, "replay": replay}
+
+
+class AsOftenAsAsked(ReplayTest):
+
+    def test_the_share_is_replayed_and_counted_apart(self):
+        for kind in ("recent", "reservoir", "hard"):
+            for task, trained in (("autoencode", 60), ("next-frame", 59)):
+                with self.subTest(kind=kind, task=task):
+                    report, _ = self.learn(self.config({"kind": kind, "size": 8, "share": 0.5}, task=task))
+                    self.assert_balanced({"frames": {**report["frames"], "replayed": 0}})
+                    self.assertEqual(report["frames"]["trained"], trained)
+                    self.assertAlmostEqual(report["frames"]["replayed"], trained, delta=6)
+                    self.assertEqual(report["updates"][1], trained + report["frames"]["replayed"])
+                    self.assertEqual(report["replay"]["kept"], 8)
+
+    def test_two_runs_leave_the_same_weights(self):
+        runs = []
+        for _ in range(2):
+            self.learn(self.config({"kind": "hard", "size": 8, "share": 0.7}))
+            runs.append(program.tensors_of(self.folder / "out.safetensors"))
+        self.assertEqual(*runs)
+
+    def test_a_log_and_a_picture_show_fresh_frames_alone(self):
+        config = self.config({"kind": "recent", "size": 8, "share": 0.5})
+        log = self.folder / "log.jsonl"
+        config["output"] = {"log": str(log), "log_every": 1, "prediction": str(self.folder / "last.png")}
+        self.learn(config)
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        self.assertEqual([line["frame"] for line in lines], list(range(60)))
+        self.assertEqual([line["source_frame"] for line in lines], list(range(60)))
+        self.assertTrue((self.folder / "last.png").exists())
+
+    def test_frames_and_checkpoints_count_fresh_frames(self):
+        config = self.config({"kind": "recent", "size": 8, "share": 0.5}, uri="synth:shapes")
+        config["checkpoint"] = {"dir": str(self.folder / "kept"), "every": 10, "resume": True}
+        report, _ = self.learn(config, "--frames", 40)
+        self.assertEqual(report["frames"]["trained"], 40)
+        report, _ = self.learn(config, "--frames", 5)
+        self.assertEqual(report["run"]["resumed"]["frames"], 40)
+        self.assertEqual(report["frames"]["trained"], 5)
+
+
+    def test_the_summary_tells(self):
+        config = program.write_toml(self.folder / "c.toml", self.config({"kind": "recent", "share": 0.5}))
+        outcome = program.call("run", config)
+        self.assert_code(program.DONE, outcome)
+        self.assertRegex(outcome.out, r"60 trained .* replayed, 0\.\d+ of what was learned from")
+
+
+class WhileTheStreamLeavesTime(ReplayTest):
+
+    def test_a_live_stream_is_replayed_and_loses_no_frame(self):
+        report, _ = self.learn(self.config({"kind": "reservoir", "size": 16}, pace="live", fps=20.0))
+        self.assertEqual(report["frames"]["trained"], 60, report["frames"])
+        self.assertGreater(report["frames"]["replayed"], 0)
+
+    def test_a_file_read_as_fast_as_it_goes_leaves_none(self):
+        report, _ = self.learn(self.config({"kind": "reservoir", "size": 16}))
+        self.assertEqual(report["frames"]["replayed"], 0)
+
+
+class Refused(ReplayTest):
+
+    def test_what_cannot_be(self):
+        for key, value, part in (("kind", "hardest", "'hard'"), ("share", 1.0, "0.99"), ("share", "some", "auto"),
+                                 ("size", 0, "from 1")):
+            with self.subTest(key=key, value=value):
+                config = program.write_toml(self.folder / "c.toml", self.config({"kind": "recent", key: value}))
+                self.assert_refused(program.BAD_USAGE, program.call("check", config), f"replay.{key}", part)
+
+    def test_a_share_of_nothing(self):
+        config = program.write_toml(self.folder / "c.toml", self.config({"share": 0.5}))
+        self.assert_refused(program.BAD_USAGE, program.call("check", config), "replay.share", "needs replay.kind")
+
+    def test_more_than_the_machine_has(self):
+        config = self.config({"kind": "recent", "size": 1 << 24}, width=1280, height=720)
+        self.assert_refused(program.BAD_USAGE, program.call("check", program.write_toml(self.folder / "c.toml", config)),
+                            "replay.size", "GB")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,101 @@
+// What is kept of a stream, and what of it comes again.
+#include "tools/run/replay_buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+namespace millrace::tools {
+namespace {
+
+std::set<std::int64_t> kept(const ReplayBuffer& buffer) {
+  std::set<std::int64_t> frames;
+  for (int place = 0; place < buffer.count(); ++place) frames.insert(buffer.frame(place));
+  return frames;
+}
+
+TEST(ReplayBuffer, RecentKeepsTheLatest) {
+  ReplayBuffer buffer(ReplayKind::recent, 4, 1, 7);
+  for (int n = 0; n < 30; ++n) buffer.keep(n, 1);
+  EXPECT_EQ(kept(buffer), (std::set<std::int64_t>{26, 27, 28, 29}));
+}
+
+TEST(ReplayBuffer, ReservoirKeepsEveryFrameWithTheSameChance) {
+  std::map<std::int64_t, int> times;
+  for (std::uint64_t seed = 0; seed < 4000; ++seed) {
+    ReplayBuffer buffer(ReplayKind::reservoir, 5, 1, seed);
+    for (int n = 0; n < 50; ++n) buffer.keep(n, 1);
+    for (const std::int64_t frame : kept(buffer)) ++times[frame];
+  }
+  for (int n = 0; n < 50; ++n) {
+    // 400 of 4000 on the average, with a deviation of 19.
+    EXPECT_NEAR(times[n], 400, 100) << "frame " << n;
+  }
+}
+
+TEST(ReplayBuffer, HardGivesUpTheEasiestAndTakesThoseOfLargeLoss) {
+  ReplayBuffer buffer(ReplayKind::hard, 3, 1, 7);
+  buffer.keep(0, 9);
+  buffer.keep(1, 1);
+  buffer.keep(2, 4);
+  buffer.keep(3, 1);
+  EXPECT_EQ(kept(buffer), (std::set<std::int64_t>{0, 2, 3}));
+  std::map<std::int64_t, int> times;
+  for (int n = 0; n < 1400; ++n) ++times[buffer.frame(buffer.choose())];
+  EXPECT_NEAR(times[0], 900, 90);
+  EXPECT_NEAR(times[2], 400, 90);
+  EXPECT_NEAR(times[3], 100, 50);
+  buffer.set_loss(0, 0, 0.5f);  // learned by now
+  buffer.keep(4, 5);
+  EXPECT_EQ(kept(buffer), (std::set<std::int64_t>{2, 3, 4}));
+}
+
+TEST(ReplayBuffer, ALossThatComesLateChangesNoOtherSample) {
+  ReplayBuffer buffer(ReplayKind::hard, 1, 1, 7);
+  buffer.keep(0, 1);
+  buffer.keep(1, 2);
+  buffer.set_loss(0, 0, 100);
+  buffer.keep(2, 3);
+  EXPECT_EQ(kept(buffer), std::set<std::int64_t>{2});
+}
+
+TEST(ReplayBuffer, KeepsNothingWhoseLossIsNotFinite) {
+  for (const ReplayKind kind : {ReplayKind::recent, ReplayKind::reservoir, ReplayKind::hard}) {
+    ReplayBuffer buffer(kind, 2, 1, 7);
+    EXPECT_EQ(buffer.keep(0, std::nanf("")), -1);
+    EXPECT_EQ(buffer.keep(1, INFINITY), -1);
+    EXPECT_EQ(buffer.count(), 0);
+  }
+}
+
+TEST(ReplayBuffer, TheSameSeedChoosesTheSame) {
+  for (const ReplayKind kind : {ReplayKind::recent, ReplayKind::reservoir, ReplayKind::hard}) {
+    const auto choices = [&](std::uint64_t seed) {
+      ReplayBuffer buffer(kind, 8, 1, seed);
+      std::vector<std::int64_t> frames;
+      for (int n = 0; n < 100; ++n) {
+        buffer.keep(n, float(n % 7 + 1));
+        frames.push_back(buffer.frame(buffer.choose()));
+      }
+      return frames;
+    };
+    EXPECT_EQ(choices(3), choices(3));
+    EXPECT_NE(choices(3), choices(4));
+  }
+}
+
+TEST(ReplayBuffer, NeverGrows) {
+  ReplayBuffer buffer(ReplayKind::recent, 4, 100, 7);
+  EXPECT_EQ(buffer.bytes(), 400u);
+  const std::byte* const first = buffer.at(0);
+  for (int n = 0; n < 100; ++n) buffer.keep(n, 1);
+  EXPECT_EQ(buffer.bytes(), 400u);
+  EXPECT_EQ(buffer.at(0), first);
+  EXPECT_EQ(buffer.count(), 4);
+}
+
+}  // namespace
+}  // namespace millrace::tools

@@ -1,0 +1,332 @@
+// Samples that come again: the right ones, at the right time, learned from exactly.
+#include "tools/run/replay_feed.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <tuple>
+
+#include "io/queue/planar.h"
+#include "tests/engine/trained.h"
+#include "tools/run/next_frame_feed.h"
+#include "tools/run/observers.h"
+
+namespace millrace::tools {
+namespace {
+
+using engine::Feed;
+using engine::kShape;
+using namespace std::chrono_literals;
+
+constexpr std::size_t kInputs = 3 * 12 * 16;
+
+/// Frame n of a made-up stream.
+io::Frame picture(std::int64_t n) {
+  io::Frame frame{.width = 16, .height = 12, .channels = 3, .label = int(n % 4)};
+  io::Random random{std::uint64_t(n)};
+  for (std::size_t i = 0; i < frame.bytes(); ++i)
+    frame.pixels.push_back(std::uint8_t(random.next()));
+  return frame;
+}
+
+at::Tensor floats_of(std::int64_t n) {
+  at::Tensor floats = at::empty({1, 3, 12, 16});
+  io::to_planar(picture(n), floats.mutable_data_ptr<float>());
+  return floats;
+}
+
+/// What came, in the order of samples, with the loss of each.
+struct Seen final : engine::Observer {
+  struct Sample {
+    std::int64_t number, frame;
+    bool replayed;
+    bool operator==(const Sample&) const = default;
+  };
+  void predicted(const engine::SampleInfo& info, int slot, float loss) override {
+    samples.push_back({info.sample, info.frame, info.replayed});
+    losses.push_back(loss);
+    if (look) look(info, slot);
+  }
+  std::vector<Sample> samples;
+  std::vector<float> losses;
+  std::function<void(const engine::SampleInfo&, int slot)> look;
+};
+
+/// A stream of so many frames that wait, and what is learned from it.
+struct Learned {
+  engine::Outcome outcome;
+  Seen seen, fresh;
+  stages::StateDict weights;
+};
+
+Learned learn(const engine::TrainerOptions& options, std::int64_t frames, ReplayOptions replay,
+              std::int64_t limit = 0) {
+  engine::Trainer trainer(options);
+  io::FrameQueue queue(int(frames) + 1, io::Drop::never);
+  for (std::int64_t n = 0; n < frames; ++n) {
+    queue.writable() = picture(n);
+    queue.push();
+  }
+  queue.close();
+  io::Resizer resizer(16, 12);
+  FrameFeed stream(trainer, queue, resizer, Task::autoencode);
+  ReplayFeed feed(trainer, stream, kInputs, false, replay);
+  Learned learned;
+  Observers observers;
+  observers.add_for_all(&feed);
+  observers.add_for_all(&learned.seen);
+  observers.add(&learned.fresh);
+  learned.outcome = trainer.run(feed, &observers, {.limit = limit});
+  learned.weights = trainer.state();
+  return learned;
+}
+
+class EverySchedule : public testing::TestWithParam<std::tuple<engine::ScheduleCase, ReplayKind>> {
+};
+
+TEST_P(EverySchedule, LearnsWhatTheOracleLearnsFromTheSameSequence) {
+  const auto& [schedule, kind] = GetParam();
+  const engine::TrainerOptions options = engine::small(schedule);
+  const Learned learned = learn(options, 60, {.kind = kind, .places = 10, .share = 0.6, .seed = 5});
+  const auto& samples = learned.seen.samples;
+  const engine::Trained expected =
+      engine::by_oracle(options, learned.outcome.admitted, 1, false, [&](std::int64_t n) {
+        const at::Tensor frame = floats_of(samples.at(std::size_t(n)).frame);
+        return std::pair{frame, frame};
+      });
+  // Of a minibatch that is not filled some samples may have been predicted.
+  std::vector<float> losses = learned.seen.losses;
+  ASSERT_GE(losses.size(), expected.losses.size());
+  losses.resize(expected.losses.size());
+  ASSERT_EQ(losses, expected.losses);
+  engine::expect_equal_bits(learned.weights, expected.weights);
+  EXPECT_GT(learned.outcome.replayed, 60);
+}
+
+TEST_P(EverySchedule, AccountsForFreshFramesAlone) {
+  const auto& [schedule, kind] = GetParam();
+  const Learned learned =
+      learn(engine::small(schedule), 41, {.kind = kind, .places = 10, .share = 0.4, .seed = 5});
+  const engine::Outcome& outcome = learned.outcome;
+  EXPECT_EQ(outcome.trained + outcome.rejected, 41);
+  EXPECT_EQ(outcome.predicted_only + outcome.untold, 0);
+  EXPECT_LE(outcome.rejected, 3) << "a trailing minibatch's";
+  std::int64_t number = 0;
+  for (const Seen::Sample& sample : learned.fresh.samples) {
+    EXPECT_EQ(sample, (Seen::Sample{number, number, false})) << number;
+    ++number;
+  }
+  EXPECT_GE(number, outcome.trained);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Replay, EverySchedule,
+    testing::Combine(testing::Values(engine::ScheduleCase{"sequential", 2, {3}},
+                                     engine::ScheduleCase{"partime", 3, {2, 5}},
+                                     engine::ScheduleCase{"pb", 3, {2, 5}},
+                                     engine::ScheduleCase{"pipedream", 3, {2, 5}},
+                                     engine::ScheduleCase{"pipedream", 2, {3}, {2, 1}},
+                                     engine::ScheduleCase{"2bw", 2, {3}},
+                                     engine::ScheduleCase{"gpipe", 2, {3}},
+                                     engine::ScheduleCase{"1f1b", 3, {2, 5}},
+                                     engine::ScheduleCase{"interleaved", 4, {2, 4, 6}},
+                                     engine::ScheduleCase{"zb-h1", 2, {3}}),
+                     testing::Values(ReplayKind::recent, ReplayKind::reservoir, ReplayKind::hard)),
+    [](const auto& info) {
+      return engine::name_of(std::get<0>(info.param)) + "_" +
+             replay_names()[std::size_t(std::get<1>(info.param))];
+    });
+
+TEST(ReplayFeed, AFixedShareIsTheSameInEveryRun) {
+  const auto run = [] {
+    return learn(engine::small("partime", 3, {2, 5}), 50,
+                 {.kind = ReplayKind::hard, .places = 8, .share = 0.5, .seed = 5});
+  };
+  const Learned first = run(), second = run();
+  EXPECT_EQ(first.seen.samples, second.seen.samples);
+  engine::expect_equal_bits(first.weights, second.weights);
+}
+
+TEST(ReplayFeed, TheShareIsThatOfAllSamples) {
+  for (const double share : {0.0, 0.25, 0.5, 0.75, 0.9}) {
+    const engine::Outcome outcome =
+        learn(engine::small("partime", 2, {3}), 200,
+              {.kind = ReplayKind::recent, .places = 20, .share = share, .seed = 5})
+            .outcome;
+    const double all = double(outcome.replayed + outcome.trained);
+    EXPECT_NEAR(double(outcome.replayed) / all, share, 0.02);
+    EXPECT_EQ(outcome.trained, 200);
+  }
+}
+
+TEST(ReplayFeed, ALimitIsOfFreshFrames) {
+  const engine::Outcome outcome =
+      learn(engine::small("partime", 2, {3}), 50,
+            {.kind = ReplayKind::recent, .places = 20, .share = 0.5, .seed = 5}, 30)
+          .outcome;
+  EXPECT_EQ(outcome.trained, 30);
+}
+
+TEST(ReplayFeed, ReplaysNothingWhereTheStreamWaitsAndTheShareIsAuto) {
+  const Learned learned = learn(engine::small("partime", 2, {3}), 50,
+                                {.kind = ReplayKind::recent, .places = 20, .share = -1});
+  EXPECT_EQ(learned.outcome.replayed, 0);
+  EXPECT_EQ(learned.outcome.trained, 50);
+}
+
+/// Pairs of a frame and the one after it, told late or not, come again as they were.
+class PairsComeWhole : public testing::TestWithParam<bool> {};
+
+TEST_P(PairsComeWhole, NextFrame) {
+  engine::TrainerOptions options = engine::small("partime", 3, {2, 5});
+  options.target_is_input = false;
+  options.late_targets = GetParam();
+  engine::Trainer trainer(options);
+  io::FrameQueue queue(64, io::Drop::never);
+  for (std::int64_t n = 0; n < 60; ++n) {
+    queue.writable() = picture(n);
+    queue.writable().segment = n / 20;  // so that some frames have no target
+    queue.push();
+  }
+  queue.close();
+  io::Resizer resizer(16, 12);
+  NextFrameFeed stream(trainer, queue, resizer, 1, GetParam());
+  ReplayFeed feed(trainer, stream, kInputs, false,
+                  {.kind = ReplayKind::reservoir, .places = 10, .share = 0.5, .seed = 5});
+  Seen seen;
+  seen.look = [&](const engine::SampleInfo& info, int slot) {
+    if (!info.has_target) {
+      EXPECT_EQ(info.frame % 20, 19);
+      return;
+    }
+    const auto equal = [](const float* got, std::int64_t n) {
+      return std::equal(got, got + kInputs, floats_of(n).const_data_ptr<float>());
+    };
+    EXPECT_TRUE(equal(trainer.shown_input(slot), info.frame)) << info.frame;
+    EXPECT_TRUE(equal(trainer.shown_target(slot), info.frame + 1)) << info.frame;
+  };
+  Observers observers;
+  observers.add_for_all(&feed);
+  observers.add_for_all(&seen);
+  const engine::Outcome outcome = trainer.run(feed, &observers);
+  EXPECT_EQ(outcome.trained, 57);
+  EXPECT_EQ(outcome.untold, GetParam() ? 3 : 0);
+  EXPECT_GT(outcome.replayed, 30);
+}
+
+INSTANTIATE_TEST_SUITE_P(Replay, PairsComeWhole, testing::Bool(),
+                         [](const auto& info) { return info.param ? "late" : "together"; });
+
+/// A live stream whose frames, one in ten seconds, the test pushes.
+class Live : public testing::Test {
+ protected:
+  static constexpr std::chrono::seconds kPeriod{10};
+
+  Live() { trainer_.monitor().set_fps(1.0 / double(kPeriod.count())); }
+  void push(engine::Clock::time_point captured = engine::Clock::now()) {
+    queue_.writable() = picture(next_++);
+    queue_.writable().captured = captured;
+    queue_.push();
+  }
+  /// As a pipeline of one sample at a time would, within no time.
+  engine::SampleInfo pass() {
+    engine::SampleInfo info;
+    const int slot = taken_++ % trainer_.schedule().slots();
+    feed_.take(slot, info);
+    info.predicted = engine::Clock::now() + 1ms;
+    feed_.shown(info, slot);
+    feed_.predicted(info, slot, 1);
+    return info;
+  }
+  /// Ten frames, the last one now.
+  void pass_fresh() {
+    for (int n = 9; n >= 0; --n) {
+      push(engine::Clock::now() - n * kPeriod);
+      ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
+      EXPECT_FALSE(pass().replayed);
+    }
+  }
+
+  engine::Trainer trainer_{engine::small("partime", 2, {3})};
+  io::FrameQueue queue_{8, io::Drop::never};
+  io::Resizer resizer_{16, 12};
+  FrameFeed stream_{trainer_, queue_, resizer_, Task::autoencode};
+  ReplayFeed feed_{
+      trainer_, stream_, kInputs, true, {.kind = ReplayKind::recent, .places = 20, .share = -1}};
+  std::int64_t next_ = 0;
+  int taken_ = 0;
+};
+
+TEST_F(Live, AFrameThatWaitsGoesFirst) {
+  pass_fresh();
+  for (int n = 0; n < 5; ++n) push();
+  for (int n = 0; n < 5; ++n) {
+    ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
+    EXPECT_FALSE(pass().replayed) << "a fresh frame waited";
+  }
+}
+
+TEST_F(Live, ReplaysWhileTheStreamLeavesTime) {
+  pass_fresh();
+  for (int n = 0; n < 5; ++n) {
+    ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
+    EXPECT_TRUE(pass().replayed);
+  }
+}
+
+TEST_F(Live, NothingIsReplayedWhileAFrameIsOverdue) {
+  pass_fresh();
+  trainer_.monitor().set_fps(1000);
+  std::this_thread::sleep_for(2ms);
+  EXPECT_EQ(feed_.poll(0us), Feed::Status::wait);
+}
+
+TEST_F(Live, NothingIsReplayedThatWouldTakeTooLong) {
+  trainer_.monitor().unit(1).record(std::chrono::nanoseconds(2 * kPeriod).count(), 0);
+  pass_fresh();
+  EXPECT_EQ(feed_.poll(0us), Feed::Status::wait);
+}
+
+TEST_F(Live, NothingIsReplayedIfFramesMayComeEarly) {
+  for (int n = 9; n >= 0; --n) {  // as often half a period early as late
+    push(engine::Clock::now() - n * kPeriod - (n % 2) * kPeriod / 2);
+    ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
+    pass();
+  }
+  EXPECT_EQ(feed_.poll(0us), Feed::Status::wait);
+}
+
+TEST_F(Live, NothingIsReplayedWithoutARate) {
+  pass_fresh();
+  trainer_.monitor().set_fps(0);
+  EXPECT_EQ(feed_.poll(0us), Feed::Status::wait);
+}
+
+TEST_F(Live, NothingIsReplayedDuringAPause) {
+  pass_fresh();
+  stream_.rest_while([] { return true; });
+  EXPECT_EQ(feed_.poll(0us), Feed::Status::wait);
+}
+
+TEST_F(Live, TheLatestFrameIsPredictedBeforeAnythingIsReplayed) {
+  pass_fresh();
+  push();
+  ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
+  engine::SampleInfo info;
+  const int slot = taken_++ % trainer_.schedule().slots();
+  feed_.take(slot, info);
+  EXPECT_EQ(feed_.poll(0us), Feed::Status::wait);
+  info.predicted = engine::Clock::now();
+  feed_.shown(info, slot);
+  ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
+  EXPECT_TRUE(pass().replayed);
+}
+
+TEST_F(Live, FreshFramesAreCountedApart) {
+  pass_fresh();
+  EXPECT_EQ(feed_.fresh(9), 10);
+  EXPECT_EQ(feed_.fresh(8), 9);
+}
+
+}  // namespace
+}  // namespace millrace::tools
