@@ -3,6 +3,7 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/millrace)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)  # what is not said to be of the program
 
 # The engine and what it is made of; frames in and pictures out are a component of their own, since
 # they bring GStreamer and OpenCV.
@@ -94,9 +95,17 @@ install(FILES ${CMAKE_BINARY_DIR}/millrace.pc ${CMAKE_BINARY_DIR}/millrace-run.p
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # libtorch itself adds the LibTorch that it was built with; where that is gone, one beside the program serves.
-set_target_properties(millrace PROPERTIES
-                      INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}/millrace/torch/lib;${cudart_folder}")
-install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+set(torch_beside ${CMAKE_INSTALL_LIBDIR}/millrace/torch)
+set(MILLRACE_BESIDE ${torch_beside}/lib ${torch_beside}/../nvidia/cu13/lib)  # as wheels lie
+list(TRANSFORM MILLRACE_BESIDE PREPEND "$ORIGIN/../" OUTPUT_VARIABLE beside)
+set_target_properties(millrace PROPERTIES INSTALL_RPATH "${beside};${cudart_folder}")
+install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+# GStreamer looks for its elements below /usr alone; elsewhere GST_PLUGIN_PATH names the folder.
+if(MILLRACE_IO)
+  list(TRANSFORM MILLRACE_BESIDE PREPEND "$ORIGIN/../../../" OUTPUT_VARIABLE beside)
+  set_target_properties(gstmillrace PROPERTIES INSTALL_RPATH "${beside};${cudart_folder}")
+  install(TARGETS gstmillrace LIBRARY DESTINATION lib/${CMAKE_LIBRARY_ARCHITECTURE}/gstreamer-1.0 COMPONENT program)
+endif()
 # The program writes its own man page and completion, when it is installed.
 set(texts ${CMAKE_BINARY_DIR}/texts)
 install(CODE "
@@ -107,9 +116,9 @@ install(CODE "
   write_text(millrace.1 --man)
   write_text(millrace --completion bash)
   write_text(_millrace --completion zsh)
-  write_text(millrace.fish --completion fish)")
-install(FILES ${texts}/millrace.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-install(FILES ${texts}/millrace DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
-install(FILES ${texts}/_millrace DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-install(FILES ${texts}/millrace.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-install(FILES README.md ARCHITECTURE.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+  write_text(millrace.fish --completion fish)" COMPONENT program)
+install(FILES ${texts}/millrace.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+install(FILES ${texts}/millrace DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT program)
+install(FILES ${texts}/_millrace DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT program)
+install(FILES ${texts}/millrace.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
+install(FILES README.md ARCHITECTURE.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)

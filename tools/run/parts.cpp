@@ -56,7 +56,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
     : config(std::move(checked.config)),
       resumed(std::move(checked.resumed)),
       options(std::move(given)),
-      source_ahead(open_source(config, checked.labels)),
+      source_ahead(open_source(config, checked.labels, options.open_source)),
       info(source_ahead->info()),
       health(source_ahead->health()),
       task(task_of(config.task.kind)),

@@ -149,6 +149,10 @@ void Run::stop() {
   parts_->stopping = true;
 }
 
+void Run::set_rate(double times) {
+  parts_->rate = times;
+}
+
 std::string Run::reload() {
   return parts_->options.read_again ? parts_->reload.read_again() : "there is no file to read";
 }
@@ -185,6 +189,11 @@ void Run::save_weights(const std::string& path) const {
   const RunParts& p = *parts_;
   io::write_whole(path,
                   stages::to_safetensors(p.trainer.state(), about_weights(p, samples(p), p.ended)));
+}
+
+std::array<int, 3> Run::shape() const {
+  const stages::ImageShape shape = parts_->shape();
+  return {int(shape.channels), int(shape.height), int(shape.width)};
 }
 
 std::int64_t Run::trained() const {

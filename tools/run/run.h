@@ -1,6 +1,7 @@
 // A run as a library: a network learns from a video stream. Needs no LibTorch to be included.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -10,6 +11,10 @@
 #include <vector>
 
 #include "tools/config/config.h"
+
+namespace millrace::io {
+class Source;
+}
 
 namespace millrace::tools {
 
@@ -38,10 +43,13 @@ struct RunOptions {
   std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
   std::string token;                   ///< asked of whoever watches; "": of nobody
   std::function<Config()> read_again;  ///< what reload() goes by; empty: nothing to reload
+  /// Opens a source of one's own (io/source/source.h); empty: the config's source.uri. Throws
+  /// io::SourceError.
+  std::function<std::unique_ptr<io::Source>()> open_source;
 };
 
 /// One run: source, queue, pipeline, monitor and whatever the config asks for beside them.
-/// Thread-bound but for stop(). Constructors and learn() throw ConfigError for a config that can't
+/// Thread-bound but for stop() and set_rate(). Constructors and learn() throw ConfigError for a config that can't
 /// be used, io::SourceError for a source that can't be opened, std::runtime_error else.
 class Run {
  public:
@@ -64,6 +72,8 @@ class Run {
   void learn(std::int64_t frames = 0);
   /// No further frame is read; what is in flight is finished. Overrides a pause. Any thread.
   void stop();
+  /// Multiplies optimizer.lr, from the next update on. Any thread.
+  void set_rate(double times);
   /// Reads the config again and applies what may change meanwhile; says what in a line.
   std::string reload();
   /// Writes every output that the config names. One that can't be written costs no other; returns
@@ -72,6 +82,7 @@ class Run {
   /// The weights alone, as safetensors.
   void save_weights(const std::string& path) const;
 
+  std::array<int, 3> shape() const;  ///< of a prediction's input: channels, height, width
   std::int64_t trained() const;
   bool paused() const;          ///< a viewer asked for it
   std::string status() const;   ///< one line on how it is doing; rates are since the call before

@@ -40,8 +40,9 @@ std::optional<io::Labels> configured_labels(const Config& config) {
 }
 
 std::unique_ptr<io::Source> open_source(const Config& config,
-                                        const std::optional<io::Labels>& labels) {
-  std::unique_ptr<io::Source> source = io::open_source(source_options(config));
+                                        const std::optional<io::Labels>& labels,
+                                        const SourceOpener& own) {
+  std::unique_ptr<io::Source> source = own ? own() : io::open_source(source_options(config));
   return labels ? io::with_labels(std::move(source), *labels) : std::move(source);
 }
 

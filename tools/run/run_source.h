@@ -1,6 +1,7 @@
 // How a run takes frames from its source.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -15,10 +16,12 @@ namespace millrace::tools {
 io::SourceOptions source_options(const Config& config);
 /// The classes that task.labels tells; none where it names no file. Throws ConfigError.
 std::optional<io::Labels> configured_labels(const Config& config);
-/// Opens the config's source, whose frames tell their class if `labels` says so. Throws
-/// io::SourceError.
+using SourceOpener = std::function<std::unique_ptr<io::Source>()>;
+/// Opens `own`, or the config's source where that is empty; its frames tell their class if `labels`
+/// says so. Throws io::SourceError.
 std::unique_ptr<io::Source> open_source(const Config& config,
-                                        const std::optional<io::Labels>& labels);
+                                        const std::optional<io::Labels>& labels,
+                                        const SourceOpener& own);
 /// The view and the size of samples. Throws ConfigError if source.roi lies outside the picture.
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info);
 /// One line if samples have not the view's shape; else "".

@@ -1,0 +1,252 @@
+// The GStreamer element in a harness: what a pipeline around it relies on.
+#include <gst/check/gstharness.h>
+#include <gst/video/video.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/io/test_folder.h"
+
+namespace {
+
+using millrace::io::TestFolder;
+
+constexpr int kWidth = 24, kHeight = 16;
+constexpr GstClockTime kFrame = GST_SECOND / 25;
+constexpr char kCaps[] = "video/x-raw,format=RGB,width=24,height=16,framerate=25/1";
+const std::string kSmall =
+    "source.width=24;source.height=16;model.layers=2;model.features=2;pipeline.cut=[2];"
+    "pipeline.capture=eager";
+
+GstBuffer* frame(int number) {
+  const gsize bytes = gsize(3) * kWidth * kHeight;
+  GstBuffer* const buffer = gst_buffer_new_allocate(nullptr, bytes, nullptr);
+  gst_buffer_memset(buffer, 0, guint8(10 * number), bytes);
+  GST_BUFFER_PTS(buffer) = GstClockTime(number) * kFrame;
+  GST_BUFFER_DURATION(buffer) = kFrame;
+  return buffer;
+}
+
+using Properties = std::vector<std::pair<std::string, std::string>>;
+
+/// The element between pads of a test's own.
+class Harness {
+ public:
+  /// `set`: keys beside those of a small network.
+  explicit Harness(const Properties& properties = {}, const std::string& set = "") {
+    GstElement* const element = gst_element_factory_make("millrace", nullptr);
+    gst_util_set_object_arg(G_OBJECT(element), "set", (kSmall + set).c_str());
+    for (const auto& [name, value] : properties)
+      gst_util_set_object_arg(G_OBJECT(element), name.c_str(), value.c_str());
+    bus_ = gst_bus_new();
+    gst_element_set_bus(element, bus_);
+    harness_ = gst_harness_new_with_element(element, "sink", "src");
+    gst_object_unref(element);
+    gst_harness_set_live(harness_, FALSE);
+  }
+  ~Harness() {
+    gst_harness_teardown(harness_);
+    gst_object_unref(bus_);
+  }
+
+  void start() { gst_harness_set_src_caps_str(harness_, kCaps); }
+  GstFlowReturn push(int number) { return gst_harness_push(harness_, frame(number)); }
+  bool push_event(GstEvent* event) { return gst_harness_push_event(harness_, event); }
+
+  /// The time of the next picture; none: none came for 20 s.
+  GstClockTime pull() {
+    GstBuffer* const buffer = gst_harness_pull(harness_);
+    if (!buffer) return GST_CLOCK_TIME_NONE;
+    const GstClockTime pts = GST_BUFFER_PTS(buffer);
+    gst_buffer_unref(buffer);
+    return pts;
+  }
+  /// Waits for the stream's end.
+  void pull_end() {
+    while (GstEvent* const event = gst_harness_pull_event(harness_)) {
+      const bool end = GST_EVENT_TYPE(event) == GST_EVENT_EOS;
+      gst_event_unref(event);
+      if (end) return;
+    }
+    ADD_FAILURE() << "no end of stream";
+  }
+  std::string error() {
+    GstMessage* const message =
+        gst_bus_timed_pop_filtered(bus_, 20 * GST_SECOND, GST_MESSAGE_ERROR);
+    if (!message) return "";
+    GError* error = nullptr;
+    gst_message_parse_error(message, &error, nullptr);
+    const std::string text = error->message;
+    g_error_free(error);
+    gst_message_unref(message);
+    return text;
+  }
+  GstHarness* operator->() { return harness_; }
+  GstHarness* get() { return harness_; }
+
+ private:
+  GstHarness* harness_ = nullptr;
+  GstBus* bus_ = nullptr;
+};
+
+TEST(GstElement, EachPictureBearsTheTimeOfTheFrameThatItPredicts) {
+  Harness harness;
+  harness.start();
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+    EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
+  }
+}
+
+TEST(GstElement, APictureOfTheNextFrameBearsThatOnesTime) {
+  Harness harness({}, ";task.kind=next-frame;task.horizon=2");
+  harness.start();
+  for (int i = 0; i < 6; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+  for (int i = 2; i < 6; ++i) EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
+}
+
+TEST(GstElement, TheEndComesAfterAllPicturesAndTheWeightsAreThere) {
+  const TestFolder folder;
+  const std::string weights = folder / "w.safetensors", report = folder / "r.json";
+  Harness harness(Properties{{"weights", weights}, {"report", report}});
+  harness.start();
+  for (int i = 0; i < 5; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+  ASSERT_TRUE(harness.push_event(gst_event_new_eos()));
+  harness.pull_end();
+  EXPECT_EQ(gst_harness_buffers_received(harness.get()), 5u);
+  EXPECT_TRUE(std::filesystem::exists(weights));
+  EXPECT_NE(millrace::io::bytes_of(report).find("\"trained\": 5"), std::string::npos);
+}
+
+TEST(GstElement, AFlushThrowsAwayPicturesButNothingThatWasLearned) {
+  const TestFolder folder;
+  const std::string report = folder / "r.json";
+  Harness harness(Properties{{"report", report}});
+  harness.start();
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+  for (int i = 0; i < 4; ++i) harness.pull();
+  ASSERT_TRUE(harness.push_event(gst_event_new_flush_start()));
+  EXPECT_EQ(harness.push(4), GST_FLOW_FLUSHING);
+  ASSERT_TRUE(harness.push_event(gst_event_new_flush_stop(TRUE)));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  ASSERT_TRUE(harness.push_event(gst_event_new_segment(&segment)));
+  for (int i = 100; i < 103; ++i) {
+    ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+    EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);  // none of before the flush
+  }
+  harness.push_event(gst_event_new_eos());
+  harness.pull_end();
+  EXPECT_NE(millrace::io::bytes_of(report).find("\"trained\": 7"), std::string::npos);
+}
+
+TEST(GstElement, ASeekAfterTheEndBeginsARunThatGoesOnFromItsWeights) {
+  const TestFolder folder;
+  const std::string weights = folder / "w.safetensors";
+  Harness harness(Properties{{"weights", weights}});
+  harness.start();
+  ASSERT_EQ(harness.push(0), GST_FLOW_OK);
+  harness.push_event(gst_event_new_eos());
+  harness.pull_end();
+  const std::string first = millrace::io::bytes_of(weights);
+  harness.push_event(gst_event_new_flush_start());
+  harness.push_event(gst_event_new_flush_stop(TRUE));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  harness.push_event(gst_event_new_segment(&segment));
+  ASSERT_EQ(harness.push(1), GST_FLOW_OK);
+  harness.push_event(gst_event_new_eos());
+  harness.pull_end();
+  EXPECT_EQ(gst_harness_buffers_received(harness.get()), 2u);
+  EXPECT_NE(millrace::io::bytes_of(weights), first);
+}
+
+TEST(GstElement, ToStopBeforeTheEndSavesToo) {
+  const TestFolder folder;
+  const std::string report = folder / "r.json";
+  {
+    Harness harness(Properties{{"report", report}});
+    harness.start();
+    for (int i = 0; i < 3; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+    harness.pull();
+  }
+  EXPECT_NE(millrace::io::bytes_of(report).find("\"in_flight\": 0"), std::string::npos);
+}
+
+TEST(GstElement, ALiveStreamIsNeverBlocked) {
+  Harness harness;
+  gst_harness_set_live(harness.get(), TRUE);
+  harness.start();
+  // Nobody takes a picture: a queue that waits would fill and hold the camera.
+  GstPad* const peer = harness->sinkpad;
+  const gulong block = gst_pad_add_probe(
+      peer, GstPadProbeType(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER),
+      [](GstPad*, GstPadProbeInfo*, gpointer) { return GST_PAD_PROBE_OK; }, nullptr, nullptr);
+  for (int i = 0; i < 500; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+  gst_pad_remove_probe(peer, block);
+}
+
+TEST(GstElement, LatencyIsAFrameForEachStageAndOneThatWaits) {
+  Harness harness;
+  gst_harness_set_live(harness.get(), TRUE);
+  gst_harness_set_upstream_latency(harness.get(), 10 * GST_MSECOND);
+  harness.start();
+  EXPECT_EQ(gst_harness_query_latency(harness.get()), 10 * GST_MSECOND + 3 * kFrame);
+}
+
+TEST(GstElement, WhatIsTooLateIsNotDrawnButLearned) {
+  const TestFolder folder;
+  const std::string report = folder / "r.json";
+  Harness harness(Properties{{"report", report}});
+  harness.start();
+  ASSERT_EQ(harness.push(0), GST_FLOW_OK);
+  harness.pull();
+  gst_harness_push_upstream_event(
+      harness.get(),
+      gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 2.0, 3 * GstClockTimeDiff(kFrame), 0));
+  for (int i = 1; i <= 10; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+  harness.push_event(gst_event_new_eos());
+  harness.pull_end();
+  // Up to twice as late as it was, and a frame: frames 1 to 7.
+  EXPECT_EQ(gst_harness_buffers_received(harness.get()), 4u);
+  EXPECT_NE(millrace::io::bytes_of(report).find("\"trained\": 11"), std::string::npos);
+}
+
+TEST(GstElement, InputBesideIsTwiceAsWideAndSaysSo) {
+  Harness harness(Properties{{"output", "input-beside"}});
+  harness.start();
+  harness.push(0);
+  GstBuffer* const buffer = gst_harness_pull(harness.get());
+  ASSERT_TRUE(buffer);
+  EXPECT_EQ(gst_buffer_get_size(buffer), gsize(2 * 3 * kWidth * kHeight));
+  gst_buffer_unref(buffer);
+  GstCaps* const caps = gst_pad_get_current_caps(harness->sinkpad);
+  GstVideoInfo info;
+  gst_video_info_from_caps(&info, caps);
+  gst_caps_unref(caps);
+  EXPECT_EQ(GST_VIDEO_INFO_WIDTH(&info), 2 * kWidth);
+  EXPECT_EQ(GST_VIDEO_INFO_FPS_N(&info), 25);
+}
+
+TEST(GstElement, AConfigThatDoesNotFitIsAnErrorInTheProgramsWords) {
+  Harness harness({}, ";pipeline.cut=[9]");
+  harness.start();
+  harness.push(0);
+  EXPECT_NE(harness.error().find("pipeline.cut"), std::string::npos);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  gst_init(&argc, &argv);
+  GError* error = nullptr;
+  GstPlugin* const plugin = gst_plugin_load_file(MILLRACE_GST_PLUGIN, &error);
+  if (!plugin) {
+    g_printerr("%s: %s\n", MILLRACE_GST_PLUGIN, error->message);
+    return 1;
+  }
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,30 @@
+# `cpack --config build/release/CPackConfig.cmake -B build/packages`: packages for Debian. LibTorch, which Debian has
+# not, is given beside them.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME millrace)
+set(CPACK_PACKAGE_CONTACT "Millrace <millrace@localhost>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL program dev)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME millrace)
+set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "neural networks that learn from live video, frame by frame
+ The program, and the GStreamer element of that name. LibTorch ${MILLRACE_TORCH_VERSION} must be given, as
+ /usr/lib/millrace/torch: docs/install.md says how.")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS
+    "gstreamer1.0-plugins-base, gstreamer1.0-plugins-good, gstreamer1.0-libav, python3-venv")
+
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME libmillrace-dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_COMPONENT_DEV_DESCRIPTION "Millrace as C++ libraries
+ Headers and static libraries, found by CMake and pkg-config.")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "nlohmann-json3-dev, libtomlplusplus-dev, libconcurrentqueue-dev, libreaderwriterqueue-dev, libhwy-dev, libboost-dev, libopencv-dev, prometheus-cpp-dev, libgstrtspserver-1.0-dev, libmosquitto-dev, libsystemd-dev")
+
+# No path of the machine that it was built on goes into a package.
+set(CPACK_MILLRACE_BESIDE "${MILLRACE_BESIDE}")
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/tools/cmake/PackageRpath.cmake)
+include(CPack)

@@ -1,0 +1,12 @@
+# Run by CPack on what it has laid out: programs and plug-ins look for LibTorch beside themselves alone.
+file(GLOB_RECURSE files ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/*)
+foreach(file ${files})
+  if(NOT IS_SYMLINK ${file} AND (file MATCHES "/bin/millrace$" OR file MATCHES "/libgstmillrace\\.so$"))
+    string(REGEX REPLACE "/usr/.*" "/usr" prefix ${file})
+    get_filename_component(folder ${file} DIRECTORY)
+    file(RELATIVE_PATH up ${folder} ${prefix})
+    list(TRANSFORM CPACK_MILLRACE_BESIDE PREPEND "\$ORIGIN/${up}" OUTPUT_VARIABLE rpath)
+    list(JOIN rpath ":" rpath)
+    file(RPATH_SET FILE ${file} NEW_RPATH "${rpath}")
+  endif()
+endforeach()

@@ -1,0 +1,96 @@
+#include "tools/gst/learner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/config/task.h"
+#include "tools/run/run_source.h"
+
+namespace millrace::tools {
+namespace {
+
+bool drops(const Config& config, const io::SourceInfo& info) {
+  return drop_policy(config, paced_live(config, info) || info.live) == io::Drop::newest;
+}
+
+int ahead(const Config& config) {
+  return task_of(config.task.kind) == Task::next_frame ? config.task.horizon : 0;
+}
+
+}  // namespace
+
+Learner::Learner(LearnerOptions options, LearnerCalls calls)
+    : options_(std::move(options)),
+      calls_(std::move(calls)),
+      drops_(tools::drops(options_.config, options_.source)),
+      ahead_(ahead(options_.config)),
+      rate_(options_.rate),
+      thread_([this] { work(); }) {}
+
+Learner::~Learner() {
+  stopping_ = true;
+  mailbox_->end();
+  thread_.join();
+}
+
+std::optional<std::array<int, 3>> Learner::shape() const {
+  const std::lock_guard lock(mutex_);
+  return shape_;
+}
+
+void Learner::work() {
+  try {
+    learn();
+  } catch (const std::exception& error) {
+    calls_.fail(error.what());
+  }
+  mailbox_->end();
+  calls_.over();
+}
+
+void Learner::learn() {
+  auto run = std::make_unique<Run>(
+      options_.config,
+      RunOptions{.serve = !options_.serve.empty(),
+                 .serve_at = options_.serve,
+                 .open_source = [this] { return source_of(mailbox_, options_.source); }});
+  {
+    const std::lock_guard lock(mutex_);
+    shape_ = run->shape();
+  }
+  for (const std::string& remark : run->remarks()) calls_.tell(remark);
+  if (!run->page().empty()) calls_.tell("page: " + run->page());
+  run->on_event(calls_.tell);
+  run->on_prediction([this](const Prediction& prediction) { see(prediction); });
+  double rate = 1.0;
+  run->on_tick([&] {
+    if (stopping_) run->stop();
+    if (rate_ != rate) run->set_rate(rate = rate_);
+  });
+  std::string failure;
+  const auto failed = [&](const std::string& what) {
+    failure += (failure.empty() ? "" : "; ") + what;
+  };
+  try {
+    run->learn(options_.frames);
+  } catch (const Wedged& error) {
+    (void)run.release();  // its threads can't be joined
+    throw;
+  } catch (const std::exception& error) {
+    failed(error.what());
+  }
+  for (const std::string& what : run->save()) failed(what);
+  if (!run->source_error().empty()) failed(run->source_error());
+  if (!failure.empty()) calls_.fail(failure);
+  calls_.tell(run->summary());
+}
+
+void Learner::see(const Prediction& prediction) {
+  latency_ms_.store(std::max(latency_ms(), prediction.latency_ms), std::memory_order_relaxed);
+  // A prediction of a later frame bears that one's time.
+  const std::optional<Stamp> stamp = mailbox_->stamp_of(prediction.frame + ahead_);
+  if (stamp) calls_.shown(prediction, *stamp, !drops_);
+  mailbox_->forget_before(prediction.frame);
+}
+
+}  // namespace millrace::tools
