@@ -19,7 +19,7 @@ MUTANTS = {
     "graph_cuda.cpp": [
         ("chain.wait(static_cast<CudaEvent*>(node.wait)->get());", "if (!M) chain.wait(static_cast<CudaEvent*>(node.wait)->get());"),
         ("if (node.signal) chain.record", "if (node.signal && !M) chain.record"),
-        ("last_ = node;", "if (!M) last_ = node;"),
+        ("before_ = {node};", "if (!M) before_ = {node};"),
         ("cudaGraphLaunch(graph_.get(), stream_)", "cudaGraphLaunch(graph_.get(), M ? nullptr : stream_)"),
         ("if (ended_) return;", "if (ended_ || M) return;"),
         ("C10_CUDA_CHECK(cudaEventRecord(done_", "if (!M) C10_CUDA_CHECK(cudaEventRecord(done_"),
