@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>  // header
 #include <tuple>              // order of entries
 
+#include "stages/json_bounds.h"
+
 namespace millrace::stages {
 namespace {
 
@@ -56,12 +58,10 @@ Entry parse_entry(const std::string& name, const nlohmann::json& value, std::uin
 }
 
 /// Stops a header that would take far more memory than it has bytes.
-bool within_bounds(int depth, std::size_t& values) {
-  constexpr int kDeepest = 4;
-  constexpr std::size_t kMostValues = 1'000'000;
-  if (depth > kDeepest || ++values > kMostValues)
+void require_bounds(const std::string& header) {
+  const JsonExtent extent = json_extent(header);
+  if (extent.depth > 4 || extent.keys > 500'000 || extent.values > 1'000'000)
     throw WeightsError("not a safetensors file: its header is nested too deep, or too long");
-  return true;
 }
 
 /// In the order of their data. Ranges may not overlap: tensors take no more than the file's bytes.
@@ -78,13 +78,10 @@ void sort_entries(std::vector<Entry>& entries) {
 std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_bytes,
                                 Metadata& metadata) {
   std::vector<Entry> entries;
+  require_bounds(text);
   try {
-    std::size_t values = 0;
     // Not ordered_json, which looks keys up one after another.
-    const auto header =
-        nlohmann::json::parse(text, [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-          return within_bounds(depth, values);
-        });
+    const auto header = nlohmann::json::parse(text);
     if (!header.is_object())
       throw WeightsError("not a safetensors file: its header is no JSON object");
     for (const auto& [name, value] : header.items()) {

@@ -3,27 +3,21 @@
 
 #include <nlohmann/json.hpp>
 
-#include <cstddef>
 #include <stdexcept>
+#include <string>
+
+#include "stages/json_bounds.h"
 
 namespace millrace::engine::plan {
 
-/// Parses a text or a stream, so that memory and time stay of the order of its length: a bracket
-/// takes some 40 bytes, and ordered_json looks keys up one after another. Throws std::length_error
-/// beyond the bounds; what is no JSON comes back discarded.
-template <class Text>
-nlohmann::ordered_json parse_bounded(Text&& text) {
-  using Json = nlohmann::ordered_json;
-  constexpr int kDeepest = 16;
-  constexpr std::size_t kMostKeys = 10'000, kMostValues = 500'000;
-  std::size_t keys = 0, values = 0;
-  const auto within = [&](int depth, Json::parse_event_t event, Json&) {
-    if (event == Json::parse_event_t::key) ++keys;
-    if (depth > kDeepest || ++values > kMostValues || keys > kMostKeys)
-      throw std::length_error("its JSON is nested too deep, or holds too much");
-    return true;
-  };
-  return Json::parse(text, within, false);
+/// Parses a text, so that memory and time stay of the order of its length: ordered_json looks keys
+/// up one after another. Throws std::length_error beyond the bounds; what is no JSON comes back
+/// discarded.
+inline nlohmann::ordered_json parse_bounded(const std::string& text) {
+  const stages::JsonExtent extent = stages::json_extent(text);
+  if (extent.depth > 16 || extent.values > 500'000 || extent.keys > 10'000)
+    throw std::length_error("its JSON is nested too deep, or holds too much");
+  return nlohmann::ordered_json::parse(text, nullptr, false);
 }
 
 }  // namespace millrace::engine::plan

@@ -5,6 +5,7 @@
 #include <cmath>       // isfinite
 #include <filesystem>  // names, sizes
 #include <fstream>     // files
+#include <iterator>    // whole files
 #include <set>         // keys that have been shown
 #include <stdexcept>   // bad files
 
@@ -184,8 +185,7 @@ void thin(std::vector<std::pair<double, double>>& points) {
 }
 
 /// Discarded if it is no JSON.
-template <class Text>
-Json parse_in(const std::string& path, Text& text) {
+Json parse_in(const std::string& path, const std::string& text) {
   try {
     return engine::plan::parse_bounded(text);
   } catch (const std::length_error& error) {
@@ -202,7 +202,7 @@ NamedReport read_report(const std::string& path) {
   if (std::filesystem::file_size(path, failed) > kMostBytes)
     throw std::invalid_argument(path + ": is larger than 64 MiB");
   std::ifstream file(path);
-  Json report = parse_in(path, file);
+  Json report = parse_in(path, {std::istreambuf_iterator<char>(file), {}});
   if (!report.is_object() || !report.contains("frames") || !report.contains("timing_ms"))
     throw std::invalid_argument(path + ": is no report of a run");
   return {path, std::move(report)};
