@@ -8,7 +8,8 @@
 #include "tests/io/test_folder.h"
 
 #define MILLRACE_TARGETS(each) \
-  each(csv) each(graph) each(http) each(labels) each(profile) each(report) each(safetensors) each(wish)
+  each(config) each(csv) each(graph) each(http) each(labels) each(profile) each(report) \
+  each(safetensors) each(wish)
 #define MILLRACE_DECLARE(name) void fuzz_##name(const std::string& text);
 MILLRACE_TARGETS(MILLRACE_DECLARE)
 
