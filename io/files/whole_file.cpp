@@ -208,4 +208,19 @@ void write_whole(const std::string& path, std::string_view bytes, const std::str
   replace_file(target, bytes, previous, path);
 }
 
+FolderClaim::FolderClaim(const std::string& path)
+    : folder_([&] {
+        std::error_code ignored;  // whoever writes there tells of it
+        fs::create_directories(path, ignored);
+        return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      }()) {
+  if (folder_ < 0 || ::flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(folder_);
+  fail(path, "another run writes it");
+}
+
+FolderClaim::~FolderClaim() {
+  if (folder_ >= 0) ::close(folder_);
+}
+
 }  // namespace millrace::io

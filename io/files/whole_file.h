@@ -17,4 +17,18 @@ void write_whole(const std::string& path, std::string_view bytes, const std::str
 /// lies in the same folder, renames it to `path`, fsyncs the folder. Throws std::runtime_error.
 void put_in_place(const std::string& temporary, const std::string& path);
 
+/// Keeps a folder for one writer, until it is destroyed or its process ends, however that ends. On
+/// a file system without locks it keeps nobody out.
+class FolderClaim {
+ public:
+  /// Creates missing folders. Throws std::runtime_error "PATH: another run writes it".
+  explicit FolderClaim(const std::string& path);
+  ~FolderClaim();
+  FolderClaim(const FolderClaim&) = delete;
+  FolderClaim& operator=(const FolderClaim&) = delete;
+
+ private:
+  const int folder_;
+};
+
 }  // namespace millrace::io

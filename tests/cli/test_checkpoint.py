@@ -82,6 +82,18 @@ class Checkpoints(program.CliTest):
                 told = [told for told in outcome.err.splitlines() if told.startswith("optimizer: ")]
                 self.assertEqual(told, [line] if line else [])
 
+    def test_two_runs_never_write_one_folder(self):
+        there = self.folder / "state"
+        tables = program.bare(self.config("synth:shapes", dir=there, every=5))
+        tables["source"]["pace"] = "live"
+        file = program.write_toml(self.folder / "live.toml", tables)
+        first = self.start_run(file)
+        second = program.call("run", file, "--quiet")
+        self.assert_refused(program.FAILED, second, f"{there}: another run writes it")
+        first.kill()
+        first.wait()
+        self.assert_code(program.DONE, program.call("run", file, "--quiet", "--frames", "5"))
+
     def test_resume_without_a_checkpoint_starts_afresh(self):
         uri = self.frames("few", 0, 5)
         report, _ = self.learn(self.config(uri, dir=str(self.folder / "none"), resume=True))

@@ -163,5 +163,22 @@ TEST(WholeFile, WhatIsReplacedStaysUnderItsOtherName) {
   EXPECT_EQ(entries(folder.path()), 2);
 }
 
+TEST(FolderClaim, AFolderHasOneWriter) {
+  const TestFolder folder;
+  const std::string there = folder / "made/for/it";
+  {
+    const FolderClaim first(there);
+    try {
+      const FolderClaim second(there);
+      FAIL();
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(error.what(), there + ": another run writes it");
+    }
+    EXPECT_NO_THROW(FolderClaim(folder / "made/for"));
+  }
+  EXPECT_NO_THROW(FolderClaim{there});
+  EXPECT_TRUE(fs::is_empty(there));
+}
+
 }  // namespace
 }  // namespace millrace::io

@@ -154,6 +154,7 @@ std::unique_ptr<FrameLog> RunParts::make_lines() {
 std::unique_ptr<engine::Checkpointer> RunParts::make_checkpointer() {
   // A page, or the config read anew, may ask for some at any time.
   if (config.checkpoint.dir.empty()) return nullptr;
+  claim.emplace(config.checkpoint.dir);
   return std::make_unique<engine::Checkpointer>(
       config.pipeline.stages, config.checkpoint.every,
       [this](int stage) { return trainer.checkpoint(stage); },

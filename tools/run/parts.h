@@ -4,9 +4,11 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/trainer/checkpointer.h"
+#include "io/files/whole_file.h"
 #include "io/queue/reader.h"
 #include "io/source/stream_health.h"
 #include "tools/run/alert_watch.h"
@@ -84,6 +86,7 @@ struct RunParts {
   std::unique_ptr<FrameLog> lines;
   std::unique_ptr<engine::ActionLog> actions;
   std::unique_ptr<TraceCounters> counters;
+  std::optional<io::FolderClaim> claim;  ///< two runs would go on from each other's checkpoints
   CheckpointFiles checkpoints{config.checkpoint.dir};
   std::unique_ptr<engine::Checkpointer> checkpointer;
   WriteWatch writes;
