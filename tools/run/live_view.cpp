@@ -80,6 +80,7 @@ io::Snapshot LiveView::look() const {
       .learning_rate = config_.optimizer.lr * subject_.rate.load(std::memory_order_relaxed),
       .paused = controls_.paused(),
       .saves = subject_.checkpointer ? subject_.checkpointer->written() : 0,
+      .notice = saving_ && !subject_.health->connected ? "it saves when pictures come again" : "",
       .failed_saves = subject_.checkpointer ? subject_.checkpointer->failed() : 0,
       .trouble = subject_.writes.trouble()};
   if (task_of(config_.task.kind) == Task::label)
