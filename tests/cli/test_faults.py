@@ -14,6 +14,7 @@ import unittest
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 import program
@@ -29,6 +30,12 @@ def figure(name, text):
     if "MILLRACE_FIGURES" in os.environ:
         with open(os.environ["MILLRACE_FIGURES"], "a") as file:
             file.write(json.dumps({name: text}) + "\n")
+
+
+def frames_of(checkpoint):
+    """Frames that it was made after."""
+    with safe_open(checkpoint, "pt") as file:
+        return int(file.metadata()["frames"])
 
 
 @unittest.skipUnless(os.environ.get("FORK_SERVER"), "no fork server under a sanitizer")
@@ -127,33 +134,49 @@ class Kills(FaultTest):
 
     def test_killed_at_any_moment_it_goes_on(self):
         kills = 1000 if LONG else 20
-        text = self.config.read_text().replace('pace = "asap"', 'pace = "live"\nfps = 400.0\nloop = true')
+        text = self.config.read_text().replace(
+            'pace = "asap"', 'pace = "live"\nfps = 100.0\ndrop = "never"\nloop = true').replace("log_every = 10", "log_every = 1")
         self.config.write_text(text.replace("[checkpoint]", "[checkpoint]\nresume = true"))
-        chance, steps, most, largest = random.Random(7), 0, 0, 0
+        chance, learned, most, largest, compared = random.Random(7), 0, 0, 0, 0
         for kill in range(kills):
             with self.subTest(kill=kill):
-                (self.out / "log.jsonl").unlink(missing_ok=True)
-                process = self.server.popen([program.MILLRACE, "run", str(self.config), "--quiet"],
-                                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-                before = self.newest()
-                for _ in range(6000):  # until it has gone on for one interval at least
-                    if self.newest() != before or process.poll() is not None:
-                        break
-                    time.sleep(0.005)
-                time.sleep(chance.uniform(0, 0.05))
-                process.kill()
-                _, err = process.communicate(timeout=60)
-                self.assertEqual(process.returncode, -signal.SIGKILL, err)
-                self.assertEqual(err, "", "a checkpoint was damaged")
-                state = load_file(self.out / NEWEST)
+                if learned:
+                    shutil.copy(self.out / NEWEST, "before.safetensors")
+                told = self.kill_a_run(chance)
                 load_file(self.out / PREVIOUS) if kill else None
-                now = int(next(value for name, value in state.items() if name.startswith("optimizer.step")).item())
-                self.assertGreater(now, steps, "it does not go on from what it had learned")
-                steps = now
+                now = frames_of(self.out / NEWEST)
+                self.assertGreater(now, learned, "it does not go on from what it had learned")
+                # The checkpoint that was last due may have been under way.
+                self.assertGreaterEqual(now, told // EVERY * EVERY - EVERY, "more than an interval is lost")
+                most = max(most, told - now)
                 largest = max(largest, sum(file.stat().st_size for file in self.out.iterdir()))
+                if LONG or kill % 5 == 0:
+                    self.assert_bit_exact(learned, now)
+                    compared += 1
+                learned = now
         self.assertLess(largest, 4 * (self.out / NEWEST).stat().st_size + (1 << 20), "disk use is bounded")
-        self.assert_bit_exact()
-        figure("kill -9", f"{kills} kills, {kills} resumes, {steps} frames learned over all; {largest} bytes at most on disk")
+        figure("kill -9", f"{kills} kills, {kills} resumes, {learned} frames learned over all; a checkpoint every {EVERY} frames, {most} "
+                          f"frames at most lost; {compared} times what was learned since the resume was learned again without a kill: "
+                          f"the same bits; {largest} bytes at most on disk")
+
+    def kill_a_run(self, chance):
+        """A run, killed after its first checkpoint; how many frames its log tells of."""
+        log = self.out / "log.jsonl"
+        log.unlink(missing_ok=True)
+        process = self.server.popen([program.MILLRACE, "run", str(self.config), "--quiet"],
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        before = self.newest()
+        for _ in range(12000):
+            if self.newest() != before or process.poll() is not None:
+                break
+            time.sleep(0.005)
+        time.sleep(chance.uniform(0, 0.2))
+        process.kill()
+        _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGKILL, err)
+        self.assertEqual(err, "", "a checkpoint was damaged")
+        whole = log.read_text().rpartition("\n")[0].splitlines()
+        return json.loads(whole[-1])["frame"] + 1 if whole else 0
 
     def newest(self):
         try:
@@ -161,19 +184,24 @@ class Kills(FaultTest):
         except FileNotFoundError:
             return 0
 
-    def assert_bit_exact(self):
-        """Twice from one checkpoint ends twice at the same bits."""
-        text = self.config.read_text().replace('pace = "live"\nfps = 400.0\nloop = true', 'pace = "asap"')
-        self.config.write_text(text)
-        shutil.copytree(self.out, "kept")
-        ends = []
-        for _ in range(2):
-            shutil.rmtree(self.out)
-            shutil.copytree("kept", self.out)
-            self.assert_code(program.DONE, self.run_with(0, "none"))
-            ends.append(load_file(self.out / "weights.safetensors"))
-        for name, value in ends[0].items():
-            self.assertTrue(torch.equal(value, ends[1][name]), name)
+    def assert_bit_exact(self, learned, now):
+        """From the checkpoint before, the same frames without a kill end at the same bits."""
+        again = self.folder / "again"
+        again.mkdir()
+        if learned:
+            shutil.copy("before.safetensors", again / NEWEST)
+        options = {"checkpoint": {"dir": again, "every": 0}, "source": {"pace": "asap"},
+                   "output": {"report": "", "weights": "", "log": "", "loss_plot": ""}}
+        process = self.server.popen(
+            [program.MILLRACE, "run", str(self.config), "--quiet", "--frames", str(now - learned), *program.settings(options)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, program.DONE, err)
+        killed, whole = load_file(self.out / NEWEST), load_file(again / NEWEST)
+        self.assertEqual(killed.keys(), whole.keys())
+        for name, value in killed.items():
+            self.assertTrue(torch.equal(value, whole[name]), name)
+        shutil.rmtree(again)
 
 
 class Wedge(program.CliTest):

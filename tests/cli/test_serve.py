@@ -22,7 +22,7 @@ class Serve(program.CliTest):
             "checkpoint": {"dir": self.folder / "kept"}}), "--serve", "127.0.0.1:0", *options)
         for line in process.stderr:
             if line.startswith("page: "):
-                self.url = line.split()[1]
+                self.url, self.process = line.split()[1], process
                 return process
         self.fail("no page is served")
 
@@ -48,6 +48,7 @@ class Serve(program.CliTest):
             if what():
                 return
             time.sleep(0.05)
+        self.process.kill()  # or the end of its `with` waits for ever
         self.fail(text)
 
     def finish(self, process):

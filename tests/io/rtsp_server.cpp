@@ -13,16 +13,18 @@ namespace {
 struct Arguments {
   std::string port = "0";  ///< any free one
   std::string size = "width=64,height=48";
+  std::string rate = "25";
   GstRTSPLowerTrans transport =
       GstRTSPLowerTrans(GST_RTSP_LOWER_TRANS_UDP | GST_RTSP_LOWER_TRANS_TCP);
 };
 
-// [port=N] [large] [tcp] [udp]
+// [port=N] [rate=FPS] [large] [tcp] [udp]
 Arguments parse(int argc, char** argv) {
   Arguments arguments;
   for (int n = 1; n < argc; ++n) {
     const std::string word = argv[n];
     if (word.starts_with("port=")) arguments.port = word.substr(5);
+    if (word.starts_with("rate=")) arguments.rate = word.substr(5);
     if (word == "large") arguments.size = "width=96,height=64";
     if (word == "tcp") arguments.transport = GST_RTSP_LOWER_TRANS_TCP;
     if (word == "udp") arguments.transport = GST_RTSP_LOWER_TRANS_UDP;
@@ -33,7 +35,8 @@ Arguments parse(int argc, char** argv) {
 void serve(GstRTSPServer* server, const Arguments& arguments, const char* path,
            const std::string& encode) {
   const std::string launch = "( videotestsrc is-live=true pattern=ball ! video/x-raw,format=I420," +
-                             arguments.size + ",framerate=25/1 ! " + encode + " name=pay0 )";
+                             arguments.size + ",framerate=" + arguments.rate + "/1 ! " + encode +
+                             " name=pay0 )";
   GstRTSPMediaFactory* factory = gst_rtsp_media_factory_new();
   gst_rtsp_media_factory_set_launch(factory, launch.c_str());
   gst_rtsp_media_factory_set_protocols(factory, arguments.transport);

@@ -1,0 +1,102 @@
+"""The power goes, and with it all that the disk has not been told to keep: what was learned stays."""
+
+import filecmp
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+from pathlib import Path
+
+from safetensors.torch import load_file
+
+import program
+from test_faults import EVERY, LONG, NEWEST, PREVIOUS, figure, frames_of
+
+CUTS = 300 if LONG else 6
+
+
+@unittest.skipUnless(os.geteuid() == 0 and Path("/dev/loop-control").exists() and shutil.which("mkfs.ext4"),
+                     "only root mounts a disk of its own")
+class PowerCut(program.CliTest):
+    """A file system in a file: whatever it has not written to that file by now, a power cut takes."""
+
+    def mount(self, image, name):
+        there = self.folder / name
+        there.mkdir(exist_ok=True)
+        done = subprocess.run(["mount", "-o", "loop", image, there], capture_output=True, text=True)
+        if done.returncode != 0:
+            self.skipTest(done.stderr.strip())
+        return there
+
+    def begin(self):
+        self.image = self.folder / "image"
+        with open(self.image, "wb") as file:
+            file.truncate(16 << 20)
+        subprocess.run(["mkfs.ext4", "-q", "-F", self.image], check=True, capture_output=True)
+        self.disk = self.mount(self.image, "disk")
+        self.addCleanup(subprocess.run, ["umount", "-l", self.disk], stderr=subprocess.DEVNULL)
+        self.config = program.write_toml(self.folder / "config.toml", program.bare({
+            "source": {"uri": "synth:shapes", "width": 24, "height": 16, "pace": "live", "fps": 100.0},
+            "model": {"layers": 3, "features": 4, "kernel": 3},
+            "pipeline": {"schedule": "sequential", "stages": 2, "cut": [2], "capture": "eager"},
+            "checkpoint": {"dir": self.disk / "kept", "every": EVERY, "resume": True},
+            "output": {"log": self.folder / "log.jsonl", "log_every": 1}}))
+        self.process = program.start("run", self.config, "--quiet")
+        self.addCleanup(self.end, self.process)
+        while not (self.disk / "kept" / PREVIOUS).exists():
+            self.assertIsNone(self.process.poll())
+            time.sleep(0.01)
+
+    def cut(self):
+        """The disk as the power leaves it; how many frames had been learned for certain."""
+        told = self.learned()
+        self.process.send_signal(signal.SIGSTOP)
+        left = self.folder / "left"
+        shutil.copyfile(self.image, left)
+        while not filecmp.cmp(self.image, left, shallow=False):  # the kernel has just written
+            shutil.copyfile(self.image, left)
+        self.process.send_signal(signal.SIGCONT)
+        return left, told
+
+    def learned(self):
+        whole = (self.folder / "log.jsonl").read_text().rpartition("\n")[0].splitlines()
+        return json.loads(whole[-1])["frame"] + 1 if whole else 0
+
+    def look_after(self, left, told, goes_on):
+        """Both checkpoints are whole, and a run goes on from the newest; how many frames were lost."""
+        there = self.mount(left, "after")
+        try:
+            kept = there / "kept"
+            now = frames_of(kept / NEWEST)
+            self.assertGreaterEqual(now, told // EVERY * EVERY - EVERY, "more than an interval is lost")
+            for name in (NEWEST, PREVIOUS):
+                load_file(kept / name)
+            if goes_on:
+                options = {"checkpoint": {"dir": kept}, "output": {"log": ""}, "source": {"pace": "asap"}}
+                outcome = program.call("run", self.config, "--quiet", "--frames", "5", *program.settings(options))
+                self.assert_code(program.DONE, outcome)
+                self.assertEqual(outcome.err, "", "it fell back")
+                self.assertEqual(frames_of(kept / NEWEST), now + 5)
+                self.assertEqual({file.name for file in kept.iterdir()}, {NEWEST, PREVIOUS}, "what the cut left behind goes")
+            return told - now
+        finally:
+            subprocess.run(["umount", there], check=True)
+
+    def test_what_was_synced_is_enough(self):
+        self.begin()
+        chance, most = random.Random(3), 0
+        for number in range(CUTS):
+            with self.subTest(cut=number):
+                time.sleep(chance.uniform(0, 0.2))
+                left, told = self.cut()
+                most = max(most, self.look_after(left, told, number % 3 == 0))
+        figure("power cuts below ext4", f"{CUTS} cuts of a disk that forgets what was not synced; every checkpoint whole, one "
+                                        f"every {EVERY} frames, {most} frames at most lost")
+
+
+if __name__ == "__main__":
+    unittest.main()

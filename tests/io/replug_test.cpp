@@ -1,0 +1,101 @@
+// A camera that is unplugged and plugged in again. It is a double: GStreamer's v4l2src as far as a
+// pipeline sees it, with a file for the device.
+#include <gst/base/gstpushsrc.h>
+#include <gtest/gtest.h>
+#include <unistd.h>  // access, unlink
+
+#include "io/source/gst_pipeline.h"
+#include "io/source/source.h"
+#include "io/source/stream_health.h"
+#include "tests/io/test_folder.h"
+
+namespace millrace::io {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr char kDevice[] = "device";
+GstFlowReturn (*draw)(GstPushSrc*, GstBuffer*) = nullptr;
+
+bool is_plugged_in(gpointer camera) {
+  const auto* const device = static_cast<const char*>(g_object_get_data(G_OBJECT(camera), kDevice));
+  return device && access(device, R_OK) == 0;
+}
+
+GstFlowReturn fill(GstPushSrc* camera, GstBuffer* buffer) {
+  if (is_plugged_in(camera)) return draw(camera, buffer);
+  GST_ELEMENT_ERROR(camera, RESOURCE, READ, ("the device is gone"), (nullptr));
+  return GST_FLOW_ERROR;
+}
+
+void set_device(GObject* camera, guint, const GValue* value, GParamSpec*) {
+  g_object_set_data_full(camera, kDevice, g_value_dup_string(value), g_free);
+}
+
+void begin_class(gpointer given, gpointer) {
+  G_OBJECT_CLASS(given)->set_property = set_device;
+  g_object_class_install_property(
+      G_OBJECT_CLASS(given), 1,
+      g_param_spec_string(kDevice, nullptr, nullptr, nullptr, G_PARAM_WRITABLE));
+  draw = GST_PUSH_SRC_CLASS(given)->fill;
+  GST_PUSH_SRC_CLASS(given)->fill = fill;
+}
+
+void begin_camera(GTypeInstance* camera, gpointer) {
+  gst_base_src_set_live(GST_BASE_SRC(camera), TRUE);
+}
+
+/// From here on "v4l2src" is a test picture's source that needs its device.
+void stand_in_for_v4l2() {
+  start_gstreamer();
+  GstElement* const usual = gst_element_factory_make("videotestsrc", nullptr);
+  GTypeQuery query;
+  g_type_query(G_OBJECT_TYPE(usual), &query);
+  GTypeInfo info{};
+  info.class_size = guint16(query.class_size);
+  info.class_init = begin_class;
+  info.instance_size = guint16(query.instance_size);
+  info.instance_init = begin_camera;
+  const GType type =
+      g_type_register_static(G_OBJECT_TYPE(usual), "MillraceTestCamera", &info, GTypeFlags(0));
+  gst_object_unref(usual);
+  ASSERT_TRUE(gst_element_register(nullptr, "v4l2src", GST_RANK_NONE, type));
+}
+
+TEST(Replug, ACameraThatIsPluggedInAgainIsComeBackTo) {
+  stand_in_for_v4l2();
+  const TestFolder folder;
+  const std::string device = folder / "video0";
+  put_bytes(device, "x");
+  SourceOptions options;
+  options.uri = "v4l2://" + device;
+  const auto source = open_source(options);
+  EXPECT_TRUE(source->info().live);
+  const auto health = source->health();
+  std::chrono::nanoseconds last(-1);
+  const auto read_until = [&](auto&& reached) {
+    Frame frame;
+    const Clock::time_point limit = Clock::now() + seconds(30);
+    while (!reached() && Clock::now() < limit) {
+      if (source->read(frame, milliseconds(20)) != ReadStatus::frame) continue;
+      EXPECT_GT(frame.pts, last);
+      last = frame.pts;
+    }
+    ASSERT_TRUE(reached()) << health->last_error();
+  };
+  for (int times = 1; times <= 3; ++times) {
+    read_until([&] { return health->frames_since > 5; });
+    unlink(device.c_str());
+    read_until([&] { return !health->connected; });
+    EXPECT_NE(health->last_error().find("the device is gone"), std::string::npos);
+    read_until([&] { return health->attempts > 0; });  // in vain
+    put_bytes(device, "x");
+    read_until([&] { return health->connected.load(); });
+    EXPECT_EQ(health->breaks, times);
+    EXPECT_EQ(health->reconnects, times);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::io
