@@ -170,7 +170,7 @@ class Kills(FaultTest):
             if self.newest() != before or process.poll() is not None:
                 break
             time.sleep(0.005)
-        time.sleep(chance.uniform(0, 0.2))
+        time.sleep(chance.uniform(0, 0.4))  # some intervals more
         process.kill()
         _, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, -signal.SIGKILL, err)
