@@ -12,6 +12,7 @@ namespace millrace::capture {
 StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10::Device device,
                      SampleBuffers& samples, Boundary* upstream, Boundary* downstream)
     : stage_(std::move(stage)),
+      dead_units_(stage_),
       backend_(std::move(backend)),
       device_(device),
       samples_(samples),
@@ -178,6 +179,7 @@ void StageStep::update() {
   call({Kind::update, 0, change.to, change.count, 0}, nullptr, nullptr,
        [this, change] { run_update(change); });
   update_called_ = true;
+  if (!capturing_ && !defers() && device_.is_cpu()) dead_units_.look(stage_.gradients());
 }
 
 void StageStep::follow_rate(double rate) {

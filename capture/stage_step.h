@@ -10,6 +10,7 @@
 #include "capture/backend.h"
 #include "capture/buffers.h"
 #include "capture/step.h"
+#include "stages/dead_units.h"
 #include "stages/stage.h"
 
 namespace millrace::capture {
@@ -61,6 +62,8 @@ class StageStep final : public Step {
 
   const stages::Stage& stage() const { return stage_; }
   stages::Stage& stage() { return stage_; }
+  /// Counted on cores alone: elsewhere looking would make the host wait. Any thread.
+  const stages::DeadUnits& dead_units() const { return dead_units_; }
   /// Bytes of activations kept at the worst moment so far, beyond what upstream gave: what lies
   /// between forward and backward, of all samples.
   std::int64_t peak_activation_bytes() const { return peak_bytes_; }
@@ -131,6 +134,7 @@ class StageStep final : public Step {
   void keeps(std::size_t kept, std::int64_t bytes);  ///< counts it so
 
   stages::Stage stage_;
+  stages::DeadUnits dead_units_;
   std::unique_ptr<Backend> backend_;
   c10::Device device_;
   SampleBuffers& samples_;

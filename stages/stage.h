@@ -158,6 +158,11 @@ class Stage {
   Parameters& parameters() { return versions_[newest_buffer()]; }
   const Parameters& parameters() const { return versions_[newest_buffer()]; }
   const StageRange& range() const { return range_; }
+  const Network& network() const { return *network_; }
+  /// By parameter: what the last update applied, before replicas met. Until the next backward.
+  const Tensors& gradients() const {
+    return gradient_views_[std::size_t(newest_ + 1) % gradients_.size()];
+  }
   const StageOptions& options() const { return options_; }
   /// Bytes of one version of the weights, of the optimizer's state, and of sums of gradients.
   std::int64_t weight_bytes() const { return std::int64_t(parameters().flat().nbytes()); }

@@ -138,6 +138,7 @@ void Trainer::recording(const std::function<void()>& work) {
 }
 
 void Trainer::build() {
+  const std::lock_guard lock(cut_mutex_);
   prepared_ = false;
   steps_.clear();
   boundaries_.clear();

@@ -79,6 +79,11 @@ struct StageMemory {
   std::int64_t total() const { return weights + stashes + optimizer + gradients + activations; }
 };
 
+/// Channels of a stage that a ReLU follows, and how many of them it has silenced.
+struct DeadUnits {
+  int dead = 0, units = 0;
+};
+
 /// How a stage's step is run.
 struct StageCapture {
   bool recorded = false;
@@ -137,6 +142,9 @@ class Trainer {
   /// What each stage's worker holds; read when run() is not running.
   std::vector<StageMemory> memory() const;
 
+  /// By stage, of its first replica; of a stage on a GPU they are not counted. Any thread.
+  std::vector<DeadUnits> dead_units() const;
+
   /// Numbers in a target, and in a prediction.
   std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
 
@@ -157,7 +165,7 @@ class Trainer {
   std::int64_t trained() { return monitor_.tally().trained.load(std::memory_order_relaxed); }
 
  private:
-  void build();          ///< stages and what lies between them
+  void build();  ///< stages and what lies between them
   /// Does `work`, which prepares recorded steps. Where they may, steps run eagerly if it fails.
   void recording(const std::function<void()>& work);
   /// Says how what crosses the cut after `stage` is handed over.
@@ -172,7 +180,7 @@ class Trainer {
   }
 
   TrainerOptions options_;
-  mutable std::mutex cut_mutex_;  ///< what recut() changes in options_
+  mutable std::mutex cut_mutex_;  ///< what recut() changes in options_, and steps_
   Schedule schedule_;
   bool records_;                 ///< some of the steps
   std::string recording_error_;  ///< "": there was none

@@ -48,6 +48,17 @@ const float* Trainer::prediction(int slot) {
   return made.const_data_ptr<float>();
 }
 
+std::vector<DeadUnits> Trainer::dead_units() const {
+  const std::lock_guard lock(cut_mutex_);
+  std::vector<DeadUnits> all;
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    const int unit = schedule_.unit(stage, 0);
+    const stages::DeadUnits& counted = steps_[std::size_t(unit)]->dead_units();
+    all.push_back({counted.dead(), place_of(options_, unit).is_cpu() ? counted.units() : 0});
+  }
+  return all;
+}
+
 stages::StateDict Trainer::state() const {
   return capture::with_plain_errors([&] {
     stages::StateDict all;

@@ -4,6 +4,8 @@ import json
 import math
 import unittest
 
+from safetensors.numpy import load_file, save_file
+
 import program
 
 NUMBER, COUNT, TEXT, FLAG = (int, float), int, str, bool
@@ -19,6 +21,7 @@ KEYS = {
     "latency_ms": {"p50": NUMBER, "p99": NUMBER, "max": NUMBER},
     "gradient_age": [COUNT],
     "gradient_age_spread": [list],
+    "dead_units": {"dead": [COUNT], "units": [COUNT]},
     "steps": [dict],
     "loss": {"first": NUMBER, "last": NUMBER, "mean": NUMBER},
     "provenance": {"version": TEXT, "compiler": TEXT, "libtorch": TEXT, "cuda": TEXT, "cpu": TEXT, "gpu": TEXT,
@@ -72,6 +75,20 @@ class Contents(ReportTest):
                 report, _ = self.learn(config)
                 self.assertEqual(report["gradient_age"], ages)
                 self.assertEqual(report["gradient_age_spread"], [[age, age] for age in ages])
+
+    def test_units_that_a_relu_has_silenced_are_counted_and_told_of(self):
+        config = self.config(count=150, output={"weights": str(self.folder / "weights.safetensors")})
+        report, outcome = self.learn(config)
+        self.assertEqual(report["dead_units"]["units"], [4, 8])
+        self.assertLess(sum(report["dead_units"]["dead"]), 12)
+        weights = load_file(self.folder / "weights.safetensors")
+        weights["0.bias"][:] = -100
+        save_file(weights, self.folder / "silenced.safetensors")
+        config["model"]["weights"] = str(self.folder / "silenced.safetensors")
+        report, outcome = self.learn(config)
+        self.assertEqual(report["dead_units"]["dead"][0], 4)
+        self.assertIn("units: 4 of 4 of stage 0 are dead", outcome.err)
+        self.assertIn('model.norm = "instance"', outcome.err)
 
     def test_auto_learns_by_gradients_from_downstream_and_says_so(self):
         """What auto chose: (schedule, correction, beta1, ages), beta1 named or not."""

@@ -21,6 +21,8 @@ Snapshot snapshot() {
   s.loss_recent = std::nan("");
   s.stages.resize(2);
   s.stages[0].device = "cpu:0";
+  s.stages[0].dead = 3;
+  s.stages[0].units = 16;
   s.stages[1].device = "odd \"one\"\n";
   for (int i = 0; i < 5; ++i) s.stages[0].busy.record(10'000'000);
   for (int i = 0; i < 7; ++i) s.latency.record(20'000'000);
@@ -47,6 +49,8 @@ TEST(StateJson, IsReadBackAndHoldsNoSecrets) {
   EXPECT_EQ(state["novelty"]["events"], 3);
   EXPECT_EQ(state["novelty"]["in_event"], true);
   EXPECT_EQ(state["stages"].size(), 2u);
+  EXPECT_EQ(state["stages"][0]["dead_units"], 3);
+  EXPECT_EQ(state["stages"][0]["units"], 16);
   EXPECT_EQ(state["controls"]["offered"]["save"], false);
   EXPECT_EQ(state["controls"]["offered"]["pause"], true);
   const json untouched = json::parse(state_json(trend.live(), nullptr, 3));

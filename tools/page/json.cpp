@@ -34,7 +34,9 @@ Json stages_json(const Live& live) {
                       {"load", number(i < live.load.size() ? live.load[i] : 0)},
                       {"updates", r.updates[i]},
                       {"misses", r.misses[i]},
-                      {"gradient_age", r.gradient_age[i]}});
+                      {"gradient_age", r.gradient_age[i]},
+                      {"dead_units", stage.dead},
+                      {"units", stage.units}});
   }
   return stages;
 }

@@ -12,9 +12,10 @@ namespace millrace::io {
 
 /// One stage, beside what Snapshot::reading says of it.
 struct StageState {
-  std::string device;      ///< "cpu:0"; of its first replica
-  int replicas = 1;        ///< workers that take samples in turn
-  engine::Histogram busy;  ///< every step of every replica; its load is the sum's growth over time
+  std::string device;       ///< "cpu:0"; of its first replica
+  int replicas = 1;         ///< workers that take samples in turn
+  int dead = 0, units = 0;  ///< channels that a ReLU follows, and those it has silenced
+  engine::Histogram busy;   ///< every step of every replica; its load is the sum's growth over time
 };
 
 /// The source's connection; of a source that never breaks off it stays as it is here.

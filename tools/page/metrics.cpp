@@ -76,6 +76,11 @@ void add_stages(Sheet& sheet, const Snapshot& s) {
   each([&](std::size_t i, Labels labels) {
     sheet.value(double(s.reading.gradient_age[i]), std::move(labels));
   });
+  sheet.family("millrace_dead_units", "Channels of a stage that their ReLU has silenced.",
+               MetricType::Gauge);
+  each([&](std::size_t i, Labels labels) {
+    sheet.value(double(s.stages[i].dead), std::move(labels));
+  });
 }
 
 }  // namespace

@@ -10,6 +10,24 @@ void Events::tell(const Tell& tell) {
   tell_of_roll_backs(tell);
   tell_of_the_source(tell);
   tell_of_novelty(tell);
+  tell_of_dead_units(tell);
+}
+
+void Events::tell_of_dead_units(const Tell& tell) {
+  constexpr int kMany = 4;  // a quarter of a stage's
+  if (dead_told_) return;
+  const std::vector<engine::DeadUnits> stages = trainer_.dead_units();
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const auto& [dead, units] = stages[stage];
+    if (dead == 0 || kMany * dead < units) continue;
+    dead_told_ = true;
+    tell(
+        engine::format("units: %d of %d of stage %zu are dead, their ReLU lets nothing through; "
+                       "model.norm = \"instance\" or model.activation = \"leaky-relu\" keeps "
+                       "them alive",
+                       dead, units, stage));
+    return;
+  }
 }
 
 void Events::tell_of_novelty(const Tell& tell) {

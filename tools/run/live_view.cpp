@@ -102,10 +102,13 @@ io::Snapshot LiveView::look() const {
 std::vector<io::StageState> LiveView::stages() const {
   const engine::Schedule& schedule = subject_.trainer.schedule();
   std::vector<io::StageState> stages(std::size_t(schedule.stages));
+  const std::vector<engine::DeadUnits> dead = subject_.trainer.dead_units();
   for (int stage = 0; stage < schedule.stages; ++stage) {
     io::StageState& state = stages[std::size_t(stage)];
     state.device = subject_.trainer.devices()[schedule.unit(stage, 0)].name();
     state.replicas = schedule.replicas_of(stage);
+    state.dead = dead[std::size_t(stage)].dead;
+    state.units = dead[std::size_t(stage)].units;
     for (int replica = 0; replica < state.replicas; ++replica)
       state.busy += subject_.trainer.monitor().unit(schedule.unit(stage, replica)).busy();
   }

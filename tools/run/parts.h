@@ -76,7 +76,7 @@ struct RunParts {
   Callback callback;
   OverloadWatch overload;
   engine::RealTime real_time;
-  Events events{trainer.guard(), *health, log.novelty()};
+  Events events{trainer, *health, log.novelty()};
   StatusLine status{trainer, queue, log, overload, real_time, resumed.frames};
   std::atomic<double> rate{1.0};  ///< times optimizer.lr
   // What the config asks for beside; null where it does not.

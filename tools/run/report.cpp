@@ -121,6 +121,16 @@ double share_replayed(const engine::FrameCounts& frames) {
          double(std::max<std::int64_t>(1, frames.replayed + frames.trained));
 }
 
+/// {"dead": [3, 0], "units": [32, 64]}, by stage: channels that a ReLU follows.
+Json dead_units_json(const engine::Trainer& trainer) {
+  Json dead = Json::array(), units = Json::array();
+  for (const engine::DeadUnits& stage : trainer.dead_units()) {
+    dead.push_back(stage.dead);
+    units.push_back(stage.units);
+  }
+  return {{"dead", dead}, {"units", units}};
+}
+
 }  // namespace
 
 stages::Metadata about_weights(const RunParts& p, std::int64_t samples,
@@ -174,6 +184,7 @@ Json make_report(RunParts& p) {
       {"correction", trainer.correction().kind},
       {"optimizer", optimizer_json(p.assembled.optimizer)},
       {"guard", {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}}},
+      {"dead_units", dead_units_json(trainer)},
       {"loss", loss_json(p.log)},
       {"memory_bytes", memory_json(trainer)},
       {"capture", trainer.recorded() ? "graph" : "eager"},

@@ -21,6 +21,7 @@ export function showStages(state) {
     row.age.textContent = `age ${stage.gradient_age}`;
     row.updates.textContent = `${count(stage.updates)} updates`;
     row.misses.textContent = stage.misses ? `${count(stage.misses)} late` : '';
+    row.dead.textContent = stage.dead_units ? `${stage.dead_units} of ${stage.units} units dead` : '';
     row.element.classList.toggle('slowest', i === state.timing_ms.bottleneck_stage);
     row.age.style.setProperty('--age', stage.gradient_age / oldest);
     drawLane(row.lane, state, stage, i);
@@ -49,7 +50,7 @@ function makeRow(index) {
   const age = add('span', 'age', facts);
   age.title = 'Frames between the one whose loss made a gradient and the one it is applied on';
   return {element, device, meter, load, lane, time, age, updates: add('span', 'updates', facts),
-          misses: add('span', 'misses', facts)};
+          misses: add('span', 'misses', facts), dead: add('span', 'misses', facts)};
 }
 
 function drawLane(canvas, state, stage, index) {

@@ -1,0 +1,34 @@
+// Channels that a ReLU has silenced: nothing passes it, neither forward nor back.
+#pragma once
+
+#include <ATen/core/Tensor.h>  // gradients
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "stages/stage.h"
+
+namespace millrace::stages {
+
+/// Counts a stage's dead units by their gradient: a channel whose bias lies right before a ReLU and
+/// has had a gradient of exactly 0 at kLooks looks, kEvery updates apart. Delay drives channels
+/// there, and without a gradient none comes back. look(): one thread; the counts: any.
+class DeadUnits {
+ public:
+  static constexpr int kEvery = 16, kLooks = 8;
+
+  explicit DeadUnits(const Stage& stage);
+  /// After an update. `gradients`: as Stage::gradients(), on the CPU.
+  void look(const Tensors& gradients);
+  int dead() const { return dead_.load(std::memory_order_relaxed); }
+  int units() const { return int(silent_.size()); }  ///< that a ReLU follows
+
+ private:
+  std::vector<std::size_t> biases_;   ///< their parameters
+  std::vector<std::uint8_t> silent_;  ///< looks without a gradient, of each channel
+  int updates_ = 0;
+  std::atomic<int> dead_{0};
+};
+
+}  // namespace millrace::stages

@@ -1,0 +1,54 @@
+// Units that a ReLU has silenced are counted, and no others.
+#include "stages/dead_units.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <gtest/gtest.h>
+
+namespace millrace::stages {
+namespace {
+
+const ImageShape kShape{3, 6, 6};
+
+/// A stage of two convolutions, and what a bias of -100 in `silenced` channels of the first makes
+/// of it after so many updates.
+int dead_after(int updates, int silenced, const std::string& activation) {
+  const auto network =
+      build_network({.layers = 2, .features = 4, .kernel = 3, .activation = activation}, kShape);
+  Stage stage(network, {0, 4, true, true}, {.lr = 1e-4}, at::kCPU);
+  load_state(stage.parameters(), initial_state(*network, 1));
+  {
+    const c10::NoGradGuard no_grad;
+    // The others' are high, so that none of them is silent by chance.
+    const at::Tensor bias = stage.parameters().views()[1];
+    bias.fill_(10);
+    if (silenced > 0) bias.narrow(0, 0, silenced).fill_(-100);
+  }
+  DeadUnits dead(stage);
+  EXPECT_EQ(dead.units(), activation == "relu" ? 4 : 0);
+  const at::Tensor x = at::full({1, 3, 6, 6}, 0.3f), y = at::full({1, 3, 6, 6}, 0.7f);
+  for (int i = 0; i < updates; ++i) {
+    Activations kept = stage.forward({x}, y);
+    stage.backward(kept, {}, {.first = stage.count_gradient()});
+    stage.update(stage.advance(), 1.0);
+    dead.look(stage.gradients());
+  }
+  return dead.dead();
+}
+
+TEST(DeadUnits, ChannelsThatNothingPassesAreCounted) {
+  const int enough = DeadUnits::kEvery * DeadUnits::kLooks;
+  EXPECT_EQ(dead_after(enough, 3, "relu"), 3);
+  EXPECT_EQ(dead_after(enough, 0, "relu"), 0);
+}
+
+TEST(DeadUnits, AChannelThatIsSilentForAWhileIsNotDeadYet) {
+  EXPECT_EQ(dead_after(DeadUnits::kEvery * DeadUnits::kLooks - 1, 3, "relu"), 0);
+}
+
+TEST(DeadUnits, ALeakyReluSilencesNone) {
+  EXPECT_EQ(dead_after(DeadUnits::kEvery * DeadUnits::kLooks, 3, "leaky-relu"), 0);
+}
+
+}  // namespace
+}  // namespace millrace::stages
