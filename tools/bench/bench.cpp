@@ -97,19 +97,6 @@ void plot_pipeline(const Json& results, const std::string& path) {
   io::write_bars(chart, path);
 }
 
-/// A group a stage, a bar a schedule.
-void plot_memory(const Json& results, const std::string& path) {
-  io::BarChart chart{.title = "Memory a stage holds at 4 stages", .y_label = "KiB"};
-  for (const Json& arm : results["arms"]) chart.categories.push_back(arm["arm"]);
-  for (std::size_t stage = 0; stage < 4; ++stage) {
-    std::vector<double> values;
-    for (const Json& arm : results["arms"])
-      values.push_back(arm["stages"][stage]["total"].get<double>() / 1024);
-    chart.groups.emplace_back("stage " + std::to_string(stage), std::move(values));
-  }
-  io::write_bars(chart, path);
-}
-
 /// A bar a correction: the last 100 frames of the first stream with partime, a group for each
 /// number of stages.
 void plot_learning(const Json& results, const std::string& path) {
@@ -127,6 +114,8 @@ void plot_learning(const Json& results, const std::string& path) {
     std::string name =
         arm["schedule"] == "sequential" ? "sequential" : arm["correction"].get<std::string>();
     if (name == "none" && arm["optimizer"] == "adam") name = "none, beta1 0.9";
+    if (optimizer == "adam, beta1 0.5") name += ", beta1 0.5";
+    if (arm.value("norm", "none") != "none") name += ", norm";
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     if (arm["last_100"]["mean"].is_number()) losses[arm["stages"]][name] = arm["last_100"]["mean"];
   }
@@ -174,13 +163,17 @@ const std::map<std::string, Suite>& suites() {
         ingest_page}},
       {"learning",
        {"rules and corrections on streams", bench_learning, plot_learning, learning_page}},
-      {"memory", {"each schedule at 4 stages", bench_memory, plot_memory}},
+      {"partime",
+       {"the PARTIME paper's experiments, measured and predicted", bench_partime, plot_partime,
+        partime_page}},
       {"pipeline", {"the engine's own cost", bench_pipeline, plot_pipeline}},
       {"prediction",
        {"the simulator's word against the clock", bench_prediction, plot_prediction,
         prediction_page}},
       {"replay",
        {"learning again from kept samples, on scenes that come back", bench_replay, plot_replay}},
+      {"seeds",
+       {"the other pipelines' claims beside steps and bytes", bench_seeds, plot_seeds, seeds_page}},
       {"tables", {"published figures, planned again", bench_tables, nullptr, tables_page}},
   };
   return table;

@@ -17,15 +17,16 @@ struct BenchArguments {
   std::int64_t stages = 0;            ///< 1 to this many; 0: the suite's own number
   std::int64_t rounds = 5;            ///< how often the arms take turns
   std::string memory_format = "contiguous";  ///< or channels_last
-  std::vector<std::string> captures;         ///< framerate: graph, eager; empty: auto
-  std::string pytorch;                       ///< framerate: a Python with torch; "": without
-  double seconds = 0.5;                      ///< an arm's turn
-  std::vector<std::string> streams;          ///< learning: of vtest, scenes, labels; empty: all
-  std::string arms;                          ///< learning: part of the names of those to run
-  std::int64_t frames = 0;                   ///< learning: of each stream; 0: 600
-  std::string profiles;                      ///< tables: PipeDream's "profiler"; "": without
-  std::string json;                          ///< where to write the results; "": nowhere
-  std::string plot;                          ///< where to write the plot, PNG
+  std::vector<std::string> captures;  ///< framerate, partime: graph, eager; empty: the suite's own
+  std::string pytorch;                ///< framerate: a Python with torch; "": without
+  double seconds = 0.5;               ///< an arm's turn
+  bool quick = false;                 ///< partime, seeds: small, for a look
+  std::vector<std::string> streams;   ///< learning: of vtest, film, scenes, labels; empty: all
+  std::string arms;                   ///< learning: part of the names of those to run
+  std::int64_t frames = 0;            ///< learning: of each stream; 0: 600
+  std::string profiles;               ///< tables: PipeDream's "profiler"; "": without
+  std::string json;                   ///< where to write the results; "": nowhere
+  std::string plot;                   ///< where to write the plot, PNG
   std::string from;     ///< results of an earlier run to draw, instead; or to put streams into
   std::string page;     ///< where to write a page of them, Markdown
   std::string compare;  ///< results of another run to show ratios to
@@ -41,10 +42,11 @@ nlohmann::ordered_json bench_camera(const BenchArguments& arguments);
 nlohmann::ordered_json bench_framerate(const BenchArguments& arguments);
 nlohmann::ordered_json bench_ingest(const BenchArguments& arguments);
 nlohmann::ordered_json bench_learning(const BenchArguments& arguments);
-nlohmann::ordered_json bench_memory(const BenchArguments& arguments);
+nlohmann::ordered_json bench_partime(const BenchArguments& arguments);
 nlohmann::ordered_json bench_pipeline(const BenchArguments& arguments);
 nlohmann::ordered_json bench_prediction(const BenchArguments& arguments);
 nlohmann::ordered_json bench_replay(const BenchArguments& arguments);
+nlohmann::ordered_json bench_seeds(const BenchArguments& arguments);
 nlohmann::ordered_json bench_tables(const BenchArguments& arguments);
 
 /// The earlier results of bench learning, in which the newer ones' arms and streams stand anew.
@@ -63,7 +65,13 @@ void plot_replay(const nlohmann::ordered_json& results, const std::string& path)
 /// Markdown of a suite's results.
 std::string ingest_page(const nlohmann::ordered_json& results);
 std::string learning_page(const nlohmann::ordered_json& results);
+std::string partime_page(const nlohmann::ordered_json& results);
 std::string prediction_page(const nlohmann::ordered_json& results);
+std::string seeds_page(const nlohmann::ordered_json& results);
 std::string tables_page(const nlohmann::ordered_json& results);
+
+/// Pictures of a suite that has several: `path` and others beside it.
+void plot_partime(const nlohmann::ordered_json& results, const std::string& path);
+void plot_seeds(const nlohmann::ordered_json& results, const std::string& path);
 
 }  // namespace millrace::tools

@@ -17,8 +17,8 @@
 #include "engine/pipeline/pinning.h"
 #include "io/plot/plot.h"
 #include "tools/bench/bench.h"
-#include "tools/config/config.h"
 #include "tools/bench/learning_arm.h"
+#include "tools/config/config.h"
 #include "tools/run/provenance.h"
 
 namespace millrace::tools {
@@ -41,6 +41,23 @@ std::vector<double> grid(const LearningArm& arm) {
   return {1e-4, 3e-4, 1e-3, 3e-3};
 }
 
+/// The rules on one network beside sequential on the same.
+void add_networks(const LearningStream& stream, const std::string& norm,
+                  std::vector<LearningArm>& arms) {
+  const auto add = [&](const char* schedule, int stages, const char* correction, bool half) {
+    arms.push_back({&stream, schedule, stages, half ? adam(0.5, 0.999) : adam(0.9, 0.999),
+                    half ? "adam, beta1 0.5" : "adam", correction, norm});
+  };
+  const bool has_others = norm == "none";  // among the arms above
+  if (!has_others) add("sequential", 1, "none", false);
+  for (const int stages : {2, 8}) {
+    if (!has_others) add("partime", stages, "none", false);
+    if (!has_others) add("partime", stages, "local", false);
+    add("partime", stages, "inverse-age", true);
+    add("pipedream", stages, "inverse-age", true);
+  }
+}
+
 /// Every arm on `stream`.
 std::vector<LearningArm> arms_on(const LearningStream& stream) {
   std::vector<LearningArm> arms;
@@ -48,7 +65,7 @@ std::vector<LearningArm> arms_on(const LearningStream& stream) {
                        bool momentum, int every = 1) {
     // Adam's own momentum helps where gradients are fresh and hurts where they are old.
     arms.push_back({&stream, schedule, stages, momentum ? adam(0.9, 0.999) : adam(0.0, 0.99),
-                    momentum ? "adam" : "adam, beta1 0", correction, every});
+                    momentum ? "adam" : "adam, beta1 0", correction, "none", every});
   };
   add("sequential", 1, "none", true);
   for (const int every : {2, 4, 8}) add("sequential", 1, "none", true, every);
@@ -68,6 +85,9 @@ std::vector<LearningArm> arms_on(const LearningStream& stream) {
   add("pb", 4, "discrepancy", false);
   for (const int stages : {2, 8}) {
     for (const char* schedule : {"pb", "pipedream"}) add(schedule, stages, "inverse-age", false);
+  }
+  if (stream.classes == 0) {
+    for (const char* norm : {"none", "instance"}) add_networks(stream, norm, arms);
   }
   for (const char* correction : {"none", "spike-compensation", "local"})
     arms.push_back({&stream, "partime", 4, kMomentum, "sgd, momentum 0.9", correction});
@@ -143,6 +163,7 @@ Json arm_json(const LearningArm& arm, double lr, const std::vector<const Learnin
           {"stages", arm.stages},
           {"optimizer", arm.optimizer_name},
           {"correction", arm.correction},
+          {"norm", arm.norm},
           {"every", arm.every},
           {"lr", lr},
           {"loss", over_seeds(scores, [](const auto& s) { return s.mean; })},
@@ -157,11 +178,12 @@ Json arm_json(const LearningArm& arm, double lr, const std::vector<const Learnin
 void print_arm(const Json& arm) {
   const auto figure = [&](const char* name) { return arm[name]["mean"].get<double>(); };
   const int every = arm["every"];
-  std::printf("%-7s %-10s %2d %-18s %-18s %-9s %7.0e %8.4f %8.4f %8.4f",
+  std::printf("%-7s %-10s %2d %-18s %-18s %-8s %-9s %7.0e %8.4f %8.4f %8.4f",
               arm["stream"].get<std::string>().c_str(), arm["schedule"].get<std::string>().c_str(),
               arm["stages"].get<int>(), arm["optimizer"].get<std::string>().c_str(),
-              arm["correction"].get<std::string>().c_str(), frames_text(every).c_str(),
-              arm["lr"].get<double>(), figure("loss"), figure("last_100"), figure("held_out"));
+              arm["correction"].get<std::string>().c_str(), arm["norm"].get<std::string>().c_str(),
+              frames_text(every).c_str(), arm["lr"].get<double>(), figure("loss"),
+              figure("last_100"), figure("held_out"));
   if (figure("forgetting") > 0) std::printf(" %7.2f", figure("forgetting"));
   if (arm["stream"] == "labels") std::printf(" %7.0f %%", 100 * figure("held_out_hits"));
   std::printf("\n");
@@ -201,6 +223,11 @@ std::vector<LearningStream> read_streams(const BenchArguments& arguments, std::i
     streams.push_back(read_stream("vtest",
                                   "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi", 0,
                                   std::min<std::int64_t>(frames, 600), kWidth, kHeight));
+  }
+  if (wanted("film")) {
+    streams.push_back(read_stream("film",
+                                  "file:///usr/share/doc/opencv-doc/examples/data/Megamind.avi", 0,
+                                  std::min<std::int64_t>(frames, 220), kWidth, kHeight));
   }
   if (wanted("scenes")) {
     streams.push_back(read_stream("scenes",
@@ -242,13 +269,13 @@ Json bench_learning(const BenchArguments& arguments) {
                   {"width", kWidth},       {"height", kHeight},
                   {"seeds", kSeeds},       {"streams", Json::array()},
                   {"arms", Json::array()}, {"provenance", provenance(1)}};
-  std::printf("%-7s %-10s %2s %-18s %-18s %-9s %7s %8s %8s %8s %7s\n", "stream", "schedule", "N",
-              "optimizer", "correction", "frames", "rate", "loss", "last 100", "held out",
-              "return");
+  std::printf("%-7s %-10s %2s %-18s %-18s %-8s %-9s %7s %8s %8s %8s %7s\n", "stream", "schedule",
+              "N", "optimizer", "correction", "norm", "frames", "rate", "loss", "last 100",
+              "held out", "return");
   for (const LearningStream& stream : streams) {
     results["streams"].push_back(baseline(stream));
     const Json& mean = results["streams"].back()["mean_frame"];
-    std::printf("%-7s always the mean frame %54.4f %8.4f\n", stream.name.c_str(),
+    std::printf("%-7s always the mean frame %63.4f %8.4f\n", stream.name.c_str(),
                 mean["loss"].get<double>(), mean["last_100"].get<double>());
   }
   for (std::size_t arm = 0; arm < arms.size(); ++arm) {
@@ -274,9 +301,13 @@ Json with_learning(Json earlier, const Json& newer) {
     }
     list.push_back(item);
   };
+  for (Json& arm : earlier["arms"]) {
+    if (!arm.contains("norm")) arm["norm"] = "none";  // what earlier versions ran
+  }
   for (const Json& stream : newer["streams"]) put(earlier["streams"], stream, {"stream"});
   for (const Json& arm : newer["arms"]) {
-    put(earlier["arms"], arm, {"stream", "schedule", "stages", "optimizer", "correction", "every"});
+    put(earlier["arms"], arm,
+        {"stream", "schedule", "stages", "optimizer", "correction", "norm", "every"});
   }
   earlier["provenance"] = newer["provenance"];
   return earlier;

@@ -1,13 +1,9 @@
-// `millrace bench memory`: bytes that each stage holds under each schedule at 4 stages, counted at
-// the allocator, beside what the number of samples and weight versions that the papers give would
-// cost.
-#include <cstdio>   // table
+#include "tools/bench/bench_memory.h"
+
 #include <cstring>  // frames
 
 #include "engine/schedule/staircase.h"
-#include "tools/bench/bench.h"
 #include "tools/bench/bench_arm.h"
-#include "tools/run/provenance.h"
 
 namespace millrace::tools {
 namespace {
@@ -83,31 +79,10 @@ Json measure(const Row& row, std::int64_t size) {
   return stages;
 }
 
-void print_arm(const Row& row, const Json& arm) {
-  std::printf("%-16s samples kept %-27s versions %s\n", arm["arm"].get<std::string>().c_str(),
-              row.samples, row.versions);
-  for (std::size_t i = 0; i < arm["stages"].size(); ++i) {
-    const Json& stage = arm["stages"][i];
-    const auto kib = [&](const char* name) { return stage[name].get<double>() / 1024; };
-    std::printf("  stage %zu %4lld %8lld %10.1f %10.1f %13.1f %13.1f %10.1f\n", i,
-                stage["samples"].get<long long>(), stage["versions"].get<long long>(),
-                kib("weights"), kib("stashes"), kib("activations"), kib("formula"), kib("total"));
-  }
-}
-
 }  // namespace
 
-Json bench_memory(const BenchArguments& arguments) {
-  const std::int64_t size = sizes_or(arguments, {32}).front();
-  Json results = {{"suite", "memory"},
-                  {"size", size},
-                  {"stages", kStages},
-                  {"microbatches", kMicrobatches},
-                  {"arms", Json::array()}};
-  std::printf("basic network at %lldx%lld, %d stages, %d samples a minibatch; KiB\n",
-              static_cast<long long>(size), static_cast<long long>(size), kStages, kMicrobatches);
-  std::printf(
-      "  stage samples versions    weights    stashes   activations       formula      total\n");
+Json memory_by_schedule(std::int64_t size) {
+  Json results = {{"stages", kStages}, {"microbatches", kMicrobatches}, {"arms", Json::array()}};
   Json one;  // a sample's activations, as sequential keeps them
   for (const Row& row : kRows) {
     Json arm = {{"arm", std::string(row.schedule) + (row.recompute ? " recompute" : "")},
@@ -119,11 +94,8 @@ Json bench_memory(const BenchArguments& arguments) {
       stage["formula"] =
           stage["samples"].get<std::int64_t>() * one[i]["activations"].get<std::int64_t>();
     }
-    print_arm(row, arm);
     results["arms"].push_back(std::move(arm));
   }
-  std::printf("formula: samples kept times one sample's activations (sequential's)\n");
-  results["provenance"] = provenance(kStages);
   return results;
 }
 

@@ -11,13 +11,13 @@
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_arm.h"
 #include "tools/bench/other_load.h"
+#include "tools/bench/periods.h"
 #include "tools/run/provenance.h"
 
 namespace millrace::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using engine::Clock;
 
 constexpr int kLeastUpdates = 8;     ///< of the pipeline, in a turn
 constexpr double kDisturbed = 0.05;  ///< cores that others took; such a turn is taken again
@@ -29,30 +29,6 @@ std::int64_t own_size(const std::string& network) {
   if (network == "basic") return 64;
   return network == "kernel" ? 16 : 32;
 }
-
-/// Notes when predictions were made.
-class Times final : public engine::Observer {
- public:
-  Times() { at_.reserve(1 << 18); }
-
-  void predicted(const engine::SampleInfo&, int, float) override {
-    if (at_.size() < at_.capacity()) at_.push_back(Clock::now());
-  }
-
-  /// Median milliseconds a sample, over whole minibatches of `group` samples each: within one that
-  /// is flushed the steps differ. The first quarter warms up.
-  double period_ms(std::size_t group) const {
-    std::vector<double> periods;
-    for (std::size_t m = at_.size() / 4 / group * group; m + group < at_.size(); m += group) {
-      periods.push_back(std::chrono::duration<double, std::milli>(at_[m + group] - at_[m]).count() /
-                        double(group));
-    }
-    return median(periods);
-  }
-
- private:
-  std::vector<Clock::time_point> at_;
-};
 
 struct Figures {
   std::vector<double> predicted, measured, ratio, others;
@@ -78,7 +54,7 @@ void take_turn(BenchArm& arm, const engine::plan::Link& link, Figures& f, double
                            engine::usable_cores());
   });
   const auto [measured, meanwhile] = quietest([&] {
-    Times times;
+    Periods times;
     arm.turn(seconds / 2, kLeastUpdates * schedule.group, &times);
     return times.period_ms(std::size_t(schedule.group));
   });

@@ -31,13 +31,14 @@ stages::LayerSpec layer(const std::string& type, std::optional<std::int64_t> out
   return {.type = type, .out = out, .kernel = kernel};
 }
 
-/// The PARTIME experiments' basic network, as bench framerate has it; for classes eight
-/// convolutions that normalise their maps, since without that so deep a network hardly moves in 600
-/// frames, a mean over twelfths of the picture and a linear layer.
-std::shared_ptr<const stages::Network> network_of(const LearningStream& stream) {
+/// The PARTIME experiments' basic network, as bench framerate has it, with `norm`; for classes
+/// eight convolutions that normalise their maps, since without that so deep a network hardly moves
+/// in 600 frames, a mean over twelfths of the picture and a linear layer.
+std::shared_ptr<const stages::Network> network_of(const LearningStream& stream,
+                                                  const std::string& norm) {
   const at::Tensor& frame = stream.frames.front();
   const stages::ImageShape shape{frame.size(1), frame.size(2), frame.size(3)};
-  if (stream.classes == 0) return stages::build_network({}, shape);
+  if (stream.classes == 0) return stages::build_network({.norm = norm}, shape);
   stages::ModelSpec model{.preset = "layers"};
   for (int i = 0; i < 8; ++i) {
     stages::LayerSpec norm = layer("groupnorm");
@@ -54,7 +55,7 @@ engine::TrainerOptions options_of(const LearningArm& arm, double lr, std::uint64
   engine::TrainerOptions options;
   options.capture = engine::Capture::eager;  // as the oracle computes
   const at::Tensor& frame = arm.stream->frames.front();
-  options.network = network_of(*arm.stream);
+  options.network = network_of(*arm.stream, arm.norm);
   options.target_is_input = arm.stream->classes == 0;
   options.sample = {frame.size(1), frame.size(2), frame.size(3)};
   options.schedule = arm.schedule;
@@ -114,6 +115,7 @@ double forgetting(const std::vector<float>& losses, const LearningArm& arm, int 
 std::string LearningArm::name() const {
   std::string text = stream->name + " " + schedule + " x" + std::to_string(stages) + " " +
                      optimizer_name + " " + correction;
+  if (norm != "none") text += ", norm " + norm;
   if (every > 1) text += ", " + frames_text(every) + " frame";
   return text;
 }

@@ -34,6 +34,7 @@ struct LearningArm {
   stages::OptimizerSpec optimizer;
   std::string optimizer_name;  ///< "adam", "adam, beta1 0", ...
   std::string correction = "none";
+  std::string norm = "none";  ///< of pictures' network, as model.norm
   int every = 1;  ///< learns from every so many-th frame: as many as it takes, of a live stream
   std::string name() const;
 };

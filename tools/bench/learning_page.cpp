@@ -46,21 +46,29 @@ std::string goals_of(const Json& results, const std::string& stream) {
     double most;
   };
   std::string text =
-      "| mean loss | best pipeline | sequential | ratio | goal | |\n|---|---|---|---|---|---|\n";
-  for (const Goal& goal : {Goal{2, 1, 1.05}, {8, 1, 1.25}, {8, 4, 0.7}}) {
-    const auto pipeline =
-        best_of(results, stream, [&](const Json& arm) { return arm["stages"] == goal.stages; });
-    const auto one = best_of(results, stream, [&](const Json& arm) {
-      return arm["schedule"] == "sequential" && arm["every"] == goal.every;
-    });
-    if (!pipeline || !one) continue;
-    const double ratio = pipeline->first / one->first;
-    const std::string row = engine::format(
-        "| N = %d, %s | %s: %.4f | %.4f | %.2f | <= %.2f | %s |\n", goal.stages,
-        goal.every == 1 ? "equal samples" : "equal wall-clock, a stream 4 times too fast",
-        pipeline->second.c_str(), pipeline->first, one->first, ratio, goal.most,
-        ratio <= goal.most ? "reached" : "**missed**");
-    text += row;
+      "| mean loss | norm | gradients | best pipeline | sequential, same network | ratio | goal | "
+      "|\n|---|---|---|---|---|---|---|---|\n";
+  for (const Goal& goal :
+       {Goal{2, 1, 1.05}, {8, 1, stream == "labels" ? 1.1 : 1.25}, {8, 4, 0.7}}) {
+    for (const char* norm : {"none", "instance"}) {
+      const auto one = best_of(results, stream, [&](const Json& arm) {
+        return arm["schedule"] == "sequential" && arm["every"] == goal.every &&
+               arm.value("norm", "none") == norm;
+      });
+      for (const bool local : {false, true}) {
+        const auto pipeline = best_of(results, stream, [&](const Json& arm) {
+          return arm["stages"] == goal.stages && arm.value("norm", "none") == norm &&
+                 (arm["correction"] == "local") == local;
+        });
+        if (!pipeline || !one) continue;
+        const double ratio = pipeline->first / one->first;
+        text += engine::format(
+            "| N = %d, %s | %s | %s | %s: %.4f | %.4f | %.2f | <= %.2f | %s |\n", goal.stages,
+            goal.every == 1 ? "equal samples" : "equal wall-clock, a stream 4 times too fast", norm,
+            local ? "own heads'" : "from downstream", pipeline->second.c_str(), pipeline->first,
+            one->first, ratio, goal.most, ratio <= goal.most ? "reached" : "**missed**");
+      }
+    }
   }
   return text + "\n";
 }
@@ -73,9 +81,11 @@ std::string table_of(const Json& results, const Json& stream) {
       "`; always the mean of the targets so far: " + figure(stream["mean_frame"]["loss"]) +
       " over the run, " + figure(stream["mean_frame"]["last_100"]) +
       " over the last 100 frames.\n\n";
-  text += "| schedule | N | optimizer | correction | frames | rate | loss | last 100 | held out |";
+  text +=
+      "| schedule | N | optimizer | correction | norm | frames | rate | loss | last 100 | held out "
+      "|";
   text += scenes ? " return |" : labels ? " told |" : "";
-  text += std::string("\n|---|---|---|---|---|---|---|---|---|") +
+  text += std::string("\n|---|---|---|---|---|---|---|---|---|---|") +
           (scenes || labels ? "---|" : "") + "\n";
   for (const Json& arm : results["arms"]) {
     if (arm["stream"] != name) continue;
@@ -83,8 +93,9 @@ std::string table_of(const Json& results, const Json& stream) {
     const std::string rate = engine::format("%g", arm["lr"].get<double>());
     text += "| " + arm["schedule"].get<std::string>() + " | " + arm["stages"].dump() + " | " +
             arm["optimizer"].get<std::string>() + " | " + arm["correction"].get<std::string>() +
-            " | " + frames_text(every) + " | " + rate + " | " + over_seeds(arm["loss"]) + " | " +
-            over_seeds(arm["last_100"]) + " | " + figure(arm["held_out"]["mean"]) + " |";
+            " | " + arm.value("norm", "none") + " | " + frames_text(every) + " | " + rate + " | " +
+            over_seeds(arm["loss"]) + " | " + over_seeds(arm["last_100"]) + " | " +
+            figure(arm["held_out"]["mean"]) + " |";
     char extra[32] = "";
     if (scenes && arm["forgetting"]["mean"].is_number())
       std::snprintf(extra, sizeof extra, " %.2f |", arm["forgetting"]["mean"].get<double>());

@@ -289,9 +289,7 @@ std::vector<Comparison> published_tables(const Networks& networks, const Network
     for (Comparison& row : pipedream_table(*measured, Costs::measured))
       rows.push_back(std::move(row));
   }
-  for (const auto& table : {schedule_table(), partime_table()}) {
-    rows.insert(rows.end(), table.begin(), table.end());
-  }
+  for (Comparison& row : partime_table()) rows.push_back(std::move(row));
   return rows;
 }
 

@@ -42,7 +42,8 @@ enum class Costs {
 /// data parallel.
 std::vector<Comparison> pipedream_table(const Networks& networks, Costs costs = Costs::worked_out);
 
-/// GPipe's and interleaved 1F1B's bubbles, and 2BW against GPipe and 1F1B in memory and rate.
+/// GPipe's and interleaved 1F1B's bubbles, and 2BW against GPipe and 1F1B in memory and rate; on
+/// the page of bench seeds.
 std::vector<Comparison> schedule_table();
 
 /// PARTIME's speed-up on 2 to 8 GPUs by depth and resolution, with what starting kernels from one
@@ -56,7 +57,7 @@ double partime_speedup(int layers, int side, int stages, bool starting_costs);
 /// A page with a table for each source, in the order of the rows.
 std::string comparisons_markdown(const std::vector<Comparison>& rows);
 
-/// All tables; PipeDream's also from `measured`, if that is not null.
+/// PipeDream's and PARTIME's tables; PipeDream's also from `measured`, if that is not null.
 std::vector<Comparison> published_tables(const Networks& networks,
                                          const Networks* measured = nullptr);
 

@@ -15,7 +15,7 @@ void add_options(CLI::App& command, BenchArguments& arguments) {
       ->check(CLI::IsMember(suites));
   command
       .add_option("--networks", arguments.networks,
-                  "framerate, prediction: which of basic, layers, features, kernel")
+                  "framerate, partime, prediction: which of basic, layers, features, kernel")
       ->delimiter(',')
       ->check(CLI::IsMember(bench_network_names()));
   command.add_option("--sizes", arguments.sizes, "Pixels a side, as 32,64; unset: the suite's own")
@@ -32,7 +32,10 @@ void add_options(CLI::App& command, BenchArguments& arguments) {
   command.add_option("--seconds", arguments.seconds, "Length of an arm's turn")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
-  command.add_option("--captures", arguments.captures, "framerate: graph, eager; unset: auto")
+  command.add_flag("--quick", arguments.quick, "partime, seeds: a small part of it, in seconds");
+  command
+      .add_option("--captures", arguments.captures,
+                  "framerate, partime: graph, eager; unset: auto, both")
       ->delimiter(',')
       ->check(CLI::IsMember({"graph", "eager"}));
   command.add_option("--pytorch", arguments.pytorch,
@@ -44,15 +47,16 @@ void add_options(CLI::App& command, BenchArguments& arguments) {
       .add_option("--frames", arguments.frames,
                   "learning: frames of each stream (0: 600); replay: of the stream (0: 800)")
       ->check(CLI::Range(0, 100000));
-  command.add_option("--streams", arguments.streams, "learning: which of vtest, scenes, labels")
+  command
+      .add_option("--streams", arguments.streams, "learning: which of vtest, film, scenes, labels")
       ->delimiter(',')
-      ->check(CLI::IsMember({"vtest", "scenes", "labels"}));
+      ->check(CLI::IsMember({"vtest", "film", "scenes", "labels"}));
   command.add_option("--arms", arguments.arms, "learning: only those with this in their names");
   command.add_option("--json", arguments.json, "Where to write the results");
   command.add_option("--plot", arguments.plot, "Where to write the plot, PNG");
-  command.add_option(
-      "--page", arguments.page,
-      "ingest, learning, prediction, tables: where to write a page of them, Markdown");
+  command.add_option("--page", arguments.page,
+                     "ingest, learning, partime, prediction, seeds, tables: where to write a page "
+                     "of them, Markdown");
   command.add_option("--profiles", arguments.profiles,
                      "tables: the folder profiler of a copy of PipeDream's repository");
   command.add_option("--from", arguments.from,
