@@ -86,9 +86,8 @@ std::vector<LearningArm> arms_on(const LearningStream& stream) {
   for (const int stages : {2, 8}) {
     for (const char* schedule : {"pb", "pipedream"}) add(schedule, stages, "inverse-age", false);
   }
-  if (stream.classes == 0) {
-    for (const char* norm : {"none", "instance"}) add_networks(stream, norm, arms);
-  }
+  add_networks(stream, "none", arms);
+  if (stream.classes == 0) add_networks(stream, "instance", arms);
   for (const char* correction : {"none", "spike-compensation", "local"})
     arms.push_back({&stream, "partime", 4, kMomentum, "sgd, momentum 0.9", correction});
   return arms;
