@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "stages/additions.h"
 #include "stages/layers.h"
 
 namespace millrace::stages {
@@ -31,6 +32,21 @@ void require_keys(const LayerSpec& spec, const LayerType& type) {
   }
 }
 
+bool by_name(const LayerType& a, const LayerType& b) {
+  return a.name < b.name;
+}
+
+std::vector<LayerType>& layer_table() {
+  static std::vector<LayerType> table = [] {
+    std::vector<LayerType> all;
+    for (const auto& some : {learned_layers(), residual_layers(), simple_layers()})
+      all.insert(all.end(), some.begin(), some.end());
+    std::sort(all.begin(), all.end(), by_name);
+    return all;
+  }();
+  return table;
+}
+
 }  // namespace
 
 const std::vector<LayerField>& layer_fields() {
@@ -43,14 +59,22 @@ const std::vector<LayerField>& layer_fields() {
 }
 
 const std::vector<LayerType>& layer_types() {
-  static const std::vector<LayerType> table = [] {
-    std::vector<LayerType> all;
-    for (const auto& some : {learned_layers(), residual_layers(), simple_layers()})
-      all.insert(all.end(), some.begin(), some.end());
-    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-    return all;
-  }();
-  return table;
+  return layer_table();
+}
+
+void add_layer_type(LayerType type) {
+  const auto& fields = layer_fields();
+  for (const LayerKey& key : type.keys) {
+    const bool known = std::any_of(fields.begin(), fields.end(),
+                                   [&](const LayerField& field) { return field.name == key.name; });
+    if (!known)
+      throw std::invalid_argument("layer " + type.name + ": no layer can have a key " + key.name);
+  }
+  auto& all = layer_table();
+  const auto at = std::lower_bound(all.begin(), all.end(), type, by_name);
+  if (at != all.end() && at->name == type.name)
+    throw std::invalid_argument("layer " + type.name + " is there already");
+  all.insert(at, std::move(type));
 }
 
 const LayerType& layer_type(const std::string& name) {

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "stages/additions.h"
+
 namespace millrace::stages {
 namespace {
 
@@ -38,10 +40,9 @@ float surprise(float probability, float target) {
   return target > 0 ? -target * std::log(probability) : 0.0f;
 }
 
-}  // namespace
-
-const std::vector<LossType>& loss_types() {
-  static const std::vector<LossType> all = {
+/// A deque: whoever holds an entry keeps it when another is added.
+std::deque<LossType>& loss_table() {
+  static std::deque<LossType> all = {
       {"mse", "squared error, mean over all elements", mse, squared},
       {"l1", "absolute error, mean over all elements", l1, absolute},
       {"huber", "squared error up to 1, absolute beyond, mean over all elements", huber,
@@ -50,6 +51,20 @@ const std::vector<LossType>& loss_types() {
        "of a class: the network gives scores, of which softmax makes probabilities", cross_entropy,
        surprise, true}};
   return all;
+}
+
+}  // namespace
+
+const std::deque<LossType>& loss_types() {
+  return loss_table();
+}
+
+void add_loss_type(LossType type) {
+  for (const LossType& other : loss_table()) {
+    if (other.name == type.name)
+      throw std::invalid_argument("loss " + type.name + " is there already");
+  }
+  loss_table().push_back(std::move(type));
 }
 
 const LossType& loss_type(const std::string& name) {

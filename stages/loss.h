@@ -1,8 +1,8 @@
 // What a prediction is held against its target by.
 #pragma once
 
+#include <deque>
 #include <string>
-#include <vector>
 
 namespace at {
 class Tensor;
@@ -25,7 +25,7 @@ struct LossType {
 };
 
 /// Every value that task.loss can take, the default first.
-const std::vector<LossType>& loss_types();
+const std::deque<LossType>& loss_types();
 /// Throws std::invalid_argument for a name that is not in the table.
 const LossType& loss_type(const std::string& name);
 

@@ -1,35 +1,48 @@
 #include "io/source/source.h"
 
+#include <string_view>
+#include <vector>
+
 #include "io/source/source_kinds.h"
-#include "io/source/stream_health.h"  // of sources that never break off
 
 namespace millrace::io {
 namespace {
 
-constexpr SourceKind kKinds[] = {
-    {"file", "file:///PATH", "a video file; a bare path will do", "", false, open_file},
-    {"rtsp", "rtsp://HOST:PORT/PATH", "a camera or a server", "554", true, open_stream},
-    {"rtsps", "rtsps://HOST:PORT/PATH", "the same by TLS", "322", true, open_stream},
-    {"http", "http://HOST:PORT/PATH", "a video, or a web camera", "80", false, open_stream},
-    {"https", "https://HOST:PORT/PATH", "the same by TLS", "443", false, open_stream},
-    {"v4l2", "v4l2:///dev/video0", "a camera of this machine", "", true, open_stream},
-    {"gst", "gst:ELEMENT ! ELEMENT", "a GStreamer pipeline", "", false, open_stream},
-    {"images", "images:DIR/%05d.png", "pictures: a pattern, a folder or a glob", "", false,
-     open_images},
-    {"synth", "synth:shapes", "a synthetic stream, the same on every machine", "", false,
-     open_synth},
-};
+std::vector<SourceKind>& kinds() {
+  static std::vector<SourceKind> all = {
+      {"file", "file:///PATH", "a video file; a bare path will do", "", false, open_file},
+      {"rtsp", "rtsp://HOST:PORT/PATH", "a camera or a server", "554", true, open_stream},
+      {"rtsps", "rtsps://HOST:PORT/PATH", "the same by TLS", "322", true, open_stream},
+      {"http", "http://HOST:PORT/PATH", "a video, or a web camera", "80", false, open_stream},
+      {"https", "https://HOST:PORT/PATH", "the same by TLS", "443", false, open_stream},
+      {"v4l2", "v4l2:///dev/video0", "a camera of this machine", "", true, open_stream},
+      {"gst", "gst:ELEMENT ! ELEMENT", "a GStreamer pipeline", "", false, open_stream},
+      {"images", "images:DIR/%05d.png", "pictures: a pattern, a folder or a glob", "", false,
+       open_images},
+      {"synth", "synth:shapes", "a synthetic stream, the same on every machine", "", false,
+       open_synth},
+  };
+  return all;
+}
 
 }  // namespace
 
 std::span<const SourceKind> source_kinds() {
-  return kKinds;
+  return kinds();
+}
+
+void add_source_kind(const SourceKind& kind) {
+  for (const SourceKind& other : kinds()) {
+    if (std::string_view(other.scheme) == kind.scheme)
+      throw std::invalid_argument(std::string("source ") + kind.scheme + ": is there already");
+  }
+  kinds().push_back(kind);
 }
 
 const SourceKind* source_kind(const std::string& uri) {
   const Uri parts = split_uri(uri);
   const std::string scheme = parts.is_file() ? "file" : parts.scheme;
-  for (const SourceKind& kind : kKinds) {
+  for (const SourceKind& kind : kinds()) {
     if (scheme == kind.scheme) return &kind;
   }
   return nullptr;
@@ -39,7 +52,7 @@ std::string scheme_error(const std::string& uri) {
   if (uri.empty()) return "no URI is given";
   if (source_kind(uri)) return "";
   std::string known;
-  for (const SourceKind& kind : kKinds)
+  for (const SourceKind& kind : kinds())
     known += (known.empty() ? "" : ", ") + std::string(kind.scheme);
   return "unknown scheme \"" + split_uri(uri).scheme + "\"; known ones: " + known;
 }
@@ -52,10 +65,6 @@ std::unique_ptr<Source> open_source(const SourceOptions& options) {
   const SourceKind* const kind = source_kind(options.uri);
   if (!kind) throw source_error(options, scheme_error(options.uri));
   return kind->open(options);
-}
-
-std::shared_ptr<const StreamHealth> Source::health() const {
-  return std::make_shared<StreamHealth>();
 }
 
 }  // namespace millrace::io

@@ -9,6 +9,7 @@
 #include <string>     // URIs
 
 #include "io/source/frame.h"
+#include "io/source/stream_health.h"  // of sources that never break off
 
 namespace millrace::io {
 
@@ -60,8 +61,6 @@ enum class ReadStatus {
   end,      ///< the stream is over
 };
 
-class StreamHealth;
-
 /// A stream of frames. One thread at a time; it may move between threads between calls.
 class Source {
  public:
@@ -77,7 +76,9 @@ class Source {
   virtual bool rewind() = 0;
 
   /// How the connection fares; any thread may read it, also when the source is gone. Never null.
-  virtual std::shared_ptr<const StreamHealth> health() const;
+  virtual std::shared_ptr<const StreamHealth> health() const {
+    return std::make_shared<StreamHealth>();
+  }
 };
 
 /// One kind of source: an entry in a table that opener, checks, help and tests read.

@@ -34,6 +34,10 @@ struct NoDecoder : SourceError {
   using SourceError::SourceError;
 };
 
+/// Adds an entry to the table, before any thread but the caller's uses that. Throws
+/// std::invalid_argument if the scheme is taken.
+void add_source_kind(const SourceKind& kind);
+
 // All throw SourceError. First those of the table; in a build without GStreamer and OpenCV all but
 // open_synth() refuse.
 std::unique_ptr<Source> open_file(const SourceOptions& options);

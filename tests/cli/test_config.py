@@ -29,6 +29,7 @@ def listed(*bad):
 MANY = 10**12
 RATE = real(0.0, 0.9999999)
 KEYS = {
+    "plugins": listed([3], "a.so"),
     "source.uri": TEXT,
     "source.pace": names("auto", "live", "asap"),
     "source.drop": names("auto", "newest", "never"),
@@ -100,6 +101,7 @@ KEYS = {
     "output.video": TEXT,
     "output.log": TEXT,
     "output.log_every": whole(1, MANY),
+    "output.sinks": listed([3], "csv:x"),
 }
 
 # The contract's, with and without a config file: those that learn on the street scene.
@@ -194,9 +196,9 @@ class Keys(program.CliTest):
 
     def bad_file(self, number, path, value):
         """The key in line 3, column 5."""
-        table, key = path.split(".")
+        table, _, key = path.rpartition(".")
         file = self.folder / f"{number}.toml"
-        file.write_text(f"# a comment\n[{table}]\n    {key} = {program.toml_value(value)}\n")
+        file.write_text(f"# a comment\n{f'[{table}]' if table else ''}\n    {key} = {program.toml_value(value)}\n")
         return file
 
     def test_bad_values_by_set(self):

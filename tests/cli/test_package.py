@@ -114,6 +114,15 @@ class Package(CliTest):
         succeed("cmake", "--build", build)
         self.assert_learns(build / "own")
 
+    @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
+    def test_plug_ins_build_against_what_is_installed_and_run(self):
+        build = self.folder / "plugins"
+        succeed("cmake", "-G", "Ninja", "-S", ROOT / "demos/plugins", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}")
+        succeed("cmake", "--build", build)
+        said = succeed(self.prefix / "bin/millrace", "run", ROOT / "demos/plugins/my.toml", "--frames", 100, cwd=build)
+        self.assertIn("100 trained", said)
+        self.assertEqual(len((build / "loss.csv").read_text().splitlines()), 101)
+
     def test_a_folder_without_libtorch_is_named(self):
         with self.assertRaisesRegex(AssertionError, "no LibTorch in /nowhere"):
             self.build_by_cmake("-DMILLRACE_TORCH=/nowhere")

@@ -8,7 +8,7 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)  # what is not said to be of the p
 # The engine and what it is made of; frames in and pictures out are a component of their own, since
 # they bring GStreamer and OpenCV.
 set(engine_parts engine engine_core capture kernels stages plan_files)
-set(run_parts io page run_core checkpoint_files alerts config run)  # with frames in and pictures out
+set(run_parts io page run_core checkpoint_files alerts config plugins run)  # with frames in and pictures out
 foreach(part ${engine_parts} ${run_parts})
   add_library(millrace::${part} ALIAS millrace_${part})
   set_target_properties(millrace_${part} PROPERTIES EXPORT_NAME ${part})
@@ -27,6 +27,7 @@ install(TARGETS ${run_targets} EXPORT millrace_io ARCHIVE DESTINATION ${CMAKE_IN
 # The public headers, and what they include; all others may change without notice.
 set(public_headers
   tools/run/run.h                # a run as a library
+  tools/plugins/plugin.h         # what a plug-in adds to it
   engine/trainer/trainer.h       # a network cut into stages, trained from a feed of one's own
   engine/trainer/oracle.h        # the same in one thread
   engine/schedule/schedule_csv.h engine/schedule/staircase.h engine/schedule/verifier.h  # schedules as data
@@ -52,7 +53,7 @@ foreach(header ${headers})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/${folder})
 endforeach()
-install(FILES tools/run/run.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace)
+install(FILES tools/run/run.h tools/plugins/plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace)
 install(EXPORT millrace NAMESPACE millrace:: FILE millraceTargets.cmake DESTINATION ${package_dir})
 install(EXPORT millrace_io NAMESPACE millrace:: FILE millraceIoTargets.cmake DESTINATION ${package_dir})
 

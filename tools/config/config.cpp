@@ -11,9 +11,13 @@
 #include "tools/alerts/mqtt.h"
 #include "tools/alerts/webhook.h"
 #include "tools/config/config_keys.h"
+#include "tools/plugins/plugins.h"
 
 namespace millrace::tools {
 namespace {
+
+// Above all tables, and read first: others name what it adds.
+constexpr char kPlugins[] = "plugins";
 
 std::string place(const std::string& name, const toml::source_region& region) {
   return name + ":" + std::to_string(region.begin.line) + ":" + std::to_string(region.begin.column);
@@ -34,8 +38,10 @@ std::string nearest_key(const std::string& path) {
 
 std::string nearest_table(std::string_view name) {
   std::vector<std::string_view> names;
-  for (const ConfigKey& key : config_keys())
-    names.push_back(std::string_view(key.path).substr(0, key.path.find('.')));
+  for (const ConfigKey& key : config_keys()) {
+    const std::size_t dot = key.path.find('.');
+    if (dot != std::string::npos) names.push_back(std::string_view(key.path).substr(0, dot));
+  }
   return io::nearest_name(name, names);
 }
 
@@ -70,6 +76,14 @@ std::string on_one_line(const toml::node& value) {
   return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
 }
 
+void load_plugins(const Config& config, const std::string& where) {
+  try {
+    for (const std::string& path : config.plugins) load_plugin(path);
+  } catch (const PluginError& error) {
+    throw ConfigError(where + ": plugins: " + error.what());
+  }
+}
+
 void set_key(Config& config, const std::string& path, const toml::node& value,
              const std::string& where) {
   config.places[path] = where;
@@ -77,7 +91,9 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
   const ConfigKey* key = find_key(path);
   if (!key)
     throw ConfigError(where + ": unknown key " + path + "; the nearest is " + nearest_key(path));
-  if (key->set(config, value)) return;
+  const bool fits = key->set(config, value);
+  if (fits && path == kPlugins) load_plugins(config, where);
+  if (fits) return;
   throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " + key->range);
 }
 
@@ -88,7 +104,10 @@ void apply_file(Config& config, const std::string& text) {
   } catch (const toml::parse_error& error) {
     throw ConfigError(place(config.name, error.source()) + ": " + std::string(error.description()));
   }
+  if (const toml::node* const plugins = root.get(kPlugins))
+    set_key(config, kPlugins, *plugins, place(config.name, plugins->source()));
   for (const auto& [name, node] : root) {
+    if (name == kPlugins) continue;
     const std::string at = place(config.name, name.source());
     const toml::table* table = node.as_table();
     if (nearest_table(name.str()) == name.str() && !table) {
@@ -167,6 +186,9 @@ Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings) {
   Config config;
   config.name = name;
+  for (const std::string& setting : settings) {
+    if (setting.starts_with("plugins=")) apply_setting(config, setting);
+  }
   apply_file(config, text);
   for (const std::string& setting : settings) apply_setting(config, setting);
   settle(config);
@@ -189,9 +211,14 @@ std::string to_toml(Config config) {
   std::ostringstream out;
   std::string table;
   for (const ConfigKey& key : config_keys()) {
-    const std::string name = key.path.substr(0, key.path.find('.'));
+    const std::size_t dot = key.path.find('.');
+    if (dot == std::string::npos) {
+      out << key.path << " = " << key.show(config) << "\n\n";
+      continue;
+    }
+    const std::string name = key.path.substr(0, dot);
     if (name != table) out << (table.empty() ? "" : "\n") << "[" << (table = name) << "]\n";
-    out << key.path.substr(name.size() + 1) << " = " << key.show(config) << "\n";
+    out << key.path.substr(dot + 1) << " = " << key.show(config) << "\n";
   }
   for (const stages::LayerSpec& layer : config.model.layer) out << "\n" << layer_toml(layer);
   return out.str();

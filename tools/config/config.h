@@ -22,6 +22,7 @@ struct ConfigError : std::runtime_error {
 /// Every key of the config file, with its default: with a file and without one, those that learn on
 /// the default source. config_keys.cpp says what each may hold.
 struct Config {
+  std::vector<std::string> plugins;  ///< loaded where they are set
   struct {
     std::string uri = "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi";
     std::string pace = "auto";
@@ -87,6 +88,7 @@ struct Config {
     std::string video;
     std::string log;
     std::int64_t log_every = 100;
+    std::vector<std::string> sinks;  ///< "NAME:ARGUMENT"
   } output;
 
   /// Where each key that is not at its default was set.

@@ -13,6 +13,8 @@
 #include "stages/loss.h"
 #include "tools/config/replay.h"
 #include "tools/config/task.h"
+#include "tools/plugins/plugin.h"
+#include "tools/plugins/plugins.h"
 
 namespace millrace::tools {
 namespace {
@@ -121,6 +123,15 @@ std::string list_text(const std::vector<T>& list, Show show) {
   return text + "]";
 }
 
+template <class Access>
+ConfigKey texts(std::string path, std::string meaning, Access access) {
+  return {std::move(path), "a list of texts", std::move(meaning),
+          [=](Config& c, const toml::node& n) {
+            return read_list(n, access(c), [](const std::string&) { return true; });
+          },
+          [=](const Config& c) { return list_text(access(const_cast<Config&>(c)), quoted); }};
+}
+
 /// The side of a kernel that padding can centre.
 bool read_share(const toml::node& node, double& share) {
   if (node.value_exact<std::string>() == "auto") {
@@ -140,16 +151,16 @@ bool read_odd(const toml::node& node, int& side) {
   return true;
 }
 
-template <class Entry>
-std::vector<std::string> names_of(const std::vector<Entry>& table) {
+template <class Table>
+std::vector<std::string> names_of(const Table& table) {
   std::vector<std::string> names;
-  for (const Entry& entry : table) names.push_back(entry.name);
+  for (const auto& entry : table) names.push_back(entry.name);
   return names;
 }
 
 /// "NAME: what it is; NAME: what it is".
-template <class Entry>
-std::string described(const std::vector<Entry>& table, std::string Entry::*what) {
+template <class Table, class Entry>
+std::string described(const Table& table, std::string Entry::*what) {
   std::string text;
   for (const Entry& entry : table)
     text += (text.empty() ? "" : "; ") + entry.name + ": " + entry.*what;
@@ -257,6 +268,9 @@ ConfigKey replicas_key() {
 std::vector<ConfigKey> make_table() {
   constexpr std::int64_t kMany = 1'000'000'000'000;
   return {
+      texts("plugins",
+            "shared objects that add layers, losses, sources and sinks: code, so trust them",
+            MILLRACE_AT(plugins)),
       uri_key(),
       choice("source.pace", {"auto", "live", "asap"},
              "live: at the stream's own rate; asap: as fast as the pipeline takes; auto: live for "
@@ -442,6 +456,10 @@ std::vector<ConfigKey> make_table() {
            MILLRACE_AT(output.log)),
       whole("output.log_every", 1, kMany, "frames from one line of output.log to the next",
             MILLRACE_AT(output.log_every)),
+      texts("output.sinks",
+            "\"NAME:ARGUMENT\" each: sinks of plug-ins" + (sink_types().empty() ? "" : "; ") +
+                described(sink_types(), &SinkType::summary),
+            MILLRACE_AT(output.sinks)),
   };
 }
 
@@ -479,7 +497,13 @@ void read_into(std::optional<std::string>& value, const toml::table& table,
 }  // namespace
 
 const std::vector<ConfigKey>& config_keys() {
-  static const std::vector<ConfigKey> table = make_table();
+  // Plug-ins add names that a key can take.
+  static int made_of = plugins_loaded();
+  static std::vector<ConfigKey> table = make_table();
+  if (made_of != plugins_loaded()) {
+    made_of = plugins_loaded();
+    table = make_table();
+  }
   return table;
 }
 

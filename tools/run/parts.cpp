@@ -1,7 +1,9 @@
 #include "tools/run/parts.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "tools/plugins/plugins.h"
 #include "tools/run/assembly.h"
 #include "tools/run/correction_choice.h"
 #include "tools/run/next_frame_feed.h"
@@ -23,6 +25,30 @@ void check_option(const char* name, Check check) {
   }
 }
 
+/// The sinks that output.sinks asks plug-ins for, "NAME:ARGUMENT" each.
+std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
+  std::vector<std::unique_ptr<Sink>> made;
+  for (const std::string& asked : config.output.sinks) {
+    const std::size_t colon = std::min(asked.find(':'), asked.size());
+    const std::string name = asked.substr(0, colon);
+    const auto& types = sink_types();
+    const auto type = std::find_if(types.begin(), types.end(),
+                                   [&](const SinkType& one) { return one.name == name; });
+    if (type == types.end()) {
+      std::string known;
+      for (const SinkType& one : types) known += (known.empty() ? "" : ", ") + one.name;
+      throw config.error("output.sinks", "unknown sink \"" + name + "\"; plug-ins bring " +
+                                             (known.empty() ? "none" : known));
+    }
+    try {
+      made.push_back(type->make(asked.substr(std::min(colon + 1, asked.size()))));
+    } catch (const std::invalid_argument& error) {
+      throw config.error("output.sinks", name + ": " + error.what());
+    }
+  }
+  return made;
+}
+
 /// F as the config has it, or else the source.
 double rate_of(const Config& config, const io::SourceInfo& info) {
   return config.monitor.fps > 0 ? config.monitor.fps : info.fps;
@@ -41,12 +67,14 @@ struct CheckedConfig {
     if (!options.trace.empty()) check_option("--trace", [&] { require_writable(options.trace); });
     if (options.serve)
       check_option("--serve", [&] { io::web_options(options.serve_at, options.token); });
+    sinks = make_sinks(config);
   }
 
   Config config;
   engine::TrainerOptions trainer;
   Resumed resumed;
   std::optional<io::Labels> labels;
+  std::vector<std::unique_ptr<Sink>> sinks;
 };
 
 RunParts::RunParts(const Config& given, RunOptions options)
@@ -82,6 +110,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
     observers.add_for_all(replay.get());
     log.keep_pictures(inputs());
   }
+  callback.sinks = std::move(checked.sinks);
   if (!options.trace.empty()) {
     actions = std::make_unique<engine::ActionLog>(int(trainer.schedule().workers.size()));
     counters = std::make_unique<TraceCounters>(*actions, queue);

@@ -178,6 +178,9 @@ std::vector<std::string> Run::save() {
     p.lines->finish();
     if (!p.lines->error().empty()) throw std::runtime_error(p.lines->error());
   });
+  for (std::size_t i = 0; i < p.callback.sinks.size(); ++i)
+    outputs.write(p.config.output.sinks[i],
+                  [&](const std::string&) { p.callback.sinks[i]->finish(); });
   outputs.write(predicted ? output.loss_plot : "",
                 [&](const std::string& file) { draw_loss(p.log, file); });
   outputs.write(predicted && p.task != Task::label ? output.prediction : "",

@@ -1,0 +1,43 @@
+// A sink of one's own: output.sinks = ["csv:loss.csv"], a line for each prediction.
+#include <millrace/plugin.h>
+#include <millrace/run.h>
+
+#include <cstdio>
+#include <stdexcept>
+
+namespace {
+
+class Csv final : public millrace::Sink {
+ public:
+  explicit Csv(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "w")) {
+    if (!file_) throw std::invalid_argument(path + ": can't be written");
+    std::fputs("frame,loss,latency_ms\n", file_);
+  }
+  ~Csv() override {
+    if (file_) std::fclose(file_);
+  }
+  // C's buffer takes the line; the file is written every few hundred of them.
+  void see(const millrace::Prediction& p) override {
+    std::fprintf(file_, "%lld,%.6g,%.3f\n", static_cast<long long>(p.frame), p.loss, p.latency_ms);
+  }
+  void finish() override {
+    const int failed = std::fclose(file_);
+    file_ = nullptr;
+    if (failed) throw std::runtime_error(path_ + ": can't be written");
+  }
+
+ private:
+  const std::string path_;
+  std::FILE* file_;
+};
+
+void fill(millrace::Plugin& plugin) {
+  plugin.sinks.push_back({"csv", "a line for each prediction",
+                          [](const std::string& path) -> std::unique_ptr<millrace::Sink> {
+                            return std::make_unique<Csv>(path);
+                          }});
+}
+
+}  // namespace
+
+MILLRACE_PLUGIN(fill)

@@ -1,0 +1,70 @@
+"""Plug-ins: layers, losses, sources and sinks of a user's own, from shared objects."""
+
+import os
+import subprocess
+import unittest
+
+import program
+
+PLUGINS = program.Path(program.MILLRACE).parent / "demos"
+ALL = [str(PLUGINS / f"lib{name}.so") for name in ("layer", "loss", "source", "sink")]
+
+
+def c_library(path, text):
+    """A shared object made of C, as one built for another Millrace would be."""
+    path.with_suffix(".c").write_text(text)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", path, path.with_suffix(".c")], check=True)
+    return str(path)
+
+
+@unittest.skipUnless(PLUGINS.is_dir(), "a build without demos")
+class Plugins(program.CliTest):
+
+    def config(self, **tables):
+        text = (program.ROOT / "demos/plugins/my.toml").read_text()
+        text = text.replace('"./lib', f'"{PLUGINS}/lib').replace("csv:loss.csv", f"csv:{self.folder}/loss.csv")
+        (self.folder / "my.toml").write_text(text)
+        return self.folder / "my.toml"
+
+    def test_each_kind_takes_part_in_a_run(self):
+        outcome = program.call("run", self.config(), "--frames", 200, "--report", self.folder / "report.json")
+        self.assert_code(program.DONE, outcome)
+        rows = (self.folder / "loss.csv").read_text().splitlines()
+        self.assertEqual(rows[0], "frame,loss,latency_ms")
+        self.assertEqual(len(rows), 201)
+        losses = [float(row.split(",")[1]) for row in rows[1:]]
+        self.assertLess(sum(losses[-20:]), 0.7 * sum(losses[:20]))
+
+    def test_check_and_the_key_list_name_what_they_add(self):
+        outcome = program.call("check", self.config())
+        self.assert_code(program.DONE, outcome)
+        self.assertIn("charbonnier", outcome.out)
+        outcome = program.call("check", "--set", "task.loss=charbonier", "--set", f"plugins={ALL}".replace("'", '"'))
+        self.assert_refused(program.BAD_USAGE, outcome, "task.loss", "charbonnier")
+
+    def test_what_can_not_be_used_is_one_line(self):
+        other = c_library(self.folder / "other.so", """
+            #include <string.h>
+            void millrace_plugin_abi(char* out, unsigned long room) { strncpy(out, "interface 0", room); }
+            void millrace_plugin(void* plugin) { *(char*)0 = 0; }
+        """)
+        none = c_library(self.folder / "none.so", "int nothing;")
+        for path, words in [(other, ["built for another Millrace", "interface 0"]), (none, ["no plug-in"]),
+                            (f"{self.folder}/away.so", ["No such file"])]:
+            for command in ["run", "check"]:
+                outcome = program.call(command, "--set", f'plugins=["{path}"]')
+                self.assert_refused(program.BAD_USAGE, outcome, "plugins", path, *words)
+
+    def test_a_sink_that_nobody_brings_and_one_that_can_not_write_are_refused(self):
+        outcome = program.call("run", "--set", 'output.sinks=["cvs:x"]')
+        self.assert_refused(program.BAD_USAGE, outcome, "output.sinks", "cvs")
+        outcome = program.call("run", self.config(), "--set", 'output.sinks=["csv:/none/x.csv"]')
+        self.assert_refused(program.BAD_USAGE, outcome, "output.sinks", "/none/x.csv")
+
+    def test_examples_are_short(self):
+        for path in (program.ROOT / "demos/plugins").glob("*.cpp"):
+            self.assertLess(len(path.read_text().splitlines()), 60, path)
+
+
+if __name__ == "__main__":
+    unittest.main()
