@@ -104,8 +104,9 @@ void apply_file(Config& config, const std::string& text) {
   } catch (const toml::parse_error& error) {
     throw ConfigError(place(config.name, error.source()) + ": " + std::string(error.description()));
   }
-  if (const toml::node* const plugins = root.get(kPlugins))
-    set_key(config, kPlugins, *plugins, place(config.name, plugins->source()));
+  for (const auto& [name, node] : root) {
+    if (name == kPlugins) set_key(config, kPlugins, node, place(config.name, name.source()));
+  }
   for (const auto& [name, node] : root) {
     if (name == kPlugins) continue;
     const std::string at = place(config.name, name.source());

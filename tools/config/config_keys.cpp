@@ -457,7 +457,7 @@ std::vector<ConfigKey> make_table() {
       whole("output.log_every", 1, kMany, "frames from one line of output.log to the next",
             MILLRACE_AT(output.log_every)),
       texts("output.sinks",
-            "\"NAME:ARGUMENT\" each: sinks of plug-ins" + (sink_types().empty() ? "" : "; ") +
+            std::string("\"NAME:ARGUMENT\" each: sinks of plug-ins") + (sink_types().empty() ? "" : "; ") +
                 described(sink_types(), &SinkType::summary),
             MILLRACE_AT(output.sinks)),
   };
