@@ -21,12 +21,15 @@ enum class Init {
   zeros,
 };
 
-/// Name (below the module's index), shape and initial value of one parameter.
+/// Name (below the module's index, unless the layer says what it is in whole), shape and initial
+/// value of one parameter.
 struct ParameterSpec {
   std::string name;
   std::vector<std::int64_t> shape;
   Init init = Init::zeros;
   std::int64_t fan_in = 0;
+  at::Tensor given;    ///< the initial value itself, in place of `init`
+  bool fixed = false;  ///< takes no gradient and no update
 };
 
 /// A module without state of its own: parameters are passed in, so that the same layer can run at
@@ -39,6 +42,8 @@ class Layer {
   virtual std::string describe() const = 0;
   /// In PyTorch's state_dict order.
   virtual std::vector<ParameterSpec> parameters() const { return {}; }
+  /// Whether parameters() gives names that hold for the whole network: a file's own.
+  virtual bool names_are_whole() const { return false; }
   /// `x[0]`: what the module before gives, [1,C,H,W], a vector being a picture of one pixel; layers
   /// that join two have in `x[1]` what the module `from` gives. `p`: as parameters() lists them.
   /// Recorded by autograd when grad mode is on.

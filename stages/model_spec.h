@@ -42,6 +42,8 @@ struct ModelSpec {
   std::string norm = "none";        ///< partime-cnn: none | instance | group, before activations
   std::string activation = "relu";  ///< partime-cnn: relu | leaky-relu
   std::vector<LayerSpec> layer;     ///< preset "layers" only
+  std::string file;                 ///< preset "file" only: what millrace.export wrote
+  std::vector<std::string> freeze;  ///< patterns of names, as "layer1.*", of fixed parameters
   bool channels_last = false;       ///< memory layout of samples and activations
 };
 

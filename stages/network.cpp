@@ -1,9 +1,14 @@
 #include "stages/network.h"
 
+#include <fnmatch.h>
+
+#include <algorithm>
 #include <map>        // preset table
 #include <numeric>    // gcd
 #include <set>        // what crosses a cut
 #include <stdexcept>  // std::invalid_argument
+
+#include "stages/network_file.h"
 
 namespace millrace::stages {
 namespace {
@@ -72,12 +77,18 @@ const std::map<std::string, Preset>& presets() {
        [](const ModelSpec& m) {
          return resnet(m, "bottleneck", {3, 4, 6, 3});
        }},
-      {"layers", [](const ModelSpec& m) { return m.layer; }}};
+      {"layers", [](const ModelSpec& m) { return m.layer; }},
+      {"file", [](const ModelSpec&) { return std::vector<LayerSpec>{}; }}};
   return table;
 }
 
-void require_picture(const ImageShape& input, const ImageShape& output) {
-  if (output == input) return;
+void require_gives(Gives gives, const ImageShape& input, const ImageShape& output) {
+  if (gives == Gives::anything || (gives == Gives::picture && output == input)) return;
+  if (gives == Gives::vector) {
+    if (output.height == 1 && output.width == 1) return;
+    throw std::invalid_argument(
+        "the network must end in a vector, a number a class (flatten, linear), to tell labels");
+  }
   const auto text = [](const ImageShape& s) {
     return std::to_string(s.channels) + " channels at " + std::to_string(s.width) + "x" +
            std::to_string(s.height);
@@ -100,17 +111,46 @@ std::vector<ParameterSpec> Network::parameters(int begin, int end) const {
   std::vector<ParameterSpec> all;
   for (int index = begin; index < end; ++index) {
     for (ParameterSpec spec : modules_[index]->parameters()) {
-      spec.name = std::to_string(index) + "." + spec.name;
+      if (!modules_[index]->names_are_whole()) spec.name = std::to_string(index) + "." + spec.name;
+      spec.fixed = spec.fixed || std::binary_search(frozen_.begin(), frozen_.end(), spec.name);
       all.push_back(std::move(spec));
     }
   }
   return all;
 }
 
+bool Network::learns_before(int end) const {
+  const std::vector<ParameterSpec> all = parameters(0, end);
+  return std::any_of(all.begin(), all.end(), [](const auto& spec) { return !spec.fixed; });
+}
+
+void Network::freeze(const std::vector<std::string>& patterns) {
+  const std::vector<ParameterSpec> all = parameters(0, size());
+  for (const std::string& pattern : patterns) {
+    const std::size_t before = frozen_.size();
+    for (const ParameterSpec& spec : all) {
+      if (fnmatch(pattern.c_str(), spec.name.c_str(), 0) == 0) frozen_.push_back(spec.name);
+    }
+    if (frozen_.size() > before) continue;
+    std::string names;
+    for (std::size_t i = 0; i < all.size() && i < 6; ++i) names += (i ? ", " : "") + all[i].name;
+    throw std::invalid_argument("model.freeze: \"" + pattern +
+                                "\" is no parameter's name; there are " +
+                                (all.empty() ? "none" : names + (all.size() > 6 ? ", ..." : "")));
+  }
+  std::sort(frozen_.begin(), frozen_.end());
+}
+
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input, Gives gives) {
   const auto preset = presets().find(spec.preset);
   if (preset == presets().end())
     throw std::invalid_argument("model.preset: unknown \"" + spec.preset + "\"");
+  if (spec.preset == "file") {
+    std::shared_ptr<Network> network = read_network(spec.file, input, spec.channels_last);
+    require_gives(gives, input, network->shape(network->size() - 1));
+    network->freeze(spec.freeze);
+    return network;
+  }
   const std::vector<LayerSpec> list = preset->second(spec);
   if (list.empty())
     throw std::invalid_argument(
@@ -131,15 +171,12 @@ std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape i
                                   layer.type + "): " + error.what());
     }
   }
-  if (gives == Gives::picture) {
-    require_picture(input, shape);
-  } else if (shape.height != 1 || shape.width != 1) {
-    throw std::invalid_argument(
-        "the network must end in a vector, a number a class (flatten, linear), to tell labels");
-  }
+  require_gives(gives, input, shape);
   shapes.erase(shapes.begin());
-  return std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
-                                   spec.channels_last);
+  auto network = std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
+                                           spec.channels_last);
+  network->freeze(spec.freeze);
+  return network;
 }
 
 const std::vector<std::string>& preset_names() {

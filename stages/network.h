@@ -27,6 +27,10 @@ class Network {
         shapes_(std::move(shapes)),
         channels_last_(channels_last) {}
 
+  /// Fixes the parameters whose names match one of `patterns`, where * stands for anything. Throws
+  /// std::invalid_argument for a pattern that matches none. Before it is shared.
+  void freeze(const std::vector<std::string>& patterns);
+
   int size() const { return int(modules_.size()); }
   /// Whether samples enter in channels-last layout, which activations then keep. Values mean the
   /// same; kernels differ, and with them the rounding.
@@ -42,21 +46,27 @@ class Network {
   std::vector<int> crossing(int place) const;
 
   /// Parameters of modules [begin, end), named as the whole network's state_dict names them
-  /// ("2.weight"), whatever the cut.
+  /// ("2.weight"; a file's parts as the module they are of), whatever the cut.
   std::vector<ParameterSpec> parameters(int begin, int end) const;
+  /// Whether any parameter of modules [0, end) takes a gradient.
+  bool learns_before(int end) const;
+
+  /// What people should know of it, a line each.
+  std::vector<std::string> remarks;
 
  private:
   std::vector<std::unique_ptr<Layer>> modules_;
   std::vector<int> from_;
   std::vector<ImageShape> shapes_;
   bool channels_last_;
+  std::vector<std::string> frozen_;  ///< names
 };
 
 /// Builds the network `spec` describes for samples of shape `input`.
 /// `gives`: what its output is compared with.
 /// Throws std::invalid_argument naming the key of [model] that is wrong, or saying that the output
 /// has not the shape of what it is compared with.
-enum class Gives { picture, vector };
+enum class Gives { picture, vector, anything };
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input,
                                              Gives gives = Gives::picture);
 

@@ -50,25 +50,35 @@ std::string shape_text(at::IntArrayRef shape) {
 
 }  // namespace
 
-Parameters::Parameters(std::vector<ParameterSpec> specs, const at::TensorOptions& options)
+Parameters::Parameters(std::vector<ParameterSpec> specs, const at::TensorOptions& options,
+                       const Parameters* fixed)
     : specs_(std::move(specs)) {
   std::int64_t end = 0;
   for (const ParameterSpec& spec : specs_) {
     offsets_.push_back(end);
-    end += (count(spec.shape) + kAlign - 1) / kAlign * kAlign;
+    if (!spec.fixed) end += (count(spec.shape) + kAlign - 1) / kAlign * kAlign;
   }
   flat_ = at::zeros({end}, options.dtype(at::kFloat));
   // variable_data: a leaf of its own on the same storage, whose version counter the update of
   // the flat buffer does not touch. Which weights a backward sees is the schedule's decision.
   for (const at::Tensor& view : views_of(flat_)) {
-    views_.push_back(view.variable_data().set_requires_grad(true));
+    if (view.defined()) {
+      views_.push_back(view.variable_data().set_requires_grad(true));
+    } else {
+      const std::size_t i = views_.size();
+      views_.push_back(fixed ? fixed->views_[i]
+                             : at::zeros(specs_[i].shape, options.dtype(at::kFloat)));
+    }
   }
 }
 
 std::vector<at::Tensor> Parameters::views_of(const at::Tensor& flat) const {
   std::vector<at::Tensor> views;
   for (std::size_t i = 0; i < specs_.size(); ++i) {
-    views.push_back(flat.narrow(0, offsets_[i], count(specs_[i].shape)).view(specs_[i].shape));
+    views.push_back(
+        specs_[i].fixed
+            ? at::Tensor()
+            : flat.narrow(0, offsets_[i], count(specs_[i].shape)).view(specs_[i].shape));
   }
   return views;
 }
@@ -88,8 +98,8 @@ StateDict initial_state(const Network& network, std::uint64_t seed) {
   const at::Generator generator = at::detail::createCPUGenerator(seed);
   StateDict state;
   for (const ParameterSpec& spec : network.parameters(0, network.size())) {
-    at::Tensor tensor = at::empty(spec.shape, at::kFloat);
-    init_parameter(tensor, spec, generator);
+    at::Tensor tensor = spec.given.defined() ? spec.given : at::empty(spec.shape, at::kFloat);
+    if (!spec.given.defined()) init_parameter(tensor, spec, generator);
     state.emplace_back(spec.name, std::move(tensor));
   }
   return state;

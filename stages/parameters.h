@@ -16,19 +16,25 @@ namespace millrace::stages {
 using StateDict = std::vector<std::pair<std::string, at::Tensor>>;
 
 /// One contiguous float32 buffer, so that an update, a copy of a version or a finite check is one
-/// operation however many layers a stage has. Thread-bound.
+/// operation however many layers a stage has. Fixed ones lie beside it. Thread-bound.
 class Parameters {
  public:
-  Parameters(std::vector<ParameterSpec> specs, const at::TensorOptions& options);
+  /// `fixed`: another version of the same parameters, whose fixed ones are shared; or null.
+  Parameters(std::vector<ParameterSpec> specs, const at::TensorOptions& options,
+             const Parameters* fixed = nullptr);
 
-  /// The whole buffer, [count]; views() alias it. Gaps between parameters (for alignment) stay 0.
+  /// The whole buffer, [count]; views() alias it, but for those of fixed parameters. Gaps between
+  /// parameters (for alignment) stay 0.
   at::Tensor& flat() { return flat_; }
   const at::Tensor& flat() const { return flat_; }
-  /// One leaf for each parameter, requiring grad, in state_dict order.
+  /// One leaf for each parameter, requiring grad unless it is fixed, in state_dict order.
   const std::vector<at::Tensor>& views() const { return views_; }
   const std::vector<ParameterSpec>& specs() const { return specs_; }
 
+  /// Whether any of them is not fixed.
+  bool learn() const { return flat_.numel() > 0; }
   /// Views of another buffer laid out as flat(): gradients, optimizer state, a stashed version.
+  /// Undefined for fixed parameters.
   std::vector<at::Tensor> views_of(const at::Tensor& flat) const;
 
   /// Copies of the weights, named, on the CPU.

@@ -36,16 +36,7 @@ std::uint64_t element_count(const std::vector<std::int64_t>& shape) {
   return n;
 }
 
-bool is_of_batch_norm(const std::string& name) {
-  return name.ends_with("running_mean") || name.ends_with("running_var") ||
-         name.ends_with("num_batches_tracked");
-}
-
 Entry parse_entry(const std::string& name, const nlohmann::json& value, std::uint64_t data_bytes) {
-  if (is_of_batch_norm(name))
-    throw WeightsError("\"" + name +
-                       "\" belongs to a batch norm, which no network here has: the "
-                       "ResNets use group norm, since a sample is one frame");
   const std::string type = value.at("dtype");
   if (type != "F32") throw WeightsError("\"" + name + "\" is " + type + ", only F32 can be loaded");
   Entry entry{name, value.at("shape").get<std::vector<std::int64_t>>(),
@@ -88,7 +79,7 @@ std::vector<Entry> parse_header(const std::string& text, std::uint64_t data_byte
       if (name == "__metadata__") {
         for (const auto& [key, words] : value.items())
           if (words.is_string()) metadata[key] = words;
-      } else {
+      } else if (!name.ends_with("num_batches_tracked")) {  // a whole number that nothing reads
         entries.push_back(parse_entry(name, value, data_bytes));
       }
     }

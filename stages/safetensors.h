@@ -23,7 +23,8 @@ std::string to_safetensors(const StateDict& state, const Metadata& metadata = {}
 
 /// Reads float32 tensors. The header is capped at 16 MiB and every offset is checked against the
 /// file before anything is allocated, so a crafted file costs no more memory than its own size.
-/// `metadata`, unless null, is set to what the file says about them. Throws WeightsError.
+/// Counts of batches that PyTorch's batch norms keep are passed over. `metadata`, unless null, is
+/// set to what the file says about them. Throws WeightsError.
 StateDict read_safetensors(const std::string& path, Metadata* metadata = nullptr);
 
 }  // namespace millrace::stages

@@ -16,7 +16,8 @@ std::vector<Parameters> buffers(const Network& network, StageRange range,
                                 const at::TensorOptions& options, int versions) {
   std::vector<Parameters> all;
   for (int i = 0; i < versions; ++i)
-    all.emplace_back(network.parameters(range.begin, range.end), options);
+    all.emplace_back(network.parameters(range.begin, range.end), options,
+                     all.empty() ? nullptr : &all.front());
   return all;
 }
 
@@ -41,6 +42,7 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
       loss_(loss_type(options.loss)),
       before_(network_->crossing(range.begin)),
       after_(network_->crossing(range.end)),
+      learns_before_(network_->learns_before(range.begin)),
       versions_(buffers(*network_, range, tensors, options.versions)),
       spec_(corrected(optimizer, options)),
       optimizer_(spec_, parameters().flat()),
@@ -98,7 +100,9 @@ std::vector<Stage::Segment> Stage::make_segments() const {
     for (const int source : network_->crossing(segment.end)) {
       if (source >= begin) segment.gives.push_back(source);
     }
-    used += segment.parameters;
+    for (; used < segment.first_parameter + segment.parameters; ++used) {
+      if (!parameters().specs()[used].fixed) segment.learned.push_back(used);
+    }
     segments.push_back(std::move(segment));
   }
   return segments;
@@ -139,6 +143,7 @@ void Stage::run(Activations& a, bool keep) const {
   const c10::AutoGradMode with_grad(keep);
   const Tensors& weights = versions_[a.buffer].views();
   Tensors values(std::size_t(network_->size()) + 1);  // by module + 1, no graph
+  std::vector<bool> learned(values.size());           // whether anything learns from their gradient
   for (std::size_t i = 0; i < before_.size(); ++i) values[before_[i] + 1] = a.inputs[i];
   a.graphs.clear();
   for (const Segment& segment : segments_) {
@@ -152,7 +157,7 @@ void Stage::run(Activations& a, bool keep) const {
       // A leaf: gradients stop here and are handed on. Nobody wants the sample's own.
       const bool outside = source < range_.begin;
       at::Tensor leaf = values[source + 1].detach();
-      leaf.set_requires_grad(keep && !(outside && (range_.first || learns_locally())));
+      leaf.set_requires_grad(keep && (outside ? passes_on() : learned[source + 1]));
       values[source + 1] = leaf;
       graph.inputs.push_back(leaf);
     }
@@ -167,6 +172,7 @@ void Stage::run(Activations& a, bool keep) const {
     }
     for (const int source : segment.gives) {
       graph.outputs.push_back(value(source));
+      learned[source + 1] = value(source).requires_grad();
       values[source + 1] = value(source).detach();
     }
     if (own_loss(segment)) {

@@ -176,6 +176,7 @@ class Stage {
     std::vector<int> uses;   ///< earlier modules whose outputs they use
     std::vector<int> gives;  ///< modules among them whose outputs later ones use
     std::size_t first_parameter = 0, parameters = 0;
+    std::vector<std::size_t> learned;  ///< those of its parameters that are not fixed
   };
   /// Gradients of modules' outputs, by module + 1.
   using Gradients = Tensors;
@@ -194,7 +195,9 @@ class Stage {
   Tensors backward_segment(const Segment& segment, SegmentGraph& graph, Gradients& gradients,
                            int buffer, bool with_parameters, bool retain);
   Tensors finish(Gradients& gradients) const;
-  void add_gradients(std::size_t parameter, const Tensors& gradients, bool first);
+  void add_gradients(const Segment& segment, const Tensors& gradients, bool first);
+  /// Whether gradients are passed on to the stage before.
+  bool passes_on() const { return !range_.first && !learns_locally() && learns_before_; }
   Tensors wanted_of(const Segment& segment, int buffer) const;
   void add_found(const Segment& segment, Tensors found, bool first);
   std::string head_entry(const std::string& buffer) const;
@@ -206,6 +209,7 @@ class Stage {
   StageOptions options_;
   const LossType& loss_;
   std::vector<int> before_, after_;            ///< modules that the cuts around it cross
+  bool learns_before_;                         ///< any parameter of the stages before it
   std::vector<std::size_t> parameter_counts_;  ///< a module
   std::vector<Segment> segments_;
   std::vector<Parameters> versions_;  ///< version n in buffer n mod their number

@@ -22,15 +22,18 @@ Stage::Gradients Stage::start(const Activations& activations,
                               const Tensors& output_gradients) const {
   if (activations.graphs.empty()) throw std::logic_error("backward without activations");
   Gradients gradients(std::size_t(network_->size()) + 1);
-  for (std::size_t i = 0; !range_.last && !learns_locally() && i < after_.size(); ++i)
+  // None come where nothing up to here learns.
+  const bool take = !range_.last && !learns_locally() && !output_gradients.empty();
+  for (std::size_t i = 0; take && i < after_.size(); ++i)
     gradients[after_[i] + 1] = output_gradients[i];
   return gradients;
 }
 
 /// Whose gradients the graph of `segment` leaves with the stage.
 Tensors Stage::wanted_of(const Segment& segment, int buffer) const {
-  const auto begin = versions_[buffer].views().begin() + std::ptrdiff_t(segment.first_parameter);
-  Tensors wanted(begin, begin + std::ptrdiff_t(segment.parameters));
+  Tensors wanted;
+  for (const std::size_t parameter : segment.learned)
+    wanted.push_back(versions_[buffer].views()[parameter]);
   if (own_loss(segment) && head_)
     wanted.insert(wanted.end(), head_->parameters().begin(), head_->parameters().end());
   return wanted;
@@ -39,11 +42,11 @@ Tensors Stage::wanted_of(const Segment& segment, int buffer) const {
 /// Takes gradients of what wanted_of() listed.
 void Stage::add_found(const Segment& segment, Tensors found, bool first) {
   if (own_loss(segment) && head_ && !found.empty()) {
-    const auto mine = found.begin() + std::ptrdiff_t(segment.parameters);
+    const auto mine = found.begin() + std::ptrdiff_t(segment.learned.size());
     head_->add(Tensors(mine, found.end()), first);
     found.erase(mine, found.end());
   }
-  add_gradients(segment.first_parameter, found, first);
+  add_gradients(segment, found, first);
 }
 
 Tensors Stage::backward_segment(const Segment& segment, SegmentGraph& graph, Gradients& gradients,
@@ -75,7 +78,7 @@ Tensors Stage::backward_segment(const Segment& segment, SegmentGraph& graph, Gra
 
 Tensors Stage::finish(Gradients& gradients) const {
   Tensors inputs;
-  for (std::size_t i = 0; !range_.first && !learns_locally() && i < before_.size(); ++i)
+  for (std::size_t i = 0; passes_on() && i < before_.size(); ++i)
     inputs.push_back(std::move(gradients[before_[i] + 1]));
   return inputs;
 }
@@ -118,14 +121,15 @@ void Stage::backward_weight(Activations& activations, Adding adding) {
   if (!adding.retain) activations = {};
 }
 
-void Stage::add_gradients(std::size_t parameter, const Tensors& gradients, bool first) {
+void Stage::add_gradients(const Segment& segment, const Tensors& gradients, bool first) {
   const c10::NoGradGuard no_grad;
   const Tensors& views = gradient_views_[sum()];
   for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const at::Tensor& sum = views[segment.learned[i]];
     if (first) {
-      views[parameter + i].copy_(gradients[i]);
+      sum.copy_(gradients[i]);
     } else {
-      views[parameter + i].add_(gradients[i]);
+      sum.add_(gradients[i]);
     }
   }
 }

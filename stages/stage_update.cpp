@@ -37,7 +37,7 @@ bool Stage::update(const Change& change, double rate) {
   }
   copy_weights(change.from, change.to);
   at::Tensor& weights = versions_[change.to].flat();
-  const bool learns = !parameters().specs().empty();
+  const bool learns = parameters().learn();
   if (learns && !std::isfinite(at::linalg_vector_norm(*gradient, INFINITY).item<float>()))
     return false;
   if (count > 1) gradient->div_(count);
@@ -60,7 +60,7 @@ double Stage::next_rate() {
 
 void Stage::guarded_update(const Change& change, const at::Tensor& rate, at::Tensor& skipped) {
   const c10::NoGradGuard no_grad;
-  if (parameters().specs().empty()) return;
+  if (!parameters().learn()) return;
   const int count = change.count;
   at::Tensor& gradient = gradients_[0];
   const at::Tensor &before = versions_[change.from].flat(), &after = versions_[change.to].flat();
@@ -149,6 +149,7 @@ StateDict Stage::checkpoint() const {
     const std::vector<at::Tensor> views =
         one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);
     for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
+      if (parameters().specs()[i].fixed) continue;
       const at::Tensor& value = one_number ? buffer : views[i];
       all.emplace_back(entry_name(name, parameters().specs()[i]),
                        value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
@@ -170,6 +171,7 @@ void Stage::restore(const StateDict& state) {
     const std::vector<at::Tensor> views =
         one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);
     for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
+      if (parameters().specs()[i].fixed) continue;
       const auto found = by_name.find(entry_name(name, parameters().specs()[i]));
       at::Tensor into = one_number ? buffer : views[i];
       if (found != by_name.end() && found->second.sizes() == into.sizes())

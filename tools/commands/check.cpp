@@ -152,6 +152,10 @@ int check(const CheckArguments& arguments) {
   std::cout << "#   correction " << describe_correction(config, options) << "\n";
   const std::string local = local_note(options);
   if (!local.empty()) std::cout << "#   " << local << "\n";
+  for (const std::string& line : options.network->remarks) std::cout << "#   " << line << "\n";
+  if (!config.model.file.empty())
+    std::cout << "#   " << config.model.file
+              << " is TorchScript, which is code: run none that you do not trust\n";
   std::cout << "#   guard " << config.guard.kind << "\n";
   describe_replay(config, options);
   describe_capture(options);

@@ -172,6 +172,12 @@ void settle(Config& config) {
     if (config.replay.kind == "none" && !is_default)
       throw config.error(key, "needs replay.kind: recent, reservoir or hard");
   }
+  if ((config.model.preset == "file") == config.model.file.empty()) {
+    throw config.model.file.empty()
+        ? config.error("model.preset",
+                       "\"file\" needs model.file, written by python -m millrace.export")
+        : config.error("model.file", "is read only with preset = \"file\"");
+  }
   if (config.checkpoint.dir.empty() && (config.checkpoint.every > 0 || config.checkpoint.resume)) {
     const char* key = config.checkpoint.every > 0 ? "checkpoint.every" : "checkpoint.resume";
     throw config.error(key, "needs checkpoint.dir");

@@ -260,6 +260,17 @@ ConfigKey replicas_key() {
           }};
 }
 
+ConfigKey freeze_key() {
+  return {
+      "model.freeze", "a list of patterns as [\"layer1.*\"]",
+      "parameters that stay as they are, by name, * standing for anything: they take no gradient, "
+      "no optimizer state and no time",
+      [](Config& c, const toml::node& n) {
+        return read_list(n, c.model.freeze, [](const std::string& v) { return !v.empty(); });
+      },
+      [](const Config& c) { return list_text(c.model.freeze, quoted); }};
+}
+
 #define MILLRACE_AT(member) \
   [](Config & c) -> auto& { \
     return c.member;        \
@@ -315,8 +326,8 @@ std::vector<ConfigKey> make_table() {
       text("task.labels",
            "label: a CSV of classes, its first line \"frame,class\" or \"time,class\" (seconds)",
            MILLRACE_AT(task.labels)),
-      choice("model.preset", stages::preset_names(), "layers: as written in [[model.layer]]",
-             MILLRACE_AT(model.preset)),
+      choice("model.preset", stages::preset_names(),
+             "layers: as written in [[model.layer]]; file: model.file", MILLRACE_AT(model.preset)),
       whole("model.layers", 1, 1000, "partime-cnn: convolutions", MILLRACE_AT(model.layers)),
       whole("model.features", 1, 4096, "partime-cnn: channels between convolutions",
             MILLRACE_AT(model.features)),
@@ -331,6 +342,12 @@ std::vector<ConfigKey> make_table() {
              "partime-cnn: after each convolution but the last", MILLRACE_AT(model.activation)),
       whole("model.out_channels", 1, 4096, "channels of the prediction; unset: as source.channels",
             MILLRACE_AT(model.out_channels)),
+      text("model.file",
+           "file: a network from PyTorch, as python -m millrace.export writes it; TorchScript, and "
+           "so "
+           "code: use none that you would not run",
+           MILLRACE_AT(model.file)),
+      freeze_key(),
       {"model.memory_format", "one of 'contiguous', 'channels_last'",
        "layout of samples and activations; channels_last is faster for kernels up to 5 on CPU "
        "cores and far "

@@ -41,8 +41,12 @@ void require_fit(const Config& config, const std::string& key, const std::string
     for (const auto& [name, tensor] : state) {
       const bool known = std::any_of(specs.begin(), specs.end(),
                                      [&](const auto& spec) { return spec.name == name; });
-      if (!known && !name.starts_with("optimizer."))
-        throw fail("holds \"" + name + "\", which the network has not");
+      if (known || name.starts_with("optimizer.")) continue;
+      const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
+      throw fail("holds \"" + name + "\", which the network has not" +
+                 (norm ? ": it is of a batch norm; the ResNets here use group norm, since a sample "
+                         "is one frame"
+                       : ""));
     }
     stages::Parameters fit(std::move(specs), at::kCPU);
     stages::load_state(fit, state);
@@ -191,12 +195,14 @@ stages::ImageShape configured_shape(const Config& config) {
 }
 
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
-                                Resumed* resumed) {
+                                Resumed* resumed, bool targets) {
   engine::TrainerOptions options;
   const Task task = check_task(config);
   try {
-    options.network = stages::build_network(
-        config.model, shape, task == Task::label ? stages::Gives::vector : stages::Gives::picture);
+    options.network = stages::build_network(config.model, shape,
+                                            task == Task::label ? stages::Gives::vector
+                                            : targets           ? stages::Gives::anything
+                                                                : stages::Gives::picture);
   } catch (const std::invalid_argument& error) {
     throw located(
         config, error.what(),
@@ -205,7 +211,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   check_cut(config, options.network->size());
   check_policy(config);
   options.sample = shape;
-  options.target_is_input = task == Task::autoencode;
+  options.target_is_input = task == Task::autoencode && !targets;
   options.loss = config.task.loss;
   static_cast<engine::ScheduleSpec&>(options) = config.pipeline;
   options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph

@@ -12,9 +12,10 @@ namespace millrace::tools {
 
 /// Trainer options for samples of `shape`; sizes may be 0 (unknown), for checking alone. Loads and
 /// checks the weights file or the checkpoint, finds the devices, opens no source. `resumed`, unless
-/// null, is set to where the weights come from. Throws ConfigError naming the place in the config.
+/// null, is set to where the weights come from. `targets`: samples come with targets, which then
+/// may have any shape. Throws ConfigError naming the place in the config.
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
-                                Resumed* resumed = nullptr);
+                                Resumed* resumed = nullptr, bool targets = false);
 
 /// Throws ConfigError unless `network` tells `classes` classes, as the stream's frames are told.
 void require_classes(const Config& config, const stages::Network& network, int classes);

@@ -235,6 +235,7 @@ std::vector<std::string> Run::remarks() const {
   if (p.config.correction.kind == "auto" && p.assembled.correction.kind != "none")
     all.push_back("correction: " + describe_correction(p.config, p.assembled));
   if (p.replay) all.push_back("replay: " + describe_replay(p.config, p.assembled, p.live));
+  for (const std::string& line : p.assembled.network->remarks) all.push_back("model: " + line);
   if (!p.resumed.path.empty())
     all.push_back("checkpoint: goes on from " + p.resumed.path + ", after " +
                   std::to_string(p.resumed.frames) + " frames");
