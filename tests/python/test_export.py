@@ -1,0 +1,245 @@
+"""What a user loses if a PyTorch module's parts are not the module: its numbers, its names, a clear word on what can't be."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+import numpy
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import delayed_rules
+import millrace
+import networks
+import reference
+from test_package import LR, PLAIN, pictures
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def made(kind, seed=4):
+    torch.manual_seed(seed)
+    return kind()
+
+
+def class_samples(count, shape):
+    return list(zip(pictures(count, shape=shape), [n % 5 for n in range(count)]))
+
+
+def loop(net, samples, loss_of):
+    """One frame after another, batch norms as eval() has them."""
+    net.eval()
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=LR)
+    losses = []
+    for x, y in samples:
+        loss = loss_of(net(x[None]), y)
+        losses.append(loss.item())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return losses
+
+
+def of_class(out, number):
+    return nn.functional.cross_entropy(out, nn.functional.one_hot(torch.tensor([number]), 5).float())
+
+
+def of_picture(out, x):
+    return nn.functional.mse_loss(out, x[None])
+
+
+class Export(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def assert_same(self, state, net):
+        self.assertEqual(list(state), list(net.state_dict()))
+        for name, value in net.state_dict().items():
+            self.assertTrue(torch.equal(state[name], value), f"{name} is off")
+
+    def test_a_sequential_has_a_part_for_each_child(self):
+        nested = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Sequential(nn.ReLU(), nn.Conv2d(4, 3, 1)), nn.Sigmoid())
+        parts = millrace.export(nested, torch.rand(1, 3, 8, 8)).parts
+        self.assertEqual([part.name for part in parts], ["0", "1.0", "1.1", "2"])
+        self.assertEqual([v.name for part in parts for v in part.values], list(nested.state_dict()))
+
+    def test_blocks_skips_and_tokens_are_cut(self):
+        names = [part.name for part in millrace.export(made(networks.ResNet)).parts]
+        self.assertEqual(names, ["conv1", "bn1", "relu", "maxpool", "layer1.0", "layer1.1", "layer2.0", "layer2.1",
+                                 "avgpool", "flatten", "fc"])
+        unet = millrace.export(made(networks.UNet)).parts
+        self.assertEqual([len(part.sources) for part in unet if part.name == "cat"], [2, 2])
+        vit = [part.name for part in millrace.export(made(networks.ViT), torch.rand(1, 3, 16, 16)).parts]
+        self.assertTrue({"blocks.0", "blocks.1", "blocks.2"} <= set(vit), vit)
+
+    def test_every_network_learns_as_in_pytorch(self):
+        cases = [(networks.ResNet, (3, 32, 32), [[], [4], [5, 8]], True), (networks.UNet, (3, 16, 24), [[], [5], [3, 10]], False),
+                 (networks.ViT, (3, 16, 16), [[], [5], [4, 6]], True)]
+        for kind, shape, cuts, classes in cases:
+            samples = class_samples(10, shape) if classes else [(x, x) for x in pictures(10, shape=shape)]
+            own = made(kind)
+            losses = loop(own, samples, of_class if classes else of_picture)
+            for cut in cuts:
+                with self.subTest(kind.__name__, cut=cut):
+                    trainer = millrace.Trainer(made(kind), schedule="sequential", stages=len(cut) + 1, cut=cut,
+                                               task={"loss": "cross-entropy" if classes else "mse"}, **PLAIN)
+                    results = list(trainer.run(samples if classes else [x for x, _ in samples]))
+                    self.assertEqual([r.loss for r in results], losses)
+                    self.assert_same(trainer.state_dict(), own)
+
+    def test_every_schedule_takes_skips_and_norms(self):
+        """gpipe, 1f1b, zb-h1 and interleaved are one rule; so is everything at one stage."""
+        frames = pictures(8)
+        state = {}
+        for schedule in ["gpipe", "1f1b", "zb-h1", "interleaved"]:
+            stages = 4 if schedule == "interleaved" else 2
+            cut = [3, 9, 12] if schedule == "interleaved" else [9]
+            trainer = millrace.Trainer(made(networks.UNet), schedule=schedule, stages=stages, cut=cut, microbatches=4,
+                                       **PLAIN)
+            self.assertEqual(len(list(trainer.run(frames))), 8)
+            state[schedule] = trainer.state_dict()
+        own = made(networks.UNet)
+        for begin in (0, 4):  # the mean gradient of four
+            gradients = []
+            for x in frames[begin:begin + 4]:
+                gradients.append(torch.autograd.grad(of_picture(own(x[None]), x), list(own.parameters())))
+            with torch.no_grad():
+                for parameter, *found in zip(own.parameters(), *gradients):
+                    total = found[0].clone()
+                    for more in found[1:]:
+                        total += more
+                    parameter.add_(total / 4, alpha=-LR)
+        for schedule, found in state.items():
+            with self.subTest(schedule):
+                self.assert_same(found, own)
+
+    def test_asynchronous_schedules_take_skips(self):
+        frames = pictures(12)
+        own = made(networks.UNet)
+        stages = 3
+        for schedule in ["partime", "pb", "pipedream", "2bw"]:
+            runs = [millrace.Trainer(made(networks.UNet), schedule=schedule, stages=stages, cut=[4, 12], **PLAIN)
+                    for _ in range(2)]
+            losses = [[r.loss for r in trainer.run(frames)] for trainer in runs]
+            self.assertEqual(losses[0], losses[1])
+            self.assertEqual(losses[0][0], of_picture(own(frames[0][None]), frames[0]).item())
+
+    def test_step_programs_take_a_file(self):
+        frames = pictures(20)
+        runs = {}
+        for capture in ["auto", "eager"]:
+            trainer = millrace.Trainer(made(networks.UNet), stages=2, cut=[9], **{**PLAIN, "capture": capture})
+            runs[capture] = [r.loss for r in trainer.run(frames)]
+            self.assertEqual(len(trainer.report()["steps"]), 2)
+        self.assertTrue(numpy.allclose(runs["auto"], runs["eager"], rtol=1e-3), runs)
+
+    def test_what_is_frozen_stays_and_the_rest_learns_as_in_pytorch(self):
+        samples = class_samples(8, (3, 32, 32))
+        own = made(networks.ResNet)
+        for name, parameter in own.named_parameters():
+            parameter.requires_grad_(not name.startswith(("conv1", "bn1", "layer1")))
+        losses = loop(own, samples, of_class)
+        for stages, cut in [(1, []), (2, [3]), (2, [6]), (3, [2, 7])]:
+            with self.subTest(cut=cut):
+                trainer = millrace.Trainer(made(networks.ResNet), schedule="sequential", stages=stages, cut=cut,
+                                           task={"loss": "cross-entropy"}, freeze=["conv1.*", "bn1.*", "layer1.*"], **PLAIN)
+                self.assertEqual([r.loss for r in trainer.run(samples)], losses)
+                self.assert_same(trainer.state_dict(), own)
+
+    def test_parameters_that_require_no_gradient_are_fixed(self):
+        net = networks.make()
+        net[0].requires_grad_(False)
+        before = net[0].weight.clone()
+        trainer = millrace.Trainer(net, stages=2, cut=[2], **PLAIN)
+        list(trainer.run(pictures(5)))
+        self.assertTrue(torch.equal(trainer.state_dict()["0.weight"], before))
+        self.assertFalse(torch.equal(trainer.state_dict()["2.weight"], net[2].weight))
+
+    def test_what_cant_be_cut_is_said_in_a_line(self):
+        cases = {"data-dependent control flow: networks.py, line": networks.Asks, "share conv": networks.Shares}
+        for words, kind in cases.items():
+            with self.subTest(words), self.assertRaises(millrace.Error) as caught:
+                millrace.export(made(kind))
+            self.assertIn(words, str(caught.exception))
+            self.assertNotIn("\n", str(caught.exception))
+        with self.assertRaises(millrace.Error):
+            millrace.Trainer(made(networks.ResNet), freeze=["layer9.*"], stages=1).run(pictures(1)).__next__()
+
+    def export_command(self, *words):
+        return subprocess.run([sys.executable, "-m", "millrace.export", *words], capture_output=True, text=True,
+                              cwd=self.folder)
+
+    def program(self, *words):
+        return subprocess.run([os.environ["MILLRACE"], *words], capture_output=True, text=True, cwd=self.folder)
+
+    def test_the_program_runs_an_exported_file(self):
+        import program
+        done = self.export_command(f"{HERE}/networks.py:make", "-o", "net.pt")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("Sequential in 6 parts", done.stdout)
+        frames = program.random_frames(seed=3, count=12, channels=3)
+        import pathlib
+        uri = program.write_frames(pathlib.Path(self.folder) / "frames", frames)
+        own = nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in networks.make()])
+        stages = reference.cut_network(own, [2], reference.sgd(0.0, LR))
+        reference.partime(stages, reference.autoencode(frames))
+        keys = ["--set", f"source.uri={uri}", "--set", "source.width=24", "--set", "source.height=16",
+                "--set", "model.preset=file", "--set", "model.file=net.pt", "--set", "optimizer.kind=sgd",
+                "--set", f"optimizer.lr={LR}", "--set", "correction.kind=none", "--set", "guard.kind=none"]
+        done = self.program("run", *keys, "--set", "pipeline.cut=[2]", "--set", "pipeline.capture=eager",
+                            "--set", "output.weights=out.safetensors", "--quiet")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        weights = load_file(os.path.join(self.folder, "out.safetensors"))
+        for name, value in own.state_dict().items():
+            self.assertTrue(torch.equal(weights[name], value), name)
+        # Weights of its own names load, and what knows no such file says so.
+        save_file(made(networks.make).state_dict(), os.path.join(self.folder, "start.safetensors"))
+        self.assertEqual(self.program("check", *self.as_file(keys), "--set", "model.weights=start.safetensors").returncode, 0)
+        with open(os.path.join(self.folder, "net.pt"), "wb") as file:
+            file.write(b"no archive")
+        done = self.program("check", *self.as_file(keys))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("net.pt: not a TorchScript file", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1)
+
+    def as_file(self, keys):
+        """`check` wants a config."""
+        path = os.path.join(self.folder, "my.toml")
+        with open(path, "w") as file:
+            file.write("")
+        return [path, *keys]
+
+    def test_batch_norms_and_code_are_told_of(self):
+        done = self.export_command(f"{HERE}/networks.py:make_resnet", "-o", "net.pt", "--sample", "3x64x64")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        path = self.as_file([])[0]
+        done = self.program("check", path, "--set", "model.preset=file", "--set", "model.file=net.pt", "--set",
+                            "task.kind=label", "--set", "task.loss=cross-entropy")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("batch norms keep their running statistics", done.stdout)
+        self.assertIn("TorchScript", done.stdout)
+
+    def test_the_command_says_what_is_wrong(self):
+        for words, arguments in {"no such file": ["none.py:make"], "has no function": [f"{HERE}/networks.py:mak"],
+                                 "data-dependent": [f"{HERE}/networks.py:Asks"],
+                                 "must be CxHxW": [f"{HERE}/networks.py:make", "--sample", "3x"]}.items():
+            with self.subTest(words):
+                done = self.export_command(*arguments, "-o", "net.pt")
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(words, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                self.assertFalse(os.path.exists(os.path.join(self.folder, "net.pt")))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,275 @@
+"""What a user of Python loses if the package is wrong: PyTorch's own numbers, order, words, weights both ways."""
+
+import itertools
+import signal
+import threading
+import unittest
+
+import numpy
+import torch
+from torch import nn
+
+import delayed_rules
+import millrace
+import networks
+import reference
+
+LR = 0.1
+RULES = {"pipedream": delayed_rules.pipedream, "pb": delayed_rules.pb, "2bw": delayed_rules.two_buffered,
+         "gpipe": delayed_rules.flushed, "1f1b": delayed_rules.flushed, "zb-h1": delayed_rules.flushed}
+PLAIN = {"optimizer": {"kind": "sgd", "lr": LR}, "correction": "none", "guard": "none", "capture": "eager"}
+
+
+def pictures(count, seed=0, shape=(3, 16, 24)):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.rand(shape, generator=generator) for _ in range(count)]
+
+
+def network(seed=1):
+    torch.manual_seed(seed)
+    return networks.small()
+
+
+def expected(net, schedule, samples, cut, group=4):
+    """Losses, and `net` trained, by tests/cli's rules in plain PyTorch."""
+    if schedule in reference.RULES:
+        stages = reference.cut_network(net, cut, reference.sgd(0.0, LR))
+        return reference.RULES[schedule](stages, samples).losses
+    places = [0, *cut, len(net)]
+    stages = [delayed_rules.VersionedStage(net[a:b], LR) for a, b in itertools.pairwise(places)]
+    losses = RULES[schedule](stages, samples, group=group)
+    with torch.no_grad():
+        for stage in stages:
+            for parameter, value in zip(stage.modules.parameters(), stage.versions[-1]):
+                parameter.copy_(value)
+    return losses
+
+
+class Package(unittest.TestCase):
+
+    def assert_same(self, state, net):
+        self.assertEqual(list(state), list(net.state_dict()))
+        for name, value in net.state_dict().items():
+            self.assertTrue(torch.equal(state[name], value), f"{name} is off by {(state[name] - value).abs().max()}")
+
+    def test_every_schedule_gives_pytorchs_own_bits(self):
+        frames = pictures(22)
+        samples = [(x[None], x[None]) for x in frames]
+        for schedule in ["sequential", "partime", *RULES]:
+            for cut in [[], [2], [1, 4]]:
+                with self.subTest(schedule=schedule, cut=cut):
+                    net, own = network(), network()
+                    own.load_state_dict(net.state_dict())
+                    own = nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in own])
+                    losses = expected(own, schedule, samples, cut)
+                    trainer = millrace.Trainer(net, schedule=schedule, stages=len(cut) + 1, cut=cut, devices="cpu",
+                                               microbatches=4, **PLAIN)
+                    results = list(trainer.run(frames))
+                    self.assertEqual([r.loss for r in results], losses)
+                    self.assertEqual([r.index for r in results], list(range(len(losses))))
+                    self.assert_same(trainer.state_dict(), own)
+                    self.assert_same(net.state_dict(), network())  # a copy was trained
+
+    def test_a_prediction_is_what_the_module_gives_before_it_learns(self):
+        net, frames = network(), pictures(5)
+        first = next(iter(millrace.Trainer(net, stages=1, **PLAIN).run(frames)))
+        self.assertTrue(torch.equal(first.prediction, net(frames[0][None])[0].detach()))
+        self.assertEqual(first.prediction.shape, (3, 16, 24))
+        self.assertGreater(first.latency, 0)
+        self.assertEqual(first.age, 0)
+
+    def test_capture_auto_equals_eager_within_rounding(self):
+        frames = pictures(30)
+        runs = []
+        for capture in ["auto", "eager"]:
+            trainer = millrace.Trainer(network(), stages=2, cut=[2], **{**PLAIN, "capture": capture})
+            runs.append(([r.loss for r in trainer.run(frames)], trainer.state_dict()))
+            self.assertEqual(trainer.report()["frames"], {"received": 30, "trained": 30, "dropped": 0, "rejected": 0,
+                                                          "in_flight": 0})
+        self.assertTrue(numpy.allclose(runs[0][0], runs[1][0], rtol=1e-4))
+        for name, value in runs[1][1].items():
+            self.assertTrue(torch.allclose(runs[0][1][name], value, atol=1e-5), name)
+
+    def test_targets_of_ones_own(self):
+        net, frames = network(), pictures(12)
+        goals = pictures(12, seed=9)
+        trainer = millrace.Trainer(net, schedule="sequential", stages=1, **PLAIN)
+        losses = [r.loss for r in trainer.run(zip(frames, goals))]
+        own = network()
+        own = nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in own])
+        samples = [(x[None], y[None]) for x, y in zip(frames, goals)]
+        self.assertEqual(losses, expected(own, "sequential", samples, []))
+        self.assert_same(trainer.state_dict(), own)
+
+    def test_classes_by_number_and_frames_without_one(self):
+        torch.manual_seed(3)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, 5))
+        frames = pictures(10, shape=(3, 4, 4))
+        told = [0, 3, None, 1, 2, 4, None, 0, 1, 1]
+        trainer = millrace.Trainer(net, schedule="sequential", stages=1, task={"loss": "cross-entropy"}, **PLAIN)
+        results = list(trainer.run(zip(frames, told)))
+        optimizer = torch.optim.SGD(net.parameters(), lr=LR)
+        for frame, number, result in zip(frames, told, results):
+            out = net(frame[None])
+            self.assertTrue(torch.equal(result.prediction, out[0].detach()))
+            if number is None:
+                self.assertNotEqual(result.loss, result.loss)
+                continue
+            loss = nn.functional.cross_entropy(out, nn.functional.one_hot(torch.tensor([number]), 5).float())
+            self.assertEqual(result.loss, loss.item())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        self.assert_same(trainer.state_dict(), net)
+
+    def test_numpy_frames_share_their_memory_and_others_are_copied(self):
+        base = pictures(6)
+        kinds = {"numpy": [x.numpy() for x in base],
+                 "transposed": [x.permute(1, 2, 0).contiguous().permute(2, 0, 1) for x in base],
+                 "double": [x.double().numpy() for x in base], "batch": [x[None] for x in base]}
+        losses = {kind: [r.loss for r in millrace.Trainer(network(), stages=1, **PLAIN).run(frames)]
+                  for kind, frames in kinds.items()}
+        self.assertEqual(len({tuple(values) for values in losses.values()}), 1)
+        from millrace import _frames
+        array = base[0].numpy()
+        self.assertEqual(_frames.frame(array, 0).data_ptr(), array.ctypes.data)
+
+    def test_a_minibatch_that_is_not_full_gives_no_result(self):
+        trainer = millrace.Trainer(network(), schedule="gpipe", stages=2, cut=[2], microbatches=4, **PLAIN)
+        self.assertEqual(len(list(trainer.run(pictures(10)))), 8)
+        self.assertEqual(trainer.report()["frames"], {"received": 10, "trained": 8, "dropped": 0, "rejected": 2,
+                                                      "in_flight": 0})
+
+    def test_it_goes_on_where_it_ended_and_weights_go_both_ways(self):
+        frames = pictures(20)
+        once = millrace.Trainer(network(), schedule="sequential", stages=2, cut=[2], **PLAIN)
+        whole = [r.loss for r in once.run(frames)]
+        twice = millrace.Trainer(network(), schedule="sequential", stages=2, cut=[2], **PLAIN)
+        self.assertEqual([r.loss for r in twice.run(frames[:8])] + [r.loss for r in twice.run(frames[8:])], whole)
+        other = millrace.Trainer(network(seed=5), schedule="sequential", stages=1, **PLAIN)
+        other.load_state_dict(twice.state_dict())
+        next(iter(other.run(frames)))  # and breaks off
+        other.load_state_dict(twice.state_dict())
+        self.assert_same(other.state_dict(), _loaded(twice.state_dict()))
+
+    def test_who_breaks_off_stops_it(self):
+        def endless():
+            for seed in itertools.count():
+                yield pictures(1, seed)[0]
+        trainer = millrace.Trainer(network(), stages=2, cut=[2], **PLAIN)
+        for result in trainer.run(endless()):
+            if result.index == 20:
+                break
+        frames = trainer.report()["frames"]
+        self.assertEqual(frames["received"], frames["trained"] + frames["dropped"] + frames["rejected"])
+        self.assertGreaterEqual(frames["trained"], 21)
+        self.assertTrue(trainer.state_dict())
+
+    def test_ctrl_c_is_heard_while_the_engine_works(self):
+        def slow():
+            yield pictures(1)[0]
+            threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+            while True:
+                yield pictures(1)[0]
+        trainer = millrace.Trainer(network(), stages=1, **PLAIN)
+        with self.assertRaises(KeyboardInterrupt):
+            list(trainer.run(slow()))
+        self.assertGreater(trainer.report()["frames"]["trained"], 0)
+
+    def test_an_error_of_the_users_own_comes_through(self):
+        def breaks():
+            yield from pictures(3)
+            raise KeyError("mine")
+        with self.assertRaises(KeyError):
+            list(millrace.Trainer(network(), stages=1, **PLAIN).run(breaks()))
+
+    def test_a_config_as_dict_and_as_file(self):
+        config = {"model": {"layers": 2, "features": 4, "kernel": 3, "seed": 3}, "pipeline": {"stages": 1},
+                  "optimizer": {"kind": "sgd", "lr": LR}}
+        frames = pictures(8)
+        trainer = millrace.Trainer(config, correction="none", guard="none", capture="eager")
+        losses = [r.loss for r in trainer.run(frames)]
+        torch.manual_seed(3)
+        own = reference.partime_cnn(2, 4, 3, 3)
+        self.assertEqual(losses, expected(own, "sequential", [(x[None], x[None]) for x in frames], []))
+        self.assert_same(trainer.state_dict(), own)
+        import os
+        import tempfile
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "my.toml")
+            with open(path, "w") as file:
+                file.write("[model]\nlayers = 2\nfeatures = 4\nkernel = 3\nseed = 3\n[pipeline]\nstages = 1\n")
+            again = millrace.Trainer(path, optimizer={"kind": "sgd", "lr": LR}, **{**PLAIN, "optimizer": {
+                "kind": "sgd", "lr": LR}} if False else {**{k: v for k, v in PLAIN.items() if k != "optimizer"}})
+            self.assertEqual([r.loss for r in again.run(frames)], losses)
+
+    def test_next_frame(self):
+        frames = pictures(10)
+        trainer = millrace.Trainer(network(), schedule="sequential", stages=1, task="next-frame", **PLAIN)
+        own = nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in network()])
+        samples = [(x[None], y[None]) for x, y in zip(frames, frames[1:])]
+        self.assertEqual([r.loss for r in trainer.run(frames)], expected(own, "sequential", samples, []))
+
+    def test_bad_input_is_one_line_with_the_programs_words(self):
+        net, frames = network(), pictures(3)
+        cases = {
+            "unknown key schedul; the nearest is schedule": lambda: millrace.Trainer(net, schedul="gpipe"),
+            "optimizer.lr = -1: must be a number from 0": lambda: millrace.Trainer(net, optimizer={"lr": -1}),
+            "the network has 6 modules, so 1 to 6 stages, not 7": lambda: millrace.Trainer(net, stages=7),
+            "pipeline.cut: places must rise from 1 to 5": lambda: millrace.Trainer(net, stages=2, cut=[6]),
+            "seed: is a key of several tables": lambda: millrace.Trainer(net, seed=1),
+            "pipeline.schedule = 'gpip'": lambda: millrace.Trainer(net, schedule="gpip"),
+            "frame 1: has the shape [3, 5, 5], those before [3, 16, 24]":
+                lambda: list(millrace.Trainer(net, stages=1).run([frames[0], torch.rand(3, 5, 5)])),
+            "frame 0: is uint8; it must be float32":
+                lambda: list(millrace.Trainer(net).run([(frames[0] * 255).byte()])),
+            "frame 0: is a str": lambda: list(millrace.Trainer(net).run(["a.png"])),
+            "target 0: has the shape [2, 2]":
+                lambda: list(millrace.Trainer(net, stages=1).run([(frames[0], torch.rand(2, 2))])),
+        }
+        for words, call in cases.items():
+            with self.subTest(words), self.assertRaises(millrace.Error) as caught:
+                call()
+            self.assertIn(words, str(caught.exception))
+            self.assertIsInstance(caught.exception, ValueError)
+            self.assertNotIn("\n", str(caught.exception))
+
+
+class Schedules(unittest.TestCase):
+
+    def test_one_written_in_python_is_verified_simulated_and_run(self):
+        mine = millrace.Schedule.from_actions([["0F0", "0F1", "", "0B0", "0B1"], ["", "1F0", "1B0", "1F1", "1B1"]])
+        mine.verify()
+        self.assertEqual((mine.stages, mine.workers), (2, 2))
+        done = mine.simulate(8, forward=1, backward=2)
+        self.assertEqual(done.samples, 8)
+        self.assertGreater(done.bubble, 0)
+        frames = pictures(8)
+        own = nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in network()])
+        losses = expected(own, "gpipe", [(x[None], x[None]) for x in frames], [2], group=2)
+        trainer = millrace.Trainer(network(), schedule=mine, cut=[2], **PLAIN)
+        self.assertEqual([r.loss for r in trainer.run(frames)], losses)
+
+    def test_the_verifier_says_what_is_wrong(self):
+        wrong = millrace.Schedule.from_actions([["0F0", "0B0"], ["1B0", "1F0"]])
+        with self.assertRaises(millrace.Error) as caught:
+            wrong.verify()
+        self.assertIn("1B0", str(caught.exception))
+        with self.assertRaises(millrace.Error):
+            millrace.Schedule("gpip")
+
+    def test_the_staircase_is_the_programs(self):
+        text = millrace.Schedule("gpipe", stages=2, microbatches=2).staircase(2)
+        self.assertEqual(text.splitlines()[0].split()[2:6], ["0F0", "0F1", ".", "."])
+        self.assertEqual(millrace.Schedule("partime", stages=3).gradient_age(), [4, 2, 0])
+        self.assertIn("zb-h1", millrace.schedules())
+
+
+def _loaded(state):
+    net = network()
+    net.load_state_dict(state)
+    return net
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,16 @@
+"""Millrace: a network learns from a stream, frame by frame, while its stages work side by side.
+
+    trainer = millrace.Trainer(net, schedule="partime", stages=2, optimizer={"kind": "sgd", "lr": 0.1})
+    for result in trainer.run(frames):
+        print(result.index, result.loss)
+    net.load_state_dict(trainer.state_dict())
+"""
+
+import torch  # noqa: F401  LibTorch, which the extension module finds loaded
+
+from millrace._error import Error
+from millrace._export import Exported, export
+from millrace.schedule import Plan, Schedule, Simulation, plan, schedules
+from millrace.trainer import Result, Trainer
+
+__all__ = ["Error", "Exported", "Plan", "Result", "Schedule", "Simulation", "Trainer", "export", "plan", "schedules"]

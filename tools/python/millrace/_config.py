@@ -1,0 +1,63 @@
+"""Keyword arguments as the program's config keys."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+
+from millrace import _millrace
+from millrace._error import Error
+
+_KEYS = [line.split(" = ")[0] for line in _millrace.describe_keys().splitlines() if not line.startswith(" ")]
+_KEYS.append("model.layer")
+_TABLES = sorted({key.split(".")[0] for key in _KEYS})
+
+
+def toml(value: Any) -> str:
+    """A value as TOML on one line."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (str, os.PathLike)):
+        return json.dumps(os.fspath(value))
+    if isinstance(value, (int, numpy.integer)):
+        return str(int(value))
+    if isinstance(value, (float, numpy.floating)):
+        return repr(float(value))
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {toml(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(toml(item) for item in value) + "]"
+    raise Error(f"{type(value).__name__} is no value of a config")
+
+
+def _keys_of(name: str) -> list[str]:
+    return [key for key in _KEYS if key.split(".")[1] == name]
+
+
+def settings(tables: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(key, TOML) for each entry: a table as a dict, as its `kind` alone, or one of [pipeline]'s or another's keys."""
+    found = []
+    for name, value in tables.items():
+        if "." in name:
+            found.append((name, toml(value)))
+        elif name in _TABLES and isinstance(value, Mapping):
+            found += [(f"{name}.{key}", toml(item)) for key, item in value.items()]
+        elif name in _TABLES and f"{name}.kind" in _KEYS and isinstance(value, str):
+            found.append((f"{name}.kind", toml(value)))
+        elif name in _TABLES:
+            raise Error(f"{name}: must be a dict of its keys" + (
+                ", or its kind as a word" if f"{name}.kind" in _KEYS else ""))
+        elif len(keys := _keys_of(name)) == 1 or f"pipeline.{name}" in keys:
+            found.append((keys[0] if len(keys) == 1 else f"pipeline.{name}", toml(value)))
+        elif keys:
+            raise Error(f"{name}: is a key of several tables, {', '.join(keys)}: give the table as a dict")
+        else:
+            names = _TABLES + [key.split(".")[1] for key in _KEYS]
+            nearest = (difflib.get_close_matches(name, names, 1, 0) or [""])[0]
+            raise Error(f"unknown key {name}; the nearest is {nearest}")
+    return found

@@ -1,0 +1,174 @@
+"""Where a module can be cut: its calls as a chain of parts, each a function of what the part before gives and perhaps of
+what one earlier part gave."""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Iterator
+
+import torch
+from torch import fx, nn
+
+from millrace._error import Error
+
+SAMPLE, NONE = -1, -2  # as stages/network.h has them
+
+
+@dataclasses.dataclass
+class Part:
+    """A part of a module: `graph` is a function of `sources`, parts by number or SAMPLE, the part before first."""
+
+    name: str
+    graph: fx.GraphModule
+    sources: list[int]
+
+
+class _Tracer(fx.Tracer):
+    """Looks into nn.Sequential, and into what is in `opened`."""
+
+    def __init__(self, opened: set[str]) -> None:
+        super().__init__()
+        self.opened = opened
+
+    def is_leaf_module(self, m: nn.Module, qualified: str) -> bool:
+        return not isinstance(m, nn.Sequential) and qualified not in self.opened
+
+
+def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
+    try:
+        return _Tracer(opened).trace(module)
+    except Exception as error:  # whatever forward does with a stand-in for a tensor
+        why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise Error(f"{type(module).__name__} can't be cut: its forward can't be followed: {why}") from error
+
+
+def _fold_batch(graph: fx.Graph) -> None:
+    """A sample is one: what reads the batch size is 1, and ties no two places together."""
+    for node in list(graph.nodes):
+        shape = node.args[0] if node.op == "call_function" and node.target is operator.getitem else None
+        of_shape = isinstance(shape, fx.Node) and (
+            (shape.op == "call_function" and shape.target is getattr and shape.args[1] == "shape")
+            or (shape.op == "call_method" and shape.target == "size" and len(shape.args) == 1))
+        first = (of_shape and node.args[1] == 0) or (
+            node.op == "call_method" and node.target == "size" and node.args[1:] == (0,))
+        if first:
+            for user in list(node.users):
+                user.replace_input_with(node, 1)
+            graph.erase_node(node)
+    for node in reversed(list(graph.nodes)):
+        if not node.users and node.op in ("call_function", "call_method") and node.target in (getattr, "size"):
+            graph.erase_node(node)
+
+
+class _Watch(fx.Interpreter):
+    """Notes which nodes give a tensor that can lie between parts."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.fit: set[fx.Node] = set()
+
+    def run_node(self, n: fx.Node):
+        made = super().run_node(n)
+        if isinstance(made, torch.Tensor) and made.dtype == torch.float32 and 2 <= made.dim() <= 4 and made.size(0) == 1:
+            self.fit.add(n)
+        return made
+
+
+def _inputs(node: fx.Node) -> Iterator[fx.Node]:
+    """What it takes of other calls; parameters belong to whoever uses them."""
+    return (one for one in node.all_input_nodes if one.op != "get_attr")
+
+
+def _chain(calls: list[fx.Node], sample: fx.Node, fit: set[fx.Node]) -> list[list[fx.Node]]:
+    """The longest chain of parts. A cut goes where the next part uses what the last one gives, everything else that
+    lives on is what an earlier part gave, and no part joins more than one of those."""
+    place = {node: i for i, node in enumerate(calls)}
+    place[sample] = -1
+    last_use = {node: max((place.get(user, len(calls)) for user in node.users), default=-1) for node in place}
+    cuts = [i for i in range(1, len(calls)) if calls[i - 1] in fit]  # before calls[i]
+    while True:
+        starts, ends = [0, *cuts], [*cuts, len(calls)]
+        given = {calls[end - 1] for end in ends} | {sample}
+
+        def takes(begin: int, end: int) -> set[fx.Node]:
+            return {one for node in calls[begin:end] for one in _inputs(node) if place[one] < begin}
+
+        def stands(i: int) -> bool:
+            before, begin, end = calls[cuts[i] - 1], cuts[i], ends[i + 1]
+            alive = [node for node in calls[:begin] if last_use[node] >= begin]
+            taken = takes(begin, end)
+            return before in taken and all(node in given for node in alive) and len(taken) <= 2
+
+        kept = [cut for i, cut in enumerate(cuts) if stands(i)]
+        if kept == cuts:
+            return [calls[a:b] for a, b in zip(starts, ends)]
+        # One at a time from the end: a cut that goes may make room for others.
+        gone = next(cut for i, cut in reversed(list(enumerate(cuts))) if not stands(i))
+        cuts.remove(gone)
+
+
+def _part(root: nn.Module, nodes: list[fx.Node], sources: list[fx.Node], result: fx.Node) -> fx.GraphModule:
+    graph, copied = fx.Graph(), {}
+    for i, source in enumerate(sources):
+        copied[source] = graph.placeholder(f"x{i}")
+
+    def copy(node: fx.Node) -> fx.Node:
+        if node not in copied and node.op == "get_attr":
+            copied[node] = graph.get_attr(node.target)
+        return copied[node]
+
+    for node in nodes:
+        copied[node] = graph.node_copy(node, copy)
+    graph.output(copied[result])
+    return fx.GraphModule(root, graph)
+
+
+def _label(nodes: list[fx.Node]) -> str:
+    modules = [str(node.target) for node in nodes if node.op == "call_module"]
+    return modules[0] if modules else str(getattr(nodes[0].target, "__name__", nodes[0].target))
+
+
+def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
+    """The parts of `module`, in order; calls of its forward and of the nn.Sequentials in it are never taken apart
+    further. `example` ([1,C,H,W]) tells what lies between them; None: anything may."""
+    opened: set[str] = set()
+    while True:
+        traced = fx.GraphModule(module, _trace(module, opened))
+        graph = traced.graph
+        _fold_batch(graph)
+        graph.eliminate_dead_code()
+        nodes = list(graph.nodes)
+        samples = [node for node in nodes if node.op == "placeholder"]
+        if len([node for node in samples if not node.args]) > 1:
+            raise Error(f"{type(module).__name__} can't be cut: its forward takes {len(samples)} inputs, not one")
+        output = nodes[-1].args[0]
+        if not isinstance(output, fx.Node):
+            raise Error(f"{type(module).__name__} can't be cut: its forward gives a {type(output).__name__}, "
+                        "not one tensor")
+        calls = [node for node in nodes if node.op in ("call_module", "call_function", "call_method")]
+        if not calls:
+            raise Error(f"{type(module).__name__} can't be cut: it computes nothing")
+        traced.recompile()
+        fit = set(calls)
+        if example is not None:
+            watch = _Watch(traced)
+            watch.run(example)
+            fit = watch.fit
+        chains = _chain(calls, samples[0], fit) if calls[-1] is output else [calls]
+        closed = {str(node.target) for node in calls if node.op == "call_module"
+                  and not type(module.get_submodule(str(node.target))).__module__.startswith("torch.nn.")}
+        if len(chains) == 1 and closed:  # a module around a module: look inside
+            opened |= closed
+            continue
+        break
+    number: dict[fx.Node, int] = {samples[0]: SAMPLE}
+    parts = []
+    for i, chain in enumerate(chains):
+        taken = {one for node in chain for one in _inputs(node) if one not in chain}
+        before = max(number.values(), key=lambda n: n) if number else SAMPLE
+        sources = sorted(taken, key=lambda node: number[node] != before)
+        result = output if i + 1 == len(chains) else chain[-1]
+        parts.append(Part(_label(chain), _part(module, chain, sources, result), [number[node] for node in sources]))
+        number[chain[-1]] = i
+    return parts

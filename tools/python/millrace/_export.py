@@ -1,0 +1,239 @@
+"""A PyTorch module as a list of functions of inputs and parameters, in TorchScript."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import io
+import json
+import os
+import traceback
+import warnings
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from millrace._cut import NONE, Part, cut
+from millrace._error import Error
+
+FORMAT = 1  # as stages/network_file.cpp has it
+_aten = torch.ops.aten
+_READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _aten.nonzero.default,
+                 _aten.masked_select.default, _aten._unique2.default, _aten.equal.default}
+
+
+class _NoValues(TorchDispatchMode):
+    """Refuses what makes the next operator depend on a tensor's values: such a module is no fixed list of them."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in _READS_VALUES:
+            inside = (os.path.dirname(torch.__file__), os.path.dirname(__file__))
+            at = [f for f in traceback.extract_stack() if not f.filename.startswith(inside)]
+            raise Error(f"data-dependent control flow: {os.path.basename(at[-1].filename)}, line {at[-1].lineno}: "
+                        f"\"{at[-1].line}\" asks for a tensor's values")
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _differentiable():
+    """Nothing takes gradients here, so that attention would take a way that has none."""
+    fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fast)
+
+
+class _Function(nn.Module):
+    """A part whose parameters and buffers are arguments, [..., names...]."""
+
+    def __init__(self, part: Part, names: list[str]) -> None:
+        super().__init__()
+        object.__setattr__(self, "held", (part.graph, names, len(part.sources)))  # no child: no attribute
+
+    def forward(self, *given):
+        graph, names, inputs = self.held
+        places = []
+        for name, value in zip(names, given[inputs:]):
+            owner, _, key = name.rpartition(".")
+            module = graph.get_submodule(owner)
+            table = module._parameters if key in module._parameters else module._buffers
+            places.append((table, key, table[key]))
+            table[key] = value
+        try:
+            return graph(*given[:inputs])
+        finally:
+            for table, key, value in reversed(places):
+                table[key] = value
+
+
+@dataclasses.dataclass
+class Value:
+    """A parameter or buffer of a part: float32, by its name in the module's state_dict."""
+
+    name: str
+    tensor: torch.Tensor
+    fixed: bool  #: takes no gradient: a buffer, a parameter that does not require one or that nothing reads
+
+
+@dataclasses.dataclass
+class Function:
+    """A part of a module, traced."""
+
+    name: str
+    sources: list[int]
+    values: list[Value]
+    traced: torch.jit.ScriptModule
+    inputs: list[int]  #: dimensions of each
+    channels: int  #: of what it gives
+
+
+@dataclasses.dataclass
+class Exported:
+    """A module as parts 0, 1, ..., each a function; what `pipeline.cut` counts."""
+
+    name: str
+    parts: list[Function]
+    output: list[int]  #: the shape of what it gives, [1,...], for the example
+    remarks: list[str]  #: what people should know of it, a line each
+
+    def save(self, file: str | os.PathLike[str] | io.BytesIO) -> None:
+        """Writes what `[model] preset = "file"` reads. TorchScript is code: load no file that you would not run."""
+        archive, about, count = nn.Module(), [], 0
+        for i, part in enumerate(self.parts):
+            archive.add_module(f"part_{i}", part.traced)
+            values = []
+            for value in part.values:
+                archive.register_buffer(f"w{count}", value.tensor)
+                values.append({"name": value.name, "fixed": value.fixed, "value": count})
+                count += 1
+            about.append({"name": part.name, "inputs": part.inputs, "channels": part.channels,
+                          "from": part.sources[1] if len(part.sources) > 1 else NONE, "parameters": values})
+        text = json.dumps({"format": FORMAT, "module": self.name, "parts": about, "remarks": self.remarks})
+        memory = io.BytesIO()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.jit.save(torch.jit.script(archive), memory, _extra_files={"millrace.json": text})
+        if isinstance(file, io.BytesIO):
+            file.write(memory.getvalue())
+            return
+        temporary = f"{os.fspath(file)}.{os.getpid()}.tmp"
+        try:
+            with open(temporary, "wb") as out:
+                out.write(memory.getvalue())
+                out.flush()
+                os.fsync(out.fileno())
+            os.replace(temporary, file)
+        except OSError as error:
+            if os.path.exists(temporary):
+                os.remove(temporary)
+            raise Error(f"{os.fspath(file)}: can't be written: {error.strerror}") from error
+
+    def __str__(self) -> str:
+        rows = [f"{self.name} in {len(self.parts)} parts"]
+        for i, part in enumerate(self.parts):
+            joins = f", joins {'the sample' if part.sources[1] < 0 else part.sources[1]}" if len(part.sources) > 1 else ""
+            rows.append(f"  {i}  {part.name}{joins}")
+        return "\n".join(rows)
+
+
+def prepared(module: nn.Module) -> nn.Module:
+    """A copy as it is run here: batch norms by their running statistics, no dropout, nothing done in place."""
+    module = copy.deepcopy(module).cpu().eval()
+    for child in module.modules():
+        if getattr(child, "inplace", False) is True:
+            child.inplace = False
+    return module
+
+
+def _remarks(module: nn.Module) -> list[str]:
+    kinds = {type(child) for child in module.modules()}
+    found = []
+    if any(issubclass(kind, nn.modules.batchnorm._BatchNorm) for kind in kinds):
+        found.append("batch norms keep their running statistics, since a sample is one frame; their weights learn")
+    if any(issubclass(kind, nn.modules.dropout._DropoutNd) for kind in kinds):
+        found.append("dropout is off")
+    return found
+
+
+def example_for(module: nn.Module) -> torch.Tensor:
+    """A sample of the default size, with as many channels as the first convolution takes."""
+    convolutions = (child for child in module.modules() if isinstance(child, nn.modules.conv._ConvNd))
+    channels = next((child.in_channels for child in convolutions), 3)
+    return torch.rand(1, channels, 96, 128, generator=torch.Generator().manual_seed(0))
+
+
+def _values(part: Part, owners: dict[int, Part]) -> list[Value]:
+    named = [*part.graph.named_parameters(), *part.graph.named_buffers()]
+    values = []
+    for name, tensor in named:
+        learns = isinstance(tensor, nn.Parameter)
+        if tensor.dtype != torch.float32:
+            if learns:
+                raise Error(f"{name} is {str(tensor.dtype).removeprefix('torch.')}; parameters must be float32")
+            continue  # stays in the graph, as a constant
+        if (owner := owners.setdefault(id(tensor), part)) is not part:
+            raise Error(f"can't be cut: parts {owner.name} and {part.name} share {name}")
+        values.append(Value(name, tensor.detach().clone(), not (learns and tensor.requires_grad)))
+    return values
+
+
+def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torch.jit.ScriptModule:
+    given = (*inputs, *(value.tensor for value in values))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # on shapes, which it is right about, and on TorchScript's age
+        traced = torch.jit.trace(_Function(part, [value.name for value in values]), given, check_trace=False)
+    arguments = list(traced.graph.inputs())[1 + len(inputs):]
+    for value, argument in zip(values, arguments):
+        value.fixed = value.fixed or not list(argument.uses())
+    return traced
+
+
+def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
+    made = {-1: sample}
+    for i, part in enumerate(functions):
+        made[i] = part.traced(*(made[source] for source in part.sources), *(value.tensor for value in part.values))
+    return made[len(functions) - 1]
+
+
+def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
+    """Cuts `module` into parts wherever one tensor (and perhaps skip connections past it) lies between two of its calls.
+
+    `example`: a sample, [1,C,H,W] float32; None: one of 96 by 128. An nn.Sequential has a part for each child, those
+    of nested ones too, so that cuts count as its state_dict does. Raises millrace.Error for a module that can't be cut,
+    or whose operators depend on a tensor's values.
+    """
+    name = type(module).__name__
+    given = example
+    example = example_for(module) if example is None else example.detach().to("cpu", torch.float32)
+    if example.dim() != 4 or example.size(0) != 1:
+        raise Error(f"an example must be one sample, [1,C,H,W], not {list(example.shape)}")
+    remarks = _remarks(module)
+    module = prepared(module)
+    try:
+        with _differentiable(), _NoValues():
+            output = module(example)
+    except Error as error:
+        raise Error(f"{name} can't be cut: {error}") from None
+    except Exception as error:
+        hint = "" if given is not None else "; give an example, or --sample"
+        raise Error(f"{name} takes no sample {list(example.shape)}: {str(error).splitlines()[0]}{hint}") from error
+    with _differentiable():
+        parts = cut(module, example)
+        made, functions, owners = {-1: example}, [], {}
+        for i, part in enumerate(parts):
+            inputs = [made[source] for source in part.sources]
+            values = _values(part, owners)
+            traced = _traced(part, inputs, values)
+            made[i] = traced(*inputs, *(value.tensor for value in values))
+            functions.append(Function(part.name, part.sources, values, traced, [x.dim() for x in inputs],
+                                      made[i].size(1)))
+        other = torch.rand(example.shape, generator=torch.Generator().manual_seed(1))
+        for sample in (example, other):
+            if not torch.equal(_run(functions, sample), module(sample)):
+                raise Error(f"{name} can't be cut: in parts it gives other numbers than whole")
+    return Exported(name, functions, list(output.shape), remarks)

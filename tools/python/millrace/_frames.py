@@ -1,0 +1,59 @@
+"""What a user hands over as frames and targets, as float32 tensors in plain memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import torch
+
+from millrace._error import Error
+
+_SCALARS = (int, numpy.integer)
+
+
+def _plain(value: Any, what: str) -> torch.Tensor:
+    if isinstance(value, numpy.ndarray):
+        try:
+            value = torch.from_numpy(value if value.flags.writeable else value.copy())
+        except (TypeError, ValueError) as error:
+            raise Error(f"{what}: {error}") from error
+    if not isinstance(value, torch.Tensor):
+        raise Error(f"{what}: is a {type(value).__name__}; it must be a numpy array or a torch tensor")
+    if not value.is_floating_point():
+        raise Error(f"{what}: is {str(value.dtype).removeprefix('torch.')}; it must be float32 (a picture: in 0..1)")
+    return value.detach().to("cpu", torch.float32).contiguous()  # as it is, where it is so already
+
+
+def frame(value: Any, number: int) -> torch.Tensor:
+    """[C,H,W]; shares memory with `value` where that is float32 and contiguous."""
+    tensor = _plain(value, f"frame {number}")
+    if tensor.dim() == 4 and tensor.size(0) == 1:
+        tensor = tensor[0]
+    if tensor.dim() != 3:
+        raise Error(f"frame {number}: has the shape {list(tensor.shape)}; it must be [C,H,W]")
+    return tensor
+
+
+def target(value: Any, number: int, shape: tuple[int, int, int]) -> torch.Tensor | None:
+    """Of the numbers of `shape`, what the network gives; a class's number as 1 among 0s. None stays None."""
+    if value is None:
+        return None
+    what, numbers = f"target {number}", shape[0] * shape[1] * shape[2]
+    if isinstance(value, (torch.Tensor, numpy.ndarray)) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, _SCALARS) and not isinstance(value, bool):
+        if shape[1:] != (1, 1) or not 0 <= value < numbers:
+            raise Error(f"{what}: class {value} is none of the network's {shape[0]}"
+                        if shape[1:] == (1, 1) else f"{what}: is a number; the network gives {list(shape)}")
+        told = torch.zeros(numbers)
+        told[int(value)] = 1
+        return told
+    tensor = _plain(value, what)
+    sides = [side for side in tensor.shape]
+    while len(sides) > 1 and sides[0] == 1 and len(sides) > 3:
+        sides = sides[1:]
+    if [*sides, *[1] * (3 - len(sides))] != list(shape) and (
+            [*sides[1:], *[1] * (4 - len(sides))] != list(shape) or sides[0] != 1):
+        raise Error(f"{what}: has the shape {list(tensor.shape)}; the network gives {list(shape)}")
+    return tensor

@@ -1,0 +1,137 @@
+"""Who does what when, as data: written, verified, drawn, simulated, planned."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Sequence
+
+from millrace import _millrace
+
+
+def schedules() -> list[str]:
+    """The schedules that have a name."""
+    return _millrace.schedule_names()
+
+
+@dataclasses.dataclass(frozen=True)
+class Simulation:
+    """What a schedule would do at given costs; times in milliseconds."""
+
+    samples: int  #: worked on
+    dropped: int  #: frames that a live source let go of meanwhile
+    total_ms: float
+    period_ms: float  #: from one prediction to the next, in the steady state
+    fps: float
+    bubble: float  #: share of the workers' time with nothing to do
+    utilisation: float
+    latency_p50_ms: float
+    latency_max_ms: float
+    gradient_age: list[int]  #: by stage, in frames
+    events: list[tuple[int, str, float, float]]  #: (worker, "2F0", start, end)
+
+
+class Schedule:
+    """A schedule by its name, as `Schedule("1f1b", stages=4, microbatches=8)`, or one's own, by `from_actions()`.
+
+    Raises millrace.Error for a name that there is not, or actions that can't be read. `verify()` proves the rest.
+    """
+
+    def __init__(self, name: str = "partime", *, stages: int = 2, microbatches: int = 4, virtual_stages: int = 2,
+                 vertical_sync: bool = False, replicas: Sequence[int] = (), recompute: bool = False) -> None:
+        self._schedule = _millrace.Schedule(name, stages, microbatches, virtual_stages, vertical_sync, list(replicas),
+                                            recompute)
+        self._text: str | None = None  # of actions that were given
+
+    @classmethod
+    def from_csv(cls, text: str) -> Schedule:
+        """As torch.distributed.pipelining writes it: a row a worker, cells as "2F0"."""
+        self = cls.__new__(cls)
+        self._schedule = _millrace.Schedule.parse(text)
+        self._text = text
+        return self
+
+    @classmethod
+    def from_actions(cls, workers: Sequence[Sequence[str]]) -> Schedule:
+        """One minibatch, a list of actions for each worker: "2F0" is stage 2's forward of sample 0, B its backward, or
+        I and W the backward's two parts. Every stage updates after it."""
+        return cls.from_csv("\n".join(",".join(row) for row in workers))
+
+    @property
+    def name(self) -> str:
+        return self._schedule.name
+
+    @property
+    def stages(self) -> int:
+        return self._schedule.stages
+
+    @property
+    def workers(self) -> int:
+        return self._schedule.workers
+
+    def actions(self, samples: int = 8) -> list[list[str]]:
+        """By worker and tick, if every action takes one: "2F0", with "U" behind it where an update follows, "" for a
+        bubble."""
+        return self._schedule.rows(samples)
+
+    def staircase(self, samples: int = 8) -> str:
+        """The same to look at, a line a worker."""
+        rows = self.actions(samples)
+        width = max(len(cell) for row in rows for cell in row)
+        return "\n".join(f"worker {i}  " + " ".join((cell or ".").ljust(width) for cell in row).rstrip()
+                         for i, row in enumerate(rows))
+
+    def bubble(self, samples: int = 8) -> float:
+        """The share of ticks of `staircase(samples)` in which a worker has nothing to do."""
+        return self._schedule.bubble(samples)
+
+    def gradient_age(self) -> list[int]:
+        """By stage, in the steady state: frames between the sample that made a gradient and the one it is applied
+        on."""
+        return self._schedule.gradient_age()
+
+    def verify(self) -> None:
+        """Raises millrace.Error with the first thing wrong: a deadlock, a gradient that meets another sample's, a weight
+        version that is not kept, a slot that can be overwritten, ... Says nothing if there is none."""
+        self._schedule.verify()
+
+    def simulate(self, samples: int = 0, *, forward: float | Sequence[float] = 1.0,
+                 backward: float | Sequence[float] = 2.0, update: float | Sequence[float] = 0.0,
+                 message_bytes: float = 0.0, link_ms: float = 0.0, bytes_per_ms: float = 0.0, cores: int = 0,
+                 fps: float = 0.0) -> Simulation:
+        """Runs it against costs in milliseconds, one for all stages or one each. `samples` 0: enough for a steady
+        rate. `cores` 0: one a worker. `fps`: of a live source; 0: samples are there when asked for."""
+        listed = [[float(v)] if isinstance(v, (int, float)) else [float(x) for x in v]
+                  for v in (forward, backward, update)]
+        return Simulation(**self._schedule.simulate(samples, *listed, message_bytes, link_ms, bytes_per_ms, cores, fps))
+
+    def __repr__(self) -> str:
+        return f"<millrace.Schedule {self.name or 'of actions'}: {self.stages} stages on {self.workers} workers>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A way to run a network, with what it would cost; times in milliseconds of one sample."""
+
+    schedule: str
+    stages: int
+    cut: list[int]
+    microbatches: int
+    recompute: bool
+    sample_ms: float
+    frames_a_second: float
+    bubble: float
+    latency_ms: float
+    peak_bytes: float
+    gradient_age: list[int]
+
+
+def plan(profile: str | os.PathLike[str], *, devices: int | str = 2, links: str = "", overlap: str = "none",
+         schedules: Sequence[str] = ("partime",), microbatches: Sequence[int] = (4,), memory_bytes: float = 0.0,
+         fps: float = 0.0, stages: int = 0, recompute: bool = False) -> list[Plan]:
+    """The best plan of each method that fits, best first, for the network in `profile`, a file that `millrace profile`
+    wrote. Raises millrace.Error if nothing fits, with what binds."""
+    with open(profile, encoding="utf-8") as file:
+        text = file.read()
+    return [Plan(**one) for one in _millrace.plan(text, str(devices), links, overlap, list(schedules),
+                                                  list(microbatches), memory_bytes, fps, stages, recompute)]
