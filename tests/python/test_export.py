@@ -135,13 +135,16 @@ class Export(unittest.TestCase):
             self.assertEqual(losses[0][0], of_picture(own(frames[0][None]), frames[0]).item())
 
     def test_step_programs_take_a_file(self):
-        frames = pictures(20)
-        runs = {}
-        for capture in ["auto", "eager"]:
-            trainer = millrace.Trainer(made(networks.UNet), stages=2, cut=[9], **{**PLAIN, "capture": capture})
-            runs[capture] = [r.loss for r in trainer.run(frames)]
-            self.assertEqual(len(trainer.report()["steps"]), 2)
-        self.assertTrue(numpy.allclose(runs["auto"], runs["eager"], rtol=1e-3), runs)
+        for kind, shape, classes in [(networks.UNet, (3, 16, 24), False), (networks.ResNet, (3, 32, 32), True),
+                                     (networks.ViT, (3, 16, 16), True)]:
+            frames, runs = class_samples(12, shape) if classes else pictures(12, shape=shape), {}
+            for capture in ["auto", "eager"]:
+                trainer = millrace.Trainer(made(kind), stages=2, cut=[6], task={"loss": "cross-entropy" if classes else "mse"},
+                                           **{**PLAIN, "capture": capture})
+                runs[capture] = [r.loss for r in trainer.run(frames)]
+                self.assertEqual(len(trainer.report()["steps"]), 2)
+            with self.subTest(kind.__name__):
+                self.assertTrue(numpy.allclose(runs["auto"], runs["eager"], rtol=1e-3), runs)
 
     def test_what_is_frozen_stays_and_the_rest_learns_as_in_pytorch(self):
         samples = class_samples(8, (3, 32, 32))

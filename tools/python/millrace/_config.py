@@ -36,11 +36,13 @@ def toml(value: Any) -> str:
 
 
 def _keys_of(name: str) -> list[str]:
-    return [key for key in _KEYS if key.split(".")[1] == name]
+    """Of several, that of the pipeline or else the model."""
+    keys = [key for key in _KEYS if key.split(".")[1] == name]
+    return next(([key] for key in (f"pipeline.{name}", f"model.{name}") if key in keys), keys)
 
 
 def settings(tables: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(key, TOML) for each entry: a table as a dict, as its `kind` alone, or one of [pipeline]'s or another's keys."""
+    """(key, TOML) for each entry: a table as a dict or as its `kind` alone, or a single key."""
     found = []
     for name, value in tables.items():
         if "." in name:
@@ -52,8 +54,8 @@ def settings(tables: Mapping[str, Any]) -> list[tuple[str, str]]:
         elif name in _TABLES:
             raise Error(f"{name}: must be a dict of its keys" + (
                 ", or its kind as a word" if f"{name}.kind" in _KEYS else ""))
-        elif len(keys := _keys_of(name)) == 1 or f"pipeline.{name}" in keys:
-            found.append((keys[0] if len(keys) == 1 else f"pipeline.{name}", toml(value)))
+        elif len(keys := _keys_of(name)) == 1:
+            found.append((keys[0], toml(value)))
         elif keys:
             raise Error(f"{name}: is a key of several tables, {', '.join(keys)}: give the table as a dict")
         else:
