@@ -1,5 +1,6 @@
 #include "engine/monitor/monitor.h"
 
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -50,6 +51,44 @@ void StageMeter::record(std::int64_t compute_ns, std::int64_t handoff_ns) {
 
 void StageMeter::forget_times() {
   for (Histogram* times : {&compute_, &handoff_, &busy_}) times->clear();
+}
+
+namespace {
+
+constexpr std::size_t kHistograms = 4, kCounts = 5;
+
+}  // namespace
+
+std::size_t StageMeter::size_in_bytes() {
+  return kHistograms * sizeof(Histogram) + kCounts * sizeof(std::int64_t);
+}
+
+std::string StageMeter::bytes() const {
+  std::string all;
+  for (const Histogram* histogram : {&compute_, &handoff_, &busy_, &ages_}) {
+    const Histogram copy(*histogram);
+    all.append(reinterpret_cast<const char*>(&copy), sizeof copy);
+  }
+  for (const auto* count : {&updates_, &skipped_, &misses_, &steps_, &busy_ns_}) {
+    const std::int64_t n = count->load(std::memory_order_relaxed);
+    all.append(reinterpret_cast<const char*>(&n), sizeof n);
+  }
+  return all;
+}
+
+void StageMeter::take(std::string_view bytes) {
+  for (Histogram* histogram : {&compute_, &handoff_, &busy_, &ages_}) {
+    Histogram copy;
+    std::memcpy(static_cast<void*>(&copy), bytes.data(), sizeof copy);
+    *histogram = copy;
+    bytes.remove_prefix(sizeof copy);
+  }
+  for (auto* count : {&updates_, &skipped_, &misses_, &steps_, &busy_ns_}) {
+    std::int64_t n = 0;
+    std::memcpy(&n, bytes.data(), sizeof n);
+    count->store(n, std::memory_order_relaxed);
+    bytes.remove_prefix(sizeof n);
+  }
 }
 
 Monitor::Monitor(std::vector<int> replicas, double fps)

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -46,6 +48,11 @@ class StageMeter {
   void set_budget(std::int64_t ns) { budget_ns_.store(ns, std::memory_order_relaxed); }
   /// Empties the histograms of times: the stage is another from now on. While no worker runs.
   void forget_times();
+  /// All it has measured, for the meter of the same stage in another process of this build, whose
+  /// worker never runs.
+  std::string bytes() const;
+  void take(std::string_view bytes);
+  static std::size_t size_in_bytes();
 
   const Histogram& compute() const { return compute_; }
   const Histogram& handoff() const { return handoff_; }

@@ -1,4 +1,4 @@
-// What workers tell each other: single-producer single-consumer queues of tokens.
+// What workers tell each other: tokens, by links between the units of a schedule.
 #pragma once
 
 #include <readerwriterqueue/readerwritercircularbuffer.h>
@@ -29,29 +29,40 @@ struct Token {
 /// it has launched what is not over, to see whether it is now.
 constexpr std::chrono::microseconds kPatience{20'000}, kImpatience{50};
 
-/// A bounded queue of tokens. One thread sends, one receives.
-class TokenQueue {
+/// The giver's end of a way for tokens from one unit to another. One thread at a time sends.
+class Link {
+ public:
+  virtual ~Link() = default;
+  /// False if there was no room within `patience`.
+  virtual bool offer(const Token& token, std::chrono::microseconds patience) = 0;
+  template <class GiveUp>
+  bool send(const Token& token, const GiveUp& give_up) {
+    while (!offer(token, kPatience)) {
+      if (give_up()) return false;
+    }
+    return true;
+  }
+};
+
+/// A bounded queue of tokens: the link within a process. One thread sends, one receives.
+class TokenQueue final : public Link {
  public:
   explicit TokenQueue(std::size_t capacity) : queue_(capacity) {}
 
   bool try_receive(Token& token) { return queue_.try_dequeue(token); }
-  /// False if there was none within `patience`.
+  /// False if there was none within `patience`; of 0 it looks once.
   bool receive(Token& token, std::chrono::microseconds patience) {
-    return queue_.wait_dequeue_timed(token, patience);
+    return patience.count() == 0 ? try_receive(token) : queue_.wait_dequeue_timed(token, patience);
   }
-  template <class GiveUp>
-  bool send(const Token& token, const GiveUp& give_up) {
-    while (!queue_.wait_enqueue_timed(token, kPatience)) {
-      if (give_up()) return false;
-    }
-    return true;
+  bool offer(const Token& token, std::chrono::microseconds patience) override {
+    return queue_.wait_enqueue_timed(token, patience);
   }
 
  private:
   moodycamel::BlockingReaderWriterCircularBuffer<Token> queue_;
 };
 
-/// The queues that a schedule's signals go by: one for each kind, giver and taker.
+/// The links that a schedule's signals go by: one for each kind, giver and taker.
 class Channels {
  public:
   /// `capacity`: tokens that each holds before a send waits.
@@ -59,6 +70,8 @@ class Channels {
     using Kind = Signal::Kind;
     const auto add = [&](Kind kind, int from, int to) {
       by_giver_[std::size_t(from)].push_back({kind, to, std::make_unique<TokenQueue>(capacity)});
+      Channel& added = by_giver_[std::size_t(from)].back();
+      added.link = added.queue.get();
     };
     for (int unit = 0; unit < lowering.units(); ++unit) {
       const int stage = lowering.stage(unit);
@@ -72,11 +85,17 @@ class Channels {
     }
   }
 
-  TokenQueue& operator()(const Signal& signal) {
-    for (Channel& channel : by_giver_[std::size_t(signal.from)]) {
-      if (channel.kind == signal.kind && channel.to == signal.to) return *channel.queue;
+  /// Where the taker of a signal finds it, and where its giver sends it.
+  TokenQueue& queue(const Signal& signal) { return *find(signal).queue; }
+  Link& link(const Signal& signal) { return *find(signal).link; }
+  /// Has every channel that `elsewhere` gives a link for sent by that, which outlives this.
+  template <class Elsewhere>
+  void divert(const Elsewhere& elsewhere) {
+    for (int from = 0; from < int(by_giver_.size()); ++from) {
+      for (Channel& channel : by_giver_[std::size_t(from)]) {
+        if (Link* const link = elsewhere(channel.kind, from, channel.to)) channel.link = link;
+      }
     }
-    throw std::logic_error("no such channel");
   }
 
  private:
@@ -84,7 +103,14 @@ class Channels {
     Signal::Kind kind;
     int to;
     std::unique_ptr<TokenQueue> queue;
+    Link* link = nullptr;  ///< the queue, or a way to another process's
   };
+  Channel& find(const Signal& signal) {
+    for (Channel& channel : by_giver_[std::size_t(signal.from)]) {
+      if (channel.kind == signal.kind && channel.to == signal.to) return channel;
+    }
+    throw std::logic_error("no such channel");
+  }
   std::vector<std::vector<Channel>> by_giver_;
 };
 

@@ -14,17 +14,17 @@ namespace millrace::engine {
 class Outbox {
  public:
   explicit Outbox(std::size_t room) { tokens_.reserve(room); }
-  void put(TokenQueue& to, const Token& token) { tokens_.push_back({&to, token}); }
+  void put(Link& to, const Token& token) { tokens_.push_back({&to, token}); }
   template <class GiveUp>
   void send(const GiveUp& give_up) {
     for (const Outgoing& one : tokens_)
-      one.queue->send(one.token, [&] { return give_up(one.token.sample); });
+      one.link->send(one.token, [&] { return give_up(one.token.sample); });
     tokens_.clear();
   }
 
  private:
   struct Outgoing {
-    TokenQueue* queue;
+    Link* link;
     Token token;
   };
   std::vector<Outgoing> tokens_;

@@ -30,6 +30,14 @@ class LossGuard {
   explicit LossGuard(std::int64_t settle);
   Alarm judge(std::int64_t sample, float loss);
 
+  /// What another process's guard has counted: this one judges nothing.
+  void mirror(std::int64_t roll_backs, std::int64_t sample, double loss, double median) {
+    last_sample_.store(sample, std::memory_order_relaxed);
+    last_loss_.store(loss, std::memory_order_relaxed);
+    last_median_.store(median, std::memory_order_relaxed);
+    roll_backs_.store(roll_backs, std::memory_order_relaxed);
+  }
+
   std::int64_t roll_backs() const { return roll_backs_.load(std::memory_order_relaxed); }
   std::int64_t last_sample() const { return last_sample_.load(std::memory_order_relaxed); }
   double last_loss() const { return last_loss_.load(std::memory_order_relaxed); }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/pipeline/pinning.h"
+#include "engine/pipeline/rank_links.h"
 #include "engine/pipeline/worker.h"
 
 namespace millrace::engine {
@@ -15,6 +16,14 @@ namespace {
 
 bool any_defers(const std::vector<capture::Step*>& steps) {
   return std::any_of(steps.begin(), steps.end(), [](const auto* step) { return step->defers(); });
+}
+
+/// Who releases a sample besides the stages: where predictions come from another rank, they are
+/// shown after the last stage is done with their samples.
+int viewers(const Schedule& schedule, const RankOptions* ranks) {
+  if (!ranks || ranks->exchange->rank() != 0) return 0;
+  const int last = workers_of_units(schedule).back();
+  return ranks->rank_of_worker[std::size_t(last)] == 0 ? 0 : 1;
 }
 
 }  // namespace
@@ -26,25 +35,39 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
       shared_{
           schedule_, std::move(steps),
           any_defers(shared_.steps) ? longest_launch_groups(schedule_) : LaunchGroups(schedule_),
-          feed, observer, monitor, SlotPool(schedule.slots(), schedule.stages),
+          feed, observer, monitor,
+          SlotPool(schedule.slots(), schedule.stages + viewers(schedule, options_.ranks)),
           schedule.samples_a_choice(), std::vector<SampleInfo>(schedule.slots()),
           Lowering(schedule_),
           // Gradients may stay unread for the whole age of the pipeline; tokens are small, so
           // room for twice the samples in flight costs nothing and no send ever waits.
           Channels(shared_.lowering, 2 * std::size_t(schedule.slots()) + 2),
           Fates(2 * schedule.slots() + shared_.choice),
-          std::vector<char>(std::size_t(2 * schedule.slots() + shared_.choice))} {}
+          std::vector<char>(std::size_t(2 * schedule.slots() + shared_.choice))} {
+  if (!options_.ranks) return;
+  ranks_ = std::make_unique<RankLinks>(*options_.ranks, shared_, options_);
+  shared_.ranks = ranks_.get();
+}
+
+Pipeline::~Pipeline() = default;
+
+bool Pipeline::works(int worker) const {
+  return !ranks_ || options_.ranks->rank_of_worker[std::size_t(worker)] == ranks_->rank();
+}
 
 Outcome Pipeline::run() {
-  const int count = int(schedule_.workers.size());
+  std::vector<int> workers;
+  for (int worker = 0; worker < int(schedule_.workers.size()); ++worker) {
+    if (works(worker)) workers.push_back(worker);
+  }
   Tally& tally = shared_.monitor.tally();
   const std::int64_t trained_before = tally.trained.load();
   const std::int64_t replayed_before = tally.replayed.load();
   const std::int64_t left_out_before = tally.predicted_only.load();
   const std::int64_t untold_before = tally.untold.load();
   std::vector<std::thread> threads;
-  std::latch prepared(count);
-  for (int worker = 0; worker < count; ++worker) {
+  std::latch prepared(std::ptrdiff_t(workers.size()));
+  for (const int worker : workers) {
     threads.emplace_back([&, worker] {
       bool arrived = false;
       try {
@@ -67,14 +90,29 @@ Outcome Pipeline::run() {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  if (failure_) std::rethrow_exception(failure_);
-  const Outcome outcome = this->outcome();
+  if (failure_) give_up();
+  const Outcome outcome = ranks_ ? ranks_->finish(this->outcome()) : this->outcome();
   // A replica may have counted what another could not.
   tally.trained.store(trained_before + outcome.trained);
   tally.replayed.store(replayed_before + outcome.replayed);
   tally.predicted_only.store(left_out_before + outcome.predicted_only);
   tally.untold.store(untold_before + outcome.untold);
   return outcome;
+}
+
+void Pipeline::give_up() {
+  try {
+    std::rethrow_exception(failure_);
+  } catch (const std::exception& error) {
+    if (!ranks_) throw;
+    ranks_->fail(error.what());
+  }
+  try {
+    ranks_->finish({});
+  } catch (const std::exception&) {
+    // What failed here comes first.
+  }
+  std::rethrow_exception(failure_);
 }
 
 Outcome Pipeline::outcome() const {

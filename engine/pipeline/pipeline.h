@@ -22,6 +22,9 @@
 
 namespace millrace::engine {
 
+class RankLinks;
+struct RankOptions;
+
 struct PipelineOptions {
   /// Core for each worker, an index among those this process may use; -1 or none: not pinned.
   std::vector<int> cores;
@@ -50,6 +53,8 @@ struct PipelineOptions {
   bool late_targets = false;
   /// Where workers write what they did and when, for as many of them as there are; null: nowhere.
   ActionLog* actions = nullptr;
+  /// The other processes that this run is spread over; null: none. Outlives the run.
+  const RankOptions* ranks = nullptr;
   /// Called by a worker around each action, also one that is then left out. For profilers, and
   /// tests that disturb the timing; empty otherwise.
   std::function<void(int worker, const Action&)> before_action, after_action;
@@ -71,6 +76,7 @@ struct Shared {
   Fates fates;
   std::vector<char>
       again;  ///< by sample, the latest: replayed(); written by stage 0 before it sends
+  RankLinks* ranks = nullptr;     ///< null: every worker is in this process
   std::atomic<bool> stop{false};  ///< a worker failed: nobody waits any longer
   /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
   std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
@@ -109,13 +115,17 @@ class Pipeline {
   /// Starts the workers and blocks until the feed ends and every admitted sample has passed all
   /// stages. Rethrows the first exception of a worker, after all have stopped.
   Outcome run();
+  ~Pipeline();
 
  private:
+  bool works(int worker) const;  ///< in this process
   Outcome outcome() const;
+  [[noreturn]] void give_up();  ///< rethrows what failed, when all ranks know
 
   Schedule schedule_;
   PipelineOptions options_;
   Shared shared_;
+  std::unique_ptr<RankLinks> ranks_;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };

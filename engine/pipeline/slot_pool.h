@@ -23,8 +23,10 @@ class SlotPool {
   bool try_acquire(std::int64_t sample) {
     return take(slot_of(sample), state_[slot_of(sample)].free.tryWait());
   }
-  /// Waits until the sample's slot is free; false if it was not within `patience`.
+  /// Waits until the sample's slot is free; false if it was not within `patience`; of 0 it looks
+  /// once.
   bool acquire(std::int64_t sample, std::chrono::microseconds patience) {
+    if (patience.count() == 0) return try_acquire(sample);
     return take(slot_of(sample), state_[slot_of(sample)].free.wait(patience.count()));
   }
   void release(std::int64_t sample) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/pipeline/perform.h"
+#include "engine/pipeline/rank_links.h"
 
 namespace millrace::engine {
 
@@ -81,6 +82,7 @@ bool Worker::perform(const Lowered& next) {
   for (const Signal& need : next.needs) {
     if (!wait_for(action, need, token)) return false;
   }
+  if (shared_.ranks && !await_target(action)) return false;
   if (takes_gradient(action.op)) {
     bool told = true;
     if (!compare(action, told)) return false;
@@ -126,9 +128,9 @@ void Worker::give(const Action& action, const Signal& signal) {
   const Stage& mine = stage(action);
   switch (signal.kind) {
     case Kind::activation:
-      return outbox_.put(shared_.channels(signal), {action.sample});
+      return outbox_.put(shared_.channels.link(signal), {action.sample});
     case Kind::gradient:
-      return outbox_.put(shared_.channels(signal),
+      return outbox_.put(shared_.channels.link(signal),
                          {action.sample, mine.origin, mine.alarm, mine.learns});
     case Kind::prediction:
       return completions_.push({.kind = Completion::Kind::predicted, .action = action});

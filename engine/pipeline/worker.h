@@ -65,6 +65,7 @@ class Worker {
   bool admit(const Action& action);                     ///< takes a sample from the feed
   template <class Attempt>
   bool await(std::int64_t sample, const Attempt& attempt);
+  bool await_target(const Action& action);  ///< where it comes from another rank
   bool full() const;                        ///< whether as many are learned from as were asked for
   bool drained(std::int64_t sample) const;  ///< whether it was asked to admit no more
   bool choose(std::int64_t sample);         ///< whether a new sample is learned from
@@ -82,6 +83,7 @@ class Worker {
   void complete(const Completion& completion);
   void predicted(const Action& action);  ///< shows what the last stage made
   void compared(const Action& action);   ///< and what became of it
+  float loss_of(const Action& action);   ///< NaN: it has no target
   void updated(const Completion& update);
   void timed(const Completion& group);
   std::chrono::microseconds patience();  ///< of a wait, until it looks at what is launched
@@ -113,6 +115,7 @@ class Worker {
   Outbox outbox_;                ///< what others hear of when the launch group ends
   CompletionQueue completions_;
   bool settling_ = false;
+  int looks_ = 0;                ///< of this wait, with other ranks about
   Clock::duration showing_{};    ///< from launch to prediction, lately
   std::vector<Alarm> verdicts_;  ///< of the guard: sample n's at n mod size
 };

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/pipeline/rank_links.h"
 #include "engine/pipeline/worker.h"
 
 namespace millrace::engine {
@@ -27,6 +28,7 @@ void Worker::end_group() {
 
 void Worker::settle() {
   // Completing a prediction may wait for another replica's, and a wait settles.
+  if (shared_.ranks) shared_.ranks->progress();
   if (std::exchange(settling_, true)) return;
   while (!completions_.empty() && over(completions_.front())) {
     complete(completions_.front());
@@ -47,6 +49,9 @@ bool Worker::over(const Completion& completion) {
 }
 
 std::chrono::microseconds Worker::patience() {
+  // What comes from other ranks is taken by whoever waits, so that no wait may be long.
+  constexpr int kLooks = 200;
+  if (shared_.ranks) return looks_++ < kLooks ? std::chrono::microseconds(0) : kImpatience;
   if (completions_.empty()) return kPatience;
   const Completion& next = completions_.front();
   if (next.kind != Completion::Kind::predicted || next.launch < 0) return kImpatience;
@@ -74,6 +79,8 @@ void Worker::complete(const Completion& completion) {
     case Completion::Kind::compared:
       return compared(completion.action);
     case Completion::Kind::released:
+      if (shared_.ranks && !shared_.ranks->has_feed())
+        return shared_.ranks->release(completion.action.sample);
       return shared_.pool.release(completion.action.sample);
     case Completion::Kind::updated:
     case Completion::Kind::left_out:
@@ -89,16 +96,25 @@ void Worker::predicted(const Action& action) {
   const int at = slot(action.sample);
   SampleInfo& info = this->info(action.sample);
   info.predicted = Clock::now();
-  if (!info.replayed) shared_.monitor.predicted(info.captured, info.predicted);
+  if (shared_.ranks && shared_.ranks->shows_elsewhere()) {
+    shared_.ranks->send_prediction(action.sample, loss_of(action));
+  } else if (!info.replayed) {
+    shared_.monitor.predicted(info.captured, info.predicted);
+  }
   if (shared_.observer) shared_.observer->shown(info, at);
   if (!options_.late_targets) compared(action);
   pass_on(*lowered.gives.find(Signal::Kind::prediction));
 }
 
+float Worker::loss_of(const Action& action) {
+  return info(action.sample).has_target ? stage(action).step->loss(slot(action.sample))
+                                        : std::nanf("");
+}
+
 void Worker::compared(const Action& action) {
   const int at = slot(action.sample);
   const SampleInfo& info = this->info(action.sample);
-  const float loss = info.has_target ? stage(action).step->loss(at) : std::nanf("");
+  const float loss = loss_of(action);
   if (shared_.observer) shared_.observer->predicted(info, at, loss);
   if (!options_.guard) return;
   verdicts_[std::size_t(action.sample) % verdicts_.size()] =

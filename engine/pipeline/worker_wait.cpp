@@ -1,7 +1,9 @@
 // What a worker waits for before it acts.
 #include <algorithm>
 #include <stdexcept>
+#include <thread>
 
+#include "engine/pipeline/rank_links.h"
 #include "engine/pipeline/worker.h"
 
 namespace millrace::engine {
@@ -10,6 +12,7 @@ using Part = StageMeter::Part;
 
 template <class Attempt>
 bool Worker::await(std::int64_t sample, const Attempt& attempt) {
+  looks_ = 0;
   while (!attempt(patience())) {
     settle();
     if (over(sample)) return false;
@@ -35,7 +38,7 @@ bool Worker::wait_for(const Action& action, const Signal& need, Token& token) {
 }
 
 bool Worker::receive(const Action& action, const Signal& need, Token& token) {
-  TokenQueue& queue = shared_.channels(need);
+  TokenQueue& queue = shared_.channels.queue(need);
   Stage& mine = stage(action);
   if (!queue.try_receive(token)) {
     lap(mine, Part::handoff);
@@ -74,8 +77,8 @@ bool Worker::meet(const Action& action, const Signal& need) {
 
 void Worker::pass_on(const Signal& signal, bool learns) {
   if (signal.from == signal.to) return;
-  shared_.channels(signal).send({.sample = signal.sample, .learns = learns},
-                                [&] { return over(signal.sample); });
+  shared_.channels.link(signal).send({.sample = signal.sample, .learns = learns},
+                                     [&] { return over(signal.sample); });
 }
 
 bool Worker::admit(const Action& action) {
@@ -118,9 +121,20 @@ bool Worker::admit(const Action& action) {
   } else if (!info.learns) {
     ++shared_.left_out;
   }
+  if (shared_.ranks) shared_.ranks->send_target(action.sample);
   pass_on(*shared_.lowering(index_, action).gives.find(Signal::Kind::admission));
   lap(mine, Part::handoff);
   return true;
+}
+
+bool Worker::await_target(const Action& action) {
+  const bool takes_loss = shared_.lowering.last(action.stage) || options_.own_losses;
+  if (action.op != Op::forward || !takes_loss) return true;
+  return await(action.sample, [&](std::chrono::microseconds patience) {
+    if (shared_.ranks->has_target(action.sample)) return true;
+    if (patience.count() > 0) std::this_thread::sleep_for(patience);
+    return false;
+  });
 }
 
 bool Worker::full() const {
@@ -180,6 +194,7 @@ void Worker::take_gradient(const Action& action, const Token& token, bool told) 
 
 bool Worker::end_of_stream(std::int64_t samples) {
   shared_.applied.store(shared_.schedule.applied(samples), std::memory_order_relaxed);
+  if (shared_.ranks) shared_.ranks->end_of_stream(samples);
   return false;
 }
 

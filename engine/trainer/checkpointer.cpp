@@ -23,13 +23,18 @@ Checkpointer::~Checkpointer() {
 }
 
 void Checkpointer::after_sample(int stage, std::int64_t sample) {
-  Due due;
-  if (!reached(progress_[stage], sample, due)) return;
-  stages::StateDict part = copy_(stage);
+  Part part{.stage = stage, .sample = sample};
+  if (!reached(progress_[stage], sample, part.due)) return;
+  part.state = copy_(stage);
+  pass_on_ ? pass_on_(part) : add(std::move(part));
+}
+
+void Checkpointer::add(Part part) {
+  const Due due = part.due;
   const std::lock_guard lock(mutex_);
   Snapshot& snapshot = gathering_[due];
-  snapshot.parts[stage] = std::move(part);
-  snapshot.samples = std::max(snapshot.samples, sample + 1);
+  snapshot.parts[part.stage] = std::move(part.state);
+  snapshot.samples = std::max(snapshot.samples, part.sample + 1);
   if (int(snapshot.parts.size()) < stages_) return;
   whole_ = std::move(snapshot);
   // Earlier ones of its kind that are not whole never will be: set_every() came between stages.

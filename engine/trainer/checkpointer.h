@@ -24,6 +24,15 @@ namespace millrace::engine {
 class Checkpointer {
  public:
   using Write = std::function<void(const stages::StateDict&, std::int64_t samples)>;
+  /// What snapshots are gathered by: whether they were asked for, and the sample they are due at.
+  using Due = std::pair<bool, std::int64_t>;
+  /// One stage's share of a snapshot.
+  struct Part {
+    int stage = 0;
+    std::int64_t sample = 0;  ///< that it was made after
+    Due due;
+    stages::StateDict state;
+  };
   /// `copy`: a stage's state, called on its worker. `write`: saves a snapshot, made after so many
   /// samples; may throw.
   Checkpointer(int stages, std::int64_t every, std::function<stages::StateDict(int stage)> copy,
@@ -31,10 +40,17 @@ class Checkpointer {
   ~Checkpointer();
 
   void after_sample(int stage, std::int64_t sample);
+  /// Has parts go to another process's checkpointer, which add()s them. Before the run.
+  void pass_on(std::function<void(const Part&)> to) { pass_on_ = std::move(to); }
+  /// Any thread.
+  void add(Part part);
   /// Asks for a snapshot of its own, of the first samples from `sample` on. Any thread.
   void ask(std::int64_t sample) { asked_.store(sample, std::memory_order_relaxed); }
   /// Samples between regular snapshots from now on; 0: none. Any thread.
   void set_every(std::int64_t every) { every_.store(every, std::memory_order_relaxed); }
+  /// What ask() and set_every() said last. Any thread.
+  std::int64_t asked() const { return asked_.load(std::memory_order_relaxed); }
+  std::int64_t every() const { return every_.load(std::memory_order_relaxed); }
   /// Snapshots written, and those that could not be. Any thread.
   std::int64_t written() const { return written_.load(std::memory_order_relaxed); }
   std::int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
@@ -48,8 +64,6 @@ class Checkpointer {
     std::map<int, stages::StateDict> parts;
     std::int64_t samples = 0;
   };
-  /// What snapshots are gathered by: whether they were asked for, and the sample they are due at.
-  using Due = std::pair<bool, std::int64_t>;
   /// How far a stage has come; its worker's.
   struct Progress {
     std::int64_t every = 0;      ///< as it last saw it
@@ -66,7 +80,8 @@ class Checkpointer {
   std::vector<Progress> progress_;  ///< by stage
   const std::function<stages::StateDict(int)> copy_;
   const Write write_;
-  mutable std::mutex mutex_;  ///< guards all below
+  std::function<void(const Part&)> pass_on_;  ///< empty: they are gathered here
+  mutable std::mutex mutex_;                  ///< guards all below
   std::condition_variable changed_;
   std::map<Due, Snapshot> gathering_;
   Snapshot whole_;  ///< waits to be written; empty if none

@@ -19,6 +19,8 @@
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
+#include "engine/trainer/tensor_freight.h"
+#include "engine/trainer/trainer_ranks.h"
 
 namespace millrace::engine {
 namespace {
@@ -114,6 +116,7 @@ Trainer::Trainer(TrainerOptions options)
   samples_.late_target = options_.late_targets;
   require_correction(options_, schedule_);
   require_sharing(options_);
+  if (options_.exchange) check_ranks();
   if (options_.devices.empty()) {
     const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);
     for (const int worker : workers_of_units(schedule_)) options_.devices.push_back(cores[worker]);
@@ -216,6 +219,11 @@ bool Trainer::may_cut_at(const std::vector<int>& cut) const {
 void Trainer::recut(const std::vector<int>& cut) {
   cut_at(cut);
   stages::StateDict weights = checkpoint();
+  if (options_.exchange) tell_of_cut(*options_.exchange, cut, weights, guard_.roll_backs());
+  recut(cut, std::move(weights));
+}
+
+void Trainer::recut(const std::vector<int>& cut, stages::StateDict weights) {
   {
     const std::lock_guard lock(cut_mutex_);
     options_.cut = cut;
@@ -250,16 +258,28 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   options.late_targets = options_.late_targets;
   options.own_losses = options_.correction.kind == "local";
   options.before = admitted_;
+  const RankOptions ranks{options_.exchange, freight_.get(), options_.rank_of_worker, runs_++};
+  if (options_.exchange) options.ranks = &ranks;
   Outcome outcome;
   try {
     capture::with_plain_errors([&] {
       outcome = Pipeline(schedule_, steps, feed, observer, monitor_, std::move(options)).run();
     });
+  } catch (const RankLost&) {
+    whole_ = false;
+    options_.exchange->abandon();
+    throw;
   } catch (...) {
     for (capture::Step* step : steps) settle(*step);
+    if (options_.exchange) {  // every rank has failed, and rank 0 saves what there is
+      whole_ = false;
+      gather();
+      whole_ = true;
+    }
     throw;
   }
   admitted_ += outcome.admitted;
+  if (options_.exchange) gather();
   return outcome;
 }
 

@@ -22,6 +22,9 @@
 
 namespace millrace::engine {
 
+class Exchange;
+class TensorFreight;
+
 /// What becomes of a stage's step; backends.h has who decides.
 enum class Capture {
   automatic,  ///< recorded, eager where it can't be or a core has no vectors
@@ -66,6 +69,10 @@ struct TrainerOptions : ScheduleSpec {
                                                                const std::vector<double>& work)>
       make_backends;
   std::function<bool(int stage)> records;  ///< with make_backend: which stages; empty: all
+  /// The processes that the workers are spread over, each of which has a trainer with the same
+  /// options; null: this one alone. Outlives the trainer. For cores, without late targets.
+  Exchange* exchange = nullptr;
+  std::vector<int> rank_of_worker;  ///< empty: dealt in order
   std::vector<double> module_ms;  ///< what each costs; empty: measured where cut or sharing need it
 };
 
@@ -131,6 +138,19 @@ class Trainer {
   /// Whether recut() would take it. Any thread.
   bool may_cut_at(const std::vector<int>& cut) const;
 
+  // Spread over ranks, every stage is built on every rank, and run only on its own. run() of rank 0
+  // has the feed and the observer, and leaves the others' weights and optimizer state in its own
+  // copies; recut() has all of them cut anew.
+
+  /// On rank 0, after the last run(): the others need not wait for a recut() any longer.
+  void dismiss_ranks();
+  /// On another rank, after run(): waits for rank 0. True: it has cut anew, and runs again; false:
+  /// it was the last run.
+  bool follow();
+  /// Whether state() and checkpoint() are whole: not after a rank was lost.
+  bool is_whole() const { return whole_; }
+  const std::vector<int>& rank_of_worker() const { return options_.rank_of_worker; }
+
   /// All weights, named as the uncut network names them. When run() is not running.
   stages::StateDict state() const;
 
@@ -149,6 +169,7 @@ class Trainer {
   std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
 
   const Schedule& schedule() const { return schedule_; }
+  const stages::ImageShape& sample() const { return options_.sample; }
   std::vector<int> cut() const;
   const std::vector<double>& module_ms() const { return options_.module_ms; }
   const std::vector<Device>& devices() const { return options_.devices; }
@@ -172,6 +193,9 @@ class Trainer {
   void join(int stage, const capture::Backend& above, const capture::Backend& below);
   std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int unit,
                                                 std::unique_ptr<capture::Backend> backend);
+  void recut(const std::vector<int>& cut, stages::StateDict weights);
+  void check_ranks();
+  void gather();  ///< every rank's weights to rank 0
   /// The options with another cut.
   TrainerOptions cut_at(const std::vector<int>& cut) const;
   /// A stage's first replica; the others have the same weights.
@@ -190,7 +214,10 @@ class Trainer {
   ShownFrames shown_input_, shown_target_;
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
   std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::unit()
-  std::int64_t admitted_ = 0;                               ///< by earlier runs
+  std::unique_ptr<TensorFreight> freight_;                  ///< null: not spread over ranks
+  int runs_ = 0;
+  bool whole_ = true;
+  std::int64_t admitted_ = 0;  ///< by earlier runs
   bool prepared_ = false;
 };
 

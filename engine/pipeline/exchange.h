@@ -1,0 +1,57 @@
+// Messages between the processes of one run. Needs no MPI.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace millrace::engine {
+
+/// A run's processes are its ranks, 0 to ranks() - 1, each started with the same config. A port
+/// carries messages of one size from the same place to the same place again and again, and
+/// allocates nothing; its messages arrive in order. A letter has any size; letters of one kind
+/// between two ranks arrive in order. No call waits for another rank. Messages move on while some
+/// call is made on both sides. Whoever calls anything but rank() and ranks() holds mutex(). Throws
+/// std::runtime_error where the transport fails.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual int rank() const = 0;
+  virtual int ranks() const = 0;
+  std::mutex& mutex() { return mutex_; }
+
+  /// A port to or from `peer`, whose side names the same tag (0 to kTags - 1). `bytes` outlives it.
+  virtual int open_to(int peer, int tag, std::span<std::byte> bytes) = 0;
+  virtual int open_from(int peer, int tag, std::span<std::byte> bytes) = 0;
+  /// Closes all; messages to this rank that are under way are lost.
+  virtual void close_ports() = 0;
+  /// Sends what lies in the port's bytes, or is ready to receive into them. It must be over().
+  virtual void start(int port) = 0;
+  /// Whether a port's bytes are the caller's: nothing is under way.
+  virtual bool over(int port) = 0;
+  /// A receiving port that was filled since it was started; -1: none is. Each is told once.
+  virtual int arrived() = 0;
+
+  struct Letter {
+    int from = 0;
+    std::string text;
+  };
+  enum class About { pipeline, state, run };  ///< whose letter it is
+  static constexpr int kAbouts = 3;
+  virtual void post(int to, About about, std::string text) = 0;
+  virtual std::optional<Letter> letter(About about) = 0;
+  /// Whether every letter posted here is on its way without this process's help.
+  virtual bool all_posted() = 0;
+
+  /// A rank is lost: the others are not waited for when this one ends.
+  virtual void abandon() = 0;
+
+  static constexpr int kTags = 1 << 20;
+
+ private:
+  std::mutex mutex_;
+};
+
+}  // namespace millrace::engine

@@ -1,0 +1,153 @@
+// Messages by MPI: a module of its own, so that a run without mpirun never loads MPI.
+#include <mpi.h>
+
+#include <list>
+#include <stdexcept>
+#include <vector>
+
+#include "engine/pipeline/exchange.h"
+
+namespace millrace::engine {
+namespace {
+
+void require(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  throw std::runtime_error(std::string(call) + ": " + std::string(text, std::size_t(length)));
+}
+
+/// Ports are persistent requests: a message is set up once, and started again and again. Whoever
+/// holds the mutex calls MPI, one thread at a time (MPI_THREAD_SERIALIZED).
+class MpiExchange final : public Exchange {
+ public:
+  MpiExchange() {
+    int provided = 0;
+    require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
+    if (provided < MPI_THREAD_SERIALIZED)
+      throw std::runtime_error("this MPI can't be called from several threads in turn");
+    require(MPI_Comm_dup(MPI_COMM_WORLD, &all_), "MPI_Comm_dup");
+    MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(all_, &rank_);
+    MPI_Comm_size(all_, &ranks_);
+  }
+  ~MpiExchange() override {
+    if (!abandoned_) MPI_Finalize();
+  }
+  void abandon() override { abandoned_ = true; }
+
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+
+  int open_to(int peer, int tag, std::span<std::byte> bytes) override {
+    MPI_Request request;
+    require(MPI_Send_init(bytes.data(), int(bytes.size()), MPI_BYTE, peer, kLetters + tag, all_,
+                          &request),
+            "MPI_Send_init");
+    sending_.push_back(request);
+    return 2 * int(sending_.size()) - 1;
+  }
+  int open_from(int peer, int tag, std::span<std::byte> bytes) override {
+    MPI_Request request;
+    require(MPI_Recv_init(bytes.data(), int(bytes.size()), MPI_BYTE, peer, kLetters + tag, all_,
+                          &request),
+            "MPI_Recv_init");
+    receiving_.push_back(request);
+    return 2 * int(receiving_.size()) - 2;
+  }
+  void close_ports() override {
+    for (MPI_Request& request : receiving_) {
+      MPI_Cancel(&request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+      MPI_Request_free(&request);
+    }
+    for (MPI_Request& request : sending_) MPI_Request_free(&request);
+    receiving_.clear();
+    sending_.clear();
+  }
+  void start(int port) override { require(MPI_Start(&request(port)), "MPI_Start"); }
+  bool over(int port) override {
+    int over = 0;
+    require(MPI_Test(&request(port), &over, MPI_STATUS_IGNORE), "MPI_Test");
+    return over != 0;
+  }
+  int arrived() override {
+    int place = MPI_UNDEFINED, any = 0;
+    require(MPI_Testany(int(receiving_.size()), receiving_.data(), &place, &any, MPI_STATUS_IGNORE),
+            "MPI_Testany");
+    return any && place != MPI_UNDEFINED ? 2 * place : -1;
+  }
+
+  void post(int to, About about, std::string text) override {
+    sweep();
+    posted_.push_back({std::move(text), MPI_REQUEST_NULL});
+    Posted& last = posted_.back();
+    require(MPI_Isend(last.text.data(), int(last.text.size()), MPI_BYTE, to, int(about), all_,
+                      &last.request),
+            "MPI_Isend");
+  }
+  std::optional<Letter> letter(About about) override {
+    sweep();
+    std::optional<Coming>& coming = coming_[std::size_t(about)];
+    if (!coming) {
+      int any = 0;
+      MPI_Message message;
+      MPI_Status status;
+      require(MPI_Improbe(MPI_ANY_SOURCE, int(about), all_, &any, &message, &status),
+              "MPI_Improbe");
+      if (!any) return std::nullopt;
+      int size = 0;
+      MPI_Get_count(&status, MPI_BYTE, &size);
+      coming.emplace(Coming{{status.MPI_SOURCE, std::string(std::size_t(size), '\0')}, {}});
+      require(MPI_Imrecv(coming->letter.text.data(), size, MPI_BYTE, &message, &coming->request),
+              "MPI_Imrecv");
+    }
+    int over = 0;
+    require(MPI_Test(&coming->request, &over, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!over) return std::nullopt;
+    Letter letter = std::move(coming->letter);
+    coming.reset();
+    return letter;
+  }
+  bool all_posted() override {
+    sweep();
+    return posted_.empty();
+  }
+
+ private:
+  struct Posted {
+    std::string text;
+    MPI_Request request;
+  };
+  struct Coming {
+    Letter letter;
+    MPI_Request request;
+  };
+
+  MPI_Request& request(int port) {
+    return (port % 2 == 0 ? receiving_ : sending_)[std::size_t(port) / 2];
+  }
+  void sweep() {
+    for (auto letter = posted_.begin(); letter != posted_.end();) {
+      int over = 0;
+      require(MPI_Test(&letter->request, &over, MPI_STATUS_IGNORE), "MPI_Test");
+      letter = over ? posted_.erase(letter) : std::next(letter);
+    }
+  }
+
+  static constexpr int kLetters = 16;  ///< tags below are letters'
+  MPI_Comm all_ = MPI_COMM_NULL;
+  int rank_ = 0, ranks_ = 1;
+  bool abandoned_ = false;
+  std::vector<MPI_Request> receiving_, sending_;
+  std::list<Posted> posted_;
+  std::optional<Coming> coming_[kAbouts];
+};
+
+}  // namespace
+}  // namespace millrace::engine
+
+extern "C" millrace::engine::Exchange* millrace_make_exchange() {
+  return new millrace::engine::MpiExchange;
+}

@@ -1,0 +1,158 @@
+// What a rank's workers share with those of other ranks, for one run of a schedule.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "engine/pipeline/exchange.h"
+#include "engine/pipeline/pipeline.h"
+
+namespace millrace::engine {
+
+/// A rank is gone: what it had is lost, and the others can't go on.
+struct RankLost : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// What crosses between ranks, each with its own tags and places.
+enum class Cargo : std::uint8_t {
+  activation,  ///< with the sample's SampleInfo
+  gradient,
+  target,      ///< from the feed to who takes a loss
+  prediction,  ///< with the loss, from the last stage to the observer
+  release,     ///< of a slot, to the feed: no bytes
+};
+constexpr int kCargos = 5;
+
+/// Brings tensors into messages and out of them. Called under Exchange::mutex(); what it touches is
+/// the caller's by then, as the schedule's tokens have it.
+class Freight {
+ public:
+  virtual ~Freight() = default;
+  /// Room that a message of that kind needs. `stage`: that gives it; the feed's and observer's: 0.
+  virtual std::size_t bytes(Cargo cargo, int stage) const = 0;
+  /// Of the sample in `slot`.
+  virtual void pack(Cargo cargo, int stage, int slot, std::byte* to) = 0;
+  virtual void unpack(Cargo cargo, int stage, int slot, const std::byte* from) = 0;
+};
+
+/// How a schedule is spread over processes.
+struct RankOptions {
+  Exchange* exchange = nullptr;
+  Freight* freight = nullptr;
+  std::vector<int> rank_of_worker;
+  int run = 0;  ///< 0, 1, ...: the same on every rank, another for each run
+};
+
+/// The rank of each of `workers`: dealt in order, as evenly as can be.
+std::vector<int> deal_workers(int workers, int ranks);
+
+/// Throws std::invalid_argument unless every rank has a worker of `schedule`, the first stage is
+/// rank 0's and the replicas of each stage are on one rank.
+void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_worker, int ranks);
+
+/// Sends what the workers here give to workers elsewhere, and hands to the workers here what comes.
+/// Whoever waits makes progress for all; a thread of its own only lets the others hear twice a
+/// second that this rank is alive. Thread-safe.
+class RankLinks {
+ public:
+  /// `shared`: of the pipeline here; outlives it.
+  RankLinks(const RankOptions& options, Shared& shared, const PipelineOptions& pipeline);
+  ~RankLinks();
+
+  int rank() const { return exchange_.rank(); }
+  bool has_feed() const { return rank() == 0; }
+  /// Whether predictions made here are shown elsewhere.
+  bool shows_elsewhere() const { return rank() != 0; }
+
+  /// Takes what has come. Any thread; at once if another is at it.
+  void progress();
+
+  // By workers.
+  /// False if the run was stopped meanwhile.
+  bool send(Cargo cargo, int from, int to, const Token& token);
+  /// `sample` was taken: its target goes to the ranks that take a loss of it.
+  void send_target(std::int64_t sample);
+  /// Whether the target of `sample` lies in its slot.
+  bool has_target(std::int64_t sample) const;
+  void send_prediction(std::int64_t sample, float loss);
+  void release(std::int64_t sample);
+  /// The stream held `samples`.
+  void end_of_stream(std::int64_t samples);
+
+  /// A worker here failed: nobody anywhere waits any longer.
+  void fail(const std::string& what);
+  /// When the workers here have ended: blocks until those of all ranks have, and all is shown.
+  /// Returns what was trained, as the last stage's rank counted it. Throws std::runtime_error,
+  /// "rank N: ...", if another rank failed; RankLost if nothing was heard of one for 5 s.
+  Outcome finish(const Outcome& here);
+
+ private:
+  struct Head;  ///< of each message
+  /// Messages one after another in a ring of buffers.
+  struct Way {
+    Cargo cargo;
+    int stage, peer;
+    std::vector<std::vector<std::byte>> buffers;
+    std::vector<int> ports;
+    std::vector<char> filled;  ///< receiving: not handled yet
+    std::size_t next = 0;      ///< in the ring
+  };
+  class OutgoingLink;
+
+  void open(Cargo cargo, int stage, int peer, bool sends);
+  void open_ways();
+  void divert_links();
+  bool here(int unit) const { return rank_of(unit) == rank(); }
+  int rank_of(int unit) const;
+  int last_rank() const;
+  bool takes_loss(int stage) const;
+  Way& outgoing(Cargo cargo, int stage, int peer);
+  // Under the mutex.
+  bool put(Way& way, std::unique_lock<std::mutex>& lock, const Head& head);
+  void poll();
+  template <class Done>
+  void poll_until(std::unique_lock<std::mutex>& lock, const Done& done);
+  void handle(const Way& way, const std::byte* bytes);
+  void shown(const Head& head);
+  bool read(const Exchange::Letter& letter);  ///< false: it is of a later run
+  void tell_all(const std::string& letter);
+  void beat();  ///< the thread
+  void look_for_losses();
+  std::string meters() const;
+  void take_meters(std::string_view bytes);
+
+  Exchange& exchange_;
+  Freight& freight_;
+  const RankOptions& options_;
+  const PipelineOptions& pipeline_;
+  Shared& shared_;
+  std::vector<std::unique_ptr<OutgoingLink>> links_;
+  std::vector<std::unique_ptr<Way>> ways_;
+  std::vector<std::vector<Way*>> outgoing_;  ///< by cargo and stage
+  std::vector<std::pair<Way*, std::size_t>> of_port_;
+  /// By rank: when anything was heard of it; never: it has not begun, or has ended.
+  std::vector<Clock::time_point> heard_;
+  std::unique_ptr<std::atomic<std::int64_t>[]> targets_;  ///< by slot: whose lies there
+  std::int64_t predictions_ = 0;                          ///< sent, or shown
+  std::int64_t expected_ = -1;                            ///< as the last stage's rank says
+  int finished_ = 0;                                      ///< ranks
+  bool lost_ = false;
+  bool ended_ = false;  ///< this one
+  Outcome counted_;
+  std::string failure_;
+  std::condition_variable_any closing_;
+  bool closed_ = false;
+  std::thread alive_;
+};
+
+}  // namespace millrace::engine

@@ -1,0 +1,134 @@
+#include "engine/trainer/tensor_freight.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <stdexcept>
+
+namespace millrace::engine {
+namespace {
+
+constexpr std::size_t kMostDims = 4;
+
+/// Before each tensor's numbers.
+struct Note {
+  std::int64_t dims = -1;  ///< -1: there is no tensor
+  std::array<std::int64_t, kMostDims> sizes{}, strides{};
+
+  at::IntArrayRef shape() const { return {sizes.data(), std::size_t(dims)}; }
+  at::IntArrayRef layout() const { return {strides.data(), std::size_t(dims)}; }
+};
+
+void pack_tensors(const std::vector<at::Tensor>& tensors, std::size_t room, std::byte* to) {
+  const std::byte* const end = to + room;
+  const auto put = [&](const void* from, std::size_t bytes) {
+    if (bytes > std::size_t(end - to)) throw std::logic_error("a message has no room for a tensor");
+    std::memcpy(to, from, bytes);
+    to += bytes;
+  };
+  const std::int64_t count = std::int64_t(tensors.size());
+  put(&count, sizeof count);
+  for (const at::Tensor& made : tensors) {
+    Note note;
+    if (!made.defined()) {
+      put(&note, sizeof note);
+      continue;
+    }
+    const at::Tensor dense = made.is_non_overlapping_and_dense() ? made : made.contiguous();
+    note.dims = dense.dim();
+    if (note.dims > std::int64_t(kMostDims)) throw std::logic_error("a tensor of five dimensions");
+    std::copy_n(dense.sizes().begin(), note.dims, note.sizes.begin());
+    std::copy_n(dense.strides().begin(), note.dims, note.strides.begin());
+    put(&note, sizeof note);
+    put(dense.const_data_ptr<float>(), dense.nbytes());
+  }
+}
+
+void unpack_tensors(std::vector<at::Tensor>& tensors, bool fixed, const std::byte* from) {
+  const auto take = [&](void* to, std::size_t bytes) {
+    std::memcpy(to, from, bytes);
+    from += bytes;
+  };
+  std::int64_t count = 0;
+  take(&count, sizeof count);
+  tensors.resize(std::size_t(count));
+  for (at::Tensor& tensor : tensors) {
+    Note note;
+    take(&note, sizeof note);
+    if (note.dims < 0) {
+      tensor = at::Tensor();
+      continue;
+    }
+    if (fixed && tensor.defined() && tensor.sizes() == note.shape() &&
+        tensor.strides() != note.layout()) {
+      const at::Tensor came = at::empty_strided(note.shape(), note.layout(), at::kFloat);
+      take(came.mutable_data_ptr<float>(), came.nbytes());
+      tensor.copy_(came);
+      continue;
+    }
+    if (!fixed || !tensor.defined() || tensor.sizes() != note.shape())
+      tensor = at::empty_strided(note.shape(), note.layout(), at::kFloat);
+    take(tensor.mutable_data_ptr<float>(), tensor.nbytes());
+  }
+}
+
+}  // namespace
+
+std::size_t TensorFreight::bytes(Cargo cargo, int stage) const {
+  const stages::Network& network = *options_.network;
+  const auto size = [&](const stages::ImageShape& shape) {
+    return std::size_t(shape.channels * shape.height * shape.width) * sizeof(float);
+  };
+  if (cargo == Cargo::release) return 0;
+  if (cargo == Cargo::target) return samples_.target[0].nbytes();
+  if (cargo == Cargo::prediction) return size(network.shape(network.size() - 1));
+  std::size_t all = sizeof(std::int64_t);
+  const int boundary = cargo == Cargo::activation ? stage : stage - 1;
+  for (const int source : network.crossing(options_.cut[std::size_t(boundary)])) {
+    all += sizeof(Note) + size(source == stages::kSample ? options_.sample : network.shape(source));
+  }
+  return all;
+}
+
+std::vector<at::Tensor>& TensorFreight::tensors(Cargo cargo, int stage, int slot) {
+  capture::Boundary& boundary =
+      *boundaries_[std::size_t(cargo == Cargo::activation ? stage : stage - 1)];
+  capture::BoundaryBuffers& way =
+      cargo == Cargo::activation ? boundary.activations : boundary.gradients;
+  return way.tensors[std::size_t(slot)];
+}
+
+void TensorFreight::pack(Cargo cargo, int stage, int slot, std::byte* to) {
+  if (cargo == Cargo::release) return;
+  if (cargo == Cargo::target) {
+    const at::Tensor& target = samples_.target[std::size_t(slot)];
+    std::memcpy(to, target.const_data_ptr(), target.nbytes());
+  } else if (cargo == Cargo::prediction) {
+    const at::Tensor made = samples_.prediction[std::size_t(slot)].contiguous();
+    std::memcpy(to, made.const_data_ptr<float>(), made.nbytes());
+  } else {
+    pack_tensors(tensors(cargo, stage, slot), bytes(cargo, stage), to);
+  }
+}
+
+void TensorFreight::unpack(Cargo cargo, int stage, int slot, const std::byte* from) {
+  if (cargo == Cargo::release) return;
+  if (cargo == Cargo::target) {
+    at::Tensor& target = samples_.target[std::size_t(slot)];
+    std::memcpy(target.mutable_data_ptr(), from, target.nbytes());
+  } else if (cargo == Cargo::prediction) {
+    at::Tensor& shown = samples_.prediction[std::size_t(slot)];
+    if (!shown.defined()) {
+      const stages::ImageShape& shape = options_.network->shape(options_.network->size() - 1);
+      shown = at::empty({1, shape.channels, shape.height, shape.width});
+    }
+    std::memcpy(shown.mutable_data_ptr<float>(), from, shown.nbytes());
+  } else {
+    const int reader = cargo == Cargo::activation ? stage + 1 : stage - 1;
+    unpack_tensors(tensors(cargo, stage, slot), fixed_(reader), from);
+  }
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,347 @@
+// A run over several ranks, on steps that compute nothing: it does what one process does. Run by
+// ThreadSanitizer.
+#include "engine/pipeline/rank_links.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "engine/schedule/registry.h"
+#include "tests/engine/empty_step.h"
+#include "tests/engine/thread_exchange.h"
+
+namespace millrace::engine {
+namespace {
+
+using Number = std::uint64_t;
+
+Number mixed(Number a, Number b) {
+  a ^= b + 0x9e3779b97f4a7c15u + (a << 6) + (a >> 2);
+  return a * 0xbf58476d1ce4e5b9u;
+}
+
+/// What one process holds of the samples in flight, by slot: plain memory, so that a missing
+/// hand-off is a data race and a wrong number.
+struct Memory {
+  explicit Memory(const Schedule& schedule)
+      : input(std::size_t(schedule.slots())),
+        target(input),
+        prediction(input),
+        activations(std::size_t(schedule.stages), input),
+        gradients(std::size_t(schedule.stages), input) {}
+  std::vector<Number> input, target, prediction;
+  std::vector<std::vector<Number>> activations, gradients;  ///< by the stage that gives them
+};
+
+class MemoryFreight final : public Freight {
+ public:
+  explicit MemoryFreight(Memory& memory) : memory_(memory) {}
+  std::size_t bytes(Cargo cargo, int) const override {
+    return cargo == Cargo::release ? 0 : sizeof(Number);
+  }
+  void pack(Cargo cargo, int stage, int slot, std::byte* to) override {
+    if (const Number* const number = at(cargo, stage, slot))
+      std::memcpy(to, number, sizeof *number);
+  }
+  void unpack(Cargo cargo, int stage, int slot, const std::byte* from) override {
+    if (Number* const number = at(cargo, stage, slot)) std::memcpy(number, from, sizeof *number);
+  }
+
+ private:
+  Number* at(Cargo cargo, int stage, int slot) {
+    switch (cargo) {
+      case Cargo::activation:
+        return &memory_.activations[std::size_t(stage)][std::size_t(slot)];
+      case Cargo::gradient:
+        return &memory_.gradients[std::size_t(stage)][std::size_t(slot)];
+      case Cargo::target:
+        return &memory_.target[std::size_t(slot)];
+      case Cargo::prediction:
+        return &memory_.prediction[std::size_t(slot)];
+      case Cargo::release:
+        break;
+    }
+    return nullptr;
+  }
+  Memory& memory_;
+};
+
+/// Makes a number of all that it is asked to do, in order.
+class DigestStep final : public EmptyStep {
+ public:
+  DigestStep(Memory& memory, int stage, bool last)
+      : memory_(memory), stage_(std::size_t(stage)), last_(last), kept_(memory.input.size()) {}
+  void forward(int slot, std::int64_t version) override {
+    const std::size_t at = std::size_t(slot);
+    kept_[at] = stage_ > 0 ? memory_.activations[stage_ - 1][at] : memory_.input[at];
+    note(1, kept_[at], Number(version));
+    const Number made = mixed(kept_[at], stage_);
+    if (!last_) {
+      memory_.activations[stage_][at] = made;
+      return;
+    }
+    memory_.prediction[at] = made;
+    kept_[at] = mixed(made, memory_.target[at]);
+  }
+  void backward(int slot, int gradient_slot) override {
+    const std::size_t at = std::size_t(slot);
+    const Number gradient =
+        last_ ? kept_[at] : memory_.gradients[stage_ + 1][std::size_t(gradient_slot)];
+    note(2, kept_[at], gradient);
+    if (stage_ > 0) memory_.gradients[stage_][at] = mixed(gradient, kept_[at]);
+  }
+  void backward_input(int slot, int gradient_slot) override { backward(slot, gradient_slot); }
+  void backward_weight(int slot) override { note(3, kept_[std::size_t(slot)], 0); }
+  void recompute(int slot) override { note(4, kept_[std::size_t(slot)], 0); }
+  void leave_out(int slot) override { note(5, kept_[std::size_t(slot)], 0); }
+  void update() override { note(6, 0, 0); }
+  void skip_update() override { note(7, 0, 0); }
+  float loss(int slot) const override { return float(kept_[std::size_t(slot)] % 4096); }
+
+  Number digest = 0;
+
+ private:
+  void note(Number what, Number a, Number b) { digest = mixed(mixed(mixed(digest, what), a), b); }
+  Memory& memory_;
+  const std::size_t stage_;
+  const bool last_;
+  std::vector<Number> kept_;
+};
+
+class NumberFeed final : public Feed {
+ public:
+  NumberFeed(Memory& memory, std::int64_t samples) : memory_(memory), samples_(samples) {}
+  Status poll(std::chrono::microseconds) override {
+    return next_ < samples_ ? Status::ready : Status::end;
+  }
+  void take(int slot, SampleInfo& info) override {
+    memory_.input[std::size_t(slot)] = mixed(17, Number(next_));
+    memory_.target[std::size_t(slot)] = mixed(19, Number(next_));
+    info = {.frame = next_,
+            .captured = Clock::now(),
+            .has_target = next_ % 7 != 3,
+            .replayed = next_ % 5 == 2};
+    ++next_;
+  }
+
+ private:
+  Memory& memory_;
+  const std::int64_t samples_;
+  std::int64_t next_ = 0;
+};
+
+class Seen final : public Observer {
+ public:
+  explicit Seen(Memory& memory) : memory_(memory) {}
+  void predicted(const SampleInfo& info, int slot, float loss) override {
+    Number number = mixed(Number(info.frame), Number(info.sample));
+    number = mixed(number, std::isnan(loss) ? 1 : Number(loss));
+    number = mixed(number, memory_.prediction[std::size_t(slot)]);
+    all.push_back(mixed(number, memory_.input[std::size_t(slot)]));
+  }
+  std::vector<Number> all;
+
+ private:
+  Memory& memory_;
+};
+
+/// One process's pipeline.
+struct Process {
+  Process(const Schedule& of, std::int64_t samples)
+      : schedule(of),
+        monitor(schedule.replica_counts(), 0),
+        memory(schedule),
+        freight(memory),
+        feed(memory, samples),
+        seen(memory) {
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+      for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
+        steps.push_back(std::make_unique<DigestStep>(memory, stage, stage + 1 == schedule.stages));
+    }
+  }
+  void run(PipelineOptions options) {
+    std::vector<capture::Step*> list;
+    for (const auto& step : steps) list.push_back(step.get());
+    const bool observes = !options.ranks || options.ranks->exchange->rank() == 0;
+    outcome =
+        Pipeline(schedule, list, feed, observes ? &seen : nullptr, monitor, std::move(options))
+            .run();
+  }
+
+  const Schedule schedule;
+  Monitor monitor;
+  Memory memory;
+  MemoryFreight freight;
+  NumberFeed feed;
+  Seen seen;
+  std::vector<std::unique_ptr<DigestStep>> steps;
+  Outcome outcome;
+};
+
+/// A run over ranks that are threads here.
+struct Ranks {
+  Ranks(const Schedule& of, std::int64_t samples, std::vector<int> dealt, int count)
+      : schedule(of), rank_of_worker(std::move(dealt)) {
+    for (int rank = 0; rank < count; ++rank) {
+      exchanges.push_back(std::make_unique<ThreadExchange>(sea, rank, count));
+      processes.push_back(std::make_unique<Process>(schedule, samples));
+    }
+  }
+  /// Each with what `options` gives it. What a rank threw is kept.
+  void run(const std::function<PipelineOptions(int rank)>& options) {
+    std::vector<std::thread> threads;
+    failures.assign(processes.size(), "");
+    for (std::size_t rank = 0; rank < processes.size(); ++rank) {
+      threads.emplace_back([&, rank] {
+        const RankOptions ranks{exchanges[rank].get(), &processes[rank]->freight, rank_of_worker};
+        PipelineOptions mine = options(int(rank));
+        mine.ranks = &ranks;
+        try {
+          processes[rank]->run(std::move(mine));
+        } catch (const std::exception& error) {
+          failures[rank] = error.what();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  /// The step of a unit where it ran.
+  const DigestStep& step(int unit) const {
+    const int worker = workers_of_units(schedule)[std::size_t(unit)];
+    return *processes[std::size_t(rank_of_worker[std::size_t(worker)])]->steps[std::size_t(unit)];
+  }
+
+  const Schedule schedule;
+  const std::vector<int> rank_of_worker;
+  const std::shared_ptr<Sea> sea = std::make_shared<Sea>();
+  std::vector<std::unique_ptr<ThreadExchange>> exchanges;
+  std::vector<std::unique_ptr<Process>> processes;
+  std::vector<std::string> failures;
+};
+
+PipelineOptions random_sleeps() {
+  PipelineOptions options;
+  options.before_action = [](int worker, const Action&) {
+    thread_local std::mt19937 random{std::uint32_t(worker)};
+    if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+  };
+  return options;
+}
+
+void expect_as_in_one_process(const Schedule& schedule, const std::vector<int>& dealt, int count,
+                              const std::atomic<std::int64_t>* train_every = nullptr) {
+  constexpr std::int64_t kSamples =
+      96;  // whole minibatches: of others it is not known how far they go
+  Process alone(schedule, kSamples);
+  alone.run({.train_every = train_every});
+  Ranks ranks(schedule, kSamples, dealt, count);
+  ranks.run([&](int rank) {
+    PipelineOptions options = random_sleeps();
+    if (rank == 0) options.train_every = train_every;
+    return options;
+  });
+  for (const std::string& failure : ranks.failures) EXPECT_EQ(failure, "");
+  for (int unit = 0; unit < schedule.units(); ++unit)
+    EXPECT_EQ(ranks.step(unit).digest, alone.steps[std::size_t(unit)]->digest) << "unit " << unit;
+  const Process& first = *ranks.processes[0];
+  EXPECT_EQ(first.seen.all, alone.seen.all);
+  EXPECT_EQ(first.outcome.admitted, alone.outcome.admitted);
+  EXPECT_EQ(first.outcome.trained, alone.outcome.trained);
+  EXPECT_EQ(first.outcome.replayed, alone.outcome.replayed);
+  EXPECT_GT(first.outcome.replayed, 0);
+  EXPECT_EQ(first.outcome.untold, alone.outcome.untold);
+  EXPECT_EQ(first.outcome.predicted_only, alone.outcome.predicted_only);
+  EXPECT_EQ(first.outcome.rejected, alone.outcome.rejected);
+  const Reading there = ranks.processes[0]->monitor.read(), here = alone.monitor.read();
+  EXPECT_EQ(there.updates, here.updates);
+  EXPECT_EQ(there.gradient_age, here.gradient_age);
+  EXPECT_EQ(ranks.processes[0]->monitor.tally().trained, alone.monitor.tally().trained);
+}
+
+TEST(Ranks, DoWhatOneProcessDoesInEverySchedule) {
+  for (const std::string& name : schedule_names()) {
+    SCOPED_TRACE(name);
+    const Schedule schedule = make_schedule(name, {.stages = 4});
+    const int workers = int(schedule.workers.size());
+    for (int count = 2; count <= workers; ++count)
+      expect_as_in_one_process(schedule, deal_workers(workers, count), count);
+  }
+}
+
+TEST(Ranks, MayHaveAnyWorkersOfAnyStage) {
+  const Schedule schedule = make_schedule("partime", {.stages = 4});
+  expect_as_in_one_process(schedule, {0, 1, 0, 1}, 2);
+  expect_as_in_one_process(schedule, {0, 1, 1, 0}, 2);
+  expect_as_in_one_process(make_schedule("pipedream", {.stages = 3, .replicas = {2, 3, 1}}),
+                           {0, 0, 1, 1, 1, 0}, 2);
+}
+
+TEST(Ranks, LeaveOutTheSameSamples) {
+  const std::atomic<std::int64_t> third{3};
+  for (const std::string name : {"partime", "1f1b", "2bw"}) {
+    expect_as_in_one_process(make_schedule(name, {.stages = 4}), {0, 0, 1, 1}, 2, &third);
+  }
+}
+
+TEST(Ranks, AllEndWhenOneFailsAndNameIt) {
+  for (const int failing : {0, 1, 2}) {
+    Ranks ranks(make_schedule("partime", {.stages = 3}), 1000, {0, 1, 2}, 3);
+    ranks.run([&](int rank) {
+      PipelineOptions options;
+      options.before_action = [=](int worker, const Action& action) {
+        if (worker == failing && action.sample == 20) throw std::runtime_error("out of paper");
+      };
+      return options;
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(
+          ranks.failures[std::size_t(rank)],
+          rank == failing ? "out of paper" : "rank " + std::to_string(failing) + ": out of paper");
+    }
+  }
+}
+
+TEST(Ranks, DrainWhenRankZeroIsAskedTo) {
+  std::atomic<bool> drain{false};
+  Ranks ranks(make_schedule("1f1b", {.stages = 2}), 1'000'000, {0, 1}, 2);
+  ranks.run([&](int rank) {
+    PipelineOptions options;
+    if (rank != 0) return options;
+    options.drain = &drain;
+    options.before_action = [&](int, const Action& action) { drain = action.sample > 50; };
+    return options;
+  });
+  EXPECT_EQ(ranks.failures, std::vector<std::string>(2));
+  const Outcome& outcome = ranks.processes[0]->outcome;
+  EXPECT_EQ(outcome.trained + outcome.untold + outcome.rejected, outcome.admitted);
+  EXPECT_LT(outcome.admitted, 100);
+}
+
+TEST(Ranks, AreRefusedWhereTheyCannotBe) {
+  const Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = {1, 2}});
+  const auto why = [&](std::vector<int> dealt, int ranks) -> std::string {
+    try {
+      require_ranks(schedule, dealt, ranks);
+      return "";
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(why({0, 1, 1}, 2), "");
+  EXPECT_EQ(why({0, 1, 1}, 4), "4 ranks: the schedule has 3 workers, so 1 to 3");
+  EXPECT_EQ(why({0, 1}, 2), "2 workers are dealt, the schedule has 3");
+  EXPECT_EQ(why({0, 2, 2}, 3), "rank 1 of 3 has no worker");
+  EXPECT_EQ(why({1, 0, 0}, 2), "the first stage must be on rank 0, which has the source");
+  EXPECT_EQ(why({0, 0, 1}, 2), "the replicas of stage 1 must be on one rank");
+}
+
+}  // namespace
+}  // namespace millrace::engine

@@ -1,0 +1,106 @@
+// Ranks that are threads of one process: for tests without MPI, and for ThreadSanitizer.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "engine/pipeline/exchange.h"
+
+namespace millrace::engine {
+
+/// What lies between the ranks.
+struct Sea {
+  std::mutex mutex;
+  /// By giver, taker, tag: messages under way.
+  std::map<std::tuple<int, int, int>, std::deque<std::vector<std::byte>>> messages;
+  /// By taker and subject.
+  std::map<std::pair<int, int>, std::deque<Exchange::Letter>> letters;
+};
+
+/// Messages lie in the sea until the taker looks, so that a send is over at once.
+class ThreadExchange final : public Exchange {
+ public:
+  ThreadExchange(std::shared_ptr<Sea> sea, int rank, int ranks)
+      : sea_(std::move(sea)), rank_(rank), ranks_(ranks) {}
+  int rank() const override { return rank_; }
+  int ranks() const override { return ranks_; }
+  int open_to(int peer, int tag, std::span<std::byte> bytes) override {
+    ports_.push_back({{rank_, peer, tag}, bytes, true});
+    return int(ports_.size()) - 1;
+  }
+  int open_from(int peer, int tag, std::span<std::byte> bytes) override {
+    ports_.push_back({{peer, rank_, tag}, bytes, false});
+    return int(ports_.size()) - 1;
+  }
+  void close_ports() override {
+    ports_.clear();
+    waiting_.clear();
+  }
+  void start(int port) override {
+    Port& mine = ports_[std::size_t(port)];
+    if (!mine.sends) {
+      waiting_[mine.way].push_back(port);
+      return;
+    }
+    const std::lock_guard lock(sea_->mutex);
+    sea_->messages[mine.way].emplace_back(mine.bytes.begin(), mine.bytes.end());
+    ++messages_sent;
+  }
+  bool over(int port) override { return ports_[std::size_t(port)].sends || !waits(port); }
+  int arrived() override {
+    const std::lock_guard lock(sea_->mutex);
+    for (auto& [way, ports] : waiting_) {
+      auto& messages = sea_->messages[way];
+      if (ports.empty() || messages.empty()) continue;
+      const int port = ports.front();
+      ports.pop_front();
+      std::memcpy(ports_[std::size_t(port)].bytes.data(), messages.front().data(),
+                  messages.front().size());
+      messages.pop_front();
+      return port;
+    }
+    return -1;
+  }
+  void post(int to, About about, std::string text) override {
+    const std::lock_guard lock(sea_->mutex);
+    sea_->letters[{to, int(about)}].push_back({rank_, std::move(text)});
+  }
+  std::optional<Letter> letter(About about) override {
+    const std::lock_guard lock(sea_->mutex);
+    auto& letters = sea_->letters[{rank_, int(about)}];
+    if (letters.empty()) return std::nullopt;
+    Letter first = std::move(letters.front());
+    letters.pop_front();
+    return first;
+  }
+  bool all_posted() override { return true; }
+  void abandon() override {}
+
+  std::int64_t messages_sent = 0;
+
+ private:
+  struct Port {
+    std::tuple<int, int, int> way;
+    std::span<std::byte> bytes;
+    bool sends;
+  };
+  bool waits(int port) const {
+    const auto found = waiting_.find(ports_[std::size_t(port)].way);
+    if (found == waiting_.end()) return false;
+    for (const int waiting : found->second) {
+      if (waiting == port) return true;
+    }
+    return false;
+  }
+
+  const std::shared_ptr<Sea> sea_;
+  const int rank_, ranks_;
+  std::vector<Port> ports_;
+  std::map<std::tuple<int, int, int>, std::deque<int>> waiting_;  ///< in order
+};
+
+}  // namespace millrace::engine

@@ -1,0 +1,127 @@
+// Trainers as the ranks of one run: weights and losses are the oracle's, bit for bit.
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/engine/thread_exchange.h"
+#include "tests/engine/trained.h"
+
+namespace millrace::engine {
+namespace {
+
+/// Rank 0's weights and losses of a run over `count` ranks, which are threads here.
+Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int count) {
+  const auto sea = std::make_shared<Sea>();
+  Trained result;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < count; ++rank) {
+    threads.emplace_back([&, rank] {
+      ThreadExchange exchange(sea, rank, count);
+      TrainerOptions mine = options;
+      mine.exchange = &exchange;
+      Trainer trainer(mine);
+      SampleFeed feed(trainer, kShape, rank == 0 ? samples : 0);
+      LossLog log;
+      const Outcome outcome = trainer.run(feed, rank == 0 ? &log : nullptr, {});
+      EXPECT_EQ(outcome.admitted, samples);
+      if (rank != 0) {
+        EXPECT_FALSE(trainer.follow());
+        return;
+      }
+      trainer.dismiss_ranks();
+      result = {trainer.state(), log.losses};
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return result;
+}
+
+class RanksTest : public testing::TestWithParam<ScheduleCase> {};
+
+TEST_P(RanksTest, EqualTheOracle) {
+  const TrainerOptions options = small(GetParam());
+  const Trained expected = by_oracle(options, 40);
+  const int workers = int(schedule_of(options).workers.size());
+  for (const int count : {2, 4}) {
+    if (count > workers) continue;
+    const Trained got = by_ranks(options, 40, count);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses) << count << " ranks";
+  }
+}
+
+TEST_P(RanksTest, EqualOneProcessInStepPrograms) {
+  TrainerOptions options = small(GetParam());
+  options.capture = Capture::graph;
+  Trainer alone(options);
+  SampleFeed feed(alone, kShape, 40);  // whole minibatches
+  LossLog log;
+  alone.run(feed, &log, {});
+  const Trained got = by_ranks(options, 40, 2);
+  expect_equal_bits(got.weights, alone.state());
+  EXPECT_EQ(got.losses, log.losses);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, RanksTest,
+    testing::Values(ScheduleCase{"partime", 2, {4}}, ScheduleCase{"partime", 4, {2, 4, 6}},
+                    ScheduleCase{"pb", 4, {1, 2, 3}}, ScheduleCase{"pipedream", 4, {2, 4, 6}},
+                    ScheduleCase{"2bw", 4, {2, 4, 6}}, ScheduleCase{"gpipe", 4, {2, 4, 6}},
+                    ScheduleCase{"1f1b", 4, {2, 4, 6}}, ScheduleCase{"interleaved", 4, {2, 4, 6}},
+                    ScheduleCase{"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}},
+                    ScheduleCase{"sequential", 4, {2, 4, 6}}, ScheduleCase{"zb-h1", 4, {2, 4, 6}},
+                    ScheduleCase{"1f1b", 4, {2, 4, 6}, {}, true}),
+    [](const auto& info) { return name_of(info.param); });
+
+TEST(Ranks, EqualTheOracleWithCorrectionsGuardAndAdam) {
+  for (const std::string kind : {"local", "inverse-age"}) {
+    TrainerOptions options = small("partime", 4, {2, 4, 6});
+    options.correction.kind = kind;
+    options.optimizer = {.kind = "adam", .lr = 1e-3};
+    options.guard = true;
+    const Trained expected = by_oracle(options, 60), got = by_ranks(options, 60, 2);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses) << kind;
+  }
+}
+
+TEST(Ranks, GoOnAtAnotherCutWithTheWeightsAndOptimizerStateOfAll) {
+  TrainerOptions options = small("partime", 3, {2, 5});
+  options.optimizer = {.kind = "adam", .lr = 1e-3};
+  Trainer alone(options);
+  SampleFeed feed(alone, kShape, 30), more(alone, kShape, 60, 30);
+  alone.run(feed, nullptr, {});
+  alone.recut({3, 6});
+  alone.run(more, nullptr, {});
+
+  const auto sea = std::make_shared<Sea>();
+  stages::StateDict got;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      ThreadExchange exchange(sea, rank, 3);
+      TrainerOptions mine = options;
+      mine.exchange = &exchange;
+      Trainer trainer(mine);
+      SampleFeed first(trainer, kShape, 30), second(trainer, kShape, 60, 30);
+      trainer.run(first, nullptr, {});
+      if (rank == 0) {
+        trainer.recut({3, 6});
+      } else {
+        EXPECT_TRUE(trainer.follow());
+      }
+      trainer.run(second, nullptr, {});
+      if (rank == 0) {
+        trainer.dismiss_ranks();
+        got = trainer.checkpoint();
+      } else {
+        EXPECT_FALSE(trainer.follow());
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  expect_equal_bits(got, alone.checkpoint());
+}
+
+}  // namespace
+}  // namespace millrace::engine
