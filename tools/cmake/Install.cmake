@@ -101,6 +101,9 @@ set(MILLRACE_BESIDE ${torch_beside}/lib ${torch_beside}/../nvidia/cu13/lib)  # a
 list(TRANSFORM MILLRACE_BESIDE PREPEND "$ORIGIN/../" OUTPUT_VARIABLE beside)
 set_target_properties(millrace PROPERTIES INSTALL_RPATH "${beside};${cudart_folder}")
 install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+if(TARGET millrace_mpi)
+  install(TARGETS millrace_mpi LIBRARY DESTINATION lib/millrace COMPONENT mpi)
+endif()
 # GStreamer looks for its elements below /usr alone; elsewhere GST_PLUGIN_PATH names the folder.
 if(MILLRACE_IO)
   list(TRANSFORM MILLRACE_BESIDE PREPEND "$ORIGIN/../../../" OUTPUT_VARIABLE beside)

@@ -12,6 +12,8 @@
 #include "tools/commands/progress.h"
 #include "tools/commands/signals.h"
 #include "tools/commands/watchdog.h"
+#include "tools/run/follower.h"
+#include "tools/run/launched.h"
 #include "tools/run/run.h"
 
 namespace millrace::tools {
@@ -116,7 +118,8 @@ std::string token_in(const std::string& path) {
   return token;
 }
 
-int run(const RunArguments& arguments) {
+/// What the arguments ask for, each time from the files as they are then.
+std::function<Config()> config_reader(const RunArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
   if (!arguments.report.empty())
     settings.push_back("output.report=" + toml_string(arguments.report));
@@ -126,14 +129,20 @@ int run(const RunArguments& arguments) {
     settings.insert(settings.begin(), "source.uri=" + toml_string(file));
     file.clear();
   }
-  const auto read = [&] { return load_config(file, settings); };
+  return [=] { return load_config(file, settings); };
+}
+
+/// The whole run, or, with `ranks`, the part that has the source.
+int learn(const RunArguments& arguments, engine::Exchange* ranks) {
+  const auto read = config_reader(arguments);
   const Config config = read();
-  Run run(config, {.trace = arguments.trace,
-                   .serve = arguments.serve->count() > 0,
-                   .serve_at = arguments.serve_at,
-                   .token = arguments.token_file.empty() ? arguments.token
-                                                         : token_in(arguments.token_file),
-                   .read_again = read});
+  Run run(config,
+          {.trace = arguments.trace,
+           .serve = arguments.serve->count() > 0,
+           .serve_at = arguments.serve_at,
+           .token = arguments.token_file.empty() ? arguments.token : token_in(arguments.token_file),
+           .read_again = read,
+           .ranks = ranks});
   catch_signals();  // from here on there is something to save
   std::string failure;
   const auto failed = [&](const std::string& what) {
@@ -155,6 +164,28 @@ int run(const RunArguments& arguments) {
   if (!run.source_error().empty()) failed(run.source_error());
   if (!failure.empty()) throw std::runtime_error(failure);
   return kDone;
+}
+
+int run(const RunArguments& arguments) {
+  const std::unique_ptr<engine::Exchange> ranks = launched_ranks();
+  if (!ranks) return learn(arguments, nullptr);
+  if (ranks->rank() != 0) {
+    catch_signals();
+    return follow(*ranks, config_reader(arguments), asked_to_stop);
+  }
+  const auto refuse = [&](ExitCode code) { refuse_ranks(*ranks, code); };
+  try {
+    return learn(arguments, ranks.get());
+  } catch (const ConfigError&) {
+    refuse(kBadUsage);
+    throw;
+  } catch (const io::SourceError&) {
+    refuse(kNoSource);
+    throw;
+  } catch (const std::exception&) {
+    refuse(kRunFailed);
+    throw;
+  }
 }
 
 void add_options(CLI::App& command, RunArguments& arguments) {

@@ -54,6 +54,7 @@ struct Config {
     std::vector<std::string> devices = {"auto"};
     std::string capture = "auto";
     std::string sharing = "streams";
+    std::vector<int> ranks;  ///< of each worker; empty: dealt in order
   } pipeline;
   stages::OptimizerSpec optimizer{.kind = "adam", .lr = 0.001};
   stages::CorrectionSpec correction{.kind = "auto"};

@@ -271,6 +271,18 @@ ConfigKey freeze_key() {
       [](const Config& c) { return list_text(c.model.freeze, quoted); }};
 }
 
+ConfigKey ranks_key() {
+  return {"pipeline.ranks", "a list of whole numbers from 0 to 4095",
+          "under mpirun: the rank of each worker; empty: workers are dealt to ranks in order",
+          [](Config& c, const toml::node& n) {
+            return read_list(n, c.pipeline.ranks,
+                             [](std::int64_t v) { return v >= 0 && v <= 4095; });
+          },
+          [](const Config& c) {
+            return list_text(c.pipeline.ranks, [](int v) { return std::to_string(v); });
+          }};
+}
+
 #define MILLRACE_AT(member) \
   [](Config & c) -> auto& { \
     return c.member;        \
@@ -377,6 +389,7 @@ std::vector<ConfigKey> make_table() {
       flag("pipeline.vertical_sync", "pipedream: every stage uses the version that stage 0 saw",
            MILLRACE_AT(pipeline.vertical_sync)),
       replicas_key(),
+      ranks_key(),
       flag("pipeline.recompute",
            "keep a sample's input alone and run forward again to go back: less memory, more time",
            MILLRACE_AT(pipeline.recompute)),

@@ -26,9 +26,9 @@ struct LiveSubject {
   std::shared_ptr<const io::StreamHealth> health;
   engine::Checkpointer* checkpointer;  ///< null: nothing to save to
   const WriteWatch& writes;
-  std::atomic<double>& rate;  ///< times optimizer.lr; viewers may set it
-  std::string correction;     ///< what is done about old gradients
-  std::string local_note;     ///< what learning by auxiliary heads would do instead
+  std::atomic<double>& rate;       ///< times optimizer.lr; viewers may set it
+  std::string correction;          ///< what is done about old gradients
+  std::string local_note;          ///< what learning by auxiliary heads would do instead
   std::int64_t frames_before = 0;  ///< that a checkpoint had learned from
 };
 

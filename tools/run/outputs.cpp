@@ -38,9 +38,12 @@ std::string obstacle(const std::string& path, bool folder) {
 void require_writable(const Config& config) {
   const auto& output = config.output;
   const std::pair<const char*, const std::string&> files[] = {
-      {"output.report", output.report},         {"output.weights", output.weights},
-      {"output.loss_plot", output.loss_plot},   {"output.prediction", output.prediction},
-      {"output.log", output.log},               {"output.video", output.video}};
+      {"output.report", output.report},
+      {"output.weights", output.weights},
+      {"output.loss_plot", output.loss_plot},
+      {"output.prediction", output.prediction},
+      {"output.log", output.log},
+      {"output.video", output.video}};
   for (const auto& [key, path] : files) {
     if (path.empty() || path == "-" || path.find("://") != std::string::npos) continue;
     const std::string why = obstacle(path, false);

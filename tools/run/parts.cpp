@@ -61,6 +61,7 @@ struct CheckedConfig {
   CheckedConfig(const Config& given, const RunOptions& options) : config(given) {
     settle(config);
     trainer = assemble(config, configured_shape(config), &resumed);
+    if (options.ranks) require_ranks(config, trainer, options.ranks->ranks());
     labels = configured_labels(config);
     if (labels) require_classes(config, *trainer.network, int(labels->classes().size()));
     require_writable(config);
@@ -84,6 +85,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
     : config(std::move(checked.config)),
       resumed(std::move(checked.resumed)),
       options(std::move(given)),
+      team(options.ranks ? std::make_unique<RankTeam>(*options.ranks, config) : nullptr),
       source_ahead(open_source(config, checked.labels, options.open_source)),
       info(source_ahead->info()),
       health(source_ahead->health()),
@@ -123,6 +125,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
   if (lines) observers.add(lines.get());
   make_alerts();
   observers.add(&callback);
+  if (team) team->prepare(trainer, rate_of(config, info));
   feed->rest_while([this] { return paused() && !stopping.load(std::memory_order_relaxed); });
 }
 
@@ -131,7 +134,10 @@ engine::TrainerOptions RunParts::whole(engine::TrainerOptions options) const {
   if (task == Task::label) require_classes(config, *options.network, info.classes);
   options.fps = rate_of(config, info);
   // Where frames come at their own rate, a prediction of the next one is made before it is there.
-  options.late_targets = task == Task::next_frame && live && config.pipeline.replicas.empty();
+  options.exchange = this->options.ranks;
+  options.rank_of_worker = config.pipeline.ranks;
+  options.late_targets =
+      task == Task::next_frame && live && config.pipeline.replicas.empty() && !options.exchange;
   return options;
 }
 

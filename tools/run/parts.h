@@ -20,6 +20,7 @@
 #include "tools/run/live_view.h"
 #include "tools/run/observers.h"
 #include "tools/run/overload_watch.h"
+#include "tools/run/rank_team.h"
 #include "tools/run/rate_watch.h"
 #include "tools/run/reload.h"
 #include "tools/run/replay_feed.h"
@@ -56,6 +57,7 @@ struct RunParts {
   const Config config;
   const Resumed resumed;  ///< the checkpoint that it goes on from
   const RunOptions options;
+  const std::unique_ptr<RankTeam> team;      ///< the other ranks; null: there are none
   std::unique_ptr<io::Source> source_ahead;  ///< until the reader takes it
   const io::SourceInfo info;
   const std::shared_ptr<const io::StreamHealth> health;

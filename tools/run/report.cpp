@@ -194,6 +194,7 @@ Json make_report(RunParts& p) {
       {"overload", p.overload.report()},
       {"run", about_run(p, p.frames.trained, p.ended)},
       {"novelty", {{"marked", p.log.novelty().marked()}, {"events", p.log.novelty().events()}}}};
+  if (p.team) report["ranks"] = p.team->report(trainer, r);
   if (!p.resumed.path.empty())
     report["run"]["resumed"] = {{"from", p.resumed.path}, {"frames", p.resumed.frames}};
   if (p.replay) {

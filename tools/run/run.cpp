@@ -35,6 +35,11 @@ void look(RunParts& p, std::int64_t limit) {
   p.writes.look(p.checkpointer ? p.checkpointer->error() : "", p.lines ? p.lines->error() : "",
                 [&](const std::string& line) { p.tell(line); });
   if (p.page) p.page->obey();
+  if (p.team) {
+    const std::string word = p.team->look(p.rate, p.checkpointer.get());
+    if (!word.empty()) p.tell(word);
+    if (p.team->asked_to_stop()) p.stopping = true;
+  }
   const std::string failed = p.alerts ? p.alerts->last_error() : "";
   if (failed != p.alert_error) p.tell("alert: " + (p.alert_error = failed));
 }
@@ -98,6 +103,7 @@ void Run::learn(std::int64_t limit) {
       std::make_unique<io::Reader>(std::move(p.source_ahead), p.queue, p.reader_options(limit));
   p.rate_watch = std::make_unique<RateWatch>(*p.reader, p.trainer.monitor());
   p.began = engine::Clock::now();
+  if (p.team) p.team->go();
   auto running = std::make_unique<std::future<engine::Outcome>>(std::async(std::launch::async, [&] {
     return p.overload.run(p.samples(), &p.observers, p.pipeline_options(limit));
   }));
@@ -134,6 +140,7 @@ void Run::learn(std::int64_t limit) {
     failure = std::current_exception();
   }
   if (p.alerts) p.alerts->finish();
+  if (p.trainer.is_whole()) p.trainer.dismiss_ranks();
   p.frames = {
       .received = p.queue.received(),
       .trained = outcome.trained,
@@ -163,11 +170,12 @@ std::vector<std::string> Run::save() {
   const bool predicted = p.log.network().count() > 0;
   Outputs outputs;
   // First what was learned.
-  outputs.write(p.config.checkpoint.dir, [&](const std::string&) {
+  const bool whole = p.trainer.is_whole();
+  outputs.write(whole ? p.config.checkpoint.dir : "", [&](const std::string&) {
     if (p.checkpointer) p.checkpointer->finish();
     p.checkpoints.write(p.trainer.checkpoint(), about_weights(p, samples(p), p.ended));
   });
-  outputs.write(output.weights, [&](const std::string& file) { save_weights(file); });
+  outputs.write(whole ? output.weights : "", [&](const std::string& file) { save_weights(file); });
   outputs.write(video(), [&](const std::string&) { p.video->finish(); });  // its counts are told
   outputs.write(output.report,
                 [&](const std::string& file) { io::write_whole(file, report() + "\n"); });

@@ -12,6 +12,10 @@
 
 #include "tools/config/config.h"
 
+namespace millrace::engine {
+class Exchange;
+}
+
 namespace millrace::io {
 class Source;
 }
@@ -46,11 +50,14 @@ struct RunOptions {
   /// Opens a source of one's own (io/source/source.h); empty: the config's source.uri. Throws
   /// io::SourceError.
   std::function<std::unique_ptr<io::Source>()> open_source;
+  /// Of rank 0, where others follow() this run; null: it is alone. Outlives it.
+  engine::Exchange* ranks = nullptr;
 };
 
 /// One run: source, queue, pipeline, monitor and whatever the config asks for beside them.
-/// Thread-bound but for stop() and set_rate(). Constructors and learn() throw ConfigError for a config that can't
-/// be used, io::SourceError for a source that can't be opened, std::runtime_error else.
+/// Thread-bound but for stop() and set_rate(). Constructors and learn() throw ConfigError for a
+/// config that can't be used, io::SourceError for a source that can't be opened, std::runtime_error
+/// else.
 class Run {
  public:
   /// Checks the config, opens the source and starts to read it.
@@ -67,8 +74,8 @@ class Run {
   void on_tick(std::function<void()> look);
 
   /// Learns until the source ends, `frames` were trained (0: no limit) or stop() is called. Once.
-  /// Rethrows what a worker threw; save() still saves what there is. Throws Wedged if after stop() no
-  /// frame is done for 20 s.
+  /// Rethrows what a worker threw; save() still saves what there is. Throws Wedged if after stop()
+  /// no frame is done for 20 s.
   void learn(std::int64_t frames = 0);
   /// No further frame is read; what is in flight is finished. Overrides a pause. Any thread.
   void stop();

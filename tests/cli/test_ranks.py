@@ -1,0 +1,136 @@
+"""The same run over several processes: mpirun changes where stages run, and no number."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import unittest
+from pathlib import Path
+
+import program
+
+MPIRUN = shutil.which("mpirun")
+# Tests share a machine's cores, and may run as root in a container.
+LAUNCH = [MPIRUN, "--oversubscribe", "--bind-to", "none", "--quiet"]
+ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+def ranks(count, *command, shell=False):
+    """The program on so many ranks, from start to end. `shell`: the command is one for sh."""
+    command = ["sh", "-c", command[0]] if shell else [program.MILLRACE, *map(str, command)]
+    done = subprocess.run([*LAUNCH, "-n", str(count), *command], env=ENVIRONMENT, text=True, timeout=120,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return program.Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def processes_under(parent):
+    """The programs that a launcher has started, by rank."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) != parent:
+                continue
+            environment = (folder / "environ").read_bytes().split(b"\0")
+        except (OSError, IndexError):
+            continue
+        for entry in environment:
+            if entry.startswith(b"OMPI_COMM_WORLD_RANK="):
+                found[int(entry.partition(b"=")[2])] = int(folder.name)
+    return found
+
+
+@unittest.skipUnless(MPIRUN and (Path(program.MILLRACE).parent / "libmillrace_mpi.so").exists(), "no MPI")
+class Ranks(program.CliTest):
+
+    def config(self, schedule="partime", stages=2, cut=(4,), capture="eager", **tables):
+        frames = program.write_frames(self.folder / "frames", program.random_frames(seed=3, count=40))
+        return program.bare({"source": {"uri": frames, "width": 24, "height": 16, "pace": "asap"},
+                             "model": {"layers": 4, "features": 4, "kernel": 3},
+                             "pipeline": {"schedule": schedule, "stages": stages, "cut": list(cut),
+                                          "capture": capture}} | tables)
+
+    def run_over(self, count, tables, name):
+        """Learns over `count` ranks (1: no mpirun). Returns (weights' bytes, losses, report)."""
+        weights, report, log = (self.folder / f"{name}.{end}" for end in ("safetensors", "json", "jsonl"))
+        output = {"weights": str(weights), "log": str(log), "log_every": 1}
+        config = program.write_toml(self.folder / "config.toml", {**tables, "output": output})
+        call = ("run", config, "--quiet", "--report", report)
+        outcome = program.call(*call) if count == 1 else ranks(count, *call)
+        self.assert_code(program.DONE, outcome)
+        self.assertEqual(outcome.err, "")
+        losses = [json.loads(line).get("loss") for line in log.read_text().splitlines()]
+        report = json.loads(report.read_text())
+        self.assert_balanced(report)
+        return program.tensors_of(weights), losses, report
+
+    def assert_same_over(self, count, **what):
+        tables = self.config(**what)
+        expected = self.run_over(1, tables, "alone")
+        got = self.run_over(count, tables, "ranks")
+        self.assertEqual(got[0], expected[0], f"weights differ: {what}")
+        self.assertEqual(got[1], expected[1], f"losses differ: {what}")
+        for key in ("schedule", "stages", "cut", "frames", "updates", "gradient_age"):
+            self.assertEqual(got[2][key], expected[2][key], key)
+        self.assertNotIn("ranks", expected[2])
+        return got[2]
+
+    def test_partime_over_two_ranks_gives_the_same_weights_and_losses(self):
+        report = self.assert_same_over(2)
+        self.assertEqual([rank["stages"] for rank in report["ranks"]], [[0], [1]])
+        self.assertEqual(len({rank["process"] for rank in report["ranks"]}), 2)
+        self.assertTrue(all(ms > 0 for ms in report["timing_ms"]["stage"]), report["timing_ms"])
+
+    def test_step_programs_over_two_ranks_give_the_same_weights_and_losses(self):
+        self.assert_same_over(2, capture="graph")
+
+    def test_a_worker_with_several_stages_may_be_a_rank(self):
+        self.assert_same_over(2, schedule="interleaved", stages=4, cut=(2, 4, 6), capture="graph")
+
+    def test_four_ranks_give_the_same_weights_and_losses(self):
+        report = self.assert_same_over(4, schedule="1f1b", stages=4, cut=(2, 4, 6))
+        self.assertEqual([rank["workers"] for rank in report["ranks"]], [[0], [1], [2], [3]])
+
+    def test_a_checkpoint_of_two_ranks_goes_on_in_one_process(self):
+        state = self.folder / "state"
+        tables = self.config(schedule="sequential", optimizer={"kind": "adam", "lr": 0.01})
+        expected = self.run_over(1, tables, "alone")[0]
+        tables["checkpoint"] = {"dir": str(state), "every": 10, "resume": True}
+        frames = program.random_frames(seed=3, count=40)
+        tables["source"]["uri"] = program.write_frames(self.folder / "first", frames[:25])
+        self.run_over(2, tables, "first")
+        self.assertTrue((state / "checkpoint.previous.safetensors").exists(), "one was made on the way")
+        tables["source"]["uri"] = program.write_frames(self.folder / "rest", frames[25:])
+        self.assertEqual(self.run_over(1, tables, "rest")[0], expected)
+
+    def test_what_cannot_be_is_one_line_that_names_the_rank(self):
+        file = program.write_toml(self.folder / "config.toml", self.config())
+        self.assert_refused(program.BAD_USAGE, ranks(3, "run", file),
+                            "pipeline.ranks", "3 ranks: the schedule has 2 workers, so 1 to 2")
+        other = f"exec {program.MILLRACE} run {file} --set optimizer.lr=0.0$((OMPI_COMM_WORLD_RANK + 1))"
+        self.assert_refused(program.BAD_USAGE, ranks(2, other, shell=True), "rank 1", "lr = 0.02", "lr = 0.01")
+        lacks = f"exec {program.MILLRACE} run $([ $OMPI_COMM_WORLD_RANK = 0 ] && echo {file} || echo gone.toml)"
+        self.assert_refused(program.BAD_USAGE, ranks(2, lacks, shell=True), "rank 1", "gone.toml")
+
+    def test_a_signal_to_any_rank_drains_all_and_saves(self):
+        tables = self.config()
+        tables["source"] = {"uri": "synth:shapes", "width": 24, "height": 16, "pace": "live"}
+        weights, report = self.folder / "out.safetensors", self.folder / "report.json"
+        tables["output"] = {"weights": str(weights), "report": str(report)}
+        file = program.write_toml(self.folder / "config.toml", tables)
+        run = subprocess.Popen([*LAUNCH, "-n", "2", program.MILLRACE, "run", str(file)], env=ENVIRONMENT, text=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.addCleanup(self.end, run)
+        for line in iter(run.stderr.readline, ""):
+            if line.startswith("frame "):
+                break
+        os.kill(processes_under(run.pid)[1], signal.SIGTERM)
+        out, err = run.communicate(timeout=60)
+        self.assertEqual(run.returncode, program.DONE, err)
+        self.assertIn("rank 1 was asked to stop: draining the pipeline", err)
+        self.assertTrue(weights.exists())
+        self.assert_balanced(json.loads(report.read_text()))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,154 @@
+#include "tools/run/follower.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+
+#include "tools/run/assembly.h"
+#include "tools/run/rank_letters.h"
+
+namespace millrace::tools {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Rank 0 has the frames.
+class NoFeed final : public engine::Feed {
+ public:
+  Status poll(std::chrono::microseconds) override { return Status::end; }
+  void take(int, engine::SampleInfo&) override {}
+};
+
+/// One rank's run.
+class Follower {
+ public:
+  Follower(engine::Exchange& exchange, const Config& config, RankPlan plan)
+      : exchange_(exchange), trainer_(options_of(config, std::move(plan))) {
+    if (config.checkpoint.dir.empty()) return;
+    checkpointer_ = std::make_unique<engine::Checkpointer>(
+        config.pipeline.stages, config.checkpoint.every,
+        [this](int stage) { return trainer_.checkpoint(stage); },
+        [](const stages::StateDict&, std::int64_t) {});
+    checkpointer_->pass_on(
+        [this](const engine::Checkpointer::Part& part) { post(exchange_, 0, write(part)); });
+  }
+
+  void prepare() { trainer_.prepare(); }
+
+  void learn(const std::function<bool()>& asked_to_stop) {
+    do {
+      auto running = std::async(std::launch::async, [&] { run(); });
+      while (running.wait_for(50ms) != std::future_status::ready) look(asked_to_stop);
+      running.get();
+    } while (trainer_.follow());
+  }
+
+ private:
+  engine::TrainerOptions options_of(Config config, RankPlan plan) {
+    // What learning begins with comes from rank 0, which alone need have the files.
+    config.weights.file.clear();
+    config.checkpoint.resume = false;
+    engine::TrainerOptions options = assemble(config, plan.sample);
+    options.cut = std::move(plan.cut);
+    options.module_ms = std::move(plan.module_ms);
+    options.weights = std::move(plan.weights);
+    options.fps = plan.fps;
+    options.exchange = &exchange_;
+    options.rank_of_worker = config.pipeline.ranks;
+    return options;
+  }
+
+  void run() {
+    engine::PipelineOptions options{.rate = &rate_};
+    if (checkpointer_) {
+      options.after_sample = [this](int stage, std::int64_t sample) {
+        checkpointer_->after_sample(stage, sample);
+      };
+    }
+    NoFeed feed;
+    trainer_.run(feed, nullptr, std::move(options));
+  }
+
+  void look(const std::function<bool()>& asked_to_stop) {
+    if (!told_ && asked_to_stop()) {
+      told_ = true;
+      post(exchange_, 0, LetterWriter(Word::stop));
+    }
+    while (const auto letter = next_letter(exchange_)) {
+      LetterReader reader(letter->text);
+      if (reader.word() != Word::settings) continue;
+      const auto settings = reader.get<RankSettings>();
+      rate_.store(settings.rate, std::memory_order_relaxed);
+      if (!checkpointer_) continue;
+      if (settings.every != checkpointer_->every()) checkpointer_->set_every(settings.every);
+      if (settings.asked != checkpointer_->asked()) checkpointer_->ask(settings.asked);
+    }
+  }
+
+  engine::Exchange& exchange_;
+  engine::Trainer trainer_;
+  std::atomic<double> rate_{1.0};
+  std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: there is nothing to write
+  bool told_ = false;
+};
+
+/// Waits for `word`. False, with the code to end with, if rank 0 refuses.
+bool await(engine::Exchange& exchange, Word word, std::string& text, int& code) {
+  for (;;) {
+    text = await_letter(exchange).text;
+    LetterReader reader(text);
+    const Word came = reader.word();
+    if (came == word) return true;
+    if (came != Word::refused) continue;
+    code = reader.get<int>();
+    return false;
+  }
+}
+
+void fail(engine::Exchange& exchange, int code, const std::string& what) {
+  post(exchange, 0, LetterWriter(Word::failed).put(code).put(what));
+}
+
+}  // namespace
+
+int follow(engine::Exchange& exchange, const std::function<Config()>& read,
+           const std::function<bool()>& asked_to_stop) {
+  std::string text;
+  int code = 0;
+  Config config;
+  try {
+    config = read();
+    post(exchange, 0, hello(config));
+  } catch (const ConfigError& error) {
+    fail(exchange, 2, error.what());
+  }
+  if (!await(exchange, Word::plan, text, code)) return code;
+  std::unique_ptr<Follower> follower;
+  try {
+    LetterReader reader(text);
+    reader.word();
+    follower = std::make_unique<Follower>(exchange, config, read_plan(reader));
+    follower->prepare();
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    post(exchange, 0, LetterWriter(Word::ready).put(std::string(host)).put(std::int64_t(getpid())));
+  } catch (const ConfigError& error) {
+    fail(exchange, 2, error.what());
+  } catch (const std::exception& error) {
+    fail(exchange, 1, error.what());
+  }
+  if (!await(exchange, Word::go, text, code)) return code;
+  follower->learn(asked_to_stop);
+  return 0;
+}
+
+void refuse_ranks(engine::Exchange& exchange, int code) {
+  for (int rank = 1; rank < exchange.ranks(); ++rank)
+    post(exchange, rank, LetterWriter(Word::refused).put(code));
+  await_posted(exchange);
+}
+
+}  // namespace millrace::tools
