@@ -301,6 +301,41 @@ class Lowering {
     return true;
   }
 
+  /// Undefined where there is none.
+  static at::Tensor optional(const Call& call, std::size_t argument) {
+    return call.arguments[argument].isNone() ? at::Tensor() : tensor(call, argument);
+  }
+  static bool is_plain(const at::Tensor& tensor) {
+    return !tensor.defined() || (is_dense(tensor) && tensor.is_contiguous());
+  }
+
+  // native_group_norm(input, weight?, bias?, N, C, HxW, groups, eps)
+  bool group_norm(const Call& call) {
+    const at::Tensor &x = tensor(call, 0), &y = result(call, 0);
+    const at::Tensor weight = optional(call, 1), bias = optional(call, 2);
+    if (!is_picture(x) || !is_picture(y) || !is_plain(weight) || !is_plain(bias)) return false;
+    const at::Tensor from = read(x), image = image_for(y);
+    add(Kind::group_norm, {from, weight, bias}, {image, result(call, 1), result(call, 2)});
+    written(y, image);
+    return true;
+  }
+
+  // native_group_norm_backward(gradient, input, mean, rstd, weight?, N, C, HxW, groups, mask)
+  bool group_norm_backward(const Call& call) {
+    const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1), &dx = result(call, 0),
+                     &dw = result(call, 1), &db = result(call, 2);
+    const at::Tensor weight = optional(call, 4);
+    if (!is_picture(dy) || !is_picture(x) || (dx.defined() && !is_picture(dx)) ||
+        !is_plain(weight) || !is_plain(dw) || !is_plain(db))
+      return false;
+    const at::Tensor gradient = read(dy), from = read(x),
+                     image = dx.defined() ? image_for(dx) : at::Tensor();
+    add(Kind::group_norm_gradient, {gradient, from, tensor(call, 2), tensor(call, 3), weight},
+        {image, dw, db});
+    if (dx.defined()) written(dx, image);
+    return true;
+  }
+
   bool copies(const at::Tensor& from, const at::Tensor& to) {
     if (!is_dense(from) || !is_dense(to) || from.sizes() != to.sizes()) return false;
     const bool image = is_picture(from) && !lie_alike(from, to) && is_image(to) &&
@@ -348,6 +383,8 @@ const std::map<std::string, Lowering::Rule>& Lowering::rules() {
       {"aten::add_", &Lowering::sum},
       {"aten::mse_loss", &Lowering::mse_loss},
       {"aten::mse_loss_backward", &Lowering::mse_loss_backward},
+      {"aten::native_group_norm", &Lowering::group_norm},
+      {"aten::native_group_norm_backward", &Lowering::group_norm_backward},
       {"aten::copy_", &Lowering::copy},
       {"aten::clone", &Lowering::clone},
       {"aten::_to_copy", &Lowering::clone},

@@ -5,6 +5,7 @@
 #include <cstring>    // memcpy
 #include <stdexcept>  // std::logic_error
 
+#include "capture/program/kernels/norm.h"
 #include "stages/guarded_update.h"
 
 namespace millrace::program {
@@ -195,6 +196,49 @@ class MeanSquaredError final : public Prepared {
   float* made_ = nullptr;
 };
 
+class GroupNorm final : public Prepared {
+ public:
+  explicit GroupNorm(const Node& node) : gradient_(node.kind == Kind::group_norm_gradient) {
+    const at::Tensor& source = node.reads[gradient_ ? 1 : 0];
+    const auto& arguments = node.call->arguments;
+    norm_ = {.pixels = std::size_t(source.size(2) * source.size(3)),
+             .channels = int(source.size(1)),
+             .groups = int(arguments[gradient_ ? 8 : 6].toInt()),
+             .eps = gradient_ ? 0 : arguments[7].toDouble()};
+    info.name = (norm_.groups == norm_.channels ? "instance norm " : "group norm ") +
+                text_of(layout_of(source)) + (gradient_ ? " gradient" : "");
+    info.kernel = kernels::instruction_set();
+  }
+  std::size_t scratch_bytes() const override { return norm_.scratch() * sizeof(double); }
+  void bind(const Node& node, char* scratch) override {
+    const std::size_t first = gradient_ ? 1 : 0;
+    if (gradient_) dy_ = floats(node.reads[0]);
+    x_ = floats(node.reads[first]);
+    weight_ = floats(node.reads[gradient_ ? 4 : 1]);
+    bias_ = gradient_ ? nullptr : floats(node.reads[2]);
+    mean_ = floats(gradient_ ? node.reads[2] : node.writes[1]);
+    rstd_ = floats(gradient_ ? node.reads[3] : node.writes[2]);
+    made_ = floats(node.writes[0]);
+    if (gradient_) to_ = {made_, floats(node.writes[1]), floats(node.writes[2])};
+    scratch_ = reinterpret_cast<double*>(scratch);
+  }
+  void run() override {
+    if (gradient_) {
+      kernels::group_norm_gradient(norm_, dy_, x_, mean_, rstd_, weight_, to_, scratch_);
+    } else {
+      kernels::group_norm(norm_, x_, weight_, bias_, made_, mean_, rstd_, scratch_);
+    }
+  }
+
+ private:
+  const bool gradient_;
+  kernels::GroupNorm norm_;
+  const float *dy_ = nullptr, *x_ = nullptr, *weight_ = nullptr, *bias_ = nullptr;
+  float *mean_ = nullptr, *rstd_ = nullptr, *made_ = nullptr;
+  kernels::GroupNormGradients to_;
+  double* scratch_ = nullptr;
+};
+
 /// millrace::check_and_update in one pass.
 class Update final : public Prepared {
  public:
@@ -291,6 +335,9 @@ std::unique_ptr<Prepared> prepare(const Node& node) {
     case Kind::mse:
     case Kind::mse_gradient:
       return std::make_unique<MeanSquaredError>(node);
+    case Kind::group_norm:
+    case Kind::group_norm_gradient:
+      return std::make_unique<GroupNorm>(node);
     case Kind::copy:
       return std::make_unique<Copy>(node);
     case Kind::update:

@@ -25,11 +25,12 @@ stages::Stage make_stage(const stages::ModelSpec& model, bool channels_last,
   return stage;
 }
 
-stages::ModelSpec partime_cnn(int features, int kernel) {
+stages::ModelSpec partime_cnn(int features, int kernel, const std::string& norm = "none") {
   stages::ModelSpec model;
   model.layers = 4;
   model.features = features;
   model.kernel = kernel;
+  model.norm = norm;
   return model;
 }
 
@@ -112,26 +113,38 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 
 struct Case {
   int features, kernel;
+  std::string norm = "none";
 };
 class ProgramTest : public testing::TestWithParam<Case> {};
 
 TEST_P(ProgramTest, GradientsAreEagersWithinRounding) {
-  const auto [features, kernel] = GetParam();
+  const auto& [features, kernel, norm] = GetParam();
   // After one update the momentum is the gradient.
   const stages::OptimizerSpec spec{.lr = 0.1, .momentum = 0.9};
-  Step step(make_stage(partime_cnn(features, kernel), true, spec));
-  stages::Stage eager = make_stage(partime_cnn(features, kernel), false, spec);
+  Step step(make_stage(partime_cnn(features, kernel, norm), true, spec));
+  stages::Stage eager = make_stage(partime_cnn(features, kernel, norm), false, spec);
   EXPECT_NEAR(step.train(sample(0)), train_eagerly(eager, sample(0)), 1e-6);
   const stages::StateDict mine = step.stage().checkpoint(), theirs = eager.checkpoint();
-  for (std::size_t i = 0; i < mine.size(); ++i)
-    EXPECT_LT(difference(mine[i].second, theirs[i].second), 1e-5) << mine[i].first;
+  double largest = 0;
+  for (const auto& [name, value] : theirs)
+    largest = std::max(largest, value.abs().max().item<double>());
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    const auto& [name, value] = mine[i];
+    // An instance norm takes away what a bias before it adds: its gradient is nothing but rounding.
+    if (norm == "instance" && name.starts_with("optimizer.momentum") && name.ends_with("bias") &&
+        theirs[i].second.abs().max().item<double>() < 1e-6 * largest) {
+      EXPECT_LT(value.abs().max().item<double>(), 1e-6 * largest) << name;
+    } else {
+      EXPECT_LT(difference(value, theirs[i].second), 1e-5) << name;
+    }
+  }
   EXPECT_EQ(step.left_to_libtorch(), std::vector<std::string>());
 }
 
 TEST_P(ProgramTest, DriftsFromEagerByRoundingOnlyOver500Frames) {
-  const auto [features, kernel] = GetParam();
-  Step step(make_stage(partime_cnn(features, kernel), true));
-  stages::Stage eager = make_stage(partime_cnn(features, kernel), false);
+  const auto& [features, kernel, norm] = GetParam();
+  Step step(make_stage(partime_cnn(features, kernel, norm), true));
+  stages::Stage eager = make_stage(partime_cnn(features, kernel, norm), false);
   float mine = 0, theirs = 0;
   for (int n = 0; n < 500; ++n) {
     mine = step.train(sample(n));
@@ -142,10 +155,11 @@ TEST_P(ProgramTest, DriftsFromEagerByRoundingOnlyOver500Frames) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, ProgramTest,
-                         testing::Values(Case{8, 3}, Case{16, 5}, Case{20, 3}),
+                         testing::Values(Case{8, 3}, Case{16, 5}, Case{20, 3},
+                                         Case{20, 3, "instance"}, Case{32, 3, "group"}),
                          [](const auto& info) {
                            return std::to_string(info.param.features) + "_features_kernel_" +
-                                  std::to_string(info.param.kernel);
+                                  std::to_string(info.param.kernel) + "_norm_" + info.param.norm;
                          });
 
 TEST(Program, MergesNeighbours) {

@@ -1,0 +1,199 @@
+// Group norm and its gradient.
+#include "capture/program/kernels/norm.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "capture/program/kernels/simd.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "capture/program/kernels/norm.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// Highway wants its own contributions after highway.h.
+#include "capture/program/kernels/epilogue-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace millrace::kernels {
+namespace HWY_NAMESPACE {
+
+constexpr std::size_t kChunk = 64;  ///< pixels summed in float
+
+/// For each block of lanes: `work(first channel, mask, whether all lanes count)`.
+template <class Work>
+HWY_INLINE void each_block(std::size_t channels, const Work& work) {
+  for (std::size_t c = 0; c < channels; c += kLanes)
+    work(c, hn::FirstN(D(), std::min(kLanes, channels - c)));
+}
+
+/// sums[c] += sum of left, products[c] += sum of left * (right - origin); with `squares` left is
+/// right - origin, too.
+template <bool squares>
+HWY_INLINE void add_up(const float* left, const float* right, const float* origin,
+                       std::size_t pixels, std::size_t channels, double* sums, double* products) {
+  const D d;
+  HWY_ALIGN float s[kLanes], p[kLanes];
+  for (std::size_t begin = 0; begin < pixels; begin += kChunk) {
+    const std::size_t end = std::min(begin + kChunk, pixels);
+    each_block(channels, [&](std::size_t c, auto part) {
+      const V about = hn::MaskedLoad(part, d, origin + c);
+      V sum[2] = {hn::Zero(d), hn::Zero(d)}, product[2] = {hn::Zero(d), hn::Zero(d)};
+      for (std::size_t i = begin; i < end; ++i) {
+        const std::size_t at = i * channels + c;
+        const V r = hn::Sub(hn::MaskedLoad(part, d, right + at), about);
+        const V l = squares ? r : hn::MaskedLoad(part, d, left + at);
+        sum[i % 2] = hn::Add(sum[i % 2], l);
+        product[i % 2] = hn::MulAdd(l, r, product[i % 2]);
+      }
+      hn::Store(hn::Add(sum[0], sum[1]), d, s);
+      hn::Store(hn::Add(product[0], product[1]), d, p);
+      for (std::size_t lane = 0; lane < std::min(kLanes, channels - c); ++lane) {
+        sums[c + lane] += double(s[lane]);
+        products[c + lane] += double(p[lane]);
+      }
+    });
+  }
+}
+
+void moments(const float* source, const float* origin, std::size_t pixels, std::size_t channels,
+             double* sums, double* squares) {
+  add_up<true>(source, source, origin, pixels, channels, sums, squares);
+}
+
+void products(const float* gradient, const float* source, const float* origin, std::size_t pixels,
+              std::size_t channels, double* sums, double* of_both) {
+  add_up<false>(gradient, source, origin, pixels, channels, sums, of_both);
+}
+
+/// destination = source * scale[c] + shift[c].
+void scale_and_shift(const float* source, const float* scale, const float* shift,
+                     std::size_t pixels, std::size_t channels, float* destination) {
+  const D d;
+  for (std::size_t i = 0; i < pixels; ++i) {
+    each_block(channels, [&](std::size_t c, auto part) {
+      const std::size_t at = i * channels + c;
+      const V made =
+          hn::MulAdd(hn::MaskedLoad(part, d, source + at), hn::MaskedLoad(part, d, scale + c),
+                     hn::MaskedLoad(part, d, shift + c));
+      hn::BlendedStore(made, part, d, destination + at);
+    });
+  }
+}
+
+/// destination = gradient * of_gradient[c] + source * of_source[c] + shift[c].
+void combine(const float* gradient, const float* of_gradient, const float* source,
+             const float* of_source, const float* shift, std::size_t pixels, std::size_t channels,
+             float* destination) {
+  const D d;
+  for (std::size_t i = 0; i < pixels; ++i) {
+    each_block(channels, [&](std::size_t c, auto part) {
+      const std::size_t at = i * channels + c;
+      const V from_source =
+          hn::MulAdd(hn::MaskedLoad(part, d, source + at), hn::MaskedLoad(part, d, of_source + c),
+                     hn::MaskedLoad(part, d, shift + c));
+      const V made = hn::MulAdd(hn::MaskedLoad(part, d, gradient + at),
+                                hn::MaskedLoad(part, d, of_gradient + c), from_source);
+      hn::BlendedStore(made, part, d, destination + at);
+    });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace millrace::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace millrace::kernels {
+
+HWY_EXPORT(moments);
+HWY_EXPORT(products);
+HWY_EXPORT(scale_and_shift);
+HWY_EXPORT(combine);
+
+namespace {
+
+/// Room for a call: two sums a channel, and three numbers.
+struct Room {
+  Room(const GroupNorm& norm, double* scratch)
+      : channels(std::size_t(norm.channels)),
+        sums(scratch),
+        products(scratch + channels),
+        first(reinterpret_cast<float*>(scratch + 2 * channels)),
+        second(first + channels),
+        third(second + channels) {
+    std::fill_n(sums, 2 * channels, 0.0);
+  }
+  const std::size_t channels;
+  double *const sums, *const products;
+  float *const first, *const second, *const third;
+};
+
+}  // namespace
+
+void group_norm(const GroupNorm& norm, const float* source, const float* weight, const float* bias,
+                float* destination, float* mean, float* rstd, double* scratch) {
+  const Room room(norm, scratch);
+  float *const scale = room.first, *const shift = room.second;
+  HWY_DYNAMIC_DISPATCH(moments)
+  (source, source, norm.pixels, room.channels, room.sums, room.products);
+  const std::size_t each = room.channels / std::size_t(norm.groups);
+  const double count = double(norm.pixels);
+  for (std::size_t group = 0; group < std::size_t(norm.groups); ++group) {
+    const std::size_t begin = group * each, end = begin + each;
+    double sum = 0;
+    for (std::size_t c = begin; c < end; ++c) sum += room.sums[c] + count * double(source[c]);
+    const double middle = sum / (count * double(each));
+    double squares = 0;  // about the middle
+    for (std::size_t c = begin; c < end; ++c) {
+      const double off = double(source[c]) - middle;
+      squares += room.products[c] + off * (2 * room.sums[c] + count * off);
+    }
+    const double variance = std::max(0.0, squares / (count * double(each)));
+    mean[group] = float(middle);
+    rstd[group] = float(1 / std::sqrt(variance + norm.eps));
+    for (std::size_t c = begin; c < end; ++c) {
+      const double factor = double(rstd[group]) * (weight ? double(weight[c]) : 1.0);
+      scale[c] = float(factor);
+      shift[c] = float((bias ? double(bias[c]) : 0.0) - double(mean[group]) * factor);
+    }
+  }
+  HWY_DYNAMIC_DISPATCH(scale_and_shift)
+  (source, scale, shift, norm.pixels, room.channels, destination);
+}
+
+void group_norm_gradient(const GroupNorm& norm, const float* gradient, const float* source,
+                         const float* mean, const float* rstd, const float* weight,
+                         const GroupNormGradients& to, double* scratch) {
+  const Room room(norm, scratch);
+  float *const of_gradient = room.first, *const of_source = room.second, *const shift = room.third;
+  const std::size_t each = room.channels / std::size_t(norm.groups);
+  for (std::size_t c = 0; c < room.channels; ++c) of_gradient[c] = mean[c / each];
+  HWY_DYNAMIC_DISPATCH(products)
+  (gradient, source, of_gradient, norm.pixels, room.channels, room.sums, room.products);
+  for (std::size_t c = 0; c < room.channels; ++c) {
+    if (to.weight) to.weight[c] = float(room.products[c] * double(rstd[c / each]));
+    if (to.bias) to.bias[c] = float(room.sums[c]);
+  }
+  if (!to.source) return;
+  for (std::size_t group = 0; group < std::size_t(norm.groups); ++group) {
+    const std::size_t begin = group * each, end = begin + each;
+    const double r = rstd[group], share = 1 / (double(norm.pixels) * double(each));
+    double sum = 0, product = 0;
+    for (std::size_t c = begin; c < end; ++c) {
+      const double w = weight ? double(weight[c]) : 1.0;
+      sum += w * room.sums[c];
+      product += w * room.products[c];
+    }
+    const double factor = -r * r * r * product * share;
+    for (std::size_t c = begin; c < end; ++c) {
+      of_gradient[c] = float(r * (weight ? double(weight[c]) : 1.0));
+      of_source[c] = float(factor);
+      shift[c] = float(-r * sum * share - double(mean[group]) * factor);
+    }
+  }
+  HWY_DYNAMIC_DISPATCH(combine)
+  (gradient, of_gradient, source, of_source, shift, norm.pixels, room.channels, to.source);
+}
+
+}  // namespace millrace::kernels
+#endif
