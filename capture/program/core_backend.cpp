@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 
 #include "capture/program/program.h"
+#include "capture/program/recording.h"
 
 namespace millrace::capture {
 namespace {
@@ -31,7 +32,7 @@ class CoreBackend final : public Backend {
   bool defers() const override { return false; }
   std::unique_ptr<Event> make_event() override { return nullptr; }
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
-    body();  // recording keeps all that is allocated, so that bytes are counted here
+    program::run_dry(body);  // recording keeps all that is allocated: bytes are counted here
     return std::make_unique<CoreRecording>(body, arena_);
   }
   std::unique_ptr<Graph> assemble(const std::vector<Node>& nodes) override {

@@ -1,8 +1,10 @@
 #include "capture/program/recording.h"
 
+#include <ATen/ATen.h>                          // zeros
 #include <c10/core/impl/LocalDispatchKeySet.h>  // recording on and off
 #include <torch/library.h>                      // a fallback for all operators
 
+#include <algorithm>
 #include <set>        // what asks the host
 #include <stdexcept>  // refusals
 #include <string>     // names
@@ -29,18 +31,67 @@ c10::IValue bare(const c10::IValue& value) {
   return list;
 }
 
+at::Tensor zeros(at::IntArrayRef sizes, const at::Tensor& like) {
+  return at::empty(sizes, like.options().memory_format(like.suggest_memory_format())).zero_();
+}
+
+/// convolution(input, weight, bias?, stride, padding, dilation, transposed, output_padding, groups)
+bool make_up_convolution(torch::jit::Stack& stack) {
+  const auto argument = [&](std::size_t i) { return stack[stack.size() - 9 + i]; };
+  const at::Tensor input = argument(0).toTensor(), weight = argument(1).toTensor();
+  if (input.dim() != 4 || argument(6).toBool() || argument(8).toInt() != 1) return false;
+  std::vector<std::int64_t> sizes = {input.size(0), weight.size(0)};
+  for (std::size_t side = 0; side < 2; ++side) {
+    const auto along = [&](std::size_t i) {
+      const std::vector<std::int64_t> list = argument(i).toIntVector();
+      return list[std::min(side, list.size() - 1)];
+    };
+    const std::int64_t reach = along(5) * (weight.size(2 + std::int64_t(side)) - 1) + 1;
+    sizes.push_back((input.size(2 + std::int64_t(side)) + 2 * along(4) - reach) / along(3) + 1);
+  }
+  torch::jit::drop(stack, 9);
+  torch::jit::push(stack, zeros(sizes, input));
+  return true;
+}
+
+/// convolution_backward(gradient, input, weight, bias_sizes?, stride, ..., output_mask)
+bool make_up_convolution_backward(torch::jit::Stack& stack) {
+  const auto argument = [&](std::size_t i) { return stack[stack.size() - 11 + i]; };
+  const at::Tensor input = argument(1).toTensor(), weight = argument(2).toTensor();
+  const c10::List<bool> wanted = argument(10).toBoolList();
+  const auto made = [&](std::size_t i, at::IntArrayRef sizes, const at::Tensor& like) {
+    return wanted.get(i) ? zeros(sizes, like) : at::Tensor();
+  };
+  if (input.dim() != 4 || argument(7).toBool() || argument(9).toInt() != 1) return false;
+  const at::Tensor dx = made(0, input.sizes(), input), dw = made(1, weight.sizes(), weight),
+                   db =
+                       wanted.get(2) ? at::zeros({weight.size(0)}, weight.options()) : at::Tensor();
+  torch::jit::drop(stack, 11);
+  torch::jit::push(stack, dx, dw, db);
+  return true;
+}
+
+/// What the operator leaves, with the values that a recording may do with.
+void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+  const std::string& name = operation.schema().name();
+  if (name == "aten::convolution" && make_up_convolution(*stack)) return;
+  if (name == "aten::convolution_backward" && make_up_convolution_backward(*stack)) return;
+  operation.callBoxed(*stack);
+}
+
 void record(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   static const std::set<std::string> asking = {"aten::item", "aten::_local_scalar_dense",
                                                "aten::equal", "aten::is_nonzero", "aten::nonzero"};
   const std::string& name = operation.schema().name();
   if (asking.count(name) > 0) throw std::runtime_error(name + " is not permitted while recording");
   const c10::impl::ExcludeDispatchKeyGuard once(kRecording);
+  if (!recording) return run_once(operation, stack);
   const auto arguments = std::ptrdiff_t(operation.schema().arguments().size());
   Call call{operation, {}, {}};
   for (auto at = stack->end() - arguments; at != stack->end(); ++at)
     call.arguments.push_back(bare(*at));
   const auto below = std::ptrdiff_t(stack->size()) - arguments;
-  operation.callBoxed(*stack);
+  run_once(operation, stack);
   for (auto at = stack->begin() + below; at != stack->end(); ++at)
     call.results.push_back(bare(*at));
   recording->push_back(std::move(call));
@@ -63,6 +114,11 @@ std::vector<Call> record_calls(const std::function<void()>& body) {
   const Recorder now(calls);
   body();
   return calls;
+}
+
+void run_dry(const std::function<void()>& body) {
+  const c10::impl::IncludeDispatchKeyGuard on(kRecording);
+  body();
 }
 
 }  // namespace millrace::program
