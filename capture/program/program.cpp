@@ -5,7 +5,11 @@
 #include <algorithm>  // lifetimes
 #include <chrono>     // times
 #include <map>        // memory
+#include <mutex>      // names
+#include <set>        // names
+#include <string>
 
+#include "capture/operation_watch.h"
 #include "capture/program/node.h"
 #include "capture/program/operations.h"
 
@@ -14,6 +18,7 @@ namespace millrace::program {
 struct Program::Parts {
   std::vector<Node> nodes;  ///< hold the memory
   std::vector<std::unique_ptr<Operation>> operations;
+  std::vector<const char*> names;  ///< of them, for a watch
 };
 
 namespace {
@@ -44,6 +49,14 @@ Values values_of(const std::vector<Node>& nodes, const OwnMemory& own) {
   return values;
 }
 
+/// One copy of each name, kept: who is told of it may look at it when the program is gone.
+const char* kept_name(const std::string& name) {
+  static std::mutex mutex;
+  static std::set<std::string> names;
+  const std::lock_guard lock(mutex);
+  return names.insert(name).first->c_str();
+}
+
 }  // namespace
 
 Program::Program(const std::function<void()>& body, Arena& arena)
@@ -70,6 +83,7 @@ Program::Program(const std::function<void()>& body, Arena& arena)
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     prepared[i]->bind(nodes[i], block + plan.offsets[own_values + i]);
     parts_->operations.push_back(std::move(prepared[i]));
+    parts_->names.push_back(kept_name(parts_->operations.back()->info.name));
   }
   for (Node& node : nodes) node.call = nullptr;  // the calls end here
 }
@@ -78,6 +92,15 @@ Program::~Program() = default;
 
 void Program::run() {
   const at::AutoDispatchBelowADInplaceOrView plain;
+  if (capture::OperationWatch* const watch = capture::operation_watch) {
+    using Clock = std::chrono::steady_clock;
+    for (std::size_t i = 0; i < parts_->operations.size(); ++i) {
+      const auto begin = Clock::now();
+      parts_->operations[i]->run();
+      watch->ran(parts_->names[i], begin, Clock::now());
+    }
+    return;
+  }
   for (const auto& operation : parts_->operations) operation->run();
 }
 

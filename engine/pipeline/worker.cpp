@@ -35,6 +35,7 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
 }
 
 void Worker::run() {
+  if (track_ && options_.actions->operations()) capture::operation_watch = track_;
   const bool watched = track_ || options_.before_action || options_.after_action;
   for (std::int64_t at = 0; !shared_.stop.load(std::memory_order_relaxed); ++at) {
     const std::int64_t applied = shared_.applied.load(std::memory_order_relaxed);

@@ -20,7 +20,8 @@ std::int64_t ActionTrack::lost() const {
   return std::max<std::int64_t>(0, count_ - std::int64_t(ring_.size()));
 }
 
-ActionLog::ActionLog(int workers, std::size_t capacity) : counts_(kCounts) {
+ActionLog::ActionLog(int workers, std::size_t capacity, bool operations)
+    : operations_(operations), counts_(kCounts) {
   const std::size_t each = std::max<std::size_t>(1, capacity / std::size_t(workers));
   for (int worker = 0; worker < workers; ++worker) tracks_.emplace_back(worker, each, origin_);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "capture/operation_watch.h"
 #include "engine/monitor/clock.h"
 #include "engine/trace/trace.h"
 
@@ -12,7 +13,7 @@ namespace millrace::engine {
 
 /// One worker's part of an ActionLog: the latest spans, in memory taken beforehand. Written by its
 /// worker alone, without allocation, lock or log; read when that has stopped.
-class alignas(64) ActionTrack {
+class alignas(64) ActionTrack final : public capture::OperationWatch {
  public:
   /// `capacity` > 0. Times are kept as nanoseconds since `origin`.
   ActionTrack(int worker, std::size_t capacity, Clock::time_point origin);
@@ -31,6 +32,11 @@ class alignas(64) ActionTrack {
   /// out has no end.
   void end(std::int64_t version, Clock::time_point now) { add(start_, now, false, version); }
 
+  /// An operation of the action begun last.
+  void ran(const char* name, Clock::time_point from, Clock::time_point to) override {
+    add(from, to, false, -1, name);
+  }
+
   /// In the order of their start.
   std::vector<Span> spans() const;
   /// Earlier spans, whose room was needed.
@@ -40,8 +46,9 @@ class alignas(64) ActionTrack {
   /// Looking whether something is there takes about as long; it is no wait.
   static constexpr std::chrono::microseconds kLeastWait{1};
 
-  void add(Clock::time_point from, Clock::time_point to, bool waiting, std::int64_t version) {
-    ring_[next_] = {worker_, action_, ns(from), ns(to), waiting, version};
+  void add(Clock::time_point from, Clock::time_point to, bool waiting, std::int64_t version,
+           const char* operation = nullptr) {
+    ring_[next_] = {worker_, action_, ns(from), ns(to), waiting, version, operation};
     next_ = next_ + 1 < ring_.size() ? next_ + 1 : 0;
     ++count_;
   }
@@ -61,10 +68,12 @@ class alignas(64) ActionTrack {
 /// A track a worker, and counts. Outlives the pipeline that writes it.
 class ActionLog {
  public:
-  /// Spans of all workers together: 64 bytes each. Counts: 40.
+  /// Spans of all workers together: 72 bytes each. Counts: 40.
   static constexpr std::size_t kCapacity = 1'000'000, kCounts = 200'000;
 
-  explicit ActionLog(int workers, std::size_t capacity = kCapacity);
+  /// `operations`: it is told of those of step programs, too.
+  explicit ActionLog(int workers, std::size_t capacity = kCapacity, bool operations = false);
+  bool operations() const { return operations_; }
 
   ActionTrack& track(int worker) { return tracks_[std::size_t(worker)]; }
   /// Keeps the latest kCounts. The last stage's worker, at each prediction.
@@ -80,6 +89,7 @@ class ActionLog {
 
  private:
   const Clock::time_point origin_ = Clock::now();
+  const bool operations_;
   std::vector<ActionTrack> tracks_;
   std::vector<Counts> counts_;
   std::size_t counted_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "engine/schedule/staircase.h"
 
@@ -52,15 +53,23 @@ const char* category(Op op) {
   return names[int(op)];
 }
 
+/// Name and category.
+std::pair<std::string, const char*> told(const Span& span) {
+  if (span.operation) return {span.operation, "operator"};
+  if (span.waiting) return {"wait", "waiting"};
+  return {std::string(1, op_letter(span.action.op)), category(span.action.op)};
+}
+
 std::string complete_event(const Span& span) {
   const Action& a = span.action;
   const std::int64_t version = span.version >= 0 ? span.version : a.version;
+  const auto [name, kind] = told(span);
   std::string text =
-      R"({"name":")" + (span.waiting ? "wait" : std::string(1, op_letter(a.op))) + R"(","cat":")" +
-      (span.waiting ? "waiting" : category(a.op)) + R"(","ph":"X","pid":1,"tid":)" +
+      R"({"name":)" + json_string(name) + R"(,"cat":")" + kind + R"(","ph":"X","pid":1,"tid":)" +
       std::to_string(span.worker) + R"(,"ts":)" + microseconds(span.start_ns) + R"(,"dur":)" +
       microseconds(std::max<std::int64_t>(0, span.end_ns - span.start_ns)) +
       R"(,"args":{"stage":)" + std::to_string(a.stage) + R"(,"frame":)" + std::to_string(a.sample);
+  if (span.operation) return text + "}}";
   if (takes_gradient(a.op) && !span.waiting) text += R"(,"gradient":)" + std::to_string(a.gradient);
   if (version >= 0) text += R"(,"version":)" + std::to_string(version);
   return text + "}}";

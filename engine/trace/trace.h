@@ -17,6 +17,7 @@ struct Span {
   std::int64_t end_ns = 0;
   bool waiting = false;       ///< no action, but the time before one in which it could not go on
   std::int64_t version = -1;  ///< updates that made the weights it met; -1: as the action says
+  const char* operation = nullptr;  ///< of a step program, within the action; null: the action
 };
 
 /// How things stand at a moment.
@@ -33,7 +34,8 @@ std::vector<std::string> worker_names(const Schedule& schedule);
 /// Trace Event Format: one process named `name`, a thread a worker named by `workers` (missing
 /// names: "worker W"). A span is a "complete" event (ph X; microseconds, to the nanosecond) named
 /// by its kind: F, B, U, ... as in action_text(), or "wait"; its arguments are stage, frame,
-/// gradient and version. `counts` become counters (ph C). `name` and `workers` may hold any bytes.
+/// gradient and version; an operation has its own name. `counts` become counters (ph C). `name` and
+/// `workers` may hold any bytes.
 std::string trace_json(const std::string& name, const std::vector<std::string>& workers,
                        const std::vector<Span>& spans, const std::vector<Counts>& counts = {});
 

@@ -87,6 +87,24 @@ class Trace(program.CliTest):
                     self.assertEqual(wait["args"]["frame"], action["args"]["frame"])
         self.assertGreater(waits, 0)
 
+    def test_operators_lie_within_their_actions(self):
+        plain, _ = self.traced("partime", 2)
+        self.assertFalse([event for event in plain if event.get("cat") == "operator"])
+        events, _ = self.traced("partime", 2, "--trace-operators")
+        operators = [event for event in events if event.get("cat") == "operator"]
+        actions = [event for event in events if event.get("cat") in ("forward", "backward", "update")]
+        names = {event["name"] for event in operators}
+        self.assertIn("forward 3x16x24 -> 2x16x24 k3 s1", names)
+        self.assertIn("update by sgd", names)
+        for operator in operators:
+            around = [action for action in actions if action["tid"] == operator["tid"]
+                      and action["ts"] <= operator["ts"] + 1e-3
+                      and operator["ts"] + operator["dur"] <= action["ts"] + action["dur"] + 1e-3]
+            self.assertEqual(len(around), 1, operator)
+            self.assertEqual(around[0]["args"]["frame"], operator["args"]["frame"])
+        forwards = [event for event in operators if event["name"].startswith("forward 3x16x24")]
+        self.assertEqual(len(forwards), FRAMES)
+
     def test_counters_show_queue_drops_and_latency(self):
         events, report = self.traced("partime", 2)
         names = {event["name"] for event in events if event["ph"] == "C"}

@@ -24,7 +24,8 @@ struct RunArguments {
   std::vector<std::string> settings;
   std::int64_t frames = 0;  ///< 0: until the source ends
   std::string report;
-  std::string trace;                   ///< where to write what workers did and when; "": nowhere
+  std::string trace;  ///< where to write what workers did and when; "": nowhere
+  bool trace_operators = false;
   const CLI::Option* serve = nullptr;  ///< given: a page to watch on
   std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
   std::string token;                   ///< asked of whoever watches; "": of nobody
@@ -138,6 +139,7 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   const Config config = read();
   Run run(config,
           {.trace = arguments.trace,
+            .trace_operators = arguments.trace_operators,
            .serve = arguments.serve->count() > 0,
            .serve_at = arguments.serve_at,
            .token = arguments.token_file.empty() ? arguments.token : token_in(arguments.token_file),
@@ -194,9 +196,14 @@ void add_options(CLI::App& command, RunArguments& arguments) {
   command.add_option("--frames", arguments.frames, "Frames to train; 0: until the source ends")
       ->check(CLI::Range(std::int64_t(0), std::int64_t(1'000'000'000'000)));
   command.add_option("--report", arguments.report, "Where to write the report, JSON");
-  command.add_option("--trace", arguments.trace,
-                     "Where to write what each worker did and when, for Chrome or Perfetto: the "
-                     "last 1000000 actions and waits");
+  CLI::Option* const trace =
+      command.add_option("--trace", arguments.trace,
+                         "Where to write what each worker did and when, for Chrome or Perfetto: "
+                         "the last 1000000 actions and waits");
+  command
+      .add_flag("--trace-operators", arguments.trace_operators,
+                "In the trace each operator of a step program, too, by name and time")
+      ->needs(trace);
   arguments.serve =
       command
           .add_option(

@@ -114,7 +114,9 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
   }
   callback.sinks = std::move(checked.sinks);
   if (!options.trace.empty()) {
-    actions = std::make_unique<engine::ActionLog>(int(trainer.schedule().workers.size()));
+    actions =
+        std::make_unique<engine::ActionLog>(int(trainer.schedule().workers.size()),
+                                            engine::ActionLog::kCapacity, options.trace_operators);
     counters = std::make_unique<TraceCounters>(*actions, queue);
     observers.add(counters.get());
   }

@@ -43,6 +43,7 @@ struct Wedged : std::runtime_error {
 
 struct RunOptions {
   std::string trace;                   ///< file for what each worker did and when; "": none
+  bool trace_operators = false;        ///< and for what a step program ran within that
   bool serve = false;                  ///< a page to watch on
   std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
   std::string token;                   ///< asked of whoever watches; "": of nobody
