@@ -139,7 +139,7 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   const Config config = read();
   Run run(config,
           {.trace = arguments.trace,
-            .trace_operators = arguments.trace_operators,
+           .trace_operators = arguments.trace_operators,
            .serve = arguments.serve->count() > 0,
            .serve_at = arguments.serve_at,
            .token = arguments.token_file.empty() ? arguments.token : token_in(arguments.token_file),
