@@ -97,7 +97,7 @@ class Bench(program.CliTest):
         results, outcome = self.results("seeds", "--quick", "--stages", "2", "--page", page, "--plot", plot)
         steps = {arm["arm"]: arm for arm in results["arms"]}
         for name in ("sequential", "pipedream", "2bw, m = 4", "gpipe, m = 4", "1f1b, m = 4", "interleaved, m = 4"):
-            for figure in ("measured_ms", "predicted_ms", "T_ms"):
+            for figure in ("measured_ms", "predicted_ms", "work_ms"):
                 self.assertGreater(steps[name][figure], 0, (name, figure))
         if results["workers"] == 2:
             for name, share in (("gpipe", 1 / 5), ("1f1b", 1 / 5), ("interleaved", 1 / 9)):

@@ -58,7 +58,7 @@ double bubble_of_equal_stages(const engine::Schedule& schedule) {
 struct Arm {
   BenchArm bench;
   int workers, microbatches;
-  std::vector<double> measured, predicted, T;
+  std::vector<double> measured, predicted, work;
 };
 
 std::vector<Arm> make_arms(int workers, const std::vector<int>& microbatches, std::int64_t size) {
@@ -92,9 +92,12 @@ void take_turn(Arm& arm, const engine::plan::Link& link, double seconds) {
   const auto costs = engine::measure_stages(arm.bench.options(), kPredicting * seconds);
   arm.predicted.push_back(engine::predict(schedule, costs, link, engine::usable_cores()));
   Periods periods;
-  const Turn turn = arm.bench.turn(seconds, kLeastUpdates * schedule.group, &periods);
+  arm.bench.turn(seconds, kLeastUpdates * schedule.group, &periods);
   arm.measured.push_back(periods.period_ms(std::size_t(schedule.group)));
-  arm.T.push_back(turn.reading.T);
+  double work = 0;  // of all stages, a sample
+  for (const engine::plan::StageCosts& stage : costs)
+    work += stage.ms.forward + stage.ms.backward() + stage.ms.update / double(schedule.group);
+  arm.work.push_back(work);
 }
 
 Json arm_json(const Arm& arm) {
@@ -107,12 +110,12 @@ Json arm_json(const Arm& arm) {
       {"microbatches", arm.microbatches},
       {"measured_ms", step},
       {"predicted_ms", median(arm.predicted)},
-      {"T_ms", median(arm.T)}};
+      {"work_ms", median(arm.work)}};
   if (flushes(schedule)) {
     row["bubble"] = {
         {"formula", bubble_formula(schedule, arm.workers, arm.microbatches)},
         {"equal_stages", bubble_of_equal_stages(engine::schedule_of(arm.bench.options()))},
-        {"measured", 1 - median(arm.T) / (arm.workers * step)}};
+        {"measured", 1 - median(arm.work) / (arm.workers * step)}};
   }
   return row;
 }

@@ -101,7 +101,7 @@ std::string seeds_page(const Json& results) {
       "\n## Bubbles\n\n![Share of time that a worker waits](seeds.png)\n\n"
       "GPipe and 1F1B wait (p-1)/(m+p-1) of the time, interleaved with v chunks (p-1)/(v m+p-1). "
       "Measured is what is left "
-      "of the workers' time beside the stages' own steps: also the stages' imbalance and the "
+      "of the workers' time beside the stages' own steps, each measured by itself: also the stages' imbalance and the "
       "hand-off.\n\n"
       "| schedule | formula | simulated, equal stages | measured |\n|---|---|---|---|\n";
   for (const Json& arm : results["arms"]) {
