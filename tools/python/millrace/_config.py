@@ -15,7 +15,7 @@ from millrace._error import Error
 
 _KEYS = [line.split(" = ")[0] for line in _millrace.describe_keys().splitlines() if not line.startswith(" ")]
 _KEYS.append("model.layer")
-_TABLES = sorted({key.split(".")[0] for key in _KEYS})
+_TABLES = sorted({key.split(".")[0] for key in _KEYS if "." in key})
 
 
 def toml(value: Any) -> str:
@@ -37,7 +37,7 @@ def toml(value: Any) -> str:
 
 def _keys_of(name: str) -> list[str]:
     """Of several, that of the pipeline or else the model."""
-    keys = [key for key in _KEYS if key.split(".")[1] == name]
+    keys = [key for key in _KEYS if key.split(".")[-1] == name]
     return next(([key] for key in (f"pipeline.{name}", f"model.{name}") if key in keys), keys)
 
 
@@ -59,7 +59,7 @@ def settings(tables: Mapping[str, Any]) -> list[tuple[str, str]]:
         elif keys:
             raise Error(f"{name}: is a key of several tables, {', '.join(keys)}: give the table as a dict")
         else:
-            names = _TABLES + [key.split(".")[1] for key in _KEYS]
+            names = _TABLES + [key.split(".")[-1] for key in _KEYS]
             nearest = (difflib.get_close_matches(name, names, 1, 0) or [""])[0]
             raise Error(f"unknown key {name}; the nearest is {nearest}")
     return found
