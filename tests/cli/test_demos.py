@@ -41,7 +41,8 @@ class Demos(CliTest):
 
     def test_configs_are_valid(self):
         for config in sorted(DEMOS.glob("*/*.toml")):
-            self.assert_code(DONE, call("check", config))
+            if config.parent.name != "plugins":  # which are where they were built: test_plugins.py
+                self.assert_code(DONE, call("check", config))
 
     def test_without_a_camera_that_is_said(self):
         config = DEMOS / "webcam/webcam.toml"
