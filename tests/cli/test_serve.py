@@ -1,5 +1,6 @@
 """`millrace run --serve`: the page's own tests are in tests/page; here a real run is behind it."""
 
+import contextlib
 import json
 import signal
 import time
@@ -15,16 +16,19 @@ PATIENCE = 30
 
 class Serve(program.CliTest):
 
+    @contextlib.contextmanager
     def start(self, *options):
-        process = program.start("run", program.write_toml(self.folder / "live.toml", {
-            "source": {"uri": "synth:shapes", "width": 24, "height": 16, "pace": "live", "fps": 100.0},
-            "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
-            "checkpoint": {"dir": self.folder / "kept"}}), "--serve", "127.0.0.1:0", *options)
-        for line in process.stderr:
-            if line.startswith("page: "):
-                self.url, self.process = line.split()[1], process
-                return process
-        self.fail("no page is served")
+        with program.start("run", program.write_toml(self.folder / "live.toml", {
+                "source": {"uri": "synth:shapes", "width": 24, "height": 16, "pace": "live", "fps": 100.0},
+                "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
+                "checkpoint": {"dir": self.folder / "kept"}}), "--serve", "127.0.0.1:0", *options) as process:
+            try:
+                self.url = next((line.split()[1] for line in process.stderr if line.startswith("page: ")), None)
+                self.assertIsNotNone(self.url, "no page is served")
+                yield process
+            except BaseException:
+                process.kill()  # or the end of its `with` waits for ever
+                raise
 
     def get(self, path, **headers):
         with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=10) as answer:
@@ -48,8 +52,12 @@ class Serve(program.CliTest):
             if what():
                 return
             time.sleep(0.05)
-        self.process.kill()  # or the end of its `with` waits for ever
         self.fail(text)
+
+    def rests(self):
+        before = self.state()["frames"]["trained"]
+        time.sleep(0.3)
+        return self.state()["frames"]["trained"] == before
 
     def finish(self, process):
         process.send_signal(signal.SIGINT)
@@ -95,9 +103,7 @@ class Serve(program.CliTest):
             self.ask(action="save")
             self.wait_until(lambda: self.state()["controls"]["saves"] == 1, "nothing is saved")
             self.assertTrue(self.state()["controls"]["paused"])
-            rested = self.state()["frames"]["trained"]
-            time.sleep(0.3)
-            self.assertEqual(self.state()["frames"]["trained"], rested)
+            self.wait_until(self.rests, "it goes on")
             self.finish(process)
 
     def health(self):
