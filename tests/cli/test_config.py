@@ -68,6 +68,7 @@ KEYS = {
     "pipeline.virtual_stages": whole(1, 1024),
     "pipeline.vertical_sync": FLAG,
     "pipeline.replicas": listed([0], ["2"], 2),
+    "pipeline.ranks": listed([-1], ["0"], 2),
     "pipeline.recompute": FLAG,
     "pipeline.capture": names("auto", "graph", "eager"),
     "pipeline.sharing": names("streams", "partitions"),
