@@ -16,6 +16,17 @@ std::string text_of(const Json& row, const char* key) {
   return row[key].get<std::string>();
 }
 
+/// Two numbers of microbatches show the way; more would leave no room for names.
+bool is_drawn(const Json& arm) {
+  const int m = arm["microbatches"];
+  return m <= 1 || m == 4 || m == 16;
+}
+
+std::string category(const Json& arm) {
+  const int m = arm["microbatches"];
+  return text_of(arm, "schedule") + (m > 1 ? " m=" + std::to_string(m) : "");
+}
+
 /// A group a stage, a bar a schedule.
 void plot_memory(const Json& memory, const std::string& path) {
   io::BarChart chart{.title = "Memory a stage holds at 4 stages",
@@ -40,8 +51,8 @@ void plot_bubbles(const Json& results, const std::string& path) {
       .groups = {}};
   std::vector<double> formula, equal, measured;
   for (const Json& arm : results["arms"]) {
-    if (!arm.contains("bubble")) continue;
-    chart.categories.push_back(arm["arm"]);
+    if (!arm.contains("bubble") || !is_drawn(arm)) continue;
+    chart.categories.push_back(category(arm));
     formula.push_back(100 * arm["bubble"]["formula"].get<double>());
     equal.push_back(100 * arm["bubble"]["equal_stages"].get<double>());
     measured.push_back(100 * arm["bubble"]["measured"].get<double>());
@@ -57,7 +68,8 @@ void plot_rates(const Json& results, const std::string& path) {
                      .groups = {}};
   std::vector<double> measured, predicted;
   for (const Json& arm : results["arms"]) {
-    chart.categories.push_back(arm["arm"]);
+    if (!is_drawn(arm)) continue;
+    chart.categories.push_back(category(arm));
     measured.push_back(1e3 / arm["measured_ms"].get<double>());
     predicted.push_back(1e3 / arm["predicted_ms"].get<double>());
   }
@@ -101,7 +113,8 @@ std::string seeds_page(const Json& results) {
       "\n## Bubbles\n\n![Share of time that a worker waits](seeds.png)\n\n"
       "GPipe and 1F1B wait (p-1)/(m+p-1) of the time, interleaved with v chunks (p-1)/(v m+p-1). "
       "Measured is what is left "
-      "of the workers' time beside the stages' own steps, each measured by itself: also the stages' imbalance and the "
+      "of the workers' time beside the stages' own steps, each measured by itself: also the "
+      "stages' imbalance and the "
       "hand-off.\n\n"
       "| schedule | formula | simulated, equal stages | measured |\n|---|---|---|---|\n";
   for (const Json& arm : results["arms"]) {
