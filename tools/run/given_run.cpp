@@ -14,6 +14,7 @@
 #include "stages/loss.h"
 #include "tools/run/assembly.h"
 #include "tools/run/correction_choice.h"
+#include "tools/run/report.h"
 
 namespace millrace::tools {
 namespace {
@@ -317,19 +318,12 @@ void GivenRun::set_weights(const std::vector<NamedWeights>& weights) {
 std::string GivenRun::report() const {
   Parts& p = *parts_;
   const engine::Reading r = p.trainer->monitor().read();
-  nlohmann::ordered_json devices = nlohmann::ordered_json::array(), steps = devices;
-  for (const engine::Device& device : p.trainer->devices()) devices.push_back(device.name());
-  if (p.closed && p.ran) {
-    for (const engine::StageCapture& stage : p.trainer->captures()) {
-      steps.push_back(
-          {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
-    }
-  }
+  const bool ran = p.closed && p.ran;
   const std::int64_t trained = p.trainer->trained() - p.trained_before;
   return nlohmann::ordered_json{
       {"schedule", p.trainer->schedule().name},
       {"stages", p.trainer->schedule().stages},
-      {"devices", devices},
+      {"devices", devices_json(*p.trainer)},
       {"cut", p.trainer->cut()},
       {"frames",
        {{"received", p.given},
@@ -351,7 +345,7 @@ std::string GivenRun::report() const {
       {"gradient_age", r.gradient_age},
       {"correction", p.trainer->correction().kind},
       {"capture", p.trainer->recorded() ? "graph" : "eager"},
-      {"steps", steps}}
+      {"steps", ran ? steps_json(*p.trainer) : nlohmann::ordered_json::array()}}
       .dump();
 }
 

@@ -42,16 +42,6 @@ Json loss_json(const RunLog& log) {
           {"mean_frame", {{"mean", number(mean.mean())}, {"recent", number(mean.recent())}}}};
 }
 
-/// By stage: how its step ran.
-Json steps_json(const engine::Trainer& trainer) {
-  Json stages = Json::array();
-  for (const engine::StageCapture& stage : trainer.captures()) {
-    stages.push_back(
-        {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
-  }
-  return stages;
-}
-
 /// By stage: bytes that one of its workers holds.
 Json memory_json(const engine::Trainer& trainer) {
   Json memory;
@@ -143,16 +133,29 @@ stages::Metadata about_weights(const RunParts& p, std::int64_t samples,
   return all;
 }
 
+Json devices_json(const engine::Trainer& trainer) {
+  Json devices = Json::array();
+  for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
+  return devices;
+}
+
+Json steps_json(const engine::Trainer& trainer) {
+  Json stages = Json::array();
+  for (const engine::StageCapture& stage : trainer.captures()) {
+    stages.push_back(
+        {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
+  }
+  return stages;
+}
+
 Json make_report(RunParts& p) {
   engine::Trainer& trainer = p.trainer;
   const engine::Schedule& schedule = trainer.schedule();
   const engine::Reading r = trainer.monitor().read();
-  Json devices = Json::array();
-  for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
   Json report = {
       {"schedule", schedule.name},
       {"stages", schedule.stages},
-      {"devices", devices},
+      {"devices", devices_json(trainer)},
       {"cut", trainer.cut()},
       {"frames",
        {{"received", p.frames.received},

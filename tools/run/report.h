@@ -8,6 +8,10 @@
 #include "engine/monitor/clock.h"
 #include "stages/safetensors.h"
 
+namespace millrace::engine {
+class Trainer;
+}
+
 namespace millrace::tools {
 
 struct RunParts;
@@ -17,6 +21,10 @@ nlohmann::ordered_json make_report(RunParts& run);
 
 /// The same in a few lines, ending with the verdict.
 std::string summarize(const nlohmann::ordered_json& report);
+
+/// Its parts by stage: where each runs, and how its step ran.
+nlohmann::ordered_json devices_json(const engine::Trainer& trainer);
+nlohmann::ordered_json steps_json(const engine::Trainer& trainer);
 
 /// What weights say of the run that made them, `samples` after its start: version, config, seed,
 /// uri, host, duration, rate, and frames with those before the checkpoint that it went on from. Any
