@@ -169,12 +169,11 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
 }
 
 int run(const RunArguments& arguments) {
+  leave_at_signals();
   const std::unique_ptr<engine::Exchange> ranks = launched_ranks();
   if (!ranks) return learn(arguments, nullptr);
-  if (ranks->rank() != 0) {
-    catch_signals();
-    return follow(*ranks, config_reader(arguments), asked_to_stop);
-  }
+  catch_signals();  // the other ranks would wait for one that left
+  if (ranks->rank() != 0) return follow(*ranks, config_reader(arguments), asked_to_stop);
   const auto refuse = [&](ExitCode code) { refuse_ranks(*ranks, code); };
   try {
     return learn(arguments, ranks.get());
