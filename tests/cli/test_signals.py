@@ -126,7 +126,7 @@ class Loading(program.CliTest):
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
         self.assertIn(process.returncode, codes, err)
-        self.assertNotIn("error", err)
+        self.assertNotIn("millrace: error", err)
 
     def test_at_any_moment_it_ends_in_order_and_nothing_is_lost(self):
         began = time.monotonic()

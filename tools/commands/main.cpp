@@ -70,7 +70,7 @@ namespace {
 /// LibTorch's constructors take most of a second, and a signal may come meanwhile: this is called
 /// before them.
 void hear_signals(int argc, char** argv, char**) {
-  if (argc > 1 && std::strcmp(argv[1], "run") == 0) millrace::tools::leave_at_signals();
+  if (argc > 1 && std::strcmp(argv[1], "run") == 0) millrace::tools::catch_signals();
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,
                                                                    char**) = hear_signals;
