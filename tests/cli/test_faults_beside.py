@@ -11,12 +11,13 @@ import unittest
 from safetensors.torch import load_file
 
 import program
-from test_faults import EVERY, LONG, NEWEST, figure, frames_of
+import test_faults
+from test_faults import EVERY, NEWEST, figure, frames_of
 from test_gstreamer import PLUGINS as ELEMENTS
 from test_plugins import c_library
 from test_ranks import ENVIRONMENT, LAUNCH, MPIRUN, processes_under
 
-KILLS = 50 if LONG else 3
+KILLS = max(3, test_faults.KILLS // 20)
 
 
 class Beside(program.CliTest):
