@@ -17,7 +17,7 @@ from test_gstreamer import PLUGINS as ELEMENTS
 from test_plugins import PLUGINS
 from test_ranks import ENVIRONMENT, LAUNCH, MPIRUN, processes_under
 
-KILLS = max(3, test_faults.KILLS // 20)
+KILLS = max(2, test_faults.KILLS // 20)
 
 
 class Beside(program.CliTest):
@@ -121,7 +121,7 @@ class Ranks(Beside):
             self.assertGreaterEqual(self.learned(), learned)
 
     def test_stopped_while_they_load_they_end(self):
-        for moment in (0.0, 0.4, 0.8, 1.2, 1.6):
+        for moment in (0.0, 0.6, 1.2):
             with self.subTest(moment=moment):
                 process = self.start([*LAUNCH, "-n", 2, program.MILLRACE, "run", self.write_config(), "--quiet"], ENVIRONMENT)
                 self.wait_until(process, lambda: len(processes_under(process.pid)) == 2, "no ranks")
