@@ -1,10 +1,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <exception>
 #include <utility>  // Asio 1.74 takes it for granted
 
 #include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
 
 #include "tests/fuzz/target.h"
@@ -41,7 +41,9 @@ MILLRACE_FUZZ(http) {
   std::atomic<int> viewers{0};
   Site site{gate, subject, publisher, viewers};
   net::co_spawn(context, serve(site, net::ip::tcp::socket(context, net::ip::tcp::v4(), ends[0])),
-                net::detached);
+                [](std::exception_ptr thrown) {
+                  if (thrown) std::rethrow_exception(thrown);  // none may be
+                });
   bool more = true;
   while (more) {
     const bool worked = context.poll() > 0;
