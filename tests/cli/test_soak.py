@@ -145,7 +145,8 @@ class Soak(program.CliTest):
         long_enough = settled[-1]["s"] > 2 * SETTLE
         memory = f"{first:.1f} to {last:.1f} MiB resident after the first {SETTLE // 60} min" if long_enough else "too short to tell of memory"
         frames = report["frames"]
-        figure("soak", f"{(time.monotonic() - self.began) / HOUR:.2f} h at {RATE} frames a second: {frames['received']} frames received, "
+        hours = (time.monotonic() - self.began) / HOUR
+        figure(f"soak, {hours:.1f} h", f"{hours:.2f} h at {RATE} frames a second: {frames['received']} frames received, "
                        f"{frames['trained']} trained, {frames['dropped']} dropped, {frames['rejected']} rejected; {self.breaks} reconnects, "
                        f"{self.reloads} SIGHUPs, {self.fills} full disks, {3 * self.breaks} viewers; {memory}; "
                        f"{settled[-1]['threads']} threads, {settled[-1]['files']} descriptors")
