@@ -9,10 +9,10 @@
 
 namespace {
 
-millrace::io::WebServer& server() {
-  static millrace::io::Controls controls({});
-  static millrace::io::WebServer one(millrace::io::web_options("127.0.0.1:0", ""),
-                                     {.look = [] { return millrace::io::Snapshot{}; }, .controls = &controls});
+millrace::page::WebServer& server() {
+  static millrace::page::Controls controls({});
+  static millrace::page::WebServer one(millrace::page::web_options("127.0.0.1:0", ""),
+                                     {.look = [] { return millrace::page::Snapshot{}; }, .controls = &controls});
   return one;
 }
 

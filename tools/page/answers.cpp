@@ -6,7 +6,7 @@
 #include "tools/page/metrics.h"
 #include "tools/page/site.h"
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 namespace http = boost::beast::http;
@@ -140,4 +140,4 @@ Response answer(Site& site, const Request& request) {
   return reply(request, http::status::ok, kJson, *site.publisher.state(version));
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -8,7 +8,7 @@
 
 #include "engine/monitor/real_time.h"
 
-namespace millrace::io {
+namespace millrace::page {
 
 /// One stage, beside what Snapshot::reading says of it.
 struct StageState {
@@ -77,4 +77,4 @@ struct Snapshot {
   StreamState stream;
 };
 
-}  // namespace millrace::io
+}  // namespace millrace::page

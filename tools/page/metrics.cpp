@@ -5,7 +5,7 @@
 #include <prometheus/metric_family.h>    // what is served
 #include <prometheus/text_serializer.h>  // how
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 using prometheus::ClientMetric;
@@ -148,4 +148,4 @@ std::string metrics_text(const Snapshot& s, int viewers) {
   return sheet.text();
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

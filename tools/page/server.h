@@ -11,7 +11,7 @@
 #include "tools/page/live_state.h"
 #include "tools/page/picture_board.h"
 
-namespace millrace::io {
+namespace millrace::page {
 
 /// What the server shows; all of it outlives the server.
 struct WebSubject {
@@ -49,4 +49,4 @@ class WebServer {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace millrace::io
+}  // namespace millrace::page

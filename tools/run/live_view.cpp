@@ -8,7 +8,7 @@
 namespace millrace::tools {
 namespace {
 
-io::Controls::Offered offered(const Config& config, const LiveSubject& subject) {
+page::Controls::Offered offered(const Config& config, const LiveSubject& subject) {
   return {.pause = true,
           .save = subject.checkpointer != nullptr,
           .learning_rate = config.optimizer.lr > 0};
@@ -19,17 +19,17 @@ io::Controls::Offered offered(const Config& config, const LiveSubject& subject) 
 LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
                    const std::string& token, LiveSubject subject)
     : config_(config), subject_(std::move(subject)), controls_(offered(config, subject_)) {
-  const io::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
+  const page::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
   const bool labels = task_of(config.task.kind) == Task::label;  // no pictures: the input alone
-  board_ = std::make_unique<io::PictureBoard>(shape, labels ? io::PictureShape{} : shape);
-  server_ = std::make_unique<io::WebServer>(
-      io::web_options(serve, token),
-      io::WebSubject{
+  board_ = std::make_unique<page::PictureBoard>(shape, labels ? page::PictureShape{} : shape);
+  server_ = std::make_unique<page::WebServer>(
+      page::web_options(serve, token),
+      page::WebSubject{
           .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_});
 }
 
 void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
-  io::Pictures* const room = board_ ? board_->room() : nullptr;
+  page::Pictures* const room = board_ ? board_->room() : nullptr;
   if (!room) return;
   std::copy_n(subject_.trainer.shown_input(slot), room->input.size(), room->input.begin());
   if (info.has_target)
@@ -54,10 +54,10 @@ void LiveView::obey() {
   }
 }
 
-io::Snapshot LiveView::look() const {
+page::Snapshot LiveView::look() const {
   engine::Trainer& trainer = subject_.trainer;
   const Novelty& novelty = subject_.log.novelty();
-  io::Snapshot now{
+  page::Snapshot now{
       .version = MILLRACE_VERSION,
       .source = config_.source.uri,
       .task = config_.task.kind,
@@ -99,12 +99,12 @@ io::Snapshot LiveView::look() const {
   return now;
 }
 
-std::vector<io::StageState> LiveView::stages() const {
+std::vector<page::StageState> LiveView::stages() const {
   const engine::Schedule& schedule = subject_.trainer.schedule();
-  std::vector<io::StageState> stages(std::size_t(schedule.stages));
+  std::vector<page::StageState> stages(std::size_t(schedule.stages));
   const std::vector<engine::DeadUnits> dead = subject_.trainer.dead_units();
   for (int stage = 0; stage < schedule.stages; ++stage) {
-    io::StageState& state = stages[std::size_t(stage)];
+    page::StageState& state = stages[std::size_t(stage)];
     state.device = subject_.trainer.devices()[schedule.unit(stage, 0)].name();
     state.replicas = schedule.replicas_of(stage);
     state.dead = dead[std::size_t(stage)].dead;

@@ -49,16 +49,16 @@ class LiveView final : public engine::Observer {
   std::string url() const { return server_->url(); }
 
  private:
-  io::Snapshot look() const;
-  std::vector<io::StageState> stages() const;
+  page::Snapshot look() const;
+  std::vector<page::StageState> stages() const;
 
   const Config& config_;
   LiveSubject subject_;
-  io::Controls controls_;
+  page::Controls controls_;
   std::atomic<bool> saving_{false};
   std::int64_t saves_before_ = 0;            ///< written and failed
-  std::unique_ptr<io::PictureBoard> board_;  ///< null: targets are no pictures
-  std::unique_ptr<io::WebServer> server_;    ///< last: it looks at all of the above
+  std::unique_ptr<page::PictureBoard> board_;  ///< null: targets are no pictures
+  std::unique_ptr<page::WebServer> server_;    ///< last: it looks at all of the above
 };
 
 }  // namespace millrace::tools

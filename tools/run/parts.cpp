@@ -67,7 +67,7 @@ struct CheckedConfig {
     require_writable(config);
     if (!options.trace.empty()) check_option("--trace", [&] { require_writable(options.trace); });
     if (options.serve)
-      check_option("--serve", [&] { io::web_options(options.serve_at, options.token); });
+      check_option("--serve", [&] { page::web_options(options.serve_at, options.token); });
     sinks = make_sinks(config);
   }
 
