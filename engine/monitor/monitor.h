@@ -12,6 +12,7 @@
 #include "engine/monitor/clock.h"
 #include "engine/monitor/histogram.h"
 #include "engine/monitor/overload.h"
+#include "engine/monitor/tally.h"
 
 namespace millrace::engine {
 
@@ -96,15 +97,6 @@ struct Reading {
   double latency_p50 = 0, latency_p99 = 0, latency_max = 0;  ///< capture to prediction
   double F = 0, budget = 0;  ///< frames a second; 1/F; 0: no rate to hold
   bool holds = true;         ///< bottleneck <= budget, or no budget
-};
-
-/// What became of the samples that were admitted, over all runs. Written by workers, read by
-/// anyone.
-struct Tally {
-  std::atomic<std::int64_t> trained{0};
-  std::atomic<std::int64_t> replayed{0};        ///< learned from once more; the others came first
-  std::atomic<std::int64_t> predicted_only{0};  ///< left out by choice, for lack of time
-  std::atomic<std::int64_t> untold{0};  ///< left out since some sample of the update had no target
 };
 
 /// A meter for each replica of each stage, and the verdict. Thread-safe to read at any time.

@@ -91,17 +91,18 @@ struct Shared {
   bool replayed(std::int64_t sample) const { return again[std::size_t(sample) % again.size()]; }
 };
 
-/// What run() did. admitted = trained + predicted_only + untold + rejected + replays, of which
-/// `replayed` were learned from; the other counts are of samples that came for the first time.
-struct Outcome {
+/// What run() did. admitted = trained + predicted_only + untold + replayed + replayed_in_vain +
+/// rejected.
+struct Outcome : FateCounts {
   std::int64_t admitted = 0;
-  std::int64_t replayed = 0;
-  std::int64_t trained = 0;
-  std::int64_t predicted_only = 0;  ///< left out by choice: went forward alone
-  std::int64_t untold = 0;          ///< left out since a sample of their update had no target
-  std::int64_t rejected = 0;        ///< of a trailing group that the stream could not fill
+  std::int64_t rejected = 0;  ///< of a trailing group that the stream could not fill
 
-  Outcome& operator+=(const Outcome& more);
+  Outcome& operator+=(const Outcome& more) {
+    FateCounts::operator+=(more);
+    admitted += more.admitted;
+    rejected += more.rejected;
+    return *this;
+  }
 };
 
 /// One run of one schedule. The steps, feed, observer and monitor outlive it. Used by the thread
@@ -119,7 +120,7 @@ class Pipeline {
 
  private:
   bool works(int worker) const;  ///< in this process
-  Outcome outcome() const;
+  Outcome outcome(const FateCounts& before);  ///< after the workers ended
   [[noreturn]] void give_up();  ///< rethrows what failed, when all ranks know
 
   Schedule schedule_;

@@ -17,14 +17,13 @@ constexpr std::chrono::seconds kSilence{5};  ///< after which a rank is given up
 
 /// What the last stage's rank has counted, for the observer's.
 struct LossCounts {
-  std::int64_t trained = 0, replayed = 0, predicted_only = 0, untold = 0;
+  FateCounts fates;
   std::int64_t roll_backs = 0, last_sample = 0;
   double last_loss = 0, last_median = 0;
 };
 
 LossCounts counts_of(Tally& tally, const LossGuard* guard) {
-  LossCounts counts{tally.trained.load(), tally.replayed.load(), tally.predicted_only.load(),
-                    tally.untold.load()};
+  LossCounts counts{tally.counts()};
   if (guard) {
     counts.roll_backs = guard->roll_backs();
     counts.last_sample = guard->last_sample();
@@ -35,20 +34,21 @@ LossCounts counts_of(Tally& tally, const LossGuard* guard) {
 }
 
 void apply(const LossCounts& counts, Tally& tally, LossGuard* guard) {
-  tally.trained.store(counts.trained);
-  tally.replayed.store(counts.replayed);
-  tally.predicted_only.store(counts.predicted_only);
-  tally.untold.store(counts.untold);
+  tally.set(counts.fates);
   if (guard)
     guard->mirror(counts.roll_backs, counts.last_sample, counts.last_loss, counts.last_median);
 }
 
+}  // namespace
+
 /// What a rank says when its workers have ended.
-struct Final {
+struct RankLinks::Final {
   Outcome outcome;
   LossCounts counts;
   std::int64_t predictions = 0;
 };
+
+namespace {
 
 /// Plain numbers as the letter's bytes: every rank runs the same build.
 template <class T>
@@ -285,6 +285,7 @@ bool RankLinks::put(Way& way, std::unique_lock<std::mutex>& lock, const Head& he
 }
 
 bool RankLinks::send(Cargo cargo, int from, int to, const Token& token) {
+  freight_.await(cargo, shared_.lowering.stage(from), shared_.pool.slot_of(token.sample));
   std::unique_lock lock(exchange_.mutex());
   Way& way = outgoing(cargo, shared_.lowering.stage(from), rank_of(to));
   Head head{.from = from, .to = to, .token = token};
@@ -413,12 +414,8 @@ bool RankLinks::read(const Exchange::Letter& letter) {
     take_meters(bytes);
   } else if (kind == 'F') {
     ++finished_;
-    const auto last = taken<Final>(bytes);
-    if (letter.from == last_rank()) {
-      counted_ = last.outcome;
-      expected_ = last.predictions;
-      if (rank() == 0) apply(last.counts, shared_.monitor.tally(), pipeline_.guard);
-    }
+    const auto final = taken<Final>(bytes);
+    if (letter.from == last_rank()) last_ = std::make_unique<Final>(final);
     if (rank() == 0) take_meters(bytes);
   }
   return true;
@@ -462,16 +459,17 @@ Outcome RankLinks::finish(const Outcome& here) {
     });
   });
   const bool counts = last_rank() == rank();
-  if (counts) counted_ = here;
   const Final final{here, counts_of(shared_.monitor.tally(), pipeline_.guard), predictions_};
+  if (counts) last_ = std::make_unique<Final>(final);
   ended_ = true;
   tell_all("F" + bytes_of(final) + meters());
   poll_until(lock, [&] {
-    const bool all_shown = rank() != 0 || counts || predictions_ == expected_;
+    const bool all_shown = rank() != 0 || counts || (last_ && predictions_ == last_->predictions);
     return finished_ == exchange_.ranks() - 1 && all_shown && exchange_.all_posted();
   });
   if (!failure_.empty()) throw std::runtime_error(failure_);
-  return counted_;
+  if (!counts && rank() == 0) apply(last_->counts, shared_.monitor.tally(), pipeline_.guard);
+  return last_ ? last_->outcome : Outcome{};
 }
 
 }  // namespace millrace::engine

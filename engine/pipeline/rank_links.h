@@ -40,6 +40,8 @@ class Freight {
   virtual ~Freight() = default;
   /// Room that a message of that kind needs. `stage`: that gives it; the feed's and observer's: 0.
   virtual std::size_t bytes(Cargo cargo, int stage) const = 0;
+  /// Blocks until what was last given of the sample in `slot` lies in host memory.
+  virtual void await(Cargo cargo, int stage, int slot) = 0;
   /// Of the sample in `slot`.
   virtual void pack(Cargo cargo, int stage, int slot, std::byte* to) = 0;
   virtual void unpack(Cargo cargo, int stage, int slot, const std::byte* from) = 0;
@@ -97,7 +99,8 @@ class RankLinks {
   Outcome finish(const Outcome& here);
 
  private:
-  struct Head;  ///< of each message
+  struct Head;   ///< of each message
+  struct Final;  ///< of each rank
   /// Messages one after another in a ring of buffers.
   struct Way {
     Cargo cargo;
@@ -144,11 +147,10 @@ class RankLinks {
   std::vector<Clock::time_point> heard_;
   std::unique_ptr<std::atomic<std::int64_t>[]> targets_;  ///< by slot: whose lies there
   std::int64_t predictions_ = 0;                          ///< sent, or shown
-  std::int64_t expected_ = -1;                            ///< as the last stage's rank says
   int finished_ = 0;                                      ///< ranks
   bool lost_ = false;
   bool ended_ = false;  ///< this one
-  Outcome counted_;
+  std::unique_ptr<Final> last_;  ///< of the last stage's rank
   std::string failure_;
   std::condition_variable_any closing_;
   bool closed_ = false;

@@ -131,7 +131,6 @@ void Worker::updated(const Completion& update) {
     mine.meter->skipped();
   }
   if (!shared_.lowering.last(update.action.stage)) return;
-  Tally& tally = shared_.monitor.tally();
   const Fate fate = update.learned  ? Fate::trained
                     : update.untold ? Fate::untold
                                     : Fate::predicted_only;
@@ -139,14 +138,7 @@ void Worker::updated(const Completion& update) {
   const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
   const std::int64_t end = update.action.sample - later + 1;
   for (std::int64_t sample = end - shared_.schedule.group; sample < end; ++sample) {
-    const bool replayed = shared_.replayed(sample);
-    shared_.fates.set(sample, replayed ? again(fate) : fate);
-    if (replayed && !update.learned) continue;
-    (replayed         ? tally.replayed
-     : update.learned ? tally.trained
-     : update.untold  ? tally.untold
-                      : tally.predicted_only)
-        .fetch_add(1, std::memory_order_relaxed);
+    shared_.fates.set(sample, shared_.replayed(sample) ? again(fate) : fate);
   }
 }
 

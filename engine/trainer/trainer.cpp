@@ -116,11 +116,12 @@ Trainer::Trainer(TrainerOptions options)
   samples_.late_target = options_.late_targets;
   require_correction(options_, schedule_);
   require_sharing(options_);
-  if (options_.exchange) check_ranks();
   if (options_.devices.empty()) {
     const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);
     for (const int worker : workers_of_units(schedule_)) options_.devices.push_back(cores[worker]);
   }
+  devices_ = options_.devices;
+  if (options_.exchange) check_ranks();
   // Partitions are asked for by name, so that there is nothing to fall back to.
   const auto build_all = [&] { capture::with_plain_errors([&] { build(); }); };
   records_ && !splits_device(options_) ? recording(build_all) : build_all();

@@ -172,7 +172,7 @@ class Trainer {
   const stages::ImageShape& sample() const { return options_.sample; }
   std::vector<int> cut() const;
   const std::vector<double>& module_ms() const { return options_.module_ms; }
-  const std::vector<Device>& devices() const { return options_.devices; }
+  const std::vector<Device>& devices() const { return devices_; }
   Monitor& monitor() { return monitor_; }
   const LossGuard& guard() const { return guard_; }
   /// Whether steps are replayed from recordings, and why not though they were to be ("": nothing
@@ -183,7 +183,7 @@ class Trainer {
   const stages::CorrectionSpec& correction() const { return options_.correction; }
   const std::string& loss() const { return options_.loss; }
   bool late_targets() const { return options_.late_targets; }
-  std::int64_t trained() { return monitor_.tally().trained.load(std::memory_order_relaxed); }
+  std::int64_t trained() { return monitor_.tally().counts().trained; }
 
  private:
   void build();  ///< stages and what lies between them
@@ -204,6 +204,7 @@ class Trainer {
   }
 
   TrainerOptions options_;
+  std::vector<Device> devices_;   ///< as asked for; in options_ those of other ranks are cores
   mutable std::mutex cut_mutex_;  ///< what recut() changes in options_, and steps_
   Schedule schedule_;
   bool records_;                 ///< some of the steps

@@ -72,8 +72,10 @@ void Trainer::check_ranks() {
   if (ranks.empty()) ranks = deal_workers(int(schedule_.workers.size()), exchange.ranks());
   require_ranks(schedule_, ranks, exchange.ranks());
   if (options_.late_targets) throw std::invalid_argument("ranks have no targets that come late");
-  for (const Device& device : options_.devices) {
-    if (device.cuda) throw std::invalid_argument("ranks are for cores: " + device.name());
+  // What other ranks hand over comes and goes through host memory, as to and from a core.
+  const std::vector<int> worker_of = workers_of_units(schedule_);
+  for (std::size_t unit = 0; unit < options_.devices.size(); ++unit) {
+    if (ranks[std::size_t(worker_of[unit])] != exchange.rank()) options_.devices[unit] = {};
   }
   freight_ = std::make_unique<TensorFreight>(options_, samples_, boundaries_, [this](int stage) {
     return steps_[std::size_t(schedule_.unit(stage, 0))]->records();

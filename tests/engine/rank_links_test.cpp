@@ -44,6 +44,7 @@ struct Memory {
 class MemoryFreight final : public Freight {
  public:
   explicit MemoryFreight(Memory& memory) : memory_(memory) {}
+  void await(Cargo, int, int) override {}
   std::size_t bytes(Cargo cargo, int) const override {
     return cargo == Cargo::release ? 0 : sizeof(Number);
   }
@@ -263,7 +264,7 @@ void expect_as_in_one_process(const Schedule& schedule, const std::vector<int>& 
   const Reading there = ranks.processes[0]->monitor.read(), here = alone.monitor.read();
   EXPECT_EQ(there.updates, here.updates);
   EXPECT_EQ(there.gradient_age, here.gradient_age);
-  EXPECT_EQ(ranks.processes[0]->monitor.tally().trained, alone.monitor.tally().trained);
+  EXPECT_EQ(ranks.processes[0]->monitor.tally().counts().trained, alone.monitor.tally().counts().trained);
 }
 
 TEST(Ranks, DoWhatOneProcessDoesInEverySchedule) {

@@ -26,11 +26,18 @@ engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
     std::this_thread::sleep_for(patience);
     return Status::wait;
   }
+  bool ended = false;
+  frame_ = pop(patience, ended);
+  if (frame_) return Status::ready;
+  return ended ? Status::end : Status::wait;
+}
+
+io::Frame* FrameFeed::pop(std::chrono::microseconds patience, bool& ended) {
   // Asked first: frames that arrive between the two calls must not be taken for the end.
   const bool drained = queue_.drained();
-  frame_ = queue_.pop(drained ? 0us : patience);
-  if (frame_) return Status::ready;
-  return drained ? Status::end : Status::wait;
+  io::Frame* const frame = queue_.pop(drained ? 0us : patience);
+  ended = drained && !frame;
+  return frame;
 }
 
 void FrameFeed::take(int slot, engine::SampleInfo& info) {

@@ -38,6 +38,8 @@ class FrameFeed : public engine::Feed {
   virtual std::int64_t pending() const { return 0; }
 
  protected:
+  /// The next frame, to be released; null: none came in time, or none will (`ended`).
+  io::Frame* pop(std::chrono::microseconds patience, bool& ended);
   void count_sample() { taken_.store(taken() + 1, std::memory_order_relaxed); }
   /// Gives what `frame`, of the samples' size, shows to the sample in `slot`, as the trainer takes
   /// it.

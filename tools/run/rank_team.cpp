@@ -20,10 +20,6 @@ void require_ranks(const Config& config, const engine::TrainerOptions& options, 
   }
   if (config.replay.kind != "none")
     throw config.error("replay.kind", "ranks replay nothing: \"none\"");
-  for (const engine::Device& device : options.devices) {
-    if (device.cuda)
-      throw config.error("pipeline.devices", "ranks are for cores, not for " + device.name());
-  }
 }
 
 RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)
