@@ -41,6 +41,7 @@ struct ModelSpec {
   int out_channels = 3;
   std::string norm = "none";        ///< partime-cnn: none | instance | group, before activations
   std::string activation = "relu";  ///< partime-cnn: relu | leaky-relu
+  double slope = 0.01;              ///< leaky-relu: below 0
   std::vector<LayerSpec> layer;     ///< preset "layers" only
   std::string file;                 ///< preset "file" only: what millrace.export wrote
   std::vector<std::string> freeze;  ///< patterns of names, as "layer1.*", of fixed parameters

@@ -33,6 +33,7 @@ std::vector<LayerSpec> partime_cnn(const ModelSpec& model) {
       list.back().groups = std::gcd(model.features, 8);
     }
     list.push_back({.type = model.activation});
+    if (model.activation == "leaky-relu") list.back().slope = model.slope;
   }
   list.push_back(conv(model.out_channels, model.kernel));
   list.push_back({.type = "sigmoid"});

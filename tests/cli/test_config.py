@@ -55,6 +55,7 @@ KEYS = {
     "model.kernel": listed(4, -1, 65, 3.0),
     "model.norm": names("none", "instance", "group"),
     "model.activation": names("relu", "leaky-relu"),
+    "model.slope": real(0.0, 1.0),
     "model.out_channels": whole(1, 4096),
     "model.memory_format": names("contiguous", "channels_last"),
     "model.weights": TEXT,

@@ -352,6 +352,7 @@ std::vector<ConfigKey> make_table() {
              MILLRACE_AT(model.norm)),
       choice("model.activation", {"relu", "leaky-relu"},
              "partime-cnn: after each convolution but the last", MILLRACE_AT(model.activation)),
+      real("model.slope", 0, 1, "leaky-relu: slope below 0", MILLRACE_AT(model.slope)),
       whole("model.out_channels", 1, 4096, "channels of the prediction; unset: as source.channels",
             MILLRACE_AT(model.out_channels)),
       text("model.file",
