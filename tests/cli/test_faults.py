@@ -21,6 +21,7 @@ import program
 from forked import ForkServer
 
 LONG = "MILLRACE_LONG" in os.environ
+KILLS = int(os.environ.get("MILLRACE_KILLS", 1000 if LONG else 20))
 FRAMES, EVERY = 30, 10
 NEWEST, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
 
@@ -133,12 +134,11 @@ class WriteFaults(FaultTest):
 class Kills(FaultTest):
 
     def test_killed_at_any_moment_it_goes_on(self):
-        kills = 1000 if LONG else 20
         text = self.config.read_text().replace(
             'pace = "asap"', 'pace = "live"\nfps = 100.0\ndrop = "never"\nloop = true').replace("log_every = 10", "log_every = 1")
         self.config.write_text(text.replace("[checkpoint]", "[checkpoint]\nresume = true"))
         chance, learned, most, largest, compared = random.Random(7), 0, 0, 0, 0
-        for kill in range(kills):
+        for kill in range(KILLS):
             with self.subTest(kill=kill):
                 if learned:
                     shutil.copy(self.out / NEWEST, "before.safetensors")
@@ -155,7 +155,7 @@ class Kills(FaultTest):
                     compared += 1
                 learned = now
         self.assertLess(largest, 4 * (self.out / NEWEST).stat().st_size + (1 << 20), "disk use is bounded")
-        figure("kill -9", f"{kills} kills, {kills} resumes, {learned} frames learned over all; a checkpoint every {EVERY} frames, {most} "
+        figure("kill -9", f"{KILLS} kills, {KILLS} resumes, {learned} frames learned over all; a checkpoint every {EVERY} frames, {most} "
                           f"frames at most lost; {compared} times what was learned since the resume was learned again without a kill: "
                           f"the same bits; {largest} bytes at most on disk")
 

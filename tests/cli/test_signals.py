@@ -6,13 +6,17 @@ import json
 import os
 import pty
 import signal
+import socket
 import termios
 import time
 import unittest
+from pathlib import Path
 
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 import program
+from test_faults import LONG, figure
 
 
 class Signals(program.CliTest):
@@ -94,6 +98,78 @@ class Signals(program.CliTest):
         count = array.array("i", [0])
         fcntl.ioctl(pipe, termios.FIONREAD, count)
         return count[0]
+
+
+class Loading(program.CliTest):
+    """A stop before the first frame: while LibTorch, a checkpoint, the source or recorded steps are loaded."""
+
+    HEARD = 1 << (signal.SIGTERM - 1)
+
+    def setUp(self):
+        super().setUp()
+        self.kept = self.folder / "kept"
+        self.config = program.write_toml(self.folder / "config.toml", {
+            "source": {"uri": "synth:shapes", "pace": "live", "width": 16, "height": 16},
+            "model": {"layers": 3, "features": 16, "kernel": 3}, "pipeline": {"stages": 2},
+            "checkpoint": {"dir": self.kept, "every": 10, "resume": True},
+            "output": {"weights": self.kept / "weights.safetensors", "log": self.folder / "log.jsonl"}})
+
+    def start(self, *options, **env):
+        process = program.start("run", self.config, *options, env=env)
+        self.addCleanup(self.end, process)
+        return process
+
+    def hears(self, process):
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        return int(status.partition("SigCgt:")[2].split()[0], 16) & self.HEARD
+
+    def stop(self, process, *codes):
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+        self.assertIn(process.returncode, codes, err)
+        self.assertNotIn("millrace: error", err)
+
+    def test_at_any_moment_it_ends_in_order_and_nothing_is_lost(self):
+        began = time.monotonic()
+        process = self.start()
+        while not process.stderr.readline().startswith("frame "):
+            self.assertIsNone(process.poll())
+        load = time.monotonic() - began
+        self.stop(process, program.DONE)
+        learned = self.frames_kept()
+        self.stop(self.start(), program.DONE, -signal.SIGTERM)  # it may not yet hear
+        moments = 40 if LONG else 10
+        for moment in range(moments):
+            with self.subTest(moment=moment):
+                process = self.start()
+                while not self.hears(process):
+                    self.assertIsNone(process.poll())
+                time.sleep(load * moment / moments)
+                self.stop(process, program.DONE)
+                self.assertGreaterEqual(self.frames_kept(), learned)
+                learned = self.frames_kept()
+                self.assertEqual(len(load_file(self.kept / "weights.safetensors")), 6)
+                self.assertEqual([file for file in os.listdir(self.kept) if ".tmp." in file], [])
+        figure("SIGTERM while loading", f"at {moments} moments of the {load:.1f} s until the first frame: each ended with 0, nothing lost")
+
+    def frames_kept(self):
+        with safe_open(self.kept / "checkpoint.safetensors", "pt") as file:
+            return int(file.metadata()["frames"])
+
+    def test_while_libtorch_is_loaded_it_ends_in_order(self):
+        process = self.start(LD_DEBUG="libs")
+        for line in process.stderr:
+            if "calling init: " in line and "libtorch_cpu" in line:
+                break
+        self.stop(process, program.DONE)
+
+    def test_a_source_that_never_answers_does_not_keep_it(self):
+        with socket.create_server(("127.0.0.1", 0)) as deaf:
+            for scheme in ("rtsp", "http"):
+                with self.subTest(scheme=scheme):
+                    process = self.start("--set", f"source.uri={scheme}://127.0.0.1:{deaf.getsockname()[1]}/x")
+                    with deaf.accept()[0]:
+                        self.stop(process, program.DONE)
 
 
 if __name__ == "__main__":

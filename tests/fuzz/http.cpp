@@ -1,37 +1,54 @@
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <netinet/in.h>
+#include <utility>  // Asio 1.74 takes it for granted
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
 
 #include "tests/fuzz/target.h"
-#include "tools/page/server.h"
+#include "tools/page/site.h"
 
 namespace {
 
-millrace::page::WebServer& server() {
-  static millrace::page::Controls controls({});
-  static millrace::page::WebServer one(millrace::page::web_options("127.0.0.1:0", ""),
-                                     {.look = [] { return millrace::page::Snapshot{}; }, .controls = &controls});
-  return one;
+namespace net = boost::asio;
+
+/// Takes what was answered; false: nothing was.
+bool take_answers(int viewer) {
+  char answer[64 << 10];
+  bool some = false;
+  while (recv(viewer, answer, sizeof answer, 0) > 0) some = true;
+  return some;
 }
 
 }  // namespace
 
-/// Requests, and WebSocket frames behind one that upgrades: the bytes of a connection.
+/// Requests, and WebSocket frames behind one that upgrades: the bytes of a connection. It is served
+/// on this thread: neither a server nor its clock is waited for.
 MILLRACE_FUZZ(http) {
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_port = htons(server().port());
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  const int line = socket(AF_INET, SOCK_STREAM, 0);
-  if (connect(line, reinterpret_cast<const sockaddr*>(&at), sizeof at) == 0) {
-    (void)!send(line, text.data(), text.size(), MSG_NOSIGNAL);
-    shutdown(line, SHUT_WR);
-    char answer[4096];
-    pollfd more{.fd = line, .events = POLLIN, .revents = 0};
-    while (poll(&more, 1, 50) > 0 && recv(line, answer, sizeof answer, 0) > 0) {
-    }
+  using namespace millrace::io;
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
+  (void)!send(ends[1], text.data(), text.size(), MSG_NOSIGNAL);
+  shutdown(ends[1], SHUT_WR);
+
+  static const Gate gate(web_options("127.0.0.1:0", ""), 80);
+  Controls controls({});
+  const WebSubject subject{.look = [] { return Snapshot{}; }, .controls = &controls};
+  net::io_context context{1};
+  Publisher publisher(context, subject);
+  std::atomic<int> viewers{0};
+  Site site{gate, subject, publisher, viewers};
+  net::co_spawn(context, serve(site, net::ip::tcp::socket(context, net::ip::tcp::v4(), ends[0])),
+                net::detached);
+  bool more = true;
+  while (more) {
+    const bool worked = context.poll() > 0;
+    more = take_answers(ends[1]) || worked;
   }
-  close(line);
+  publisher.stop();  // whoever stays to watch
+  for (Line& line : site.lines) line.hang_up();
+  context.run();
+  close(ends[1]);
 }

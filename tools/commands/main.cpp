@@ -1,6 +1,7 @@
 // The `millrace` program: reads the command line, calls the command, maps failures to exit codes.
 #include <malloc.h>  // mallopt
 
+#include <cstring>
 #include <exception>  // failures
 #include <iostream>   // errors
 #include <limits>     // never trim
@@ -8,6 +9,7 @@
 #include "io/source/source.h"
 #include "io/source/uri.h"
 #include "tools/commands/command.h"
+#include "tools/commands/signals.h"
 #include "tools/config/config.h"
 #include "tools/shell/option_text.h"
 
@@ -62,6 +64,18 @@ int main_program(int argc, char** argv) {
 
 }  // namespace
 }  // namespace millrace::tools
+
+namespace {
+
+/// LibTorch's constructors take most of a second, and a signal may come meanwhile: this is called
+/// before them.
+void hear_signals(int argc, char** argv, char**) {
+  if (argc > 1 && std::strcmp(argv[1], "run") == 0) millrace::tools::catch_signals();
+}
+[[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,
+                                                                   char**) = hear_signals;
+
+}  // namespace
 
 int main(int argc, char** argv) {
   using namespace millrace::tools;

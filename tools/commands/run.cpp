@@ -145,7 +145,7 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
            .token = arguments.token_file.empty() ? arguments.token : token_in(arguments.token_file),
            .read_again = read,
            .ranks = ranks});
-  catch_signals();  // from here on there is something to save
+  if (!ranks) catch_signals();  // from here on there is something to save
   std::string failure;
   const auto failed = [&](const std::string& what) {
     failure += (failure.empty() ? "" : "; ") + what;
@@ -169,12 +169,13 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
 }
 
 int run(const RunArguments& arguments) {
+  catch_signals();
   const std::unique_ptr<engine::Exchange> ranks = launched_ranks();
-  if (!ranks) return learn(arguments, nullptr);
-  if (ranks->rank() != 0) {
-    catch_signals();
-    return follow(*ranks, config_reader(arguments), asked_to_stop);
+  if (!ranks) {
+    leave_at_signals();  // a rank stays: the others would wait for it
+    return asked_to_stop() ? kDone : learn(arguments, nullptr);
   }
+  if (ranks->rank() != 0) return follow(*ranks, config_reader(arguments), asked_to_stop);
   const auto refuse = [&](ExitCode code) { refuse_ranks(*ranks, code); };
   try {
     return learn(arguments, ranks.get());

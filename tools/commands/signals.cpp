@@ -3,13 +3,17 @@
 #include <fcntl.h>   // the terminal
 #include <unistd.h>  // the terminal
 
-#include <csignal>  // sigaction
+#include <csignal>
 
 namespace millrace::tools {
 namespace {
 
 volatile std::sig_atomic_t asked = 0;
 volatile std::sig_atomic_t asked_anew = 0;
+
+void on_early_signal(int) {
+  _exit(0);
+}
 
 void on_signal(int) {
   asked = 1;
@@ -31,19 +35,34 @@ bool terminal_is_there() {
   return terminal >= 0;
 }
 
-}  // namespace
-
-void catch_signals() {
+void on_stop(void (*handler)(int)) {
   struct sigaction action = {};
-  action.sa_handler = on_signal;
+  action.sa_handler = handler;
   action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // whoever reads stdout may go away; the weights stay
+}
+
+void hear_hangups() {
+  struct sigaction action = {}, before = {};
   action.sa_handler = on_hangup;
-  struct sigaction before = {};
+  action.sa_flags = SA_RESTART;
   sigaction(SIGHUP, &action, &before);
+  if (before.sa_handler == on_hangup) return;
   has_terminal = before.sa_handler != SIG_IGN && terminal_is_there();  // ignored: under nohup
+}
+
+}  // namespace
+
+void leave_at_signals() {
+  hear_hangups();
+  on_stop(on_early_signal);
+}
+
+void catch_signals() {
+  hear_hangups();
+  on_stop(on_signal);
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads stdout may go away; the weights stay
 }
 
 bool asked_to_stop() {

@@ -4,6 +4,10 @@
 
 namespace millrace::tools {
 
+/// From here on SIGINT and SIGTERM end the process with 0 at once: there is nothing to save yet. A
+/// SIGHUP is kept for asked_to_reload().
+void leave_at_signals();
+/// From here on the first SIGINT or SIGTERM is asked_to_stop().
 void catch_signals();
 /// Whether SIGINT or SIGTERM has come since catch_signals().
 bool asked_to_stop();
