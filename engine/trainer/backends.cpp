@@ -1,11 +1,14 @@
 #include "engine/trainer/backends.h"
 
+#include <pthread.h>  // names of threads
+
 #include <map>        // stages by device
 #include <stdexcept>  // std::invalid_argument, std::runtime_error
 #include <utility>    // keys
 
 #include "capture/program/core_backend.h"
 #include "capture/program/kernels/kernels.h"
+#include "engine/pipeline/pinning.h"
 
 namespace millrace::engine {
 namespace {
@@ -31,6 +34,16 @@ std::vector<std::unique_ptr<capture::Backend>> split(const TrainerOptions& optio
     throw std::runtime_error("pipeline.sharing: " + place.str() +
                              " can't be split among its stages: " + error.what());
   }
+}
+
+/// Its helpers are pinned to the cores after the stage's own.
+std::unique_ptr<capture::Backend> make_core_backend(const TrainerOptions& options, int stage) {
+  if (options.threads.empty()) return capture::make_core_backend();
+  const int core = options.devices.empty() ? 0 : options.devices[std::size_t(stage)].index;
+  return capture::make_core_backend(options.threads[std::size_t(stage)], [=](int index) {
+    pthread_setname_np(pthread_self(), ("stage " + std::to_string(stage) + " helper").c_str());
+    pin_this_thread(core + index);
+  });
 }
 
 }  // namespace
@@ -89,6 +102,27 @@ void require_sharing(const TrainerOptions& options) {
   throw std::invalid_argument("pipeline.sharing: partitions are for recorded steps: " + why);
 }
 
+void require_threads(const TrainerOptions& options) {
+  const auto fail = [](const std::string& what) {
+    throw std::invalid_argument("pipeline.threads: " + what);
+  };
+  const std::vector<int>& threads = options.threads;
+  if (threads.empty()) return;
+  if (int(threads.size()) != options.stages)
+    fail(std::to_string(threads.size()) + " counts, pipeline.stages is " +
+         std::to_string(options.stages));
+  for (int stage = 0; stage < options.stages; ++stage) {
+    const int count = threads[std::size_t(stage)];
+    if (count > usable_cores())
+      fail(std::to_string(count) + " are more than the " + std::to_string(usable_cores()) +
+           " usable cores");
+    if (count == 1) continue;
+    if (!runs_programs(options, stage))
+      fail("stage " + std::to_string(stage) +
+           " runs no step program, whose operations alone threads can share");
+  }
+}
+
 std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOptions& options,
                                                              int units, bool record) {
   std::vector<std::unique_ptr<capture::Backend>> backends(units);
@@ -104,7 +138,7 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
     backends[unit] = !record || !records(options, unit) ? capture::make_eager_backend(place)
                      : options.make_backend             ? options.make_backend(place)
                      : place.is_cuda()                  ? capture::make_graph_backend(place)
-                                                        : capture::make_core_backend();
+                                                        : make_core_backend(options, unit);
   }
   return backends;
 }

@@ -10,7 +10,8 @@
 
 namespace millrace::engine {
 
-/// Why no step of `options` can be recorded, wherever there is a backend that could; "" if they can.
+/// Why no step of `options` can be recorded, wherever there is a backend that could; "" if they
+/// can.
 std::string unrecordable(const TrainerOptions& options);
 
 /// Whether Schedule::unit() `unit` runs step programs on a core.
@@ -33,6 +34,10 @@ bool splits_device(const TrainerOptions& options);
 /// Throws std::invalid_argument, "pipeline.sharing: ...", if a device is to be split among stages
 /// whose steps are not recorded. `options`: correction and devices named.
 void require_sharing(const TrainerOptions& options);
+
+/// Throws std::invalid_argument, "pipeline.threads: ...", unless options.threads has one count a
+/// stage that this machine's cores can serve, above 1 for step programs alone.
+void require_threads(const TrainerOptions& options);
 
 /// A backend for each of `units`; all of them eager unless `record`. On a device that is split,
 /// each has SMs in proportion to module_ms summed over its stage. Throws std::runtime_error,

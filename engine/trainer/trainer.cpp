@@ -116,8 +116,10 @@ Trainer::Trainer(TrainerOptions options)
   samples_.late_target = options_.late_targets;
   require_correction(options_, schedule_);
   require_sharing(options_);
+  require_threads(options_);
   if (options_.devices.empty()) {
-    const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);
+    const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0,
+                                    threads_of_workers(options_, schedule_));
     for (const int worker : workers_of_units(schedule_)) options_.devices.push_back(cores[worker]);
   }
   devices_ = options_.devices;

@@ -51,6 +51,9 @@ struct TrainerOptions : ScheduleSpec {
   bool target_as_bytes = false;  ///< of a target that is a frame, but not the input
   std::vector<int> cut;          ///< empty: balanced from measured times
   std::vector<Device> devices;   ///< one for each replica of each stage; empty: one a worker
+  /// Threads of each stage, on its core and those after it, which share each operation of its step
+  /// program; empty: one. Numbers are the same with any count.
+  std::vector<int> threads;
   stages::OptimizerSpec optimizer;
   stages::CorrectionSpec correction;
   bool guard = false;         ///< roll back when the loss goes astray
@@ -237,6 +240,8 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule)
 stages::StageRange range_of(const TrainerOptions& options, int stage);
 /// Where Schedule::unit() `unit` runs: a core if no device was named.
 c10::Device place_of(const TrainerOptions& options, int unit);
+/// For each worker of `schedule`, the most that any of its stages has.
+std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedule& schedule);
 
 /// The stages of `network` at `cut`, with `weights`, by Schedule::unit(). The oracle and the
 /// trainer build them alike. Replicas are not tied yet: tie_replicas() does it where they will

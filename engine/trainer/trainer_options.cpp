@@ -1,4 +1,5 @@
 // What a trainer's options make: its schedule, its stages, and what they refuse.
+#include <algorithm>  // max
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/schedule/verifier.h"
@@ -66,6 +67,18 @@ stages::StageRange range_of(const TrainerOptions& options, int stage) {
 
 c10::Device place_of(const TrainerOptions& options, int unit) {
   return options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[unit]);
+}
+
+std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedule& schedule) {
+  std::vector<int> threads;
+  for (const Program& program : schedule.workers) {
+    threads.push_back(1);
+    for (const int stage : stages_of(program)) {
+      if (std::size_t(stage) < options.threads.size())
+        threads.back() = std::max(threads.back(), options.threads[std::size_t(stage)]);
+    }
+  }
+  return threads;
 }
 
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule) {

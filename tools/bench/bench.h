@@ -63,6 +63,7 @@ inline std::vector<std::int64_t> sizes_or(const BenchArguments& arguments,
 void plot_replay(const nlohmann::ordered_json& results, const std::string& path);
 
 /// Markdown of a suite's results.
+std::string framerate_page(const nlohmann::ordered_json& results);
 std::string ingest_page(const nlohmann::ordered_json& results);
 std::string learning_page(const nlohmann::ordered_json& results);
 std::string partime_page(const nlohmann::ordered_json& results);

@@ -35,6 +35,8 @@ void describe_pipeline(const engine::TrainerOptions& options) {
       std::cout << (replica > 0 ? " and " : "")
                 << options.devices[schedule.unit(stage, replica)].name();
     }
+    if (const int threads = options.threads.at(std::size_t(stage)); threads > 1)
+      std::cout << " with " << threads << " threads";
     std::cout << ", gradients " << ages[stage] << " frames old";
     if (options.cut.empty() && options.stages > 1) {
       std::cout << "\n";

@@ -7,10 +7,10 @@
 
 #include "capture/program/kernels/kernels.h"
 #include "engine/plan/profile_json.h"
+#include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "io/files/whole_file.h"
-#include "io/source/source.h"
 #include "tools/commands/command.h"
 #include "tools/run/assembly.h"
 #include "tools/run/outputs.h"
@@ -27,19 +27,9 @@ struct ProfileArguments {
 
 constexpr int kMostRepeats = 200;  // of a module, on a machine that is busy
 
-/// The config's sample; where it leaves the size open, the source's own.
-stages::ImageShape sample_of(const Config& config) {
-  stages::ImageShape shape = configured_shape(config);
-  if (shape.width > 0 && shape.height > 0) return shape;
-  const io::SourceInfo info = io::open_source({.uri = config.source.uri})->info();
-  if (shape.width == 0) shape.width = info.width;
-  if (shape.height == 0) shape.height = info.height;
-  return shape;
-}
-
 void print_profile(const engine::plan::Profile& profile) {
-  std::printf("%s on %s; median ms (spread), KiB\n", profile.network.c_str(),
-              profile.device.c_str());
+  std::printf("%s on %s, %s; median ms (spread), KiB\n", profile.network.c_str(),
+              profile.device.c_str(), profile.source.c_str());
   std::printf("%3s %-20s %16s %16s %16s %16s %10s %8s %8s\n", "", "module", "forward",
               "input gradient", "weight gradient", "update", "activation", "weights", "stash");
   const auto time = [](const engine::plan::Measured& value) {
@@ -80,15 +70,20 @@ engine::plan::Profile profile_of(const Config& config,
                                  std::vector<engine::plan::Measured>* speeds) {
   const stages::ImageShape sample = sample_of(config);
   const engine::TrainerOptions options = assemble(config, sample);
-  engine::plan::Profile profile = engine::measure_profile(
-      options.network, sample, options.optimizer,
-      {.most_repeats = kMostRepeats, .device = options.devices.front(), .neighbours = true});
+  const bool programs = engine::runs_programs(options, 0);
+  engine::plan::Profile profile =
+      engine::measure_profile(options.network, sample, options.optimizer,
+                              {.most_repeats = kMostRepeats,
+                               .device = options.devices.front(),
+                               .neighbours = true,
+                               .programs = programs});
   profile.network = config.model.preset + " at " + std::to_string(sample.width) + "x" +
                     std::to_string(sample.height);
-  profile.source = "measured by millrace " MILLRACE_VERSION;
+  profile.source = std::string("measured by millrace " MILLRACE_VERSION) +
+                   (programs ? ", step programs" : ", operator by operator");
   profile.hand_offs = {engine::measure_hand_off()};
   const std::vector<engine::plan::Measured> tried =
-      engine::measure_thread_speedup(options.network, sample, options.optimizer);
+      engine::measure_thread_speedup(options.network, sample, options.optimizer, programs);
   profile.thread_speedup = engine::plan::speeds_that_help(tried);
   if (speeds) *speeds = tried;
   return profile;

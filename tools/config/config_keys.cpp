@@ -260,6 +260,27 @@ ConfigKey replicas_key() {
           }};
 }
 
+ConfigKey threads_key() {
+  constexpr int kMost = 1024;
+  return {"pipeline.threads", "a whole number from 1 to 1024, or a list of them",
+          "threads that share each operation of a stage's step program, on cores of their own; a "
+          "list names them by stage. Results do not depend on it",
+          [](Config& c, const toml::node& n) {
+            const auto in_range = [](std::int64_t v) { return v >= 1 && v <= kMost; };
+            const auto one = n.value_exact<std::int64_t>();
+            if (!one)
+              return read_list(n, c.pipeline.threads, in_range) && !c.pipeline.threads.empty();
+            c.pipeline.threads = {int(*one)};
+            return in_range(*one);
+          },
+          [](const Config& c) {
+            const auto& threads = c.pipeline.threads;
+            return threads.size() == 1
+                       ? std::to_string(threads[0])
+                       : list_text(threads, [](int v) { return std::to_string(v); });
+          }};
+}
+
 ConfigKey freeze_key() {
   return {
       "model.freeze", "a list of patterns as [\"layer1.*\"]",
@@ -382,6 +403,7 @@ std::vector<ConfigKey> make_table() {
             MILLRACE_AT(pipeline.stages)),
       cut_key(),
       devices_key(),
+      threads_key(),
       whole("pipeline.microbatches", 1, 65536,
             "samples a minibatch, in schedules that have minibatches",
             MILLRACE_AT(pipeline.microbatches)),
@@ -488,8 +510,8 @@ std::vector<ConfigKey> make_table() {
       whole("output.log_every", 1, kMany, "frames from one line of output.log to the next",
             MILLRACE_AT(output.log_every)),
       texts("output.sinks",
-            std::string("\"NAME:ARGUMENT\" each: sinks of plug-ins") + (sink_types().empty() ? "" : "; ") +
-                described(sink_types(), &SinkType::summary),
+            std::string("\"NAME:ARGUMENT\" each: sinks of plug-ins") +
+                (sink_types().empty() ? "" : "; ") + described(sink_types(), &SinkType::summary),
             MILLRACE_AT(output.sinks)),
   };
 }

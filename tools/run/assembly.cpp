@@ -7,6 +7,7 @@
 #include "capture/devices.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/backends.h"
+#include "io/source/source.h"
 #include "stages/loss.h"
 #include "stages/safetensors.h"
 #include "tools/config/task.h"
@@ -151,7 +152,8 @@ void place(const Config& config, engine::TrainerOptions& options) {
   const int workers = int(schedule.workers.size());
   try {
     const std::vector<engine::Device> devices = engine::place_stages(
-        asked, named ? schedule.units() : workers, engine::usable_cores(), capture::cuda_devices());
+        asked, named ? schedule.units() : workers, engine::usable_cores(), capture::cuda_devices(),
+        engine::threads_of_workers(options, schedule));
     const std::vector<int> worker_of = engine::workers_of_units(schedule);
     for (int unit = 0; unit < schedule.units(); ++unit)
       options.devices.push_back(devices[named ? unit : worker_of[unit]]);
@@ -160,6 +162,7 @@ void place(const Config& config, engine::TrainerOptions& options) {
   }
   try {
     engine::require_sharing(options);
+    engine::require_threads(options);
   } catch (const std::invalid_argument& error) {
     throw located(config, error.what(), "pipeline.sharing");
   }
@@ -194,6 +197,15 @@ stages::ImageShape configured_shape(const Config& config) {
   return {config.source.channels, config.source.height, config.source.width};
 }
 
+stages::ImageShape sample_of(const Config& config) {
+  stages::ImageShape shape = configured_shape(config);
+  if (shape.width > 0 && shape.height > 0) return shape;
+  const io::SourceInfo info = io::open_source({.uri = config.source.uri})->info();
+  if (shape.width == 0) shape.width = info.width;
+  if (shape.height == 0) shape.height = info.height;
+  return shape;
+}
+
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
                                 Resumed* resumed, bool targets) {
   engine::TrainerOptions options;
@@ -220,6 +232,9 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.sharing = config.pipeline.sharing == "partitions" ? engine::Sharing::partitions
                                                             : engine::Sharing::streams;
   options.cut = config.pipeline.cut;
+  options.threads = config.pipeline.threads;
+  if (options.threads.size() == 1)
+    options.threads.resize(std::size_t(options.stages), options.threads[0]);
   options.may_recut = config.monitor.policy == "recut";
   options.optimizer = config.optimizer;
   options.correction = config.correction;

@@ -22,5 +22,7 @@ void require_classes(const Config& config, const stages::Network& network, int c
 
 /// The shape as far as the config says.
 stages::ImageShape configured_shape(const Config& config);
+/// The same; a side that it leaves open is the source's own, which is opened for it.
+stages::ImageShape sample_of(const Config& config);
 
 }  // namespace millrace::tools
