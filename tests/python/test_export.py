@@ -93,7 +93,10 @@ def saved_activations(stages, samples, **_):
     for m, (x, target) in enumerate(samples):
         ends = []
         for i, stage in enumerate(stages):
-            ends.append(stage.forward(x, max(0, m - 2 * (len(stages) - 1 - i)), first=i == 0))
+            version = max(0, m - 2 * (len(stages) - 1 - i))
+            kept, stage.versions[version] = stage.versions[version], [w.clone() for w in stage.versions[version]]
+            ends.append(stage.forward(x, version, first=i == 0))
+            stage.versions[version] = kept
             x = ends[-1][2]
         loss = nn.functional.mse_loss(x, target)
         losses.append(loss.item())
