@@ -15,6 +15,7 @@ from torch import nn
 import delayed_rules
 import millrace
 import networks
+import profiles
 import program
 import reference
 
@@ -287,6 +288,19 @@ class Schedules(unittest.TestCase):
         losses = expected(own, "gpipe", [(x[None], x[None]) for x in frames], [2], group=2)
         trainer = millrace.Trainer(network(), schedule=mine, cut=[2], **PLAIN)
         self.assertEqual([r.loss for r in trainer.run(frames)], losses)
+
+    def test_plans_are_the_programs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = profiles.write_profile(pathlib.Path(folder) / "profile.json", [
+                profiles.module(name, ms, weight=1e6) for name, ms in (("a", 2), ("b", 1), ("c", 1), ("d", 1))])
+            best, *others = millrace.plan(path, devices=2, schedules=["partime", "gpipe"])
+            self.assertEqual((best.schedule, best.stages, best.cut, best.gradient_age), ("partime", 2, [2], [2, 0]))
+            self.assertEqual([plan.schedule for plan in others], ["gpipe"])
+            self.assertGreater(best.frames_a_second, others[0].frames_a_second)
+            table = program.call("plan", path, "--devices", "2", "--schedules", "partime").out
+            self.assertIn(f"{best.frames_a_second:.1f} frames a second", table)
+            with self.assertRaisesRegex(millrace.Error, "memory|bytes"):
+                millrace.plan(path, devices=2, memory_bytes=1)
 
     def test_the_verifier_says_what_is_wrong(self):
         wrong = millrace.Schedule.from_actions([["0F0", "0B0"], ["1B0", "1F0"]])
