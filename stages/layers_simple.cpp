@@ -140,6 +140,11 @@ std::unique_ptr<Layer> leaky_relu(const LayerSpec& spec, ImageShape&, const Imag
       spec.slope.value_or(0.01));
 }
 
+/// A view: each module gives a tensor of its own.
+at::Tensor same(const at::Tensor& x) {
+  return x.view(x.sizes());
+}
+
 at::Tensor gelu(const at::Tensor& x) {
   return at::gelu(x);
 }
@@ -168,6 +173,10 @@ std::vector<LayerType> simple_layers() {
       {"silu", "x sigmoid(x)", {}, pointwise<at::silu>},
       {"tanh", "tanh(x), from -1 to 1", {}, pointwise<at::tanh>},
       {"sigmoid", "1 / (1 + exp(-x)), from 0 to 1", {}, pointwise<at::sigmoid>},
+      {"dropout",
+       "nothing, as PyTorch's in eval(): keeps its place in the numbering",
+       {},
+       pointwise<same>},
       {"add", "its input plus what an earlier module gives", {from}, make_join},
       {"concat", "the channels of its input, then those of an earlier module", {from}, make_join}};
 }

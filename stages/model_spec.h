@@ -18,6 +18,10 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
+/// What a network's output is compared with: of the sample's shape, a number a class, numbers for
+/// each of the sample's pixels, or whatever the target is.
+enum class Gives { picture, vector, map, anything };
+
 /// One `[[model.layer]]` table. A key that the layer's type does not take stays empty.
 struct LayerSpec {
   std::string type;  ///< see layer_types(), which says what each type takes

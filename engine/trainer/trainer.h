@@ -16,6 +16,7 @@
 #include "engine/schedule/schedule.h"
 #include "engine/trainer/device.h"
 #include "engine/trainer/shown_frames.h"
+#include "stages/loss_spec.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
@@ -42,7 +43,7 @@ struct TrainerOptions : ScheduleSpec {
   std::shared_ptr<const stages::Network> network;
   stages::ImageShape sample;    ///< every size known
   bool target_is_input = true;  ///< autoencode: one buffer serves both; else as the network gives
-  std::string loss = "mse";     ///< see stages::loss_types()
+  stages::LossSpec loss;
   /// Targets are written after the samples were taken, see Feed::target(). Not with replicas.
   bool late_targets = false;
   /// The feed writes frames as they are, 8 bits a channel: a quarter of what floats take on their
@@ -171,6 +172,11 @@ class Trainer {
   /// Numbers in a target, and in a prediction.
   std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
 
+  /// Of a target, and of a prediction.
+  const stages::ImageShape& output_shape() const {
+    return options_.network->shape(options_.network->size() - 1);
+  }
+
   const Schedule& schedule() const { return schedule_; }
   const stages::ImageShape& sample() const { return options_.sample; }
   std::vector<int> cut() const;
@@ -184,7 +190,7 @@ class Trainer {
   std::vector<StageCapture> captures() const;  ///< by stage; after run()
   const std::string& recording_error() const { return recording_error_; }
   const stages::CorrectionSpec& correction() const { return options_.correction; }
-  const std::string& loss() const { return options_.loss; }
+  const stages::LossSpec& loss() const { return options_.loss; }
   bool late_targets() const { return options_.late_targets; }
   std::int64_t trained() { return monitor_.tally().counts().trained; }
 

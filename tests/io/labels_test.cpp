@@ -113,7 +113,7 @@ std::vector<int> labels_seen(Source& source) {
 
 TEST_F(LabelFile, ACorruptFrameDoesNotShiftTheLabelsBehindIt) {
   const auto source =
-      with_labels(std::make_unique<Frames>(), read("frame,class\n0,a\n1,b\n2,c\n4,a\n"));
+      with_teller(std::make_unique<Frames>(), teller_of(read("frame,class\n0,a\n1,b\n2,c\n4,a\n")));
   EXPECT_EQ(source->info().classes, 3);
   EXPECT_EQ(labels_seen(*source), (std::vector<int>{0, 2, -1, 0}));
   source->rewind();
@@ -122,7 +122,7 @@ TEST_F(LabelFile, ACorruptFrameDoesNotShiftTheLabelsBehindIt) {
 
 TEST_F(LabelFile, TimesCountFromTheFirstFrame) {
   const auto source =
-      with_labels(std::make_unique<Frames>(), read("time,class\n0,a\n0.15,b\n0.35,\n"));
+      with_teller(std::make_unique<Frames>(), teller_of(read("time,class\n0,a\n0.15,b\n0.35,\n")));
   EXPECT_EQ(labels_seen(*source), (std::vector<int>{0, 1, 1, -1}));
 }
 

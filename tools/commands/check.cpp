@@ -148,7 +148,8 @@ int check(const CheckArguments& arguments) {
   const engine::TrainerOptions options = assemble(config, configured_shape(config));
   config.optimizer = options.optimizer;  // as it will run
   const std::optional<io::Labels> labels = configured_labels(config);
-  if (labels) require_classes(config, *options.network, int(labels->classes().size()));
+  const std::vector<std::string>& classes = labels ? labels->classes() : config.task.classes;
+  if (!classes.empty()) require_classes(config, *options.network, int(classes.size()));
   std::cout << to_toml(config) << "\n";
   describe_pipeline(options);
   std::cout << "#   correction " << describe_correction(config, options) << "\n";
@@ -164,7 +165,7 @@ int check(const CheckArguments& arguments) {
   describe_sharing(options);
   describe_policy(config, options);
   describe_frames(config);
-  if (labels) describe_classes(labels->classes());
+  if (!classes.empty()) describe_classes(classes);
   return kDone;
 }
 

@@ -9,6 +9,7 @@
 
 #include "engine/schedule/schedule.h"
 #include "stages/correction_spec.h"
+#include "stages/loss_spec.h"
 #include "stages/model_spec.h"
 #include "stages/optimizer_spec.h"
 
@@ -40,9 +41,14 @@ struct Config {
   } source;
   struct {
     std::string kind = "autoencode";
-    std::string loss = "mse";
+    stages::LossSpec loss;
     int horizon = 1;
     std::string labels;
+    std::vector<std::string> classes;
+    std::string masks;
+    std::string stream;
+    std::string teacher;
+    bool with_input = false;
   } task;
   stages::ModelSpec model{.layers = 4, .features = 32, .kernel = 3};
   struct {

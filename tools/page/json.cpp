@@ -64,10 +64,17 @@ Json controls_json(const Snapshot& now, const Controls* controls) {
 }
 
 /// Null: the run tells no classes.
-Json accuracy_json(const Snapshot& now) {
-  if (!now.accuracy) return nullptr;
-  return {{"recent", number(now.accuracy->recent)},
-          {"majority", {{"recent", number(now.accuracy->majority)}}}};
+Json accuracy_json(const std::optional<Snapshot::Accuracy>& now) {
+  if (!now) return nullptr;
+  return {{"recent", number(now->recent)}, {"majority", {{"recent", number(now->majority)}}}};
+}
+
+/// Null: targets are no pictures.
+Json psnr_json(const std::optional<Snapshot::Psnr>& now) {
+  if (!now) return nullptr;
+  return {{"recent", number(now->recent)},
+          {"mean_frame", {{"recent", number(now->mean_frame)}}},
+          {"last_frame", {{"recent", number(now->last_frame)}}}};
 }
 
 Json points_json(const auto& points) {
@@ -114,7 +121,9 @@ std::string state_json(const Live& live, const Controls* controls, int viewers) 
                 {{"last", number(s.loss_last)},
                  {"recent", number(s.loss_recent)},
                  {"mean_frame", {{"recent", number(s.mean_frame_recent)}}}}},
-               {"accuracy", accuracy_json(s)},
+               {"accuracy", accuracy_json(s.accuracy)},
+               {"iou", accuracy_json(s.iou)},
+               {"psnr_db", psnr_json(s.psnr)},
                {"novelty",
                 {{"unexpected", s.unexpected},
                  {"events", s.events},

@@ -42,11 +42,14 @@ io::Frame* FrameFeed::pop(std::chrono::microseconds patience, bool& ended) {
 
 void FrameFeed::take(int slot, engine::SampleInfo& info) {
   write_input(resizer_.fit(*frame_), slot);  // autoencode: the target, too
-  const bool labels = task_ == Task::label;
-  if (labels) write_class(frame_->label, slot);
-  info = {.frame = frame_->id,
-          .captured = frame_->captured,
-          .has_target = !labels || frame_->label >= 0};
+  info = {.frame = frame_->id, .captured = frame_->captured};
+  if (task_ == Task::label) {
+    write_class(frame_->label, slot);
+    info.has_target = frame_->label >= 0;
+  } else if (task_ == Task::mask || task_ == Task::stream) {
+    info.has_target = !frame_->target.empty();
+    if (info.has_target) write_told(*frame_, slot);
+  }
   queue_.release(frame_);
   frame_ = nullptr;
   count_sample();
@@ -58,6 +61,13 @@ void FrameFeed::write_input(const io::Frame& frame, int slot) {
 
 void FrameFeed::write_target(const io::Frame& frame, int slot) {
   write(frame, trainer_.target_bytes(slot), trainer_.target(slot));
+}
+
+void FrameFeed::write_told(const io::Frame& frame, int slot) {
+  float* const target = trainer_.target(slot);
+  const std::size_t before = trainer_.target_elements() - frame.target.size();
+  if (before > 0) std::copy_n(trainer_.input(slot), before, target);
+  std::copy(frame.target.begin(), frame.target.end(), target + before);
 }
 
 void FrameFeed::write_class(int label, int slot) {

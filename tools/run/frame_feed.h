@@ -14,8 +14,10 @@
 namespace millrace::tools {
 
 /// Makes samples of frames. autoencode: the frame is input and target. label: 1 for the frame's
-/// class, 0 for the others; a frame whose class is not told has no target. next-frame: see
-/// NextFrameFeed. Used by stage 0's worker; pending() when that has stopped.
+/// class, 0 for the others. mask, stream: the frame's target, behind the input where the network
+/// gives that, too. A frame of which no class or target is told has none. next-frame: see
+/// NextFrameFeed; teacher: see TeacherFeed. Used by stage 0's worker; pending() when that has
+/// stopped.
 class FrameFeed : public engine::Feed {
  public:
   /// Trainer, queue and resizer outlive this.
@@ -52,6 +54,7 @@ class FrameFeed : public engine::Feed {
 
  private:
   void write_class(int label, int slot);
+  void write_told(const io::Frame& frame, int slot);
 
   const Task task_;
   std::atomic<std::int64_t> taken_{0};

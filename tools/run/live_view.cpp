@@ -20,12 +20,21 @@ LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const
                    const std::string& token, LiveSubject subject)
     : config_(config), subject_(std::move(subject)), controls_(offered(config, subject_)) {
   const page::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
-  const bool labels = task_of(config.task.kind) == Task::label;  // no pictures: the input alone
-  board_ = std::make_unique<page::PictureBoard>(shape, labels ? page::PictureShape{} : shape);
+  // Of what is no picture, the input alone.
+  const stages::ImageShape& made = subject_.trainer.output_shape();
+  const bool pictures = task_type(config.task.kind).pictures && made.channels == sample.channels;
+  board_ = std::make_unique<page::PictureBoard>(
+      shape, pictures ? page::PictureShape{int(made.channels), int(made.height), int(made.width)}
+                      : page::PictureShape{});
   server_ = std::make_unique<page::WebServer>(
       page::web_options(serve, token),
-      page::WebSubject{
-          .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_});
+      page::WebSubject{.look = [this] { return look(); },
+                     .pictures = board_.get(),
+                     .controls = &controls_,
+                     .hear_label = subject_.labels
+                                       ? [labels = subject_.labels](
+                                             std::string_view text) { return labels->hear(text); }
+                                       : std::function<std::string(std::string_view)>()});
 }
 
 void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
@@ -83,8 +92,17 @@ page::Snapshot LiveView::look() const {
       .notice = saving_ && !subject_.health->connected ? "it saves when pictures come again" : "",
       .failed_saves = subject_.checkpointer ? subject_.checkpointer->failed() : 0,
       .trouble = subject_.writes.trouble()};
-  if (task_of(config_.task.kind) == Task::label)
-    now.accuracy = {subject_.log.hits().recent(), subject_.log.majority_hits().recent()};
+  const RunLog& log = subject_.log;
+  if (const ClassScores* const classes = log.classes()) {
+    now.accuracy = {classes->hits().recent(), classes->majority_hits().recent()};
+    if (classes->pixels())
+      now.iou = {classes->overlap().recent(), classes->majority_overlap().recent()};
+  }
+  const Compared* const squared = log.squared();
+  if (squared && squared->network.count() > 0) {
+    now.psnr = {psnr(squared->network.recent()), psnr(squared->mean_frame.recent()),
+                psnr(squared->last_frame.recent())};
+  }
   now.verdict = subject_.real_time.verdict(now.reading);
   const io::StreamHealth& health = *subject_.health;
   now.stream = {.connected = health.connected.load(),

@@ -9,6 +9,7 @@
 #include "engine/trainer/checkpointer.h"
 #include "engine/trainer/trainer.h"
 #include "io/queue/frame_queue.h"
+#include "io/source/live_labels.h"
 #include "io/source/stream_health.h"
 #include "tools/config/config.h"
 #include "tools/page/server.h"
@@ -26,10 +27,11 @@ struct LiveSubject {
   std::shared_ptr<const io::StreamHealth> health;
   engine::Checkpointer* checkpointer;  ///< null: nothing to save to
   const WriteWatch& writes;
-  std::atomic<double>& rate;       ///< times optimizer.lr; viewers may set it
-  std::string correction;          ///< what is done about old gradients
-  std::string local_note;          ///< what learning by auxiliary heads would do instead
-  std::int64_t frames_before = 0;  ///< that a checkpoint had learned from
+  std::atomic<double>& rate;               ///< times optimizer.lr; viewers may set it
+  std::string correction;                  ///< what is done about old gradients
+  std::string local_note;                  ///< what learning by auxiliary heads would do instead
+  std::int64_t frames_before = 0;          ///< that a checkpoint had learned from
+  std::shared_ptr<io::LiveLabels> labels;  ///< that viewers may tell; null: none
 };
 
 /// Serves the page from construction to destruction. predicted() is the last stage's worker's;

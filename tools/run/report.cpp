@@ -34,12 +34,27 @@ std::string text(const Json& value, const char* format = "%.3g") {
 Json loss_json(const RunLog& log) {
   const engine::LossHistory& net = log.network();
   const engine::LossHistory& mean = log.baseline();
-  return {{"first", number(net.first())},
-          {"last", number(net.last())},
-          {"mean", number(net.mean())},
-          {"recent", number(net.recent())},
-          {"not_finite", net.not_finite()},
-          {"mean_frame", {{"mean", number(mean.mean())}, {"recent", number(mean.recent())}}}};
+  Json json = {{"first", number(net.first())},
+               {"last", number(net.last())},
+               {"mean", number(net.mean())},
+               {"recent", number(net.recent())},
+               {"not_finite", net.not_finite()},
+               {"mean_frame", {{"mean", number(mean.mean())}, {"recent", number(mean.recent())}}}};
+  const engine::LossHistory& last = log.last_frame();
+  if (last.count() > 0)
+    json["last_frame"] = {{"mean", number(last.mean())}, {"recent", number(last.recent())}};
+  return json;
+}
+
+/// Of pictures: the network's and the trivial predictors'.
+Json psnr_json(const Compared& squared) {
+  const auto of = [](const engine::LossHistory& errors) {
+    return Json{{"mean", number(psnr(errors.mean()))}, {"recent", number(psnr(errors.recent()))}};
+  };
+  Json json = of(squared.network);
+  json["mean_frame"] = of(squared.mean_frame);
+  if (squared.last_frame.count() > 0) json["last_frame"] = of(squared.last_frame);
+  return json;
 }
 
 /// By stage: bytes that one of its workers holds.
@@ -165,7 +180,7 @@ Json make_report(RunParts& p) {
         {"in_flight", p.frames.in_flight()}}},
       {"task",
        {{"kind", p.config.task.kind},
-        {"loss", p.config.task.loss},
+        {"loss", p.config.task.loss.text()},
         {"without_target", p.frames.untold}}},
       {"updates", r.updates},
       {"timing_ms",
@@ -216,11 +231,15 @@ Json make_report(RunParts& p) {
                                    {"failed", p.alerts->failed()},
                                    {"last_error", p.alerts->last_error()}};
   }
-  if (p.task == Task::label) {
-    const engine::LossHistory &hits = p.log.hits(), &majority = p.log.majority_hits();
-    report["accuracy"] = {{"mean", hits.mean()},
-                          {"recent", hits.recent()},
-                          {"majority", {{"mean", majority.mean()}, {"recent", majority.recent()}}}};
+  if (p.log.squared()) report["psnr_db"] = psnr_json(*p.log.squared());
+  if (const ClassScores* const classes = p.log.classes()) {
+    const auto beside = [](const auto& network, const auto& majority) {
+      return Json{{"mean", network.mean()},
+                  {"recent", network.recent()},
+                  {"majority", {{"mean", majority.mean()}, {"recent", majority.recent()}}}};
+    };
+    report["accuracy"] = beside(classes->hits(), classes->majority_hits());
+    if (classes->pixels()) report["iou"] = beside(classes->overlap(), classes->majority_overlap());
   }
   if (p.video) {
     report["video"] = {{"where", p.video->writer().where()},
@@ -271,6 +290,19 @@ std::string summarize(const Json& report) {
     const Json& accuracy = report["accuracy"];
     out << "accuracy  last 100 " << text(accuracy["recent"])
         << ", always telling the majority class " << text(accuracy["majority"]["recent"]) << "\n";
+  }
+  if (report.contains("iou")) {
+    const Json& iou = report["iou"];
+    out << "IoU       last 100 " << text(iou["recent"]) << ", always telling the majority class "
+        << text(iou["majority"]["recent"]) << "\n";
+  }
+  if (report.contains("psnr_db")) {
+    const Json& psnr = report["psnr_db"];
+    out << "PSNR      last 100 " << text(psnr["recent"]) << " dB, mean frame "
+        << text(psnr["mean_frame"]["recent"]) << " dB";
+    if (psnr.contains("last_frame"))
+      out << ", last frame " << text(psnr["last_frame"]["recent"]) << " dB";
+    out << "\n";
   }
   if (real["F"].get<double>() > 0) {
     out << "real time " << (real["holds"].get<bool>() ? "HOLDS at " : "FAILS at ")

@@ -35,6 +35,7 @@ void look(RunParts& p, std::int64_t limit) {
   p.writes.look(p.checkpointer ? p.checkpointer->error() : "", p.lines ? p.lines->error() : "",
                 [&](const std::string& line) { p.tell(line); });
   if (p.page) p.page->obey();
+  p.stdin_labels.look(p.live_labels.get(), [&](const std::string& line) { p.tell(line); });
   if (p.team) {
     const std::string word = p.team->look(p.rate, p.checkpointer.get());
     if (!word.empty()) p.tell(word);
@@ -42,6 +43,18 @@ void look(RunParts& p, std::int64_t limit) {
   }
   const std::string failed = p.alerts ? p.alerts->last_error() : "";
   if (failed != p.alert_error) p.tell("alert: " + (p.alert_error = failed));
+}
+
+/// Labels of frames that never came: where the stream ended by itself, or people told them.
+void tell_of_labels(RunParts& p) {
+  const std::int64_t came = p.queue.received();
+  const auto [count, last] = p.live_labels ? p.live_labels->waiting()
+                             : p.labels    ? p.labels->beyond(came)
+                                           : std::pair<std::size_t, std::int64_t>();
+  if (count == 0 || (p.labels && p.stopping)) return;
+  p.tell("task.labels: " + std::to_string(count) + (count == 1 ? " label is" : " labels are") +
+         " of frames that never came, as " + std::to_string(last) + "; " + std::to_string(came) +
+         " came");
 }
 
 /// That the run has gone through.
@@ -131,6 +144,7 @@ void Run::learn(std::int64_t limit) {
   p.reader->stop();
   p.reader->join();
   p.source_error = p.reader->error();
+  tell_of_labels(p);
   if (p.reader->hung()) p.tell("source: hangs while it is closed; it is left to itself");
   engine::Outcome outcome{.trained = p.trainer.trained()};
   std::exception_ptr failure;
@@ -191,7 +205,7 @@ std::vector<std::string> Run::save() {
                   [&](const std::string&) { p.callback.sinks[i]->finish(); });
   outputs.write(predicted ? output.loss_plot : "",
                 [&](const std::string& file) { draw_loss(p.log, file); });
-  outputs.write(predicted && p.task != Task::label ? output.prediction : "",
+  outputs.write(predicted && task_type(p.config.task.kind).pictures ? output.prediction : "",
                 [&](const std::string& file) { draw_prediction(p.log, p.shape(), file); });
   return outputs.failures();
 }
