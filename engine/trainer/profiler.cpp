@@ -12,12 +12,13 @@
 
 #include "capture/backend.h"
 #include "capture/retained_bytes.h"
-#include "engine/pipeline/feed.h"
 #include "engine/pipeline/channels.h"
+#include "engine/pipeline/feed.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/repeats.h"
 #include "engine/trainer/torch_device.h"
 #include "stages/stage.h"
+#include "stages/tensor_split.h"
 
 namespace millrace::engine {
 namespace {
@@ -155,6 +156,21 @@ auto on_own_core(const Work& work) {
       .get();
 }
 
+/// How many ranks can share a module with its neighbours. Of two that are split, the second adds up
+/// what it gives, and the first as much again on the way back.
+void note_ways(plan::Profile& profile, const std::shared_ptr<const stages::Network>& network) {
+  constexpr int kMost = 16;
+  for (int ways = 2; ways <= kMost; ways *= 2) {
+    const stages::TensorSplit split(network, {}, ways);
+    for (const auto& [first, second] : split.pairs()) {
+      for (int index = first; index <= second; ++index)
+        profile.modules[std::size_t(index)].tensor_ways = ways;
+      plan::ModuleProfile& last = profile.modules[std::size_t(second)];
+      last.tensor_bytes = last.bytes.activation;
+    }
+  }
+}
+
 plan::Profile profile_here(const std::shared_ptr<const stages::Network>& network,
                            const stages::ImageShape& sample, const stages::OptimizerSpec& optimizer,
                            const ProfilerOptions& options) {
@@ -178,6 +194,7 @@ plan::Profile profile_here(const std::shared_ptr<const stages::Network>& network
     profile.modules.push_back(std::move(module));
     x = bench.outputs();
   }
+  note_ways(profile, network);
   return profile;
 }
 

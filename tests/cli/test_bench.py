@@ -1,6 +1,7 @@
 """Bench runs its suites, writes what it measured and compares. Says nothing of how fast anything is."""
 
 import json
+import shutil
 import unittest
 
 import program
@@ -74,6 +75,20 @@ class Bench(program.CliTest):
             self.assertIn(part, text)
         for picture in (plot, self.folder / "partime-kernel.png"):
             self.assertTrue(picture.read_bytes().startswith(b"\x89PNG"))
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no MPI")
+    def test_ranks(self):
+        page, plot = self.folder / "ranks.md", self.folder / "ranks.png"
+        results, outcome = self.results("ranks", "--quick", "--page", page, "--plot", plot)
+        arms = {arm["kind"]: arm for arm in results["arms"]}
+        self.assertEqual(set(arms), {"handoff", "step"} | (set() if results["lacks_hosts"] else {"delay"}))
+        for arm in results["arms"]:
+            self.assertGreater(arm["ours_ms"], 0, arm["arm"])
+            self.assertGreater(arm["ratio"], 0, arm["arm"])
+        self.assertGreater(arms["handoff"]["bytes"], 16 * 16 * 16 * 4)  # an activation and its head
+        self.assertIn("hand-off, shared memory, 16 px", outcome.out)
+        self.assertIn("bare MPI", page.read_text())
+        self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
 
     def test_prediction(self):
         page = self.folder / "prediction.md"
