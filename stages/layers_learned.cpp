@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "stages/layers.h"
+#include "stages/splittable.h"
 
 namespace millrace::stages {
 namespace {
@@ -12,7 +13,7 @@ std::string text(std::int64_t n) {
   return std::to_string(n);
 }
 
-class Conv final : public Layer {
+class Conv final : public Layer, public Splittable {
  public:
   Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
        std::int64_t groups)
@@ -28,6 +29,14 @@ class Conv final : public Layer {
   }
   at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
     return at::conv2d(x[0], p[0], p[1], stride_, kernel_ / 2, /*dilation=*/1, groups_);
+  }
+  std::unique_ptr<Layer> column(int ways) const override {
+    if (groups_ > 1 || out_ % ways != 0) return nullptr;
+    return std::make_unique<Conv>(in_, out_ / ways, kernel_, stride_, 1);
+  }
+  std::unique_ptr<Layer> row(int ways) const override {
+    if (groups_ > 1 || in_ % ways != 0) return nullptr;
+    return std::make_unique<Conv>(in_ / ways, out_, kernel_, stride_, 1);
   }
 
  private:
@@ -56,7 +65,7 @@ class TransposedConv final : public Layer {
   std::int64_t in_, out_, factor_;
 };
 
-class Linear final : public Layer {
+class Linear final : public Layer, public Splittable {
  public:
   Linear(std::int64_t in, std::int64_t out) : in_(in), out_(out) {}
   std::string describe() const override { return "linear " + text(in_) + "->" + text(out_); }
@@ -67,6 +76,12 @@ class Linear final : public Layer {
   at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
     // A vector is a picture of one pixel, so that any layer may follow.
     return at::linear(x[0].flatten(1), p[0], p[1]).unsqueeze(-1).unsqueeze(-1);
+  }
+  std::unique_ptr<Layer> column(int ways) const override {
+    return out_ % ways == 0 ? std::make_unique<Linear>(in_, out_ / ways) : nullptr;
+  }
+  std::unique_ptr<Layer> row(int ways) const override {
+    return in_ % ways == 0 ? std::make_unique<Linear>(in_ / ways, out_) : nullptr;
   }
 
  private:

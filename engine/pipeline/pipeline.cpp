@@ -96,7 +96,7 @@ void Pipeline::give_up() {
     std::rethrow_exception(failure_);
   } catch (const std::exception& error) {
     if (!ranks_) throw;
-    ranks_->fail(error.what());
+    ranks_->fail(error.what(), dynamic_cast<const RankLost*>(&error) != nullptr);
   }
   try {
     ranks_->finish({});

@@ -113,6 +113,7 @@ void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_wor
 struct RankLinks::Head {
   int from = 0, to = 0;  ///< units
   Token token;
+  Clock::time_point sent;
   SampleInfo info;    ///< activation, target
   float loss = 0;     ///< prediction
   LossCounts counts;  ///< prediction
@@ -140,6 +141,8 @@ RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineO
       shared_(shared),
       outgoing_(std::size_t(kCargos) * std::size_t(shared.schedule.stages)),
       heard_(std::size_t(options.exchange->ranks())),
+      clocks_(options.exchange->ranks()),
+      sent_(2 * std::size_t(shared.lowering.units()) * std::size_t(shared.schedule.slots())),
       targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]) {
   for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = -1;
   const std::lock_guard lock(exchange_.mutex());
@@ -163,7 +166,10 @@ void RankLinks::beat() {
   std::unique_lock lock(exchange_.mutex());
   try {
     while (!ended_ && !closed_ && !lost_) {
-      tell_all("B");
+      for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+        if (rank != this->rank()) send_beat(rank);
+      }
+      tell_times();
       if (rank() != 0)
         exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "M" + meters());
       poll();
@@ -175,6 +181,28 @@ void RankLinks::beat() {
     failure_ = error.what();
     shared_.stop.store(true);
   }
+}
+
+void RankLinks::send_beat(int rank) {
+  exchange_.post(rank, Exchange::About::pipeline,
+                 bytes_of(options_.run) + "B" + bytes_of(clocks_.beat_for(rank, Clock::now())));
+}
+
+void RankLinks::tell_times() {
+  std::string all;
+  for (const auto& way : ways_) {
+    if (way->took.count() == 0) continue;
+    const LinkTime time{.cargo = way->cargo,
+                        .stage = way->stage,
+                        .from = way->peer,
+                        .to = rank(),
+                        .bytes = std::int64_t(way->buffers.front().size()),
+                        .messages = way->took.count(),
+                        .ms = way->took.median_ms()};
+    if (rank() == 0) exchange_.times().note(time);
+    all += bytes_of(time);
+  }
+  if (rank() != 0) exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "L" + all);
 }
 
 void RankLinks::look_for_losses() {
@@ -276,7 +304,9 @@ bool RankLinks::put(Way& way, std::unique_lock<std::mutex>& lock, const Head& he
     lock.lock();
   }
   std::vector<std::byte>& buffer = way.buffers[way.next];
-  std::memcpy(buffer.data(), &head, sizeof head);
+  Head stamped = head;
+  stamped.sent = Clock::now();
+  std::memcpy(buffer.data(), &stamped, sizeof stamped);
   freight_.pack(way.cargo, way.stage, shared_.pool.slot_of(head.token.sample),
                 buffer.data() + sizeof head);
   exchange_.start(way.ports[way.next]);
@@ -326,9 +356,10 @@ void RankLinks::end_of_stream(std::int64_t samples) {
   tell_all("E" + bytes_of(samples) + bytes_of(shared_.replays));
 }
 
-void RankLinks::fail(const std::string& what) {
+void RankLinks::fail(const std::string& what, bool lost) {
+  failed_ = true;
   const std::lock_guard lock(exchange_.mutex());
-  tell_all("S" + what);
+  tell_all((lost ? "G" : "S") + what);
 }
 
 void RankLinks::tell_all(const std::string& letter) {
@@ -356,10 +387,26 @@ void RankLinks::poll() {
   }
 }
 
-void RankLinks::handle(const Way& way, const std::byte* bytes) {
+Clock::time_point RankLinks::time_of_sending(Way& way, Clock::time_point by_its_clock) {
+  const Clock::time_point now = Clock::now();
+  const std::optional<Clock::duration> ahead = clocks_.ahead(way.peer);
+  if (!ahead) return now;
+  const Clock::time_point sent = std::min(by_its_clock - *ahead, now);
+  way.took.record((now - sent).count());
+  return sent;
+}
+
+std::size_t RankLinks::place_of(const Signal& need) const {
+  const bool goes_back = need.kind == Signal::Kind::gradient;
+  return (2 * std::size_t(need.to) + (goes_back ? 1 : 0)) * std::size_t(shared_.schedule.slots()) +
+         std::size_t(shared_.pool.slot_of(need.sample));
+}
+
+void RankLinks::handle(Way& way, const std::byte* bytes) {
   Head head;
   std::memcpy(static_cast<void*>(&head), bytes, sizeof head);
   const std::byte* const payload = bytes + sizeof head;
+  const Clock::time_point sent = time_of_sending(way, head.sent);
   const std::int64_t sample = head.token.sample;
   const std::size_t slot = std::size_t(shared_.pool.slot_of(sample));
   if (way.cargo == Cargo::release) return shared_.pool.release(sample);
@@ -374,6 +421,7 @@ void RankLinks::handle(const Way& way, const std::byte* bytes) {
   if (way.cargo == Cargo::target) return targets_[slot].store(sample, std::memory_order_release);
   if (way.cargo == Cargo::prediction) return shown(head);
   const Signal signal{kind_of(way.cargo), way.stage, sample, head.from, head.to};
+  sent_[place_of(signal)] = sent;
   if (!shared_.channels.queue(signal).offer(head.token, 0us))
     throw std::logic_error("more messages than a schedule has in flight");
 }
@@ -406,10 +454,16 @@ bool RankLinks::read(const Exchange::Letter& letter) {
     shared_.admitted = taken<std::int64_t>(bytes);
     shared_.replays = taken<std::int64_t>(bytes);
     shared_.applied.store(shared_.schedule.applied(shared_.admitted), std::memory_order_relaxed);
-  } else if (kind == 'S') {
+  } else if (kind == 'S' || kind == 'G') {
+    lost_ = lost_ || kind == 'G';
     if (failure_.empty())
       failure_ = "rank " + std::to_string(letter.from) + ": " + std::string(bytes);
     shared_.stop.store(true);
+  } else if (kind == 'B') {
+    const auto beat = taken<RankClocks::Beat>(bytes);
+    if (clocks_.heard(letter.from, beat, Clock::now()) && !ended_) send_beat(letter.from);
+  } else if (kind == 'L') {
+    while (!bytes.empty()) exchange_.times().note(taken<LinkTime>(bytes));
   } else if (kind == 'M') {
     take_meters(bytes);
   } else if (kind == 'F') {
@@ -449,6 +503,7 @@ void RankLinks::poll_until(std::unique_lock<std::mutex>& lock, const Done& done)
 }
 
 Outcome RankLinks::finish(const Outcome& here) {
+  if (exchange_.on_workers_ended) exchange_.on_workers_ended(failed_);
   std::unique_lock lock(exchange_.mutex());
   poll_until(lock, [&] {
     return std::all_of(outgoing_.begin(), outgoing_.end(), [&](const std::vector<Way*>& ways) {
@@ -462,6 +517,7 @@ Outcome RankLinks::finish(const Outcome& here) {
   const Final final{here, counts_of(shared_.monitor.tally(), pipeline_.guard), predictions_};
   if (counts) last_ = std::make_unique<Final>(final);
   ended_ = true;
+  tell_times();
   tell_all("F" + bytes_of(final) + meters());
   poll_until(lock, [&] {
     const bool all_shown = rank() != 0 || counts || (last_ && predictions_ == last_->predictions);

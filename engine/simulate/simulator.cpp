@@ -247,13 +247,14 @@ class Run {
   }
 
   void send(Wire& wire, std::int64_t sample) {
-    if (wire.link < 0 || input_.machine.overlap == plan::Overlap::none) {
-      deliver(wire, sample);
-    } else {
+    const bool beside = input_.machine.overlap != plan::Overlap::none;
+    if (wire.link < 0 || (!beside && input_.delay_ms == 0)) return deliver(wire, sample);
+    double sent = now_;
+    if (beside) {
       double& free = link_free_[wire.link];
-      free = std::max(free, now_) + wire.ms;
-      happen(free, Happening::Kind::message, wires_.number(wire), sample);
+      sent = free = std::max(free, now_) + wire.ms;
     }
+    happen(sent + input_.delay_ms, Happening::Kind::message, wires_.number(wire), sample);
   }
 
   void deliver(Wire& wire, std::int64_t sample) {

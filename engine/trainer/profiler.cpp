@@ -17,6 +17,7 @@
 #include "engine/trainer/repeats.h"
 #include "engine/trainer/torch_device.h"
 #include "stages/stage.h"
+#include "stages/tensor_split.h"
 
 namespace millrace::engine {
 namespace {
@@ -200,6 +201,21 @@ auto on_own_core(const Work& work) {
       .get();
 }
 
+/// How many ranks can share a module with its neighbours. Of two that are split, the second adds up
+/// what it gives, and the first as much again on the way back.
+void note_ways(plan::Profile& profile, const std::shared_ptr<const stages::Network>& network) {
+  constexpr int kMost = 16;
+  for (int ways = 2; ways <= kMost; ways *= 2) {
+    const stages::TensorSplit split(network, {}, ways);
+    for (const auto& [first, second] : split.pairs()) {
+      for (int index = first; index <= second; ++index)
+        profile.modules[std::size_t(index)].tensor_ways = ways;
+      plan::ModuleProfile& last = profile.modules[std::size_t(second)];
+      last.tensor_bytes = last.bytes.activation;
+    }
+  }
+}
+
 plan::Profile profile_here(const Subject& subject, const ProfilerOptions& options) {
   const Neighbours neighbours(subject, options);
   const c10::Device device = torch_device(options.device);
@@ -223,6 +239,7 @@ plan::Profile profile_here(const Subject& subject, const ProfilerOptions& option
     profile.modules.push_back(std::move(module));
     x = rig.outputs();
   }
+  note_ways(profile, subject.network);
   return profile;
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import unittest
 
 import program
@@ -79,6 +80,20 @@ class Bench(program.CliTest):
             self.assertIn(part, text)
         for picture in (plot, self.folder / "partime-kernel.png"):
             self.assertTrue(picture.read_bytes().startswith(b"\x89PNG"))
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no MPI")
+    def test_ranks(self):
+        page, plot = self.folder / "ranks.md", self.folder / "ranks.png"
+        results, outcome = self.results("ranks", "--quick", "--page", page, "--plot", plot)
+        arms = {arm["kind"]: arm for arm in results["arms"]}
+        self.assertEqual(set(arms), {"handoff", "step"} | (set() if results["lacks_hosts"] else {"delay"}))
+        for arm in results["arms"]:
+            self.assertGreater(arm["ours_ms"], 0, arm["arm"])
+            self.assertGreater(arm["ratio"], 0, arm["arm"])
+        self.assertGreater(arms["handoff"]["bytes"], 16 * 16 * 16 * 4)  # an activation and its head
+        self.assertIn("hand-off, shared memory, 16 px", outcome.out)
+        self.assertIn("bare MPI", page.read_text())
+        self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
 
     def test_prediction(self):
         page = self.folder / "prediction.md"

@@ -76,6 +76,7 @@ KEYS = {
     "pipeline.vertical_sync": FLAG,
     "pipeline.replicas": listed([0], ["2"], 2),
     "pipeline.ranks": listed([-1], ["0"], 2),
+    "pipeline.tensor": whole(1, 64),
     "pipeline.recompute": FLAG,
     "pipeline.capture": names("auto", "graph", "eager"),
     "pipeline.sharing": names("streams", "partitions"),

@@ -62,6 +62,7 @@ struct Config {
     std::string capture = "auto";
     std::string sharing = "streams";
     std::vector<int> ranks;  ///< of each worker; empty: dealt in order
+    int tensor = 1;          ///< ranks that share each worker's modules
   } pipeline;
   stages::OptimizerSpec optimizer{.kind = "adam", .lr = 0.001};
   stages::CorrectionSpec correction{.kind = "auto"};

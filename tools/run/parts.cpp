@@ -63,6 +63,10 @@ struct CheckedConfig {
     settle(config);
     trainer = assemble(config, configured_shape(config), &resumed);
     if (options.ranks) require_ranks(config, trainer, options.ranks->ranks());
+    if (!options.ranks && config.pipeline.tensor > 1) {
+      throw config.error("pipeline.tensor", std::to_string(config.pipeline.tensor) +
+                                                " ranks are to share modules: run it by mpirun -n");
+    }
     labels = configured_labels(config);
     live_labels = tools::live_labels(config);
     if (classes() > 0) require_classes(config, *trainer.network, classes());
@@ -142,6 +146,8 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
   make_alerts();
   observers.add(&callback);
   if (team) team->prepare(trainer, rate_of(config, info));
+  if (team && team->grid().tensor() > 1)
+    shared_feed = std::make_unique<SharedFeed>(*feed, team->grid().group(), trainer);
   feed->rest_while([this] { return paused() && !stopping.load(std::memory_order_relaxed); });
 }
 
@@ -150,7 +156,7 @@ engine::TrainerOptions RunParts::whole(engine::TrainerOptions options) const {
   if (task == Task::label && !labels && !live_labels)
     require_classes(config, *options.network, info.classes);
   options.fps = rate_of(config, info);
-  options.exchange = this->options.ranks;
+  if (team) team->grid().share(options);
   options.rank_of_worker = config.pipeline.ranks;
   // Where frames come at their own rate, a prediction of the next one is made before it is there; a
   // teacher works while stages do.
@@ -220,10 +226,11 @@ std::unique_ptr<engine::Checkpointer> RunParts::make_checkpointer() {
   if (config.checkpoint.dir.empty()) return nullptr;
   claim.emplace(config.checkpoint.dir);
   return std::make_unique<engine::Checkpointer>(
-      config.pipeline.stages, config.checkpoint.every,
+      config.pipeline.stages * config.pipeline.tensor, config.checkpoint.every,
       [this](int stage) { return trainer.checkpoint(stage); },
       [this](const stages::StateDict& state, std::int64_t samples) {
-        checkpoints.write(state, about_weights(*this, samples, engine::Clock::now()));
+        checkpoints.write(team ? team->grid().put_together(state) : state,
+                          about_weights(*this, samples, engine::Clock::now()));
       });
 }
 
@@ -251,6 +258,8 @@ io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {
 
 engine::PipelineOptions RunParts::pipeline_options(std::int64_t limit) {
   engine::PipelineOptions pipeline{.limit = limit, .rate = &rate, .actions = actions.get()};
+  if (shared_feed)
+    pipeline.rate = nullptr;  // parts of one module would take another at two samples
   if (checkpointer) {
     pipeline.after_sample = [this](int stage, std::int64_t sample) {
       checkpointer->after_sample(stage, replay ? replay->fresh(sample) - 1 : sample);

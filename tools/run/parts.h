@@ -27,6 +27,7 @@
 #include "tools/run/reload.h"
 #include "tools/run/replay_feed.h"
 #include "tools/run/resume.h"
+#include "tools/run/shared_feed.h"
 #include "tools/run/status_line.h"
 #include "tools/run/stdin_labels.h"
 #include "tools/run/trace_counters.h"
@@ -55,7 +56,14 @@ struct RunParts {
   }
   io::ReaderOptions reader_options(std::int64_t limit) const;
   engine::PipelineOptions pipeline_options(std::int64_t limit);
-  engine::Feed& samples() { return replay ? static_cast<engine::Feed&>(*replay) : *feed; }
+  engine::Feed& samples() {
+    if (shared_feed) return *shared_feed;
+    return replay ? static_cast<engine::Feed&>(*replay) : *feed;
+  }
+  /// What the trainer's `state`, with what other ranks have, is of the whole network.
+  stages::StateDict of_all_ranks(stages::StateDict state) const {
+    return team ? team->whole(std::move(state)) : state;
+  }
 
   const Config config;
   const Resumed resumed;  ///< the checkpoint that it goes on from
@@ -76,7 +84,8 @@ struct RunParts {
   engine::Trainer trainer;
   const std::string unfit;  ///< on optimizer state that could not be taken; "": all was
   std::unique_ptr<FrameFeed> feed;
-  std::unique_ptr<ReplayFeed> replay;  ///< null: what comes once is learned from once
+  std::unique_ptr<ReplayFeed> replay;       ///< null: what comes once is learned from once
+  std::unique_ptr<SharedFeed> shared_feed;  ///< null: no other rank has the same modules
   Observers observers;
   // What watches.
   RunLog log;

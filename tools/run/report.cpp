@@ -212,7 +212,10 @@ Json make_report(RunParts& p) {
       {"overload", p.overload.report()},
       {"run", about_run(p, p.frames.trained, p.ended)},
       {"novelty", {{"marked", p.log.novelty().marked()}, {"events", p.log.novelty().events()}}}};
-  if (p.team) report["ranks"] = p.team->report(trainer, r);
+  if (p.team) {
+    report["ranks"] = p.team->report(trainer, r);
+    report["bottleneck_link"] = p.team->bottleneck_link();
+  }
   if (!p.resumed.path.empty())
     report["run"]["resumed"] = {{"from", p.resumed.path}, {"frames", p.resumed.frames}};
   if (p.replay) {
@@ -272,6 +275,11 @@ std::string summarize(const Json& report) {
       << " ms, slowest stage " << timing["bottleneck_stage"] << " with hand-off "
       << text(timing["bottleneck"]) << " ms, speed-up K " << text(timing["speedup_K"])
       << (waits ? " (the stream sets the pace)" : "") << "\n";
+  if (const Json& link = report.value("bottleneck_link", Json()); link.is_object()) {
+    out << "links     slowest from rank " << link["from"] << " to " << link["to"] << ": "
+        << text(link["ms"]) << " ms for " << link["bytes"] << " bytes ("
+        << link["carries"].get<std::string>() << ", stage " << link["stage"] << ")\n";
+  }
   out << "latency   capture to prediction p50 " << text(latency["p50"]) << " ms, p99 "
       << text(latency["p99"]) << " ms, max " << text(latency["max"]) << " ms; gradient age "
       << report["gradient_age"].dump() << " frames\n";

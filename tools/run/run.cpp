@@ -118,7 +118,10 @@ void Run::learn(std::int64_t limit) {
   p.began = engine::Clock::now();
   if (p.team) p.team->go();
   auto running = std::make_unique<std::future<engine::Outcome>>(std::async(std::launch::async, [&] {
-    return p.overload.run(p.samples(), &p.observers, p.pipeline_options(limit));
+    const engine::Outcome outcome =
+        p.overload.run(p.samples(), &p.observers, p.pipeline_options(limit));
+    if (p.shared_feed) p.shared_feed->end();
+    return outcome;
   }));
   if (!p.resumed.note.empty()) p.tell("checkpoint: " + p.resumed.note);
   if (!p.unfit.empty()) p.tell("optimizer: " + p.unfit);
@@ -187,7 +190,8 @@ std::vector<std::string> Run::save() {
   const bool whole = p.trainer.is_whole();
   outputs.write(whole ? p.config.checkpoint.dir : "", [&](const std::string&) {
     if (p.checkpointer) p.checkpointer->finish();
-    p.checkpoints.write(p.trainer.checkpoint(), about_weights(p, samples(p), p.ended));
+    p.checkpoints.write(p.of_all_ranks(p.trainer.checkpoint()),
+                        about_weights(p, samples(p), p.ended));
   });
   outputs.write(whole ? output.weights : "", [&](const std::string& file) { save_weights(file); });
   outputs.write(video(), [&](const std::string&) { p.video->finish(); });  // its counts are told
@@ -212,8 +216,8 @@ std::vector<std::string> Run::save() {
 
 void Run::save_weights(const std::string& path) const {
   const RunParts& p = *parts_;
-  io::write_whole(path,
-                  stages::to_safetensors(p.trainer.state(), about_weights(p, samples(p), p.ended)));
+  io::write_whole(path, stages::to_safetensors(p.of_all_ranks(p.trainer.state()),
+                                               about_weights(p, samples(p), p.ended)));
 }
 
 std::array<int, 3> Run::shape() const {
