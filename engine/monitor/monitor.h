@@ -110,8 +110,8 @@ class Monitor {
   /// As StageMeter's, for all.
   void forget_times();
 
-  /// By Schedule::unit().
-  StageMeter& unit(int index) { return meters_[index]; }
+  /// By Schedule::replica_id().
+  StageMeter& meter(int index) { return meters_[index]; }
   /// A prediction was made of a frame captured at `captured`. One thread at a time.
   void predicted(Clock::time_point captured, Clock::time_point now);
 

@@ -22,7 +22,7 @@ bool any_defers(const std::vector<capture::Step*>& steps) {
 /// shown after the last stage is done with their samples.
 int viewers(const Schedule& schedule, const RankOptions* ranks) {
   if (!ranks || ranks->exchange->rank() != 0) return 0;
-  const int last = workers_of_units(schedule).back();
+  const int last = workers_of_replicas(schedule).back();
   return ranks->rank_of_worker[std::size_t(last)] == 0 ? 0 : 1;
 }
 
@@ -72,7 +72,7 @@ Outcome Pipeline::run() {
           pin_this_thread(options_.cores[worker]);
         const Program& program = schedule_.workers[worker];
         for (const int stage : stages_of(program))
-          shared_.steps[schedule_.unit(stage, program.replica)]->prepare();
+          shared_.steps[schedule_.replica_id(stage, program.replica)]->prepare();
         arrived = true;
         prepared.arrive_and_wait();
         Worker(shared_, worker, options_).run();

@@ -63,7 +63,7 @@ struct PipelineOptions {
 /// Everything workers share. Owned by Pipeline.
 struct Shared {
   const Schedule& schedule;
-  std::vector<capture::Step*> steps;  ///< by Schedule::unit()
+  std::vector<capture::Step*> steps;  ///< by Schedule::replica_id()
   LaunchGroups groups;
   Feed& feed;
   Observer* observer;
@@ -109,7 +109,7 @@ struct Outcome : FateCounts {
 /// that owns it.
 class Pipeline {
  public:
-  /// `steps`: by Schedule::unit(); those that defer have recorded. `observer` may be null.
+  /// `steps`: by Schedule::replica_id(); those that defer have recorded. `observer` may be null.
   Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
            Observer* observer, Monitor& monitor, PipelineOptions options = {});
 
@@ -119,9 +119,9 @@ class Pipeline {
   ~Pipeline();
 
  private:
-  bool works(int worker) const;  ///< in this process
+  bool works(int worker) const;               ///< in this process
   Outcome outcome(const FateCounts& before);  ///< after the workers ended
-  [[noreturn]] void give_up();  ///< rethrows what failed, when all ranks know
+  [[noreturn]] void give_up();                ///< rethrows what failed, when all ranks know
 
   Schedule schedule_;
   PipelineOptions options_;

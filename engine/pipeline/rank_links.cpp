@@ -93,9 +93,9 @@ void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_wor
     if (std::find(rank_of_worker.begin(), rank_of_worker.end(), rank) == rank_of_worker.end())
       fail("rank " + std::to_string(rank) + " of " + std::to_string(ranks) + " has no worker");
   }
-  const std::vector<int> worker_of = workers_of_units(schedule);
+  const std::vector<int> worker_of = workers_of_replicas(schedule);
   const auto rank_of = [&](int stage, int replica) {
-    return rank_of_worker[std::size_t(worker_of[std::size_t(schedule.unit(stage, replica))])];
+    return rank_of_worker[std::size_t(worker_of[std::size_t(schedule.replica_id(stage, replica))])];
   };
   for (const int rank : rank_of_worker) {
     if (rank < 0 || rank >= ranks)
@@ -111,7 +111,7 @@ void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_wor
 }
 
 struct RankLinks::Head {
-  int from = 0, to = 0;  ///< units
+  int from = 0, to = 0;  ///< replicas
   Token token;
   Clock::time_point sent;
   SampleInfo info;    ///< activation, target
@@ -142,7 +142,7 @@ RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineO
       outgoing_(std::size_t(kCargos) * std::size_t(shared.schedule.stages)),
       heard_(std::size_t(options.exchange->ranks())),
       clocks_(options.exchange->ranks()),
-      sent_(2 * std::size_t(shared.lowering.units()) * std::size_t(shared.schedule.slots())),
+      sent_(2 * std::size_t(shared.lowering.replica_ids()) * std::size_t(shared.schedule.slots())),
       targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]) {
   for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = -1;
   const std::lock_guard lock(exchange_.mutex());
@@ -215,12 +215,12 @@ void RankLinks::look_for_losses() {
   }
 }
 
-int RankLinks::rank_of(int unit) const {
-  return options_.rank_of_worker[std::size_t(shared_.lowering.worker(unit))];
+int RankLinks::rank_of(int replica_id) const {
+  return options_.rank_of_worker[std::size_t(shared_.lowering.worker(replica_id))];
 }
 
 int RankLinks::last_rank() const {
-  return rank_of(shared_.lowering.unit(shared_.schedule.stages - 1, 0));
+  return rank_of(shared_.lowering.replica_id(shared_.schedule.stages - 1, 0));
 }
 
 bool RankLinks::takes_loss(int stage) const {
@@ -259,9 +259,9 @@ void RankLinks::open_ways() {
     if (giver == rank()) open(cargo, stage, taker, true);
     if (taker == rank()) open(cargo, stage, giver, false);
   };
-  for (int from = 0; from < lowering.units(); ++from) {
+  for (int from = 0; from < lowering.replica_ids(); ++from) {
     const int stage = lowering.stage(from);
-    for (int to = 0; to < lowering.units(); ++to) {
+    for (int to = 0; to < lowering.replica_ids(); ++to) {
       const int other = lowering.stage(to);
       if (other == stage + 1) between(Cargo::activation, stage, rank_of(from), rank_of(to));
       if (other == stage - 1) between(Cargo::gradient, stage, rank_of(from), rank_of(to));
@@ -477,16 +477,16 @@ bool RankLinks::read(const Exchange::Letter& letter) {
 
 std::string RankLinks::meters() const {
   std::string all;
-  for (int unit = 0; unit < shared_.lowering.units(); ++unit) {
-    if (here(unit)) all += bytes_of(unit) + shared_.monitor.unit(unit).bytes();
+  for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
+    if (here(replica_id)) all += bytes_of(replica_id) + shared_.monitor.meter(replica_id).bytes();
   }
   return all;
 }
 
 void RankLinks::take_meters(std::string_view bytes) {
   while (!bytes.empty()) {
-    const int unit = taken<int>(bytes);
-    shared_.monitor.unit(unit).take(bytes.substr(0, StageMeter::size_in_bytes()));
+    const int replica_id = taken<int>(bytes);
+    shared_.monitor.meter(replica_id).take(bytes.substr(0, StageMeter::size_in_bytes()));
     bytes.remove_prefix(StageMeter::size_in_bytes());
   }
 }

@@ -113,8 +113,8 @@ class RankLinks {
   void open(Cargo cargo, int stage, int peer, bool sends);
   void open_ways();
   void divert_links();
-  bool here(int unit) const { return rank_of(unit) == rank(); }
-  int rank_of(int unit) const;
+  bool here(int replica_id) const { return rank_of(replica_id) == rank(); }
+  int rank_of(int replica_id) const;
   int last_rank() const;
   bool takes_loss(int stage) const;
   Way& outgoing(Cargo cargo, int stage, int peer);
@@ -153,9 +153,9 @@ class RankLinks {
   std::unique_ptr<std::atomic<std::int64_t>[]> targets_;  ///< by slot: whose lies there
   std::int64_t predictions_ = 0;                          ///< sent, or shown
   int finished_ = 0;                                      ///< ranks
-  bool failed_ = false;  ///< a worker here
+  bool failed_ = false;                                   ///< a worker here
   bool lost_ = false;
-  bool ended_ = false;  ///< this one
+  bool ended_ = false;           ///< this one
   std::unique_ptr<Final> last_;  ///< of the last stage's rank
   std::string failure_;
   std::condition_variable_any closing_;

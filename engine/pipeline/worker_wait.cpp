@@ -64,7 +64,7 @@ bool Worker::meet(const Action& action, const Signal& need) {
   for (const bool sends : {true, false}) {
     for (int replica = 0; replica < shared_.lowering.replicas(action.stage); ++replica) {
       Signal signal = need;
-      signal.to = shared_.lowering.unit(action.stage, replica);
+      signal.to = shared_.lowering.replica_id(action.stage, replica);
       if (signal.to == need.from) continue;
       if (sends) {
         pass_on(signal, !mine.left_out);

@@ -200,7 +200,7 @@ class Trainer {
   void recording(const std::function<void()>& work);
   /// Says how what crosses the cut after `stage` is handed over.
   void join(int stage, const capture::Backend& above, const capture::Backend& below);
-  std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int unit,
+  std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int replica_id,
                                                 std::unique_ptr<capture::Backend> backend);
   void recut(const std::vector<int>& cut, stages::StateDict weights);
   void check_ranks();
@@ -209,7 +209,7 @@ class Trainer {
   TrainerOptions cut_at(const std::vector<int>& cut) const;
   /// A stage's first replica; the others have the same weights.
   const stages::Stage& first(int stage) const {
-    return steps_[std::size_t(schedule_.unit(stage, 0))]->stage();
+    return steps_[std::size_t(schedule_.replica_id(stage, 0))]->stage();
   }
 
   TrainerOptions options_;
@@ -223,7 +223,7 @@ class Trainer {
   capture::SampleBuffers samples_;
   ShownFrames shown_input_, shown_target_;
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
-  std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::unit()
+  std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::replica_id()
   std::unique_ptr<TensorFreight> freight_;                  ///< null: not spread over ranks
   int runs_ = 0;
   bool whole_ = true;
@@ -244,17 +244,17 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule)
 
 /// Where `stage` lies in the network. `options`: with a cut.
 stages::StageRange range_of(const TrainerOptions& options, int stage);
-/// Where Schedule::unit() `unit` runs: a core if no device was named.
-c10::Device place_of(const TrainerOptions& options, int unit);
+/// Where Schedule::replica_id() `replica_id` runs: a core if no device was named.
+c10::Device place_of(const TrainerOptions& options, int replica_id);
 /// For each worker of `schedule`, the most that any of its stages has.
 std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedule& schedule);
 
-/// The stages of `network` at `cut`, with `weights`, by Schedule::unit(). The oracle and the
+/// The stages of `network` at `cut`, with `weights`, by Schedule::replica_id(). The oracle and the
 /// trainer build them alike. Replicas are not tied yet: tie_replicas() does it where they will
 /// stay.
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
 
-/// Has the replicas of each stage share their gradients. `stages`: by Schedule::unit().
+/// Has the replicas of each stage share their gradients. `stages`: by Schedule::replica_id().
 void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages);
 
 }  // namespace millrace::engine

@@ -86,14 +86,14 @@ struct Rig {
     }
     for (int i = 0; i < stages; ++i) {
       for (int replica = 0; replica < schedule.replicas_of(i); ++replica)
-        steps[schedule.unit(i, replica)]->meet(replicas_of(i));
+        steps[schedule.replica_id(i, replica)]->meet(replicas_of(i));
     }
   }
 
   std::vector<const FakeStep*> replicas_of(int stage) const {
     std::vector<const FakeStep*> all;
     for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
-      all.push_back(steps[schedule.unit(stage, replica)].get());
+      all.push_back(steps[schedule.replica_id(stage, replica)].get());
     return all;
   }
 

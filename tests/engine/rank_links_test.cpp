@@ -214,10 +214,11 @@ struct Ranks {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  /// The step of a unit where it ran.
-  const DigestStep& step(int unit) const {
-    const int worker = workers_of_units(schedule)[std::size_t(unit)];
-    return *processes[std::size_t(rank_of_worker[std::size_t(worker)])]->steps[std::size_t(unit)];
+  /// The step of a replica where it ran.
+  const DigestStep& step(int replica_id) const {
+    const int worker = workers_of_replicas(schedule)[std::size_t(replica_id)];
+    return *processes[std::size_t(rank_of_worker[std::size_t(worker)])]
+                ->steps[std::size_t(replica_id)];
   }
 
   const Schedule schedule;
@@ -250,8 +251,9 @@ void expect_as_in_one_process(const Schedule& schedule, const std::vector<int>& 
     return options;
   });
   for (const std::string& failure : ranks.failures) EXPECT_EQ(failure, "");
-  for (int unit = 0; unit < schedule.units(); ++unit)
-    EXPECT_EQ(ranks.step(unit).digest, alone.steps[std::size_t(unit)]->digest) << "unit " << unit;
+  for (int replica_id = 0; replica_id < schedule.replica_ids(); ++replica_id)
+    EXPECT_EQ(ranks.step(replica_id).digest, alone.steps[std::size_t(replica_id)]->digest)
+        << "replica_id " << replica_id;
   const Process& first = *ranks.processes[0];
   EXPECT_EQ(first.seen.all, alone.seen.all);
   EXPECT_EQ(first.outcome.admitted, alone.outcome.admitted);
@@ -264,7 +266,8 @@ void expect_as_in_one_process(const Schedule& schedule, const std::vector<int>& 
   const Reading there = ranks.processes[0]->monitor.read(), here = alone.monitor.read();
   EXPECT_EQ(there.updates, here.updates);
   EXPECT_EQ(there.gradient_age, here.gradient_age);
-  EXPECT_EQ(ranks.processes[0]->monitor.tally().counts().trained, alone.monitor.tally().counts().trained);
+  EXPECT_EQ(ranks.processes[0]->monitor.tally().counts().trained,
+            alone.monitor.tally().counts().trained);
 }
 
 TEST(Ranks, DoWhatOneProcessDoesInEverySchedule) {

@@ -33,7 +33,7 @@ void describe_pipeline(const engine::TrainerOptions& options) {
     std::cout << "#   stage " << stage << " on ";
     for (int replica = 0; replica < schedule.replicas_of(stage); ++replica) {
       std::cout << (replica > 0 ? " and " : "")
-                << options.devices[schedule.unit(stage, replica)].name();
+                << options.devices[schedule.replica_id(stage, replica)].name();
     }
     if (const int threads = options.threads.at(std::size_t(stage)); threads > 1)
       std::cout << " with " << threads << " threads";

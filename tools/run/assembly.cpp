@@ -206,10 +206,10 @@ void place(const Config& config, engine::TrainerOptions& options) {
   const int workers = int(schedule.workers.size());
   try {
     const std::vector<engine::Device> devices = engine::place_stages(
-        asked, named ? schedule.units() : workers, engine::usable_cores(), capture::cuda_devices(),
-        engine::threads_of_workers(options, schedule));
-    const std::vector<int> worker_of = engine::workers_of_units(schedule);
-    for (int unit = 0; unit < schedule.units(); ++unit)
+        asked, named ? schedule.replica_ids() : workers, engine::usable_cores(),
+        capture::cuda_devices(), engine::threads_of_workers(options, schedule));
+    const std::vector<int> worker_of = engine::workers_of_replicas(schedule);
+    for (int unit = 0; unit < schedule.replica_ids(); ++unit)
       options.devices.push_back(devices[named ? unit : worker_of[unit]]);
   } catch (const std::invalid_argument& error) {
     throw config.error("pipeline.devices", error.what());

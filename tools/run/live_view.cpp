@@ -29,12 +29,12 @@ LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const
   server_ = std::make_unique<page::WebServer>(
       page::web_options(serve, token),
       page::WebSubject{.look = [this] { return look(); },
-                     .pictures = board_.get(),
-                     .controls = &controls_,
-                     .hear_label = subject_.labels
-                                       ? [labels = subject_.labels](
-                                             std::string_view text) { return labels->hear(text); }
-                                       : std::function<std::string(std::string_view)>()});
+                       .pictures = board_.get(),
+                       .controls = &controls_,
+                       .hear_label = subject_.labels
+                                         ? [labels = subject_.labels](
+                                               std::string_view text) { return labels->hear(text); }
+                                         : std::function<std::string(std::string_view)>()});
 }
 
 void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
@@ -123,12 +123,12 @@ std::vector<page::StageState> LiveView::stages() const {
   const std::vector<engine::DeadUnits> dead = subject_.trainer.dead_units();
   for (int stage = 0; stage < schedule.stages; ++stage) {
     page::StageState& state = stages[std::size_t(stage)];
-    state.device = subject_.trainer.devices()[schedule.unit(stage, 0)].name();
+    state.device = subject_.trainer.devices()[schedule.replica_id(stage, 0)].name();
     state.replicas = schedule.replicas_of(stage);
     state.dead = dead[std::size_t(stage)].dead;
     state.units = dead[std::size_t(stage)].units;
     for (int replica = 0; replica < state.replicas; ++replica)
-      state.busy += subject_.trainer.monitor().unit(schedule.unit(stage, replica)).busy();
+      state.busy += subject_.trainer.monitor().meter(schedule.replica_id(stage, replica)).busy();
   }
   return stages;
 }
