@@ -53,8 +53,8 @@ std::vector<DeadUnits> Trainer::dead_units() const {
   std::vector<DeadUnits> all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
     const int replica_id = schedule_.replica_id(stage, 0);
-    const stages::DeadUnits& counted = steps_[std::size_t(unit)]->dead_units();
-    all.push_back({counted.dead(), place_of(options_, unit).is_cpu() ? counted.units() : 0});
+    const stages::DeadUnits& counted = steps_[std::size_t(replica_id)]->dead_units();
+    all.push_back({counted.dead(), place_of(options_, replica_id).is_cpu() ? counted.units() : 0});
   }
   return all;
 }

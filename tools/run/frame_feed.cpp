@@ -6,6 +6,9 @@
 #include "io/queue/planar.h"
 
 namespace millrace::tools {
+
+using namespace std::chrono_literals;
+
 namespace {
 
 /// To whichever is not null: as it is, or as floats.
@@ -20,7 +23,6 @@ void write(const io::Frame& frame, std::uint8_t* bytes, float* floats) {
 }  // namespace
 
 engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
-  using namespace std::chrono_literals;
   if (frame_) return Status::ready;
   if (rests()) {
     std::this_thread::sleep_for(patience);

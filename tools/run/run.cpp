@@ -149,7 +149,7 @@ void Run::learn(std::int64_t limit) {
   p.source_error = p.reader->error();
   tell_of_labels(p);
   if (p.reader->hung()) p.tell("source: hangs while it is closed; it is left to itself");
-  engine::Outcome outcome{.trained = p.trainer.trained()};
+  engine::Outcome outcome{p.trainer.monitor().tally().counts()};
   std::exception_ptr failure;
   try {
     outcome = running->get();
