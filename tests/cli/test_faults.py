@@ -155,7 +155,7 @@ class Kills(FaultTest):
                     compared += 1
                 learned = now
         self.assertLess(largest, 4 * (self.out / NEWEST).stat().st_size + (1 << 20), "disk use is bounded")
-        figure("kill -9", f"{KILLS} kills, {KILLS} resumes, {learned} frames learned over all; a checkpoint every {EVERY} frames, {most} "
+        figure(f"kill -9, {KILLS} times", f"{KILLS} kills, {KILLS} resumes, {learned} frames learned over all; a checkpoint every {EVERY} frames, {most} "
                           f"frames at most lost; {compared} times what was learned since the resume was learned again without a kill: "
                           f"the same bits; {largest} bytes at most on disk")
 

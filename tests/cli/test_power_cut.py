@@ -94,7 +94,7 @@ class PowerCut(program.CliTest):
                 time.sleep(chance.uniform(0, 0.2))
                 left, told = self.cut()
                 most = max(most, self.look_after(left, told, number % 3 == 0))
-        figure("power cuts below ext4", f"{CUTS} cuts of a disk that forgets what was not synced; every checkpoint whole, one "
+        figure(f"power cuts below ext4, {CUTS} times", f"{CUTS} cuts of a disk that forgets what was not synced; every checkpoint whole, one "
                                         f"every {EVERY} frames, {most} frames at most lost")
 
 

@@ -106,6 +106,22 @@ class Serve(program.CliTest):
             self.wait_until(self.rests, "it goes on")
             self.finish(process)
 
+    def test_paused_and_on_a_dead_disk_it_ends_and_saves_the_rest(self):
+        weights, kept = self.folder / "out.safetensors", self.folder / "kept"
+        with self.start("--set", f"output.weights={weights}", "--report", str(self.folder / "report.json")) as process:
+            self.wait_until(lambda: self.state()["frames"]["trained"] > 5, "nothing is trained")
+            self.ask(action="pause")
+            kept.rename(self.folder / "aside")
+            kept.write_text("no folder")
+            self.ask(action="save")
+            self.wait_until(lambda: str(kept) in self.state()["controls"]["trouble"], "nothing is told")
+            process.send_signal(signal.SIGTERM)
+            _, err = process.communicate(timeout=PATIENCE)
+            self.assertEqual(process.returncode, program.FAILED, err)
+        self.assertEqual(len([line for line in err.splitlines() if line.startswith("millrace: error: ")]), 1, err)
+        self.assert_balanced(json.loads((self.folder / "report.json").read_text()))
+        self.assertTrue(weights.exists())
+
     def health(self):
         try:
             return 200, json.loads(self.get("healthz"))

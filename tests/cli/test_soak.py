@@ -83,7 +83,7 @@ class Soak(program.CliTest):
         frames = state["frames"]
         self.assertEqual(frames["received"], sum(frames[fate] for fate in ("trained", "dropped", "rejected", "in_flight")))
         status = dict(line.split(":", 1) for line in (kernel / "status").read_text().splitlines())
-        held = {"s": round(time.monotonic() - self.began), "KiB": int(status["VmRSS"].split()[0]),
+        held = {"s": round(time.monotonic() - self.began), "KiB": int(status["VmRSS"].split()[0]), "anonymous": int(status["RssAnon"].split()[0]),
                 "threads": int(status["Threads"]), "files": len(os.listdir(kernel / "fd")), **frames}
         self.samples.append(held)
         if "MILLRACE_SOAK_LOG" in os.environ:
@@ -150,7 +150,7 @@ class Soak(program.CliTest):
                        f"{self.reloads} SIGHUPs, {self.fills} full disks, {3 * self.breaks} viewers; {memory}; "
                        f"{settled[-1]['threads']} threads, {settled[-1]['files']} descriptors")
         if long_enough:
-            self.assertLessEqual(last - first, 1, [held["KiB"] for held in settled])
+            self.assertLessEqual(last - first, 1, [(held["KiB"], held["anonymous"]) for held in settled])
 
 
 if __name__ == "__main__":

@@ -158,6 +158,8 @@ int learn(const RunArguments& arguments, engine::Exchange* ranks) {
     std::_Exit(kRunFailed);  // nothing that waits for the stage
   } catch (const std::exception& error) {
     failed(error.what());
+  } catch (...) {  // a plug-in's
+    failed("an exception of an unknown type");
   }
   attendant.finish();
   for (const std::string& what : run.save()) failed(what);

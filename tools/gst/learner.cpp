@@ -86,6 +86,8 @@ void Learner::learn() {
     throw;
   } catch (const std::exception& error) {
     failed(error.what());
+  } catch (...) {  // a plug-in's
+    failed("an exception of an unknown type");
   }
   for (const std::string& what : run->save()) failed(what);
   if (!run->source_error().empty()) failed(run->source_error());
