@@ -114,7 +114,6 @@ std::vector<PeerArm> make_peer_arms(const BenchArguments& arguments) {
 double flops_of(const BenchArm& arm) {
   engine::TrainerOptions options = arm.options();
   options.cut.clear();
-  options.threads.clear();
   double flops = 0;
   const auto stages = engine::stage_operations(options, 0);
   for (const capture::OperationInfo& operation : stages.front()) flops += operation.flops;

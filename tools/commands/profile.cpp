@@ -91,13 +91,18 @@ engine::plan::Profile profile_of(const Config& config,
 
 namespace {
 
-/// A line an operation, with its share of the limit of the core's registers.
-void print_operations(const std::vector<std::vector<capture::OperationInfo>>& stages) {
-  const double peak = kernels::fma_peak();
+/// A line an operation, with its share of the limit of its cores' registers.
+void print_operations(const std::vector<std::vector<capture::OperationInfo>>& stages,
+                      const std::vector<int>& threads) {
+  const double core = kernels::fma_peak();
   double ns = 0, flops = 0;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    std::printf("stage %zu\n  %-56s %-16s %10s %9s %7s\n", stage, "operator", "kernel", "us",
-                "GFLOP/s", "of peak");
+    // The whole network as one stage has one.
+    const int cores = stages.size() == threads.size() ? threads[stage] : 1;
+    const double peak = core * cores;
+    std::printf("stage %zu%s\n  %-56s %-16s %10s %9s %7s\n", stage,
+                cores > 1 ? (", " + std::to_string(cores) + " threads").c_str() : "", "operator",
+                "kernel", "us", "GFLOP/s", "of peak");
     for (const capture::OperationInfo& o : stages[stage]) {
       std::printf("  %-56s %-16s %10.2f", o.name.c_str(), o.kernel.c_str(),
                   double(o.best_ns) / 1e3);
@@ -110,14 +115,16 @@ void print_operations(const std::vector<std::vector<capture::OperationInfo>>& st
     }
   }
   std::printf(
-      "all: %.4f ms, %.1f GFLOP/s; fused multiply-adds on this core's registers: %.1f GFLOP/s\n",
-      ns / 1e6, flops / ns, peak / 1e9);
+      "all: %.4f ms, %.1f GFLOP/s; a core's peak, multiply-adds on its registers alone: %.1f "
+      "GFLOP/s; its sgemm: %.1f GFLOP/s\n",
+      ns / 1e6, flops / ns, core / 1e9, engine::sgemm_flops() / 1e9);
 }
 
 int profile(const ProfileArguments& arguments) {
   if (arguments.operators) {
     const Config config = load_config(arguments.config, arguments.settings);
-    print_operations(engine::stage_operations(assemble(config, sample_of(config)), 20));
+    const engine::TrainerOptions options = assemble(config, sample_of(config));
+    print_operations(engine::stage_operations(options, 20), options.threads);
     return kDone;
   }
   if (!arguments.json.empty()) require_writable(arguments.json);
