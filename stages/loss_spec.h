@@ -17,12 +17,10 @@ struct LossTerm {
 
 /// A sum of losses; by default and by a name alone, one.
 struct LossSpec {
-  std::vector<LossTerm> terms = {LossTerm{}};
-  LossSpec() = default;
+  std::vector<LossTerm> terms;
+  LossSpec() noexcept : terms(1) {}
   LossSpec(const char* kind) : LossSpec(std::string(kind)) {}
-  LossSpec(std::string kind) { terms[0].kind = std::move(kind); }
-  /// Whether it is one loss by its name alone.
-  bool plain() const { return terms.size() == 1 && terms[0] == LossTerm{.kind = terms[0].kind}; }
+  LossSpec(std::string kind) : LossSpec() { terms[0].kind = std::move(kind); }
   /// For people: "mse", "mse + 0.5 ssim".
   std::string text() const;
 };

@@ -63,6 +63,7 @@ class LabelTeller : public Teller {
   void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds since) override {
     frame.label = labels_.of(number, since);
   }
+  int classes() const override { return int(labels_.classes().size()); }
 
  private:
   const Labels labels_;

@@ -1,6 +1,7 @@
 #include "io/source/told_source.h"
 
-#include <utility>  // std::exchange
+#include <algorithm>  // max
+#include <utility>    // std::exchange
 
 #include "io/source/stream_health.h"  // handed on
 
@@ -12,7 +13,11 @@ class ToldSource : public Source {
   ToldSource(std::unique_ptr<Source> source, std::unique_ptr<Teller> teller)
       : source_(std::move(source)), teller_(std::move(teller)) {}
 
-  SourceInfo info() const override { return source_->info(); }
+  SourceInfo info() const override {
+    SourceInfo info = source_->info();
+    info.classes = std::max(info.classes, teller_->classes());
+    return info;
+  }
   ReadStatus read(Frame& out, std::chrono::milliseconds timeout) override {
     const ReadStatus status = source_->read(out, timeout);
     if (status == ReadStatus::corrupt) ++number_;

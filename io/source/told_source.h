@@ -17,6 +17,8 @@ class Teller {
   /// `since`: the first frame's stamp. Throws std::runtime_error for what can't be used, which ends
   /// the stream.
   virtual void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds since) = 0;
+  /// Of the labels that it tells; 0: none.
+  virtual int classes() const { return 0; }
   /// From the first frame again; false if it can't.
   virtual bool rewind() { return true; }
 };

@@ -1,5 +1,6 @@
 // Labels beside a stream: a wrong one would teach the network nonsense in silence.
 #include "io/source/labels.h"
+#include "io/source/live_labels.h"
 
 #include <gtest/gtest.h>
 
@@ -75,6 +76,44 @@ TEST_F(LabelFile, ABadRowIsNamedByItsLine) {
   EXPECT_EQ(error_of(""), ": tells no class");
   EXPECT_THROW(read_labels(folder / "none.csv"), LabelError);
   EXPECT_THROW(read_labels(folder.path()), LabelError);
+}
+
+TEST_F(LabelFile, JsonLinesSayTheSame) {
+  const Labels frames =
+      read("{\"frame\": 0, \"class\": \"cat\"}\n\n{\"class\": \"dog\", \"frame\": 2}\n");
+  EXPECT_EQ(frames.classes(), (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(frames.of(1, seconds(0)), -1);
+  EXPECT_EQ(frames.of(2, seconds(0)), 1);
+  EXPECT_EQ(frames.beyond(1), (std::pair<std::size_t, std::int64_t>{1, 2}));
+  const Labels times = read("{\"time\": 1.5, \"class\": 0}\n{\"time\": 3, \"class\": null}\n");
+  EXPECT_EQ(times.of(0, seconds(2)), 0);
+  EXPECT_EQ(times.of(0, seconds(3)), -1);
+  EXPECT_NE(
+      error_of("{\"frame\": 0, \"class\": \"a\"}\n{\"frame\": 1}\n").find(":2: a label is JSON"),
+      std::string::npos);
+  for (const char* bad : {"{\"frame\": -1, \"class\": \"a\"}", "{\"frame\": 1.5, \"class\": \"a\"}",
+                          "{\"frame\": 1, \"class\": [1]}", "{\"frme\": 1, \"class\": \"a\"}", "{]",
+                          "{\"frame\": 1, \"class\": \"a\\u001b\"}", "{\"class\": \"a\"}"})
+    EXPECT_NE(error_of(bad).find(":1: "), std::string::npos) << bad;
+  EXPECT_NE(error_of("{\"time\": 0, \"class\": \"a\"}\n{\"frame\": 1, \"class\": \"a\"}\n")
+                .find(":2: \"time\""),
+            std::string::npos);
+}
+
+TEST(LiveLabels, HoldUntilTheNextAndThoseOfAFrameAreItsAlone) {
+  LiveLabels labels({"day", "night"});
+  EXPECT_EQ(labels.of(0), -1);
+  EXPECT_EQ(labels.hear("{\"class\": \"night\"}"), "");
+  EXPECT_EQ(labels.hear("{\"class\": \"day\", \"frame\": 2}"), "");
+  EXPECT_EQ(labels.hear("{\"class\": \"day\", \"frame\": 0}"), "frame 0 has gone by");
+  EXPECT_EQ(labels.hear("{\"class\": \"dusk\"}"), "unknown class \"dusk\"; there are day, night");
+  EXPECT_NE(labels.hear("{\"class\": \"day\", \"time\": 1}"), "");
+  EXPECT_EQ(labels.of(1), 1);
+  EXPECT_EQ(labels.waiting().first, 1u);
+  EXPECT_EQ(labels.of(2), 0);
+  EXPECT_EQ(labels.of(3), 1);
+  EXPECT_EQ(labels.hear("{\"class\": null}"), "");
+  EXPECT_EQ(labels.of(4), -1);
 }
 
 TEST_F(LabelFile, ClassesAreBounded) {
