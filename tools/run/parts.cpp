@@ -142,7 +142,7 @@ engine::TrainerOptions RunParts::whole(engine::TrainerOptions options) const {
   if (task == Task::label) require_classes(config, *options.network, info.classes);
   options.fps = rate_of(config, info);
   // Where frames come at their own rate, a prediction of the next one is made before it is there.
-  if (team) team->grid().share(options);
+  if (team) team->grid().share(config, options);
   options.rank_of_worker = config.pipeline.ranks;
   options.late_targets =
       task == Task::next_frame && live && config.pipeline.replicas.empty() && !options.exchange;
