@@ -348,5 +348,25 @@ TEST(Ranks, AreRefusedWhereTheyCannotBe) {
   EXPECT_EQ(why({0, 0, 1}, 2), "the replicas of stage 1 must be on one rank");
 }
 
+TEST(RankClocks, TheShortestRoundTripTellsHowFarAClockIsAhead) {
+  using namespace std::chrono_literals;
+  const auto here = [](Clock::duration t) { return Clock::time_point(100s + t); };
+  const auto there = [&](Clock::duration t) { return here(t) + 7s; };
+  RankClocks mine(2), theirs(2);
+  EXPECT_TRUE(theirs.heard(0, mine.beat_for(1, here(0ms)), there(10ms)))
+      << "to be answered at once";
+  EXPECT_FALSE(theirs.ahead(0));
+  EXPECT_FALSE(mine.heard(1, theirs.beat_for(0, there(20ms)), here(50ms)));
+  EXPECT_EQ(*mine.ahead(1), 7s - 10ms) << "half of a round trip of 40 ms, which was 10 and 30";
+  // A quicker one, which took the same both ways, is right; a slower one says nothing.
+  theirs.heard(0, mine.beat_for(1, here(60ms)), there(65ms));
+  mine.heard(1, theirs.beat_for(0, there(90ms)), here(95ms));
+  EXPECT_EQ(*mine.ahead(1), 7s);
+  theirs.heard(0, mine.beat_for(1, here(100ms)), there(101ms));
+  mine.heard(1, theirs.beat_for(0, there(110ms)), here(300ms));
+  EXPECT_EQ(*mine.ahead(1), 7s);
+  EXPECT_LT(std::chrono::abs(*theirs.ahead(0) + 7s), 20ms);
+}
+
 }  // namespace
 }  // namespace millrace::engine

@@ -66,7 +66,7 @@ class Follower {
     options.module_ms = std::move(plan.module_ms);
     options.weights = std::move(plan.weights);
     options.fps = plan.fps;
-    grid_.share(options);
+    grid_.share(config, options);
     options.rank_of_worker = config.pipeline.ranks;
     return options;
   }

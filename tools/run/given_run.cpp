@@ -108,6 +108,8 @@ Config settled(Config config, bool targets) {
   settle(config);
   if (config.replay.kind != "none")
     throw config.error("replay.kind", "samples that the caller gives are not replayed");
+  if (config.pipeline.tensor > 1)
+    throw config.error("pipeline.tensor", "samples that the caller gives are one rank's");
   // Scores are of classes, whoever tells them.
   if (targets && stages::Loss(config.task.loss).scores() && !config.places.contains("task.kind"))
     config.task.kind = "label";

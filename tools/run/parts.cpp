@@ -156,7 +156,7 @@ engine::TrainerOptions RunParts::whole(engine::TrainerOptions options) const {
   if (task == Task::label && !labels && !live_labels)
     require_classes(config, *options.network, info.classes);
   options.fps = rate_of(config, info);
-  if (team) team->grid().share(options);
+  if (team) team->grid().share(config, options);
   options.rank_of_worker = config.pipeline.ranks;
   // Where frames come at their own rate, a prediction of the next one is made before it is there; a
   // teacher works while stages do.

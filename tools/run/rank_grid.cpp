@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "engine/pipeline/pinning.h"
+
 namespace millrace::tools {
 
 RankGrid::RankGrid(engine::Exchange& all, int tensor)
@@ -16,7 +18,7 @@ RankGrid::~RankGrid() {
   if (pipeline_) pipeline_->on_workers_ended = nullptr;  // it goes last, and has the sums
 }
 
-void RankGrid::share(engine::TrainerOptions& options) {
+void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
   options.exchange = &pipeline();
   if (tensor_ == 1) return;
   split_ = std::make_unique<stages::TensorSplit>(options.network, options.cut, tensor_);
@@ -27,6 +29,9 @@ void RankGrid::share(engine::TrainerOptions& options) {
   options.weights = split_->part_of(whole_, part_);
   options.network = split_->part(sums_);
   options.capture = engine::Capture::eager;
+  const bool named = config.pipeline.devices.front().find(':') != std::string::npos;
+  for (engine::Device& core : options.devices)
+    core.index = (core.index * (named ? 1 : tensor_) + part_) % engine::usable_cores();
 }
 
 void require_tensor(const Config& config, const engine::TrainerOptions& options, int ranks) {

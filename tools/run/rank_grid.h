@@ -25,8 +25,8 @@ class RankGrid {
   engine::Exchange& group() { return *group_; }
 
   /// Has `options`, which are the whole network's, be this rank's. What learning begins with is
-  /// whole() then.
-  void share(engine::TrainerOptions& options);
+  /// whole() then. Cores that `config` names are of the first part; the others have the next ones.
+  void share(const Config& config, engine::TrainerOptions& options);
   const stages::StateDict& whole() const { return whole_; }
   /// Parts of all ranks that share modules, in their order, put together.
   stages::StateDict put_together(const stages::StateDict& parts) const {
