@@ -12,8 +12,8 @@
 namespace millrace::stages {
 
 AuxiliaryHead::AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel,
-                             const LossType& loss, const OptimizerSpec& optimizer,
-                             std::uint64_t seed, const at::TensorOptions& tensors)
+                             const Loss& loss, const OptimizerSpec& optimizer, std::uint64_t seed,
+                             const at::TensorOptions& tensors)
     : padding_(kernel / 2), loss_(loss), spec_(optimizer) {
   const c10::NoGradGuard no_grad;
   const std::int64_t weights = target * channels * kernel * kernel;
@@ -43,7 +43,7 @@ at::Tensor AuxiliaryHead::loss(const at::Tensor& activations, const at::Tensor& 
     throw std::invalid_argument(
         "correction \"local\" needs stages whose maps have the target's size");
   }
-  return loss_.of(loss_.scores ? maps : at::sigmoid(maps), target);
+  return loss_.of(loss_.scores() ? maps : at::sigmoid(maps), target);
 }
 
 void AuxiliaryHead::add(const std::vector<at::Tensor>& gradients, bool first) {

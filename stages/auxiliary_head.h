@@ -21,7 +21,7 @@ class AuxiliaryHead {
  public:
   /// `channels`: what the stage gives; `target`: channels of the target. `optimizer`: the
   /// head's.
-  AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel, const LossType& loss,
+  AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel, const Loss& loss,
                 const OptimizerSpec& optimizer, std::uint64_t seed,
                 const at::TensorOptions& tensors);
 
@@ -43,7 +43,7 @@ class AuxiliaryHead {
 
  private:
   std::int64_t padding_;
-  const LossType& loss_;
+  const Loss& loss_;
   at::Tensor flat_, gradient_;
   std::vector<at::Tensor> parameters_, gradient_views_;
   OptimizerSpec spec_;

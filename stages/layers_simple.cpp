@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "stages/layers.h"
+#include "stages/splittable.h"
 
 namespace millrace::stages {
 namespace {
@@ -13,7 +14,7 @@ std::string text(std::int64_t n) {
 }
 
 /// A layer without parameters, given by its operator.
-class Operator final : public Layer {
+class Operator : public Layer {
  public:
   using Function = at::Tensor (*)(const at::Tensor&, double);
   Operator(std::string name, Function function, double argument = 0)
@@ -27,6 +28,11 @@ class Operator final : public Layer {
   std::string name_;
   Function function_;
   double argument_;
+};
+
+/// One that treats each channel alone. Flattened channels follow one another.
+class ChannelOperator final : public Operator, public ByChannel {
+  using Operator::Operator;
 };
 
 /// Joins what the module before gives with what an earlier one gave: a connection that skips what
@@ -51,7 +57,7 @@ std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape, const I
     throw std::invalid_argument("flatten needs source.width and source.height to be set");
   }
   shape = {shape.channels * shape.height * shape.width, 1, 1};
-  return std::make_unique<Operator>("flatten", [](const at::Tensor& x, double) {
+  return std::make_unique<ChannelOperator>("flatten", [](const at::Tensor& x, double) {
     return x.reshape({x.size(0), -1, 1, 1});
   });
 }
@@ -68,7 +74,7 @@ std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape, const
       spec.type == "maxpool"
           ? [](const at::Tensor& x, double k) { return at::max_pool2d(x, std::int64_t(k)); }
           : [](const at::Tensor& x, double k) { return at::avg_pool2d(x, std::int64_t(k)); };
-  return std::make_unique<Operator>(spec.type + " " + text(k), function, double(k));
+  return std::make_unique<ChannelOperator>(spec.type + " " + text(k), function, double(k));
 }
 
 std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
@@ -79,7 +85,7 @@ std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, c
   shape.height *= factor;
   shape.width *= factor;
   if (kind == "bilinear") {
-    return std::make_unique<Operator>(
+    return std::make_unique<ChannelOperator>(
         "upsample " + text(factor) + " bilinear",
         [](const at::Tensor& x, double f) {
           return at::upsample_bilinear2d(x,
@@ -88,7 +94,7 @@ std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, c
         },
         double(factor));
   }
-  return std::make_unique<Operator>(
+  return std::make_unique<ChannelOperator>(
       "upsample " + text(factor),
       [](const at::Tensor& x, double f) {
         return at::upsample_nearest2d(x,
@@ -130,14 +136,19 @@ std::unique_ptr<Layer> make_join(const LayerSpec& spec, ImageShape& shape,
 
 template <at::Tensor (*Function)(const at::Tensor&)>
 std::unique_ptr<Layer> pointwise(const LayerSpec& spec, ImageShape&, const ImageShape*) {
-  return std::make_unique<Operator>(spec.type,
-                                    [](const at::Tensor& x, double) { return Function(x); });
+  return std::make_unique<ChannelOperator>(spec.type,
+                                           [](const at::Tensor& x, double) { return Function(x); });
 }
 
 std::unique_ptr<Layer> leaky_relu(const LayerSpec& spec, ImageShape&, const ImageShape*) {
-  return std::make_unique<Operator>(
+  return std::make_unique<ChannelOperator>(
       spec.type, [](const at::Tensor& x, double slope) { return at::leaky_relu(x, slope); },
       spec.slope.value_or(0.01));
+}
+
+/// A view: each module gives a tensor of its own.
+at::Tensor same(const at::Tensor& x) {
+  return x.view(x.sizes());
 }
 
 at::Tensor gelu(const at::Tensor& x) {
@@ -168,6 +179,10 @@ std::vector<LayerType> simple_layers() {
       {"silu", "x sigmoid(x)", {}, pointwise<at::silu>},
       {"tanh", "tanh(x), from -1 to 1", {}, pointwise<at::tanh>},
       {"sigmoid", "1 / (1 + exp(-x)), from 0 to 1", {}, pointwise<at::sigmoid>},
+      {"dropout",
+       "nothing, as PyTorch's in eval(): keeps its place in the numbering",
+       {},
+       pointwise<same>},
       {"add", "its input plus what an earlier module gives", {from}, make_join},
       {"concat", "the channels of its input, then those of an earlier module", {from}, make_join}};
 }

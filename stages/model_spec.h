@@ -18,6 +18,10 @@ struct ImageShape {
   bool operator==(const ImageShape&) const = default;
 };
 
+/// What a network's output is compared with: of the sample's shape, a number a class, numbers for
+/// each of the sample's pixels, or whatever the target is.
+enum class Gives { picture, vector, map, anything };
+
 /// One `[[model.layer]]` table. A key that the layer's type does not take stays empty.
 struct LayerSpec {
   std::string type;  ///< see layer_types(), which says what each type takes
@@ -41,6 +45,7 @@ struct ModelSpec {
   int out_channels = 3;
   std::string norm = "none";        ///< partime-cnn: none | instance | group, before activations
   std::string activation = "relu";  ///< partime-cnn: relu | leaky-relu
+  double slope = 0.01;              ///< leaky-relu: below 0
   std::vector<LayerSpec> layer;     ///< preset "layers" only
   std::string file;                 ///< preset "file" only: what millrace.export wrote
   std::vector<std::string> freeze;  ///< patterns of names, as "layer1.*", of fixed parameters

@@ -33,6 +33,7 @@ std::vector<LayerSpec> partime_cnn(const ModelSpec& model) {
       list.back().groups = std::gcd(model.features, 8);
     }
     list.push_back({.type = model.activation});
+    if (model.activation == "leaky-relu") list.back().slope = model.slope;
   }
   list.push_back(conv(model.out_channels, model.kernel));
   list.push_back({.type = "sigmoid"});
@@ -89,6 +90,7 @@ void require_gives(Gives gives, const ImageShape& input, const ImageShape& outpu
     throw std::invalid_argument(
         "the network must end in a vector, a number a class (flatten, linear), to tell labels");
   }
+  if (gives == Gives::map && output.height == input.height && output.width == input.width) return;
   const auto text = [](const ImageShape& s) {
     return std::to_string(s.channels) + " channels at " + std::to_string(s.width) + "x" +
            std::to_string(s.height);

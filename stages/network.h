@@ -66,7 +66,6 @@ class Network {
 /// `gives`: what its output is compared with.
 /// Throws std::invalid_argument naming the key of [model] that is wrong, or saying that the output
 /// has not the shape of what it is compared with.
-enum class Gives { picture, vector, anything };
 std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input,
                                              Gives gives = Gives::picture);
 

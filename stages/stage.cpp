@@ -39,7 +39,7 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
     : network_(std::move(network)),
       range_(range),
       options_(options),
-      loss_(loss_type(options.loss)),
+      loss_(std::make_shared<Loss>(options.loss)),
       before_(network_->crossing(range.begin)),
       after_(network_->crossing(range.end)),
       learns_before_(network_->learns_before(range.begin)),
@@ -74,7 +74,7 @@ std::unique_ptr<AuxiliaryHead> Stage::make_head(OptimizerSpec optimizer,
   }
   optimizer.lr *= options_.correction.rate;
   return std::make_unique<AuxiliaryHead>(mine.channels, target.channels, options_.correction.kernel,
-                                         loss_, optimizer, std::uint64_t(range_.end), tensors);
+                                         *loss_, optimizer, std::uint64_t(range_.end), tensors);
 }
 
 void Stage::replicate(std::vector<const Stage*> stages) {
@@ -187,7 +187,7 @@ void Stage::run(Activations& a, bool keep) const {
 
 void Stage::take_loss(Activations& a, SegmentGraph& graph) const {
   graph.outputs = {head_ ? head_->loss(graph.compared, a.target)
-                         : loss_.of(graph.compared, a.target)};
+                         : loss_->of(graph.compared, a.target)};
   a.loss = graph.outputs[0].detach();
 }
 

@@ -59,7 +59,7 @@ struct StageOptions {
   /// Pictures enter in channels-last layout, which activations then keep, at every stage and
   /// whatever Network::channels_last() says: for step programs, whose kernels want it.
   bool channels_last = false;
-  std::string loss = "mse";  ///< the last stage's, and auxiliary heads'; see loss_types()
+  LossSpec loss;  ///< the last stage's, and auxiliary heads'
 };
 
 constexpr std::int64_t kNewest = -1;
@@ -207,7 +207,7 @@ class Stage {
   std::shared_ptr<const Network> network_;
   StageRange range_;
   StageOptions options_;
-  const LossType& loss_;
+  std::shared_ptr<const Loss> loss_;
   std::vector<int> before_, after_;            ///< modules that the cuts around it cross
   bool learns_before_;                         ///< any parameter of the stages before it
   std::vector<std::size_t> parameter_counts_;  ///< a module

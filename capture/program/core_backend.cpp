@@ -10,7 +10,8 @@ namespace {
 
 class CoreRecording final : public Recording {
  public:
-  CoreRecording(const std::function<void()>& body, program::Arena& arena) : program(body, arena) {}
+  CoreRecording(const std::function<void()>& body, program::Arena& arena, kernels::Team* team)
+      : program(body, arena, team) {}
   std::vector<OperationInfo> operations() const override { return program.operations(); }
   mutable program::Program program;
 };
@@ -29,11 +30,14 @@ class CoreGraph final : public Graph {
 
 class CoreBackend final : public Backend {
  public:
+  CoreBackend(int threads, const std::function<void(int)>& started) {
+    if (threads > 1) team_ = std::make_unique<kernels::Team>(threads, started);
+  }
   bool defers() const override { return false; }
   std::unique_ptr<Event> make_event() override { return nullptr; }
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
     program::run_dry(body);  // recording keeps all that is allocated: bytes are counted here
-    return std::make_unique<CoreRecording>(body, arena_);
+    return std::make_unique<CoreRecording>(body, arena_, team_.get());
   }
   std::unique_ptr<Graph> assemble(const std::vector<Node>& nodes) override {
     return std::make_unique<CoreGraph>(nodes);
@@ -47,12 +51,14 @@ class CoreBackend final : public Backend {
 
  private:
   program::Arena arena_;
+  std::unique_ptr<kernels::Team> team_;  ///< null: the launching thread alone
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_core_backend() {
-  return std::make_unique<CoreBackend>();
+std::unique_ptr<Backend> make_core_backend(int threads,
+                                           const std::function<void(int index)>& started) {
+  return std::make_unique<CoreBackend>(threads, started);
 }
 
 }  // namespace millrace::capture

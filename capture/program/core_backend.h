@@ -1,13 +1,16 @@
 // Step programs as a Backend.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "capture/backend.h"
 
 namespace millrace::capture {
 
-/// A CPU core: recordings are step programs, run on the thread that launches them.
-std::unique_ptr<Backend> make_core_backend();
+/// CPU cores: recordings are step programs, run by the thread that launches them and `threads` - 1
+/// helpers. \param started called on each helper at its start, by its index from 1 on: to pin it.
+std::unique_ptr<Backend> make_core_backend(int threads = 1,
+                                           const std::function<void(int index)>& started = {});
 
 }  // namespace millrace::capture

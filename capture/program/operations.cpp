@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>  // operators as they were
 
+#include <algorithm>  // all_of
 #include <cstring>    // memcpy
 #include <stdexcept>  // std::logic_error
 
@@ -43,7 +44,7 @@ class TorchOperation final : public Prepared {
     each_tensor(call_.results, [&](const at::Tensor& t) { recorded_.push_back(t); });
   }
   void bind(const Node&, char*) override {}
-  void run() override {
+  void run(int, kernels::Share) override {
     stack_.assign(call_.arguments.begin(), call_.arguments.end());
     call_.operation.callBoxed(stack_);
     auto next = recorded_.begin();
@@ -66,19 +67,22 @@ class TorchOperation final : public Prepared {
 
 class ConvolutionOperation final : public Prepared {
  public:
-  explicit ConvolutionOperation(const Node& node)
-      : kernel_(kernels::make_kernel(node.convolution)) {
+  ConvolutionOperation(const Node& node, int threads)
+      : kernel_(kernels::make_kernel(node.convolution)),
+        threads_(threads),
+        packed_(rounded(kernel_->packed_floats())),
+        scratch_(rounded(kernel_->scratch_floats())) {
     info.name = describe(node.convolution);
     info.kernel = kernel_->name();
     info.flops = kernels::flops(node.convolution);
   }
   std::size_t scratch_bytes() const override {
-    return (packed_floats() + kernel_->scratch_floats()) * sizeof(float);
+    return (std::size_t(threads_) * (packed_ + scratch_) + kernel_->shared_floats(threads_)) *
+           sizeof(float);
   }
   void bind(const Node& node, char* scratch) override {
-    auto* memory = reinterpret_cast<float*>(scratch);
-    operands_.packed = packed_ = memory;
-    operands_.scratch = memory + packed_floats();
+    memory_ = reinterpret_cast<float*>(scratch);
+    operands_.shared = memory_ + std::size_t(threads_) * (packed_ + scratch_);
     weights_ = floats(node.reads[1]);
     switch (node.convolution.pass) {
       case kernels::Pass::kForward:
@@ -99,17 +103,27 @@ class ConvolutionOperation final : public Prepared {
         return;
     }
   }
-  void run() override {
-    if (kernel_->packed_floats() > 0) kernel_->pack(weights_, packed_);
-    kernel_->run(operands_);
+  std::vector<bool> phases() const override {
+    return std::vector<bool>(std::size_t(kernel_->phases(threads_)), true);
+  }
+  void run(int phase, kernels::Share share) override {
+    float* const packed = memory_ + std::size_t(share.index) * (packed_ + scratch_);
+    kernels::Operands operands = operands_;
+    operands.packed = packed;
+    operands.scratch = packed + packed_;
+    if (packed_ > 0) kernel_->pack(weights_, packed, share);
+    kernel_->run(operands, phase, share);
   }
 
  private:
-  std::size_t packed_floats() const { return (kernel_->packed_floats() + 15) / 16 * 16; }
+  static std::size_t rounded(std::size_t floats) { return (floats + 15) / 16 * 16; }
+
   std::unique_ptr<kernels::Kernel> kernel_;
+  const int threads_;
+  const std::size_t packed_, scratch_;  ///< floats of a thread
   kernels::Operands operands_;
   const float* weights_ = nullptr;
-  float* packed_ = nullptr;
+  float* memory_ = nullptr;
 };
 
 /// One function over all elements.
@@ -128,18 +142,22 @@ class Elementwise final : public Prepared {
     if (node.reads.size() > 1) b_ = floats(node.reads[1]);
     made_ = floats(node.writes[0]);
   }
-  void run() override {
+  std::vector<bool> phases() const override { return {true}; }
+  void run(int, kernels::Share share) override {
+    const auto [begin, end] = share.of(count_, 16);
+    const float* const a = a_ + begin;
+    float* const made = made_ + begin;
     switch (kind_) {
       case Kind::relu:
-        return kernels::relu(a_, made_, count_);
+        return kernels::relu(a, made, end - begin);
       case Kind::sigmoid:
-        return kernels::sigmoid(a_, made_, count_);
+        return kernels::sigmoid(a, made, end - begin);
       case Kind::relu_mask:
-        return kernels::relu_mask(a_, b_, made_, count_);
+        return kernels::relu_mask(a, b_ + begin, made, end - begin);
       case Kind::sigmoid_gradient:
-        return kernels::sigmoid_gradient(a_, b_, made_, count_);
+        return kernels::sigmoid_gradient(a, b_ + begin, made, end - begin);
       default:
-        return kernels::add(a_, b_, made_, count_);
+        return kernels::add(a, b_ + begin, made, end - begin);
     }
   }
 
@@ -158,7 +176,7 @@ class StridedAdd final : public Prepared {
     info.kernel = capture::kLibTorch;
   }
   void bind(const Node&, char*) override {}
-  void run() override { at::add_out(sum_, a_, b_); }
+  void run(int, kernels::Share) override { at::add_out(sum_, a_, b_); }
 
  private:
   at::Tensor a_, b_, sum_;
@@ -180,7 +198,7 @@ class MeanSquaredError final : public Prepared {
     target_ = floats(node.reads[first + 1]);
     made_ = floats(node.writes[0]);
   }
-  void run() override {
+  void run(int, kernels::Share) override {
     if (gradient_) {
       kernels::mse(prediction_, layout_, target_, layout_, made_, layout_, through_sigmoid_,
                    *scale_);
@@ -211,38 +229,42 @@ class GroupNorm final : public Prepared {
   }
   std::size_t scratch_bytes() const override { return norm_.scratch() * sizeof(double); }
   void bind(const Node& node, char* scratch) override {
-    const std::size_t first = gradient_ ? 1 : 0;
-    if (gradient_) dy_ = floats(node.reads[0]);
-    x_ = floats(node.reads[first]);
-    weight_ = floats(node.reads[gradient_ ? 4 : 1]);
-    bias_ = gradient_ ? nullptr : floats(node.reads[2]);
-    mean_ = floats(gradient_ ? node.reads[2] : node.writes[1]);
-    rstd_ = floats(gradient_ ? node.reads[3] : node.writes[2]);
-    made_ = floats(node.writes[0]);
-    if (gradient_) to_ = {made_, floats(node.writes[1]), floats(node.writes[2])};
-    scratch_ = reinterpret_cast<double*>(scratch);
-  }
-  void run() override {
+    const auto& reads = node.reads;
+    const auto& writes = node.writes;
+    operands_.destination = floats(writes[0]);
+    operands_.scratch = reinterpret_cast<double*>(scratch);
     if (gradient_) {
-      kernels::group_norm_gradient(norm_, dy_, x_, mean_, rstd_, weight_, to_, scratch_);
+      operands_.gradient = floats(reads[0]);
+      operands_.source = floats(reads[1]);
+      operands_.mean = floats(reads[2]);
+      operands_.rstd = floats(reads[3]);
+      operands_.weight = floats(reads[4]);
+      operands_.weight_gradient = floats(writes[1]);
+      operands_.bias_gradient = floats(writes[2]);
     } else {
-      kernels::group_norm(norm_, x_, weight_, bias_, made_, mean_, rstd_, scratch_);
+      operands_.source = floats(reads[0]);
+      operands_.weight = floats(reads[1]);
+      operands_.bias = floats(reads[2]);
+      operands_.mean = floats(writes[1]);
+      operands_.rstd = floats(writes[2]);
     }
+  }
+  std::vector<bool> phases() const override { return {true, false, true}; }
+  void run(int phase, kernels::Share share) override {
+    gradient_ ? kernels::group_norm_gradient(norm_, operands_, phase, share)
+              : kernels::group_norm(norm_, operands_, phase, share);
   }
 
  private:
   const bool gradient_;
   kernels::GroupNorm norm_;
-  const float *dy_ = nullptr, *x_ = nullptr, *weight_ = nullptr, *bias_ = nullptr;
-  float *mean_ = nullptr, *rstd_ = nullptr, *made_ = nullptr;
-  kernels::GroupNormGradients to_;
-  double* scratch_ = nullptr;
+  kernels::GroupNormOperands operands_;
 };
 
 /// millrace::check_and_update in one pass.
 class Update final : public Prepared {
  public:
-  explicit Update(const Node& node) {
+  Update(const Node& node, int threads) : all_finite_(std::size_t(threads)) {
     const auto& arguments = node.call->arguments;
     const stages::OptimizerSpec spec =
         stages::spec_of(arguments[5].toStringRef(), arguments[6].toDoubleVector());
@@ -264,12 +286,29 @@ class Update final : public Prepared {
     finite_ = static_cast<bool*>(node.writes[0].data_ptr());
     skipped_ = floats(node.writes[1]);
   }
-  void run() override {
-    *finite_ = kernels::guarded_update(numbers_, operands_, *rate_);
-    if (!*finite_) *skipped_ += 1;
+  std::vector<bool> phases() const override { return {true, true, false}; }
+  void run(int phase, kernels::Share share) override {
+    if (phase == 0) {
+      all_finite_[std::size_t(share.index)].value = kernels::is_finite(operands_, share);
+      return;
+    }
+    const bool finite = std::all_of(all_finite_.begin(), all_finite_.end(),
+                                    [](const Finite& part) { return part.value; });
+    if (phase == 1) {
+      finite ? kernels::update(numbers_, operands_, *rate_, share)
+             : kernels::keep(operands_, share);
+      return;
+    }
+    *finite_ = finite;
+    finite ? kernels::count_step(operands_) : void(*skipped_ += 1);
   }
 
  private:
+  /// What a thread found, on a line of its own.
+  struct alignas(64) Finite {
+    bool value = true;
+  };
+  std::vector<Finite> all_finite_;
   stages::UpdateNumbers numbers_;
   kernels::UpdateOperands operands_;
   std::vector<std::string> names_;
@@ -300,7 +339,7 @@ class Copy final : public Prepared {
     source_ = floats(from_);
     made_ = floats(to_);
   }
-  void run() override { (this->*run_)(); }
+  void run(int, kernels::Share) override { (this->*run_)(); }
 
  private:
   void as_it_lies() { std::memcpy(made_, source_, from_.nbytes()); }
@@ -316,14 +355,14 @@ class Copy final : public Prepared {
 
 }  // namespace
 
-std::unique_ptr<Prepared> prepare(const Node& node) {
+std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
   switch (node.kind) {
     case Kind::torch:
       return std::make_unique<TorchOperation>(*node.call);
     case Kind::convolution:
     case Kind::data_gradient:
     case Kind::weight_gradient:
-      return std::make_unique<ConvolutionOperation>(node);
+      return std::make_unique<ConvolutionOperation>(node, threads);
     case Kind::relu:
     case Kind::sigmoid:
     case Kind::relu_mask:
@@ -341,7 +380,7 @@ std::unique_ptr<Prepared> prepare(const Node& node) {
     case Kind::copy:
       return std::make_unique<Copy>(node);
     case Kind::update:
-      return std::make_unique<Update>(node);
+      return std::make_unique<Update>(node, threads);
   }
   throw std::logic_error("a node of no kind");
 }

@@ -15,7 +15,7 @@ class Prepared : public Program::Operation {
   virtual void bind(const Node& node, char* scratch) = 0;
 };
 
-/// A LibTorch operator takes over what it needs of its call.
-std::unique_ptr<Prepared> prepare(const Node& node);
+/// For a team of so many threads. A LibTorch operator takes over what it needs of its call.
+std::unique_ptr<Prepared> prepare(const Node& node, int threads);
 
 }  // namespace millrace::program

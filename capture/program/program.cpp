@@ -4,6 +4,7 @@
 
 #include <algorithm>  // lifetimes
 #include <chrono>     // times
+#include <exception>  // what a LibTorch operator throws
 #include <map>        // memory
 #include <mutex>      // names
 #include <set>        // names
@@ -15,13 +16,29 @@
 
 namespace millrace::program {
 
+namespace {
+
+/// A part of an operation.
+struct Step {
+  Program::Operation* operation;
+  int phase;
+  bool shared;  ///< by a team; else its first thread does it
+};
+
+}  // namespace
+
 struct Program::Parts {
   std::vector<Node> nodes;  ///< hold the memory
   std::vector<std::unique_ptr<Operation>> operations;
   std::vector<const char*> names;  ///< of them, for a watch
+  std::vector<Step> steps;
+  std::vector<std::size_t> first_steps;  ///< of each operation, and the end
+  kernels::Team* team;
 };
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// Values of the recording's own, and when they live.
 struct Values {
@@ -59,8 +76,9 @@ const char* kept_name(const std::string& name) {
 
 }  // namespace
 
-Program::Program(const std::function<void()>& body, Arena& arena)
+Program::Program(const std::function<void()>& body, Arena& arena, kernels::Team* team)
     : parts_(std::make_unique<Parts>()) {
+  parts_->team = team;
   std::vector<Call> calls = record_calls(body);
   OwnMemory own(calls);
   std::vector<Node>& nodes = parts_->nodes;
@@ -71,7 +89,7 @@ Program::Program(const std::function<void()>& body, Arena& arena)
   const std::size_t own_values = values.tensors.size();
   std::vector<std::unique_ptr<Prepared>> prepared;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    prepared.push_back(prepare(nodes[i]));
+    prepared.push_back(prepare(nodes[i], team ? team->threads() : 1));
     values.lifetimes.push_back({i, i, prepared.back()->scratch_bytes()});
   }
   const ArenaPlan plan = plan_arena(values.lifetimes);
@@ -82,38 +100,72 @@ Program::Program(const std::function<void()>& body, Arena& arena)
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     prepared[i]->bind(nodes[i], block + plan.offsets[own_values + i]);
+    Operation* const operation = prepared[i].get();
+    parts_->names.push_back(kept_name(operation->info.name));
     parts_->operations.push_back(std::move(prepared[i]));
-    parts_->names.push_back(kept_name(parts_->operations.back()->info.name));
+    parts_->first_steps.push_back(parts_->steps.size());
+    const std::vector<bool> phases = operation->phases();
+    for (std::size_t phase = 0; phase < phases.size(); ++phase)
+      parts_->steps.push_back({operation, int(phase), phases[phase]});
   }
+  parts_->first_steps.push_back(parts_->steps.size());
   for (Node& node : nodes) node.call = nullptr;  // the calls end here
 }
 
 Program::~Program() = default;
 
 void Program::run() {
-  const at::AutoDispatchBelowADInplaceOrView plain;
-  if (capture::OperationWatch* const watch = capture::operation_watch) {
-    using Clock = std::chrono::steady_clock;
-    for (std::size_t i = 0; i < parts_->operations.size(); ++i) {
-      const auto begin = Clock::now();
-      parts_->operations[i]->run();
-      watch->ran(parts_->names[i], begin, Clock::now());
-    }
-    return;
+  const std::size_t count = parts_->operations.size();
+  capture::OperationWatch* const watch = capture::operation_watch;
+  if (!watch) return run(0, count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto begin = Clock::now();
+    run(i, i + 1);
+    watch->ran(parts_->names[i], begin, Clock::now());
   }
-  for (const auto& operation : parts_->operations) operation->run();
 }
 
 void Program::run_timed() {
-  using Clock = std::chrono::steady_clock;
-  const at::AutoDispatchBelowADInplaceOrView plain;
-  for (const auto& operation : parts_->operations) {
+  for (std::size_t i = 0; i < parts_->operations.size(); ++i) {
     const auto begin = Clock::now();
-    operation->run();
+    run(i, i + 1);
     const std::int64_t ns = std::chrono::nanoseconds(Clock::now() - begin).count();
-    std::int64_t& best = operation->info.best_ns;
+    std::int64_t& best = parts_->operations[i]->info.best_ns;
     best = best == 0 ? ns : std::min(best, ns);
   }
+}
+
+void Program::run(std::size_t begin, std::size_t end) {
+  const at::AutoDispatchBelowADInplaceOrView plain;
+  begin = parts_->first_steps[begin];
+  end = parts_->first_steps[end];
+  if (parts_->team) return run_by_team(begin, end);
+  for (std::size_t i = begin; i < end; ++i)
+    parts_->steps[i].operation->run(parts_->steps[i].phase, {});
+}
+
+void Program::run_by_team(std::size_t begin, std::size_t end) {
+  const std::vector<Step>& steps = parts_->steps;
+  kernels::Team& team = *parts_->team;
+  std::exception_ptr failure;
+  team.run([&](kernels::Share share) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const Step& step = steps[i];
+      const bool first = share.index == 0;
+      if (step.shared) {
+        step.operation->run(step.phase, share);  // a kernel, which throws nothing
+      } else if (first && !failure) {
+        try {
+          step.operation->run(step.phase, {});
+        } catch (...) {
+          failure = std::current_exception();  // the others are waiting
+        }
+      }
+      // What the first thread does alone needs nobody in between; the run's end waits for all.
+      if (i + 1 < end && (step.shared || steps[i + 1].shared)) team.meet();
+    }
+  });
+  if (failure) std::rethrow_exception(failure);
 }
 
 std::vector<capture::OperationInfo> Program::operations() const {

@@ -3,11 +3,15 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <chrono>
 #include <limits>
 #include <stdexcept>
 
 namespace millrace::program {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kEnough{40};  ///< of timing: large operators vary little
 
 void copy(const stages::Tensors& from, const stages::Tensors& to) {
   const c10::NoGradGuard no_grad;
@@ -23,9 +27,10 @@ stages::Tensors copies(const stages::Tensors& tensors) {
 
 }  // namespace
 
-ProgramStage::ProgramStage(stages::Stage stage, int places, int count)
+ProgramStage::ProgramStage(stages::Stage stage, int places, int count, kernels::Team* team)
     : stage_(std::move(stage)),
       count_(count),
+      team_(team),
       places_(places),
       free_(std::make_shared<std::vector<int>>()),
       rate_(at::ones({}, at::kDouble)),
@@ -50,7 +55,7 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
     stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN());
     updates_[to] = std::make_unique<Program>(
         [&] { stage_.guarded_update({.from = from, .to = to, .count = count_}, rate_, skipped_); },
-        arena_);
+        arena_, team_);
   }
   stage_.fill_gradients(0);
   skipped_.zero_();
@@ -59,7 +64,7 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
 void ProgramStage::record(Place& place, int buffer) {
   Recorded& made = place.recorded[buffer];
   const auto program = [&](const std::function<void()>& body) {
-    return std::make_unique<Program>(body, arena_);
+    return std::make_unique<Program>(body, arena_, team_);
   };
   made.forward = program([&] { made.kept = stage_.forward(place.inputs, place.target, buffer); });
   made.outputs = made.kept.outputs;  // recomputing makes others
@@ -147,6 +152,14 @@ bool ProgramStage::update(const stages::Change& change, double rate) {
   return skipped_.item<float>() == before;
 }
 
+void ProgramStage::rerun(Part part) {
+  const Recorded& recorded = places_.at(0).recorded.at(0);
+  Program& program = part == Part::forward  ? *recorded.forward
+                     : part == Part::update ? *updates_.at(0)
+                                            : *recorded.backward.at({part, true});
+  program.run();
+}
+
 std::vector<capture::OperationInfo> ProgramStage::operations(int rounds) {
   Recorded& recorded = places_.at(0).recorded.at(0);
   std::vector<Program*> step = {recorded.forward.get()};
@@ -156,8 +169,10 @@ std::vector<capture::OperationInfo> ProgramStage::operations(int rounds) {
     if (found != recorded.backward.end()) step.push_back(found->second.get());
   }
   step.push_back(updates_.at(0).get());
+  const Clock::time_point begin = Clock::now();
   for (int round = 0; round < rounds; ++round) {
     for (Program* program : step) program->run_timed();
+    if (round > 0 && Clock::now() - begin > kEnough) break;
   }
   std::vector<capture::OperationInfo> all;
   for (const Program* program : step) {

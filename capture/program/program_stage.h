@@ -15,7 +15,8 @@ namespace millrace::program {
 class ProgramStage {
  public:
   /// `places`: how many samples may be between forward and backward. `count`: backwards an update.
-  ProgramStage(stages::Stage stage, int places, int count);
+  /// `team`: as Program has it.
+  ProgramStage(stages::Stage stage, int places, int count, kernels::Team* team = nullptr);
   ProgramStage(ProgramStage&&) noexcept;
   ~ProgramStage();
 
@@ -44,12 +45,17 @@ class ProgramStage {
   void restore_snapshot(int to) { stage_.restore_snapshot(to); }
   bool learns_locally() const { return stage_.learns_locally(); }
   const stages::Stage& stage() const { return stage_; }
-  /// What a sample's step consists of, timed over `rounds` steps on made-up numbers; weights and
+  /// What a sample's step consists of, timed over `rounds` steps, or fewer that take long, on
+  /// made-up numbers; weights and
   /// state are spoilt by them. Each sample as the forward before had it.
   std::vector<capture::OperationInfo> operations(int rounds);
 
+  enum class Part { forward, backward, backward_input, backward_weight, update };
+  /// Runs a part of a step once more, to time it: on the numbers that calls left there. After a
+  /// forward. Update spoils weights and state.
+  void rerun(Part part);
+
  private:
-  enum class Part { backward, backward_input, backward_weight };
   /// What was recorded of one sample's way at one weight buffer.
   struct Recorded {
     stages::Activations kept;
@@ -71,6 +77,7 @@ class ProgramStage {
 
   stages::Stage stage_;
   int count_;
+  kernels::Team* team_;
   Arena arena_;
   std::vector<Place> places_;
   std::shared_ptr<std::vector<int>> free_;

@@ -9,7 +9,8 @@ namespace {
 
 constexpr float kSmooth = 1e-3f;
 
-at::Tensor charbonnier(const at::Tensor& prediction, const at::Tensor& target) {
+at::Tensor charbonnier(const at::Tensor& prediction, const at::Tensor& target,
+                       const millrace::LossTerm&) {
   return ((prediction - target).square() + kSmooth * kSmooth).sqrt().mean();
 }
 

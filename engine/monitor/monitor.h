@@ -12,6 +12,7 @@
 #include "engine/monitor/clock.h"
 #include "engine/monitor/histogram.h"
 #include "engine/monitor/overload.h"
+#include "engine/monitor/tally.h"
 
 namespace millrace::engine {
 
@@ -98,15 +99,6 @@ struct Reading {
   bool holds = true;         ///< bottleneck <= budget, or no budget
 };
 
-/// What became of the samples that were admitted, over all runs. Written by workers, read by
-/// anyone.
-struct Tally {
-  std::atomic<std::int64_t> trained{0};
-  std::atomic<std::int64_t> replayed{0};        ///< learned from once more; the others came first
-  std::atomic<std::int64_t> predicted_only{0};  ///< left out by choice, for lack of time
-  std::atomic<std::int64_t> untold{0};  ///< left out since some sample of the update had no target
-};
-
 /// A meter for each replica of each stage, and the verdict. Thread-safe to read at any time.
 class Monitor {
  public:
@@ -118,8 +110,8 @@ class Monitor {
   /// As StageMeter's, for all.
   void forget_times();
 
-  /// By Schedule::unit().
-  StageMeter& unit(int index) { return meters_[index]; }
+  /// By Schedule::replica_id().
+  StageMeter& meter(int index) { return meters_[index]; }
   /// A prediction was made of a frame captured at `captured`. One thread at a time.
   void predicted(Clock::time_point captured, Clock::time_point now);
 

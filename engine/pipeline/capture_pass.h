@@ -8,9 +8,9 @@
 
 namespace millrace::engine {
 
-/// Calls the recording ones of `steps` (by Schedule::unit()) in an order that the schedule allows,
-/// launch group by launch group, until slots, versions and minibatches have met in every way.
-/// Nothing is computed that stays. `schedule`: without replicas.
+/// Calls the recording ones of `steps` (by Schedule::replica_id()) in an order that the schedule
+/// allows, launch group by launch group, until slots, versions and minibatches have met in every
+/// way. Nothing is computed that stays. `schedule`: without replicas.
 void capture_steps(const Schedule& schedule, const LaunchGroups& groups,
                    const std::vector<capture::Step*>& steps);
 

@@ -1,4 +1,4 @@
-// What workers tell each other: tokens, by links between the units of a schedule.
+// What workers tell each other: tokens, by links between the replicas of a schedule.
 #pragma once
 
 #include <readerwriterqueue/readerwritercircularbuffer.h>
@@ -29,7 +29,7 @@ struct Token {
 /// it has launched what is not over, to see whether it is now.
 constexpr std::chrono::microseconds kPatience{20'000}, kImpatience{50};
 
-/// The giver's end of a way for tokens from one unit to another. One thread at a time sends.
+/// The giver's end of a way for tokens from one replica to another. One thread at a time sends.
 class Link {
  public:
   virtual ~Link() = default;
@@ -66,21 +66,21 @@ class TokenQueue final : public Link {
 class Channels {
  public:
   /// `capacity`: tokens that each holds before a send waits.
-  Channels(const Lowering& lowering, std::size_t capacity) : by_giver_(lowering.units()) {
+  Channels(const Lowering& lowering, std::size_t capacity) : by_giver_(lowering.replica_ids()) {
     using Kind = Signal::Kind;
     const auto add = [&](Kind kind, int from, int to) {
       by_giver_[std::size_t(from)].push_back({kind, to, std::make_unique<TokenQueue>(capacity)});
       Channel& added = by_giver_[std::size_t(from)].back();
       added.link = added.queue.get();
     };
-    for (int unit = 0; unit < lowering.units(); ++unit) {
-      const int stage = lowering.stage(unit);
-      for (int other = 0; other < lowering.units(); ++other) {
-        if (lowering.stage(other) == stage + 1) add(Kind::activation, unit, other);
-        if (lowering.stage(other) == stage - 1) add(Kind::gradient, unit, other);
-        if (lowering.stage(other) != stage || other == unit) continue;
+    for (int replica_id = 0; replica_id < lowering.replica_ids(); ++replica_id) {
+      const int stage = lowering.stage(replica_id);
+      for (int other = 0; other < lowering.replica_ids(); ++other) {
+        if (lowering.stage(other) == stage + 1) add(Kind::activation, replica_id, other);
+        if (lowering.stage(other) == stage - 1) add(Kind::gradient, replica_id, other);
+        if (lowering.stage(other) != stage || other == replica_id) continue;
         for (const Kind kind : {Kind::meeting, Kind::admission, Kind::prediction})
-          add(kind, unit, other);
+          add(kind, replica_id, other);
       }
     }
   }

@@ -2,10 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
+
+#include "engine/pipeline/link_times.h"
 
 namespace millrace::engine {
 
@@ -20,7 +25,9 @@ class Exchange {
   virtual ~Exchange() = default;
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
-  std::mutex& mutex() { return mutex_; }
+  std::mutex& mutex() { return *mutex_; }
+  /// What the pipeline's messages take; on rank 0 those of all ranks. Any thread.
+  LinkTimes& times() { return times_; }
 
   /// A port to or from `peer`, whose side names the same tag (0 to kTags - 1). `bytes` outlives it.
   virtual int open_to(int peer, int tag, std::span<std::byte> bytes) = 0;
@@ -45,13 +52,25 @@ class Exchange {
   /// Whether every letter posted here is on its way without this process's help.
   virtual bool all_posted() = 0;
 
+  /// The ranks of equal `colour` as an exchange of their own, in their order; all call it at once.
+  virtual std::unique_ptr<Exchange> part(int) { throw std::logic_error("it has no parts"); }
+
   /// A rank is lost: the others are not waited for when this one ends.
   virtual void abandon() = 0;
 
+  /// Called, where it is set, when this rank's workers have ended, before others' are waited for.
+  std::function<void(bool failed)> on_workers_ended;
+
   static constexpr int kTags = 1 << 20;
 
+ protected:
+  Exchange() : mutex_(std::make_shared<std::mutex>()) {}
+  /// Of the same transport, and so under the same mutex.
+  explicit Exchange(const Exchange& whole) : mutex_(whole.mutex_) {}
+
  private:
-  std::mutex mutex_;
+  const std::shared_ptr<std::mutex> mutex_;
+  LinkTimes times_;
 };
 
 }  // namespace millrace::engine

@@ -1,6 +1,7 @@
 // Messages by MPI: a module of its own, so that a run without mpirun never loads MPI.
 #include <mpi.h>
 
+#include <cstdlib>
 #include <list>
 #include <stdexcept>
 #include <vector>
@@ -18,24 +19,43 @@ void require(int status, const char* call) {
   throw std::runtime_error(std::string(call) + ": " + std::string(text, std::size_t(length)));
 }
 
+/// A message that a receiver is ready for goes at once: asking it first (rendezvous) would take two
+/// more trips. Every port's is, so that this is so up to 4 MiB by TCP, unless the user says
+/// otherwise.
+void send_at_once() {
+  for (const char* limit : {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit",
+                            "OMPI_MCA_btl_tcp_max_send_size"})
+    setenv(limit, "4194304", 0);
+}
+
 /// Ports are persistent requests: a message is set up once, and started again and again. Whoever
 /// holds the mutex calls MPI, one thread at a time (MPI_THREAD_SERIALIZED).
 class MpiExchange final : public Exchange {
  public:
-  MpiExchange() {
+  MpiExchange() : abandoned_(std::make_shared<bool>(false)) {
+    send_at_once();
     int provided = 0;
     require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_SERIALIZED)
       throw std::runtime_error("this MPI can't be called from several threads in turn");
-    require(MPI_Comm_dup(MPI_COMM_WORLD, &all_), "MPI_Comm_dup");
-    MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN);
-    MPI_Comm_rank(all_, &rank_);
-    MPI_Comm_size(all_, &ranks_);
+    MPI_Comm all = MPI_COMM_NULL;
+    require(MPI_Comm_dup(MPI_COMM_WORLD, &all), "MPI_Comm_dup");
+    settle(all);
+  }
+  /// Of those of `whole` with the same colour.
+  MpiExchange(const MpiExchange& whole, int colour)
+      : Exchange(whole), part_(true), abandoned_(whole.abandoned_) {
+    MPI_Comm all = MPI_COMM_NULL;
+    require(MPI_Comm_split(whole.all_, colour, whole.rank_, &all), "MPI_Comm_split");
+    settle(all);
   }
   ~MpiExchange() override {
-    if (!abandoned_) MPI_Finalize();
+    if (!part_ && !*abandoned_) MPI_Finalize();
   }
-  void abandon() override { abandoned_ = true; }
+  void abandon() override { *abandoned_ = true; }
+  std::unique_ptr<Exchange> part(int colour) override {
+    return std::make_unique<MpiExchange>(*this, colour);
+  }
 
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
@@ -125,6 +145,12 @@ class MpiExchange final : public Exchange {
     MPI_Request request;
   };
 
+  void settle(MPI_Comm all) {
+    all_ = all;
+    MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN);
+    MPI_Comm_rank(all_, &rank_);
+    MPI_Comm_size(all_, &ranks_);
+  }
   MPI_Request& request(int port) {
     return (port % 2 == 0 ? receiving_ : sending_)[std::size_t(port) / 2];
   }
@@ -139,7 +165,8 @@ class MpiExchange final : public Exchange {
   static constexpr int kLetters = 16;  ///< tags below are letters'
   MPI_Comm all_ = MPI_COMM_NULL;
   int rank_ = 0, ranks_ = 1;
-  bool abandoned_ = false;
+  const bool part_ = false;          ///< of another, which ends MPI
+  std::shared_ptr<bool> abandoned_;  ///< one for all parts
   std::vector<MPI_Request> receiving_, sending_;
   std::list<Posted> posted_;
   std::optional<Coming> coming_[kAbouts];

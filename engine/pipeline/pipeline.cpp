@@ -22,7 +22,7 @@ bool any_defers(const std::vector<capture::Step*>& steps) {
 /// shown after the last stage is done with their samples.
 int viewers(const Schedule& schedule, const RankOptions* ranks) {
   if (!ranks || ranks->exchange->rank() != 0) return 0;
-  const int last = workers_of_units(schedule).back();
+  const int last = workers_of_replicas(schedule).back();
   return ranks->rank_of_worker[std::size_t(last)] == 0 ? 0 : 1;
 }
 
@@ -42,7 +42,7 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
           // Gradients may stay unread for the whole age of the pipeline; tokens are small, so
           // room for twice the samples in flight costs nothing and no send ever waits.
           Channels(shared_.lowering, 2 * std::size_t(schedule.slots()) + 2),
-          Fates(2 * schedule.slots() + shared_.choice),
+          Fates(monitor.tally(), 2 * schedule.slots() + shared_.choice),
           std::vector<char>(std::size_t(2 * schedule.slots() + shared_.choice))} {
   if (!options_.ranks) return;
   ranks_ = std::make_unique<RankLinks>(*options_.ranks, shared_, options_);
@@ -60,11 +60,7 @@ Outcome Pipeline::run() {
   for (int worker = 0; worker < int(schedule_.workers.size()); ++worker) {
     if (works(worker)) workers.push_back(worker);
   }
-  Tally& tally = shared_.monitor.tally();
-  const std::int64_t trained_before = tally.trained.load();
-  const std::int64_t replayed_before = tally.replayed.load();
-  const std::int64_t left_out_before = tally.predicted_only.load();
-  const std::int64_t untold_before = tally.untold.load();
+  const FateCounts before = shared_.monitor.tally().counts();
   std::vector<std::thread> threads;
   std::latch prepared(std::ptrdiff_t(workers.size()));
   for (const int worker : workers) {
@@ -76,7 +72,7 @@ Outcome Pipeline::run() {
           pin_this_thread(options_.cores[worker]);
         const Program& program = schedule_.workers[worker];
         for (const int stage : stages_of(program))
-          shared_.steps[schedule_.unit(stage, program.replica)]->prepare();
+          shared_.steps[schedule_.replica_id(stage, program.replica)]->prepare();
         arrived = true;
         prepared.arrive_and_wait();
         Worker(shared_, worker, options_).run();
@@ -91,13 +87,8 @@ Outcome Pipeline::run() {
   }
   for (std::thread& thread : threads) thread.join();
   if (failure_) give_up();
-  const Outcome outcome = ranks_ ? ranks_->finish(this->outcome()) : this->outcome();
-  // A replica may have counted what another could not.
-  tally.trained.store(trained_before + outcome.trained);
-  tally.replayed.store(replayed_before + outcome.replayed);
-  tally.predicted_only.store(left_out_before + outcome.predicted_only);
-  tally.untold.store(untold_before + outcome.untold);
-  return outcome;
+  const Outcome here = outcome(before);
+  return ranks_ ? ranks_->finish(here) : here;
 }
 
 void Pipeline::give_up() {
@@ -105,7 +96,7 @@ void Pipeline::give_up() {
     std::rethrow_exception(failure_);
   } catch (const std::exception& error) {
     if (!ranks_) throw;
-    ranks_->fail(error.what());
+    ranks_->fail(error.what(), dynamic_cast<const RankLost*>(&error) != nullptr);
   }
   try {
     ranks_->finish({});
@@ -115,28 +106,12 @@ void Pipeline::give_up() {
   std::rethrow_exception(failure_);
 }
 
-Outcome Pipeline::outcome() const {
+Outcome Pipeline::outcome(const FateCounts& before) {
   const std::int64_t admitted = shared_.admitted, used = schedule_.trained(admitted);
-  const auto count = [&](Fate fate) { return shared_.fates.count(fate, used); };
-  const std::int64_t left_out = count(Fate::predicted_only), untold = count(Fate::untold),
-                     replayed = count(Fate::replayed),
-                     replays = replayed + count(Fate::replayed_in_vain);
-  return {.admitted = admitted,
-          .replayed = replayed,
-          .trained = used - left_out - untold - replays,
-          .predicted_only = left_out,
-          .untold = untold,
-          .rejected = admitted - used - (shared_.replays - replays)};
-}
-
-Outcome& Outcome::operator+=(const Outcome& more) {
-  admitted += more.admitted;
-  replayed += more.replayed;
-  trained += more.trained;
-  predicted_only += more.predicted_only;
-  untold += more.untold;
-  rejected += more.rejected;
-  return *this;
+  shared_.fates.settle(used);
+  const FateCounts fates = shared_.monitor.tally().counts() - before;
+  const std::int64_t replays = fates.replayed + fates.replayed_in_vain;
+  return {fates, admitted, admitted - used - (shared_.replays - replays)};
 }
 
 }  // namespace millrace::engine

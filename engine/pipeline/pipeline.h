@@ -63,7 +63,7 @@ struct PipelineOptions {
 /// Everything workers share. Owned by Pipeline.
 struct Shared {
   const Schedule& schedule;
-  std::vector<capture::Step*> steps;  ///< by Schedule::unit()
+  std::vector<capture::Step*> steps;  ///< by Schedule::replica_id()
   LaunchGroups groups;
   Feed& feed;
   Observer* observer;
@@ -91,24 +91,25 @@ struct Shared {
   bool replayed(std::int64_t sample) const { return again[std::size_t(sample) % again.size()]; }
 };
 
-/// What run() did. admitted = trained + predicted_only + untold + rejected + replays, of which
-/// `replayed` were learned from; the other counts are of samples that came for the first time.
-struct Outcome {
+/// What run() did. admitted = trained + predicted_only + untold + replayed + replayed_in_vain +
+/// rejected.
+struct Outcome : FateCounts {
   std::int64_t admitted = 0;
-  std::int64_t replayed = 0;
-  std::int64_t trained = 0;
-  std::int64_t predicted_only = 0;  ///< left out by choice: went forward alone
-  std::int64_t untold = 0;          ///< left out since a sample of their update had no target
-  std::int64_t rejected = 0;        ///< of a trailing group that the stream could not fill
+  std::int64_t rejected = 0;  ///< of a trailing group that the stream could not fill
 
-  Outcome& operator+=(const Outcome& more);
+  Outcome& operator+=(const Outcome& more) {
+    FateCounts::operator+=(more);
+    admitted += more.admitted;
+    rejected += more.rejected;
+    return *this;
+  }
 };
 
 /// One run of one schedule. The steps, feed, observer and monitor outlive it. Used by the thread
 /// that owns it.
 class Pipeline {
  public:
-  /// `steps`: by Schedule::unit(); those that defer have recorded. `observer` may be null.
+  /// `steps`: by Schedule::replica_id(); those that defer have recorded. `observer` may be null.
   Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
            Observer* observer, Monitor& monitor, PipelineOptions options = {});
 
@@ -118,9 +119,9 @@ class Pipeline {
   ~Pipeline();
 
  private:
-  bool works(int worker) const;  ///< in this process
-  Outcome outcome() const;
-  [[noreturn]] void give_up();  ///< rethrows what failed, when all ranks know
+  bool works(int worker) const;               ///< in this process
+  Outcome outcome(const FateCounts& before);  ///< after the workers ended
+  [[noreturn]] void give_up();                ///< rethrows what failed, when all ranks know
 
   Schedule schedule_;
   PipelineOptions options_;

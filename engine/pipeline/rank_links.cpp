@@ -17,14 +17,13 @@ constexpr std::chrono::seconds kSilence{5};  ///< after which a rank is given up
 
 /// What the last stage's rank has counted, for the observer's.
 struct LossCounts {
-  std::int64_t trained = 0, replayed = 0, predicted_only = 0, untold = 0;
+  FateCounts fates;
   std::int64_t roll_backs = 0, last_sample = 0;
   double last_loss = 0, last_median = 0;
 };
 
 LossCounts counts_of(Tally& tally, const LossGuard* guard) {
-  LossCounts counts{tally.trained.load(), tally.replayed.load(), tally.predicted_only.load(),
-                    tally.untold.load()};
+  LossCounts counts{tally.counts()};
   if (guard) {
     counts.roll_backs = guard->roll_backs();
     counts.last_sample = guard->last_sample();
@@ -35,20 +34,21 @@ LossCounts counts_of(Tally& tally, const LossGuard* guard) {
 }
 
 void apply(const LossCounts& counts, Tally& tally, LossGuard* guard) {
-  tally.trained.store(counts.trained);
-  tally.replayed.store(counts.replayed);
-  tally.predicted_only.store(counts.predicted_only);
-  tally.untold.store(counts.untold);
+  tally.set(counts.fates);
   if (guard)
     guard->mirror(counts.roll_backs, counts.last_sample, counts.last_loss, counts.last_median);
 }
 
+}  // namespace
+
 /// What a rank says when its workers have ended.
-struct Final {
+struct RankLinks::Final {
   Outcome outcome;
   LossCounts counts;
   std::int64_t predictions = 0;
 };
+
+namespace {
 
 /// Plain numbers as the letter's bytes: every rank runs the same build.
 template <class T>
@@ -93,9 +93,9 @@ void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_wor
     if (std::find(rank_of_worker.begin(), rank_of_worker.end(), rank) == rank_of_worker.end())
       fail("rank " + std::to_string(rank) + " of " + std::to_string(ranks) + " has no worker");
   }
-  const std::vector<int> worker_of = workers_of_units(schedule);
+  const std::vector<int> worker_of = workers_of_replicas(schedule);
   const auto rank_of = [&](int stage, int replica) {
-    return rank_of_worker[std::size_t(worker_of[std::size_t(schedule.unit(stage, replica))])];
+    return rank_of_worker[std::size_t(worker_of[std::size_t(schedule.replica_id(stage, replica))])];
   };
   for (const int rank : rank_of_worker) {
     if (rank < 0 || rank >= ranks)
@@ -111,8 +111,9 @@ void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_wor
 }
 
 struct RankLinks::Head {
-  int from = 0, to = 0;  ///< units
+  int from = 0, to = 0;  ///< replicas
   Token token;
+  Clock::time_point sent;
   SampleInfo info;    ///< activation, target
   float loss = 0;     ///< prediction
   LossCounts counts;  ///< prediction
@@ -140,6 +141,8 @@ RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineO
       shared_(shared),
       outgoing_(std::size_t(kCargos) * std::size_t(shared.schedule.stages)),
       heard_(std::size_t(options.exchange->ranks())),
+      clocks_(options.exchange->ranks()),
+      sent_(2 * std::size_t(shared.lowering.replica_ids()) * std::size_t(shared.schedule.slots())),
       targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]) {
   for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = -1;
   const std::lock_guard lock(exchange_.mutex());
@@ -163,7 +166,10 @@ void RankLinks::beat() {
   std::unique_lock lock(exchange_.mutex());
   try {
     while (!ended_ && !closed_ && !lost_) {
-      tell_all("B");
+      for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+        if (rank != this->rank()) send_beat(rank);
+      }
+      tell_times();
       if (rank() != 0)
         exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "M" + meters());
       poll();
@@ -177,6 +183,28 @@ void RankLinks::beat() {
   }
 }
 
+void RankLinks::send_beat(int rank) {
+  exchange_.post(rank, Exchange::About::pipeline,
+                 bytes_of(options_.run) + "B" + bytes_of(clocks_.beat_for(rank, Clock::now())));
+}
+
+void RankLinks::tell_times() {
+  std::string all;
+  for (const auto& way : ways_) {
+    if (way->took.count() == 0) continue;
+    const LinkTime time{.cargo = way->cargo,
+                        .stage = way->stage,
+                        .from = way->peer,
+                        .to = rank(),
+                        .bytes = std::int64_t(way->buffers.front().size()),
+                        .messages = way->took.count(),
+                        .ms = way->took.median_ms()};
+    if (rank() == 0) exchange_.times().note(time);
+    all += bytes_of(time);
+  }
+  if (rank() != 0) exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "L" + all);
+}
+
 void RankLinks::look_for_losses() {
   for (std::size_t rank = 0; rank < heard_.size(); ++rank) {
     if (heard_[rank] == Clock::time_point{} || Clock::now() - heard_[rank] < kSilence) continue;
@@ -187,12 +215,12 @@ void RankLinks::look_for_losses() {
   }
 }
 
-int RankLinks::rank_of(int unit) const {
-  return options_.rank_of_worker[std::size_t(shared_.lowering.worker(unit))];
+int RankLinks::rank_of(int replica_id) const {
+  return options_.rank_of_worker[std::size_t(shared_.lowering.worker(replica_id))];
 }
 
 int RankLinks::last_rank() const {
-  return rank_of(shared_.lowering.unit(shared_.schedule.stages - 1, 0));
+  return rank_of(shared_.lowering.replica_id(shared_.schedule.stages - 1, 0));
 }
 
 bool RankLinks::takes_loss(int stage) const {
@@ -231,9 +259,9 @@ void RankLinks::open_ways() {
     if (giver == rank()) open(cargo, stage, taker, true);
     if (taker == rank()) open(cargo, stage, giver, false);
   };
-  for (int from = 0; from < lowering.units(); ++from) {
+  for (int from = 0; from < lowering.replica_ids(); ++from) {
     const int stage = lowering.stage(from);
-    for (int to = 0; to < lowering.units(); ++to) {
+    for (int to = 0; to < lowering.replica_ids(); ++to) {
       const int other = lowering.stage(to);
       if (other == stage + 1) between(Cargo::activation, stage, rank_of(from), rank_of(to));
       if (other == stage - 1) between(Cargo::gradient, stage, rank_of(from), rank_of(to));
@@ -276,7 +304,9 @@ bool RankLinks::put(Way& way, std::unique_lock<std::mutex>& lock, const Head& he
     lock.lock();
   }
   std::vector<std::byte>& buffer = way.buffers[way.next];
-  std::memcpy(buffer.data(), &head, sizeof head);
+  Head stamped = head;
+  stamped.sent = Clock::now();
+  std::memcpy(buffer.data(), &stamped, sizeof stamped);
   freight_.pack(way.cargo, way.stage, shared_.pool.slot_of(head.token.sample),
                 buffer.data() + sizeof head);
   exchange_.start(way.ports[way.next]);
@@ -285,6 +315,7 @@ bool RankLinks::put(Way& way, std::unique_lock<std::mutex>& lock, const Head& he
 }
 
 bool RankLinks::send(Cargo cargo, int from, int to, const Token& token) {
+  freight_.await(cargo, shared_.lowering.stage(from), shared_.pool.slot_of(token.sample));
   std::unique_lock lock(exchange_.mutex());
   Way& way = outgoing(cargo, shared_.lowering.stage(from), rank_of(to));
   Head head{.from = from, .to = to, .token = token};
@@ -325,9 +356,10 @@ void RankLinks::end_of_stream(std::int64_t samples) {
   tell_all("E" + bytes_of(samples) + bytes_of(shared_.replays));
 }
 
-void RankLinks::fail(const std::string& what) {
+void RankLinks::fail(const std::string& what, bool lost) {
+  failed_ = true;
   const std::lock_guard lock(exchange_.mutex());
-  tell_all("S" + what);
+  tell_all((lost ? "G" : "S") + what);
 }
 
 void RankLinks::tell_all(const std::string& letter) {
@@ -355,10 +387,26 @@ void RankLinks::poll() {
   }
 }
 
-void RankLinks::handle(const Way& way, const std::byte* bytes) {
+Clock::time_point RankLinks::time_of_sending(Way& way, Clock::time_point by_its_clock) {
+  const Clock::time_point now = Clock::now();
+  const std::optional<Clock::duration> ahead = clocks_.ahead(way.peer);
+  if (!ahead) return now;
+  const Clock::time_point sent = std::min(by_its_clock - *ahead, now);
+  way.took.record((now - sent).count());
+  return sent;
+}
+
+std::size_t RankLinks::place_of(const Signal& need) const {
+  const bool goes_back = need.kind == Signal::Kind::gradient;
+  return (2 * std::size_t(need.to) + (goes_back ? 1 : 0)) * std::size_t(shared_.schedule.slots()) +
+         std::size_t(shared_.pool.slot_of(need.sample));
+}
+
+void RankLinks::handle(Way& way, const std::byte* bytes) {
   Head head;
   std::memcpy(static_cast<void*>(&head), bytes, sizeof head);
   const std::byte* const payload = bytes + sizeof head;
+  const Clock::time_point sent = time_of_sending(way, head.sent);
   const std::int64_t sample = head.token.sample;
   const std::size_t slot = std::size_t(shared_.pool.slot_of(sample));
   if (way.cargo == Cargo::release) return shared_.pool.release(sample);
@@ -373,6 +421,7 @@ void RankLinks::handle(const Way& way, const std::byte* bytes) {
   if (way.cargo == Cargo::target) return targets_[slot].store(sample, std::memory_order_release);
   if (way.cargo == Cargo::prediction) return shown(head);
   const Signal signal{kind_of(way.cargo), way.stage, sample, head.from, head.to};
+  sent_[place_of(signal)] = sent;
   if (!shared_.channels.queue(signal).offer(head.token, 0us))
     throw std::logic_error("more messages than a schedule has in flight");
 }
@@ -405,20 +454,22 @@ bool RankLinks::read(const Exchange::Letter& letter) {
     shared_.admitted = taken<std::int64_t>(bytes);
     shared_.replays = taken<std::int64_t>(bytes);
     shared_.applied.store(shared_.schedule.applied(shared_.admitted), std::memory_order_relaxed);
-  } else if (kind == 'S') {
+  } else if (kind == 'S' || kind == 'G') {
+    lost_ = lost_ || kind == 'G';
     if (failure_.empty())
       failure_ = "rank " + std::to_string(letter.from) + ": " + std::string(bytes);
     shared_.stop.store(true);
+  } else if (kind == 'B') {
+    const auto beat = taken<RankClocks::Beat>(bytes);
+    if (clocks_.heard(letter.from, beat, Clock::now()) && !ended_) send_beat(letter.from);
+  } else if (kind == 'L') {
+    while (!bytes.empty()) exchange_.times().note(taken<LinkTime>(bytes));
   } else if (kind == 'M') {
     take_meters(bytes);
   } else if (kind == 'F') {
     ++finished_;
-    const auto last = taken<Final>(bytes);
-    if (letter.from == last_rank()) {
-      counted_ = last.outcome;
-      expected_ = last.predictions;
-      if (rank() == 0) apply(last.counts, shared_.monitor.tally(), pipeline_.guard);
-    }
+    const auto final = taken<Final>(bytes);
+    if (letter.from == last_rank()) last_ = std::make_unique<Final>(final);
     if (rank() == 0) take_meters(bytes);
   }
   return true;
@@ -426,16 +477,16 @@ bool RankLinks::read(const Exchange::Letter& letter) {
 
 std::string RankLinks::meters() const {
   std::string all;
-  for (int unit = 0; unit < shared_.lowering.units(); ++unit) {
-    if (here(unit)) all += bytes_of(unit) + shared_.monitor.unit(unit).bytes();
+  for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
+    if (here(replica_id)) all += bytes_of(replica_id) + shared_.monitor.meter(replica_id).bytes();
   }
   return all;
 }
 
 void RankLinks::take_meters(std::string_view bytes) {
   while (!bytes.empty()) {
-    const int unit = taken<int>(bytes);
-    shared_.monitor.unit(unit).take(bytes.substr(0, StageMeter::size_in_bytes()));
+    const int replica_id = taken<int>(bytes);
+    shared_.monitor.meter(replica_id).take(bytes.substr(0, StageMeter::size_in_bytes()));
     bytes.remove_prefix(StageMeter::size_in_bytes());
   }
 }
@@ -452,6 +503,7 @@ void RankLinks::poll_until(std::unique_lock<std::mutex>& lock, const Done& done)
 }
 
 Outcome RankLinks::finish(const Outcome& here) {
+  if (exchange_.on_workers_ended) exchange_.on_workers_ended(failed_);
   std::unique_lock lock(exchange_.mutex());
   poll_until(lock, [&] {
     return std::all_of(outgoing_.begin(), outgoing_.end(), [&](const std::vector<Way*>& ways) {
@@ -462,16 +514,18 @@ Outcome RankLinks::finish(const Outcome& here) {
     });
   });
   const bool counts = last_rank() == rank();
-  if (counts) counted_ = here;
   const Final final{here, counts_of(shared_.monitor.tally(), pipeline_.guard), predictions_};
+  if (counts) last_ = std::make_unique<Final>(final);
   ended_ = true;
+  tell_times();
   tell_all("F" + bytes_of(final) + meters());
   poll_until(lock, [&] {
-    const bool all_shown = rank() != 0 || counts || predictions_ == expected_;
+    const bool all_shown = rank() != 0 || counts || (last_ && predictions_ == last_->predictions);
     return finished_ == exchange_.ranks() - 1 && all_shown && exchange_.all_posted();
   });
   if (!failure_.empty()) throw std::runtime_error(failure_);
-  return counted_;
+  if (!counts && rank() == 0) apply(last_->counts, shared_.monitor.tally(), pipeline_.guard);
+  return last_ ? last_->outcome : Outcome{};
 }
 
 }  // namespace millrace::engine

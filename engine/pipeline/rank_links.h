@@ -13,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "engine/monitor/histogram.h"
 #include "engine/pipeline/exchange.h"
 #include "engine/pipeline/pipeline.h"
+#include "engine/pipeline/rank_clocks.h"
 
 namespace millrace::engine {
 
@@ -23,16 +25,6 @@ struct RankLost : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What crosses between ranks, each with its own tags and places.
-enum class Cargo : std::uint8_t {
-  activation,  ///< with the sample's SampleInfo
-  gradient,
-  target,      ///< from the feed to who takes a loss
-  prediction,  ///< with the loss, from the last stage to the observer
-  release,     ///< of a slot, to the feed: no bytes
-};
-constexpr int kCargos = 5;
-
 /// Brings tensors into messages and out of them. Called under Exchange::mutex(); what it touches is
 /// the caller's by then, as the schedule's tokens have it.
 class Freight {
@@ -40,6 +32,8 @@ class Freight {
   virtual ~Freight() = default;
   /// Room that a message of that kind needs. `stage`: that gives it; the feed's and observer's: 0.
   virtual std::size_t bytes(Cargo cargo, int stage) const = 0;
+  /// Blocks until what was last given of the sample in `slot` lies in host memory.
+  virtual void await(Cargo cargo, int stage, int slot) = 0;
   /// Of the sample in `slot`.
   virtual void pack(Cargo cargo, int stage, int slot, std::byte* to) = 0;
   virtual void unpack(Cargo cargo, int stage, int slot, const std::byte* from) = 0;
@@ -86,18 +80,24 @@ class RankLinks {
   bool has_target(std::int64_t sample) const;
   void send_prediction(std::int64_t sample, float loss);
   void release(std::int64_t sample);
+  /// Whether what is needed comes from another rank.
+  bool comes_from_elsewhere(const Signal& need) const { return !here(need.from); }
+  /// When it was sent, by the clock here. By the worker that has received it.
+  Clock::time_point sent(const Signal& need) const { return sent_[place_of(need)]; }
   /// The stream held `samples`.
   void end_of_stream(std::int64_t samples);
 
-  /// A worker here failed: nobody anywhere waits any longer.
-  void fail(const std::string& what);
+  /// A worker here failed: nobody anywhere waits any longer. `lost`: for lack of a rank, so that
+  /// there is nothing whole to save.
+  void fail(const std::string& what, bool lost);
   /// When the workers here have ended: blocks until those of all ranks have, and all is shown.
   /// Returns what was trained, as the last stage's rank counted it. Throws std::runtime_error,
   /// "rank N: ...", if another rank failed; RankLost if nothing was heard of one for 5 s.
   Outcome finish(const Outcome& here);
 
  private:
-  struct Head;  ///< of each message
+  struct Head;   ///< of each message
+  struct Final;  ///< of each rank
   /// Messages one after another in a ring of buffers.
   struct Way {
     Cargo cargo;
@@ -106,14 +106,15 @@ class RankLinks {
     std::vector<int> ports;
     std::vector<char> filled;  ///< receiving: not handled yet
     std::size_t next = 0;      ///< in the ring
+    Histogram took;            ///< receiving
   };
   class OutgoingLink;
 
   void open(Cargo cargo, int stage, int peer, bool sends);
   void open_ways();
   void divert_links();
-  bool here(int unit) const { return rank_of(unit) == rank(); }
-  int rank_of(int unit) const;
+  bool here(int replica_id) const { return rank_of(replica_id) == rank(); }
+  int rank_of(int replica_id) const;
   int last_rank() const;
   bool takes_loss(int stage) const;
   Way& outgoing(Cargo cargo, int stage, int peer);
@@ -122,12 +123,17 @@ class RankLinks {
   void poll();
   template <class Done>
   void poll_until(std::unique_lock<std::mutex>& lock, const Done& done);
-  void handle(const Way& way, const std::byte* bytes);
+  void handle(Way& way, const std::byte* bytes);
+  /// When a message of a peer was sent, by the clock here.
+  Clock::time_point time_of_sending(Way& way, Clock::time_point by_its_clock);
   void shown(const Head& head);
   bool read(const Exchange::Letter& letter);  ///< false: it is of a later run
   void tell_all(const std::string& letter);
   void beat();  ///< the thread
   void look_for_losses();
+  void send_beat(int rank);
+  void tell_times();
+  std::size_t place_of(const Signal& need) const;
   std::string meters() const;
   void take_meters(std::string_view bytes);
 
@@ -142,13 +148,15 @@ class RankLinks {
   std::vector<std::pair<Way*, std::size_t>> of_port_;
   /// By rank: when anything was heard of it; never: it has not begun, or has ended.
   std::vector<Clock::time_point> heard_;
+  RankClocks clocks_;
+  std::vector<Clock::time_point> sent_;                   ///< by place_of(): what came last
   std::unique_ptr<std::atomic<std::int64_t>[]> targets_;  ///< by slot: whose lies there
   std::int64_t predictions_ = 0;                          ///< sent, or shown
-  std::int64_t expected_ = -1;                            ///< as the last stage's rank says
   int finished_ = 0;                                      ///< ranks
+  bool failed_ = false;                                   ///< a worker here
   bool lost_ = false;
-  bool ended_ = false;  ///< this one
-  Outcome counted_;
+  bool ended_ = false;           ///< this one
+  std::unique_ptr<Final> last_;  ///< of the last stage's rank
   std::string failure_;
   std::condition_variable_any closing_;
   bool closed_ = false;

@@ -26,9 +26,9 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
   const std::vector<std::int64_t> ages =
       options.own_losses ? own_gradient_ages(shared.schedule) : gradient_ages(shared.schedule);
   for (const int stage : stages_) {
-    const int unit = shared.lowering.unit(stage, program_.replica);
-    by_stage_[stage] = {.step = shared.steps[unit],
-                        .meter = &shared.monitor.unit(unit),
+    const int replica_id = shared.lowering.replica_id(stage, program_.replica);
+    by_stage_[stage] = {.step = shared.steps[replica_id],
+                        .meter = &shared.monitor.meter(replica_id),
                         .age = ages[stage],
                         .learned_in = std::vector<char>(std::size_t(shared.schedule.slots()))};
   }

@@ -94,8 +94,7 @@ class Worker {
            sample >= shared_.applied.load(std::memory_order_relaxed);
   }
   Stage& stage(const Action& action) { return by_stage_[std::size_t(action.stage)]; }
-  void lap(Stage& stage, StageMeter::Part part) {
-    const Clock::time_point now = Clock::now();
+  void lap(Stage& stage, StageMeter::Part part, Clock::time_point now = Clock::now()) {
     if (part == StageMeter::Part::waiting && track_) track_->waited(stage.meter->last(), now);
     if (!stage.step->defers()) return stage.meter->lap(part, now);
     const std::int64_t passed = stage.meter->pass(now);

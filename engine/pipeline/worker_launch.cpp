@@ -1,6 +1,7 @@
 // What a worker does when a launch group ends, and when its work is over.
 #include <algorithm>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "engine/pipeline/rank_links.h"
@@ -49,9 +50,15 @@ bool Worker::over(const Completion& completion) {
 }
 
 std::chrono::microseconds Worker::patience() {
-  // What comes from other ranks is taken by whoever waits, so that no wait may be long.
-  constexpr int kLooks = 200;
-  if (shared_.ranks) return looks_++ < kLooks ? std::chrono::microseconds(0) : kImpatience;
+  // What comes from other ranks is taken by whoever waits, so that no wait may be long. A sleep
+  // lasts longer than a message takes: for some milliseconds it looks, and lets others have the
+  // core in between.
+  constexpr int kLooks = 4000;
+  if (shared_.ranks && looks_++ < kLooks) {
+    std::this_thread::yield();
+    return std::chrono::microseconds(0);
+  }
+  if (shared_.ranks) return kImpatience;
   if (completions_.empty()) return kPatience;
   const Completion& next = completions_.front();
   if (next.kind != Completion::Kind::predicted || next.launch < 0) return kImpatience;
@@ -131,7 +138,6 @@ void Worker::updated(const Completion& update) {
     mine.meter->skipped();
   }
   if (!shared_.lowering.last(update.action.stage)) return;
-  Tally& tally = shared_.monitor.tally();
   const Fate fate = update.learned  ? Fate::trained
                     : update.untold ? Fate::untold
                                     : Fate::predicted_only;
@@ -139,14 +145,7 @@ void Worker::updated(const Completion& update) {
   const int later = shared_.lowering.replicas(update.action.stage) - 1 - program_.replica;
   const std::int64_t end = update.action.sample - later + 1;
   for (std::int64_t sample = end - shared_.schedule.group; sample < end; ++sample) {
-    const bool replayed = shared_.replayed(sample);
-    shared_.fates.set(sample, replayed ? again(fate) : fate);
-    if (replayed && !update.learned) continue;
-    (replayed         ? tally.replayed
-     : update.learned ? tally.trained
-     : update.untold  ? tally.untold
-                      : tally.predicted_only)
-        .fetch_add(1, std::memory_order_relaxed);
+    shared_.fates.set(sample, shared_.replayed(sample) ? again(fate) : fate);
   }
 }
 

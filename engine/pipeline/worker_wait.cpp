@@ -44,7 +44,12 @@ bool Worker::receive(const Action& action, const Signal& need, Token& token) {
     lap(mine, Part::handoff);
     if (!await(action.sample, [&](auto patience) { return queue.receive(token, patience); }))
       return false;
-    lap(mine, Part::waiting);
+    if (shared_.ranks && shared_.ranks->comes_from_elsewhere(need)) {
+      // What was under way meanwhile was handed over; before, there was nothing to do.
+      lap(mine, Part::waiting, std::max(shared_.ranks->sent(need), mine.meter->last()));
+    } else {
+      lap(mine, Part::waiting);
+    }
   }
   if (token.sample != need.sample)
     throw std::logic_error("a link delivered another sample than the schedule says");
@@ -59,7 +64,7 @@ bool Worker::meet(const Action& action, const Signal& need) {
   for (const bool sends : {true, false}) {
     for (int replica = 0; replica < shared_.lowering.replicas(action.stage); ++replica) {
       Signal signal = need;
-      signal.to = shared_.lowering.unit(action.stage, replica);
+      signal.to = shared_.lowering.replica_id(action.stage, replica);
       if (signal.to == need.from) continue;
       if (sends) {
         pass_on(signal, !mine.left_out);

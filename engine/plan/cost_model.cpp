@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "engine/plan/stage_costs.h"
+
 namespace millrace::engine::plan {
 
 double StageTime::period(Overlap overlap) const {
@@ -40,21 +42,18 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
     level = std::max(level, machine.level_between(first, first + method.tensor - 1));
   }
   const Link& shared = machine.levels[level].link;
+  const Profile each = shared_by(profile, method.tensor, shared);
   for (int i = 0; i < n; ++i) {
-    const ModuleProfile& module = profile.modules[i];
-    const int ways = std::min(module.tensor_ways, method.tensor);
-    const double adds_up = all_reduce_ms(shared, module.tensor_bytes, ways);
+    const ModuleProfile& module = each.modules[i];
     StepCosts ms = module.ms();
-    ms = {ms.forward / ways + adds_up, ms.input_gradient / ways + adds_up,
-          ms.weight_gradient / ways, ms.update / ways};
     if (i == 0) ms.input_gradient = 0;
     steps_[i + 1] = steps_[i];
     steps_[i + 1] += ms;
     compute_[i + 1] = compute_[i] + ms.forward * (method.recompute ? 2 : 1) + ms.backward();
     update_[i + 1] = update_[i] + ms.update;
-    weight_[i + 1] = weight_[i] + module.bytes.weight / ways;
-    state_[i + 1] = state_[i] + module.bytes.state / ways;
-    stash_[i + 1] = stash_[i] + module.bytes.stash / ways;
+    weight_[i + 1] = weight_[i] + module.bytes.weight;
+    state_[i + 1] = state_[i] + module.bytes.state;
+    stash_[i + 1] = stash_[i] + module.bytes.stash;
     activation_[i + 1] = module.bytes.activation;
     gradient_[i + 1] = module.bytes.gradient;
   }

@@ -1,5 +1,6 @@
 #include "engine/plan/stage_costs.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -32,6 +33,21 @@ std::vector<StageCosts> stage_costs(const Profile& profile, const std::vector<in
     }
   }
   return stages;
+}
+
+Profile shared_by(Profile profile, int tensor, const Link& link) {
+  for (ModuleProfile& module : profile.modules) {
+    const int ways = std::min(module.tensor_ways, tensor);
+    const double adds_up = all_reduce_ms(link, module.tensor_bytes, ways);
+    module.forward.median = module.forward.median / ways + adds_up;
+    module.input_gradient.median = module.input_gradient.median / ways + adds_up;
+    module.weight_gradient.median /= ways;
+    module.update.median /= ways;
+    module.bytes.weight /= ways;
+    module.bytes.state /= ways;
+    module.bytes.stash /= ways;
+  }
+  return profile;
 }
 
 }  // namespace millrace::engine::plan

@@ -12,4 +12,7 @@ namespace millrace::engine::plan {
 /// Throws std::invalid_argument unless every stage has at least one of the profile's modules.
 std::vector<StageCosts> stage_costs(const Profile& profile, const std::vector<int>& cut);
 
+/// What each of `tensor` devices that share modules spends and holds. They add up over `link`.
+Profile shared_by(Profile profile, int tensor, const Link& link);
+
 }  // namespace millrace::engine::plan

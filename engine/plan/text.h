@@ -18,7 +18,7 @@ std::string plan_text(const Profile& profile, const Request& request, const Plan
 
 /// The `[pipeline]` table that `run` takes. `devices` are the machine's, by number; empty: they are
 /// called "KIND:0", "KIND:1", ... for `kind`. Copies become replicas of every stage. What `run` has
-/// no key for (tensor, threads) is said in comments.
+/// no key for (tensor) is said in comments.
 std::string pipeline_toml(const Plan& plan, const Machine& machine, const std::string& kind,
                           const std::vector<std::string>& devices = {});
 

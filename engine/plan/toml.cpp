@@ -69,10 +69,10 @@ std::string pipeline_toml(const Plan& plan, const Machine& machine, const std::s
   }
   if (replicated) text += "replicas = " + list(replicas) + "\n";
   if (method.recompute) text += "recompute = true\n";
-  if (threaded) text += "# threads a stage, which run has no key for: " + list(threads) + "\n";
+  if (threaded) text += "threads = " + list(threads) + "\n";
   if (method.tensor > 1) {
-    text += "# each device stands for " + std::to_string(method.tensor) +
-            " that share its modules, which run has no key for\n";
+    text += "tensor = " + std::to_string(method.tensor) +
+            "  # mpirun: so many ranks for each device above, on the next ones\n";
   }
   return text;
 }

@@ -97,10 +97,10 @@ LaunchGroups longest_launch_groups(const Schedule& schedule) {
 }
 
 Schedule for_recording(Schedule schedule) {
-  const int versions = most_versions(schedule), unit = versions * schedule.group;
+  const int versions = most_versions(schedule), replica_id = versions * schedule.group;
   if (versions > 1) schedule.versions.assign(std::size_t(schedule.stages), versions);
   const int slots = schedule.in_flight + schedule.group;
-  schedule.in_flight = (slots + unit - 1) / unit * unit;
+  schedule.in_flight = (slots + replica_id - 1) / replica_id * replica_id;
   return schedule;
 }
 

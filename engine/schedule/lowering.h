@@ -26,7 +26,7 @@ struct Signal {
   Kind kind;
   int stage;            ///< that gives it; first stage for what all of them give
   std::int64_t sample;  ///< that it is about
-  int from, to;         ///< Schedule::unit() that gives and takes it; equal where nobody else does
+  int from, to;  ///< Schedule::replica_id() that gives and takes it; equal where nobody else does
 };
 
 /// Whether a signal only orders two moments within actions, not the actions themselves.
@@ -55,7 +55,7 @@ class Signals {
 
 struct Lowered {
   Action action;
-  int unit = 0;          ///< Schedule::unit() that acts
+  int replica_id = 0;    ///< Schedule::replica_id() that acts
   Signals needs, gives;  ///< in the order in which they are waited for and given
 };
 
@@ -71,13 +71,15 @@ class Lowering {
   const Schedule& schedule() const { return schedule_; }
   // Schedule's own, looked up at once.
   int replicas(int stage) const { return replicas_[std::size_t(stage)]; }
-  int unit(int stage, int replica) const { return first_unit_[std::size_t(stage)] + replica; }
-  int units() const { return int(worker_.size()); }
-  int unit_with(int stage, std::int64_t sample) const {
-    return unit(stage, int(sample % replicas(stage)));
+  int replica_id(int stage, int replica) const {
+    return first_replica_[std::size_t(stage)] + replica;
   }
-  int worker(int unit) const { return worker_[std::size_t(unit)]; }
-  int stage(int unit) const { return stage_[std::size_t(unit)]; }
+  int replica_ids() const { return int(worker_.size()); }
+  int replica_with(int stage, std::int64_t sample) const {
+    return replica_id(stage, int(sample % replicas(stage)));
+  }
+  int worker(int replica_id) const { return worker_[std::size_t(replica_id)]; }
+  int stage(int replica_id) const { return stage_[std::size_t(replica_id)]; }
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
   /// The first sample that goes backward at `stage`, which is done with earlier ones after their
   /// forward.
@@ -86,10 +88,10 @@ class Lowering {
 
  private:
   const Schedule& schedule_;
-  std::vector<int> replicas_, first_unit_;    ///< by stage
-  std::vector<int> worker_, stage_;           ///< by unit
-  std::vector<std::int64_t> first_backward_;  ///< by stage
-  std::vector<bool> recomputes_;              ///< by stage
+  std::vector<int> replicas_, first_replica_;  ///< by stage
+  std::vector<int> worker_, stage_;            ///< by replica_id
+  std::vector<std::int64_t> first_backward_;   ///< by stage
+  std::vector<bool> recomputes_;               ///< by stage
 };
 
 /// Has the workers go through their programs to the end of `samples` samples, one worker at a time,

@@ -18,7 +18,7 @@ struct WrongSample : std::logic_error {
       : std::logic_error("receives what belongs to sample " + std::to_string(came)) {}
 };
 
-/// Signals that were given and not taken yet, each with the giver's note. What one unit gives to
+/// Signals that were given and not taken yet, each with the giver's note. What one replica gives to
 /// another is taken in the order in which it was given.
 template <class Note>
 class Mailbox {
@@ -29,8 +29,8 @@ class Mailbox {
     if (signal.from != signal.to) boxes_[key(signal)].push_back({signal.sample, signal.from, note});
   }
 
-  /// Whether all of `needs` were given. A unit that needs a meeting arrives there by asking. Throws
-  /// WrongSample.
+  /// Whether all of `needs` were given. A replica that needs a meeting arrives there by asking.
+  /// Throws WrongSample.
   bool have(const Signals& needs, const Note& arrival) {
     for (const Signal& need : needs) {
       if (need.kind == Signal::Kind::meeting) arrive(need, arrival);

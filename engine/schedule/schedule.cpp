@@ -58,7 +58,7 @@ void for_each_action(const Schedule& schedule, const Visit& visit) {
 
 }  // namespace
 
-int Schedule::unit(int stage, int replica) const {
+int Schedule::replica_id(int stage, int replica) const {
   for (int before = 0; before < stage; ++before) replica += replicas_of(before);
   return replica;
 }
@@ -79,12 +79,12 @@ std::int64_t Schedule::trained(std::int64_t samples) const {
   return least;
 }
 
-std::vector<int> workers_of_units(const Schedule& schedule) {
-  std::vector<int> workers(schedule.units(), 0);
+std::vector<int> workers_of_replicas(const Schedule& schedule) {
+  std::vector<int> workers(schedule.replica_ids(), 0);
   for_each_action(schedule, [&](int worker, const Action& action) {
     const int replica = schedule.workers[worker].replica;
     if (replica < schedule.replicas_of(action.stage))  // or it has no place in the schedule
-      workers[schedule.unit(action.stage, replica)] = worker;
+      workers[schedule.replica_id(action.stage, replica)] = worker;
   });
   return workers;
 }

@@ -93,9 +93,9 @@ struct Schedule {
   std::vector<int> replica_counts() const {
     return replicas.empty() ? std::vector<int>(std::size_t(stages), 1) : replicas;
   }
-  /// A number for each replica of each stage, in order: 0, 1, ..., units() - 1.
-  int unit(int stage, int replica) const;
-  int units() const { return unit(stages, 0); }
+  /// A number for each replica of each stage, in order: 0, 1, ..., replica_ids() - 1.
+  int replica_id(int stage, int replica) const;
+  int replica_ids() const { return replica_id(stages, 0); }
   /// Samples that an update of `stage` covers, over all of its replicas.
   int samples_an_update(int stage) const { return group * replicas_of(stage); }
   /// Least number of samples that whole updates of every stage cover.
@@ -119,8 +119,8 @@ struct ScheduleSpec {
   bool recompute = false;      ///< keep a sample's input alone, and run forward again to go back
 };
 
-/// The worker of each unit.
-std::vector<int> workers_of_units(const Schedule& schedule);
+/// The worker of each replica.
+std::vector<int> workers_of_replicas(const Schedule& schedule);
 
 /// What the text asks of a stage beyond forward, backward and update.
 struct StageNeeds {

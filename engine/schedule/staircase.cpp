@@ -14,7 +14,7 @@ class Layout {
   Layout(const Schedule& schedule, std::int64_t samples)
       : schedule_(schedule),
         applied_(schedule.applied(samples)),
-        kept_(schedule.units(), 0),
+        kept_(schedule.replica_ids(), 0),
         not_before_(schedule.workers.size(), 0) {
     staircase_.rows.resize(schedule.workers.size());
     staircase_.activations.assign(schedule.stages, 0);
@@ -61,7 +61,7 @@ class Layout {
 
   /// Samples are kept from the forward to the release.
   void count(const Lowered& next) {
-    std::int64_t& kept = kept_[next.unit];
+    std::int64_t& kept = kept_[next.replica_id];
     std::int64_t& most = staircase_.activations[next.action.stage];
     if (next.action.op == Op::forward) most = std::max(most, ++kept);
     if (next.gives.find(Signal::Kind::release)) --kept;
@@ -71,7 +71,7 @@ class Layout {
   std::int64_t applied_;
   Lowering lowering_{schedule_};
   Mailbox<std::int64_t> mail_{lowering_};  ///< notes: the tick after which it is given
-  std::vector<std::int64_t> kept_;         ///< samples between forward and release, by unit
+  std::vector<std::int64_t> kept_;         ///< samples between forward and release, by replica_id
   std::vector<std::int64_t> not_before_;   ///< by worker: when its replicas' last update is over
   Staircase staircase_;
 };

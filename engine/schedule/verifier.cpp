@@ -19,7 +19,7 @@ struct Kept {
 };
 
 /// What a replica of a stage has done so far.
-struct Unit {
+struct Replica {
   int owner = -1;  ///< the worker that acts for it
   std::int64_t next_forward = 0;
   std::int64_t backwards = 0;           ///< samples all done
@@ -52,10 +52,10 @@ class Walk {
       : schedule_(schedule),
         samples_(enough_samples(schedule)),
         order_(schedule.workers.size()),
-        units_(schedule.units()) {
+        replicas_(schedule.replica_ids()) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
       for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
-        units_[schedule.unit(stage, replica)].next_forward = replica;
+        replicas_[schedule.replica_id(stage, replica)].next_forward = replica;
     }
   }
 
@@ -93,12 +93,12 @@ class Walk {
     for (int stage = 0; stage < schedule_.stages; ++stage) {
       const int replicas = schedule_.replicas_of(stage);
       for (int replica = 0; replica < replicas; ++replica) {
-        const Unit& unit = units_[schedule_.unit(stage, replica)];
+        const Replica& mine = replicas_[schedule_.replica_id(stage, replica)];
         action_ = {Op::update, stage, samples_ - 1, samples_ - 1};
-        if (unit.next_forward < samples_) return fault("a sample is never forwarded");
-        if (unit.backwards * replicas != samples_ - lowering_.first_backward(stage))
+        if (mine.next_forward < samples_) return fault("a sample is never forwarded");
+        if (mine.backwards * replicas != samples_ - lowering_.first_backward(stage))
           return fault("a sample never goes backward");
-        if (!unit.gradients.empty()) return fault("gradients are left without an update");
+        if (!mine.gradients.empty()) return fault("gradients are left without an update");
       }
     }
     return std::nullopt;
@@ -108,12 +108,12 @@ class Walk {
   bool step() {
     require_place();
     const Lowered next = lowering_(worker_, action_);
-    Unit& unit = units_[next.unit];
-    require_order(unit);
+    Replica& mine = replicas_[next.replica_id];
+    require_order(mine);
     if (!mail_.have(next.needs, order_.now(worker_))) return false;
     for (const Signal& need : next.needs)
       mail_.take(need, [&](const Knowledge& theirs) { order_.learn(worker_, theirs); });
-    act(next, unit);
+    act(next, mine);
     for (const Signal& signal : next.gives) mail_.give(signal, order_.now(worker_));
     return true;
   }
@@ -124,101 +124,101 @@ class Walk {
       throw Wrong{"no such stage or sample"};
     const int replica = schedule_.workers[worker_].replica;
     if (replica >= lowering_.replicas(action_.stage)) throw Wrong{"the stage has no such replica"};
-    int& owner = units_[lowering_.unit(action_.stage, replica)].owner;
+    int& owner = replicas_[lowering_.replica_id(action_.stage, replica)].owner;
     if (owner < 0) owner = worker_;
     if (owner != worker_) throw Wrong{"the stage belongs to another worker"};
     if (action_.op != Op::update && schedule_.replica_of(action_.stage, action_.sample) != replica)
       throw Wrong{"the sample belongs to another replica"};
   }
 
-  /// What the unit must have done before, whatever else the action needs.
-  void require_order(Unit& unit) {
-    if (action_.op == Op::forward && action_.sample != unit.next_forward)
+  /// What the replica must have done before, whatever else the action needs.
+  void require_order(Replica& mine) {
+    if (action_.op == Op::forward && action_.sample != mine.next_forward)
       throw Wrong{"forwards must take the samples in order, each once"};
-    if (action_.op == Op::recompute) require_recomputable(unit);
+    if (action_.op == Op::recompute) require_recomputable(mine);
     if (takes_gradient(action_.op)) {
       if (lowering_.last(action_.stage) && action_.gradient != action_.sample)
         throw Wrong{"the last stage's gradient is its own sample's"};
-      const Kept& sample = kept(unit);
+      const Kept& sample = kept(mine);
       if (sample.input_done) throw Wrong{"goes backward twice"};
       if (!sample.activations) throw Wrong{"its activations have not been recomputed"};
     }
-    if (action_.op == Op::backward_weight && !kept(unit).input_done)
+    if (action_.op == Op::backward_weight && !kept(mine).input_done)
       throw Wrong{"the weights' gradient before the input's"};
-    if (action_.op == Op::update) require_gradients(unit);
+    if (action_.op == Op::update) require_gradients(mine);
   }
 
   /// What the action reads and writes.
-  void act(const Lowered& next, Unit& unit) {
-    if (action_.op == Op::forward) forward(unit);
+  void act(const Lowered& next, Replica& mine) {
+    if (action_.op == Op::forward) forward(mine);
     if (action_.op == Op::recompute) {
       read_inputs();
-      kept(unit).activations = true;
+      kept(mine).activations = true;
     }
-    if (takes_gradient(action_.op)) backward_input(unit);
-    if (adds_gradient(action_.op)) backward_weight(next.unit, unit);
-    if (action_.op == Op::update) update(next, unit);
+    if (takes_gradient(action_.op)) backward_input(mine);
+    if (adds_gradient(action_.op)) backward_weight(next.replica_id, mine);
+    if (action_.op == Op::update) update(next, mine);
   }
 
-  void forward(Unit& unit) {
+  void forward(Replica& mine) {
     const int stage = action_.stage;
     if (stage == 0) write(Kind::sample, 0, action_.sample);  // the feed
-    unit.next_forward += lowering_.replicas(stage);
-    check_version(unit);
+    mine.next_forward += lowering_.replicas(stage);
+    check_version(mine);
     if (stage > 0) read(Kind::activation, stage - 1, action_.sample);
     read(Kind::sample, 0, action_.sample);
     write(Kind::activation, stage, action_.sample);
     if (action_.sample >= lowering_.first_backward(stage)) {
-      unit.kept[action_.sample] = {action_.version >= 0 ? action_.version : unit.updates,
+      mine.kept[action_.sample] = {action_.version >= 0 ? action_.version : mine.updates,
                                    !lowering_.recomputes(stage)};
     }
   }
 
-  Kept& kept(Unit& unit) {
-    const auto found = unit.kept.find(action_.sample);
-    if (found == unit.kept.end()) throw Wrong{"the sample has not been forwarded"};
+  Kept& kept(Replica& mine) {
+    const auto found = mine.kept.find(action_.sample);
+    if (found == mine.kept.end()) throw Wrong{"the sample has not been forwarded"};
     return found->second;
   }
 
-  void require_recomputable(Unit& unit) {
-    const Kept& sample = kept(unit);
+  void require_recomputable(Replica& mine) {
+    const Kept& sample = kept(mine);
     if (sample.activations) throw Wrong{"its activations are there already"};
     const bool in_place = schedule_.versions_of(action_.stage) == 1;
-    if (in_place && sample.version != unit.updates)
+    if (in_place && sample.version != mine.updates)
       throw Wrong{"recomputes at other weights than its forward's"};
-    require_kept(sample.version, unit);
+    require_kept(sample.version, mine);
   }
 
-  void backward_input(Unit& unit) {
+  void backward_input(Replica& mine) {
     const int stage = action_.stage;
-    if (schedule_.versions_of(stage) > 1) require_kept(kept(unit).version, unit);
+    if (schedule_.versions_of(stage) > 1) require_kept(kept(mine).version, mine);
     read_inputs();
     read(Kind::activation, stage, action_.sample);
     if (!lowering_.last(stage)) read(Kind::gradient, stage + 1, action_.gradient);
     if (stage > 0) write(Kind::gradient, stage, action_.sample);
-    kept(unit).input_done = true;
+    kept(mine).input_done = true;
   }
 
-  void backward_weight(int number, Unit& unit) {
-    if (schedule_.versions_of(action_.stage) > 1) require_kept(kept(unit).version, unit);
+  void backward_weight(int number, Replica& mine) {
+    if (schedule_.versions_of(action_.stage) > 1) require_kept(kept(mine).version, mine);
     read_inputs();
-    std::vector<std::int64_t>& sum = unit.gradients;
+    std::vector<std::int64_t>& sum = mine.gradients;
     if (int(sum.size()) == schedule_.group) throw Wrong{"an update is missing"};
     // Sums are taken up or down through the samples, so that their rounding is the schedule's.
     if (sum.size() > 1 && (sum[0] < sum[1]) != (sum.back() < action_.sample))
       throw Wrong{"backwards of a minibatch must go up or down through its samples"};
-    if (sum.empty()) write(Kind::sum, number, unit.updates);
+    if (sum.empty()) write(Kind::sum, number, mine.updates);
     sum.push_back(action_.sample);
-    unit.kept.erase(action_.sample);
-    ++unit.backwards;
+    mine.kept.erase(action_.sample);
+    ++mine.backwards;
   }
 
   /// Applies the sums of all replicas.
-  void update(const Lowered& next, Unit& unit) {
+  void update(const Lowered& next, Replica& mine) {
     for (int replica = 0; replica < lowering_.replicas(action_.stage); ++replica)
-      read(Kind::sum, lowering_.unit(action_.stage, replica), unit.updates);
-    unit.gradients.clear();
-    ++unit.updates;
+      read(Kind::sum, lowering_.replica_id(action_.stage, replica), mine.updates);
+    mine.gradients.clear();
+    ++mine.updates;
   }
 
   void read(Kind kind, int owner, std::int64_t item) { buffers_.read(worker_, kind, owner, item); }
@@ -233,30 +233,30 @@ class Walk {
   }
 
   /// An update covers the samples that come next, of this replica.
-  void require_gradients(const Unit& unit) {
+  void require_gradients(const Replica& mine) {
     const int covers = schedule_.samples_an_update(action_.stage);
-    const std::int64_t begin = lowering_.first_backward(action_.stage) + unit.updates * covers;
-    const std::vector<std::int64_t>& sum = unit.gradients;
+    const std::int64_t begin = lowering_.first_backward(action_.stage) + mine.updates * covers;
+    const std::vector<std::int64_t>& sum = mine.gradients;
     if (int(sum.size()) != schedule_.group) throw Wrong{"an update without its gradients"};
     const auto [least, most] = std::minmax_element(sum.begin(), sum.end());
     if (*least < begin || *most >= begin + covers || action_.sample != begin + covers - 1)
       throw Wrong{"an update covers other samples than it says"};
   }
 
-  void require_kept(std::int64_t version, const Unit& unit) {
-    if (version + schedule_.versions_of(action_.stage) <= unit.updates)
+  void require_kept(std::int64_t version, const Replica& mine) {
+    if (version + schedule_.versions_of(action_.stage) <= mine.updates)
       throw Wrong{"its weight version is no longer kept"};
   }
 
   /// The rule's version, made already and still kept.
-  void check_version(const Unit& unit) {
+  void check_version(const Replica& mine) {
     const std::int64_t expected =
         schedule_.version_rule ? schedule_.version_rule(action_.stage, action_.sample) : -1;
     if (action_.version != expected)
       throw Wrong{"runs at another weight version than the rule says"};
     if (action_.version < 0) return;
-    if (action_.version > unit.updates) throw Wrong{"its weight version is not made yet"};
-    require_kept(action_.version, unit);
+    if (action_.version > mine.updates) throw Wrong{"its weight version is not made yet"};
+    require_kept(action_.version, mine);
   }
 
   const Schedule& schedule_;
@@ -268,7 +268,7 @@ class Walk {
   Lowering lowering_{schedule_};
   Mailbox<Knowledge> mail_{lowering_};  ///< notes: what its giver knew
   Buffers buffers_{order_, schedule_.slots()};
-  std::vector<Unit> units_;
+  std::vector<Replica> replicas_;
 };
 
 }  // namespace

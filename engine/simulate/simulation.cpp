@@ -58,6 +58,7 @@ void check_input(const Schedule& schedule, const SimulationInput& input) {
       "the machine has " + std::to_string(input.machine.devices()) + " devices, the schedule " +
           std::to_string(schedule.workers.size()) + " workers");
   require(fine_number(input.input_bytes), "the input's bytes are no number >= 0");
+  require(fine_number(input.delay_ms), "the delay of a message is no number >= 0");
   require(fine_number(input.overhead_ms), "the overhead of an action is no number >= 0");
   require(std::isfinite(input.contention) && input.contention > 0, "contention must be above 0");
   require(fine_number(input.source_period_ms), "the source's period is no number >= 0");
@@ -74,10 +75,10 @@ SimulationFacts::SimulationFacts(const Schedule& schedule, const SimulationInput
       input_(input),
       lowering_(lowering),
       workers_(schedule.workers.size()),
-      by_unit_(lowering.units()),
+      by_replica_(lowering.replica_ids()),
       by_worker_(schedule.workers.size()) {
   for (int stage = 0; stage < schedule.stages; ++stage) {
-    const int first = lowering.unit(stage, 0), members = lowering.replicas(stage);
+    const int first = lowering.replica_id(stage, 0), members = lowering.replicas(stage);
     plan::Link slowest;
     double most = -1;
     const double bytes = input.stages[stage].bytes.weight / members;
@@ -119,10 +120,10 @@ void SimulationFacts::begins(const SimulatedAction& now) {
   // Recomputing keeps a sample's input alone until its activations are made again.
   const Action& a = now.action;
   const double stash = input_.stages[a.stage].bytes.stash;
-  const int unit = lowering_.unit_with(a.stage, a.sample);
+  const int replica_id = lowering_.replica_with(a.stage, a.sample);
   if (a.op == Op::forward)
-    keep(now.worker, unit, 1, lowering_.recomputes(a.stage) ? input_bytes(a.stage) : stash);
-  if (a.op == Op::recompute) keep(now.worker, unit, 0, stash);
+    keep(now.worker, replica_id, 1, lowering_.recomputes(a.stage) ? input_bytes(a.stage) : stash);
+  if (a.op == Op::recompute) keep(now.worker, replica_id, 0, stash);
 }
 
 bool SimulationFacts::ends(int worker, const Lowered& done) {
@@ -132,7 +133,7 @@ bool SimulationFacts::ends(int worker, const Lowered& done) {
   double bytes = stash;
   if (lowering_.recomputes(a.stage))
     bytes = input_bytes(a.stage) + (a.op == Op::forward ? 0.0 : stash);
-  keep(worker, done.unit, -1, -bytes);
+  keep(worker, done.replica_id, -1, -bytes);
   return true;
 }
 
@@ -143,8 +144,8 @@ void SimulationFacts::Kept::add(std::int64_t count, double size) {
   most_bytes = std::max(most_bytes, bytes);
 }
 
-void SimulationFacts::keep(int worker, int unit, std::int64_t samples, double bytes) {
-  by_unit_[unit].add(samples, bytes);
+void SimulationFacts::keep(int worker, int replica_id, std::int64_t samples, double bytes) {
+  by_replica_[replica_id].add(samples, bytes);
   by_worker_[worker].add(samples, bytes);
 }
 
@@ -199,10 +200,10 @@ void SimulationFacts::set_memory(Simulation& result) const {
     memory.weights = memory.versions * bytes.weight;
     memory.optimizer = bytes.weight + bytes.state;
     for (int replica = 0; replica < lowering_.replicas(stage); ++replica) {
-      const int unit = lowering_.unit(stage, replica);
-      memory.samples = std::max(memory.samples, int(by_unit_[unit].most_samples));
-      memory.stash = std::max(memory.stash, by_unit_[unit].most_bytes);
-      result.workers[lowering_.worker(unit)].peak_bytes += memory.weights + memory.optimizer;
+      const int replica_id = lowering_.replica_id(stage, replica);
+      memory.samples = std::max(memory.samples, int(by_replica_[replica_id].most_samples));
+      memory.stash = std::max(memory.stash, by_replica_[replica_id].most_bytes);
+      result.workers[lowering_.worker(replica_id)].peak_bytes += memory.weights + memory.optimizer;
     }
     result.memory.push_back(memory);
   }

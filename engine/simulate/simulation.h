@@ -39,7 +39,7 @@ class SimulationFacts {
     double bytes = 0, most_bytes = 0;
     void add(std::int64_t count, double size);
   };
-  void keep(int worker, int unit, std::int64_t samples, double bytes);
+  void keep(int worker, int replica_id, std::int64_t samples, double bytes);
   void set_period(Simulation& simulation) const;
   void set_latency(Simulation& simulation) const;
   void set_memory(Simulation& simulation) const;
@@ -54,7 +54,7 @@ class SimulationFacts {
   double last_admission_ = 0;
   std::vector<double> came_, predicted_;  ///< by sample
   std::vector<WorkerUse> workers_;
-  std::vector<Kept> by_unit_, by_worker_;
+  std::vector<Kept> by_replica_, by_worker_;
   std::vector<SimulatedAction> events_;
 };
 

@@ -153,7 +153,7 @@ class Run {
 
   /// Whoever waits to admit the next sample looks again.
   void admit_next() {
-    const int worker = lowering_.worker(lowering_.unit_with(0, next_admitted_));
+    const int worker = lowering_.worker(lowering_.replica_with(0, next_admitted_));
     const Walker& walker = walkers_[worker];
     if (walker.state == Walker::State::needs && walker.lowered.gives.find(Kind::admission) &&
         walker.now.action.sample == next_admitted_) {
@@ -171,7 +171,7 @@ class Run {
     const bool beside = input_.machine.overlap == plan::Overlap::all;
     agreed_[stage] = beside ? std::max(now_, agreed_[stage] + ms) : now_;
     for (int replica = 0; replica < replicas; ++replica) {
-      const int other = lowering_.worker(lowering_.unit(stage, replica));
+      const int other = lowering_.worker(lowering_.replica_id(stage, replica));
       if (!beside) walkers_[other].now.receive_ms = ms;
       happen(agreed_[stage], Happening::Kind::agreed, other);
     }
@@ -247,13 +247,14 @@ class Run {
   }
 
   void send(Wire& wire, std::int64_t sample) {
-    if (wire.link < 0 || input_.machine.overlap == plan::Overlap::none) {
-      deliver(wire, sample);
-    } else {
+    const bool beside = input_.machine.overlap != plan::Overlap::none;
+    if (wire.link < 0 || (!beside && input_.delay_ms == 0)) return deliver(wire, sample);
+    double sent = now_;
+    if (beside) {
       double& free = link_free_[wire.link];
-      free = std::max(free, now_) + wire.ms;
-      happen(free, Happening::Kind::message, wires_.number(wire), sample);
+      sent = free = std::max(free, now_) + wire.ms;
     }
+    happen(sent + input_.delay_ms, Happening::Kind::message, wires_.number(wire), sample);
   }
 
   void deliver(Wire& wire, std::int64_t sample) {

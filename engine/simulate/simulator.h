@@ -22,6 +22,7 @@ struct SimulationInput {
   /// one message at a time in each direction. Replicas agree before an update by a ring all-reduce;
   /// it takes the workers' time except with Overlap::all, where it runs beside the work before it.
   plan::Machine machine;
+  double delay_ms = 0;     ///< a message is under way so long besides, with any others at once
   double overhead_ms = 0;  ///< of every action: launching it, finding out that it can begin
   double contention = 1;   ///< computing takes so many times longer, as where workers share memory
   /// Workers that can be busy at once; the others wait for their turn, first come, first served, an

@@ -18,7 +18,8 @@ Wires::Wires(const Lowering& lowering, const SimulationInput& input) {
     const plan::StepBytes& bytes = input.stages[stage].bytes;
     for (int above = 0; above < lowering.replicas(stage); ++above) {
       for (int below = 0; below < lowering.replicas(stage + 1); ++below) {
-        const int upper = lowering.unit(stage, above), lower = lowering.unit(stage + 1, below);
+        const int upper = lowering.replica_id(stage, above),
+                  lower = lowering.replica_id(stage + 1, below);
         add(upper, lower, bytes.activation);
         add(lower, upper, bytes.gradient);
       }

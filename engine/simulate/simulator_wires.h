@@ -1,4 +1,4 @@
-// The messages between the units of a simulation.
+// The messages between the replicas of a simulation.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace millrace::engine {
 
-/// Messages of one kind from one unit to another. They are taken in the order they were sent in.
+/// Messages of one kind from one replica to another. They are taken in the order they were sent in.
 struct Wire {
   int to = 0;     ///< the worker that takes them
   int link = -1;  ///< what they share with others between the same two workers; -1: one worker
@@ -32,7 +32,7 @@ class Wires {
 
  private:
   std::vector<Wire> wires_;
-  std::map<std::pair<int, int>, std::size_t> wires_by_end_;  ///< giving and taking unit
+  std::map<std::pair<int, int>, std::size_t> wires_by_end_;  ///< giving and taking replica
   int links_ = 0;
 };
 

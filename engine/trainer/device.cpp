@@ -30,13 +30,17 @@ Device parse(const std::string& text, int cores, int cuda_devices) {
 }  // namespace
 
 std::vector<Device> place_stages(const std::vector<std::string>& asked, int stages, int cores,
-                                 int cuda_devices) {
+                                 int cuda_devices, const std::vector<int>& threads) {
   std::vector<Device> devices;
   const std::string all = asked.size() == 1 ? asked[0] : "";
   if (all == "auto" || all == "cpu" || all == "cuda") {
     const bool cuda = all == "cuda" || (all == "auto" && cuda_devices > 0);
     if (cuda && cuda_devices == 0) throw std::invalid_argument("\"cuda\": no CUDA device is there");
-    for (int i = 0; i < stages; ++i) devices.push_back({cuda, i % (cuda ? cuda_devices : cores)});
+    int core = 0;
+    for (int i = 0; i < stages; ++i) {
+      devices.push_back({cuda, cuda ? i % cuda_devices : core % cores});
+      core += threads.empty() ? 1 : threads[std::size_t(i)];
+    }
     return devices;
   }
   for (const std::string& text : asked) devices.push_back(parse(text, cores, cuda_devices));

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <chrono>
 #include <map>
 
 #include "capture/program/program_stage.h"
@@ -35,6 +37,7 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
   options.devices.clear();
   options.replicas.clear();
   if (options.cut.empty()) {
+    if (options.stages > 1) options.threads.clear();
     options.stages = 1;
     options.schedule = "sequential";
   }
@@ -53,11 +56,29 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
     if (range.last || built[i].learns_locally())
       target = options.target_is_input && range.first ? inputs[0]
                                                       : made_up(network.shape(network.size() - 1));
-    program::ProgramStage stage(std::move(built[i]), 1, int(schedule.samples_an_update(i)));
+    const int threads = rounds > 0 && !options.threads.empty() ? options.threads[i] : 1;
+    kernels::Team team(threads);
+    program::ProgramStage stage(std::move(built[i]), 1, int(schedule.samples_an_update(i)),
+                                threads > 1 ? &team : nullptr);
     stage.forward(inputs, target, 0);
     all.push_back(stage.operations(rounds));
   }
   return all;
+}
+
+double sgemm_flops() {
+  constexpr std::int64_t kSide = 768;
+  at::set_num_threads(1);
+  const at::Tensor a = at::rand({kSide, kSide}), b = at::rand({kSide, kSide});
+  at::Tensor c = at::mm(a, b);
+  double best = 0;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const auto begin = std::chrono::steady_clock::now();
+    at::mm_out(c, a, b);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    best = std::max(best, 2.0 * kSide * kSide * kSide / took.count());
+  }
+  return best;
 }
 
 std::vector<double> module_times_by_programs(TrainerOptions options) {
@@ -65,6 +86,7 @@ std::vector<double> module_times_by_programs(TrainerOptions options) {
   options.correction = {};
   options.correction.kind = "none";
   options.recompute = false;
+  options.threads.clear();
   options.stages = options.network->size();
   options.cut.clear();
   for (int place = 1; place < options.stages; ++place) options.cut.push_back(place);

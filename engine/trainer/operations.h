@@ -14,9 +14,13 @@ namespace millrace::engine {
 std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationInfo>& operations);
 
 /// The operations of each stage's step, in order, [stage]; with no cut named, of the whole network
-/// as one stage. Each is timed over `rounds` steps on this thread. Replicas are taken for one.
+/// as one stage. Each is timed over `rounds` steps on this thread, and the stage's others where it
+/// is one of the options'. Replicas are taken for one.
 std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions options,
                                                                   int rounds);
+
+/// FLOP/s of LibTorch's product of two matrices of 768x768, on one thread: the best of five.
+double sgemm_flops();
 
 /// What each module costs as a step program of its own, in ms.
 std::vector<double> module_times_by_programs(TrainerOptions options);

@@ -56,8 +56,8 @@ class Oracle {
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
 
   /// The update, or what the guard makes of it.
-  void apply(Stage& stage, int unit, bool learned) {
-    const Alarm alarm = std::exchange(pending_[unit], Alarm::none);
+  void apply(Stage& stage, int replica_id, bool learned) {
+    const Alarm alarm = std::exchange(pending_[replica_id], Alarm::none);
     if (alarm != Alarm::none || !learned) {
       const stages::Change skipped = stage.advance();
       stage.copy_weights(skipped.from, skipped.to);
@@ -67,11 +67,11 @@ class Oracle {
     }
     const double rate = stage.next_rate();
     stage.update(stage.advance(), rate);
-    if (guard_ && ++updates_[unit] % LossGuard::kSnapshotEvery == 1)
+    if (guard_ && ++updates_[replica_id] % LossGuard::kSnapshotEvery == 1)
       stage.take_snapshot(stage.newest_buffer());
   }
   Stage& stage_of(const Program& program, const Action& action) {
-    return stages_[schedule_.unit(action.stage, program.replica)];
+    return stages_[schedule_.replica_id(action.stage, program.replica)];
   }
 
   bool learns(std::int64_t sample) const { return !learns_ || learns_(sample); }
@@ -105,7 +105,8 @@ class Oracle {
       case Op::update:
         // Replicas update with the gradients of all of them.
         if (gradients_made_[action.stage] < made_by(action)) return false;
-        apply(stage, schedule_.unit(action.stage, program.replica), all_learned(program, action));
+        apply(stage, schedule_.replica_id(action.stage, program.replica),
+              all_learned(program, action));
         return true;
     }
     return false;
@@ -166,7 +167,7 @@ class Oracle {
   }
 
   bool backward(const Program& program, Stage& stage, const Action& action) {
-    const int unit = schedule_.unit(action.stage, program.replica);
+    const int replica_id = schedule_.replica_id(action.stage, program.replica);
     const Key from{last(action.stage) ? action.stage : action.stage + 1, action.gradient};
     std::optional<stages::Tensors> gradients;
     if (learns(action.sample)) gradients.emplace();
@@ -180,7 +181,7 @@ class Oracle {
     if (guard_) {  // a verdict goes up with the gradient
       const auto said = alarms_.extract(from);
       const Alarm alarm = said ? said.mapped() : Alarm::none;
-      pending_[unit] = std::max(pending_[unit], alarm);
+      pending_[replica_id] = std::max(pending_[replica_id], alarm);
       if (action.stage > 0) alarms_[{action.stage, action.sample}] = alarm;
     }
     const bool whole = action.op == Op::backward;
@@ -214,8 +215,8 @@ class Oracle {
   std::set<Key> learned_, left_out_;
   std::map<int, std::int64_t> gradients_made_;  ///< by stage
   std::map<Key, Alarm> alarms_;                 ///< of the gradients made there
-  std::vector<Alarm> pending_;                  ///< by unit: the worst since its last update
-  std::vector<std::int64_t> updates_;           ///< by unit
+  std::vector<Alarm> pending_;                  ///< by replica_id: the worst since its last update
+  std::vector<std::int64_t> updates_;           ///< by replica_id
   std::vector<float> losses_;
 };
 

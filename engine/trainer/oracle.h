@@ -20,7 +20,7 @@ using SampleFunction = std::function<std::pair<at::Tensor, at::Tensor>(std::int6
 /// that it covers, or not at all.
 using LearnFunction = std::function<bool(std::int64_t)>;
 
-/// Runs `schedule` over `samples` samples on `stages` (by Schedule::unit(), replicas tied by
+/// Runs `schedule` over `samples` samples on `stages` (by Schedule::replica_id(), replicas tied by
 /// Stage::replicate(); it trains their weights) and returns the loss of each sample's prediction.
 /// `learns` empty: all are learned from. Any worker whose next action has what it needs goes on;
 /// when none has, the schedule deadlocks: throws std::logic_error. `guard`, if any, judges losses

@@ -6,18 +6,18 @@
 #include <algorithm>  // max
 #include <atomic>     // neighbours' end
 #include <chrono>     // timing
-#include <cstring>    // messages
 #include <future>     // a thread of its own
 #include <thread>     // neighbours
 
 #include "capture/backend.h"
+#include "capture/program/program_stage.h"
 #include "capture/retained_bytes.h"
-#include "engine/pipeline/feed.h"
-#include "engine/pipeline/channels.h"
+#include "engine/monitor/clock.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/repeats.h"
 #include "engine/trainer/torch_device.h"
 #include "stages/stage.h"
+#include "stages/tensor_split.h"
 
 namespace millrace::engine {
 namespace {
@@ -29,28 +29,112 @@ double now_ms() {
   return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
 }
 
-Tensors first_input(const stages::Network& network, const stages::ImageShape& sample,
-                    c10::Device device) {
+/// What is measured.
+struct Subject {
+  const std::shared_ptr<const stages::Network>& network;
+  const stages::ImageShape& sample;
+  const stages::OptimizerSpec& optimizer;
+  stages::StageRange whole() const { return {0, network->size(), true, true}; }
+};
+
+Tensors first_input(const Subject& subject, c10::Device device) {
+  const stages::ImageShape& sample = subject.sample;
   at::Tensor x = at::rand({1, sample.channels, sample.height, sample.width});
-  if (network.channels_last()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
+  if (subject.network->channels_last()) x = x.contiguous(at::MemoryFormat::ChannelsLast);
   return {x.to(device)};
 }
+
+/// A stage on one input, whose parts run again and again, by its operators or by step programs.
+class Rig {
+ public:
+  /// `split`: the two parts of a backward apart. `team`: of step programs; null: one thread.
+  Rig(const Subject& subject, stages::StageRange range, bool split, c10::Device device,
+      bool programs, kernels::Team* team = nullptr)
+      : split_(split), stage_(made(subject, range, device, false)) {
+    if (programs)
+      program_ = std::make_unique<ProgramStage>(made(subject, range, device, true), 1, 1, team);
+  }
+
+  void begin(const Tensors& inputs, const at::Tensor& target) {
+    inputs_ = inputs;
+    target_ = target;
+    if (program_) {
+      kept_by_program_ = program_->forward(inputs, target, 0);
+      outputs_ = kept_by_program_.outputs;
+    } else {
+      forward();
+      outputs_ = kept_.outputs;
+    }
+    for (const at::Tensor& output : outputs_) gradients_.push_back(at::full_like(output, 1e-3));
+    if (!program_) return;
+    split_ ? program_->backward_input(kept_by_program_, gradients_)
+           : program_->backward(kept_by_program_, gradients_, {});
+  }
+
+  void forward() {
+    if (program_) return program_->rerun(Part::forward);
+    kept_ = stage_.forward(inputs_, target_);
+  }
+  /// Or its first part.
+  void backward() {
+    if (program_) return program_->rerun(split_ ? Part::backward_input : Part::backward);
+    split_ ? stage_.backward_input(kept_, gradients_) : stage_.backward(kept_, gradients_);
+  }
+  void backward_weight() {
+    program_ ? program_->rerun(Part::backward_weight) : stage_.backward_weight(kept_);
+  }
+  void update() {
+    program_ ? program_->rerun(Part::update) : void(stage_.update({.count = 1}, 1.0));
+  }
+
+  plan::StepBytes bytes() {
+    plan::StepBytes bytes;
+    stages::Activations kept;
+    bytes.stash = double(capture::retained_bytes([&] { kept = stage_.forward(inputs_, target_); }));
+    for (const at::Tensor& output : kept.outputs) bytes.activation += double(output.nbytes());
+    bytes.gradient = bytes.activation;
+    bytes.weight = double(stage_.weight_bytes());
+    bytes.state = double(stage_.optimizer_bytes());
+    return bytes;
+  }
+
+  const Tensors& outputs() const { return outputs_; }
+
+ private:
+  using ProgramStage = program::ProgramStage;
+  using Part = ProgramStage::Part;
+
+  Stage made(const Subject& subject, stages::StageRange range, c10::Device device, bool programs) {
+    Stage stage(subject.network, range, subject.optimizer, device,
+                {.split = split_, .channels_last = programs});
+    stages::load_state(stage.parameters(), stages::initial_state(*subject.network, 0));
+    return stage;
+  }
+
+  bool split_;
+  Stage stage_;
+  std::unique_ptr<ProgramStage> program_;  ///< null: by operators
+  stages::Activations kept_;
+  ProgramStage::Activations kept_by_program_;
+  Tensors inputs_, outputs_, gradients_;
+  at::Tensor target_;
+};
 
 /// Runs a whole-network step again and again on every usable core but the first.
 class Neighbours {
  public:
-  Neighbours(bool wanted, const std::shared_ptr<const stages::Network>& network,
-             const stages::ImageShape& sample, const stages::OptimizerSpec& optimizer) {
-    for (int core = 1; wanted && core < usable_cores(); ++core) {
-      threads_.emplace_back([this, core, network, sample, optimizer] {
+  Neighbours(const Subject& subject, const ProfilerOptions& options) {
+    for (int core = 1; options.neighbours && core < usable_cores(); ++core) {
+      threads_.emplace_back([=, this] {
         pin_this_thread(core);
         at::set_num_threads(1);
-        Stage stage(network, {0, network->size(), true, true}, optimizer, at::kCPU);
-        const Tensors x = first_input(*network, sample, at::kCPU);
+        const Tensors x = first_input(subject, at::kCPU);
+        Rig rig(subject, subject.whole(), /*split=*/false, at::kCPU, options.programs);
+        rig.begin(x, x[0]);
         while (!stop_.load(std::memory_order_relaxed)) {
-          stages::Activations kept = stage.forward(x, x[0]);
-          stage.backward(kept, {});
-          stage.update({.count = 1}, 1.0);
+          rig.forward();
+          rig.backward();
+          rig.update();
         }
       });
     }
@@ -78,65 +162,27 @@ struct Times {
   }
 };
 
-/// Runs a stage of `network` on `inputs` and leaves what it gives in `outputs`.
-class Bench {
- public:
-  Bench(const std::shared_ptr<const stages::Network>& network, stages::StageRange range,
-        const stages::OptimizerSpec& optimizer, bool split, c10::Device device)
-      : stage_(network, range, optimizer, device, {.split = split}),
-        split_(split),
-        backend_(capture::make_eager_backend(device)) {
-    stages::load_state(stage_.parameters(), stages::initial_state(*network, 0));
-  }
-
-  Times run(const Tensors& inputs, const at::Tensor& target, int repeats, int most) {
-    Times times;
-    for (int repeat = 0; repeat < repeats + 2 || (repeat < most + 2 && !times.known()); ++repeat) {
-      const double forward = time([&] { kept_ = stage_.forward(inputs, target); });
-      outputs_ = kept_.outputs;
-      Tensors gradients;
-      for (const at::Tensor& output : outputs_) gradients.push_back(at::full_like(output, 1e-3));
-      const double input = time([&] {
-        split_ ? stage_.backward_input(kept_, gradients) : stage_.backward(kept_, gradients);
-      });
-      const double weight = split_ ? time([&] { stage_.backward_weight(kept_); }) : 0;
-      const double update = time([&] { stage_.update({.count = 1}, 1.0); });
-      if (repeat < 2) continue;  // warm-up
-      times.forward.push_back(forward);
-      times.input_gradient.push_back(input);
-      times.weight_gradient.push_back(weight);
-      times.update.push_back(update);
-    }
-    return times;
-  }
-
-  plan::StepBytes bytes(const Tensors& inputs, const at::Tensor& target) {
-    plan::StepBytes bytes;
-    stages::Activations kept;
-    bytes.stash = double(capture::retained_bytes([&] { kept = stage_.forward(inputs, target); }));
-    for (const at::Tensor& output : kept.outputs) bytes.activation += double(output.nbytes());
-    bytes.gradient = bytes.activation;
-    bytes.weight = double(stage_.weight_bytes());
-    bytes.state = double(stage_.optimizer_bytes());
-    return bytes;
-  }
-
-  const Tensors& outputs() const { return outputs_; }
-
- private:
-  template <class Work>
-  double time(const Work& work) {
+/// Times `rig`'s parts, `repeats` to `most` times.
+Times time_parts(Rig& rig, bool split, c10::Device device, int repeats, int most) {
+  const std::unique_ptr<capture::Backend> backend = capture::make_eager_backend(device);
+  const auto time = [&](const auto& work) {
     const double start = now_ms();
-    backend_->run(std::ref(work));  // returns when the device has done it
+    backend->run(std::ref(work));  // returns when the device has done it
     return now_ms() - start;
+  };
+  Times times;
+  for (int repeat = 0; repeat < repeats + 2 || (repeat < most + 2 && !times.known()); ++repeat) {
+    const double forward = time([&] { rig.forward(); }), input = time([&] { rig.backward(); });
+    const double weight = split ? time([&] { rig.backward_weight(); }) : 0;
+    const double update = time([&] { rig.update(); });
+    if (repeat < 2) continue;  // warm-up
+    times.forward.push_back(forward);
+    times.input_gradient.push_back(input);
+    times.weight_gradient.push_back(weight);
+    times.update.push_back(update);
   }
-
-  Stage stage_;
-  bool split_;
-  std::unique_ptr<capture::Backend> backend_;
-  stages::Activations kept_;
-  Tensors outputs_;
-};
+  return times;
+}
 
 void prepare_thread() {
   pin_this_thread(0);
@@ -155,29 +201,45 @@ auto on_own_core(const Work& work) {
       .get();
 }
 
-plan::Profile profile_here(const std::shared_ptr<const stages::Network>& network,
-                           const stages::ImageShape& sample, const stages::OptimizerSpec& optimizer,
-                           const ProfilerOptions& options) {
-  const Neighbours neighbours(options.neighbours, network, sample, optimizer);
+/// How many ranks can share a module with its neighbours. Of two that are split, the second adds up
+/// what it gives, and the first as much again on the way back.
+void note_ways(plan::Profile& profile, const std::shared_ptr<const stages::Network>& network) {
+  constexpr int kMost = 16;
+  for (int ways = 2; ways <= kMost; ways *= 2) {
+    const stages::TensorSplit split(network, {}, ways);
+    for (const auto& [first, second] : split.pairs()) {
+      for (int index = first; index <= second; ++index)
+        profile.modules[std::size_t(index)].tensor_ways = ways;
+      plan::ModuleProfile& last = profile.modules[std::size_t(second)];
+      last.tensor_bytes = last.bytes.activation;
+    }
+  }
+}
+
+plan::Profile profile_here(const Subject& subject, const ProfilerOptions& options) {
+  const Neighbours neighbours(subject, options);
   const c10::Device device = torch_device(options.device);
   plan::Profile profile{.device = options.device.name()};
-  Tensors x = first_input(*network, sample, device);
+  Tensors x = first_input(subject, device);
   profile.input_bytes = double(x[0].nbytes());
-  for (int index = 0; index < network->size(); ++index) {
+  for (int index = 0; index < subject.network->size(); ++index) {
     // A stage of this module alone, without the loss: the gradients come from outside.
-    Bench bench(network, {index, index + 1, index == 0, false}, optimizer, /*split=*/true, device);
-    const Times times = bench.run(x, {}, options.repeats, options.most_repeats);
-    plan::ModuleProfile module{.name = network->module(index).describe(),
+    Rig rig(subject, {index, index + 1, index == 0, false}, /*split=*/true, device,
+            options.programs);
+    rig.begin(x, {});
+    const Times times = time_parts(rig, true, device, options.repeats, options.most_repeats);
+    plan::ModuleProfile module{.name = subject.network->module(index).describe(),
                                .forward = measured(times.forward),
                                .input_gradient = measured(times.input_gradient),
                                .weight_gradient = measured(times.weight_gradient),
                                .update = measured(times.update),
-                               .bytes = bench.bytes(x, {})};
+                               .bytes = rig.bytes()};
     if (index == 0) module.input_gradient = {};
     if (module.bytes.weight == 0) module.weight_gradient = module.update = {};
     profile.modules.push_back(std::move(module));
-    x = bench.outputs();
+    x = rig.outputs();
   }
+  note_ways(profile, subject.network);
   return profile;
 }
 
@@ -187,87 +249,38 @@ plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& netw
                               const stages::ImageShape& sample,
                               const stages::OptimizerSpec& optimizer,
                               const ProfilerOptions& options) {
-  return on_own_core([&] { return profile_here(network, sample, optimizer, options); });
+  return on_own_core([&] { return profile_here({network, sample, optimizer}, options); });
 }
 
 namespace {
 
-void await(TokenQueue& queue, Token& token) {
-  while (!queue.receive(token, kPatience)) {
-  }
-}
-
-/// Whoever has the token reads the message that the other has written, and writes it anew.
-void rewrite(std::vector<float>& message) {
-  float sum = 0;
-  for (float& value : message) sum += value, value = sum;
-}
-
-/// Milliseconds of each of so many trips of a message to the other core and back.
-std::vector<double> trips_ms(std::vector<float>& message, int rounds) {
-  TokenQueue there(4), back(4);
-  const auto never = [] { return false; };
-  std::thread other([&] {
-    pin_this_thread(1);
-    Token token;
-    for (int round = 0; round < rounds; ++round) {
-      await(there, token);
-      rewrite(message);
-      back.send({token.sample + 1}, never);
-    }
-  });
-  std::vector<double> trips;
-  Token token;
-  for (int round = 0; round < rounds; ++round) {
-    const double start = now_ms();
-    there.send({round}, never);
-    await(back, token);
-    rewrite(message);
-    if (round > 10) trips.push_back(now_ms() - start);
-  }
-  other.join();
-  return trips;
-}
-
-plan::HandOff hand_off_here() {
-  plan::HandOff result{.between = "cpu-cpu", .points = {}, .spread = {}};
-  if (usable_cores() < 2) return result;
-  constexpr int kRounds = 200, kBatches = 10;
-  for (const std::size_t bytes : {1u << 10, 1u << 14, 1u << 17, 1u << 20, 1u << 22}) {
-    std::vector<float> message(bytes / sizeof(float), 1.0f);
-    std::vector<double> trips, alone;
-    plan::Measured way;
-    // A round is two ways with the work at each end, which is no part of the way.
-    for (int batch = 0; batch < kBatches && !(way.median > 2 * way.spread && way.spread > 0);
-         ++batch) {
-      for (const double ms : trips_ms(message, kRounds)) trips.push_back(ms);
-      for (int round = 0; round < kRounds; ++round) {
-        const double start = now_ms();
-        rewrite(message);
-        alone.push_back(now_ms() - start);
-      }
-      const plan::Measured trip = measured(trips), work = measured(alone);
-      way = {trip.median / 2 - work.median, trip.spread / 2 + work.spread};
-    }
-    if (way.median <= way.spread) continue;  // noise
-    result.points.emplace_back(double(bytes), way.median);
-    result.spread.push_back(way.spread);
-  }
-  return result;
+/// A few steps of the whole network on a thread of its own and its helpers, in milliseconds.
+std::vector<double> steps_ms(const Subject& subject, int threads, bool programs, int count) {
+  std::vector<double> steps;
+  std::thread([&] {
+    // A team has cores of its own; LibTorch's threads spread by themselves.
+    if (programs) pin_this_thread(0);
+    at::set_num_threads(programs ? 1 : threads);
+    kernels::Team team(programs ? threads : 1, pin_this_thread);
+    Rig rig(subject, subject.whole(), /*split=*/false, at::kCPU, programs,
+            threads > 1 ? &team : nullptr);
+    const Tensors x = first_input(subject, at::kCPU);
+    rig.begin(x, x[0]);
+    const Times times = time_parts(rig, false, at::kCPU, count, count);
+    for (int i = 0; i < count; ++i)
+      steps.push_back(times.forward[i] + times.input_gradient[i] + times.update[i]);
+  }).join();
+  return steps;
 }
 
 }  // namespace
 
-plan::HandOff measure_hand_off() {
-  return on_own_core(hand_off_here);
-}
-
 std::vector<plan::Measured> measure_thread_speedup(
     const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
-    const stages::OptimizerSpec& optimizer) {
+    const stages::OptimizerSpec& optimizer, bool programs) {
   constexpr int kTurn = 5, kMostTurns = 20;
   constexpr double kKnown = 0.1;
-  const std::size_t cores = std::size_t(usable_cores());
+  const auto cores = std::size_t(usable_cores());
   std::vector<std::vector<double>> steps(cores);
   const auto known = [&] {
     return std::all_of(steps.begin(), steps.end(),
@@ -276,16 +289,9 @@ std::vector<plan::Measured> measure_thread_speedup(
   // In turns, so that what else the machine does meets all counts of cores alike.
   for (int turn = 0; turn < kMostTurns && !(turn > 1 && known()); ++turn) {
     for (int threads = 1; threads <= usable_cores(); ++threads) {
-      // A thread of its own, unpinned, so that its team may spread.
-      std::thread([&] {
-        at::set_num_threads(threads);
-        Bench bench(network, {0, network->size(), true, true}, optimizer, false, at::kCPU);
-        const Tensors x = first_input(*network, sample, at::kCPU);
-        const Times times = bench.run(x, x[0], kTurn, kTurn);
-        for (int i = 0; i < kTurn; ++i)
-          steps[std::size_t(threads - 1)].push_back(times.forward[i] + times.input_gradient[i] +
-                                                    times.update[i]);
-      }).join();
+      std::vector<double>& all = steps[std::size_t(threads - 1)];
+      for (const double ms : steps_ms({network, sample, optimizer}, threads, programs, kTurn))
+        all.push_back(ms);
     }
   }
   std::vector<plan::Measured> speeds;

@@ -18,6 +18,7 @@ struct ProfilerOptions {
   Device device;  ///< where the modules run; hand-offs are between CPU cores
   /// Keep the other usable cores busy with the same network meanwhile, as a pipeline would.
   bool neighbours = false;
+  bool programs = false;  ///< by step programs, on a core; else operator by operator
 };
 
 /// Times each module's forward, input gradient, weight gradient and update on the activations that
@@ -34,9 +35,9 @@ plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& netw
 plan::HandOff measure_hand_off();
 
 /// Speed of the whole network on 1, 2, ... cores against one, in turns until it is known to 10 %,
-/// or for some seconds a count of cores.
+/// or for some seconds a count of cores. `programs`: as ProfilerOptions has it.
 std::vector<plan::Measured> measure_thread_speedup(
     const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
-    const stages::OptimizerSpec& optimizer);
+    const stages::OptimizerSpec& optimizer, bool programs);
 
 }  // namespace millrace::engine

@@ -92,12 +92,15 @@ std::size_t TensorFreight::bytes(Cargo cargo, int stage) const {
   return all;
 }
 
-std::vector<at::Tensor>& TensorFreight::tensors(Cargo cargo, int stage, int slot) {
+capture::BoundaryBuffers& TensorFreight::way(Cargo cargo, int stage) {
   capture::Boundary& boundary =
       *boundaries_[std::size_t(cargo == Cargo::activation ? stage : stage - 1)];
-  capture::BoundaryBuffers& way =
-      cargo == Cargo::activation ? boundary.activations : boundary.gradients;
-  return way.tensors[std::size_t(slot)];
+  return cargo == Cargo::activation ? boundary.activations : boundary.gradients;
+}
+
+void TensorFreight::await(Cargo cargo, int stage, int slot) {
+  const auto& arrived = way(cargo, stage).arrived[std::size_t(slot)];
+  if (arrived) arrived->wait();
 }
 
 void TensorFreight::pack(Cargo cargo, int stage, int slot, std::byte* to) {
@@ -109,7 +112,7 @@ void TensorFreight::pack(Cargo cargo, int stage, int slot, std::byte* to) {
     const at::Tensor made = samples_.prediction[std::size_t(slot)].contiguous();
     std::memcpy(to, made.const_data_ptr<float>(), made.nbytes());
   } else {
-    pack_tensors(tensors(cargo, stage, slot), bytes(cargo, stage), to);
+    pack_tensors(way(cargo, stage).tensors[std::size_t(slot)], bytes(cargo, stage), to);
   }
 }
 
@@ -127,7 +130,7 @@ void TensorFreight::unpack(Cargo cargo, int stage, int slot, const std::byte* fr
     std::memcpy(shown.mutable_data_ptr<float>(), from, shown.nbytes());
   } else {
     const int reader = cargo == Cargo::activation ? stage + 1 : stage - 1;
-    unpack_tensors(tensors(cargo, stage, slot), fixed_(reader), from);
+    unpack_tensors(way(cargo, stage).tensors[std::size_t(slot)], fixed_(reader), from);
   }
 }
 

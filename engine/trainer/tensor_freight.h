@@ -11,7 +11,7 @@
 
 namespace millrace::engine {
 
-/// What a trainer's stages on cores hand over, in the layout that it has, since kernels go by that.
+/// What a trainer's stages hand over through host memory, in the layout that it has, since kernels go by that.
 /// Options, samples and boundaries outlive it. Thread-safety as Freight.
 class TensorFreight final : public Freight {
  public:
@@ -22,11 +22,12 @@ class TensorFreight final : public Freight {
       : options_(options), samples_(samples), boundaries_(boundaries), fixed_(std::move(fixed)) {}
 
   std::size_t bytes(Cargo cargo, int stage) const override;
+  void await(Cargo cargo, int stage, int slot) override;
   void pack(Cargo cargo, int stage, int slot, std::byte* to) override;
   void unpack(Cargo cargo, int stage, int slot, const std::byte* from) override;
 
  private:
-  std::vector<at::Tensor>& tensors(Cargo cargo, int stage, int slot);
+  capture::BoundaryBuffers& way(Cargo cargo, int stage);
 
   const TrainerOptions& options_;
   capture::SampleBuffers& samples_;

@@ -116,11 +116,15 @@ Trainer::Trainer(TrainerOptions options)
   samples_.late_target = options_.late_targets;
   require_correction(options_, schedule_);
   require_sharing(options_);
-  if (options_.exchange) check_ranks();
+  require_threads(options_);
   if (options_.devices.empty()) {
-    const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0);
-    for (const int worker : workers_of_units(schedule_)) options_.devices.push_back(cores[worker]);
+    const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0,
+                                    threads_of_workers(options_, schedule_));
+    for (const int worker : workers_of_replicas(schedule_))
+      options_.devices.push_back(cores[worker]);
   }
+  devices_ = options_.devices;
+  if (options_.exchange) check_ranks();
   // Partitions are asked for by name, so that there is nothing to fall back to.
   const auto build_all = [&] { capture::with_plain_errors([&] { build(); }); };
   records_ && !splits_device(options_) ? recording(build_all) : build_all();
@@ -146,25 +150,27 @@ void Trainer::build() {
   steps_.clear();
   boundaries_.clear();
   std::vector<stages::Stage> built = build_stages(options_, schedule_);
-  auto backends = make_backends(options_, schedule_.units(), records_);
+  auto backends = make_backends(options_, schedule_.replica_ids(), records_);
   for (int i = 0; i + 1 < options_.stages; ++i) {
     boundaries_.push_back(std::make_unique<capture::Boundary>(schedule_.slots()));
-    join(i, *backends[schedule_.unit(i, 0)], *backends[schedule_.unit(i + 1, 0)]);
+    join(i, *backends[schedule_.replica_id(i, 0)], *backends[schedule_.replica_id(i + 1, 0)]);
   }
   std::vector<stages::Stage*> stages;
   for (int i = 0; i < options_.stages; ++i) {
     for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
-      const int unit = schedule_.unit(i, replica);
-      steps_.push_back(make_step(std::move(built[unit]), i, unit, std::move(backends[unit])));
+      const int replica_id = schedule_.replica_id(i, replica);
+      steps_.push_back(
+          make_step(std::move(built[replica_id]), i, replica_id, std::move(backends[replica_id])));
       stages.push_back(&steps_.back()->stage());
     }
   }
   tie_replicas(schedule_, stages);
 }
 
-std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int index, int unit,
+std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int index,
+                                                       int replica_id,
                                                        std::unique_ptr<capture::Backend> backend) {
-  const c10::Device place = place_of(options_, unit);
+  const c10::Device place = place_of(options_, replica_id);
   capture::Boundary* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
   capture::Boundary* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
   if (place.is_cuda()) {
@@ -176,8 +182,8 @@ std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int 
 }
 
 void Trainer::join(int stage, const capture::Backend& above, const capture::Backend& below) {
-  const c10::Device up = place_of(options_, schedule_.unit(stage, 0)),
-                    down = place_of(options_, schedule_.unit(stage + 1, 0));
+  const c10::Device up = place_of(options_, schedule_.replica_id(stage, 0)),
+                    down = place_of(options_, schedule_.replica_id(stage + 1, 0));
   capture::Boundary& boundary = *boundaries_[stage];
   boundary.activations.on_host = !capture::reads(down, up);
   boundary.gradients.on_host = !capture::reads(up, down);
@@ -248,8 +254,8 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   for (const auto& step : steps_) steps.push_back(step.get());
   if (options.cores.empty()) {
     for (const Program& program : schedule_.workers) {
-      const int unit = schedule_.unit(stages_of(program).front(), program.replica);
-      const Device& device = options_.devices[unit];
+      const int replica_id = schedule_.replica_id(stages_of(program).front(), program.replica);
+      const Device& device = options_.devices[replica_id];
       options.cores.push_back(device.cuda ? -1 : device.index);
     }
   }

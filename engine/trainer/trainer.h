@@ -16,6 +16,7 @@
 #include "engine/schedule/schedule.h"
 #include "engine/trainer/device.h"
 #include "engine/trainer/shown_frames.h"
+#include "stages/loss_spec.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
@@ -42,7 +43,7 @@ struct TrainerOptions : ScheduleSpec {
   std::shared_ptr<const stages::Network> network;
   stages::ImageShape sample;    ///< every size known
   bool target_is_input = true;  ///< autoencode: one buffer serves both; else as the network gives
-  std::string loss = "mse";     ///< see stages::loss_types()
+  stages::LossSpec loss;
   /// Targets are written after the samples were taken, see Feed::target(). Not with replicas.
   bool late_targets = false;
   /// The feed writes frames as they are, 8 bits a channel: a quarter of what floats take on their
@@ -51,6 +52,9 @@ struct TrainerOptions : ScheduleSpec {
   bool target_as_bytes = false;  ///< of a target that is a frame, but not the input
   std::vector<int> cut;          ///< empty: balanced from measured times
   std::vector<Device> devices;   ///< one for each replica of each stage; empty: one a worker
+  /// Threads of each stage, on its core and those after it, which share each operation of its step
+  /// program; empty: one. Numbers are the same with any count.
+  std::vector<int> threads;
   stages::OptimizerSpec optimizer;
   stages::CorrectionSpec correction;
   bool guard = false;         ///< roll back when the loss goes astray
@@ -168,11 +172,16 @@ class Trainer {
   /// Numbers in a target, and in a prediction.
   std::size_t target_elements() const { return std::size_t(samples_.target[0].numel()); }
 
+  /// Of a target, and of a prediction.
+  const stages::ImageShape& output_shape() const {
+    return options_.network->shape(options_.network->size() - 1);
+  }
+
   const Schedule& schedule() const { return schedule_; }
   const stages::ImageShape& sample() const { return options_.sample; }
   std::vector<int> cut() const;
   const std::vector<double>& module_ms() const { return options_.module_ms; }
-  const std::vector<Device>& devices() const { return options_.devices; }
+  const std::vector<Device>& devices() const { return devices_; }
   Monitor& monitor() { return monitor_; }
   const LossGuard& guard() const { return guard_; }
   /// Whether steps are replayed from recordings, and why not though they were to be ("": nothing
@@ -181,9 +190,9 @@ class Trainer {
   std::vector<StageCapture> captures() const;  ///< by stage; after run()
   const std::string& recording_error() const { return recording_error_; }
   const stages::CorrectionSpec& correction() const { return options_.correction; }
-  const std::string& loss() const { return options_.loss; }
+  const stages::LossSpec& loss() const { return options_.loss; }
   bool late_targets() const { return options_.late_targets; }
-  std::int64_t trained() { return monitor_.tally().trained.load(std::memory_order_relaxed); }
+  std::int64_t trained() { return monitor_.tally().counts().trained; }
 
  private:
   void build();  ///< stages and what lies between them
@@ -191,7 +200,7 @@ class Trainer {
   void recording(const std::function<void()>& work);
   /// Says how what crosses the cut after `stage` is handed over.
   void join(int stage, const capture::Backend& above, const capture::Backend& below);
-  std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int unit,
+  std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int replica_id,
                                                 std::unique_ptr<capture::Backend> backend);
   void recut(const std::vector<int>& cut, stages::StateDict weights);
   void check_ranks();
@@ -200,10 +209,11 @@ class Trainer {
   TrainerOptions cut_at(const std::vector<int>& cut) const;
   /// A stage's first replica; the others have the same weights.
   const stages::Stage& first(int stage) const {
-    return steps_[std::size_t(schedule_.unit(stage, 0))]->stage();
+    return steps_[std::size_t(schedule_.replica_id(stage, 0))]->stage();
   }
 
   TrainerOptions options_;
+  std::vector<Device> devices_;   ///< as asked for; in options_ those of other ranks are cores
   mutable std::mutex cut_mutex_;  ///< what recut() changes in options_, and steps_
   Schedule schedule_;
   bool records_;                 ///< some of the steps
@@ -213,7 +223,7 @@ class Trainer {
   capture::SampleBuffers samples_;
   ShownFrames shown_input_, shown_target_;
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
-  std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::unit()
+  std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::replica_id()
   std::unique_ptr<TensorFreight> freight_;                  ///< null: not spread over ranks
   int runs_ = 0;
   bool whole_ = true;
@@ -234,15 +244,17 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule)
 
 /// Where `stage` lies in the network. `options`: with a cut.
 stages::StageRange range_of(const TrainerOptions& options, int stage);
-/// Where Schedule::unit() `unit` runs: a core if no device was named.
-c10::Device place_of(const TrainerOptions& options, int unit);
+/// Where Schedule::replica_id() `replica_id` runs: a core if no device was named.
+c10::Device place_of(const TrainerOptions& options, int replica_id);
+/// For each worker of `schedule`, the most that any of its stages has.
+std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedule& schedule);
 
-/// The stages of `network` at `cut`, with `weights`, by Schedule::unit(). The oracle and the
+/// The stages of `network` at `cut`, with `weights`, by Schedule::replica_id(). The oracle and the
 /// trainer build them alike. Replicas are not tied yet: tie_replicas() does it where they will
 /// stay.
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
 
-/// Has the replicas of each stage share their gradients. `stages`: by Schedule::unit().
+/// Has the replicas of each stage share their gradients. `stages`: by Schedule::replica_id().
 void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages);
 
 }  // namespace millrace::engine

@@ -1,4 +1,5 @@
 // What a trainer's options make: its schedule, its stages, and what they refuse.
+#include <algorithm>  // max
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/schedule/verifier.h"
@@ -64,8 +65,21 @@ stages::StageRange range_of(const TrainerOptions& options, int stage) {
           first, last};
 }
 
-c10::Device place_of(const TrainerOptions& options, int unit) {
-  return options.devices.empty() ? c10::Device(c10::kCPU) : torch_device(options.devices[unit]);
+c10::Device place_of(const TrainerOptions& options, int replica_id) {
+  return options.devices.empty() ? c10::Device(c10::kCPU)
+                                 : torch_device(options.devices[replica_id]);
+}
+
+std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedule& schedule) {
+  std::vector<int> threads;
+  for (const Program& program : schedule.workers) {
+    threads.push_back(1);
+    for (const int stage : stages_of(program)) {
+      if (std::size_t(stage) < options.threads.size())
+        threads.back() = std::max(threads.back(), options.threads[std::size_t(stage)]);
+    }
+  }
+  return threads;
 }
 
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule) {
@@ -77,12 +91,12 @@ std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Sch
                               .updates = ages[i] / schedule.samples_an_update(i),
                               .on_later_sample = first_backwards(schedule)[i] > 0};
     for (int replica = 0; replica < schedule.replicas_of(i); ++replica) {
-      const int unit = schedule.unit(i, replica);
+      const int replica_id = schedule.replica_id(i, replica);
       stages.emplace_back(options.network, range_of(options, i), options.optimizer,
-                          place_of(options, unit),
+                          place_of(options, replica_id),
                           stages::StageOptions{schedule.versions_of(i), needs.split,
                                                needs.recompute, options.correction, delay,
-                                               runs_programs(options, unit), options.loss});
+                                               runs_programs(options, replica_id), options.loss});
       stages.back().restore(options.weights);
     }
   }
@@ -93,7 +107,7 @@ void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& s
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const int replicas = schedule.replicas_of(stage);
     if (replicas == 1) continue;
-    const auto begin = stages.begin() + schedule.unit(stage, 0);
+    const auto begin = stages.begin() + schedule.replica_id(stage, 0);
     for (int replica = 0; replica < replicas; ++replica)
       begin[replica]->replicate({begin, begin + replicas});
   }

@@ -72,11 +72,14 @@ void Trainer::check_ranks() {
   if (ranks.empty()) ranks = deal_workers(int(schedule_.workers.size()), exchange.ranks());
   require_ranks(schedule_, ranks, exchange.ranks());
   if (options_.late_targets) throw std::invalid_argument("ranks have no targets that come late");
-  for (const Device& device : options_.devices) {
-    if (device.cuda) throw std::invalid_argument("ranks are for cores: " + device.name());
+  // What other ranks hand over comes and goes through host memory, as to and from a core.
+  const std::vector<int> worker_of = workers_of_replicas(schedule_);
+  for (std::size_t replica_id = 0; replica_id < options_.devices.size(); ++replica_id) {
+    if (ranks[std::size_t(worker_of[replica_id])] != exchange.rank())
+      options_.devices[replica_id] = {};
   }
   freight_ = std::make_unique<TensorFreight>(options_, samples_, boundaries_, [this](int stage) {
-    return steps_[std::size_t(schedule_.unit(stage, 0))]->records();
+    return steps_[std::size_t(schedule_.replica_id(stage, 0))]->records();
   });
 }
 
@@ -100,7 +103,7 @@ void Trainer::gather() {
     const stages::StateDict state = state_of(letter->text);
     for (const int stage : mine(letter->from)) {
       for (int replica = 0; replica < schedule_.replicas_of(stage); ++replica)
-        steps_[std::size_t(schedule_.unit(stage, replica))]->stage().restore(state);
+        steps_[std::size_t(schedule_.replica_id(stage, replica))]->stage().restore(state);
     }
   }
 }

@@ -52,9 +52,9 @@ std::vector<DeadUnits> Trainer::dead_units() const {
   const std::lock_guard lock(cut_mutex_);
   std::vector<DeadUnits> all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
-    const int unit = schedule_.unit(stage, 0);
-    const stages::DeadUnits& counted = steps_[std::size_t(unit)]->dead_units();
-    all.push_back({counted.dead(), place_of(options_, unit).is_cpu() ? counted.units() : 0});
+    const int replica_id = schedule_.replica_id(stage, 0);
+    const stages::DeadUnits& counted = steps_[std::size_t(replica_id)]->dead_units();
+    all.push_back({counted.dead(), place_of(options_, replica_id).is_cpu() ? counted.units() : 0});
   }
   return all;
 }
@@ -78,7 +78,7 @@ stages::StateDict Trainer::checkpoint() const {
 }
 
 stages::StateDict Trainer::checkpoint(int stage) const {
-  capture::StageStep& step = *steps_[std::size_t(schedule_.unit(stage, 0))];
+  capture::StageStep& step = *steps_[std::size_t(schedule_.replica_id(stage, 0))];
   return capture::with_plain_errors([&] {
     step.launch();  // what was called belongs to it, and must be over
     step.synchronize();
@@ -89,7 +89,7 @@ stages::StateDict Trainer::checkpoint(int stage) const {
 std::vector<StageCapture> Trainer::captures() const {
   std::vector<StageCapture> all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
-    const capture::StageStep& step = *steps_[std::size_t(schedule_.unit(stage, 0))];
+    const capture::StageStep& step = *steps_[std::size_t(schedule_.replica_id(stage, 0))];
     all.push_back({.recorded = step.records(), .left = left_to_libtorch(step.operations())});
   }
   return all;
@@ -98,7 +98,7 @@ std::vector<StageCapture> Trainer::captures() const {
 std::vector<StageMemory> Trainer::memory() const {
   std::vector<StageMemory> all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
-    const capture::StageStep& step = *steps_[schedule_.unit(stage, 0)];
+    const capture::StageStep& step = *steps_[schedule_.replica_id(stage, 0)];
     const std::int64_t weights = step.stage().weight_bytes();
     all.push_back({.weights = weights,
                    .stashes = weights * (schedule_.versions_of(stage) - 1),

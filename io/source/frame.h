@@ -24,6 +24,8 @@ struct Frame {
   int channels = 0;
   int label = -1;  ///< the class it shows, of a source that tells; -1: none
   std::vector<std::uint8_t> pixels;
+  /// What its prediction is held against, [C,H,W], of a source that tells; empty: nothing.
+  std::vector<float> target;
 
   std::size_t bytes() const { return std::size_t(width) * height * channels; }
 };

@@ -7,9 +7,9 @@
 #include <fstream>      // the file
 #include <map>          // classes by name
 #include <string_view>  // fields
-#include <utility>      // std::exchange
+#include <utility>      // std::move
 
-#include "io/source/stream_health.h"  // handed on
+#include "io/source/label_row.h"
 
 namespace millrace::io {
 namespace {
@@ -57,38 +57,16 @@ bool are_numbers(const std::vector<std::string>& names) {
   return true;
 }
 
-class LabelledSource : public Source {
+class LabelTeller : public Teller {
  public:
-  LabelledSource(std::unique_ptr<Source> source, Labels labels)
-      : source_(std::move(source)), labels_(std::move(labels)) {}
-
-  SourceInfo info() const override {
-    SourceInfo info = source_->info();
-    info.classes = int(labels_.classes().size());
-    return info;
+  explicit LabelTeller(Labels labels) : labels_(std::move(labels)) {}
+  void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds since) override {
+    frame.label = labels_.of(number, since);
   }
-  ReadStatus read(Frame& out, std::chrono::milliseconds timeout) override {
-    const ReadStatus status = source_->read(out, timeout);
-    if (status == ReadStatus::corrupt) ++number_;
-    if (status == ReadStatus::frame) {
-      if (std::exchange(first_, false)) start_ = out.pts;
-      out.label = labels_.of(number_++, out.pts - start_);
-    }
-    return status;
-  }
-  bool rewind() override {
-    number_ = 0;
-    first_ = true;
-    return source_->rewind();
-  }
-  std::shared_ptr<const StreamHealth> health() const override { return source_->health(); }
+  int classes() const override { return int(labels_.classes().size()); }
 
  private:
-  const std::unique_ptr<Source> source_;
   const Labels labels_;
-  std::int64_t number_ = 0;  // of the next frame in this pass
-  bool first_ = true;
-  std::chrono::nanoseconds start_{0};  // its first frame's stamp
 };
 
 }  // namespace
@@ -100,6 +78,13 @@ int Labels::of(std::int64_t number, std::chrono::nanoseconds pts) const {
   if (after == rows_.begin()) return -1;
   const Row& row = *(after - 1);
   return by_time_ || row.key == key ? row.label : -1;
+}
+
+std::pair<std::size_t, std::int64_t> Labels::beyond(std::int64_t frames) const {
+  if (by_time_) return {0, -1};
+  const auto first = std::lower_bound(rows_.begin(), rows_.end(), double(frames),
+                                      [](const Row& row, double key) { return row.key < key; });
+  return {std::size_t(rows_.end() - first), rows_.empty() ? -1 : std::int64_t(rows_.back().key)};
 }
 
 /// Reads one file, line by line.
@@ -117,7 +102,8 @@ class LabelReader {
     if (!file) throw LabelError(path_ + ": cannot be read");
     for (std::string text; std::getline(file, text);) {
       const std::string_view all = trimmed(text);
-      ++line_ == 1 ? read_header(all) : read_row(all);
+      if (++line_ == 1) json_ = all.starts_with('{');
+      json_ ? read_json(all) : line_ == 1 ? read_header(all) : read_row(all);
     }
     if (names_.empty()) throw LabelError(path_ + ": tells no class");
     name_classes();
@@ -144,18 +130,35 @@ class LabelReader {
       fail(std::string(labels_.by_time_ ? "seconds" : "a frame number, 0 or more,") +
            " and a class must stand here, not " + shown(all));
     }
+    add(row.key, first, trimmed(all.substr(comma + 1)));
+  }
+
+  void read_json(std::string_view all) {
+    if (all.empty()) return;
+    LabelRow row;
+    try {
+      row = parse_label(all);
+    } catch (const std::invalid_argument& error) {
+      fail(error.what() + std::string(", not ") + shown(all));
+    }
+    if (line_ == 1) labels_.by_time_ = row.time.has_value();
+    const std::optional<double>& key = labels_.by_time_ ? row.time : row.frame;
+    if (!key) fail(labels_.by_time_ ? "\"time\" is missing" : "\"frame\" is missing");
+    add(*key, all, row.name.value_or(""));
+  }
+
+  void add(double key, std::string_view text, std::string_view name) {
     std::vector<Labels::Row>& rows = labels_.rows_;
-    if (!rows.empty() && row.key <= rows.back().key)
-      fail(shown(first) + " does not come after line " + std::to_string(row_line_) + "'s");
+    if (!rows.empty() && key <= rows.back().key)
+      fail(shown(text) + " does not come after line " + std::to_string(row_line_) + "'s");
     if (rows.size() == kMostRows) fail("more than 4 million rows");
-    row.label = number_of(trimmed(all.substr(comma + 1)));
-    rows.push_back(row);
+    rows.push_back({key, number_of(name)});
     row_line_ = line_;
   }
 
   /// A class's number in order of appearance; -1 for the end of one.
   int number_of(std::string_view name) {
-    if (name.find(',') != name.npos || name.size() > kLongestName)
+    if ((!json_ && name.find(',') != name.npos) || name.size() > kLongestName)
       fail("a class is one name of at most 200 bytes, not " + shown(name));
     if (name.empty() && !labels_.by_time_) fail("the class is missing");
     if (name.empty()) return -1;
@@ -180,6 +183,7 @@ class LabelReader {
 
   const std::string path_;
   Labels labels_;
+  bool json_ = false;
   std::size_t line_ = 0, row_line_ = 0;  ///< this one; the row's before
   std::map<std::string, int, std::less<>> known_;
   std::vector<std::string> names_;  ///< as they appear
@@ -189,8 +193,8 @@ Labels read_labels(const std::string& path) {
   return LabelReader(path).read();
 }
 
-std::unique_ptr<Source> with_labels(std::unique_ptr<Source> source, Labels labels) {
-  return std::make_unique<LabelledSource>(std::move(source), std::move(labels));
+std::unique_ptr<Teller> teller_of(Labels labels) {
+  return std::make_unique<LabelTeller>(std::move(labels));
 }
 
 }  // namespace millrace::io

@@ -3,12 +3,13 @@
 
 #include <chrono>     // stamps
 #include <cstdint>    // frame numbers
-#include <memory>     // sources
+#include <memory>     // tellers
 #include <stdexcept>  // LabelError
 #include <string>     // names
+#include <utility>    // pairs
 #include <vector>     // rows
 
-#include "io/source/source.h"
+#include "io/source/told_source.h"
 
 namespace millrace::io {
 
@@ -24,6 +25,9 @@ class Labels {
   int of(std::int64_t number, std::chrono::nanoseconds pts) const;
   /// Their names; a class's number is its place here.
   const std::vector<std::string>& classes() const { return classes_; }
+  /// Rows of frames from number `frames` on, and the last row's frame; none where rows are of
+  /// times.
+  std::pair<std::size_t, std::int64_t> beyond(std::int64_t frames) const;
 
  private:
   struct Row {
@@ -37,16 +41,14 @@ class Labels {
   std::vector<std::string> classes_;
 };
 
-/// Reads a CSV file whose first line is `frame,class` or `time,class`.
+/// Reads a CSV file whose first line is `frame,class` or `time,class`, or JSON lines as
+/// {"frame": 17, "class": "day"}, all of frames or all of times.
 /// frame: the row's frame has that class. time: frames from that second on, until the next row's;
-/// an empty class ends it. Keys ascend. Classes that are the numbers 0 to N-1 are taken as such;
-/// others are names, numbered in alphabetical order. At most 64 MiB, 4 million
-/// rows, 1000 classes.
-/// Throws LabelError.
+/// an empty class (null) ends it. Keys ascend. Classes that are the numbers 0 to N-1 are taken as
+/// such; others are names, numbered in alphabetical order. At most 64 MiB, 4 million rows, 1000
+/// classes. Throws LabelError.
 Labels read_labels(const std::string& path);
 
-/// `source` with each frame's label set by `labels`. Frames that could not be decoded use up their
-/// number, and a rewind begins again at 0.
-std::unique_ptr<Source> with_labels(std::unique_ptr<Source> source, Labels labels);
+std::unique_ptr<Teller> teller_of(Labels labels);
 
 }  // namespace millrace::io

@@ -1,6 +1,8 @@
 """Bench runs its suites, writes what it measured and compares. Says nothing of how fast anything is."""
 
 import json
+import os
+import shutil
 import unittest
 
 import program
@@ -17,10 +19,14 @@ class Bench(program.CliTest):
         return json.loads(file.read_text()), outcome
 
     def test_framerate(self):
-        plot = self.folder / "rates.png"
-        results, outcome = self.results("framerate", "--networks", "basic,kernel", "--stages", "2", "--plot", plot)
+        plot, page = self.folder / "rates.png", self.folder / "rates.md"
+        results, outcome = self.results("framerate", "--networks", "basic,kernel", "--stages", "2", "--plot", plot,
+                                        "--page", page)
+        several = len(os.sched_getaffinity(0)) > 1
         self.assertEqual([arm["arm"] for arm in results["arms"]],
-                         ["basic 16 x1", "basic 16 x2", "kernel 16 x1", "kernel 16 x2"])
+                         [f"{network} 16 {arm}" for network in ("basic", "kernel")
+                          for arm in ("x1", "x2", "x1x2") if several or arm != "x1x2"])
+        self.assertIn("| kernel, 16 | ", page.read_text())
         for arm in results["arms"]:
             for figure in ("fps", "speedup", "T_ms", "T_over_N_ms", "bottleneck_ms", "latency_p50_ms", "latency_p99_ms"):
                 self.assertGreater(arm[figure], 0, (arm["arm"], figure))
@@ -74,6 +80,20 @@ class Bench(program.CliTest):
             self.assertIn(part, text)
         for picture in (plot, self.folder / "partime-kernel.png"):
             self.assertTrue(picture.read_bytes().startswith(b"\x89PNG"))
+
+    @unittest.skipUnless(shutil.which("mpirun"), "no MPI")
+    def test_ranks(self):
+        page, plot = self.folder / "ranks.md", self.folder / "ranks.png"
+        results, outcome = self.results("ranks", "--quick", "--page", page, "--plot", plot)
+        arms = {arm["kind"]: arm for arm in results["arms"]}
+        self.assertEqual(set(arms), {"handoff", "step"} | (set() if results["lacks_hosts"] else {"delay"}))
+        for arm in results["arms"]:
+            self.assertGreater(arm["ours_ms"], 0, arm["arm"])
+            self.assertGreater(arm["ratio"], 0, arm["arm"])
+        self.assertGreater(arms["handoff"]["bytes"], 16 * 16 * 16 * 4)  # an activation and its head
+        self.assertIn("hand-off, shared memory, 16 px", outcome.out)
+        self.assertIn("bare MPI", page.read_text())
+        self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
 
     def test_prediction(self):
         page = self.folder / "prediction.md"
@@ -189,6 +209,7 @@ class Bench(program.CliTest):
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framrate"), "framerate")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--sizes", "0"), "--sizes")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--networks", "basics"), "basic")
+        self.assert_refused(program.BAD_USAGE, program.call("bench", "partime", "--networks", "resnet18"), "framerate")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "learning", "--streams", "labels", "--frames", "12",
                                                             "--arms", "partme"), "--arms", "partme")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "pipeline", "--compare", "/nonexistent"), "--compare")

@@ -22,6 +22,29 @@ def layer(kind, **keys):
     return {"type": kind, **keys}
 
 
+class Attention(nn.Module):
+    """As timm's Vision Transformers have it."""
+
+    def __init__(self, channels, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(channels, 3 * channels)
+        self.proj = nn.Linear(channels, channels)
+
+    def forward(self, x):
+        n, c, h, w = x.shape
+        q, k, v = self.qkv(x.flatten(2).transpose(1, 2)).reshape(n, h * w, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, h * w, c)
+        return self.proj(y).transpose(1, 2).reshape(x.shape)
+
+
+def frozen(channels):
+    """A batch norm that has seen something, and sees no more."""
+    norm = nn.BatchNorm2d(channels)
+    norm(torch.rand(4, channels, 5, 5, generator=torch.Generator().manual_seed(1)))
+    return norm.eval()
+
+
 # Our layers beside PyTorch's modules; every network gives back its input's size, 24x16. Each type
 # but the residual blocks is there.
 NETWORKS = {
@@ -36,11 +59,19 @@ NETWORKS = {
               (layer("pixel-shuffle", factor=2), nn.PixelShuffle(2))],
     "norm": [(conv(6), nn.Conv2d(3, 6, 3, padding=1)), (layer("groupnorm", groups=3), nn.GroupNorm(3, 6)),
              (conv(3), nn.Conv2d(6, 3, 3, padding=1))],
+    "attention": [(conv(8), nn.Conv2d(3, 8, 3, padding=1)), (layer("avgpool"), nn.AvgPool2d(2)),
+                  (layer("attention", groups=2), Attention(8, 2)), (layer("attention"), Attention(8, 1)),
+                  (conv(12, 1), nn.Conv2d(8, 12, 1)), (layer("pixel-shuffle", factor=2), nn.PixelShuffle(2))],
+    "frozen": [(conv(6), nn.Conv2d(3, 6, 3, padding=1)), (layer("batchnorm"), frozen(6)),
+               (layer("silu"), nn.SiLU()), (layer("dropout"), nn.Dropout(0.5).eval()),
+               (layer("transposed-conv", out=6), nn.ConvTranspose2d(6, 6, 2, 2)), (layer("avgpool"), nn.AvgPool2d(2)),
+               (conv(6, groups=6), nn.Conv2d(6, 6, 3, padding=1, groups=6)), (layer("instancenorm"), nn.GroupNorm(6, 6)),
+               (conv(3), nn.Conv2d(6, 3, 3, padding=1))],
     # Its first stage has nothing to learn.
     "bare first": [(layer("avgpool"), nn.AvgPool2d(2)), (conv(12, 1), nn.Conv2d(3, 12, 1)),
                    (layer("pixel-shuffle", factor=2), nn.PixelShuffle(2))],
 }
-CUTS = {"activations": [5], "sizes": [3], "norm": [2], "bare first": [1]}
+CUTS = {"attention": [2], "frozen": [3], "activations": [5], "sizes": [3], "norm": [2], "bare first": [1]}
 
 
 class LayersTest(program.CliTest):
@@ -73,6 +104,8 @@ class Types(LayersTest):
         self.assertTrue(math.isclose(report["loss"]["last"], expected.losses[-1], rel_tol=1e-5))
         weights = load_file(self.folder / "out.safetensors")
         for key, value in network.state_dict().items():
+            if key.endswith("num_batches_tracked"):
+                continue
             self.assertTrue(torch.allclose(weights[key], value, rtol=1e-5, atol=1e-7), key)
 
     def test_types_compute_what_pytorchs_do(self):
@@ -179,7 +212,7 @@ class Refusals(LayersTest):
                 self.assertIn(line, range(10, 11 + len(bad)), outcome.err)
 
     def test_nearest_names(self):
-        known = "known ones: add, avgpool, basic-block, bottleneck, concat, conv, flatten"
+        known = "known ones: add, attention, avgpool, basic-block, batchnorm, bottleneck, concat, conv, dropout, flatten"
         for bad, nearest in ((layer("cnov"), known), (conv(3, knerel=3), '"kernel"')):
             with self.subTest(layer=bad):
                 outcome = program.call("check", self.bad_file(0, bad))

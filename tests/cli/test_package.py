@@ -1,5 +1,6 @@
 """What `cmake --install` leaves: a program that runs, and libraries that others find and build against."""
 
+import json
 import os
 import re
 import shutil
@@ -76,6 +77,23 @@ class Package(CliTest):
         beside.mkdir(exist_ok=True)
         (beside / "torch").symlink_to(torch)
         self.assertRegex(succeed(gone, "--version"), r"^\d+\.\d+\.\d+$")
+
+    @unittest.skipUnless(shutil.which("dpkg-shlibdeps"), "no tools to make a Debian package with")
+    def test_debian_packages_hold_a_program_that_runs(self):
+        succeed("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", self.folder)
+        package, = self.folder.glob("millrace_*.deb")
+        root = self.folder / "root"
+        succeed("dpkg-deb", "-x", package, root)
+        for file in (root / "usr/bin/millrace", *root.rglob("libgstmillrace.so")):
+            self.assertNotIn(str(ROOT).encode(), file.read_bytes(), file)
+        self.assertIn("libgstreamer1.0-0", succeed("dpkg-deb", "-f", package, "Depends"))
+        (root / "usr/lib/millrace").mkdir()
+        torch, = set(re.findall(r"=> (\S+)/lib/libtorch\.so", succeed("ldd", MILLRACE)))
+        (root / "usr/lib/millrace/torch").symlink_to(torch)
+        report = self.folder / "report.json"
+        succeed(root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes", "--frames", 5, "--quiet", "--report", report,
+                cwd=self.folder)
+        self.assertEqual(json.loads(report.read_text())["frames"]["trained"], 5)
 
     def test_man_page_and_completion_lie_where_they_are_looked_for(self):
         for path in ["man/man1/millrace.1", "bash-completion/completions/millrace", "zsh/site-functions/_millrace",

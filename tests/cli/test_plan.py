@@ -1,6 +1,7 @@
 """`millrace plan`: the best cut for a profile, and the table of it that `run` reads."""
 
 import json
+import os
 import tomllib
 import unittest
 
@@ -94,6 +95,13 @@ class Plan(program.CliTest):
         self.assertEqual(table["devices"], ["cpu:0", "cpu:1", "cpu:2"])
         self.assertIn("replicas [2, 1]", out)
 
+    def test_threads_where_there_is_but_one_module(self):
+        path = self.profile(module("a", 9))
+        figures = json.loads(path.read_text())
+        path.write_text(json.dumps({**figures, "thread_speedup": [1, 1.9]}))
+        table, _ = self.planned(path, "--devices", "2", "--threads")
+        self.assertEqual((table["stages"], table["cut"], table["threads"]), (1, [], [2]))
+
     def test_a_graph_of_pipedream(self):
         path = self.folder / "graph.txt"
         path.write_text(GRAPH)
@@ -113,6 +121,12 @@ class Plan(program.CliTest):
             self.assertEqual((report["schedule"], report["cut"], report["devices"]),
                              (schedule, table["cut"], ["cpu:0", "cpu:1"]))
             self.assertEqual(report["frames"]["trained"], 8)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "a stage's threads want cores of their own")
+    def test_run_takes_threads(self):
+        table = {"schedule": "partime", "stages": 1, "cut": [], "devices": ["cpu:0"], "threads": [2]}
+        report, _ = self.learn({**NETWORK, "pipeline": table}, "--frames", "8")
+        self.assertEqual((report["frames"]["trained"], report["capture"]), (8, "graph"))
 
     def test_a_config_is_measured(self):
         config = program.write_toml(self.folder / "small.toml", NETWORK)

@@ -47,6 +47,14 @@ class Profile(program.CliTest):
         self.assertIn("ms a sample", out)
         self.assertIn("speed on 1, 2, ... cores: 1.00", out)
 
+    def test_operators_beside_what_the_core_could_do(self):
+        config = program.write_toml(self.folder / "c.toml", {**SMALL, "pipeline": {"stages": 2, "cut": [2]}})
+        outcome = program.call("profile", config, "--operators")
+        self.assert_code(program.DONE, outcome)
+        self.assertRegex(outcome.out, r"forward 3x12x16 -> 4x12x16 k5 s1 relu +\S+ +\d+\.\d+ +\d+\.\d +\d+%")
+        self.assertRegex(outcome.out, r"stage 1\n(.*\n)+ +update by adam ")
+        self.assertRegex(outcome.out, r"peak, .*: \d+\.\d GFLOP/s; its sgemm: \d+\.\d GFLOP/s")
+
     def test_plan_and_simulate_read_it(self):
         for command in (["plan", self.path], ["simulate", "partime", "--stages", "2", "--profile", self.path]):
             self.assert_code(program.DONE, program.call(*command))

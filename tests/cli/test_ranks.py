@@ -8,7 +8,12 @@ import subprocess
 import unittest
 from pathlib import Path
 
+import numpy
+
 import program
+
+# After 40 updates, of a tensor's largest number: sums of float32 in another order.
+BOUND = 1e-4
 
 MPIRUN = shutil.which("mpirun")
 # Tests share a machine's cores, and may run as root in a container.
@@ -40,8 +45,10 @@ def processes_under(parent):
     return found
 
 
-@unittest.skipUnless(MPIRUN and (Path(program.MILLRACE).parent / "libmillrace_mpi.so").exists(), "no MPI")
-class Ranks(program.CliTest):
+MPI = MPIRUN and (Path(program.MILLRACE).parent / "libmillrace_mpi.so").exists()
+
+
+class RanksTest(program.CliTest):
 
     def config(self, schedule="partime", stages=2, cut=(4,), capture="eager", **tables):
         frames = program.write_frames(self.folder / "frames", program.random_frames(seed=3, count=40))
@@ -64,6 +71,13 @@ class Ranks(program.CliTest):
         self.assert_balanced(report)
         return program.tensors_of(weights), losses, report
 
+    def assert_close(self, got, expected):
+        """But for the order in which float32 is added up."""
+        self.assertEqual(got[0], expected[0])  # names and shapes
+        for name, (begin, end) in ((name, entry["data_offsets"]) for name, entry in expected[0].items()):
+            mine, theirs = (numpy.frombuffer(state[1][begin:end], numpy.float32) for state in (got, expected))
+            self.assertLessEqual(abs(mine - theirs).max(), BOUND * abs(theirs).max(), name)
+
     def assert_same_over(self, count, **what):
         tables = self.config(**what)
         expected = self.run_over(1, tables, "alone")
@@ -74,6 +88,10 @@ class Ranks(program.CliTest):
             self.assertEqual(got[2][key], expected[2][key], key)
         self.assertNotIn("ranks", expected[2])
         return got[2]
+
+
+@unittest.skipUnless(MPI, "no MPI")
+class Ranks(RanksTest):
 
     def test_partime_over_two_ranks_gives_the_same_weights_and_losses(self):
         report = self.assert_same_over(2)
@@ -90,6 +108,48 @@ class Ranks(program.CliTest):
     def test_four_ranks_give_the_same_weights_and_losses(self):
         report = self.assert_same_over(4, schedule="1f1b", stages=4, cut=(2, 4, 6))
         self.assertEqual([rank["workers"] for rank in report["ranks"]], [[0], [1], [2], [3]])
+
+    def test_ranks_that_share_modules_learn_what_one_learns_but_for_rounding(self):
+        for count, schedule in ((2, "sequential"), (4, "partime"), (4, "gpipe")):
+            with self.subTest(count=count, schedule=schedule):
+                tables = self.config(schedule=schedule)
+                expected, losses, _ = self.run_over(1, tables, "alone")
+                tables["pipeline"]["tensor"] = 2
+                got, shared_losses, report = self.run_over(count, tables, "shared")
+                self.assert_close(got, expected)
+                for mine, other in zip(shared_losses, losses, strict=True):
+                    self.assertAlmostEqual(mine, other, delta=BOUND * other)
+                self.assertEqual([rank["part"] for rank in report["ranks"]], [0, 1] * (count // 2))
+                self.assertEqual(self.run_over(count, tables, "again")[0], got, "it is repeatable")
+
+    def test_a_checkpoint_of_shared_modules_is_of_whole_ones(self):
+        state = self.folder / "state"
+        tables = self.config(schedule="sequential", optimizer={"kind": "sgd", "lr": 0.01, "momentum": 0.9})
+        expected = self.run_over(1, tables, "alone")[0]
+        tables["checkpoint"] = {"dir": str(state), "every": 10, "resume": True}
+        frames = program.random_frames(seed=3, count=40)
+        tables["source"]["uri"] = program.write_frames(self.folder / "first", frames[:25])
+        shared = tables | {"pipeline": tables["pipeline"] | {"tensor": 2}}
+        self.run_over(2, shared, "first")
+        self.assertTrue((state / "checkpoint.previous.safetensors").exists(), "one was made on the way")
+        tables["source"]["uri"] = program.write_frames(self.folder / "rest", frames[25:])
+        self.assert_close(self.run_over(1, tables, "rest")[0], expected)
+
+    def test_what_does_not_go_with_shared_modules_is_one_line(self):
+        for key, value, words in (("capture", "graph", ("pipeline.capture", "run eagerly")),
+                                  ("cut", [], ("pipeline.cut", "name the cut")),
+                                  ("cut", [1], ("pipeline.tensor", "no stage has two")),
+                                  ("tensor", 3, ("pipeline.tensor", "a multiple of 3 ranks"))):
+            tables = self.config()
+            if value == [1]:
+                tables["model"]["layers"] = 2
+            tables["pipeline"] |= {"tensor": 2, key: value}
+            file = program.write_toml(self.folder / "config.toml", tables)
+            self.assert_refused(program.BAD_USAGE, ranks(4, "run", file), *words)
+        tables = self.config()
+        tables["pipeline"]["tensor"] = 2
+        file = program.write_toml(self.folder / "config.toml", tables)
+        self.assert_refused(program.BAD_USAGE, program.call("run", file), "pipeline.tensor", "mpirun -n")
 
     def test_a_checkpoint_of_two_ranks_goes_on_in_one_process(self):
         state = self.folder / "state"

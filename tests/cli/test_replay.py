@@ -1,6 +1,7 @@
 """Samples that are learned from again: as many as asked, counted apart, the same in every run."""
 
 import json
+import random
 import unittest
 
 import program
@@ -60,6 +61,31 @@ class AsOftenAsAsked(ReplayTest):
         outcome = program.call("run", config)
         self.assert_code(program.DONE, outcome)
         self.assertRegex(outcome.out, r"60 trained .* replayed, 0\.\d+ of what was learned from")
+
+
+class Classes(ReplayTest):
+
+    def test_a_class_comes_again_with_its_own_picture(self):
+        """Bright on the left or on the right, at random; nobody tells the class of every fifth."""
+        chance = random.Random(7)
+        left = [chance.random() < 0.5 for _ in range(120)]
+        pictures = program.random_frames(1, 120) // 2
+        for n in range(120):
+            pictures[n, :, slice(12) if left[n] else slice(12, None)] += 100
+        names = ["left" if one else "right" for one in left]
+        rows = [f"{n},{names[n]}" for n in range(120) if n % 5 != 4]
+        (self.folder / "classes.csv").write_text("\n".join(["frame,class", *rows]) + "\n")
+        config = self.config({"kind": "reservoir", "size": 16, "share": 0.75},
+                             uri=program.write_frames(self.folder / "frames", pictures))
+        config["task"] = {"kind": "label", "loss": "cross-entropy", "labels": self.folder / "classes.csv"}
+        config["model"] = {"preset": "layers", "layer": [{"type": "flatten"}, {"type": "linear", "out": 2}]}
+        config["pipeline"] = {"stages": 1}
+        config["optimizer"] = {"kind": "sgd", "lr": 0.001}
+        report, _ = self.learn(config)
+        frames = report["frames"]
+        self.assertGreater(frames["replayed"], 2 * len(rows))
+        self.assertEqual(report["updates"], [len(rows) + frames["replayed"]], "those without a class teach nothing")
+        self.assertGreater(report["accuracy"]["mean"], 0.85, "learned from classes of other pictures")
 
 
 class WhileTheStreamLeavesTime(ReplayTest):

@@ -1,5 +1,6 @@
 """Steps on cores are step programs unless the config says eager: as exact, told of, and close to PyTorch."""
 
+import os
 import unittest
 
 import torch
@@ -36,6 +37,25 @@ class StepPrograms(program.CliTest):
             self.assertEqual(one["loss"], two["loss"])
             self.assert_same_bits(weights, others)
 
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "a stage's threads want cores of their own")
+    def test_threads_that_share_a_stage_leave_the_same_bits(self):
+        _, weights = self.train()
+        for threads in (2, [1, 2]):
+            report, others = self.train(threads=threads)
+            self.assertEqual(report["capture"], "graph")
+            self.assert_same_bits(weights, others)
+        shown = program.call("check", program.write_toml(self.folder / "c.toml", program.bare(self.config(threads=[1, 2]))))
+        self.assertRegex(shown.out, r"stage 1 on cpu:1 with 2 threads, gradients 0 ")
+
+    def test_threads_that_nothing_could_be_shared_by(self):
+        for pipeline, words in (({"threads": 2, "capture": "eager"}, "runs no step program"),
+                                ({"threads": [1, 1, 1]}, "3 counts, pipeline.stages is 2"),
+                                ({"threads": 1000}, "usable cores")):
+            with self.subTest(**pipeline):
+                config = program.write_toml(self.folder / "bad.toml", program.bare(self.config(**pipeline)))
+                outcome = program.call("check", config)
+                self.assert_refused(program.BAD_USAGE, outcome, "bad.toml:", "threads", words)
+
     def test_auto_is_graph_on_cores(self):
         auto, weights = self.train()
         graph, others = self.train(capture="graph")
@@ -68,6 +88,12 @@ class StepPrograms(program.CliTest):
         shown = program.call("check", program.write_toml(self.folder / "checked.toml", program.bare(config)))
         self.assertIn("stage 0 leaves to LibTorch's operators: " + " ".join(left[0]) + "\n", shown.out)
         self.assertIn("stage 1 leaves to LibTorch's operators: none\n", shown.out)
+        # Where the source alone knows how large its pictures are, it is opened.
+        config["source"].update(width=0, height=0)
+        shown = program.call("inspect", program.write_toml(self.folder / "open.toml", program.bare(config)))
+        self.assertIn("sample     3x16x24\n", shown.out)
+        self.assertRegex(shown.out, r"stage 0 .* LibTorch x2\b.*\nLibTorch   aten::gelu\nLibTorch   aten::gelu_backward\n"
+                                    r"stage 1 (?!.*LibTorch)")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Counting final : public Feed {
 };
 
 std::vector<Span> actions_of(const Schedule& schedule, std::int64_t samples) {
-  std::vector<EmptyStep> steps(std::size_t(schedule.units()));
+  std::vector<EmptyStep> steps(std::size_t(schedule.replica_ids()));
   std::vector<capture::Step*> pointers;
   for (EmptyStep& step : steps) pointers.push_back(&step);
   Counting feed(samples);

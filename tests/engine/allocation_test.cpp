@@ -21,8 +21,9 @@ void* operator new(std::size_t size) {
 }
 void* operator new(std::size_t size, std::align_val_t align) {
   ++allocations;
-  const std::size_t unit = std::size_t(align);
-  if (void* p = std::aligned_alloc(unit, (size + unit - 1) / unit * unit)) return p;
+  const std::size_t replica_id = std::size_t(align);
+  if (void* p = std::aligned_alloc(replica_id, (size + replica_id - 1) / replica_id * replica_id))
+    return p;
   throw std::bad_alloc();
 }
 void operator delete(void* p) noexcept {

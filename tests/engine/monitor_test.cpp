@@ -71,8 +71,8 @@ TEST(Histogram, TakesAnyDuration) {
 
 TEST(Monitor, VerdictIsTheSlowestStageWithItsHandOff) {
   Monitor monitor({1, 1}, 100.0);  // budget 10 ms
-  play(monitor.unit(0), 50, 100us, 3ms, 2ms);
-  play(monitor.unit(1), 50, 1ms, 0ms,
+  play(monitor.meter(0), 50, 100us, 3ms, 2ms);
+  play(monitor.meter(1), 50, 1ms, 0ms,
        9500us);  // 9.5 ms alone would hold; with its hand-off it does not
   const Reading r = monitor.read();
   EXPECT_NEAR(r.stage[0], 2.0, 0.02);
@@ -88,15 +88,15 @@ TEST(Monitor, VerdictIsTheSlowestStageWithItsHandOff) {
 
 TEST(Monitor, WaitingCostsNobody) {
   Monitor monitor({1}, 100.0);
-  play(monitor.unit(0), 20, 0ms, 500ms, 1ms);
+  play(monitor.meter(0), 20, 0ms, 500ms, 1ms);
   EXPECT_TRUE(monitor.read().holds);
   EXPECT_NEAR(monitor.read().bottleneck, 1.0, 0.01);
 }
 
 TEST(Monitor, LatencyPeriodAndSpeedUp) {
   Monitor monitor({1, 1}, 0.0);
-  play(monitor.unit(0), 10, 0ms, 0ms, 4ms);
-  play(monitor.unit(1), 10, 0ms, 0ms, 4ms);
+  play(monitor.meter(0), 10, 0ms, 0ms, 4ms);
+  play(monitor.meter(1), 10, 0ms, 0ms, 4ms);
   Clock::time_point now{};
   for (int i = 0; i < 11; ++i) monitor.predicted(now - 7ms, now), now += 4ms;
   const Reading r = monitor.read();

@@ -4,8 +4,8 @@
 
 #include <random>  // mutants
 
-#include "engine/trainer/oracle.h"
 #include "engine/schedule/verifier.h"
+#include "engine/trainer/oracle.h"
 #include "tests/engine/empty_step.h"
 #include "tests/engine/sample_feed.h"
 #include "tests/engine/stall_watch.h"
@@ -117,7 +117,7 @@ void expect_to_end(const Schedule& schedule) {
   EmptyStep step;
   CountedFeed feed;
   Monitor monitor(schedule.replica_counts(), 0);
-  const std::vector<capture::Step*> steps(schedule.units(), &step);
+  const std::vector<capture::Step*> steps(schedule.replica_ids(), &step);
   PipelineOptions options;
   const StallWatch watch(schedule, options);
   EXPECT_EQ(Pipeline(schedule, steps, feed, nullptr, monitor, options).run().trained,

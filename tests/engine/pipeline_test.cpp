@@ -86,14 +86,14 @@ struct Rig {
     }
     for (int i = 0; i < stages; ++i) {
       for (int replica = 0; replica < schedule.replicas_of(i); ++replica)
-        steps[schedule.unit(i, replica)]->meet(replicas_of(i));
+        steps[schedule.replica_id(i, replica)]->meet(replicas_of(i));
     }
   }
 
   std::vector<const FakeStep*> replicas_of(int stage) const {
     std::vector<const FakeStep*> all;
     for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
-      all.push_back(steps[schedule.unit(stage, replica)].get());
+      all.push_back(steps[schedule.replica_id(stage, replica)].get());
     return all;
   }
 
@@ -272,8 +272,8 @@ TEST(TrainEvery, ALeftOutSampleCostsAForwardAndNoMoreInEveryStage) {
       EXPECT_EQ(outcome.trained, 100);
       EXPECT_EQ(outcome.predicted_only, 200);
       EXPECT_EQ(outcome.admitted, 300);
-      EXPECT_EQ(rig.monitor.tally().trained, 100);
-      EXPECT_EQ(rig.monitor.tally().predicted_only, 200);
+      EXPECT_EQ(rig.monitor.tally().counts().trained, 100);
+      EXPECT_EQ(rig.monitor.tally().counts().predicted_only, 200);
       for (int i = 0; i < stages; ++i) {
         // partime's gradients meet the sample that is there: 2d later, and learn of every third.
         const std::int64_t late = name == "partime" ? 2 * (stages - 1 - i) : 0;
@@ -317,7 +317,7 @@ TEST(TrainEvery, ReplicasLeaveOutTheSame) {
   EXPECT_EQ(outcome.trained, 12);
   EXPECT_EQ(outcome.predicted_only, 12);
   EXPECT_EQ(outcome.rejected, 1);
-  EXPECT_EQ(rig.monitor.tally().trained, 12);
+  EXPECT_EQ(rig.monitor.tally().counts().trained, 12);
   for (const auto& step : rig.steps) {
     for (const std::int64_t sample : samples_of(step->backwards)) EXPECT_EQ(sample / 6 % 2, 0);
   }
@@ -479,7 +479,7 @@ TEST(Drain, EndsAtAWholeUpdateAndAnotherRunGoesOn) {
     EXPECT_EQ(first.admitted + second.admitted, 100);
     EXPECT_EQ(last, 99);
     EXPECT_EQ(rig.steps[0]->seen, every(1, 0, 100));
-    EXPECT_EQ(rig.monitor.tally().trained, first.trained + second.trained);
+    EXPECT_EQ(rig.monitor.tally().counts().trained, first.trained + second.trained);
   }
 }
 

@@ -44,6 +44,7 @@ struct Memory {
 class MemoryFreight final : public Freight {
  public:
   explicit MemoryFreight(Memory& memory) : memory_(memory) {}
+  void await(Cargo, int, int) override {}
   std::size_t bytes(Cargo cargo, int) const override {
     return cargo == Cargo::release ? 0 : sizeof(Number);
   }
@@ -213,10 +214,11 @@ struct Ranks {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  /// The step of a unit where it ran.
-  const DigestStep& step(int unit) const {
-    const int worker = workers_of_units(schedule)[std::size_t(unit)];
-    return *processes[std::size_t(rank_of_worker[std::size_t(worker)])]->steps[std::size_t(unit)];
+  /// The step of a replica where it ran.
+  const DigestStep& step(int replica_id) const {
+    const int worker = workers_of_replicas(schedule)[std::size_t(replica_id)];
+    return *processes[std::size_t(rank_of_worker[std::size_t(worker)])]
+                ->steps[std::size_t(replica_id)];
   }
 
   const Schedule schedule;
@@ -249,8 +251,9 @@ void expect_as_in_one_process(const Schedule& schedule, const std::vector<int>& 
     return options;
   });
   for (const std::string& failure : ranks.failures) EXPECT_EQ(failure, "");
-  for (int unit = 0; unit < schedule.units(); ++unit)
-    EXPECT_EQ(ranks.step(unit).digest, alone.steps[std::size_t(unit)]->digest) << "unit " << unit;
+  for (int replica_id = 0; replica_id < schedule.replica_ids(); ++replica_id)
+    EXPECT_EQ(ranks.step(replica_id).digest, alone.steps[std::size_t(replica_id)]->digest)
+        << "replica_id " << replica_id;
   const Process& first = *ranks.processes[0];
   EXPECT_EQ(first.seen.all, alone.seen.all);
   EXPECT_EQ(first.outcome.admitted, alone.outcome.admitted);
@@ -263,7 +266,8 @@ void expect_as_in_one_process(const Schedule& schedule, const std::vector<int>& 
   const Reading there = ranks.processes[0]->monitor.read(), here = alone.monitor.read();
   EXPECT_EQ(there.updates, here.updates);
   EXPECT_EQ(there.gradient_age, here.gradient_age);
-  EXPECT_EQ(ranks.processes[0]->monitor.tally().trained, alone.monitor.tally().trained);
+  EXPECT_EQ(ranks.processes[0]->monitor.tally().counts().trained,
+            alone.monitor.tally().counts().trained);
 }
 
 TEST(Ranks, DoWhatOneProcessDoesInEverySchedule) {
@@ -342,6 +346,26 @@ TEST(Ranks, AreRefusedWhereTheyCannotBe) {
   EXPECT_EQ(why({0, 2, 2}, 3), "rank 1 of 3 has no worker");
   EXPECT_EQ(why({1, 0, 0}, 2), "the first stage must be on rank 0, which has the source");
   EXPECT_EQ(why({0, 0, 1}, 2), "the replicas of stage 1 must be on one rank");
+}
+
+TEST(RankClocks, TheShortestRoundTripTellsHowFarAClockIsAhead) {
+  using namespace std::chrono_literals;
+  const auto here = [](Clock::duration t) { return Clock::time_point(100s + t); };
+  const auto there = [&](Clock::duration t) { return here(t) + 7s; };
+  RankClocks mine(2), theirs(2);
+  EXPECT_TRUE(theirs.heard(0, mine.beat_for(1, here(0ms)), there(10ms)))
+      << "to be answered at once";
+  EXPECT_FALSE(theirs.ahead(0));
+  EXPECT_FALSE(mine.heard(1, theirs.beat_for(0, there(20ms)), here(50ms)));
+  EXPECT_EQ(*mine.ahead(1), 7s - 10ms) << "half of a round trip of 40 ms, which was 10 and 30";
+  // A quicker one, which took the same both ways, is right; a slower one says nothing.
+  theirs.heard(0, mine.beat_for(1, here(60ms)), there(65ms));
+  mine.heard(1, theirs.beat_for(0, there(90ms)), here(95ms));
+  EXPECT_EQ(*mine.ahead(1), 7s);
+  theirs.heard(0, mine.beat_for(1, here(100ms)), there(101ms));
+  mine.heard(1, theirs.beat_for(0, there(110ms)), here(300ms));
+  EXPECT_EQ(*mine.ahead(1), 7s);
+  EXPECT_LT(std::chrono::abs(*theirs.ahead(0) + 7s), 20ms);
 }
 
 }  // namespace

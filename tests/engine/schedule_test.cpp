@@ -95,8 +95,8 @@ TEST(ReplicatedPipedream, IsItsStaircase) {
   EXPECT_EQ(s.samples_an_update(0), 2);
   EXPECT_EQ(s.trained(7), 6);
   EXPECT_EQ(s.replica_of(0, 5), 1);
-  EXPECT_EQ(s.unit(1, 0), 2);
-  EXPECT_EQ(workers_of_units(s), (std::vector<int>{0, 1, 2}));
+  EXPECT_EQ(s.replica_id(1, 0), 2);
+  EXPECT_EQ(workers_of_replicas(s), (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(gradient_ages(s), (std::vector<std::int64_t>{2, 0}));
 }
 

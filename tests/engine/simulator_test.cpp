@@ -327,6 +327,20 @@ TEST(Simulator, ALinkRunsBesideTheWork) {
               8, 1e-9);
 }
 
+TEST(Simulator, ADelayCostsLatencyAndNoTimeOfTheLink) {
+  for (const plan::Overlap overlap : {plan::Overlap::none, plan::Overlap::transfers}) {
+    SimulationInput input{.samples = 1, .stages = equal_costs(3, {1, 1, 1, 0}), .delay_ms = 5};
+    input.machine.overlap = overlap;
+    EXPECT_NEAR(simulate(make_schedule("sequential", {.stages = 3}), input).latency_max_ms,
+                3 + 2 * 5, 1e-12);
+    // A flush waits for it twice, however many messages are under way at once.
+    input.stages.pop_back();
+    input.samples = 8;
+    EXPECT_NEAR(simulate(make_schedule("gpipe", {.stages = 2, .microbatches = 8}), input).total_ms,
+                (8 + 1) * 3 + 2 * 5, 1e-12);
+  }
+}
+
 TEST(Simulator, WorkersShareCores) {
   const auto costs = equal_costs(4, {1, 1, 1, 0.5});
   const Schedule partime = make_schedule("partime", {.stages = 4});

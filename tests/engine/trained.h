@@ -102,9 +102,9 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
     return n / schedule.samples_a_choice() % train_every == 0 && (!told || told(n));
   });
   for (int stage = 0; stage < schedule.stages; ++stage) {
-    const stages::StateDict first = stages[schedule.unit(stage, 0)].parameters().state();
+    const stages::StateDict first = stages[schedule.replica_id(stage, 0)].parameters().state();
     for (int replica = 1; replica < schedule.replicas_of(stage); ++replica)
-      expect_equal_bits(stages[schedule.unit(stage, replica)].parameters().state(), first);
+      expect_equal_bits(stages[schedule.replica_id(stage, replica)].parameters().state(), first);
     result.weights.insert(result.weights.end(), first.begin(), first.end());
   }
   return result;

@@ -3,38 +3,10 @@
 
 #include <thread>
 
-#include "tests/engine/thread_exchange.h"
-#include "tests/engine/trained.h"
+#include "tests/engine/trained_by_ranks.h"
 
 namespace millrace::engine {
 namespace {
-
-/// Rank 0's weights and losses of a run over `count` ranks, which are threads here.
-Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int count) {
-  const auto sea = std::make_shared<Sea>();
-  Trained result;
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < count; ++rank) {
-    threads.emplace_back([&, rank] {
-      ThreadExchange exchange(sea, rank, count);
-      TrainerOptions mine = options;
-      mine.exchange = &exchange;
-      Trainer trainer(mine);
-      SampleFeed feed(trainer, kShape, rank == 0 ? samples : 0);
-      LossLog log;
-      const Outcome outcome = trainer.run(feed, rank == 0 ? &log : nullptr, {});
-      EXPECT_EQ(outcome.admitted, samples);
-      if (rank != 0) {
-        EXPECT_FALSE(trainer.follow());
-        return;
-      }
-      trainer.dismiss_ranks();
-      result = {trainer.state(), log.losses};
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return result;
-}
 
 class RanksTest : public testing::TestWithParam<ScheduleCase> {};
 

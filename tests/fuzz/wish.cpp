@@ -3,6 +3,6 @@
 
 /// What a viewer asks for.
 MILLRACE_FUZZ(wish) {
-  millrace::io::Controls controls({});
-  (void)millrace::io::obey(text, controls);
+  millrace::page::Controls controls({});
+  (void)millrace::page::obey(text, controls);
 }

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "capture/devices.h"
-#include "tests/engine/trained.h"
+#include "tests/engine/trained_by_ranks.h"
 
 namespace millrace::engine {
 namespace {
@@ -61,6 +61,15 @@ TEST_P(TwoDevices, LearnBesideACore) {
     ASSERT_EQ(first.losses.size(), expected.losses.size());
     for (std::size_t n = 0; n < expected.losses.size(); ++n)
       EXPECT_NEAR(first.losses[n], expected.losses[n], 1e-5f) << "sample " << n;
+  }
+}
+
+TEST_P(TwoDevices, LearnAsOneProcessWithARankEach) {
+  for (const std::vector<int>& places : std::vector<std::vector<int>>{{0, 1}, {-1, 1}, {1, 0}}) {
+    const TrainerOptions options = placed(GetParam(), places, {4});
+    const Trained expected = by_pipeline(options), got = by_ranks(options, 60, 2);
+    expect_equal_bits(got.weights, expected.weights);
+    EXPECT_EQ(got.losses, expected.losses);
   }
 }
 

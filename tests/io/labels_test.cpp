@@ -1,5 +1,6 @@
 // Labels beside a stream: a wrong one would teach the network nonsense in silence.
 #include "io/source/labels.h"
+#include "io/source/live_labels.h"
 
 #include <gtest/gtest.h>
 
@@ -77,6 +78,44 @@ TEST_F(LabelFile, ABadRowIsNamedByItsLine) {
   EXPECT_THROW(read_labels(folder.path()), LabelError);
 }
 
+TEST_F(LabelFile, JsonLinesSayTheSame) {
+  const Labels frames =
+      read("{\"frame\": 0, \"class\": \"cat\"}\n\n{\"class\": \"dog\", \"frame\": 2}\n");
+  EXPECT_EQ(frames.classes(), (std::vector<std::string>{"cat", "dog"}));
+  EXPECT_EQ(frames.of(1, seconds(0)), -1);
+  EXPECT_EQ(frames.of(2, seconds(0)), 1);
+  EXPECT_EQ(frames.beyond(1), (std::pair<std::size_t, std::int64_t>{1, 2}));
+  const Labels times = read("{\"time\": 1.5, \"class\": 0}\n{\"time\": 3, \"class\": null}\n");
+  EXPECT_EQ(times.of(0, seconds(2)), 0);
+  EXPECT_EQ(times.of(0, seconds(3)), -1);
+  EXPECT_NE(
+      error_of("{\"frame\": 0, \"class\": \"a\"}\n{\"frame\": 1}\n").find(":2: a label is JSON"),
+      std::string::npos);
+  for (const char* bad : {"{\"frame\": -1, \"class\": \"a\"}", "{\"frame\": 1.5, \"class\": \"a\"}",
+                          "{\"frame\": 1, \"class\": [1]}", "{\"frme\": 1, \"class\": \"a\"}", "{]",
+                          "{\"frame\": 1, \"class\": \"a\\u001b\"}", "{\"class\": \"a\"}"})
+    EXPECT_NE(error_of(bad).find(":1: "), std::string::npos) << bad;
+  EXPECT_NE(error_of("{\"time\": 0, \"class\": \"a\"}\n{\"frame\": 1, \"class\": \"a\"}\n")
+                .find(":2: \"time\""),
+            std::string::npos);
+}
+
+TEST(LiveLabels, HoldUntilTheNextAndThoseOfAFrameAreItsAlone) {
+  LiveLabels labels({"day", "night"});
+  EXPECT_EQ(labels.of(0), -1);
+  EXPECT_EQ(labels.hear("{\"class\": \"night\"}"), "");
+  EXPECT_EQ(labels.hear("{\"class\": \"day\", \"frame\": 2}"), "");
+  EXPECT_EQ(labels.hear("{\"class\": \"day\", \"frame\": 0}"), "frame 0 has gone by");
+  EXPECT_EQ(labels.hear("{\"class\": \"dusk\"}"), "unknown class \"dusk\"; there are day, night");
+  EXPECT_NE(labels.hear("{\"class\": \"day\", \"time\": 1}"), "");
+  EXPECT_EQ(labels.of(1), 1);
+  EXPECT_EQ(labels.waiting().first, 1u);
+  EXPECT_EQ(labels.of(2), 0);
+  EXPECT_EQ(labels.of(3), 1);
+  EXPECT_EQ(labels.hear("{\"class\": null}"), "");
+  EXPECT_EQ(labels.of(4), -1);
+}
+
 TEST_F(LabelFile, ClassesAreBounded) {
   std::string text = "frame,class\n";
   for (int n = 0; n <= 1000; ++n) text += std::to_string(n) + ",c" + std::to_string(n) + "\n";
@@ -113,7 +152,7 @@ std::vector<int> labels_seen(Source& source) {
 
 TEST_F(LabelFile, ACorruptFrameDoesNotShiftTheLabelsBehindIt) {
   const auto source =
-      with_labels(std::make_unique<Frames>(), read("frame,class\n0,a\n1,b\n2,c\n4,a\n"));
+      with_teller(std::make_unique<Frames>(), teller_of(read("frame,class\n0,a\n1,b\n2,c\n4,a\n")));
   EXPECT_EQ(source->info().classes, 3);
   EXPECT_EQ(labels_seen(*source), (std::vector<int>{0, 2, -1, 0}));
   source->rewind();
@@ -122,7 +161,7 @@ TEST_F(LabelFile, ACorruptFrameDoesNotShiftTheLabelsBehindIt) {
 
 TEST_F(LabelFile, TimesCountFromTheFirstFrame) {
   const auto source =
-      with_labels(std::make_unique<Frames>(), read("time,class\n0,a\n0.15,b\n0.35,\n"));
+      with_teller(std::make_unique<Frames>(), teller_of(read("time,class\n0,a\n0.15,b\n0.35,\n")));
   EXPECT_EQ(labels_seen(*source), (std::vector<int>{0, 1, 1, -1}));
 }
 

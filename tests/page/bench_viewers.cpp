@@ -54,8 +54,8 @@ float work(std::vector<float>& values) {
   return sum;
 }
 
-void copy(const std::vector<float>& from, io::PictureBoard& board, std::int64_t sample) {
-  if (io::Pictures* const room = board.room()) {
+void copy(const std::vector<float>& from, page::PictureBoard& board, std::int64_t sample) {
+  if (page::Pictures* const room = board.room()) {
     std::copy(from.begin(), from.end(), room->input.begin());
     std::copy(from.begin(), from.end(), room->target.begin());
     std::copy(from.begin(), from.end(), room->prediction.begin());
@@ -64,7 +64,7 @@ void copy(const std::vector<float>& from, io::PictureBoard& board, std::int64_t 
 }
 
 /// The last stage at work; other stages on the other cores.
-Turn take_turn(io::PictureBoard& board, std::size_t elements, double seconds) {
+Turn take_turn(page::PictureBoard& board, std::size_t elements, double seconds) {
   std::atomic<bool> stop{false};
   std::atomic<double> worked{0};  // processor time of the stages
   const double process = processor_s(CLOCK_PROCESS_CPUTIME_ID);
@@ -118,11 +118,11 @@ void print(const char* name, const std::vector<Turn>& turns) {
 }  // namespace
 
 void bench_viewers(int size, double seconds) {
-  const io::PictureShape shape{.channels = 3, .height = size, .width = size};
-  io::PictureBoard board(shape, shape);
-  io::Snapshot snapshot;
+  const page::PictureShape shape{.channels = 3, .height = size, .width = size};
+  page::PictureBoard board(shape, shape);
+  page::Snapshot snapshot;
   snapshot.stages.resize(4);
-  io::WebServer server(io::web_options("127.0.0.1:0", ""),
+  page::WebServer server(page::web_options("127.0.0.1:0", ""),
                        {.look = [&snapshot] { return snapshot; }, .pictures = &board});
   std::vector<Turn> nobody, one, stalled;
   for (int round = 0; round < kRounds; ++round) {

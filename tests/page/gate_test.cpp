@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 constexpr char kToken[] = "0123456789abcdef";
@@ -100,4 +100,4 @@ TEST(Gate, PagesOfOtherSitesAreTold) {
 }
 
 }  // namespace
-}  // namespace millrace::io
+}  // namespace millrace::page

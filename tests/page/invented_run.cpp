@@ -13,7 +13,7 @@ using io::Clock;
 
 constexpr int kRecent = 100;  // frames the losses are averaged over
 
-io::PictureShape shape(const InventedOptions& options) {
+page::PictureShape shape(const InventedOptions& options) {
   return {.channels = 3, .height = options.size, .width = options.size};
 }
 
@@ -67,7 +67,7 @@ InventedRun::~InventedRun() {
   thread_.join();
 }
 
-io::Snapshot InventedRun::look() const {
+page::Snapshot InventedRun::look() const {
   const std::lock_guard lock(mutex_);
   return now_;
 }
@@ -125,7 +125,7 @@ void InventedRun::step() {
   draw_prediction();
   note_losses();
   note_times();
-  if (io::Pictures* const room = board_.room()) {
+  if (page::Pictures* const room = board_.room()) {
     std::copy(input_.begin(), input_.end(), room->input.begin());
     std::copy(target_.begin(), target_.end(), room->target.begin());
     std::copy(prediction_.begin(), prediction_.end(), room->prediction.begin());
@@ -172,7 +172,7 @@ void InventedRun::note_times() {
   double latency = 0.003 + (random_() % 60 == 0 ? budget * double(random_() % 100) / 100 : 0);
   for (int i = 0; i < options_.stages; ++i) {
     const auto at = std::size_t(i);
-    io::StageState& stage = now_.stages[at];
+    page::StageState& stage = now_.stages[at];
     const double drift = 1 + 0.05 * std::sin(double(number_) / (200 + 60 * i));
     const double compute =
         budget * (0.5 + 0.12 * ((i * 2 + 1) % 4)) * drift * std::abs(varies(random_));

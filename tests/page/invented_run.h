@@ -29,9 +29,9 @@ class InventedRun {
   ~InventedRun();
 
   // Any thread.
-  io::Snapshot look() const;
-  io::PictureBoard& board() { return board_; }
-  io::Controls& controls() { return controls_; }
+  page::Snapshot look() const;
+  page::PictureBoard& board() { return board_; }
+  page::Controls& controls() { return controls_; }
   /// The source goes away, or comes back.
   void set_connected(bool connected);
 
@@ -54,10 +54,10 @@ class InventedRun {
   std::vector<engine::Histogram> compute_, handoff_;
 
   // Shared.
-  io::PictureBoard board_;
-  io::Controls controls_{io::Controls::Offered{}};
+  page::PictureBoard board_;
+  page::Controls controls_{page::Controls::Offered{}};
   mutable std::mutex mutex_;
-  io::Snapshot now_;  ///< under mutex_
+  page::Snapshot now_;  ///< under mutex_
   std::atomic<bool> stop_{false}, connected_{true};
   std::thread thread_;
 };

@@ -8,7 +8,7 @@
 
 #include "tools/page/controls.h"
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 const PictureShape kShape{.channels = 3, .height = 4, .width = 5};
@@ -94,4 +94,4 @@ TEST(Controls, EachWishIsTakenOnce) {
 }
 
 }  // namespace
-}  // namespace millrace::io
+}  // namespace millrace::page

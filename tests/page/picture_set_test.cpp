@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <opencv2/imgcodecs.hpp>  // reading it back
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 cv::Mat decoded(const Bytes& file) {
@@ -57,4 +57,4 @@ TEST(PictureSet, GreyAndLargeAndNotANumber) {
 }
 
 }  // namespace
-}  // namespace millrace::io
+}  // namespace millrace::page

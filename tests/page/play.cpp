@@ -46,7 +46,7 @@ Usage read(int argc, char** argv) {
 
 void play(const Usage& usage) {
   InventedRun run(usage.run);
-  io::WebServer server(io::web_options(usage.serve, usage.token),
+  page::WebServer server(page::web_options(usage.serve, usage.token),
                        {.look = [&run] { return run.look(); },
                         .pictures = &run.board(),
                         .controls = &run.controls()});

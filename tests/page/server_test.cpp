@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 namespace net = boost::asio;
@@ -50,4 +50,4 @@ TEST(WebServer, AFailureForAMomentDoesNotFreezeThePage) {
 }
 
 }  // namespace
-}  // namespace millrace::io
+}  // namespace millrace::page

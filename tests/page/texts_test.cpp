@@ -7,7 +7,7 @@
 #include "tools/page/json.h"
 #include "tools/page/metrics.h"
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 using nlohmann::json;
@@ -161,4 +161,4 @@ TEST(Metrics, CountersAndHistograms) {
 }
 
 }  // namespace
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>  // what is in use
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 using std::chrono::milliseconds;
@@ -99,4 +99,4 @@ TEST(Trend, LooksByTheThousandTakeNoMemory) {
 }
 
 }  // namespace
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -1,7 +1,10 @@
 """What a user of Python loses if the package is wrong: PyTorch's own numbers, order, words, weights both ways."""
 
+import copy
 import itertools
+import pathlib
 import signal
+import tempfile
 import threading
 import unittest
 
@@ -12,6 +15,8 @@ from torch import nn
 import delayed_rules
 import millrace
 import networks
+import profiles
+import program
 import reference
 
 LR = 0.1
@@ -203,6 +208,40 @@ class Package(unittest.TestCase):
                 "kind": "sgd", "lr": LR}} if False else {**{k: v for k, v in PLAIN.items() if k != "optimizer"}})
             self.assertEqual([r.loss for r in again.run(frames)], losses)
 
+    def test_masks_are_learned_pixel_by_pixel(self):
+        samples = []
+        for n, frame in enumerate(pictures(8)):
+            mask = (torch.arange(24) + n) // 6 % 3
+            samples.append((frame, mask.repeat(16, 1).numpy()))
+            samples[-1][1][n] = 255
+        torch.manual_seed(1)
+        net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 3, 1))
+        own = copy.deepcopy(net)
+        trainer = millrace.Trainer(net, schedule="sequential", stages=2, cut=[1], task={"loss": "cross-entropy"}, **PLAIN)
+        found = [result.loss for result in trainer.run(samples)]
+        sgd, losses = torch.optim.SGD(own.parameters(), lr=LR), []
+        for x, mask in samples:
+            loss = nn.functional.cross_entropy(own(x[None]), torch.from_numpy(mask)[None], ignore_index=255)
+            losses.append(loss.item())
+            sgd.zero_grad()
+            loss.backward()
+            sgd.step()
+        self.assertEqual(found, losses)
+        self.assert_same(trainer.state_dict(), own)
+
+    def test_without_frames_it_reads_the_configs_own_source(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bytes_ = program.random_frames(1, 8)
+            tables = {"source": {"uri": program.write_frames(pathlib.Path(folder), bytes_), "width": 24, "height": 16},
+                      **PLAIN, "stages": 1}
+            net = network()
+            own = millrace.Trainer(net, **tables)
+            found = [result.loss for result in own.run()]
+            given = millrace.Trainer(net, **PLAIN, stages=1)
+            self.assertEqual(found, [r.loss for r in given.run(x[0] for x in reference.tensors(bytes_))])
+            with self.assertRaisesRegex(millrace.Error, "none.avi"):
+                list(millrace.Trainer(net, source={"uri": folder + "/none.avi"}, stages=1).run())
+
     def test_next_frame(self):
         frames = pictures(10)
         trainer = millrace.Trainer(network(), schedule="sequential", stages=1, task="next-frame", **PLAIN)
@@ -249,6 +288,19 @@ class Schedules(unittest.TestCase):
         losses = expected(own, "gpipe", [(x[None], x[None]) for x in frames], [2], group=2)
         trainer = millrace.Trainer(network(), schedule=mine, cut=[2], **PLAIN)
         self.assertEqual([r.loss for r in trainer.run(frames)], losses)
+
+    def test_plans_are_the_programs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = profiles.write_profile(pathlib.Path(folder) / "profile.json", [
+                profiles.module(name, ms, weight=1e6) for name, ms in (("a", 2), ("b", 1), ("c", 1), ("d", 1))])
+            best, *others = millrace.plan(path, devices=2, schedules=["partime", "gpipe"])
+            self.assertEqual((best.schedule, best.stages, best.cut, best.gradient_age), ("partime", 2, [2], [2, 0]))
+            self.assertEqual([plan.schedule for plan in others], ["gpipe"])
+            self.assertGreater(best.frames_a_second, others[0].frames_a_second)
+            table = program.call("plan", path, "--devices", "2", "--schedules", "partime").out
+            self.assertIn(f"{best.frames_a_second:.1f} frames a second", table)
+            with self.assertRaisesRegex(millrace.Error, "memory|bytes"):
+                millrace.plan(path, devices=2, memory_bytes=1)
 
     def test_the_verifier_says_what_is_wrong(self):
         wrong = millrace.Schedule.from_actions([["0F0", "0B0"], ["1B0", "1F0"]])

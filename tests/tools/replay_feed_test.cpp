@@ -282,7 +282,7 @@ TEST_F(Live, NothingIsReplayedWhileAFrameIsOverdue) {
 }
 
 TEST_F(Live, NothingIsReplayedThatWouldTakeTooLong) {
-  trainer_.monitor().unit(1).record(std::chrono::nanoseconds(2 * kPeriod).count(), 0);
+  trainer_.monitor().meter(1).record(std::chrono::nanoseconds(2 * kPeriod).count(), 0);
   pass_fresh();
   EXPECT_EQ(feed_.poll(0us), Feed::Status::wait);
 }

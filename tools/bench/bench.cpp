@@ -74,9 +74,10 @@ void plot_framerate(const Json& results, const std::string& path) {
     values[column.at(name)] = limit.empty() ? fps : 100 * fps / limit.at(name);
   };
   for (const Json& arm : results["arms"]) {
-    const int stages = arm["stages"];
+    const int stages = arm["stages"], threads = arm.value("threads", 1);
     const std::string capture = arm.value("capture", "auto");
     add(std::to_string(stages) + (stages == 1 ? " stage" : " stages") +
+            (threads > 1 ? " of " + std::to_string(threads) + " threads" : "") +
             (capture == "auto" ? "" : ", " + capture),
         name_of(arm), arm["fps"]);
   }
@@ -157,7 +158,9 @@ struct Suite {
 const std::map<std::string, Suite>& suites() {
   static const std::map<std::string, Suite> table = {
       {"camera", {"from a picture that an RTSP camera shows to its prediction", bench_camera}},
-      {"framerate", {"four networks by size and stages", bench_framerate, plot_framerate}},
+      {"framerate",
+       {"networks by size, stages and threads, beside PyTorch and the cores' limit",
+        bench_framerate, plot_framerate, framerate_page}},
       {"ingest",
        {"from a decoded frame to a sample, and from thread to thread", bench_ingest, nullptr,
         ingest_page}},
@@ -170,6 +173,9 @@ const std::map<std::string, Suite>& suites() {
       {"prediction",
        {"the simulator's word against the clock", bench_prediction, plot_prediction,
         prediction_page}},
+      {"ranks",
+       {"several processes over MPI, beside one and beside PyTorch", bench_ranks, plot_ranks,
+        ranks_page}},
       {"replay",
        {"learning again from kept samples, on scenes that come back", bench_replay, plot_replay}},
       {"seeds",
@@ -191,6 +197,10 @@ void run_bench(const BenchArguments& arguments) {
   const Suite& suite = suites().at(arguments.suite);
   if (!arguments.plot.empty() && !suite.plot)
     throw ConfigError("--plot: bench " + arguments.suite + " has no plot");
+  const auto& networks = arguments.networks;
+  if (arguments.suite != "framerate" &&
+      std::find(networks.begin(), networks.end(), "resnet18") != networks.end())
+    throw ConfigError("--networks: resnet18 is for bench framerate");
   if (!arguments.page.empty() && !suite.page)
     throw ConfigError("--page: bench " + arguments.suite + " has no page");
   const Json other = arguments.compare.empty()

@@ -18,7 +18,7 @@ struct BenchArguments {
   std::int64_t rounds = 5;            ///< how often the arms take turns
   std::string memory_format = "contiguous";  ///< or channels_last
   std::vector<std::string> captures;  ///< framerate, partime: graph, eager; empty: the suite's own
-  std::string pytorch;                ///< framerate: a Python with torch; "": without
+  std::string pytorch;                ///< framerate, ranks: a Python with torch; "": without
   double seconds = 0.5;               ///< an arm's turn
   bool quick = false;                 ///< partime, seeds: small, for a look
   std::vector<std::string> streams;   ///< learning: of vtest, film, scenes, labels; empty: all
@@ -45,6 +45,7 @@ nlohmann::ordered_json bench_learning(const BenchArguments& arguments);
 nlohmann::ordered_json bench_partime(const BenchArguments& arguments);
 nlohmann::ordered_json bench_pipeline(const BenchArguments& arguments);
 nlohmann::ordered_json bench_prediction(const BenchArguments& arguments);
+nlohmann::ordered_json bench_ranks(const BenchArguments& arguments);
 nlohmann::ordered_json bench_replay(const BenchArguments& arguments);
 nlohmann::ordered_json bench_seeds(const BenchArguments& arguments);
 nlohmann::ordered_json bench_tables(const BenchArguments& arguments);
@@ -60,13 +61,16 @@ inline std::vector<std::int64_t> sizes_or(const BenchArguments& arguments,
 }
 
 /// A suite's results as a picture.
+void plot_ranks(const nlohmann::ordered_json& results, const std::string& path);
 void plot_replay(const nlohmann::ordered_json& results, const std::string& path);
 
 /// Markdown of a suite's results.
+std::string framerate_page(const nlohmann::ordered_json& results);
 std::string ingest_page(const nlohmann::ordered_json& results);
 std::string learning_page(const nlohmann::ordered_json& results);
 std::string partime_page(const nlohmann::ordered_json& results);
 std::string prediction_page(const nlohmann::ordered_json& results);
+std::string ranks_page(const nlohmann::ordered_json& results);
 std::string seeds_page(const nlohmann::ordered_json& results);
 std::string tables_page(const nlohmann::ordered_json& results);
 

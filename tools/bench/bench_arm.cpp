@@ -65,6 +65,7 @@ stages::ModelSpec bench_network(const std::string& name) {
   if (name == "layers") model.layers *= 3;
   if (name == "features") model.features *= 3;
   if (name == "kernel") model.kernel *= 3;
+  if (name == "resnet18") model.preset = name;
   return model;
 }
 

@@ -9,8 +9,9 @@
 namespace millrace::tools {
 
 /// The PARTIME slides' networks, by name: basic (10 layers, 16 features, kernel 5), layers (x3),
-/// features (x3), kernel (x3).
+/// features (x3), kernel (x3); or the preset of that name.
 stages::ModelSpec bench_network(const std::string& name);
+/// The slides'.
 const std::vector<std::string>& bench_network_names();
 
 /// What one turn of an arm measured. Times in milliseconds.

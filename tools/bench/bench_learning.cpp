@@ -29,6 +29,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::int64_t kFrames = 600;
 constexpr int kWidth = 48, kHeight = 36;
 constexpr std::uint64_t kSeeds = 3;
+constexpr double kSlope = 0.3;  ///< of the leaky ReLUs
 
 stages::OptimizerSpec adam(double beta1, double beta2) {
   return {.kind = "adam", .beta1 = beta1, .beta2 = beta2};
@@ -42,11 +43,11 @@ std::vector<double> grid(const LearningArm& arm) {
 }
 
 /// The rules on one network beside sequential on the same.
-void add_networks(const LearningStream& stream, const std::string& norm,
+void add_networks(const LearningStream& stream, const std::string& norm, double slope,
                   std::vector<LearningArm>& arms) {
   const auto add = [&](const char* schedule, int stages, const char* correction, bool half) {
     arms.push_back({&stream, schedule, stages, half ? adam(0.5, 0.999) : adam(0.9, 0.999),
-                    half ? "adam, beta1 0.5" : "adam", correction, norm});
+                    half ? "adam, beta1 0.5" : "adam", correction, norm, slope});
   };
   const bool has_others = norm == "none";  // among the arms above
   if (!has_others) add("sequential", 1, "none", false);
@@ -65,7 +66,7 @@ std::vector<LearningArm> arms_on(const LearningStream& stream) {
                        bool momentum, int every = 1) {
     // Adam's own momentum helps where gradients are fresh and hurts where they are old.
     arms.push_back({&stream, schedule, stages, momentum ? adam(0.9, 0.999) : adam(0.0, 0.99),
-                    momentum ? "adam" : "adam, beta1 0", correction, "none", every});
+                    momentum ? "adam" : "adam, beta1 0", correction, "none", 0, every});
   };
   add("sequential", 1, "none", true);
   for (const int every : {2, 4, 8}) add("sequential", 1, "none", true, every);
@@ -86,8 +87,10 @@ std::vector<LearningArm> arms_on(const LearningStream& stream) {
   for (const int stages : {2, 8}) {
     for (const char* schedule : {"pb", "pipedream"}) add(schedule, stages, "inverse-age", false);
   }
-  add_networks(stream, "none", arms);
-  if (stream.classes == 0) add_networks(stream, "instance", arms);
+  add_networks(stream, "none", 0, arms);
+  for (const double slope : {0.0, kSlope}) {
+    if (stream.classes == 0) add_networks(stream, "instance", slope, arms);
+  }
   for (const char* correction : {"none", "spike-compensation", "local"})
     arms.push_back({&stream, "partime", 4, kMomentum, "sgd, momentum 0.9", correction});
   return arms;
@@ -162,7 +165,7 @@ Json arm_json(const LearningArm& arm, double lr, const std::vector<const Learnin
           {"stages", arm.stages},
           {"optimizer", arm.optimizer_name},
           {"correction", arm.correction},
-          {"norm", arm.norm},
+          {"norm", network_text(arm.norm, arm.slope)},
           {"every", arm.every},
           {"lr", lr},
           {"loss", over_seeds(scores, [](const auto& s) { return s.mean; })},
@@ -177,7 +180,7 @@ Json arm_json(const LearningArm& arm, double lr, const std::vector<const Learnin
 void print_arm(const Json& arm) {
   const auto figure = [&](const char* name) { return arm[name]["mean"].get<double>(); };
   const int every = arm["every"];
-  std::printf("%-7s %-10s %2d %-18s %-18s %-8s %-9s %7.0e %8.4f %8.4f %8.4f",
+  std::printf("%-7s %-10s %2d %-18s %-18s %-24s %-9s %7.0e %8.4f %8.4f %8.4f",
               arm["stream"].get<std::string>().c_str(), arm["schedule"].get<std::string>().c_str(),
               arm["stages"].get<int>(), arm["optimizer"].get<std::string>().c_str(),
               arm["correction"].get<std::string>().c_str(), arm["norm"].get<std::string>().c_str(),
@@ -268,7 +271,7 @@ Json bench_learning(const BenchArguments& arguments) {
                   {"width", kWidth},       {"height", kHeight},
                   {"seeds", kSeeds},       {"streams", Json::array()},
                   {"arms", Json::array()}, {"provenance", provenance(1)}};
-  std::printf("%-7s %-10s %2s %-18s %-18s %-8s %-9s %7s %8s %8s %8s %7s\n", "stream", "schedule",
+  std::printf("%-7s %-10s %2s %-18s %-18s %-24s %-9s %7s %8s %8s %8s %7s\n", "stream", "schedule",
               "N", "optimizer", "correction", "norm", "frames", "rate", "loss", "last 100",
               "held out", "return");
   for (const LearningStream& stream : streams) {

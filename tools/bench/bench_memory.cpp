@@ -10,7 +10,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kStages = 4, kMicrobatches = 8, kSamples = 4 * kMicrobatches;
+constexpr int kStages = 4, kMicrobatches = 8, kMinibatches = 4;
 
 /// A schedule, and what its paper says that stage i of N keeps with m samples a minibatch.
 struct Row {
@@ -33,10 +33,10 @@ constexpr Row kRows[] = {{"sequential", false, "1", "1"},
 
 class BlankFeed final : public engine::Feed {
  public:
-  BlankFeed(engine::Trainer& trainer, std::size_t elements)
-      : trainer_(trainer), elements_(elements) {}
+  BlankFeed(engine::Trainer& trainer, std::size_t elements, std::int64_t samples)
+      : trainer_(trainer), elements_(elements), samples_(samples) {}
   Status poll(std::chrono::microseconds patience) override {
-    return taken_ < kSamples ? Status::ready : Status::end;
+    return taken_ < samples_ ? Status::ready : Status::end;
   }
   void take(int slot, engine::SampleInfo& info) override {
     std::memset(trainer_.input(slot), 0, elements_ * sizeof(float));
@@ -46,14 +46,14 @@ class BlankFeed final : public engine::Feed {
 
  private:
   engine::Trainer& trainer_;
-  std::size_t elements_;
+  const std::size_t elements_;
+  const std::int64_t samples_;
   std::int64_t taken_ = 0;
 };
 
-/// Runs `row` and returns [{"weights", ...}], one a stage.
+/// [{"weights", ...}], one a stage.
 Json measure(const Row& row, std::int64_t size) {
   engine::TrainerOptions options;
-  options.capture = engine::Capture::eager;  // recorded steps keep every slot's memory for good
   options.sample = {3, size, size};
   options.network = stages::build_network(bench_network("basic"), options.sample);
   options.schedule = row.schedule;
@@ -61,15 +61,13 @@ Json measure(const Row& row, std::int64_t size) {
   options.microbatches = kMicrobatches;
   options.recompute = row.recompute;
   options.cut = {5, 10, 15};
-  engine::Trainer trainer(options);
-  BlankFeed feed(trainer, std::size_t(3 * size * size));
-  trainer.run(feed, nullptr);
+  const engine::Schedule schedule = engine::schedule_of(options);
   const std::vector<std::int64_t> kept =
-      engine::draw_staircase(trainer.schedule(), kSamples).activations;
+      engine::draw_staircase(schedule, kMinibatches * kMicrobatches).activations;
   Json stages = Json::array();
-  for (const engine::StageMemory& memory : trainer.memory()) {
+  for (const engine::StageMemory& memory : memory_of(std::move(options))) {
     const auto stage = int(stages.size());
-    stages.push_back({{"versions", trainer.schedule().versions_of(stage)},
+    stages.push_back({{"versions", schedule.versions_of(stage)},
                       {"samples", kept[stage]},
                       {"weights", memory.weights},
                       {"stashes", memory.stashes},
@@ -80,6 +78,16 @@ Json measure(const Row& row, std::int64_t size) {
 }
 
 }  // namespace
+
+std::vector<engine::StageMemory> memory_of(engine::TrainerOptions options) {
+  options.capture = engine::Capture::eager;
+  const stages::ImageShape sample = options.sample;
+  const int samples = kMinibatches * options.microbatches;
+  engine::Trainer trainer(std::move(options));
+  BlankFeed feed(trainer, std::size_t(sample.channels * sample.height * sample.width), samples);
+  trainer.run(feed, nullptr);
+  return trainer.memory();
+}
 
 Json memory_by_schedule(std::int64_t size) {
   Json results = {{"stages", kStages}, {"microbatches", kMicrobatches}, {"arms", Json::array()}};

@@ -45,7 +45,7 @@ double bare_loop_ms(const BenchArm& arm, double seconds) {
 double monitor_ns() {
   constexpr int kSteps = 20000;
   engine::Monitor monitor({1}, 30.0);
-  engine::StageMeter& meter = monitor.unit(0);
+  engine::StageMeter& meter = monitor.meter(0);
   const Clock::time_point start = Clock::now();
   for (int i = 0; i < kSteps; ++i) {
     meter.begin(Clock::now());

@@ -20,7 +20,7 @@ constexpr std::int64_t kTurn = 100;  ///< frames a scene stays; two take turns
 constexpr std::int64_t kFrames = 800;
 constexpr std::int64_t kEdge = 20;    ///< frames that tell how well a scene is known
 constexpr std::int64_t kBucket = 10;  ///< frames a point of the curve
-constexpr double kFps = 25;
+constexpr double kFps = 50;
 
 /// What rounds of one kind have shown.
 struct Arm {

@@ -100,6 +100,12 @@ void take_turn(Arm& arm, const engine::plan::Link& link, double seconds) {
   arm.work.push_back(work);
 }
 
+std::int64_t largest_stage(const engine::TrainerOptions& options) {
+  std::int64_t most = 0;
+  for (const engine::StageMemory& stage : memory_of(options)) most = std::max(most, stage.total());
+  return most;
+}
+
 Json arm_json(const Arm& arm) {
   const std::string schedule = arm.bench.options().schedule;
   const double step = median(arm.measured);
@@ -110,7 +116,8 @@ Json arm_json(const Arm& arm) {
       {"microbatches", arm.microbatches},
       {"measured_ms", step},
       {"predicted_ms", median(arm.predicted)},
-      {"work_ms", median(arm.work)}};
+      {"work_ms", median(arm.work)},
+      {"memory_bytes", largest_stage(arm.bench.options())}};
   if (flushes(schedule)) {
     row["bubble"] = {
         {"formula", bubble_formula(schedule, arm.workers, arm.microbatches)},
@@ -127,7 +134,17 @@ const Json* find(const Json& arms, const std::string& schedule, int m = 0) {
   return nullptr;
 }
 
-/// What a stage holds, by arm of the memory's results.
+/// The arm of `schedule` with the most microbatches that needs no more memory than `like`; null:
+/// none does.
+const Json* as_small_as(const Json& arms, const std::string& schedule, const Json& like) {
+  const Json* most = nullptr;
+  for (const Json& arm : arms) {
+    if (arm["schedule"] == schedule && arm["memory_bytes"] <= like["memory_bytes"]) most = &arm;
+  }
+  return most;
+}
+
+/// What the stage with the most of it holds, by arm of the memory's results.
 double largest(const Json& memory, const std::string& arm, const char* figure) {
   double most = 0;
   for (const Json& row : memory["arms"]) {
@@ -135,6 +152,16 @@ double largest(const Json& memory, const std::string& arm, const char* figure) {
     for (const Json& stage : row["stages"]) most = std::max(most, stage[figure].get<double>());
   }
   return most;
+}
+
+/// Older weight versions of stage 0, in its weights.
+std::string stashed(const Json& memory, const std::string& arm) {
+  for (const Json& row : memory["arms"]) {
+    if (row["arm"] != arm) continue;
+    const Json& first = row["stages"][0];
+    return format("%.2f", first["stashes"].get<double>() / first["weights"].get<double>());
+  }
+  return "-";
 }
 
 /// [{"seed", "claim", "published", "predicted", "measured"}]: ratios and shares as texts.
@@ -178,15 +205,24 @@ Json claims_of(const Json& arms, const Json& memory, int p, int m) {
         ratio(gpipe, dream, "measured_ms"));
   }
   add("PipeDream", "older weight versions that stage 0 of 4 stashes, in weights", "N - 1 = 3", "-",
-      format("%.2f",
-             largest(memory, "pipedream", "stashes") / largest(memory, "pipedream", "weights")));
+      stashed(memory, "pipedream"));
   if (two && f1b) {
     add("2BW", format("time a sample of 1F1B over 2BW's, which has no flush, m = %d", m),
         format("(m+p-1)/m = %.2f", double(m + p - 1) / m), ratio(f1b, two, "predicted_ms"),
         ratio(f1b, two, "measured_ms"));
   }
   add("2BW", "older weight versions that stage 0 of 4 stashes, in weights", "1", "-",
-      format("%.2f", largest(memory, "2bw", "stashes") / largest(memory, "2bw", "weights")));
+      stashed(memory, "2bw"));
+  for (const char* flushing : {"gpipe", "1f1b"}) {
+    const Json* const small = two ? as_small_as(arms, flushing, *two) : nullptr;
+    if (!two) break;
+    add("2BW",
+        small ? format("time a sample of %s over 2BW's at equal memory, its m = %d", flushing,
+                       (*small)["microbatches"].get<int>())
+              : format("%s at 2BW's memory", flushing),
+        "no flush", small ? ratio(small, two, "predicted_ms") : "-",
+        small ? ratio(small, two, "measured_ms") : "needs more at any m here");
+  }
   add("2BW", "memory of the largest of 4 stages against 1F1B's", "one version more", "-",
       format("%.2f", largest(memory, "2bw", "total") / largest(memory, "1f1b", "total")));
   add("2BW", "memory of the largest of 4 stages against PipeDream's", "2 versions instead of 4",

@@ -7,6 +7,7 @@
 #include <numeric>    // means
 #include <stdexcept>  // a stream that is too short
 
+#include "engine/format.h"
 #include "engine/plan/balance.h"
 #include "engine/trainer/oracle.h"
 #include "io/queue/planar.h"
@@ -31,15 +32,17 @@ stages::LayerSpec layer(const std::string& type, std::optional<std::int64_t> out
   return {.type = type, .out = out, .kernel = kernel};
 }
 
-/// The PARTIME experiments' basic network, as bench framerate has it, with `norm`; for classes
+/// The PARTIME experiments' basic network, as bench framerate has it, with the arm's norm; for classes
 /// eight convolutions that normalise their maps, since without that so deep a network hardly moves
 /// in 600 frames, a mean over twelfths of the picture and a linear layer.
-std::shared_ptr<const stages::Network> network_of(const LearningStream& stream,
-                                                  const std::string& norm) {
+std::shared_ptr<const stages::Network> network_of(const LearningArm& arm) {
+  const LearningStream& stream = *arm.stream;
   const at::Tensor& frame = stream.frames.front();
   const stages::ImageShape shape{frame.size(1), frame.size(2), frame.size(3)};
-  if (stream.classes == 0) return stages::build_network({.norm = norm}, shape);
-  stages::ModelSpec model{.preset = "layers"};
+  stages::ModelSpec model{.norm = arm.norm};
+  if (arm.slope > 0) model.activation = "leaky-relu", model.slope = arm.slope;
+  if (stream.classes == 0) return stages::build_network(model, shape);
+  model.preset = "layers";
   for (int i = 0; i < 8; ++i) {
     stages::LayerSpec norm = layer("groupnorm");
     norm.groups = 4;
@@ -55,7 +58,7 @@ engine::TrainerOptions options_of(const LearningArm& arm, double lr, std::uint64
   engine::TrainerOptions options;
   options.capture = engine::Capture::eager;  // as the oracle computes
   const at::Tensor& frame = arm.stream->frames.front();
-  options.network = network_of(*arm.stream, arm.norm);
+  options.network = network_of(arm);
   options.target_is_input = arm.stream->classes == 0;
   options.sample = {frame.size(1), frame.size(2), frame.size(3)};
   options.schedule = arm.schedule;
@@ -115,9 +118,13 @@ double forgetting(const std::vector<float>& losses, const LearningArm& arm, int 
 std::string LearningArm::name() const {
   std::string text = stream->name + " " + schedule + " x" + std::to_string(stages) + " " +
                      optimizer_name + " " + correction;
-  if (norm != "none") text += ", norm " + norm;
+  if (norm != "none") text += ", norm " + network_text(norm, slope);
   if (every > 1) text += ", " + frames_text(every) + " frame";
   return text;
+}
+
+std::string network_text(const std::string& norm, double slope) {
+  return slope == 0 ? norm : norm + engine::format(", leaky ReLU %g", slope);
 }
 
 std::string frames_text(int every) {

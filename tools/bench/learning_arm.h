@@ -35,9 +35,13 @@ struct LearningArm {
   std::string optimizer_name;  ///< "adam", "adam, beta1 0", ...
   std::string correction = "none";
   std::string norm = "none";  ///< of pictures' network, as model.norm
+  double slope = 0;           ///< of its leaky ReLU, as model.slope; 0: ReLU
   int every = 1;  ///< learns from every so many-th frame: as many as it takes, of a live stream
   std::string name() const;
 };
+
+/// "none", "instance", "instance, leaky ReLU 0.3".
+std::string network_text(const std::string& norm, double slope);
 
 /// "all", "every 2nd", "every 4th".
 std::string frames_text(int every);

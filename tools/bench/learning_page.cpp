@@ -50,7 +50,7 @@ std::string goals_of(const Json& results, const std::string& stream) {
       "|\n|---|---|---|---|---|---|---|---|\n";
   for (const Goal& goal :
        {Goal{2, 1, 1.05}, {8, 1, stream == "labels" ? 1.1 : 1.25}, {8, 4, 0.7}}) {
-    for (const char* norm : {"none", "instance"}) {
+    for (const char* norm : {"none", "instance", "instance, leaky ReLU 0.3"}) {
       const auto one = best_of(results, stream, [&](const Json& arm) {
         return arm["schedule"] == "sequential" && arm["every"] == goal.every &&
                arm.value("norm", "none") == norm;

@@ -42,9 +42,10 @@ PyTorch::~PyTorch() {
 
 double PyTorch::step_ms(const stages::ModelSpec& model, std::int64_t size, const std::string& mode,
                         int threads, double seconds) {
-  std::fprintf(to_, "%lld %lld %lld %lld %s %d %f\n", static_cast<long long>(model.layers),
-               static_cast<long long>(model.features), static_cast<long long>(model.kernel),
-               static_cast<long long>(size), mode.c_str(), threads, seconds);
+  std::fprintf(to_, "%s %lld %lld %lld %lld %s %d %f\n", model.preset.c_str(),
+               static_cast<long long>(model.layers), static_cast<long long>(model.features),
+               static_cast<long long>(model.kernel), static_cast<long long>(size), mode.c_str(),
+               threads, seconds);
   std::fflush(to_);
   char line[4096];
   if (!std::fgets(line, sizeof line, from_))

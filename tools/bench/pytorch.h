@@ -18,8 +18,9 @@ class PyTorch {
   PyTorch(const PyTorch&) = delete;
   PyTorch& operator=(const PyTorch&) = delete;
 
-  /// Median milliseconds of a training step of `model`, a partime-cnn, on one frame of `size`; NaN
-  /// where PyTorch can't. `mode`: eager, channels_last or compile.
+  /// Median milliseconds of a training step of `model`, a partime-cnn or resnet18, on one frame of
+  /// `size`; NaN where PyTorch can't. A mode that begins three times slower than another is not
+  /// measured on. `mode`: eager, channels_last or compile.
   double step_ms(const stages::ModelSpec& model, std::int64_t size, const std::string& mode,
                  int threads, double seconds);
 

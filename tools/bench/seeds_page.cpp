@@ -1,4 +1,5 @@
 // The page of `millrace bench seeds`, and its pictures.
+#include <algorithm>
 #include <filesystem>
 
 #include "engine/format.h"
@@ -77,6 +78,23 @@ void plot_rates(const Json& results, const std::string& path) {
   io::write_bars(chart, path);
 }
 
+/// A line a schedule, a point a number of microbatches.
+void plot_rate_over_memory(const Json& results, const std::string& path) {
+  io::Chart chart{.title = "Time a sample over memory, " + results["workers"].dump() + " workers",
+                  .x_label = "KiB of the largest stage",
+                  .y_label = "ms",
+                  .series = {}};
+  for (const Json& arm : results["arms"]) {
+    const std::string schedule = text_of(arm, "schedule");
+    if (chart.series.empty() || chart.series.back().label != schedule)
+      chart.series.push_back({.label = schedule, .points = {}});
+    chart.series.back().points.emplace_back(arm["memory_bytes"].get<double>() / 1024,
+                                            arm["measured_ms"].get<double>());
+  }
+  for (io::Series& series : chart.series) std::sort(series.points.begin(), series.points.end());
+  io::write_chart(chart, path);
+}
+
 }  // namespace
 
 void plot_seeds(const Json& results, const std::string& path) {
@@ -87,6 +105,7 @@ void plot_seeds(const Json& results, const std::string& path) {
   plot_bubbles(results, path);
   plot_rates(results, beside("-rates"));
   plot_memory(results["memory"], beside("-memory"));
+  plot_rate_over_memory(results, beside("-equal"));
 }
 
 std::string seeds_page(const Json& results) {
@@ -126,12 +145,13 @@ std::string seeds_page(const Json& results) {
   }
   text +=
       "\n## Rates\n\n![Frames learned a second](seeds-rates.png)\n\n"
-      "| schedule | measured ms | predicted ms |\n|---|---|---|\n";
+      "| schedule | measured ms | predicted ms | KiB of the largest stage |\n|---|---|---|---|\n";
   for (const Json& arm : results["arms"]) {
     text += "| " + text_of(arm, "arm") +
-            format(" | %.3f | %.3f |\n", arm["measured_ms"].get<double>(),
-                   arm["predicted_ms"].get<double>());
+            format(" | %.3f | %.3f | %.0f |\n", arm["measured_ms"].get<double>(),
+                   arm["predicted_ms"].get<double>(), arm["memory_bytes"].get<double>() / 1024);
   }
+  text += "\n![Time a sample over memory](seeds-equal.png)\n";
   text +=
       "\n## Memory\n\n![Memory a stage holds](seeds-memory.png)\n\n"
       "KiB of stage 0 of 4. Formula: the samples that the paper has the stage keep, times one "

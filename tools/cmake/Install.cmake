@@ -7,7 +7,7 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME dev)  # what is not said to be of the p
 
 # The engine and what it is made of; frames in and pictures out are a component of their own, since
 # they bring GStreamer and OpenCV.
-set(engine_parts engine engine_core capture kernels stages plan_files plugin)
+set(engine_parts engine engine_core capture kernels team stages plan_files plugin)
 set(run_parts io page run_core checkpoint_files alerts config plugins run)  # with frames in and pictures out
 foreach(part ${engine_parts} ${run_parts})
   add_library(millrace::${part} ALIAS millrace_${part})

@@ -13,11 +13,14 @@ void add_options(CLI::App& command, BenchArguments& arguments) {
   command.add_option("suite", arguments.suite, "Which; see below")
       ->required()
       ->check(CLI::IsMember(suites));
+  std::vector<std::string> networks = bench_network_names();
+  networks.push_back("resnet18");
   command
       .add_option("--networks", arguments.networks,
-                  "framerate, partime, prediction: which of basic, layers, features, kernel")
+                  "framerate, partime, prediction: which of basic, layers, features, kernel; "
+                  "framerate: resnet18, too")
       ->delimiter(',')
-      ->check(CLI::IsMember(bench_network_names()));
+      ->check(CLI::IsMember(networks));
   command.add_option("--sizes", arguments.sizes, "Pixels a side, as 32,64; unset: the suite's own")
       ->delimiter(',')
       ->check(CLI::Range(8, 4096));
@@ -32,14 +35,14 @@ void add_options(CLI::App& command, BenchArguments& arguments) {
   command.add_option("--seconds", arguments.seconds, "Length of an arm's turn")
       ->check(CLI::Range(0.01, 3600.0))
       ->capture_default_str();
-  command.add_flag("--quick", arguments.quick, "partime, seeds: a small part of it, in seconds");
+  command.add_flag("--quick", arguments.quick, "partime, ranks, seeds: a small part of it, in seconds");
   command
       .add_option("--captures", arguments.captures,
                   "framerate, partime: graph, eager; unset: auto, both")
       ->delimiter(',')
       ->check(CLI::IsMember({"graph", "eager"}));
   command.add_option("--pytorch", arguments.pytorch,
-                     "framerate: a Python with torch, to train the same networks beside");
+                     "framerate, ranks: a Python with torch, to train the same networks beside");
   command.add_option("--memory-format", arguments.memory_format, "contiguous | channels_last")
       ->check(CLI::IsMember({"contiguous", "channels_last"}))
       ->capture_default_str();
@@ -55,8 +58,8 @@ void add_options(CLI::App& command, BenchArguments& arguments) {
   command.add_option("--json", arguments.json, "Where to write the results");
   command.add_option("--plot", arguments.plot, "Where to write the plot, PNG");
   command.add_option("--page", arguments.page,
-                     "ingest, learning, partime, prediction, seeds, tables: where to write a page "
-                     "of them, Markdown");
+                     "framerate, ingest, learning, partime, prediction, ranks, seeds, tables: where to "
+                     "write a page of them, Markdown");
   command.add_option("--profiles", arguments.profiles,
                      "tables: the folder profiler of a copy of PipeDream's repository");
   command.add_option("--from", arguments.from,

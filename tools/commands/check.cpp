@@ -33,8 +33,10 @@ void describe_pipeline(const engine::TrainerOptions& options) {
     std::cout << "#   stage " << stage << " on ";
     for (int replica = 0; replica < schedule.replicas_of(stage); ++replica) {
       std::cout << (replica > 0 ? " and " : "")
-                << options.devices[schedule.unit(stage, replica)].name();
+                << options.devices[schedule.replica_id(stage, replica)].name();
     }
+    if (const int threads = options.threads.at(std::size_t(stage)); threads > 1)
+      std::cout << " with " << threads << " threads";
     std::cout << ", gradients " << ages[stage] << " frames old";
     if (options.cut.empty() && options.stages > 1) {
       std::cout << "\n";
@@ -146,7 +148,8 @@ int check(const CheckArguments& arguments) {
   const engine::TrainerOptions options = assemble(config, configured_shape(config));
   config.optimizer = options.optimizer;  // as it will run
   const std::optional<io::Labels> labels = configured_labels(config);
-  if (labels) require_classes(config, *options.network, int(labels->classes().size()));
+  const std::vector<std::string>& classes = labels ? labels->classes() : config.task.classes;
+  if (!classes.empty()) require_classes(config, *options.network, int(classes.size()));
   std::cout << to_toml(config) << "\n";
   describe_pipeline(options);
   std::cout << "#   correction " << describe_correction(config, options) << "\n";
@@ -162,7 +165,7 @@ int check(const CheckArguments& arguments) {
   describe_sharing(options);
   describe_policy(config, options);
   describe_frames(config);
-  if (labels) describe_classes(labels->classes());
+  if (!classes.empty()) describe_classes(classes);
   return kDone;
 }
 

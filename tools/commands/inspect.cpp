@@ -1,11 +1,15 @@
 // `millrace inspect`: what this machine has, and what a source is.
 #include <iostream>  // results
+#include <map>       // kernels
 
 #include "capture/devices.h"
 #include "engine/pipeline/pinning.h"
+#include "engine/trainer/backends.h"
+#include "engine/trainer/operations.h"
 #include "io/source/source.h"
 #include "io/source/versions.h"
 #include "tools/commands/command.h"
+#include "tools/run/assembly.h"
 #include "tools/run/provenance.h"
 
 namespace millrace::tools {
@@ -46,18 +50,49 @@ void print_source(const std::string& uri) {
   std::cout << "live       " << (info.live ? "yes" : "no") << "\n";
 }
 
-int inspect(const std::string& uri) {
-  uri.empty() ? print_machine() : print_source(uri);
+/// What the steps of a config consist of, stage by stage: kernels, and operators left to LibTorch.
+void print_steps(const Config& config) {
+  const engine::TrainerOptions options = assemble(config, sample_of(config));
+  std::cout << "sample     " << options.sample.channels << "x" << options.sample.height << "x"
+            << options.sample.width << "\n";
+  if (!engine::runs_programs(options, 0)) {
+    std::cout << "steps      no step programs\n";
+    return;
+  }
+  const auto stages = engine::stage_operations(options, 0);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    std::map<std::string, int> counts;
+    for (const capture::OperationInfo& operation : stages[stage]) ++counts[operation.kernel];
+    std::cout << (stages.size() < std::size_t(options.stages) ? "steps     "
+                                                              : "stage " + std::to_string(stage));
+    for (const auto& [kernel, count] : counts) std::cout << "  " << kernel << " x" << count;
+    std::cout << "\n";
+    for (const std::string& operation : engine::left_to_libtorch(stages[stage]))
+      std::cout << "LibTorch   " << operation << "\n";
+  }
+}
+
+int inspect(const std::string& what) {
+  if (what.empty()) {
+    print_machine();
+  } else if (what.ends_with(".toml")) {
+    const Config config = load_config(what, {});
+    print_source(config.source.uri);
+    print_steps(config);
+  } else {
+    print_source(what);
+  }
   return kDone;
 }
 
-void add_options(CLI::App& command, std::string& uri) {
-  command.add_option("uri", uri, "A source");
+void add_options(CLI::App& command, std::string& what) {
+  command.add_option("uri", what, "A source; or a config (.toml): its source and its steps");
 }
 
 }  // namespace
 
-const Command kInspect = {"inspect", "Devices and versions; with a URI: what the source is",
+const Command kInspect = {"inspect",
+                          "Devices and versions; with a URI or config: what the source is",
                           add<std::string, add_options, inspect>};
 
 }  // namespace millrace::tools

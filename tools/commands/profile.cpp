@@ -7,10 +7,10 @@
 
 #include "capture/program/kernels/kernels.h"
 #include "engine/plan/profile_json.h"
+#include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "io/files/whole_file.h"
-#include "io/source/source.h"
 #include "tools/commands/command.h"
 #include "tools/run/assembly.h"
 #include "tools/run/outputs.h"
@@ -27,19 +27,9 @@ struct ProfileArguments {
 
 constexpr int kMostRepeats = 200;  // of a module, on a machine that is busy
 
-/// The config's sample; where it leaves the size open, the source's own.
-stages::ImageShape sample_of(const Config& config) {
-  stages::ImageShape shape = configured_shape(config);
-  if (shape.width > 0 && shape.height > 0) return shape;
-  const io::SourceInfo info = io::open_source({.uri = config.source.uri})->info();
-  if (shape.width == 0) shape.width = info.width;
-  if (shape.height == 0) shape.height = info.height;
-  return shape;
-}
-
 void print_profile(const engine::plan::Profile& profile) {
-  std::printf("%s on %s; median ms (spread), KiB\n", profile.network.c_str(),
-              profile.device.c_str());
+  std::printf("%s on %s, %s; median ms (spread), KiB\n", profile.network.c_str(),
+              profile.device.c_str(), profile.source.c_str());
   std::printf("%3s %-20s %16s %16s %16s %16s %10s %8s %8s\n", "", "module", "forward",
               "input gradient", "weight gradient", "update", "activation", "weights", "stash");
   const auto time = [](const engine::plan::Measured& value) {
@@ -80,15 +70,20 @@ engine::plan::Profile profile_of(const Config& config,
                                  std::vector<engine::plan::Measured>* speeds) {
   const stages::ImageShape sample = sample_of(config);
   const engine::TrainerOptions options = assemble(config, sample);
-  engine::plan::Profile profile = engine::measure_profile(
-      options.network, sample, options.optimizer,
-      {.most_repeats = kMostRepeats, .device = options.devices.front(), .neighbours = true});
+  const bool programs = engine::runs_programs(options, 0);
+  engine::plan::Profile profile =
+      engine::measure_profile(options.network, sample, options.optimizer,
+                              {.most_repeats = kMostRepeats,
+                               .device = options.devices.front(),
+                               .neighbours = true,
+                               .programs = programs});
   profile.network = config.model.preset + " at " + std::to_string(sample.width) + "x" +
                     std::to_string(sample.height);
-  profile.source = "measured by millrace " MILLRACE_VERSION;
+  profile.source = std::string("measured by millrace " MILLRACE_VERSION) +
+                   (programs ? ", step programs" : ", operator by operator");
   profile.hand_offs = {engine::measure_hand_off()};
   const std::vector<engine::plan::Measured> tried =
-      engine::measure_thread_speedup(options.network, sample, options.optimizer);
+      engine::measure_thread_speedup(options.network, sample, options.optimizer, programs);
   profile.thread_speedup = engine::plan::speeds_that_help(tried);
   if (speeds) *speeds = tried;
   return profile;
@@ -96,13 +91,18 @@ engine::plan::Profile profile_of(const Config& config,
 
 namespace {
 
-/// A line an operation, with its share of the limit of the core's registers.
-void print_operations(const std::vector<std::vector<capture::OperationInfo>>& stages) {
-  const double peak = kernels::fma_peak();
+/// A line an operation, with its share of the limit of its cores' registers.
+void print_operations(const std::vector<std::vector<capture::OperationInfo>>& stages,
+                      const std::vector<int>& threads) {
+  const double core = kernels::fma_peak();
   double ns = 0, flops = 0;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    std::printf("stage %zu\n  %-56s %-16s %10s %9s %7s\n", stage, "operator", "kernel", "us",
-                "GFLOP/s", "of peak");
+    // The whole network as one stage has one.
+    const int cores = stages.size() == threads.size() ? threads[stage] : 1;
+    const double peak = core * cores;
+    std::printf("stage %zu%s\n  %-56s %-16s %10s %9s %7s\n", stage,
+                cores > 1 ? (", " + std::to_string(cores) + " threads").c_str() : "", "operator",
+                "kernel", "us", "GFLOP/s", "of peak");
     for (const capture::OperationInfo& o : stages[stage]) {
       std::printf("  %-56s %-16s %10.2f", o.name.c_str(), o.kernel.c_str(),
                   double(o.best_ns) / 1e3);
@@ -115,14 +115,16 @@ void print_operations(const std::vector<std::vector<capture::OperationInfo>>& st
     }
   }
   std::printf(
-      "all: %.4f ms, %.1f GFLOP/s; fused multiply-adds on this core's registers: %.1f GFLOP/s\n",
-      ns / 1e6, flops / ns, peak / 1e9);
+      "all: %.4f ms, %.1f GFLOP/s; a core's peak, multiply-adds on its registers alone: %.1f "
+      "GFLOP/s; its sgemm: %.1f GFLOP/s\n",
+      ns / 1e6, flops / ns, core / 1e9, engine::sgemm_flops() / 1e9);
 }
 
 int profile(const ProfileArguments& arguments) {
   if (arguments.operators) {
     const Config config = load_config(arguments.config, arguments.settings);
-    print_operations(engine::stage_operations(assemble(config, sample_of(config)), 20));
+    const engine::TrainerOptions options = assemble(config, sample_of(config));
+    print_operations(engine::stage_operations(options, 20), options.threads);
     return kDone;
   }
   if (!arguments.json.empty()) require_writable(arguments.json);

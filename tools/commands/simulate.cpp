@@ -94,6 +94,7 @@ std::vector<StageCosts> profiled_costs(const SimulateArguments& arguments, const
 
 SimulationInput input_of(const SimulateArguments& arguments, const Schedule& schedule) {
   SimulationInput input{.samples = arguments.samples,
+                        .delay_ms = arguments.delay_ms,
                         .overhead_ms = arguments.overhead_ms,
                         .contention = arguments.contention,
                         .cores = int(arguments.cores),
@@ -104,7 +105,6 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
     input.input_bytes = arguments.message_bytes;
   } else {
     profile = read_profile(arguments.profile, 1);
-    input.stages = profiled_costs(arguments, profile, schedule.stages);
     input.input_bytes = profile.input_bytes;
   }
   input.machine = engine::plan::parse_machine(arguments.devices.empty() ? "1" : arguments.devices,
@@ -116,6 +116,11 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
   if (arguments.link_latency_ms > 0 || arguments.link_gbps > 0) {
     for (engine::plan::Level& level : input.machine.levels)
       level.link = {arguments.link_latency_ms, arguments.link_gbps * 1e9 / 8 / 1e3};
+  }
+  if (!arguments.profile.empty()) {
+    const Profile each = engine::plan::shared_by(std::move(profile), int(arguments.tensor),
+                                                 input.machine.levels.front().link);
+    input.stages = profiled_costs(arguments, each, schedule.stages);
   }
   if (input.samples == 0) {
     const std::int64_t fits = kMostUnasked / 3 / schedule.stages / schedule.group * schedule.group;

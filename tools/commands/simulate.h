@@ -21,6 +21,8 @@ struct SimulateArguments : ScheduleChoice {
   double link_latency_ms = 0, link_gbps = 0;  ///< Gbit/s; 0: bytes cost nothing
   std::string devices, links;                 ///< as plan takes them
   std::string overlap = "none";               ///< none | transfers | all
+  std::int64_t tensor = 1;                    ///< devices that share each module
+  double delay_ms = 0;                        ///< of a message, beside others
   double overhead_ms = 0, contention = 1;
   std::int64_t cores = 0;  ///< 0: one a worker
   double fps = 0;          ///< of a live source; 0: samples are there when asked for

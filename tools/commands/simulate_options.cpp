@@ -14,6 +14,11 @@ void add_costs(CLI::App& command, SimulateArguments& simulate) {
       .add_option("--cut", simulate.cut, "Modules where stages 1.. begin, as 3,6; unset: balanced")
       ->delimiter(',')
       ->needs(profile);
+  command
+      .add_option("--tensor", simulate.tensor,
+                  "Ranks that share each module of the profile, as far as it can be shared")
+      ->check(CLI::Range(1, 64))
+      ->needs(profile);
   const CLI::Range ms(0.0, 1e9), bytes(0.0, 1e15);
   const auto option = [&](const char* name, auto& value, const char* text,
                           const CLI::Range& range) {
@@ -42,6 +47,10 @@ void add_machine(CLI::App& command, SimulateArguments& simulate) {
   command.add_option("--link-gbps", simulate.link_gbps, "Gbit/s of a link; 0: bytes cost nothing")
       ->check(CLI::Range(0.0, 1e9))
       ->excludes(links);
+  command
+      .add_option("--delay", simulate.delay_ms,
+                  "ms that a message is under way besides, however many are, as over a long cable")
+      ->check(CLI::Range(0.0, 1e9));
   command.add_option("--overlap", simulate.overlap, "What runs beside computing")
       ->check(CLI::IsMember({"none", "transfers", "all"}))
       ->capture_default_str();

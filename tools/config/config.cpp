@@ -150,6 +150,8 @@ void Config::set(const std::string& key, const std::string& value) {
 void settle(Config& config) {
   const std::string scheme = io::scheme_error(config.source.uri);
   if (!scheme.empty()) throw config.error("source.uri", scheme);
+  const std::string beside = config.task.stream.empty() ? "" : io::scheme_error(config.task.stream);
+  if (!beside.empty()) throw config.error("task.stream", beside);
   const auto& novelty = config.novelty;
   const std::string hook = novelty.webhook.empty() ? "" : webhook_error(novelty.webhook);
   if (!hook.empty()) throw config.error("novelty.webhook", hook);
@@ -212,8 +214,8 @@ Config load_config(const std::string& path, const std::vector<std::string>& sett
 }
 
 std::string to_toml(Config config) {
-  for (std::string* const uri :
-       {&config.source.uri, &config.output.video, &config.novelty.webhook, &config.novelty.mqtt})
+  for (std::string* const uri : {&config.source.uri, &config.task.stream, &config.output.video,
+                                 &config.novelty.webhook, &config.novelty.mqtt})
     *uri = io::redacted(*uri);
   std::ostringstream out;
   std::string table;

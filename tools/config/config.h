@@ -9,6 +9,7 @@
 
 #include "engine/schedule/schedule.h"
 #include "stages/correction_spec.h"
+#include "stages/loss_spec.h"
 #include "stages/model_spec.h"
 #include "stages/optimizer_spec.h"
 
@@ -40,9 +41,14 @@ struct Config {
   } source;
   struct {
     std::string kind = "autoencode";
-    std::string loss = "mse";
+    stages::LossSpec loss;
     int horizon = 1;
     std::string labels;
+    std::vector<std::string> classes;
+    std::string masks;
+    std::string stream;
+    std::string teacher;
+    bool with_input = false;
   } task;
   stages::ModelSpec model{.layers = 4, .features = 32, .kernel = 3};
   struct {
@@ -52,9 +58,11 @@ struct Config {
   struct : engine::ScheduleSpec {
     std::vector<int> cut;
     std::vector<std::string> devices = {"auto"};
+    std::vector<int> threads = {1};  ///< of each stage; one number: of all
     std::string capture = "auto";
     std::string sharing = "streams";
     std::vector<int> ranks;  ///< of each worker; empty: dealt in order
+    int tensor = 1;          ///< ranks that share each worker's modules
   } pipeline;
   stages::OptimizerSpec optimizer{.kind = "adam", .lr = 0.001};
   stages::CorrectionSpec correction{.kind = "auto"};

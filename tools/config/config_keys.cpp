@@ -260,6 +260,99 @@ ConfigKey replicas_key() {
           }};
 }
 
+ConfigKey threads_key() {
+  constexpr int kMost = 1024;
+  return {"pipeline.threads", "a whole number from 1 to 1024, or a list of them",
+          "threads that share each operation of a stage's step program, on cores of their own; a "
+          "list names them by stage. Results do not depend on it",
+          [](Config& c, const toml::node& n) {
+            const auto in_range = [](std::int64_t v) { return v >= 1 && v <= kMost; };
+            const auto one = n.value_exact<std::int64_t>();
+            if (!one)
+              return read_list(n, c.pipeline.threads, in_range) && !c.pipeline.threads.empty();
+            c.pipeline.threads = {int(*one)};
+            return in_range(*one);
+          },
+          [](const Config& c) {
+            const auto& threads = c.pipeline.threads;
+            return threads.size() == 1
+                       ? std::to_string(threads[0])
+                       : list_text(threads, [](int v) { return std::to_string(v); });
+          }};
+}
+
+bool read_number(const toml::node& node, double least, double most, double& number) {
+  const auto value = node.is_number() ? node.value<double>() : std::nullopt;
+  if (!value || !(*value >= least && *value <= most)) return false;
+  number = *value;
+  return true;
+}
+
+/// A name, or a table of kind, weight, label_smoothing and channels.
+bool read_term(const toml::node& node, stages::LossTerm& term) {
+  const auto known = [&](const std::string& name) {
+    const std::vector<std::string> names = names_of(stages::loss_types());
+    term.kind = name;
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  if (const auto name = node.value_exact<std::string>()) return known(*name);
+  const toml::table* const table = node.as_table();
+  if (!table || !table->contains("kind")) return false;
+  for (const auto& [key, value] : *table) {
+    if (key == "kind") {
+      const auto name = value.value_exact<std::string>();
+      if (!name || !known(*name)) return false;
+    } else if (key == "weight") {
+      if (!read_number(value, 0, 1e6, term.weight)) return false;
+    } else if (key == "label_smoothing") {
+      if (!read_number(value, 0, 1, term.label_smoothing)) return false;
+    } else if (key == "channels") {
+      const auto place = [](std::int64_t v) { return v >= 0 && v <= 65536; };
+      if (!read_list(value, term.channels, place) || term.channels.size() != 2 ||
+          term.channels[1] == 0)
+        return false;
+    } else {
+      return false;
+    }
+  }
+  return term.label_smoothing == 0 || term.kind == "cross-entropy";
+}
+
+std::string term_text(const stages::LossTerm& term) {
+  if (stages::LossSpec{term.kind}.terms[0] == term) return quoted(term.kind);
+  std::string text = "{kind = " + quoted(term.kind) + ", weight = " + number_text(term.weight);
+  if (term.label_smoothing > 0) text += ", label_smoothing = " + number_text(term.label_smoothing);
+  if (!term.channels.empty())
+    text += ", channels = " +
+            list_text(term.channels, [](int channel) { return std::to_string(channel); });
+  return text + "}";
+}
+
+ConfigKey loss_key() {
+  ConfigKey key = choice(
+      "task.loss", names_of(stages::loss_types()),
+      described(stages::loss_types(), &stages::LossType::summary) +
+          "; a list: their sum, as [{kind = \"mse\"}, {kind = \"ssim\", weight = 0.5}], with "
+          "label_smoothing of cross-entropy, and channels = [FIRST, COUNT] that it is of",
+      [](Config& c) -> std::string& { return c.task.loss.terms[0].kind; });
+  key.range += ", or a list of these or of tables as {kind = \"mse\", weight = 0.5}";
+  key.set = [](Config& c, const toml::node& n) {
+    stages::LossSpec loss;
+    const toml::array* const list = n.as_array();
+    if (list) loss.terms.assign(list->size(), {});
+    for (std::size_t i = 0; i < loss.terms.size(); ++i) {
+      if (!read_term(list ? (*list)[i] : n, loss.terms[i])) return false;
+    }
+    c.task.loss = loss;
+    return !loss.terms.empty();
+  };
+  key.show = [](const Config& c) {
+    const auto& terms = c.task.loss.terms;
+    return terms.size() == 1 ? term_text(terms[0]) : list_text(terms, term_text);
+  };
+  return key;
+}
+
 ConfigKey freeze_key() {
   return {
       "model.freeze", "a list of patterns as [\"layer1.*\"]",
@@ -331,13 +424,31 @@ std::vector<ConfigKey> make_table() {
            MILLRACE_AT(source.silence_s)),
       choice("task.kind", names_of(task_types()), described(task_types(), &TaskType::target),
              MILLRACE_AT(task.kind)),
-      choice("task.loss", names_of(stages::loss_types()),
-             described(stages::loss_types(), &stages::LossType::summary), MILLRACE_AT(task.loss)),
+      loss_key(),
       whole("task.horizon", 1, 1000, "next-frame: how many frames later the predicted one comes",
             MILLRACE_AT(task.horizon)),
-      text("task.labels",
-           "label: a CSV of classes, its first line \"frame,class\" or \"time,class\" (seconds)",
-           MILLRACE_AT(task.labels)),
+      text(
+          "task.labels",
+          "label: a CSV of classes, its first line \"frame,class\" or \"time,class\" (seconds), or "
+          "JSON lines as {\"frame\": 17, \"class\": \"day\"}; \"http\": POSTed to the page's "
+          "/label; "
+          "\"-\": standard input",
+          MILLRACE_AT(task.labels)),
+      texts("task.classes", "label: names of the classes that are told over http or standard input",
+            MILLRACE_AT(task.classes)),
+      text("task.masks",
+           "mask: a folder of grey pictures as large as frames; 00017.png is frame 17's, a pixel's "
+           "value its class, 255 none",
+           MILLRACE_AT(task.masks)),
+      text("task.stream", "stream: the URI of the stream to predict, as source.uri",
+           MILLRACE_AT(task.stream)),
+      text("task.teacher",
+           "teacher: the network to learn from: a .pt from millrace.export, or weights of this "
+           "config's own network, .safetensors",
+           MILLRACE_AT(task.teacher)),
+      flag("task.with_input",
+           "mask, stream: the input itself is predicted, too, by the network's first channels",
+           MILLRACE_AT(task.with_input)),
       choice("model.preset", stages::preset_names(),
              "layers: as written in [[model.layer]]; file: model.file", MILLRACE_AT(model.preset)),
       whole("model.layers", 1, 1000, "partime-cnn: convolutions", MILLRACE_AT(model.layers)),
@@ -352,6 +463,7 @@ std::vector<ConfigKey> make_table() {
              MILLRACE_AT(model.norm)),
       choice("model.activation", {"relu", "leaky-relu"},
              "partime-cnn: after each convolution but the last", MILLRACE_AT(model.activation)),
+      real("model.slope", 0, 1, "leaky-relu: slope below 0", MILLRACE_AT(model.slope)),
       whole("model.out_channels", 1, 4096, "channels of the prediction; unset: as source.channels",
             MILLRACE_AT(model.out_channels)),
       text("model.file",
@@ -381,6 +493,7 @@ std::vector<ConfigKey> make_table() {
             MILLRACE_AT(pipeline.stages)),
       cut_key(),
       devices_key(),
+      threads_key(),
       whole("pipeline.microbatches", 1, 65536,
             "samples a minibatch, in schedules that have minibatches",
             MILLRACE_AT(pipeline.microbatches)),
@@ -390,6 +503,9 @@ std::vector<ConfigKey> make_table() {
            MILLRACE_AT(pipeline.vertical_sync)),
       replicas_key(),
       ranks_key(),
+      whole("pipeline.tensor", 1, 64,
+            "under mpirun: ranks that share each worker's convolutions and linear layers",
+            MILLRACE_AT(pipeline.tensor)),
       flag("pipeline.recompute",
            "keep a sample's input alone and run forward again to go back: less memory, more time",
            MILLRACE_AT(pipeline.recompute)),
@@ -487,8 +603,8 @@ std::vector<ConfigKey> make_table() {
       whole("output.log_every", 1, kMany, "frames from one line of output.log to the next",
             MILLRACE_AT(output.log_every)),
       texts("output.sinks",
-            std::string("\"NAME:ARGUMENT\" each: sinks of plug-ins") + (sink_types().empty() ? "" : "; ") +
-                described(sink_types(), &SinkType::summary),
+            std::string("\"NAME:ARGUMENT\" each: sinks of plug-ins") +
+                (sink_types().empty() ? "" : "; ") + described(sink_types(), &SinkType::summary),
             MILLRACE_AT(output.sinks)),
   };
 }

@@ -25,7 +25,10 @@ Learner::Learner(LearnerOptions options, LearnerCalls calls)
       drops_(tools::drops(options_.config, options_.source)),
       ahead_(ahead(options_.config)),
       rate_(options_.rate),
-      thread_([this] { work(); }) {}
+      thread_([this] {
+        sight_->learner = this;
+        work();
+      }) {}
 
 Learner::~Learner() {
   stopping_ = true;
@@ -46,6 +49,8 @@ void Learner::work() {
   }
   mailbox_->end();
   calls_.over();
+  const std::lock_guard lock(sight_->mutex);
+  sight_->learner = nullptr;
 }
 
 void Learner::learn() {
@@ -61,7 +66,10 @@ void Learner::learn() {
   for (const std::string& remark : run->remarks()) calls_.tell(remark);
   if (!run->page().empty()) calls_.tell("page: " + run->page());
   run->on_event(calls_.tell);
-  run->on_prediction([this](const Prediction& prediction) { see(prediction); });
+  run->on_prediction([sight = sight_](const Prediction& prediction) {
+    const std::lock_guard lock(sight->mutex);
+    if (sight->learner) sight->learner->see(prediction);
+  });
   double rate = 1.0;
   run->on_tick([&] {
     if (stopping_) run->stop();

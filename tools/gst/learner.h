@@ -50,6 +50,12 @@ class Learner {
   double latency_ms() const { return latency_ms_.load(std::memory_order_relaxed); }
 
  private:
+  /// What a run that is wedged still holds, and may call into whenever it wakes.
+  struct Sight {
+    std::mutex mutex;
+    Learner* learner;  ///< under it; null: it is over
+  };
+
   void work();
   void learn();
   void see(const Prediction& prediction);
@@ -59,6 +65,7 @@ class Learner {
   const bool drops_;
   const int ahead_;  ///< frames from a prediction's input to what it predicts
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
+  const std::shared_ptr<Sight> sight_ = std::make_shared<Sight>();
   std::atomic<bool> stopping_{false};
   std::atomic<double> rate_;
   std::atomic<double> latency_ms_{0};

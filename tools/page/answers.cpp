@@ -6,7 +6,7 @@
 #include "tools/page/metrics.h"
 #include "tools/page/site.h"
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 namespace http = boost::beast::http;
@@ -67,9 +67,18 @@ Response welcome(const Site& site, const Request& request) {
   return response;
 }
 
+/// What a POST asks for: "" if it is done, or why it is not.
+std::string obey(Site& site, const Request& request) {
+  if (path_of(request) == "/label") return site.subject.hear_label(request.body());
+  return obey(request.body(), *site.subject.controls);
+}
+
 Response control(Site& site, const Request& request) {
-  if (!site.subject.controls) {
-    return refuse(request, http::status::not_found, "this page has no controls");
+  const bool label = path_of(request) == "/label";
+  if (label ? !site.subject.hear_label : !site.subject.controls) {
+    return refuse(
+        request, http::status::not_found,
+        label ? "this run takes no labels: task.labels = \"http\"" : "this page has no controls");
   }
   // Pages of other sites can send neither this header nor this type without asking us first.
   if (request["X-Millrace"] != "control" ||
@@ -77,7 +86,7 @@ Response control(Site& site, const Request& request) {
     return refuse(request, http::status::forbidden,
                   "a wish is JSON and has the header \"X-Millrace: control\"");
   }
-  const std::string wrong = obey(request.body(), *site.subject.controls);
+  const std::string wrong = obey(site, request);
   if (!wrong.empty()) return refuse(request, http::status::bad_request, wrong);
   site.publisher.look();
   return reply(request, http::status::accepted, kJson, "{\"accepted\": true}");
@@ -112,7 +121,7 @@ bool admitted(const Site& site, const Request& request, Response& refusal) {
 
 Response answer(Site& site, const Request& request) {
   const std::string_view path = path_of(request);
-  const bool post = path == "/control";
+  const bool post = path == "/control" || path == "/label";
   const Asset* const asset = find_asset(path);
   const bool known = post || asset || path == "/state" || path == "/history" ||
                      path == "/metrics" || path == "/healthz" || path == "/live";
@@ -140,4 +149,4 @@ Response answer(Site& site, const Request& request) {
   return reply(request, http::status::ok, kJson, *site.publisher.state(version));
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -3,7 +3,7 @@
 
 #include <string_view>  // files
 
-namespace millrace::io {
+namespace millrace::page {
 
 struct Asset {
   std::string_view path;  ///< as asked for: "/app.js"
@@ -14,4 +14,4 @@ struct Asset {
 /// Null if there is none of that very path.
 const Asset* find_asset(std::string_view path);
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -6,7 +6,7 @@
 #include <limits>    // nan
 #include <optional>  // a wish or none
 
-namespace millrace::io {
+namespace millrace::page {
 
 /// Mailboxes of one item each; a later wish takes an earlier one's place. Neither side waits.
 class Controls {
@@ -49,4 +49,4 @@ class Controls {
   std::atomic<double> rate_{kNone};
 };
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -2,7 +2,7 @@
 set(rows "")
 set(number 0)
 string(REPLACE "," ";" assets "${ASSETS}")
-set(text "// Made by tools/page/embed.cmake.\n#include \"tools/page/assets.h\"\n\nnamespace millrace::io {\nnamespace {\n\n")
+set(text "// Made by tools/page/embed.cmake.\n#include \"tools/page/assets.h\"\n\nnamespace millrace::page {\nnamespace {\n\n")
 foreach(asset ${assets})
   string(REPLACE "|" ";" parts "${asset}")
   list(GET parts 0 path)
@@ -18,5 +18,5 @@ foreach(asset ${assets})
 endforeach()
 string(APPEND text "\nconstexpr Asset kAssets[] = {\n${rows}};\n\n}  // namespace\n\n"
   "const Asset* find_asset(std::string_view path) {\n  for (const Asset& asset : kAssets) {\n"
-  "    if (asset.path == path) return &asset;\n  }\n  return nullptr;\n}\n\n}  // namespace millrace::io\n")
+  "    if (asset.path == path) return &asset;\n  }\n  return nullptr;\n}\n\n}  // namespace millrace::page\n")
 file(WRITE ${OUT} "${text}")

@@ -9,7 +9,7 @@
 
 #include "io/source/uri.h"
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 constexpr std::size_t kLeastToken = 16;
@@ -94,7 +94,7 @@ WebOptions web_options(std::string_view where, std::string_view token) {
   }
   if (!port.empty()) options.port = port_of(port);
   if (!address.empty()) options.address = address == "localhost" ? "127.0.0.1" : address;
-  if (!is_loopback(options.address) && token.empty()) {
+  if (!io::is_loopback(options.address) && token.empty()) {
     throw std::invalid_argument("others can reach " + options.address +
                                 ": serving there needs a token");
   }
@@ -111,7 +111,7 @@ bool equal_secrets(std::string_view given, std::string_view secret) {
 }
 
 Gate::Gate(const WebOptions& options, std::uint16_t port)
-    : loopback_(is_loopback(options.address)),
+    : loopback_(io::is_loopback(options.address)),
       token_(options.token),
       cookie_name_("millrace_" + std::to_string(port)),
       session_(random_secret()) {}
@@ -146,4 +146,4 @@ std::string Gate::cookie() const {
   return cookie_name_ + "=" + session_ + "; Path=/; HttpOnly; SameSite=Strict";
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

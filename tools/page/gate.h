@@ -5,7 +5,7 @@
 #include <string>       // secrets
 #include <string_view>  // what a request says
 
-namespace millrace::io {
+namespace millrace::page {
 
 /// Where a page is served, and to whom.
 struct WebOptions {
@@ -56,4 +56,4 @@ class Gate {
   std::string session_;  ///< 128 random bits in hexadecimal digits
 };
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -6,7 +6,7 @@
 
 #include "io/source/source.h"  // redacted
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -44,7 +44,7 @@ Json stages_json(const Live& live) {
 Json stream_json(const StreamState& stream) {
   return {{"connected", stream.connected},         {"breaks", stream.breaks},
           {"reconnects", stream.reconnects},       {"frames_since", stream.frames_since},
-          {"lost_upstream", stream.lost_upstream}, {"last_error", redacted(stream.last_error)}};
+          {"lost_upstream", stream.lost_upstream}, {"last_error", io::redacted(stream.last_error)}};
 }
 
 Json controls_json(const Snapshot& now, const Controls* controls) {
@@ -55,8 +55,8 @@ Json controls_json(const Snapshot& now, const Controls* controls) {
           {"learning_rate", number(now.learning_rate)},
           {"saves", now.saves},
           {"failed_saves", now.failed_saves},
-          {"trouble", redacted(now.trouble)},
-          {"notice", redacted(now.notice)},
+          {"trouble", io::redacted(now.trouble)},
+          {"notice", io::redacted(now.notice)},
           {"offered",
            {{"pause", offered.pause},
             {"save", offered.save},
@@ -64,10 +64,17 @@ Json controls_json(const Snapshot& now, const Controls* controls) {
 }
 
 /// Null: the run tells no classes.
-Json accuracy_json(const Snapshot& now) {
-  if (!now.accuracy) return nullptr;
-  return {{"recent", number(now.accuracy->recent)},
-          {"majority", {{"recent", number(now.accuracy->majority)}}}};
+Json accuracy_json(const std::optional<Snapshot::Accuracy>& now) {
+  if (!now) return nullptr;
+  return {{"recent", number(now->recent)}, {"majority", {{"recent", number(now->majority)}}}};
+}
+
+/// Null: targets are no pictures.
+Json psnr_json(const std::optional<Snapshot::Psnr>& now) {
+  if (!now) return nullptr;
+  return {{"recent", number(now->recent)},
+          {"mean_frame", {{"recent", number(now->mean_frame)}}},
+          {"last_frame", {{"recent", number(now->last_frame)}}}};
 }
 
 Json points_json(const auto& points) {
@@ -93,7 +100,7 @@ std::string state_json(const Live& live, const Controls* controls, int viewers) 
   return text({{"t", number(live.seconds)},
                {"viewers", viewers},
                {"version", s.version},
-               {"source", redacted(s.source)},
+               {"source", io::redacted(s.source)},
                {"task", s.task},
                {"schedule", s.schedule},
                {"cut", s.cut},
@@ -114,7 +121,9 @@ std::string state_json(const Live& live, const Controls* controls, int viewers) 
                 {{"last", number(s.loss_last)},
                  {"recent", number(s.loss_recent)},
                  {"mean_frame", {{"recent", number(s.mean_frame_recent)}}}}},
-               {"accuracy", accuracy_json(s)},
+               {"accuracy", accuracy_json(s.accuracy)},
+               {"iou", accuracy_json(s.iou)},
+               {"psnr_db", psnr_json(s.psnr)},
                {"novelty",
                 {{"unexpected", s.unexpected},
                  {"events", s.events},
@@ -163,7 +172,7 @@ Health health_json(const Live& live) {
   return {ok, text({{"status", status},
                     {"frames_trained_since_reconnect", live.trained_since_reconnect},
                     {"seconds_since_last_frame", number(live.still_s)},
-                    {"trouble", redacted(live.now.trouble)},
+                    {"trouble", io::redacted(live.now.trouble)},
                     {"reconnects", live.now.stream.reconnects}})};
 }
 
@@ -195,4 +204,4 @@ std::string obey(const std::string& json, Controls& controls) {
   return "";
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -6,7 +6,7 @@
 #include "tools/page/controls.h"
 #include "tools/page/trend.h"
 
-namespace millrace::io {
+namespace millrace::page {
 
 /// One line. `controls` null: nothing can be turned. Numbers that are not finite become null.
 std::string state_json(const Live& live, const Controls* controls, int viewers);
@@ -25,4 +25,4 @@ Health health_json(const Live& live);
 /// Returns "" or, where nothing was done, one line why.
 std::string obey(const std::string& json, Controls& controls);
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -8,7 +8,7 @@
 
 #include "engine/monitor/real_time.h"
 
-namespace millrace::io {
+namespace millrace::page {
 
 /// One stage, beside what Snapshot::reading says of it.
 struct StageState {
@@ -48,12 +48,19 @@ struct Snapshot {
   double loss_last = 0;
   double loss_recent = 0;        ///< mean of the last 100 frames
   double mean_frame_recent = 0;  ///< the same for always predicting the mean of all frames
-  /// With classes: share of the last 100 frames whose class was told, and would have been by always
-  /// telling the one that came most often.
+  /// With classes: share of the last 100 frames (or their pixels) whose class was told, and would
+  /// have been by always telling the one that came most often.
   struct Accuracy {
     double recent = 0, majority = 0;
   };
   std::optional<Accuracy> accuracy;
+  std::optional<Accuracy> iou;  ///< of pixels' classes: mean intersection over union, likewise
+  /// Of pictures, in dB, of the last 100 frames: the network's, always predicting the mean of all
+  /// frames, or the last frame (infinite: that is no predictor here).
+  struct Psnr {
+    double recent = 0, mean_frame = 0, last_frame = 0;
+  };
+  std::optional<Psnr> psnr;
   std::int64_t unexpected = 0;  ///< frames whose loss was far above the usual
   std::int64_t events = 0;      ///< runs of such frames
   double deviation = 0;         ///< of the last frame's loss above the usual; 0 while settling
@@ -77,4 +84,4 @@ struct Snapshot {
   StreamState stream;
 };
 
-}  // namespace millrace::io
+}  // namespace millrace::page

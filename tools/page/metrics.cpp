@@ -1,11 +1,12 @@
 #include "tools/page/metrics.h"
 
+#include <cmath>    // finite
 #include <utility>  // labels
 
 #include <prometheus/metric_family.h>    // what is served
 #include <prometheus/text_serializer.h>  // how
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 using prometheus::ClientMetric;
@@ -114,6 +115,20 @@ std::string metrics_text(const Snapshot& s, int viewers) {
     sheet.value(s.accuracy->recent, {{"predictor", "network"}});
     sheet.value(s.accuracy->majority, {{"predictor", "majority_class"}});
   }
+  if (s.iou) {
+    sheet.family("millrace_iou", "Mean intersection over union of the last 100 frames.",
+                 MetricType::Gauge);
+    sheet.value(s.iou->recent, {{"predictor", "network"}});
+    sheet.value(s.iou->majority, {{"predictor", "majority_class"}});
+  }
+  if (s.psnr) {
+    sheet.family("millrace_psnr_db", "Peak signal-to-noise ratio of the last 100 predictions.",
+                 MetricType::Gauge);
+    sheet.value(s.psnr->recent, {{"predictor", "network"}});
+    sheet.value(s.psnr->mean_frame, {{"predictor", "mean_frame"}});
+    if (std::isfinite(s.psnr->last_frame))
+      sheet.value(s.psnr->last_frame, {{"predictor", "last_frame"}});
+  }
   sheet.counter("millrace_unexpected_frames_total", "Frames whose loss was far above the usual.",
                 s.unexpected);
   sheet.counter("millrace_unexpected_events_total", "Runs of unexpected frames.", s.events);
@@ -148,4 +163,4 @@ std::string metrics_text(const Snapshot& s, int viewers) {
   return sheet.text();
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

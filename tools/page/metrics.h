@@ -5,9 +5,9 @@
 
 #include "tools/page/live_state.h"
 
-namespace millrace::io {
+namespace millrace::page {
 
 /// Counters and histograms since the run began, gauges of now; no rates, which Prometheus derives.
 std::string metrics_text(const Snapshot& snapshot, int viewers);
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -6,7 +6,7 @@
 #include <stdexcept>  // shapes that are no pictures
 #include <vector>     // pixels
 
-namespace millrace::io {
+namespace millrace::page {
 
 struct PictureShape {
   int channels = 3;  ///< 3: RGB, 1: grey
@@ -83,4 +83,4 @@ class PictureBoard {
   Pictures pictures_;  ///< training's while asked, the onlooker's while shown
 };
 
-}  // namespace millrace::io
+}  // namespace millrace::page

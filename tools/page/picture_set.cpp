@@ -6,7 +6,7 @@
 #include <opencv2/imgcodecs.hpp>  // JPEG
 #include <opencv2/imgproc.hpp>    // colour map
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 constexpr int kSmall = 160;         // sides below this are doubled
@@ -104,4 +104,4 @@ Bytes PictureSet::message() {
   return message_;
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -11,7 +11,7 @@
 
 #include "tools/page/picture_board.h"
 
-namespace millrace::io {
+namespace millrace::page {
 
 inline constexpr std::array<std::string_view, 4> kPictureNames = {"input", "target", "prediction",
                                                                   "error"};
@@ -37,4 +37,4 @@ class PictureSet {
   Bytes message_;
 };
 
-}  // namespace millrace::io
+}  // namespace millrace::page

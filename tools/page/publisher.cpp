@@ -5,7 +5,7 @@
 
 #include "tools/page/json.h"
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 namespace net = boost::asio;
@@ -86,4 +86,4 @@ const Trend& Publisher::trend() {
   return trend_;
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

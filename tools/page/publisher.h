@@ -14,7 +14,7 @@
 #include "tools/page/server.h"
 #include "tools/page/trend.h"
 
-namespace millrace::io {
+namespace millrace::page {
 
 /// Looks at the run once a second, or four times if somebody watches, and asks for pictures 15
 /// times a second while a viewer is ready for one. Nothing is kept for anybody: whoever is ready
@@ -64,4 +64,4 @@ class Publisher {
   bool stopped_ = false;
 };
 
-}  // namespace millrace::io
+}  // namespace millrace::page

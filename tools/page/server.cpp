@@ -17,7 +17,7 @@
 
 #include "tools/page/site.h"
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 namespace net = boost::asio;
@@ -164,4 +164,4 @@ int WebServer::viewers() const {
   return parts_->viewers;
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -1,17 +1,18 @@
 // A page on which people watch a run learn, and what scripts and Prometheus read of it.
 #pragma once
 
-#include <cstdint>     // ports
-#include <functional>  // where snapshots come from
-#include <memory>      // hides the network
-#include <string>      // where it is served
+#include <cstdint>      // ports
+#include <functional>   // where snapshots come from
+#include <memory>       // hides the network
+#include <string>       // where it is served
+#include <string_view>  // labels
 
 #include "tools/page/controls.h"
 #include "tools/page/gate.h"
 #include "tools/page/live_state.h"
 #include "tools/page/picture_board.h"
 
-namespace millrace::io {
+namespace millrace::page {
 
 /// What the server shows; all of it outlives the server.
 struct WebSubject {
@@ -19,11 +20,14 @@ struct WebSubject {
   std::function<Snapshot()> look;
   PictureBoard* pictures = nullptr;  ///< null: none to show
   Controls* controls = nullptr;      ///< null: look, don't touch
+  /// Takes a label as JSON; "", or what is wrong. On the server's thread. Empty: none are taken.
+  std::function<std::string(std::string_view)> hear_label = {};
 };
 
 /// Serves over HTTP on one thread of its own, of low priority, until destroyed:
 ///   /  the page, and the files it loads    /live  WebSocket: state and pictures
 ///   /state  JSON    /history  JSON         /picture/{input,target,prediction,error}  MJPEG
+///   /label  POST: a class, as io::LiveLabels hears it
 ///   /control  POST  /metrics  Prometheus   /healthz  200 or 503
 /// Memory is bounded: so many connections, so long a request, and a viewer that does not keep up
 /// gets the latest there is when it is ready for more, or is let go if it never is. Pictures are
@@ -49,4 +53,4 @@ class WebServer {
   std::unique_ptr<Parts> parts_;
 };
 
-}  // namespace millrace::io
+}  // namespace millrace::page

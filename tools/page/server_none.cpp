@@ -3,7 +3,7 @@
 
 #include "tools/page/server.h"
 
-namespace millrace::io {
+namespace millrace::page {
 
 struct WebServer::Parts {};
 
@@ -21,4 +21,4 @@ int WebServer::viewers() const {
   return 0;
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

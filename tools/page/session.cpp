@@ -11,7 +11,7 @@
 
 #include "tools/page/site.h"
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 namespace net = boost::asio;
@@ -83,4 +83,4 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
   }
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

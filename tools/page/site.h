@@ -17,7 +17,7 @@
 #include "tools/page/publisher.h"
 #include "tools/page/server.h"
 
-namespace millrace::io {
+namespace millrace::page {
 
 using Request = boost::beast::http::request<boost::beast::http::string_body>;
 using Response = boost::beast::http::response<boost::beast::http::string_body>;
@@ -89,4 +89,4 @@ boost::asio::awaitable<void> watch_live(Site& site, boost::beast::tcp_stream str
 boost::asio::awaitable<void> watch_picture(Site& site, boost::beast::tcp_stream& stream,
                                            std::size_t index);
 
-}  // namespace millrace::io
+}  // namespace millrace::page

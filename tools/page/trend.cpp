@@ -2,7 +2,7 @@
 
 #include <algorithm>  // bounds
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 constexpr double kRateSeconds = 2;      // short enough to see, long enough not to flicker
@@ -93,4 +93,4 @@ void Trend::remember(Clock::time_point now) {
   whole_.add(point);
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -10,7 +10,9 @@
 #include "io/source/frame.h"
 #include "tools/page/live_state.h"
 
-namespace millrace::io {
+namespace millrace::page {
+
+using io::Clock;
 
 /// A snapshot and what the ones before it say of it.
 struct Live {
@@ -60,4 +62,4 @@ class Trend {
   TrendHistory whole_{600};
 };
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -13,7 +13,7 @@
 
 #include "tools/page/site.h"
 
-namespace millrace::io {
+namespace millrace::page {
 namespace {
 
 namespace net = boost::asio;
@@ -144,4 +144,4 @@ net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::s
   }
 }
 
-}  // namespace millrace::io
+}  // namespace millrace::page

@@ -49,7 +49,7 @@ struct Plugin {
 inline std::string plugin_abi() {
   char text[160];
   std::snprintf(text, sizeof text,
-                "interface 1, LibTorch %s, C++ ABI %d, layouts %zu %zu %zu %zu %zu %zu",
+                "interface 2, LibTorch %s, C++ ABI %d, layouts %zu %zu %zu %zu %zu %zu",
                 TORCH_VERSION, __GXX_ABI_VERSION, sizeof(Plugin),
                 sizeof(stages::LayerType) + sizeof(stages::LayerSpec), sizeof(stages::LossType),
                 sizeof(io::SourceKind) + sizeof(io::SourceOptions) + sizeof(io::SourceInfo),
@@ -60,6 +60,7 @@ inline std::string plugin_abi() {
 }  // namespace millrace::tools
 
 namespace millrace {
+using stages::LossTerm;
 using tools::Plugin;
 using tools::Sink;
 }  // namespace millrace

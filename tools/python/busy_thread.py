@@ -1,6 +1,6 @@
 """Does Python's lock hold the engine up? Frames a second, with Python's other threads idle and with one that never rests.
 
-    PYTHONPATH=build/release/python .venv/bin/python tools/python/busy_thread.py build/release/millrace
+    PYTHONPATH=build/release/python .venv/bin/python -P tools/python/busy_thread.py build/release/millrace
 
 The program learns from the same number of frames of the same size in the same network. Arms take turns; each tells its best
 round, since a busy machine only ever makes a round slower. A core must be left for the thread that never rests.

@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include "tools/python/bindings.h"
+#include "tools/run/given_frames.h"
 #include "tools/run/given_run.h"
 
 namespace millrace::tools {
@@ -63,6 +64,18 @@ py::object next_result(GivenRun& run, int ms) {
       result->latency_ms);
 }
 
+/// (frame, its class or -1); (): none came within `ms`; None: the stream is over.
+py::object next_frame(GivenFrames& frames, int ms) {
+  std::optional<GivenFrame> frame;
+  {
+    const py::gil_scoped_release others_work;
+    frame = frames.next(std::chrono::milliseconds(ms));
+  }
+  if (!frame) return frames.over() ? py::object(py::none()) : py::object(py::tuple());
+  const auto [channels, height, width] = frame->shape;
+  return py::make_tuple(array_of(std::move(frame->input), {channels, height, width}), frame->label);
+}
+
 /// Library errors as millrace.Error, on one line; Python's own as they are.
 void translate(std::exception_ptr thrown) {
   static const py::handle error =
@@ -91,6 +104,7 @@ PYBIND11_MODULE(_millrace, m) {
   m.def("describe_keys", &describe_keys);
   m.def("check",
         [](const Config& config, std::int64_t modules) { check_modules(config, modules); });
+  py::class_<GivenFrames>(m, "GivenFrames").def(py::init<const Config&>()).def("next", &next_frame);
   py::class_<GivenRun>(m, "GivenRun")
       .def(py::init([](const Config& config, const std::array<std::int64_t, 3>& s, bool targets) {
         const py::gil_scoped_release engine_works;

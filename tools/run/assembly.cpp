@@ -7,12 +7,15 @@
 #include "capture/devices.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/backends.h"
+#include "io/queue/masks.h"
+#include "io/source/source.h"
 #include "stages/loss.h"
 #include "stages/safetensors.h"
 #include "tools/config/task.h"
 #include "tools/run/checkpoint_files.h"
 #include "tools/run/correction_choice.h"
 #include "tools/run/replay_options.h"
+#include "tools/run/teacher_feed.h"
 
 namespace millrace::tools {
 namespace {
@@ -97,20 +100,72 @@ void check_cut(const Config& config, int modules) {
 }
 
 /// What belongs to one task alone. Returns the task.
-Task check_task(const Config& config) {
-  const Task task = task_of(config.task.kind);
-  const bool labels = task == Task::label;
-  if (!labels && !config.task.labels.empty())
-    throw config.error("task.labels", "classes are for task.kind \"label\"");
-  if (!labels && stages::loss_type(config.task.loss).scores)
-    throw config.error("task.loss", config.task.loss + " is of classes, for task.kind \"label\"");
-  if (task != Task::next_frame && config.task.horizon != 1)
-    throw config.error("task.horizon", "a horizon is for task.kind \"next-frame\"");
+const TaskType& check_task(const Config& config) {
+  const TaskType& task = task_type(config.task.kind);
+  const auto& keys = config.task;
+  for (const auto& [key, given] : {std::pair{"task.horizon", keys.horizon != 1},
+                                   std::pair{"task.labels", !keys.labels.empty()},
+                                   std::pair{"task.masks", !keys.masks.empty()},
+                                   std::pair{"task.stream", !keys.stream.empty()},
+                                   std::pair{"task.teacher", !keys.teacher.empty()}}) {
+    const auto owner = std::find_if(task_types().begin(), task_types().end(),
+                                    [&](const TaskType& type) { return type.key == key; });
+    if (given && owner->name != task.name)
+      throw config.error(key, "is for task.kind \"" + owner->name + "\"");
+    const bool needed = task.gives == stages::Gives::map || task.gives == stages::Gives::anything;
+    if (!given && needed && owner->name == task.name)
+      throw config.error("task.kind", task.name + " needs " + key);
+  }
+  const bool told_live = keys.labels == "http" || keys.labels == "-";
+  if (told_live && keys.classes.empty())
+    throw config.error("task.labels", "\"" + keys.labels + "\" needs task.classes: their names");
+  if (!told_live && !keys.classes.empty())
+    throw config.error("task.classes", "is for task.labels \"http\" or \"-\"");
+  if (keys.with_input && task.task != Task::mask && task.task != Task::stream)
+    throw config.error("task.with_input", "is for task.kind \"mask\" or \"stream\"");
+  const bool scores = stages::Loss(keys.loss).scores();
+  if (scores && !task.classes && task.task != Task::teacher)
+    throw config.error("task.loss",
+                       keys.loss.text() + " is of classes, for task.kind \"label\" or \"mask\"");
+  if (!scores && task.task == Task::mask && !keys.with_input)
+    throw config.error("task.loss", "masks are learned by cross-entropy, not " + keys.loss.text());
   for (const auto& [key, file] : {std::pair{"output.video", &config.output.video},
                                   std::pair{"output.prediction", &config.output.prediction}}) {
-    if (labels && !file->empty()) throw config.error(key, "labels are no pictures to show");
+    if (!task.pictures && !file->empty())
+      throw config.error(key, (task.classes ? "labels are" : "what a teacher gives is") +
+                                  std::string(" no pictures to show"));
   }
   return task;
+}
+
+/// What task and loss ask of what the network gives.
+void check_output(const Config& config, const TaskType& task, const stages::ImageShape& sample,
+                  const stages::ImageShape& made) {
+  stages::Loss(config.task.loss).require_fit(made.channels, made.height, made.width);
+  const std::int64_t told = made.channels - channels_before(config);
+  if (config.task.with_input && (made.height != sample.height || made.width != sample.width))
+    throw std::invalid_argument(
+        "the network's output must be as large as its input, which it "
+        "begins with: task.with_input");
+  if (task.task == Task::mask && (told < 2 || told > 255))
+    throw std::invalid_argument("masks need 2 to 255 channels, one a class; the network gives " +
+                                std::to_string(told));
+  if (task.task == Task::stream && told != config.source.channels)
+    throw std::invalid_argument("the network gives " + std::to_string(told) +
+                                " channels, the stream that it predicts has " +
+                                std::to_string(config.source.channels));
+}
+
+/// Who tells targets of what the network gives.
+void check_told(const Config& config, const stages::ImageShape& sample,
+                const stages::ImageShape& made) {
+  try {
+    if (!config.task.masks.empty()) io::require_masks(config.task.masks);
+  } catch (const io::MaskError& error) {
+    throw config.error("task.masks", error.what());
+  }
+  if (!config.task.teacher.empty() && sample.width > 0 && sample.height > 0)
+    Teacher(config, sample, made);
 }
 
 /// A re-cut needs stages to move modules between, one worker each.
@@ -151,15 +206,17 @@ void place(const Config& config, engine::TrainerOptions& options) {
   const int workers = int(schedule.workers.size());
   try {
     const std::vector<engine::Device> devices = engine::place_stages(
-        asked, named ? schedule.units() : workers, engine::usable_cores(), capture::cuda_devices());
-    const std::vector<int> worker_of = engine::workers_of_units(schedule);
-    for (int unit = 0; unit < schedule.units(); ++unit)
+        asked, named ? schedule.replica_ids() : workers, engine::usable_cores(),
+        capture::cuda_devices(), engine::threads_of_workers(options, schedule));
+    const std::vector<int> worker_of = engine::workers_of_replicas(schedule);
+    for (int unit = 0; unit < schedule.replica_ids(); ++unit)
       options.devices.push_back(devices[named ? unit : worker_of[unit]]);
   } catch (const std::invalid_argument& error) {
     throw config.error("pipeline.devices", error.what());
   }
   try {
     engine::require_sharing(options);
+    engine::require_threads(options);
   } catch (const std::invalid_argument& error) {
     throw located(config, error.what(), "pipeline.sharing");
   }
@@ -167,14 +224,20 @@ void place(const Config& config, engine::TrainerOptions& options) {
 
 /// Frames go to a GPU as they are; cores share memory, and take floats that are made once.
 void choose_frames(const Config& config, engine::TrainerOptions& options) {
-  const bool target_is_frame = task_of(config.task.kind) != Task::label;
+  const Task task = task_of(config.task.kind);
+  const bool target_is_frame = task == Task::autoencode || task == Task::next_frame;
   const bool to_gpu =
       options.devices.front().cuda || (target_is_frame && options.devices.back().cuda);
-  options.input_as_bytes = to_gpu;
+  // Targets are made of inputs where a teacher looks at them, or both are predicted.
+  options.input_as_bytes = to_gpu && task != Task::teacher && !config.task.with_input;
   options.target_as_bytes = to_gpu && target_is_frame;
 }
 
 }  // namespace
+
+std::int64_t channels_before(const Config& config) {
+  return config.task.with_input ? config.source.channels : 0;
+}
 
 void require_classes(const Config& config, const stages::Network& network, int classes) {
   const std::int64_t numbers = network.shape(network.size() - 1).channels;
@@ -194,24 +257,33 @@ stages::ImageShape configured_shape(const Config& config) {
   return {config.source.channels, config.source.height, config.source.width};
 }
 
+stages::ImageShape sample_of(const Config& config) {
+  stages::ImageShape shape = configured_shape(config);
+  if (shape.width > 0 && shape.height > 0) return shape;
+  const io::SourceInfo info = io::open_source({.uri = config.source.uri})->info();
+  if (shape.width == 0) shape.width = info.width;
+  if (shape.height == 0) shape.height = info.height;
+  return shape;
+}
+
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
                                 Resumed* resumed, bool targets) {
   engine::TrainerOptions options;
-  const Task task = check_task(config);
+  const TaskType& task = check_task(config);
   try {
-    options.network = stages::build_network(config.model, shape,
-                                            task == Task::label ? stages::Gives::vector
-                                            : targets           ? stages::Gives::anything
-                                                                : stages::Gives::picture);
+    options.network =
+        stages::build_network(config.model, shape, targets ? stages::Gives::anything : task.gives);
+    check_output(config, task, shape, options.network->shape(options.network->size() - 1));
   } catch (const std::invalid_argument& error) {
     throw located(
         config, error.what(),
         config.places.contains("model.out_channels") ? "model.out_channels" : "model.preset");
   }
+  check_told(config, shape, options.network->shape(options.network->size() - 1));
   check_cut(config, options.network->size());
   check_policy(config);
   options.sample = shape;
-  options.target_is_input = task == Task::autoencode && !targets;
+  options.target_is_input = task.task == Task::autoencode && !targets;
   options.loss = config.task.loss;
   static_cast<engine::ScheduleSpec&>(options) = config.pipeline;
   options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph
@@ -220,6 +292,9 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.sharing = config.pipeline.sharing == "partitions" ? engine::Sharing::partitions
                                                             : engine::Sharing::streams;
   options.cut = config.pipeline.cut;
+  options.threads = config.pipeline.threads;
+  if (options.threads.size() == 1)
+    options.threads.resize(std::size_t(options.stages), options.threads[0]);
   options.may_recut = config.monitor.policy == "recut";
   options.optimizer = config.optimizer;
   options.correction = config.correction;

@@ -20,7 +20,12 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
 /// Throws ConfigError unless `network` tells `classes` classes, as the stream's frames are told.
 void require_classes(const Config& config, const stages::Network& network, int classes);
 
+/// Channels of a target that the input itself fills, before what it is told.
+std::int64_t channels_before(const Config& config);
+
 /// The shape as far as the config says.
 stages::ImageShape configured_shape(const Config& config);
+/// The same; a side that it leaves open is the source's own, which is opened for it.
+stages::ImageShape sample_of(const Config& config);
 
 }  // namespace millrace::tools

@@ -7,8 +7,11 @@
 #include <future>
 #include <memory>
 
+#include "engine/trainer/state_bytes.h"
 #include "tools/run/assembly.h"
+#include "tools/run/rank_grid.h"
 #include "tools/run/rank_letters.h"
+#include "tools/run/shared_feed.h"
 
 namespace millrace::tools {
 namespace {
@@ -25,15 +28,18 @@ class NoFeed final : public engine::Feed {
 /// One rank's run.
 class Follower {
  public:
-  Follower(engine::Exchange& exchange, const Config& config, RankPlan plan)
-      : exchange_(exchange), trainer_(options_of(config, std::move(plan))) {
+  Follower(engine::Exchange& exchange, RankGrid& grid, const Config& config, RankPlan plan)
+      : exchange_(exchange), grid_(grid), trainer_(options_of(config, std::move(plan))) {
     if (config.checkpoint.dir.empty()) return;
     checkpointer_ = std::make_unique<engine::Checkpointer>(
         config.pipeline.stages, config.checkpoint.every,
         [this](int stage) { return trainer_.checkpoint(stage); },
         [](const stages::StateDict&, std::int64_t) {});
     checkpointer_->pass_on(
-        [this](const engine::Checkpointer::Part& part) { post(exchange_, 0, write(part)); });
+        [this, stages = config.pipeline.stages](engine::Checkpointer::Part part) {
+          part.stage += grid_.part() * stages;
+          post(exchange_, 0, write(part));
+        });
   }
 
   void prepare() { trainer_.prepare(); }
@@ -43,7 +49,11 @@ class Follower {
       auto running = std::async(std::launch::async, [&] { run(); });
       while (running.wait_for(50ms) != std::future_status::ready) look(asked_to_stop);
       running.get();
-    } while (trainer_.follow());
+    } while (!leads() && trainer_.follow());
+    if (!leads()) return;
+    trainer_.dismiss_ranks();
+    post(exchange_, 0, LetterWriter(Word::share).put(engine::to_bytes(trainer_.checkpoint())));
+    await_posted(exchange_, 30s);
   }
 
  private:
@@ -56,21 +66,26 @@ class Follower {
     options.module_ms = std::move(plan.module_ms);
     options.weights = std::move(plan.weights);
     options.fps = plan.fps;
-    options.exchange = &exchange_;
+    grid_.share(config, options);
     options.rank_of_worker = config.pipeline.ranks;
     return options;
   }
 
   void run() {
-    engine::PipelineOptions options{.rate = &rate_};
+    engine::PipelineOptions options{.rate = grid_.tensor() > 1 ? nullptr : &rate_};
     if (checkpointer_) {
       options.after_sample = [this](int stage, std::int64_t sample) {
         checkpointer_->after_sample(stage, sample);
       };
     }
-    NoFeed feed;
-    trainer_.run(feed, nullptr, std::move(options));
+    NoFeed none;
+    std::unique_ptr<ReceivedFeed> received;
+    if (leads()) received = std::make_unique<ReceivedFeed>(grid_.group(), trainer_);
+    trainer_.run(received ? static_cast<engine::Feed&>(*received) : none, nullptr,
+                 std::move(options));
   }
+  /// Whether it is the first of a pipeline beside rank 0's.
+  bool leads() { return grid_.pipeline().rank() == 0; }
 
   void look(const std::function<bool()>& asked_to_stop) {
     if (!told_ && asked_to_stop()) {
@@ -89,6 +104,7 @@ class Follower {
   }
 
   engine::Exchange& exchange_;
+  RankGrid& grid_;
   engine::Trainer trainer_;
   std::atomic<double> rate_{1.0};
   std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: there is nothing to write
@@ -125,12 +141,14 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
   } catch (const ConfigError& error) {
     fail(exchange, 2, error.what());
   }
+  if (!await(exchange, Word::join, text, code)) return code;
+  RankGrid grid(exchange, config.pipeline.tensor);
   if (!await(exchange, Word::plan, text, code)) return code;
   std::unique_ptr<Follower> follower;
   try {
     LetterReader reader(text);
     reader.word();
-    follower = std::make_unique<Follower>(exchange, config, read_plan(reader));
+    follower = std::make_unique<Follower>(exchange, grid, config, read_plan(reader));
     follower->prepare();
     char host[256] = "";
     gethostname(host, sizeof host - 1);

@@ -9,16 +9,14 @@ namespace millrace::tools {
 
 /// So far. Any thread.
 inline engine::FrameCounts frame_counts(const io::FrameQueue& queue, engine::Trainer& trainer) {
-  const engine::Tally& tally = trainer.monitor().tally();
-  const std::int64_t predicted_only = tally.predicted_only.load(std::memory_order_relaxed),
-                     untold = tally.untold.load(std::memory_order_relaxed);
+  const engine::FateCounts fates = trainer.monitor().tally().counts();
   return {.received = queue.received(),
-          .trained = trainer.trained(),
-          .dropped = queue.dropped() + predicted_only,
-          .predicted_only = predicted_only,
-          .rejected = queue.rejected() + untold,
-          .untold = untold,
-          .replayed = tally.replayed.load(std::memory_order_relaxed)};
+          .trained = fates.trained,
+          .dropped = queue.dropped() + fates.predicted_only,
+          .predicted_only = fates.predicted_only,
+          .rejected = queue.rejected() + fates.untold,
+          .untold = fates.untold,
+          .replayed = fates.replayed};
 }
 
 }  // namespace millrace::tools

@@ -6,6 +6,9 @@
 #include "io/queue/planar.h"
 
 namespace millrace::tools {
+
+using namespace std::chrono_literals;
+
 namespace {
 
 /// To whichever is not null: as it is, or as floats.
@@ -20,26 +23,35 @@ void write(const io::Frame& frame, std::uint8_t* bytes, float* floats) {
 }  // namespace
 
 engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
-  using namespace std::chrono_literals;
   if (frame_) return Status::ready;
   if (rests()) {
     std::this_thread::sleep_for(patience);
     return Status::wait;
   }
+  bool ended = false;
+  frame_ = pop(patience, ended);
+  if (frame_) return Status::ready;
+  return ended ? Status::end : Status::wait;
+}
+
+io::Frame* FrameFeed::pop(std::chrono::microseconds patience, bool& ended) {
   // Asked first: frames that arrive between the two calls must not be taken for the end.
   const bool drained = queue_.drained();
-  frame_ = queue_.pop(drained ? 0us : patience);
-  if (frame_) return Status::ready;
-  return drained ? Status::end : Status::wait;
+  io::Frame* const frame = queue_.pop(drained ? 0us : patience);
+  ended = drained && !frame;
+  return frame;
 }
 
 void FrameFeed::take(int slot, engine::SampleInfo& info) {
   write_input(resizer_.fit(*frame_), slot);  // autoencode: the target, too
-  const bool labels = task_ == Task::label;
-  if (labels) write_class(frame_->label, slot);
-  info = {.frame = frame_->id,
-          .captured = frame_->captured,
-          .has_target = !labels || frame_->label >= 0};
+  info = {.frame = frame_->id, .captured = frame_->captured};
+  if (task_ == Task::label) {
+    write_class(frame_->label, slot);
+    info.has_target = frame_->label >= 0;
+  } else if (task_ == Task::mask || task_ == Task::stream) {
+    info.has_target = !frame_->target.empty();
+    if (info.has_target) write_told(*frame_, slot);
+  }
   queue_.release(frame_);
   frame_ = nullptr;
   count_sample();
@@ -51,6 +63,13 @@ void FrameFeed::write_input(const io::Frame& frame, int slot) {
 
 void FrameFeed::write_target(const io::Frame& frame, int slot) {
   write(frame, trainer_.target_bytes(slot), trainer_.target(slot));
+}
+
+void FrameFeed::write_told(const io::Frame& frame, int slot) {
+  float* const target = trainer_.target(slot);
+  const std::size_t before = trainer_.target_elements() - frame.target.size();
+  if (before > 0) std::copy_n(trainer_.input(slot), before, target);
+  std::copy(frame.target.begin(), frame.target.end(), target + before);
 }
 
 void FrameFeed::write_class(int label, int slot) {

@@ -14,8 +14,10 @@
 namespace millrace::tools {
 
 /// Makes samples of frames. autoencode: the frame is input and target. label: 1 for the frame's
-/// class, 0 for the others; a frame whose class is not told has no target. next-frame: see
-/// NextFrameFeed. Used by stage 0's worker; pending() when that has stopped.
+/// class, 0 for the others. mask, stream: the frame's target, behind the input where the network
+/// gives that, too. A frame of which no class or target is told has none. next-frame: see
+/// NextFrameFeed; teacher: see TeacherFeed. Used by stage 0's worker; pending() when that has
+/// stopped.
 class FrameFeed : public engine::Feed {
  public:
   /// Trainer, queue and resizer outlive this.
@@ -38,6 +40,8 @@ class FrameFeed : public engine::Feed {
   virtual std::int64_t pending() const { return 0; }
 
  protected:
+  /// The next frame, to be released; null: none came in time, or none will (`ended`).
+  io::Frame* pop(std::chrono::microseconds patience, bool& ended);
   void count_sample() { taken_.store(taken() + 1, std::memory_order_relaxed); }
   /// Gives what `frame`, of the samples' size, shows to the sample in `slot`, as the trainer takes
   /// it.
@@ -50,6 +54,7 @@ class FrameFeed : public engine::Feed {
 
  private:
   void write_class(int label, int slot);
+  void write_told(const io::Frame& frame, int slot);
 
   const Task task_;
   std::atomic<std::int64_t> taken_{0};

@@ -108,8 +108,10 @@ Config settled(Config config, bool targets) {
   settle(config);
   if (config.replay.kind != "none")
     throw config.error("replay.kind", "samples that the caller gives are not replayed");
+  if (config.pipeline.tensor > 1)
+    throw config.error("pipeline.tensor", "samples that the caller gives are one rank's");
   // Scores are of classes, whoever tells them.
-  if (targets && stages::loss_type(config.task.loss).scores && !config.places.contains("task.kind"))
+  if (targets && stages::Loss(config.task.loss).scores() && !config.places.contains("task.kind"))
     config.task.kind = "label";
   return config;
 }
@@ -136,7 +138,7 @@ at::Tensor tensor_of(const NamedWeights& one) {
 void check_modules(const Config& config, std::int64_t modules) {
   Config stand_in = settled(config, true);
   stand_in.task.kind = "autoencode";
-  stand_in.task.loss = "mse";
+  stand_in.task.loss = {};
   stand_in.weights.file.clear();
   stand_in.checkpoint = {};
   stand_in.model = {.preset = "layers"};

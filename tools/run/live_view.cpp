@@ -8,7 +8,7 @@
 namespace millrace::tools {
 namespace {
 
-io::Controls::Offered offered(const Config& config, const LiveSubject& subject) {
+page::Controls::Offered offered(const Config& config, const LiveSubject& subject) {
   return {.pause = true,
           .save = subject.checkpointer != nullptr,
           .learning_rate = config.optimizer.lr > 0};
@@ -19,17 +19,26 @@ io::Controls::Offered offered(const Config& config, const LiveSubject& subject) 
 LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
                    const std::string& token, LiveSubject subject)
     : config_(config), subject_(std::move(subject)), controls_(offered(config, subject_)) {
-  const io::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
-  const bool labels = task_of(config.task.kind) == Task::label;  // no pictures: the input alone
-  board_ = std::make_unique<io::PictureBoard>(shape, labels ? io::PictureShape{} : shape);
-  server_ = std::make_unique<io::WebServer>(
-      io::web_options(serve, token),
-      io::WebSubject{
-          .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_});
+  const page::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
+  // Of what is no picture, the input alone.
+  const stages::ImageShape& made = subject_.trainer.output_shape();
+  const bool pictures = task_type(config.task.kind).pictures && made.channels == sample.channels;
+  board_ = std::make_unique<page::PictureBoard>(
+      shape, pictures ? page::PictureShape{int(made.channels), int(made.height), int(made.width)}
+                      : page::PictureShape{});
+  server_ = std::make_unique<page::WebServer>(
+      page::web_options(serve, token),
+      page::WebSubject{.look = [this] { return look(); },
+                       .pictures = board_.get(),
+                       .controls = &controls_,
+                       .hear_label = subject_.labels
+                                         ? [labels = subject_.labels](
+                                               std::string_view text) { return labels->hear(text); }
+                                         : std::function<std::string(std::string_view)>()});
 }
 
 void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
-  io::Pictures* const room = board_ ? board_->room() : nullptr;
+  page::Pictures* const room = board_ ? board_->room() : nullptr;
   if (!room) return;
   std::copy_n(subject_.trainer.shown_input(slot), room->input.size(), room->input.begin());
   if (info.has_target)
@@ -54,10 +63,10 @@ void LiveView::obey() {
   }
 }
 
-io::Snapshot LiveView::look() const {
+page::Snapshot LiveView::look() const {
   engine::Trainer& trainer = subject_.trainer;
   const Novelty& novelty = subject_.log.novelty();
-  io::Snapshot now{
+  page::Snapshot now{
       .version = MILLRACE_VERSION,
       .source = config_.source.uri,
       .task = config_.task.kind,
@@ -83,8 +92,17 @@ io::Snapshot LiveView::look() const {
       .notice = saving_ && !subject_.health->connected ? "it saves when pictures come again" : "",
       .failed_saves = subject_.checkpointer ? subject_.checkpointer->failed() : 0,
       .trouble = subject_.writes.trouble()};
-  if (task_of(config_.task.kind) == Task::label)
-    now.accuracy = {subject_.log.hits().recent(), subject_.log.majority_hits().recent()};
+  const RunLog& log = subject_.log;
+  if (const ClassScores* const classes = log.classes()) {
+    now.accuracy = {classes->hits().recent(), classes->majority_hits().recent()};
+    if (classes->pixels())
+      now.iou = {classes->overlap().recent(), classes->majority_overlap().recent()};
+  }
+  const Compared* const squared = log.squared();
+  if (squared && squared->network.count() > 0) {
+    now.psnr = {psnr(squared->network.recent()), psnr(squared->mean_frame.recent()),
+                psnr(squared->last_frame.recent())};
+  }
   now.verdict = subject_.real_time.verdict(now.reading);
   const io::StreamHealth& health = *subject_.health;
   now.stream = {.connected = health.connected.load(),
@@ -99,18 +117,18 @@ io::Snapshot LiveView::look() const {
   return now;
 }
 
-std::vector<io::StageState> LiveView::stages() const {
+std::vector<page::StageState> LiveView::stages() const {
   const engine::Schedule& schedule = subject_.trainer.schedule();
-  std::vector<io::StageState> stages(std::size_t(schedule.stages));
+  std::vector<page::StageState> stages(std::size_t(schedule.stages));
   const std::vector<engine::DeadUnits> dead = subject_.trainer.dead_units();
   for (int stage = 0; stage < schedule.stages; ++stage) {
-    io::StageState& state = stages[std::size_t(stage)];
-    state.device = subject_.trainer.devices()[schedule.unit(stage, 0)].name();
+    page::StageState& state = stages[std::size_t(stage)];
+    state.device = subject_.trainer.devices()[schedule.replica_id(stage, 0)].name();
     state.replicas = schedule.replicas_of(stage);
     state.dead = dead[std::size_t(stage)].dead;
     state.units = dead[std::size_t(stage)].units;
     for (int replica = 0; replica < state.replicas; ++replica)
-      state.busy += subject_.trainer.monitor().unit(schedule.unit(stage, replica)).busy();
+      state.busy += subject_.trainer.monitor().meter(schedule.replica_id(stage, replica)).busy();
   }
   return stages;
 }

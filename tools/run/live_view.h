@@ -9,6 +9,7 @@
 #include "engine/trainer/checkpointer.h"
 #include "engine/trainer/trainer.h"
 #include "io/queue/frame_queue.h"
+#include "io/source/live_labels.h"
 #include "io/source/stream_health.h"
 #include "tools/config/config.h"
 #include "tools/page/server.h"
@@ -26,10 +27,11 @@ struct LiveSubject {
   std::shared_ptr<const io::StreamHealth> health;
   engine::Checkpointer* checkpointer;  ///< null: nothing to save to
   const WriteWatch& writes;
-  std::atomic<double>& rate;       ///< times optimizer.lr; viewers may set it
-  std::string correction;          ///< what is done about old gradients
-  std::string local_note;          ///< what learning by auxiliary heads would do instead
-  std::int64_t frames_before = 0;  ///< that a checkpoint had learned from
+  std::atomic<double>& rate;               ///< times optimizer.lr; viewers may set it
+  std::string correction;                  ///< what is done about old gradients
+  std::string local_note;                  ///< what learning by auxiliary heads would do instead
+  std::int64_t frames_before = 0;          ///< that a checkpoint had learned from
+  std::shared_ptr<io::LiveLabels> labels;  ///< that viewers may tell; null: none
 };
 
 /// Serves the page from construction to destruction. predicted() is the last stage's worker's;
@@ -49,16 +51,16 @@ class LiveView final : public engine::Observer {
   std::string url() const { return server_->url(); }
 
  private:
-  io::Snapshot look() const;
-  std::vector<io::StageState> stages() const;
+  page::Snapshot look() const;
+  std::vector<page::StageState> stages() const;
 
   const Config& config_;
   LiveSubject subject_;
-  io::Controls controls_;
+  page::Controls controls_;
   std::atomic<bool> saving_{false};
   std::int64_t saves_before_ = 0;            ///< written and failed
-  std::unique_ptr<io::PictureBoard> board_;  ///< null: targets are no pictures
-  std::unique_ptr<io::WebServer> server_;    ///< last: it looks at all of the above
+  std::unique_ptr<page::PictureBoard> board_;  ///< null: targets are no pictures
+  std::unique_ptr<page::WebServer> server_;    ///< last: it looks at all of the above
 };
 
 }  // namespace millrace::tools

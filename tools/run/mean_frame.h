@@ -6,54 +6,34 @@
 #include <vector>   // the mean
 
 #include "stages/loss.h"
+#include "stages/model_spec.h"
 
 namespace millrace::tools {
 
-/// The running mean of targets and its loss; of classes: how often each came. Allocates in the
-/// constructor alone.
+/// The running mean of targets and its loss; of classes: how often each came. Where the loss is one
+/// whose share of each element is known, it allocates in the constructor alone.
 class MeanFrame {
  public:
-  /// `loss`: an entry of stages::loss_types().
-  MeanFrame(std::size_t elements, const stages::LossType& loss)
-      : loss_(loss),
-        // Probabilities begin equal, as if one sample had been spread over all classes.
-        mean_(elements, loss.scores ? 1.0f / float(elements) : 0.0f),
-        seen_(loss.scores ? 1 : 0) {}
+  MeanFrame(const stages::ImageShape& target, const stages::LossSpec& loss);
 
   /// The loss of the mean so far (of no picture: black) against `target`; then learns it.
-  float compare(const float* target) {
-    // The default by name, so that the loop becomes vector code.
-    return &loss_ == &stages::loss_types().front()
-               ? compare(target,
-                         [](float mean, float seen) { return (seen - mean) * (seen - mean); })
-               : compare(target, loss_.element);
-  }
+  float compare(const float* target);
+  /// The loss of `prediction`, as large, against `target`.
+  float loss_of(const float* prediction, const float* target) const;
 
   const std::vector<float>& mean() const { return mean_; }
 
  private:
   template <class Element>
-  float compare(const float* target, const Element& element) {
-    constexpr std::size_t kLanes = 16;  // independent sums
-    const float share = 1.0f / float(++seen_);
-    float sums[kLanes] = {};
-    const auto learn = [&](std::size_t i, float& sum) {
-      sum += element(mean_[i], target[i]);
-      mean_[i] += (target[i] - mean_[i]) * share;
-    };
-    std::size_t i = 0;
-    for (; i + kLanes <= mean_.size(); i += kLanes) {
-      for (std::size_t lane = 0; lane < kLanes; ++lane) learn(i + lane, sums[lane]);
-    }
-    for (; i < mean_.size(); ++i) learn(i, sums[0]);
-    float sum = 0;
-    for (const float lane : sums) sum += lane;
-    return loss_.scores ? sum : sum / float(mean_.size());
-  }
+  float compare(const float* target, const Element& element);
+  float compare_tensors(const float* target);
 
-  const stages::LossType& loss_;
+  const stages::ImageShape shape_;
+  const stages::Loss loss_;
+  const stages::LossType* single_;  ///< null: tensors are compared
   std::vector<float> mean_;
   std::int64_t seen_;
+  std::vector<float> counts_;  ///< by element, with tensors: targets seen
 };
 
 }  // namespace millrace::tools

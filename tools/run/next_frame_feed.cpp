@@ -87,11 +87,8 @@ Status NextFrameFeed::settle(std::chrono::microseconds patience) {
 }
 
 bool NextFrameFeed::look(std::chrono::microseconds patience) {
-  // Asked first: frames that arrive between the two calls must not be taken for the end.
-  const bool drained = queue_.drained();
-  io::Frame* const frame = queue_.pop(drained ? 0us : patience);
+  io::Frame* const frame = pop(patience, ended_);
   if (!frame) {
-    ended_ = drained;
     for (Sample& sample : samples_) {
       if (ended_) miss(sample);
     }

@@ -11,6 +11,7 @@
 #include "tools/run/replay_options.h"
 #include "tools/run/report.h"
 #include "tools/run/run_source.h"
+#include "tools/run/teacher_feed.h"
 
 namespace millrace::tools {
 namespace {
@@ -62,19 +63,32 @@ struct CheckedConfig {
     settle(config);
     trainer = assemble(config, configured_shape(config), &resumed);
     if (options.ranks) require_ranks(config, trainer, options.ranks->ranks());
+    if (!options.ranks && config.pipeline.tensor > 1) {
+      throw config.error("pipeline.tensor", std::to_string(config.pipeline.tensor) +
+                                                " ranks are to share modules: run it by mpirun -n");
+    }
     labels = configured_labels(config);
-    if (labels) require_classes(config, *trainer.network, int(labels->classes().size()));
+    live_labels = tools::live_labels(config);
+    if (classes() > 0) require_classes(config, *trainer.network, classes());
+    if (config.task.labels == "http" && !options.serve)
+      throw config.error("task.labels", "\"http\" needs the page: --serve");
     require_writable(config);
     if (!options.trace.empty()) check_option("--trace", [&] { require_writable(options.trace); });
     if (options.serve)
-      check_option("--serve", [&] { io::web_options(options.serve_at, options.token); });
+      check_option("--serve", [&] { page::web_options(options.serve_at, options.token); });
     sinks = make_sinks(config);
+  }
+
+  /// That frames are told to be of; 0: the source tells.
+  int classes() const {
+    return int(labels ? labels->classes().size() : config.task.classes.size());
   }
 
   Config config;
   engine::TrainerOptions trainer;
   Resumed resumed;
   std::optional<io::Labels> labels;
+  std::shared_ptr<io::LiveLabels> live_labels;
   std::vector<std::unique_ptr<Sink>> sinks;
 };
 
@@ -86,7 +100,9 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       resumed(std::move(checked.resumed)),
       options(std::move(given)),
       team(options.ranks ? std::make_unique<RankTeam>(*options.ranks, config) : nullptr),
-      source_ahead(open_source(config, checked.labels, options.open_source)),
+      labels(std::move(checked.labels)),
+      live_labels(std::move(checked.live_labels)),
+      source_ahead(open_source(config, options.open_source)),
       info(source_ahead->info()),
       health(source_ahead->health()),
       task(task_of(config.task.kind)),
@@ -99,7 +115,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, trainer.checkpoint())),
       feed(make_feed()),
       replay(make_replay()),
-      log(trainer, task == Task::label),
+      log(trainer, task_type(config.task.kind), channels_before(config)),
       callback(trainer, inputs()),
       overload(config, trainer, live),
       video(make_video()),
@@ -108,6 +124,8 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       page(make_page()),
       reload(config, options.read_again, {rate, trainer.monitor(), info.fps, checkpointer.get()}) {
   assembled.weights.clear();
+  std::unique_ptr<io::Teller> teller = make_teller();
+  if (teller) source_ahead = io::with_teller(std::move(source_ahead), std::move(teller));
   if (replay) {
     observers.add_for_all(replay.get());
     log.keep_pictures(inputs());
@@ -128,22 +146,37 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
   make_alerts();
   observers.add(&callback);
   if (team) team->prepare(trainer, rate_of(config, info));
+  if (team && team->grid().tensor() > 1)
+    shared_feed = std::make_unique<SharedFeed>(*feed, team->grid().group(), trainer);
   feed->rest_while([this] { return paused() && !stopping.load(std::memory_order_relaxed); });
 }
 
 engine::TrainerOptions RunParts::whole(engine::TrainerOptions options) const {
   if (options.sample != shape()) options = assemble(config, shape());  // as the source has it
-  if (task == Task::label) require_classes(config, *options.network, info.classes);
+  if (task == Task::label && !labels && !live_labels)
+    require_classes(config, *options.network, info.classes);
   options.fps = rate_of(config, info);
-  // Where frames come at their own rate, a prediction of the next one is made before it is there.
-  options.exchange = this->options.ranks;
+  if (team) team->grid().share(config, options);
   options.rank_of_worker = config.pipeline.ranks;
-  options.late_targets =
-      task == Task::next_frame && live && config.pipeline.replicas.empty() && !options.exchange;
+  // Where frames come at their own rate, a prediction of the next one is made before it is there; a
+  // teacher works while stages do.
+  options.late_targets = ((task == Task::next_frame && live) || task == Task::teacher) &&
+                         config.pipeline.replicas.empty() && !options.exchange;
   return options;
 }
 
+std::unique_ptr<io::Teller> RunParts::make_teller() const {
+  if (labels) return io::teller_of(*labels);
+  if (live_labels) return io::teller_of(live_labels);
+  return open_teller(config, info, resizer_options(config, info), trainer.output_shape());
+}
+
 std::unique_ptr<FrameFeed> RunParts::make_feed() {
+  if (task == Task::teacher) {
+    return std::make_unique<TeacherFeed>(trainer, queue, resizer,
+                                         Teacher(config, shape(), trainer.output_shape()),
+                                         trainer.late_targets());
+  }
   if (task != Task::next_frame) return std::make_unique<FrameFeed>(trainer, queue, resizer, task);
   return std::make_unique<NextFrameFeed>(trainer, queue, resizer, config.task.horizon,
                                          trainer.late_targets());
@@ -165,7 +198,7 @@ void RunParts::make_alerts() {
   if (to.snapshots.empty() && to.webhook.empty() && to.mqtt.empty()) return;
   const stages::ImageShape picture = shape();
   const bool pictures =
-      task != Task::label &&
+      task_type(config.task.kind).pictures &&
       trainer.target_elements() == std::size_t(picture.channels * picture.height * picture.width);
   alerts = std::make_unique<Alerts>(AlertOptions{.snapshots = pictures ? to.snapshots : "",
                                                  .webhook = to.webhook,
@@ -193,10 +226,11 @@ std::unique_ptr<engine::Checkpointer> RunParts::make_checkpointer() {
   if (config.checkpoint.dir.empty()) return nullptr;
   claim.emplace(config.checkpoint.dir);
   return std::make_unique<engine::Checkpointer>(
-      config.pipeline.stages, config.checkpoint.every,
+      config.pipeline.stages * config.pipeline.tensor, config.checkpoint.every,
       [this](int stage) { return trainer.checkpoint(stage); },
       [this](const stages::StateDict& state, std::int64_t samples) {
-        checkpoints.write(state, about_weights(*this, samples, engine::Clock::now()));
+        checkpoints.write(team ? team->grid().put_together(state) : state,
+                          about_weights(*this, samples, engine::Clock::now()));
       });
 }
 
@@ -205,14 +239,16 @@ std::unique_ptr<LiveView> RunParts::make_page() {
   return std::make_unique<LiveView>(
       config, shape(), options.serve_at, options.token,
       LiveSubject{trainer, queue, log, real_time, health, checkpointer.get(), writes, rate,
-                  describe_correction(config, assembled), local_note(assembled), resumed.frames});
+                  describe_correction(config, assembled), local_note(assembled), resumed.frames,
+                  config.task.labels == "http" ? live_labels : nullptr});
 }
 
 io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {
   // Where nothing is dropped, no frame is read that the limit would leave over.
   const bool exact = drop == io::Drop::never && limit > 0 &&
                      config.monitor.policy != "skip" &&  // of which some are only predicted
-                     config.task.labels.empty();         // which may leave frames out
+                     config.task.labels.empty() &&       // which may leave frames out
+                     task != Task::mask && task != Task::stream;
   return {.paced = paced_live(config, info) && !info.live,
           .loop = config.source.loop,
           .limit = exact ? limit : 0,
@@ -222,6 +258,8 @@ io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {
 
 engine::PipelineOptions RunParts::pipeline_options(std::int64_t limit) {
   engine::PipelineOptions pipeline{.limit = limit, .rate = &rate, .actions = actions.get()};
+  if (shared_feed)
+    pipeline.rate = nullptr;  // parts of one module would take another at two samples
   if (checkpointer) {
     pipeline.after_sample = [this](int stage, std::int64_t sample) {
       checkpointer->after_sample(stage, replay ? replay->fresh(sample) - 1 : sample);

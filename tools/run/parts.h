@@ -10,6 +10,8 @@
 #include "engine/trainer/checkpointer.h"
 #include "io/files/whole_file.h"
 #include "io/queue/reader.h"
+#include "io/source/labels.h"
+#include "io/source/live_labels.h"
 #include "io/source/stream_health.h"
 #include "tools/run/alert_watch.h"
 #include "tools/run/callback.h"
@@ -25,7 +27,9 @@
 #include "tools/run/reload.h"
 #include "tools/run/replay_feed.h"
 #include "tools/run/resume.h"
+#include "tools/run/shared_feed.h"
 #include "tools/run/status_line.h"
+#include "tools/run/stdin_labels.h"
 #include "tools/run/trace_counters.h"
 #include "tools/run/video_out.h"
 #include "tools/run/write_watch.h"
@@ -52,13 +56,22 @@ struct RunParts {
   }
   io::ReaderOptions reader_options(std::int64_t limit) const;
   engine::PipelineOptions pipeline_options(std::int64_t limit);
-  engine::Feed& samples() { return replay ? static_cast<engine::Feed&>(*replay) : *feed; }
+  engine::Feed& samples() {
+    if (shared_feed) return *shared_feed;
+    return replay ? static_cast<engine::Feed&>(*replay) : *feed;
+  }
+  /// What the trainer's `state`, with what other ranks have, is of the whole network.
+  stages::StateDict of_all_ranks(stages::StateDict state) const {
+    return team ? team->whole(std::move(state)) : state;
+  }
 
   const Config config;
   const Resumed resumed;  ///< the checkpoint that it goes on from
   const RunOptions options;
-  const std::unique_ptr<RankTeam> team;      ///< the other ranks; null: there are none
-  std::unique_ptr<io::Source> source_ahead;  ///< until the reader takes it
+  const std::unique_ptr<RankTeam> team;               ///< the other ranks; null: there are none
+  const std::optional<io::Labels> labels;             ///< that a file tells
+  const std::shared_ptr<io::LiveLabels> live_labels;  ///< that people tell; null: none
+  std::unique_ptr<io::Source> source_ahead;           ///< until the reader takes it
   const io::SourceInfo info;
   const std::shared_ptr<const io::StreamHealth> health;
   const Task task;
@@ -71,7 +84,8 @@ struct RunParts {
   engine::Trainer trainer;
   const std::string unfit;  ///< on optimizer state that could not be taken; "": all was
   std::unique_ptr<FrameFeed> feed;
-  std::unique_ptr<ReplayFeed> replay;  ///< null: what comes once is learned from once
+  std::unique_ptr<ReplayFeed> replay;       ///< null: what comes once is learned from once
+  std::unique_ptr<SharedFeed> shared_feed;  ///< null: no other rank has the same modules
   Observers observers;
   // What watches.
   RunLog log;
@@ -93,6 +107,7 @@ struct RunParts {
   std::unique_ptr<engine::Checkpointer> checkpointer;
   WriteWatch writes;
   std::unique_ptr<LiveView> page;
+  StdinLabels stdin_labels{config.task.labels == "-"};
   Reload reload;
   // What the user asks for, and how it went.
   std::function<void(const std::string&)> on_event;
@@ -108,6 +123,7 @@ struct RunParts {
  private:
   RunParts(CheckedConfig checked, RunOptions&& given);
   engine::TrainerOptions whole(engine::TrainerOptions options) const;
+  std::unique_ptr<io::Teller> make_teller() const;
   std::unique_ptr<FrameFeed> make_feed();
   std::unique_ptr<ReplayFeed> make_replay();
   std::unique_ptr<VideoOut> make_video();

@@ -47,14 +47,18 @@ std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange) 
   return exchange.letter(About::run);
 }
 
-engine::Exchange::Letter await_letter(engine::Exchange& exchange) {
-  for (;; std::this_thread::sleep_for(1ms)) {
+engine::Exchange::Letter await_letter(engine::Exchange& exchange, std::chrono::seconds patience) {
+  for (const auto began = engine::Clock::now(); engine::Clock::now() - began < patience;
+       std::this_thread::sleep_for(1ms)) {
     if (auto letter = next_letter(exchange)) return *letter;
   }
+  throw std::runtime_error("a rank is gone: nothing was heard of it for " +
+                           std::to_string(patience.count()) + " s");
 }
 
-void await_posted(engine::Exchange& exchange) {
-  for (;; std::this_thread::sleep_for(1ms)) {
+void await_posted(engine::Exchange& exchange, std::chrono::seconds patience) {
+  for (const auto began = engine::Clock::now(); engine::Clock::now() - began < patience;
+       std::this_thread::sleep_for(1ms)) {
     const std::lock_guard lock(exchange.mutex());
     if (exchange.all_posted()) return;
   }

@@ -1,6 +1,7 @@
 // What the ranks of a run write to each other beside the pipeline.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -24,7 +25,9 @@ enum class Word : char {
   failed = 'X',  ///< exit code, and why
   part = 'C',    ///< of a checkpoint
   stop = 'Q',    ///< a signal asked for it
+  share = 'S',   ///< of the weights, as a run has left them: where modules are shared
   // From rank 0.
+  join = 'J',     ///< the grid: all have the same config
   plan = 'P',     ///< what to build
   refused = 'R',  ///< exit code: there will be no run
   go = 'G',
@@ -103,10 +106,12 @@ class LetterReader {
 void post(engine::Exchange& exchange, int to, const LetterWriter& letter);
 /// The next letter, if one is there.
 std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange);
-/// Waits for one.
-engine::Exchange::Letter await_letter(engine::Exchange& exchange);
-/// Waits until what was posted needs this process no longer.
-void await_posted(engine::Exchange& exchange);
+/// Waits for one. Throws std::runtime_error if none comes for so long.
+engine::Exchange::Letter await_letter(engine::Exchange& exchange,
+                                      std::chrono::seconds patience = std::chrono::hours(24));
+/// Waits until what was posted needs this process no longer, or is for ranks that are gone.
+void await_posted(engine::Exchange& exchange,
+                  std::chrono::seconds patience = std::chrono::seconds(2));
 
 LetterWriter hello(const Config& config);
 /// Why the rank that sent this can't run with one that says hello(config); "": it can.

@@ -2,15 +2,43 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 
 #include "engine/pipeline/rank_links.h"
+#include "engine/trainer/state_bytes.h"
 
 namespace millrace::tools {
+namespace {
+
+const char* name_of(engine::Cargo cargo) {
+  switch (cargo) {
+    case engine::Cargo::activation:
+      return "activation";
+    case engine::Cargo::gradient:
+      return "gradient";
+    case engine::Cargo::target:
+      return "target";
+    case engine::Cargo::prediction:
+      return "prediction";
+    case engine::Cargo::release:
+      return "release";
+  }
+  return "";
+}
+
+nlohmann::ordered_json to_json(const engine::LinkTime& link) {
+  return {{"from", link.from},   {"to", link.to},       {"carries", name_of(link.cargo)},
+          {"stage", link.stage}, {"bytes", link.bytes}, {"ms", link.ms}};
+}
+
+}  // namespace
 
 void require_ranks(const Config& config, const engine::TrainerOptions& options, int ranks) {
   const engine::Schedule schedule = engine::schedule_of(options);
+  require_tensor(config, options, ranks);
+  ranks /= config.pipeline.tensor;
   std::vector<int> dealt = config.pipeline.ranks;
   if (dealt.empty()) dealt = engine::deal_workers(int(schedule.workers.size()), ranks);
   try {
@@ -20,10 +48,6 @@ void require_ranks(const Config& config, const engine::TrainerOptions& options, 
   }
   if (config.replay.kind != "none")
     throw config.error("replay.kind", "ranks replay nothing: \"none\"");
-  for (const engine::Device& device : options.devices) {
-    if (device.cuda)
-      throw config.error("pipeline.devices", "ranks are for cores, not for " + device.name());
-  }
 }
 
 RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)
@@ -35,6 +59,8 @@ RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)
     const std::string wrong = difference(letter, config);
     if (!wrong.empty()) throw ConfigError("rank " + std::to_string(rank) + " " + wrong);
   });
+  tell_all(LetterWriter(Word::join));
+  grid_ = std::make_unique<RankGrid>(exchange, config.pipeline.tensor);
 }
 
 template <class Read>
@@ -69,7 +95,7 @@ void RankTeam::prepare(const engine::Trainer& trainer, double fps) {
                   .cut = trainer.cut(),
                   .module_ms = trainer.module_ms(),
                   .fps = fps,
-                  .weights = trainer.checkpoint()}));
+                  .weights = grid_->tensor() > 1 ? grid_->whole() : trainer.checkpoint()}));
   each(Word::ready, [&](int rank, LetterReader& letter) {
     members_[std::size_t(rank)].host = letter.text();
     members_[std::size_t(rank)].process = letter.get<std::int64_t>();
@@ -86,6 +112,7 @@ std::string RankTeam::look(double rate, engine::Checkpointer* checkpointer) {
     LetterReader reader(letter->text);
     const Word word = reader.word();
     if (word == Word::part && checkpointer) checkpointer->add(read_part(reader));
+    if (word == Word::share) take_share(letter->from, reader);
     if (word == Word::stop && !asked_to_stop_) {
       asked_to_stop_ = true;
       line = "rank " + std::to_string(letter->from) + " was asked to stop: draining the pipeline";
@@ -100,6 +127,28 @@ std::string RankTeam::look(double rate, engine::Checkpointer* checkpointer) {
   return line;
 }
 
+void RankTeam::take_share(int rank, LetterReader& letter) {
+  shares_[rank % grid_->tensor()] = engine::state_of(letter.text());
+}
+
+stages::StateDict RankTeam::whole(stages::StateDict mine) {
+  const int tensor = grid_->tensor();
+  if (tensor == 1) return mine;
+  while (int(shares_.size()) < tensor - 1) {
+    const engine::Exchange::Letter letter = await_letter(exchange_, std::chrono::seconds(30));
+    LetterReader reader(letter.text);
+    if (reader.word() == Word::share) take_share(letter.from, reader);
+  }
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : mine) names.insert(name);
+  for (const auto& [part, share] : shares_) {
+    for (const auto& entry : share) {
+      if (names.contains(entry.first)) mine.push_back(entry);
+    }
+  }
+  return grid_->put_together(mine);
+}
+
 nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
                                         const engine::Reading& r) const {
   const engine::Schedule& schedule = trainer.schedule();
@@ -109,7 +158,7 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
     std::vector<int> workers;
     std::set<int> stages;
     for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
-      if (trainer.rank_of_worker()[std::size_t(worker)] != rank) continue;
+      if (trainer.rank_of_worker()[std::size_t(worker)] != rank / grid_->tensor()) continue;
       workers.push_back(worker);
       for (const int stage : engine::stages_of(schedule.workers[std::size_t(worker)]))
         stages.insert(stage);
@@ -122,12 +171,38 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
     all.push_back({{"rank", rank},
                    {"host", member.host},
                    {"process", member.process},
+                   {"part", rank % grid_->tensor()},
                    {"workers", workers},
                    {"stages", stages},
                    {"stage_ms", compute},
-                   {"handoff_ms", handoff}});
+                   {"handoff_ms", handoff},
+                   {"links", links_to(rank)}});
   }
   return all;
+}
+
+nlohmann::ordered_json RankTeam::links_to(int rank) const {
+  nlohmann::ordered_json links = nlohmann::ordered_json::array();
+  for (const engine::LinkTime& link : link_times()) {
+    if (link.to == rank) links.push_back(to_json(link));
+  }
+  return links;
+}
+
+std::vector<engine::LinkTime> RankTeam::link_times() const {
+  std::vector<engine::LinkTime> all = grid_->pipeline().times().read();
+  for (engine::LinkTime& link : all) {
+    link.from *= grid_->tensor();
+    link.to *= grid_->tensor();
+  }
+  return all;
+}
+
+nlohmann::ordered_json RankTeam::bottleneck_link() const {
+  const std::vector<engine::LinkTime> all = link_times();
+  const auto slowest = std::max_element(all.begin(), all.end(),
+                                        [](const auto& a, const auto& b) { return a.ms < b.ms; });
+  return slowest == all.end() ? nlohmann::ordered_json() : to_json(*slowest);
 }
 
 }  // namespace millrace::tools

@@ -3,9 +3,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "tools/run/rank_grid.h"
 #include "tools/run/rank_letters.h"
 
 namespace millrace::tools {
@@ -20,30 +23,43 @@ class RankTeam {
   /// ConfigError "rank N ...".
   RankTeam(engine::Exchange& exchange, const Config& config);
 
+  RankGrid& grid() { return *grid_; }
   /// Has them build what `trainer` is, and waits until they have. Throws ConfigError as above.
   void prepare(const engine::Trainer& trainer, double fps);
   /// Has them run.
   void go();
   /// Takes what they say and tells them what has changed. Returns a line on what happened, or "".
   std::string look(double rate, engine::Checkpointer* checkpointer);
+  /// What `mine`, of the trainer here, and what the others have learned are together. Where modules
+  /// are shared it waits for theirs.
+  stages::StateDict whole(stages::StateDict mine);
   bool asked_to_stop() const { return asked_to_stop_; }
 
   /// "ranks" of the report: one object a rank.
   nlohmann::ordered_json report(const engine::Trainer& trainer, const engine::Reading& r) const;
+  /// The link whose messages take longest, as in "links" of a rank; null: none was timed.
+  nlohmann::ordered_json bottleneck_link() const;
 
  private:
   /// The next letter of each other rank. Throws for a failure among them.
   template <class Read>
   void each(Word expected, const Read& read);
   void tell_all(const LetterWriter& letter);
+  nlohmann::ordered_json links_to(int rank) const;
+  /// Of this rank's pipeline, with the ranks' numbers among all.
+  std::vector<engine::LinkTime> link_times() const;
 
   struct Member {
     std::string host;
     std::int64_t process = 0;
   };
 
+  void take_share(int rank, LetterReader& letter);
+
   engine::Exchange& exchange_;
-  std::vector<Member> members_;  ///< by rank
+  std::unique_ptr<RankGrid> grid_;
+  std::map<int, stages::StateDict> shares_;  ///< by part
+  std::vector<Member> members_;              ///< by rank
   RankSettings settings_;
   bool asked_to_stop_ = false;
 };

@@ -128,7 +128,7 @@ void ReplayFeed::follow_stages() {
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const int replicas = schedule.replicas_of(stage);
     for (int replica = 0; replica < replicas; ++replica) {
-      const auto& busy = trainer_.monitor().unit(schedule.unit(stage, replica)).busy();
+      const auto& busy = trainer_.monitor().meter(schedule.replica_id(stage, replica)).busy();
       slowest = std::max(slowest, busy.quantile(kNearlyAlways) / replicas);
     }
   }

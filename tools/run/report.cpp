@@ -34,12 +34,27 @@ std::string text(const Json& value, const char* format = "%.3g") {
 Json loss_json(const RunLog& log) {
   const engine::LossHistory& net = log.network();
   const engine::LossHistory& mean = log.baseline();
-  return {{"first", number(net.first())},
-          {"last", number(net.last())},
-          {"mean", number(net.mean())},
-          {"recent", number(net.recent())},
-          {"not_finite", net.not_finite()},
-          {"mean_frame", {{"mean", number(mean.mean())}, {"recent", number(mean.recent())}}}};
+  Json json = {{"first", number(net.first())},
+               {"last", number(net.last())},
+               {"mean", number(net.mean())},
+               {"recent", number(net.recent())},
+               {"not_finite", net.not_finite()},
+               {"mean_frame", {{"mean", number(mean.mean())}, {"recent", number(mean.recent())}}}};
+  const engine::LossHistory& last = log.last_frame();
+  if (last.count() > 0)
+    json["last_frame"] = {{"mean", number(last.mean())}, {"recent", number(last.recent())}};
+  return json;
+}
+
+/// Of pictures: the network's and the trivial predictors'.
+Json psnr_json(const Compared& squared) {
+  const auto of = [](const engine::LossHistory& errors) {
+    return Json{{"mean", number(psnr(errors.mean()))}, {"recent", number(psnr(errors.recent()))}};
+  };
+  Json json = of(squared.network);
+  json["mean_frame"] = of(squared.mean_frame);
+  if (squared.last_frame.count() > 0) json["last_frame"] = of(squared.last_frame);
+  return json;
 }
 
 /// By stage: bytes that one of its workers holds.
@@ -165,7 +180,7 @@ Json make_report(RunParts& p) {
         {"in_flight", p.frames.in_flight()}}},
       {"task",
        {{"kind", p.config.task.kind},
-        {"loss", p.config.task.loss},
+        {"loss", p.config.task.loss.text()},
         {"without_target", p.frames.untold}}},
       {"updates", r.updates},
       {"timing_ms",
@@ -197,7 +212,10 @@ Json make_report(RunParts& p) {
       {"overload", p.overload.report()},
       {"run", about_run(p, p.frames.trained, p.ended)},
       {"novelty", {{"marked", p.log.novelty().marked()}, {"events", p.log.novelty().events()}}}};
-  if (p.team) report["ranks"] = p.team->report(trainer, r);
+  if (p.team) {
+    report["ranks"] = p.team->report(trainer, r);
+    report["bottleneck_link"] = p.team->bottleneck_link();
+  }
   if (!p.resumed.path.empty())
     report["run"]["resumed"] = {{"from", p.resumed.path}, {"frames", p.resumed.frames}};
   if (p.replay) {
@@ -216,11 +234,15 @@ Json make_report(RunParts& p) {
                                    {"failed", p.alerts->failed()},
                                    {"last_error", p.alerts->last_error()}};
   }
-  if (p.task == Task::label) {
-    const engine::LossHistory &hits = p.log.hits(), &majority = p.log.majority_hits();
-    report["accuracy"] = {{"mean", hits.mean()},
-                          {"recent", hits.recent()},
-                          {"majority", {{"mean", majority.mean()}, {"recent", majority.recent()}}}};
+  if (p.log.squared()) report["psnr_db"] = psnr_json(*p.log.squared());
+  if (const ClassScores* const classes = p.log.classes()) {
+    const auto beside = [](const auto& network, const auto& majority) {
+      return Json{{"mean", network.mean()},
+                  {"recent", network.recent()},
+                  {"majority", {{"mean", majority.mean()}, {"recent", majority.recent()}}}};
+    };
+    report["accuracy"] = beside(classes->hits(), classes->majority_hits());
+    if (classes->pixels()) report["iou"] = beside(classes->overlap(), classes->majority_overlap());
   }
   if (p.video) {
     report["video"] = {{"where", p.video->writer().where()},
@@ -253,6 +275,11 @@ std::string summarize(const Json& report) {
       << " ms, slowest stage " << timing["bottleneck_stage"] << " with hand-off "
       << text(timing["bottleneck"]) << " ms, speed-up K " << text(timing["speedup_K"])
       << (waits ? " (the stream sets the pace)" : "") << "\n";
+  if (const Json& link = report.value("bottleneck_link", Json()); link.is_object()) {
+    out << "links     slowest from rank " << link["from"] << " to " << link["to"] << ": "
+        << text(link["ms"]) << " ms for " << link["bytes"] << " bytes ("
+        << link["carries"].get<std::string>() << ", stage " << link["stage"] << ")\n";
+  }
   out << "latency   capture to prediction p50 " << text(latency["p50"]) << " ms, p99 "
       << text(latency["p99"]) << " ms, max " << text(latency["max"]) << " ms; gradient age "
       << report["gradient_age"].dump() << " frames\n";
@@ -271,6 +298,19 @@ std::string summarize(const Json& report) {
     const Json& accuracy = report["accuracy"];
     out << "accuracy  last 100 " << text(accuracy["recent"])
         << ", always telling the majority class " << text(accuracy["majority"]["recent"]) << "\n";
+  }
+  if (report.contains("iou")) {
+    const Json& iou = report["iou"];
+    out << "IoU       last 100 " << text(iou["recent"]) << ", always telling the majority class "
+        << text(iou["majority"]["recent"]) << "\n";
+  }
+  if (report.contains("psnr_db")) {
+    const Json& psnr = report["psnr_db"];
+    out << "PSNR      last 100 " << text(psnr["recent"]) << " dB, mean frame "
+        << text(psnr["mean_frame"]["recent"]) << " dB";
+    if (psnr.contains("last_frame"))
+      out << ", last frame " << text(psnr["last_frame"]["recent"]) << " dB";
+    out << "\n";
   }
   if (real["F"].get<double>() > 0) {
     out << "real time " << (real["holds"].get<bool>() ? "HOLDS at " : "FAILS at ")

@@ -35,6 +35,7 @@ void look(RunParts& p, std::int64_t limit) {
   p.writes.look(p.checkpointer ? p.checkpointer->error() : "", p.lines ? p.lines->error() : "",
                 [&](const std::string& line) { p.tell(line); });
   if (p.page) p.page->obey();
+  p.stdin_labels.look(p.live_labels.get(), [&](const std::string& line) { p.tell(line); });
   if (p.team) {
     const std::string word = p.team->look(p.rate, p.checkpointer.get());
     if (!word.empty()) p.tell(word);
@@ -42,6 +43,18 @@ void look(RunParts& p, std::int64_t limit) {
   }
   const std::string failed = p.alerts ? p.alerts->last_error() : "";
   if (failed != p.alert_error) p.tell("alert: " + (p.alert_error = failed));
+}
+
+/// Labels of frames that never came: where the stream ended by itself, or people told them.
+void tell_of_labels(RunParts& p) {
+  const std::int64_t came = p.queue.received();
+  const auto [count, last] = p.live_labels ? p.live_labels->waiting()
+                             : p.labels    ? p.labels->beyond(came)
+                                           : std::pair<std::size_t, std::int64_t>();
+  if (count == 0 || (p.labels && p.stopping)) return;
+  p.tell("task.labels: " + std::to_string(count) + (count == 1 ? " label is" : " labels are") +
+         " of frames that never came, as " + std::to_string(last) + "; " + std::to_string(came) +
+         " came");
 }
 
 /// That the run has gone through.
@@ -105,7 +118,10 @@ void Run::learn(std::int64_t limit) {
   p.began = engine::Clock::now();
   if (p.team) p.team->go();
   auto running = std::make_unique<std::future<engine::Outcome>>(std::async(std::launch::async, [&] {
-    return p.overload.run(p.samples(), &p.observers, p.pipeline_options(limit));
+    const engine::Outcome outcome =
+        p.overload.run(p.samples(), &p.observers, p.pipeline_options(limit));
+    if (p.shared_feed) p.shared_feed->end();
+    return outcome;
   }));
   if (!p.resumed.note.empty()) p.tell("checkpoint: " + p.resumed.note);
   if (!p.unfit.empty()) p.tell("optimizer: " + p.unfit);
@@ -131,8 +147,9 @@ void Run::learn(std::int64_t limit) {
   p.reader->stop();
   p.reader->join();
   p.source_error = p.reader->error();
+  tell_of_labels(p);
   if (p.reader->hung()) p.tell("source: hangs while it is closed; it is left to itself");
-  engine::Outcome outcome{.trained = p.trainer.trained()};
+  engine::Outcome outcome{p.trainer.monitor().tally().counts()};
   std::exception_ptr failure;
   try {
     outcome = running->get();
@@ -173,7 +190,8 @@ std::vector<std::string> Run::save() {
   const bool whole = p.trainer.is_whole();
   outputs.write(whole ? p.config.checkpoint.dir : "", [&](const std::string&) {
     if (p.checkpointer) p.checkpointer->finish();
-    p.checkpoints.write(p.trainer.checkpoint(), about_weights(p, samples(p), p.ended));
+    p.checkpoints.write(p.of_all_ranks(p.trainer.checkpoint()),
+                        about_weights(p, samples(p), p.ended));
   });
   outputs.write(whole ? output.weights : "", [&](const std::string& file) { save_weights(file); });
   outputs.write(video(), [&](const std::string&) { p.video->finish(); });  // its counts are told
@@ -191,15 +209,15 @@ std::vector<std::string> Run::save() {
                   [&](const std::string&) { p.callback.sinks[i]->finish(); });
   outputs.write(predicted ? output.loss_plot : "",
                 [&](const std::string& file) { draw_loss(p.log, file); });
-  outputs.write(predicted && p.task != Task::label ? output.prediction : "",
+  outputs.write(predicted && task_type(p.config.task.kind).pictures ? output.prediction : "",
                 [&](const std::string& file) { draw_prediction(p.log, p.shape(), file); });
   return outputs.failures();
 }
 
 void Run::save_weights(const std::string& path) const {
   const RunParts& p = *parts_;
-  io::write_whole(path,
-                  stages::to_safetensors(p.trainer.state(), about_weights(p, samples(p), p.ended)));
+  io::write_whole(path, stages::to_safetensors(p.of_all_ranks(p.trainer.state()),
+                                               about_weights(p, samples(p), p.ended)));
 }
 
 std::array<int, 3> Run::shape() const {

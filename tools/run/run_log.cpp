@@ -1,16 +1,45 @@
 #include "tools/run/run_log.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace millrace::tools {
 namespace {
 
-template <class Number>
-std::size_t largest(const Number* numbers, std::size_t count) {
-  return std::size_t(std::max_element(numbers, numbers + count) - numbers);
+float mean_squared_error(const float* a, const float* b, std::size_t count) {
+  constexpr std::size_t kLanes = 16;  // independent sums
+  float sums[kLanes] = {};
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      const float error = a[i + lane] - b[i + lane];
+      sums[lane] += error * error;
+    }
+  }
+  for (; i < count; ++i) sums[0] += (a[i] - b[i]) * (a[i] - b[i]);
+  float sum = 0;
+  for (const float lane : sums) sum += lane;
+  return sum / float(count);
 }
 
 }  // namespace
+
+double psnr(double mean_squared_error) {
+  return -10 * std::log10(mean_squared_error);
+}
+
+RunLog::RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes)
+    : trainer_(trainer),
+      pictures_(task.pictures),
+      later_frame_(task.task == Task::next_frame),
+      shape_(trainer.output_shape()),
+      mean_frame_(shape_, trainer.loss()) {
+  if (pictures_ && trainer.loss().text() != "mse") squared_.emplace();
+  const std::size_t pixels = std::size_t(shape_.height * shape_.width);
+  if (task.classes)
+    classes_.emplace(std::size_t(shape_.channels - before_classes), pixels,
+                     std::size_t(before_classes) * pixels);
+}
 
 void RunLog::predicted(const engine::SampleInfo& info, int slot, float loss) {
   last_slot_ = slot;
@@ -21,9 +50,25 @@ void RunLog::predicted(const engine::SampleInfo& info, int slot, float loss) {
   }
   if (!info.has_target) return;
   novelty_.see(loss);
-  if (labels_) count_hits(slot);
-  network_.add(loss);
-  baseline_.add(mean_frame_.compare(trainer_.shown_target(slot)));
+  compare(slot, loss);
+}
+
+void RunLog::compare(int slot, float loss) {
+  const float *target = trainer_.shown_target(slot), *prediction = trainer_.prediction(slot);
+  const std::size_t count = trainer_.target_elements();
+  if (squared_) {
+    squared_->network.add(mean_squared_error(prediction, target, count));
+    squared_->mean_frame.add(mean_squared_error(mean_frame_.mean().data(), target, count));
+  }
+  if (later_frame_) {
+    const float* const input = trainer_.shown_input(slot);
+    const float squared = mean_squared_error(input, target, count);
+    losses_.last_frame.add(squared_ ? mean_frame_.loss_of(input, target) : squared);
+    if (squared_) squared_->last_frame.add(squared);
+  }
+  if (classes_) classes_->see(target, prediction);
+  losses_.network.add(loss);
+  losses_.mean_frame.add(mean_frame_.compare(target));
 }
 
 void RunLog::keep_pictures(std::size_t inputs) {
@@ -42,14 +87,6 @@ const float* RunLog::target() const {
 
 const float* RunLog::prediction() const {
   return input_.empty() ? trainer_.prediction(last_slot_) : prediction_.data();
-}
-
-void RunLog::count_hits(int slot) {
-  const std::size_t classes = trainer_.target_elements();
-  const std::size_t truth = largest(trainer_.shown_target(slot), classes);
-  hits_.add(largest(trainer_.prediction(slot), classes) == truth ? 1.0f : 0.0f);
-  majority_hits_.add(largest(class_counts_.data(), classes) == truth ? 1.0f : 0.0f);
-  ++class_counts_[truth];
 }
 
 }  // namespace millrace::tools

@@ -1,33 +1,41 @@
 // What a run keeps of its predictions.
 #pragma once
 
+#include <optional>
+
 #include "engine/monitor/loss_history.h"
 #include "engine/pipeline/feed.h"
 #include "engine/trainer/trainer.h"
+#include "tools/config/task.h"
+#include "tools/run/class_scores.h"
 #include "tools/run/mean_frame.h"
 #include "tools/run/novelty.h"
 
 namespace millrace::tools {
 
-/// Losses of the network and of the mean frame, and what was out of the ordinary among them.
+/// A loss, and that of the trivial predictors.
+struct Compared {
+  engine::LossHistory network, mean_frame, last_frame;
+};
+
+/// Losses of the network and of trivial predictors, and what was out of the ordinary among them.
 /// Written by the last stage's worker; histories say what can be read meanwhile.
 class RunLog final : public engine::Observer {
  public:
-  /// `labels`: targets are classes, and hits are counted.
-  RunLog(engine::Trainer& trainer, bool labels)
-      : trainer_(trainer),
-        labels_(labels),
-        class_counts_(labels ? trainer.target_elements() : 0),
-        mean_frame_(trainer.target_elements(), stages::loss_type(trainer.loss())) {}
+  /// `before_classes`: channels of a target that tell no class.
+  RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes);
 
   void predicted(const engine::SampleInfo& info, int slot, float loss) override;
 
-  const engine::LossHistory& network() const { return network_; }
-  /// 1 for a frame whose class was told, 0 for another; empty unless targets are classes.
-  const engine::LossHistory& hits() const { return hits_; }
-  /// The same of always telling the class that came most often so far.
-  const engine::LossHistory& majority_hits() const { return majority_hits_; }
-  const engine::LossHistory& baseline() const { return baseline_; }
+  const engine::LossHistory& network() const { return losses_.network; }
+  const engine::LossHistory& baseline() const { return losses_.mean_frame; }
+  /// Of always predicting the input again; empty unless the task is to predict a later frame.
+  const engine::LossHistory& last_frame() const { return losses_.last_frame; }
+  /// Mean squared errors of pictures; null: targets are none.
+  const Compared* squared() const {
+    return !pictures_ ? nullptr : squared_ ? &*squared_ : &losses_;
+  }
+  const ClassScores* classes() const { return classes_ ? &*classes_ : nullptr; }
   const Novelty& novelty() const { return novelty_; }
   const MeanFrame& mean_frame() const { return mean_frame_; }
   /// Copies each sample's pictures, since its slot may be another sample's when the run is over.
@@ -39,16 +47,21 @@ class RunLog final : public engine::Observer {
   const float* prediction() const;
 
  private:
-  void count_hits(int slot);
+  void compare(int slot, float loss);
 
   engine::Trainer& trainer_;
-  bool labels_;
-  std::vector<std::int64_t> class_counts_;  ///< frames of each class so far
-  engine::LossHistory network_, baseline_, hits_, majority_hits_;
+  const bool pictures_, later_frame_;
+  const stages::ImageShape shape_;  ///< of a target
+  Compared losses_;
+  std::optional<Compared> squared_;  ///< none: the loss is that
+  std::optional<ClassScores> classes_;
   MeanFrame mean_frame_;
   int last_slot_ = 0;
   std::vector<float> input_, target_, prediction_;  ///< empty: they still lie in the slot
   Novelty novelty_;
 };
+
+/// Peak signal-to-noise ratio in dB of pictures with values from 0 to 1.
+double psnr(double mean_squared_error);
 
 }  // namespace millrace::tools

@@ -3,6 +3,10 @@
 #include <chrono>  // silence
 #include <cmath>   // llround
 
+#include "io/queue/masks.h"
+#include "io/queue/second_stream.h"
+#include "tools/run/assembly.h"
+
 namespace millrace::tools {
 namespace {
 
@@ -31,19 +35,47 @@ io::SourceOptions source_options(const Config& config) {
 }
 
 std::optional<io::Labels> configured_labels(const Config& config) {
-  if (config.task.labels.empty()) return std::nullopt;
+  const std::string& file = config.task.labels;
+  if (file.empty() || !config.task.classes.empty()) return std::nullopt;
   try {
-    return io::read_labels(config.task.labels);
+    return io::read_labels(file);
   } catch (const io::LabelError& error) {
     throw config.error("task.labels", error.what());
   }
 }
 
-std::unique_ptr<io::Source> open_source(const Config& config,
-                                        const std::optional<io::Labels>& labels,
-                                        const SourceOpener& own) {
-  std::unique_ptr<io::Source> source = own ? own() : io::open_source(source_options(config));
-  return labels ? io::with_labels(std::move(source), *labels) : std::move(source);
+std::shared_ptr<io::LiveLabels> live_labels(const Config& config) {
+  const std::vector<std::string>& classes = config.task.classes;
+  return classes.empty() ? nullptr : std::make_shared<io::LiveLabels>(classes);
+}
+
+std::unique_ptr<io::Source> open_source(const Config& config, const SourceOpener& own) {
+  return own ? own() : io::open_source(source_options(config));
+}
+
+std::unique_ptr<io::Teller> open_teller(const Config& config, const io::SourceInfo& info,
+                                        const io::ResizerOptions& view,
+                                        const stages::ImageShape& target) {
+  if (!config.task.masks.empty()) {
+    try {
+      return io::mask_teller(config.task.masks, int(target.channels - channels_before(config)),
+                             view, info.width, info.height);
+    } catch (const io::MaskError& error) {
+      throw config.error("task.masks", error.what());
+    }
+  }
+  if (config.task.stream.empty()) return nullptr;
+  io::SourceOptions options = source_options(config);
+  options.uri = config.task.stream;
+  options.width = int(target.width);
+  options.height = int(target.height);
+  std::unique_ptr<io::Source> source = io::open_source(options);
+  const bool live = info.live || source->info().live;
+  return io::stream_teller(std::move(source),
+                           {.width = int(target.width),
+                            .height = int(target.height),
+                            .fit = io::fit_of(config.source.fit)},
+                           live);
 }
 
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info) {

@@ -8,6 +8,7 @@
 #include "io/queue/frame_queue.h"
 #include "io/queue/resizer.h"
 #include "io/source/labels.h"
+#include "io/source/live_labels.h"
 #include "io/source/source.h"
 #include "tools/config/config.h"
 
@@ -16,12 +17,16 @@ namespace millrace::tools {
 io::SourceOptions source_options(const Config& config);
 /// The classes that task.labels tells; none where it names no file. Throws ConfigError.
 std::optional<io::Labels> configured_labels(const Config& config);
+/// Those that are told meanwhile; null where none are.
+std::shared_ptr<io::LiveLabels> live_labels(const Config& config);
+/// What tells frames of `info` their targets, at `view` for what is as large as they and at
+/// `target`; null where they bring them. Throws ConfigError, io::SourceError.
+std::unique_ptr<io::Teller> open_teller(const Config& config, const io::SourceInfo& info,
+                                        const io::ResizerOptions& view,
+                                        const stages::ImageShape& target);
 using SourceOpener = std::function<std::unique_ptr<io::Source>()>;
-/// Opens `own`, or the config's source where that is empty; its frames tell their class if `labels`
-/// says so. Throws io::SourceError.
-std::unique_ptr<io::Source> open_source(const Config& config,
-                                        const std::optional<io::Labels>& labels,
-                                        const SourceOpener& own);
+/// Opens `own`, or the config's source where that is empty. Throws io::SourceError.
+std::unique_ptr<io::Source> open_source(const Config& config, const SourceOpener& own);
 /// The view and the size of samples. Throws ConfigError if source.roi lies outside the picture.
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info);
 /// One line if samples have not the view's shape; else "".

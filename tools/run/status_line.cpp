@@ -22,7 +22,7 @@ std::string StatusLine::text() {
   shown_at_ = seconds;
   std::string text = line;
   const std::int64_t every = overload_.train_every(),
-                     replayed = trainer_.monitor().tally().replayed.load();
+                     replayed = trainer_.monitor().tally().counts().replayed;
   if (replayed > 0) text += "  replayed " + std::to_string(replayed);
   if (every > 1) text += "  1 in " + std::to_string(every) + " learned";
   return text;

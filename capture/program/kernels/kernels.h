@@ -2,7 +2,8 @@
 //
 // An operator is described once (Convolution), prepared once (make_kernel), and run every step on
 // memory that the caller owns. run() allocates nothing, takes no lock and depends on no clock: the
-// same bits from the same input, every time, on the same machine with the same implementation.
+// same bits from the same input, every time, on the same machine with the same implementation, on
+// one thread or shared by a team.
 // Everything here is reentrant; a Kernel is immutable after make_kernel, so threads may share it
 // as long as each brings its own scratch.
 #pragma once
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/program/kernels/team.h"
 #include "stages/update_numbers.h"
 
 namespace millrace::kernels {
@@ -55,7 +57,8 @@ struct Convolution {
 };
 
 /// Addresses of pixel (0, 0) each; what a pass does not name may be null. Weights are as pack()
-/// left them, gradients of weights in PyTorch's order (OIHW). Nothing overlaps.
+/// left them, gradients of weights in PyTorch's order (OIHW). Nothing overlaps. What stands in
+/// scratch and shared may be lost between runs.
 struct Operands {
   const float* x = nullptr;          ///< kForward, kWeightGradient: read
   float* y = nullptr;                ///< kForward: written
@@ -66,7 +69,8 @@ struct Operands {
   const float* bias = nullptr;       ///< kForward: read [output channels]; null: none
   float* weight_gradient = nullptr;  ///< kWeightGradient: written [O, I, kernel, kernel]
   float* bias_gradient = nullptr;    ///< kWeightGradient: written [O]; null: not wanted
-  float* scratch = nullptr;          ///< 64-byte aligned, scratch_floats(); contents may be lost
+  float* scratch = nullptr;          ///< 64-byte aligned, scratch_floats(), of each thread's own
+  float* shared = nullptr;           ///< 64-byte aligned, shared_floats(), one for all threads
 };
 
 /// A pass made ready.
@@ -78,9 +82,16 @@ class Kernel {
   /// Size of the weights as this kernel wants them; 0 where it reads none.
   virtual std::size_t packed_floats() const = 0;
   virtual std::size_t scratch_floats() const = 0;
-  /// From PyTorch's [O, I, kernel, kernel] to packed_floats() floats at `packed`.
-  virtual void pack(const float* weights, float* packed) const = 0;
-  virtual void run(const Operands& operands) const = 0;
+  virtual std::size_t shared_floats(int threads) const { return 0; }
+  /// From PyTorch's [O, I, kernel, kernel] to packed_floats() floats at `packed`: what run() with
+  /// that share reads.
+  virtual void pack(const float* weights, float* packed, Share share = {}) const = 0;
+  /// How many parts a team of so many threads runs one after another: all have done one before any
+  /// begins the next.
+  virtual int phases(int threads) const { return 1; }
+  virtual void run(const Operands& operands, int phase, Share share) const = 0;
+  /// On one thread.
+  void run(const Operands& operands) const { run(operands, 0, {}); }
 };
 
 /// The implementations that can do it, by short names that hold no space, comma or colon; never
@@ -137,13 +148,17 @@ struct UpdateOperands {
   std::size_t count = 0;
 };
 
-/// \param rate multiplies numbers.lr.
-void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate);
+// All threads of a team take one step before any takes the next: is the gradient finite; if so in
+// every share, update, else keep; then one of them counts the step, unless it was kept.
 
-/// As update(), unless the gradient holds a NaN or an infinity: then the state stays and `to`
-/// takes `from`'s weights. \returns whether it updated.
-bool guarded_update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands,
-                    double rate);
+bool is_finite(const UpdateOperands& operands, Share share);
+/// \param rate multiplies numbers.lr.
+void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
+            Share share);
+/// `to` takes `from`'s weights, the state stays.
+void keep(const UpdateOperands& operands, Share share);
+/// Adam's; others count none.
+void count_step(const UpdateOperands& operands);
 
 // ---- What the machine can do.
 

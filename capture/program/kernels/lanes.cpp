@@ -70,7 +70,7 @@ HWY_INLINE void transpose(V (&v)[kCount]) {
 #endif
 
 void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
-              const std::vector<std::uint32_t>& places, float* packed) {
+              std::span<const std::uint32_t> places, float* packed) {
   const D d;
   const std::size_t count = places.size();
   if (count == 1 && stride == 1) {  // a column that lies as it should
@@ -91,7 +91,7 @@ void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
   }
 }
 
-void from_lanes(const float* packed, const std::vector<std::uint32_t>& places, float* rows,
+void from_lanes(const float* packed, std::span<const std::uint32_t> places, float* rows,
                 std::size_t stride, std::size_t row_count, bool add) {
   const D d;
   const std::size_t count = places.size();
@@ -135,10 +135,10 @@ bool has_vectors() {
 }
 
 void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
-              const std::vector<std::uint32_t>& places, float* packed) {
+              std::span<const std::uint32_t> places, float* packed) {
   HWY_DYNAMIC_DISPATCH(to_lanes)(rows, stride, row_count, places, packed);
 }
-void from_lanes(const float* packed, const std::vector<std::uint32_t>& places, float* rows,
+void from_lanes(const float* packed, std::span<const std::uint32_t> places, float* rows,
                 std::size_t stride, std::size_t row_count, bool add) {
   HWY_DYNAMIC_DISPATCH(from_lanes)(packed, places, rows, stride, row_count, add);
 }

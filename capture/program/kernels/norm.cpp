@@ -19,23 +19,24 @@ namespace HWY_NAMESPACE {
 
 constexpr std::size_t kChunk = 64;  ///< pixels summed in float
 
-/// For each block of lanes: `work(first channel, mask, whether all lanes count)`.
+/// For each block of lanes of channels [begin, end): `work(first channel, mask)`.
 template <class Work>
-HWY_INLINE void each_block(std::size_t channels, const Work& work) {
-  for (std::size_t c = 0; c < channels; c += kLanes)
-    work(c, hn::FirstN(D(), std::min(kLanes, channels - c)));
+HWY_INLINE void each_block(std::size_t begin, std::size_t end, const Work& work) {
+  for (std::size_t c = begin; c < end; c += kLanes)
+    work(c, hn::FirstN(D(), std::min(kLanes, end - c)));
 }
 
-/// sums[c] += sum of left, products[c] += sum of left * (right - origin); with `squares` left is
-/// right - origin, too.
+/// sums[c] += sum of left, products[c] += sum of left * (right - origin) for channels [first,
+/// last); with `squares` left is right - origin, too.
 template <bool squares>
 HWY_INLINE void add_up(const float* left, const float* right, const float* origin,
-                       std::size_t pixels, std::size_t channels, double* sums, double* products) {
+                       std::size_t pixels, std::size_t channels, std::size_t first,
+                       std::size_t last, double* sums, double* products) {
   const D d;
   HWY_ALIGN float s[kLanes], p[kLanes];
   for (std::size_t begin = 0; begin < pixels; begin += kChunk) {
     const std::size_t end = std::min(begin + kChunk, pixels);
-    each_block(channels, [&](std::size_t c, auto part) {
+    each_block(first, last, [&](std::size_t c, auto part) {
       const V about = hn::MaskedLoad(part, d, origin + c);
       V sum[2] = {hn::Zero(d), hn::Zero(d)}, product[2] = {hn::Zero(d), hn::Zero(d)};
       for (std::size_t i = begin; i < end; ++i) {
@@ -47,7 +48,7 @@ HWY_INLINE void add_up(const float* left, const float* right, const float* origi
       }
       hn::Store(hn::Add(sum[0], sum[1]), d, s);
       hn::Store(hn::Add(product[0], product[1]), d, p);
-      for (std::size_t lane = 0; lane < std::min(kLanes, channels - c); ++lane) {
+      for (std::size_t lane = 0; lane < std::min(kLanes, last - c); ++lane) {
         sums[c + lane] += double(s[lane]);
         products[c + lane] += double(p[lane]);
       }
@@ -56,13 +57,14 @@ HWY_INLINE void add_up(const float* left, const float* right, const float* origi
 }
 
 void moments(const float* source, const float* origin, std::size_t pixels, std::size_t channels,
-             double* sums, double* squares) {
-  add_up<true>(source, source, origin, pixels, channels, sums, squares);
+             std::size_t first, std::size_t last, double* sums, double* squares) {
+  add_up<true>(source, source, origin, pixels, channels, first, last, sums, squares);
 }
 
 void products(const float* gradient, const float* source, const float* origin, std::size_t pixels,
-              std::size_t channels, double* sums, double* of_both) {
-  add_up<false>(gradient, source, origin, pixels, channels, sums, of_both);
+              std::size_t channels, std::size_t first, std::size_t last, double* sums,
+              double* of_both) {
+  add_up<false>(gradient, source, origin, pixels, channels, first, last, sums, of_both);
 }
 
 /// destination = source * scale[c] + shift[c].
@@ -70,7 +72,7 @@ void scale_and_shift(const float* source, const float* scale, const float* shift
                      std::size_t pixels, std::size_t channels, float* destination) {
   const D d;
   for (std::size_t i = 0; i < pixels; ++i) {
-    each_block(channels, [&](std::size_t c, auto part) {
+    each_block(0, channels, [&](std::size_t c, auto part) {
       const std::size_t at = i * channels + c;
       const V made =
           hn::MulAdd(hn::MaskedLoad(part, d, source + at), hn::MaskedLoad(part, d, scale + c),
@@ -86,7 +88,7 @@ void combine(const float* gradient, const float* of_gradient, const float* sourc
              float* destination) {
   const D d;
   for (std::size_t i = 0; i < pixels; ++i) {
-    each_block(channels, [&](std::size_t c, auto part) {
+    each_block(0, channels, [&](std::size_t c, auto part) {
       const std::size_t at = i * channels + c;
       const V from_source =
           hn::MulAdd(hn::MaskedLoad(part, d, source + at), hn::MaskedLoad(part, d, of_source + c),
@@ -120,79 +122,107 @@ struct Room {
         products(scratch + channels),
         first(reinterpret_cast<float*>(scratch + 2 * channels)),
         second(first + channels),
-        third(second + channels) {
-    std::fill_n(sums, 2 * channels, 0.0);
+        third(second + channels) {}
+  void clear(std::size_t begin, std::size_t end) const {
+    std::fill(sums + begin, sums + end, 0.0);
+    std::fill(products + begin, products + end, 0.0);
   }
   const std::size_t channels;
   double *const sums, *const products;
   float *const first, *const second, *const third;
 };
 
-}  // namespace
-
-void group_norm(const GroupNorm& norm, const float* source, const float* weight, const float* bias,
-                float* destination, float* mean, float* rstd, double* scratch) {
-  const Room room(norm, scratch);
+/// What scales and shifts each channel, and the groups' mean and rstd.
+void settle(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
   float *const scale = room.first, *const shift = room.second;
-  HWY_DYNAMIC_DISPATCH(moments)
-  (source, source, norm.pixels, room.channels, room.sums, room.products);
   const std::size_t each = room.channels / std::size_t(norm.groups);
   const double count = double(norm.pixels);
   for (std::size_t group = 0; group < std::size_t(norm.groups); ++group) {
     const std::size_t begin = group * each, end = begin + each;
     double sum = 0;
-    for (std::size_t c = begin; c < end; ++c) sum += room.sums[c] + count * double(source[c]);
+    for (std::size_t c = begin; c < end; ++c) sum += room.sums[c] + count * double(o.source[c]);
     const double middle = sum / (count * double(each));
     double squares = 0;  // about the middle
     for (std::size_t c = begin; c < end; ++c) {
-      const double off = double(source[c]) - middle;
+      const double off = double(o.source[c]) - middle;
       squares += room.products[c] + off * (2 * room.sums[c] + count * off);
     }
     const double variance = std::max(0.0, squares / (count * double(each)));
-    mean[group] = float(middle);
-    rstd[group] = float(1 / std::sqrt(variance + norm.eps));
+    o.mean[group] = float(middle);
+    o.rstd[group] = float(1 / std::sqrt(variance + norm.eps));
     for (std::size_t c = begin; c < end; ++c) {
-      const double factor = double(rstd[group]) * (weight ? double(weight[c]) : 1.0);
+      const double factor = double(o.rstd[group]) * (o.weight ? double(o.weight[c]) : 1.0);
       scale[c] = float(factor);
-      shift[c] = float((bias ? double(bias[c]) : 0.0) - double(mean[group]) * factor);
+      shift[c] = float((o.bias ? double(o.bias[c]) : 0.0) - double(o.mean[group]) * factor);
     }
   }
-  HWY_DYNAMIC_DISPATCH(scale_and_shift)
-  (source, scale, shift, norm.pixels, room.channels, destination);
 }
 
-void group_norm_gradient(const GroupNorm& norm, const float* gradient, const float* source,
-                         const float* mean, const float* rstd, const float* weight,
-                         const GroupNormGradients& to, double* scratch) {
-  const Room room(norm, scratch);
+/// The gradients of weight and bias, and what the source's is made of, by channel.
+void settle_gradient(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
   float *const of_gradient = room.first, *const of_source = room.second, *const shift = room.third;
   const std::size_t each = room.channels / std::size_t(norm.groups);
-  for (std::size_t c = 0; c < room.channels; ++c) of_gradient[c] = mean[c / each];
-  HWY_DYNAMIC_DISPATCH(products)
-  (gradient, source, of_gradient, norm.pixels, room.channels, room.sums, room.products);
   for (std::size_t c = 0; c < room.channels; ++c) {
-    if (to.weight) to.weight[c] = float(room.products[c] * double(rstd[c / each]));
-    if (to.bias) to.bias[c] = float(room.sums[c]);
+    if (o.weight_gradient)
+      o.weight_gradient[c] = float(room.products[c] * double(o.rstd[c / each]));
+    if (o.bias_gradient) o.bias_gradient[c] = float(room.sums[c]);
   }
-  if (!to.source) return;
   for (std::size_t group = 0; group < std::size_t(norm.groups); ++group) {
     const std::size_t begin = group * each, end = begin + each;
-    const double r = rstd[group], share = 1 / (double(norm.pixels) * double(each));
+    const double r = o.rstd[group], share = 1 / (double(norm.pixels) * double(each));
     double sum = 0, product = 0;
     for (std::size_t c = begin; c < end; ++c) {
-      const double w = weight ? double(weight[c]) : 1.0;
+      const double w = o.weight ? double(o.weight[c]) : 1.0;
       sum += w * room.sums[c];
       product += w * room.products[c];
     }
     const double factor = -r * r * r * product * share;
     for (std::size_t c = begin; c < end; ++c) {
-      of_gradient[c] = float(r * (weight ? double(weight[c]) : 1.0));
+      of_gradient[c] = float(r * (o.weight ? double(o.weight[c]) : 1.0));
       of_source[c] = float(factor);
-      shift[c] = float(-r * sum * share - double(mean[group]) * factor);
+      shift[c] = float(-r * sum * share - double(o.mean[group]) * factor);
     }
   }
+}
+
+constexpr std::size_t kBlock = 16;  ///< channels, of any vector's width
+
+}  // namespace
+
+void group_norm(const GroupNorm& norm, const GroupNormOperands& o, int phase, Share share) {
+  const Room room(norm, o.scratch);
+  if (phase == 0) {
+    const auto [begin, end] = share.of(room.channels, kBlock);
+    room.clear(begin, end);
+    return HWY_DYNAMIC_DISPATCH(moments)(o.source, o.source, norm.pixels, room.channels, begin, end,
+                                         room.sums, room.products);
+  }
+  if (phase == 1) return settle(norm, room, o);
+  const auto [begin, end] = share.of(norm.pixels);
+  const std::size_t at = begin * room.channels;
+  HWY_DYNAMIC_DISPATCH(scale_and_shift)
+  (o.source + at, room.first, room.second, end - begin, room.channels, o.destination + at);
+}
+
+void group_norm_gradient(const GroupNorm& norm, const GroupNormOperands& o, int phase,
+                         Share share) {
+  const Room room(norm, o.scratch);
+  if (phase == 0) {
+    const std::size_t each = room.channels / std::size_t(norm.groups);
+    const auto [begin, end] = share.of(room.channels, kBlock);
+    room.clear(begin, end);
+    float* const origin = room.first;
+    for (std::size_t c = begin; c < end; ++c) origin[c] = o.mean[c / each];
+    return HWY_DYNAMIC_DISPATCH(products)(o.gradient, o.source, origin, norm.pixels, room.channels,
+                                          begin, end, room.sums, room.products);
+  }
+  if (phase == 1) return settle_gradient(norm, room, o);
+  if (!o.destination) return;
+  const auto [begin, end] = share.of(norm.pixels);
+  const std::size_t at = begin * room.channels;
   HWY_DYNAMIC_DISPATCH(combine)
-  (gradient, of_gradient, source, of_source, shift, norm.pixels, room.channels, to.source);
+  (o.gradient + at, room.first, o.source + at, room.second, room.third, end - begin, room.channels,
+   o.destination + at);
 }
 
 }  // namespace millrace::kernels

@@ -3,6 +3,8 @@
 
 #include <cstddef>
 
+#include "capture/program/kernels/team.h"
+
 namespace millrace::kernels {
 
 struct GroupNorm {
@@ -13,20 +15,27 @@ struct GroupNorm {
   std::size_t scratch() const { return 4 * std::size_t(channels); }
 };
 
-/// destination = (source - mean) * rstd * weight + bias; mean and rstd = 1 / sqrt(variance + eps)
-/// of each group are left for the gradient. Weight and bias: [channels], null: 1 and 0. Sums are
-/// taken in float over 64 pixels, about the first pixel's values, and in double over those.
-void group_norm(const GroupNorm& norm, const float* source, const float* weight, const float* bias,
-                float* destination, float* mean, float* rstd, double* scratch);
-
-/// Of what group_norm() made of `source`. Null: not wanted.
-struct GroupNormGradients {
-  float* source = nullptr;
-  float* weight = nullptr;
-  float* bias = nullptr;
+/// Images are [pixels][channels], the rest [channels] or [groups].
+struct GroupNormOperands {
+  const float* gradient = nullptr;   ///< of the output: read by the gradient
+  const float* source = nullptr;     ///< of the norm: read
+  const float* weight = nullptr;     ///< [channels], read; null: 1
+  const float* bias = nullptr;       ///< [channels], read by the norm; null: 0
+  float* mean = nullptr;             ///< [groups], written by the norm, read by the gradient
+  float* rstd = nullptr;             ///< likewise: 1 / sqrt(variance + eps)
+  float* destination = nullptr;      ///< written: output, or the source's gradient (null: unwanted)
+  float* weight_gradient = nullptr;  ///< [channels], written by the gradient; null: unwanted
+  float* bias_gradient = nullptr;    ///< likewise
+  double* scratch = nullptr;         ///< GroupNorm::scratch(), the same in every phase
 };
-void group_norm_gradient(const GroupNorm& norm, const float* gradient, const float* source,
-                         const float* mean, const float* rstd, const float* weight,
-                         const GroupNormGradients& to, double* scratch);
+
+// In three phases, as Kernel has them: a team shares the first and the last, the second is one
+// thread's alone.
+
+/// destination = (source - mean) * rstd * weight + bias. Sums are taken in float over 64 pixels,
+/// about the first pixel's values, and in double over those.
+void group_norm(const GroupNorm& norm, const GroupNormOperands& operands, int phase, Share share);
+void group_norm_gradient(const GroupNorm& norm, const GroupNormOperands& operands, int phase,
+                         Share share);
 
 }  // namespace millrace::kernels

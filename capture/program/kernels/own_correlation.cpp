@@ -72,14 +72,16 @@ class OwnCorrelation final : public Kernel {
     return row_ * std::min(source_of(convolution_).height, reach);
   }
 
-  void pack(const float* weights, float* packed) const override {
+  void pack(const float* weights, float* packed, Share share) const override {
     if (name_ == kNarrow) return pack_narrow(weights, packed);
     // PyTorch's order is [output][input][taps]. The lanes are output channels in the forward pass,
     // where the other two indices are one, and input channels in the gradient.
     const std::size_t in = convolution_.input.channels, out = convolution_.output.channels;
     const std::size_t taps = std::size_t(convolution_.kernel) * convolution_.kernel;
     const std::size_t channels = forward(convolution_) ? out : in;
-    for (std::size_t c = 0; c < channels; c += lanes(), packed += block_) {
+    const auto [begin, end] = part_of(share).channels.of(channels, lanes());
+    packed += begin / lanes() * block_;
+    for (std::size_t c = begin; c < end; c += lanes(), packed += block_) {
       const std::size_t rows = std::min(lanes(), channels - c);
       if (forward(convolution_)) {
         to_lanes(weights + c * in * taps, in * taps, rows, places_, packed);
@@ -96,15 +98,19 @@ class OwnCorrelation final : public Kernel {
     }
   }
 
-  void run(const Operands& operands) const override {
+  void run(const Operands& operands, int, Share share) const override {
     const Layout& from = source_of(convolution_);
     const float* source = forward(convolution_) ? operands.x : operands.dy;
-    if (!copies()) return run_rows(operands, source, 0, 0, rows_);
-    for (int y = 0; y < rows_; y += band_) {
-      const int end = std::min(y + band_, rows_);
+    const Part part = part_of(share);
+    const auto [rows_begin, rows_end] = part.rows.of(std::size_t(rows_));
+    const int begin = int(rows_begin), rows = int(rows_end);
+    if (!copies()) return run_rows(operands, source, 0, begin, rows, part.channels);
+    for (int y = begin; y < rows; y += band_) {
+      const int end = std::min(y + band_, rows);
       const int first = std::max(0, y * row_step() + top_);
       const int last = std::min(from.height, (end - 1) * row_step() + bottom_);
-      run_rows(operands, padded_.copy(source, from, first, last, operands.scratch), first, y, end);
+      run_rows(operands, padded_.copy(source, from, first, last, operands.scratch), first, y, end,
+               part.channels);
     }
   }
 
@@ -112,21 +118,54 @@ class OwnCorrelation final : public Kernel {
   bool copies() const { return source_of(convolution_).halo < convolution_.kernel / 2; }
   int row_step() const { return forward(convolution_) ? convolution_.stride : 1; }
 
+  /// What a thread does of the output: some rows of some blocks of channels.
+  struct Part {
+    Share rows, channels;
+  };
+
+  /// So that the slowest thread is done soonest: each packs the weights that it uses, which takes
+  /// about as long as eight pixels.
+  Part part_of(Share share) const {
+    constexpr std::size_t kPacking = 8;
+    const std::size_t channels = destination_of(convolution_).channels;
+    const std::size_t blocks = name_ == kNarrow ? 1 : round_up(channels, lanes()) / lanes();
+    const std::size_t width = destination_of(convolution_).width;
+    std::size_t best = 0;
+    int across = 1;  // threads that share the channels
+    for (int n = 1; n <= share.count; ++n) {
+      if (share.count % n != 0) continue;
+      const std::size_t above = std::size_t(share.count / n);
+      const std::size_t rows = (std::size_t(rows_) + above - 1) / above;
+      const std::size_t cost =
+          (blocks + std::size_t(n) - 1) / std::size_t(n) * (rows * width + kPacking);
+      if (n > 1 && cost >= best) continue;
+      best = cost;
+      across = n;
+    }
+    return {.rows = {share.index / across, share.count / across},
+            .channels = {share.index % across, across}};
+  }
+
   /// Rows [begin, end) of each piece. `source`: pixel (source_row, 0).
-  void run_rows(const Operands& operands, const float* source, int source_row, int begin,
-                int end) const {
+  void run_rows(const Operands& operands, const float* source, int source_row, int begin, int end,
+                Share share) const {
     const Convolution& c = convolution_;
+    const auto [channel, channels_end] = share.of(std::size_t(destination_of(c).channels), lanes());
+    if (channel >= channels_end) return;
     for (const Piece& piece : pieces_) {
       Correlation made = piece.correlation;
+      made.channels = int(channels_end - channel);
       made.height = std::min(end, made.height) - begin;
+      if (made.height <= 0) continue;
       made.top += begin * made.row_step;
       made.source = source + (made.top - source_row) * std::ptrdiff_t(row_) +
                     piece.left * std::ptrdiff_t(padded_.channels);
       made.destination = (forward(c) ? operands.y : operands.dx) + piece.destination;
-      made.destination += begin * made.step_y;
-      made.mask = c.masked ? operands.mask + piece.mask + begin * made.mask_step_y : nullptr;
-      made.weights = operands.packed + piece.weights;
-      made.bias = forward(c) ? operands.bias : nullptr;
+      made.destination += begin * made.step_y + channel;
+      made.mask =
+          c.masked ? operands.mask + piece.mask + begin * made.mask_step_y + channel : nullptr;
+      made.weights = operands.packed + piece.weights + channel / lanes() * block_;
+      made.bias = forward(c) && operands.bias ? operands.bias + channel : nullptr;
       name_ == kNarrow ? correlate_narrow(made) : correlate_wide(made);
     }
   }

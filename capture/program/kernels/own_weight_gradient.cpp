@@ -36,12 +36,16 @@ class OwnWeightGradient final : public Kernel {
   std::size_t scratch_floats() const override {
     return round_up(sums_, 16) + zeros_ + (copies() ? padded_.row() * taps_side_.height : 0);
   }
-  void pack(const float*, float*) const override {}
+  std::size_t shared_floats(int threads) const override {
+    return by_channels(threads) ? 0 : blocks() * round_up(sums_, 16);
+  }
+  void pack(const float*, float*, Share) const override {}
+  int phases(int threads) const override { return by_channels(threads) ? 1 : 2; }
 
-  void run(const Operands& operands) const override {
+  void run(const Operands& operands, int phase, Share share) const override {
+    if (phase == 1) return unpack_share(operands, share);
     const Convolution& c = convolution_;
-    float* sums = operands.scratch;
-    float* zeros = sums + round_up(sums_, 16);
+    float* zeros = operands.scratch + round_up(sums_, 16);
     std::fill(zeros, zeros + zeros_, 0.0f);
     const float* taps = swapped_ ? operands.dy : operands.x;
     WeightSums w;
@@ -61,29 +65,64 @@ class OwnWeightGradient final : public Kernel {
     w.kernel = c.kernel;
     w.stride = c.stride;
     w.zeros = zeros;
-    w.sums = sums;
-    for (; w.channel < w.channels; w.channel += int(lanes())) {
-      weight_sums(w);
-      unpack(sums, w.channel, operands.weight_gradient);
+    const std::size_t taps_of_row = std::size_t(c.kernel) * taps_side_.channels;
+    if (by_channels(share.count)) {
+      w.tap_end = int(taps_of_row);
+      w.sums = operands.scratch;
+      const auto [begin, end] = share.of(lane_side_.channels, lanes());
+      for (std::size_t channel = begin; channel < end; channel += lanes()) {
+        w.channel = int(channel);
+        weight_sums(w);
+        unpack(w.sums, channel, operands.weight_gradient, {});
+      }
+    } else {
+      const auto [begin, end] = share.of(taps_of_row);
+      w.tap_begin = int(begin);
+      w.tap_end = int(end);
+      w.sums = operands.shared;
+      for (w.channel = 0; w.channel < w.channels; w.channel += int(lanes())) {
+        weight_sums(w);
+        w.sums += round_up(sums_, 16);
+      }
     }
-    if (operands.bias_gradient)
-      channel_sums(operands.dy, c.output, operands.bias_gradient, c.accumulate);
+    if (!operands.bias_gradient) return;
+    const auto [first, last] = share.of(c.output.channels, lanes());
+    channel_sums(operands.dy, c.output, first, last, operands.bias_gradient, c.accumulate);
   }
 
  private:
   bool copies() const { return taps_side_.halo < convolution_.kernel / 2; }
+  std::size_t blocks() const { return round_up(lane_side_.channels, lanes()) / lanes(); }
+  /// Whether threads share the channels, each with sums of its own; else the taps, since there are
+  /// too few channels for all to have as many.
+  bool by_channels(int threads) const {
+    const auto all = std::size_t(threads);
+    return blocks() % all == 0 || blocks() >= 4 * all;
+  }
 
-  /// The sums of `lanes` channels to their place in PyTorch's order.
-  void unpack(const float* sums, std::size_t channel, float* gradient) const {
+  /// What the others have summed, too, to its place.
+  void unpack_share(const Operands& operands, Share share) const {
+    const float* sums = operands.shared;
+    for (int channel = 0; channel < lane_side_.channels; channel += int(lanes())) {
+      unpack(sums, channel, operands.weight_gradient, share);
+      sums += round_up(sums_, 16);
+    }
+  }
+
+  /// A share of the sums of `lanes` channels to their place in PyTorch's order.
+  void unpack(const float* sums, std::size_t channel, float* gradient, Share share) const {
     const Convolution& c = convolution_;
     const std::size_t in = c.input.channels, out = c.output.channels;
     const std::size_t taps = std::size_t(c.kernel) * c.kernel;
     const std::size_t rows = std::min(lanes(), lane_side_.channels - channel);
     if (!swapped_) {
-      from_lanes(sums, places_, gradient + channel * in * taps, in * taps, rows, c.accumulate);
+      const auto [begin, end] = share.of(places_.size(), 16);
+      from_lanes(sums, std::span(places_).subspan(begin, end - begin),
+                 gradient + channel * in * taps + begin, in * taps, rows, c.accumulate);
       return;
     }
-    for (std::size_t o = 0; o < out; ++o)
+    const auto [begin, end] = share.of(out);
+    for (std::size_t o = begin; o < end; ++o)
       from_lanes(sums + o * lanes(), places_, gradient + (o * in + channel) * taps, taps, rows,
                  c.accumulate);
   }

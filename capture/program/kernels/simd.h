@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "capture/program/kernels/kernels.h"
 
@@ -46,7 +46,7 @@ void correlate_wide(const Correlation& c);
 void correlate_narrow(const Correlation& c);
 
 /// The gradient of a correlation's weights for `lanes` channels of `vectors`:
-/// [kernel_rows][taps][lanes] at `sums`.
+/// [kernel_rows][taps][lanes] at `sums`, of which taps [tap_begin, tap_end) are made.
 struct WeightSums {
   const float* broadcast = nullptr;  ///< pixel (0, 0) of the side with the taps; halo in columns
   std::size_t broadcast_row = 0;
@@ -56,18 +56,20 @@ struct WeightSums {
   int height = 0, width = 0, channels = 0;  ///< of `vectors`
   int channel = 0;                          ///< the first of the `lanes`
   int kernel = 1, stride = 1;
-  const float* zeros = nullptr;  ///< a row of `vectors` that holds zeros
+  int tap_begin = 0, tap_end = 0;  ///< of a kernel row's columns times channels
+  const float* zeros = nullptr;    ///< a row of `vectors` that holds zeros
   float* sums = nullptr;
 };
 void weight_sums(const WeightSums& w);
-/// Sum over all pixels, for each channel.
-void channel_sums(const float* source, const Layout& layout, float* sums, bool accumulate);
+/// Sum over all pixels, for each of channels [begin, end).
+void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
+                  float* sums, bool accumulate);
 
-/// packed[places[q] + l] = rows[l * stride + q] for q < count; lanes from `row_count` on get zeros.
+/// packed[places[q] + l] = rows[l * stride + q]; lanes from `row_count` on get zeros.
 void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
-              const std::vector<std::uint32_t>& places, float* packed);
+              std::span<const std::uint32_t> places, float* packed);
 /// The way back: rows[l * stride + q] = packed[places[q] + l], or += with `add`.
-void from_lanes(const float* packed, const std::vector<std::uint32_t>& places, float* rows,
+void from_lanes(const float* packed, std::span<const std::uint32_t> places, float* rows,
                 std::size_t stride, std::size_t row_count, bool add);
 
 }  // namespace millrace::kernels

@@ -84,7 +84,7 @@ void rmsprop(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
 }
 
 void adam(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
-  const double steps = o.state.steps[0] += 1;
+  const double steps = o.state.steps[0] + 1;
   const V keep = constant(n.decoupled ? 1 - lr * n.weight_decay : 1);
   const V to_mean = constant(1 - n.beta1), from_mean = constant(n.beta1);
   const bool small = 1 - n.beta1 < 0.5;  // at::lerp's two forms
@@ -126,18 +126,39 @@ namespace millrace::kernels {
 
 HWY_EXPORT(update);
 
-void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate) {
-  HWY_DYNAMIC_DISPATCH(update)(numbers, operands, rate);
+namespace {
+
+UpdateOperands share_of(const UpdateOperands& o, Share share) {
+  const auto [begin, end] = share.of(o.count, 16);
+  const auto from = [begin = begin](auto* buffer) { return buffer ? buffer + begin : nullptr; };
+  return {.from = from(o.from),
+          .to = from(o.to),
+          .gradient = from(o.gradient),
+          .state = {.first = from(o.state.first),
+                    .second = from(o.state.second),
+                    .steps = o.state.steps},
+          .count = end - begin};
 }
 
-bool guarded_update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands,
-                    double rate) {
-  if (all_finite(operands.gradient, operands.count)) {
-    update(numbers, operands, rate);
-    return true;
-  }
-  if (operands.to != operands.from) std::copy_n(operands.from, operands.count, operands.to);
-  return false;
+}  // namespace
+
+bool is_finite(const UpdateOperands& operands, Share share) {
+  const UpdateOperands mine = share_of(operands, share);
+  return all_finite(mine.gradient, mine.count);
+}
+
+void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands, double rate,
+            Share share) {
+  HWY_DYNAMIC_DISPATCH(update)(numbers, share_of(operands, share), rate);
+}
+
+void keep(const UpdateOperands& operands, Share share) {
+  const UpdateOperands mine = share_of(operands, share);
+  if (mine.to != mine.from) std::copy_n(mine.from, mine.count, mine.to);
+}
+
+void count_step(const UpdateOperands& operands) {
+  if (operands.state.steps) operands.state.steps[0] += 1;
 }
 
 }  // namespace millrace::kernels

@@ -118,11 +118,11 @@ HWY_INLINE void sum_taps(const Part& part, int taps, int first_row, int first_ta
 /// Splits the taps evenly into blocks that fit the registers.
 template <int R>
 void sum_rows(const Part& part, int first_row) {
-  const int taps = part.w.kernel * part.w.broadcast_channels;
+  const int taps = part.w.tap_end - part.w.tap_begin;
   const int blocks = (taps + most_taps(R) - 1) / most_taps(R);
   for (int b = 0; b < blocks; ++b) {
     const int begin = taps * b / blocks, end = taps * (b + 1) / blocks;
-    sum_taps<R, most_taps(R)>(part, end - begin, first_row, begin);
+    sum_taps<R, most_taps(R)>(part, end - begin, first_row, part.w.tap_begin + begin);
   }
 }
 
@@ -161,10 +161,11 @@ void weight_sums(const WeightSums& w) {
   }
 }
 
-void channel_sums(const float* source, const Layout& layout, float* sums, bool accumulate) {
+void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
+                  float* sums, bool accumulate) {
   const D d;
-  for (std::size_t channel = 0; channel < std::size_t(layout.channels); channel += kLanes) {
-    const auto part = hn::FirstN(d, layout.channels - channel);
+  for (std::size_t channel = begin; channel < end; channel += kLanes) {
+    const auto part = hn::FirstN(d, end - channel);
     V total = hn::Zero(d);
     for (int y = 0; y < layout.height; ++y) {
       const float* from = source + y * layout.row() + channel;
@@ -191,8 +192,9 @@ HWY_EXPORT(channel_sums);
 void weight_sums(const WeightSums& w) {
   HWY_DYNAMIC_DISPATCH(weight_sums)(w);
 }
-void channel_sums(const float* source, const Layout& layout, float* sums, bool accumulate) {
-  HWY_DYNAMIC_DISPATCH(channel_sums)(source, layout, sums, accumulate);
+void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
+                  float* sums, bool accumulate) {
+  HWY_DYNAMIC_DISPATCH(channel_sums)(source, layout, begin, end, sums, accumulate);
 }
 
 }  // namespace millrace::kernels

@@ -174,6 +174,14 @@ struct Buffers {
   TestFloats weights, gradient, first, second, steps;
 };
 
+/// Whether it updated.
+bool guarded_update(const UpdateNumbers& rule, const UpdateOperands& operands, double rate) {
+  const bool finite = is_finite(operands, {});
+  finite ? update(rule, operands, rate, {}) : keep(operands, {});
+  if (finite) count_step(operands);
+  return finite;
+}
+
 TEST(Update, EveryRuleFollowsItsFormulaForMoreThanOneStep) {
   for (const UpdateNumbers& rule : rules()) {
     Buffers b(37);

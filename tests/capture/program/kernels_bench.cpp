@@ -95,12 +95,14 @@ class Step {
     o.state = {(++buffer)->data(), (++buffer)->data(), &steps_};
     o.count = flat_.front().size();
     calls.push_back({"update", 0, [o] {
-                       guarded_update({.rule = stages::UpdateRule::adam,
-                                       .lr = 1e-9,
-                                       .beta1 = 0.9,
-                                       .beta2 = 0.999,
-                                       .eps = 1e-8},
-                                      o, 1);
+                       if (!is_finite(o, {})) return;
+                       update({.rule = stages::UpdateRule::adam,
+                               .lr = 1e-9,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .eps = 1e-8},
+                              o, 1, {});
+                       count_step(o);
                      }});
   }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "capture/program/program_stage.h"
+#include "engine/pipeline/pinning.h"
 #include "engine/schedule/staircase.h"
 #include "tests/engine/late_feed.h"
 #include "tests/engine/trained.h"
@@ -70,6 +71,17 @@ TEST_P(ProgramPipeline, EqualsTheOracleAfter100Samples) {
   TrainerOptions options = by_programs(schedule, stages, cut);
   options.recompute = recompute;
   const Trained got = by_pipeline(options, 100), expected = by_oracle_of_programs(options, 100);
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
+}
+
+TEST_P(ProgramPipeline, ThreadsThatShareAStagesWorkLeaveTheOraclesBits) {
+  if (usable_cores() < 2) GTEST_SKIP() << "a stage's threads want cores of their own";
+  const auto& [schedule, stages, cut, recompute] = GetParam();
+  TrainerOptions options = by_programs(schedule, stages, cut);
+  options.recompute = recompute;
+  for (int stage = 0; stage < stages; ++stage) options.threads.push_back(2 - stage % 2);
+  const Trained got = by_pipeline(options, 40), expected = by_oracle_of_programs(options, 40);
   expect_equal_bits(got.weights, expected.weights);
   EXPECT_EQ(got.losses, expected.losses);
 }

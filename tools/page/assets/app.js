@@ -57,7 +57,7 @@ function show(state) {
     `frame ${count(frames.before + frames.trained)}`
   ].join('  ·  '));
   showVerdict(state);
-  state.accuracy ? showAccuracy(state) : showLoss(state.loss);
+  state.accuracy ? showAccuracy(state) : showLoss(state);
   say('fps', three(rate.fps));
   say('fps-why', (realtime.F > 0 ? `of ${three(realtime.F)}, ` : '') + `${count(frames.dropped)} dropped`
       + (frames.predicted_only > 0 ? `, ${count(frames.predicted_only)} of them predicted` : '')
@@ -100,7 +100,7 @@ function setVerdict(mood, text, why) {
   say('verdict-why', why);
 }
 
-function showLoss({recent, mean_frame: {recent: mean}}) {
+function showLoss({loss: {recent, mean_frame: {recent: mean}}, psnr_db: psnr}) {
   say('loss', three(recent));
   const ratio = mean / recent;
   const better = ratio > 1;
@@ -108,11 +108,16 @@ function showLoss({recent, mean_frame: {recent: mean}}) {
   why.dataset.mood = better ? 'good' : 'rests';
   say('loss-why', Number.isFinite(ratio) && ratio > 0
       ? `${three(better ? ratio : 1 / ratio)}× ${better ? 'better' : 'worse'} than the mean frame` : ' ');
+  // In dB, beside the trivial predictors.
+  const beside = psnr && [[psnr.mean_frame.recent, 'mean'], [psnr.last_frame.recent, 'last frame']]
+    .filter(([db]) => Number.isFinite(db)).map(([db, who]) => `${who} ${db.toFixed(1)}`).join(', ');
+  why.title = psnr && Number.isFinite(psnr.recent) ? `PSNR ${psnr.recent.toFixed(1)} dB; ${beside}` : '';
 }
 
-function showAccuracy({accuracy: {recent, majority}, loss}) {
+function showAccuracy({accuracy, iou, loss}) {
+  const {recent, majority} = iou ?? accuracy;
   const percent = (share) => `${Math.round(100 * share)} %`;
-  say('loss-title', 'Accuracy');
+  say('loss-title', iou ? 'IoU' : 'Accuracy');
   say('loss', percent(recent));
   document.getElementById('loss-why').dataset.mood = recent > majority.recent ? 'good' : 'rests';
   say('loss-why', `majority class ${percent(majority.recent)}, loss ${three(loss.recent)}`);

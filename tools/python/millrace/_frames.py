@@ -36,7 +36,8 @@ def frame(value: Any, number: int) -> torch.Tensor:
 
 
 def target(value: Any, number: int, shape: tuple[int, int, int]) -> torch.Tensor | None:
-    """Of the numbers of `shape`, what the network gives; a class's number as 1 among 0s. None stays None."""
+    """Of the numbers of `shape`, what the network gives; a class's number, or [H,W] of them, as 1 among 0s. None stays
+    None."""
     if value is None:
         return None
     what, numbers = f"target {number}", shape[0] * shape[1] * shape[2]
@@ -49,6 +50,11 @@ def target(value: Any, number: int, shape: tuple[int, int, int]) -> torch.Tensor
         told = torch.zeros(numbers)
         told[int(value)] = 1
         return told
+    if isinstance(value, (torch.Tensor, numpy.ndarray)) and tuple(value.shape) == tuple(shape[1:]) and (
+            not torch.as_tensor(value).is_floating_point()):
+        classes = torch.as_tensor(value)  # of pixels; what is none of them tells nothing
+        told = (classes[None] == torch.arange(shape[0])[:, None, None]).float()
+        return told if told.any() else None
     tensor = _plain(value, what)
     sides = [side for side in tensor.shape]
     while len(sides) > 1 and sides[0] == 1 and len(sides) > 3:

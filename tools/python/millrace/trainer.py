@@ -118,8 +118,9 @@ class Trainer:
         self._ages = self._run.gradient_age()
         return self._run
 
-    def run(self, frames: Iterable[Any], *, ahead: int = 32) -> Iterator[Result]:
-        """Learns from each of `frames` and gives one Result for each that it learned from, in order.
+    def run(self, frames: Iterable[Any] | None = None, *, ahead: int = 32) -> Iterator[Result]:
+        """Learns from each of `frames` and gives one Result for each that it learned from, in order; of none, from the
+        config's own source and labels.
 
         `frames`: numpy arrays or torch tensors, float32 [C,H,W] (pictures: in 0..1), all of one shape, or pairs of one
         and its target, of the prediction's shape, a class's number, or None: predicted, not learned from. Without targets a
@@ -132,6 +133,8 @@ class Trainer:
         """
         if self._running:
             raise Error("it runs already")
+        if frames is None:
+            frames = _frames_of(self._config(), self._task == "label")
         return self._results(iter(_with_later(frames, self._horizon) if self._task == "next-frame" else frames),
                              max(int(ahead), 1))
 
@@ -240,6 +243,15 @@ class Trainer:
     def remarks(self) -> list[str]:
         """What one should know of the network and the choices that were left open, a line each; after the first run."""
         return [] if self._run is None else self._run.remarks()
+
+
+def _frames_of(config: _millrace.Config, labels: bool) -> Iterator[Any]:
+    """Frames of the config's source, with their classes if `labels`."""
+    source = _millrace.GivenFrames(config)
+    while (found := source.next(_WAIT_MS)) is not None:
+        if found:
+            frame, label = found
+            yield (frame, None if label < 0 else label) if labels else frame
 
 
 def _with_later(frames: Iterable[Any], horizon: int) -> Iterator[tuple[Any, Any]]:

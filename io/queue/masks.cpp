@@ -1,0 +1,131 @@
+#include "io/queue/masks.h"
+
+#include <algorithm>   // fill
+#include <charconv>    // numbers in names
+#include <cstring>     // rows
+#include <filesystem>  // names
+#include <map>         // masks by frame
+
+#include <opencv2/imgcodecs.hpp>  // decoding
+
+#include "io/source/image_list.h"
+#include "io/source/picture_size.h"
+
+namespace millrace::io {
+namespace {
+
+std::string sized(std::int64_t width, std::int64_t height) {
+  return std::to_string(width) + "x" + std::to_string(height);
+}
+
+/// The number that a file's name ends in; -1: none.
+std::int64_t number_of(const std::string& path) {
+  const std::string stem = std::filesystem::path(path).stem().string();
+  const std::size_t start = stem.find_last_not_of("0123456789") + 1;
+  std::int64_t number = -1;
+  std::from_chars(stem.data() + start, stem.data() + stem.size(), number);
+  return number;
+}
+
+std::map<std::int64_t, std::string> masks_in(const std::string& folder) {
+  std::error_code failed;
+  if (!std::filesystem::is_directory(folder, failed)) throw MaskError(folder + ": no such folder");
+  std::map<std::int64_t, std::string> all;
+  for (const std::string& path : list_pictures(folder)) {
+    const std::int64_t number = number_of(path);
+    if (number < 0) throw MaskError(path + ": its name ends in no frame's number");
+    const auto [other, fresh] = all.emplace(number, path);
+    if (!fresh) throw MaskError(path + ": is of the same frame as " + other->second);
+  }
+  if (all.empty()) throw MaskError(folder + ": no picture is there");
+  return all;
+}
+
+class MaskTeller : public Teller {
+ public:
+  MaskTeller(std::map<std::int64_t, std::string> masks, int classes, const ResizerOptions& view)
+      : masks_(std::move(masks)), classes_(classes), view_(view) {}
+
+  void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds) override {
+    const auto found = masks_.find(number);
+    bool told = false;
+    if (found != masks_.end()) {
+      read(found->second, frame);
+      try {
+        told = spread_classes(mask_, classes_, view_, frame.target);
+      } catch (const MaskError& error) {
+        throw MaskError(found->second + ": " + error.what());
+      }
+    }
+    if (!told) frame.target.clear();
+  }
+
+ private:
+  void read(const std::string& path, const Frame& frame) {
+    cv::Mat picture;
+    try {
+      picture = cv::imread(path, cv::IMREAD_UNCHANGED);
+    } catch (const cv::Exception&) {  // some decoders throw instead
+    }
+    if (picture.empty()) throw MaskError(path + ": can't be decoded");
+    if (picture.type() != CV_8UC1) throw MaskError(path + ": is not grey with 8 bits");
+    if (picture.cols != frame.width || picture.rows != frame.height)
+      throw MaskError(path + ": is " + sized(picture.cols, picture.rows) + ", its frame " +
+                      sized(frame.width, frame.height));
+    mask_.width = picture.cols;
+    mask_.height = picture.rows;
+    mask_.channels = 1;
+    mask_.pixels.assign(picture.datastart, picture.dataend);
+  }
+
+  const std::map<std::int64_t, std::string> masks_;
+  const int classes_;
+  const ResizerOptions view_;
+  Frame mask_;
+};
+
+}  // namespace
+
+void require_masks(const std::string& folder) {
+  masks_in(folder);
+}
+
+std::unique_ptr<Teller> mask_teller(const std::string& folder, int classes,
+                                    const ResizerOptions& view, int width, int height) {
+  std::map<std::int64_t, std::string> masks = masks_in(folder);
+  for (const auto& [number, path] : masks) {
+    const std::optional<PictureSize> size = picture_size(path);
+    if (!size) throw MaskError(path + ": is no picture");
+    if (size->width != width || size->height != height)
+      throw MaskError(path + ": is " + sized(size->width, size->height) + ", frames are " +
+                      sized(width, height));
+  }
+  return std::make_unique<MaskTeller>(std::move(masks), classes, view);
+}
+
+bool spread_classes(const Frame& mask, int classes, const ResizerOptions& view,
+                    std::vector<float>& out) {
+  const Region seen = clipped(view.region, mask.width, mask.height);
+  const auto [from, to] = place(seen, view.width, view.height, view.fit);
+  const std::size_t plane = std::size_t(view.width) * view.height;
+  out.assign(plane * classes, 0.0f);
+  bool told = false;
+  for (int y = 0; y < to.height; ++y) {
+    // The nearest pixel's, by centres.
+    const std::size_t row = std::size_t(from.y + (2 * y + 1) * from.height / (2 * to.height));
+    for (int x = 0; x < to.width; ++x) {
+      const int column = from.x + (2 * x + 1) * from.width / (2 * to.width);
+      const int label = mask.pixels[row * mask.width + column];
+      if (label == kNoClass) continue;
+      if (label >= classes) {
+        throw MaskError("tells class " + std::to_string(label) + ", the network has " +
+                        std::to_string(classes));
+      }
+      out[label * plane + std::size_t(to.y + y) * view.width + (to.x + x)] = 1;
+      told = true;
+    }
+  }
+  return told;
+}
+
+}  // namespace millrace::io

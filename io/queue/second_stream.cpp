@@ -1,0 +1,79 @@
+#include "io/queue/second_stream.h"
+
+#include <algorithm>  // least age
+
+#include "io/queue/planar.h"
+#include "io/queue/reader.h"
+
+namespace millrace::io {
+namespace {
+
+using namespace std::chrono_literals;
+
+void show(Resizer& resizer, const Frame& from, std::vector<float>& to) {
+  const Frame& fit = resizer.fit(from);
+  to.resize(fit.bytes());
+  to_planar(fit, to.data());
+}
+
+/// Frame by frame.
+class InStep : public Teller {
+ public:
+  InStep(std::unique_ptr<Source> source, const ResizerOptions& size)
+      : source_(std::move(source)), resizer_(size) {}
+
+  void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds) override {
+    frame.target.clear();
+    while (next_ <= number) {
+      const ReadStatus status = source_->read(frame_, 10s);
+      if (status == ReadStatus::end || status == ReadStatus::timeout) return;
+      if (next_++ == number && status == ReadStatus::frame) show(resizer_, frame_, frame.target);
+    }
+  }
+  bool rewind() override {
+    next_ = 0;
+    return source_->rewind();
+  }
+
+ private:
+  const std::unique_ptr<Source> source_;
+  Resizer resizer_;
+  Frame frame_;
+  std::int64_t next_ = 0;
+};
+
+/// Each at its own time.
+class Newest : public Teller {
+ public:
+  Newest(std::unique_ptr<Source> source, const ResizerOptions& size)
+      : resizer_(size), reader_(std::move(source), queue_, {.paced = true}) {}
+
+  void tell(Frame& frame, std::int64_t, std::chrono::nanoseconds) override {
+    while (Frame* const next = queue_.pop(0us)) {
+      captured_ = next->captured;
+      show(resizer_, *next, newest_);
+      queue_.release(next);
+    }
+    const double fps = reader_.fps() > 0 ? reader_.fps() : 25;
+    const bool fresh = Clock::now() - captured_ < std::chrono::duration<double>(2 / fps);
+    frame.target.clear();
+    if (fresh) frame.target.assign(newest_.begin(), newest_.end());
+  }
+
+ private:
+  Resizer resizer_;
+  std::vector<float> newest_;
+  Clock::time_point captured_;
+  FrameQueue queue_{1, Drop::newest};
+  Reader reader_;  // last: it writes the queue
+};
+
+}  // namespace
+
+std::unique_ptr<Teller> stream_teller(std::unique_ptr<Source> source, const ResizerOptions& size,
+                                      bool live) {
+  if (live) return std::make_unique<Newest>(std::move(source), size);
+  return std::make_unique<InStep>(std::move(source), size);
+}
+
+}  // namespace millrace::io

@@ -1,0 +1,202 @@
+#include "stages/tensor_split.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "stages/splittable.h"
+
+namespace millrace::stages {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Function;
+using torch::autograd::variable_list;
+
+at::Tensor added_up(const at::Tensor& part, Reducer& reducer, int place) {
+  at::Tensor sum = part.clone(at::MemoryFormat::Contiguous);
+  reducer.add_up({sum.mutable_data_ptr<float>(), std::size_t(sum.numel())}, place);
+  return sum;
+}
+
+int forward_place(int module) {
+  return 2 * module;
+}
+int backward_place(int module) {
+  return 2 * module + 1;
+}
+
+/// Megatron's f: forward as it is, backward added up.
+struct Fan : Function<Fan> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, std::int64_t reducer,
+                            std::int64_t module) {
+    context->saved_data["reducer"] = reducer;
+    context->saved_data["module"] = module;
+    return x.view_as(x);
+  }
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    auto& reducer = *reinterpret_cast<Reducer*>(context->saved_data["reducer"].toInt());
+    const int place = backward_place(int(context->saved_data["module"].toInt()));
+    return {added_up(gradients[0], reducer, place), {}, {}};
+  }
+};
+
+/// Megatron's g: forward added up, backward as it is.
+struct Gather : Function<Gather> {
+  static at::Tensor forward(AutogradContext*, const at::Tensor& x, std::int64_t reducer,
+                            std::int64_t module) {
+    return added_up(x, *reinterpret_cast<Reducer*>(reducer), forward_place(int(module)));
+  }
+  static variable_list backward(AutogradContext*, variable_list gradients) {
+    return {gradients[0], {}, {}};
+  }
+};
+
+/// A part of a module, or, with neither flag, all of it.
+class Part final : public Layer {
+ public:
+  enum class Role { whole, first, second };
+  Part(std::shared_ptr<const Network> network, int module, Role role, std::unique_ptr<Layer> layer,
+       std::shared_ptr<Reducer> reducer)
+      : network_(std::move(network)),
+        module_(module),
+        role_(role),
+        layer_(std::move(layer)),
+        reducer_(std::move(reducer)) {}
+
+  std::string describe() const override { return layer().describe(); }
+  std::vector<ParameterSpec> parameters() const override { return layer().parameters(); }
+  bool names_are_whole() const override { return layer().names_are_whole(); }
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
+    const std::int64_t reducer = reinterpret_cast<std::int64_t>(reducer_.get());
+    if (role_ == Role::first && x[0].requires_grad()) {
+      const at::Tensor fanned[] = {Fan::apply(x[0], reducer, module_), at::Tensor()};
+      return layer().forward(fanned, p);
+    }
+    if (role_ != Role::second) return layer().forward(x, p);
+    const at::Tensor unbiased[] = {p[0], at::Tensor()};
+    return Gather::apply(layer().forward(x, unbiased), reducer, module_) + p[1].view({1, -1, 1, 1});
+  }
+
+ private:
+  const Layer& layer() const { return layer_ ? *layer_ : network_->module(module_); }
+
+  std::shared_ptr<const Network> network_;
+  std::int64_t module_;
+  Role role_;
+  std::unique_ptr<Layer> layer_;  ///< null: the network's own
+  std::shared_ptr<Reducer> reducer_;
+};
+
+/// Whether what modules [begin, end) give is wanted by the next one alone.
+bool is_joined_later(const Network& network, int begin, int end) {
+  for (int module = 0; module < network.size(); ++module) {
+    if (network.from(module) >= begin && network.from(module) < end) return true;
+  }
+  return false;
+}
+
+const Splittable* splittable(const Network& network, int module) {
+  return network.from(module) == kNone ? dynamic_cast<const Splittable*>(&network.module(module))
+                                       : nullptr;
+}
+
+}  // namespace
+
+TensorSplit::TensorSplit(std::shared_ptr<const Network> whole, const std::vector<int>& cut,
+                         int ways)
+    : whole_(std::move(whole)), ways_(ways) {
+  std::vector<int> ends = cut;
+  ends.push_back(whole_->size());
+  int module = 0;
+  for (const int end : ends) {
+    while (module < end) {
+      const Splittable* const first = splittable(*whole_, module);
+      int other = module + 1;
+      while (other < end && whole_->from(other) == kNone &&
+             dynamic_cast<const ByChannel*>(&whole_->module(other)))
+        ++other;
+      const Splittable* const second = other < end ? splittable(*whole_, other) : nullptr;
+      if (!first || !second || !first->column(ways) || !second->row(ways) ||
+          is_joined_later(*whole_, module, other)) {
+        ++module;
+        continue;
+      }
+      pairs_.push_back({module, other});
+      for (const char* name : {".weight", ".bias"}) dimensions_[std::to_string(module) + name] = 0;
+      dimensions_[std::to_string(other) + ".weight"] = 1;
+      module = other + 1;
+    }
+  }
+}
+
+std::shared_ptr<const Network> TensorSplit::part(std::shared_ptr<Reducer> reducer) const {
+  std::vector<std::unique_ptr<Layer>> modules;
+  std::vector<int> from;
+  std::vector<ImageShape> shapes;
+  auto pair = pairs_.begin();
+  for (int module = 0; module < whole_->size(); ++module) {
+    if (pair != pairs_.end() && module > pair->second) ++pair;
+    const bool inside = pair != pairs_.end() && module >= pair->first;
+    auto role = Part::Role::whole;
+    std::unique_ptr<Layer> layer;
+    if (inside && module == pair->first) {
+      role = Part::Role::first;
+      layer = splittable(*whole_, module)->column(ways_);
+    } else if (inside && module == pair->second) {
+      role = Part::Role::second;
+      layer = splittable(*whole_, module)->row(ways_);
+    }
+    modules.push_back(std::make_unique<Part>(whole_, module, role, std::move(layer), reducer));
+    from.push_back(whole_->from(module));
+    shapes.push_back(whole_->shape(module));
+    if (inside && module < pair->second) shapes.back().channels /= ways_;
+  }
+  auto network = std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
+                                           whole_->channels_last());
+  std::vector<std::string> fixed;
+  for (const ParameterSpec& spec : whole_->parameters(0, whole_->size())) {
+    if (spec.fixed) fixed.push_back(spec.name);
+  }
+  network->freeze(fixed);
+  return network;
+}
+
+int TensorSplit::dimension(const std::string& name, const at::Tensor& entry) const {
+  // "optimizer.NAME.PARAMETER" is laid out as its parameter.
+  constexpr std::string_view kState = "optimizer.";
+  std::string parameter = name;
+  if (name.starts_with(kState)) {
+    const std::size_t dot = name.find('.', kState.size());
+    if (dot == std::string::npos) return -1;
+    parameter = name.substr(dot + 1);
+  }
+  const auto found = dimensions_.find(parameter);
+  // A count of updates is no tensor of the parameter's shape.
+  return found == dimensions_.end() || entry.dim() <= found->second ? -1 : found->second;
+}
+
+StateDict TensorSplit::part_of(const StateDict& whole, int part) const {
+  StateDict parts;
+  for (const auto& [name, tensor] : whole) {
+    const int along = dimension(name, tensor);
+    parts.emplace_back(
+        name, along < 0 ? tensor : tensor.chunk(ways_, along)[std::size_t(part)].contiguous());
+  }
+  return parts;
+}
+
+StateDict TensorSplit::whole_of(const StateDict& parts) const {
+  std::map<std::string, std::vector<at::Tensor>> found;
+  for (const auto& [name, tensor] : parts) found[name].push_back(tensor);
+  StateDict whole;
+  for (const auto& [name, tensor] : parts) {
+    const auto all = found.extract(name);
+    if (all.empty()) continue;  // put together already
+    // Where each has all of it, all have the same.
+    const int along = dimension(name, tensor);
+    whole.emplace_back(name, along < 0 ? tensor : at::cat(all.mapped(), along));
+  }
+  return whole;
+}
+
+}  // namespace millrace::stages

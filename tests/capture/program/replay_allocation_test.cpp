@@ -1,0 +1,97 @@
+// Learning by step programs allocates nothing once it is under way, neither the engine nor LibTorch
+// below it: every call of malloc and its like is counted, in whatever library and thread.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/pipeline/pinning.h"
+#include "tests/engine/trained.h"
+
+namespace {
+std::atomic<long> allocations{0};
+}
+
+extern "C" {
+void* __libc_malloc(std::size_t bytes);
+void* __libc_calloc(std::size_t count, std::size_t bytes);
+void* __libc_realloc(void* memory, std::size_t bytes);
+void* __libc_memalign(std::size_t align, std::size_t bytes);
+
+void* malloc(std::size_t bytes) {
+  ++allocations;
+  return __libc_malloc(bytes);
+}
+void* calloc(std::size_t count, std::size_t bytes) {
+  ++allocations;
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* memory, std::size_t bytes) {
+  ++allocations;
+  return __libc_realloc(memory, bytes);
+}
+void* memalign(std::size_t align, std::size_t bytes) {
+  ++allocations;
+  return __libc_memalign(align, bytes);
+}
+void* aligned_alloc(std::size_t align, std::size_t bytes) {
+  return memalign(align, bytes);
+}
+int posix_memalign(void** memory, std::size_t align, std::size_t bytes) {
+  *memory = memalign(align, bytes);
+  return *memory ? 0 : ENOMEM;
+}
+}
+
+namespace millrace::engine {
+namespace {
+
+/// One picture again and again; notes the count of allocations at two moments of the run.
+class CountingFeed final : public Feed {
+ public:
+  explicit CountingFeed(Trainer& trainer) : trainer_(trainer) {}
+  Status poll(std::chrono::microseconds) override {
+    return next_ < 600 ? Status::ready : Status::end;
+  }
+  void take(int slot, SampleInfo& info) override {
+    if (next_ == 200) before = allocations;
+    if (next_ == 590) after = allocations;
+    std::memset(trainer_.input(slot), 0, kShape.channels * kShape.height * kShape.width * 4);
+    info.frame = next_++;
+    info.captured = Clock::now();
+  }
+  long before = 0, after = -1;
+
+ private:
+  Trainer& trainer_;
+  std::int64_t next_ = 0;
+};
+
+void expect_no_allocation(const std::string& schedule, const std::vector<int>& cut,
+                          std::vector<int> threads) {
+  TrainerOptions options = small(schedule, int(cut.size()) + 1, cut);
+  options.capture = Capture::graph;
+  options.optimizer = {.kind = "adam", .lr = 1e-3};
+  options.threads = std::move(threads);
+  Trainer trainer(options);
+  CountingFeed feed(trainer);
+  LossLog log;
+  log.losses.reserve(1000);
+  trainer.run(feed, &log);
+  ASSERT_TRUE(trainer.recorded());
+  EXPECT_EQ(feed.after - feed.before, 0) << schedule << ", " << options.stages << " stages";
+}
+
+TEST(Replay, AllocatesNothing) {
+  for (const char* schedule : {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b"})
+    expect_no_allocation(schedule, {4}, {});
+}
+
+TEST(Replay, AllocatesNothingWhereThreadsShareAStage) {
+  if (usable_cores() < 2) GTEST_SKIP() << "a stage's threads want cores of their own";
+  expect_no_allocation("partime", {}, {2});
+}
+
+}  // namespace
+}  // namespace millrace::engine

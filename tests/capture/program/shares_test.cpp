@@ -1,0 +1,132 @@
+// Threads that share an operation leave the bits that one thread leaves.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <list>
+
+#include "tests/capture/program/kernels_reference.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct Shape {
+  int height, width, in, out, kernel, stride = 1;
+};
+
+/// Few and many channels against the threads, fewer rows than threads, strides, 3-channel edges.
+const std::vector<Shape> kShapes = {{1, 1, 1, 1, 1},      {2, 3, 3, 16, 7},   {16, 16, 16, 16, 5},
+                                    {13, 17, 3, 32, 5},   {13, 17, 16, 3, 5}, {6, 20, 48, 48, 5},
+                                    {5, 33, 17, 19, 3},   {2, 2, 64, 128, 3}, {9, 7, 16, 32, 3, 2},
+                                    {8, 9, 16, 16, 1, 2}, {70, 3, 16, 16, 3}, {3, 5, 130, 70, 3}};
+
+/// What a pass made of the same numbers, by so many threads.
+std::vector<float> made_by(int threads, const Convolution& c, const std::string& name) {
+  const auto kernel = make_kernel(c, name);
+  std::mt19937 random(7);
+  TestImage x(c.input), y(c.output), dy(c.output), dx(c.input), mask(c.input);
+  TestFloats weights(std::size_t(c.input.channels) * c.output.channels * c.kernel * c.kernel);
+  TestFloats bias(c.output.channels), dw(weights.size()), db(bias.size());
+  for (TestImage* image : {&x, &dy, &mask}) image->fill(random);
+  for (TestFloats* floats : {&weights, &bias, &dw, &db}) floats->fill(random);
+  TestFloats shared(kernel->shared_floats(threads), NAN);
+  std::list<TestFloats> packed, scratch;
+  for (int i = 0; i < threads; ++i) {
+    packed.emplace_back(kernel->packed_floats(), NAN);
+    scratch.emplace_back(kernel->scratch_floats(), NAN);
+  }
+  Team team(threads);
+  team.run([&](Share share) {
+    float* const mine = std::next(packed.begin(), share.index)->data();
+    kernel->pack(weights.data(), mine, share);
+    for (int phase = 0; phase < kernel->phases(threads); ++phase) {
+      kernel->run({.x = x.first(),
+                   .y = y.first(),
+                   .dy = dy.first(),
+                   .dx = dx.first(),
+                   .mask = c.masked ? mask.first() : nullptr,
+                   .packed = mine,
+                   .bias = bias.data(),
+                   .weight_gradient = dw.data(),
+                   .bias_gradient = db.data(),
+                   .scratch = std::next(scratch.begin(), share.index)->data(),
+                   .shared = shared.data()},
+                  phase, share);
+      team.meet();
+    }
+  });
+  std::vector<float> all;
+  for (TestImage* image : {&y, &dx}) {
+    EXPECT_TRUE(image->border_is_untouched());
+    const std::vector<float> values = image->values();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  for (TestFloats* floats : {&dw, &db})
+    all.insert(all.end(), floats->data(), floats->data() + floats->size());
+  return all;
+}
+
+TEST(Shares, OfAConvolutionAreBitsOfTheWhole) {
+  for (const Shape& s : kShapes) {
+    for (const Pass pass : {Pass::kForward, Pass::kDataGradient, Pass::kWeightGradient}) {
+      Convolution c;
+      c.pass = pass;
+      c.input = {s.height, s.width, s.in};
+      c.output = {(s.height - 1) / s.stride + 1, (s.width - 1) / s.stride + 1, s.out};
+      c.kernel = s.kernel;
+      c.stride = s.stride;
+      c.masked = pass == Pass::kDataGradient;
+      c.accumulate = pass == Pass::kWeightGradient;
+      for (const std::string& name : candidates(c)) {
+        const std::vector<float> expected = made_by(1, c, name);
+        for (const int threads : {2, 3, 4})
+          EXPECT_EQ(made_by(threads, c, name), expected)
+              << s.height << "x" << s.width << " " << s.in << " to " << s.out << " k" << s.kernel
+              << " by " << name << ", " << threads << " threads";
+      }
+    }
+  }
+}
+
+TEST(Shares, OfAnUpdateAreBitsOfTheWholeAndOneThreadsNaNStopsAll) {
+  constexpr std::size_t kCount = 1000;
+  for (const bool spoilt : {false, true}) {
+    const auto updated_by = [&](int threads) {
+      std::mt19937 random(9);
+      TestFloats weights(kCount), to(kCount), gradient(kCount), mean(kCount), square(kCount);
+      TestFloats steps(1);
+      for (TestFloats* floats : {&weights, &gradient, &mean}) floats->fill(random);
+      if (spoilt) gradient.data()[kCount - 1] = NAN;
+      const UpdateOperands operands = {.from = weights.data(),
+                                       .to = to.data(),
+                                       .gradient = gradient.data(),
+                                       .state = {mean.data(), square.data(), steps.data()},
+                                       .count = kCount};
+      stages::UpdateNumbers adam;
+      adam.rule = stages::UpdateRule::adam;
+      adam.lr = 0.01;
+      adam.beta1 = 0.9;
+      adam.beta2 = 0.999;
+      adam.eps = 1e-8;
+      std::vector<char> finite(std::size_t(threads), 0);
+      Team team(threads);
+      team.run([&](Share share) {
+        finite[std::size_t(share.index)] = is_finite(operands, share);
+        team.meet();
+        const bool all = std::count(finite.begin(), finite.end(), 1) == threads;
+        all ? update(adam, operands, 0.5, share) : keep(operands, share);
+        team.meet();
+        if (all && share.index == 0) count_step(operands);
+      });
+      std::vector<float> all = {steps.data()[0]};
+      for (TestFloats* floats : {&to, &mean, &square})
+        all.insert(all.end(), floats->data(), floats->data() + kCount);
+      return all;
+    };
+    const std::vector<float> expected = updated_by(1);
+    EXPECT_EQ(expected[0], spoilt ? 0 : 1);
+    for (const int threads : {2, 3, 5}) EXPECT_EQ(updated_by(threads), expected) << threads;
+  }
+}
+
+}  // namespace
+}  // namespace millrace::kernels

@@ -1,0 +1,168 @@
+// Modules that two ranks share compute what the whole ones compute, but for the order of sums.
+#include "stages/tensor_split.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <barrier>
+#include <thread>
+
+#include "stages/stage.h"
+
+namespace millrace::stages {
+namespace {
+
+constexpr int kWays = 2;
+const ImageShape kShape{3, 6, 6};
+
+/// Ranks that are threads.
+struct Table {
+  std::barrier<> all{kWays};
+  std::span<float> parts[kWays];
+};
+
+class TableReducer final : public Reducer {
+ public:
+  TableReducer(std::shared_ptr<Table> table, int rank) : table_(std::move(table)), rank_(rank) {}
+  void add_up(std::span<float> numbers, int place) override {
+    places.push_back(place);
+    table_->parts[rank_] = numbers;
+    table_->all.arrive_and_wait();
+    std::vector<float> sum(numbers.size());
+    for (const std::span<float> part : table_->parts) {
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+    }
+    table_->all.arrive_and_wait();
+    std::copy(sum.begin(), sum.end(), numbers.begin());
+  }
+  std::vector<int> places;
+
+ private:
+  std::shared_ptr<Table> table_;
+  int rank_;
+};
+
+std::shared_ptr<const Network> convolutions() {
+  ModelSpec model;
+  model.layers = 4;
+  model.features = 4;
+  model.kernel = 3;
+  return build_network(model, kShape);
+}
+
+std::shared_ptr<const Network> classifier() {
+  ModelSpec model;
+  model.preset = "layers";
+  LayerSpec conv{.type = "conv"}, wide{.type = "linear"}, last{.type = "linear"};
+  conv.out = 4;
+  conv.kernel = 3;
+  wide.out = 6;
+  last.out = 2;
+  model.layer = {
+      conv, {.type = "relu"}, {.type = "maxpool"}, {.type = "flatten"}, wide, {.type = "relu"},
+      last};
+  return build_network(model, kShape, Gives::vector);
+}
+
+struct Result {
+  StateDict state;
+  at::Tensor prediction, loss;
+};
+
+/// Some updates of the whole network by one stage.
+Result learn(const std::shared_ptr<const Network>& network, const StateDict& weights) {
+  Stage stage(network, {0, network->size(), true, true}, {.kind = "adam", .lr = 0.01}, at::kCPU);
+  load_state(stage.parameters(), weights);
+  const ImageShape& made = network->shape(network->size() - 1);
+  Result result;
+  for (int i = 0; i < 5; ++i) {
+    const at::Tensor x = at::sin(at::arange(108, at::kFloat).view({1, 3, 6, 6}) + i);
+    Activations kept =
+        stage.forward({x}, at::full({1, made.channels, made.height, made.width}, 0.3f));
+    result.prediction = kept.outputs[0];
+    result.loss = kept.loss;
+    stage.backward(kept, {});
+    stage.update({.count = 1}, 1.0);
+  }
+  result.state = stage.checkpoint();
+  return result;
+}
+
+void expect_same_learning(const std::shared_ptr<const Network>& network, std::vector<int> places) {
+  const TensorSplit split(network, {}, kWays);
+  const StateDict weights = initial_state(*network, 1);
+  const Result expected = learn(network, weights);
+  const auto table = std::make_shared<Table>();
+  Result results[kWays];
+  std::shared_ptr<TableReducer> reducers[kWays];
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kWays; ++rank) {
+    reducers[rank] = std::make_shared<TableReducer>(table, rank);
+    ranks.emplace_back([&, rank] {
+      results[rank] = learn(split.part(reducers[rank]), split.part_of(weights, rank));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_TRUE(at::equal(results[0].prediction, results[1].prediction));
+  EXPECT_TRUE(at::allclose(results[0].loss, expected.loss, 1e-5));
+  StateDict parts = results[0].state;
+  parts.insert(parts.end(), results[1].state.begin(), results[1].state.end());
+  const StateDict whole = split.whole_of(parts);
+  ASSERT_EQ(whole.size(), expected.state.size());
+  for (const auto& [name, tensor] : expected.state) {
+    const auto found = std::find_if(whole.begin(), whole.end(),
+                                    [&](const auto& entry) { return entry.first == name; });
+    ASSERT_NE(found, whole.end()) << name;
+    EXPECT_TRUE(at::allclose(found->second, tensor, 1e-4, 1e-6)) << name;
+  }
+  // Of one sample: a sum a pair forward, and one backward but for the first of all modules.
+  for (const auto& reducer : reducers) {
+    EXPECT_EQ(std::vector<int>(reducer->places.begin(),
+                               reducer->places.begin() + std::ptrdiff_t(places.size())),
+              places);
+    EXPECT_EQ(reducer->places.size(), 5 * places.size());
+  }
+}
+
+TEST(TensorSplit, ConvolutionsLearnTheSame) {
+  expect_same_learning(convolutions(), {4, 12, 9});
+}
+
+TEST(TensorSplit, LinearLayersBehindAFlattenLearnTheSame) {
+  expect_same_learning(classifier(), {8});
+}
+
+TEST(TensorSplit, PutsPartsTogetherAgain) {
+  const TensorSplit split(convolutions(), {}, kWays);
+  const StateDict whole = initial_state(*convolutions(), 3);
+  StateDict parts = split.part_of(whole, 0);
+  for (auto& entry : split.part_of(whole, 1)) parts.push_back(entry);
+  const StateDict again = split.whole_of(parts);
+  ASSERT_EQ(again.size(), whole.size());
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const auto found = std::find_if(again.begin(), again.end(), [&](const auto& entry) {
+      return entry.first == whole[i].first;
+    });
+    ASSERT_NE(found, again.end());
+    EXPECT_TRUE(at::equal(found->second, whole[i].second));
+  }
+}
+
+TEST(TensorSplit, NoPairLiesAcrossACut) {
+  const auto pairs = [](const std::vector<int>& cut) {
+    std::vector<int> all;
+    const TensorSplit split(convolutions(), cut, kWays);
+    for (const auto& pair : split.pairs()) {
+      all.push_back(pair.first);
+      all.push_back(pair.second);
+    }
+    return all;
+  };
+  EXPECT_EQ(pairs({}), std::vector<int>({0, 2, 4, 6}));
+  EXPECT_EQ(pairs({4}), std::vector<int>({0, 2, 4, 6}));
+  EXPECT_EQ(pairs({2}), std::vector<int>({2, 4}));
+  EXPECT_EQ(pairs({1, 3, 5}), std::vector<int>());
+}
+
+}  // namespace
+}  // namespace millrace::stages
