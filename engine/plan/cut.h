@@ -13,6 +13,7 @@ struct Freedom {
   bool replicas = false;  ///< a stage may take several, which take turns
   bool threads = false;   ///< a stage may take several, which work on one sample
   int stages = 0;         ///< exactly so many, each on one place; 0: as many as are best
+  bool together = false;  ///< one stage, whose threads take all places
 
   bool operator==(const Freedom&) const = default;
 };

@@ -32,6 +32,9 @@ void add(const Method& method, const Request& request, std::vector<Candidate>& l
   }
   if (freedom.stages > 0 && !suits(method, freedom.stages)) return;
   list.push_back({method, freedom});
+  // Where stages wait for one another, the cut with the fastest slowest stage is not the best.
+  if (freedom.threads && !entry.virtual_stages && places > 1)
+    list.push_back({method, {.together = true}});
 }
 
 void add_shares(Method method, const Profile& profile, const Request& request,

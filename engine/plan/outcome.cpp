@@ -140,8 +140,9 @@ Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cu
   if (model.entry().flushes) {
     rate_flushing(model, cut, outcome);
   } else if (method.schedule == "sequential") {
-    outcome.sample_ms = outcome.T_ms;
     for (const Stage& stage : cut.stages) {
+      outcome.sample_ms +=
+          model.step(stage.begin, stage.end).total() / model.speedup(stage.threads);
       if (stage.begin > 0) {
         outcome.sample_ms += model.transfer_ms(model.arrive_link(stage), stage.begin);
       }

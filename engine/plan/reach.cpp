@@ -10,6 +10,10 @@ namespace {
 
 std::vector<Width> widths_of(const CostModel& model, const Freedom& freedom) {
   std::vector<Width> widths;
+  if (freedom.together) {
+    if (model.speedup(model.places()) > 0) widths.push_back({1, model.places()});
+    return widths;
+  }
   const int most = freedom.stages > 0 ? 1 : model.places();
   for (int places = 1; places <= most; ++places) {
     for (int threads = 1; threads <= places; ++threads) {

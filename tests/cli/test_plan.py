@@ -102,6 +102,14 @@ class Plan(program.CliTest):
         table, _ = self.planned(path, "--devices", "2", "--threads")
         self.assertEqual((table["stages"], table["cut"], table["threads"]), (1, [], [2]))
 
+    def test_threads_where_stages_would_wait_for_one_another(self):
+        path = self.profile(module("a", 9), module("b", 9))
+        figures = json.loads(path.read_text())
+        path.write_text(json.dumps({**figures, "thread_speedup": [1, 1.5]}))
+        for schedule, stages in (("sequential", 1), ("partime", 2)):
+            table, _ = self.planned(path, "--devices", "2", "--threads", "--schedules", schedule)
+            self.assertEqual(table["stages"], stages, schedule)
+
     def test_a_graph_of_pipedream(self):
         path = self.folder / "graph.txt"
         path.write_text(GRAPH)

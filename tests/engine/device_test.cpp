@@ -30,5 +30,12 @@ TEST(Devices, RefuseWhatIsNotThere) {
   EXPECT_THROW(place_stages({"cpu:-1"}, 1, 2, 0), std::invalid_argument);
 }
 
+TEST(Devices, LeaveCoresToAStagesThreads) {
+  std::vector<int> cores;
+  for (const Device& device : place_stages({"cpu"}, 4, 6, 0, {2, 1, 3, 1}))
+    cores.push_back(device.index);
+  EXPECT_EQ(cores, (std::vector<int>{0, 2, 3, 0})) << "round again where there are too few";
+}
+
 }  // namespace
 }  // namespace millrace::engine

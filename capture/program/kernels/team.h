@@ -27,8 +27,8 @@ struct Share {
 };
 
 /// A caller and `threads` - 1 helpers, which wait for it: at first spinning, so that a barrier
-/// costs a fraction of a microsecond, then asleep. Thread-bound: one thread makes, runs and ends
-/// it. run() and meet() allocate nothing and take no lock.
+/// costs a fraction of a microsecond, then asleep. One thread at a time makes, runs and ends it.
+/// run() and meet() allocate nothing and take no lock.
 class Team {
  public:
   /// \param started called on each helper, by its index from 1 on, before anything else: to pin it.
