@@ -148,6 +148,9 @@ RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineO
   const std::lock_guard lock(exchange_.mutex());
   open_ways();
   divert_links();
+  for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+    if (rank != this->rank()) send_beat(rank);  // before any message, so that all can be timed
+  }
   alive_ = std::thread([this] { beat(); });
 }
 

@@ -1,7 +1,6 @@
 // What a worker does when a launch group ends, and when its work is over.
 #include <algorithm>
 #include <cmath>
-#include <thread>
 #include <utility>
 
 #include "engine/pipeline/rank_links.h"
@@ -50,15 +49,9 @@ bool Worker::over(const Completion& completion) {
 }
 
 std::chrono::microseconds Worker::patience() {
-  // What comes from other ranks is taken by whoever waits, so that no wait may be long. A sleep
-  // lasts longer than a message takes: for some milliseconds it looks, and lets others have the
-  // core in between.
-  constexpr int kLooks = 4000;
-  if (shared_.ranks && looks_++ < kLooks) {
-    std::this_thread::yield();
-    return std::chrono::microseconds(0);
-  }
-  if (shared_.ranks) return kImpatience;
+  // What comes from other ranks is taken by whoever waits, so that no wait may be long.
+  constexpr int kLooks = 200;
+  if (shared_.ranks) return looks_++ < kLooks ? std::chrono::microseconds(0) : kImpatience;
   if (completions_.empty()) return kPatience;
   const Completion& next = completions_.front();
   if (next.kind != Completion::Kind::predicted || next.launch < 0) return kImpatience;
