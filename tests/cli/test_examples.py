@@ -11,7 +11,7 @@ FENCE = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 # What these name is the reader's to build or export: test_plugins.py and test_export.py do.
-OWN_FILES = re.compile(r'^plugins = |^preset *= "file"', re.MULTILINE)
+OWN_FILES = re.compile(r'^plugins = |^masks = |^preset *= "file"', re.MULTILINE)
 
 
 def examples():
