@@ -27,7 +27,7 @@ bool take_answers(int viewer) {
 /// Requests, and WebSocket frames behind one that upgrades: the bytes of a connection. It is served
 /// on this thread: neither a server nor its clock is waited for.
 MILLRACE_FUZZ(http) {
-  using namespace millrace::io;
+  using namespace millrace::page;
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
   (void)!send(ends[1], text.data(), text.size(), MSG_NOSIGNAL);
