@@ -149,8 +149,9 @@ class Bench(program.CliTest):
                                         "--plot", self.folder / "learning.png")
         self.assertEqual([stream["stream"] for stream in results["streams"]], ["scenes", "labels"])
         local = [arm for arm in results["arms"] if arm["correction"] == "local"]
-        self.assertEqual([(arm["stream"], arm["stages"]) for arm in local], [("scenes", 2), ("scenes", 2), ("labels", 2)])
-        self.assertEqual([arm["norm"] for arm in local], ["none", "instance", "none"])
+        self.assertEqual([(arm["stream"], arm["stages"], arm["norm"]) for arm in local],
+                         [("scenes", 2, "none"), ("scenes", 2, "instance"), ("scenes", 2, "instance, leaky ReLU 0.3"),
+                          ("labels", 2, "none")])
         for arm in results["arms"]:
             self.assertGreater(arm["loss"]["mean"], 0, arm)
             self.assertLessEqual(arm["loss"]["min"], arm["loss"]["max"])
