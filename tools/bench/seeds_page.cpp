@@ -86,6 +86,7 @@ void plot_rate_over_memory(const Json& results, const std::string& path) {
                   .series = {}};
   for (const Json& arm : results["arms"]) {
     const std::string schedule = text_of(arm, "schedule");
+    if (schedule == "sequential" || schedule == "pb") continue;  // a color for each of the others
     if (chart.series.empty() || chart.series.back().label != schedule)
       chart.series.push_back({.label = schedule, .points = {}});
     chart.series.back().points.emplace_back(arm["memory_bytes"].get<double>() / 1024,
