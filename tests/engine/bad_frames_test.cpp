@@ -1,6 +1,7 @@
 // Frames that no camera should give.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 
@@ -50,7 +51,7 @@ TEST(BadFrames, NoneWithoutNumbersChangesAWeight) {
         if (spoiled(n)) to[n % kNumbers] = bad;
       });
       std::vector<stages::StateDict> last(2);
-      int held = 0;
+      std::atomic<int> held{0};  // the stages have a thread each
       PipelineOptions options;
       options.after_sample = [&](int stage, std::int64_t sample) {
         stages::StateDict now = trainer.checkpoint(stage);
@@ -62,7 +63,7 @@ TEST(BadFrames, NoneWithoutNumbersChangesAWeight) {
         last[std::size_t(stage)] = std::move(now);
       };
       trainer.run(feed, nullptr, options);
-      EXPECT_EQ(held, 2 * 3) << optimizer;
+      EXPECT_EQ(held.load(), 2 * 3) << optimizer;
     }
   }
 }
