@@ -47,6 +47,7 @@ class StepPrograms(program.CliTest):
         shown = program.call("check", program.write_toml(self.folder / "c.toml", program.bare(self.config(threads=[1, 2]))))
         self.assertRegex(shown.out, r"stage 1 on cpu:1 with 2 threads, gradients 0 ")
 
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "refused for that")
     def test_threads_that_nothing_could_be_shared_by(self):
         for pipeline, words in (({"threads": 2, "capture": "eager"}, "runs no step program"),
                                 ({"threads": [1, 1, 1]}, "3 counts, pipeline.stages is 2"),
