@@ -49,12 +49,7 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
       gradients_{at::zeros_like(parameters().flat())},
       gradient_views_{parameters().views_of(gradients_[0])},
       correction_(make_correction(options.correction, options.delay, parameters().flat())) {
-  const std::string& kind = options.correction.kind;
-  if ((kind == "discrepancy" || kind == "weight-prediction") && options.versions > 1) {
-    throw std::invalid_argument("correction.kind: " + kind +
-                                " stands in for stashed weights, which this schedule keeps");
-  }
-  if (kind == "local" && !range.last) head_ = make_head(optimizer, tensors);
+  if (options.correction.kind == "local" && !range.last) head_ = make_head(optimizer, tensors);
   for (int index = range.begin; index < range.end; ++index)
     parameter_counts_.push_back(network_->module(index).parameters().size());
   segments_ = make_segments();

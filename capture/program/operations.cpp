@@ -41,28 +41,32 @@ class TorchOperation final : public Prepared {
   explicit TorchOperation(const Call& call) : call_(call) {
     info.name = call.name();
     info.kernel = capture::kLibTorch;
-    each_tensor(call_.results, [&](const at::Tensor& t) { recorded_.push_back(t); });
   }
   void bind(const Node&, char*) override {}
   void run(int, kernels::Share) override {
     stack_.assign(call_.arguments.begin(), call_.arguments.end());
     call_.operation.callBoxed(stack_);
-    auto next = recorded_.begin();
-    each_tensor(stack_, [&](const at::Tensor& made) { keep(*next++, made); });
+    for (std::size_t i = 0; i < stack_.size(); ++i) keep(call_.results[i], stack_[i]);
     stack_.clear();
   }
 
  private:
-  /// Leaves `made` where the recorded call left its result.
-  static void keep(at::Tensor& recorded, const at::Tensor& made) {
-    if (recorded.const_data_ptr() == made.const_data_ptr()) return;
-    if (recorded.sizes() != made.sizes())
-      throw std::logic_error("a result has another shape than when it was recorded");
+  void keep(const c10::IValue& recorded, const c10::IValue& made) const {
+    if (recorded.isTensor()) keep(recorded.toTensor(), made.toTensor());
+    if (!recorded.isTensorList()) return;
+    const std::vector<at::Tensor> all = recorded.toTensorVector(), now = made.toTensorVector();
+    for (std::size_t i = 0; i < all.size(); ++i) keep(all[i], now[i]);
+  }
+  /// Leaves `made` where the recorded call left its result. What the recorded one was not asked
+  /// for, an operator may give all the same.
+  void keep(at::Tensor recorded, const at::Tensor& made) const {
+    if (!recorded.defined() || recorded.const_data_ptr() == made.const_data_ptr()) return;
+    if (!made.defined() || recorded.sizes() != made.sizes())
+      throw std::logic_error(info.name + " gives another shape than when it was recorded");
     recorded.copy_(made);
   }
   const Call call_;
   torch::jit::Stack stack_;
-  std::vector<at::Tensor> recorded_;
 };
 
 class ConvolutionOperation final : public Prepared {

@@ -1,6 +1,8 @@
 // pipeline_toml(): a plan as what `run` reads.
 #include "engine/plan/text.h"
 
+#include <algorithm>  // min
+
 #include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {
@@ -24,11 +26,14 @@ std::string list(const std::vector<Value>& values) {
 std::vector<int> devices_of(const Plan& plan, const Machine& machine) {
   const Method& method = plan.method;
   const int row = machine.devices() / (method.tensor * method.copies);
+  // Where all devices are alike, those that are left over are the last ones.
+  int first = machine.levels.size() == 1 ? row : 0;
+  for (const Stage& stage : plan.cut.stages) first = std::min(first, stage.place);
   std::vector<int> devices;
   for (const Stage& stage : plan.cut.stages) {
     for (int copy = 0; copy < method.copies; ++copy) {
       for (int replica = 0; replica < stage.replicas; ++replica) {
-        const int place = (stage.place + replica * stage.threads) % row;
+        const int place = (stage.place - first + replica * stage.threads) % row;
         const int index = method.copies_inside ? place * method.copies + copy : copy * row + place;
         devices.push_back(index * method.tensor);
       }
@@ -67,7 +72,10 @@ std::string pipeline_toml(const Plan& plan, const Machine& machine, const std::s
   if (entry.virtual_stages) {
     text += "virtual_stages = " + std::to_string(method.virtual_stages) + "\n";
   }
-  if (replicated) text += "replicas = " + list(replicas) + "\n";
+  if (replicated) {
+    text += "replicas = " + list(replicas);
+    text += entry.replicas ? "\n" : "  # planned only: run has no replicas of this schedule\n";
+  }
   if (method.recompute) text += "recompute = true\n";
   if (threaded) text += "threads = " + list(threads) + "\n";
   if (method.tensor > 1) {

@@ -1,5 +1,5 @@
 // What a trainer's options make: its schedule, its stages, and what they refuse.
-#include <algorithm>  // max
+#include <algorithm>  // any_of, max
 #include <stdexcept>  // std::invalid_argument
 
 #include "engine/schedule/verifier.h"
@@ -37,12 +37,14 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule)
   const auto fail = [&](const std::string& what) {
     throw std::invalid_argument("correction.kind: " + kind + " " + what);
   };
+  const bool stashes = std::any_of(schedule.versions.begin(), schedule.versions.end(),
+                                   [](int versions) { return versions > 1; });
+  if (stashes && (kind == "discrepancy" || kind == "weight-prediction"))
+    fail("stands in for stashed weights, which " + schedule.name + " keeps");
   if (schedule.stages == 1) return;
   if (kind == "spike-compensation" &&
       (options.optimizer.kind != "sgd" || options.optimizer.momentum == 0))
     fail("is for optimizer sgd with momentum");
-  if ((kind == "discrepancy" || kind == "weight-prediction") && !schedule.versions.empty())
-    fail("stands in for stashed weights, which " + schedule.name + " keeps");
   if (kind != "local") return;
   if (!options.replicas.empty()) fail("has no replicated stages");
   const stages::Network& network = *options.network;

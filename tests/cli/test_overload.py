@@ -82,14 +82,18 @@ class Skip(Overload):
 
 class Recut(Overload):
 
+    def cuts(self, outcome):
+        """Not its first lines: where others use the cores, the cheap stage may seem the slow one for a while."""
+        return [line for line in self.lines(outcome) if line.startswith("re-cut")]
+
     def test_modules_move_and_no_frame_is_lost(self):
         report, outcome = self.run_with("recut", cut=[1])
         self.assert_balanced(report)
         self.assertEqual(report["frames"]["trained"], 2500)
         self.assertEqual(report["frames"]["dropped"], 0)
-        self.assertRegex(self.lines(outcome)[0], r"^re-cut: 1 -> \d+: stage 1 took [\d.]+ ms of 0\.01 ms$")
+        cuts = self.cuts(outcome)
+        self.assertRegex(cuts[0], r"^re-cut: 1 -> \d+: stage 1 took [\d.]+ ms of 0\.01 ms$")
         self.assert_logged(report, outcome)
-        cuts = [line for line in self.lines(outcome) if line.startswith("re-cut")]
         self.assertEqual(report["cut"], [int(cuts[-1].split(":")[1].split("->")[1])])
         # partime's first stage waits for its first gradient each time anew.
         self.assertEqual(report["updates"], [2500 - 2 * (1 + len(cuts)), 2500])
@@ -104,7 +108,7 @@ class Recut(Overload):
         report, outcome = self.run_with("recut", cut=[1], pipeline={"schedule": "1f1b"})
         self.assertEqual(report["frames"]["trained"], 2500)
         self.assertEqual(report["updates"], [625, 625])
-        self.assertRegex(self.lines(outcome)[0], "^re-cut: 1 -> ")
+        self.assertRegex(self.cuts(outcome)[0], "^re-cut: 1 -> ")
 
     def test_checkpoints_go_on(self):
         report, outcome = self.learn({
@@ -112,7 +116,7 @@ class Recut(Overload):
                        "drop": "never"},
             "model": MODEL, "pipeline": {"stages": 2, "cut": [1]}, "optimizer": {"kind": "adam", "lr": 0.001},
             "monitor": {"fps": 100000.0, "policy": "recut"}, "checkpoint": {"dir": self.folder, "every": 100}})[0:2]
-        self.assertRegex(self.lines(outcome)[0], "^re-cut: 1 -> ")
+        self.assertRegex(self.cuts(outcome)[0], "^re-cut: 1 -> ")
         held = load_file(self.folder / "checkpoint.safetensors")
         self.assertEqual(sum(name.startswith("optimizer.") for name in held), 3 * 12)
 

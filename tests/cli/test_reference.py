@@ -192,6 +192,7 @@ class Local(Reference):
                 ("local", {"model": {"preset": "layers", "layer": layers}}, "module 0"),
                 ("spike-compensation", {"optimizer": {"kind": "adam"}}, "sgd with momentum"),
                 ("weight-prediction", {"pipeline": {"schedule": "pipedream", "stages": 2}}, "stashed weights"),
+                ("discrepancy", {"pipeline": {"schedule": "2bw", "stages": 1}}, "stashed weights"),
                 ("local", {"pipeline": {"schedule": "pipedream", "stages": 2, "replicas": [2, 1]}}, "replicated")):
             config = program.write_toml(self.folder / "bad.toml", {
                 "source": {"uri": uri, "width": 24, "height": 16}, **tables, "correction": {"kind": correction}})

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 import program
 
-PATIENCE = 60  # seconds until a test gives up
+PATIENCE = 120  # seconds until a test gives up
 
 
 class Reload(program.CliTest):

@@ -158,7 +158,7 @@ class Contents(ReportTest):
 
     def test_one_dropped_frame_makes_the_verdict_fail_everywhere(self):
         config = self.config(cut=(3,))
-        config["source"] = {"uri": "synth:shapes?frames=400", "width": 96, "height": 96, "fps": 300.0, "pace": "live"}
+        config["source"] = {"uri": "synth:shapes?frames=400", "width": 96, "height": 96, "fps": 3000.0, "pace": "live"}
         config["model"] = {"layers": 6, "features": 16, "kernel": 5}
         config["monitor"] = {"fps": 0.5}  # a budget that every stage meets
         report, _ = self.learn(config)

@@ -1,5 +1,6 @@
 """Steps on cores are step programs unless the config says eager: as exact, told of, and close to PyTorch."""
 
+import fnmatch
 import os
 import unittest
 
@@ -47,6 +48,7 @@ class StepPrograms(program.CliTest):
         shown = program.call("check", program.write_toml(self.folder / "c.toml", program.bare(self.config(threads=[1, 2]))))
         self.assertRegex(shown.out, r"stage 1 on cpu:1 with 2 threads, gradients 0 ")
 
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "refused for that")
     def test_threads_that_nothing_could_be_shared_by(self):
         for pipeline, words in (({"threads": 2, "capture": "eager"}, "runs no step program"),
                                 ({"threads": [1, 1, 1]}, "3 counts, pipeline.stages is 2"),
@@ -78,6 +80,17 @@ class StepPrograms(program.CliTest):
                 with self.subTest(cut=cut, **pipeline):
                     report, _ = self.train(model={"preset": "layers", "layer": layers}, cut=cut, **pipeline)
                     self.assertEqual(report["loss"]["not_finite"], 0)
+
+    def test_frozen_parameters_stay_and_all_others_learn(self):
+        for freeze in (["0.*"], ["*.weight"], ["*.bias"]):
+            with self.subTest(freeze=freeze):
+                model = {"layers": 4, "features": 8, "kernel": 5, "freeze": freeze}
+                (_, weights), (_, others) = (self.train(model=model, capture=capture) for capture in ("graph", "eager"))
+                for name, value in weights.items():
+                    self.assertTrue(torch.allclose(value, others[name], rtol=1e-4, atol=1e-5), name)
+                _, start = self.train(model={**model, "freeze": ["*"]})
+                for name, value in weights.items():
+                    self.assertEqual(torch.equal(value, start[name]), any(fnmatch.fnmatch(name, one) for one in freeze), name)
 
     def test_what_has_no_kernel_is_told_before_and_after(self):
         layers = [LAYERS[0], {"type": "gelu"}, *LAYERS[1:]]

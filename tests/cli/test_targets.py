@@ -266,24 +266,34 @@ class Targets(program.CliTest):
         self.addCleanup(self.end, process)
         port = next(int(line.split(":")[-1].strip(" /\n")) for line in iter(process.stderr.readline, "") if line.startswith("page: "))
 
-        def post(body, **headers):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-            connection.request("POST", "/label", json.dumps(body), {
+        def ask(verb, path, body=None, **headers):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+            connection.request(verb, path, body, {
                 "Content-Type": "application/json", "X-Millrace": "control", "Authorization": "Bearer " + "x" * 20, **headers})
             with contextlib.closing(connection):
                 answer = connection.getresponse()
                 return answer.status, answer.read().decode()
 
+        def post(body, **headers):
+            return ask("POST", "/label", json.dumps(body), **headers)
+
+        def wait_until(what):
+            end = time.monotonic() + 120
+            while not what(json.loads(ask("GET", "/state")[1])):
+                self.assertIsNone(process.poll())
+                self.assertLess(time.monotonic(), end)
+                time.sleep(0.02)
+
+        wait_until(lambda state: state["frames"]["rejected"] > 5)
         self.assertEqual(post({"class": "day"}, Authorization="Bearer no")[0], 401)
         self.assertEqual(post({"class": "day"}, **{"X-Millrace": "no"})[0], 403)
         self.assertIn("day, night", post({"class": "dusk"})[1])
         self.assertIn("gone by", post({"frame": 0, "class": "day"})[1])
         self.assertEqual(post({"frame": 90000, "class": "day"})[0], 202)
-        time.sleep(0.5)
         self.assertEqual(post({"class": "night"})[0], 202)
-        time.sleep(1)
+        wait_until(lambda state: state["frames"]["trained"] > 10)
         process.send_signal(2)
-        self.assertEqual(process.wait(30), 0)
+        self.assertEqual(process.wait(60), 0)
         self.assertIn("1 label is of frames that never came, as 90000", process.stderr.read())
         counts = json.loads(report.read_text())
         self.assert_balanced(counts)

@@ -103,7 +103,7 @@ TEST(OpenSource, APipeWhoseWriterStallsCanBeClosed) {
   options.uri = pipe;
   std::unique_ptr<Source> source = open_source(options);
   Frame frame;
-  EXPECT_EQ(source->read(frame, std::chrono::seconds(5)), ReadStatus::frame);
+  EXPECT_EQ(source->read(frame, std::chrono::seconds(60)), ReadStatus::frame);
   EXPECT_EQ(frame.width, 768);
   while (source->read(frame, std::chrono::milliseconds(100)) == ReadStatus::frame) {
   }

@@ -29,7 +29,7 @@ class Play:
         return self
 
     def __exit__(self, *_):
-        self.process.communicate(timeout=20)  # its stdin ends, and so does it
+        self.process.communicate(timeout=120)  # its stdin ends, and so does it
 
     def tell(self, command=""):
         """(frames trained, pictures shown, viewers) after obeying."""
@@ -46,7 +46,7 @@ class Play:
 
     def ask(self, path, method="GET", body=None, **headers):
         """(status, headers, text) of one request; a header's name with _ for -."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
             data = body.encode() if body is not None else b""
@@ -76,7 +76,7 @@ class Play:
         one = socket.socket()
         if buffer:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-        one.settimeout(10)
+        one.settimeout(60)
         one.connect(("127.0.0.1", self.port))
         return one
 

@@ -105,10 +105,11 @@ class PageTest(unittest.TestCase):
     def text(self, name):
         return self.run_script("return document.getElementById(arguments[0]).textContent", name)
 
-    def wait_for(self, condition, what, seconds=10):
+    def wait_for(self, condition, what, seconds=60):
         end = time.monotonic() + seconds
         while not (result := condition()):
-            self.assertLess(time.monotonic(), end, what)
+            if time.monotonic() > end:
+                self.fail(what() if callable(what) else what)
             time.sleep(0.05)
         return result
 
@@ -150,7 +151,7 @@ class PageTest(unittest.TestCase):
         self.find("pause").click()
         self.wait_for(lambda: self.text("verdict-text") == "Paused", "not paused")
         trained = play.tell()[0]
-        time.sleep(0.3)
+        time.sleep(0.3)  # of which a tenth would do
         self.assertEqual(play.tell()[0], trained)
         self.wait_for(lambda: self.text("pause") == "Resume", "no way back")
         self.find("pause").click()
@@ -193,9 +194,9 @@ class PageTest(unittest.TestCase):
         def fits_everywhere(moment):
             for width, height in sizes:
                 self.resize(width, height, mobile=width < 600)
-                time.sleep(0.4)
-                self.assertEqual(self.run_script(TOO_WIDE), [], (moment, width))
-                self.assertEqual(self.run_script(CUT_OFF), [], (moment, width))
+                time.sleep(0.4)  # until it is laid out anew; a busy machine takes longer
+                for amiss in (TOO_WIDE, CUT_OFF):
+                    self.wait_for(lambda: self.run_script(amiss) == [], lambda: (moment, width, self.run_script(amiss)))
 
         fits_everywhere("while it learns")
         self.assertLessEqual(self.run_script("return document.documentElement.scrollHeight"), 1080, "a wall scrolls")
@@ -223,7 +224,7 @@ class PageTest(unittest.TestCase):
         self.wait_for(lambda: self.text("verdict-text") == "Disconnected", "nothing noticed")
         again = self.play(serve=f"127.0.0.1:{first.port}")
         self.assertEqual(again.port, first.port)
-        self.wait_for(lambda: self.text("verdict-text") == "Holds", "does not come back", 20)
+        self.wait_for(lambda: self.text("verdict-text") == "Holds", "does not come back")
         again.tell("break")
         self.wait_for(lambda: self.text("verdict-text") == "Source away", "nothing noticed")
         self.assertNotIn("secret", self.text("verdict-why"))

@@ -1,6 +1,7 @@
 """What the page's server says to whom, and what viewers who never read can do to it."""
 
 import http.client
+import itertools
 import json
 import re
 import subprocess
@@ -20,8 +21,8 @@ class ServerTest(unittest.TestCase):
         self.addCleanup(play.__exit__)
         return play
 
-    def wait_for(self, seconds, condition):
-        end = time.monotonic() + seconds
+    def wait_for(self, condition):
+        end = time.monotonic() + 60
         while not (result := condition()) and time.monotonic() < end:
             time.sleep(0.05)
         self.assertTrue(result)
@@ -93,7 +94,7 @@ class Admission(ServerTest):
 class Texts(ServerTest):
     def test_prometheus_reads_counters_and_whole_histograms(self):
         play = self.play()
-        self.wait_for(5, lambda: play.tell()[0] > 20)
+        self.wait_for(lambda: play.tell()[0] > 20)
         _, headers, text = play.ask("/metrics")
         self.assertTrue(headers["Content-Type"].startswith("text/plain; version=0.0.4"))
         values = {}
@@ -119,11 +120,11 @@ class Texts(ServerTest):
 
     def test_health_follows_the_source(self):
         play = self.play()
-        self.wait_for(5, lambda: play.status("/healthz") == 200)
+        self.wait_for(lambda: play.status("/healthz") == 200)
         play.tell("break")
-        self.wait_for(3, lambda: play.status("/healthz") == 503)
+        self.wait_for(lambda: play.status("/healthz") == 503)
         trained = play.tell("mend")[0]
-        health = self.wait_for(3, lambda: play.status("/healthz") == 200 and json.loads(play.ask("/healthz")[2]))
+        health = self.wait_for(lambda: play.status("/healthz") == 200 and json.loads(play.ask("/healthz")[2]))
         self.assertEqual(health["reconnects"], 1)
         self.assertGreater(health["frames_trained_since_reconnect"], 0)
         self.assertLessEqual(health["frames_trained_since_reconnect"], play.tell()[0] - trained)
@@ -155,14 +156,17 @@ class Texts(ServerTest):
     def test_the_websocket_brings_states_and_pictures(self):
         play = self.play()
         with play.watch() as viewer:
-            heard = messages(viewer)
-            kinds = [next(heard) for _ in range(30)]
-        states = [json.loads(body) for text, body in kinds if text]
-        pictures = [body for text, body in kinds if not text]
-        self.assertGreater(states[-1]["frames"]["trained"], states[0]["frames"]["trained"])
-        samples = [int.from_bytes(picture[:8], "little") for picture in pictures]
-        self.assertEqual(samples, sorted(set(samples)))
+            trained, samples = [], []
+            for is_text, body in itertools.islice(messages(viewer), 500):
+                if is_text:
+                    trained.append(json.loads(body)["frames"]["trained"])
+                else:
+                    samples.append(int.from_bytes(body[:8], "little"))
+                if len(samples) > 10 and trained and trained[-1] > trained[0]:
+                    break
+        self.assertGreater(trained[-1], trained[0])
         self.assertGreater(len(samples), 10)
+        self.assertEqual(samples, sorted(set(samples)))
 
 
 class Limits(ServerTest):
@@ -186,7 +190,7 @@ class Limits(ServerTest):
         crowd = [play.connect() for _ in range(400)]
         for one in crowd:
             one.close()
-        self.wait_for(5, lambda: play.status("/state") == 200)
+        self.wait_for(lambda: play.status("/state") == 200)
 
     def test_connections_that_drip_keep_nobody_out(self):
         play = self.play(token=TOKEN)
@@ -228,21 +232,21 @@ class Limits(ServerTest):
         stalled = [play.watch(buffer=4096) for _ in range(STALLED)]
         slow = play.connect()  # a request that never ends
         slow.sendall(b"GET / HTTP/1.1\r\nHost: ")
-        self.wait_for(5, lambda: play.tell()[2] >= STALLED)
+        self.wait_for(lambda: play.tell()[2] >= STALLED)
 
         def nobody_is_ready():
             trained, shown, _ = play.tell()
             time.sleep(0.5)
             later = play.tell()
             return later[0] > trained + 5 and later[1] == shown
-        self.wait_for(8, nobody_is_ready)  # training goes on, and has no picture to give
+        self.wait_for(nobody_is_ready)  # training goes on, and has no picture to give
         self.assertGreaterEqual(play.tell()[2], STALLED, "they are still there")
         self.assertLess(play.memory() - before, 32 << 20)
 
         self.read_for_a_while(play)  # one who reads is served as ever
         self.assertEqual(play.status("/healthz"), 200)
 
-        self.wait_for(20, lambda: play.tell()[2] == 0)
+        self.wait_for(lambda: play.tell()[2] == 0)
         self.assertEqual(slow.recv(100), b"")
         for one in [*stalled, slow]:
             one.close()
@@ -250,7 +254,7 @@ class Limits(ServerTest):
     def test_it_ends_though_viewers_stay(self):
         with Play() as play:
             viewers = [play.watch(buffer=4096) for _ in range(5)]
-            self.wait_for(5, lambda: play.tell()[2] == 5)
+            self.wait_for(lambda: play.tell()[2] == 5)
         self.assertEqual(play.process.returncode, 0)
         for one in viewers:
             one.close()

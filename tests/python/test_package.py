@@ -172,7 +172,8 @@ class Package(unittest.TestCase):
 
     def test_ctrl_c_is_heard_while_the_engine_works(self):
         def slow():
-            yield pictures(1)[0]
+            for _ in range(50):  # more than are in flight: some are learned from by now
+                yield pictures(1)[0]
             threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
             while True:
                 yield pictures(1)[0]

@@ -12,9 +12,11 @@ const ImageShape kShape{3, 6, 6};
 
 /// A stage of two convolutions, and what a bias of -100 in `silenced` channels of the first makes
 /// of it after so many updates.
-int dead_after(int updates, int silenced, const std::string& activation) {
-  const auto network =
-      build_network({.layers = 2, .features = 4, .kernel = 3, .activation = activation}, kShape);
+int dead_after(int updates, int silenced, const std::string& activation,
+               const std::vector<std::string>& freeze = {}) {
+  const auto network = build_network(
+      {.layers = 2, .features = 4, .kernel = 3, .activation = activation, .freeze = freeze},
+      kShape);
   Stage stage(network, {0, 4, true, true}, {.lr = 1e-4}, at::kCPU);
   load_state(stage.parameters(), initial_state(*network, 1));
   {
@@ -25,7 +27,7 @@ int dead_after(int updates, int silenced, const std::string& activation) {
     if (silenced > 0) bias.narrow(0, 0, silenced).fill_(-100);
   }
   DeadUnits dead(stage);
-  EXPECT_EQ(dead.units(), activation == "relu" ? 4 : 0);
+  EXPECT_EQ(dead.units(), activation == "relu" && freeze.empty() ? 4 : 0);
   const at::Tensor x = at::full({1, 3, 6, 6}, 0.3f), y = at::full({1, 3, 6, 6}, 0.7f);
   for (int i = 0; i < updates; ++i) {
     Activations kept = stage.forward({x}, y);
@@ -48,6 +50,10 @@ TEST(DeadUnits, AChannelThatIsSilentForAWhileIsNotDeadYet) {
 
 TEST(DeadUnits, ALeakyReluSilencesNone) {
   EXPECT_EQ(dead_after(DeadUnits::kEvery * DeadUnits::kLooks, 3, "leaky-relu"), 0);
+}
+
+TEST(DeadUnits, FrozenBiasesTellNothing) {
+  EXPECT_EQ(dead_after(DeadUnits::kEvery * DeadUnits::kLooks, 3, "relu", {"0.bias"}), 0);
 }
 
 }  // namespace

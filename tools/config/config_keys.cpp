@@ -1,8 +1,6 @@
 #include "tools/config/config_keys.h"
 
 #include <algorithm>  // find
-#include <cmath>      // isfinite
-#include <sstream>    // shortest decimal text
 
 #include "engine/monitor/overload.h"
 #include "engine/schedule/schedule.h"
@@ -11,6 +9,7 @@
 #include "io/source/source.h"
 #include "io/source/uri.h"
 #include "stages/loss.h"
+#include "tools/config/key_kinds.h"
 #include "tools/config/replay.h"
 #include "tools/config/task.h"
 #include "tools/plugins/plugin.h"
@@ -19,120 +18,6 @@
 namespace millrace::tools {
 namespace {
 
-std::string quoted(const std::string& text) {
-  std::ostringstream out;
-  out << toml::value<std::string>(text);
-  return out.str();
-}
-
-std::string number_text(double value) {
-  std::ostringstream out;
-  out << toml::value<double>(value);
-  return out.str();
-}
-
-template <class Access>
-ConfigKey text(std::string path, std::string meaning, Access access) {
-  return {std::move(path), "text", std::move(meaning),
-          [=](Config& c, const toml::node& n) {
-            const auto value = n.value_exact<std::string>();
-            if (value) access(c) = *value;
-            return value.has_value();
-          },
-          [=](const Config& c) { return quoted(access(const_cast<Config&>(c))); }};
-}
-
-template <class Access>
-ConfigKey choice(std::string path, std::vector<std::string> names, std::string meaning,
-                 Access access) {
-  std::string range = "one of";
-  for (const std::string& name : names)
-    range += (name == names.front() ? " " : ", ") + quoted(name);
-  return {std::move(path), range, std::move(meaning),
-          [=](Config& c, const toml::node& n) {
-            const auto value = n.value_exact<std::string>();
-            if (!value || std::find(names.begin(), names.end(), *value) == names.end())
-              return false;
-            access(c) = *value;
-            return true;
-          },
-          [=](const Config& c) { return quoted(access(const_cast<Config&>(c))); }};
-}
-
-template <class Access>
-ConfigKey whole(std::string path, std::int64_t least, std::int64_t most, std::string meaning,
-                Access access) {
-  return {std::move(path),
-          "a whole number from " + std::to_string(least) + " to " + std::to_string(most),
-          std::move(meaning),
-          [=](Config& c, const toml::node& n) {
-            const auto value = n.value_exact<std::int64_t>();
-            if (!value || *value < least || *value > most) return false;
-            access(c) = std::remove_reference_t<decltype(access(c))>(*value);
-            return true;
-          },
-          [=](const Config& c) { return std::to_string(access(const_cast<Config&>(c))); }};
-}
-
-template <class Access>
-ConfigKey real(std::string path, double least, double most, std::string meaning, Access access) {
-  return {std::move(path), "a number from " + number_text(least) + " to " + number_text(most),
-          std::move(meaning),
-          [=](Config& c, const toml::node& n) {
-            const auto value = n.is_boolean() ? std::nullopt : n.value<double>();
-            if (!value || !(*value >= least && *value <= most)) return false;
-            access(c) = *value;
-            return true;
-          },
-          [=](const Config& c) { return number_text(access(const_cast<Config&>(c))); }};
-}
-
-template <class Access>
-ConfigKey flag(std::string path, std::string meaning, Access access) {
-  return {std::move(path), "true or false", std::move(meaning),
-          [=](Config& c, const toml::node& n) {
-            const auto value = n.value_exact<bool>();
-            if (value) access(c) = *value;
-            return value.has_value();
-          },
-          [=](const Config& c) {
-            return std::string(access(const_cast<Config&>(c)) ? "true" : "false");
-          }};
-}
-
-/// Every element read by `element`; false if one can't be.
-template <class T, class Accept>
-bool read_list(const toml::node& node, std::vector<T>& list, Accept accept) {
-  const toml::array* array = node.as_array();
-  if (!array) return false;
-  std::vector<T> read;
-  for (const toml::node& item : *array) {
-    const auto value =
-        item.value_exact<std::conditional_t<std::is_integral_v<T>, std::int64_t, T>>();
-    if (!value || !accept(*value)) return false;
-    read.push_back(T(*value));
-  }
-  list = std::move(read);
-  return true;
-}
-
-template <class T, class Show>
-std::string list_text(const std::vector<T>& list, Show show) {
-  std::string text = "[";
-  for (const T& item : list) text += (text.size() > 1 ? ", " : "") + show(item);
-  return text + "]";
-}
-
-template <class Access>
-ConfigKey texts(std::string path, std::string meaning, Access access) {
-  return {std::move(path), "a list of texts", std::move(meaning),
-          [=](Config& c, const toml::node& n) {
-            return read_list(n, access(c), [](const std::string&) { return true; });
-          },
-          [=](const Config& c) { return list_text(access(const_cast<Config&>(c)), quoted); }};
-}
-
-/// The side of a kernel that padding can centre.
 bool read_share(const toml::node& node, double& share) {
   if (node.value_exact<std::string>() == "auto") {
     share = -1;
@@ -144,6 +29,7 @@ bool read_share(const toml::node& node, double& share) {
   return true;
 }
 
+/// The side of a kernel that padding can centre.
 bool read_odd(const toml::node& node, int& side) {
   const auto value = node.value_exact<std::int64_t>();
   if (!value || *value < 1 || *value > 63 || *value % 2 == 0) return false;
@@ -611,35 +497,6 @@ std::vector<ConfigKey> make_table() {
 
 #undef MILLRACE_AT
 
-/// The key of `field`, if `table` has it.
-void read_into(std::optional<std::int64_t>& value, const toml::table& table,
-               const stages::LayerField& field) {
-  const toml::node* node = table.get(field.name);
-  if (!node) return;
-  value = node->value_exact<std::int64_t>();
-  if (!value || *value < field.least || *value > field.most) {
-    throw std::invalid_argument(field.name + " must be a whole number from " +
-                                std::to_string(field.least) + " to " + std::to_string(field.most));
-  }
-}
-
-void read_into(std::optional<double>& value, const toml::table& table,
-               const stages::LayerField& field) {
-  const toml::node* node = table.get(field.name);
-  if (!node) return;
-  value = node->value<double>();
-  if (!value || !std::isfinite(*value))
-    throw std::invalid_argument(field.name + " must be a number");
-}
-
-void read_into(std::optional<std::string>& value, const toml::table& table,
-               const stages::LayerField& field) {
-  const toml::node* node = table.get(field.name);
-  if (!node) return;
-  value = node->value_exact<std::string>();
-  if (!value) throw std::invalid_argument(field.name + " must be text");
-}
-
 }  // namespace
 
 const std::vector<ConfigKey>& config_keys() {
@@ -651,65 +508,6 @@ const std::vector<ConfigKey>& config_keys() {
     table = make_table();
   }
   return table;
-}
-
-stages::LayerSpec read_layer(const toml::table& table) {
-  std::vector<std::string_view> keys = {"type"}, types;
-  for (const stages::LayerField& field : stages::layer_fields()) keys.push_back(field.name);
-  for (const stages::LayerType& type : stages::layer_types()) types.push_back(type.name);
-  for (const auto& [key, node] : table) {
-    if (std::find(keys.begin(), keys.end(), key.str()) == keys.end()) {
-      throw std::invalid_argument("unknown key \"" + std::string(key.str()) +
-                                  "\"; the nearest is \"" + io::nearest_name(key.str(), keys) +
-                                  "\"");
-    }
-  }
-  stages::LayerSpec layer;
-  const toml::node* type = table.get("type");
-  if (!type || !type->is_string()) throw std::invalid_argument("needs type = \"...\"");
-  layer.type = *type->value_exact<std::string>();
-  if (std::find(types.begin(), types.end(), layer.type) == types.end()) {
-    std::string known;
-    for (const std::string_view one : types)
-      known += (known.empty() ? "" : ", ") + std::string(one);
-    throw std::invalid_argument("unknown type \"" + layer.type + "\"; known ones: " + known);
-  }
-  for (const stages::LayerField& field : stages::layer_fields())
-    std::visit([&](auto member) { read_into(layer.*member, table, field); }, field.member);
-  return layer;
-}
-
-std::string layer_toml(const stages::LayerSpec& layer) {
-  std::string text = "[[model.layer]]\ntype = " + quoted(layer.type) + "\n";
-  for (const stages::LayerField& field : stages::layer_fields()) {
-    const auto shown = [](const auto& value) -> std::string {
-      using T = std::decay_t<decltype(value)>;
-      if constexpr (std::is_same_v<T, std::string>)
-        return quoted(value);
-      else if constexpr (std::is_same_v<T, double>)
-        return number_text(value);
-      else
-        return std::to_string(value);
-    };
-    std::visit(
-        [&](auto member) {
-          if (layer.*member) text += field.name + " = " + shown(*(layer.*member)) + "\n";
-        },
-        field.member);
-  }
-  return text;
-}
-
-std::string describe_layers() {
-  std::string text =
-      "model.layer = []\n    preset \"layers\": what each [[model.layer]] has as its type:\n";
-  for (const stages::LayerType& type : stages::layer_types()) {
-    text += "    " + type.name + ": " + type.summary + "\n";
-    for (const stages::LayerKey& key : type.keys)
-      text += "        " + key.name + " = " +
-              (key.fallback.empty() ? "(must be given)" : key.fallback) + ": " + key.meaning + "\n";
-  }
-  return text;
 }
 
 }  // namespace millrace::tools

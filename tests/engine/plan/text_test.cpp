@@ -50,7 +50,7 @@ TEST(PlanText, IsAPipelineTable) {
             "cut = [5]\n"
             "devices = [\"cuda:0\", \"cuda:1\", \"cuda:2\"]\n"
             "microbatches = 8\n"
-            "replicas = [2, 1]\n"
+            "replicas = [2, 1]  # planned only: run has no replicas of this schedule\n"
             "recompute = true\n");
 }
 
@@ -63,7 +63,16 @@ TEST(PlanText, GivesCopiesAsReplicas) {
   EXPECT_NE(text.find("devices = [\"cpu:0\", \"cpu:2\", \"cpu:1\", \"cpu:3\"]\n"),
             std::string::npos);
   EXPECT_NE(text.find("microbatches = 8\n"), std::string::npos);
-  EXPECT_NE(text.find("replicas = [2, 2]\n"), std::string::npos);
+  EXPECT_NE(text.find("replicas = [2, 2]"), std::string::npos);
+}
+
+TEST(PlanText, LeavesTheLastOfEqualDevicesIdle) {
+  Plan plan;
+  plan.method = {.schedule = "pipedream"};
+  plan.cut.stages = {{0, 5, 1, 2, 1}, {5, 7, 3, 1, 1}};
+  const std::string text = pipeline_toml(plan, {.levels = {{4, {}}}}, "cpu");
+  EXPECT_NE(text.find("devices = [\"cpu:0\", \"cpu:1\", \"cpu:2\"]\n"), std::string::npos);
+  EXPECT_NE(text.find("replicas = [2, 1]\n"), std::string::npos);
 }
 
 TEST(PlanText, SaysBytesAsSold) {
