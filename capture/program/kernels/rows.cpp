@@ -7,6 +7,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "capture/program/kernels/rows.cpp"
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 // Highway wants its own contributions after highway.h.
@@ -33,7 +34,10 @@ HWY_INLINE void products(const Rows& r, std::size_t row, int pixel) {
   const auto add = [&](const auto& load, std::size_t k) HWY_ATTR {
     V w[O];
 #pragma GCC unroll 8
-    for (int o = 0; o < O; ++o) w[o] = load(weights + std::size_t(o) * r.row + k);
+    for (int o = 0; o < O; ++o) {
+      w[o] = load(weights + std::size_t(o) * r.row + k);
+      hwy::Prefetch(weights + std::size_t(o + O) * r.row + k);  // the next rows come from afar
+    }
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
       const V value = load(columns + std::size_t(p) * r.row + k);
@@ -79,7 +83,10 @@ HWY_INLINE void add_rows(const Rows& r, std::size_t row, int pixel, std::size_t 
   const auto add = [&](const auto& load, const auto& store, std::size_t k) HWY_ATTR {
     V w[O];
 #pragma GCC unroll 8
-    for (int o = 0; o < O; ++o) w[o] = load(weights + std::size_t(o) * r.row + k);
+    for (int o = 0; o < O; ++o) {
+      w[o] = load(weights + std::size_t(o) * r.row + k);
+      hwy::Prefetch(weights + std::size_t(o + O) * r.row + k);  // the next rows come from afar
+    }
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
       float* const to = columns + std::size_t(p) * r.row + k;
