@@ -23,6 +23,6 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
 double sgemm_flops();
 
 /// What each module costs as a step program of its own, in ms.
-std::vector<double> module_times_by_programs(TrainerOptions options);
+std::vector<double> module_times_by_programs(TrainerOptions options, int threads = 1);
 
 }  // namespace millrace::engine

@@ -2,6 +2,7 @@
 #include "engine/format.h"
 #include "tools/config/profile_read.h"
 
+#include <algorithm>
 #include <cstdio>    // table
 #include <iostream>  // results
 
@@ -98,7 +99,7 @@ void print_operations(const std::vector<std::vector<capture::OperationInfo>>& st
   double ns = 0, flops = 0;
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     // The whole network as one stage has one.
-    const int cores = stages.size() == threads.size() ? threads[stage] : 1;
+    const int cores = stages.size() == threads.size() ? std::max(1, threads[stage]) : 1;
     const double peak = core * cores;
     std::printf("stage %zu%s\n  %-56s %-16s %10s %9s %7s\n", stage,
                 cores > 1 ? (", " + std::to_string(cores) + " threads").c_str() : "", "operator",
