@@ -68,12 +68,12 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
 }
 
 double sgemm_flops() {
-  constexpr std::int64_t kSide = 768;
+  constexpr std::int64_t kSide = 512;
   at::set_num_threads(1);
   const at::Tensor a = at::rand({kSide, kSide}), b = at::rand({kSide, kSide});
   at::Tensor c = at::mm(a, b);
   double best = 0;
-  for (int repeat = 0; repeat < 5; ++repeat) {
+  for (int repeat = 0; repeat < 25; ++repeat) {
     const auto begin = std::chrono::steady_clock::now();
     at::mm_out(c, a, b);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;

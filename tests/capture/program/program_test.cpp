@@ -262,6 +262,22 @@ TEST(Program, RunsWhatItDoesNotKnowAsLibTorch) {
   EXPECT_GE(step.left_to_libtorch().size(), 5u);
 }
 
+/// They would take a hundred times as long, whoever of a team has them.
+TEST(Program, TakesNumbersThatHaveFadedAwayForZeros) {
+  kernels::Team two(2);
+  for (kernels::Team* team : {static_cast<kernels::Team*>(nullptr), &two}) {
+    Arena arena;
+    const at::Tensor x = at::full({4096}, 1e-39);
+    at::Tensor sum;
+    Program program([&] { sum = x + x; }, arena, team);
+    program.run();
+    const float* made = sum.const_data_ptr<float>();
+    EXPECT_EQ(std::count(made, made + 4096, 0.0f), 4096);
+    volatile float mine = 1e-39f;
+    EXPECT_GT(mine * 2, 0.0f) << "only while it runs";
+  }
+}
+
 TEST(Program, RefusesWhatAsksTheHost) {
   Arena arena;
   const at::Tensor x = at::ones({});
