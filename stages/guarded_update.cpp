@@ -46,7 +46,9 @@ void guarded_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
   const CorrectionKind& kind = correction_kind(n.rule);
   if (count > 1) buffers.gradient.div_(count);
   if (kind.correct) kind.correct(n, buffers.memory, buffers.gradient, buffers.from, finite);
-  const at::Tensor before = buffers.to.is_same(buffers.from) ? buffers.from.clone() : buffers.from;
+  // A recording's tensors are others of the same memory.
+  const bool in_place = buffers.to.const_data_ptr() == buffers.from.const_data_ptr();
+  const at::Tensor before = in_place ? buffers.from.clone() : buffers.from;
   optimize(spec, buffers, 1, rate, finite);
   kind.updated(n, buffers.memory, before, buffers.to, finite);
 }
