@@ -3,12 +3,11 @@
 #include <ATen/ATen.h>      // warm-up samples
 #include <ATen/Parallel.h>  // one intra-op thread a worker
 
-#include <algorithm>   // any_of
-#include <cmath>       // pow
-#include <functional>  // not_equal_to
-#include <map>         // times by threads
-#include <stdexcept>   // std::invalid_argument
-#include <utility>     // exchange
+#include <algorithm>  // any_of
+#include <cmath>      // pow
+#include <map>        // times by threads
+#include <stdexcept>  // std::invalid_argument
+#include <utility>    // exchange
 
 #include "capture/devices.h"
 #include "capture/plain_errors.h"
@@ -19,6 +18,7 @@
 #include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/backends.h"
+#include "engine/trainer/balance_threads.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "engine/trainer/tensor_freight.h"
@@ -35,55 +35,6 @@ void settle_kernels() {
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
 }
 
-bool equal_threads(const TrainerOptions& options) {
-  const std::vector<int>& all = options.threads;
-  return std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end();
-}
-
-/// Counts of threads that a stage may take: those named; else, where steps are programs, all
-/// powers of two that leave each other stage a core, and the rest.
-std::vector<std::vector<int>> thread_choices(const TrainerOptions& options) {
-  std::vector<std::vector<int>> choices;
-  const bool a_worker_each = schedule_of(options).workers.size() == std::size_t(options.stages);
-  const int most = usable_cores() - options.stages + 1;
-  for (int stage = 0; stage < options.stages; ++stage) {
-    const int named = options.threads.empty() ? 1 : options.threads[std::size_t(stage)];
-    choices.push_back({std::max(named, 1)});
-    if (named > 0 || !a_worker_each || !runs_programs(options, stage)) continue;
-    for (int count = 2; count < most; count *= 2) choices.back().push_back(count);
-    if (most > 1) choices.back().push_back(most);
-  }
-  return choices;
-}
-
-/// Cores handed out again, since threads were chosen, unless somebody chose cores.
-void place_again(TrainerOptions& options) {
-  const Schedule schedule = schedule_of(options);
-  const auto placed = [&](const std::vector<int>& threads) {
-    return place_stages({"cpu"}, int(schedule.workers.size()), usable_cores(), 0, threads);
-  };
-  if (options.devices == placed({}))
-    options.devices = placed(threads_of_workers(options, schedule));
-}
-
-/// Cut and threads, where they were left open, by the times that programs take.
-void balance_programs(TrainerOptions& options) {
-  const std::vector<std::vector<int>> choices = thread_choices(options);
-  std::map<int, std::vector<double>> costs;
-  int places = usable_cores(), named = 0;
-  for (const std::vector<int>& counts : choices) {
-    named += counts.front();
-    for (const int count : counts) {
-      if (costs.count(count) == 0) costs[count] = module_times_by_programs(options, count);
-    }
-  }
-  Balance found = balanced(costs, choices, std::max(places, named), options.cut);
-  options.cut = std::move(found.cut);
-  if (options.threads.empty()) return;
-  options.threads = std::move(found.threads);
-  place_again(options);
-}
-
 /// Fills what was left open: cut, threads, devices, weights.
 TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
@@ -96,7 +47,6 @@ TrainerOptions completed(TrainerOptions options) {
   }
   require_threads(options);
   const bool balances = options.cut.empty() && options.stages > 1;
-  const bool chooses = std::count(options.threads.begin(), options.threads.end(), 0) > 0;
   const bool programs = runs_programs(options, 0);
   const bool measures =
       options.module_ms.empty() && (balances || options.may_recut || splits_device(options));
@@ -108,11 +58,8 @@ TrainerOptions completed(TrainerOptions options) {
     for (const plan::ModuleProfile& module : profile.modules)
       options.module_ms.push_back(module.ms().total());
   }
-  if (chooses || (balances && programs && !equal_threads(options))) {
-    balance_programs(options);
-  } else if (balances) {
+  if (!balance_threads(options) && balances)
     options.cut = balanced_cut(options.module_ms, options.stages);
-  }
   require_cut(options.cut, options.stages, modules);
   if (options.weights.empty())
     options.weights = stages::initial_state(*options.network, options.seed);
