@@ -63,10 +63,11 @@ void AuxiliaryHead::update(int count) {
   optimizer_->step(flat_, gradient_);
 }
 
-void AuxiliaryHead::guarded_update(int count, const at::Tensor& rate, const at::Tensor& finite) {
-  stages::guarded_update(
+void AuxiliaryHead::guarded_update(int count, const at::Tensor& rate, at::Tensor& skipped,
+                                   const at::Tensor& finite) {
+  check_and_update(
       spec_, {.from = flat_, .to = flat_, .gradient = gradient_, .state = optimizer_->state()},
-      count, rate, finite);
+      count, rate, skipped, finite);
 }
 
 NamedTensors AuxiliaryHead::state() const {

@@ -34,8 +34,9 @@ class AuxiliaryHead {
   void add(const std::vector<at::Tensor>& gradients, bool first);
   /// Applies the mean of `count` gradients.
   void update(int count);
-  /// The same on the device alone, if `finite`; both 0-dim. `rate` as in Stage::guarded_update().
-  void guarded_update(int count, const at::Tensor& rate, const at::Tensor& finite);
+  /// The same on the device alone, if `finite`. `rate` and `skipped` as in Stage::guarded_update().
+  void guarded_update(int count, const at::Tensor& rate, at::Tensor& skipped,
+                      const at::Tensor& finite);
   void set_rate(double factor) { optimizer_->set_rate(factor); }
   /// Parameters and optimizer state, to go on from later; they alias.
   NamedTensors state() const;

@@ -9,216 +9,189 @@
 namespace millrace::stages {
 namespace {
 
-class InverseAge final : public Correction {
- public:
-  explicit InverseAge(const Delay& delay) : factor_(1.0 / double(1 + delay.frames)) {}
-  bool only_rate() const override { return true; }
-  double rate(std::int64_t) const override { return factor_; }
+using at::Tensor;
+using Spec = CorrectionSpec;
+using Numbers = CorrectionNumbers;
 
- private:
-  double factor_;
-};
+double inverse_age(const Spec&, const Delay& delay, std::int64_t) {
+  return 1.0 / double(1 + delay.frames);
+}
 
-class PipeMare final : public Correction {
- public:
-  PipeMare(const CorrectionSpec& spec, const Delay& delay)
-      : age_(double(delay.frames)), anneal_(double(spec.anneal)) {}
-  bool only_rate() const override { return true; }
-  double rate(std::int64_t update) const override {
-    return std::pow(age_, -(1.0 - std::min(double(update) / anneal_, 1.0)));
-  }
-
- private:
-  double age_, anneal_;
-};
+double pipemare(const Spec& spec, const Delay& delay, std::int64_t update) {
+  const double annealed = std::min(double(update) / double(spec.anneal), 1.0);
+  return std::pow(double(delay.frames), annealed - 1);
+}
 
 /// `old` becomes `made`, if it is to.
-void keep(at::Tensor& old, const at::Tensor& made, const at::Tensor& finite) {
+void keep(const Tensor& old, const Tensor& made, const Tensor& finite) {
   old.copy_(finite.defined() ? at::where(finite, made, old) : made);
 }
 
-class Discrepancy final : public Correction {
- public:
-  Discrepancy(const CorrectionSpec& spec, const Delay& delay, const at::Tensor& weights)
-      : age_(double(delay.updates)),
-        keep_(std::pow(spec.decay, 1.0 / age_)),
-        change_(at::zeros_like(weights)),
-        before_(weights.clone()) {}
-  void updated(const at::Tensor& weights, const at::Tensor& finite) override {
-    keep(change_, change_.mul(keep_).add_(weights - before_, 1.0 - keep_), finite);
-    before_.copy_(weights);
-  }
-  void restart(const at::Tensor& weights) override {
-    change_.zero_();
-    before_.copy_(weights);
-  }
-  at::Tensor backward_shift() const override { return change_ * -age_; }
+// Discrepancy remembers {shift, change}, weight prediction {shift}: what a pass adds to the
+// weights.
 
- private:
-  double age_, keep_;
-  at::Tensor change_, before_;
-};
+void discrepancy(const Numbers& n, const Memory& memory, const Tensor& before, const Tensor& after,
+                 const Tensor& finite) {
+  const Tensor &shift = memory[0], &change = memory[1];
+  keep(change, change.mul(n.decay).add_(after - before, 1.0 - n.decay), finite);
+  shift.copy_(change * -double(n.updates));
+}
 
-class WeightPrediction final : public Correction {
- public:
-  WeightPrediction(const Delay& delay, const at::Tensor& weights)
-      : delay_(delay), change_(at::zeros_like(weights)), before_(weights.clone()) {}
-  void updated(const at::Tensor& weights, const at::Tensor& finite) override {
-    keep(change_, weights - before_, finite);
-    before_.copy_(weights);
-  }
-  void restart(const at::Tensor& weights) override {
-    change_.zero_();
-    before_.copy_(weights);
-  }
-  at::Tensor forward_shift() const override { return change_ * double(delay_.updates); }
-  at::Tensor backward_shift() const override {
-    return delay_.on_later_sample ? forward_shift() : at::Tensor();
-  }
+void weight_prediction(const Numbers& n, const Memory& memory, const Tensor& before,
+                       const Tensor& after, const Tensor& finite) {
+  keep(memory[0], (after - before).mul_(double(n.updates)), finite);
+}
 
- private:
-  Delay delay_;
-  at::Tensor change_, before_;
-};
+// The others begin with the weights of some updates ago: {ring [updates + 1, weights], newest [1]},
+// of which the latter is a row. The device turns the ring.
 
-/// The weights of some updates ago. A ring that the device turns: where it stands is a tensor.
-class OldWeights {
- public:
-  OldWeights(const Delay& delay, const at::Tensor& weights)
-      : ring_(weights.expand({delay.updates + 1, -1}).clone()),
-        newest_(at::zeros({1}, weights.options().dtype(at::kLong))) {}
-  /// Of `delay` updates ago; the first ones while there were not so many.
-  at::Tensor get() const { return ring_.index_select(0, next()).squeeze(0); }
-  void push(const at::Tensor& weights, const at::Tensor& finite) {
-    const at::Tensor at = next();
-    at::Tensor row = ring_.index_select(0, at);
-    keep(row, weights.unsqueeze(0), finite);
-    ring_.index_copy_(0, at, row);
-    keep(newest_, at, finite);
-  }
-  void restart(const at::Tensor& weights) {
-    ring_.copy_(weights);
-    newest_.zero_();
-  }
+Memory old_weights(const Delay& delay, const Tensor& weights) {
+  return {weights.expand({delay.updates + 1, -1}).clone(),
+          at::zeros({1}, weights.options().dtype(at::kLong))};
+}
+/// The row of the oldest, which the next one takes.
+Tensor oldest(const Memory& memory) {
+  return (memory[1] + 1).remainder_(memory[0].size(0));
+}
+/// Of `updates` updates ago; the first ones while there were not so many.
+Tensor old_of(const Memory& memory) {
+  return memory[0].index_select(0, oldest(memory)).squeeze(0);
+}
+void push(const Numbers&, const Memory& memory, const Tensor&, const Tensor& after,
+          const Tensor& finite) {
+  const Tensor at = oldest(memory);
+  const Tensor row = memory[0].index_select(0, at);
+  keep(row, after.unsqueeze(0), finite);
+  Tensor(memory[0]).index_copy_(0, at, row);
+  keep(memory[1], at, finite);
+}
 
- private:
-  at::Tensor next() const { return (newest_ + 1).remainder_(ring_.size(0)); }
-  at::Tensor ring_;    ///< [updates + 1, weights]
-  at::Tensor newest_;  ///< [1]: a row
-};
+// Gap-aware goes on with {step, stepped}, 0-dim: the running mean, and whether there is one.
 
-class GapAware final : public Correction {
- public:
-  GapAware(const Delay& delay, const at::Tensor& weights)
-      : old_(delay, weights),
-        before_(weights.clone()),
-        step_(at::zeros({}, weights.options())),
-        stepped_(at::zeros({}, weights.options().dtype(at::kBool))) {}
-  void correct(at::Tensor& gradient, const at::Tensor& weights, const at::Tensor&) override {
-    const at::Tensor gap = (weights - old_.get()).abs_().div_(step_ + 1e-20).add_(1);
-    gradient.div_(at::where(stepped_, gap, 1.0));
-  }
-  void updated(const at::Tensor& weights, const at::Tensor& finite) override {
-    const at::Tensor step = (weights - before_).abs_().mean();
-    keep(step_, at::where(stepped_, step_.mul(0.99).add_(step, 0.01), step), finite);
-    keep(stepped_, at::ones_like(stepped_), finite);
-    before_.copy_(weights);
-    old_.push(weights, finite);
-  }
-  void restart(const at::Tensor& weights) override {
-    old_.restart(weights);
-    before_.copy_(weights);
-    step_.zero_();
-    stepped_.zero_();
-  }
+void divide_by_gap(const Numbers&, const Memory& memory, Tensor& gradient, const Tensor& weights,
+                   const Tensor&) {
+  const Tensor gap = (weights - old_of(memory)).abs_().div_(memory[2] + 1e-20).add_(1);
+  gradient.div_(at::where(memory[3], gap, 1.0));
+}
 
- private:
-  OldWeights old_;
-  at::Tensor before_;
-  at::Tensor step_, stepped_;  ///< 0-dim: the running mean, and whether there is one
-};
+void measure_step(const Numbers& n, const Memory& memory, const Tensor& before, const Tensor& after,
+                  const Tensor& finite) {
+  const Tensor &mean = memory[2], &stepped = memory[3];
+  const Tensor step = (after - before).abs_().mean();
+  keep(mean, at::where(stepped, mean.mul(0.99).add_(step, 0.01), step), finite);
+  keep(stepped, at::ones_like(stepped), finite);
+  push(n, memory, before, after, finite);
+}
 
-class DelayCompensated final : public Correction {
- public:
-  DelayCompensated(const CorrectionSpec& spec, const Delay& delay, const at::Tensor& weights)
-      : lambda_(spec.lambda), old_(delay, weights), square_(at::zeros_like(weights)) {}
-  void correct(at::Tensor& gradient, const at::Tensor& weights, const at::Tensor& finite) override {
-    const at::Tensor square = square_.mul(0.95).addcmul_(gradient, gradient, 0.05);
-    const at::Tensor strength = (square + 1e-7).rsqrt_().mul_(lambda_);
-    keep(square_, square, finite);
-    gradient.add_(gradient.square().mul_(weights - old_.get()).mul_(strength));
-  }
-  void updated(const at::Tensor& weights, const at::Tensor& finite) override {
-    old_.push(weights, finite);
-  }
-  void restart(const at::Tensor& weights) override {
-    old_.restart(weights);
-    square_.zero_();
-  }
+// DC-ASGD goes on with {square}.
 
- private:
-  double lambda_;
-  OldWeights old_;
-  at::Tensor square_;
-};
-
-template <class Made, class... Arguments>
-std::unique_ptr<Correction> make(const Arguments&... arguments) {
-  return std::make_unique<Made>(arguments...);
+void compensate(const Numbers& n, const Memory& memory, Tensor& gradient, const Tensor& weights,
+                const Tensor& finite) {
+  const Tensor square = memory[2].mul(0.95).addcmul_(gradient, gradient, 0.05);
+  const Tensor strength = (square + 1e-7).rsqrt_().mul_(n.lambda);
+  keep(memory[2], square, finite);
+  gradient.add_(gradient.square().mul_(weights - old_of(memory)).mul_(strength));
 }
 
 }  // namespace
 
 const std::vector<CorrectionKind>& corrections() {
-  using Spec = CorrectionSpec;
   static const std::vector<CorrectionKind> table = {
-      {"none", "the schedule's bare rule", {}, nullptr},
-      {"inverse-age",
-       "rate / (1 + age in frames)",
-       {},
-       [](const Spec&, const Delay& d, const at::Tensor&) { return make<InverseAge>(d); }},
-      {"pipemare",
-       "rate / age at first, the full rate after some updates",
-       {"anneal"},
-       [](const Spec& s, const Delay& d, const at::Tensor&) { return make<PipeMare>(s, d); }},
-      {"discrepancy",
-       "a backward sees an estimate of the weights of its own forward",
-       {"decay"},
-       [](const Spec& s, const Delay& d, const at::Tensor& w) {
-         return make<Discrepancy>(s, d, w);
-       }},
-      {"weight-prediction",
-       "a forward sees an estimate of the weights of its own backward",
-       {},
-       [](const Spec&, const Delay& d, const at::Tensor& w) {
-         return make<WeightPrediction>(d, w);
-       }},
-      {"spike-compensation",
-       "momentum as if the gradient had come when its sample did; sgd with momentum",
-       {},
-       nullptr},
-      {"gap-aware",
-       "gradients are divided by how far the weights have gone since",
-       {},
-       [](const Spec&, const Delay& d, const at::Tensor& w) { return make<GapAware>(d, w); }},
-      {"dc-asgd",
-       "gradients are moved to the newest weights to first order",
-       {"lambda"},
-       [](const Spec& s, const Delay& d, const at::Tensor& w) {
-         return make<DelayCompensated>(s, d, w);
-       }},
-      {"local",
-       "each stage learns from an auxiliary head of its own, so that no gradient is old",
-       {"kernel", "rate"},
-       nullptr}};
+      {.name = "none", .summary = "the schedule's bare rule", .keys = {}},
+      {.name = "inverse-age",
+       .summary = "rate / (1 + age in frames)",
+       .keys = {},
+       .rate = inverse_age},
+      {.name = "pipemare",
+       .summary = "rate / age at first, the full rate after some updates",
+       .keys = {"anneal"},
+       .rate = pipemare},
+      {.name = "discrepancy",
+       .summary = "a backward sees an estimate of the weights of its own forward",
+       .keys = {"decay"},
+       .kernel = CorrectionRule::discrepancy,
+       .memory = [](const Delay&, const Tensor& w) -> Memory {
+         return {at::zeros_like(w), at::zeros_like(w)};
+       },
+       .updated = discrepancy},
+      {.name = "weight-prediction",
+       .summary = "a forward sees an estimate of the weights of its own backward",
+       .keys = {},
+       .kernel = CorrectionRule::weight_prediction,
+       .memory = [](const Delay&, const Tensor& w) -> Memory { return {at::zeros_like(w)}; },
+       .updated = weight_prediction},
+      {.name = "spike-compensation",
+       .summary = "momentum as if the gradient had come when its sample did; sgd with momentum",
+       .keys = {}},
+      {.name = "gap-aware",
+       .summary = "gradients are divided by how far the weights have gone since",
+       .keys = {},
+       .kernel = CorrectionRule::gap_aware,
+       .memory =
+           [](const Delay& delay, const Tensor& w) {
+             Memory memory = old_weights(delay, w);
+             memory.push_back(at::zeros({}, w.options()));
+             memory.push_back(at::zeros({}, w.options().dtype(at::kBool)));
+             return memory;
+           },
+       .correct = divide_by_gap,
+       .updated = measure_step},
+      {.name = "dc-asgd",
+       .summary = "gradients are moved to the newest weights to first order",
+       .keys = {"lambda"},
+       .kernel = CorrectionRule::dc_asgd,
+       .memory =
+           [](const Delay& delay, const Tensor& w) {
+             Memory memory = old_weights(delay, w);
+             memory.push_back(at::zeros_like(w));
+             return memory;
+           },
+       .correct = compensate,
+       .updated = push},
+      {.name = "local",
+       .summary = "each stage learns from an auxiliary head of its own, so that no gradient is old",
+       .keys = {"kernel", "rate"}}};
   return table;
 }
 
-std::unique_ptr<Correction> make_correction(const CorrectionSpec& spec, const Delay& delay,
-                                            const at::Tensor& weights) {
+const CorrectionKind& correction_kind(CorrectionRule rule) {
+  return *std::find_if(corrections().begin(), corrections().end(),
+                       [&](const CorrectionKind& kind) { return kind.kernel == rule; });
+}
+
+Correction::Correction(const CorrectionKind& kind, const CorrectionSpec& spec, const Delay& delay,
+                       const at::Tensor& weights)
+    : kind_(kind),
+      spec_(spec),
+      delay_(delay),
+      numbers_{.rule = kind.kernel,
+               .updates = delay.updates,
+               .decay = std::pow(spec.decay, 1.0 / double(delay.updates)),
+               .lambda = spec.lambda} {
+  if (kind.memory) memory_ = kind.memory(delay, weights);
+}
+
+void Correction::restart(const at::Tensor& weights) {
+  if (!kind_.memory) return;
+  const Memory fresh = kind_.memory(delay_, weights);
+  for (std::size_t i = 0; i < fresh.size(); ++i) memory_[i].copy_(fresh[i]);
+}
+
+at::Tensor Correction::forward_shift() const {
+  return numbers_.rule == CorrectionRule::weight_prediction ? memory_[0] : at::Tensor();
+}
+
+at::Tensor Correction::backward_shift() const {
+  if (numbers_.rule == CorrectionRule::discrepancy) return memory_[0];
+  return delay_.on_later_sample ? forward_shift() : at::Tensor();
+}
+
+std::optional<Correction> make_correction(const CorrectionSpec& spec, const Delay& delay,
+                                          const at::Tensor& weights) {
   for (const CorrectionKind& kind : corrections()) {
     if (kind.name != spec.kind) continue;
-    return kind.make && delay.updates > 0 ? kind.make(spec, delay, weights) : nullptr;
+    if (delay.updates == 0 || !(kind.rate || kind.memory)) return {};
+    return Correction(kind, spec, delay, weights);
   }
   throw std::invalid_argument("correction.kind: unknown \"" + spec.kind + "\"");
 }

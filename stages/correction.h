@@ -4,45 +4,80 @@
 #include <ATen/core/Tensor.h>  // at::Tensor
 
 #include <cstdint>  // updates
-#include <memory>   // std::unique_ptr<Correction>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "stages/correction_spec.h"
+#include "stages/update_numbers.h"
 
 namespace millrace::stages {
 
-/// One stage's policy; w is its newest weights, flat. Thread-bound. Runs in no-grad mode. What it
-/// does to tensors asks nothing of the host and keeps their addresses, so that it may be recorded.
-class Correction {
- public:
-  virtual ~Correction() = default;
-  /// Whether rate() is all it does: then nothing of it is in the device's work.
-  virtual bool only_rate() const { return false; }
-  /// What the optimizer's rate is multiplied by at its update number `update` = 0, 1, ...
-  virtual double rate(std::int64_t update) const { return 1.0; }
-  // `finite` (0-dim, bool): whether the update is made; if not, nothing is remembered of it.
-  // Undefined: it is.
-  /// Changes the mean `gradient` before the optimizer takes it.
-  virtual void correct(at::Tensor& gradient, const at::Tensor& weights, const at::Tensor& finite) {}
-  /// Sees the weights after each update.
-  virtual void updated(const at::Tensor& weights, const at::Tensor& finite) {}
-  /// Forgets all, since the weights have become these by other means.
-  virtual void restart(const at::Tensor& weights) {}
-  /// What to add to the weights for a forward, and for a backward; undefined: nothing.
-  virtual at::Tensor forward_shift() const { return {}; }
-  virtual at::Tensor backward_shift() const { return {}; }
-};
+/// What a correction remembers, in the order of its kind: buffers laid out as the weights, rings of
+/// them, single numbers.
+using Memory = std::vector<at::Tensor>;
 
-/// One kind of correction: an entry of the table in correction.cpp.
+/// One kind of correction: an entry of the table in correction.cpp. The formulas are plain
+/// functions of memory that they change in place and of tensors on its device, and ask nothing of
+/// the host, so that they may be recorded.
 struct CorrectionKind {
   std::string name, summary;
   std::vector<std::string> keys;  ///< of [correction], beside kind
-  /// For a delay of at least one update; null: nothing stands beside the optimizer.
-  std::unique_ptr<Correction> (*make)(const CorrectionSpec& spec, const Delay& delay,
-                                      const at::Tensor& weights);
+  /// What the optimizer's rate is multiplied by at its update number `update` = 0, 1, ...; null: 1.
+  double (*rate)(const CorrectionSpec& spec, const Delay& delay, std::int64_t update) = nullptr;
+  /// The rest is null where a correction is nothing but its rate. `kernel`: its formulas in the
+  /// update's kernel on a core.
+  CorrectionRule kernel = CorrectionRule::none;
+  /// That of a stage which has just got these weights.
+  Memory (*memory)(const Delay& delay, const at::Tensor& weights) = nullptr;
+  // `finite` (0-dim, bool): whether the update is made; if not, nothing is remembered of it.
+  // Undefined: it is.
+  /// Changes the mean `gradient` before the optimizer takes it. Null: it stays.
+  void (*correct)(const CorrectionNumbers& n, const Memory& memory, at::Tensor& gradient,
+                  const at::Tensor& weights, const at::Tensor& finite) = nullptr;
+  /// Sees the weights before and after each update.
+  void (*updated)(const CorrectionNumbers& n, const Memory& memory, const at::Tensor& before,
+                  const at::Tensor& after, const at::Tensor& finite) = nullptr;
 };
 const std::vector<CorrectionKind>& corrections();
+/// The entry whose formulas these are.
+const CorrectionKind& correction_kind(CorrectionRule rule);
 
-/// Null where nothing is to be done: "none", "local" and "spike-compensation", which are not beside
+/// One stage's policy. Thread-bound. Runs in no-grad mode.
+class Correction {
+ public:
+  Correction(const CorrectionKind& kind, const CorrectionSpec& spec, const Delay& delay,
+             const at::Tensor& weights);
+  /// Whether rate() is all it does: then nothing of it is in the device's work.
+  bool only_rate() const { return numbers_.rule == CorrectionRule::none; }
+  double rate(std::int64_t update) const {
+    return kind_.rate ? kind_.rate(spec_, delay_, update) : 1;
+  }
+  /// As CorrectionKind has them.
+  void correct(at::Tensor& gradient, const at::Tensor& weights, const at::Tensor& finite) {
+    if (kind_.correct) kind_.correct(numbers_, memory_, gradient, weights, finite);
+  }
+  void updated(const at::Tensor& before, const at::Tensor& after, const at::Tensor& finite) {
+    if (kind_.updated) kind_.updated(numbers_, memory_, before, after, finite);
+  }
+  /// Forgets all, since the weights have become these by other means.
+  void restart(const at::Tensor& weights);
+  /// What to add to the weights for a forward, and for a backward; undefined: nothing.
+  at::Tensor forward_shift() const;
+  at::Tensor backward_shift() const;
+
+  const CorrectionNumbers& numbers() const { return numbers_; }
+  const Memory& memory() const { return memory_; }  ///< aliases
+
+ private:
+  const CorrectionKind& kind_;
+  CorrectionSpec spec_;
+  Delay delay_;
+  CorrectionNumbers numbers_;
+  Memory memory_;
+};
+
+/// None where nothing is to be done: "none", "local" and "spike-compensation", which are not beside
 /// the optimizer, and stages whose gradients are fresh. Throws std::invalid_argument for an unknown
 /// kind.
 ///
@@ -61,7 +96,7 @@ const std::vector<CorrectionKind>& corrections();
 /// - "dc-asgd": gradient + l gradient^2 (w - w_old), l = lambda / sqrt(ms + 1e-7), ms: running mean
 ///   (0.95) of gradient^2: DC-ASGD-a (Zheng et al., arXiv 1609.08326), a diagonal Fisher
 ///   information's first-order step from w_old to w.
-std::unique_ptr<Correction> make_correction(const CorrectionSpec& spec, const Delay& delay,
-                                            const at::Tensor& weights);
+std::optional<Correction> make_correction(const CorrectionSpec& spec, const Delay& delay,
+                                          const at::Tensor& weights);
 
 }  // namespace millrace::stages

@@ -222,12 +222,12 @@ class Stage {
   std::vector<Tensors> gradient_views_;
   int added_ = 0;  ///< gradients since the last update
   std::vector<const Stage*> replicas_;
-  at::Tensor mean_;                         ///< of the replicas' gradients
-  std::unique_ptr<Correction> correction_;  ///< null: none
-  std::unique_ptr<AuxiliaryHead> head_;     ///< null: none
-  std::int64_t applied_ = 0;                ///< updates that the correction's rate has counted
-  double rate_ = 1.0;                       ///< what slow_down() left
-  double asked_rate_ = 1.0;                 ///< what set_rate() asked for
+  at::Tensor mean_;                       ///< of the replicas' gradients
+  std::optional<Correction> correction_;  ///< none: nothing is to be done
+  std::unique_ptr<AuxiliaryHead> head_;   ///< null: none
+  std::int64_t applied_ = 0;              ///< updates that the correction's rate has counted
+  double rate_ = 1.0;                     ///< what slow_down() left
+  double asked_rate_ = 1.0;               ///< what set_rate() asked for
   bool as_recorded_ = false;
   std::vector<Tensors> snapshots_;  ///< two, the older one first
 };

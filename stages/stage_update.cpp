@@ -43,9 +43,12 @@ bool Stage::update(const Change& change, double rate) {
   if (count > 1) gradient->div_(count);
   if (learns) {
     if (correction_) correction_->correct(*gradient, weights, {});
+    const at::Tensor before = !correction_ || correction_->only_rate() ? at::Tensor()
+                              : change.from == change.to               ? weights.clone()
+                                                         : versions_[change.from].flat();
     optimizer_.set_rate(rate);
     optimizer_.step(weights, *gradient);
-    if (correction_) correction_->updated(weights, {});
+    if (correction_) correction_->updated(before, weights, {});
   }
   if (head_) {
     head_->set_rate(rate);
@@ -61,25 +64,17 @@ double Stage::next_rate() {
 void Stage::guarded_update(const Change& change, const at::Tensor& rate, at::Tensor& skipped) {
   const c10::NoGradGuard no_grad;
   if (!parameters().learn()) return;
-  const int count = change.count;
-  at::Tensor& gradient = gradients_[0];
-  const at::Tensor &before = versions_[change.from].flat(), &after = versions_[change.to].flat();
-  const bool corrects = correction_ && !correction_->only_rate();
-  if (!corrects) {
-    const at::Tensor finite = check_and_update(
-        spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_.state()},
-        count, rate, skipped);
-    if (head_) head_->guarded_update(count, rate, finite);
-    return;
+  UpdateBuffers buffers{.from = versions_[change.from].flat(),
+                        .to = versions_[change.to].flat(),
+                        .gradient = gradients_[0],
+                        .state = optimizer_.state()};
+  if (correction_) {
+    buffers.correction = correction_->numbers();
+    buffers.memory = correction_->memory();
   }
-  const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
-  if (count > 1) gradient.div_(count);
-  correction_->correct(gradient, before, finite);
-  stages::guarded_update(
-      spec_, {.from = before, .to = after, .gradient = gradient, .state = optimizer_.state()}, 1,
-      rate, finite);
-  correction_->updated(after, finite);
-  skipped.add_(finite.logical_not());
+  const at::Tensor finite =
+      check_and_update(spec_, std::move(buffers), change.count, rate, skipped);
+  if (head_) head_->guarded_update(change.count, rate, skipped, finite);
 }
 
 void Stage::fill_gradients(double value) {

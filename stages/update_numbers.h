@@ -2,9 +2,19 @@
 // LibTorch.
 #pragma once
 
+#include <cstdint>  // ages
+
 #include "stages/update_rule.h"
 
 namespace millrace::stages {
+
+/// What a correction's formulas are told; those of update_kernel_cuda.cu know none.
+struct CorrectionNumbers {
+  CorrectionRule rule = CorrectionRule::none;
+  std::int64_t updates = 0;  ///< how old gradients are
+  double decay = 0;          ///< discrepancy: what an update leaves of a change
+  double lambda = 0;         ///< dc-asgd
+};
 
 /// What is the same at every update.
 struct UpdateNumbers {
@@ -14,6 +24,7 @@ struct UpdateNumbers {
   /// sgd with momentum: w -= lr (spike_momentum m + spike_gradient g).
   double spike_momentum = 1, spike_gradient = 0;
   bool decoupled = false;  ///< weight decay goes to the weights, not to the gradient
+  CorrectionNumbers correction;
 };
 
 /// The optimizer's state; null where the rule has none.
@@ -21,6 +32,17 @@ struct UpdateState {
   float* first = nullptr;   ///< momentum, or adam's mean
   float* second = nullptr;  ///< running mean of squares
   float* steps = nullptr;   ///< adam: one number
+};
+
+/// What the correction remembers, in the order of correction.cpp; null where the rule has none.
+struct CorrectionMemory {
+  float* shift = nullptr;          ///< added to the weights by passes
+  float* change = nullptr;         ///< running mean of the weights' change
+  float* old = nullptr;            ///< ring of updates + 1 rows of weights
+  std::int64_t* newest = nullptr;  ///< a row of it
+  float* square = nullptr;         ///< running mean of squared gradients
+  float* step = nullptr;           ///< one number: running mean of a weight's way
+  bool* stepped = nullptr;         ///< whether there is one
 };
 
 }  // namespace millrace::stages

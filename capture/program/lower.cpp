@@ -346,19 +346,21 @@ class Lowering {
   bool copy(const Call& call) { return copies(tensor(call, 1), tensor(call, 0)); }
   bool clone(const Call& call) { return copies(tensor(call, 0), result(call)); }
 
-  // check_and_update(weights, to, gradient, state[], names[], kind, numbers[], count, rate,
-  // skipped)
+  // check_and_update(weights, to, gradient, state[], names[], kind, numbers[], memory[],
+  // correction[], count, rate, skipped, finite?)
   bool update(const Call& call) {
     const at::Tensor &from = tensor(call, 0), &to = tensor(call, 1), &gradient = tensor(call, 2),
-                     &rate = tensor(call, 8), &skipped = tensor(call, 9);
+                     &rate = tensor(call, 10), &skipped = tensor(call, 11);
     if (!is_dense(from) || !is_dense(gradient) || !is_dense(skipped) ||
         rate.scalar_type() != at::kDouble)
       return false;
-    std::vector<at::Tensor> reads = {from, gradient, rate}, writes = {result(call), skipped, to};
-    for (const at::Tensor& state : call.arguments[3].toTensorVector()) {
-      if (!is_dense(state)) return false;
-      reads.push_back(state);
-      writes.push_back(state);
+    std::vector<at::Tensor> reads = {from, gradient, rate, optional(call, 12)},
+                            writes = {result(call), skipped, to};
+    for (const std::size_t list : {3, 7}) {
+      for (const at::Tensor& kept : call.arguments[list].toTensorVector()) {
+        reads.push_back(kept);
+        writes.push_back(kept);
+      }
     }
     add(Kind::update, std::move(reads), std::move(writes));
     return true;

@@ -29,7 +29,8 @@ enum class Kind {
   group_norm,           ///< {x[, weight, bias]} -> {y, mean, rstd}; what is not there is undefined
   group_norm_gradient,  ///< {dy, x, mean, rstd, weight} -> {dx, dw, db}; each may be undefined
   copy,                 ///< {source} -> {destination}
-  update,               ///< {weights, gradient, rate, state...} -> {finite, skipped, to, state...}
+  update,  ///< {weights, gradient, rate, finite, state..., memory...} -> {finite, skipped, to,
+           ///< state..., memory...}; finite may be undefined
 };
 
 /// One operation on memory at fixed addresses.

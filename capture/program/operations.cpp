@@ -113,7 +113,7 @@ class ConvolutionOperation final : public Prepared {
   void run(int phase, kernels::Share share) override {
     float* const packed = memory_ + std::size_t(share.index) * (packed_ + scratch_);
     kernels::Operands operands = operands_;
-    operands.packed = packed;
+    operands.packed = packed_ > 0 ? packed : weights_;
     operands.scratch = packed + packed_;
     if (packed_ > 0) kernel_->pack(weights_, packed, share);
     kernel_->run(operands, phase, share);
@@ -272,28 +272,40 @@ class Update final : public Prepared {
     const auto& arguments = node.call->arguments;
     const stages::OptimizerSpec spec =
         stages::spec_of(arguments[5].toStringRef(), arguments[6].toDoubleVector());
-    numbers_ = stages::update_numbers(spec, int(arguments[7].toInt()));
+    const stages::CorrectionNumbers correction =
+        stages::correction_of(arguments[8].toDoubleVector());
+    numbers_ = stages::update_numbers(spec, int(arguments[9].toInt()), correction);
     for (const c10::IValue& name : arguments[4].toListRef()) names_.push_back(name.toStringRef());
+    count_ = std::size_t(node.reads[0].numel());
     info.name = "update by " + spec.kind;
+    if (correction.rule != stages::CorrectionRule::none)
+      info.name += ", " + stages::correction_kind(correction.rule).name;
     info.kernel = kernels::instruction_set();
   }
-  void bind(const Node& node, char*) override {
+  std::size_t scratch_bytes() const override {
+    return kernels::update_sums(numbers_, count_) * sizeof(double);
+  }
+  void bind(const Node& node, char* scratch) override {
     stages::NamedTensors state;
-    for (std::size_t i = 0; i < names_.size(); ++i)
-      state.emplace_back(names_[i], node.writes[3 + i]);
+    auto next = node.writes.begin() + 3;
+    for (const std::string& name : names_) state.emplace_back(name, *next++);
     operands_ = {.from = floats(node.reads[0]),
                  .to = floats(node.writes[2]),
                  .gradient = floats(node.reads[1]),
                  .state = stages::state_of(state),
-                 .count = std::size_t(node.reads[0].numel())};
+                 .memory = stages::memory_of(numbers_.correction.rule, {next, node.writes.end()}),
+                 .sums = reinterpret_cast<double*>(scratch),
+                 .count = count_};
     rate_ = static_cast<const double*>(node.reads[2].const_data_ptr());
+    if (node.reads[3].defined()) given_ = static_cast<const bool*>(node.reads[3].const_data_ptr());
     finite_ = static_cast<bool*>(node.writes[0].data_ptr());
     skipped_ = floats(node.writes[1]);
   }
   std::vector<bool> phases() const override { return {true, true, false}; }
   void run(int phase, kernels::Share share) override {
     if (phase == 0) {
-      all_finite_[std::size_t(share.index)].value = kernels::is_finite(operands_, share);
+      all_finite_[std::size_t(share.index)].value =
+          given_ ? *given_ : kernels::is_finite(operands_, share);
       return;
     }
     const bool finite = std::all_of(all_finite_.begin(), all_finite_.end(),
@@ -304,7 +316,11 @@ class Update final : public Prepared {
       return;
     }
     *finite_ = finite;
-    finite ? kernels::count_step(operands_) : void(*skipped_ += 1);
+    if (finite) {
+      kernels::count_step(numbers_, operands_);
+    } else if (!given_) {
+      *skipped_ += 1;
+    }
   }
 
  private:
@@ -316,7 +332,9 @@ class Update final : public Prepared {
   stages::UpdateNumbers numbers_;
   kernels::UpdateOperands operands_;
   std::vector<std::string> names_;
+  std::size_t count_ = 0;
   const double* rate_ = nullptr;
+  const bool* given_ = nullptr;  ///< null: whether the gradient is finite
   bool* finite_ = nullptr;
   float* skipped_ = nullptr;
 };

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "capture/operation_watch.h"
+#include "capture/program/kernels/denormals.h"
 #include "capture/program/node.h"
 #include "capture/program/operations.h"
 
@@ -140,6 +141,7 @@ void Program::run(std::size_t begin, std::size_t end) {
   begin = parts_->first_steps[begin];
   end = parts_->first_steps[end];
   if (parts_->team) return run_by_team(begin, end);
+  const kernels::DenormalsAreZeros here;
   for (std::size_t i = begin; i < end; ++i)
     parts_->steps[i].operation->run(parts_->steps[i].phase, {});
 }
@@ -149,6 +151,7 @@ void Program::run_by_team(std::size_t begin, std::size_t end) {
   kernels::Team& team = *parts_->team;
   std::exception_ptr failure;
   team.run([&](kernels::Share share) {
+    const kernels::DenormalsAreZeros here;
     for (std::size_t i = begin; i < end; ++i) {
       const Step& step = steps[i];
       const bool first = share.index == 0;

@@ -14,7 +14,8 @@ namespace millrace::program {
 
 /// Prepared calls on memory at fixed addresses, with all that depends on the host decided. Running
 /// it allocates nothing and asks nobody, but where a call is a LibTorch operator of which there is
-/// no kernel. Thread-bound; a team's helpers work for that thread.
+/// no kernel. Numbers below 1e-38 are zeros to it. Thread-bound; a team's helpers work for that
+/// thread.
 class Program {
  public:
   /// One prepared call.

@@ -71,13 +71,13 @@ bool make_up_convolution_backward(torch::jit::Stack& stack) {
   return true;
 }
 
-/// check_and_update(weights, to, gradient, state[], names[], kind, numbers[], count, rate, skipped)
-/// as of a gradient that is turned down: passes over all weights take long.
-void make_up_update(torch::jit::Stack& stack) {
-  const at::Tensor from = stack[stack.size() - 10].toTensor();
-  at::Tensor to = stack[stack.size() - 9].toTensor();
+/// check_and_update(weights, to, ...) as of a gradient that is turned down: passes over all weights
+/// take long.
+void make_up_update(torch::jit::Stack& stack, std::size_t arguments) {
+  const at::Tensor from = stack[stack.size() - arguments].toTensor();
+  at::Tensor to = stack[stack.size() - arguments + 1].toTensor();
   if (to.const_data_ptr() != from.const_data_ptr()) to.copy_(from);
-  torch::jit::drop(stack, 10);
+  torch::jit::drop(stack, arguments);
   torch::jit::push(stack, at::zeros({}, at::kBool));
 }
 
@@ -86,7 +86,8 @@ void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   const std::string& name = operation.schema().name();
   if (name == "aten::convolution" && make_up_convolution(*stack)) return;
   if (name == "aten::convolution_backward" && make_up_convolution_backward(*stack)) return;
-  if (name == "millrace::check_and_update") return make_up_update(*stack);
+  if (name == "millrace::check_and_update")
+    return make_up_update(*stack, operation.schema().arguments().size());
   operation.callBoxed(*stack);
 }
 

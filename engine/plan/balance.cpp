@@ -7,38 +7,73 @@
 
 namespace millrace::engine {
 
-std::vector<int> balanced_cut(const std::vector<double>& costs, int stages) {
-  const int modules = int(costs.size());
-  if (stages < 1 || stages > modules) {
-    throw std::invalid_argument(std::to_string(stages) + " stages cannot be cut from " +
-                                std::to_string(modules) + " modules");
+namespace {
+
+/// The least bottleneck of some first modules in some first stages with so many threads, and how
+/// the last of these stages comes by it.
+struct Best {
+  double bottleneck = std::numeric_limits<double>::infinity();
+  int begin = 0, threads = 0;
+};
+
+}  // namespace
+
+Balance balanced(const std::map<int, std::vector<double>>& costs,
+                 const std::vector<std::vector<int>>& choices, int places,
+                 const std::vector<int>& cut) {
+  const int modules = int(costs.begin()->second.size()), stages = int(choices.size());
+  std::map<int, std::vector<double>> sums;
+  for (const auto& [threads, all] : costs) {
+    std::vector<double>& sum = sums[threads];
+    sum.push_back(0);
+    for (const double cost : all) sum.push_back(sum.back() + cost);
   }
-  std::vector<double> sum(modules + 1, 0.0);
-  for (int i = 0; i < modules; ++i) sum[i + 1] = sum[i] + costs[i];
-  // best[s][n]: least bottleneck of the first n modules in s stages; from[s][n]: where the last
-  // begins.
-  constexpr double kNever = std::numeric_limits<double>::infinity();
-  std::vector<std::vector<double>> best(stages + 1, std::vector<double>(modules + 1, kNever));
-  std::vector<std::vector<int>> from(stages + 1, std::vector<int>(modules + 1, 0));
-  best[0][0] = 0;
+  // best[s][n][p]: of the first n modules in s stages with p threads.
+  std::vector best(
+      std::size_t(stages) + 1,
+      std::vector(std::size_t(modules) + 1, std::vector<Best>(std::size_t(places) + 1)));
+  best[0][0][0].bottleneck = 0;
   for (int s = 1; s <= stages; ++s) {
-    for (int n = s; n <= modules; ++n) {
+    const bool last = s == stages;
+    const int fixed = last ? modules : cut.empty() ? 0 : cut[std::size_t(s) - 1];
+    for (int n = fixed ? fixed : s; n <= (fixed ? fixed : modules); ++n) {
       for (int begin = s - 1; begin < n; ++begin) {
-        const double value = std::max(best[s - 1][begin], sum[n] - sum[begin]);
-        if (value <= best[s][n]) {
-          best[s][n] = value;
-          from[s][n] = begin;
+        for (const int threads : choices[std::size_t(s) - 1]) {
+          const std::vector<double>& sum = sums.at(threads);
+          for (int p = threads; p <= places; ++p) {
+            const double value =
+                std::max(best[s - 1][begin][p - threads].bottleneck, sum[n] - sum[begin]);
+            if (value <= best[s][n][p].bottleneck) best[s][n][p] = {value, begin, threads};
+          }
         }
       }
     }
   }
-  std::vector<int> cut;
-  for (int s = stages, n = modules; s > 1; --s) {
-    n = from[s][n];
-    cut.push_back(n);
+  int taken = 0;
+  const std::vector<Best>& whole = best[stages][modules];
+  for (int p = 1; p <= places; ++p) {
+    if (whole[p].bottleneck < whole[taken].bottleneck) taken = p;
   }
-  std::reverse(cut.begin(), cut.end());
-  return cut;
+  if (whole[taken].threads == 0) {
+    throw std::invalid_argument(std::to_string(stages) + " stages cannot be cut from " +
+                                std::to_string(modules) + " modules");
+  }
+  Balance found;
+  for (int s = stages, n = modules; s > 0; --s) {
+    const Best& stage = best[s][n][taken];
+    found.threads.push_back(stage.threads);
+    if (s > 1) found.cut.push_back(stage.begin);
+    n = stage.begin;
+    taken -= stage.threads;
+  }
+  std::reverse(found.cut.begin(), found.cut.end());
+  std::reverse(found.threads.begin(), found.threads.end());
+  return found;
+}
+
+std::vector<int> balanced_cut(const std::vector<double>& costs, int stages) {
+  const std::vector<std::vector<int>> one(std::size_t(std::max(stages, 0)), {1});
+  return balanced({{1, costs}}, one, stages).cut;
 }
 
 double bottleneck(const std::vector<double>& costs, const std::vector<int>& cut) {

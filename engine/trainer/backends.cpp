@@ -116,7 +116,7 @@ void require_threads(const TrainerOptions& options) {
     if (count > usable_cores())
       fail(std::to_string(count) + " are more than the " + std::to_string(usable_cores()) +
            " usable cores");
-    if (count == 1) continue;
+    if (count <= 1) continue;
     if (!runs_programs(options, stage))
       fail("stage " + std::to_string(stage) +
            " runs no step program, whose operations alone threads can share");

@@ -9,6 +9,7 @@ namespace millrace::engine {
 struct Device {
   bool cuda = false;
   int index = 0;  ///< CUDA device, or the core among those this process may use
+  bool operator==(const Device&) const = default;
   std::string name() const { return (cuda ? "cuda:" : "cpu:") + std::to_string(index); }
 };
 

@@ -56,7 +56,8 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
     if (range.last || built[i].learns_locally())
       target = options.target_is_input && range.first ? inputs[0]
                                                       : made_up(network.shape(network.size() - 1));
-    const int threads = rounds > 0 && !options.threads.empty() ? options.threads[i] : 1;
+    const int threads =
+        rounds > 0 && !options.threads.empty() ? std::max(1, options.threads[i]) : 1;
     kernels::Team team(threads);
     program::ProgramStage stage(std::move(built[i]), 1, int(schedule.samples_an_update(i)),
                                 threads > 1 ? &team : nullptr);
@@ -67,12 +68,12 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
 }
 
 double sgemm_flops() {
-  constexpr std::int64_t kSide = 768;
+  constexpr std::int64_t kSide = 512;
   at::set_num_threads(1);
   const at::Tensor a = at::rand({kSide, kSide}), b = at::rand({kSide, kSide});
   at::Tensor c = at::mm(a, b);
   double best = 0;
-  for (int repeat = 0; repeat < 5; ++repeat) {
+  for (int repeat = 0; repeat < 25; ++repeat) {
     const auto begin = std::chrono::steady_clock::now();
     at::mm_out(c, a, b);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
@@ -81,13 +82,13 @@ double sgemm_flops() {
   return best;
 }
 
-std::vector<double> module_times_by_programs(TrainerOptions options) {
+std::vector<double> module_times_by_programs(TrainerOptions options, int threads) {
   options.schedule = "sequential";
   options.correction = {};
   options.correction.kind = "none";
   options.recompute = false;
-  options.threads.clear();
   options.stages = options.network->size();
+  options.threads.assign(std::size_t(options.stages), threads);
   options.cut.clear();
   for (int place = 1; place < options.stages; ++place) options.cut.push_back(place);
   std::vector<double> times;

@@ -19,10 +19,10 @@ std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationIn
 std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions options,
                                                                   int rounds);
 
-/// FLOP/s of LibTorch's product of two matrices of 768x768, on one thread: the best of five.
+/// FLOP/s of LibTorch's product of two matrices of 512x512, on one thread: the best of 25.
 double sgemm_flops();
 
 /// What each module costs as a step program of its own, in ms.
-std::vector<double> module_times_by_programs(TrainerOptions options);
+std::vector<double> module_times_by_programs(TrainerOptions options, int threads = 1);
 
 }  // namespace millrace::engine

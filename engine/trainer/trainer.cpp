@@ -5,6 +5,7 @@
 
 #include <algorithm>  // any_of
 #include <cmath>      // pow
+#include <map>        // times by threads
 #include <stdexcept>  // std::invalid_argument
 #include <utility>    // exchange
 
@@ -17,6 +18,7 @@
 #include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/backends.h"
+#include "engine/trainer/balance_threads.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "engine/trainer/tensor_freight.h"
@@ -33,7 +35,7 @@ void settle_kernels() {
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
 }
 
-/// Fills what was left open: cut, devices, weights.
+/// Fills what was left open: cut, threads, devices, weights.
 TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
   settle_kernels();
@@ -43,18 +45,21 @@ TrainerOptions completed(TrainerOptions options) {
                                 std::to_string(modules) + " modules, so 1 to " +
                                 std::to_string(modules));
   }
+  require_threads(options);
   const bool balances = options.cut.empty() && options.stages > 1;
+  const bool programs = runs_programs(options, 0);
   const bool measures =
       options.module_ms.empty() && (balances || options.may_recut || splits_device(options));
-  if (measures && runs_programs(options, 0)) {
-    options.module_ms = module_times_by_programs(options);
+  if (measures && programs) {
+    options.module_ms = module_times_by_programs(options, 1);
   } else if (measures) {
     const plan::Profile profile =
         measure_profile(options.network, options.sample, options.optimizer);
     for (const plan::ModuleProfile& module : profile.modules)
       options.module_ms.push_back(module.ms().total());
   }
-  if (balances) options.cut = balanced_cut(options.module_ms, options.stages);
+  if (!balance_threads(options) && balances)
+    options.cut = balanced_cut(options.module_ms, options.stages);
   require_cut(options.cut, options.stages, modules);
   if (options.weights.empty())
     options.weights = stages::initial_state(*options.network, options.seed);

@@ -53,7 +53,8 @@ struct TrainerOptions : ScheduleSpec {
   std::vector<int> cut;          ///< empty: balanced from measured times
   std::vector<Device> devices;   ///< one for each replica of each stage; empty: one a worker
   /// Threads of each stage, on its core and those after it, which share each operation of its step
-  /// program; empty: one. Numbers are the same with any count.
+  /// program; empty: one; 0: as many as make the slowest stage fastest. Numbers are the same with
+  /// any count.
   std::vector<int> threads;
   stages::OptimizerSpec optimizer;
   stages::CorrectionSpec correction;
@@ -181,6 +182,7 @@ class Trainer {
   const stages::ImageShape& sample() const { return options_.sample; }
   std::vector<int> cut() const;
   const std::vector<double>& module_ms() const { return options_.module_ms; }
+  const std::vector<int>& threads() const { return options_.threads; }
   const std::vector<Device>& devices() const { return devices_; }
   Monitor& monitor() { return monitor_; }
   const LossGuard& guard() const { return guard_; }

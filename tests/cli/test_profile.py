@@ -51,7 +51,7 @@ class Profile(program.CliTest):
         config = program.write_toml(self.folder / "c.toml", {**SMALL, "pipeline": {"stages": 2, "cut": [2]}})
         outcome = program.call("profile", config, "--operators")
         self.assert_code(program.DONE, outcome)
-        self.assertRegex(outcome.out, r"forward 3x12x16 -> 4x12x16 k5 s1 relu +\S+ +\d+\.\d+ +\d+\.\d +\d+%")
+        self.assertRegex(outcome.out, r"forward 3x12x16 -> 4x12x16 k5 s1 relu +\S+ +\d+\.\d+ +\d+\.\d% +\d+\.\d +\d+%")
         self.assertRegex(outcome.out, r"stage 1\n(.*\n)+ +update by adam ")
         self.assertRegex(outcome.out, r"peak, .*: \d+\.\d GFLOP/s; its sgemm: \d+\.\d GFLOP/s")
 

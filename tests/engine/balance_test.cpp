@@ -43,6 +43,27 @@ TEST(Balance, BeatsTheLocalSearch) {
   EXPECT_DOUBLE_EQ(bottleneck({1, 1, 1, 9, 9, 9}, {4}), 18.0);
 }
 
+/// Two threads halve a module's time here, but for the second module, which they can't share.
+const std::map<int, std::vector<double>> kByThreads = {{1, {4, 6, 4, 4, 4}}, {2, {2, 6, 2, 2, 2}}};
+
+TEST(Balance, AStageOfMoreThreadsGetsMoreModules) {
+  EXPECT_EQ(balanced(kByThreads, {{2}, {1}}, 3).cut, std::vector<int>{3});
+  EXPECT_EQ(balanced(kByThreads, {{1}, {2}}, 3).cut, std::vector<int>{2});
+  EXPECT_EQ(balanced(kByThreads, {{1}, {1}}, 2).cut, std::vector<int>{2});
+}
+
+TEST(Balance, ChoosesThreadsAndCutTogether) {
+  const std::vector<std::vector<int>> any = {{1, 2}, {1, 2}};
+  const Balance three = balanced(kByThreads, any, 3), four = balanced(kByThreads, any, 4);
+  EXPECT_EQ(three.threads, (std::vector<int>{2, 1}));
+  EXPECT_EQ(three.cut, std::vector<int>{3});
+  EXPECT_EQ(four.threads, (std::vector<int>{2, 2}));
+  EXPECT_EQ(four.cut, std::vector<int>{2});
+  // A cut that is named stays, and a thread that gains nothing is left out.
+  EXPECT_EQ(balanced(kByThreads, any, 4, {1}).threads, (std::vector<int>{1, 2}));
+  EXPECT_EQ(balanced({{1, {3, 3}}, {2, {3, 3}}}, any, 4).threads, (std::vector<int>{1, 1}));
+}
+
 TEST(Balance, RefusesTooManyStages) {
   EXPECT_THROW(balanced_cut({1, 2}, 3), std::invalid_argument);
   EXPECT_THROW(balanced_cut({1, 2}, 0), std::invalid_argument);

@@ -24,7 +24,7 @@ void leave_out(Correction& correction, const at::Tensor& w) {
   const at::Tensor finite = at::zeros({}, at::kBool);
   at::Tensor g = at::full({1}, std::numeric_limits<float>::quiet_NaN());
   correction.correct(g, w, finite);
-  correction.updated(w, finite);
+  correction.updated(w, w, finite);
 }
 
 /// `spoiled`: beside each update one that is not made, since its gradient is no number.
@@ -33,7 +33,7 @@ Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimi
   at::Tensor w = at::ones({1});
   if (spec.kind == "spike-compensation") optimizer.spike_delay = delay.updates;
   Optimizer rule(optimizer, w);
-  const auto correction = make_correction(spec, delay, w);
+  auto correction = make_correction(spec, delay, w);
   Trace trace;
   for (std::size_t i = 0; i < kGradients.size(); ++i) {
     at::Tensor g = at::full({1}, kGradients[i]);
@@ -41,8 +41,9 @@ Trace train(const CorrectionSpec& spec, const Delay& delay, OptimizerSpec optimi
     if (spoiled) leave_out(*correction, w);
     const at::Tensor finite = spoiled ? at::ones({}, at::kBool) : at::Tensor();
     if (correction) correction->correct(g, w, finite);
+    const at::Tensor before = w.clone();
     rule.step(w, g);
-    if (correction) correction->updated(w, finite);
+    if (correction) correction->updated(before, w, finite);
     trace.weights.push_back(w.item<float>());
     at::Tensor shift = correction ? correction->backward_shift() : at::Tensor();
     if (!shift.defined() && correction) shift = correction->forward_shift();
@@ -125,15 +126,16 @@ TEST(Correction, RemembersNothingOfAnUpdateThatIsNotMade) {
 TEST(Correction, StartsAgainAsIfNew) {
   for (const char* kind : {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd"}) {
     at::Tensor w = at::full({1}, 3.0);
-    const auto used = make_correction({.kind = kind}, {2, 2}, w);
+    auto used = make_correction({.kind = kind}, {2, 2}, w);
     for (int i = 0; i < 4; ++i) {
       at::Tensor g = at::ones({1});
       used->correct(g, w, {});
-      used->updated(w.add_(1), {});
+      const at::Tensor before = w.clone();
+      used->updated(before, w.add_(1), {});
     }
     used->restart(w);
-    const auto fresh = make_correction({.kind = kind}, {2, 2}, w);
-    for (Correction* correction : {used.get(), fresh.get()}) correction->updated(w + 0.5, {});
+    auto fresh = make_correction({.kind = kind}, {2, 2}, w);
+    for (auto* correction : {&used, &fresh}) (*correction)->updated(w, w + 0.5, {});
     at::Tensor a = at::full({1}, 0.3), b = a.clone();
     used->correct(a, w + 0.7, {});
     fresh->correct(b, w + 0.7, {});
@@ -147,7 +149,7 @@ TEST(Correction, StartsAgainAsIfNew) {
 TEST(Correction, FreshGradientsAndUnknownKinds) {
   const at::Tensor w = at::ones({1});
   for (const std::string& kind : correction_names())
-    EXPECT_EQ(make_correction({.kind = kind}, {}, w), nullptr) << kind;
+    EXPECT_FALSE(make_correction({.kind = kind}, {}, w)) << kind;
   EXPECT_THROW(make_correction({.kind = "inverse-ages"}, {}, w), std::invalid_argument);
 }
 

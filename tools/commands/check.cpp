@@ -48,6 +48,9 @@ void describe_pipeline(const engine::TrainerOptions& options) {
   if (options.cut.empty() && options.stages > 1) {
     std::cout << "#   cut by module times measured at the start, least slowest stage\n";
   }
+  if (options.threads == std::vector<int>(options.threads.size(), 0))
+    std::cout << "#   threads of each stage, and its core, chosen by module times measured at the "
+                 "start\n";
 }
 
 /// What step programs leave to LibTorch, by stage where the cut is known.

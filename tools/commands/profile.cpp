@@ -2,6 +2,7 @@
 #include "engine/format.h"
 #include "tools/config/profile_read.h"
 
+#include <algorithm>
 #include <cstdio>    // table
 #include <iostream>  // results
 
@@ -91,27 +92,31 @@ engine::plan::Profile profile_of(const Config& config,
 
 namespace {
 
-/// A line an operation, with its share of the limit of its cores' registers.
+/// A line an operation, with its share of all time and of the limit of its cores' registers.
 void print_operations(const std::vector<std::vector<capture::OperationInfo>>& stages,
                       const std::vector<int>& threads) {
   const double core = kernels::fma_peak();
   double ns = 0, flops = 0;
+  for (const auto& operations : stages) {
+    for (const capture::OperationInfo& o : operations) {
+      ns += double(o.best_ns);
+      flops += o.flops;
+    }
+  }
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
     // The whole network as one stage has one.
-    const int cores = stages.size() == threads.size() ? threads[stage] : 1;
+    const int cores = stages.size() == threads.size() ? std::max(1, threads[stage]) : 1;
     const double peak = core * cores;
-    std::printf("stage %zu%s\n  %-56s %-16s %10s %9s %7s\n", stage,
+    std::printf("stage %zu%s\n  %-56s %-16s %10s %7s %9s %7s\n", stage,
                 cores > 1 ? (", " + std::to_string(cores) + " threads").c_str() : "", "operator",
-                "kernel", "us", "GFLOP/s", "of peak");
+                "kernel", "us", "of all", "GFLOP/s", "of peak");
     for (const capture::OperationInfo& o : stages[stage]) {
-      std::printf("  %-56s %-16s %10.2f", o.name.c_str(), o.kernel.c_str(),
-                  double(o.best_ns) / 1e3);
+      std::printf("  %-56s %-16s %10.2f %6.1f%%", o.name.c_str(), o.kernel.c_str(),
+                  double(o.best_ns) / 1e3, 100 * double(o.best_ns) / ns);
       if (o.flops > 0)
         std::printf(" %9.1f %6.0f%%", o.flops / double(o.best_ns),
                     100 * o.flops / double(o.best_ns) / (peak / 1e9));
       std::printf("\n");
-      ns += double(o.best_ns);
-      flops += o.flops;
     }
   }
   std::printf(

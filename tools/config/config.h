@@ -58,7 +58,7 @@ struct Config {
   struct : engine::ScheduleSpec {
     std::vector<int> cut;
     std::vector<std::string> devices = {"auto"};
-    std::vector<int> threads = {1};  ///< of each stage; one number: of all
+    std::vector<int> threads = {1};  ///< of each stage; one number: of all; 0: chosen at the start
     std::string capture = "auto";
     std::string sharing = "streams";
     std::vector<int> ranks;  ///< of each worker; empty: dealt in order

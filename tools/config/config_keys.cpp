@@ -148,10 +148,15 @@ ConfigKey replicas_key() {
 
 ConfigKey threads_key() {
   constexpr int kMost = 1024;
-  return {"pipeline.threads", "a whole number from 1 to 1024, or a list of them",
+  return {"pipeline.threads", "a whole number from 1 to 1024, a list of them, or auto",
           "threads that share each operation of a stage's step program, on cores of their own; a "
-          "list names them by stage. Results do not depend on it",
+          "list names them by stage; auto: as many of the machine's as make the slowest stage "
+          "fastest, measured at the start. Results do not depend on it",
           [](Config& c, const toml::node& n) {
+            if (n.value_exact<std::string>() == "auto") {
+              c.pipeline.threads = {0};
+              return true;
+            }
             const auto in_range = [](std::int64_t v) { return v >= 1 && v <= kMost; };
             const auto one = n.value_exact<std::int64_t>();
             if (!one)
@@ -161,6 +166,7 @@ ConfigKey threads_key() {
           },
           [](const Config& c) {
             const auto& threads = c.pipeline.threads;
+            if (threads == std::vector<int>{0}) return std::string("\"auto\"");
             return threads.size() == 1
                        ? std::to_string(threads[0])
                        : list_text(threads, [](int v) { return std::to_string(v); });

@@ -172,6 +172,7 @@ Json make_report(RunParts& p) {
       {"stages", schedule.stages},
       {"devices", devices_json(trainer)},
       {"cut", trainer.cut()},
+      {"threads", trainer.threads()},
       {"frames",
        {{"received", p.frames.received},
         {"trained", p.frames.trained},
@@ -270,7 +271,8 @@ std::string summarize(const Json& report) {
   }
   out << "\n";
   out << "pipeline  " << report["schedule"].get<std::string>() << ", " << report["stages"]
-      << " stages cut at " << report["cut"].dump() << " on " << report["devices"].dump() << "\n";
+      << " stages cut at " << report["cut"].dump() << " on " << report["devices"].dump()
+      << " with threads " << report["threads"].dump() << "\n";
   out << "time      T " << text(timing["T"]) << " ms, T/N " << text(timing["T_over_N"])
       << " ms, slowest stage " << timing["bottleneck_stage"] << " with hand-off "
       << text(timing["bottleneck"]) << " ms, speed-up K " << text(timing["speedup_K"])

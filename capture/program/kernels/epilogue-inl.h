@@ -27,7 +27,8 @@ HWY_INLINE V relu_of(V v) {  // keeps NaN, as LibTorch does
 HWY_INLINE V sigmoid_of(V v) {
   const D d;
   const V one = hn::Set(d, 1.0f);
-  const V made = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Neg(v))));
+  const V most = hn::Set(d, 104.0f);  // beyond, Exp has no defined value; here it is infinite
+  const V made = hn::Div(one, hn::Add(one, hn::Exp(d, hn::Min(hn::Neg(v), most))));
   return hn::IfThenElse(hn::IsNaN(v), v, made);  // Exp takes a NaN for a small number
 }
 

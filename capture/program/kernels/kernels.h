@@ -57,15 +57,15 @@ struct Convolution {
 };
 
 /// Addresses of pixel (0, 0) each; what a pass does not name may be null. Weights are as pack()
-/// left them, gradients of weights in PyTorch's order (OIHW). Nothing overlaps. What stands in
-/// scratch and shared may be lost between runs.
+/// left them, or, where packed_floats() is 0, in PyTorch's order, gradients of weights in PyTorch's
+/// order (OIHW). Nothing overlaps. What stands in scratch and shared may be lost between runs.
 struct Operands {
   const float* x = nullptr;          ///< kForward, kWeightGradient: read
   float* y = nullptr;                ///< kForward: written
   const float* dy = nullptr;         ///< both gradients: read
   float* dx = nullptr;               ///< kDataGradient: written
   const float* mask = nullptr;       ///< kDataGradient with masked: read
-  const float* packed = nullptr;     ///< kForward, kDataGradient: read; 64-byte aligned
+  const float* packed = nullptr;     ///< kForward, kDataGradient: read; 64-byte aligned if packed
   const float* bias = nullptr;       ///< kForward: read [output channels]; null: none
   float* weight_gradient = nullptr;  ///< kWeightGradient: written [O, I, kernel, kernel]
   float* bias_gradient = nullptr;    ///< kWeightGradient: written [O]; null: not wanted
@@ -79,7 +79,7 @@ class Kernel {
   virtual ~Kernel() = default;
   /// The implementation, as candidates() names it.
   virtual std::string name() const = 0;
-  /// Size of the weights as this kernel wants them; 0 where it reads none.
+  /// Size of the weights as this kernel wants them; 0 where it reads none, or PyTorch's.
   virtual std::size_t packed_floats() const = 0;
   virtual std::size_t scratch_floats() const = 0;
   virtual std::size_t shared_floats(int threads) const { return 0; }
@@ -137,16 +137,21 @@ float mse(const float* prediction, const Layout& layout, const float* target,
           bool through_sigmoid, float scale = 1);
 
 // ---- The update: one pass over a stage's flat buffers, the formulas of
-// stages/optimizer_rules.cpp.
+// stages/optimizer_rules.cpp and stages/correction.cpp.
 
-/// Flat buffers of `count` floats.
+/// Flat buffers of `count` floats, but for a share's, which are parts of such.
 struct UpdateOperands {
   const float* from = nullptr;      ///< weights read
   float* to = nullptr;              ///< weights written; may be `from`
   const float* gradient = nullptr;  ///< read
   stages::UpdateState state;
+  stages::CorrectionMemory memory;
+  double* sums = nullptr;  ///< update_sums()
   std::size_t count = 0;
+  std::size_t row = 0;  ///< of the ring of old weights, in floats
 };
+/// Numbers that an update of so many weights needs room for between its steps.
+std::size_t update_sums(const stages::UpdateNumbers& numbers, std::size_t count);
 
 // All threads of a team take one step before any takes the next: is the gradient finite; if so in
 // every share, update, else keep; then one of them counts the step, unless it was kept.
@@ -157,8 +162,8 @@ void update(const stages::UpdateNumbers& numbers, const UpdateOperands& operands
             Share share);
 /// `to` takes `from`'s weights, the state stays.
 void keep(const UpdateOperands& operands, Share share);
-/// Adam's; others count none.
-void count_step(const UpdateOperands& operands);
+/// Adam's step, the row of old weights, the mean of a weight's way.
+void count_step(const stages::UpdateNumbers& numbers, const UpdateOperands& operands);
 
 // ---- What the machine can do.
 

@@ -12,6 +12,11 @@ namespace millrace::kernels {
 std::vector<std::string> own_correlations(const Convolution& convolution);
 std::unique_ptr<Kernel> own_correlation(const Convolution& convolution, const std::string& name);
 
+/// For few output pixels and many weights, which run() reads as PyTorch orders them.
+constexpr const char* kRows = "rows";
+bool rows_are_faster(const Convolution& convolution);
+std::unique_ptr<Kernel> own_rows(const Convolution& convolution);
+
 std::vector<std::string> own_weight_gradients(const Convolution& convolution);
 std::unique_ptr<Kernel> own_weight_gradient(const Convolution& convolution,
                                             const std::string& name);

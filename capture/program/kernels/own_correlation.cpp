@@ -293,12 +293,14 @@ bool narrow_is_faster(const Convolution& c) {
 
 std::vector<std::string> own_correlations(const Convolution& c) {
   const std::size_t to = destination_of(c).channels;
+  if (rows_are_faster(c)) return {kRows, kWide};
   if (to >= lanes() || (!forward(c) && c.stride > 1)) return {kWide};
   return narrow_is_faster(c) ? std::vector<std::string>{kNarrow, kWide}
                              : std::vector<std::string>{kWide, kNarrow};
 }
 
 std::unique_ptr<Kernel> own_correlation(const Convolution& convolution, const std::string& name) {
+  if (name == kRows) return own_rows(convolution);
   return std::make_unique<OwnCorrelation>(convolution, name);
 }
 

@@ -17,6 +17,13 @@ inline std::size_t round_up(std::size_t count, std::size_t unit) {
   return (count + unit - 1) / unit * unit;
 }
 
+/// Elements that are summed up together, so that sums do not depend on who does what.
+constexpr std::size_t kUpdateBlock = 1024;
+/// The row of old weights that the newest take next.
+inline std::int64_t oldest(const stages::CorrectionNumbers& n, const stages::CorrectionMemory& m) {
+  return (*m.newest + 1) % (n.updates + 1);
+}
+
 /// A correlation: every output pixel is the sum over `kernel_rows` rows of `taps` neighbouring
 /// floats. In NHWC the taps of one kernel row, kernel columns times channels, lie side by side.
 struct Correlation {
@@ -64,6 +71,25 @@ void weight_sums(const WeightSums& w);
 /// Sum over all pixels, for each of channels [begin, end).
 void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
                   float* sums, bool accumulate);
+
+/// A matrix of weights in PyTorch's order, a row an output channel, and a column of each of a few
+/// output pixels.
+struct Rows {
+  const float* rows = nullptr;  ///< [channels][row]
+  std::size_t row = 0;
+  std::size_t channels = 0;
+  float* columns = nullptr;  ///< [pixels][row]
+  float* values = nullptr;   ///< [pixels][channels]
+  int pixels = 0;
+  std::size_t begin = 0, end = 0;  ///< the rows to be made, or the part of each row
+};
+/// values = the products of rows [begin, end) and columns.
+void row_products(const Rows& r);
+/// columns = the sums of all rows, each times its value; elements [begin, end).
+void row_sums(const Rows& r);
+/// to = activation(values + bias), zeros where the mask is at most 0; bias and mask may be null.
+void finish_pixel(const float* values, const float* bias, Activation activation, const float* mask,
+                  float* to, std::size_t count);
 
 /// packed[places[q] + l] = rows[l * stride + q]; lanes from `row_count` on get zeros.
 void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,

@@ -1,6 +1,7 @@
 // The update: one pass over flat buffers, in torch.optim's order of operations.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "capture/program/kernels/simd.h"
 
@@ -20,6 +21,7 @@ struct Whole {
   std::size_t at;
   V load(const float* buffer) const { return hn::LoadU(D(), buffer + at); }
   void store(float* buffer, V v) const { hn::StoreU(v, D(), buffer + at); }
+  V only(V v) const { return v; }
 };
 
 /// The last few elements.
@@ -28,29 +30,138 @@ struct Rest {
   hn::Mask<D> part;
   V load(const float* buffer) const { return hn::MaskedLoad(part, D(), buffer + at); }
   void store(float* buffer, V v) const { hn::BlendedStore(v, part, D(), buffer + at); }
+  V only(V v) const { return hn::IfThenElseZero(part, v); }
 };
 
 HWY_INLINE V constant(double value) {
   return hn::Set(D(), float(value));
 }
 
+using stages::CorrectionMemory, stages::CorrectionNumbers, stages::CorrectionRule;
 using stages::UpdateNumbers, stages::UpdateRule;
 
+// Corrections: what becomes of the mean gradient before the rule, what is remembered of the weights
+// after it, and what of a block of elements.
+
+struct Uncorrected {
+  V gradient(const auto&, V, V g) const { return g; }
+  void updated(const auto&, V, V) {}
+  void block_over(std::size_t) {}
+};
+
+struct Discrepancy : Uncorrected {
+  explicit Discrepancy(const CorrectionNumbers& n, const UpdateOperands& o)
+      : memory(o.memory),
+        decay(constant(n.decay)),
+        fresh(constant(1 - n.decay)),
+        back(constant(-double(n.updates))) {}
+  void updated(const auto& e, V before, V after) {
+    const V change =
+        hn::MulAdd(hn::Sub(after, before), fresh, hn::Mul(e.load(memory.change), decay));
+    e.store(memory.change, change);
+    e.store(memory.shift, hn::Mul(change, back));
+  }
+  const CorrectionMemory memory;
+  const V decay, fresh, back;
+};
+
+struct WeightPrediction : Uncorrected {
+  WeightPrediction(const CorrectionNumbers& n, const UpdateOperands& o)
+      : shift(o.memory.shift), ahead(constant(double(n.updates))) {}
+  void updated(const auto& e, V before, V after) {
+    e.store(shift, hn::Mul(hn::Sub(after, before), ahead));
+  }
+  float* const shift;
+  const V ahead;
+};
+
+struct OldWeights : Uncorrected {
+  OldWeights(const CorrectionNumbers& n, const UpdateOperands& o)
+      : old(o.memory.old + std::size_t(oldest(n, o.memory)) * o.row) {}
+  void updated(const auto& e, V, V after) { e.store(old, after); }
+  float* const old;
+};
+
+struct GapAware : OldWeights {
+  GapAware(const CorrectionNumbers& n, const UpdateOperands& o)
+      : OldWeights(n, o),
+        sums(o.sums),
+        stepped(*o.memory.stepped),
+        step(constant(*o.memory.step + 1e-20f)),
+        sum(hn::Zero(D())) {}
+  V gradient(const auto& e, V w, V g) const {
+    if (!stepped) return g;
+    const V gap = hn::Div(hn::Abs(hn::Sub(w, e.load(old))), step);
+    return hn::Div(g, hn::Add(gap, constant(1)));
+  }
+  void updated(const auto& e, V before, V after) {
+    sum = hn::Add(sum, e.only(hn::Abs(hn::Sub(after, before))));
+    OldWeights::updated(e, before, after);
+  }
+  void block_over(std::size_t block) {
+    sums[block] = double(hn::GetLane(hn::SumOfLanes(D(), sum)));
+    sum = hn::Zero(D());
+  }
+  double* const sums;
+  const bool stepped;
+  const V step;
+  V sum;
+};
+
+struct DelayCompensated : OldWeights {
+  DelayCompensated(const CorrectionNumbers& n, const UpdateOperands& o)
+      : OldWeights(n, o), squares(o.memory.square), lambda(constant(n.lambda)) {}
+  V gradient(const auto& e, V w, V g) const {
+    const V g2 = hn::Mul(g, g);
+    const V square = hn::MulAdd(g2, constant(0.05), hn::Mul(e.load(squares), constant(0.95)));
+    e.store(squares, square);
+    const V strength = hn::Div(lambda, hn::Sqrt(hn::Add(square, constant(1e-7))));
+    return hn::MulAdd(hn::Mul(g2, hn::Sub(w, e.load(old))), strength, g);
+  }
+  float* const squares;
+  const V lambda;
+};
+
 /// to = rule(elements, weights, gradient), decay added to the gradient where it is not decoupled.
-template <typename Rule>
-HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& o, const Rule& rule) {
+template <typename Rule, typename Corrected>
+HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& o, const Rule& rule,
+                      Corrected corrected) {
   const D d;
   const double decay = n.decoupled ? 0 : n.weight_decay;
   const V scale_v = constant(n.share), decay_v = constant(decay);
   const auto step = [&](const auto& elements) {
     const V weights = elements.load(o.from);
     V gradient = hn::Mul(elements.load(o.gradient), scale_v);
+    gradient = corrected.gradient(elements, weights, gradient);
     if (decay != 0) gradient = hn::MulAdd(weights, decay_v, gradient);
-    elements.store(o.to, rule(elements, weights, gradient));
+    const V made = rule(elements, weights, gradient);
+    elements.store(o.to, made);
+    corrected.updated(elements, weights, made);
   };
-  std::size_t i = 0;
-  for (; i + kLanes <= o.count; i += kLanes) step(Whole{i});
-  if (i < o.count) step(Rest{i, hn::FirstN(d, o.count - i)});
+  for (std::size_t block = 0; block * kUpdateBlock < o.count; ++block) {
+    std::size_t i = block * kUpdateBlock;
+    const std::size_t end = std::min(o.count, i + kUpdateBlock);
+    for (; i + kLanes <= end; i += kLanes) step(Whole{i});
+    if (i < end) step(Rest{i, hn::FirstN(d, end - i)});
+    corrected.block_over(block);
+  }
+}
+
+template <typename Rule>
+HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& o, const Rule& rule) {
+  const CorrectionNumbers& c = n.correction;
+  switch (c.rule) {
+    case CorrectionRule::none:
+      return sweep(n, o, rule, Uncorrected());
+    case CorrectionRule::discrepancy:
+      return sweep(n, o, rule, Discrepancy(c, o));
+    case CorrectionRule::weight_prediction:
+      return sweep(n, o, rule, WeightPrediction(c, o));
+    case CorrectionRule::gap_aware:
+      return sweep(n, o, rule, GapAware(c, o));
+    case CorrectionRule::dc_asgd:
+      return sweep(n, o, rule, DelayCompensated(c, o));
+  }
 }
 
 void sgd(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
@@ -129,7 +240,7 @@ HWY_EXPORT(update);
 namespace {
 
 UpdateOperands share_of(const UpdateOperands& o, Share share) {
-  const auto [begin, end] = share.of(o.count, 16);
+  const auto [begin, end] = share.of(o.count, kUpdateBlock);
   const auto from = [begin = begin](auto* buffer) { return buffer ? buffer + begin : nullptr; };
   return {.from = from(o.from),
           .to = from(o.to),
@@ -137,7 +248,16 @@ UpdateOperands share_of(const UpdateOperands& o, Share share) {
           .state = {.first = from(o.state.first),
                     .second = from(o.state.second),
                     .steps = o.state.steps},
-          .count = end - begin};
+          .memory = {.shift = from(o.memory.shift),
+                     .change = from(o.memory.change),
+                     .old = from(o.memory.old),
+                     .newest = o.memory.newest,
+                     .square = from(o.memory.square),
+                     .step = o.memory.step,
+                     .stepped = o.memory.stepped},
+          .sums = o.sums ? o.sums + begin / kUpdateBlock : nullptr,
+          .count = end - begin,
+          .row = o.count};
 }
 
 }  // namespace
@@ -157,8 +277,20 @@ void keep(const UpdateOperands& operands, Share share) {
   if (mine.to != mine.from) std::copy_n(mine.from, mine.count, mine.to);
 }
 
-void count_step(const UpdateOperands& operands) {
-  if (operands.state.steps) operands.state.steps[0] += 1;
+std::size_t update_sums(const stages::UpdateNumbers& numbers, std::size_t count) {
+  const bool sums = numbers.correction.rule == stages::CorrectionRule::gap_aware;
+  return sums ? (count + kUpdateBlock - 1) / kUpdateBlock : 0;
+}
+
+void count_step(const stages::UpdateNumbers& numbers, const UpdateOperands& o) {
+  if (o.state.steps) o.state.steps[0] += 1;
+  const stages::CorrectionMemory& memory = o.memory;
+  if (memory.newest) *memory.newest = oldest(numbers.correction, memory);
+  if (!memory.stepped) return;
+  const double sum = std::accumulate(o.sums, o.sums + update_sums(numbers, o.count), 0.0);
+  const auto step = float(sum / double(o.count));
+  *memory.step = *memory.stepped ? 0.99f * *memory.step + 0.01f * step : step;
+  *memory.stepped = true;
 }
 
 }  // namespace millrace::kernels

@@ -38,12 +38,13 @@ TEST(Elementwise, EveryLengthAndNothingBeyond) {
 }
 
 TEST(Elementwise, SigmoidOfLargeNumbersIsNeitherNaNNorBeyondOne) {
-  const float in[] = {-kInfinity, -200, -90, 0, 90, 200, kInfinity};
-  float out[7];
-  sigmoid(in, out, 7);
-  EXPECT_EQ(out[0], 0);
-  EXPECT_EQ(out[3], 0.5f);
-  EXPECT_EQ(out[6], 1);
+  const float in[] = {-kInfinity, -1e30f, -1e6f, -3000, -200,  -90,      0,
+                      90,         200,    3000,  1e6f,  1e30f, kInfinity};
+  float out[13];
+  sigmoid(in, out, 13);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(out[i], 0) << in[i];
+  EXPECT_EQ(out[6], 0.5f);
+  for (int i = 7; i < 13; ++i) EXPECT_EQ(out[i], 1) << in[i];
   for (const float y : out) EXPECT_TRUE(y >= 0 && y <= 1) << y;
 }
 
@@ -178,7 +179,7 @@ struct Buffers {
 bool guarded_update(const UpdateNumbers& rule, const UpdateOperands& operands, double rate) {
   const bool finite = is_finite(operands, {});
   finite ? update(rule, operands, rate, {}) : keep(operands, {});
-  if (finite) count_step(operands);
+  if (finite) count_step(rule, operands);
   return finite;
 }
 

@@ -96,13 +96,13 @@ class Step {
     o.count = flat_.front().size();
     calls.push_back({"update", 0, [o] {
                        if (!is_finite(o, {})) return;
-                       update({.rule = stages::UpdateRule::adam,
-                               .lr = 1e-9,
-                               .beta1 = 0.9,
-                               .beta2 = 0.999,
-                               .eps = 1e-8},
-                              o, 1, {});
-                       count_step(o);
+                       const stages::UpdateNumbers adam = {.rule = stages::UpdateRule::adam,
+                                                           .lr = 1e-9,
+                                                           .beta1 = 0.9,
+                                                           .beta2 = 0.999,
+                                                           .eps = 1e-8};
+                       update(adam, o, 1, {});
+                       count_step(adam, o);
                      }});
   }
 
@@ -119,7 +119,7 @@ class Step {
     o.y = value(i + 1).first();
     o.dy = gradient(i + 1).first();
     o.dx = gradient(i).first();
-    o.packed = packed.data();
+    o.packed = kernel.packed_floats() > 0 ? packed.data() : weights_[i];
     o.bias = weights_[i] + weights_of(c);
     o.weight_gradient = weight_gradients_[i];
     o.bias_gradient = weight_gradients_[i] + weights_of(c);

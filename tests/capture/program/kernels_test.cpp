@@ -75,7 +75,7 @@ struct Operator {
                 .dy = dy.first(),
                 .dx = dx.first(),
                 .mask = c.masked ? mask.first() : nullptr,
-                .packed = packed.data(),
+                .packed = kernel.packed_floats() > 0 ? packed.data() : weights.data(),
                 .bias = bias.data(),
                 .weight_gradient = weight_gradient.data(),
                 .bias_gradient = bias_gradient.data(),
@@ -172,7 +172,14 @@ std::vector<Shape> shapes() {
           {5, 5, 16, 3, 5, 2},
           {7, 10, 3, 3, 5},
           {20, 25, 16, 20, 7},
-          {6, 6, 40, 24, 3, 3}};
+          {6, 6, 40, 24, 3, 3},
+          // Few pixels and many weights.
+          {2, 2, 64, 70, 3},
+          {1, 3, 61, 67, 3},
+          {5, 7, 64, 64, 3, 2},
+          {4, 4, 130, 256, 1},
+          {8, 7, 64, 96, 3, 2, 1},
+          {4, 3, 200, 180, 1, 2}};
 }
 
 /// Runs with the instruction sets that this machine and this build have, one after the other.

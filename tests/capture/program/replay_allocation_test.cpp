@@ -69,10 +69,11 @@ class CountingFeed final : public Feed {
 };
 
 void expect_no_allocation(const std::string& schedule, const std::vector<int>& cut,
-                          std::vector<int> threads) {
+                          std::vector<int> threads, const std::string& correction = "none") {
   TrainerOptions options = small(schedule, int(cut.size()) + 1, cut);
   options.capture = Capture::graph;
   options.optimizer = {.kind = "adam", .lr = 1e-3};
+  options.correction.kind = correction;
   options.threads = std::move(threads);
   Trainer trainer(options);
   CountingFeed feed(trainer);
@@ -80,12 +81,18 @@ void expect_no_allocation(const std::string& schedule, const std::vector<int>& c
   log.losses.reserve(1000);
   trainer.run(feed, &log);
   ASSERT_TRUE(trainer.recorded());
-  EXPECT_EQ(feed.after - feed.before, 0) << schedule << ", " << options.stages << " stages";
+  EXPECT_EQ(feed.after - feed.before, 0)
+      << schedule << ", " << options.stages << " stages, correction " << correction;
 }
 
 TEST(Replay, AllocatesNothing) {
   for (const char* schedule : {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b"})
     expect_no_allocation(schedule, {4}, {});
+}
+
+TEST(Replay, AllocatesNothingWithAnyCorrection) {
+  for (const char* kind : {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd", "local"})
+    expect_no_allocation("partime", {4}, {}, kind);
 }
 
 TEST(Replay, AllocatesNothingWhereThreadsShareAStage) {

@@ -44,7 +44,7 @@ std::vector<float> made_by(int threads, const Convolution& c, const std::string&
                    .dy = dy.first(),
                    .dx = dx.first(),
                    .mask = c.masked ? mask.first() : nullptr,
-                   .packed = mine,
+                   .packed = kernel->packed_floats() > 0 ? mine : weights.data(),
                    .bias = bias.data(),
                    .weight_gradient = dw.data(),
                    .bias_gradient = db.data(),
@@ -87,44 +87,69 @@ TEST(Shares, OfAConvolutionAreBitsOfTheWhole) {
   }
 }
 
+/// What an adam step with a correction left, by so many threads.
+std::vector<float> updated_by(int threads, stages::CorrectionRule rule, bool spoilt) {
+  constexpr std::size_t kCount = 9000;
+  std::mt19937 random(9);
+  TestFloats weights(kCount), to(kCount), gradient(kCount), mean(kCount), square(kCount);
+  TestFloats steps(1), shift(kCount), change(kCount), old(3 * kCount), squares(kCount), step(1);
+  for (TestFloats* floats : {&weights, &gradient, &mean, &change, &old}) floats->fill(random);
+  if (spoilt) gradient.data()[kCount - 1] = NAN;
+  std::int64_t newest = 1;
+  bool stepped = true;
+  step.data()[0] = 0.5f;
+  stages::UpdateNumbers adam;
+  adam.rule = stages::UpdateRule::adam;
+  adam.lr = 0.01;
+  adam.beta1 = 0.9;
+  adam.beta2 = 0.999;
+  adam.eps = 1e-8;
+  adam.correction = {.rule = rule, .updates = 2, .decay = 0.5, .lambda = 2};
+  std::vector<double> sums(update_sums(adam, kCount), NAN);
+  UpdateOperands operands = {.from = weights.data(),
+                             .to = to.data(),
+                             .gradient = gradient.data(),
+                             .state = {mean.data(), square.data(), steps.data()},
+                             .memory = {.shift = shift.data(), .change = change.data()},
+                             .sums = sums.data(),
+                             .count = kCount};
+  if (rule >= stages::CorrectionRule::gap_aware) {
+    operands.memory.old = old.data();
+    operands.memory.newest = &newest;
+    operands.memory.square = squares.data();
+  }
+  if (rule == stages::CorrectionRule::gap_aware) {
+    operands.memory.step = step.data();
+    operands.memory.stepped = &stepped;
+  }
+  std::vector<char> finite(std::size_t(threads), 0);
+  Team team(threads);
+  team.run([&](Share share) {
+    finite[std::size_t(share.index)] = is_finite(operands, share);
+    team.meet();
+    const bool all = std::count(finite.begin(), finite.end(), 1) == threads;
+    all ? update(adam, operands, 0.5, share) : keep(operands, share);
+    team.meet();
+    if (all && share.index == 0) count_step(adam, operands);
+  });
+  std::vector<float> all = {steps.data()[0], float(newest)};
+  for (TestFloats* floats : {&to, &mean, &square, &shift, &change, &old, &squares, &step})
+    all.insert(all.end(), floats->data(), floats->data() + floats->size());
+  return all;
+}
+
 TEST(Shares, OfAnUpdateAreBitsOfTheWholeAndOneThreadsNaNStopsAll) {
-  constexpr std::size_t kCount = 1000;
-  for (const bool spoilt : {false, true}) {
-    const auto updated_by = [&](int threads) {
-      std::mt19937 random(9);
-      TestFloats weights(kCount), to(kCount), gradient(kCount), mean(kCount), square(kCount);
-      TestFloats steps(1);
-      for (TestFloats* floats : {&weights, &gradient, &mean}) floats->fill(random);
-      if (spoilt) gradient.data()[kCount - 1] = NAN;
-      const UpdateOperands operands = {.from = weights.data(),
-                                       .to = to.data(),
-                                       .gradient = gradient.data(),
-                                       .state = {mean.data(), square.data(), steps.data()},
-                                       .count = kCount};
-      stages::UpdateNumbers adam;
-      adam.rule = stages::UpdateRule::adam;
-      adam.lr = 0.01;
-      adam.beta1 = 0.9;
-      adam.beta2 = 0.999;
-      adam.eps = 1e-8;
-      std::vector<char> finite(std::size_t(threads), 0);
-      Team team(threads);
-      team.run([&](Share share) {
-        finite[std::size_t(share.index)] = is_finite(operands, share);
-        team.meet();
-        const bool all = std::count(finite.begin(), finite.end(), 1) == threads;
-        all ? update(adam, operands, 0.5, share) : keep(operands, share);
-        team.meet();
-        if (all && share.index == 0) count_step(operands);
-      });
-      std::vector<float> all = {steps.data()[0]};
-      for (TestFloats* floats : {&to, &mean, &square})
-        all.insert(all.end(), floats->data(), floats->data() + kCount);
-      return all;
-    };
-    const std::vector<float> expected = updated_by(1);
-    EXPECT_EQ(expected[0], spoilt ? 0 : 1);
-    for (const int threads : {2, 3, 5}) EXPECT_EQ(updated_by(threads), expected) << threads;
+  using stages::CorrectionRule;
+  for (const CorrectionRule rule :
+       {CorrectionRule::none, CorrectionRule::discrepancy, CorrectionRule::weight_prediction,
+        CorrectionRule::gap_aware, CorrectionRule::dc_asgd}) {
+    for (const bool spoilt : {false, true}) {
+      const std::vector<float> expected = updated_by(1, rule, spoilt);
+      EXPECT_EQ(expected[0], spoilt ? 0 : 1);
+      for (const int threads : {2, 3, 5})
+        EXPECT_EQ(updated_by(threads, rule, spoilt), expected)
+            << threads << " threads, correction " << int(rule);
+    }
   }
 }
 
