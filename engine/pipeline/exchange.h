@@ -58,8 +58,17 @@ class Exchange {
   /// A rank is lost: the others are not waited for when this one ends.
   virtual void abandon() = 0;
 
+  /// Called, where it is set, as soon as the first stage's worker knows that no more is admitted.
+  std::function<void()> on_end_of_stream;
   /// Called, where it is set, when this rank's workers have ended, before others' are waited for.
   std::function<void(bool failed)> on_workers_ended;
+
+  /// Where copies of this exchange's pipeline learn one network: how many, and what adds up
+  /// `numbers` of a stage over all, in place, in an order that gives each the same bits. Blocks.
+  struct Copies {
+    int count = 1;
+    std::function<void(std::span<float> numbers, int stage)> add_up;
+  } copies;
 
   static constexpr int kTags = 1 << 20;
 

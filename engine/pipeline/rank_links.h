@@ -37,6 +37,12 @@ class Freight {
   /// Of the sample in `slot`.
   virtual void pack(Cargo cargo, int stage, int slot, std::byte* to) = 0;
   virtual void unpack(Cargo cargo, int stage, int slot, const std::byte* from) = 0;
+
+  /// The gradient that the next update of a stage here applies, and room behind it for as many
+  /// numbers more. Not under the mutex: by the stage's worker, as the next.
+  virtual std::vector<float>& gradient(int stage, std::size_t more) = 0;
+  /// Has the stage apply 1 / `copies` of what gradient() has become.
+  virtual void set_gradient(int stage, int copies) = 0;
 };
 
 /// How a schedule is spread over processes.
@@ -86,6 +92,9 @@ class RankLinks {
   Clock::time_point sent(const Signal& need) const { return sent_[place_of(need)]; }
   /// The stream held `samples`.
   void end_of_stream(std::int64_t samples);
+  /// Before an update: where copies of the pipeline learn one network, its gradient is their mean,
+  /// and none is applied unless all learned; the gravest alarm is everybody's.
+  void meet_copies(int stage, bool& learned, Alarm& alarm);
 
   /// A worker here failed: nobody anywhere waits any longer. `lost`: for lack of a rank, so that
   /// there is nothing whole to save.
