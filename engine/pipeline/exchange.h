@@ -69,6 +69,8 @@ class Exchange {
     int count = 1;
     std::function<void(std::span<float> numbers, int stage)> add_up;
   } copies;
+  /// The same over the ranks that share a stage's modules, whose gradients differ. Empty: none.
+  std::function<void(std::span<float> numbers, int stage)> add_up_parts;
 
   static constexpr int kTags = 1 << 20;
 

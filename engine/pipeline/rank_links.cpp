@@ -1,6 +1,7 @@
 #include "engine/pipeline/rank_links.h"
 
 #include <algorithm>
+#include <cmath>  // isfinite
 #include <cstring>
 #include <stdexcept>
 #include <thread>
@@ -40,7 +41,7 @@ RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineO
       shared_(shared),
       outgoing_(std::size_t(kCargos) * std::size_t(shared.schedule.stages)),
       heard_(std::size_t(options.exchange->ranks())),
-      clocks_(options.exchange->ranks()),
+      clocks_(options.exchange->ranks(), clock_of_this_machine()),
       sent_(2 * std::size_t(shared.lowering.replica_ids()) * std::size_t(shared.schedule.slots())),
       targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]) {
   for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = -1;
@@ -200,9 +201,19 @@ void RankLinks::release(std::int64_t sample) {
   put(outgoing(Cargo::release, 0, 0), lock, {.token = {.sample = sample}});
 }
 
+void RankLinks::agree(int stage, bool& learned, Alarm& alarm) {
+  if (exchange_.copies.count > 1) meet_copies(stage, learned, alarm);
+  if (!exchange_.add_up_parts) return;
+  const std::vector<float>& gradient = freight_.gradient(stage, 0);
+  const bool finite =
+      std::all_of(gradient.begin(), gradient.end(), [](float one) { return std::isfinite(one); });
+  float astray = finite ? 0 : 1;  // how many parts are
+  exchange_.add_up_parts({&astray, 1}, stage);
+  if (astray > 0) alarm = std::max(alarm, Alarm::discard);
+}
+
 void RankLinks::meet_copies(int stage, bool& learned, Alarm& alarm) {
   const Exchange::Copies& copies = exchange_.copies;
-  if (copies.count == 1) return;
   constexpr std::size_t kVotes = 3;
   std::vector<float>& numbers = freight_.gradient(stage, kVotes);
   float* const votes = numbers.data() + numbers.size() - kVotes;

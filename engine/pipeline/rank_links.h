@@ -93,8 +93,9 @@ class RankLinks {
   /// The stream held `samples`.
   void end_of_stream(std::int64_t samples);
   /// Before an update: where copies of the pipeline learn one network, its gradient is their mean,
-  /// and none is applied unless all learned; the gravest alarm is everybody's.
-  void meet_copies(int stage, bool& learned, Alarm& alarm);
+  /// and none is applied unless all learned; the gravest alarm is everybody's. Where ranks share
+  /// modules, all leave out a gradient that is not finite on one.
+  void agree(int stage, bool& learned, Alarm& alarm);
 
   /// A worker here failed: nobody anywhere waits any longer. `lost`: for lack of a rank, so that
   /// there is nothing whole to save.
@@ -126,6 +127,7 @@ class RankLinks {
   int rank_of(int replica_id) const;
   int last_rank() const;
   bool takes_loss(int stage) const;
+  void meet_copies(int stage, bool& learned, Alarm& alarm);
   Way& outgoing(Cargo cargo, int stage, int peer);
   // Under the mutex.
   bool put(Way& way, std::unique_lock<std::mutex>& lock, const Head& head);

@@ -53,7 +53,7 @@ std::chrono::microseconds Worker::patience() {
   // What comes from other ranks is taken by whoever waits, so that no wait may be long.
   if (shared_.ranks) {
     // A rest ends late by as much as a message takes, so it begins when a step should have come.
-    constexpr std::chrono::milliseconds kLooks{2};
+    constexpr std::chrono::milliseconds kLooks{5};
     if (Clock::now() - waits_since_ > kLooks) return kImpatience;
     std::this_thread::yield();  // ranks may share a core
     return std::chrono::microseconds(0);

@@ -370,5 +370,15 @@ TEST(RankClocks, TheShortestRoundTripTellsHowFarAClockIsAhead) {
   EXPECT_LT(std::chrono::abs(*theirs.ahead(0) + 7s), 20ms);
 }
 
+TEST(RankClocks, ProcessesOfOneMachineHaveOneClock) {
+  using namespace std::chrono_literals;
+  const Clock::time_point now(100s);
+  RankClocks mine(2, clock_of_this_machine()), theirs(2, clock_of_this_machine()), elsewhere(2, 7);
+  mine.heard(1, theirs.beat_for(0, now), now + 30ms);
+  EXPECT_EQ(*mine.ahead(1), 0ms);
+  mine.heard(0, elsewhere.beat_for(0, now), now + 30ms);
+  EXPECT_FALSE(mine.ahead(0));
+}
+
 }  // namespace
 }  // namespace millrace::engine

@@ -5,6 +5,11 @@
 #include "engine/pipeline/pinning.h"
 
 namespace millrace::tools {
+namespace {
+
+constexpr int kAgree = engine::Exchange::kTags / 4;  ///< above places of sums
+
+}  // namespace
 
 RankGrid::RankGrid(engine::Exchange& all, const Config& config)
     : all_(all),
@@ -24,6 +29,7 @@ RankGrid::~RankGrid() {
   pipeline_->on_workers_ended = nullptr;  // it goes last, and has the sums
   pipeline_->on_end_of_stream = nullptr;
   pipeline_->copies = {};
+  pipeline_->add_up_parts = nullptr;
 }
 
 void RankGrid::beat() {
@@ -67,6 +73,9 @@ void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
       std::make_shared<engine::SumGroup>(*group_, names_from(all_.rank() / tensor_ * tensor_, 1));
   whole_ = std::move(options.weights);
   if (whole_.empty()) whole_ = stages::initial_state(*options.network, options.seed);
+  pipeline_->add_up_parts = [group = sums_](std::span<float> numbers, int stage) {
+    group->add_up(numbers, kAgree + stage);
+  };
   options.weights = split_->part_of(whole_, part_);
   options.network = split_->part(sums_);
   options.capture = engine::Capture::eager;

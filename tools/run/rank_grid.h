@@ -59,4 +59,10 @@ inline int copies_of(const Config& config) {
   return std::max(1, int(config.source.uris.size()));
 }
 
+/// Whether each weight is one rank's alone. Ranks that have it together would take a new learning
+/// rate, or a snapshot that is asked for, at two samples.
+inline bool weights_are_apart(const Config& config) {
+  return config.pipeline.tensor == 1 && copies_of(config) == 1;
+}
+
 }  // namespace millrace::tools
