@@ -9,6 +9,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "engine/pipeline/link_times.h"
 
@@ -57,6 +58,12 @@ class Exchange {
 
   /// A rank is lost: the others are not waited for when this one ends.
   virtual void abandon() = 0;
+
+  /// Of its ranks among all that were launched; empty: they are all.
+  std::vector<int> numbers;
+  std::string name(int rank) const {
+    return "rank " + std::to_string(numbers.empty() ? rank : numbers[std::size_t(rank)]);
+  }
 
   /// Called, where it is set, as soon as the first stage's worker knows that no more is admitted.
   std::function<void()> on_end_of_stream;

@@ -73,7 +73,7 @@ void RankLinks::look_for_losses() {
   for (std::size_t rank = 0; rank < heard_.size(); ++rank) {
     if (heard_[rank] == Clock::time_point{} || Clock::now() - heard_[rank] < kSilence) continue;
     lost_ = true;
-    failure_ = "rank " + std::to_string(rank) +
+    failure_ = exchange_.name(int(rank)) +
                " is gone: nothing was heard of it for 5 s; the last checkpoint stays";
     shared_.stop.store(true);
   }
@@ -115,7 +115,7 @@ bool RankLinks::read(const Exchange::Letter& letter) {
   } else if (kind == 'S' || kind == 'G') {
     lost_ = lost_ || kind == 'G';
     if (failure_.empty())
-      failure_ = "rank " + std::to_string(letter.from) + ": " + std::string(bytes);
+      failure_ = exchange_.name(letter.from) + ": " + std::string(bytes);
     shared_.stop.store(true);
   } else if (kind == 'B') {
     const auto beat = taken<RankClocks::Beat>(bytes);

@@ -20,8 +20,8 @@ constexpr int kLooks = 500;        ///< before it rests in between
 
 }  // namespace
 
-SumGroup::SumGroup(Exchange& exchange, std::vector<std::string> names)
-    : exchange_(exchange), peers_(std::size_t(exchange.ranks())), names_(std::move(names)) {}
+SumGroup::SumGroup(Exchange& exchange)
+    : exchange_(exchange), peers_(std::size_t(exchange.ranks())) {}
 
 SumGroup::~SumGroup() {
   const std::lock_guard lock(exchange_.mutex());
@@ -90,10 +90,10 @@ void SumGroup::require_alive() {
   read_letters();
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     const Peer& peer = peers_[rank];
-    if (peer.failed) throw std::runtime_error(names_[rank] + " failed");
+    if (peer.failed) throw std::runtime_error(exchange_.name(int(rank)) + " failed");
     if (peer.left || peer.heard == Clock::time_point{} || Clock::now() - peer.heard < kSilence)
       continue;
-    throw RankLost(names_[rank] +
+    throw RankLost(exchange_.name(int(rank)) +
                    " is gone: nothing was heard of it for 6 s; the last checkpoint stays");
   }
 }

@@ -3,7 +3,6 @@
 
 #include <map>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "engine/monitor/clock.h"
@@ -17,8 +16,8 @@ namespace millrace::engine {
 /// but for one thread a place.
 class SumGroup final : public stages::Reducer {
  public:
-  /// `exchange`: of these ranks alone; outlives it. `names`: what they are called.
-  SumGroup(Exchange& exchange, std::vector<std::string> names);
+  /// `exchange`: of these ranks alone; outlives it.
+  explicit SumGroup(Exchange& exchange);
   ~SumGroup() override;
 
   /// Throws RankLost if nothing was heard for 6 s of a rank whose part is waited for,
@@ -55,7 +54,6 @@ class SumGroup final : public stages::Reducer {
   std::map<int, std::unique_ptr<Sum>> sums_;  ///< by place
   std::vector<Peer> peers_;                   ///< by rank
   Clock::time_point beaten_;
-  const std::vector<std::string> names_;  ///< by rank
 };
 
 }  // namespace millrace::engine

@@ -9,6 +9,13 @@ namespace {
 
 constexpr int kAgree = engine::Exchange::kTags / 4;  ///< above places of sums
 
+/// So many ranks, each so far `apart` from the one before.
+std::vector<int> numbers(int first, int count, int apart) {
+  std::vector<int> all;
+  for (int i = 0; i < count; ++i) all.push_back(first + i * apart);
+  return all;
+}
+
 }  // namespace
 
 RankGrid::RankGrid(engine::Exchange& all, const Config& config)
@@ -20,8 +27,15 @@ RankGrid::RankGrid(engine::Exchange& all, const Config& config)
   const std::lock_guard lock(all.mutex());
   const int in_copy = all.ranks() / copies_;
   pipeline_ = all.part(copy() * tensor_ + part_);
-  if (tensor_ > 1) group_ = all.part(all.rank() / tensor_);
-  if (copies_ > 1) same_ = all.part(all.rank() % in_copy);
+  pipeline_->numbers = numbers(copy() * in_copy + part_, in_copy / tensor_, tensor_);
+  if (tensor_ > 1) {
+    group_ = all.part(all.rank() / tensor_);
+    group_->numbers = numbers(all.rank() - part_, tensor_, 1);
+  }
+  if (copies_ > 1) {
+    same_ = all.part(all.rank() % in_copy);
+    same_->numbers = numbers(all.rank() % in_copy, copies_, in_copy);
+  }
 }
 
 RankGrid::~RankGrid() {
@@ -53,24 +67,15 @@ void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
         (core.index * (named ? 1 : tensor_) + part_ + (named ? 0 : copy() * cores * tensor_)) %
         engine::usable_cores();
   }
-  const int in_copy = all_.ranks() / copies_;
-  const auto names_from = [&](int first, int apart) {
-    std::vector<std::string> names;
-    for (int rank = first; int(names.size()) < (apart == 1 ? tensor_ : copies_); rank += apart)
-      names.push_back("rank " + std::to_string(rank));
-    return names;
-  };
   if (same_) {
-    agreed_ =
-        std::make_shared<engine::SumGroup>(*same_, names_from(all_.rank() % in_copy, in_copy));
+    agreed_ = std::make_shared<engine::SumGroup>(*same_);
     pipeline_->copies = {copies_, [group = agreed_](std::span<float> numbers, int stage) {
                            group->add_up(numbers, stage);
                          }};
   }
   if (tensor_ == 1) return;
   split_ = std::make_unique<stages::TensorSplit>(options.network, options.cut, tensor_);
-  sums_ =
-      std::make_shared<engine::SumGroup>(*group_, names_from(all_.rank() / tensor_ * tensor_, 1));
+  sums_ = std::make_shared<engine::SumGroup>(*group_);
   whole_ = std::move(options.weights);
   if (whole_.empty()) whole_ = stages::initial_state(*options.network, options.seed);
   pipeline_->add_up_parts = [group = sums_](std::span<float> numbers, int stage) {
