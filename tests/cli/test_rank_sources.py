@@ -32,12 +32,11 @@ class Sources(RanksTest):
                 others = [rank["source"] for rank in got[2]["ranks"] if "source" in rank]
                 self.assertEqual([(one["received"], one["trained"]) for one in others], [(20, 20)] * 2)
 
-    def test_every_schedule_learns_from_two_equal_sources_what_it_learns_from_one(self):
+    def test_each_kind_of_schedule_learns_from_two_equal_sources_what_it_learns_from_one(self):
         folders, _ = self.sources(1, frames=24)
         for schedule, stages, cut, capture in (("partime", 2, (4,), "graph"), ("pb", 2, (4,), "eager"),
-                                               ("gpipe", 2, (4,), "graph"), ("1f1b", 2, (4,), "eager"),
-                                               ("interleaved", 4, (2, 4, 6), "graph"), ("2bw", 2, (4,), "graph"),
-                                               ("zb-h1", 2, (4,), "graph"), ("sequential", 2, (4,), "eager")):
+                                               ("gpipe", 2, (4,), "eager"), ("2bw", 2, (4,), "graph"),
+                                               ("interleaved", 4, (2, 4, 6), "graph"), ("zb-h1", 2, (4,), "graph")):
             with self.subTest(schedule=schedule):
                 tables = self.config(schedule=schedule, stages=stages, cut=cut, capture=capture)
                 tables["source"]["uri"] = folders[0]
