@@ -133,7 +133,7 @@ class Hosts(RanksTest):
             if mbit:
                 bed.limit(0, mbit)
             done = subprocess.run(bed.command(program.MILLRACE, "run", file, "--quiet", "--frames", frames, "--report",
-                                              report), env=ENVIRONMENT, text=True, timeout=120,
+                                              report), env=ENVIRONMENT, text=True, timeout=500,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, program.DONE, done.stderr)
         return json.loads(report.read_text())

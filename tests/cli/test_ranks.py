@@ -25,7 +25,7 @@ ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_R
 def ranks(count, *command, shell=False):
     """The program on so many ranks, from start to end. `shell`: the command is one for sh."""
     command = ["sh", "-c", command[0]] if shell else [program.MILLRACE, *map(str, command)]
-    done = subprocess.run([*LAUNCH, "-n", str(count), *command], env=ENVIRONMENT, text=True, timeout=120,
+    done = subprocess.run([*LAUNCH, "-n", str(count), *command], env=ENVIRONMENT, text=True, timeout=500,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     return program.Outcome(done.returncode, done.stdout, done.stderr)
 
