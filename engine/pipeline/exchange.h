@@ -9,6 +9,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "engine/pipeline/link_times.h"
 
@@ -58,8 +59,25 @@ class Exchange {
   /// A rank is lost: the others are not waited for when this one ends.
   virtual void abandon() = 0;
 
+  /// Of its ranks among all that were launched; empty: they are all.
+  std::vector<int> numbers;
+  std::string name(int rank) const {
+    return "rank " + std::to_string(numbers.empty() ? rank : numbers[std::size_t(rank)]);
+  }
+
+  /// Called, where it is set, as soon as the first stage's worker knows that no more is admitted.
+  std::function<void()> on_end_of_stream;
   /// Called, where it is set, when this rank's workers have ended, before others' are waited for.
   std::function<void(bool failed)> on_workers_ended;
+
+  /// Where copies of this exchange's pipeline learn one network: how many, and what adds up
+  /// `numbers` of a stage over all, in place, in an order that gives each the same bits. Blocks.
+  struct Copies {
+    int count = 1;
+    std::function<void(std::span<float> numbers, int stage)> add_up;
+  } copies;
+  /// The same over the ranks that share a stage's modules, whose gradients differ. Empty: none.
+  std::function<void(std::span<float> numbers, int stage)> add_up_parts;
 
   static constexpr int kTags = 1 << 20;
 

@@ -1,6 +1,7 @@
 #include "engine/pipeline/pipeline.h"
 
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <latch>
@@ -70,6 +71,8 @@ Outcome Pipeline::run() {
         pthread_setname_np(pthread_self(), ("worker " + std::to_string(worker)).c_str());
         if (worker < int(options_.cores.size()) && options_.cores[worker] >= 0)
           pin_this_thread(options_.cores[worker]);
+        // A rest between two looks at other ranks' messages ends when it should.
+        if (ranks_) prctl(PR_SET_TIMERSLACK, 1);
         const Program& program = schedule_.workers[worker];
         for (const int stage : stages_of(program))
           shared_.steps[schedule_.replica_id(stage, program.replica)]->prepare();

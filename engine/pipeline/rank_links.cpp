@@ -1,123 +1,23 @@
 #include "engine/pipeline/rank_links.h"
 
 #include <algorithm>
+#include <cmath>  // isfinite
 #include <cstring>
 #include <stdexcept>
 #include <thread>
-#include <type_traits>
+
+#include "engine/pipeline/rank_messages.h"
 
 namespace millrace::engine {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::microseconds kRest{50};  ///< between two looks when nothing else is to do
-constexpr std::chrono::milliseconds kBeat{500};
-constexpr std::chrono::seconds kSilence{5};  ///< after which a rank is given up
-
-/// What the last stage's rank has counted, for the observer's.
-struct LossCounts {
-  FateCounts fates;
-  std::int64_t roll_backs = 0, last_sample = 0;
-  double last_loss = 0, last_median = 0;
-};
-
-LossCounts counts_of(Tally& tally, const LossGuard* guard) {
-  LossCounts counts{tally.counts()};
-  if (guard) {
-    counts.roll_backs = guard->roll_backs();
-    counts.last_sample = guard->last_sample();
-    counts.last_loss = guard->last_loss();
-    counts.last_median = guard->last_median();
-  }
-  return counts;
-}
-
-void apply(const LossCounts& counts, Tally& tally, LossGuard* guard) {
-  tally.set(counts.fates);
-  if (guard)
-    guard->mirror(counts.roll_backs, counts.last_sample, counts.last_loss, counts.last_median);
-}
-
-}  // namespace
-
-/// What a rank says when its workers have ended.
-struct RankLinks::Final {
-  Outcome outcome;
-  LossCounts counts;
-  std::int64_t predictions = 0;
-};
-
-namespace {
-
-/// Plain numbers as the letter's bytes: every rank runs the same build.
-template <class T>
-std::string bytes_of(const T& value) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-
-template <class T>
-T taken(std::string_view& bytes) {
-  T value;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  bytes.remove_prefix(sizeof value);
-  return value;
-}
-
 Signal::Kind kind_of(Cargo cargo) {
   return cargo == Cargo::activation ? Signal::Kind::activation : Signal::Kind::gradient;
 }
 
 }  // namespace
-
-std::vector<int> deal_workers(int workers, int ranks) {
-  std::vector<int> rank_of_worker;
-  for (int worker = 0; worker < workers; ++worker)
-    rank_of_worker.push_back(int(std::int64_t(worker) * ranks / workers));
-  return rank_of_worker;
-}
-
-void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_worker, int ranks) {
-  const auto fail = [](const std::string& what) { throw std::invalid_argument(what); };
-  const int workers = int(schedule.workers.size());
-  if (ranks > workers) {
-    fail(std::to_string(ranks) + " ranks: the schedule has " + std::to_string(workers) +
-         " workers, so 1 to " + std::to_string(workers));
-  }
-  if (int(rank_of_worker.size()) != workers) {
-    fail(std::to_string(rank_of_worker.size()) + " workers are dealt, the schedule has " +
-         std::to_string(workers));
-  }
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (std::find(rank_of_worker.begin(), rank_of_worker.end(), rank) == rank_of_worker.end())
-      fail("rank " + std::to_string(rank) + " of " + std::to_string(ranks) + " has no worker");
-  }
-  const std::vector<int> worker_of = workers_of_replicas(schedule);
-  const auto rank_of = [&](int stage, int replica) {
-    return rank_of_worker[std::size_t(worker_of[std::size_t(schedule.replica_id(stage, replica))])];
-  };
-  for (const int rank : rank_of_worker) {
-    if (rank < 0 || rank >= ranks)
-      fail("rank " + std::to_string(rank) + " is none of the " + std::to_string(ranks));
-  }
-  if (rank_of(0, 0) != 0) fail("the first stage must be on rank 0, which has the source");
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    for (int replica = 1; replica < schedule.replicas_of(stage); ++replica) {
-      if (rank_of(stage, replica) != rank_of(stage, 0))
-        fail("the replicas of stage " + std::to_string(stage) + " must be on one rank");
-    }
-  }
-}
-
-struct RankLinks::Head {
-  int from = 0, to = 0;  ///< replicas
-  Token token;
-  Clock::time_point sent;
-  SampleInfo info;    ///< activation, target
-  float loss = 0;     ///< prediction
-  LossCounts counts;  ///< prediction
-};
 
 class RankLinks::OutgoingLink final : public Link {
  public:
@@ -141,7 +41,7 @@ RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineO
       shared_(shared),
       outgoing_(std::size_t(kCargos) * std::size_t(shared.schedule.stages)),
       heard_(std::size_t(options.exchange->ranks())),
-      clocks_(options.exchange->ranks()),
+      clocks_(options.exchange->ranks(), clock_of_this_machine()),
       sent_(2 * std::size_t(shared.lowering.replica_ids()) * std::size_t(shared.schedule.slots())),
       targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]) {
   for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = -1;
@@ -163,59 +63,6 @@ RankLinks::~RankLinks() {
   alive_.join();
   const std::lock_guard lock(exchange_.mutex());
   exchange_.close_ports();
-}
-
-void RankLinks::beat() {
-  std::unique_lock lock(exchange_.mutex());
-  try {
-    while (!ended_ && !closed_ && !lost_) {
-      for (int rank = 0; rank < exchange_.ranks(); ++rank) {
-        if (rank != this->rank()) send_beat(rank);
-      }
-      tell_times();
-      if (rank() != 0)
-        exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "M" + meters());
-      poll();
-      look_for_losses();
-      closing_.wait_for(lock, kBeat, [&] { return closed_; });
-    }
-  } catch (const std::exception& error) {
-    lost_ = true;
-    failure_ = error.what();
-    shared_.stop.store(true);
-  }
-}
-
-void RankLinks::send_beat(int rank) {
-  exchange_.post(rank, Exchange::About::pipeline,
-                 bytes_of(options_.run) + "B" + bytes_of(clocks_.beat_for(rank, Clock::now())));
-}
-
-void RankLinks::tell_times() {
-  std::string all;
-  for (const auto& way : ways_) {
-    if (way->took.count() == 0) continue;
-    const LinkTime time{.cargo = way->cargo,
-                        .stage = way->stage,
-                        .from = way->peer,
-                        .to = rank(),
-                        .bytes = std::int64_t(way->buffers.front().size()),
-                        .messages = way->took.count(),
-                        .ms = way->took.median_ms()};
-    if (rank() == 0) exchange_.times().note(time);
-    all += bytes_of(time);
-  }
-  if (rank() != 0) exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "L" + all);
-}
-
-void RankLinks::look_for_losses() {
-  for (std::size_t rank = 0; rank < heard_.size(); ++rank) {
-    if (heard_[rank] == Clock::time_point{} || Clock::now() - heard_[rank] < kSilence) continue;
-    lost_ = true;
-    failure_ = "rank " + std::to_string(rank) +
-               " is gone: nothing was heard of it for 5 s; the last checkpoint stays";
-    shared_.stop.store(true);
-  }
 }
 
 int RankLinks::rank_of(int replica_id) const {
@@ -354,22 +201,29 @@ void RankLinks::release(std::int64_t sample) {
   put(outgoing(Cargo::release, 0, 0), lock, {.token = {.sample = sample}});
 }
 
-void RankLinks::end_of_stream(std::int64_t samples) {
-  const std::lock_guard lock(exchange_.mutex());
-  tell_all("E" + bytes_of(samples) + bytes_of(shared_.replays));
+void RankLinks::agree(int stage, bool& learned, Alarm& alarm) {
+  if (exchange_.copies.count > 1) meet_copies(stage, learned, alarm);
+  if (!exchange_.add_up_parts) return;
+  const std::vector<float>& gradient = freight_.gradient(stage, 0);
+  const bool finite =
+      std::all_of(gradient.begin(), gradient.end(), [](float one) { return std::isfinite(one); });
+  float astray = finite ? 0 : 1;  // how many parts are
+  exchange_.add_up_parts({&astray, 1}, stage);
+  if (astray > 0) alarm = std::max(alarm, Alarm::discard);
 }
 
-void RankLinks::fail(const std::string& what, bool lost) {
-  failed_ = true;
-  const std::lock_guard lock(exchange_.mutex());
-  tell_all((lost ? "G" : "S") + what);
-}
-
-void RankLinks::tell_all(const std::string& letter) {
-  for (int rank = 0; rank < exchange_.ranks(); ++rank) {
-    if (rank != exchange_.rank())
-      exchange_.post(rank, Exchange::About::pipeline, bytes_of(options_.run) + letter);
-  }
+void RankLinks::meet_copies(int stage, bool& learned, Alarm& alarm) {
+  const Exchange::Copies& copies = exchange_.copies;
+  constexpr std::size_t kVotes = 3;
+  std::vector<float>& numbers = freight_.gradient(stage, kVotes);
+  float* const votes = numbers.data() + numbers.size() - kVotes;
+  votes[0] = learned;
+  votes[1] = alarm == Alarm::discard;
+  votes[2] = alarm == Alarm::roll_back;
+  copies.add_up(numbers, stage);
+  learned = votes[0] == float(copies.count);
+  alarm = votes[2] > 0 ? Alarm::roll_back : votes[1] > 0 ? Alarm::discard : Alarm::none;
+  freight_.set_gradient(stage, copies.count);
 }
 
 void RankLinks::poll() {
@@ -441,94 +295,6 @@ void RankLinks::shown(const Head& head) {
   }
   ++predictions_;
   shared_.pool.release(head.token.sample);
-}
-
-bool RankLinks::read(const Exchange::Letter& letter) {
-  std::string_view bytes = letter.text;
-  if (const int run = taken<int>(bytes); run != options_.run) {
-    if (run < options_.run) return true;
-    // Of the next run, which another rank has begun: until this one has, too.
-    exchange_.post(rank(), Exchange::About::pipeline, letter.text);
-    return false;
-  }
-  const char kind = taken<char>(bytes);
-  heard_[std::size_t(letter.from)] = kind == 'F' ? Clock::time_point{} : Clock::now();
-  if (kind == 'E') {
-    shared_.admitted = taken<std::int64_t>(bytes);
-    shared_.replays = taken<std::int64_t>(bytes);
-    shared_.applied.store(shared_.schedule.applied(shared_.admitted), std::memory_order_relaxed);
-  } else if (kind == 'S' || kind == 'G') {
-    lost_ = lost_ || kind == 'G';
-    if (failure_.empty())
-      failure_ = "rank " + std::to_string(letter.from) + ": " + std::string(bytes);
-    shared_.stop.store(true);
-  } else if (kind == 'B') {
-    const auto beat = taken<RankClocks::Beat>(bytes);
-    if (clocks_.heard(letter.from, beat, Clock::now()) && !ended_) send_beat(letter.from);
-  } else if (kind == 'L') {
-    while (!bytes.empty()) exchange_.times().note(taken<LinkTime>(bytes));
-  } else if (kind == 'M') {
-    take_meters(bytes);
-  } else if (kind == 'F') {
-    ++finished_;
-    const auto final = taken<Final>(bytes);
-    if (letter.from == last_rank()) last_ = std::make_unique<Final>(final);
-    if (rank() == 0) take_meters(bytes);
-  }
-  return true;
-}
-
-std::string RankLinks::meters() const {
-  std::string all;
-  for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
-    if (here(replica_id)) all += bytes_of(replica_id) + shared_.monitor.meter(replica_id).bytes();
-  }
-  return all;
-}
-
-void RankLinks::take_meters(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const int replica_id = taken<int>(bytes);
-    shared_.monitor.meter(replica_id).take(bytes.substr(0, StageMeter::size_in_bytes()));
-    bytes.remove_prefix(StageMeter::size_in_bytes());
-  }
-}
-
-template <class Done>
-void RankLinks::poll_until(std::unique_lock<std::mutex>& lock, const Done& done) {
-  for (poll(); !done(); poll()) {
-    look_for_losses();
-    if (lost_) throw RankLost(failure_);
-    lock.unlock();
-    std::this_thread::sleep_for(kRest);
-    lock.lock();
-  }
-}
-
-Outcome RankLinks::finish(const Outcome& here) {
-  if (exchange_.on_workers_ended) exchange_.on_workers_ended(failed_);
-  std::unique_lock lock(exchange_.mutex());
-  poll_until(lock, [&] {
-    return std::all_of(outgoing_.begin(), outgoing_.end(), [&](const std::vector<Way*>& ways) {
-      return std::all_of(ways.begin(), ways.end(), [&](const Way* way) {
-        return std::all_of(way->ports.begin(), way->ports.end(),
-                           [&](int port) { return exchange_.over(port); });
-      });
-    });
-  });
-  const bool counts = last_rank() == rank();
-  const Final final{here, counts_of(shared_.monitor.tally(), pipeline_.guard), predictions_};
-  if (counts) last_ = std::make_unique<Final>(final);
-  ended_ = true;
-  tell_times();
-  tell_all("F" + bytes_of(final) + meters());
-  poll_until(lock, [&] {
-    const bool all_shown = rank() != 0 || counts || (last_ && predictions_ == last_->predictions);
-    return finished_ == exchange_.ranks() - 1 && all_shown && exchange_.all_posted();
-  });
-  if (!failure_.empty()) throw std::runtime_error(failure_);
-  if (!counts && rank() == 0) apply(last_->counts, shared_.monitor.tally(), pipeline_.guard);
-  return last_ ? last_->outcome : Outcome{};
 }
 
 }  // namespace millrace::engine

@@ -37,6 +37,12 @@ class Freight {
   /// Of the sample in `slot`.
   virtual void pack(Cargo cargo, int stage, int slot, std::byte* to) = 0;
   virtual void unpack(Cargo cargo, int stage, int slot, const std::byte* from) = 0;
+
+  /// The gradient that the next update of a stage here applies, and room behind it for as many
+  /// numbers more. Not under the mutex: by the stage's worker, as the next.
+  virtual std::vector<float>& gradient(int stage, std::size_t more) = 0;
+  /// Has the stage apply 1 / `copies` of what gradient() has become.
+  virtual void set_gradient(int stage, int copies) = 0;
 };
 
 /// How a schedule is spread over processes.
@@ -86,6 +92,10 @@ class RankLinks {
   Clock::time_point sent(const Signal& need) const { return sent_[place_of(need)]; }
   /// The stream held `samples`.
   void end_of_stream(std::int64_t samples);
+  /// Before an update: where copies of the pipeline learn one network, its gradient is their mean,
+  /// and none is applied unless all learned; the gravest alarm is everybody's. Where ranks share
+  /// modules, all leave out a gradient that is not finite on one.
+  void agree(int stage, bool& learned, Alarm& alarm);
 
   /// A worker here failed: nobody anywhere waits any longer. `lost`: for lack of a rank, so that
   /// there is nothing whole to save.
@@ -117,6 +127,7 @@ class RankLinks {
   int rank_of(int replica_id) const;
   int last_rank() const;
   bool takes_loss(int stage) const;
+  void meet_copies(int stage, bool& learned, Alarm& alarm);
   Way& outgoing(Cargo cargo, int stage, int peer);
   // Under the mutex.
   bool put(Way& way, std::unique_lock<std::mutex>& lock, const Head& head);

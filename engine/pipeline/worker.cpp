@@ -147,7 +147,8 @@ void Worker::update(const Action& action) {
   Stage& mine = stage(action);
   // An update is the mean over all of its samples, or none.
   const bool left_out = std::exchange(mine.left_out, false);
-  const bool learned = std::exchange(mine.learned, false) && !left_out;
+  bool learned = std::exchange(mine.learned, false) && !left_out;
+  if (shared_.ranks) shared_.ranks->agree(action.stage, learned, mine.pending);
   const bool untold = std::exchange(mine.untold, false);
   ++mine.versions;
   // Within a minibatch every sample is as old as the minibatch. A stage that goes backward alone

@@ -114,9 +114,9 @@ class Worker {
   Outbox outbox_;                ///< what others hear of when the launch group ends
   CompletionQueue completions_;
   bool settling_ = false;
-  int looks_ = 0;                ///< of this wait, with other ranks about
-  Clock::duration showing_{};    ///< from launch to prediction, lately
-  std::vector<Alarm> verdicts_;  ///< of the guard: sample n's at n mod size
+  Clock::time_point waits_since_;  ///< with other ranks about
+  Clock::duration showing_{};      ///< from launch to prediction, lately
+  std::vector<Alarm> verdicts_;    ///< of the guard: sample n's at n mod size
 };
 
 }  // namespace millrace::engine

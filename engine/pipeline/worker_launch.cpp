@@ -1,6 +1,7 @@
 // What a worker does when a launch group ends, and when its work is over.
 #include <algorithm>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 #include "engine/pipeline/rank_links.h"
@@ -50,8 +51,13 @@ bool Worker::over(const Completion& completion) {
 
 std::chrono::microseconds Worker::patience() {
   // What comes from other ranks is taken by whoever waits, so that no wait may be long.
-  constexpr int kLooks = 200;
-  if (shared_.ranks) return looks_++ < kLooks ? std::chrono::microseconds(0) : kImpatience;
+  if (shared_.ranks) {
+    // A rest ends late by as much as a message takes, so it begins when a step should have come.
+    constexpr std::chrono::milliseconds kLooks{5};
+    if (Clock::now() - waits_since_ > kLooks) return kImpatience;
+    std::this_thread::yield();  // ranks may share a core
+    return std::chrono::microseconds(0);
+  }
   if (completions_.empty()) return kPatience;
   const Completion& next = completions_.front();
   if (next.kind != Completion::Kind::predicted || next.launch < 0) return kImpatience;

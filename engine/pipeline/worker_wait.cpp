@@ -12,7 +12,7 @@ using Part = StageMeter::Part;
 
 template <class Attempt>
 bool Worker::await(std::int64_t sample, const Attempt& attempt) {
-  looks_ = 0;
+  if (shared_.ranks) waits_since_ = Clock::now();
   while (!attempt(patience())) {
     settle();
     if (over(sample)) return false;
@@ -96,7 +96,7 @@ bool Worker::admit(const Action& action) {
     }
     lap(mine, Part::waiting);
   }
-  const Clock::time_point asked = Clock::now();
+  const Clock::time_point asked = waits_since_ = Clock::now();
   for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
     if (drained(action.sample)) return end_of_stream(action.sample);
     if (full()) {

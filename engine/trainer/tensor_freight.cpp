@@ -1,6 +1,7 @@
 #include "engine/trainer/tensor_freight.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>  // NoGradGuard
 
 #include <algorithm>
 #include <array>
@@ -130,7 +131,31 @@ void TensorFreight::unpack(Cargo cargo, int stage, int slot, const std::byte* fr
     std::memcpy(shown.mutable_data_ptr<float>(), from, shown.nbytes());
   } else {
     const int reader = cargo == Cargo::activation ? stage + 1 : stage - 1;
-    unpack_tensors(way(cargo, stage).tensors[std::size_t(slot)], fixed_(reader), from);
+    unpack_tensors(way(cargo, stage).tensors[std::size_t(slot)], step_(reader).records(), from);
+  }
+}
+
+std::vector<float>& TensorFreight::gradient(int stage, std::size_t more) {
+  const stages::Tensors& views = step_(stage).stage().gradients();
+  std::vector<float>& all = gradients_[std::size_t(stage)];
+  all.clear();
+  for (const at::Tensor& view : views) {
+    const at::Tensor dense = view.contiguous();
+    const float* const numbers = dense.const_data_ptr<float>();
+    all.insert(all.end(), numbers, numbers + dense.numel());
+  }
+  all.resize(all.size() + more);
+  return all;
+}
+
+void TensorFreight::set_gradient(int stage, int copies) {
+  const c10::NoGradGuard no_grad;
+  const float* numbers = gradients_[std::size_t(stage)].data();
+  for (const at::Tensor& view : step_(stage).stage().gradients()) {
+    const at::Tensor mean =
+        at::from_blob(const_cast<float*>(numbers), view.sizes(), at::kFloat).div_(copies);
+    at::Tensor(view).copy_(mean);
+    numbers += view.numel();
   }
 }
 

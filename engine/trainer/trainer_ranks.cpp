@@ -78,9 +78,10 @@ void Trainer::check_ranks() {
     if (ranks[std::size_t(worker_of[replica_id])] != exchange.rank())
       options_.devices[replica_id] = {};
   }
-  freight_ = std::make_unique<TensorFreight>(options_, samples_, boundaries_, [this](int stage) {
-    return steps_[std::size_t(schedule_.replica_id(stage, 0))]->records();
-  });
+  freight_ = std::make_unique<TensorFreight>(
+      options_, samples_, boundaries_, [this](int stage) -> const capture::StageStep& {
+        return *steps_[std::size_t(schedule_.replica_id(stage, 0))];
+      });
 }
 
 void Trainer::gather() {

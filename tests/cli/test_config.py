@@ -75,6 +75,7 @@ KEYS = {
     "pipeline.virtual_stages": whole(1, 1024),
     "pipeline.vertical_sync": FLAG,
     "pipeline.replicas": listed([0], ["2"], 2),
+    "source.uris": listed([3], "synth:shapes"),
     "pipeline.ranks": listed([-1], ["0"], 2),
     "pipeline.tensor": whole(1, 64),
     "pipeline.recompute": FLAG,

@@ -29,7 +29,7 @@ def needs(program):
 class Demos(CliTest):
     def test_each_is_short_and_has_a_readme(self):
         demos = [path for path in DEMOS.iterdir() if path.is_dir()]
-        self.assertEqual({demo.name for demo in demos}, {"hello", "file", "webcam", "drift", "embedded", "plugins"})
+        self.assertEqual({demo.name for demo in demos}, {"hello", "file", "webcam", "two-cameras", "drift", "embedded", "plugins"})
         for demo in demos:
             readme = (demo / "README.md").read_text()
             for part in ["**What you see:**", "## The command", "## What to try next"]:

@@ -106,7 +106,17 @@ class Hosts(RanksTest):
             ranks = self.start(bed, tables, ["--enable-recovery"])
             os.kill(ranks[1], 9)
             self.assert_all_end_soon(ranks.values())
-        self.assertIn("millrace: error: a rank that shares the modules here is gone", self.said(0))
+        self.assertIn("millrace: error: rank 1 is gone: nothing was heard of it for 6 s", self.said(0))
+        self.assert_goes_on()
+
+    def test_a_killed_rank_ends_the_pipeline_of_another_source(self):
+        tables = self.live()
+        tables["source"]["uris"] = ["synth:shapes", "synth:shapes"]
+        with hosts.Hosts(2) as bed:
+            ranks = self.start(bed, tables, ["--enable-recovery"])
+            os.kill(ranks[1], 9)
+            self.assert_all_end_soon(ranks.values())
+        self.assertIn("millrace: error: rank 1 is gone: nothing was heard of it for 6 s", self.said(0))
         self.assert_goes_on()
 
     def test_mpirun_ends_all_when_a_rank_is_killed(self):
@@ -123,7 +133,7 @@ class Hosts(RanksTest):
             if mbit:
                 bed.limit(0, mbit)
             done = subprocess.run(bed.command(program.MILLRACE, "run", file, "--quiet", "--frames", frames, "--report",
-                                              report), env=ENVIRONMENT, text=True, timeout=120,
+                                              report), env=ENVIRONMENT, text=True, timeout=500,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self.assertEqual(done.returncode, program.DONE, done.stderr)
         return json.loads(report.read_text())
@@ -133,6 +143,19 @@ class Hosts(RanksTest):
         expected = self.run_over(1, tables, "alone")[0]
         weights = self.folder / "out.safetensors"
         report = self.over_hosts(tables | {"output": {"weights": str(weights)}}, 40, delay_ms=1)
+        self.assertEqual(program.tensors_of(weights), expected)
+        self.assertEqual([rank["host"] for rank in report["ranks"]], ["host0", "host1"])
+
+    def test_two_hosts_with_a_source_each_give_the_weights_of_one_process(self):
+        each = [program.random_frames(seed=source, count=20) for source in (1, 2)]
+        turns = program.write_frames(self.folder / "turns", [image for turn in zip(*each) for image in turn])
+        tables = self.config(schedule="pipedream")
+        tables["source"]["uri"] = turns
+        expected = self.run_over(1, tables | {"pipeline": tables["pipeline"] | {"replicas": [2, 2]}}, "alone")[0]
+        tables["source"]["uris"] = [str(program.write_frames(self.folder / f"host{i}", images))
+                                    for i, images in enumerate(each)]
+        weights = self.folder / "out.safetensors"
+        report = self.over_hosts(tables | {"output": {"weights": str(weights)}}, 20, delay_ms=1)
         self.assertEqual(program.tensors_of(weights), expected)
         self.assertEqual([rank["host"] for rank in report["ranks"]], ["host0", "host1"])
 

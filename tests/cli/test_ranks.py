@@ -9,6 +9,7 @@ import unittest
 from pathlib import Path
 
 import numpy
+from safetensors.numpy import save_file
 
 import program
 
@@ -24,7 +25,7 @@ ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_R
 def ranks(count, *command, shell=False):
     """The program on so many ranks, from start to end. `shell`: the command is one for sh."""
     command = ["sh", "-c", command[0]] if shell else [program.MILLRACE, *map(str, command)]
-    done = subprocess.run([*LAUNCH, "-n", str(count), *command], env=ENVIRONMENT, text=True, timeout=120,
+    done = subprocess.run([*LAUNCH, "-n", str(count), *command], env=ENVIRONMENT, text=True, timeout=500,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     return program.Outcome(done.returncode, done.stdout, done.stderr)
 
@@ -122,6 +123,26 @@ class Ranks(RanksTest):
                 self.assertEqual([rank["part"] for rank in report["ranks"]], [0, 1] * (count // 2))
                 self.assertEqual(self.run_over(count, tables, "again")[0], got, "it is repeatable")
 
+    def test_a_gradient_that_overflows_on_one_rank_is_left_out_by_all_that_share_its_modules(self):
+        """Half of the first convolution's channels shrink what the second blows up: fine but for one gradient."""
+        rng = numpy.random.default_rng(1)
+        state = {"0.weight": rng.uniform(-1, 1, (4, 3, 3, 3)), "0.bias": numpy.zeros(4),
+                 "2.weight": rng.uniform(-1, 1, (3, 4, 3, 3)), "2.bias": numpy.zeros(3)}
+        state = {name: value.astype(numpy.float32) for name, value in state.items()}
+        state["0.weight"][2:] *= numpy.float32(1e-36)
+        state["2.weight"][:, 2:] *= numpy.float32(3e38)
+        save_file(state, self.folder / "begin.safetensors")
+        tables = self.config(schedule="sequential", stages=1, cut=())
+        del tables["pipeline"]["cut"]
+        layers = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "conv", "out": 3, "kernel": 3}]
+        tables["model"] = {"preset": "layers", "layer": layers, "weights": str(self.folder / "begin.safetensors")}
+        expected, _, alone = self.run_over(1, tables, "alone")
+        self.assertEqual(alone["guard"]["skipped_updates"], [40], "no gradient is finite")
+        tables["pipeline"]["tensor"] = 2
+        got, _, shared = self.run_over(2, tables, "shared")
+        self.assertEqual(got, expected, "as it began")
+        self.assertEqual(shared["guard"]["skipped_updates"], [40])
+
     def test_a_checkpoint_of_shared_modules_is_of_whole_ones(self):
         state = self.folder / "state"
         tables = self.config(schedule="sequential", optimizer={"kind": "sgd", "lr": 0.01, "momentum": 0.9})
@@ -169,6 +190,18 @@ class Ranks(RanksTest):
                             "pipeline.ranks", "3 ranks: the schedule has 2 workers, so 1 to 2")
         other = f"exec {program.MILLRACE} run {file} --set optimizer.lr=0.0$((OMPI_COMM_WORLD_RANK + 1))"
         self.assert_refused(program.BAD_USAGE, ranks(2, other, shell=True), "rank 1", "lr = 0.02", "lr = 0.01")
+        older = Path(program.MILLRACE).read_bytes()
+        version = program.call("--version").out.strip().encode()
+        self.assertIn(version, older)
+        (self.folder / "libmillrace_mpi.so").symlink_to(Path(program.MILLRACE).parent / "libmillrace_mpi.so")
+        (self.folder / "older").write_bytes(older.replace(version[:-1], version[:-2] + b"#"))
+        (self.folder / "older").chmod(0o755)
+        mixed = f"exec $([ $OMPI_COMM_WORLD_RANK = 0 ] && echo {program.MILLRACE} || echo {self.folder}/older) run {file}"
+        self.assert_refused(program.BAD_USAGE, ranks(2, mixed, shell=True), "rank 1 is version", "rank 0 is")
+        one_core = f'exec $([ $OMPI_COMM_WORLD_RANK = 0 ] || echo taskset -c {min(os.sched_getaffinity(0))}) ' \
+                   f"{program.MILLRACE} run {file} --set 'pipeline.devices=[\"cpu:0\", \"cpu:1\"]'"
+        if len(os.sched_getaffinity(0)) > 1:
+            self.assert_refused(program.BAD_USAGE, ranks(2, one_core, shell=True), "rank 1", "cpu:1")
         lacks = f"exec {program.MILLRACE} run $([ $OMPI_COMM_WORLD_RANK = 0 ] && echo {file} || echo gone.toml)"
         self.assert_refused(program.BAD_USAGE, ranks(2, lacks, shell=True), "rank 1", "gone.toml")
 

@@ -55,6 +55,8 @@ class MemoryFreight final : public Freight {
   void unpack(Cargo cargo, int stage, int slot, const std::byte* from) override {
     if (Number* const number = at(cargo, stage, slot)) std::memcpy(number, from, sizeof *number);
   }
+  std::vector<float>& gradient(int, std::size_t) override { throw std::logic_error("no copies"); }
+  void set_gradient(int, int) override {}
 
  private:
   Number* at(Cargo cargo, int stage, int slot) {
@@ -366,6 +368,16 @@ TEST(RankClocks, TheShortestRoundTripTellsHowFarAClockIsAhead) {
   mine.heard(1, theirs.beat_for(0, there(110ms)), here(300ms));
   EXPECT_EQ(*mine.ahead(1), 7s);
   EXPECT_LT(std::chrono::abs(*theirs.ahead(0) + 7s), 20ms);
+}
+
+TEST(RankClocks, ProcessesOfOneMachineHaveOneClock) {
+  using namespace std::chrono_literals;
+  const Clock::time_point now(100s);
+  RankClocks mine(2, clock_of_this_machine()), theirs(2, clock_of_this_machine()), elsewhere(2, 7);
+  mine.heard(1, theirs.beat_for(0, now), now + 30ms);
+  EXPECT_EQ(*mine.ahead(1), 0ms);
+  mine.heard(0, elsewhere.beat_for(0, now), now + 30ms);
+  EXPECT_FALSE(mine.ahead(0));
 }
 
 }  // namespace

@@ -148,6 +148,11 @@ void Config::set(const std::string& key, const std::string& value) {
 }
 
 void settle(Config& config) {
+  for (const std::string& uri : config.source.uris) {
+    const std::string scheme = io::scheme_error(uri);
+    if (!scheme.empty()) throw config.error("source.uris", scheme);
+  }
+  if (!config.source.uris.empty()) config.source.uri = config.source.uris.front();
   const std::string scheme = io::scheme_error(config.source.uri);
   if (!scheme.empty()) throw config.error("source.uri", scheme);
   const std::string beside = config.task.stream.empty() ? "" : io::scheme_error(config.task.stream);
@@ -217,6 +222,7 @@ std::string to_toml(Config config) {
   for (std::string* const uri : {&config.source.uri, &config.task.stream, &config.output.video,
                                  &config.novelty.webhook, &config.novelty.mqtt})
     *uri = io::redacted(*uri);
+  for (std::string& uri : config.source.uris) uri = io::redacted(uri);
   std::ostringstream out;
   std::string table;
   for (const ConfigKey& key : config_keys()) {

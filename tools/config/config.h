@@ -26,6 +26,7 @@ struct Config {
   std::vector<std::string> plugins;  ///< loaded where they are set
   struct {
     std::string uri = "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi";
+    std::vector<std::string> uris;  ///< of each copy of the pipeline; empty: one, with `uri`
     std::string pace = "auto";
     std::string drop = "auto";
     int width = 128;

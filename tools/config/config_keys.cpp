@@ -280,6 +280,11 @@ std::vector<ConfigKey> make_table() {
             "shared objects that add layers, losses, sources and sinks: code, so trust them",
             MILLRACE_AT(plugins)),
       uri_key(),
+      texts(
+          "source.uris",
+          "under mpirun: a URI for each of several pipelines that learn one network together, each "
+          "read where its first rank runs; empty: one pipeline, source.uri",
+          MILLRACE_AT(source.uris)),
       choice("source.pace", {"auto", "live", "asap"},
              "live: at the stream's own rate; asap: as fast as the pipeline takes; auto: live for "
              "live sources, asap for files",

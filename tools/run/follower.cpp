@@ -9,6 +9,8 @@
 
 #include "engine/trainer/state_bytes.h"
 #include "tools/run/assembly.h"
+#include "tools/run/copy_source.h"
+#include "tools/run/lockstep_feed.h"
 #include "tools/run/rank_grid.h"
 #include "tools/run/rank_letters.h"
 #include "tools/run/shared_feed.h"
@@ -29,8 +31,14 @@ class NoFeed final : public engine::Feed {
 class Follower {
  public:
   Follower(engine::Exchange& exchange, RankGrid& grid, const Config& config, RankPlan plan)
-      : exchange_(exchange), grid_(grid), trainer_(options_of(config, std::move(plan))) {
-    if (config.checkpoint.dir.empty()) return;
+      : exchange_(exchange),
+        grid_(grid),
+        source_(leads() && grid.part() == 0
+                    ? std::make_unique<CopySource>(config, grid.copy(), plan.sample)
+                    : nullptr),
+        trainer_(options_of(config, std::move(plan))) {
+    // All copies of a pipeline have the same weights: the first writes them.
+    if (config.checkpoint.dir.empty() || grid.copy() > 0) return;
     checkpointer_ = std::make_unique<engine::Checkpointer>(
         config.pipeline.stages, config.checkpoint.every,
         [this](int stage) { return trainer_.checkpoint(stage); },
@@ -52,7 +60,9 @@ class Follower {
     } while (!leads() && trainer_.follow());
     if (!leads()) return;
     trainer_.dismiss_ranks();
-    post(exchange_, 0, LetterWriter(Word::share).put(engine::to_bytes(trainer_.checkpoint())));
+    if (source_) post(exchange_, 0, write(source_->finish(outcome_, trainer_.monitor().read())));
+    if (grid_.copy() == 0)
+      post(exchange_, 0, LetterWriter(Word::share).put(engine::to_bytes(trainer_.checkpoint())));
     await_posted(exchange_, 30s);
   }
 
@@ -72,22 +82,36 @@ class Follower {
   }
 
   void run() {
-    engine::PipelineOptions options{.rate = grid_.tensor() > 1 ? nullptr : &rate_};
+    const bool alone = grid_.tensor() == 1 && grid_.copies() == 1;
+    engine::PipelineOptions options{.rate = alone ? &rate_ : nullptr};
     if (checkpointer_) {
       options.after_sample = [this](int stage, std::int64_t sample) {
         checkpointer_->after_sample(stage, sample);
       };
     }
+    if (source_) return learn_from_source(std::move(options));
     NoFeed none;
     std::unique_ptr<ReceivedFeed> received;
     if (leads()) received = std::make_unique<ReceivedFeed>(grid_.group(), trainer_);
     trainer_.run(received ? static_cast<engine::Feed&>(*received) : none, nullptr,
                  std::move(options));
   }
+  void learn_from_source(engine::PipelineOptions options) {
+    LockstepFeed lockstep(source_->feed(trainer_), grid_.copies_group());
+    std::unique_ptr<SharedFeed> shared;
+    if (grid_.tensor() > 1)
+      shared = std::make_unique<SharedFeed>(lockstep, grid_.group(), trainer_);
+    if (shared) grid_.pipeline().on_end_of_stream = [&] { shared->end(); };
+    source_->start();
+    outcome_ = trainer_.run(shared ? static_cast<engine::Feed&>(*shared) : lockstep, nullptr,
+                            std::move(options));
+    grid_.pipeline().on_end_of_stream = nullptr;
+  }
   /// Whether it is the first of a pipeline beside rank 0's.
   bool leads() { return grid_.pipeline().rank() == 0; }
 
   void look(const std::function<bool()>& asked_to_stop) {
+    grid_.beat();
     if (!told_ && asked_to_stop()) {
       told_ = true;
       post(exchange_, 0, LetterWriter(Word::stop));
@@ -105,7 +129,9 @@ class Follower {
 
   engine::Exchange& exchange_;
   RankGrid& grid_;
+  const std::unique_ptr<CopySource> source_;  ///< null: another rank's
   engine::Trainer trainer_;
+  engine::Outcome outcome_;  ///< of `source_`
   std::atomic<double> rate_{1.0};
   std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: there is nothing to write
   bool told_ = false;
@@ -142,7 +168,7 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
     fail(exchange, 2, error.what());
   }
   if (!await(exchange, Word::join, text, code)) return code;
-  RankGrid grid(exchange, config.pipeline.tensor);
+  RankGrid grid(exchange, config);
   if (!await(exchange, Word::plan, text, code)) return code;
   std::unique_ptr<Follower> follower;
   try {
@@ -155,6 +181,8 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
     post(exchange, 0, LetterWriter(Word::ready).put(std::string(host)).put(std::int64_t(getpid())));
   } catch (const ConfigError& error) {
     fail(exchange, 2, error.what());
+  } catch (const io::SourceError& error) {
+    fail(exchange, 3, error.what());
   } catch (const std::exception& error) {
     fail(exchange, 1, error.what());
   }

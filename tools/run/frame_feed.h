@@ -37,7 +37,7 @@ class FrameFeed : public engine::Feed {
   std::int64_t taken() const { return taken_.load(std::memory_order_relaxed); }
 
   /// Frames taken from the queue that no sample was made of.
-  virtual std::int64_t pending() const { return 0; }
+  virtual std::int64_t pending() const { return frame_ ? 1 : 0; }
 
  protected:
   /// The next frame, to be released; null: none came in time, or none will (`ended`).

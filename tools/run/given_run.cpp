@@ -108,6 +108,8 @@ Config settled(Config config, bool targets) {
   settle(config);
   if (config.replay.kind != "none")
     throw config.error("replay.kind", "samples that the caller gives are not replayed");
+  if (config.source.uris.size() > 1)
+    throw config.error("source.uris", "samples that the caller gives are one rank's");
   if (config.pipeline.tensor > 1)
     throw config.error("pipeline.tensor", "samples that the caller gives are one rank's");
   // Scores are of classes, whoever tells them.

@@ -4,14 +4,15 @@
 
 #include "tools/config/task.h"
 #include "tools/run/frame_counts.h"
+#include "tools/run/rank_grid.h"
 
 namespace millrace::tools {
 namespace {
 
 page::Controls::Offered offered(const Config& config, const LiveSubject& subject) {
   return {.pause = true,
-          .save = subject.checkpointer != nullptr,
-          .learning_rate = config.optimizer.lr > 0};
+          .save = subject.checkpointer != nullptr && config.pipeline.tensor == 1,
+          .learning_rate = config.optimizer.lr > 0 && weights_are_apart(config)};
 }
 
 }  // namespace

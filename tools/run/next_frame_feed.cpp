@@ -143,4 +143,12 @@ const io::Frame* NextFrameFeed::pair(bool& never) {
   return nullptr;
 }
 
+std::unique_ptr<FrameFeed> frame_feed(const Config& config, engine::Trainer& trainer,
+                                      io::FrameQueue& queue, io::Resizer& resizer) {
+  const Task task = task_of(config.task.kind);
+  if (task != Task::next_frame) return std::make_unique<FrameFeed>(trainer, queue, resizer, task);
+  return std::make_unique<NextFrameFeed>(trainer, queue, resizer, config.task.horizon,
+                                         trainer.late_targets());
+}
+
 }  // namespace millrace::tools

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <vector>
 
+#include "tools/config/config.h"
 #include "tools/run/frame_feed.h"
 
 namespace millrace::tools {
@@ -64,5 +66,9 @@ class NextFrameFeed final : public FrameFeed {
   std::int64_t unpaired_ = 0;     ///< not late: frames that never got a target
   std::atomic<std::int64_t> missed_{0};
 };
+
+/// The feed of a task whose targets are frames of the same source, or come with them.
+std::unique_ptr<FrameFeed> frame_feed(const Config& config, engine::Trainer& trainer,
+                                      io::FrameQueue& queue, io::Resizer& resizer);
 
 }  // namespace millrace::tools

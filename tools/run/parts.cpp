@@ -67,6 +67,10 @@ struct CheckedConfig {
       throw config.error("pipeline.tensor", std::to_string(config.pipeline.tensor) +
                                                 " ranks are to share modules: run it by mpirun -n");
     }
+    if (!options.ranks && config.source.uris.size() > 1) {
+      throw config.error("source.uris", std::to_string(config.source.uris.size()) +
+                                            " pipelines learn one network: run it by mpirun -n");
+    }
     labels = configured_labels(config);
     live_labels = tools::live_labels(config);
     if (classes() > 0) require_classes(config, *trainer.network, classes());
@@ -146,8 +150,16 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
   make_alerts();
   observers.add(&callback);
   if (team) team->prepare(trainer, rate_of(config, info));
+  if (team && team->grid().copies() > 1)
+    lockstep = std::make_unique<LockstepFeed>(*feed, team->grid().copies_group());
   if (team && team->grid().tensor() > 1)
-    shared_feed = std::make_unique<SharedFeed>(*feed, team->grid().group(), trainer);
+    shared_feed = std::make_unique<SharedFeed>(samples(), team->grid().group(), trainer);
+  if (lockstep || shared_feed) {
+    team->grid().pipeline().on_end_of_stream = [this] {
+      if (lockstep) lockstep->end();
+      if (shared_feed) shared_feed->end();
+    };
+  }
   feed->rest_while([this] { return paused() && !stopping.load(std::memory_order_relaxed); });
 }
 
@@ -172,14 +184,10 @@ std::unique_ptr<io::Teller> RunParts::make_teller() const {
 }
 
 std::unique_ptr<FrameFeed> RunParts::make_feed() {
-  if (task == Task::teacher) {
-    return std::make_unique<TeacherFeed>(trainer, queue, resizer,
-                                         Teacher(config, shape(), trainer.output_shape()),
-                                         trainer.late_targets());
-  }
-  if (task != Task::next_frame) return std::make_unique<FrameFeed>(trainer, queue, resizer, task);
-  return std::make_unique<NextFrameFeed>(trainer, queue, resizer, config.task.horizon,
-                                         trainer.late_targets());
+  if (task != Task::teacher) return frame_feed(config, trainer, queue, resizer);
+  return std::make_unique<TeacherFeed>(trainer, queue, resizer,
+                                       Teacher(config, shape(), trainer.output_shape()),
+                                       trainer.late_targets());
 }
 
 std::unique_ptr<ReplayFeed> RunParts::make_replay() {
@@ -249,17 +257,15 @@ io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {
                      config.monitor.policy != "skip" &&  // of which some are only predicted
                      config.task.labels.empty() &&       // which may leave frames out
                      task != Task::mask && task != Task::stream;
-  return {.paced = paced_live(config, info) && !info.live,
-          .loop = config.source.loop,
-          .limit = exact ? limit : 0,
-          .ahead = task == Task::next_frame ? config.task.horizon : 0,
-          .fps = info.fps};
+  io::ReaderOptions options = tools::reader_options(config, info);
+  options.limit = exact ? limit : 0;
+  return options;
 }
 
 engine::PipelineOptions RunParts::pipeline_options(std::int64_t limit) {
   engine::PipelineOptions pipeline{.limit = limit, .rate = &rate, .actions = actions.get()};
-  if (shared_feed)
-    pipeline.rate = nullptr;  // parts of one module would take another at two samples
+  if (shared_feed || lockstep)
+    pipeline.rate = nullptr;  // ranks that learn one thing would take another at two samples
   if (checkpointer) {
     pipeline.after_sample = [this](int stage, std::int64_t sample) {
       checkpointer->after_sample(stage, replay ? replay->fresh(sample) - 1 : sample);

@@ -20,6 +20,7 @@
 #include "tools/run/frame_feed.h"
 #include "tools/run/frame_log.h"
 #include "tools/run/live_view.h"
+#include "tools/run/lockstep_feed.h"
 #include "tools/run/observers.h"
 #include "tools/run/overload_watch.h"
 #include "tools/run/rank_team.h"
@@ -58,6 +59,7 @@ struct RunParts {
   engine::PipelineOptions pipeline_options(std::int64_t limit);
   engine::Feed& samples() {
     if (shared_feed) return *shared_feed;
+    if (lockstep) return *lockstep;
     return replay ? static_cast<engine::Feed&>(*replay) : *feed;
   }
   /// What the trainer's `state`, with what other ranks have, is of the whole network.
@@ -85,6 +87,7 @@ struct RunParts {
   const std::string unfit;  ///< on optimizer state that could not be taken; "": all was
   std::unique_ptr<FrameFeed> feed;
   std::unique_ptr<ReplayFeed> replay;       ///< null: what comes once is learned from once
+  std::unique_ptr<LockstepFeed> lockstep;   ///< null: no other pipeline learns this network
   std::unique_ptr<SharedFeed> shared_feed;  ///< null: no other rank has the same modules
   Observers observers;
   // What watches.

@@ -102,6 +102,24 @@ RankPlan read_plan(LetterReader& letter) {
   return plan;
 }
 
+LetterWriter write(const SourceReport& report) {
+  return LetterWriter(Word::source)
+      .put(report.uri)
+      .put(report.frames)
+      .put(report.stage_ms)
+      .put(report.handoff_ms)
+      .put(report.error);
+}
+
+SourceReport read_source(LetterReader& letter) {
+  SourceReport report{.uri = std::string(letter.text())};
+  report.frames = letter.get<engine::FrameCounts>();
+  report.stage_ms = letter.list<double>();
+  report.handoff_ms = letter.list<double>();
+  report.error = letter.text();
+  return report;
+}
+
 LetterWriter write(const engine::Checkpointer::Part& part) {
   return LetterWriter(Word::part)
       .put(part.stage)

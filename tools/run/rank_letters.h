@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "engine/monitor/real_time.h"
 #include "engine/pipeline/exchange.h"
 #include "engine/trainer/checkpointer.h"
 #include "engine/trainer/trainer.h"
@@ -25,6 +26,7 @@ enum class Word : char {
   failed = 'X',  ///< exit code, and why
   part = 'C',    ///< of a checkpoint
   stop = 'Q',    ///< a signal asked for it
+  source = 'F',  ///< how a source beside rank 0's went: SourceReport
   share = 'S',   ///< of the weights, as a run has left them: where modules are shared
   // From rank 0.
   join = 'J',     ///< the grid: all have the same config
@@ -48,6 +50,14 @@ struct RankPlan {
   std::vector<double> module_ms;
   double fps = 0;
   stages::StateDict weights;  ///< with the optimizer's state
+};
+
+/// Of one of several pipelines, when it has learned.
+struct SourceReport {
+  std::string uri;
+  engine::FrameCounts frames;
+  std::vector<double> stage_ms, handoff_ms;
+  std::string error;  ///< why the stream broke off; "": it did not
 };
 
 /// For letters between processes of the same build.
@@ -119,6 +129,8 @@ std::string difference(LetterReader& from, const Config& config);
 
 LetterWriter write(const RankPlan& plan);
 RankPlan read_plan(LetterReader& letter);
+LetterWriter write(const SourceReport& report);
+SourceReport read_source(LetterReader& letter);
 LetterWriter write(const engine::Checkpointer::Part& part);
 engine::Checkpointer::Part read_part(LetterReader& letter);
 

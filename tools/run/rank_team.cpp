@@ -8,6 +8,7 @@
 
 #include "engine/pipeline/rank_links.h"
 #include "engine/trainer/state_bytes.h"
+#include "io/source/source.h"
 
 namespace millrace::tools {
 namespace {
@@ -37,8 +38,8 @@ nlohmann::ordered_json to_json(const engine::LinkTime& link) {
 
 void require_ranks(const Config& config, const engine::TrainerOptions& options, int ranks) {
   const engine::Schedule schedule = engine::schedule_of(options);
-  require_tensor(config, options, ranks);
-  ranks /= config.pipeline.tensor;
+  require_grid(config, options, ranks);
+  ranks /= config.pipeline.tensor * copies_of(config);
   std::vector<int> dealt = config.pipeline.ranks;
   if (dealt.empty()) dealt = engine::deal_workers(int(schedule.workers.size()), ranks);
   try {
@@ -60,7 +61,7 @@ RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)
     if (!wrong.empty()) throw ConfigError("rank " + std::to_string(rank) + " " + wrong);
   });
   tell_all(LetterWriter(Word::join));
-  grid_ = std::make_unique<RankGrid>(exchange, config.pipeline.tensor);
+  grid_ = std::make_unique<RankGrid>(exchange, config);
 }
 
 template <class Read>
@@ -74,6 +75,7 @@ void RankTeam::each(Word expected, const Read& read) {
       const std::string what =
           "rank " + std::to_string(letter.from) + ": " + std::string(reader.text());
       if (code == 2) throw ConfigError(what);
+      if (code == 3) throw io::SourceError(what);
       throw std::runtime_error(what);
     }
     if (word == Word::stop) {  // it will be asked for again
@@ -113,6 +115,7 @@ std::string RankTeam::look(double rate, engine::Checkpointer* checkpointer) {
     const Word word = reader.word();
     if (word == Word::part && checkpointer) checkpointer->add(read_part(reader));
     if (word == Word::share) take_share(letter->from, reader);
+    if (word == Word::source) take_source(letter->from, reader);
     if (word == Word::stop && !asked_to_stop_) {
       asked_to_stop_ = true;
       line = "rank " + std::to_string(letter->from) + " was asked to stop: draining the pipeline";
@@ -129,6 +132,27 @@ std::string RankTeam::look(double rate, engine::Checkpointer* checkpointer) {
 
 void RankTeam::take_share(int rank, LetterReader& letter) {
   shares_[rank % grid_->tensor()] = engine::state_of(letter.text());
+}
+
+void RankTeam::take_source(int rank, LetterReader& letter) {
+  sources_[rank / (exchange_.ranks() / grid_->copies())] = read_source(letter);
+}
+
+std::string RankTeam::await_sources() {
+  while (int(sources_.size()) < grid_->copies() - 1) {
+    const engine::Exchange::Letter letter = await_letter(exchange_, std::chrono::seconds(30));
+    LetterReader reader(letter.text);
+    const Word word = reader.word();
+    if (word == Word::source) take_source(letter.from, reader);
+    if (word == Word::share) take_share(letter.from, reader);
+  }
+  for (const auto& [copy, source] : sources_) {
+    if (!source.error.empty()) {
+      return "rank " + std::to_string(copy * (exchange_.ranks() / grid_->copies())) + ": " +
+             source.error;
+    }
+  }
+  return "";
 }
 
 stages::StateDict RankTeam::whole(stages::StateDict mine) {
@@ -158,15 +182,18 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
     std::vector<int> workers;
     std::set<int> stages;
     for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
-      if (trainer.rank_of_worker()[std::size_t(worker)] != rank / grid_->tensor()) continue;
+      if (trainer.rank_of_worker()[std::size_t(worker)] != grid_->place_of(rank)) continue;
       workers.push_back(worker);
       for (const int stage : engine::stages_of(schedule.workers[std::size_t(worker)]))
         stages.insert(stage);
     }
+    const int in_copy = exchange_.ranks() / grid_->copies(), copy = rank / in_copy;
+    const auto other = sources_.find(copy);
     std::vector<double> compute, handoff;
     for (const int stage : stages) {
-      compute.push_back(r.stage[std::size_t(stage)]);
-      handoff.push_back(r.handoff[std::size_t(stage)]);
+      if (copy > 0 && other == sources_.end()) continue;  // it was lost
+      compute.push_back((copy > 0 ? other->second.stage_ms : r.stage)[std::size_t(stage)]);
+      handoff.push_back((copy > 0 ? other->second.handoff_ms : r.handoff)[std::size_t(stage)]);
     }
     all.push_back({{"rank", rank},
                    {"host", member.host},
@@ -177,6 +204,16 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
                    {"stage_ms", compute},
                    {"handoff_ms", handoff},
                    {"links", links_to(rank)}});
+    if (grid_->copies() > 1) all.back()["copy"] = copy;
+    if (rank % in_copy == 0 && other != sources_.end()) {
+      const engine::FrameCounts& frames = other->second.frames;
+      all.back()["source"] = {{"uri", io::redacted(other->second.uri)},
+                              {"received", frames.received},
+                              {"trained", frames.trained},
+                              {"dropped", frames.dropped},
+                              {"rejected", frames.rejected},
+                              {"in_flight", frames.in_flight()}};
+    }
   }
   return all;
 }

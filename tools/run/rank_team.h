@@ -33,6 +33,10 @@ class RankTeam {
   /// What `mine`, of the trainer here, and what the others have learned are together. Where modules
   /// are shared it waits for theirs.
   stages::StateDict whole(stages::StateDict mine);
+  /// Waits until the other pipelines have told how their sources went. Returns why one broke off,
+  /// or
+  /// "".
+  std::string await_sources();
   bool asked_to_stop() const { return asked_to_stop_; }
 
   /// "ranks" of the report: one object a rank.
@@ -55,10 +59,12 @@ class RankTeam {
   };
 
   void take_share(int rank, LetterReader& letter);
+  void take_source(int rank, LetterReader& letter);
 
   engine::Exchange& exchange_;
   std::unique_ptr<RankGrid> grid_;
   std::map<int, stages::StateDict> shares_;  ///< by part
+  std::map<int, SourceReport> sources_;      ///< by copy of the pipeline, but the first
   std::vector<Member> members_;              ///< by rank
   RankSettings settings_;
   bool asked_to_stop_ = false;

@@ -3,6 +3,7 @@
 #include <exception>  // a config that is broken
 
 #include "tools/run/assembly.h"
+#include "tools/run/rank_grid.h"
 
 namespace millrace::tools {
 
@@ -32,7 +33,7 @@ bool Reload::apply(const std::string& key, const Config& fresh) {
     here = there;
     return true;
   };
-  if (key == "optimizer.lr" && first_lr_ > 0) {
+  if (key == "optimizer.lr" && first_lr_ > 0 && weights_are_apart(fresh)) {
     run_.rate = fresh.optimizer.lr / first_lr_;
     return take(now_.optimizer.lr, fresh.optimizer.lr);
   }

@@ -39,6 +39,7 @@ void look(RunParts& p, std::int64_t limit) {
   if (p.team) {
     const std::string word = p.team->look(p.rate, p.checkpointer.get());
     if (!word.empty()) p.tell(word);
+    p.team->grid().beat();
     if (p.team->asked_to_stop()) p.stopping = true;
   }
   const std::string failed = p.alerts ? p.alerts->last_error() : "";
@@ -118,10 +119,7 @@ void Run::learn(std::int64_t limit) {
   p.began = engine::Clock::now();
   if (p.team) p.team->go();
   auto running = std::make_unique<std::future<engine::Outcome>>(std::async(std::launch::async, [&] {
-    const engine::Outcome outcome =
-        p.overload.run(p.samples(), &p.observers, p.pipeline_options(limit));
-    if (p.shared_feed) p.shared_feed->end();
-    return outcome;
+    return p.overload.run(p.samples(), &p.observers, p.pipeline_options(limit));
   }));
   if (!p.resumed.note.empty()) p.tell("checkpoint: " + p.resumed.note);
   if (!p.unfit.empty()) p.tell("optimizer: " + p.unfit);
@@ -158,6 +156,10 @@ void Run::learn(std::int64_t limit) {
   }
   if (p.alerts) p.alerts->finish();
   if (p.trainer.is_whole()) p.trainer.dismiss_ranks();
+  if (p.team && !failure) {
+    const std::string broke = p.team->await_sources();
+    if (p.source_error.empty()) p.source_error = broke;
+  }
   p.frames = {
       .received = p.queue.received(),
       .trained = outcome.trained,

@@ -5,6 +5,7 @@
 
 #include "io/queue/masks.h"
 #include "io/queue/second_stream.h"
+#include "tools/config/task.h"
 #include "tools/run/assembly.h"
 
 namespace millrace::tools {
@@ -99,6 +100,13 @@ std::string squash_note(const Config& config, const io::SourceInfo& info) {
 
 bool paced_live(const Config& config, const io::SourceInfo& info) {
   return config.source.pace == "live" || (config.source.pace == "auto" && info.live);
+}
+
+io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& info) {
+  return {.paced = paced_live(config, info) && !info.live,
+          .loop = config.source.loop,
+          .ahead = task_of(config.task.kind) == Task::next_frame ? config.task.horizon : 0,
+          .fps = info.fps};
 }
 
 io::Drop drop_policy(const Config& config, bool live) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "io/queue/frame_queue.h"
+#include "io/queue/reader.h"
 #include "io/queue/resizer.h"
 #include "io/source/labels.h"
 #include "io/source/live_labels.h"
@@ -33,6 +34,8 @@ io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& i
 std::string squash_note(const Config& config, const io::SourceInfo& info);
 /// Whether frames come, or are to be given, at the stream's own rate.
 bool paced_live(const Config& config, const io::SourceInfo& info);
+/// Without a limit.
+io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& info);
 /// `live`: frames come at their own rate.
 io::Drop drop_policy(const Config& config, bool live);
 /// Frames that may wait.

@@ -36,7 +36,7 @@ class SharedFeed final : public engine::Feed {
   void take(int slot, engine::SampleInfo& info) override;
   Status settle(std::chrono::microseconds patience) override { return own_.settle(patience); }
   std::int64_t missed() const override { return own_.missed(); }
-  /// After the run: no more will come.
+  /// By the worker that takes from it: no more is taken.
   void end();
 
  private:

@@ -1,4 +1,4 @@
-#include "engine/trainer/tensor_group.h"
+#include "engine/trainer/sum_group.h"
 
 #include <algorithm>
 #include <chrono>
@@ -13,18 +13,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSilence = 6s;      ///< after which a part does not come
+constexpr auto kBeat = 500ms;
+constexpr auto kSilence = 6s;      ///< after which a rank is given up
 constexpr auto kUnderWay = 200ms;  ///< what was sent before its rank left has come by then
 constexpr int kLooks = 500;        ///< before it rests in between
 
 }  // namespace
 
-TensorGroup::~TensorGroup() {
+SumGroup::SumGroup(Exchange& exchange)
+    : exchange_(exchange), peers_(std::size_t(exchange.ranks())) {}
+
+SumGroup::~SumGroup() {
   const std::lock_guard lock(exchange_.mutex());
   exchange_.close_ports();
 }
 
-TensorGroup::Sum& TensorGroup::open(int place, std::size_t numbers) {
+SumGroup::Sum& SumGroup::open(int place, std::size_t numbers) {
   std::unique_ptr<Sum>& sum = sums_[place];
   if (sum) return *sum;
   sum = std::make_unique<Sum>();
@@ -45,7 +49,7 @@ TensorGroup::Sum& TensorGroup::open(int place, std::size_t numbers) {
   return *sum;
 }
 
-bool TensorGroup::all_over(const Sum& sum) {
+bool SumGroup::all_over(const Sum& sum) {
   for (std::size_t rank = 0; rank < sum.theirs.size(); ++rank) {
     if (int(rank) == exchange_.rank()) continue;
     if (!exchange_.over(sum.from[rank]) || !exchange_.over(sum.to[rank])) return false;
@@ -53,33 +57,62 @@ bool TensorGroup::all_over(const Sum& sum) {
   return true;
 }
 
-void TensorGroup::look_for_leavers() {
-  while (const auto letter = exchange_.letter(Exchange::About::pipeline)) {
-    ++left_;
-    if (letter->text == "failed") failed_ = letter->from;
+void SumGroup::post_to_all(const std::string& letter) {
+  for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+    if (rank != exchange_.rank()) exchange_.post(rank, Exchange::About::pipeline, letter);
   }
 }
 
-void TensorGroup::add_up(std::span<float> numbers, int place) {
+void SumGroup::beat() {
+  const std::lock_guard lock(exchange_.mutex());
+  const Clock::time_point now = Clock::now();
+  if (now - beaten_ < kBeat) return;
+  beaten_ = now;
+  post_to_all("alive");
+  read_letters();
+}
+
+void SumGroup::leave(bool failed) {
+  const std::lock_guard lock(exchange_.mutex());
+  post_to_all(failed ? "failed" : "done");
+}
+
+void SumGroup::read_letters() {
+  while (const auto letter = exchange_.letter(Exchange::About::pipeline)) {
+    Peer& peer = peers_[std::size_t(letter->from)];
+    peer.heard = Clock::now();
+    peer.left = peer.left || letter->text != "alive";
+    peer.failed = peer.failed || letter->text == "failed";
+  }
+}
+
+void SumGroup::require_alive() {
+  read_letters();
+  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
+    const Peer& peer = peers_[rank];
+    if (peer.failed) throw std::runtime_error(exchange_.name(int(rank)) + " failed");
+    if (peer.left || peer.heard == Clock::time_point{} || Clock::now() - peer.heard < kSilence)
+      continue;
+    throw RankLost(exchange_.name(int(rank)) +
+                   " is gone: nothing was heard of it for 6 s; the last checkpoint stays");
+  }
+}
+
+void SumGroup::add_up(std::span<float> numbers, int place) {
   std::unique_lock lock(exchange_.mutex());
   Sum& sum = open(place, numbers.size());
   std::copy(numbers.begin(), numbers.end(), sum.mine.begin());
   for (int rank = 0; rank < exchange_.ranks(); ++rank) {
     if (rank != exchange_.rank()) exchange_.start(sum.to[std::size_t(rank)]);
   }
-  const Clock::time_point began = Clock::now();
   Clock::time_point left{};
   for (int looks = 0; !all_over(sum); ++looks) {
     if (looks % 64 == 0) {
-      look_for_leavers();
-      const Clock::time_point now = Clock::now();
-      if (failed_ >= 0) throw std::runtime_error("a rank that shares its modules failed");
-      if (left_ > 0 && left == Clock::time_point{}) left = now;
-      if (left_ > 0 && now - left > kUnderWay) return;
-      if (now - began > kSilence)
-        throw RankLost(
-            "a rank that shares the modules here is gone: it was waited for 6 s; the "
-            "last checkpoint stays");
+      require_alive();
+      const bool any_left =
+          std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.left; });
+      if (any_left && left == Clock::time_point{}) left = Clock::now();
+      if (any_left && Clock::now() - left > kUnderWay) return;
     }
     lock.unlock();
     if (looks < kLooks) {
@@ -89,20 +122,15 @@ void TensorGroup::add_up(std::span<float> numbers, int place) {
     }
     lock.lock();
   }
-  std::fill(numbers.begin(), numbers.end(), 0.0f);
   for (int rank = 0; rank < exchange_.ranks(); ++rank) {
     const bool own = rank == exchange_.rank();
     const std::vector<float>& part = own ? sum.mine : sum.theirs[std::size_t(rank)];
-    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] += part[i];
+    if (rank == 0) {
+      std::copy(part.begin(), part.end(), numbers.begin());
+    } else {
+      for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] += part[i];
+    }
     if (!own) exchange_.start(sum.from[std::size_t(rank)]);
-  }
-}
-
-void TensorGroup::leave(bool failed) {
-  const std::lock_guard lock(exchange_.mutex());
-  for (int rank = 0; rank < exchange_.ranks(); ++rank) {
-    if (rank != exchange_.rank())
-      exchange_.post(rank, Exchange::About::pipeline, failed ? "failed" : "done");
   }
 }
 

@@ -1,0 +1,192 @@
+// What ranks tell each other beside the pipeline's messages: that they live, what they have
+// measured, how it ends.
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+#include <thread>
+
+#include "engine/pipeline/rank_messages.h"
+
+namespace millrace::engine {
+namespace {
+
+constexpr std::chrono::microseconds kRest{50};  ///< between two looks when nothing else is to do
+constexpr std::chrono::milliseconds kBeat{500};
+constexpr std::chrono::seconds kSilence{5};  ///< after which a rank is given up
+
+}  // namespace
+
+std::uint64_t clock_of_this_machine() {
+  std::string name;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
+  std::error_code none;
+  name += std::filesystem::read_symlink("/proc/self/ns/time", none).string();
+  return std::hash<std::string>()(name);
+}
+
+void RankLinks::beat() {
+  std::unique_lock lock(exchange_.mutex());
+  try {
+    while (!ended_ && !closed_ && !lost_) {
+      for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+        if (rank != this->rank()) send_beat(rank);
+      }
+      tell_times();
+      if (rank() != 0)
+        exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "M" + meters());
+      poll();
+      look_for_losses();
+      closing_.wait_for(lock, kBeat, [&] { return closed_; });
+    }
+  } catch (const std::exception& error) {
+    lost_ = true;
+    failure_ = error.what();
+    shared_.stop.store(true);
+  }
+}
+
+void RankLinks::send_beat(int rank) {
+  exchange_.post(rank, Exchange::About::pipeline,
+                 bytes_of(options_.run) + "B" + bytes_of(clocks_.beat_for(rank, Clock::now())));
+}
+
+void RankLinks::tell_times() {
+  std::string all;
+  for (const auto& way : ways_) {
+    if (way->took.count() == 0) continue;
+    const LinkTime time{.cargo = way->cargo,
+                        .stage = way->stage,
+                        .from = way->peer,
+                        .to = rank(),
+                        .bytes = std::int64_t(way->buffers.front().size()),
+                        .messages = way->took.count(),
+                        .ms = way->took.median_ms()};
+    if (rank() == 0) exchange_.times().note(time);
+    all += bytes_of(time);
+  }
+  if (rank() != 0) exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "L" + all);
+}
+
+void RankLinks::look_for_losses() {
+  for (std::size_t rank = 0; rank < heard_.size(); ++rank) {
+    if (heard_[rank] == Clock::time_point{} || Clock::now() - heard_[rank] < kSilence) continue;
+    lost_ = true;
+    failure_ = exchange_.name(int(rank)) +
+               " is gone: nothing was heard of it for 5 s; the last checkpoint stays";
+    shared_.stop.store(true);
+  }
+}
+
+void RankLinks::end_of_stream(std::int64_t samples) {
+  if (exchange_.on_end_of_stream) exchange_.on_end_of_stream();
+  const std::lock_guard lock(exchange_.mutex());
+  tell_all("E" + bytes_of(samples) + bytes_of(shared_.replays));
+}
+
+void RankLinks::fail(const std::string& what, bool lost) {
+  failed_ = true;
+  const std::lock_guard lock(exchange_.mutex());
+  tell_all((lost ? "G" : "S") + what);
+}
+
+void RankLinks::tell_all(const std::string& letter) {
+  for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+    if (rank != exchange_.rank())
+      exchange_.post(rank, Exchange::About::pipeline, bytes_of(options_.run) + letter);
+  }
+}
+
+bool RankLinks::read(const Exchange::Letter& letter) {
+  std::string_view bytes = letter.text;
+  if (const int run = taken<int>(bytes); run != options_.run) {
+    if (run < options_.run) return true;
+    // Of the next run, which another rank has begun: until this one has, too.
+    exchange_.post(rank(), Exchange::About::pipeline, letter.text);
+    return false;
+  }
+  const char kind = taken<char>(bytes);
+  heard_[std::size_t(letter.from)] = kind == 'F' ? Clock::time_point{} : Clock::now();
+  if (kind == 'E') {
+    shared_.admitted = taken<std::int64_t>(bytes);
+    shared_.replays = taken<std::int64_t>(bytes);
+    shared_.applied.store(shared_.schedule.applied(shared_.admitted), std::memory_order_relaxed);
+  } else if (kind == 'S' || kind == 'G') {
+    lost_ = lost_ || kind == 'G';
+    if (failure_.empty())
+      failure_ = exchange_.name(letter.from) + ": " + std::string(bytes);
+    shared_.stop.store(true);
+  } else if (kind == 'B') {
+    const auto beat = taken<RankClocks::Beat>(bytes);
+    if (clocks_.heard(letter.from, beat, Clock::now()) && !ended_) send_beat(letter.from);
+  } else if (kind == 'L') {
+    while (!bytes.empty()) exchange_.times().note(taken<LinkTime>(bytes));
+  } else if (kind == 'M') {
+    take_meters(bytes);
+  } else if (kind == 'F') {
+    ++finished_;
+    const auto final = taken<Final>(bytes);
+    if (letter.from == last_rank()) last_ = std::make_unique<Final>(final);
+    if (rank() == 0) take_meters(bytes);
+  }
+  return true;
+}
+
+std::string RankLinks::meters() const {
+  std::string all;
+  for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
+    if (here(replica_id)) all += bytes_of(replica_id) + shared_.monitor.meter(replica_id).bytes();
+  }
+  return all;
+}
+
+void RankLinks::take_meters(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const int replica_id = taken<int>(bytes);
+    shared_.monitor.meter(replica_id).take(bytes.substr(0, StageMeter::size_in_bytes()));
+    bytes.remove_prefix(StageMeter::size_in_bytes());
+  }
+}
+
+template <class Done>
+void RankLinks::poll_until(std::unique_lock<std::mutex>& lock, const Done& done) {
+  for (poll(); !done(); poll()) {
+    look_for_losses();
+    if (lost_) throw RankLost(failure_);
+    lock.unlock();
+    std::this_thread::sleep_for(kRest);
+    lock.lock();
+  }
+}
+
+Outcome RankLinks::finish(const Outcome& here) {
+  std::unique_lock lock(exchange_.mutex());
+  const bool failed = failed_ || lost_ || !failure_.empty();
+  lock.unlock();
+  if (exchange_.on_workers_ended) exchange_.on_workers_ended(failed);
+  lock.lock();
+  poll_until(lock, [&] {
+    return std::all_of(outgoing_.begin(), outgoing_.end(), [&](const std::vector<Way*>& ways) {
+      return std::all_of(ways.begin(), ways.end(), [&](const Way* way) {
+        return std::all_of(way->ports.begin(), way->ports.end(),
+                           [&](int port) { return exchange_.over(port); });
+      });
+    });
+  });
+  const bool counts = last_rank() == rank();
+  const Final final{here, counts_of(shared_.monitor.tally(), pipeline_.guard), predictions_};
+  if (counts) last_ = std::make_unique<Final>(final);
+  ended_ = true;
+  tell_times();
+  tell_all("F" + bytes_of(final) + meters());
+  poll_until(lock, [&] {
+    const bool all_shown = rank() != 0 || counts || (last_ && predictions_ == last_->predictions);
+    return finished_ == exchange_.ranks() - 1 && all_shown && exchange_.all_posted();
+  });
+  if (!failure_.empty()) throw std::runtime_error(failure_);
+  if (!counts && rank() == 0) apply(last_->counts, shared_.monitor.tally(), pipeline_.guard);
+  return last_ ? last_->outcome : Outcome{};
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,68 @@
+// What is in messages and letters between ranks. For rank_links*.cpp.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "engine/pipeline/rank_links.h"
+
+namespace millrace::engine {
+
+/// What the last stage's rank has counted, for the observer's.
+struct LossCounts {
+  FateCounts fates;
+  std::int64_t roll_backs = 0, last_sample = 0;
+  double last_loss = 0, last_median = 0;
+};
+
+inline LossCounts counts_of(Tally& tally, const LossGuard* guard) {
+  LossCounts counts{tally.counts()};
+  if (guard) {
+    counts.roll_backs = guard->roll_backs();
+    counts.last_sample = guard->last_sample();
+    counts.last_loss = guard->last_loss();
+    counts.last_median = guard->last_median();
+  }
+  return counts;
+}
+
+inline void apply(const LossCounts& counts, Tally& tally, LossGuard* guard) {
+  tally.set(counts.fates);
+  if (guard)
+    guard->mirror(counts.roll_backs, counts.last_sample, counts.last_loss, counts.last_median);
+}
+
+struct RankLinks::Head {
+  int from = 0, to = 0;  ///< replicas
+  Token token;
+  Clock::time_point sent;
+  SampleInfo info;    ///< activation, target
+  float loss = 0;     ///< prediction
+  LossCounts counts;  ///< prediction
+};
+
+/// What a rank says when its workers have ended.
+struct RankLinks::Final {
+  Outcome outcome;
+  LossCounts counts;
+  std::int64_t predictions = 0;
+};
+
+/// Plain numbers as the letter's bytes: every rank runs the same build.
+template <class T>
+std::string bytes_of(const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+template <class T>
+T taken(std::string_view& bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  bytes.remove_prefix(sizeof value);
+  return value;
+}
+
+}  // namespace millrace::engine

@@ -1,0 +1,109 @@
+"""Several sources, each where its pipeline runs, teach one network: frames stay there, and gradients meet."""
+
+import json
+import unittest
+
+import program
+from test_ranks import MPI, RanksTest, ranks
+
+
+@unittest.skipUnless(MPI, "no MPI")
+class Sources(RanksTest):
+
+    def sources(self, count, frames=20):
+        """So many folders of frames, and one of all in turns."""
+        each = [program.random_frames(seed=7 + source, count=frames) for source in range(count)]
+        folders = [program.write_frames(self.folder / f"source{i}", images) for i, images in enumerate(each)]
+        return folders, program.write_frames(self.folder / "turns", [image for turn in zip(*each) for image in turn])
+
+    def test_pipelines_with_a_source_each_learn_what_one_process_learns_from_all(self):
+        """PipeDream's replicas take samples in turn, so that one process with three of each stage is the judge."""
+        folders, turns = self.sources(3)
+        tables = self.config(schedule="pipedream", optimizer={"kind": "adam", "lr": 0.01})
+        tables["source"]["uri"] = turns
+        alone = tables | {"pipeline": tables["pipeline"] | {"replicas": [3, 3]}}
+        expected = self.run_over(1, alone, "alone")
+        tables["source"] |= {"uris": list(map(str, folders))}
+        for count in 3, 6:
+            with self.subTest(count=count):
+                got = self.run_over(count, tables, f"over{count}")
+                self.assertEqual(got[0], expected[0], "weights differ")
+                self.assertEqual(got[1], expected[1][::3], "losses of the first source differ")
+                others = [rank["source"] for rank in got[2]["ranks"] if "source" in rank]
+                self.assertEqual([(one["received"], one["trained"]) for one in others], [(20, 20)] * 2)
+
+    def test_each_kind_of_schedule_learns_from_two_equal_sources_what_it_learns_from_one(self):
+        folders, _ = self.sources(1, frames=24)
+        for schedule, stages, cut, capture in (("partime", 2, (4,), "graph"), ("pb", 2, (4,), "eager"),
+                                               ("gpipe", 2, (4,), "eager"), ("2bw", 2, (4,), "graph"),
+                                               ("interleaved", 4, (2, 4, 6), "graph"), ("zb-h1", 2, (4,), "graph")):
+            with self.subTest(schedule=schedule):
+                tables = self.config(schedule=schedule, stages=stages, cut=cut, capture=capture)
+                tables["source"]["uri"] = folders[0]
+                expected = self.run_over(1, tables, "one")
+                tables["source"]["uris"] = [str(folders[0])] * 2
+                got = self.run_over(2, tables, "two")
+                self.assertEqual(got[0], expected[0], "weights differ")
+                self.assertEqual(got[1], expected[1], "losses differ")
+
+    def test_modules_may_be_shared_within_each_pipeline(self):
+        """2 places x 2 parts x 2 copies."""
+        folders, _ = self.sources(1)
+        tables = self.config(schedule="gpipe")
+        tables["source"]["uri"] = folders[0]
+        tables["pipeline"]["tensor"] = 2
+        expected = self.run_over(4, tables, "one")
+        tables["source"]["uris"] = [str(folders[0])] * 2
+        self.assertEqual(self.run_over(8, tables, "two")[0], expected[0])
+
+    def test_the_shortest_source_ends_the_run_and_no_frame_is_lost(self):
+        folders, _ = self.sources(2)
+        short = program.write_frames(self.folder / "short", program.random_frames(seed=1, count=9))
+        for uris in ([short, folders[0]], [folders[0], short]):
+            tables = self.config(schedule="gpipe")  # 4 frames an update
+            tables["source"]["uris"] = list(map(str, uris))
+            _, losses, report = self.run_over(2, tables, "short")
+            self.assertEqual(report["frames"]["trained"], 8)
+            other = report["ranks"][1]["source"]
+            self.assertEqual(other["trained"], 8)
+            self.assertEqual(other["received"], other["trained"] + other["dropped"] + other["rejected"])
+
+    def test_a_next_frame_is_predicted_at_each_source(self):
+        folders, _ = self.sources(2)
+        tables = self.config(schedule="partime", task={"kind": "next-frame"}, guard={"kind": "roll-back"})
+        tables["source"]["uris"] = list(map(str, folders))
+        report = self.run_over(2, tables, "next")[2]
+        self.assertEqual((report["frames"]["trained"], report["ranks"][1]["source"]["trained"]), (19, 19))
+
+    def test_what_does_not_go_with_several_sources_is_one_line(self):
+        folders, _ = self.sources(2)
+        for tables, count, words in (({}, 3, ("source.uris", "a multiple of 2 ranks")),
+                                     ({"pipeline": {"replicas": [2, 1], "schedule": "pipedream"}}, 2,
+                                      ("pipeline.replicas", "no other replicas")),
+                                     ({"monitor": {"policy": "skip"}}, 2, ("monitor.policy", "dropped")),
+                                     ({"correction": {"kind": "local"}}, 2, ("correction.kind", "heads")),
+                                     ({"source": {"width": 0, "height": 0}}, 2, ("source.uris", "are 12x8"))):
+            config = self.config()
+            uris = list(map(str, folders))
+            if "are 12x8" in words:
+                uris[1] = str(program.write_frames(self.folder / "small",
+                                                   program.random_frames(seed=3, count=4, width=12, height=8)))
+            config["source"]["uris"] = uris
+            for table, keys in tables.items():
+                config[table] = config.get(table, {}) | keys
+            file = program.write_toml(self.folder / "config.toml", config)
+            with self.subTest(words=words):
+                self.assert_refused(program.BAD_USAGE, ranks(count, "run", file), *words)
+        file = program.write_toml(self.folder / "config.toml", config)
+        self.assert_refused(program.BAD_USAGE, program.call("run", file), "source.uris", "mpirun -n")
+
+    def test_a_source_that_cannot_be_opened_is_one_line_that_names_the_rank(self):
+        folders, _ = self.sources(1)
+        tables = self.config()
+        tables["source"]["uris"] = [str(folders[0]), "file:///gone.mp4"]
+        file = program.write_toml(self.folder / "config.toml", tables)
+        self.assert_refused(program.NO_SOURCE, ranks(2, "run", file), "rank 1", "gone.mp4")
+
+
+if __name__ == "__main__":
+    unittest.main()
