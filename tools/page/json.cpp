@@ -177,10 +177,11 @@ Health health_json(const Live& live) {
 }
 
 std::string obey(const std::string& json, Controls& controls) {
-  const Json wish = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  // Not a Json: that looks through all of its keys for each.
+  const auto wish = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!wish.is_object() || wish.size() != 1) return "expected one wish as a JSON object";
   const std::string& name = wish.begin().key();
-  const Json& value = wish.begin().value();
+  const nlohmann::json& value = wish.begin().value();
   const Controls::Offered& offered = controls.offered();
   if (name == "learning_rate") {
     if (!offered.learning_rate) return "the learning rate of this run is fixed";
