@@ -11,9 +11,9 @@
 namespace millrace::fuzz {
 namespace {
 
-constexpr std::size_t kSize = 1 << 20;
+constexpr std::size_t kSize = 4 << 20;
 
-/// `begin`, then `part` of 0, 1, ..., as often as a MiB holds, then `end`.
+/// `begin`, then `part` of 0, 1, ..., as often as 4 MiB hold, then `end`.
 std::string many(std::string text, const std::function<std::string(int)>& part,
                  const char* end = "") {
   for (int n = 0; text.size() < kSize; ++n) text += part(n);
@@ -40,7 +40,7 @@ std::vector<std::pair<const char*, std::string>> hostile() {
            "{",
            [&](int n) {
              return "\"" + number(n) +
-                    R"(":{"dtype":"F32","shape":[256],"data_offsets":[0,1024]},)";
+                    R"(":{"dtype":"F32","shape":[16384],"data_offsets":[0,65536]},)";
            },
            R"("a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})")},
       {"empty tensors", many(
@@ -87,7 +87,7 @@ std::vector<std::pair<const char*, std::string>> hostile() {
     if (text.front() != '{' && text.front() != '[') continue;
     std::string length(8, '\0');
     for (int byte = 0; byte < 8; ++byte) length[byte] = char(text.size() >> 8 * byte);
-    texts.emplace_back(texts[i].first, length + text + std::string(1024, '\0'));
+    texts.emplace_back(texts[i].first, length + text + std::string(1 << 16, '\0'));
   }
   return texts;
 }
