@@ -38,11 +38,11 @@ bool receive(int socket, Request& request) {
   return true;
 }
 
-int answer(const Request& request, char** environment) {
+int answer(Request& request, char** environment) {
   for (int stream = 0; stream < 3; ++stream) dup2(request.streams[stream], stream);
   std::vector<char*> words;
-  for (const char* at = request.text; at < request.text + request.size; at += std::strlen(at) + 1)
-    words.push_back(strdup(at));
+  for (char* at = request.text; at < request.text + request.size; at += std::strlen(at) + 1)
+    words.push_back(at);
   if (chdir(words[0]) != 0) return 126;
   words.push_back(nullptr);
   const int code = program(int(words.size()) - 2, words.data() + 1, environment);

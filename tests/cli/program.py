@@ -42,7 +42,7 @@ def start(*args, env=None):
     return subprocess.Popen(command, env={**os.environ, **(env or {})}, **streams)
 
 
-def call(*args, timeout=120, env=None):
+def call(*args, timeout=300, env=None):
     """The program from start to end."""
     with start(*args, env=env) as process:
         try:

@@ -21,8 +21,10 @@ import program
 from forked import ForkServer
 
 LONG = "MILLRACE_LONG" in os.environ
-KILLS = int(os.environ.get("MILLRACE_KILLS", 1000 if LONG else 20))
+KILLS = int(os.environ.get("MILLRACE_KILLS", 1000 if LONG else 12))
 FRAMES, EVERY = 30, 10
+# So slow that a checkpoint is written before the next is due, wherever a disk takes less than a second.
+FPS = 20
 NEWEST, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
 
 
@@ -135,7 +137,7 @@ class Kills(FaultTest):
 
     def test_killed_at_any_moment_it_goes_on(self):
         text = self.config.read_text().replace(
-            'pace = "asap"', 'pace = "live"\nfps = 100.0\ndrop = "never"\nloop = true').replace("log_every = 10", "log_every = 1")
+            'pace = "asap"', f'pace = "live"\nfps = {FPS}.0\ndrop = "never"\nloop = true').replace("log_every = 10", "log_every = 1")
         self.config.write_text(text.replace("[checkpoint]", "[checkpoint]\nresume = true"))
         chance, learned, most, largest, compared = random.Random(7), 0, 0, 0, 0
         for kill in range(KILLS):
@@ -169,8 +171,8 @@ class Kills(FaultTest):
         for _ in range(12000):
             if self.newest() != before or process.poll() is not None:
                 break
-            time.sleep(0.005)
-        time.sleep(chance.uniform(0, 0.4))  # some intervals more
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 2 * EVERY / FPS))  # some intervals more
         process.kill()
         _, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, -signal.SIGKILL, err)
@@ -225,16 +227,17 @@ class Wedge(program.CliTest):
         self.addCleanup(self.end, process)
         while not (there / NEWEST).exists():
             self.assertIsNone(process.poll())
+            time.sleep(0.01)
         worker = self.stop_a_worker(process.pid)
         while notify.recv(4096) and select.select([notify], [], [], 3)[0]:
-            self.assertLess(time.monotonic() - began, 60, "the watchdog goes on hearing that all is well")
+            self.assertLess(time.monotonic() - began, 200, "the watchdog goes on hearing that all is well")
         asked = time.monotonic()
         process.send_signal(signal.SIGTERM)  # as systemd does when the watchdog hears nothing
         # Whoever traces a thread has to bury it, too.
-        while not self.is_over(worker) and time.monotonic() < asked + 40:
+        while not self.is_over(worker) and time.monotonic() < asked + 120:
             time.sleep(0.1)
         took = time.monotonic() - asked
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, program.FAILED, err)
         self.assertIn("wedged", err.splitlines()[-1])
         load_file(there / NEWEST)
@@ -262,30 +265,37 @@ class WallClock(program.CliTest):
 
     @unittest.skipUnless(FAKE_TIME.exists(), "no libfaketime")
     def test_steps_of_the_wall_clock_change_no_age_and_no_pace(self):
-        clock = self.folder / "clock"
+        clock, log = self.folder / "clock", self.folder / "log.jsonl"
         clock.write_text("+0")
         config = program.write_toml(self.folder / "config.toml", program.bare({
             "source": {"uri": "synth:shapes", "width": 24, "height": 16, "pace": "live", "fps": 100.0},
             "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
-            "output": {"report": self.folder / "report.json"}}))
-        process = program.start("run", config, env={
+            "output": {"report": self.folder / "report.json", "log": log, "log_every": 1}}))
+        process = program.start("run", config, "--quiet", env={
             "LD_PRELOAD": str(FAKE_TIME), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
         self.addCleanup(self.end, process)
-        self.assertTrue(process.stderr.readline().startswith("frame "))
-        for step in ("+1h", "-1h", "+0"):
+        for step in ("+0", "+1h", "-1h", "+0"):
             clock.write_text(step)
-            time.sleep(0.7)
+            self.wait_for_frames(process, log, 70)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
         self.assertEqual(process.returncode, program.DONE, err)
         report = json.loads((self.folder / "report.json").read_text())
         self.assert_balanced(report)
-        self.assertLess(report["latency_ms"]["max"], 5000, "an age that a step of the clock made")
-        self.assertLess(report["run"]["duration_s"], 60)
-        self.assertGreater(report["frames"]["received"], 100)
+        self.assertLess(report["latency_ms"]["max"], 600e3, "an age that a step of the clock made")
+        self.assertLess(report["run"]["duration_s"], 1800)
+        self.assertLess(report["frames"]["received"], 100 * report["run"]["duration_s"] + 100, "an hour's frames at once")
         figure("wall clock", f"an hour forth and back: latency {report['latency_ms']['max']:.0f} ms at most, "
                              f"{report['frames']['received']} frames in {report['run']['duration_s']:.1f} s")
+
+    def wait_for_frames(self, process, log, count):
+        lines = lambda: log.read_text().count("\n") if log.exists() else 0
+        enough, end = lines() + count, time.monotonic() + 120
+        while lines() < enough:
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic(), end, "the pace follows the wall clock")
+            time.sleep(0.05)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import unittest
 import program
 
 SERVER = os.environ.get("RTSP_SERVER", str(program.ROOT / "build" / "release" / "tests" / "io" / "rtsp_server"))
-PATIENCE = 30  # seconds until a test gives up; the promise itself is measured in tests/io
+PATIENCE = 120  # seconds until a test gives up; the promise itself is measured in tests/io
 
 
 def serve(*arguments):

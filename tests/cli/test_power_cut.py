@@ -14,7 +14,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 import program
-from test_faults import EVERY, LONG, NEWEST, PREVIOUS, figure, frames_of
+from test_faults import EVERY, FPS, LONG, NEWEST, PREVIOUS, figure, frames_of
 
 CUTS = int(os.environ.get("MILLRACE_CUTS", 300 if LONG else 6))
 
@@ -40,7 +40,7 @@ class PowerCut(program.CliTest):
         self.disk = self.mount(self.image, "disk")
         self.addCleanup(subprocess.run, ["umount", "-l", self.disk], stderr=subprocess.DEVNULL)
         self.config = program.write_toml(self.folder / "config.toml", program.bare({
-            "source": {"uri": "synth:shapes", "width": 24, "height": 16, "pace": "live", "fps": 100.0},
+            "source": {"uri": "synth:shapes", "width": 24, "height": 16, "pace": "live", "fps": FPS},
             "model": {"layers": 3, "features": 4, "kernel": 3},
             "pipeline": {"schedule": "sequential", "stages": 2, "cut": [2], "capture": "eager"},
             "checkpoint": {"dir": self.disk / "kept", "every": EVERY, "resume": True},
@@ -91,7 +91,7 @@ class PowerCut(program.CliTest):
         chance, most = random.Random(3), 0
         for number in range(CUTS):
             with self.subTest(cut=number):
-                time.sleep(chance.uniform(0, 0.2))
+                time.sleep(chance.uniform(0, EVERY / FPS))
                 left, told = self.cut()
                 most = max(most, self.look_after(left, told, number % 3 == 0))
         figure(f"power cuts below ext4, {CUTS} times", f"{CUTS} cuts of a disk that forgets what was not synced; every checkpoint whole, one "

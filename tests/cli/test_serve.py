@@ -94,6 +94,23 @@ class Serve(program.CliTest):
             self.assertEqual(process.returncode, program.DONE, err)
         self.assertTrue((self.folder / "kept" / "checkpoint.safetensors").exists())
 
+    def test_a_paused_run_reads_its_config_again_and_ends_on_a_broken_one(self):
+        with self.start() as process:
+            self.wait_until(lambda: self.state()["frames"]["trained"] > 5, "nothing is trained")
+            self.ask(action="pause")
+            self.wait_until(lambda: self.state()["controls"]["paused"], "it does not rest")
+            config = self.folder / "live.toml"
+            config.write_text(config.read_text() + "[optimizer]\nlr = 0.002\n")
+            process.send_signal(signal.SIGHUP)
+            self.wait_until(lambda: abs(self.rate() - 0.002) < 1e-9, "the rate stays")
+            self.assertTrue(self.state()["controls"]["paused"])
+            config.write_text("a" + ".a" * 100000 + " = 0")
+            process.send_signal(signal.SIGHUP)
+            for line in process.stderr:
+                if "too many parts" in line:
+                    break
+            self.finish(process)
+
     def test_a_save_is_made_while_a_run_is_paused(self):
         with self.start() as process:
             self.wait_until(lambda: self.state()["frames"]["trained"] > 5, "nothing is trained")

@@ -58,7 +58,7 @@ class Signals(program.CliTest):
                 while "draining" not in (line := process.stderr.readline()):
                     self.assertNotEqual(line, "", "it ended at the first signal")
                 process.send_signal(second)
-                self.assertNotEqual(process.wait(timeout=15), program.DONE)
+                self.assertNotEqual(process.wait(timeout=60), program.DONE)
                 self.assertFalse((self.folder / "weights.safetensors").exists())
 
     def test_a_terminal_that_is_closed_leaves_no_orphan(self):
@@ -91,7 +91,7 @@ class Signals(program.CliTest):
             full = now
             time.sleep(0.2)
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=20)
+        process.wait(timeout=120)
         self.assert_saved()
 
     def unread(self, pipe):

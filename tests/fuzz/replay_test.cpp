@@ -5,13 +5,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "tests/fuzz/targets.h"
 #include "tests/io/test_folder.h"
-
-#define MILLRACE_TARGETS(each) \
-  each(config) each(csv) each(graph) each(http) each(labels) each(profile) each(report) \
-  each(safetensors) each(wish)
-#define MILLRACE_DECLARE(name) void fuzz_##name(const std::string& text);
-MILLRACE_TARGETS(MILLRACE_DECLARE)
 
 namespace millrace::fuzz {
 namespace {
@@ -34,8 +29,10 @@ void replay(const std::string& name, void (*target)(const std::string&)) {
   EXPECT_GT(seeds, 0) << name;
 }
 
-#define MILLRACE_REPLAY(name) \
-  TEST(Seeds, name) { replay(#name, fuzz_##name); }
+#define MILLRACE_REPLAY(name)   \
+  TEST(Seeds, name) {           \
+    replay(#name, fuzz_##name); \
+  }
 MILLRACE_TARGETS(MILLRACE_REPLAY)
 
 }  // namespace

@@ -5,7 +5,8 @@
 
 MILLRACE_FUZZ(report) {
   try {
-    (void)millrace::tools::compare_text({millrace::tools::read_report(millrace::fuzz::as_file(text))});
+    (void)millrace::tools::compare_text(
+        {millrace::tools::read_report(millrace::fuzz::as_file(text))});
   } catch (const std::invalid_argument&) {
   }
 }

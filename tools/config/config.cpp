@@ -11,6 +11,7 @@
 #include "tools/alerts/mqtt.h"
 #include "tools/alerts/webhook.h"
 #include "tools/config/config_keys.h"
+#include "tools/config/deep_key.h"
 #include "tools/plugins/plugins.h"
 
 namespace millrace::tools {
@@ -98,6 +99,8 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
 }
 
 void apply_file(Config& config, const std::string& text) {
+  if (const int line = line_of_deep_key(text))
+    throw ConfigError(config.name + ":" + std::to_string(line) + ":1: a key of too many parts");
   toml::table root;
   try {
     root = toml::parse(text, config.name);
@@ -137,6 +140,9 @@ void apply_setting(Config& config, const std::string& setting) {
 
 void Config::set(const std::string& key, const std::string& value) {
   const std::string where = "--set " + key;
+  const std::size_t tables = std::min(value.size(), value.find('{'));
+  if (line_of_deep_key(value.substr(tables)))
+    throw ConfigError(where + ": a key of too many parts");
   toml::table parsed;
   try {
     parsed = toml::parse("v = " + value);
