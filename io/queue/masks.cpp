@@ -68,7 +68,7 @@ class MaskTeller : public Teller {
     } catch (const cv::Exception&) {  // some decoders throw instead
     }
     if (picture.empty()) throw MaskError(path + ": can't be decoded");
-    if (picture.type() != CV_8UC1) throw MaskError(path + ": is not grey with 8 bits");
+    if (picture.type() != CV_8UC1) throw MaskError(path + ": is not grey with 8 bits a pixel, its class");
     if (picture.cols != frame.width || picture.rows != frame.height)
       throw MaskError(path + ": is " + sized(picture.cols, picture.rows) + ", its frame " +
                       sized(frame.width, frame.height));

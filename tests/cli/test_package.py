@@ -94,6 +94,17 @@ class Package(CliTest):
         succeed(root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes", "--frames", 5, "--quiet", "--report", report,
                 cwd=self.folder)
         self.assertEqual(json.loads(report.read_text())["frames"]["trained"], 5)
+        if not (BUILD / "libmillrace_mpi.so").exists():
+            return
+        package, = self.folder.glob("millrace-mpi_*.deb")
+        depends = succeed("dpkg-deb", "-f", package, "Depends")
+        self.assertIn("libopenmpi", depends)
+        self.assertIn("millrace (= ", depends)
+        succeed("dpkg-deb", "-x", package, root)
+        succeed("mpirun", "--oversubscribe", "-n", 2, root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes",
+                "--frames", 5, "--quiet", "--report", report, cwd=self.folder,
+                env={"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+        self.assertEqual(len(json.loads(report.read_text())["ranks"]), 2)
 
     def test_man_page_and_completion_lie_where_they_are_looked_for(self):
         for path in ["man/man1/millrace.1", "bash-completion/completions/millrace", "zsh/site-functions/_millrace",

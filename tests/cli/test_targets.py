@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 import unittest
+import urllib.request
 
 import numpy
 import torch
@@ -132,6 +133,47 @@ class Targets(program.CliTest):
         self.assertAlmostEqual(report["iou"]["majority"]["mean"], mean_iou(usual), places=6)
         self.assertAlmostEqual(report["accuracy"]["mean"], numpy.mean(hits), places=6)
 
+    def picture(self, url, name):
+        """A picture of the page as [height, width, 3], each pixel once."""
+        with urllib.request.urlopen(url + "picture/" + name, timeout=30) as stream:
+            while not (line := stream.readline()).startswith(b"Content-Length"):
+                self.assertTrue(line, "the page is gone")
+            stream.readline()
+            (self.folder / "picture.jpg").write_bytes(stream.read(int(line.split()[1])))
+        subprocess.run(["gst-launch-1.0", "-q", "filesrc", "location=picture.jpg", "!", "jpegdec", "!", "videoconvert", "!",
+                        "video/x-raw,format=RGB", "!", "filesink", "location=picture.rgb"], cwd=self.folder, check=True)
+        return numpy.fromfile(self.folder / "picture.rgb", numpy.uint8).reshape(32, 48, 3)[::2, ::2].astype(int)
+
+    def test_the_page_shows_pixels_classes_as_a_map(self):
+        folder = self.folder / "masks"
+        folder.mkdir()
+        for n in range(3000):
+            mask = numpy.tile(numpy.arange(24) // 4 % CLASSES, (16, 1)).astype(numpy.uint8)
+            mask[8:] = 255
+            program.write_png(folder / f"{n:04d}.png", mask[:, :, None])
+        tables = self.config(program.random_frames(1, 1), [{**CONV, "out": 3 + CLASSES}], kind="mask", masks=folder,
+                             with_input=True, classes=["road", "car", "sky"])
+        tables["source"] |= {"uri": "synth:shapes?frames=3000", "pace": "live", "fps": 20}
+        tables["task"]["loss"] = [{"kind": "mse", "channels": [0, 3]}, {"kind": "cross-entropy", "channels": [3, CLASSES]}]
+        process = program.start("run", program.write_toml(self.folder / "live.toml", program.bare(tables)), "--serve", "127.0.0.1:0")
+        self.addCleanup(self.end, process)
+        url = next(line.split()[1] for line in iter(process.stderr.readline, "") if line.startswith("page: "))
+        with urllib.request.urlopen(url + "state", timeout=30) as state:
+            classes = json.load(state)["classes"]
+        self.assertEqual([one["name"] for one in classes], ["road", "car", "sky"])
+        colours = numpy.array([[int(one["colour"][at:at + 2], 16) for at in (1, 3, 5)] for one in classes] + [[224, 224, 192]])
+
+        def told(picture):
+            """By pixel the nearest colour; no pixel is far from it."""
+            distance = numpy.abs(picture[:, :, None] - colours).sum(3)
+            self.assertLess(distance.min(2).max(), 60)
+            return distance.argmin(2)
+
+        target = told(self.picture(url, "target"))
+        self.assertEqual(target[0].tolist(), [n // 4 % CLASSES for n in range(24)])
+        self.assertEqual(target[8:].min(), CLASSES, "pixels of no class")
+        self.assertLess(told(self.picture(url, "prediction")).max(), CLASSES)
+
     def test_masks_go_their_frames_way_to_the_samples_size(self):
         frames = program.random_frames(1, 4, height=32, width=48)
         folder = self.folder / "masks"
@@ -218,11 +260,11 @@ class Targets(program.CliTest):
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 9, places=6)
 
     def test_two_live_streams_meet_in_time(self):
-        tables = self.config(program.random_frames(1, 1), PICTURE, kind="stream", stream="synth:shapes?frames=400")
-        tables["source"] |= {"uri": "gst:videotestsrc is-live=true num-buffers=60 ! video/x-raw,width=24,height=16"}
-        report, _ = self.learn(tables)
+        tables = self.config(program.random_frames(1, 1), PICTURE, kind="stream", stream="synth:shapes")
+        tables["source"] |= {"uri": "gst:videotestsrc is-live=true ! video/x-raw,width=24,height=16"}
+        report, _ = self.learn(tables, "--frames", 30)  # a frame without the other stream's is none of them
         self.assert_balanced(report)
-        self.assertGreater(report["frames"]["trained"], 30)
+        self.assertEqual(report["frames"]["trained"], 30)
 
     def test_a_teacher_is_learned_from(self):
         frames = program.random_frames(7, 12)
@@ -311,6 +353,17 @@ class Targets(program.CliTest):
         self.assertIn("a label is JSON", error)
         self.assertEqual(json.loads(report.read_text())["frames"]["trained"], 20)
 
+    def test_the_last_line_of_standard_input_counts_without_its_end(self):
+        done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet"], input='{"class": "night"}',
+                              capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_standard_input_without_end_does_not_keep_a_run_from_ending(self):
+        with open("/dev/zero") as endless:
+            done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--set", "source.uri=synth:shapes?frames=10", "--quiet"],
+                                  stdin=endless, capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_labels_of_frames_that_never_come_are_told_of(self):
         (self.folder / "labels.csv").write_text("frame,class\n0,a\n1,b\n7,a\n9,b\n")
         layers = [{"type": "flatten"}, {"type": "linear", "out": 2}]
@@ -340,6 +393,8 @@ class Targets(program.CliTest):
                                (task(loss="mse"), "task.loss", "cross-entropy"),
                                (task(kind="label"), "task.masks", "is for task.kind \"mask\""),
                                (task(with_input=True), "channels"),
+                               (task(classes=["road", "sky"]), "task.classes", "names 2, the network tells 3"),
+                               (task(classes=["sky", "road", "sky"]), "task.classes", "\"sky\" is no name of one class"),
                                ({**picture, "task": {"kind": "stream"}}, "stream needs task.stream"),
                                ({**picture, "task": {"kind": "stream", "stream": "ftp://x"}}, "task.stream", "rtsp"),
                                ({**picture, "task": {"kind": "teacher", "teacher": "none.pt"}}, "task.teacher", "none.pt"),

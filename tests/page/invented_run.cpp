@@ -17,6 +17,10 @@ page::PictureShape shape(const InventedOptions& options) {
   return {.channels = 3, .height = options.size, .width = options.size};
 }
 
+page::PictureShape class_shape(const InventedOptions& options) {
+  return {.channels = 1, .height = options.size, .width = options.size, .classes = true};
+}
+
 double mean_square(const std::vector<float>& a, const std::vector<float>& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += double(a[i] - b[i]) * (a[i] - b[i]);
@@ -39,7 +43,7 @@ InventedRun::InventedRun(const InventedOptions& options)
       scene_({.width = options.size, .height = options.size, .speed = 1.5}),
       compute_(std::size_t(options.stages)),
       handoff_(std::size_t(options.stages)),
-      board_(shape(options), shape(options)) {
+      board_(shape(options), options.classes > 0 ? class_shape(options) : shape(options)) {
   const std::size_t elements = shape(options).elements();
   for (auto* picture : {&input_, &target_, &prediction_, &mean_, &blurred_}) {
     picture->assign(elements, 0.0f);
@@ -48,6 +52,7 @@ InventedRun::InventedRun(const InventedOptions& options)
   now_.source = "rtsp://viewer:secret@camera.example/street";
   now_.task = "next-frame";
   now_.schedule = "partime";
+  for (int i = 0; i < options.classes; ++i) now_.classes.push_back("class " + std::to_string(i));
   now_.reading.F = options.fps;
   now_.reading.budget = 1e3 / options.fps;
   now_.learning_rate = 0.003;
@@ -125,12 +130,21 @@ void InventedRun::step() {
   draw_prediction();
   note_losses();
   note_times();
-  if (page::Pictures* const room = board_.room()) {
-    std::copy(input_.begin(), input_.end(), room->input.begin());
-    std::copy(target_.begin(), target_.end(), room->target.begin());
-    std::copy(prediction_.begin(), prediction_.end(), room->prediction.begin());
-    board_.show(number_);
-  }
+  show();
+}
+
+void InventedRun::show() {
+  page::Pictures* const room = board_.room();
+  if (!room) return;
+  // Of classes, the channel that there is tells them.
+  const auto copy = [&](const std::vector<float>& from, std::vector<float>& to, int classes) {
+    std::copy_n(from.begin(), to.size(), to.begin());
+    for (float& value : to) value = classes > 0 ? std::floor(value * float(classes)) : value;
+  };
+  copy(input_, room->input, 0);
+  copy(target_, room->target, options_.classes);
+  copy(prediction_, room->prediction, options_.classes);
+  board_.show(number_);
 }
 
 // A share of the target, the rest the mean frame, and less and less of a blur along the rows.

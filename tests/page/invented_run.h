@@ -19,6 +19,7 @@ struct InventedOptions {
   int size = 64;
   int stages = 4;
   double fps = 25;
+  int classes = 0;  ///< above 0: target and prediction show this many, of brightness
 };
 
 /// A thread that "trains" on moving shapes at a fixed rate. Its prediction is the next frame, seen
@@ -41,6 +42,7 @@ class InventedRun {
   void draw_prediction();
   void note_losses();
   void note_times();
+  void show();
   void obey();
 
   // The training thread's.

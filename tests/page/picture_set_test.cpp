@@ -1,5 +1,7 @@
 #include "tools/page/picture_set.h"
 
+#include <array>  // colours
+
 #include <gtest/gtest.h>
 #include <opencv2/imgcodecs.hpp>  // reading it back
 
@@ -42,6 +44,45 @@ TEST(PictureSet, KeepsColoursAndPixels) {
   for (std::size_t i = 0; i < 4; ++i) sum += set.jpeg(i)->size();
   EXPECT_EQ(message.size(), sum);
   EXPECT_EQ(message.substr(24, set.jpeg(0)->size()), *set.jpeg(0));
+}
+
+TEST(PictureSet, PixelsHaveTheColourOfTheirClass) {
+  const PictureShape shape{.channels = 1, .height = 16, .width = 32, .classes = true};
+  PictureBoard board({.channels = 3, .height = 16, .width = 32}, shape);
+  board.ask();
+  Pictures& room = *board.room();
+  for (std::size_t i = 0; i < 16 * 32; ++i) {
+    const bool left = i % 32 < 16, top = i < 8 * 32;
+    room.target[i] = left ? 1 : top ? 2 : -1;
+    room.prediction[i] = left ? 1 : 3;
+  }
+  board.show(0);
+  PictureSet set(*board.take());
+  using Colour = std::array<int, 3>;
+  const auto colour = [&](std::size_t picture, int y, int x) {
+    const auto pixel = decoded(set.jpeg(picture)).at<cv::Vec3b>(2 * y, 2 * x);
+    const auto level = [&](int c) { return (pixel[c] + 16) / 32 * 32; };  // JPEG is near
+    return Colour{level(2), level(1), level(0)};
+  };
+  EXPECT_EQ(colour(1, 4, 8), (Colour{128, 0, 0})) << "Pascal VOC's class 1";
+  EXPECT_EQ(colour(1, 4, 24), (Colour{0, 128, 0}));
+  EXPECT_EQ(colour(1, 12, 24), (Colour{224, 224, 192})) << "of no class";
+  EXPECT_EQ(colour(2, 12, 24), (Colour{128, 128, 0}));
+  EXPECT_EQ(colour(3, 4, 8), (Colour{0, 0, 0})) << "told right";
+  EXPECT_GT(colour(3, 4, 24)[0], 200) << "told wrong";
+  EXPECT_EQ(colour(3, 12, 24), (Colour{0, 0, 0})) << "neither";
+}
+
+TEST(PictureSet, ATargetThatIsNotThereIsBlack) {
+  const PictureShape shape{.channels = 1, .height = 16, .width = 16};
+  PictureBoard board(shape, shape);
+  board.ask();
+  std::fill(board.room()->prediction.begin(), board.room()->prediction.end(), 0.5f);
+  std::fill(board.room()->target.begin(), board.room()->target.end(), std::nanf(""));
+  board.show(0);
+  PictureSet set(*board.take());
+  EXPECT_EQ(cv::countNonZero(decoded(set.jpeg(1))), 0);
+  EXPECT_LT(cv::norm(decoded(set.jpeg(3)).at<cv::Vec3b>(9, 9)), 30) << "nothing to err from";
 }
 
 TEST(PictureSet, GreyAndLargeAndNotANumber) {

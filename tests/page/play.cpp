@@ -1,15 +1,15 @@
 // Serves an invented run: to make the page with, to test it, and to measure what viewers cost.
-//   page_play [--serve ADDR:PORT] [--token TOKEN] [--size N] [--stages N] [--fps F] [--bench
-//   SECONDS]
+//   page_play [--serve ADDR:PORT] [--token TOKEN] [--size N] [--stages N] [--fps F] [--classes N]
+//   [--bench SECONDS]
 // Says where on stdout, then takes commands on stdin, a line each, until that ends.
 #include <cstdio>     // answers
 #include <iostream>   // commands
 #include <stdexcept>  // bad usage
 #include <string>     // options
 
-#include "tools/page/server.h"
 #include "tests/page/bench_viewers.h"
 #include "tests/page/invented_run.h"
+#include "tools/page/server.h"
 
 namespace millrace::page {
 namespace {
@@ -35,6 +35,8 @@ Usage read(int argc, char** argv) {
       usage.run.stages = std::stoi(value);
     } else if (name == "--fps") {
       usage.run.fps = std::stod(value);
+    } else if (name == "--classes") {
+      usage.run.classes = std::stoi(value);
     } else if (name == "--bench") {
       usage.bench = std::stod(value);
     } else {
@@ -47,9 +49,9 @@ Usage read(int argc, char** argv) {
 void play(const Usage& usage) {
   InventedRun run(usage.run);
   page::WebServer server(page::web_options(usage.serve, usage.token),
-                       {.look = [&run] { return run.look(); },
-                        .pictures = &run.board(),
-                        .controls = &run.controls()});
+                         {.look = [&run] { return run.look(); },
+                          .pictures = &run.board(),
+                          .controls = &run.controls()});
   std::printf("%s\n", server.url().c_str());
   std::fflush(stdout);
   for (std::string command; std::getline(std::cin, command);) {

@@ -145,6 +145,22 @@ class PageTest(unittest.TestCase):
         time.sleep(1)
         self.assertEqual(self.complaints(), [])
 
+    def test_each_pixels_class_has_a_colour_that_the_legend_names(self):
+        play = self.play("--classes", 4)
+        self.complaints()
+        self.open(play)
+        self.wait_for(lambda: self.find("target").is_displayed(), "no class map")
+        legend = self.wait_for(lambda: self.find("classes").find_elements(By.TAG_NAME, "span"), "no legend")
+        self.assertEqual([one.text for one in legend], [f"class {i}" for i in range(4)])
+        shown = [self.run_script("return getComputedStyle(arguments[0], '::before').backgroundColor", one) for one in legend]
+        self.assertEqual(shown,
+                         ["rgb(0, 0, 0)", "rgb(128, 0, 0)", "rgb(0, 128, 0)", "rgb(128, 128, 0)"])
+        self.assertNotIn("×", self.find("error").find_element(By.XPATH, "..").text, "a wrong class is no distance")
+        for width in (390, 1440):
+            self.resize(width, 900, mobile=width < 600)
+            self.wait_for(lambda: self.run_script(TOO_WIDE) == [] and self.run_script(CUT_OFF) == [], width)
+        self.assertEqual(self.complaints(), [])
+
     def test_controls_reach_the_run(self):
         play = self.play()
         self.open(play)

@@ -17,6 +17,7 @@ Snapshot snapshot() {
   s.source = "rtsp://user:secret@camera/street";
   s.stream.last_error = "rtsp://user:secret@camera/street: gone";
   s.notice = "saved to ftp://user:secret@host/w";
+  s.classes = {"road", "\"sky\""};
   s.frames = {.received = 10, .trained = 7, .dropped = 1, .predicted_only = 1};
   s.loss_recent = std::nan("");
   s.stages.resize(2);
@@ -45,6 +46,8 @@ TEST(StateJson, IsReadBackAndHoldsNoSecrets) {
   EXPECT_EQ(state["source"], "rtsp://***@camera/street");
   EXPECT_EQ(state["frames"]["in_flight"], 2) << "what was predicted only is among the dropped";
   EXPECT_EQ(state["frames"]["predicted_only"], 1);
+  EXPECT_EQ(state["classes"], json::parse(R"([{"name": "road", "colour": "#000000"},
+                                              {"name": "\"sky\"", "colour": "#800000"}])"));
   EXPECT_TRUE(state["loss"]["recent"].is_null());
   EXPECT_EQ(state["novelty"]["events"], 3);
   EXPECT_EQ(state["novelty"]["in_event"], true);

@@ -284,6 +284,32 @@ class Export(unittest.TestCase):
         self.assertIn("net.pt: not a TorchScript file", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
+    def test_a_teacher_that_fails_midway_ends_the_run_and_loses_nothing(self):
+        import pathlib
+
+        import program
+        folder = pathlib.Path(self.folder)
+        (folder / "teacher.py").write_text(
+            "import torch\n\n\nclass Teacher(torch.nn.Module):\n"
+            "    def __init__(self):\n        super().__init__()\n        self.table = torch.nn.Parameter(torch.zeros(1))\n\n"
+            "    def forward(self, x):  # the table has no second entry for bright pictures\n"
+            "        return x + torch.index_select(self.table, 0, (x.mean() > 0.7).long().reshape(1))\n")
+        self.assertEqual(self.export_command("teacher.py:Teacher", "-o", "teacher.pt").returncode, 0)
+        frames = program.random_frames(seed=3, count=12, channels=3) // 16
+        frames[6:] = 255 - frames[6:]
+        uri = program.write_frames(folder / "frames", frames)
+        for schedule in ("sequential", "partime"):
+            done = self.program("run", "--set", f"source.uri={uri}", "--set", "source.width=24", "--set", "source.height=16",
+                                "--set", "task.kind=teacher", "--set", "task.teacher=teacher.pt",
+                                "--set", f"pipeline.schedule={schedule}", "--set", "output.weights=out.safetensors",
+                                "--set", "output.report=report.json", "--quiet")
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(done.stderr, r"^millrace: error: task.teacher: teacher.pt: .*index out of range in self\n$")
+            counts = json.loads((folder / "report.json").read_text())["frames"]
+            self.assertLessEqual(counts["trained"], 6)
+            self.assertEqual(counts["received"], sum(counts[k] for k in ("trained", "dropped", "rejected", "in_flight")))
+            (folder / "out.safetensors").unlink()
+
     def as_file(self, keys):
         """`check` wants a config."""
         path = os.path.join(self.folder, "my.toml")

@@ -1,5 +1,6 @@
 // `millrace bench replay`: what learning again from kept samples buys on a live stream whose scenes
-// come back, at equal wall-clock, and what it costs the fresh frames. Kinds take turns.
+// come back, at equal wall-clock, and what it costs the fresh frames. Kinds take turns; each round
+// begins with another one, so that four rounds are fair to who comes after an arm that idles.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -135,7 +136,8 @@ Json bench_replay(const BenchArguments& arguments) {
   std::vector<Arm> arms;
   for (const std::string& kind : replay_names()) arms.push_back({.kind = kind});
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
-    for (Arm& arm : arms) {
+    for (std::size_t turn = 0; turn < arms.size(); ++turn) {
+      Arm& arm = arms[(turn + std::size_t(round)) % arms.size()];
       std::fprintf(stderr, "\rround %lld of %lld, %s \x1b[K", static_cast<long long>(round + 1),
                    static_cast<long long>(arguments.rounds), arm.kind.c_str());
       take_turn(arm, config_of(arm.kind, frames, stages, round));

@@ -18,6 +18,17 @@ set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "neural networks that learn from live vi
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS
     "gstreamer1.0-plugins-base, gstreamer1.0-plugins-good, gstreamer1.0-libav, python3-venv")
 
+# For who spreads a run over processes; the others need no MPI.
+if(TARGET millrace_mpi)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+  set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS millrace-mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_NAME millrace-mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "millrace (= ${PROJECT_VERSION})")
+  set(CPACK_DEBIAN_MPI_PACKAGE_RECOMMENDS openmpi-bin)
+  set(CPACK_COMPONENT_MPI_DESCRIPTION "Millrace over several processes
+ The module that the program loads under mpirun.")
+endif()
+
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME libmillrace-dev)
 set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_COMPONENT_DEV_DESCRIPTION "Millrace as C++ libraries

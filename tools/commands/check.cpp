@@ -134,12 +134,12 @@ void describe_policy(const Config& config, const engine::TrainerOptions& options
   std::cout << "\n";
 }
 
-/// Which output is which class.
-void describe_classes(const std::vector<std::string>& classes) {
+/// Which output is which class; `told_by` leaves some out.
+void describe_classes(const std::vector<std::string>& classes, const std::string& told_by) {
   std::cout << "#   classes:";
   for (std::size_t i = 0; i < classes.size(); ++i)
     std::cout << (i > 0 ? ", " : " ") << i << " " << classes[i];
-  std::cout << "; frames that task.labels leaves out are predicted, not learned from\n";
+  std::cout << "; frames that " << told_by << " leaves out are predicted, not learned from\n";
 }
 
 int check(const CheckArguments& arguments) {
@@ -152,7 +152,8 @@ int check(const CheckArguments& arguments) {
   config.optimizer = options.optimizer;  // as it will run
   const std::optional<io::Labels> labels = configured_labels(config);
   const std::vector<std::string>& classes = labels ? labels->classes() : config.task.classes;
-  if (!classes.empty()) require_classes(config, *options.network, int(classes.size()));
+  const bool masks = !config.task.masks.empty();
+  if (!classes.empty() && !masks) require_classes(config, *options.network, int(classes.size()));
   std::cout << to_toml(config) << "\n";
   describe_pipeline(options);
   std::cout << "#   correction " << describe_correction(config, options) << "\n";
@@ -168,7 +169,7 @@ int check(const CheckArguments& arguments) {
   describe_sharing(options);
   describe_policy(config, options);
   describe_frames(config);
-  if (!classes.empty()) describe_classes(classes);
+  if (!classes.empty()) describe_classes(classes, masks ? "task.masks" : "task.labels");
   return kDone;
 }
 

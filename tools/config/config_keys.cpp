@@ -331,7 +331,8 @@ std::vector<ConfigKey> make_table() {
           "/label; "
           "\"-\": standard input",
           MILLRACE_AT(task.labels)),
-      texts("task.classes", "label: names of the classes that are told over http or standard input",
+      texts("task.classes",
+            "names of classes: label's that are told over http or standard input; mask's, from 0",
             MILLRACE_AT(task.classes)),
       text("task.masks",
            "mask: a folder of grey pictures as large as frames; 00017.png is frame 17's, a pixel's "

@@ -4,7 +4,9 @@
 
 #include <nlohmann/json.hpp>  // JSON
 
+#include "engine/format.h"
 #include "io/source/source.h"  // redacted
+#include "tools/page/class_colours.h"
 
 namespace millrace::page {
 namespace {
@@ -69,6 +71,17 @@ Json accuracy_json(const std::optional<Snapshot::Accuracy>& now) {
   return {{"recent", number(now->recent)}, {"majority", {{"recent", number(now->majority)}}}};
 }
 
+/// Names and colours of pixels' classes, "#rrggbb".
+Json classes_json(const std::vector<std::string>& names) {
+  Json classes = Json::array();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto [red, green, blue] = class_colour(int(i));
+    classes.push_back(
+        {{"name", names[i]}, {"colour", engine::format("#%02x%02x%02x", red, green, blue)}});
+  }
+  return classes;
+}
+
 /// Null: targets are no pictures.
 Json psnr_json(const std::optional<Snapshot::Psnr>& now) {
   if (!now) return nullptr;
@@ -102,6 +115,7 @@ std::string state_json(const Live& live, const Controls* controls, int viewers) 
                {"version", s.version},
                {"source", io::redacted(s.source)},
                {"task", s.task},
+               {"classes", classes_json(s.classes)},
                {"schedule", s.schedule},
                {"cut", s.cut},
                {"correction", s.correction},

@@ -41,6 +41,7 @@ struct Snapshot {
   std::string local_note;  ///< what learning by auxiliary heads would do instead; may be empty
   std::int64_t frames_before = 0;  ///< that a checkpoint had learned from: they are not in `frames`
   std::vector<StageState> stages;
+  std::vector<std::string> classes;  ///< of pixels: their names; empty: pictures show none
 
   engine::FrameCounts frames;
 

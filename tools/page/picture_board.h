@@ -12,16 +12,17 @@ struct PictureShape {
   int channels = 3;  ///< 3: RGB, 1: grey
   int height = 0;
   int width = 0;
+  bool classes = false;  ///< its one channel's values are no grey but classes, below 0 none
 
   std::size_t elements() const { return std::size_t(channels) * height * width; }
 };
 
-/// One sample's pictures, float32 [channels][height][width] in [0, 1].
+/// One sample's pictures, float32 [channels][height][width] in [0, 1], or classes.
 struct Pictures {
   std::int64_t sample = -1;
   PictureShape input_shape;
   PictureShape output_shape;  ///< of target and prediction; no size: they are no pictures
-  std::vector<float> input, target, prediction;
+  std::vector<float> input, target, prediction;  ///< a target of nan: there is none
 };
 
 /// One set of pictures that passes to and fro: the onlooker asks, training fills it when it next

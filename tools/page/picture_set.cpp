@@ -1,10 +1,13 @@
 #include "tools/page/picture_set.h"
 
-#include <algorithm>  // min
+#include <algorithm>  // min, copies
 #include <cmath>      // abs
 
 #include <opencv2/imgcodecs.hpp>  // JPEG
 #include <opencv2/imgproc.hpp>    // colour map
+
+#include "io/queue/masks.h"  // kNoClass
+#include "tools/page/class_colours.h"
 
 namespace millrace::page {
 namespace {
@@ -39,7 +42,16 @@ cv::Mat draw(const PictureShape& shape, int channels, const Pixel& pixel) {
   return out;
 }
 
+cv::Mat class_map(const PictureShape& shape, const float* classes) {
+  return draw(shape, 3, [&](int y, int x, std::uint8_t* out) {
+    const float number = classes[std::size_t(y) * shape.width + x];
+    const auto colour = class_colour(number >= 0 ? int(number) : io::kNoClass);
+    std::reverse_copy(colour.begin(), colour.end(), out);  // RGB to BGR
+  });
+}
+
 cv::Mat plain(const PictureShape& shape, const float* planar) {
+  if (shape.classes) return class_map(shape, planar);
   const std::size_t plane = std::size_t(shape.height) * shape.width;
   return draw(shape, shape.channels, [&](int y, int x, std::uint8_t* out) {
     const float* at = planar + std::size_t(y) * shape.width + x;
@@ -66,6 +78,7 @@ cv::Mat error(const PictureShape& shape, const float* target, const float* predi
     for (int c = 0; c < shape.channels; ++c) {
       sum += std::abs(target[at + c * plane] - prediction[at + c * plane]);
     }
+    if (shape.classes && target[at] < 0) sum = 0;  // of no class, so none is wrong
     std::copy_n(colours.ptr(0) + 3 * byte(sum * kErrorGain / float(shape.channels)), 3, out);
   });
 }

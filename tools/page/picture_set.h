@@ -24,7 +24,8 @@ class PictureSet {
   explicit PictureSet(const Pictures& pictures);
 
   /// JPEG number `index` of kPictureNames. "error" is |target - prediction|, averaged over the
-  /// channels, from black (0) to bright yellow (1/4 and more). Empty: the run has no such picture.
+  /// channels, from black (0) to bright yellow (1/4 and more); of classes, yellow is a wrong one.
+  /// Empty: the run has no such picture.
   Bytes jpeg(std::size_t index);
   /// All four in one message: the sample's number as 8 bytes, four lengths of 4 bytes each, little
   /// end first, then the files.

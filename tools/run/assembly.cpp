@@ -116,11 +116,15 @@ const TaskType& check_task(const Config& config) {
     if (!given && needed && owner->name == task.name)
       throw config.error("task.kind", task.name + " needs " + key);
   }
-  const bool told_live = keys.labels == "http" || keys.labels == "-";
-  if (told_live && keys.classes.empty())
+  const bool live = told_live(config);
+  if (live && keys.classes.empty())
     throw config.error("task.labels", "\"" + keys.labels + "\" needs task.classes: their names");
-  if (!told_live && !keys.classes.empty())
-    throw config.error("task.classes", "is for task.labels \"http\" or \"-\"");
+  if (!live && task.task != Task::mask && !keys.classes.empty())
+    throw config.error("task.classes", "is for task.labels \"http\" or \"-\", and for masks");
+  for (auto name = keys.classes.begin(); name != keys.classes.end(); ++name) {
+    if (name->empty() || std::find(keys.classes.begin(), name, *name) != name)
+      throw config.error("task.classes", "\"" + *name + "\" is no name of one class");
+  }
   if (keys.with_input && task.task != Task::mask && task.task != Task::stream)
     throw config.error("task.with_input", "is for task.kind \"mask\" or \"stream\"");
   const bool scores = stages::Loss(keys.loss).scores();
@@ -150,6 +154,10 @@ void check_output(const Config& config, const TaskType& task, const stages::Imag
   if (task.task == Task::mask && (told < 2 || told > 255))
     throw std::invalid_argument("masks need 2 to 255 channels, one a class; the network gives " +
                                 std::to_string(told));
+  const std::size_t named = config.task.classes.size();
+  if (task.task == Task::mask && named > 0 && std::int64_t(named) != told)
+    throw std::invalid_argument("task.classes: names " + std::to_string(named) +
+                                ", the network tells " + std::to_string(told));
   if (task.task == Task::stream && told != config.source.channels)
     throw std::invalid_argument("the network gives " + std::to_string(told) +
                                 " channels, the stream that it predicts has " +
@@ -237,6 +245,10 @@ void choose_frames(const Config& config, engine::TrainerOptions& options) {
 
 std::int64_t channels_before(const Config& config) {
   return config.task.with_input ? config.source.channels : 0;
+}
+
+bool told_live(const Config& config) {
+  return config.task.labels == "http" || config.task.labels == "-";
 }
 
 void require_classes(const Config& config, const stages::Network& network, int classes) {

@@ -23,6 +23,9 @@ void require_classes(const Config& config, const stages::Network& network, int c
 /// Channels of a target that the input itself fills, before what it is told.
 std::int64_t channels_before(const Config& config);
 
+/// Whether people tell classes while it runs, over the page or standard input.
+bool told_live(const Config& config);
+
 /// The shape as far as the config says.
 stages::ImageShape configured_shape(const Config& config);
 /// The same; a side that it leaves open is the source's own, which is opened for it.

@@ -1,8 +1,10 @@
 #include "tools/run/live_view.h"
 
 #include <algorithm>  // copies
+#include <limits>
 
 #include "tools/config/task.h"
+#include "tools/run/assembly.h"
 #include "tools/run/frame_counts.h"
 #include "tools/run/rank_grid.h"
 
@@ -15,18 +17,40 @@ page::Controls::Offered offered(const Config& config, const LiveSubject& subject
           .learning_rate = config.optimizer.lr > 0 && weights_are_apart(config)};
 }
 
+/// Names of the classes that pixels have; empty: they have none.
+std::vector<std::string> pixel_classes(const Config& config, const stages::ImageShape& made) {
+  if (task_of(config.task.kind) != Task::mask) return {};
+  std::vector<std::string> names = config.task.classes;
+  for (auto i = std::int64_t(names.size()); i < made.channels - channels_before(config); ++i)
+    names.push_back(std::to_string(i));
+  return names;
+}
+
+/// By pixel of `numbers` [classes][pixels], the class of the largest above `floor`; -1: none is.
+void largest(const float* numbers, std::size_t classes, float floor, std::vector<float>& out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    float most = floor;
+    out[i] = -1;
+    for (std::size_t k = 0; k < classes; ++k) {
+      const float number = numbers[k * out.size() + i];
+      if (number > most) {
+        most = number;
+        out[i] = float(k);
+      }
+    }
+  }
+}
+
 }  // namespace
 
 LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
                    const std::string& token, LiveSubject subject)
-    : config_(config), subject_(std::move(subject)), controls_(offered(config, subject_)) {
+    : config_(config),
+      subject_(std::move(subject)),
+      controls_(offered(config, subject_)),
+      classes_(pixel_classes(config, subject_.trainer.output_shape())) {
   const page::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
-  // Of what is no picture, the input alone.
-  const stages::ImageShape& made = subject_.trainer.output_shape();
-  const bool pictures = task_type(config.task.kind).pictures && made.channels == sample.channels;
-  board_ = std::make_unique<page::PictureBoard>(
-      shape, pictures ? page::PictureShape{int(made.channels), int(made.height), int(made.width)}
-                      : page::PictureShape{});
+  board_ = std::make_unique<page::PictureBoard>(shape, shown_shape(sample));
   server_ = std::make_unique<page::WebServer>(
       page::web_options(serve, token),
       page::WebSubject{.look = [this] { return look(); },
@@ -38,13 +62,34 @@ LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const
                                          : std::function<std::string(std::string_view)>()});
 }
 
+/// Of targets and predictions; those that are no pictures are not shown.
+page::PictureShape LiveView::shown_shape(const stages::ImageShape& sample) const {
+  const stages::ImageShape& made = subject_.trainer.output_shape();
+  if (!classes_.empty()) {
+    return {.channels = 1, .height = int(made.height), .width = int(made.width), .classes = true};
+  }
+  if (!task_type(config_.task.kind).pictures || made.channels != sample.channels) return {};
+  return {int(made.channels), int(made.height), int(made.width)};
+}
+
 void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
-  page::Pictures* const room = board_ ? board_->room() : nullptr;
+  page::Pictures* const room = board_->room();
   if (!room) return;
+  const float *target = subject_.trainer.shown_target(slot),
+              *prediction = subject_.trainer.prediction(slot);
   std::copy_n(subject_.trainer.shown_input(slot), room->input.size(), room->input.begin());
-  if (info.has_target)
-    std::copy_n(subject_.trainer.shown_target(slot), room->target.size(), room->target.begin());
-  std::copy_n(subject_.trainer.prediction(slot), room->prediction.size(), room->prediction.begin());
+  if (classes_.empty()) {
+    std::copy_n(target, room->target.size(), room->target.begin());
+    std::copy_n(prediction, room->prediction.size(), room->prediction.begin());
+  } else {
+    const std::size_t before = std::size_t(channels_before(config_)) * room->target.size();
+    largest(target + before, classes_.size(), 0, room->target);
+    largest(prediction + before, classes_.size(), -std::numeric_limits<float>::infinity(),
+            room->prediction);
+  }
+  if (!info.has_target) {
+    std::fill(room->target.begin(), room->target.end(), std::numeric_limits<float>::quiet_NaN());
+  }
   board_->show(info.sample);
 }
 
@@ -77,6 +122,7 @@ page::Snapshot LiveView::look() const {
       .local_note = subject_.local_note,
       .frames_before = subject_.frames_before,
       .stages = stages(),
+      .classes = classes_,
       .frames = frame_counts(subject_.queue, trainer),
       .loss_last = subject_.log.network().last(),
       .loss_recent = subject_.log.network().recent(),

@@ -51,6 +51,7 @@ class LiveView final : public engine::Observer {
   std::string url() const { return server_->url(); }
 
  private:
+  page::PictureShape shown_shape(const stages::ImageShape& sample) const;
   page::Snapshot look() const;
   std::vector<page::StageState> stages() const;
 
@@ -58,9 +59,10 @@ class LiveView final : public engine::Observer {
   LiveSubject subject_;
   page::Controls controls_;
   std::atomic<bool> saving_{false};
-  std::int64_t saves_before_ = 0;            ///< written and failed
-  std::unique_ptr<page::PictureBoard> board_;  ///< null: targets are no pictures
-  std::unique_ptr<page::WebServer> server_;    ///< last: it looks at all of the above
+  std::int64_t saves_before_ = 0;     ///< written and failed
+  std::vector<std::string> classes_;  ///< of pixels; empty: they have none
+  std::unique_ptr<page::PictureBoard> board_;
+  std::unique_ptr<page::WebServer> server_;  ///< last: it looks at all of the above
 };
 
 }  // namespace millrace::tools

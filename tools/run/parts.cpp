@@ -85,7 +85,7 @@ struct CheckedConfig {
 
   /// That frames are told to be of; 0: the source tells.
   int classes() const {
-    return int(labels ? labels->classes().size() : config.task.classes.size());
+    return int(labels ? labels->classes().size() : live_labels ? config.task.classes.size() : 0);
   }
 
   Config config;

@@ -37,7 +37,7 @@ io::SourceOptions source_options(const Config& config) {
 
 std::optional<io::Labels> configured_labels(const Config& config) {
   const std::string& file = config.task.labels;
-  if (file.empty() || !config.task.classes.empty()) return std::nullopt;
+  if (file.empty() || told_live(config)) return std::nullopt;
   try {
     return io::read_labels(file);
   } catch (const io::LabelError& error) {
@@ -46,8 +46,7 @@ std::optional<io::Labels> configured_labels(const Config& config) {
 }
 
 std::shared_ptr<io::LiveLabels> live_labels(const Config& config) {
-  const std::vector<std::string>& classes = config.task.classes;
-  return classes.empty() ? nullptr : std::make_shared<io::LiveLabels>(classes);
+  return told_live(config) ? std::make_shared<io::LiveLabels>(config.task.classes) : nullptr;
 }
 
 std::unique_ptr<io::Source> open_source(const Config& config, const SourceOpener& own) {

@@ -16,15 +16,20 @@ std::string text(const stages::ImageShape& shape) {
          std::to_string(shape.width);
 }
 
+/// Where TorchScript says what went wrong, after a trace of its calls.
+std::string last_line(std::string text) {
+  text.erase(text.find_last_not_of("\n ") + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
 }  // namespace
 
 Teacher::Teacher(const Config& config, const stages::ImageShape& sample,
                  const stages::ImageShape& target)
-    : sample_(sample) {
-  const std::string& file = config.task.teacher;
-  const bool weights = file.ends_with(".safetensors");
+    : file_(config.task.teacher), sample_(sample) {
+  const bool weights = file_.ends_with(".safetensors");
   stages::ModelSpec model = config.model;
-  if (!weights) model = {.preset = "file", .file = file};
+  if (!weights) model = {.preset = "file", .file = file_};
   try {
     const auto network = stages::build_network(model, sample, stages::Gives::anything);
     const stages::ImageShape& made = network->shape(network->size() - 1);
@@ -35,19 +40,23 @@ Teacher::Teacher(const Config& config, const stages::ImageShape& sample,
     network_ = std::make_unique<stages::Stage>(network, stages::StageRange{0, network->size()},
                                                stages::OptimizerSpec{}, at::TensorOptions(at::kCPU),
                                                options);
-    network_->restore(weights ? read_checked(file) : stages::initial_state(*network, 0));
+    network_->restore(weights ? read_checked(file_) : stages::initial_state(*network, 0));
     // Alone: two first calls of MKL that meet give other last bits.
     network_->forward({at::zeros({1, sample.channels, sample.height, sample.width})});
   } catch (const std::exception& error) {
-    throw config.error("task.teacher", file + ": " + error.what());
+    throw config.error("task.teacher", file_ + ": " + error.what());
   }
 }
 
 void Teacher::tell(const float* input, float* target) const {
   const at::Tensor sample = at::from_blob(const_cast<float*>(input),
                                           {1, sample_.channels, sample_.height, sample_.width});
-  const at::Tensor made = network_->forward({sample}).outputs[0].contiguous();
-  std::copy_n(made.const_data_ptr<float>(), made.numel(), target);
+  try {
+    const at::Tensor made = network_->forward({sample}).outputs[0].contiguous();
+    std::copy_n(made.const_data_ptr<float>(), made.numel(), target);
+  } catch (const std::exception& error) {
+    throw std::runtime_error("task.teacher: " + file_ + ": " + last_line(error.what()));
+  }
 }
 
 TeacherFeed::TeacherFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer,
@@ -91,7 +100,9 @@ engine::Feed::Status TeacherFeed::settle(std::chrono::microseconds patience) {
 template <class Known>
 engine::Feed::Status TeacherFeed::wait(std::chrono::microseconds patience, Known known) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, patience, known) ? Status::ready : Status::wait;
+  const bool is_known = changed_.wait_for(lock, patience, [&] { return failed_ || known(); });
+  if (failed_) std::rethrow_exception(failed_);
+  return is_known ? Status::ready : Status::wait;
 }
 
 void TeacherFeed::work() {
@@ -99,11 +110,17 @@ void TeacherFeed::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return over_ || !asked_.empty(); });
-    if (over_) return;
+    if (over_ || failed_) return;
     const int slot = asked_.front();
     lock.unlock();
-    teacher_.tell(trainer_.input(slot), trainer_.target(slot));
+    std::exception_ptr failed;
+    try {
+      teacher_.tell(trainer_.input(slot), trainer_.target(slot));
+    } catch (...) {
+      failed = std::current_exception();
+    }
     lock.lock();
+    failed_ = failed;
     asked_.pop_front();
     unknown_[std::size_t(slot)] = false;
     changed_.notify_all();

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -20,10 +21,11 @@ class Teacher {
   /// (.safetensors). Throws ConfigError for one that can't be used, or that does not give `target`
   /// for samples of shape `sample`.
   Teacher(const Config& config, const stages::ImageShape& sample, const stages::ImageShape& target);
-  /// Writes what it makes of `input`, [C,H,W], to `target`.
+  /// Writes what it makes of `input`, [C,H,W], to `target`. Throws std::runtime_error if it fails.
   void tell(const float* input, float* target) const;
 
  private:
+  std::string file_;
   stages::ImageShape sample_;
   std::unique_ptr<stages::Stage> network_;
 };
@@ -51,6 +53,7 @@ class TeacherFeed final : public FrameFeed {
   std::deque<int> asked_;      ///< slots, under the lock; the first is being told
   std::vector<bool> unknown_;  ///< by slot, under the lock
   bool over_ = false;          ///< under the lock
+  std::exception_ptr failed_;  ///< under the lock: why the teacher tells no more
   std::thread thread_;         ///< last; none unless late
 };
 

@@ -64,6 +64,7 @@ function show(state) {
       + (frames.replayed > 0 ? `, ${count(frames.replayed)} learned again` : ''));
   say('latency', three(latency.recent_p50));
   say('latency-why', `p99 ${three(latency.recent_p99)}, longest ${three(latency.max)}`);
+  showClasses(state.classes);
   showStages(state);
   say('correction', ['Old gradients: ' + state.correction, state.local_note].filter(Boolean).join('; '));
   showControls(state.controls);
@@ -121,6 +122,22 @@ function showAccuracy({accuracy, iou, loss}) {
   say('loss', percent(recent));
   document.getElementById('loss-why').dataset.mood = recent > majority.recent ? 'good' : 'rests';
   say('loss-why', `majority class ${percent(majority.recent)}, loss ${three(loss.recent)}`);
+}
+
+// Which colour is which class of a pixel; they stay the same while a run lasts.
+function showClasses(classes) {
+  const legend = document.getElementById('classes');
+  legend.hidden = classes.length === 0;
+  document.querySelector('#error + figcaption small').hidden = !legend.hidden;
+  const text = JSON.stringify(classes);
+  if (legend.dataset.shown === text) return;
+  legend.dataset.shown = text;
+  legend.replaceChildren(...classes.map(({name, colour}) => {
+    const one = document.createElement('span');
+    one.style.setProperty('--colour', colour);
+    one.textContent = name;
+    return one;
+  }));
 }
 
 // A sample's number as 8 bytes, four lengths of 4, then as many JPEG files.
