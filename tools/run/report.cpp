@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <sstream>
 
 #include "tools/run/correction_choice.h"
 #include "tools/run/parts.h"
@@ -19,16 +17,6 @@ using Json = nlohmann::ordered_json;
 /// JSON has no nan: a loss that is none becomes null, which no reader takes for a number.
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-std::string text(double value, const char* format = "%.3g") {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, format, value);
-  return buffer;
-}
-
-std::string text(const Json& value, const char* format = "%.3g") {
-  return value.is_number() ? text(value.get<double>(), format) : "nan";
 }
 
 Json loss_json(const RunLog& log) {
@@ -251,77 +239,6 @@ Json make_report(RunParts& p) {
                        {"dropped", p.video->writer().dropped()}};
   }
   return report;
-}
-
-std::string summarize(const Json& report) {
-  const Json &frames = report["frames"], &timing = report["timing_ms"], &real = report["realtime"];
-  const Json &latency = report["latency_ms"], &loss = report["loss"];
-  const bool waits = timing["step_p50"].get<double>() > 1.5 * timing["bottleneck"].get<double>();
-  const bool labels = report.contains("accuracy");
-  std::ostringstream out;
-  out << "frames    " << frames["received"] << " received = " << frames["trained"] << " trained + "
-      << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected";
-  const Json& predicted = report["overload"]["predicted_only"];
-  if (predicted > 0) out << "; of the dropped " << predicted << " were predicted";
-  const Json& untold = report["task"]["without_target"];
-  if (untold > 0) out << "; of the rejected " << untold << " were predicted, but had no target";
-  if (report.contains("replay")) {
-    out << "; " << frames["replayed"] << " replayed, " << text(report["replay"]["share"])
-        << " of what was learned from";
-  }
-  out << "\n";
-  out << "pipeline  " << report["schedule"].get<std::string>() << ", " << report["stages"]
-      << " stages cut at " << report["cut"].dump() << " on " << report["devices"].dump()
-      << " with threads " << report["threads"].dump() << "\n";
-  out << "time      T " << text(timing["T"]) << " ms, T/N " << text(timing["T_over_N"])
-      << " ms, slowest stage " << timing["bottleneck_stage"] << " with hand-off "
-      << text(timing["bottleneck"]) << " ms, speed-up K " << text(timing["speedup_K"])
-      << (waits ? " (the stream sets the pace)" : "") << "\n";
-  if (const Json& link = report.value("bottleneck_link", Json()); link.is_object()) {
-    out << "links     slowest from rank " << link["from"] << " to " << link["to"] << ": "
-        << text(link["ms"]) << " ms for " << link["bytes"] << " bytes ("
-        << link["carries"].get<std::string>() << ", stage " << link["stage"] << ")\n";
-  }
-  out << "latency   capture to prediction p50 " << text(latency["p50"]) << " ms, p99 "
-      << text(latency["p99"]) << " ms, max " << text(latency["max"]) << " ms; gradient age "
-      << report["gradient_age"].dump() << " frames\n";
-  out << "loss      last 100 " << text(loss["recent"]) << ", mean frame "
-      << text(loss["mean_frame"]["recent"]) << "; first " << text(loss["first"]) << ", mean "
-      << text(loss["mean"]) << "\n";
-  if (loss["recent"].is_number() && loss["mean_frame"]["recent"].is_number() &&
-      loss["recent"].get<double>() > 0) {
-    const double ratio = loss["mean_frame"]["recent"].get<double>() / loss["recent"].get<double>();
-    out << "learned   "
-        << (ratio > 1 ? "yes: " + text(ratio) + " times better than"
-                      : "not yet: " + text(1 / ratio) + " times worse than")
-        << " always predicting the mean " << (labels ? "of the classes" : "frame") << "\n";
-  }
-  if (labels) {
-    const Json& accuracy = report["accuracy"];
-    out << "accuracy  last 100 " << text(accuracy["recent"])
-        << ", always telling the majority class " << text(accuracy["majority"]["recent"]) << "\n";
-  }
-  if (report.contains("iou")) {
-    const Json& iou = report["iou"];
-    out << "IoU       last 100 " << text(iou["recent"]) << ", always telling the majority class "
-        << text(iou["majority"]["recent"]) << "\n";
-  }
-  if (report.contains("psnr_db")) {
-    const Json& psnr = report["psnr_db"];
-    out << "PSNR      last 100 " << text(psnr["recent"]) << " dB, mean frame "
-        << text(psnr["mean_frame"]["recent"]) << " dB";
-    if (psnr.contains("last_frame"))
-      out << ", last frame " << text(psnr["last_frame"]["recent"]) << " dB";
-    out << "\n";
-  }
-  if (real["F"].get<double>() > 0) {
-    out << "real time " << (real["holds"].get<bool>() ? "HOLDS at " : "FAILS at ")
-        << text(real["F"], "%.4g") << " frames a second: " << real["reason"].get<std::string>()
-        << "\n";
-  } else {
-    out << "real time no verdict: " << real["reason"].get<std::string>() << "\n";
-  }
-  return out.str();
 }
 
 }  // namespace millrace::tools

@@ -1,9 +1,7 @@
-// What a run leaves: report.json, and a few lines for people.
+// What a run leaves: report.json.
 #pragma once
 
 #include <nlohmann/json.hpp>
-
-#include <string>
 
 #include "engine/monitor/clock.h"
 #include "stages/safetensors.h"
@@ -18,9 +16,6 @@ struct RunParts;
 
 /// The report of a run that has learned, as docs/report.md explains it key by key.
 nlohmann::ordered_json make_report(RunParts& run);
-
-/// The same in a few lines, ending with the verdict.
-std::string summarize(const nlohmann::ordered_json& report);
 
 /// Its parts by stage: where each runs, and how its step ran.
 nlohmann::ordered_json devices_json(const engine::Trainer& trainer);

@@ -14,6 +14,7 @@
 #include "tools/run/replay_options.h"
 #include "tools/run/report.h"
 #include "tools/run/run_source.h"
+#include "tools/run/summary.h"
 
 namespace millrace::tools {
 namespace {
