@@ -32,7 +32,7 @@ class Examples(program.CliTest):
         """As it is, but of the sample video, and with its outputs out of the way."""
         config, report = self.folder / "config.toml", self.folder / "report.json"
         config.write_text(text)
-        here = {"source": {"uri": f"file://{program.VIDEO}", "pace": "asap"},
+        here = {"source": {"uri": f"file://{program.VIDEO}", "uris": [], "pace": "asap"},
                 "output": {key: "" for key in ("weights", "loss_plot", "prediction", "video", "log")}}
         kept = tempfile.mkdtemp(dir=self.folder)  # for this one alone: each has a network of its own
         kept = ["--set", f"checkpoint.dir={kept}"] if "[checkpoint]" in text else []
