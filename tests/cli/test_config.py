@@ -275,6 +275,11 @@ class Values(program.CliTest):
         file.write_text(first.out)
         self.assertEqual(program.call("check", file).out, first.out)
 
+    def test_numbers_are_shown_as_people_write_them(self):
+        out = program.call("check", "--set", "optimizer.lr=0.0005", "--set", "monitor.fps=100000", "--set", "optimizer.beta1=0.3").out
+        for line in ("lr = 0.0005", "fps = 100000.0", "beta1 = 0.3", "beta2 = 0.999", "eps = 1e-08", "momentum = 0.0"):
+            self.assertIn(f"\n{line}\n", out)
+
     def test_what_check_prints_learns_as_auto_would(self):
         first = program.call("check")
         self.assertIn("#   correction inverse-age (auto): ", first.out)

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>    // find
+#include <charconv>     // fewest digits
+#include <cmath>        // abs
 #include <optional>     // what is of another kind
-#include <sstream>      // shortest decimal text
+#include <sstream>      // quotes
 #include <type_traits>  // what a list holds
 
 #include "tools/config/config_keys.h"
@@ -16,10 +18,15 @@ inline std::string quoted(const std::string& text) {
   return out.str();
 }
 
+/// The fewest digits that read as `value` again: 0.9, 1000.0, 1e-08.
 inline std::string number_text(double value) {
-  std::ostringstream out;
-  out << toml::value<double>(value);
-  return out.str();
+  const bool plain = value == 0 || (std::abs(value) >= 1e-4 && std::abs(value) < 1e15);
+  char digits[32];
+  char* const end = std::to_chars(digits, digits + sizeof digits, value,
+                                  plain ? std::chars_format::fixed : std::chars_format::scientific)
+                        .ptr;
+  std::string text(digits, end);
+  return plain && text.find('.') == std::string::npos ? text + ".0" : text;
 }
 
 template <class Access>
