@@ -10,6 +10,8 @@ set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# These come from no package; all else that the programs load does.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${MILLRACE_TORCH}/lib ${MILLRACE_TORCH}/../nvidia/cu13/lib)
 
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME millrace)
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "neural networks that learn from live video, frame by frame
