@@ -19,6 +19,17 @@ namespace HWY_NAMESPACE {
 
 constexpr int kPixels = HWY_TARGET == HWY_AVX3 ? 4 : 2;  ///< at a time, so that sums fit registers
 
+/// w[o] = the elements of row o from `weights` on, rows being `row` elements apart.
+template <int O>
+HWY_INLINE void load_rows(const auto& load, const float* HWY_RESTRICT weights, std::size_t row,
+                          V (&w)[O]) {
+#pragma GCC unroll 8
+  for (int o = 0; o < O; ++o) {
+    w[o] = load(weights + std::size_t(o) * row);
+    hwy::Prefetch(weights + std::size_t(o + O) * row);  // the next rows come from afar
+  }
+}
+
 /// sums[p][o] = row o times column p, for O rows and P columns.
 template <int O, int P>
 HWY_INLINE void products(const Rows& r, std::size_t row, int pixel) {
@@ -33,11 +44,7 @@ HWY_INLINE void products(const Rows& r, std::size_t row, int pixel) {
   }
   const auto add = [&](const auto& load, std::size_t k) HWY_ATTR {
     V w[O];
-#pragma GCC unroll 8
-    for (int o = 0; o < O; ++o) {
-      w[o] = load(weights + std::size_t(o) * r.row + k);
-      hwy::Prefetch(weights + std::size_t(o + O) * r.row + k);  // the next rows come from afar
-    }
+    load_rows(load, weights + k, r.row, w);
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
       const V value = load(columns + std::size_t(p) * r.row + k);
@@ -82,11 +89,7 @@ HWY_INLINE void add_rows(const Rows& r, std::size_t row, int pixel, std::size_t 
   float* HWY_RESTRICT columns = r.columns + std::size_t(pixel) * r.row;
   const auto add = [&](const auto& load, const auto& store, std::size_t k) HWY_ATTR {
     V w[O];
-#pragma GCC unroll 8
-    for (int o = 0; o < O; ++o) {
-      w[o] = load(weights + std::size_t(o) * r.row + k);
-      hwy::Prefetch(weights + std::size_t(o + O) * r.row + k);  // the next rows come from afar
-    }
+    load_rows(load, weights + k, r.row, w);
 #pragma GCC unroll 8
     for (int p = 0; p < P; ++p) {
       float* const to = columns + std::size_t(p) * r.row + k;
