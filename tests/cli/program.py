@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -187,6 +188,15 @@ class CliTest(unittest.TestCase):
             if line.startswith("frame "):
                 return process
         self.fail("it ended before its first progress line")
+
+    def wait_until(self, what, text, process=None):
+        """Until what() holds, for two minutes at most, and while `process` is there."""
+        end = time.monotonic() + 120
+        while not what():
+            if process:
+                self.assertIsNone(process.poll(), text)
+            self.assertLess(time.monotonic(), end, text)
+            time.sleep(0.02)
 
     def end(self, process):
         if process.poll() is None:

@@ -44,16 +44,9 @@ class Beside(program.CliTest):
     def learned(self):
         return frames_of(self.kept / NEWEST) if (self.kept / NEWEST).exists() else 0
 
-    def wait_until(self, process, what, text):
-        end = time.monotonic() + 60
-        while not what():
-            self.assertIsNone(process.poll(), text)
-            self.assertLess(time.monotonic(), end, text)
-            time.sleep(0.02)
-
     def wait_for_more(self, process):
         before = self.learned()
-        self.wait_until(process, lambda: self.learned() > before + EVERY, "no checkpoint is written")
+        self.wait_until(lambda: self.learned() > before + EVERY, "no checkpoint is written", process)
 
     def read_to(self, stream, text):
         for line in iter(stream.readline, ""):
@@ -124,7 +117,7 @@ class Ranks(Beside):
         for moment in (0.0, 0.6, 1.2):
             with self.subTest(moment=moment):
                 process = self.start([*LAUNCH, "-n", 2, program.MILLRACE, "run", self.write_config(), "--quiet"], ENVIRONMENT)
-                self.wait_until(process, lambda: len(processes_under(process.pid)) == 2, "no ranks")
+                self.wait_until(lambda: len(processes_under(process.pid)) == 2, "no ranks", process)
                 time.sleep(moment)
                 self.stop(process)
 

@@ -46,14 +46,6 @@ class Serve(program.CliTest):
         with urllib.request.urlopen(request, timeout=60) as answer:
             self.assertEqual(answer.status, 202)
 
-    def wait_until(self, what, text):
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            if what():
-                return
-            time.sleep(0.05)
-        self.fail(text)
-
     def rests(self):
         """It says so, and within many frames' time trains none."""
         before = self.state()

@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 import subprocess
-import time
 import unittest
 import urllib.request
 
@@ -322,21 +321,17 @@ class Targets(program.CliTest):
         def post(body, **headers):
             return ask("POST", "/label", json.dumps(body), **headers)
 
-        def wait_until(what):
-            end = time.monotonic() + 120
-            while not what(json.loads(ask("GET", "/state")[1])):
-                self.assertIsNone(process.poll())
-                self.assertLess(time.monotonic(), end)
-                time.sleep(0.02)
+        def frames(fate):
+            return json.loads(ask("GET", "/state")[1])["frames"][fate]
 
-        wait_until(lambda state: state["frames"]["rejected"] > 5)
+        self.wait_until(lambda: frames("rejected") > 5, "no frame comes", process)
         self.assertEqual(post({"class": "day"}, Authorization="Bearer no")[0], 401)
         self.assertEqual(post({"class": "day"}, **{"X-Millrace": "no"})[0], 403)
         self.assertIn("day, night", post({"class": "dusk"})[1])
         self.assertIn("gone by", post({"frame": 0, "class": "day"})[1])
         self.assertEqual(post({"frame": 90000, "class": "day"})[0], 202)
         self.assertEqual(post({"class": "night"})[0], 202)
-        wait_until(lambda state: state["frames"]["trained"] > 10)
+        self.wait_until(lambda: frames("trained") > 10, "nothing is trained", process)
         process.send_signal(2)
         self.assertEqual(process.wait(60), 0)
         self.assertIn("1 label is of frames that never came, as 90000", process.stderr.read())
