@@ -132,7 +132,7 @@ cudaError_t end_call(cudaError_t result) {
 
 CUstream_st* new_stream(int device, unsigned flags) {
   static std::uint64_t made = 0;
-  auto* stream = new CUstream_st;
+  auto* stream = new_handle<CUstream_st>();
   stream->number = ++made;
   stream->device = device;
   stream->blocking = !(flags & cudaStreamNonBlocking);

@@ -47,6 +47,14 @@ cudaError_t call(const char* name, const Body& body) {
   return end_call(failed != cudaSuccess ? failed : body(guard));
 }
 
+// ---- Handles.
+/// Never used again, so that a use of one that is gone is seen; destroying one only marks it.
+template <class Handle>
+Handle* new_handle() {
+  static std::deque<Handle>& all = *new std::deque<Handle>;
+  return &all.emplace_back();
+}
+
 // ---- Order.
 /// How far each stream is known to have come: by its number.
 using Progress = std::map<std::uint64_t, std::uint64_t>;

@@ -102,8 +102,9 @@ API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* made, CUdevResource* r
                                        unsigned count) {
   return drive(__func__, [&] {
     if (count == 0) return CUDA_ERROR_INVALID_VALUE;
-    *made =
-        reinterpret_cast<CUdevResourceDesc>(new Share{resources[0]._internal_padding[0], count});
+    Share* const share = host_device::new_handle<Share>();
+    *share = {resources[0]._internal_padding[0], count};
+    *made = reinterpret_cast<CUdevResourceDesc>(share);
     return CUDA_SUCCESS;
   });
 }

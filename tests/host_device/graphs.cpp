@@ -180,7 +180,7 @@ Node* add_node(Graph& graph, cudaGraphNodeType type, std::vector<Node*> after) {
 
 cudaGraph_t new_graph(std::shared_ptr<Graph> graph) {
   ++graphs_held;
-  auto* made = new CUgraph_st;
+  auto* made = new_handle<CUgraph_st>();
   made->graph = std::move(graph);
   return made;
 }
@@ -244,7 +244,7 @@ API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t
     std::vector<Item> items;
     flatten(*graph->graph, {}, items);
     look_for_races_in(items);
-    *made = new CUgraphExec_st;
+    *made = new_handle<CUgraphExec_st>();
     (*made)->items = in_some_order(items);
     ++executables_held;
     return cudaSuccess;

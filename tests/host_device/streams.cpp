@@ -103,7 +103,7 @@ API cudaError_t cudaDeviceSynchronize() {
 
 API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* made, unsigned flags) {
   return call(__func__, [&](Guard&) {
-    *made = new CUevent_st;
+    *made = new_handle<CUevent_st>();
     (*made)->device = current_device;
     (*made)->flags = flags;
     ++events_held;
