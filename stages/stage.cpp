@@ -72,8 +72,8 @@ std::unique_ptr<AuxiliaryHead> Stage::make_head(OptimizerSpec optimizer,
                                          *loss_, optimizer, std::uint64_t(range_.end), tensors);
 }
 
-void Stage::replicate(std::vector<const Stage*> stages) {
-  replicas_ = std::move(stages);
+void Stage::replicate(std::vector<const Tensors*> sums) {
+  replicas_ = std::move(sums);
   gradients_.push_back(at::zeros_like(gradients_[0]));
   gradient_views_.push_back(parameters().views_of(gradients_[1]));
   mean_ = at::zeros_like(gradients_[0]);

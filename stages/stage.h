@@ -143,9 +143,14 @@ class Stage {
   /// Whether it learns from an auxiliary head's loss (or, the last stage, beside others that do),
   /// so that gradients are fresh and none is passed on.
   bool learns_locally() const { return options_.correction.kind == "local"; }
-  /// Makes `stages`, of which this is one, share their gradients; in the order of their samples.
-  /// They must outlive it, where they are.
-  void replicate(std::vector<const Stage*> stages);
+  /// Has updates apply the mean over replicas: `sums` are theirs, in the order of their samples,
+  /// this one's among them. They outlive it, where they are; on another device they are copied.
+  void replicate(std::vector<const Tensors*> sums);
+  /// What gradients add up in, flat and laid out as the weights; with replicas two, in turn, since
+  /// another may still read what the last update applied.
+  const Tensors& sums() const { return gradients_; }
+  /// Which of them the next update applies.
+  int sum() const { return int(newest_ % std::int64_t(gradients_.size())); }
 
   /// Copies of the weights under their names and of the optimizer's state under
   /// "optimizer.NAME.PARAMETER", so that a checkpoint outlives a change of the cut.
@@ -202,7 +207,6 @@ class Stage {
   void add_found(const Segment& segment, Tensors found, bool first);
   std::string head_entry(const std::string& buffer) const;
   Tensors lasting(int buffer) const;  ///< all that a snapshot holds; aliases
-  int sum() const { return int(newest_ % std::int64_t(gradients_.size())); }
 
   std::shared_ptr<const Network> network_;
   StageRange range_;
@@ -216,12 +220,10 @@ class Stage {
   std::int64_t newest_ = 0;
   OptimizerSpec spec_;
   Optimizer optimizer_;
-  /// Flat, laid out as the weights: the one of sum() adds up what came since the last update. With
-  /// replicas there are two, in turn, since another may still read the last update's.
-  Tensors gradients_;
+  Tensors gradients_;  ///< sums()
   std::vector<Tensors> gradient_views_;
-  int added_ = 0;  ///< gradients since the last update
-  std::vector<const Stage*> replicas_;
+  int added_ = 0;                         ///< gradients since the last update
+  std::vector<const Tensors*> replicas_;  ///< their sums(); empty: there are none
   at::Tensor mean_;                       ///< of the replicas' gradients
   std::optional<Correction> correction_;  ///< none: nothing is to be done
   std::unique_ptr<AuxiliaryHead> head_;   ///< null: none

@@ -29,9 +29,9 @@ bool Stage::update(const Change& change, double rate) {
   at::Tensor* gradient = &gradients_[change.sum];
   int count = change.count;
   if (!replicas_.empty()) {
-    mean_.copy_(replicas_[0]->gradients_[change.sum]);
+    mean_.copy_((*replicas_[0])[change.sum]);
     for (std::size_t i = 1; i < replicas_.size(); ++i)
-      mean_.add_(replicas_[i]->gradients_[change.sum]);
+      mean_.add_((*replicas_[i])[change.sum].to(mean_.device()));
     count *= int(replicas_.size());
     gradient = &mean_;
   }

@@ -50,11 +50,12 @@ class Tally {
     return {of(Fate::trained), of(Fate::predicted_only), of(Fate::untold), of(Fate::replayed),
             of(Fate::replayed_in_vain)};
   }
-  void set(const FateCounts& counts) {
-    const std::int64_t all[] = {counts.trained, counts.predicted_only, counts.untold,
-                                counts.replayed, counts.replayed_in_vain};
-    for (std::size_t i = 0; i < counts_.size(); ++i)
-      counts_[i].store(all[i], std::memory_order_relaxed);
+  void add(const FateCounts& more) {
+    add(Fate::trained, more.trained);
+    add(Fate::predicted_only, more.predicted_only);
+    add(Fate::untold, more.untold);
+    add(Fate::replayed, more.replayed);
+    add(Fate::replayed_in_vain, more.replayed_in_vain);
   }
 
  private:

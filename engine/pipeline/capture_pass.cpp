@@ -8,25 +8,28 @@ namespace millrace::engine {
 
 void capture_steps(const Schedule& schedule, const LaunchGroups& groups,
                    const std::vector<capture::Step*>& steps) {
-  for (capture::Step* step : steps) {
-    if (step->records()) step->begin_capture_pass();
-  }
+  const auto of_recorded = [&](void (capture::Step::*call)()) {
+    for (capture::Step* step : steps) {
+      if (step && step->records()) (step->*call)();
+    }
+  };
+  of_recorded(&capture::Step::begin_capture_pass);
   const Lowering lowering(schedule);
   const bool done = walk_groups(
       schedule, groups, samples_to_record(schedule),
       [&](int worker, const Action& action) {
-        capture::Step& step = *steps[action.stage];
-        if (!step.records()) return;
-        if (takes_gradient(action.op)) step.compare(int(action.sample % schedule.slots()));
-        perform(step, lowering(worker, action), schedule.slots());
+        capture::Step* const step = steps[action.stage];
+        if (!step || !step->records()) return;
+        if (takes_gradient(action.op)) step->compare(int(action.sample % schedule.slots()));
+        perform(*step, lowering(worker, action), schedule.slots());
       },
       [&](int worker) {
-        for (const int stage : stages_of(schedule.workers[worker])) steps[stage]->launch();
+        for (const int stage : stages_of(schedule.workers[worker])) {
+          if (steps[stage]) steps[stage]->launch();
+        }
       });
   if (!done) throw std::logic_error("schedule " + schedule.name + " deadlocks in its groups");
-  for (capture::Step* step : steps) {
-    if (step->records()) step->end_capture_pass();
-  }
+  of_recorded(&capture::Step::end_capture_pass);
 }
 
 }  // namespace millrace::engine

@@ -14,8 +14,11 @@ enum class Cargo : std::uint8_t {
   target,      ///< from the feed to who takes a loss
   prediction,  ///< with the loss, from the last stage to the observer
   release,     ///< of a slot, to the feed: no bytes
+  sample,      ///< from the feed to a replica of the first stage
+  meeting,     ///< of a stage's replicas before an update: the giver's gradient
+  turn,        ///< to predict, for the last stage's replica with the next sample
 };
-constexpr int kCargos = 5;
+constexpr int kCargos = 8;
 
 /// Messages of one kind from one rank to another.
 struct LinkTime {

@@ -6,44 +6,62 @@
 
 namespace millrace::engine {
 
-LossGuard::LossGuard(std::int64_t settle)
-    : settle_(settle), recent_(kRecent), history_(kHistory), sorted_(kHistory) {}
+LossGuard::LossGuard(std::int64_t settle) : settle_(settle) {}
+
+LossGuard::State LossGuard::state() const {
+  State all = is_;
+  all.roll_backs = roll_backs();
+  all.last_sample = last_sample();
+  all.last_loss = last_loss();
+  all.last_median = last_median();
+  return all;
+}
+
+void LossGuard::go_on_from(const State& state) {
+  is_ = state;
+  mirror(state.roll_backs, state.last_sample, state.last_loss, state.last_median);
+}
+
+void LossGuard::mirror(std::int64_t roll_backs, std::int64_t sample, double loss, double median) {
+  last_sample_.store(sample, std::memory_order_relaxed);
+  last_loss_.store(loss, std::memory_order_relaxed);
+  last_median_.store(median, std::memory_order_relaxed);
+  roll_backs_.store(roll_backs, std::memory_order_relaxed);
+}
 
 Alarm LossGuard::judge(std::int64_t sample, float loss) {
-  if (sample < discard_until_) return Alarm::discard;
+  if (sample < is_.discard_until) return Alarm::discard;
   if (!std::isfinite(loss))
-    return ++not_finite_ < kNotFinite ? Alarm::discard : roll_back(sample, loss, median());
-  not_finite_ = 0;
+    return ++is_.not_finite < kNotFinite ? Alarm::discard : roll_back(sample, loss, median());
+  is_.not_finite = 0;
   // The history ends where the recent losses begin.
-  float& slot = recent_[std::size_t(seen_) % kRecent];
-  if (seen_ >= std::int64_t(kRecent)) history_[(std::size_t(seen_) - kRecent) % kHistory] = slot;
+  float& slot = is_.recent[std::size_t(is_.seen) % kRecent];
+  if (is_.seen >= std::int64_t(kRecent))
+    is_.history[(std::size_t(is_.seen) - kRecent) % kHistory] = slot;
   slot = loss;
-  ++seen_;
-  if (seen_ < std::int64_t(kRecent)) return Alarm::none;
-  const double mean = std::accumulate(recent_.begin(), recent_.end(), 0.0) / double(kRecent);
-  if (began_ < 0) began_ = mean;
-  if (seen_ < std::int64_t(kRecent + kHistory) || mean <= began_) return Alarm::none;
+  ++is_.seen;
+  if (is_.seen < std::int64_t(kRecent)) return Alarm::none;
+  const double mean = std::accumulate(is_.recent.begin(), is_.recent.end(), 0.0) / double(kRecent);
+  if (is_.began < 0) is_.began = mean;
+  if (is_.seen < std::int64_t(kRecent + kHistory) || mean <= is_.began) return Alarm::none;
   const double middle = median();
   return mean > kFactor * middle ? roll_back(sample, mean, middle) : Alarm::none;
 }
 
 double LossGuard::median() {
-  const std::int64_t known = std::min<std::int64_t>(seen_ - std::int64_t(kRecent), kHistory);
+  const std::int64_t known = std::min<std::int64_t>(is_.seen - std::int64_t(kRecent), kHistory);
   if (known <= 0) return 0;
-  std::copy_n(history_.begin(), known, sorted_.begin());
+  std::copy_n(is_.history.begin(), known, sorted_.begin());
   const auto middle = sorted_.begin() + known / 2;
   std::nth_element(sorted_.begin(), middle, sorted_.begin() + known);
   return *middle;
 }
 
 Alarm LossGuard::roll_back(std::int64_t sample, double loss, double median) {
-  last_sample_.store(sample, std::memory_order_relaxed);
-  last_loss_.store(loss, std::memory_order_relaxed);
-  last_median_.store(median, std::memory_order_relaxed);
-  roll_backs_.store(roll_backs() + 1, std::memory_order_relaxed);
-  seen_ = 0;
-  not_finite_ = 0;
-  discard_until_ = sample + 1 + settle_;
+  mirror(roll_backs() + 1, sample, loss, median);
+  is_.seen = 0;
+  is_.not_finite = 0;
+  is_.discard_until = sample + 1 + settle_;
   return Alarm::roll_back;
 }
 

@@ -1,9 +1,9 @@
 // Sees a run go astray by its losses, early enough to roll back.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
-#include <vector>
 
 namespace millrace::engine {
 
@@ -26,17 +26,29 @@ class LossGuard {
   /// Updates of a stage between snapshots.
   static constexpr std::int64_t kSnapshotEvery = 100;
 
+  static constexpr std::size_t kRecent = 10, kHistory = 200;
+
+  /// What it goes by: plain numbers, so that another process's guard can judge on.
+  struct State {
+    std::array<float, kRecent> recent{};    ///< a ring
+    std::array<float, kHistory> history{};  ///< a ring
+    std::int64_t seen = 0;                  ///< since the last roll-back
+    double began = -1;                      ///< mean of the run's first kRecent losses
+    std::int64_t discard_until = 0;
+    int not_finite = 0;  ///< in a row
+    std::int64_t roll_backs = 0, last_sample = 0;
+    double last_loss = 0, last_median = 0;
+  };
+
   /// `settle`: samples after a roll-back whose gradients are discarded, as many as were in flight.
   explicit LossGuard(std::int64_t settle);
   Alarm judge(std::int64_t sample, float loss);
 
-  /// What another process's guard has counted: this one judges nothing.
-  void mirror(std::int64_t roll_backs, std::int64_t sample, double loss, double median) {
-    last_sample_.store(sample, std::memory_order_relaxed);
-    last_loss_.store(loss, std::memory_order_relaxed);
-    last_median_.store(median, std::memory_order_relaxed);
-    roll_backs_.store(roll_backs, std::memory_order_relaxed);
-  }
+  /// By who judges, or when nobody does.
+  State state() const;
+  void go_on_from(const State& state);
+  /// What another process's guard has told: this one judges nothing.
+  void mirror(std::int64_t roll_backs, std::int64_t sample, double loss, double median);
 
   std::int64_t roll_backs() const { return roll_backs_.load(std::memory_order_relaxed); }
   std::int64_t last_sample() const { return last_sample_.load(std::memory_order_relaxed); }
@@ -44,7 +56,6 @@ class LossGuard {
   double last_median() const { return last_median_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr std::size_t kRecent = 10, kHistory = 200;
   static constexpr double kFactor = 10;
   static constexpr int kNotFinite = 4;  ///< in a row: the weights' fault
 
@@ -52,11 +63,8 @@ class LossGuard {
   Alarm roll_back(std::int64_t sample, double loss, double median);
 
   const std::int64_t settle_;
-  std::vector<float> recent_, history_, sorted_;  ///< rings; scratch
-  std::int64_t seen_ = 0;                         ///< since the last roll-back
-  double began_ = -1;                             ///< mean of the run's first kRecent losses
-  std::int64_t discard_until_ = 0;
-  int not_finite_ = 0;  ///< in a row
+  State is_;                            ///< but for what is told:
+  std::array<float, kHistory> sorted_;  ///< scratch
   std::atomic<std::int64_t> roll_backs_{0}, last_sample_{0};
   std::atomic<double> last_loss_{0}, last_median_{0};
 };

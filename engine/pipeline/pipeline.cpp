@@ -8,6 +8,7 @@
 #include <string>
 #include <thread>
 
+#include "engine/pipeline/admission.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/pipeline/rank_links.h"
 #include "engine/pipeline/worker.h"
@@ -16,15 +17,22 @@ namespace millrace::engine {
 namespace {
 
 bool any_defers(const std::vector<capture::Step*>& steps) {
-  return std::any_of(steps.begin(), steps.end(), [](const auto* step) { return step->defers(); });
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const auto* step) { return step && step->defers(); });
+}
+
+void name_thread(const std::string& name) {
+  pthread_setname_np(pthread_self(), name.c_str());
 }
 
 /// Who releases a sample besides the stages: where predictions come from another rank, they are
 /// shown after the last stage is done with their samples.
 int viewers(const Schedule& schedule, const RankOptions* ranks) {
   if (!ranks || ranks->exchange->rank() != 0) return 0;
-  const int last = workers_of_replicas(schedule).back();
-  return ranks->rank_of_worker[std::size_t(last)] == 0 ? 0 : 1;
+  const std::vector<int> worker_of = workers_of_replicas(schedule);
+  const int first = schedule.replica_id(schedule.stages - 1, 0);
+  return std::any_of(worker_of.begin() + first, worker_of.end(),
+                     [&](int worker) { return ranks->rank_of_worker[std::size_t(worker)] != 0; });
 }
 
 }  // namespace
@@ -61,14 +69,20 @@ Outcome Pipeline::run() {
   for (int worker = 0; worker < int(schedule_.workers.size()); ++worker) {
     if (works(worker)) workers.push_back(worker);
   }
+  // On rank 0 of several: the samples of the first stage that are worked on elsewhere.
+  std::vector<int> dealt;
+  for (int replica_id = 0; replica_id < schedule_.replicas_of(0); ++replica_id) {
+    if (ranks_ && ranks_->has_feed() && !works(shared_.lowering.worker(replica_id)))
+      dealt.push_back(replica_id);
+  }
   const FateCounts before = shared_.monitor.tally().counts();
   std::vector<std::thread> threads;
   std::latch prepared(std::ptrdiff_t(workers.size()));
   for (const int worker : workers) {
     threads.emplace_back([&, worker] {
       bool arrived = false;
-      try {
-        pthread_setname_np(pthread_self(), ("worker " + std::to_string(worker)).c_str());
+      noting_failure([&] {
+        name_thread("worker " + std::to_string(worker));
         if (worker < int(options_.cores.size()) && options_.cores[worker] >= 0)
           pin_this_thread(options_.cores[worker]);
         // A rest between two looks at other ranks' messages ends when it should.
@@ -79,19 +93,36 @@ Outcome Pipeline::run() {
         arrived = true;
         prepared.arrive_and_wait();
         Worker(shared_, worker, options_).run();
-      } catch (...) {
-        if (!shared_.stop.exchange(true)) {
-          const std::lock_guard lock(failure_mutex_);
-          failure_ = std::current_exception();
-        }
-        if (!arrived) prepared.count_down();
-      }
+      });
+      if (!arrived) prepared.count_down();
+    });
+  }
+  for (const int replica_id : dealt) {
+    threads.emplace_back([&, replica_id] {
+      noting_failure([&] {
+        name_thread("samples of " + std::to_string(replica_id));
+        deal_samples(shared_, options_, replica_id);
+      });
     });
   }
   for (std::thread& thread : threads) thread.join();
   if (failure_) give_up();
-  const Outcome here = outcome(before);
-  return ranks_ ? ranks_->finish(here) : here;
+  const std::int64_t admitted = shared_.admitted, used = schedule_.trained(admitted);
+  shared_.fates.settle(used);
+  const FateCounts fates = ranks_ ? ranks_->finish() : shared_.monitor.tally().counts() - before;
+  const std::int64_t replays = fates.replayed + fates.replayed_in_vain;
+  return {fates, admitted, admitted - used - (shared_.replays - replays)};
+}
+
+template <class Work>
+void Pipeline::noting_failure(const Work& work) {
+  try {
+    work();
+  } catch (...) {
+    if (shared_.stop.exchange(true)) return;
+    const std::lock_guard lock(failure_mutex_);
+    failure_ = std::current_exception();
+  }
 }
 
 void Pipeline::give_up() {
@@ -102,19 +133,11 @@ void Pipeline::give_up() {
     ranks_->fail(error.what(), dynamic_cast<const RankLost*>(&error) != nullptr);
   }
   try {
-    ranks_->finish({});
+    ranks_->finish();
   } catch (const std::exception&) {
     // What failed here comes first.
   }
   std::rethrow_exception(failure_);
-}
-
-Outcome Pipeline::outcome(const FateCounts& before) {
-  const std::int64_t admitted = shared_.admitted, used = schedule_.trained(admitted);
-  shared_.fates.settle(used);
-  const FateCounts fates = shared_.monitor.tally().counts() - before;
-  const std::int64_t replays = fates.replayed + fates.replayed_in_vain;
-  return {fates, admitted, admitted - used - (shared_.replays - replays)};
 }
 
 }  // namespace millrace::engine

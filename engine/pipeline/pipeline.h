@@ -87,6 +87,11 @@ struct Shared {
   std::int64_t left_out_groups = 0;  ///< since the last one that is
   bool learns = true;                ///< the group under way
 
+  /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
+  bool over(std::int64_t sample) const {
+    return stop.load(std::memory_order_relaxed) ||
+           sample >= applied.load(std::memory_order_relaxed);
+  }
   /// Of one of the latest samples.
   bool replayed(std::int64_t sample) const { return again[std::size_t(sample) % again.size()]; }
 };
@@ -119,9 +124,10 @@ class Pipeline {
   ~Pipeline();
 
  private:
-  bool works(int worker) const;               ///< in this process
-  Outcome outcome(const FateCounts& before);  ///< after the workers ended
-  [[noreturn]] void give_up();                ///< rethrows what failed, when all ranks know
+  bool works(int worker) const;  ///< in this process
+  template <class Work>
+  void noting_failure(const Work& work);  ///< the first one ends all
+  [[noreturn]] void give_up();            ///< rethrows what failed, when all ranks know
 
   Schedule schedule_;
   PipelineOptions options_;

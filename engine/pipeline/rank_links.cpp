@@ -13,8 +13,22 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr int kSignalKinds = 6;
+
+/// Of the tokens that a message brings.
 Signal::Kind kind_of(Cargo cargo) {
-  return cargo == Cargo::activation ? Signal::Kind::activation : Signal::Kind::gradient;
+  switch (cargo) {
+    case Cargo::activation:
+      return Signal::Kind::activation;
+    case Cargo::gradient:
+      return Signal::Kind::gradient;
+    case Cargo::meeting:
+      return Signal::Kind::meeting;
+    case Cargo::turn:
+      return Signal::Kind::prediction;
+    default:
+      throw std::logic_error("a message without a token");
+  }
 }
 
 }  // namespace
@@ -42,9 +56,17 @@ RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineO
       outgoing_(std::size_t(kCargos) * std::size_t(shared.schedule.stages)),
       heard_(std::size_t(options.exchange->ranks())),
       clocks_(options.exchange->ranks(), clock_of_this_machine()),
-      sent_(2 * std::size_t(shared.lowering.replica_ids()) * std::size_t(shared.schedule.slots())),
-      targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]) {
-  for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = -1;
+      sent_(kSignalKinds * std::size_t(shared.lowering.replica_ids()) *
+            std::size_t(shared.schedule.slots())),
+      targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]),
+      samples_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]),
+      to_show_(std::size_t(shared.schedule.slots()), Head{.token = {.sample = -1}}),
+      before_(shared.monitor.tally().counts()),
+      counted_(std::size_t(options.exchange->ranks())),
+      finals_(std::size_t(options.exchange->ranks())) {
+  for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = samples_[slot] = -1;
+  for (int other = 1; other < exchange_.ranks(); ++other)
+    spread_ = spread_ || (has_last(0) && has_last(other));
   const std::lock_guard lock(exchange_.mutex());
   open_ways();
   divert_links();
@@ -69,12 +91,32 @@ int RankLinks::rank_of(int replica_id) const {
   return options_.rank_of_worker[std::size_t(shared_.lowering.worker(replica_id))];
 }
 
-int RankLinks::last_rank() const {
-  return rank_of(shared_.lowering.replica_id(shared_.schedule.stages - 1, 0));
+bool RankLinks::has_last(int rank) const {
+  const int last = shared_.schedule.stages - 1;
+  for (int replica = 0; replica < shared_.lowering.replicas(last); ++replica) {
+    if (rank_of(shared_.lowering.replica_id(last, replica)) == rank) return true;
+  }
+  return false;
 }
 
 bool RankLinks::takes_loss(int stage) const {
   return shared_.lowering.last(stage) || pipeline_.own_losses;
+}
+
+bool RankLinks::takes_targets(int rank) const {
+  for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
+    if (rank_of(replica_id) == rank && takes_loss(shared_.lowering.stage(replica_id))) return true;
+  }
+  return false;
+}
+
+bool RankLinks::takes_samples(int rank) const {
+  return rank != 0 && !(freight_.target_is_input() && takes_targets(rank));
+}
+
+std::size_t RankLinks::room(Cargo cargo, int stage) const {
+  if (cargo == Cargo::turn) return pipeline_.guard ? sizeof(LossGuard::State) : 0;
+  return freight_.bytes(cargo, stage);
 }
 
 void RankLinks::open(Cargo cargo, int stage, int peer, bool sends) {
@@ -86,9 +128,11 @@ void RankLinks::open(Cargo cargo, int stage, int peer, bool sends) {
   }
   auto way = std::make_unique<Way>(Way{.cargo = cargo, .stage = stage, .peer = peer});
   const int tag = ((options_.run % 8) * kCargos + int(cargo)) * shared_.schedule.stages + stage;
-  // As many as can be under way, so that no send waits for a buffer.
-  for (int i = 0; i < shared_.schedule.slots() + 1; ++i) {
-    way->buffers.emplace_back(sizeof(Head) + freight_.bytes(cargo, stage));
+  // As many as can be under way, so that no send waits for a buffer; of gradients, which are large,
+  // one more than who waits for them all has to send.
+  const int under_way = cargo == Cargo::meeting ? 2 : shared_.schedule.slots() + 1;
+  for (int i = 0; i < under_way; ++i) {
+    way->buffers.emplace_back(sizeof(Head) + room(cargo, stage));
     const std::span<std::byte> bytes(way->buffers.back());
     const int port =
         sends ? exchange_.open_to(peer, tag, bytes) : exchange_.open_from(peer, tag, bytes);
@@ -115,20 +159,28 @@ void RankLinks::open_ways() {
       const int other = lowering.stage(to);
       if (other == stage + 1) between(Cargo::activation, stage, rank_of(from), rank_of(to));
       if (other == stage - 1) between(Cargo::gradient, stage, rank_of(from), rank_of(to));
+      if (other == stage) between(Cargo::meeting, stage, rank_of(from), rank_of(to));
+      if (other == stage && lowering.last(stage))
+        between(Cargo::turn, stage, rank_of(from), rank_of(to));
     }
+    if (stage == 0 && takes_samples(rank_of(from))) between(Cargo::sample, 0, 0, rank_of(from));
+    if (lowering.last(stage)) between(Cargo::prediction, 0, rank_of(from), 0);
     if (takes_loss(stage)) between(Cargo::target, 0, 0, rank_of(from));
     between(Cargo::release, 0, rank_of(from), 0);
   }
-  between(Cargo::prediction, 0, last_rank(), 0);
 }
 
 void RankLinks::divert_links() {
   using Kind = Signal::Kind;
   shared_.channels.divert([&](Kind kind, int from, int to) -> Link* {
     if (!here(from) || here(to)) return nullptr;
-    const Cargo cargo = kind == Kind::activation ? Cargo::activation : Cargo::gradient;
-    links_.push_back(std::make_unique<OutgoingLink>(*this, cargo, from, to));
-    return links_.back().get();
+    if (kind == Kind::admission) return nullptr;  // rank 0 admits, whoever works on the sample
+    for (const Cargo cargo : {Cargo::activation, Cargo::gradient, Cargo::meeting, Cargo::turn}) {
+      if (kind_of(cargo) != kind) continue;
+      links_.push_back(std::make_unique<OutgoingLink>(*this, cargo, from, to));
+      return links_.back().get();
+    }
+    return nullptr;
   });
 }
 
@@ -157,15 +209,24 @@ bool RankLinks::put(Way& way, std::unique_lock<std::mutex>& lock, const Head& he
   Head stamped = head;
   stamped.sent = Clock::now();
   std::memcpy(buffer.data(), &stamped, sizeof stamped);
-  freight_.pack(way.cargo, way.stage, shared_.pool.slot_of(head.token.sample),
-                buffer.data() + sizeof head);
+  load(way, head, buffer.data() + sizeof head);
   exchange_.start(way.ports[way.next]);
   way.next = (way.next + 1) % way.ports.size();
   return true;
 }
 
+void RankLinks::load(Way& way, const Head& head, std::byte* to) {
+  if (way.cargo == Cargo::meeting) return freight_.pack_gradient(head.from, to);
+  if (way.cargo != Cargo::turn)
+    return freight_.pack(way.cargo, way.stage, shared_.pool.slot_of(head.token.sample), to);
+  if (!pipeline_.guard) return;
+  const LossGuard::State state = pipeline_.guard->state();
+  std::memcpy(to, &state, sizeof state);
+}
+
 bool RankLinks::send(Cargo cargo, int from, int to, const Token& token) {
-  freight_.await(cargo, shared_.lowering.stage(from), shared_.pool.slot_of(token.sample));
+  if (cargo == Cargo::activation || cargo == Cargo::gradient)
+    freight_.await(cargo, shared_.lowering.stage(from), shared_.pool.slot_of(token.sample));
   std::unique_lock lock(exchange_.mutex());
   Way& way = outgoing(cargo, shared_.lowering.stage(from), rank_of(to));
   Head head{.from = from, .to = to, .token = token};
@@ -183,6 +244,19 @@ void RankLinks::send_target(std::int64_t sample) {
   }
 }
 
+void RankLinks::send_sample(std::int64_t sample) {
+  const int to = rank_of(shared_.lowering.replica_with(0, sample));
+  if (!takes_samples(to)) return;
+  std::unique_lock lock(exchange_.mutex());
+  const SampleInfo& info = shared_.infos[std::size_t(shared_.pool.slot_of(sample))];
+  put(outgoing(Cargo::sample, 0, to), lock, {.token = {.sample = sample}, .info = info});
+}
+
+bool RankLinks::has_sample(std::int64_t sample) const {
+  if (!takes_samples(rank())) return has_target(sample);
+  return samples_[shared_.pool.slot_of(sample)].load(std::memory_order_acquire) == sample;
+}
+
 bool RankLinks::has_target(std::int64_t sample) const {
   return has_feed() ||
          targets_[shared_.pool.slot_of(sample)].load(std::memory_order_acquire) == sample;
@@ -192,7 +266,8 @@ void RankLinks::send_prediction(std::int64_t sample, float loss) {
   std::unique_lock lock(exchange_.mutex());
   const Head head{.token = {.sample = sample},
                   .loss = loss,
-                  .counts = counts_of(shared_.monitor.tally(), pipeline_.guard)};
+                  .counts = counts_of(counted_here(), pipeline_.guard)};
+  if (rank() == 0) return show(head);
   if (put(outgoing(Cargo::prediction, 0, 0), lock, head)) ++predictions_;
 }
 
@@ -254,8 +329,9 @@ Clock::time_point RankLinks::time_of_sending(Way& way, Clock::time_point by_its_
 }
 
 std::size_t RankLinks::place_of(const Signal& need) const {
-  const bool goes_back = need.kind == Signal::Kind::gradient;
-  return (2 * std::size_t(need.to) + (goes_back ? 1 : 0)) * std::size_t(shared_.schedule.slots()) +
+  const std::size_t taker =
+      std::size_t(need.kind) * std::size_t(shared_.lowering.replica_ids()) + std::size_t(need.to);
+  return taker * std::size_t(shared_.schedule.slots()) +
          std::size_t(shared_.pool.slot_of(need.sample));
 }
 
@@ -267,34 +343,68 @@ void RankLinks::handle(Way& way, const std::byte* bytes) {
   const std::int64_t sample = head.token.sample;
   const std::size_t slot = std::size_t(shared_.pool.slot_of(sample));
   if (way.cargo == Cargo::release) return shared_.pool.release(sample);
-  if (way.cargo == Cargo::activation || way.cargo == Cargo::target) {
-    // Written once: others here may read it by now.
-    if (shared_.infos[slot].sample != head.info.sample) {
-      shared_.infos[slot] = head.info;
-      shared_.again[std::size_t(sample) % shared_.again.size()] = head.info.replayed;
+  if (way.cargo == Cargo::meeting) {
+    freight_.unpack_gradient(head.from, head.to, payload);
+  } else if (way.cargo == Cargo::turn) {
+    if (pipeline_.guard) {
+      LossGuard::State state;
+      std::memcpy(&state, payload, sizeof state);
+      pipeline_.guard->go_on_from(state);
+    }
+  } else {
+    if (way.cargo != Cargo::gradient && way.cargo != Cargo::prediction) know(sample, head.info);
+    freight_.unpack(way.cargo, way.stage, int(slot), payload);
+    if (way.cargo == Cargo::target) return targets_[slot].store(sample, std::memory_order_release);
+    if (way.cargo == Cargo::sample) return samples_[slot].store(sample, std::memory_order_release);
+    if (way.cargo == Cargo::prediction) {
+      ++predictions_;
+      count(way.peer, head.counts);
+      return show(head);
     }
   }
-  freight_.unpack(way.cargo, way.stage, int(slot), payload);
-  if (way.cargo == Cargo::target) return targets_[slot].store(sample, std::memory_order_release);
-  if (way.cargo == Cargo::prediction) return shown(head);
   const Signal signal{kind_of(way.cargo), way.stage, sample, head.from, head.to};
   sent_[place_of(signal)] = sent;
   if (!shared_.channels.queue(signal).offer(head.token, 0us))
     throw std::logic_error("more messages than a schedule has in flight");
 }
 
-void RankLinks::shown(const Head& head) {
-  const int slot = shared_.pool.slot_of(head.token.sample);
-  SampleInfo& info = shared_.infos[std::size_t(slot)];
-  info.predicted = Clock::now();
-  if (!info.replayed) shared_.monitor.predicted(info.captured, info.predicted);
-  apply(head.counts, shared_.monitor.tally(), pipeline_.guard);
-  if (shared_.observer) {
-    shared_.observer->shown(info, slot);
-    shared_.observer->predicted(info, slot, head.loss);
+void RankLinks::know(std::int64_t sample, const SampleInfo& info) {
+  SampleInfo& known = shared_.infos[std::size_t(shared_.pool.slot_of(sample))];
+  if (known.sample == info.sample) return;  // written once: others here may read it by now
+  known = info;
+  shared_.again[std::size_t(sample) % shared_.again.size()] = info.replayed;
+}
+
+FateCounts RankLinks::counted_here() const {
+  FateCounts counts = shared_.monitor.tally().counts() - before_;
+  for (const FateCounts& elsewhere : counted_) counts = counts - elsewhere;
+  return counts;
+}
+
+void RankLinks::count(int rank, const LossCounts& counts) {
+  FateCounts& known = counted_[std::size_t(rank)];
+  shared_.monitor.tally().add(counts.fates - known);
+  known = counts.fates;
+  LossGuard* const guard = pipeline_.guard;
+  if (guard && counts.roll_backs > guard->roll_backs())
+    guard->mirror(counts.roll_backs, counts.last_sample, counts.last_loss, counts.last_median);
+}
+
+void RankLinks::show(const Head& come) {
+  to_show_[std::size_t(shared_.pool.slot_of(come.token.sample))] = come;
+  for (;; ++shown_) {
+    const int slot = shared_.pool.slot_of(shown_);
+    const Head& head = to_show_[std::size_t(slot)];
+    if (head.token.sample != shown_) return;
+    SampleInfo& info = shared_.infos[std::size_t(slot)];
+    info.predicted = Clock::now();
+    if (!info.replayed) shared_.monitor.predicted(info.captured, info.predicted);
+    if (shared_.observer) {
+      shared_.observer->shown(info, slot);
+      shared_.observer->predicted(info, slot, head.loss);
+    }
+    shared_.pool.release(shown_);
   }
-  ++predictions_;
-  shared_.pool.release(head.token.sample);
 }
 
 }  // namespace millrace::engine

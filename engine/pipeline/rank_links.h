@@ -4,6 +4,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -20,6 +21,8 @@
 
 namespace millrace::engine {
 
+struct LossCounts;
+
 /// A rank is gone: what it had is lost, and the others can't go on.
 struct RankLost : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -32,11 +35,17 @@ class Freight {
   virtual ~Freight() = default;
   /// Room that a message of that kind needs. `stage`: that gives it; the feed's and observer's: 0.
   virtual std::size_t bytes(Cargo cargo, int stage) const = 0;
+  /// Whether a sample's target brings its input, too.
+  virtual bool target_is_input() const = 0;
   /// Blocks until what was last given of the sample in `slot` lies in host memory.
   virtual void await(Cargo cargo, int stage, int slot) = 0;
   /// Of the sample in `slot`.
   virtual void pack(Cargo cargo, int stage, int slot, std::byte* to) = 0;
   virtual void unpack(Cargo cargo, int stage, int slot, const std::byte* from) = 0;
+  /// Cargo::meeting: what replica `from` here has for its next update, and where the next update of
+  /// `to` here finds it. By replica_id; the former by its worker.
+  virtual void pack_gradient(int from, std::byte* to) = 0;
+  virtual void unpack_gradient(int from, int to, const std::byte* bytes) = 0;
 
   /// The gradient that the next update of a stage here applies, and room behind it for as many
   /// numbers more. Not under the mutex: by the stage's worker, as the next.
@@ -51,13 +60,17 @@ struct RankOptions {
   Freight* freight = nullptr;
   std::vector<int> rank_of_worker;
   int run = 0;  ///< 0, 1, ...: the same on every rank, another for each run
+  /// What a rank tells rank 0 beside its meters twice a second, and what takes it there. Any
+  /// thread, under Exchange::mutex().
+  std::function<std::string()> facts;
+  std::function<void(std::string_view)> take_facts;
 };
 
 /// The rank of each of `workers`: dealt in order, as evenly as can be.
 std::vector<int> deal_workers(int workers, int ranks);
 
-/// Throws std::invalid_argument unless every rank has a worker of `schedule`, the first stage is
-/// rank 0's and the replicas of each stage are on one rank.
+/// Throws std::invalid_argument unless every rank has a worker of `schedule` and the first stage
+/// (of its replicas the first) is rank 0's.
 void require_ranks(const Schedule& schedule, const std::vector<int>& rank_of_worker, int ranks);
 
 /// Sends what the workers here give to workers elsewhere, and hands to the workers here what comes.
@@ -71,8 +84,9 @@ class RankLinks {
 
   int rank() const { return exchange_.rank(); }
   bool has_feed() const { return rank() == 0; }
-  /// Whether predictions made here are shown elsewhere.
-  bool shows_elsewhere() const { return rank() != 0; }
+  /// Whether predictions made here are shown by send_prediction(): elsewhere, or here in one order
+  /// with those of other ranks.
+  bool shows() const { return rank() != 0 || spread_; }
 
   /// Takes what has come. Any thread; at once if another is at it.
   void progress();
@@ -82,8 +96,11 @@ class RankLinks {
   bool send(Cargo cargo, int from, int to, const Token& token);
   /// `sample` was taken: its target goes to the ranks that take a loss of it.
   void send_target(std::int64_t sample);
-  /// Whether the target of `sample` lies in its slot.
+  /// It goes to the replica of the first stage that works on it, which is elsewhere.
+  void send_sample(std::int64_t sample);
+  /// Whether the target of `sample`, or its input, lies in its slot.
   bool has_target(std::int64_t sample) const;
+  bool has_sample(std::int64_t sample) const;
   void send_prediction(std::int64_t sample, float loss);
   void release(std::int64_t sample);
   /// Whether what is needed comes from another rank.
@@ -101,9 +118,10 @@ class RankLinks {
   /// there is nothing whole to save.
   void fail(const std::string& what, bool lost);
   /// When the workers here have ended: blocks until those of all ranks have, and all is shown.
-  /// Returns what was trained, as the last stage's rank counted it. Throws std::runtime_error,
-  /// "rank N: ...", if another rank failed; RankLost if nothing was heard of one for 5 s.
-  Outcome finish(const Outcome& here);
+  /// Returns what became of samples, as the last stage's ranks counted it. Throws
+  /// std::runtime_error, "rank N: ...", if another rank failed; RankLost if nothing was heard of
+  /// one for 5 s.
+  FateCounts finish();
 
  private:
   struct Head;   ///< of each message
@@ -121,12 +139,15 @@ class RankLinks {
   class OutgoingLink;
 
   void open(Cargo cargo, int stage, int peer, bool sends);
+  std::size_t room(Cargo cargo, int stage) const;
   void open_ways();
   void divert_links();
   bool here(int replica_id) const { return rank_of(replica_id) == rank(); }
   int rank_of(int replica_id) const;
-  int last_rank() const;
+  bool has_last(int rank) const;  ///< a replica of the last stage
   bool takes_loss(int stage) const;
+  bool takes_targets(int rank) const;
+  bool takes_samples(int rank) const;  ///< by messages of their own
   void meet_copies(int stage, bool& learned, Alarm& alarm);
   Way& outgoing(Cargo cargo, int stage, int peer);
   // Under the mutex.
@@ -134,10 +155,15 @@ class RankLinks {
   void poll();
   template <class Done>
   void poll_until(std::unique_lock<std::mutex>& lock, const Done& done);
+  void load(Way& way, const Head& head, std::byte* to);
   void handle(Way& way, const std::byte* bytes);
   /// When a message of a peer was sent, by the clock here.
   Clock::time_point time_of_sending(Way& way, Clock::time_point by_its_clock);
-  void shown(const Head& head);
+  void know(std::int64_t sample, const SampleInfo& info);
+  void show(const Head& head);      ///< on rank 0, when those before it are shown
+  FateCounts counted_here() const;  ///< in this run
+  void count(int rank, const LossCounts& counts);
+  bool all_have_come() const;                 ///< predictions to rank 0
   bool read(const Exchange::Letter& letter);  ///< false: it is of a later run
   void tell_all(const std::string& letter);
   void beat();  ///< the thread
@@ -160,14 +186,19 @@ class RankLinks {
   /// By rank: when anything was heard of it; never: it has not begun, or has ended.
   std::vector<Clock::time_point> heard_;
   RankClocks clocks_;
-  std::vector<Clock::time_point> sent_;                   ///< by place_of(): what came last
-  std::unique_ptr<std::atomic<std::int64_t>[]> targets_;  ///< by slot: whose lies there
-  std::int64_t predictions_ = 0;                          ///< sent, or shown
-  int finished_ = 0;                                      ///< ranks
-  bool failed_ = false;                                   ///< a worker here
+  std::vector<Clock::time_point> sent_;  ///< by place_of(): what came last
+  std::unique_ptr<std::atomic<std::int64_t>[]> targets_, samples_;  ///< by slot: whose lies there
+  bool spread_ = false;              ///< the last stage, over several ranks
+  std::int64_t predictions_ = 0;     ///< sent, or come
+  std::vector<Head> to_show_;        ///< by slot
+  std::int64_t shown_ = 0;           ///< samples
+  FateCounts before_;                ///< counted here by earlier runs
+  std::vector<FateCounts> counted_;  ///< by rank, as far as is known here
+  int finished_ = 0;                 ///< ranks
+  bool failed_ = false;              ///< a worker here
   bool lost_ = false;
-  bool ended_ = false;           ///< this one
-  std::unique_ptr<Final> last_;  ///< of the last stage's rank
+  bool ended_ = false;                          ///< this one
+  std::vector<std::unique_ptr<Final>> finals_;  ///< by rank, of those with the last stage
   std::string failure_;
   std::condition_variable_any closing_;
   bool closed_ = false;

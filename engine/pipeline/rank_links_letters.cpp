@@ -34,8 +34,12 @@ void RankLinks::beat() {
         if (rank != this->rank()) send_beat(rank);
       }
       tell_times();
-      if (rank() != 0)
+      if (rank() != 0) {
         exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "M" + meters());
+        if (options_.facts)
+          exchange_.post(0, Exchange::About::pipeline,
+                         bytes_of(options_.run) + "D" + options_.facts());
+      }
       poll();
       look_for_losses();
       closing_.wait_for(lock, kBeat, [&] { return closed_; });
@@ -114,8 +118,7 @@ bool RankLinks::read(const Exchange::Letter& letter) {
     shared_.applied.store(shared_.schedule.applied(shared_.admitted), std::memory_order_relaxed);
   } else if (kind == 'S' || kind == 'G') {
     lost_ = lost_ || kind == 'G';
-    if (failure_.empty())
-      failure_ = exchange_.name(letter.from) + ": " + std::string(bytes);
+    if (failure_.empty()) failure_ = exchange_.name(letter.from) + ": " + std::string(bytes);
     shared_.stop.store(true);
   } else if (kind == 'B') {
     const auto beat = taken<RankClocks::Beat>(bytes);
@@ -124,10 +127,12 @@ bool RankLinks::read(const Exchange::Letter& letter) {
     while (!bytes.empty()) exchange_.times().note(taken<LinkTime>(bytes));
   } else if (kind == 'M') {
     take_meters(bytes);
+  } else if (kind == 'D') {
+    if (options_.take_facts) options_.take_facts(bytes);
   } else if (kind == 'F') {
     ++finished_;
     const auto final = taken<Final>(bytes);
-    if (letter.from == last_rank()) last_ = std::make_unique<Final>(final);
+    if (has_last(letter.from)) finals_[std::size_t(letter.from)] = std::make_unique<Final>(final);
     if (rank() == 0) take_meters(bytes);
   }
   return true;
@@ -160,7 +165,7 @@ void RankLinks::poll_until(std::unique_lock<std::mutex>& lock, const Done& done)
   }
 }
 
-Outcome RankLinks::finish(const Outcome& here) {
+FateCounts RankLinks::finish() {
   std::unique_lock lock(exchange_.mutex());
   const bool failed = failed_ || lost_ || !failure_.empty();
   lock.unlock();
@@ -174,19 +179,33 @@ Outcome RankLinks::finish(const Outcome& here) {
       });
     });
   });
-  const bool counts = last_rank() == rank();
-  const Final final{here, counts_of(shared_.monitor.tally(), pipeline_.guard), predictions_};
-  if (counts) last_ = std::make_unique<Final>(final);
+  const Final final{counts_of(counted_here(), pipeline_.guard), predictions_};
+  if (has_last(rank())) finals_[std::size_t(rank())] = std::make_unique<Final>(final);
   ended_ = true;
   tell_times();
   tell_all("F" + bytes_of(final) + meters());
   poll_until(lock, [&] {
-    const bool all_shown = rank() != 0 || counts || (last_ && predictions_ == last_->predictions);
-    return finished_ == exchange_.ranks() - 1 && all_shown && exchange_.all_posted();
+    return finished_ == exchange_.ranks() - 1 && exchange_.all_posted() &&
+           (rank() != 0 || all_have_come());
   });
   if (!failure_.empty()) throw std::runtime_error(failure_);
-  if (!counts && rank() == 0) apply(last_->counts, shared_.monitor.tally(), pipeline_.guard);
-  return last_ ? last_->outcome : Outcome{};
+  FateCounts all;
+  for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+    const Final* const last = finals_[std::size_t(rank)].get();
+    if (!last) continue;
+    if (this->rank() == 0 && rank != 0) count(rank, last->counts);
+    all += last->counts.fates;
+  }
+  return all;
+}
+
+bool RankLinks::all_have_come() const {
+  std::int64_t sent = 0;
+  for (std::size_t rank = 1; rank < finals_.size(); ++rank) {
+    if (has_last(int(rank)) && !finals_[rank]) return false;
+    if (finals_[rank]) sent += finals_[rank]->predictions;
+  }
+  return predictions_ == sent;
 }
 
 }  // namespace millrace::engine

@@ -10,15 +10,15 @@
 
 namespace millrace::engine {
 
-/// What the last stage's rank has counted, for the observer's.
+/// What a rank with the last stage has counted in this run, for the observer's.
 struct LossCounts {
   FateCounts fates;
   std::int64_t roll_backs = 0, last_sample = 0;
   double last_loss = 0, last_median = 0;
 };
 
-inline LossCounts counts_of(Tally& tally, const LossGuard* guard) {
-  LossCounts counts{tally.counts()};
+inline LossCounts counts_of(const FateCounts& fates, const LossGuard* guard) {
+  LossCounts counts{fates};
   if (guard) {
     counts.roll_backs = guard->roll_backs();
     counts.last_sample = guard->last_sample();
@@ -28,24 +28,17 @@ inline LossCounts counts_of(Tally& tally, const LossGuard* guard) {
   return counts;
 }
 
-inline void apply(const LossCounts& counts, Tally& tally, LossGuard* guard) {
-  tally.set(counts.fates);
-  if (guard)
-    guard->mirror(counts.roll_backs, counts.last_sample, counts.last_loss, counts.last_median);
-}
-
 struct RankLinks::Head {
   int from = 0, to = 0;  ///< replicas
   Token token;
   Clock::time_point sent;
-  SampleInfo info;    ///< activation, target
+  SampleInfo info;    ///< activation, target, sample
   float loss = 0;     ///< prediction
   LossCounts counts;  ///< prediction
 };
 
 /// What a rank says when its workers have ended.
 struct RankLinks::Final {
-  Outcome outcome;
   LossCounts counts;
   std::int64_t predictions = 0;
 };

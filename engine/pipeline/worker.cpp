@@ -17,6 +17,8 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       index_(index),
       program_(shared.schedule.workers[index]),
       options_(options),
+      admission_(shared, options),
+      observer_(shared.ranks && shared.ranks->shows() ? nullptr : shared.observer),
       track_(options.actions ? &options.actions->track(index) : nullptr),
       by_stage_(shared.schedule.stages),
       stages_(stages_of(program_)),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/pipeline/admission.h"
 #include "engine/pipeline/completions.h"
 #include "engine/pipeline/pipeline.h"
 
@@ -63,17 +64,17 @@ class Worker {
   bool receive(const Action& action, const Signal& need, Token& token);
   bool meet(const Action& action, const Signal& need);  ///< all replicas, at an update
   bool admit(const Action& action);                     ///< takes a sample from the feed
+  bool await_sample(const Action& action);              ///< that rank 0 has taken
   template <class Attempt>
   bool await(std::int64_t sample, const Attempt& attempt);
-  bool await_target(const Action& action);  ///< where it comes from another rank
-  bool full() const;                        ///< whether as many are learned from as were asked for
-  bool drained(std::int64_t sample) const;  ///< whether it was asked to admit no more
-  bool choose(std::int64_t sample);         ///< whether a new sample is learned from
-  bool end_of_stream(std::int64_t samples);
+  template <class Came>
+  bool look_for(std::int64_t sample, const Came& came);  ///< from another rank
+  bool await_target(const Action& action);               ///< where another rank has the feed
   /// Waits for a target that comes late, and takes the loss. `told`: whether it came.
   bool compare(const Action& action, bool& told);
   void take_gradient(const Action& action, const Token& token, bool told);
-  void pass_on(const Signal& signal, bool learns = true);  ///< at once, to another replica
+  /// At once, to another replica.
+  void pass_on(const Signal& signal, bool learns = true, Alarm alarm = Alarm::none);
 
   // The end of a launch group, and what is known when its work is over.
   void end_group();
@@ -89,10 +90,7 @@ class Worker {
   std::chrono::microseconds patience();  ///< of a wait, until it looks at what is launched
 
   /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
-  bool over(std::int64_t sample) const {
-    return shared_.stop.load(std::memory_order_relaxed) ||
-           sample >= shared_.applied.load(std::memory_order_relaxed);
-  }
+  bool over(std::int64_t sample) const { return shared_.over(sample); }
   Stage& stage(const Action& action) { return by_stage_[std::size_t(action.stage)]; }
   void lap(Stage& stage, StageMeter::Part part, Clock::time_point now = Clock::now()) {
     if (part == StageMeter::Part::waiting && track_) track_->waited(stage.meter->last(), now);
@@ -107,6 +105,8 @@ class Worker {
   const int index_;
   const Program& program_;
   const PipelineOptions& options_;
+  Admission admission_;
+  Observer* const observer_;     ///< null: nobody, or other ranks' predictions are shown beside
   ActionTrack* track_;           ///< null: nobody wants to know when what was done
   std::vector<Stage> by_stage_;  ///< those it acts on are filled
   std::vector<int> stages_;      ///< that it acts on

@@ -102,12 +102,12 @@ void Worker::predicted(const Action& action) {
   const int at = slot(action.sample);
   SampleInfo& info = this->info(action.sample);
   info.predicted = Clock::now();
-  if (shared_.ranks && shared_.ranks->shows_elsewhere()) {
+  if (shared_.ranks && shared_.ranks->shows()) {
     shared_.ranks->send_prediction(action.sample, loss_of(action));
   } else if (!info.replayed) {
     shared_.monitor.predicted(info.captured, info.predicted);
   }
-  if (shared_.observer) shared_.observer->shown(info, at);
+  if (observer_) observer_->shown(info, at);
   if (!options_.late_targets) compared(action);
   pass_on(*lowered.gives.find(Signal::Kind::prediction));
 }
@@ -121,7 +121,7 @@ void Worker::compared(const Action& action) {
   const int at = slot(action.sample);
   const SampleInfo& info = this->info(action.sample);
   const float loss = loss_of(action);
-  if (shared_.observer) shared_.observer->predicted(info, at, loss);
+  if (observer_) observer_->predicted(info, at, loss);
   if (!options_.guard) return;
   verdicts_[std::size_t(action.sample) % verdicts_.size()] =
       info.has_target ? options_.guard->judge(info.sample, loss) : Alarm::none;

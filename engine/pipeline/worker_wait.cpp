@@ -24,6 +24,9 @@ bool Worker::wait_for(const Action& action, const Signal& need, Token& token) {
   using Kind = Signal::Kind;
   switch (need.kind) {
     case Kind::admission:
+      // Rank 0 takes all samples from the feed.
+      if (shared_.ranks && !shared_.ranks->has_feed()) return true;
+      return receive(action, need, token);
     case Kind::activation:
     case Kind::gradient:
       return receive(action, need, token);
@@ -61,18 +64,20 @@ bool Worker::meet(const Action& action, const Signal& need) {
   Token token;
   bool others_learn = true;
   Stage& mine = stage(action);
+  const Alarm said = mine.pending;
   for (const bool sends : {true, false}) {
     for (int replica = 0; replica < shared_.lowering.replicas(action.stage); ++replica) {
       Signal signal = need;
       signal.to = shared_.lowering.replica_id(action.stage, replica);
       if (signal.to == need.from) continue;
       if (sends) {
-        pass_on(signal, !mine.left_out);
+        pass_on(signal, !mine.left_out, said);
         continue;
       }
       std::swap(signal.from, signal.to);
       if (!receive(action, signal, token)) return false;
       others_learn = others_learn && token.learns;
+      mine.pending = std::max(mine.pending, token.alarm);
     }
   }
   mine.untold = mine.untold || (!others_learn && mine.learned);
@@ -80,14 +85,15 @@ bool Worker::meet(const Action& action, const Signal& need) {
   return true;
 }
 
-void Worker::pass_on(const Signal& signal, bool learns) {
+void Worker::pass_on(const Signal& signal, bool learns, Alarm alarm) {
   if (signal.from == signal.to) return;
-  shared_.channels.link(signal).send({.sample = signal.sample, .learns = learns},
+  shared_.channels.link(signal).send({.sample = signal.sample, .alarm = alarm, .learns = learns},
                                      [&] { return over(signal.sample); });
 }
 
 bool Worker::admit(const Action& action) {
   Stage& mine = stage(action);
+  if (shared_.ranks && !shared_.ranks->has_feed()) return await_sample(action);
   if (!shared_.pool.try_acquire(action.sample)) {
     lap(mine, Part::handoff);
     if (!await(action.sample,
@@ -97,70 +103,40 @@ bool Worker::admit(const Action& action) {
     lap(mine, Part::waiting);
   }
   const Clock::time_point asked = waits_since_ = Clock::now();
-  for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
-    if (drained(action.sample)) return end_of_stream(action.sample);
-    if (full()) {
-      // Once more, when it is known of every sample whether it is learned from.
-      const bool settled = shared_.feed.settle(patience()) == Feed::Status::ready;
-      if (settled && full()) return end_of_stream(action.sample);
-      if (!settled) end_group();
-      if (over(action.sample)) return false;
-      continue;
-    }
-    status = shared_.feed.poll(patience());
-    if (status == Feed::Status::end) return end_of_stream(action.sample);
-    // Who waits for the stream has its samples looked at meanwhile.
-    if (status == Feed::Status::wait) end_group();
-    if (over(action.sample)) return false;
-  }
-  shared_.monitor.admitted(asked, Clock::now());
+  if (!admission_.await(
+          action.sample, [&] { return patience(); }, [&] { end_group(); }))
+    return false;
   lap(mine, Part::waiting);
-  SampleInfo& info = shared_.infos[slot(action.sample)];
-  shared_.feed.take(slot(action.sample), info);
-  info.sample = options_.before + action.sample;
-  info.learns = choose(action.sample) && info.has_target;
-  shared_.again[std::size_t(action.sample) % shared_.again.size()] = info.replayed;
-  shared_.admitted = action.sample + 1;
-  if (info.replayed) {
-    ++shared_.replays;
-  } else if (!info.learns) {
-    ++shared_.left_out;
-  }
-  if (shared_.ranks) shared_.ranks->send_target(action.sample);
+  admission_.take(action.sample, asked);
   pass_on(*shared_.lowering(index_, action).gives.find(Signal::Kind::admission));
   lap(mine, Part::handoff);
+  return true;
+}
+
+template <class Came>
+bool Worker::look_for(std::int64_t sample, const Came& came) {
+  return await(sample, [&](std::chrono::microseconds patience) {
+    if (came()) return true;
+    if (patience.count() > 0) std::this_thread::sleep_for(patience);
+    return false;
+  });
+}
+
+bool Worker::await_sample(const Action& action) {
+  Stage& mine = stage(action);
+  const auto came = [&] { return shared_.ranks->has_sample(action.sample); };
+  if (!came()) {
+    lap(mine, Part::handoff);
+    if (!look_for(action.sample, came)) return false;
+    lap(mine, Part::waiting);
+  }
   return true;
 }
 
 bool Worker::await_target(const Action& action) {
   const bool takes_loss = shared_.lowering.last(action.stage) || options_.own_losses;
   if (action.op != Op::forward || !takes_loss) return true;
-  return await(action.sample, [&](std::chrono::microseconds patience) {
-    if (shared_.ranks->has_target(action.sample)) return true;
-    if (patience.count() > 0) std::this_thread::sleep_for(patience);
-    return false;
-  });
-}
-
-bool Worker::full() const {
-  return options_.limit > 0 &&
-         shared_.admitted - shared_.replays - shared_.left_out - shared_.feed.missed() >=
-             options_.limit;
-}
-
-bool Worker::drained(std::int64_t sample) const {
-  return options_.drain && sample % shared_.choice == 0 &&
-         options_.drain->load(std::memory_order_relaxed);
-}
-
-bool Worker::choose(std::int64_t sample) {
-  if (sample % shared_.choice == 0) {
-    const std::int64_t every =
-        options_.train_every ? options_.train_every->load(std::memory_order_relaxed) : 1;
-    shared_.learns = sample == 0 || shared_.left_out_groups + 1 >= every;
-    shared_.left_out_groups = shared_.learns ? 0 : shared_.left_out_groups + 1;
-  }
-  return shared_.learns;
+  return look_for(action.sample, [&] { return shared_.ranks->has_target(action.sample); });
 }
 
 bool Worker::compare(const Action& action, bool& told) {
@@ -195,12 +171,6 @@ void Worker::take_gradient(const Action& action, const Token& token, bool told) 
                : judged < 0 ? Alarm::none
                             : verdicts_[std::size_t(judged) % verdicts_.size()];
   mine.pending = std::max(mine.pending, mine.alarm);
-}
-
-bool Worker::end_of_stream(std::int64_t samples) {
-  shared_.applied.store(shared_.schedule.applied(samples), std::memory_order_relaxed);
-  if (shared_.ranks) shared_.ranks->end_of_stream(samples);
-  return false;
 }
 
 }  // namespace millrace::engine

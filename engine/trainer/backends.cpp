@@ -124,7 +124,8 @@ void require_threads(const TrainerOptions& options) {
 }
 
 std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOptions& options,
-                                                             int replica_ids, bool record) {
+                                                             int replica_ids, bool record,
+                                                             const std::function<bool(int)>& here) {
   std::vector<std::unique_ptr<capture::Backend>> backends(replica_ids);
   if (record && splits_device(options)) {
     for (const std::vector<int>& stages : stages_sharing(options)) {
@@ -133,7 +134,7 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
     }
   }
   for (int replica_id = 0; replica_id < replica_ids; ++replica_id) {
-    if (backends[replica_id]) continue;
+    if (backends[replica_id] || (here && !here(replica_id))) continue;
     const c10::Device place = place_of(options, replica_id);
     backends[replica_id] = !record || !records(options, replica_id)
                                ? capture::make_eager_backend(place)

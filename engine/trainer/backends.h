@@ -1,6 +1,7 @@
 // Which backend each stage's step runs on: recorded or eager, and how stages share a device.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,10 +41,11 @@ void require_sharing(const TrainerOptions& options);
 /// stage that this machine's cores can serve, above 1 for step programs alone.
 void require_threads(const TrainerOptions& options);
 
-/// A backend for each of `replica_ids`; all of them eager unless `record`. On a device that is
-/// split, each has SMs in proportion to module_ms summed over its stage. Throws std::runtime_error,
-/// "pipeline.sharing: ...", for a device that can't be split so.
-std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOptions& options,
-                                                             int replica_ids, bool record);
+/// A backend for each of `replica_ids` that is `here` (empty: all); all eager unless `record`. On a
+/// device that is split, each has SMs in proportion to module_ms summed over its stage. Throws
+/// std::runtime_error, "pipeline.sharing: ...", for a device that can't be split so.
+std::vector<std::unique_ptr<capture::Backend>> make_backends(
+    const TrainerOptions& options, int replica_ids, bool record,
+    const std::function<bool(int)>& here = {});
 
 }  // namespace millrace::engine

@@ -56,8 +56,7 @@ class Oracle {
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
 
   /// The update, or what the guard makes of it.
-  void apply(Stage& stage, int replica_id, bool learned) {
-    const Alarm alarm = std::exchange(pending_[replica_id], Alarm::none);
+  void apply(Stage& stage, int replica_id, bool learned, Alarm alarm) {
     if (alarm != Alarm::none || !learned) {
       const stages::Change skipped = stage.advance();
       stage.copy_weights(skipped.from, skipped.to);
@@ -106,10 +105,20 @@ class Oracle {
         // Replicas update with the gradients of all of them.
         if (gradients_made_[action.stage] < made_by(action)) return false;
         apply(stage, schedule_.replica_id(action.stage, program.replica),
-              all_learned(program, action));
+              all_learned(program, action), worst_alarm(program, action));
         return true;
     }
     return false;
+  }
+
+  /// Of the gradients that the update covers.
+  Alarm worst_alarm(const Program& program, const Action& action) {
+    const int replicas = schedule_.replicas_of(action.stage);
+    Alarm worst = std::exchange(
+        pending_[std::size_t(schedule_.replica_id(action.stage, program.replica))], Alarm::none);
+    for (int replica = 0; replicas > 1 && replica < replicas; ++replica)
+      worst = std::max(worst, met_[{action.stage, action.sample / replicas * replicas + replica}]);
+    return worst;
   }
 
   /// Whether every sample that the update covers was learned from.
@@ -181,7 +190,11 @@ class Oracle {
     if (guard_) {  // a verdict goes up with the gradient
       const auto said = alarms_.extract(from);
       const Alarm alarm = said ? said.mapped() : Alarm::none;
-      pending_[replica_id] = std::max(pending_[replica_id], alarm);
+      if (schedule_.replicas_of(action.stage) > 1) {
+        met_[{action.stage, action.sample}] = alarm;  // the others' updates heed it, too
+      } else {
+        pending_[replica_id] = std::max(pending_[replica_id], alarm);
+      }
       if (action.stage > 0) alarms_[{action.stage, action.sample}] = alarm;
     }
     const bool whole = action.op == Op::backward;
@@ -216,6 +229,7 @@ class Oracle {
   std::map<int, std::int64_t> gradients_made_;  ///< by stage
   std::map<Key, Alarm> alarms_;                 ///< of the gradients made there
   std::vector<Alarm> pending_;                  ///< by replica_id: the worst since its last update
+  std::map<Key, Alarm> met_;                    ///< of gradients of stages with replicas
   std::vector<std::int64_t> updates_;           ///< by replica_id
   std::vector<float> losses_;
 };

@@ -84,6 +84,9 @@ std::size_t TensorFreight::bytes(Cargo cargo, int stage) const {
   };
   if (cargo == Cargo::release) return 0;
   if (cargo == Cargo::target) return samples_.target[0].nbytes();
+  if (cargo == Cargo::sample) return samples_.input[0].nbytes();
+  if (cargo == Cargo::meeting)
+    return sizeof(std::int64_t) + step_(stage).stage().sums().front().nbytes();
   if (cargo == Cargo::prediction) return size(network.shape(network.size() - 1));
   std::size_t all = sizeof(std::int64_t);
   const int boundary = cargo == Cargo::activation ? stage : stage - 1;
@@ -104,11 +107,17 @@ void TensorFreight::await(Cargo cargo, int stage, int slot) {
   if (arrived) arrived->wait();
 }
 
+/// What the feed writes of the sample in `slot`; null for what stages make.
+at::Tensor* TensorFreight::fed(Cargo cargo, int slot) {
+  if (cargo == Cargo::target) return &samples_.target[std::size_t(slot)];
+  if (cargo == Cargo::sample) return &samples_.input[std::size_t(slot)];
+  return nullptr;
+}
+
 void TensorFreight::pack(Cargo cargo, int stage, int slot, std::byte* to) {
   if (cargo == Cargo::release) return;
-  if (cargo == Cargo::target) {
-    const at::Tensor& target = samples_.target[std::size_t(slot)];
-    std::memcpy(to, target.const_data_ptr(), target.nbytes());
+  if (const at::Tensor* const given = fed(cargo, slot)) {
+    std::memcpy(to, given->const_data_ptr(), given->nbytes());
   } else if (cargo == Cargo::prediction) {
     const at::Tensor made = samples_.prediction[std::size_t(slot)].contiguous();
     std::memcpy(to, made.const_data_ptr<float>(), made.nbytes());
@@ -119,9 +128,8 @@ void TensorFreight::pack(Cargo cargo, int stage, int slot, std::byte* to) {
 
 void TensorFreight::unpack(Cargo cargo, int stage, int slot, const std::byte* from) {
   if (cargo == Cargo::release) return;
-  if (cargo == Cargo::target) {
-    at::Tensor& target = samples_.target[std::size_t(slot)];
-    std::memcpy(target.mutable_data_ptr(), from, target.nbytes());
+  if (at::Tensor* const given = fed(cargo, slot)) {
+    std::memcpy(given->mutable_data_ptr(), from, given->nbytes());
   } else if (cargo == Cargo::prediction) {
     at::Tensor& shown = samples_.prediction[std::size_t(slot)];
     if (!shown.defined()) {
@@ -133,6 +141,26 @@ void TensorFreight::unpack(Cargo cargo, int stage, int slot, const std::byte* fr
     const int reader = cargo == Cargo::activation ? stage + 1 : stage - 1;
     unpack_tensors(way(cargo, stage).tensors[std::size_t(slot)], step_(reader).records(), from);
   }
+}
+
+const stages::Tensors* TensorFreight::gradients_of(int from, int to) {
+  const at::Tensor like = at::empty_like(replica_(to).stage().sums().front(), at::kCPU);
+  return &(others_[{from, to}] = {at::zeros_like(like), at::zeros_like(like)});
+}
+
+void TensorFreight::pack_gradient(int from, std::byte* to) {
+  const stages::Stage& stage = replica_(from).stage();
+  const std::int64_t at = stage.sum();
+  const at::Tensor sum = stage.sums()[std::size_t(at)].cpu();
+  std::memcpy(to, &at, sizeof at);
+  std::memcpy(to + sizeof at, sum.const_data_ptr<float>(), sum.nbytes());
+}
+
+void TensorFreight::unpack_gradient(int from, int to, const std::byte* bytes) {
+  std::int64_t at = 0;
+  std::memcpy(&at, bytes, sizeof at);
+  const at::Tensor& sum = others_.at({from, to})[std::size_t(at)];
+  std::memcpy(sum.mutable_data_ptr<float>(), bytes + sizeof at, sum.nbytes());
 }
 
 std::vector<float>& TensorFreight::gradient(int stage, std::size_t more) {

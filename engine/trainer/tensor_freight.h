@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "capture/buffers.h"
@@ -16,31 +18,43 @@ namespace millrace::engine {
 /// go by that. Options, samples and boundaries outlive it. Thread-safety as Freight.
 class TensorFreight final : public Freight {
  public:
-  /// `step`: of a stage here. What a recorded one reads keeps its address.
+  /// `step`: the first one here of a stage, `replica`: one here by its replica_id. What a recorded
+  /// one reads keeps its address.
   TensorFreight(const TrainerOptions& options, capture::SampleBuffers& samples,
                 const std::vector<std::unique_ptr<capture::Boundary>>& boundaries,
-                std::function<const capture::StageStep&(int stage)> step)
+                std::function<const capture::StageStep&(int stage)> step,
+                std::function<const capture::StageStep&(int replica_id)> replica)
       : options_(options),
         samples_(samples),
         boundaries_(boundaries),
         step_(std::move(step)),
+        replica_(std::move(replica)),
         gradients_(std::size_t(options.stages)) {}
 
+  /// What an update of `to` here adds up of `from` elsewhere: room for unpack_gradient(), made
+  /// anew.
+  const stages::Tensors* gradients_of(int from, int to);
+
   std::size_t bytes(Cargo cargo, int stage) const override;
+  bool target_is_input() const override { return samples_.target_is_input(); }
   void await(Cargo cargo, int stage, int slot) override;
   void pack(Cargo cargo, int stage, int slot, std::byte* to) override;
   void unpack(Cargo cargo, int stage, int slot, const std::byte* from) override;
+  void pack_gradient(int from, std::byte* to) override;
+  void unpack_gradient(int from, int to, const std::byte* bytes) override;
   std::vector<float>& gradient(int stage, std::size_t more) override;
   void set_gradient(int stage, int copies) override;
 
  private:
   capture::BoundaryBuffers& way(Cargo cargo, int stage);
+  at::Tensor* fed(Cargo cargo, int slot);
 
   const TrainerOptions& options_;
   capture::SampleBuffers& samples_;
   const std::vector<std::unique_ptr<capture::Boundary>>& boundaries_;
-  const std::function<const capture::StageStep&(int)> step_;
-  std::vector<std::vector<float>> gradients_;  ///< by stage
+  const std::function<const capture::StageStep&(int)> step_, replica_;
+  std::vector<std::vector<float>> gradients_;              ///< by stage
+  std::map<std::pair<int, int>, stages::Tensors> others_;  ///< gradients_of()
 };
 
 }  // namespace millrace::engine

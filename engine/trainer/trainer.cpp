@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>      // warm-up samples
 #include <ATen/Parallel.h>  // one intra-op thread a worker
 
-#include <algorithm>  // any_of
+#include <algorithm>  // any_of, find_if
 #include <cmath>      // pow
 #include <map>        // times by threads
 #include <stdexcept>  // std::invalid_argument
@@ -128,6 +128,11 @@ Trainer::Trainer(TrainerOptions options)
     for (const int worker : workers_of_replicas(schedule_))
       options_.devices.push_back(cores[worker]);
   }
+  if (int(options_.devices.size()) != schedule_.replica_ids()) {
+    throw std::invalid_argument("pipeline.devices: " + std::to_string(options_.devices.size()) +
+                                " devices, " + std::to_string(schedule_.replica_ids()) +
+                                " replicas of stages to place");
+  }
   devices_ = options_.devices;
   if (options_.exchange) check_ranks();
   // Partitions are asked for by name, so that there is nothing to fall back to.
@@ -154,22 +159,31 @@ void Trainer::build() {
   prepared_ = false;
   steps_.clear();
   boundaries_.clear();
-  std::vector<stages::Stage> built = build_stages(options_, schedule_);
-  auto backends = make_backends(options_, schedule_.replica_ids(), records_);
+  auto backends = make_backends(options_, schedule_.replica_ids(), records_,
+                                [this](int replica_id) { return here(replica_id); });
+  const auto backend_of = [&](int stage) {
+    const auto first = backends.begin() + schedule_.replica_id(stage, 0);
+    const auto found = std::find_if(first, first + schedule_.replicas_of(stage),
+                                    [](const auto& backend) { return backend != nullptr; });
+    return found == first + schedule_.replicas_of(stage) ? nullptr : found->get();
+  };
   for (int i = 0; i + 1 < options_.stages; ++i) {
     boundaries_.push_back(std::make_unique<capture::Boundary>(schedule_.slots()));
-    join(i, *backends[schedule_.replica_id(i, 0)], *backends[schedule_.replica_id(i + 1, 0)]);
+    join(i, backend_of(i), backend_of(i + 1));
   }
   std::vector<stages::Stage*> stages;
   for (int i = 0; i < options_.stages; ++i) {
     for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
       const int replica_id = schedule_.replica_id(i, replica);
-      steps_.push_back(
-          make_step(std::move(built[replica_id]), i, replica_id, std::move(backends[replica_id])));
-      stages.push_back(&steps_.back()->stage());
+      steps_.push_back(backends[replica_id]
+                           ? make_step(build_stage(options_, schedule_, i, replica_id), i,
+                                       replica_id, std::move(backends[replica_id]))
+                           : nullptr);
+      stages.push_back(steps_.back() ? &steps_.back()->stage() : nullptr);
     }
   }
-  tie_replicas(schedule_, stages);
+  tie_replicas(schedule_, stages,
+               [this](int from, int to) { return freight_->gradients_of(from, to); });
 }
 
 std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int index,
@@ -186,24 +200,32 @@ std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int 
                                               up, down);
 }
 
-void Trainer::join(int stage, const capture::Backend& above, const capture::Backend& below) {
+void Trainer::join(int stage, const capture::Backend* above, const capture::Backend* below) {
   const c10::Device up = place_of(options_, schedule_.replica_id(stage, 0)),
                     down = place_of(options_, schedule_.replica_id(stage + 1, 0));
+  const auto say = [&](capture::BoundaryBuffers& way, const capture::Backend* writer,
+                       const capture::Backend* reader, c10::Device from, c10::Device to) {
+    way.on_host = !capture::reads(to, from);
+    // What comes from another rank is written as an eager stage would.
+    way.fixed = reader && reader->records() && !(writer && writer->records());
+    way.to_host = writer && writer->defers() && !(reader && reader->defers());
+  };
   capture::Boundary& boundary = *boundaries_[stage];
-  boundary.activations.on_host = !capture::reads(down, up);
-  boundary.gradients.on_host = !capture::reads(up, down);
-  boundary.activations.fixed = below.records() && !above.records();
-  boundary.gradients.fixed = above.records() && !below.records();
-  boundary.activations.to_host = above.defers() && !below.defers();
-  boundary.gradients.to_host = below.defers() && !above.defers();
+  say(boundary.activations, above, below, up, down);
+  say(boundary.gradients, below, above, down, up);
   const stages::Network& network = *options_.network;
+  // As those that programs leave, which kernels are best at.
+  const bool channels_last = runs_programs(options_, schedule_.replica_id(stage, 0)) &&
+                             runs_programs(options_, schedule_.replica_id(stage + 1, 0));
   for (capture::BoundaryBuffers* way : {&boundary.activations, &boundary.gradients}) {
     for (int slot = 0; way->fixed && slot < schedule_.slots(); ++slot) {
       for (const int source : network.crossing(options_.cut[stage])) {
         const stages::ImageShape& shape =
             source == stages::kSample ? options_.sample : network.shape(source);
+        const at::Tensor zeros =
+            capture::pinned_zeros({1, shape.channels, shape.height, shape.width});
         way->tensors[slot].push_back(
-            capture::pinned_zeros({1, shape.channels, shape.height, shape.width}));
+            channels_last ? zeros.contiguous(at::MemoryFormat::ChannelsLast) : zeros);
       }
     }
   }
@@ -243,6 +265,7 @@ void Trainer::recut(const std::vector<int>& cut, stages::StateDict weights) {
   build();
   monitor_.forget_times();
   for (const auto& step : steps_) {
+    if (!step) continue;
     step->stage().slow_down(std::pow(LossGuard::kSlower, double(guard_.roll_backs())));
     if (options_.guard) step->take_snapshot();
   }
@@ -255,8 +278,9 @@ std::vector<int> Trainer::cut() const {
 
 Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   prepare();
-  std::vector<capture::Step*> steps;
-  for (const auto& step : steps_) steps.push_back(step.get());
+  // The stages have theirs by now. Rank 0 may be asked what the others began with.
+  if (!options_.exchange || options_.exchange->rank() != 0) options_.weights.clear();
+  const std::vector<capture::Step*> steps = this->steps();
   if (options.cores.empty()) {
     for (const Program& program : schedule_.workers) {
       const int replica_id = schedule_.replica_id(stages_of(program).front(), program.replica);
@@ -269,7 +293,12 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   options.late_targets = options_.late_targets;
   options.own_losses = options_.correction.kind == "local";
   options.before = admitted_;
-  const RankOptions ranks{options_.exchange, freight_.get(), options_.rank_of_worker, runs_++};
+  const RankOptions ranks{options_.exchange,
+                          freight_.get(),
+                          options_.rank_of_worker,
+                          runs_++,
+                          [this] { return told_facts(); },
+                          [this](std::string_view told) { take_facts(told); }};
   if (options_.exchange) options.ranks = &ranks;
   Outcome outcome;
   try {
@@ -281,7 +310,9 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
     options_.exchange->abandon();
     throw;
   } catch (...) {
-    for (capture::Step* step : steps) settle(*step);
+    for (capture::Step* step : steps) {
+      if (step) settle(*step);
+    }
     if (options_.exchange) {  // every rank has failed, and rank 0 saves what there is
       whole_ = false;
       gather();
@@ -294,11 +325,15 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   return outcome;
 }
 
+std::vector<capture::Step*> Trainer::steps() const {
+  std::vector<capture::Step*> all;
+  for (const auto& step : steps_) all.push_back(step.get());
+  return all;
+}
+
 void Trainer::prepare() {
   if (std::exchange(prepared_, true) || !records_) return;
-  std::vector<capture::Step*> steps;
-  for (const auto& step : steps_) steps.push_back(step.get());
-  recording([&] { capture_steps(schedule_, longest_launch_groups(schedule_), steps); });
+  recording([&] { capture_steps(schedule_, longest_launch_groups(schedule_), steps()); });
 }
 
 }  // namespace millrace::engine

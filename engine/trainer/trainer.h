@@ -3,10 +3,12 @@
 
 #include <cstdint>     // frames
 #include <functional>  // streams
+#include <map>         // facts by stage
 #include <memory>      // parts
 #include <mutex>       // who asks for the cut
 #include <string>      // names
-#include <vector>      // stages
+#include <string_view>
+#include <vector>  // stages
 
 #include "capture/buffers.h"
 #include "capture/stage_step.h"
@@ -102,6 +104,13 @@ struct StageCapture {
   std::vector<std::string> left;  ///< left_to_libtorch() of its step program
 };
 
+/// What is known of a stage besides its weights.
+struct StageFacts {
+  StageMemory memory;
+  DeadUnits dead_units;
+  StageCapture capture;
+};
+
 /// Owns stages, buffers, schedule and monitor. Not thread-safe, but monitor() may be read and cut()
 /// called while run() or recut() run.
 class Trainer {
@@ -143,9 +152,8 @@ class Trainer {
   /// Whether recut() would take it. Any thread.
   bool may_cut_at(const std::vector<int>& cut) const;
 
-  // Spread over ranks, every stage is built on every rank, and run only on its own. run() of rank 0
-  // has the feed and the observer, and leaves the others' weights and optimizer state in its own
-  // copies; recut() has all of them cut anew.
+  // Spread over ranks, each has its own stages alone. run() of rank 0 has the feed and the
+  // observer, and fetches what the others have learned; recut() has all of them cut anew.
 
   /// On rank 0, after the last run(): the others need not wait for a recut() any longer.
   void dismiss_ranks();
@@ -156,16 +164,17 @@ class Trainer {
   bool is_whole() const { return whole_; }
   const std::vector<int>& rank_of_worker() const { return options_.rank_of_worker; }
 
-  /// All weights, named as the uncut network names them. When run() is not running.
+  /// All weights, named as the uncut network names them. When run() is not running. On a rank but
+  /// the first: of its stages.
   stages::StateDict state() const;
 
-  /// The same with the optimizer's state, to go on from later. One stage's share may be taken by
-  /// its worker from PipelineOptions::after_sample.
+  /// The same with the optimizer's state, to go on from later. The share of one stage here may be
+  /// taken by its worker from PipelineOptions::after_sample.
   stages::StateDict checkpoint() const;
   stages::StateDict checkpoint(int stage) const;
 
-  /// What each stage's worker holds; read when run() is not running.
-  std::vector<StageMemory> memory() const;
+  /// By stage, of its first replica. When run() is not running.
+  std::vector<StageFacts> facts() const;
 
   /// By stage, of its first replica; of a stage on a GPU they are not counted. Any thread.
   std::vector<DeadUnits> dead_units() const;
@@ -189,7 +198,6 @@ class Trainer {
   /// Whether steps are replayed from recordings, and why not though they were to be ("": nothing
   /// failed).
   bool recorded() const { return records_; }
-  std::vector<StageCapture> captures() const;  ///< by stage; after run()
   const std::string& recording_error() const { return recording_error_; }
   const stages::CorrectionSpec& correction() const { return options_.correction; }
   const stages::LossSpec& loss() const { return options_.loss; }
@@ -201,7 +209,8 @@ class Trainer {
   /// Does `work`, which prepares recorded steps. Where they may, steps run eagerly if it fails.
   void recording(const std::function<void()>& work);
   /// Says how what crosses the cut after `stage` is handed over.
-  void join(int stage, const capture::Backend& above, const capture::Backend& below);
+  /// Null: the neighbour is elsewhere.
+  void join(int stage, const capture::Backend* above, const capture::Backend* below);
   std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int replica_id,
                                                 std::unique_ptr<capture::Backend> backend);
   void recut(const std::vector<int>& cut, stages::StateDict weights);
@@ -209,10 +218,18 @@ class Trainer {
   void gather();  ///< every rank's weights to rank 0
   /// The options with another cut.
   TrainerOptions cut_at(const std::vector<int>& cut) const;
-  /// A stage's first replica; the others have the same weights.
-  const stages::Stage& first(int stage) const {
-    return steps_[std::size_t(schedule_.replica_id(stage, 0))]->stage();
-  }
+  bool here(int replica_id) const;  ///< in this process
+  /// A stage's first replica here; the others have the same weights. Null: it is elsewhere.
+  capture::StageStep* step_of(int stage) const;
+  std::vector<capture::Step*> steps() const;
+  StageFacts facts(int stage) const;
+  DeadUnits dead_units(int stage) const;
+  /// What `share(stage)` gives of stages here, and of the others what they have learned, as far as
+  /// it is known here.
+  template <class Share>
+  stages::StateDict by_stage(const Share& share) const;
+  std::string told_facts() const;          ///< of stages here, while run() is running
+  void take_facts(std::string_view told);  ///< on rank 0
 
   TrainerOptions options_;
   std::vector<Device> devices_;   ///< as asked for; in options_ those of other ranks are cores
@@ -225,8 +242,13 @@ class Trainer {
   capture::SampleBuffers samples_;
   ShownFrames shown_input_, shown_target_;
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
-  std::vector<std::unique_ptr<capture::StageStep>> steps_;  ///< by Schedule::replica_id()
-  std::unique_ptr<TensorFreight> freight_;                  ///< null: not spread over ranks
+  /// By Schedule::replica_id(); null: another rank's.
+  std::vector<std::unique_ptr<capture::StageStep>> steps_;
+  std::unique_ptr<TensorFreight> freight_;  ///< null: not spread over ranks
+  // On rank 0, of other ranks' stages: what they had learned when run() ended, as checkpoint(), and
+  // the rest, as they last told.
+  std::map<int, stages::StateDict> learned_elsewhere_;
+  std::map<int, StageFacts> facts_elsewhere_;
   int runs_ = 0;
   bool whole_ = true;
   std::int64_t admitted_ = 0;  ///< by earlier runs
@@ -251,12 +273,17 @@ c10::Device place_of(const TrainerOptions& options, int replica_id);
 /// For each worker of `schedule`, the most that any of its stages has.
 std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedule& schedule);
 
-/// The stages of `network` at `cut`, with `weights`, by Schedule::replica_id(). The oracle and the
-/// trainer build them alike. Replicas are not tied yet: tie_replicas() does it where they will
-/// stay.
+/// Stage `index` of `network` at `cut`, with `weights`, for Schedule::replica_id() `replica_id`.
+/// The oracle and the trainer build them alike. Replicas are not tied yet: tie_replicas() does it
+/// where they will stay.
+stages::Stage build_stage(const TrainerOptions& options, const Schedule& schedule, int index,
+                          int replica_id);
+/// All of them, by Schedule::replica_id().
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule);
 
-/// Has the replicas of each stage share their gradients. `stages`: by Schedule::replica_id().
-void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages);
+/// Has the replicas of each stage share their gradients. `stages`: by Schedule::replica_id(); null:
+/// in another process, and `elsewhere` gives what of replica `from` comes to `to`.
+void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages,
+                  const std::function<const stages::Tensors*(int from, int to)>& elsewhere = {});
 
 }  // namespace millrace::engine

@@ -84,34 +84,45 @@ std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedul
   return threads;
 }
 
+stages::Stage build_stage(const TrainerOptions& options, const Schedule& schedule, int index,
+                          int replica_id) {
+  const StageNeeds needs = needs_of(schedule, index);
+  const std::int64_t age = gradient_ages(schedule)[std::size_t(index)];
+  const stages::Delay delay{.frames = age,
+                            .updates = age / schedule.samples_an_update(index),
+                            .on_later_sample = first_backwards(schedule)[std::size_t(index)] > 0};
+  stages::Stage stage(options.network, range_of(options, index), options.optimizer,
+                      place_of(options, replica_id),
+                      stages::StageOptions{schedule.versions_of(index), needs.split,
+                                           needs.recompute, options.correction, delay,
+                                           runs_programs(options, replica_id), options.loss});
+  stage.restore(options.weights);
+  return stage;
+}
+
 std::vector<stages::Stage> build_stages(const TrainerOptions& options, const Schedule& schedule) {
-  const std::vector<std::int64_t> ages = gradient_ages(schedule);
   std::vector<stages::Stage> stages;
-  for (int i = 0; i < schedule.stages; ++i) {
-    const StageNeeds needs = needs_of(schedule, i);
-    const stages::Delay delay{.frames = ages[i],
-                              .updates = ages[i] / schedule.samples_an_update(i),
-                              .on_later_sample = first_backwards(schedule)[i] > 0};
-    for (int replica = 0; replica < schedule.replicas_of(i); ++replica) {
-      const int replica_id = schedule.replica_id(i, replica);
-      stages.emplace_back(options.network, range_of(options, i), options.optimizer,
-                          place_of(options, replica_id),
-                          stages::StageOptions{schedule.versions_of(i), needs.split,
-                                               needs.recompute, options.correction, delay,
-                                               runs_programs(options, replica_id), options.loss});
-      stages.back().restore(options.weights);
-    }
+  for (int index = 0; index < schedule.stages; ++index) {
+    for (int replica = 0; replica < schedule.replicas_of(index); ++replica)
+      stages.push_back(build_stage(options, schedule, index, schedule.replica_id(index, replica)));
   }
   return stages;
 }
 
-void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages) {
+void tie_replicas(const Schedule& schedule, const std::vector<stages::Stage*>& stages,
+                  const std::function<const stages::Tensors*(int from, int to)>& elsewhere) {
   for (int stage = 0; stage < schedule.stages; ++stage) {
-    const int replicas = schedule.replicas_of(stage);
+    const int replicas = schedule.replicas_of(stage), first = schedule.replica_id(stage, 0);
     if (replicas == 1) continue;
-    const auto begin = stages.begin() + schedule.replica_id(stage, 0);
-    for (int replica = 0; replica < replicas; ++replica)
-      begin[replica]->replicate({begin, begin + replicas});
+    for (int to = first; to < first + replicas; ++to) {
+      if (!stages[std::size_t(to)]) continue;
+      std::vector<const stages::Tensors*> sums;
+      for (int from = first; from < first + replicas; ++from) {
+        const stages::Stage* const here = stages[std::size_t(from)];
+        sums.push_back(here ? &here->sums() : elsewhere(from, to));
+      }
+      stages[std::size_t(to)]->replicate(std::move(sums));
+    }
   }
 }
 

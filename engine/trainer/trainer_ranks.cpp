@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <set>
 #include <stdexcept>
 #include <thread>
 
+#include "engine/pipeline/rank_messages.h"
 #include "engine/trainer/state_bytes.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
@@ -45,15 +45,25 @@ void post_to_all(Exchange& exchange, const std::string& text) {
   await(exchange, [&] { return exchange.all_posted(); });
 }
 
-/// The stages of the workers of `rank`.
-std::set<int> stages_on(const Schedule& schedule, const std::vector<int>& rank_of_worker,
-                        int rank) {
-  std::set<int> stages;
-  for (std::size_t worker = 0; worker < schedule.workers.size(); ++worker) {
-    if (rank_of_worker[worker] != rank) continue;
-    for (const int stage : stages_of(schedule.workers[worker])) stages.insert(stage);
+/// As a letter's bytes.
+std::string letter_of(int stage, const StageFacts& facts) {
+  std::string text = bytes_of(stage) + bytes_of(facts.memory) + bytes_of(facts.dead_units) +
+                     bytes_of(facts.capture.recorded) + bytes_of(facts.capture.left.size());
+  for (const std::string& name : facts.capture.left) text += bytes_of(name.size()) + name;
+  return text;
+}
+
+StageFacts facts_of(std::string_view& bytes, int& stage) {
+  stage = taken<int>(bytes);
+  StageFacts facts{.memory = taken<StageMemory>(bytes), .dead_units = taken<DeadUnits>(bytes)};
+  facts.capture.recorded = taken<bool>(bytes);
+  facts.capture.left.resize(taken<std::size_t>(bytes));
+  for (std::string& name : facts.capture.left) {
+    const std::size_t length = taken<std::size_t>(bytes);
+    name = bytes.substr(0, length);
+    bytes.remove_prefix(length);
   }
-  return stages;
+  return facts;
 }
 
 }  // namespace
@@ -79,32 +89,73 @@ void Trainer::check_ranks() {
       options_.devices[replica_id] = {};
   }
   freight_ = std::make_unique<TensorFreight>(
-      options_, samples_, boundaries_, [this](int stage) -> const capture::StageStep& {
-        return *steps_[std::size_t(schedule_.replica_id(stage, 0))];
+      options_, samples_, boundaries_,
+      [this](int stage) -> const capture::StageStep& { return *step_of(stage); },
+      [this](int replica_id) -> const capture::StageStep& {
+        return *steps_[std::size_t(replica_id)];
       });
+}
+
+bool Trainer::here(int replica_id) const {
+  if (!options_.exchange) return true;
+  const int worker = workers_of_replicas(schedule_)[std::size_t(replica_id)];
+  return options_.rank_of_worker[std::size_t(worker)] == options_.exchange->rank();
+}
+
+capture::StageStep* Trainer::step_of(int stage) const {
+  for (int replica = 0; replica < schedule_.replicas_of(stage); ++replica) {
+    const auto& step = steps_[std::size_t(schedule_.replica_id(stage, replica))];
+    if (step) return step.get();
+  }
+  return nullptr;
+}
+
+std::string Trainer::told_facts() const {
+  std::string all;
+  for (int stage = 0; stage < schedule_.stages; ++stage) {
+    if (steps_[std::size_t(schedule_.replica_id(stage, 0))])
+      all += letter_of(stage, {.dead_units = dead_units(stage)});
+  }
+  return all;
+}
+
+void Trainer::take_facts(std::string_view told) {
+  const std::lock_guard lock(cut_mutex_);
+  while (!told.empty()) {
+    int stage = 0;
+    StageFacts facts = facts_of(told, stage);
+    facts_elsewhere_[stage] = std::move(facts);
+  }
 }
 
 void Trainer::gather() {
   Exchange& exchange = *options_.exchange;
-  const auto mine = [&](int rank) { return stages_on(schedule_, options_.rank_of_worker, rank); };
   if (exchange.rank() != 0) {
-    stages::StateDict all;
-    for (const int stage : mine(exchange.rank())) {
-      for (auto& entry : checkpoint(stage)) all.push_back(std::move(entry));
+    std::string text;
+    for (int stage = 0; stage < schedule_.stages; ++stage) {
+      // Replicas have learned the same: the first tells.
+      if (!steps_[std::size_t(schedule_.replica_id(stage, 0))]) continue;
+      const std::string learned = to_bytes(checkpoint(stage));
+      text += letter_of(stage, facts(stage)) + bytes_of(learned.size()) + learned;
     }
     {
       const std::lock_guard lock(exchange.mutex());
-      exchange.post(0, About::state, to_bytes(all));
+      exchange.post(0, About::state, std::move(text));
     }
     return await(exchange, [&] { return exchange.all_posted(); });
   }
+  learned_elsewhere_.clear();
   for (int waited = exchange.ranks() - 1; waited > 0; --waited) {
     std::optional<Exchange::Letter> letter;
     await(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
-    const stages::StateDict state = state_of(letter->text);
-    for (const int stage : mine(letter->from)) {
-      for (int replica = 0; replica < schedule_.replicas_of(stage); ++replica)
-        steps_[std::size_t(schedule_.replica_id(stage, replica))]->stage().restore(state);
+    const std::lock_guard lock(cut_mutex_);
+    for (std::string_view bytes = letter->text; !bytes.empty();) {
+      int stage = 0;
+      StageFacts told = facts_of(bytes, stage);
+      facts_elsewhere_[stage] = std::move(told);
+      const std::size_t learned = taken<std::size_t>(bytes);
+      learned_elsewhere_[stage] = state_of(bytes.substr(0, learned));
+      bytes.remove_prefix(learned);
     }
   }
 }

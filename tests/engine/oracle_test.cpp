@@ -275,11 +275,16 @@ class SpoiledFeed final : public Feed {
   SampleFeed feed_;
 };
 
-/// A minibatch's alarm may come with any of its samples, of which the last is only to be discarded.
+/// A minibatch's alarm may come with any of its samples, of which the last is only to be discarded;
+/// one replica's is all replicas'.
 TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
-  for (const std::string name : {"partime", "pb", "2bw", "gpipe", "interleaved"}) {
-    SCOPED_TRACE(name);
-    TrainerOptions options = small(name, 4, {2, 4, 6});
+  for (const ScheduleCase& of :
+       {ScheduleCase{"partime", 4, {2, 4, 6}}, ScheduleCase{"pb", 4, {2, 4, 6}},
+        ScheduleCase{"2bw", 4, {2, 4, 6}}, ScheduleCase{"gpipe", 4, {2, 4, 6}},
+        ScheduleCase{"interleaved", 4, {2, 4, 6}},
+        ScheduleCase{"pipedream", 4, {2, 4, 6}, {2, 3, 1, 2}}}) {
+    SCOPED_TRACE(name_of(of));
+    TrainerOptions options = small(of);
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.guard = true;
     Trainer trainer(options);
@@ -294,6 +299,9 @@ TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
 
     const Schedule schedule = schedule_of(options);
     std::vector<stages::Stage> stages = build_stages(options, schedule);
+    std::vector<stages::Stage*> places;
+    for (stages::Stage& stage : stages) places.push_back(&stage);
+    tie_replicas(schedule, places);
     LossGuard guard(2 * schedule.slots());
     const auto sample = [](std::int64_t n) {
       auto [x, y] = sample_at(n, kShape);
@@ -307,8 +315,11 @@ TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
       EXPECT_EQ(losses[n], log.losses[n]) << n;
     }
     stages::StateDict expected;
-    for (const stages::Stage& stage : stages) {
-      for (auto& entry : stage.parameters().state()) expected.push_back(std::move(entry));
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+      const auto first = stages.begin() + schedule.replica_id(stage, 0);
+      for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
+        expect_equal_bits(first[replica].parameters().state(), first->parameters().state());
+      for (auto& entry : first->parameters().state()) expected.push_back(std::move(entry));
     }
     for (const auto& [entry, tensor] : expected)
       EXPECT_TRUE(at::isfinite(tensor).all().item<bool>()) << entry;

@@ -4,11 +4,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -36,9 +39,17 @@ struct Memory {
         target(input),
         prediction(input),
         activations(std::size_t(schedule.stages), input),
-        gradients(std::size_t(schedule.stages), input) {}
+        gradients(std::size_t(schedule.stages), input),
+        sums(std::size_t(schedule.replica_ids())),
+        updates(sums.size()),
+        met(sums.size(), sums) {}
   std::vector<Number> input, target, prediction;
   std::vector<std::vector<Number>> activations, gradients;  ///< by the stage that gives them
+  // By replica_id: what the gradients for an update add up to, in turn for even and odd ones; how
+  // many there were; and what came from other processes, by giver and taker.
+  std::vector<std::array<Number, 2>> sums;
+  std::vector<Number> updates;
+  std::vector<std::vector<std::array<Number, 2>>> met;
 };
 
 class MemoryFreight final : public Freight {
@@ -46,8 +57,9 @@ class MemoryFreight final : public Freight {
   explicit MemoryFreight(Memory& memory) : memory_(memory) {}
   void await(Cargo, int, int) override {}
   std::size_t bytes(Cargo cargo, int) const override {
-    return cargo == Cargo::release ? 0 : sizeof(Number);
+    return cargo == Cargo::release ? 0 : cargo == Cargo::meeting ? sizeof(Sum) : sizeof(Number);
   }
+  bool target_is_input() const override { return false; }
   void pack(Cargo cargo, int stage, int slot, std::byte* to) override {
     if (const Number* const number = at(cargo, stage, slot))
       std::memcpy(to, number, sizeof *number);
@@ -55,12 +67,27 @@ class MemoryFreight final : public Freight {
   void unpack(Cargo cargo, int stage, int slot, const std::byte* from) override {
     if (Number* const number = at(cargo, stage, slot)) std::memcpy(number, from, sizeof *number);
   }
+  void pack_gradient(int from, std::byte* to) override {
+    const Number at = memory_.updates[std::size_t(from)] % 2;
+    const Sum sum{at, memory_.sums[std::size_t(from)][at]};
+    std::memcpy(to, &sum, sizeof sum);
+  }
+  void unpack_gradient(int from, int to, const std::byte* bytes) override {
+    Sum sum;
+    std::memcpy(&sum, bytes, sizeof sum);
+    memory_.met[std::size_t(from)][std::size_t(to)][sum.at] = sum.number;
+  }
   std::vector<float>& gradient(int, std::size_t) override { throw std::logic_error("no copies"); }
   void set_gradient(int, int) override {}
 
  private:
+  struct Sum {
+    Number at, number;
+  };
   Number* at(Cargo cargo, int stage, int slot) {
     switch (cargo) {
+      case Cargo::sample:
+        return &memory_.input[std::size_t(slot)];
       case Cargo::activation:
         return &memory_.activations[std::size_t(stage)][std::size_t(slot)];
       case Cargo::gradient:
@@ -70,6 +97,8 @@ class MemoryFreight final : public Freight {
       case Cargo::prediction:
         return &memory_.prediction[std::size_t(slot)];
       case Cargo::release:
+      case Cargo::meeting:
+      case Cargo::turn:
         break;
     }
     return nullptr;
@@ -80,8 +109,14 @@ class MemoryFreight final : public Freight {
 /// Makes a number of all that it is asked to do, in order.
 class DigestStep final : public EmptyStep {
  public:
-  DigestStep(Memory& memory, int stage, bool last)
-      : memory_(memory), stage_(std::size_t(stage)), last_(last), kept_(memory.input.size()) {}
+  /// `here`: of the stage's replicas, by replica_id.
+  DigestStep(Memory& memory, int stage, bool last, int replica_id, std::map<int, bool> here)
+      : memory_(memory),
+        stage_(std::size_t(stage)),
+        last_(last),
+        replica_id_(replica_id),
+        here_(std::move(here)),
+        kept_(memory.input.size()) {}
   void forward(int slot, std::int64_t version) override {
     const std::size_t at = std::size_t(slot);
     kept_[at] = stage_ > 0 ? memory_.activations[stage_ - 1][at] : memory_.input[at];
@@ -99,23 +134,38 @@ class DigestStep final : public EmptyStep {
     const Number gradient =
         last_ ? kept_[at] : memory_.gradients[stage_ + 1][std::size_t(gradient_slot)];
     note(2, kept_[at], gradient);
+    Number& sum = memory_.sums[std::size_t(replica_id_)][sum_()];
+    sum = mixed(sum, mixed(gradient, kept_[at]));
     if (stage_ > 0) memory_.gradients[stage_][at] = mixed(gradient, kept_[at]);
   }
   void backward_input(int slot, int gradient_slot) override { backward(slot, gradient_slot); }
   void backward_weight(int slot) override { note(3, kept_[std::size_t(slot)], 0); }
   void recompute(int slot) override { note(4, kept_[std::size_t(slot)], 0); }
   void leave_out(int slot) override { note(5, kept_[std::size_t(slot)], 0); }
-  void update() override { note(6, 0, 0); }
-  void skip_update() override { note(7, 0, 0); }
+  void update() override { count(6); }
+  void skip_update() override { count(7); }
   float loss(int slot) const override { return float(kept_[std::size_t(slot)] % 4096); }
 
   Number digest = 0;
 
  private:
+  std::size_t sum_() const { return memory_.updates[std::size_t(replica_id_)] % 2; }
+  void count(Number what) {
+    for (const auto& [other, here] : here_) {
+      const std::size_t from = std::size_t(other);
+      note(what, other,
+           here ? memory_.sums[from][sum_()] : memory_.met[from][std::size_t(replica_id_)][sum_()]);
+    }
+    // The other half was met at the last update, so that nobody reads it any longer.
+    ++memory_.updates[std::size_t(replica_id_)];
+    memory_.sums[std::size_t(replica_id_)][sum_()] = 0;
+  }
   void note(Number what, Number a, Number b) { digest = mixed(mixed(mixed(digest, what), a), b); }
   Memory& memory_;
   const std::size_t stage_;
   const bool last_;
+  const int replica_id_;
+  const std::map<int, bool> here_;
   std::vector<Number> kept_;
 };
 
@@ -158,7 +208,8 @@ class Seen final : public Observer {
 
 /// One process's pipeline.
 struct Process {
-  Process(const Schedule& of, std::int64_t samples)
+  /// `here`: which replicas it runs, by replica_id; others have no step.
+  Process(const Schedule& of, std::int64_t samples, const std::function<bool(int)>& here = {})
       : schedule(of),
         monitor(schedule.replica_counts(), 0),
         memory(schedule),
@@ -166,8 +217,17 @@ struct Process {
         feed(memory, samples),
         seen(memory) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
-      for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
-        steps.push_back(std::make_unique<DigestStep>(memory, stage, stage + 1 == schedule.stages));
+      std::map<int, bool> replicas;
+      for (int replica = 0; replica < schedule.replicas_of(stage); ++replica) {
+        const int replica_id = schedule.replica_id(stage, replica);
+        replicas[replica_id] = !here || here(replica_id);
+      }
+      for (const auto& [replica_id, is_here] : replicas) {
+        steps.push_back(!is_here ? nullptr
+                                 : std::make_unique<DigestStep>(memory, stage,
+                                                                stage + 1 == schedule.stages,
+                                                                replica_id, replicas));
+      }
     }
   }
   void run(PipelineOptions options) {
@@ -195,7 +255,10 @@ struct Ranks {
       : schedule(of), rank_of_worker(std::move(dealt)) {
     for (int rank = 0; rank < count; ++rank) {
       exchanges.push_back(std::make_unique<ThreadExchange>(sea, rank, count));
-      processes.push_back(std::make_unique<Process>(schedule, samples));
+      processes.push_back(std::make_unique<Process>(schedule, samples, [&](int replica_id) {
+        const int worker = workers_of_replicas(schedule)[std::size_t(replica_id)];
+        return rank_of_worker[std::size_t(worker)] == rank;
+      }));
     }
   }
   /// Each with what `options` gives it. What a rank threw is kept.
@@ -286,8 +349,21 @@ TEST(Ranks, MayHaveAnyWorkersOfAnyStage) {
   const Schedule schedule = make_schedule("partime", {.stages = 4});
   expect_as_in_one_process(schedule, {0, 1, 0, 1}, 2);
   expect_as_in_one_process(schedule, {0, 1, 1, 0}, 2);
-  expect_as_in_one_process(make_schedule("pipedream", {.stages = 3, .replicas = {2, 3, 1}}),
-                           {0, 0, 1, 1, 1, 0}, 2);
+}
+
+TEST(Ranks, MayHaveReplicasOfAnyStage) {
+  const auto expect = [](int stages, const std::vector<int>& replicas,
+                         const std::vector<int>& dealt) {
+    const int count = *std::max_element(dealt.begin(), dealt.end()) + 1;
+    expect_as_in_one_process(make_schedule("pipedream", {.stages = stages, .replicas = replicas}),
+                             dealt, count);
+  };
+  expect(3, {2, 3, 1}, {0, 0, 1, 1, 1, 0});
+  expect(2, {2, 2}, {0, 1, 2, 3});
+  expect(2, {3, 1}, {0, 1, 1, 0});
+  expect(2, {1, 3}, {0, 0, 1, 2});
+  expect(1, {4}, {0, 1, 1, 0});
+  expect(3, {2, 3, 2}, {0, 1, 0, 1, 1, 1, 0});
 }
 
 TEST(Ranks, LeaveOutTheSameSamples) {
@@ -347,7 +423,6 @@ TEST(Ranks, AreRefusedWhereTheyCannotBe) {
   EXPECT_EQ(why({0, 1}, 2), "2 workers are dealt, the schedule has 3");
   EXPECT_EQ(why({0, 2, 2}, 3), "rank 1 of 3 has no worker");
   EXPECT_EQ(why({1, 0, 0}, 2), "the first stage must be on rank 0, which has the source");
-  EXPECT_EQ(why({0, 0, 1}, 2), "the replicas of stage 1 must be on one rank");
 }
 
 TEST(RankClocks, TheShortestRoundTripTellsHowFarAClockIsAhead) {

@@ -281,6 +281,7 @@ TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
 TEST(Recorded, RefusesReplicas) {
   TrainerOptions options = recorded(small("pipedream", 2, {4}));
   options.replicas = {2, 1};
+  if (!options.devices.empty()) options.devices.push_back(options.devices.back());
   EXPECT_THROW(Trainer{options}, std::invalid_argument);
   options.capture = Capture::automatic;
   EXPECT_FALSE(Trainer(options).recorded());

@@ -31,8 +31,8 @@ class SampleFeed final : public Feed {
   }
   void take(int slot, SampleInfo& info) override {
     const at::Tensor x = sample_at(next_, shape_).first;
-    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(),
-                std::size_t(x.numel()) * sizeof(float));
+    for (float* to : {trainer_.input(slot), trainer_.target(slot)})
+      std::memcpy(to, x.const_data_ptr<float>(), std::size_t(x.numel()) * sizeof(float));
     info.has_target = !has_target || has_target(next_);
     info.frame = next_++;
     info.captured = Clock::now();

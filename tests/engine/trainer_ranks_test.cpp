@@ -1,6 +1,7 @@
 // Trainers as the ranks of one run: weights and losses are the oracle's, bit for bit.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "tests/engine/trained_by_ranks.h"
@@ -44,6 +45,28 @@ INSTANTIATE_TEST_SUITE_P(
                     ScheduleCase{"sequential", 4, {2, 4, 6}}, ScheduleCase{"zb-h1", 4, {2, 4, 6}},
                     ScheduleCase{"1f1b", 4, {2, 4, 6}, {}, true}),
     [](const auto& info) { return name_of(info.param); });
+
+TEST(Ranks, EqualTheOracleWithReplicasOnSeveralRanks) {
+  struct Case {
+    std::vector<int> cut, replicas, ranks;
+  };
+  for (const Case& one : {Case{{4}, {2, 2}, {0, 1, 2, 3}}, Case{{4}, {2, 2}, {0, 1, 0, 1}},
+                          Case{{4}, {3, 1}, {0, 1, 1, 0}}, Case{{4}, {1, 3}, {0, 0, 1, 2}},
+                          Case{{}, {3}, {0, 1, 1}}, Case{{2, 5}, {1, 3, 2}, {0, 1, 0, 1, 0, 1}}}) {
+    TrainerOptions options = small("pipedream", int(one.replicas.size()), one.cut);
+    options.replicas = one.replicas;
+    options.rank_of_worker = one.ranks;
+    options.optimizer = {.kind = "adam", .lr = 1e-3};
+    const int count = *std::max_element(one.ranks.begin(), one.ranks.end()) + 1;
+    for (const bool reconstructs : {true, false}) {
+      options.target_is_input = reconstructs;
+      SCOPED_TRACE(testing::PrintToString(one.ranks) + (reconstructs ? " one buffer" : ""));
+      const Trained expected = by_oracle(options, 60), got = by_ranks(options, 60, count);
+      expect_equal_bits(got.weights, expected.weights);
+      EXPECT_EQ(got.losses, expected.losses);
+    }
+  }
+}
 
 TEST(Ranks, EqualTheOracleWithCorrectionsGuardAndAdam) {
   for (const std::string kind : {"local", "inverse-age"}) {

@@ -86,7 +86,9 @@ std::vector<engine::StageMemory> memory_of(engine::TrainerOptions options) {
   engine::Trainer trainer(std::move(options));
   BlankFeed feed(trainer, std::size_t(sample.channels * sample.height * sample.width), samples);
   trainer.run(feed, nullptr);
-  return trainer.memory();
+  std::vector<engine::StageMemory> stages;
+  for (const engine::StageFacts& facts : trainer.facts()) stages.push_back(facts.memory);
+  return stages;
 }
 
 Json memory_by_schedule(std::int64_t size) {

@@ -25,6 +25,12 @@ const char* name_of(engine::Cargo cargo) {
       return "prediction";
     case engine::Cargo::release:
       return "release";
+    case engine::Cargo::sample:
+      return "sample";
+    case engine::Cargo::meeting:
+      return "gradients of a replica";
+    case engine::Cargo::turn:
+      return "turn";
   }
   return "";
 }

@@ -51,7 +51,7 @@ Json memory_json(const engine::Trainer& trainer) {
   for (const char* name :
        {"weights", "stashes", "optimizer", "gradients", "activations_peak", "total"})
     memory[name] = Json::array();
-  for (const engine::StageMemory& stage : trainer.memory()) {
+  for (const auto& [stage, dead_units, capture] : trainer.facts()) {
     memory["weights"].push_back(stage.weights);
     memory["stashes"].push_back(stage.stashes);
     memory["optimizer"].push_back(stage.optimizer);
@@ -144,7 +144,7 @@ Json devices_json(const engine::Trainer& trainer) {
 
 Json steps_json(const engine::Trainer& trainer) {
   Json stages = Json::array();
-  for (const engine::StageCapture& stage : trainer.captures()) {
+  for (const auto& [memory, dead_units, stage] : trainer.facts()) {
     stages.push_back(
         {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
   }
