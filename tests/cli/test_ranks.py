@@ -51,12 +51,13 @@ MPI = MPIRUN and (Path(program.MILLRACE).parent / "libmillrace_mpi.so").exists()
 
 class RanksTest(program.CliTest):
 
-    def config(self, schedule="partime", stages=2, cut=(4,), capture="eager", **tables):
+    def config(self, schedule="partime", stages=2, cut=(4,), capture="eager", replicas=(), **tables):
         frames = program.write_frames(self.folder / "frames", program.random_frames(seed=3, count=40))
         return program.bare({"source": {"uri": frames, "width": 24, "height": 16, "pace": "asap"},
                              "model": {"layers": 4, "features": 4, "kernel": 3},
                              "pipeline": {"schedule": schedule, "stages": stages, "cut": list(cut),
-                                          "capture": capture}} | tables)
+                                          "capture": capture} |
+                             ({"replicas": list(replicas)} if replicas else {})} | tables)
 
     def run_over(self, count, tables, name):
         """Learns over `count` ranks (1: no mpirun). Returns (weights' bytes, losses, report)."""
@@ -85,7 +86,8 @@ class RanksTest(program.CliTest):
         got = self.run_over(count, tables, "ranks")
         self.assertEqual(got[0], expected[0], f"weights differ: {what}")
         self.assertEqual(got[1], expected[1], f"losses differ: {what}")
-        for key in ("schedule", "stages", "cut", "frames", "updates", "gradient_age"):
+        for key in ("schedule", "stages", "cut", "frames", "updates", "gradient_age", "memory_bytes", "dead_units",
+                    "steps"):
             self.assertEqual(got[2][key], expected[2][key], key)
         self.assertNotIn("ranks", expected[2])
         return got[2]
@@ -109,6 +111,12 @@ class Ranks(RanksTest):
     def test_four_ranks_give_the_same_weights_and_losses(self):
         report = self.assert_same_over(4, schedule="1f1b", stages=4, cut=(2, 4, 6))
         self.assertEqual([rank["workers"] for rank in report["ranks"]], [[0], [1], [2], [3]])
+
+    def test_replicas_of_a_stage_may_be_a_rank_each(self):
+        report = self.assert_same_over(4, schedule="pipedream", replicas=(2, 2), guard={"kind": "roll-back"})
+        self.assertEqual([rank["stages"] for rank in report["ranks"]], [[0], [0], [1], [1]])
+        self.assertEqual({link["carries"] for link in report["ranks"][3]["links"]},
+                         {"activation", "target", "gradients of a replica", "turn"})
 
     def test_ranks_that_share_modules_learn_what_one_learns_but_for_rounding(self):
         for count, schedule in ((2, "sequential"), (4, "partime"), (4, "gpipe")):

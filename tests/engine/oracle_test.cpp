@@ -260,21 +260,6 @@ bool spoiled(std::int64_t frame) {
   return frame >= 450 && frame < 455;
 }
 
-class SpoiledFeed final : public Feed {
- public:
-  SpoiledFeed(Trainer& trainer, std::int64_t samples)
-      : trainer_(trainer), feed_(trainer, kShape, samples) {}
-  Status poll(std::chrono::microseconds patience) override { return feed_.poll(patience); }
-  void take(int slot, SampleInfo& info) override {
-    feed_.take(slot, info);
-    if (spoiled(info.frame)) trainer_.input(slot)[0] = std::numeric_limits<float>::quiet_NaN();
-  }
-
- private:
-  Trainer& trainer_;
-  SampleFeed feed_;
-};
-
 /// A minibatch's alarm may come with any of its samples, of which the last is only to be discarded;
 /// one replica's is all replicas'.
 TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
@@ -288,7 +273,8 @@ TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.guard = true;
     Trainer trainer(options);
-    SpoiledFeed feed(trainer, 900);
+    SampleFeed feed(trainer, kShape, 900);
+    feed.spoiled = spoiled;
     LossLog log;
     trainer.run(feed, &log);
     EXPECT_GE(trainer.guard().roll_backs(), 1);

@@ -7,6 +7,7 @@
 
 #include <cstring>     // copies
 #include <functional>  // who has a target
+#include <limits>      // NaN
 #include <utility>     // input and target
 
 #include "engine/trainer/trainer.h"
@@ -33,11 +34,14 @@ class SampleFeed final : public Feed {
     const at::Tensor x = sample_at(next_, shape_).first;
     for (float* to : {trainer_.input(slot), trainer_.target(slot)})
       std::memcpy(to, x.const_data_ptr<float>(), std::size_t(x.numel()) * sizeof(float));
+    if (spoiled && spoiled(next_))
+      trainer_.input(slot)[0] = std::numeric_limits<float>::quiet_NaN();
     info.has_target = !has_target || has_target(next_);
     info.frame = next_++;
     info.captured = Clock::now();
   }
   std::function<bool(std::int64_t)> has_target;  ///< empty: every sample has one
+  std::function<bool(std::int64_t)> spoiled;     ///< has a NaN; empty: none
 
  private:
   Trainer& trainer_;

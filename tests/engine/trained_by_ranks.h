@@ -12,8 +12,9 @@
 
 namespace millrace::engine {
 
-/// Rank 0's weights and losses of a run over `count` ranks.
-inline Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int count) {
+/// Rank 0's weights and losses of a run over `count` ranks. `spoiled`: as the feed has it.
+inline Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int count,
+                        const std::function<bool(std::int64_t)>& spoiled = {}) {
   const auto sea = std::make_shared<Sea>();
   Trained result;
   std::mutex recording;  // processes record beside each other, threads must not
@@ -28,6 +29,7 @@ inline Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int
       trainer.prepare();
       alone.unlock();
       SampleFeed feed(trainer, options.sample, rank == 0 ? samples : 0);
+      feed.spoiled = spoiled;
       LossLog log;
       const Outcome outcome = trainer.run(feed, rank == 0 ? &log : nullptr, {});
       EXPECT_EQ(outcome.admitted, samples);

@@ -68,6 +68,26 @@ TEST(Ranks, EqualTheOracleWithReplicasOnSeveralRanks) {
   }
 }
 
+TEST(Ranks, TurnBackTogetherWithReplicasOnSeveralRanks) {
+  TrainerOptions options = small("pipedream", 3, {2, 5});
+  options.replicas = {2, 1, 3};
+  options.optimizer = {.kind = "adam", .lr = 1e-3};
+  options.guard = true;
+  const auto spoiled = [](std::int64_t n) { return n == 30 || (n >= 250 && n < 255); };
+  Trainer alone(options);
+  SampleFeed feed(alone, kShape, 360);
+  feed.spoiled = spoiled;
+  LossLog log;
+  alone.run(feed, &log, {});
+  EXPECT_GE(alone.guard().roll_backs(), 1);
+  options.rank_of_worker = {0, 1, 0, 0, 1, 2};
+  const Trained got = by_ranks(options, 360, 3, spoiled);
+  expect_equal_bits(got.weights, alone.state());
+  ASSERT_EQ(got.losses.size(), log.losses.size());
+  for (std::size_t n = 0; n < got.losses.size(); ++n)
+    EXPECT_TRUE(got.losses[n] == log.losses[n] || (got.losses[n] != got.losses[n] && spoiled(n)));
+}
+
 TEST(Ranks, EqualTheOracleWithCorrectionsGuardAndAdam) {
   for (const std::string kind : {"local", "inverse-age"}) {
     TrainerOptions options = small("partime", 4, {2, 4, 6});
