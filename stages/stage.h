@@ -205,7 +205,6 @@ class Stage {
   bool passes_on() const { return !range_.first && !learns_locally() && learns_before_; }
   Tensors wanted_of(const Segment& segment, int buffer) const;
   void add_found(const Segment& segment, Tensors found, bool first);
-  std::string head_entry(const std::string& buffer) const;
   Tensors lasting(int buffer) const;  ///< all that a snapshot holds; aliases
 
   std::shared_ptr<const Network> network_;

@@ -6,6 +6,7 @@
 #include <unordered_map>  // entries by name
 #include <utility>        // exchange
 
+#include "stages/entry_names.h"
 #include "stages/guarded_update.h"
 #include "stages/stage.h"
 
@@ -125,18 +126,6 @@ std::int64_t Stage::gradient_bytes() const {
   return bytes;
 }
 
-namespace {
-
-std::string entry_name(const std::string& buffer, const ParameterSpec& parameter) {
-  return "optimizer." + buffer + "." + parameter.name;
-}
-
-}  // namespace
-
-std::string Stage::head_entry(const std::string& buffer) const {
-  return "optimizer.read_out." + buffer + "." + std::to_string(range_.end - 1);
-}
-
 StateDict Stage::checkpoint() const {
   StateDict all = parameters().state();
   for (const auto& [name, buffer] : optimizer_.state()) {
@@ -146,13 +135,14 @@ StateDict Stage::checkpoint() const {
     for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
       if (parameters().specs()[i].fixed) continue;
       const at::Tensor& value = one_number ? buffer : views[i];
-      all.emplace_back(entry_name(name, parameters().specs()[i]),
+      all.emplace_back(entry_name(name, parameters().specs()[i].name),
                        value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
     }
   }
   if (head_) {
     for (const auto& [name, buffer] : head_->state())
-      all.emplace_back(head_entry(name), buffer.to(at::kCPU, false, /*copy=*/true));
+      all.emplace_back(head_entry_name(name, range_.end - 1),
+                       buffer.to(at::kCPU, false, /*copy=*/true));
   }
   return all;
 }
@@ -167,7 +157,7 @@ void Stage::restore(const StateDict& state) {
         one_number ? std::vector<at::Tensor>{} : parameters().views_of(buffer);
     for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
       if (parameters().specs()[i].fixed) continue;
-      const auto found = by_name.find(entry_name(name, parameters().specs()[i]));
+      const auto found = by_name.find(entry_name(name, parameters().specs()[i].name));
       at::Tensor into = one_number ? buffer : views[i];
       if (found != by_name.end() && found->second.sizes() == into.sizes())
         into.copy_(found->second);
@@ -176,7 +166,7 @@ void Stage::restore(const StateDict& state) {
   if (correction_) correction_->restart(parameters().flat());  // it knew other weights
   if (!head_) return;
   for (const auto& [name, buffer] : head_->state()) {
-    const auto found = by_name.find(head_entry(name));
+    const auto found = by_name.find(head_entry_name(name, range_.end - 1));
     if (found != by_name.end() && found->second.sizes() == buffer.sizes())
       buffer.copy_(found->second);
   }

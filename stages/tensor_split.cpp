@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "stages/entry_names.h"
 #include "stages/splittable.h"
 
 namespace millrace::stages {
@@ -162,15 +163,8 @@ std::shared_ptr<const Network> TensorSplit::part(std::shared_ptr<Reducer> reduce
 }
 
 int TensorSplit::dimension(const std::string& name, const at::Tensor& entry) const {
-  // "optimizer.NAME.PARAMETER" is laid out as its parameter.
-  constexpr std::string_view kState = "optimizer.";
-  std::string parameter = name;
-  if (name.starts_with(kState)) {
-    const std::size_t dot = name.find('.', kState.size());
-    if (dot == std::string::npos) return -1;
-    parameter = name.substr(dot + 1);
-  }
-  const auto found = dimensions_.find(parameter);
+  const auto found =
+      dimensions_.find(parameter_of(name));  // an optimizer's buffer is laid out alike
   // A count of updates is no tensor of the parameter's shape.
   return found == dimensions_.end() || entry.dim() <= found->second ? -1 : found->second;
 }

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "engine/monitor/clock.h"
 #include "engine/pipeline/loss_guard.h"
 #include "engine/schedule/lowering.h"
 
@@ -23,6 +24,7 @@ struct Token {
   /// gradients: false: there is none, that loss is not learned from; meetings: whether the replica
   /// has one of every sample
   bool learns = true;
+  Clock::time_point sent;  ///< from another rank: when, by the clock here; else never
 };
 
 /// How long a wait lasts before the waiter looks up: to ask whether it should give up, and, when

@@ -13,39 +13,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kSignalKinds = 6;
-
-/// Of the tokens that a message brings.
-Signal::Kind kind_of(Cargo cargo) {
-  switch (cargo) {
-    case Cargo::activation:
-      return Signal::Kind::activation;
-    case Cargo::gradient:
-      return Signal::Kind::gradient;
-    case Cargo::meeting:
-      return Signal::Kind::meeting;
-    case Cargo::turn:
-      return Signal::Kind::prediction;
-    default:
-      throw std::logic_error("a message without a token");
-  }
-}
-
 }  // namespace
-
-class RankLinks::OutgoingLink final : public Link {
- public:
-  OutgoingLink(RankLinks& links, Cargo cargo, int from, int to)
-      : links_(links), cargo_(cargo), from_(from), to_(to) {}
-  bool offer(const Token& token, std::chrono::microseconds) override {
-    return links_.send(cargo_, from_, to_, token);
-  }
-
- private:
-  RankLinks& links_;
-  const Cargo cargo_;
-  const int from_, to_;
-};
 
 RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineOptions& pipeline)
     : exchange_(*options.exchange),
@@ -56,8 +24,6 @@ RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineO
       outgoing_(std::size_t(kCargos) * std::size_t(shared.schedule.stages)),
       heard_(std::size_t(options.exchange->ranks())),
       clocks_(options.exchange->ranks(), clock_of_this_machine()),
-      sent_(kSignalKinds * std::size_t(shared.lowering.replica_ids()) *
-            std::size_t(shared.schedule.slots())),
       targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]),
       samples_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]),
       to_show_(std::size_t(shared.schedule.slots()), Head{.token = {.sample = -1}}),
@@ -85,103 +51,6 @@ RankLinks::~RankLinks() {
   alive_.join();
   const std::lock_guard lock(exchange_.mutex());
   exchange_.close_ports();
-}
-
-int RankLinks::rank_of(int replica_id) const {
-  return options_.rank_of_worker[std::size_t(shared_.lowering.worker(replica_id))];
-}
-
-bool RankLinks::has_last(int rank) const {
-  const int last = shared_.schedule.stages - 1;
-  for (int replica = 0; replica < shared_.lowering.replicas(last); ++replica) {
-    if (rank_of(shared_.lowering.replica_id(last, replica)) == rank) return true;
-  }
-  return false;
-}
-
-bool RankLinks::takes_loss(int stage) const {
-  return shared_.lowering.last(stage) || pipeline_.own_losses;
-}
-
-bool RankLinks::takes_targets(int rank) const {
-  for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
-    if (rank_of(replica_id) == rank && takes_loss(shared_.lowering.stage(replica_id))) return true;
-  }
-  return false;
-}
-
-bool RankLinks::takes_samples(int rank) const {
-  return rank != 0 && !(freight_.target_is_input() && takes_targets(rank));
-}
-
-std::size_t RankLinks::room(Cargo cargo, int stage) const {
-  if (cargo == Cargo::turn) return pipeline_.guard ? sizeof(LossGuard::State) : 0;
-  return freight_.bytes(cargo, stage);
-}
-
-void RankLinks::open(Cargo cargo, int stage, int peer, bool sends) {
-  std::vector<Way*>& known =
-      outgoing_[std::size_t(cargo) * std::size_t(shared_.schedule.stages) + std::size_t(stage)];
-  for (const auto& way : ways_) {
-    const bool is_sent = std::find(known.begin(), known.end(), way.get()) != known.end();
-    if (way->cargo == cargo && way->stage == stage && way->peer == peer && is_sent == sends) return;
-  }
-  auto way = std::make_unique<Way>(Way{.cargo = cargo, .stage = stage, .peer = peer});
-  const int tag = ((options_.run % 8) * kCargos + int(cargo)) * shared_.schedule.stages + stage;
-  // As many as can be under way, so that no send waits for a buffer; of gradients, which are large,
-  // one more than who waits for them all has to send.
-  const int under_way = cargo == Cargo::meeting ? 2 : shared_.schedule.slots() + 1;
-  for (int i = 0; i < under_way; ++i) {
-    way->buffers.emplace_back(sizeof(Head) + room(cargo, stage));
-    const std::span<std::byte> bytes(way->buffers.back());
-    const int port =
-        sends ? exchange_.open_to(peer, tag, bytes) : exchange_.open_from(peer, tag, bytes);
-    way->ports.push_back(port);
-    of_port_.resize(std::max(of_port_.size(), std::size_t(port) + 1));
-    of_port_[std::size_t(port)] = {way.get(), std::size_t(i)};
-    if (!sends) exchange_.start(port);
-  }
-  way->filled.resize(way->ports.size());
-  if (sends) known.push_back(way.get());
-  ways_.push_back(std::move(way));
-}
-
-void RankLinks::open_ways() {
-  const Lowering& lowering = shared_.lowering;
-  const auto between = [&](Cargo cargo, int stage, int giver, int taker) {
-    if (giver == taker) return;
-    if (giver == rank()) open(cargo, stage, taker, true);
-    if (taker == rank()) open(cargo, stage, giver, false);
-  };
-  for (int from = 0; from < lowering.replica_ids(); ++from) {
-    const int stage = lowering.stage(from);
-    for (int to = 0; to < lowering.replica_ids(); ++to) {
-      const int other = lowering.stage(to);
-      if (other == stage + 1) between(Cargo::activation, stage, rank_of(from), rank_of(to));
-      if (other == stage - 1) between(Cargo::gradient, stage, rank_of(from), rank_of(to));
-      if (other == stage) between(Cargo::meeting, stage, rank_of(from), rank_of(to));
-      if (other == stage && lowering.last(stage))
-        between(Cargo::turn, stage, rank_of(from), rank_of(to));
-    }
-    if (stage == 0 && takes_samples(rank_of(from))) between(Cargo::sample, 0, 0, rank_of(from));
-    if (lowering.last(stage)) between(Cargo::prediction, 0, rank_of(from), 0);
-    if (takes_loss(stage)) between(Cargo::target, 0, 0, rank_of(from));
-    between(Cargo::release, 0, rank_of(from), 0);
-  }
-}
-
-void RankLinks::divert_links() {
-  using Kind = Signal::Kind;
-  shared_.channels.divert([&](Kind kind, int from, int to) -> Link* {
-    if (!here(from) || here(to)) return nullptr;
-    if (kind == Kind::admission) return nullptr;  // rank 0 admits, whoever works on the sample
-    for (const Cargo cargo : {Cargo::activation, Cargo::gradient, Cargo::meeting, Cargo::turn}) {
-      if (kind_of(cargo) != kind) continue;
-      links_.push_back(std::make_unique<OutgoingLink>(*this, cargo, from, to));
-      return links_.back().get();
-    }
-    return nullptr;
-  });
 }
 
 RankLinks::Way& RankLinks::outgoing(Cargo cargo, int stage, int peer) {
@@ -328,18 +197,11 @@ Clock::time_point RankLinks::time_of_sending(Way& way, Clock::time_point by_its_
   return sent;
 }
 
-std::size_t RankLinks::place_of(const Signal& need) const {
-  const std::size_t taker =
-      std::size_t(need.kind) * std::size_t(shared_.lowering.replica_ids()) + std::size_t(need.to);
-  return taker * std::size_t(shared_.schedule.slots()) +
-         std::size_t(shared_.pool.slot_of(need.sample));
-}
-
 void RankLinks::handle(Way& way, const std::byte* bytes) {
   Head head;
   std::memcpy(static_cast<void*>(&head), bytes, sizeof head);
   const std::byte* const payload = bytes + sizeof head;
-  const Clock::time_point sent = time_of_sending(way, head.sent);
+  head.token.sent = time_of_sending(way, head.sent);
   const std::int64_t sample = head.token.sample;
   const std::size_t slot = std::size_t(shared_.pool.slot_of(sample));
   if (way.cargo == Cargo::release) return shared_.pool.release(sample);
@@ -363,7 +225,6 @@ void RankLinks::handle(Way& way, const std::byte* bytes) {
     }
   }
   const Signal signal{kind_of(way.cargo), way.stage, sample, head.from, head.to};
-  sent_[place_of(signal)] = sent;
   if (!shared_.channels.queue(signal).offer(head.token, 0us))
     throw std::logic_error("more messages than a schedule has in flight");
 }

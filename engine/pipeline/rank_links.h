@@ -103,10 +103,6 @@ class RankLinks {
   bool has_sample(std::int64_t sample) const;
   void send_prediction(std::int64_t sample, float loss);
   void release(std::int64_t sample);
-  /// Whether what is needed comes from another rank.
-  bool comes_from_elsewhere(const Signal& need) const { return !here(need.from); }
-  /// When it was sent, by the clock here. By the worker that has received it.
-  Clock::time_point sent(const Signal& need) const { return sent_[place_of(need)]; }
   /// The stream held `samples`.
   void end_of_stream(std::int64_t samples);
   /// Before an update: where copies of the pipeline learn one network, its gradient is their mean,
@@ -170,7 +166,6 @@ class RankLinks {
   void look_for_losses();
   void send_beat(int rank);
   void tell_times();
-  std::size_t place_of(const Signal& need) const;
   std::string meters() const;
   void take_meters(std::string_view bytes);
 
@@ -179,14 +174,13 @@ class RankLinks {
   const RankOptions& options_;
   const PipelineOptions& pipeline_;
   Shared& shared_;
-  std::vector<std::unique_ptr<OutgoingLink>> links_;
+  std::vector<std::unique_ptr<Link>> links_;  ///< to workers elsewhere
   std::vector<std::unique_ptr<Way>> ways_;
   std::vector<std::vector<Way*>> outgoing_;  ///< by cargo and stage
   std::vector<std::pair<Way*, std::size_t>> of_port_;
   /// By rank: when anything was heard of it; never: it has not begun, or has ended.
   std::vector<Clock::time_point> heard_;
   RankClocks clocks_;
-  std::vector<Clock::time_point> sent_;  ///< by place_of(): what came last
   std::unique_ptr<std::atomic<std::int64_t>[]> targets_, samples_;  ///< by slot: whose lies there
   bool spread_ = false;              ///< the last stage, over several ranks
   std::int64_t predictions_ = 0;     ///< sent, or come

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -9,6 +10,22 @@
 #include "engine/pipeline/rank_links.h"
 
 namespace millrace::engine {
+
+/// Of the tokens that a message brings.
+inline Signal::Kind kind_of(Cargo cargo) {
+  switch (cargo) {
+    case Cargo::activation:
+      return Signal::Kind::activation;
+    case Cargo::gradient:
+      return Signal::Kind::gradient;
+    case Cargo::meeting:
+      return Signal::Kind::meeting;
+    case Cargo::turn:
+      return Signal::Kind::prediction;
+    default:
+      throw std::logic_error("a message without a token");
+  }
+}
 
 /// What a rank with the last stage has counted in this run, for the observer's.
 struct LossCounts {

@@ -47,9 +47,10 @@ bool Worker::receive(const Action& action, const Signal& need, Token& token) {
     lap(mine, Part::handoff);
     if (!await(action.sample, [&](auto patience) { return queue.receive(token, patience); }))
       return false;
-    if (shared_.ranks && shared_.ranks->comes_from_elsewhere(need)) {
-      // What was under way meanwhile was handed over; before, there was nothing to do.
-      lap(mine, Part::waiting, std::max(shared_.ranks->sent(need), mine.meter->last()));
+    if (token.sent != Clock::time_point{}) {
+      // It comes from another rank. What was under way meanwhile was handed over; before, there was
+      // nothing to do.
+      lap(mine, Part::waiting, std::max(token.sent, mine.meter->last()));
     } else {
       lap(mine, Part::waiting);
     }

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>      // warm-up samples
 #include <ATen/Parallel.h>  // one intra-op thread a worker
 
-#include <algorithm>  // any_of, find_if
+#include <algorithm>  // any_of
 #include <cmath>      // pow
 #include <map>        // times by threads
 #include <stdexcept>  // std::invalid_argument
@@ -154,83 +154,6 @@ void Trainer::recording(const std::function<void()>& work) {
   }
 }
 
-void Trainer::build() {
-  const std::lock_guard lock(cut_mutex_);
-  prepared_ = false;
-  steps_.clear();
-  boundaries_.clear();
-  auto backends = make_backends(options_, schedule_.replica_ids(), records_,
-                                [this](int replica_id) { return here(replica_id); });
-  const auto backend_of = [&](int stage) {
-    const auto first = backends.begin() + schedule_.replica_id(stage, 0);
-    const auto found = std::find_if(first, first + schedule_.replicas_of(stage),
-                                    [](const auto& backend) { return backend != nullptr; });
-    return found == first + schedule_.replicas_of(stage) ? nullptr : found->get();
-  };
-  for (int i = 0; i + 1 < options_.stages; ++i) {
-    boundaries_.push_back(std::make_unique<capture::Boundary>(schedule_.slots()));
-    join(i, backend_of(i), backend_of(i + 1));
-  }
-  std::vector<stages::Stage*> stages;
-  for (int i = 0; i < options_.stages; ++i) {
-    for (int replica = 0; replica < schedule_.replicas_of(i); ++replica) {
-      const int replica_id = schedule_.replica_id(i, replica);
-      steps_.push_back(backends[replica_id]
-                           ? make_step(build_stage(options_, schedule_, i, replica_id), i,
-                                       replica_id, std::move(backends[replica_id]))
-                           : nullptr);
-      stages.push_back(steps_.back() ? &steps_.back()->stage() : nullptr);
-    }
-  }
-  tie_replicas(schedule_, stages,
-               [this](int from, int to) { return freight_->gradients_of(from, to); });
-}
-
-std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int index,
-                                                       int replica_id,
-                                                       std::unique_ptr<capture::Backend> backend) {
-  const c10::Device place = place_of(options_, replica_id);
-  capture::Boundary* up = index > 0 ? boundaries_[index - 1].get() : nullptr;
-  capture::Boundary* down = index + 1 < options_.stages ? boundaries_[index].get() : nullptr;
-  if (place.is_cuda()) {
-    capture::use_repeatable_kernels();
-    stage.update_as_recorded();  // so that it computes the same, recorded or not
-  }
-  return std::make_unique<capture::StageStep>(std::move(stage), std::move(backend), place, samples_,
-                                              up, down);
-}
-
-void Trainer::join(int stage, const capture::Backend* above, const capture::Backend* below) {
-  const c10::Device up = place_of(options_, schedule_.replica_id(stage, 0)),
-                    down = place_of(options_, schedule_.replica_id(stage + 1, 0));
-  const auto say = [&](capture::BoundaryBuffers& way, const capture::Backend* writer,
-                       const capture::Backend* reader, c10::Device from, c10::Device to) {
-    way.on_host = !capture::reads(to, from);
-    // What comes from another rank is written as an eager stage would.
-    way.fixed = reader && reader->records() && !(writer && writer->records());
-    way.to_host = writer && writer->defers() && !(reader && reader->defers());
-  };
-  capture::Boundary& boundary = *boundaries_[stage];
-  say(boundary.activations, above, below, up, down);
-  say(boundary.gradients, below, above, down, up);
-  const stages::Network& network = *options_.network;
-  // As those that programs leave, which kernels are best at.
-  const bool channels_last = runs_programs(options_, schedule_.replica_id(stage, 0)) &&
-                             runs_programs(options_, schedule_.replica_id(stage + 1, 0));
-  for (capture::BoundaryBuffers* way : {&boundary.activations, &boundary.gradients}) {
-    for (int slot = 0; way->fixed && slot < schedule_.slots(); ++slot) {
-      for (const int source : network.crossing(options_.cut[stage])) {
-        const stages::ImageShape& shape =
-            source == stages::kSample ? options_.sample : network.shape(source);
-        const at::Tensor zeros =
-            capture::pinned_zeros({1, shape.channels, shape.height, shape.width});
-        way->tensors[slot].push_back(
-            channels_last ? zeros.contiguous(at::MemoryFormat::ChannelsLast) : zeros);
-      }
-    }
-  }
-}
-
 TrainerOptions Trainer::cut_at(const std::vector<int>& cut) const {
   TrainerOptions options = options_;
   options.cut = cut;
@@ -278,8 +201,7 @@ std::vector<int> Trainer::cut() const {
 
 Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   prepare();
-  // The stages have theirs by now. Rank 0 may be asked what the others began with.
-  if (!options_.exchange || options_.exchange->rank() != 0) options_.weights.clear();
+  options_.weights.clear();  // the stages have theirs
   const std::vector<capture::Step*> steps = this->steps();
   if (options.cores.empty()) {
     for (const Program& program : schedule_.workers) {

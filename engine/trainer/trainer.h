@@ -155,6 +155,8 @@ class Trainer {
   // Spread over ranks, each has its own stages alone. run() of rank 0 has the feed and the
   // observer, and fetches what the others have learned; recut() has all of them cut anew.
 
+  /// On rank 0, before the first run(): what the stages of `rank` begin with, of checkpoint().
+  stages::StateDict share_of(int rank) const;
   /// On rank 0, after the last run(): the others need not wait for a recut() any longer.
   void dismiss_ranks();
   /// On another rank, after run(): waits for rank 0. True: it has cut anew, and runs again; false:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -11,6 +12,7 @@
 #include "engine/trainer/state_bytes.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
+#include "stages/entry_names.h"
 
 namespace millrace::engine {
 namespace {
@@ -108,6 +110,24 @@ capture::StageStep* Trainer::step_of(int stage) const {
     if (step) return step.get();
   }
   return nullptr;
+}
+
+stages::StateDict Trainer::share_of(int rank) const {
+  std::set<std::string> mine;
+  for (std::size_t worker = 0; worker < schedule_.workers.size(); ++worker) {
+    if (options_.rank_of_worker[worker] != rank) continue;
+    for (const int stage : stages_of(schedule_.workers[worker])) {
+      const stages::StageRange range = range_of(options_, stage);
+      for (const auto& spec : options_.network->parameters(range.begin, range.end))
+        mine.insert(spec.name);
+    }
+  }
+  stages::StateDict share = checkpoint();
+  std::erase_if(share, [&](const auto& entry) {
+    const std::string name = stages::parameter_of(entry.first);
+    return !name.empty() && !mine.contains(name);
+  });
+  return share;
 }
 
 std::string Trainer::told_facts() const {

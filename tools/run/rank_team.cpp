@@ -99,11 +99,15 @@ void RankTeam::tell_all(const LetterWriter& letter) {
 }
 
 void RankTeam::prepare(const engine::Trainer& trainer, double fps) {
-  tell_all(write({.sample = trainer.sample(),
-                  .cut = trainer.cut(),
-                  .module_ms = trainer.module_ms(),
-                  .fps = fps,
-                  .weights = grid_->tensor() > 1 ? grid_->whole() : trainer.checkpoint()}));
+  for (int rank = 1; rank < exchange_.ranks(); ++rank) {
+    post(exchange_, rank,
+         write({.sample = trainer.sample(),
+                .cut = trainer.cut(),
+                .module_ms = trainer.module_ms(),
+                .fps = fps,
+                .weights = grid_->tensor() > 1 ? grid_->whole()
+                                               : trainer.share_of(grid_->place_of(rank))}));
+  }
   each(Word::ready, [&](int rank, LetterReader& letter) {
     members_[std::size_t(rank)].host = letter.text();
     members_[std::size_t(rank)].process = letter.get<std::int64_t>();

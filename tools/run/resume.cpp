@@ -5,15 +5,15 @@
 #include <map>
 #include <set>
 
+#include "stages/entry_names.h"
+
 namespace millrace::tools {
 namespace {
-
-constexpr std::string_view kPrefix = "optimizer.";
 
 std::map<std::string, at::Tensor> optimizer_state(const stages::StateDict& all) {
   std::map<std::string, at::Tensor> state;
   for (const auto& [name, tensor] : all) {
-    if (name.starts_with(kPrefix)) state.emplace(name, tensor);
+    if (name.starts_with(stages::kStateOf)) state.emplace(name, tensor);
   }
   return state;
 }
@@ -25,8 +25,8 @@ std::string missing(const std::map<std::string, at::Tensor>& these,
   for (const auto& [name, tensor] : these) {
     const auto found = those.find(name);
     if (found != those.end() && found->second.sizes() == tensor.sizes()) continue;
-    const std::size_t end = name.find('.', kPrefix.size());
-    buffers.insert(name.substr(kPrefix.size(), end - kPrefix.size()));
+    const std::size_t end = name.find('.', stages::kStateOf.size());
+    buffers.insert(name.substr(stages::kStateOf.size(), end - stages::kStateOf.size()));
   }
   std::string list;
   for (const std::string& buffer : buffers) list += (list.empty() ? "" : ", ") + buffer;
