@@ -111,9 +111,10 @@ class Ranks(RanksTest):
         self.assertEqual([rank["workers"] for rank in report["ranks"]], [[0], [1], [2], [3]])
 
     def test_ranks_that_share_modules_learn_what_one_learns_but_for_rounding(self):
-        for count, schedule in ((2, "sequential"), (4, "partime"), (4, "gpipe")):
-            with self.subTest(count=count, schedule=schedule):
-                tables = self.config(schedule=schedule)
+        for count, schedule, capture in ((2, "sequential", "eager"), (4, "gpipe", "eager"),
+                                         (2, "2bw", "graph"), (4, "partime", "graph"), (4, "zb-h1", "graph")):
+            with self.subTest(count=count, schedule=schedule, capture=capture):
+                tables = self.config(schedule=schedule, capture=capture)
                 expected, losses, _ = self.run_over(1, tables, "alone")
                 tables["pipeline"]["tensor"] = 2
                 got, shared_losses, report = self.run_over(count, tables, "shared")
@@ -132,7 +133,7 @@ class Ranks(RanksTest):
         state["0.weight"][2:] *= numpy.float32(1e-36)
         state["2.weight"][:, 2:] *= numpy.float32(3e38)
         save_file(state, self.folder / "begin.safetensors")
-        tables = self.config(schedule="sequential", stages=1, cut=())
+        tables = self.config(schedule="sequential", stages=1, cut=(), capture="graph")
         del tables["pipeline"]["cut"]
         layers = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "conv", "out": 3, "kernel": 3}]
         tables["model"] = {"preset": "layers", "layer": layers, "weights": str(self.folder / "begin.safetensors")}
@@ -145,7 +146,8 @@ class Ranks(RanksTest):
 
     def test_a_checkpoint_of_shared_modules_is_of_whole_ones(self):
         state = self.folder / "state"
-        tables = self.config(schedule="sequential", optimizer={"kind": "sgd", "lr": 0.01, "momentum": 0.9})
+        tables = self.config(schedule="sequential", capture="graph",
+                             optimizer={"kind": "sgd", "lr": 0.01, "momentum": 0.9})
         expected = self.run_over(1, tables, "alone")[0]
         tables["checkpoint"] = {"dir": str(state), "every": 10, "resume": True}
         frames = program.random_frames(seed=3, count=40)
@@ -157,8 +159,7 @@ class Ranks(RanksTest):
         self.assert_close(self.run_over(1, tables, "rest")[0], expected)
 
     def test_what_does_not_go_with_shared_modules_is_one_line(self):
-        for key, value, words in (("capture", "graph", ("pipeline.capture", "run eagerly")),
-                                  ("cut", [], ("pipeline.cut", "name the cut")),
+        for key, value, words in (("cut", [], ("pipeline.cut", "name the cut")),
                                   ("cut", [1], ("pipeline.tensor", "no stage has two")),
                                   ("tensor", 3, ("pipeline.tensor", "a multiple of 3 ranks"))):
             tables = self.config()
