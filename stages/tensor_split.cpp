@@ -44,7 +44,7 @@ struct Fan : Function<Fan> {
                             std::int64_t module) {
     context->saved_data["reducer"] = reducer;
     context->saved_data["module"] = module;
-    return x.view_as(x);
+    return x.alias();  // a view has other strides, in which pixels no longer lie as such
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const int place = backward_place(int(context->saved_data["module"].toInt()));

@@ -173,6 +173,29 @@ class Ranks(RanksTest):
         file = program.write_toml(self.folder / "config.toml", tables)
         self.assert_refused(program.BAD_USAGE, program.call("run", file), "pipeline.tensor", "mpirun -n")
 
+    def test_a_profile_by_ranks_tells_a_plan_what_sharing_modules_costs(self):
+        file = program.write_toml(self.folder / "config.toml", self.config(schedule="sequential", stages=1, cut=()))
+        path = self.folder / "profile.json"
+        outcome = ranks(2, "profile", file, "--json", path)
+        self.assert_code(program.DONE, outcome)
+        self.assertEqual(outcome.out.count("ms a sample\n"), 1, "one rank tells")
+        self.assertRegex(outcome.out, r"one of 2 +parts +\d")
+        profile = json.loads(path.read_text())
+        sums = profile["hand_offs"][1]
+        self.assertEqual(sums["between"], "sums over ranks")
+        self.assertTrue(all(ms > 0 for _, ms in sums["bytes_ms"]), sums)
+        first, second = profile["modules"][0], profile["modules"][2]
+        self.assertEqual(first["tensor_gradient_bytes"], 0, "nobody wants the sample's gradient")
+        self.assertEqual(second["tensor_bytes"], 4 * 4 * 24 * 16)
+        self.assertEqual([len(parts) for parts in second["tensor_ms"]], [5] * len(second["tensor_ms"]))
+        for known in (True, False):
+            if not known:
+                del profile["hand_offs"][1]
+                path.write_text(json.dumps(profile))
+            planned = program.call("plan", path, "--devices", "2", "--tensor", "2")
+            self.assert_code(program.DONE, planned)
+            self.assertEqual("mpirun -n 2 millrace profile" in planned.out, not known, planned.out)
+
     def test_a_checkpoint_of_two_ranks_goes_on_in_one_process(self):
         state = self.folder / "state"
         tables = self.config(schedule="sequential", optimizer={"kind": "adam", "lr": 0.01})
