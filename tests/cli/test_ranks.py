@@ -168,8 +168,10 @@ class Ranks(RanksTest):
             tables["pipeline"] |= {"tensor": 2, key: value}
             file = program.write_toml(self.folder / "config.toml", tables)
             self.assert_refused(program.BAD_USAGE, ranks(4, "run", file), *words)
-        tables = self.config()
+        tables = self.config(correction={"kind": "gap-aware"})
         tables["pipeline"]["tensor"] = 2
+        file = program.write_toml(self.folder / "config.toml", tables)
+        self.assert_refused(program.BAD_USAGE, ranks(4, "run", file), "correction.kind", "gap-aware", "mean step")
         file = program.write_toml(self.folder / "config.toml", tables)
         self.assert_refused(program.BAD_USAGE, program.call("run", file), "pipeline.tensor", "mpirun -n")
 

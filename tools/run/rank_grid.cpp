@@ -142,6 +142,9 @@ void require_grid(const Config& config, const engine::TrainerOptions& options, i
     fail("pipeline.replicas", shared + ": stages have no replicas then");
   if (config.monitor.policy != "drop")
     fail("monitor.policy", shared + ": what is too much is dropped, \"drop\"");
+  if (options.correction.kind == "gap-aware")
+    fail("correction.kind",
+         shared + ": \"gap-aware\" goes by the mean step of all of a stage's weights");
   if (config.pipeline.stages > 1 && config.pipeline.cut.empty())
     fail("pipeline.cut", shared + ": name the cut, at modules that none is split across");
   if (stages::TensorSplit(options.network, options.cut, tensor).pairs().empty()) {
