@@ -1,7 +1,9 @@
 #include "stages/tensor_split.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/dispatch/Dispatcher.h>  // an operator of our own
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>  // its registration
 
 #include "stages/entry_names.h"
 #include "stages/splittable.h"
@@ -13,10 +15,21 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-at::Tensor added_up(const at::Tensor& part, Reducer& reducer, int place) {
-  at::Tensor sum = part.clone(at::MemoryFormat::Contiguous);
-  reducer.add_up({sum.mutable_data_ptr<float>(), std::size_t(sum.numel())}, place);
-  return sum;
+/// Pictures travel pixel by pixel, as step programs have them.
+at::Tensor add_up_operator(const at::Tensor& part, std::int64_t reducer, std::int64_t place) {
+  const at::Tensor sum =
+      part.clone(part.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  reinterpret_cast<Reducer*>(reducer)->add_up(
+      {sum.mutable_data_ptr<float>(), std::size_t(sum.numel())}, int(place));
+  return sum.contiguous();
+}
+
+/// One call of the operator millrace::add_up, so that whoever records calls finds the sum whole.
+at::Tensor added_up(const at::Tensor& part, std::int64_t reducer, int place) {
+  static const auto called = c10::Dispatcher::singleton()
+                                 .findSchemaOrThrow("millrace::add_up", "")
+                                 .typed<decltype(add_up_operator)>();
+  return called.call(part, reducer, place);
 }
 
 int forward_place(int module) {
@@ -32,12 +45,11 @@ struct Fan : Function<Fan> {
                             std::int64_t module) {
     context->saved_data["reducer"] = reducer;
     context->saved_data["module"] = module;
-    return x.view_as(x);
+    return x.alias();  // a view has other strides, in which pixels no longer lie as such
   }
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    auto& reducer = *reinterpret_cast<Reducer*>(context->saved_data["reducer"].toInt());
     const int place = backward_place(int(context->saved_data["module"].toInt()));
-    return {added_up(gradients[0], reducer, place), {}, {}};
+    return {added_up(gradients[0], context->saved_data["reducer"].toInt(), place), {}, {}};
   }
 };
 
@@ -45,7 +57,7 @@ struct Fan : Function<Fan> {
 struct Gather : Function<Gather> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& x, std::int64_t reducer,
                             std::int64_t module) {
-    return added_up(x, *reinterpret_cast<Reducer*>(reducer), forward_place(int(module)));
+    return added_up(x, reducer, forward_place(int(module)));
   }
   static variable_list backward(AutogradContext*, variable_list gradients) {
     return {gradients[0], {}, {}};
@@ -99,6 +111,14 @@ bool is_joined_later(const Network& network, int begin, int end) {
 const Splittable* splittable(const Network& network, int module) {
   return network.from(module) == kNone ? dynamic_cast<const Splittable*>(&network.module(module))
                                        : nullptr;
+}
+
+TORCH_LIBRARY_FRAGMENT(millrace, library) {
+  library.def("add_up(Tensor part, int reducer, int place) -> Tensor");
+}
+
+TORCH_LIBRARY_IMPL(millrace, CompositeExplicitAutograd, library) {
+  library.impl("add_up", &add_up_operator);
 }
 
 }  // namespace

@@ -99,15 +99,16 @@ class Fuser {
 
   bool activate(std::size_t i) {
     Node& node = nodes_[i];
-    if (node.kind != Kind::convolution || node.convolution.activation != Activation::kNone)
-      return false;
+    if (node.kind != Kind::convolution && node.kind != Kind::add_to_channels) return false;
+    Activation& activation =
+        node.kind == Kind::convolution ? node.convolution.activation : node.activation;
+    if (activation != Activation::kNone) return false;
     const Place user = only_user(i, node.writes[0]);
     if (!user) return false;
     const Node& next = nodes_[*user];
     if (next.kind != Kind::relu && next.kind != Kind::sigmoid) return false;
     if (!is_image(next.writes[0]) || !untouched(i, *user, next.writes[0])) return false;
-    node.convolution.activation =
-        next.kind == Kind::relu ? Activation::kRelu : Activation::kSigmoid;
+    activation = next.kind == Kind::relu ? Activation::kRelu : Activation::kSigmoid;
     node.writes = next.writes;
     erase(*user);
     return true;

@@ -272,8 +272,42 @@ class Lowering {
   bool sum(const Call& call) {
     if (!call.arguments[1].isTensor() || call.arguments[2].toScalar().toDouble() != 1) return false;
     const at::Tensor &a = tensor(call, 0), &b = tensor(call, 1), &made = result(call);
-    if (!is_dense(a) || !is_dense(b) || a.sizes() != b.sizes() || !lie_alike(a, made)) return false;
+    if (!is_dense(a) || !is_dense(b)) return false;
+    if (is_picture(a) && is_picture(made) && is_of_channels(b, a) && b.sizes() != a.sizes()) {
+      const at::Tensor from = read(a), image = image_for(made);
+      add(Kind::add_to_channels, {from, b}, {image});
+      written(made, image);
+      return true;
+    }
+    if (a.sizes() != b.sizes() || !lie_alike(a, made)) return false;
     add(Kind::add, {a, b}, {made});
+    return true;
+  }
+
+  /// Whether it is a number for each channel of `picture`.
+  static bool is_of_channels(const at::Tensor& tensor, const at::Tensor& picture) {
+    return tensor.dim() == 4 && tensor.size(1) == picture.size(1) &&
+           tensor.numel() == tensor.size(1);
+  }
+
+  // sum(input, dim[], keepdim, dtype?)
+  bool channel_sums(const Call& call) {
+    const at::Tensor &x = tensor(call, 0), &made = result(call);
+    if (!is_picture(x) || !is_dense(made) || !is_of_channels(made, x) ||
+        !call.arguments[3].isNone())
+      return false;
+    const at::Tensor from = read(x);
+    add(Kind::channel_sums, {from}, {made});
+    return true;
+  }
+
+  // add_up(part, reducer, place)
+  bool add_up(const Call& call) {
+    const at::Tensor &part = tensor(call, 0), &made = result(call);
+    if (!is_picture(part) || !is_picture(made)) return false;
+    const at::Tensor from = read(part), image = image_for(made);
+    add(Kind::add_up, {from}, {image});
+    written(made, image);
     return true;
   }
 
@@ -383,6 +417,7 @@ const std::map<std::string, Lowering::Rule>& Lowering::rules() {
       {"aten::sigmoid_backward", &Lowering::sigmoid_backward},
       {"aten::add", &Lowering::sum},
       {"aten::add_", &Lowering::sum},
+      {"aten::sum", &Lowering::channel_sums},
       {"aten::mse_loss", &Lowering::mse_loss},
       {"aten::mse_loss_backward", &Lowering::mse_loss_backward},
       {"aten::native_group_norm", &Lowering::group_norm},
@@ -390,6 +425,7 @@ const std::map<std::string, Lowering::Rule>& Lowering::rules() {
       {"aten::copy_", &Lowering::copy},
       {"aten::clone", &Lowering::clone},
       {"aten::_to_copy", &Lowering::clone},
+      {"millrace::add_up", &Lowering::add_up},
       {"millrace::check_and_update", &Lowering::update},
   };
   return table;

@@ -31,6 +31,9 @@ enum class Kind {
   copy,                 ///< {source} -> {destination}
   update,  ///< {weights, gradient, rate, finite, state..., memory...} -> {finite, skipped, to,
            ///< state..., memory...}; finite may be undefined
+  add_up,  ///< {part} -> {sum}: over the ranks that share modules
+  add_to_channels,  ///< {x, number a channel} -> {y}, with an activation
+  channel_sums,     ///< {x} -> {sum over each channel's pixels}
 };
 
 /// One operation on memory at fixed addresses.
@@ -39,7 +42,8 @@ struct Node {
   const Call* call = nullptr;  ///< that it was made of
   std::vector<at::Tensor> reads, writes;
   kernels::Convolution convolution{};
-  bool through_sigmoid = false;  ///< mse_gradient: on through the sigmoid before it
+  kernels::Activation activation{};  ///< add_to_channels
+  bool through_sigmoid = false;      ///< mse_gradient: on through the sigmoid before it
 };
 
 /// Bytes [begin, end) that a tensor may touch.

@@ -6,8 +6,10 @@
 #include <cstring>    // memcpy
 #include <stdexcept>  // std::logic_error
 
+#include "capture/program/kernels/channels.h"
 #include "capture/program/kernels/norm.h"
 #include "stages/guarded_update.h"
+#include "stages/tensor_split.h"
 
 namespace millrace::program {
 namespace {
@@ -375,6 +377,80 @@ class Copy final : public Prepared {
   void (Copy::*run_)() = nullptr;
 };
 
+/// millrace::add_up. Whoever shares the modules runs the same programs.
+class AddUp final : public Prepared {
+ public:
+  explicit AddUp(const Node& node)
+      : reducer_(*reinterpret_cast<stages::Reducer*>(node.call->arguments[1].toInt())),
+        place_(int(node.call->arguments[2].toInt())),
+        count_(std::size_t(node.writes[0].numel())) {
+    info.name = "sum over ranks " + text_of(layout_of(node.writes[0]));
+    info.kernel = "ranks";
+  }
+  void bind(const Node& node, char*) override {
+    part_ = floats(node.reads[0]);
+    sum_ = floats(node.writes[0]);
+  }
+  void run(int, kernels::Share) override {
+    std::memcpy(sum_, part_, count_ * sizeof(float));
+    reducer_.add_up({sum_, count_}, place_);
+  }
+
+ private:
+  stages::Reducer& reducer_;
+  const int place_;
+  const std::size_t count_;
+  const float* part_ = nullptr;
+  float* sum_ = nullptr;
+};
+
+class AddToChannels final : public Prepared {
+ public:
+  explicit AddToChannels(const Node& node)
+      : layout_(layout_of(node.writes[0])), activation_(node.activation) {
+    info.name = "add to channels of " + text_of(layout_);
+    if (activation_ == kernels::Activation::kRelu) info.name += " relu";
+    if (activation_ == kernels::Activation::kSigmoid) info.name += " sigmoid";
+    info.kernel = kernels::instruction_set();
+  }
+  void bind(const Node& node, char*) override {
+    source_ = floats(node.reads[0]);
+    added_ = floats(node.reads[1]);
+    made_ = floats(node.writes[0]);
+  }
+  std::vector<bool> phases() const override { return {true}; }
+  void run(int, kernels::Share share) override {
+    kernels::add_to_channels(layout_, source_, added_, activation_, made_, share);
+  }
+
+ private:
+  const kernels::Layout layout_;
+  const kernels::Activation activation_;
+  const float *source_ = nullptr, *added_ = nullptr;
+  float* made_ = nullptr;
+};
+
+class ChannelSums final : public Prepared {
+ public:
+  explicit ChannelSums(const Node& node) : layout_(layout_of(node.reads[0])) {
+    info.name = "channel sums of " + text_of(layout_);
+    info.kernel = kernels::instruction_set();
+  }
+  void bind(const Node& node, char*) override {
+    source_ = floats(node.reads[0]);
+    sums_ = floats(node.writes[0]);
+  }
+  std::vector<bool> phases() const override { return {true}; }
+  void run(int, kernels::Share share) override {
+    kernels::channel_sums(layout_, source_, sums_, share);
+  }
+
+ private:
+  const kernels::Layout layout_;
+  const float* source_ = nullptr;
+  float* sums_ = nullptr;
+};
+
 }  // namespace
 
 std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
@@ -403,6 +479,12 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
       return std::make_unique<Copy>(node);
     case Kind::update:
       return std::make_unique<Update>(node, threads);
+    case Kind::add_up:
+      return std::make_unique<AddUp>(node);
+    case Kind::add_to_channels:
+      return std::make_unique<AddToChannels>(node);
+    case Kind::channel_sums:
+      return std::make_unique<ChannelSums>(node);
   }
   throw std::logic_error("a node of no kind");
 }

@@ -81,6 +81,13 @@ void make_up_update(torch::jit::Stack& stack, std::size_t arguments) {
   torch::jit::push(stack, at::zeros({}, at::kBool));
 }
 
+/// add_up(part, reducer, place): other ranks have nothing to do with a recording.
+void make_up_sum(torch::jit::Stack& stack) {
+  const at::Tensor part = stack[stack.size() - 3].toTensor();
+  torch::jit::drop(stack, 3);
+  torch::jit::push(stack, zeros(part.sizes(), part));
+}
+
 /// What the operator leaves, with the values that a recording may do with.
 void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   const std::string& name = operation.schema().name();
@@ -88,6 +95,7 @@ void run_once(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
   if (name == "aten::convolution_backward" && make_up_convolution_backward(*stack)) return;
   if (name == "millrace::check_and_update")
     return make_up_update(*stack, operation.schema().arguments().size());
+  if (name == "millrace::add_up") return make_up_sum(*stack);
   operation.callBoxed(*stack);
 }
 

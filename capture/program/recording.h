@@ -20,9 +20,9 @@ struct Call {
 
 /// Runs `body` on this thread and returns its calls in order; what an operator calls by itself is
 /// its own. Convolutions are not computed, but leave zeros, and updates leave weights and state: a
-/// replay has kernels of its own, and LibTorch's take seconds for some shapes. Throws
-/// std::runtime_error for an operator that asks the host for a number, since a replay would not ask
-/// again. Reentrant, but not within itself.
+/// replay has kernels of its own, and LibTorch's take seconds for some shapes. Sums over ranks
+/// leave zeros, too. Throws std::runtime_error for an operator that asks the host for a number,
+/// since a replay would not ask again. Reentrant, but not within itself.
 std::vector<Call> record_calls(const std::function<void()>& body);
 
 /// Runs `body` as a recording would, and keeps nothing.

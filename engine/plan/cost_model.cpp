@@ -37,12 +37,8 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
   activation_.assign(n + 1, 0.0);
   gradient_.assign(n + 1, 0.0);
   activation_[0] = profile.input_bytes;
-  int level = 0;  // the worst that any place's devices add up over
-  for (int first = 0; first < machine.devices(); first += method.tensor) {
-    level = std::max(level, machine.level_between(first, first + method.tensor - 1));
-  }
-  const Link& shared = machine.levels[level].link;
-  const Profile each = shared_by(profile, method.tensor, shared);
+  const Profile each = shared_by(profile, method.tensor, machine);
+  agree_ms_ = each.agree_ms;
   for (int i = 0; i < n; ++i) {
     const ModuleProfile& module = each.modules[i];
     StepCosts ms = module.ms();
@@ -111,7 +107,7 @@ int CostModel::group(int replicas) const {
 StepCosts CostModel::step(int begin, int end) const {
   const StepCosts &to = steps_[end], &from = steps_[begin];
   return {to.forward - from.forward, to.input_gradient - from.input_gradient,
-          to.weight_gradient - from.weight_gradient, to.update - from.update};
+          to.weight_gradient - from.weight_gradient, to.update - from.update + agree_ms_};
 }
 
 StageTime CostModel::time(const Stage& stage) const {
@@ -119,7 +115,8 @@ StageTime CostModel::time(const Stage& stage) const {
   const double speed = speedup(threads);
   StageTime time;
   time.work = (compute_[end] - compute_[begin]) / (replicas * speed) +
-              (update_[end] - update_[begin]) / (group(replicas) * speed);
+              (update_[end] - update_[begin]) / (group(replicas) * speed) +
+              agree_ms_ / group(replicas);
   if (const int members = replicas * method_.copies; members > 1) {
     time.agree =
         all_reduce_ms(agree_link(stage), weight_bytes(begin, end), members) / group(replicas);

@@ -118,6 +118,7 @@ class CostModel {
   Method method_;
   ScheduleEntry entry_;
   std::vector<double> speedup_;
+  double agree_ms_ = 0;  ///< of those that share modules, on an update
   int places_ = 1;
   std::vector<StepCosts> steps_;                ///< sums
   std::vector<double> compute_, update_;        ///< sums: forward and backward; update

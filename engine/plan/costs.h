@@ -84,6 +84,9 @@ struct Machine {
   double memory_bytes = 0;           ///< of one device; 0: no limit
   double replay_bytes = 0;           ///< of the first stage's device, for samples to replay
   Overlap overlap = Overlap::none;
+  /// How its ranks add up, by the bytes that each sends; not known: in a ring, over the links.
+  Link sums;
+  bool knows_sums = false;
 
   int devices() const {
     int product = 1;

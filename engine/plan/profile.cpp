@@ -26,10 +26,19 @@ void check_module(const ModuleProfile& module, const std::string& where) {
     check_number(time->spread, where, (std::string(field) + "'s spread").c_str());
   }
   const std::pair<const char*, double> sizes[] = {
-      {"activation_bytes", module.bytes.activation}, {"gradient_bytes", module.bytes.gradient},
-      {"weight_bytes", module.bytes.weight},         {"state_bytes", module.bytes.state},
-      {"stash_bytes", module.bytes.stash},           {"tensor_bytes", module.tensor_bytes}};
+      {"activation_bytes", module.bytes.activation},
+      {"gradient_bytes", module.bytes.gradient},
+      {"weight_bytes", module.bytes.weight},
+      {"state_bytes", module.bytes.state},
+      {"stash_bytes", module.bytes.stash},
+      {"tensor_bytes", module.tensor_bytes},
+      {"tensor_gradient_bytes", module.tensor_gradient_bytes}};
   for (const auto& [field, size] : sizes) check_number(size, where, field);
+  for (const auto& [ways, ms] : module.parts) {
+    if (ways < 2) throw ProfileError(where + ": tensor_ms of " + std::to_string(ways) + " parts");
+    for (const double part : {ms.forward, ms.input_gradient, ms.weight_gradient, ms.update})
+      check_number(part, where, "tensor_ms");
+  }
   if (module.tensor_ways < 1) throw ProfileError(where + ": tensor_ways is less than 1");
 }
 
@@ -73,6 +82,13 @@ void check_profile(const Profile& profile) {
       check_number(ms, "hand-off " + hand_off.between, "ms");
     }
   }
+}
+
+const HandOff* hand_off_of(const Profile& profile, const std::string& between) {
+  for (const HandOff& hand_off : profile.hand_offs) {
+    if (hand_off.between == between && !hand_off.points.empty()) return &hand_off;
+  }
+  return nullptr;
 }
 
 Link fit_link(const std::vector<std::pair<double, double>>& points) {

@@ -2,6 +2,7 @@
 // published table. Plan and simulate read it.
 #pragma once
 
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -33,8 +34,10 @@ struct ModuleProfile {
   StepBytes bytes;
   /// Into how many parts the module can be split across devices (tensor parallelism); 1: it can't.
   int tensor_ways = 1;
-  /// What the parts add up among themselves in a forward; as much again in a backward.
-  double tensor_bytes = 0;
+  /// What the parts add up among themselves in a forward and in a backward.
+  double tensor_bytes = 0, tensor_gradient_bytes = 0;
+  /// What one of so many parts costs by itself, without what it waits for: as far as measured.
+  std::map<int, StepCosts> parts;
 
   StepCosts ms() const {
     return {forward.median, input_gradient.median, weight_gradient.median, update.median};
@@ -44,11 +47,14 @@ struct ModuleProfile {
 
 /// What handing a message over took, by its size.
 struct HandOff {
-  std::string between;                            ///< "cpu-cpu", "cuda:0-cuda:1"
+  /// "cpu-cpu", "cuda:0-cuda:1"; kSums: adding up, by the bytes that each rank sends
+  std::string between;
   std::vector<std::pair<double, double>> points;  ///< bytes, ms
   std::vector<double> spread;  ///< of each point's ms, where it was measured here; not in files
   bool operator==(const HandOff&) const = default;
 };
+
+inline constexpr const char* kSums = "sums over ranks";
 
 struct Profile {
   std::string network;  ///< as the user names it; the modules' names tell networks apart
@@ -61,6 +67,7 @@ struct Profile {
   /// Speed of a stage on 1, 2, ... cores against one core, as far as more cores help.
   std::vector<double> thread_speedup = {1.0};
   std::vector<HandOff> hand_offs;
+  double agree_ms = 0;  ///< of ranks that share modules, on a stage's update; see shared_by()
 
   bool operator==(const Profile&) const = default;
 };
@@ -68,6 +75,9 @@ struct Profile {
 /// Throws ProfileError for the first figure that is negative, not finite or out of range, for no
 /// modules, and for a first module that asks for an input gradient's time.
 void check_profile(const Profile& profile);
+
+/// Of `hand_offs`, by its `between`; null: there is none with a point.
+const HandOff* hand_off_of(const Profile& profile, const std::string& between);
 
 /// The straight line through `points` with the least squared error, neither latency nor time a
 /// byte negative. One point: all of its time is latency. None: a link that costs nothing.

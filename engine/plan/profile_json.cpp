@@ -76,6 +76,19 @@ Measured measured(const Json& object, const char* field, const std::string& wher
   return {(*value)[0].get<double>(), (*value)[1].get<double>()};
 }
 
+/// [ways, forward, input gradient, weight gradient, update] each.
+void read_parts(ModuleProfile& module, const Json& all, const std::string& where) {
+  for (const Json& one : all) {
+    const bool right =
+        one.is_array() && one.size() == 5 &&
+        std::all_of(one.begin(), one.end(), [](const Json& number) { return number.is_number(); });
+    if (!right || one[0].get<double>() < 2 || one[0].get<double>() > 1e4)
+      fail(where, "tensor_ms is no list of [parts, ms, ms, ms, ms]");
+    module.parts[one[0].get<int>()] = {one[1].get<double>(), one[2].get<double>(),
+                                       one[3].get<double>(), one[4].get<double>()};
+  }
+}
+
 ModuleProfile read_module(const Json& json, std::size_t index, const std::string& file) {
   std::string where = file + ": module " + std::to_string(index);
   if (!json.is_object()) fail(where, "is no object");
@@ -86,7 +99,7 @@ ModuleProfile read_module(const Json& json, std::size_t index, const std::string
   require_known(json,
                 {"name", "forward_ms", "input_gradient_ms", "weight_gradient_ms", "update_ms",
                  "activation_bytes", "gradient_bytes", "weight_bytes", "state_bytes", "stash_bytes",
-                 "tensor_ways", "tensor_bytes"},
+                 "tensor_ways", "tensor_bytes", "tensor_gradient_bytes", "tensor_ms"},
                 where);
   module.forward = measured(json, "forward_ms", where);
   module.input_gradient = measured(json, "input_gradient_ms", where);
@@ -99,6 +112,9 @@ ModuleProfile read_module(const Json& json, std::size_t index, const std::string
                   .stash = number(json, "stash_bytes", where)};
   module.tensor_ways = count_or(json, "tensor_ways", 1, where);
   module.tensor_bytes = number_or(json, "tensor_bytes", 0, where);
+  module.tensor_gradient_bytes =
+      number_or(json, "tensor_gradient_bytes", module.tensor_bytes, where);
+  if (find(json, "tensor_ms")) read_parts(module, list(json, "tensor_ms", where), where);
   return module;
 }
 
@@ -154,6 +170,9 @@ Json write(const Measured& time) {
 }
 
 Json write(const ModuleProfile& module) {
+  Json parts = Json::array();
+  for (const auto& [ways, ms] : module.parts)
+    parts.push_back({ways, ms.forward, ms.input_gradient, ms.weight_gradient, ms.update});
   return {{"name", module.name},
           {"forward_ms", write(module.forward)},
           {"input_gradient_ms", write(module.input_gradient)},
@@ -165,7 +184,9 @@ Json write(const ModuleProfile& module) {
           {"state_bytes", module.bytes.state},
           {"stash_bytes", module.bytes.stash},
           {"tensor_ways", module.tensor_ways},
-          {"tensor_bytes", module.tensor_bytes}};
+          {"tensor_bytes", module.tensor_bytes},
+          {"tensor_gradient_bytes", module.tensor_gradient_bytes},
+          {"tensor_ms", parts}};
 }
 
 }  // namespace

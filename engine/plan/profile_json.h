@@ -16,12 +16,16 @@ namespace millrace::engine::plan {
 ///       {"name": "conv0", "forward_ms": [1, 0], "input_gradient_ms": [0, 0],
 ///        "weight_gradient_ms": [1, 0], "update_ms": [0, 0], "activation_bytes": 0,
 ///        "gradient_bytes": 0, "weight_bytes": 0, "state_bytes": 0, "stash_bytes": 0,
-///        "tensor_ways": 1, "tensor_bytes": 0}]}
+///        "tensor_ways": 2, "tensor_bytes": 0, "tensor_gradient_bytes": 0,
+///        "tensor_ms": [[2, 0.5, 0.5, 0.5, 0]]}]}
+///
+/// tensor_ms: a number of parts, then what one of them costs, times as above.
 std::string profile_to_json(const Profile& profile);
 
 /// Reads what profile_to_json() writes, and checks it. A time may be a bare number, its spread then
 /// 0. Costs must be there; frames, input_bytes, thread_speedup, hand_offs, state_bytes and tensor_*
-/// may be left out. Throws ProfileError: one line "NAME: module 3 (conv1): forward_ms is missing".
+/// may be left out, a gradient then has as many bytes to add up. Throws ProfileError: one line
+/// "NAME: module 3 (conv1): forward_ms is missing".
 Profile profile_from_json(const std::string& text, const std::string& name);
 
 }  // namespace millrace::engine::plan

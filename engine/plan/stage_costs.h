@@ -12,7 +12,8 @@ namespace millrace::engine::plan {
 /// Throws std::invalid_argument unless every stage has at least one of the profile's modules.
 std::vector<StageCosts> stage_costs(const Profile& profile, const std::vector<int>& cut);
 
-/// What each of `tensor` devices that share modules spends and holds. They add up over `link`.
-Profile shared_by(Profile profile, int tensor, const Link& link);
+/// What each of `tensor` devices that share modules spends and holds. A machine that does not say
+/// how its ranks add up has them do so over the worst link between such devices.
+Profile shared_by(Profile profile, int tensor, const Machine& machine);
 
 }  // namespace millrace::engine::plan

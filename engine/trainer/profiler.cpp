@@ -201,45 +201,68 @@ auto on_own_core(const Work& work) {
       .get();
 }
 
-/// How many ranks can share a module with its neighbours. Of two that are split, the second adds up
-/// what it gives, and the first as much again on the way back.
-void note_ways(plan::Profile& profile, const std::shared_ptr<const stages::Network>& network) {
-  constexpr int kMost = 16;
-  for (int ways = 2; ways <= kMost; ways *= 2) {
-    const stages::TensorSplit split(network, {}, ways);
-    for (const auto& [first, second] : split.pairs()) {
-      for (int index = first; index <= second; ++index)
-        profile.modules[std::size_t(index)].tensor_ways = ways;
-      plan::ModuleProfile& last = profile.modules[std::size_t(second)];
-      last.tensor_bytes = last.bytes.activation;
+/// Times module `index` alone, without the loss: its gradients come from outside. `x`: what reaches
+/// it; becomes what it gives.
+plan::ModuleProfile profile_module(const Subject& subject, int index, Tensors& x,
+                                   const ProfilerOptions& options) {
+  const c10::Device device = torch_device(options.device);
+  Rig rig(subject, {index, index + 1, index == 0, false}, /*split=*/true, device, options.programs);
+  rig.begin(x, {});
+  const Times times = time_parts(rig, true, device, options.repeats, options.most_repeats);
+  plan::ModuleProfile module{.name = subject.network->module(index).describe(),
+                             .forward = measured(times.forward),
+                             .input_gradient = measured(times.input_gradient),
+                             .weight_gradient = measured(times.weight_gradient),
+                             .update = measured(times.update),
+                             .bytes = rig.bytes()};
+  if (index == 0) module.input_gradient = {};
+  if (module.bytes.weight == 0) module.weight_gradient = module.update = {};
+  x = rig.outputs();
+  return module;
+}
+
+/// Has nobody to add up with: what ranks wait for is no part of a module's time.
+class Alone final : public stages::Reducer {
+ public:
+  void add_up(std::span<float>, int) override {}
+};
+
+/// What modules cost of which `ways` ranks have a part each. Of two that are split, the second adds
+/// up what it gives, and the first the gradient of what it takes. `given`: what each module takes.
+void profile_parts(plan::Profile& profile, const Subject& subject, int ways,
+                   const std::vector<Tensors>& given, const ProfilerOptions& options) {
+  const stages::TensorSplit split(subject.network, {}, ways);
+  const std::shared_ptr<const stages::Network> network = split.part(std::make_shared<Alone>());
+  const Subject part{network, subject.sample, subject.optimizer};
+  for (const auto& [first, second] : split.pairs()) {
+    plan::ModuleProfile& taker = profile.modules[std::size_t(first)];
+    plan::ModuleProfile& giver = profile.modules[std::size_t(second)];
+    giver.tensor_bytes = giver.bytes.activation;
+    if (first > 0)
+      taker.tensor_gradient_bytes = profile.modules[std::size_t(first) - 1].bytes.activation;
+    Tensors x = given[std::size_t(first)];
+    for (int index = first; index <= second; ++index) {
+      plan::ModuleProfile& module = profile.modules[std::size_t(index)];
+      module.tensor_ways = ways;
+      if (ways > std::max(2, usable_cores())) continue;  // as of fewer parts
+      module.parts[ways] = profile_module(part, index, x, options).ms();
     }
   }
 }
 
 plan::Profile profile_here(const Subject& subject, const ProfilerOptions& options) {
+  constexpr int kMostWays = 16;
   const Neighbours neighbours(subject, options);
-  const c10::Device device = torch_device(options.device);
   plan::Profile profile{.device = options.device.name()};
-  Tensors x = first_input(subject, device);
+  Tensors x = first_input(subject, torch_device(options.device));
   profile.input_bytes = double(x[0].nbytes());
+  std::vector<Tensors> given;
   for (int index = 0; index < subject.network->size(); ++index) {
-    // A stage of this module alone, without the loss: the gradients come from outside.
-    Rig rig(subject, {index, index + 1, index == 0, false}, /*split=*/true, device,
-            options.programs);
-    rig.begin(x, {});
-    const Times times = time_parts(rig, true, device, options.repeats, options.most_repeats);
-    plan::ModuleProfile module{.name = subject.network->module(index).describe(),
-                               .forward = measured(times.forward),
-                               .input_gradient = measured(times.input_gradient),
-                               .weight_gradient = measured(times.weight_gradient),
-                               .update = measured(times.update),
-                               .bytes = rig.bytes()};
-    if (index == 0) module.input_gradient = {};
-    if (module.bytes.weight == 0) module.weight_gradient = module.update = {};
-    profile.modules.push_back(std::move(module));
-    x = rig.outputs();
+    given.push_back(x);
+    profile.modules.push_back(profile_module(subject, index, x, options));
   }
-  note_ways(profile, subject.network);
+  for (int ways = 2; options.parts && ways <= kMostWays; ways *= 2)
+    profile_parts(profile, subject, ways, given, options);
   return profile;
 }
 

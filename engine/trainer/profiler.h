@@ -4,6 +4,7 @@
 #include <memory>  // network
 #include <vector>  // stages
 
+#include "engine/pipeline/exchange.h"
 #include "engine/plan/profile.h"
 #include "engine/trainer/device.h"
 #include "stages/network.h"
@@ -19,6 +20,7 @@ struct ProfilerOptions {
   /// Keep the other usable cores busy with the same network meanwhile, as a pipeline would.
   bool neighbours = false;
   bool programs = false;  ///< by step programs, on a core; else operator by operator
+  bool parts = false;     ///< of modules that ranks may share, too; on a core
 };
 
 /// Times each module's forward, input gradient, weight gradient and update on the activations that
@@ -33,6 +35,10 @@ plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& netw
 /// bytes as the receiver's core reads them. A size whose time does not stand out from its noise
 /// has no point. Empty with fewer than two cores.
 plan::HandOff measure_hand_off();
+
+/// What adding up takes the ranks of `exchange`, by the bytes that each sends: from when all have
+/// their parts. All call it at once.
+plan::HandOff measure_sums(Exchange& exchange);
 
 /// Speed of the whole network on 1, 2, ... cores against one, in turns until it is known to 10 %,
 /// or for some seconds a count of cores. `programs`: as ProfilerOptions has it.

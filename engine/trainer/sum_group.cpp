@@ -16,7 +16,9 @@ using namespace std::chrono_literals;
 constexpr auto kBeat = 500ms;
 constexpr auto kSilence = 6s;      ///< after which a rank is given up
 constexpr auto kUnderWay = 200ms;  ///< what was sent before its rank left has come by then
-constexpr int kLooks = 500;        ///< before it rests in between
+/// Before it gives way in between, and before it rests. Whoever gives way on a busy machine waits
+/// for milliseconds, and parts are a few microseconds apart.
+constexpr int kLooks = 100, kYields = 500;
 
 }  // namespace
 
@@ -115,10 +117,10 @@ void SumGroup::add_up(std::span<float> numbers, int place) {
       if (any_left && Clock::now() - left > kUnderWay) return;
     }
     lock.unlock();
-    if (looks < kLooks) {
-      std::this_thread::yield();
-    } else {
+    if (looks > kLooks + kYields) {
       std::this_thread::sleep_for(20us);
+    } else if (looks > kLooks) {
+      std::this_thread::yield();
     }
     lock.lock();
   }

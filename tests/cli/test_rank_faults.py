@@ -101,7 +101,7 @@ class Hosts(RanksTest):
 
     def test_a_killed_rank_ends_those_that_share_its_modules(self):
         tables = self.live()
-        tables["pipeline"]["tensor"] = 2
+        tables["pipeline"] |= {"tensor": 2, "capture": "graph"}
         with hosts.Hosts(2) as bed:
             ranks = self.start(bed, tables, ["--enable-recovery"])
             os.kill(ranks[1], 9)

@@ -49,7 +49,7 @@ class Sources(RanksTest):
     def test_modules_may_be_shared_within_each_pipeline(self):
         """2 places x 2 parts x 2 copies."""
         folders, _ = self.sources(1)
-        tables = self.config(schedule="gpipe")
+        tables = self.config(schedule="gpipe", capture="graph")
         tables["source"]["uri"] = folders[0]
         tables["pipeline"]["tensor"] = 2
         expected = self.run_over(4, tables, "one")

@@ -119,9 +119,10 @@ class Ranks(RanksTest):
                          {"activation", "target", "gradients of a replica", "turn"})
 
     def test_ranks_that_share_modules_learn_what_one_learns_but_for_rounding(self):
-        for count, schedule in ((2, "sequential"), (4, "partime"), (4, "gpipe")):
-            with self.subTest(count=count, schedule=schedule):
-                tables = self.config(schedule=schedule)
+        for count, schedule, capture in ((2, "sequential", "eager"), (4, "gpipe", "eager"),
+                                         (2, "2bw", "graph"), (4, "partime", "graph"), (4, "zb-h1", "graph")):
+            with self.subTest(count=count, schedule=schedule, capture=capture):
+                tables = self.config(schedule=schedule, capture=capture)
                 expected, losses, _ = self.run_over(1, tables, "alone")
                 tables["pipeline"]["tensor"] = 2
                 got, shared_losses, report = self.run_over(count, tables, "shared")
@@ -140,7 +141,7 @@ class Ranks(RanksTest):
         state["0.weight"][2:] *= numpy.float32(1e-36)
         state["2.weight"][:, 2:] *= numpy.float32(3e38)
         save_file(state, self.folder / "begin.safetensors")
-        tables = self.config(schedule="sequential", stages=1, cut=())
+        tables = self.config(schedule="sequential", stages=1, cut=(), capture="graph")
         del tables["pipeline"]["cut"]
         layers = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "conv", "out": 3, "kernel": 3}]
         tables["model"] = {"preset": "layers", "layer": layers, "weights": str(self.folder / "begin.safetensors")}
@@ -153,7 +154,8 @@ class Ranks(RanksTest):
 
     def test_a_checkpoint_of_shared_modules_is_of_whole_ones(self):
         state = self.folder / "state"
-        tables = self.config(schedule="sequential", optimizer={"kind": "sgd", "lr": 0.01, "momentum": 0.9})
+        tables = self.config(schedule="sequential", capture="graph",
+                             optimizer={"kind": "sgd", "lr": 0.01, "momentum": 0.9})
         expected = self.run_over(1, tables, "alone")[0]
         tables["checkpoint"] = {"dir": str(state), "every": 10, "resume": True}
         frames = program.random_frames(seed=3, count=40)
@@ -165,8 +167,7 @@ class Ranks(RanksTest):
         self.assert_close(self.run_over(1, tables, "rest")[0], expected)
 
     def test_what_does_not_go_with_shared_modules_is_one_line(self):
-        for key, value, words in (("capture", "graph", ("pipeline.capture", "run eagerly")),
-                                  ("cut", [], ("pipeline.cut", "name the cut")),
+        for key, value, words in (("cut", [], ("pipeline.cut", "name the cut")),
                                   ("cut", [1], ("pipeline.tensor", "no stage has two")),
                                   ("tensor", 3, ("pipeline.tensor", "a multiple of 3 ranks"))):
             tables = self.config()
@@ -175,10 +176,35 @@ class Ranks(RanksTest):
             tables["pipeline"] |= {"tensor": 2, key: value}
             file = program.write_toml(self.folder / "config.toml", tables)
             self.assert_refused(program.BAD_USAGE, ranks(4, "run", file), *words)
-        tables = self.config()
+        tables = self.config(correction={"kind": "gap-aware"})
         tables["pipeline"]["tensor"] = 2
         file = program.write_toml(self.folder / "config.toml", tables)
+        self.assert_refused(program.BAD_USAGE, ranks(4, "run", file), "correction.kind", "gap-aware", "mean step")
+        file = program.write_toml(self.folder / "config.toml", tables)
         self.assert_refused(program.BAD_USAGE, program.call("run", file), "pipeline.tensor", "mpirun -n")
+
+    def test_a_profile_by_ranks_tells_a_plan_what_sharing_modules_costs(self):
+        file = program.write_toml(self.folder / "config.toml", self.config(schedule="sequential", stages=1, cut=()))
+        path = self.folder / "profile.json"
+        outcome = ranks(2, "profile", file, "--json", path)
+        self.assert_code(program.DONE, outcome)
+        self.assertEqual(outcome.out.count("ms a sample\n"), 1, "one rank tells")
+        self.assertRegex(outcome.out, r"one of 2 +parts +\d")
+        profile = json.loads(path.read_text())
+        sums = profile["hand_offs"][1]
+        self.assertEqual(sums["between"], "sums over ranks")
+        self.assertTrue(all(ms > 0 for _, ms in sums["bytes_ms"]), sums)
+        first, second = profile["modules"][0], profile["modules"][2]
+        self.assertEqual(first["tensor_gradient_bytes"], 0, "nobody wants the sample's gradient")
+        self.assertEqual(second["tensor_bytes"], 4 * 4 * 24 * 16)
+        self.assertEqual([len(parts) for parts in second["tensor_ms"]], [5] * len(second["tensor_ms"]))
+        for known in (True, False):
+            if not known:
+                del profile["hand_offs"][1]
+                path.write_text(json.dumps(profile))
+            planned = program.call("plan", path, "--devices", "2", "--tensor", "2")
+            self.assert_code(program.DONE, planned)
+            self.assertEqual("mpirun -n 2 millrace profile" in planned.out, not known, planned.out)
 
     def test_a_checkpoint_of_two_ranks_goes_on_in_one_process(self):
         state = self.folder / "state"

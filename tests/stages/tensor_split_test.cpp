@@ -4,43 +4,15 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <barrier>
 #include <thread>
 
 #include "stages/stage.h"
+#include "tests/stages/thread_reducer.h"
 
 namespace millrace::stages {
 namespace {
 
-constexpr int kWays = 2;
 const ImageShape kShape{3, 6, 6};
-
-/// Ranks that are threads.
-struct Table {
-  std::barrier<> all{kWays};
-  std::span<float> parts[kWays];
-};
-
-class TableReducer final : public Reducer {
- public:
-  TableReducer(std::shared_ptr<Table> table, int rank) : table_(std::move(table)), rank_(rank) {}
-  void add_up(std::span<float> numbers, int place) override {
-    places.push_back(place);
-    table_->parts[rank_] = numbers;
-    table_->all.arrive_and_wait();
-    std::vector<float> sum(numbers.size());
-    for (const std::span<float> part : table_->parts) {
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
-    }
-    table_->all.arrive_and_wait();
-    std::copy(sum.begin(), sum.end(), numbers.begin());
-  }
-  std::vector<int> places;
-
- private:
-  std::shared_ptr<Table> table_;
-  int rank_;
-};
 
 std::shared_ptr<const Network> convolutions() {
   ModelSpec model;
@@ -94,10 +66,10 @@ void expect_same_learning(const std::shared_ptr<const Network>& network, std::ve
   const Result expected = learn(network, weights);
   const auto table = std::make_shared<Table>();
   Result results[kWays];
-  std::shared_ptr<TableReducer> reducers[kWays];
+  std::shared_ptr<ThreadReducer> reducers[kWays];
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kWays; ++rank) {
-    reducers[rank] = std::make_shared<TableReducer>(table, rank);
+    reducers[rank] = std::make_shared<ThreadReducer>(table, rank);
     ranks.emplace_back([&, rank] {
       results[rank] = learn(split.part(reducers[rank]), split.part_of(weights, rank));
     });

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cstdio>    // table
 #include <iostream>  // results
+#include <map>
+#include <memory>
+#include <optional>
 
 #include "capture/program/kernels/kernels.h"
 #include "engine/plan/profile_json.h"
@@ -14,6 +17,7 @@
 #include "io/files/whole_file.h"
 #include "tools/commands/command.h"
 #include "tools/run/assembly.h"
+#include "tools/run/launched.h"
 #include "tools/run/outputs.h"
 
 namespace millrace::tools {
@@ -27,6 +31,20 @@ struct ProfileArguments {
 };
 
 constexpr int kMostRepeats = 200;  // of a module, on a machine that is busy
+
+/// What a rank's part of the modules that ranks can share comes to, beside whole ones.
+void print_parts(const engine::plan::Profile& profile) {
+  std::map<int, std::pair<double, double>> all;  // by ways
+  for (const engine::plan::ModuleProfile& m : profile.modules) {
+    for (const auto& [ways, ms] : m.parts) {
+      all[ways].first += ms.total();
+      all[ways].second += m.ms().total();
+    }
+  }
+  for (const auto& [ways, ms] : all)
+    std::printf("    one of %-3d parts      %8.4f ms a sample of what whole takes %.4f\n", ways,
+                ms.first, ms.second);
+}
 
 void print_profile(const engine::plan::Profile& profile) {
   std::printf("%s on %s, %s; median ms (spread), KiB\n", profile.network.c_str(),
@@ -46,8 +64,10 @@ void print_profile(const engine::plan::Profile& profile) {
                 m.bytes.weight / 1024, m.bytes.stash / 1024);
   }
   std::printf("    %-20s %8.4f ms a sample\n", "all", total);
+  print_parts(profile);
   for (const engine::plan::HandOff& way : profile.hand_offs) {
-    std::printf("hand-off %s:", way.between.c_str());
+    const bool sums = way.between == engine::plan::kSums;
+    std::printf("%s%s:", sums ? "" : "hand-off ", way.between.c_str());
     for (std::size_t i = 0; i < way.points.size(); ++i)
       std::printf("  %.0f KiB %.4f (%.4f) ms", way.points[i].first / 1024, way.points[i].second,
                   i < way.spread.size() ? way.spread[i] : 0.0);
@@ -77,7 +97,8 @@ engine::plan::Profile profile_of(const Config& config,
                               {.most_repeats = kMostRepeats,
                                .device = options.devices.front(),
                                .neighbours = true,
-                               .programs = programs});
+                               .programs = programs,
+                               .parts = !options.devices.front().cuda});
   profile.network = config.model.preset + " at " + std::to_string(sample.width) + "x" +
                     std::to_string(sample.height);
   profile.source = std::string("measured by millrace " MILLRACE_VERSION) +
@@ -132,10 +153,18 @@ int profile(const ProfileArguments& arguments) {
     print_operations(engine::stage_operations(options, 20), options.threads);
     return kDone;
   }
-  if (!arguments.json.empty()) require_writable(arguments.json);
+  std::optional<Config> config;
+  std::unique_ptr<engine::Exchange> ranks = launched_ranks();
+  if (!ranks || ranks->rank() == 0) {  // else it is the first rank's
+    if (!arguments.json.empty()) require_writable(arguments.json);
+    config = load_config(arguments.config, arguments.settings);
+  }
+  const engine::plan::HandOff sums = ranks ? engine::measure_sums(*ranks) : engine::plan::HandOff();
+  ranks.reset();
+  if (!config) return kDone;
   std::vector<engine::plan::Measured> speeds;
-  const engine::plan::Profile profile =
-      profile_of(load_config(arguments.config, arguments.settings), &speeds);
+  engine::plan::Profile profile = profile_of(*config, &speeds);
+  if (!sums.points.empty()) profile.hand_offs.push_back(sums);
   print_profile(profile);
   print_speeds(speeds, profile.thread_speedup.size());
   if (!arguments.json.empty())

@@ -116,10 +116,11 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
   if (arguments.link_latency_ms > 0 || arguments.link_gbps > 0) {
     for (engine::plan::Level& level : input.machine.levels)
       level.link = {arguments.link_latency_ms, arguments.link_gbps * 1e9 / 8 / 1e3};
+    input.machine.knows_sums = false;  // of other links
   }
   if (!arguments.profile.empty()) {
-    const Profile each = engine::plan::shared_by(std::move(profile), int(arguments.tensor),
-                                                 input.machine.levels.front().link);
+    const Profile each =
+        engine::plan::shared_by(std::move(profile), int(arguments.tensor), input.machine);
     input.stages = profiled_costs(arguments, each, schedule.stages);
   }
   if (input.samples == 0) {

@@ -1,5 +1,7 @@
 #include "tools/run/rank_grid.h"
 
+#include <algorithm>
+#include <numeric>  // accumulate
 #include <string>
 
 #include "engine/pipeline/pinning.h"
@@ -61,11 +63,17 @@ void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
     }
   };
   const bool named = config.pipeline.devices.front().find(':') != std::string::npos;
-  const int cores = int(options.devices.size());
-  for (engine::Device& core : options.devices) {
-    core.index =
-        (core.index * (named ? 1 : tensor_) + part_ + (named ? 0 : copy() * cores * tensor_)) %
-        engine::usable_cores();
+  if (tensor_ > 1)  // measuring would ask the other ranks for sums
+    std::replace(options.threads.begin(), options.threads.end(), 0, 1);
+  std::vector<int> threads(options.devices.size(), 1);
+  for (std::size_t stage = 0; stage < options.threads.size(); ++stage)
+    threads[stage] = std::max(1, options.threads[stage]);
+  const int cores = std::accumulate(threads.begin(), threads.end(), 0);
+  for (std::size_t stage = 0; stage < options.devices.size(); ++stage) {
+    engine::Device& core = options.devices[stage];
+    core.index = (core.index * (named ? 1 : tensor_) + part_ * threads[stage] +
+                  (named ? 0 : copy() * cores * tensor_)) %
+                 engine::usable_cores();
   }
   if (same_) {
     agreed_ = std::make_shared<engine::SumGroup>(*same_);
@@ -83,7 +91,6 @@ void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
   };
   options.weights = split_->part_of(whole_, part_);
   options.network = split_->part(sums_);
-  options.capture = engine::Capture::eager;
 }
 
 namespace {
@@ -128,12 +135,16 @@ void require_grid(const Config& config, const engine::TrainerOptions& options, i
                                 std::to_string(tensor) + " ranks (mpirun -n) to a pipeline, not " +
                                 std::to_string(ranks));
   }
-  if (config.pipeline.capture == "graph")
-    fail("pipeline.capture", "steps that ranks share run eagerly: \"auto\" or \"eager\"");
+  for (const engine::Device& device : options.devices) {
+    if (device.cuda) fail("pipeline.devices", shared + ": on cores");
+  }
   if (!config.pipeline.replicas.empty())
     fail("pipeline.replicas", shared + ": stages have no replicas then");
   if (config.monitor.policy != "drop")
     fail("monitor.policy", shared + ": what is too much is dropped, \"drop\"");
+  if (options.correction.kind == "gap-aware")
+    fail("correction.kind",
+         shared + ": \"gap-aware\" goes by the mean step of all of a stage's weights");
   if (config.pipeline.stages > 1 && config.pipeline.cut.empty())
     fail("pipeline.cut", shared + ": name the cut, at modules that none is split across");
   if (stages::TensorSplit(options.network, options.cut, tensor).pairs().empty()) {

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "capture/program/kernels/channels.h"
 #include "capture/program/kernels/kernels.h"
 #include "tests/capture/program/kernels_reference.h"
 
@@ -65,6 +66,32 @@ TEST(Elementwise, OneValueThatIsNotFiniteIsFoundAnywhere) {
       values.data()[at] = bad;
       EXPECT_FALSE(all_finite(values.data(), 99)) << bad << " at " << at;
     }
+  }
+}
+
+TEST(Channels, EachPixelGetsItsChannelsNumberAndSumsAreOverPixels) {
+  for (const int channels : {1, 3, 16, 20, 33}) {
+    const Layout layout{.height = 3, .width = 5, .channels = channels};
+    TestFloats x(layout.floats()), added(channels), y(layout.floats() + 1), sums(channels + 1);
+    std::mt19937 random(5);
+    x.fill(random);
+    added.fill(random);
+    y.data()[layout.floats()] = sums.data()[channels] = 77;
+    for (int index = 0; index < 2; ++index) {  // as two threads do it
+      const Share share{.index = index, .count = 2};
+      add_to_channels(layout, x.data(), added.data(), Activation::kRelu, y.data(), share);
+      channel_sums(layout, x.data(), sums.data(), share);
+    }
+    for (int c = 0; c < channels; ++c) {
+      double sum = 0;
+      for (std::size_t i = std::size_t(c); i < layout.floats(); i += std::size_t(channels)) {
+        sum += double(x.data()[i]);
+        EXPECT_EQ(y.data()[i], std::max(0.0f, x.data()[i] + added.data()[c]));
+      }
+      EXPECT_NEAR(sums.data()[c], sum, 1e-5);
+    }
+    EXPECT_EQ(y.data()[layout.floats()], 77);
+    EXPECT_EQ(sums.data()[channels], 77);
   }
 }
 

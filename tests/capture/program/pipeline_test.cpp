@@ -2,11 +2,14 @@
 // programs, bit for bit.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "capture/program/program_stage.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/schedule/staircase.h"
 #include "tests/engine/late_feed.h"
 #include "tests/engine/trained.h"
+#include "tests/stages/thread_reducer.h"
 
 namespace millrace::engine {
 namespace {
@@ -120,6 +123,51 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
+
+/// What two ranks that share each module, threads here, make of their parts.
+template <class Learn>
+std::vector<Trained> by_sharing_ranks(const TrainerOptions& whole, const Learn& learn) {
+  const stages::TensorSplit split(whole.network, whole.cut, stages::kWays);
+  const auto table = std::make_shared<stages::Table>();
+  std::vector<Trained> results(stages::kWays);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < stages::kWays; ++rank) {
+    ranks.emplace_back([&, rank] {
+      TrainerOptions mine = whole;
+      mine.network = split.part(std::make_shared<stages::ThreadReducer>(table, rank));
+      mine.weights = split.part_of(whole.weights, rank);
+      results[rank] = learn(mine);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return results;
+}
+
+TEST(ProgramPipeline, RanksThatShareModulesEqualTheOracle) {
+  for (const auto& [schedule, cut] : std::vector<std::pair<std::string, std::vector<int>>>{
+           {"partime", {4}}, {"pb", {4}}, {"2bw", {}}, {"gpipe", {4}}, {"zb-h1", {4}}}) {
+    for (const bool recompute : {false, true}) {
+      if (recompute && schedule != "gpipe") continue;
+      SCOPED_TRACE(schedule + (recompute ? ", recomputed" : ""));
+      TrainerOptions options = by_programs(schedule, int(cut.size()) + 1, cut);
+      options.recompute = recompute;
+      const auto got = by_sharing_ranks(
+          options, [](const TrainerOptions& mine) { return by_pipeline(mine, 24); });
+      const auto expected = by_sharing_ranks(
+          options, [](const TrainerOptions& mine) { return by_oracle_of_programs(mine, 24); });
+      for (std::size_t rank = 0; rank < got.size(); ++rank) {
+        expect_equal_bits(got[rank].weights, expected[rank].weights);
+        EXPECT_EQ(got[rank].losses, got[0].losses);
+        EXPECT_EQ(got[rank].losses, expected[rank].losses);
+      }
+      for (std::size_t i = 0; i < got[0].weights.size(); ++i) {
+        const auto& [name, whole] = got[0].weights[i];  // of what each has all of
+        if (name == "2.bias" || name == "6.bias")
+          EXPECT_TRUE(at::equal(whole, got[1].weights[i].second)) << name;
+      }
+    }
+  }
+}
 
 TEST(ProgramPipeline, EveryOptimizerWithEveryCorrection) {
   for (const std::string& optimizer : stages::optimizer_names()) {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "engine/pipeline/pinning.h"
+#include "stages/tensor_split.h"
 #include "tests/engine/trained.h"
 
 namespace {
@@ -68,36 +69,56 @@ class CountingFeed final : public Feed {
   std::int64_t next_ = 0;
 };
 
-void expect_no_allocation(const std::string& schedule, const std::vector<int>& cut,
+TrainerOptions options_of(const std::string& schedule, const std::vector<int>& cut,
                           std::vector<int> threads, const std::string& correction = "none") {
   TrainerOptions options = small(schedule, int(cut.size()) + 1, cut);
   options.capture = Capture::graph;
   options.optimizer = {.kind = "adam", .lr = 1e-3};
   options.correction.kind = correction;
   options.threads = std::move(threads);
+  return options;
+}
+
+void expect_no_allocation(const TrainerOptions& options) {
   Trainer trainer(options);
   CountingFeed feed(trainer);
   LossLog log;
   log.losses.reserve(1000);
   trainer.run(feed, &log);
   ASSERT_TRUE(trainer.recorded());
-  EXPECT_EQ(feed.after - feed.before, 0)
-      << schedule << ", " << options.stages << " stages, correction " << correction;
+  EXPECT_EQ(feed.after - feed.before, 0) << options.schedule << ", " << options.stages
+                                         << " stages, correction " << options.correction.kind;
 }
 
 TEST(Replay, AllocatesNothing) {
   for (const char* schedule : {"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b"})
-    expect_no_allocation(schedule, {4}, {});
+    expect_no_allocation(options_of(schedule, {4}, {}));
 }
 
 TEST(Replay, AllocatesNothingWithAnyCorrection) {
   for (const char* kind : {"discrepancy", "weight-prediction", "gap-aware", "dc-asgd", "local"})
-    expect_no_allocation("partime", {4}, {}, kind);
+    expect_no_allocation(options_of("partime", {4}, {}, kind));
 }
 
 TEST(Replay, AllocatesNothingWhereThreadsShareAStage) {
   if (usable_cores() < 2) GTEST_SKIP() << "a stage's threads want cores of their own";
-  expect_no_allocation("partime", {}, {2});
+  expect_no_allocation(options_of("partime", {}, {2}));
+}
+
+/// Whose other part is nothing.
+class Alone final : public stages::Reducer {
+ public:
+  void add_up(std::span<float>, int) override {}
+};
+
+TEST(Replay, AllocatesNothingWhereRanksShareModules) {
+  for (const char* schedule : {"partime", "pb", "gpipe"}) {
+    TrainerOptions options = options_of(schedule, {4}, {});
+    const stages::TensorSplit split(options.network, options.cut, 2);
+    options.weights = split.part_of(options.weights, 0);
+    options.network = split.part(std::make_shared<Alone>());
+    expect_no_allocation(options);
+  }
 }
 
 }  // namespace

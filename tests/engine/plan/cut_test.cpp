@@ -27,7 +27,7 @@ class Definition {
     for (int i = stage.begin; i < stage.end; ++i) {
       const ModuleProfile& m = profile_.modules[i];
       const double ways = std::min(m.tensor_ways, method_.tensor);
-      const double adds_up = ring(shared(), m.tensor_bytes, int(ways));
+      const double adds_up = m.tensor_bytes > 0 ? ring(shared(), m.tensor_bytes, int(ways)) : 0;
       const double forward = m.forward.median / ways + adds_up;
       compute += forward * (method_.recompute ? 2 : 1) + m.weight_gradient.median / ways;
       if (i > 0) compute += m.input_gradient.median / ways + adds_up;
@@ -54,7 +54,8 @@ class Definition {
   double memory(const Stage& stage, int behind) const {
     const int deep = 1 + int(std::ceil(double(behind) / stage.replicas));
     const int versions = schedule_entry(method_.schedule).versions_kept(deep);
-    const int samples = schedule_entry(method_.schedule).samples_kept(deep, 0, method_.microbatches);
+    const int samples =
+        schedule_entry(method_.schedule).samples_kept(deep, 0, method_.microbatches);
     double bytes = stage.begin == 0 ? machine_.replay_bytes : 0, stash = 0;
     for (int i = stage.begin; i < stage.end; ++i) {
       const ModuleProfile& m = profile_.modules[i];
@@ -169,7 +170,7 @@ Case random_case(std::mt19937& random) {
   }
   for (ModuleProfile& m : c.profile.modules) {
     m.tensor_ways = 1 + int(random() % 3);
-    m.tensor_bytes = random_cost(random, 20);
+    m.tensor_bytes = m.tensor_gradient_bytes = random_cost(random, 20);
   }
   if (c.method.copies > 1) c.method.copies_inside = random() % 2 == 0;
   c.freedom.replicas = random() % 2 == 0;

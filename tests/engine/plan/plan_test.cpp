@@ -5,8 +5,8 @@
 #include <chrono>  // how fast
 #include <limits>  // infinity
 
-#include "engine/schedule/registry.h"
 #include "engine/plan/unfit.h"
+#include "engine/schedule/registry.h"
 #include "engine/schedule/staircase.h"
 #include "tests/engine/plan/random_profile.h"
 
@@ -85,8 +85,8 @@ double exhaustive(const Profile& profile, const Request& request) {
   const int n = request.machine.devices(), modules = int(profile.modules.size());
   for (const std::string& schedule : request.schedules) {
     for (int recompute = 0; recompute <= int(request.recompute); ++recompute) {
-      for (int copies = 1; copies <= (schedule_entry(schedule).replicates ? request.most_copies : 1);
-           ++copies) {
+      for (int copies = 1;
+           copies <= (schedule_entry(schedule).replicates ? request.most_copies : 1); ++copies) {
         for (int inside = 0; inside < 2 && n % copies == 0; ++inside) {
           const int m = schedule_entry(schedule).minibatches ? request.microbatches[0] : 1;
           if (schedule_entry(schedule).minibatches && m % copies != 0) continue;
@@ -96,7 +96,8 @@ double exhaustive(const Profile& profile, const Request& request) {
                               .copies = copies,
                               .copies_inside = inside > 0};
           const CostModel model(profile, request.machine, method);
-          const Freedom freedom{.replicas = request.replicas && schedule_entry(schedule).replicates};
+          const Freedom freedom{.replicas =
+                                    request.replicas && schedule_entry(schedule).replicates};
           each_plan(modules, n / copies, freedom, [&](const std::vector<Stage>& stages) {
             if (schedule == "2bw" && in_flight(stages, n / copies) > method.microbatches) return;
             if (peak_memory(model, stages) > request.machine.memory_bytes) return;
@@ -200,7 +201,7 @@ TEST(Plan, KeepsTensorParallelsWithinAServer) {
   Profile profile = equal_modules(8);
   for (ModuleProfile& module : profile.modules) {
     module.tensor_ways = 8;
-    module.tensor_bytes = 1000;
+    module.tensor_bytes = module.tensor_gradient_bytes = 1000;
     module.bytes.weight = 1e5;
     module.bytes.activation = module.bytes.gradient = 500;
   }

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "tests/engine/plan/random_profile.h"
 
 namespace millrace::engine::plan {
@@ -19,6 +18,8 @@ Profile sample() {
   profile.modules[1].forward.spread = 0.125;
   profile.modules[2].tensor_ways = 4;
   profile.modules[2].tensor_bytes = 17;
+  profile.modules[2].tensor_gradient_bytes = 0;
+  profile.modules[2].parts = {{2, {1, 2, 0.5, 0.25}}, {4, {0.5, 1, 0.25, 0}}};
   return profile;
 }
 
@@ -69,6 +70,8 @@ TEST(ProfileJson, NamesModuleAndFieldOfWhatIsWrong) {
             "p.json: module 0 (m0): update_ms is not [median, spread]");
   EXPECT_EQ(complaint("\"tensor_ways\":1", "\"tensor_ways\":0.5"),
             "p.json: module 0 (m0): tensor_ways is no count");
+  EXPECT_EQ(complaint("[[2,1.0", "[[1,1.0"),
+            "p.json: module 2 (m2): tensor_ms is no list of [parts, ms, ms, ms, ms]");
   EXPECT_EQ(complaint("\"name\":\"m0\"", "\"nome\":\"m0\""), "p.json: module 0: name is missing");
   EXPECT_EQ(complaint("\"millrace_profile\": 1", "\"millrace_profile\": 2"),
             "p.json: millrace_profile is not 1: no profile, or a later one");

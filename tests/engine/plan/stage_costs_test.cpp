@@ -35,5 +35,44 @@ TEST(StageCosts, RefuseAnEmptyStage) {
     EXPECT_THROW(stage_costs(profile_of_three(), cut), std::invalid_argument);
 }
 
+/// Modules 1 and 2 are a pair that can be shared.
+Profile profile_of_a_pair() {
+  Profile profile = profile_of_three();
+  for (int i : {1, 2}) profile.modules[std::size_t(i)].tensor_ways = 4;
+  profile.modules[1].tensor_gradient_bytes = 6;
+  profile.modules[2].tensor_bytes = 8;
+  return profile;
+}
+
+TEST(SharedModules, CostTheirShareAndASumInARingWhereNothingElseIsKnown) {
+  const Machine machine{.levels = {{4, {1, 2}}}};  // 1 ms and 2 bytes a ms
+  const Profile each = shared_by(profile_of_a_pair(), 4, machine);
+  EXPECT_EQ(each.modules[0], profile_of_three().modules[0]);
+  EXPECT_DOUBLE_EQ(each.modules[1].forward.median, 2.0 / 4);
+  EXPECT_DOUBLE_EQ(each.modules[1].input_gradient.median, 20.0 / 4 + 6 * (1 + 1.5 / 2));
+  EXPECT_DOUBLE_EQ(each.modules[2].forward.median, 3.0 / 4 + 6 * (1 + 2.0 / 2));
+  EXPECT_DOUBLE_EQ(each.modules[2].input_gradient.median, 30.0 / 4);
+  EXPECT_DOUBLE_EQ(each.modules[2].update.median, 3000.0 / 4);
+  EXPECT_EQ(each.agree_ms, 0);
+}
+
+TEST(SharedModules, CostWhatWasMeasuredOfThem) {
+  Profile profile = profile_of_a_pair();
+  profile.modules[2].parts[2] = {1.75, 16, 160, 1600};  // less is gained than half
+  const Machine machine{.levels = {{4, {100, 1}}}, .sums = {0.5, 4}, .knows_sums = true};
+  const Profile two = shared_by(profile, 2, machine), four = shared_by(profile, 4, machine);
+  EXPECT_DOUBLE_EQ(two.modules[2].forward.median, 1.75 + 0.5 + 8.0 / 4);
+  EXPECT_DOUBLE_EQ(two.modules[2].input_gradient.median, 16);
+  EXPECT_DOUBLE_EQ(two.modules[1].input_gradient.median, 20.0 / 2 + 0.5 + 6.0 / 4);
+  EXPECT_DOUBLE_EQ(four.modules[2].forward.median, 1.75 / 2 + 0.5 + 3 * 8.0 / 4);
+  // Before an update a stage's ranks agree whether its gradient is finite.
+  EXPECT_DOUBLE_EQ(two.agree_ms, 0.5 + 4.0 / 4);
+  const double update = stage_costs(profile_of_three(), {2})[0].ms.update;
+  const double shared = two.modules[0].update.median + two.modules[1].update.median;
+  EXPECT_LT(shared, update);
+  EXPECT_DOUBLE_EQ(stage_costs(two, {2})[0].ms.update, shared + two.agree_ms);
+  EXPECT_EQ(shared_by(profile, 1, machine), profile);
+}
+
 }  // namespace
 }  // namespace millrace::engine::plan

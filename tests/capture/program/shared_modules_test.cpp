@@ -1,0 +1,197 @@
+// Step programs of modules that ranks share: the same sums as eager steps, at the same places, and
+// nothing asked of other ranks but when they run.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "capture/program/program_stage.h"
+#include "tests/stages/thread_reducer.h"
+
+namespace millrace::program {
+namespace {
+
+using stages::kWays, stages::TensorSplit, stages::ThreadReducer;
+const stages::ImageShape kShape{3, 8, 6};
+constexpr int kSamples = 6;
+
+struct Net {
+  std::string name;
+  std::shared_ptr<const stages::Network> network;
+};
+
+std::shared_ptr<const stages::Network> layers(std::vector<stages::LayerSpec> list) {
+  stages::ModelSpec model;
+  model.preset = "layers";
+  model.layer = std::move(list);
+  return build_network(model, kShape, stages::Gives::anything);
+}
+
+stages::LayerSpec wide(const std::string& type, int out) {
+  stages::LayerSpec spec{.type = type};
+  spec.out = out;
+  if (type == "conv") spec.kernel = 3;
+  return spec;
+}
+
+std::vector<Net> nets() {
+  stages::ModelSpec model;
+  model.layers = 4;
+  model.features = 20;
+  model.kernel = 3;
+  return {{"convolutions", build_network(model, kShape)},
+          {"classifier", layers({wide("conv", 4),
+                                 {.type = "relu"},
+                                 {.type = "flatten"},
+                                 wide("linear", 6),
+                                 {.type = "relu"},
+                                 wide("linear", 2)})}};
+}
+
+at::Tensor sample(int i) {
+  return at::sin(at::arange(144, at::kFloat).view({1, 3, 8, 6}) + i).abs();
+}
+at::Tensor target(const stages::Network& network) {
+  const stages::ImageShape& made = network.shape(network.size() - 1);
+  return at::full({1, made.channels, made.height, made.width}, 0.3f);
+}
+
+stages::Stage stage_of(const std::shared_ptr<const stages::Network>& network,
+                       const stages::StateDict& weights, bool programs) {
+  stages::Stage stage(network, {0, network->size(), true, true}, {.kind = "adam", .lr = 0.01},
+                      at::kCPU, {.channels_last = programs});
+  load_state(stage.parameters(), weights);
+  return stage;
+}
+
+struct Result {
+  stages::StateDict state;
+  std::vector<float> losses;
+  std::vector<int> places;  ///< of sums
+  std::vector<capture::OperationInfo> operations;
+};
+
+/// Some updates by step programs, two samples each.
+Result learn(stages::Stage stage, int threads) {
+  const at::Tensor wanted = target(stage.network());
+  kernels::Team team(threads);
+  ProgramStage program(std::move(stage), 1, 2, threads > 1 ? &team : nullptr);
+  Result result;
+  for (int i = 0; i < kSamples; ++i) {
+    ProgramStage::Activations kept = program.forward({sample(i)}, wanted, 0);
+    result.losses.push_back(kept.loss.item<float>());
+    program.backward(kept, {}, {.first = i % 2 == 0});
+    if (i % 2 == 1) program.update({.count = 2}, 1.0);
+  }
+  result.state = program.stage().checkpoint();
+  for (const capture::OperationInfo& operation : program.operations(0))
+    result.operations.push_back(operation);
+  return result;
+}
+
+Result learn_eagerly(stages::Stage stage) {
+  const at::Tensor wanted = target(stage.network());
+  Result result;
+  for (int i = 0; i < kSamples; ++i) {
+    stages::Activations kept = stage.forward({sample(i)}, wanted);
+    result.losses.push_back(kept.loss.item<float>());
+    stage.backward(kept, {}, {.first = i % 2 == 0});
+    if (i % 2 == 1) stage.update({.count = 2}, 1.0);
+  }
+  result.state = stage.checkpoint();
+  return result;
+}
+
+/// What each of the ranks that share `network` has learned.
+template <class Learn>
+std::vector<Result> shared(const std::shared_ptr<const stages::Network>& network, bool programs,
+                           const Learn& learn) {
+  const TensorSplit split(network, {}, kWays);
+  const stages::StateDict weights = initial_state(*network, 1);
+  const auto table = std::make_shared<stages::Table>();
+  std::vector<Result> results(kWays);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kWays; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const auto reducer = std::make_shared<ThreadReducer>(table, rank);
+      results[rank] = learn(stage_of(split.part(reducer), split.part_of(weights, rank), programs));
+      results[rank].places = reducer->places;
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return results;
+}
+
+void expect_close(const stages::StateDict& got, const stages::StateDict& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_EQ(got[i].first, expected[i].first);
+    EXPECT_TRUE(at::allclose(got[i].second, expected[i].second, 1e-3, 1e-5)) << got[i].first;
+  }
+}
+
+void expect_same(const stages::StateDict& got, const stages::StateDict& expected) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_TRUE(at::equal(got[i].second, expected[i].second)) << got[i].first;
+}
+
+TEST(SharedModules, ProgramsLearnWhatEagerStepsDoByTheSameSums) {
+  for (const Net& net : nets()) {
+    SCOPED_TRACE(net.name);
+    const auto eager = shared(net.network, false, learn_eagerly);
+    const auto programs =
+        shared(net.network, true, [](stages::Stage stage) { return learn(std::move(stage), 1); });
+    for (int rank = 0; rank < kWays; ++rank) {
+      SCOPED_TRACE("rank " + std::to_string(rank));
+      expect_close(programs[rank].state, eager[rank].state);
+      EXPECT_EQ(programs[rank].places, eager[rank].places) << "recording asks no other rank";
+      EXPECT_EQ(programs[rank].losses, programs[0].losses);
+      for (int i = 0; i < kSamples; ++i)
+        EXPECT_NEAR(programs[rank].losses[i], eager[rank].losses[i], 1e-5);
+    }
+  }
+}
+
+TEST(SharedModules, ConvolutionsLeaveNothingToLibTorch) {
+  const auto programs = shared(nets()[0].network, true,
+                               [](stages::Stage stage) { return learn(std::move(stage), 1); });
+  int copies = 0;
+  for (const capture::OperationInfo& operation : programs[0].operations) {
+    EXPECT_NE(operation.kernel, capture::kLibTorch) << operation.name;
+    copies += operation.name.starts_with("copy of");
+  }
+  EXPECT_EQ(copies, 2) << "the layouts of sample and target alone";
+}
+
+TEST(SharedModules, ARanksThreadsLeaveTheSameBits) {
+  const auto network = nets()[0].network;
+  const auto alone =
+      shared(network, true, [](stages::Stage stage) { return learn(std::move(stage), 1); });
+  const auto team =
+      shared(network, true, [](stages::Stage stage) { return learn(std::move(stage), 3); });
+  for (int rank = 0; rank < kWays; ++rank) expect_same(team[rank].state, alone[rank].state);
+}
+
+/// An own type, as engine::RankLost is.
+struct Lost : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+class LosingReducer final : public stages::Reducer {
+ public:
+  void add_up(std::span<float>, int) override { throw Lost("rank 1 is gone"); }
+};
+
+TEST(SharedModules, ARankThatIsLostEndsAReplayWithItsOwnWords) {
+  const auto network = nets()[0].network;
+  const TensorSplit split(network, {}, kWays);
+  for (const int threads : {1, 2}) {
+    stages::Stage stage = stage_of(split.part(std::make_shared<LosingReducer>()),
+                                   split.part_of(initial_state(*network, 1), 0), true);
+    EXPECT_THROW(learn(std::move(stage), threads), Lost);
+  }
+}
+
+}  // namespace
+}  // namespace millrace::program
