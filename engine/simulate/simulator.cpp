@@ -26,6 +26,11 @@ struct Happening {
   }
 };
 
+struct Core {
+  bool busy = false;
+  std::queue<int> queue;  ///< workers that need it
+};
+
 /// A worker on its way through its program.
 struct Walker {
   /// Where its next action stands: needs something, needs its replicas, needs a core, is at work;
@@ -49,7 +54,7 @@ class Run {
         wires_(lowering_, input),
         facts_(schedule, input, lowering_),
         applied_(schedule.applied(input.samples)),
-        free_cores_(input.cores > 0 ? input.cores : int(schedule.workers.size())),
+        cores_(std::size_t(input.cores > 0 ? input.cores : int(schedule.workers.size()))),
         walkers_(schedule.workers.size()),
         link_free_(wires_.links(), 0.0),
         left_(schedule.in_flight, schedule.stages),
@@ -99,7 +104,6 @@ class Run {
     walker.lowered = lowering_(worker, walker.now.action);
     if (!has_all(walker)) return;
     take_core(worker);
-    if (walker.lowered.gives.find(Kind::admission)) admit_next();
   }
 
   /// Takes what the action needs, or notes what it waits for. Samples are admitted and predicted in
@@ -146,7 +150,6 @@ class Run {
       came = double(next_frame_++) * period;
     }
     left = 0;
-    ++next_admitted_;
     facts_.admitted(now_, came);
     return true;
   }
@@ -178,13 +181,16 @@ class Run {
     return false;
   }
 
+  Core& core_of(int worker) { return cores_[std::size_t(worker) % cores_.size()]; }
+
   void take_core(int worker) {
-    if (free_cores_ > 0) {
-      --free_cores_;
+    Core& core = core_of(worker);
+    if (!core.busy) {
+      core.busy = true;
       work(worker);
     } else {
       walkers_[worker].state = Walker::State::queues;
-      queue_.push(worker);
+      core.queue.push(worker);
     }
   }
 
@@ -197,6 +203,9 @@ class Run {
     if (wire && input_.machine.overlap == plan::Overlap::none) now.send_ms = wire->ms;
     facts_.begins(now);
     happen(now.end_ms(), Happening::Kind::done, worker);
+    if (!walkers_[worker].lowered.gives.find(Kind::admission)) return;
+    ++next_admitted_;
+    admit_next();
   }
 
   /// What the action's result goes by; null: it stays.
@@ -209,11 +218,11 @@ class Run {
 
   void finish(int worker) {
     const Lowered done = walkers_[worker].lowered;
-    ++free_cores_;
-    if (!queue_.empty()) {
-      --free_cores_;
-      work(queue_.front());
-      queue_.pop();
+    Core& core = core_of(worker);
+    core.busy = !core.queue.empty();
+    if (core.busy) {
+      work(core.queue.front());
+      core.queue.pop();
     }
     if (Wire* wire = outgoing(done)) send(*wire, done.action.sample);
     if (done.gives.find(Kind::prediction)) {
@@ -272,8 +281,7 @@ class Run {
   double now_ = 0;
   std::int64_t order_ = 0;
   std::priority_queue<Happening, std::vector<Happening>, std::greater<>> next_;
-  int free_cores_;
-  std::queue<int> queue_;  ///< workers that need a core
+  std::vector<Core> cores_;
   std::vector<Walker> walkers_;
   std::vector<double> link_free_;
   std::vector<int> left_;  ///< by slot: stages that its sample has left

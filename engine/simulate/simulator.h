@@ -25,8 +25,9 @@ struct SimulationInput {
   double delay_ms = 0;     ///< a message is under way so long besides, with any others at once
   double overhead_ms = 0;  ///< of every action: launching it, finding out that it can begin
   double contention = 1;   ///< computing takes so many times longer, as where workers share memory
-  /// Workers that can be busy at once; the others wait for their turn, first come, first served, an
-  /// action at a time (an operating system slices finer; the rate is the same). 0: all of them.
+  /// Worker w is pinned to core w modulo `cores`, as a run deals them. Those of one core take turns,
+  /// first come, first served, an action at a time (an operating system slices finer; the rate is
+  /// the same). 0: a core for each.
   int cores = 0;
   /// 1/F of a live source: frame k comes at k / F, and of the frames that wait the newest is taken,
   /// as the frame queue does under `newest`. 0: a sample is there when it is asked for.

@@ -353,6 +353,15 @@ TEST(Simulator, WorkersShareCores) {
   EXPECT_NEAR(period(1), 14, 1e-9);
 }
 
+TEST(Simulator, AWorkerStaysOnItsCoreThoughAnotherIsFree) {
+  auto costs = equal_costs(4, {1, 1, 1, 0});
+  costs[1].ms.forward = costs[3].ms.forward = 3;  // dealt to the second core, both of them
+  EXPECT_NEAR(simulate(make_schedule("partime", {.stages = 4}),
+                       {.samples = 400, .stages = costs, .cores = 2})
+                  .period_ms,
+              2 * 5, 0.05);
+}
+
 TEST(Simulator, OverheadAndContentionAreOfEveryAction) {
   const auto costs = equal_costs(2, {1, 1, 1, 0.5});
   const Simulation s =

@@ -22,7 +22,7 @@ struct BenchArguments {
   double seconds = 0.5;               ///< an arm's turn
   bool quick = false;                 ///< partime, seeds: small, for a look
   std::vector<std::string> streams;   ///< learning: of vtest, film, scenes, labels; empty: all
-  std::string arms;                   ///< learning: part of the names of those to run
+  std::string arms;                   ///< learning, ranks: part of the names of those to run
   std::int64_t frames = 0;            ///< learning: of each stream; 0: 600
   std::string profiles;               ///< tables: PipeDream's "profiler"; "": without
   std::string json;                   ///< where to write the results; "": nowhere

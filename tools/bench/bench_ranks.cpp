@@ -6,6 +6,7 @@
 
 #include "engine/format.h"
 #include "engine/pipeline/pinning.h"
+#include "engine/schedule/launch_groups.h"
 #include "engine/simulate/simulator.h"
 #include "engine/trainer/profiler.h"
 #include "engine/trainer/stage_profiler.h"
@@ -13,6 +14,7 @@
 #include "tools/bench/bench_arm.h"
 #include "tools/bench/other_load.h"
 #include "tools/bench/ranks_launch.h"
+#include "tools/config/config.h"
 #include "tools/run/provenance.h"
 
 namespace millrace::tools {
@@ -83,6 +85,14 @@ double ms_a_frame(const Json& report) {
          report["frames"]["trained"].get<double>();
 }
 
+/// Without what a run takes to start, fill and drain, which `start` has, too.
+double steady_ms_a_frame(const Json& whole, const Json& start) {
+  const auto more = [&](const char* table, const char* key) {
+    return whole[table][key].get<double>() - start[table][key].get<double>();
+  };
+  return 1e3 * more("run", "duration_s") / more("frames", "trained");
+}
+
 /// Both ways in the mean, which no difference of two clocks changes.
 double hop_ms(const Json& report, std::int64_t& bytes) {
   double sum = 0;
@@ -110,6 +120,11 @@ class Bench {
       std::fprintf(stderr, "no hosts on this machine, so none are measured: %s\n",
                    lacks_hosts_.c_str());
     make_arms();
+    std::erase_if(arms_, [&](const Arm& arm) {
+      return arm.name().find(arguments_.arms) == std::string::npos;
+    });
+    if (arms_.empty())
+      throw ConfigError("--arms: no arm has \"" + arguments.arms + "\" in its name");
   }
 
   void take_turns(std::int64_t rounds) {
@@ -166,7 +181,9 @@ class Bench {
       const Json report =
           launcher_.run(arm.place, arm.ranks, settings(arm.schedule, stages, arm.size), kFewest);
       const double fits = 1e3 * seconds_ / ms_a_frame(report);
-      arm.frames = std::max(kFewest, std::int64_t(std::min(fits, 1e5)) / 16 * 16);
+      // Where the fewest are taken off again, there must be many more.
+      const std::int64_t least = arm.kind == "delay" ? 8 * kFewest : kFewest;
+      arm.frames = std::max(least, std::int64_t(std::min(fits, 1e5)) / 16 * 16);
     }
     return arm.frames;
   }
@@ -190,42 +207,51 @@ class Bench {
           arguments_.pytorch, arm.size, kMicrobatches, seconds_, {arm.schedule})[0]);
     } else {
       arm.figures["predicted_ms"].push_back(predicted_ms(arm));
-      arm.figures["ours_ms"].push_back(ms_a_frame(learn(arm, arm.ranks, arm.ranks)));
+      const Json whole = learn(arm, arm.ranks, arm.ranks);
+      arm.figures["ours_ms"].push_back(steady_ms_a_frame(
+          whole, launcher_.run(arm.place, arm.ranks, settings(arm.schedule, arm.ranks, arm.size),
+                               kFewest)));
     }
   }
 
-  /// What the simulator makes of stages measured here and a link measured between two such hosts.
-  double predicted_ms(const Arm& arm) {
+  /// What the simulator makes of stages measured here and a message measured between two such
+  /// hosts.
+  double predicted_ms(Arm& arm) {
     engine::TrainerOptions options;
     options.schedule = arm.schedule;
     options.stages = arm.ranks;
     options.microbatches = kMicrobatches;
     options.cut = even_cut(arm.ranks);
+    options.capture = engine::Capture::graph;
     const BenchArm bench("basic", arm.size, options);
-    const engine::Schedule schedule = engine::schedule_of(bench.options());
-    engine::SimulationInput input{.samples = engine::enough_samples(schedule),
-                                  .stages = engine::measure_stages(bench.options(), seconds_ / 4),
-                                  .delay_ms = arm.place.delay_ms,
-                                  .cores = engine::usable_cores()};
-    input.machine.levels.front().link = link_between_hosts(arm.place.delay_ms);
-    input.machine.overlap = engine::plan::Overlap::transfers;
+    const engine::Schedule schedule = engine::for_recording(engine::schedule_of(bench.options()));
+    const std::vector<engine::plan::StageCosts> costs =
+        engine::measure_stages(bench.options(), seconds_ / 4);
+    const double message = message_ms(arm);
+    double stages = 0;
+    for (const engine::plan::StageCosts& stage : costs) stages += stage.ms.total();
+    engine::SimulationInput input;
+    input.samples = engine::enough_samples(schedule);
+    input.stages = costs;
+    input.delay_ms = arm.place.delay_ms;
+    input.cores = engine::usable_cores();
+    input.machine.levels.front().link.latency_ms = message / 2;  // of each end
+    arm.figures["message_ms"].push_back(message);
+    arm.figures["stages_ms"].push_back(stages);
     return simulate(schedule, input).period_ms;
   }
 
-  /// Beside the delay.
-  engine::plan::Link link_between_hosts(double delay_ms) {
-    if (!between_hosts_) {
-      std::vector<std::pair<double, double>> points;
-      for (const std::int64_t size : {16, 32, 64}) {
-        std::int64_t bytes = 0;
-        const double ms =
-            hop_ms(launcher_.run(delayed(2, delay_ms), 2, settings("sequential", 2, size), kFewest),
-                   bytes);
-        points.emplace_back(double(bytes), std::max(0.0, ms - delay_ms));
-      }
-      between_hosts_ = engine::plan::fit_link(points);
-    }
-    return *between_hosts_;
+  /// What a message costs beside the delay. Hosts of one machine have no cable: it is work of the
+  /// cores. A frame of `sequential` takes so much longer over two hosts, where it waits for two
+  /// messages, than in one process.
+  double message_ms(const Arm& arm) {
+    const auto steady = [&](int ranks) {
+      const RankPlace place = delayed(2, arm.place.delay_ms);
+      const std::vector<std::string> keys = settings("sequential", 2, arm.size);
+      const Json whole = launcher_.run(place, ranks, keys, 5 * kFewest);
+      return steady_ms_a_frame(whole, launcher_.run(place, ranks, keys, kFewest));
+    };
+    return std::max(0.0, (steady(2) - steady(1)) / 2 - arm.place.delay_ms);
   }
 
   Json arm_json(const Arm& arm) const {
@@ -252,7 +278,6 @@ class Bench {
   const std::string lacks_hosts_;
   std::vector<Arm> arms_;
   engine::plan::Link in_process_;
-  std::optional<engine::plan::Link> between_hosts_;
 };
 
 }  // namespace

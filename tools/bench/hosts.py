@@ -87,6 +87,8 @@ class Hosts:
                 call("ip", "-n", name, "address", "add", f"{NETWORK}.{host + 1}/24", "dev", DEVICE)
                 for device in ("lo", DEVICE):
                     call("ip", "-n", name, "link", "set", device, "up")
+                # BBR, some kernels' choice, paces a message by what came before it: by up to a round trip.
+                call("ip", "netns", "exec", name, "sh", "-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control")
         except BaseException:
             self.__exit__()
             raise

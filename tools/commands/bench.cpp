@@ -54,7 +54,7 @@ void add_options(CLI::App& command, BenchArguments& arguments) {
       .add_option("--streams", arguments.streams, "learning: which of vtest, film, scenes, labels")
       ->delimiter(',')
       ->check(CLI::IsMember({"vtest", "film", "scenes", "labels"}));
-  command.add_option("--arms", arguments.arms, "learning: only those with this in their names");
+  command.add_option("--arms", arguments.arms, "learning, ranks: only those with this in their names");
   command.add_option("--json", arguments.json, "Where to write the results");
   command.add_option("--plot", arguments.plot, "Where to write the plot, PNG");
   command.add_option("--page", arguments.page,

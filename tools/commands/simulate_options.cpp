@@ -59,7 +59,8 @@ void add_machine(CLI::App& command, SimulateArguments& simulate) {
   command.add_option("--contention", simulate.contention, "Computing takes so many times longer")
       ->check(CLI::Range(1e-3, 1e3))
       ->capture_default_str();
-  command.add_option("--cores", simulate.cores, "Workers busy at once; 0: all of them")
+  command
+      .add_option("--cores", simulate.cores, "That workers are dealt to in turn; 0: one for each")
       ->check(CLI::Range(0, 65536));
   command.add_option("--fps", simulate.fps, "Frames a second of a live source; 0: not live")
       ->check(CLI::Range(0.0, 1e9));
