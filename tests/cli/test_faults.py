@@ -272,8 +272,8 @@ class WallClock(program.CliTest):
             "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
             "output": {"report": self.folder / "report.json", "log": log, "log_every": 1}}))
         process = program.start("run", config, "--quiet", env={
-            "LD_PRELOAD": program.preloads(FAKE_TIME), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
+            "LD_PRELOAD": os.environ.get("PRELOAD_FIRST", "") + str(FAKE_TIME), "FAKETIME_TIMESTAMP_FILE": str(clock),
+            "FAKETIME_NO_CACHE": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
         self.addCleanup(self.end, process)
         for step in ("+0", "+1h", "-1h", "+0"):
             clock.write_text(step)
