@@ -87,8 +87,6 @@ class Hosts:
                 call("ip", "-n", name, "address", "add", f"{NETWORK}.{host + 1}/24", "dev", DEVICE)
                 for device in ("lo", DEVICE):
                     call("ip", "-n", name, "link", "set", device, "up")
-                # BBR, some kernels' choice, paces a message by what came before it: by up to a round trip.
-                call("ip", "netns", "exec", name, "sh", "-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control")
         except BaseException:
             self.__exit__()
             raise
@@ -108,6 +106,8 @@ class Hosts:
         devices = [tun_device(name) for name in self.names]
         for name in self.names:
             call("ip", "-n", name, "link", "set", DEVICE, "mtu", str(MTU))
+            # BBR, some kernels' choice, paces a message by what came before it: by up to a round trip.
+            call("ip", "netns", "exec", name, "sh", "-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control")
         self.switch = os.fork()
         if self.switch == 0:
             try:
