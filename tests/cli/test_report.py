@@ -87,7 +87,8 @@ class Contents(ReportTest):
         config["model"]["weights"] = str(self.folder / "silenced.safetensors")
         report, outcome = self.learn(config)
         self.assertEqual(report["dead_units"]["dead"][0], 4)
-        self.assertIn("units: 4 of 4 of stage 0 are dead", outcome.err)
+        # Which stage is looked at first is chance; the next has but the biases of the first to go by.
+        self.assertRegex(outcome.err, r"units: (4 of 4 of stage 0|\d of 8 of stage 1) are dead")
         self.assertIn('model.norm = "instance"', outcome.err)
 
     def test_auto_learns_by_gradients_from_downstream_and_says_so(self):
@@ -158,7 +159,7 @@ class Contents(ReportTest):
 
     def test_one_dropped_frame_makes_the_verdict_fail_everywhere(self):
         config = self.config(cut=(3,))
-        config["source"] = {"uri": "synth:shapes?frames=400", "width": 96, "height": 96, "fps": 3000.0, "pace": "live"}
+        config["source"] = {"uri": "synth:shapes?frames=400", "width": 48, "height": 48, "fps": 10000.0, "pace": "live"}
         config["model"] = {"layers": 6, "features": 16, "kernel": 5}
         config["monitor"] = {"fps": 0.5}  # a budget that every stage meets
         report, _ = self.learn(config)
