@@ -10,6 +10,7 @@ import unittest
 from pathlib import Path
 
 from program import MILLRACE, ROOT, CliTest
+from test_ranks import AS_RANKS
 
 BUILD = Path(MILLRACE).parent
 
@@ -103,7 +104,7 @@ class Package(CliTest):
         succeed("dpkg-deb", "-x", package, root)
         succeed("mpirun", "--oversubscribe", "-n", 2, root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes",
                 "--frames", 5, "--quiet", "--report", report, cwd=self.folder,
-                env={"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+                env=AS_RANKS)
         self.assertEqual(len(json.loads(report.read_text())["ranks"]), 2)
 
     def test_man_page_and_completion_lie_where_they_are_looked_for(self):

@@ -111,7 +111,7 @@ API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* made, CUdevResource* r
 API CUresult cuGreenCtxCreate(CUgreenCtx* made, CUdevResourceDesc share, CUdevice device,
                               unsigned flags) {
   return drive(__func__, [&] {
-    static std::vector<const Green*> all;
+    static std::vector<const Green*>& all = *new std::vector<const Green*>;
     if (flags != CU_GREEN_CTX_DEFAULT_STREAM) return CUDA_ERROR_INVALID_VALUE;
     auto* green = new Green{device, *reinterpret_cast<Share*>(share)};
     for (const Green* other : all) {
