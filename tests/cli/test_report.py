@@ -159,7 +159,8 @@ class Contents(ReportTest):
 
     def test_one_dropped_frame_makes_the_verdict_fail_everywhere(self):
         config = self.config(cut=(3,))
-        config["source"] = {"uri": "synth:shapes?frames=400", "width": 48, "height": 48, "fps": 10000.0, "pace": "live"}
+        # Two seconds: frames come while others are learned from, before which nothing is judged.
+        config["source"] = {"uri": "synth:shapes?frames=6000", "width": 96, "height": 96, "fps": 3000.0, "pace": "live"}
         config["model"] = {"layers": 6, "features": 16, "kernel": 5}
         config["monitor"] = {"fps": 0.5}  # a budget that every stage meets
         report, _ = self.learn(config)
