@@ -31,8 +31,10 @@ RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineO
       counted_(std::size_t(options.exchange->ranks())),
       finals_(std::size_t(options.exchange->ranks())) {
   for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = samples_[slot] = -1;
-  for (int other = 1; other < exchange_.ranks(); ++other)
-    spread_ = spread_ || (has_last(0) && has_last(other));
+  for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+    takes_samples_.push_back(rank != 0 && !(freight_.target_is_input() && takes_targets(rank)));
+    spread_ = spread_ || (rank != 0 && has_last(0) && has_last(rank));
+  }
   const std::lock_guard lock(exchange_.mutex());
   open_ways();
   divert_links();
@@ -115,14 +117,14 @@ void RankLinks::send_target(std::int64_t sample) {
 
 void RankLinks::send_sample(std::int64_t sample) {
   const int to = rank_of(shared_.lowering.replica_with(0, sample));
-  if (!takes_samples(to)) return;
+  if (!takes_samples_[std::size_t(to)]) return;
   std::unique_lock lock(exchange_.mutex());
   const SampleInfo& info = shared_.infos[std::size_t(shared_.pool.slot_of(sample))];
   put(outgoing(Cargo::sample, 0, to), lock, {.token = {.sample = sample}, .info = info});
 }
 
 bool RankLinks::has_sample(std::int64_t sample) const {
-  if (!takes_samples(rank())) return has_target(sample);
+  if (!takes_samples_[std::size_t(rank())]) return has_target(sample);
   return samples_[shared_.pool.slot_of(sample)].load(std::memory_order_acquire) == sample;
 }
 

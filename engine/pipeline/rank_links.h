@@ -143,7 +143,6 @@ class RankLinks {
   bool has_last(int rank) const;  ///< a replica of the last stage
   bool takes_loss(int stage) const;
   bool takes_targets(int rank) const;
-  bool takes_samples(int rank) const;  ///< by messages of their own
   void meet_copies(int stage, bool& learned, Alarm& alarm);
   Way& outgoing(Cargo cargo, int stage, int peer);
   // Under the mutex.
@@ -182,6 +181,7 @@ class RankLinks {
   std::vector<Clock::time_point> heard_;
   RankClocks clocks_;
   std::unique_ptr<std::atomic<std::int64_t>[]> targets_, samples_;  ///< by slot: whose lies there
+  std::vector<char> takes_samples_;  ///< by rank: by messages of their own, not with targets
   bool spread_ = false;              ///< the last stage, over several ranks
   std::int64_t predictions_ = 0;     ///< sent, or come
   std::vector<Head> to_show_;        ///< by slot

@@ -43,10 +43,6 @@ bool RankLinks::takes_targets(int rank) const {
   return false;
 }
 
-bool RankLinks::takes_samples(int rank) const {
-  return rank != 0 && !(freight_.target_is_input() && takes_targets(rank));
-}
-
 std::size_t RankLinks::room(Cargo cargo, int stage) const {
   if (cargo == Cargo::turn) return pipeline_.guard ? sizeof(LossGuard::State) : 0;
   return freight_.bytes(cargo, stage);
@@ -96,7 +92,8 @@ void RankLinks::open_ways() {
       if (other == stage && lowering.last(stage))
         between(Cargo::turn, stage, rank_of(from), rank_of(to));
     }
-    if (stage == 0 && takes_samples(rank_of(from))) between(Cargo::sample, 0, 0, rank_of(from));
+    if (stage == 0 && takes_samples_[std::size_t(rank_of(from))])
+      between(Cargo::sample, 0, 0, rank_of(from));
     if (lowering.last(stage)) between(Cargo::prediction, 0, rank_of(from), 0);
     if (takes_loss(stage)) between(Cargo::target, 0, 0, rank_of(from));
     between(Cargo::release, 0, rank_of(from), 0);
