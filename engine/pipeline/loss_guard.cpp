@@ -8,25 +8,20 @@ namespace millrace::engine {
 
 LossGuard::LossGuard(std::int64_t settle) : settle_(settle) {}
 
-LossGuard::State LossGuard::state() const {
-  State all = is_;
-  all.roll_backs = roll_backs();
-  all.last_sample = last_sample();
-  all.last_loss = last_loss();
-  all.last_median = last_median();
-  return all;
-}
-
-void LossGuard::go_on_from(const State& state) {
+void LossGuard::go_on_from(const State& state, const Told& told) {
   is_ = state;
-  mirror(state.roll_backs, state.last_sample, state.last_loss, state.last_median);
+  mirror(told);
 }
 
-void LossGuard::mirror(std::int64_t roll_backs, std::int64_t sample, double loss, double median) {
-  last_sample_.store(sample, std::memory_order_relaxed);
-  last_loss_.store(loss, std::memory_order_relaxed);
-  last_median_.store(median, std::memory_order_relaxed);
-  roll_backs_.store(roll_backs, std::memory_order_relaxed);
+LossGuard::Told LossGuard::told() const {
+  return {roll_backs(), last_sample(), last_loss(), last_median()};
+}
+
+void LossGuard::mirror(const Told& told) {
+  last_sample_.store(told.last_sample, std::memory_order_relaxed);
+  last_loss_.store(told.last_loss, std::memory_order_relaxed);
+  last_median_.store(told.last_median, std::memory_order_relaxed);
+  roll_backs_.store(told.roll_backs, std::memory_order_relaxed);
 }
 
 Alarm LossGuard::judge(std::int64_t sample, float loss) {
@@ -58,7 +53,7 @@ double LossGuard::median() {
 }
 
 Alarm LossGuard::roll_back(std::int64_t sample, double loss, double median) {
-  mirror(roll_backs() + 1, sample, loss, median);
+  mirror({roll_backs() + 1, sample, loss, median});
   is_.seen = 0;
   is_.not_finite = 0;
   is_.discard_until = sample + 1 + settle_;

@@ -28,6 +28,11 @@ class LossGuard {
 
   static constexpr std::size_t kRecent = 10, kHistory = 200;
 
+  /// What it tells of its roll-backs.
+  struct Told {
+    std::int64_t roll_backs = 0, last_sample = 0;
+    double last_loss = 0, last_median = 0;
+  };
   /// What it goes by: plain numbers, so that another process's guard can judge on.
   struct State {
     std::array<float, kRecent> recent{};    ///< a ring
@@ -36,8 +41,6 @@ class LossGuard {
     double began = -1;                      ///< mean of the run's first kRecent losses
     std::int64_t discard_until = 0;
     int not_finite = 0;  ///< in a row
-    std::int64_t roll_backs = 0, last_sample = 0;
-    double last_loss = 0, last_median = 0;
   };
 
   /// `settle`: samples after a roll-back whose gradients are discarded, as many as were in flight.
@@ -45,10 +48,12 @@ class LossGuard {
   Alarm judge(std::int64_t sample, float loss);
 
   /// By who judges, or when nobody does.
-  State state() const;
-  void go_on_from(const State& state);
+  const State& state() const { return is_; }
+  void go_on_from(const State& state, const Told& told);
+  /// Any thread.
+  Told told() const;
   /// What another process's guard has told: this one judges nothing.
-  void mirror(std::int64_t roll_backs, std::int64_t sample, double loss, double median);
+  void mirror(const Told& told);
 
   std::int64_t roll_backs() const { return roll_backs_.load(std::memory_order_relaxed); }
   std::int64_t last_sample() const { return last_sample_.load(std::memory_order_relaxed); }
@@ -63,7 +68,7 @@ class LossGuard {
   Alarm roll_back(std::int64_t sample, double loss, double median);
 
   const std::int64_t settle_;
-  State is_;                            ///< but for what is told:
+  State is_;
   std::array<float, kHistory> sorted_;  ///< scratch
   std::atomic<std::int64_t> roll_backs_{0}, last_sample_{0};
   std::atomic<double> last_loss_{0}, last_median_{0};

@@ -91,8 +91,8 @@ void RankLinks::load(Way& way, const Head& head, std::byte* to) {
   if (way.cargo != Cargo::turn)
     return freight_.pack(way.cargo, way.stage, shared_.pool.slot_of(head.token.sample), to);
   if (!pipeline_.guard) return;
-  const LossGuard::State state = pipeline_.guard->state();
-  std::memcpy(to, &state, sizeof state);
+  const GuardTurn turn{pipeline_.guard->state(), pipeline_.guard->told()};
+  std::memcpy(to, &turn, sizeof turn);
 }
 
 bool RankLinks::send(Cargo cargo, int from, int to, const Token& token) {
@@ -211,9 +211,9 @@ void RankLinks::handle(Way& way, const std::byte* bytes) {
     freight_.unpack_gradient(head.from, head.to, payload);
   } else if (way.cargo == Cargo::turn) {
     if (pipeline_.guard) {
-      LossGuard::State state;
-      std::memcpy(&state, payload, sizeof state);
-      pipeline_.guard->go_on_from(state);
+      GuardTurn turn;
+      std::memcpy(&turn, payload, sizeof turn);
+      pipeline_.guard->go_on_from(turn.state, turn.told);
     }
   } else {
     if (way.cargo != Cargo::gradient && way.cargo != Cargo::prediction) know(sample, head.info);
@@ -249,8 +249,7 @@ void RankLinks::count(int rank, const LossCounts& counts) {
   shared_.monitor.tally().add(counts.fates - known);
   known = counts.fates;
   LossGuard* const guard = pipeline_.guard;
-  if (guard && counts.roll_backs > guard->roll_backs())
-    guard->mirror(counts.roll_backs, counts.last_sample, counts.last_loss, counts.last_median);
+  if (guard && counts.guard.roll_backs > guard->roll_backs()) guard->mirror(counts.guard);
 }
 
 void RankLinks::show(const Head& come) {

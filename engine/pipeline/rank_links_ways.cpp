@@ -44,7 +44,7 @@ bool RankLinks::takes_targets(int rank) const {
 }
 
 std::size_t RankLinks::room(Cargo cargo, int stage) const {
-  if (cargo == Cargo::turn) return pipeline_.guard ? sizeof(LossGuard::State) : 0;
+  if (cargo == Cargo::turn) return pipeline_.guard ? sizeof(GuardTurn) : 0;
   return freight_.bytes(cargo, stage);
 }
 

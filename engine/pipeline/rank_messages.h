@@ -30,19 +30,17 @@ inline Signal::Kind kind_of(Cargo cargo) {
 /// What a rank with the last stage has counted in this run, for the observer's.
 struct LossCounts {
   FateCounts fates;
-  std::int64_t roll_backs = 0, last_sample = 0;
-  double last_loss = 0, last_median = 0;
+  LossGuard::Told guard;
+};
+
+/// What the turn to predict brings, where there is a guard.
+struct GuardTurn {
+  LossGuard::State state;
+  LossGuard::Told told;
 };
 
 inline LossCounts counts_of(const FateCounts& fates, const LossGuard* guard) {
-  LossCounts counts{fates};
-  if (guard) {
-    counts.roll_backs = guard->roll_backs();
-    counts.last_sample = guard->last_sample();
-    counts.last_loss = guard->last_loss();
-    counts.last_median = guard->last_median();
-  }
-  return counts;
+  return {fates, guard ? guard->told() : LossGuard::Told()};
 }
 
 struct RankLinks::Head {

@@ -191,10 +191,9 @@ bool Trainer::follow() {
   std::string_view bytes = letter->text;
   if (bytes.front() == 'E') return false;
   bytes.remove_prefix(1);
-  std::int64_t roll_backs = 0;
-  std::memcpy(&roll_backs, bytes.data(), sizeof roll_backs);
-  bytes.remove_prefix(sizeof roll_backs);
-  guard_.mirror(roll_backs, guard_.last_sample(), guard_.last_loss(), guard_.last_median());
+  LossGuard::Told told = guard_.told();
+  told.roll_backs = taken<std::int64_t>(bytes);
+  guard_.mirror(told);
   std::vector<int> cut(std::size_t(options_.stages - 1));
   std::memcpy(cut.data(), bytes.data(), cut.size() * sizeof(int));
   bytes.remove_prefix(cut.size() * sizeof(int));
