@@ -30,6 +30,9 @@ class Outcome(NamedTuple):
     err: str
 
 
+# A command that takes longer hangs; a sanitizer's take their time.
+LONG_ENOUGH = 1500 if "ASAN_OPTIONS" in os.environ else 300
+
 # Without one, as with a sanitizer, which wants to be the first library: each start is a whole one.
 FORK_SERVER = ForkServer(MILLRACE, os.environ["FORK_SERVER"]) if os.environ.get("FORK_SERVER") else None
 
@@ -43,7 +46,7 @@ def start(*args, env=None):
     return subprocess.Popen(command, env={**os.environ, **(env or {})}, **streams)
 
 
-def call(*args, timeout=300, env=None):
+def call(*args, timeout=LONG_ENOUGH, env=None):
     """The program from start to end."""
     with start(*args, env=env) as process:
         try:

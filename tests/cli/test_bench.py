@@ -6,15 +6,16 @@ import shutil
 import unittest
 
 import program
+import test_ranks
 
 SHORT = ["--rounds", "1", "--seconds", "0.02", "--sizes", "16"]
 
 
 class Bench(program.CliTest):
 
-    def results(self, suite, *options):
+    def results(self, suite, *options, env=None):
         file = self.folder / f"{suite}.json"
-        outcome = program.call("bench", suite, *SHORT, "--json", file, *options)
+        outcome = program.call("bench", suite, *SHORT, "--json", file, *options, env=env)
         self.assert_code(program.DONE, outcome)
         return json.loads(file.read_text()), outcome
 
@@ -84,7 +85,7 @@ class Bench(program.CliTest):
     @unittest.skipUnless(shutil.which("mpirun"), "no MPI")
     def test_ranks(self):
         page, plot = self.folder / "ranks.md", self.folder / "ranks.png"
-        results, outcome = self.results("ranks", "--quick", "--page", page, "--plot", plot)
+        results, outcome = self.results("ranks", "--quick", "--page", page, "--plot", plot, env=test_ranks.AS_RANKS)
         arms = {arm["kind"]: arm for arm in results["arms"]}
         self.assertEqual(set(arms), {"handoff", "step"} | (set() if results["lacks_hosts"] else {"delay"}))
         for arm in results["arms"]:

@@ -9,6 +9,7 @@ our own between TUN devices, since few kernels of virtual machines have tc's net
 """
 import argparse
 import collections
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -95,7 +96,8 @@ class Hosts:
     def __exit__(self, *_):
         for host in range(self.count):
             for process in self._all_on(host):
-                os.kill(process, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has ended by itself
+                    os.kill(process, signal.SIGKILL)
         if self.switch:
             os.kill(self.switch, signal.SIGKILL)
             os.waitpid(self.switch, 0)
