@@ -8,6 +8,7 @@
 
 #include "capture/backend.h"
 #include "capture/fence.h"
+#include "capture/wire.h"
 
 namespace millrace::capture {
 
@@ -51,6 +52,8 @@ struct BoundaryBuffers {
   bool fixed = false;
   /// The writer defers its work, the reader does not.
   bool to_host = false;
+  /// To the same way in another process; null: the tensors are both stages'.
+  std::unique_ptr<Wire> wire;
 };
 
 /// Between stage i and i+1: activations written upstream, their gradients written downstream.

@@ -101,11 +101,11 @@ CUstream_st*& legacy_of(int device) {
   return all[device];
 }
 
+}  // namespace
+
 void join(Progress& into, const Progress& from) {
   for (const auto& [stream, at] : from) into[stream] = std::max(into[stream], at);
 }
-
-}  // namespace
 
 void violation(const char* format, ...) {
   va_list list;
@@ -200,6 +200,7 @@ cudaError_t give(CUstream_st* stream, std::shared_ptr<Work> work) {
   TRY(implicit(*stream));
   TRY(sticky);
   Operation operation = begin(*stream);
+  if (work->given) work->given(*stream);
   look_for_races(work, *stream, operation.over);
   operation.steps.push_back({.work = std::move(work)});
   submit(*stream, std::move(operation));

@@ -59,6 +59,8 @@ Handle* new_handle() {
 /// How far each stream is known to have come: by its number.
 using Progress = std::map<std::uint64_t, std::uint64_t>;
 
+void join(Progress& into, const Progress& from);
+
 /// A moment in a stream's work.
 struct Mark {
   bool over = false;

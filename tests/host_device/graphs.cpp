@@ -160,6 +160,7 @@ bool append(const Item& item, CUstream_st& stream, Operation& operation) {
     operation.steps.push_back({.set = mark});
   } else if (item.work) {
     require_memory(*item.work);
+    if (item.work->given) item.work->given(stream);
     look_for_races(item.work, stream, operation.over);
     operation.steps.push_back({.work = item.work});
   }

@@ -26,6 +26,8 @@ struct Work {
   std::function<void()> run;
   std::vector<Range> ranges;
   std::vector<std::uint64_t> allocations;  ///< of the ranges; filled in when it is given
+  /// When a stream is given it, under the device's lock; empty: nothing.
+  std::function<void(CUstream_st&)> given;
 };
 
 /// What the program holds. Bytes count what was asked for, on all devices.

@@ -42,7 +42,7 @@ Allocations::iterator holding(const void* address) {
 
 struct Access {
   Range range;
-  std::shared_ptr<Work> work;
+  std::string name;
   std::uint64_t stream, at;
   MarkPtr over;
 };
@@ -108,10 +108,10 @@ void look_for_races(const std::shared_ptr<Work>& work, CUstream_st& stream, cons
       const auto seen = stream.before.find(other.stream);
       if (seen != stream.before.end() && seen->second >= other.at) continue;
       violation("%s %s what %s %s on another stream, in no order", work->name.c_str(),
-                range.written ? "writes" : "reads", other.work->name.c_str(),
+                range.written ? "writes" : "reads", other.name.c_str(),
                 other.range.written ? "writes" : "reads");
     }
-    accesses.push_back({range, work, stream.number, stream.position + 1, over});
+    accesses.push_back({range, work->name, stream.number, stream.position + 1, over});
   }
 }
 

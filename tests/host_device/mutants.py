@@ -58,6 +58,16 @@ MUTANTS = {
         ("next += share;", "next += M ? 0 : share;"),
         ("driver().destroy_context(context);", "driver().destroy_context(context); if (M) driver().destroy_context(context);"),
     ],
+    "wire_cuda.cpp": [
+        (".wait = sends_ ? ready : nullptr", ".wait = sends_ && !M ? ready : nullptr"),
+        (".signal = sends_ ? nullptr : ready", ".signal = sends_ || M ? nullptr : ready"),
+        ("graphs_[std::size_t(slot)]->launch();", "graphs_[M ? 0 : std::size_t(slot)]->launch();"),
+        ("++moves_;", "moves_ += !M;"),
+        ("if (comm_) cutting_ =", "if (comm_ && !M) cutting_ ="),
+        ("    graphs_.clear();\n", "    if (!M) graphs_.clear();\n"),
+        ("comm_ = nullptr;\n", "if (!M) comm_ = nullptr;\n"),
+        ("      stream_->synchronize();\n", "      if (!M) stream_->synchronize();\n"),
+    ],
 }
 
 GPU, OWN = "gpu/gpu_tests", "host_device/host_device_tests"
@@ -69,6 +79,7 @@ TESTS = [
     (GPU, "*TwoDevices*", {"HOST_DEVICE_COUNT": "2", "HOST_DEVICE_PEERS": "0"}),
     (OWN, "Memory.*:Recorded.A*:LateGraphs.*", LATE),
     (GPU, "*AlikeToTheBit*partime*:GpuStep.Alloc*:GpuStep.Modules*", LATE),
+    (OWN, "Wires.*", {"HOST_DEVICE_COUNT": "2", **LATE}),
     (OWN, "*Failures*/memory", {}),
 ]
 

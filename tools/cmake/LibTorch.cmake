@@ -13,6 +13,7 @@ endif()
 # CUDA headers: the wheel's own, else a toolkit's. crt/ is a wheel of its own, so ask for what lies there.
 find_path(MILLRACE_CUDA_INCLUDE crt/host_defines.h
   HINTS ${MILLRACE_TORCH}/../nvidia/cu13/include /usr/local/cuda/include)
+find_path(MILLRACE_NCCL_INCLUDE nccl.h HINTS ${MILLRACE_TORCH}/../nvidia/nccl/include)
 include(${CMAKE_CURRENT_LIST_DIR}/LibTorchTarget.cmake)
 if(MILLRACE_TORCH_CUDA AND MILLRACE_CUDA_INCLUDE AND NOT TARGET libcudart)
   message(FATAL_ERROR "CUDA headers in ${MILLRACE_CUDA_INCLUDE}, but no libcudart: name one with -DMILLRACE_CUDART=FILE")
