@@ -46,8 +46,8 @@ class Exchange {
     int from = 0;
     std::string text;
   };
-  enum class About { pipeline, state, run };  ///< whose letter it is
-  static constexpr int kAbouts = 3;
+  enum class About { pipeline, state, wires, run };  ///< whose letter it is
+  static constexpr int kAbouts = 4;
   virtual void post(int to, About about, std::string text) = 0;
   virtual std::optional<Letter> letter(About about) = 0;
   /// Whether every letter posted here is on its way without this process's help.
@@ -56,7 +56,7 @@ class Exchange {
   /// The ranks of equal `colour` as an exchange of their own, in their order; all call it at once.
   virtual std::unique_ptr<Exchange> part(int) { throw std::logic_error("it has no parts"); }
 
-  /// A rank is lost: the others are not waited for when this one ends.
+  /// A rank is lost: nobody is waited for when ports close, and when this process ends.
   virtual void abandon() = 0;
 
   /// Of its ranks among all that were launched; empty: they are all.

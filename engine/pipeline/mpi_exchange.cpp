@@ -77,6 +77,8 @@ class MpiExchange final : public Exchange {
     return 2 * int(receiving_.size()) - 2;
   }
   void close_ports() override {
+    // What a lost rank had begun to send never ends: MPI would wait for it.
+    if (*abandoned_) return;
     for (MPI_Request& request : receiving_) {
       MPI_Cancel(&request);
       MPI_Wait(&request, MPI_STATUS_IGNORE);

@@ -13,6 +13,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// A loss that is not learned from has left no gradient.
+bool is_empty(Cargo cargo, const Token& token) {
+  return cargo == Cargo::gradient && !token.learns;
+}
+
 }  // namespace
 
 RankLinks::RankLinks(const RankOptions& options, Shared& shared, const PipelineOptions& pipeline)
@@ -88,6 +93,7 @@ bool RankLinks::put(Way& way, std::unique_lock<std::mutex>& lock, const Head& he
 
 void RankLinks::load(Way& way, const Head& head, std::byte* to) {
   if (way.cargo == Cargo::meeting) return freight_.pack_gradient(head.from, to);
+  if (is_empty(way.cargo, head.token)) return;
   if (way.cargo != Cargo::turn)
     return freight_.pack(way.cargo, way.stage, shared_.pool.slot_of(head.token.sample), to);
   if (!pipeline_.guard) return;
@@ -217,7 +223,7 @@ void RankLinks::handle(Way& way, const std::byte* bytes) {
     }
   } else {
     if (way.cargo != Cargo::gradient && way.cargo != Cargo::prediction) know(sample, head.info);
-    freight_.unpack(way.cargo, way.stage, int(slot), payload);
+    if (!is_empty(way.cargo, head.token)) freight_.unpack(way.cargo, way.stage, int(slot), payload);
     if (way.cargo == Cargo::target) return targets_[slot].store(sample, std::memory_order_release);
     if (way.cargo == Cargo::sample) return samples_[slot].store(sample, std::memory_order_release);
     if (way.cargo == Cargo::prediction) {

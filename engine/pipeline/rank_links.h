@@ -52,6 +52,9 @@ class Freight {
   virtual std::vector<float>& gradient(int stage, std::size_t more) = 0;
   /// Has the stage apply 1 / `copies` of what gradient() has become.
   virtual void set_gradient(int stage, int copies) = 0;
+
+  /// The run has failed somewhere: what is under way between devices is not waited for any longer.
+  virtual void abandon() {}
 };
 
 /// How a schedule is spread over processes.
@@ -163,6 +166,7 @@ class RankLinks {
   void tell_all(const std::string& letter);
   void beat();  ///< the thread
   void look_for_losses();
+  void give_up(bool lost);  ///< nobody here waits any longer
   void send_beat(int rank);
   void tell_times();
   std::string meters() const;

@@ -45,9 +45,8 @@ void RankLinks::beat() {
       closing_.wait_for(lock, kBeat, [&] { return closed_; });
     }
   } catch (const std::exception& error) {
-    lost_ = true;
     failure_ = error.what();
-    shared_.stop.store(true);
+    give_up(true);
   }
 }
 
@@ -76,10 +75,9 @@ void RankLinks::tell_times() {
 void RankLinks::look_for_losses() {
   for (std::size_t rank = 0; rank < heard_.size(); ++rank) {
     if (heard_[rank] == Clock::time_point{} || Clock::now() - heard_[rank] < kSilence) continue;
-    lost_ = true;
     failure_ = exchange_.name(int(rank)) +
                " is gone: nothing was heard of it for 5 s; the last checkpoint stays";
-    shared_.stop.store(true);
+    give_up(true);
   }
 }
 
@@ -89,9 +87,18 @@ void RankLinks::end_of_stream(std::int64_t samples) {
   tell_all("E" + bytes_of(samples) + bytes_of(shared_.replays));
 }
 
+void RankLinks::give_up(bool lost) {
+  lost_ = lost_ || lost;
+  if (lost) exchange_.abandon();
+  shared_.stop.store(true);
+  freight_.abandon();
+}
+
 void RankLinks::fail(const std::string& what, bool lost) {
   failed_ = true;
   const std::lock_guard lock(exchange_.mutex());
+  give_up(false);
+  if (lost) exchange_.abandon();
   tell_all((lost ? "G" : "S") + what);
 }
 
@@ -117,9 +124,8 @@ bool RankLinks::read(const Exchange::Letter& letter) {
     shared_.replays = taken<std::int64_t>(bytes);
     shared_.applied.store(shared_.schedule.applied(shared_.admitted), std::memory_order_relaxed);
   } else if (kind == 'S' || kind == 'G') {
-    lost_ = lost_ || kind == 'G';
     if (failure_.empty()) failure_ = exchange_.name(letter.from) + ": " + std::string(bytes);
-    shared_.stop.store(true);
+    give_up(kind == 'G');
   } else if (kind == 'B') {
     const auto beat = taken<RankClocks::Beat>(bytes);
     if (clocks_.heard(letter.from, beat, Clock::now()) && !ended_) send_beat(letter.from);

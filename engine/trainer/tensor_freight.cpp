@@ -88,6 +88,7 @@ std::size_t TensorFreight::bytes(Cargo cargo, int stage) const {
   if (cargo == Cargo::meeting)
     return sizeof(std::int64_t) + step_(stage).stage().sums().front().nbytes();
   if (cargo == Cargo::prediction) return size(network.shape(network.size() - 1));
+  if (way(cargo, stage).wire) return 0;
   std::size_t all = sizeof(std::int64_t);
   const int boundary = cargo == Cargo::activation ? stage : stage - 1;
   for (const int source : network.crossing(options_.cut[std::size_t(boundary)])) {
@@ -96,7 +97,7 @@ std::size_t TensorFreight::bytes(Cargo cargo, int stage) const {
   return all;
 }
 
-capture::BoundaryBuffers& TensorFreight::way(Cargo cargo, int stage) {
+capture::BoundaryBuffers& TensorFreight::way(Cargo cargo, int stage) const {
   capture::Boundary& boundary =
       *boundaries_[std::size_t(cargo == Cargo::activation ? stage : stage - 1)];
   return cargo == Cargo::activation ? boundary.activations : boundary.gradients;
@@ -121,6 +122,8 @@ void TensorFreight::pack(Cargo cargo, int stage, int slot, std::byte* to) {
   } else if (cargo == Cargo::prediction) {
     const at::Tensor made = samples_.prediction[std::size_t(slot)].contiguous();
     std::memcpy(to, made.const_data_ptr<float>(), made.nbytes());
+  } else if (capture::Wire* const wire = way(cargo, stage).wire.get()) {
+    wire->move(slot);
   } else {
     pack_tensors(way(cargo, stage).tensors[std::size_t(slot)], bytes(cargo, stage), to);
   }
@@ -137,6 +140,8 @@ void TensorFreight::unpack(Cargo cargo, int stage, int slot, const std::byte* fr
       shown = at::empty({1, shape.channels, shape.height, shape.width});
     }
     std::memcpy(shown.mutable_data_ptr<float>(), from, shown.nbytes());
+  } else if (capture::Wire* const wire = way(cargo, stage).wire.get()) {
+    wire->move(slot);
   } else {
     const int reader = cargo == Cargo::activation ? stage + 1 : stage - 1;
     unpack_tensors(way(cargo, stage).tensors[std::size_t(slot)], step_(reader).records(), from);
@@ -184,6 +189,14 @@ void TensorFreight::set_gradient(int stage, int copies) {
         at::from_blob(const_cast<float*>(numbers), view.sizes(), at::kFloat).div_(copies);
     at::Tensor(view).copy_(mean);
     numbers += view.numel();
+  }
+}
+
+void TensorFreight::abandon() {
+  for (const auto& boundary : boundaries_) {
+    for (capture::BoundaryBuffers* way : {&boundary->activations, &boundary->gradients}) {
+      if (way->wire) way->wire->cut();
+    }
   }
 }
 

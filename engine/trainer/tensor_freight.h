@@ -14,8 +14,9 @@
 
 namespace millrace::engine {
 
-/// What a trainer's stages hand over through host memory, in the layout that it has, since kernels
-/// go by that. Options, samples and boundaries outlive it. Thread-safety as Freight.
+/// What a trainer's stages hand over: through host memory, in the layout that it has, since kernels
+/// go by that, or by a wire, which a message without tensors has move. Options, samples and
+/// boundaries outlive it. Thread-safety as Freight.
 class TensorFreight final : public Freight {
  public:
   /// `step`: the first one here of a stage, `replica`: one here by its replica_id. What a recorded
@@ -44,9 +45,10 @@ class TensorFreight final : public Freight {
   void unpack_gradient(int from, int to, const std::byte* bytes) override;
   std::vector<float>& gradient(int stage, std::size_t more) override;
   void set_gradient(int stage, int copies) override;
+  void abandon() override;
 
  private:
-  capture::BoundaryBuffers& way(Cargo cargo, int stage);
+  capture::BoundaryBuffers& way(Cargo cargo, int stage) const;
   at::Tensor* fed(Cargo cargo, int slot);
 
   const TrainerOptions& options_;

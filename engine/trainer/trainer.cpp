@@ -21,6 +21,7 @@
 #include "engine/trainer/balance_threads.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
+#include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer_ranks.h"
 
@@ -146,7 +147,7 @@ void Trainer::recording(const std::function<void()>& work) {
   try {
     capture::with_plain_errors(work);
   } catch (const std::runtime_error& error) {
-    if (options_.capture == Capture::graph)
+    if (options_.capture == Capture::graph || (wires_ && wires_->any()))
       throw std::runtime_error(std::string("pipeline.capture: recording failed: ") + error.what());
     recording_error_ = error.what();
     records_ = false;
@@ -225,13 +226,17 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   Outcome outcome;
   try {
     capture::with_plain_errors([&] {
+      if (wires_) wires_->connect();
       outcome = Pipeline(schedule_, steps, feed, observer, monitor_, std::move(options)).run();
+      if (wires_) wires_->drain();
     });
   } catch (const RankLost&) {
+    freight_->abandon();
     whole_ = false;
     options_.exchange->abandon();
     throw;
   } catch (...) {
+    if (freight_) freight_->abandon();
     for (capture::Step* step : steps) {
       if (step) settle(*step);
     }

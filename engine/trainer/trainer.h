@@ -26,6 +26,7 @@
 namespace millrace::engine {
 
 class Exchange;
+class RankWires;
 class TensorFreight;
 
 /// What becomes of a stage's step; backends.h has who decides.
@@ -40,6 +41,9 @@ enum class Sharing {
   streams,     ///< a stream each, on all of its SMs
   partitions,  ///< a stream each, on SMs of its own in proportion to its work
 };
+
+/// The GPUs of each rank, by their numbers there.
+using GpusOfRanks = std::vector<std::vector<capture::GpuId>>;
 
 struct TrainerOptions : ScheduleSpec {
   std::shared_ptr<const stages::Network> network;
@@ -80,6 +84,7 @@ struct TrainerOptions : ScheduleSpec {
   /// options; null: this one alone. Outlives the trainer. For cores, without late targets.
   Exchange* exchange = nullptr;
   std::vector<int> rank_of_worker;  ///< empty: dealt in order
+  GpusOfRanks gpus;  ///< recorded steps on two of them have a capture::Wire; empty: none has
   std::vector<double> module_ms;  ///< what each costs; empty: measured where cut or sharing need it
 };
 
@@ -246,7 +251,9 @@ class Trainer {
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
   /// By Schedule::replica_id(); null: another rank's.
   std::vector<std::unique_ptr<capture::StageStep>> steps_;
-  std::unique_ptr<TensorFreight> freight_;  ///< null: not spread over ranks
+  // Null: not spread over ranks.
+  std::unique_ptr<TensorFreight> freight_;
+  std::unique_ptr<RankWires> wires_;
   // On rank 0, of other ranks' stages: what they had learned when run() ended, as checkpoint(), and
   // the rest, as they last told.
   std::map<int, stages::StateDict> learned_elsewhere_;

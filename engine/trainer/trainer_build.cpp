@@ -5,6 +5,7 @@
 
 #include "capture/devices.h"
 #include "engine/trainer/backends.h"
+#include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
 
@@ -14,6 +15,7 @@ void Trainer::build() {
   const std::lock_guard lock(cut_mutex_);
   prepared_ = false;
   steps_.clear();
+  if (wires_) wires_->forget();
   boundaries_.clear();
   auto backends = make_backends(options_, schedule_.replica_ids(), records_,
                                 [this](int replica_id) { return here(replica_id); });
@@ -57,6 +59,7 @@ std::unique_ptr<capture::StageStep> Trainer::make_step(stages::Stage stage, int 
 }
 
 void Trainer::join(int stage, const capture::Backend* above, const capture::Backend* below) {
+  if (wires_ && wires_->over_cut(stage)) return wires_->lay(stage, *boundaries_[stage]);
   const c10::Device up = place_of(options_, schedule_.replica_id(stage, 0)),
                     down = place_of(options_, schedule_.replica_id(stage + 1, 0));
   const auto say = [&](capture::BoundaryBuffers& way, const capture::Backend* writer,

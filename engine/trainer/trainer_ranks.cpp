@@ -2,13 +2,12 @@
 #include "engine/trainer/trainer_ranks.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <set>
 #include <stdexcept>
-#include <thread>
 
 #include "engine/pipeline/rank_messages.h"
+#include "engine/trainer/rank_wires.h"
 #include "engine/trainer/state_bytes.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
@@ -19,24 +18,6 @@ namespace {
 
 using About = Exchange::About;
 
-constexpr std::chrono::microseconds kRest{200};
-
-constexpr std::chrono::seconds kMost{30};
-
-/// Waits for `step` to be true, which is asked under the exchange's mutex. Throws RankLost if it
-/// does not come true.
-template <class Step>
-void await(Exchange& exchange, const Step& step) {
-  for (const auto began = Clock::now(); Clock::now() - began < kMost;) {
-    {
-      const std::lock_guard lock(exchange.mutex());
-      if (step()) return;
-    }
-    std::this_thread::sleep_for(kRest);
-  }
-  throw RankLost("a rank is gone: nothing was heard of it for 30 s");
-}
-
 void post_to_all(Exchange& exchange, const std::string& text) {
   {
     const std::lock_guard lock(exchange.mutex());
@@ -44,7 +25,7 @@ void post_to_all(Exchange& exchange, const std::string& text) {
       if (rank != exchange.rank()) exchange.post(rank, About::state, text);
     }
   }
-  await(exchange, [&] { return exchange.all_posted(); });
+  await_ranks(exchange, [&] { return exchange.all_posted(); });
 }
 
 /// As a letter's bytes.
@@ -90,6 +71,7 @@ void Trainer::check_ranks() {
     if (ranks[std::size_t(worker_of[replica_id])] != exchange.rank())
       options_.devices[replica_id] = {};
   }
+  wires_ = std::make_unique<RankWires>(options_, schedule_, devices_);
   freight_ = std::make_unique<TensorFreight>(
       options_, samples_, boundaries_,
       [this](int stage) -> const capture::StageStep& { return *step_of(stage); },
@@ -162,12 +144,12 @@ void Trainer::gather() {
       const std::lock_guard lock(exchange.mutex());
       exchange.post(0, About::state, std::move(text));
     }
-    return await(exchange, [&] { return exchange.all_posted(); });
+    return await_ranks(exchange, [&] { return exchange.all_posted(); });
   }
   learned_elsewhere_.clear();
   for (int waited = exchange.ranks() - 1; waited > 0; --waited) {
     std::optional<Exchange::Letter> letter;
-    await(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
+    await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
     const std::lock_guard lock(cut_mutex_);
     for (std::string_view bytes = letter->text; !bytes.empty();) {
       int stage = 0;
@@ -187,7 +169,7 @@ void Trainer::dismiss_ranks() {
 bool Trainer::follow() {
   Exchange& exchange = *options_.exchange;
   std::optional<Exchange::Letter> letter;
-  await(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
+  await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
   std::string_view bytes = letter->text;
   if (bytes.front() == 'E') return false;
   bytes.remove_prefix(1);

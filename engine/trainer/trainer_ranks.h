@@ -1,10 +1,15 @@
 // What a trainer tells those of other ranks.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <mutex>
+#include <thread>
 #include <vector>
 
+#include "engine/monitor/clock.h"
 #include "engine/pipeline/exchange.h"
+#include "engine/pipeline/rank_links.h"
 #include "stages/parameters.h"
 
 namespace millrace::engine {
@@ -12,5 +17,20 @@ namespace millrace::engine {
 /// To all other ranks: go on at `cut`, with `weights`, after so many roll-backs.
 void tell_of_cut(Exchange& exchange, const std::vector<int>& cut, const stages::StateDict& weights,
                  std::int64_t roll_backs);
+
+/// Waits for `step` to be true, which is asked under the exchange's mutex. Throws RankLost if it
+/// does not come true.
+template <class Step>
+void await_ranks(Exchange& exchange, const Step& step) {
+  using namespace std::chrono_literals;
+  for (const auto began = Clock::now(); Clock::now() - began < 30s;) {
+    {
+      const std::lock_guard lock(exchange.mutex());
+      if (step()) return;
+    }
+    std::this_thread::sleep_for(200us);
+  }
+  throw RankLost("a rank is gone: nothing was heard of it for 30 s");
+}
 
 }  // namespace millrace::engine

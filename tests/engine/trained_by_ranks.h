@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "capture/wire.h"
 #include "tests/engine/thread_exchange.h"
 #include "tests/engine/trained.h"
 
@@ -24,6 +25,7 @@ inline Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int
       ThreadExchange exchange(sea, rank, count);
       TrainerOptions mine = options;
       mine.exchange = &exchange;
+      mine.gpus.assign(std::size_t(count), capture::gpus_here());
       std::unique_lock alone(recording);
       Trainer trainer(mine);
       trainer.prepare();

@@ -1,8 +1,13 @@
 """`millrace run` on "cuda" ends with the weights that the update rules give in plain PyTorch, to the bit."""
 
+import json
+import os
 import unittest
 
-import delayed_rules
+from safetensors.numpy import load_file
+
+import program
+import test_ranks
 import test_reference
 import test_schedules
 
@@ -33,6 +38,33 @@ class Schedules(OnDevice, test_schedules.Schedules):
     """All that the base class has: each schedule of PyTorch's rules."""
 
     test_replicated_stages = None  # can't be recorded
+
+
+@unittest.skipUnless(test_ranks.MPI, "this build has no MPI")
+class Ranks(program.CliTest):
+
+    def test_two_ranks_hand_over_from_gpu_to_gpu(self):
+        frames = program.write_frames(self.folder / "frames", program.random_frames(seed=3, count=30))
+        tables = {"source": {"uri": frames, "width": 24, "height": 16, "pace": "asap"},
+                  "model": {"layers": 4, "features": 4, "kernel": 3},
+                  "pipeline": {"stages": 2, "cut": [4], "devices": "cuda"}}
+        self.learn(tables)
+        alone = load_file(self.folder / "out.safetensors")
+        tables["pipeline"]["devices"] = ["cuda:0", "cuda:1"]
+        tables["output"] = {"weights": str(self.folder / "ranks.safetensors")}
+        config = program.write_toml(self.folder / "ranks.toml", program.bare(tables))
+        report = self.folder / "ranks.json"
+        preload = os.environ["FORK_SERVER"].partition("libfork_server.so:")[2]
+        outcome = test_ranks.ranks(
+            2, f"HOST_DEVICE_COUNT=2 LD_PRELOAD={preload} {program.MILLRACE} run {config} --quiet --report {report}",
+            shell=True)
+        self.assert_code(program.DONE, outcome)
+        learned = load_file(self.folder / "ranks.safetensors")
+        self.assertEqual({name: array.tobytes() for name, array in learned.items()},
+                         {name: array.tobytes() for name, array in alone.items()})
+        carried = {link["carries"]: link["bytes"] for rank in json.loads(report.read_text())["ranks"] for link in rank["links"]}
+        self.assertEqual(carried["activation"], carried["release"])  # a word about it, which is elsewhere
+        self.assertEqual(carried["gradient"], carried["release"])
 
 
 if __name__ == "__main__":

@@ -168,7 +168,9 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
     fail(exchange, 2, error.what());
   }
   if (!await(exchange, Word::join, text, code)) return code;
-  RankGrid grid(exchange, config);
+  LetterReader joined(text);
+  joined.word();
+  RankGrid grid(exchange, config, read_gpus(joined));
   if (!await(exchange, Word::plan, text, code)) return code;
   std::unique_ptr<Follower> follower;
   try {

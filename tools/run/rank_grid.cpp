@@ -20,11 +20,12 @@ std::vector<int> numbers(int first, int count, int apart) {
 
 }  // namespace
 
-RankGrid::RankGrid(engine::Exchange& all, const Config& config)
+RankGrid::RankGrid(engine::Exchange& all, const Config& config, engine::GpusOfRanks gpus)
     : all_(all),
       tensor_(config.pipeline.tensor),
       copies_(copies_of(config)),
-      part_(all.rank() % tensor_) {
+      part_(all.rank() % tensor_),
+      gpus_(std::move(gpus)) {
   if (tensor_ == 1 && copies_ == 1) return;
   const std::lock_guard lock(all.mutex());
   const int in_copy = all.ranks() / copies_;
@@ -56,6 +57,7 @@ void RankGrid::beat() {
 
 void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
   options.exchange = &pipeline();
+  options.gpus = gpus_;
   if (!pipeline_) return;
   pipeline_->on_workers_ended = [this](bool failed) {
     for (const auto& group : {sums_, agreed_}) {

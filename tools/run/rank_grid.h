@@ -18,7 +18,7 @@ namespace millrace::tools {
 class RankGrid {
  public:
   /// Once in each rank, at the same time. `all` outlives it.
-  RankGrid(engine::Exchange& all, const Config& config);
+  RankGrid(engine::Exchange& all, const Config& config, engine::GpusOfRanks gpus);
   ~RankGrid();
 
   int tensor() const { return tensor_; }
@@ -49,6 +49,7 @@ class RankGrid {
   std::unique_ptr<engine::Exchange> pipeline_, group_, same_;  ///< null: there are no such others
   std::shared_ptr<engine::SumGroup> sums_, agreed_;            ///< of the latter two
   std::unique_ptr<stages::TensorSplit> split_;
+  const engine::GpusOfRanks gpus_;
   stages::StateDict whole_;
 };
 

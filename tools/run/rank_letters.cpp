@@ -68,7 +68,8 @@ LetterWriter hello(const Config& config) {
   return LetterWriter(Word::hello)
       .put(std::string(MILLRACE_VERSION))
       .put(build_number())
-      .put(to_toml(config));
+      .put(to_toml(config))
+      .put(capture::gpus_here());
 }
 
 std::string difference(LetterReader& from, const Config& config) {
@@ -82,6 +83,12 @@ std::string difference(LetterReader& from, const Config& config) {
     if (their != our) return "has another config: " + their + ", rank 0 has " + our;
   }
   return "";
+}
+
+engine::GpusOfRanks read_gpus(LetterReader& letter) {
+  engine::GpusOfRanks gpus(std::size_t(letter.get<std::int64_t>()));
+  for (auto& of_rank : gpus) of_rank = letter.list<capture::GpuId>();
+  return gpus;
 }
 
 LetterWriter write(const RankPlan& plan) {

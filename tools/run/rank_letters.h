@@ -21,7 +21,7 @@ namespace millrace::tools {
 /// The first character of each letter.
 enum class Word : char {
   // To rank 0.
-  hello = 'H',   ///< build and config
+  hello = 'H',   ///< build, config and GPUs
   ready = 'K',   ///< host and process
   failed = 'X',  ///< exit code, and why
   part = 'C',    ///< of a checkpoint
@@ -29,7 +29,7 @@ enum class Word : char {
   source = 'F',  ///< how a source beside rank 0's went: SourceReport
   share = 'S',   ///< of the weights, as a run has left them: where modules are shared
   // From rank 0.
-  join = 'J',     ///< the grid: all have the same config
+  join = 'J',     ///< the grid: all have the same config; everybody's GPUs
   plan = 'P',     ///< what to build
   refused = 'R',  ///< exit code: there will be no run
   go = 'G',
@@ -124,8 +124,11 @@ void await_posted(engine::Exchange& exchange,
                   std::chrono::seconds patience = std::chrono::seconds(2));
 
 LetterWriter hello(const Config& config);
-/// Why the rank that sent this can't run with one that says hello(config); "": it can.
+/// Why the rank that sent this can't run with one that says hello(config); "": it can, and its GPUs
+/// are to be read next.
 std::string difference(LetterReader& from, const Config& config);
+
+engine::GpusOfRanks read_gpus(LetterReader& letter);  ///< of Word::join
 
 LetterWriter write(const RankPlan& plan);
 RankPlan read_plan(LetterReader& letter);

@@ -62,12 +62,15 @@ RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   members_[0] = {host, getpid()};
+  engine::GpusOfRanks gpus(members_.size());
+  gpus[0] = capture::gpus_here();
   each(Word::hello, [&](int rank, LetterReader& letter) {
     const std::string wrong = difference(letter, config);
     if (!wrong.empty()) throw ConfigError("rank " + std::to_string(rank) + " " + wrong);
+    gpus[std::size_t(rank)] = letter.list<capture::GpuId>();
   });
-  tell_all(LetterWriter(Word::join));
-  grid_ = std::make_unique<RankGrid>(exchange, config);
+  tell_all(LetterWriter(Word::join).put(gpus));
+  grid_ = std::make_unique<RankGrid>(exchange, config, std::move(gpus));
 }
 
 template <class Read>

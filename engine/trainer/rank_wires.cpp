@@ -1,0 +1,112 @@
+#include "engine/trainer/rank_wires.h"
+
+#include <ATen/ATen.h>  // tensors of a way
+
+#include "engine/pipeline/rank_messages.h"
+#include "engine/trainer/trainer_ranks.h"
+
+namespace millrace::engine {
+
+using About = Exchange::About;
+
+RankWires::RankWires(const TrainerOptions& options, const Schedule& schedule,
+                     const std::vector<Device>& devices)
+    : options_(options), schedule_(schedule), devices_(devices) {}
+
+int RankWires::rank_of(int stage) const {
+  const int worker = workers_of_replicas(schedule_)[std::size_t(schedule_.replica_id(stage, 0))];
+  return options_.rank_of_worker[std::size_t(worker)];
+}
+
+const capture::GpuId* RankWires::gpu_of(int stage) const {
+  const Device& device = devices_[std::size_t(schedule_.replica_id(stage, 0))];
+  const std::size_t rank = std::size_t(rank_of(stage));
+  if (!device.cuda || rank >= options_.gpus.size()) return nullptr;
+  const std::vector<capture::GpuId>& there = options_.gpus[rank];
+  return std::size_t(device.index) < there.size() ? &there[std::size_t(device.index)] : nullptr;
+}
+
+bool RankWires::over_cut(int stage) const {
+  if (options_.make_backend || options_.capture == Capture::eager || !options_.replicas.empty())
+    return false;
+  const int up = rank_of(stage), down = rank_of(stage + 1), here = options_.exchange->rank();
+  if (up == down || (up != here && down != here)) return false;
+  const capture::GpuId *from = gpu_of(stage), *to = gpu_of(stage + 1);
+  return from && to && *from != *to;  // NCCL has no way within one GPU
+}
+
+bool RankWires::any() const {
+  for (int stage = 0; stage + 1 < schedule_.stages; ++stage) {
+    if (over_cut(stage)) return true;
+  }
+  return false;
+}
+
+void RankWires::lay(int stage, capture::Boundary& boundary) {
+  const bool up = rank_of(stage) == options_.exchange->rank();
+  const int mine = up ? stage : stage + 1, peer = rank_of(up ? stage + 1 : stage);
+  lay(mine, up, 2 * stage, peer, boundary.activations);
+  lay(mine, !up, 2 * stage + 1, peer, boundary.gradients);
+}
+
+void RankWires::lay(int stage, bool sends, int number, int peer, capture::BoundaryBuffers& way) {
+  const Device& device = devices_[std::size_t(schedule_.replica_id(stage, 0))];
+  const c10::Device place(c10::kCUDA, c10::DeviceIndex(device.index));
+  const stages::Network& network = *options_.network;
+  for (auto& tensors : way.tensors) {
+    for (const int source : network.crossing(options_.cut[std::size_t(number / 2)])) {
+      const stages::ImageShape& shape =
+          source == stages::kSample ? options_.sample : network.shape(source);
+      tensors.push_back(
+          at::zeros({1, shape.channels, shape.height, shape.width}, at::TensorOptions(place)));
+    }
+  }
+  way.wire = capture::make_wire(place, way, sends);
+  ways_.push_back({.number = number, .peer = peer, .sends = sends, .buffers = &way});
+}
+
+void RankWires::connect() {
+  // Ways have the same order on all ranks, so that the first that is not connected anywhere has
+  // both its ends waiting.
+  for (Way& way : ways_) {
+    if (way.connected) continue;
+    const std::string name = way.sends ? capture::new_wire_name() : told(way);
+    if (way.sends) tell(way, name);
+    way.buffers->wire->connect(name);
+    way.connected = true;
+  }
+}
+
+void RankWires::drain() {
+  for (const Way& way : ways_) {
+    if (way.sends) tell(way, bytes_of(way.buffers->wire->moves()));
+  }
+  for (const Way& way : ways_) {
+    if (way.sends) continue;
+    const std::string text = told(way);
+    std::string_view bytes = text;
+    const auto sent = taken<std::int64_t>(bytes);
+    while (way.buffers->wire->moves() < sent) way.buffers->wire->move(0);
+  }
+}
+
+void RankWires::tell(const Way& way, const std::string& text) {
+  Exchange& exchange = *options_.exchange;
+  const std::lock_guard lock(exchange.mutex());
+  exchange.post(way.peer, About::wires, bytes_of(way.number) + text);
+}
+
+std::string RankWires::told(const Way& way) {
+  Exchange& exchange = *options_.exchange;
+  await_ranks(exchange, [&] {
+    while (const auto letter = exchange.letter(About::wires)) {
+      std::string_view bytes = letter->text;
+      const int number = taken<int>(bytes);
+      early_.emplace(number, bytes);
+    }
+    return early_.contains(way.number);
+  });
+  return early_.extract(way.number).mapped();
+}
+
+}  // namespace millrace::engine
