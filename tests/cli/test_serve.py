@@ -176,7 +176,7 @@ class Serve(program.CliTest):
             self.assertNotIn(b"a-long-enough", Path(f"/proc/{process.pid}/cmdline").read_bytes())
             self.assertIn("frames", self.get("state", Authorization="Bearer a-long-enough-token"))
             self.finish(process)
-        for text in (None, "\n"):
+        for text in (None, "\n", "too-short"):
             file.unlink(missing_ok=True)
             if text is not None:
                 file.write_text(text)

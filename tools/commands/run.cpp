@@ -12,6 +12,7 @@
 #include "tools/commands/progress.h"
 #include "tools/commands/signals.h"
 #include "tools/commands/watchdog.h"
+#include "tools/page/gate.h"
 #include "tools/run/follower.h"
 #include "tools/run/launched.h"
 #include "tools/run/run.h"
@@ -116,6 +117,11 @@ std::string token_in(const std::string& path) {
   token.resize(std::size_t(std::max<std::streamsize>(file.gcount(), 0)));
   while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
   if (token.empty()) throw ConfigError("--token-file: " + path + ": holds no token");
+  try {
+    page::check_token(token);
+  } catch (const std::invalid_argument& error) {
+    throw ConfigError("--token-file: " + path + ": " + error.what());
+  }
   return token;
 }
 

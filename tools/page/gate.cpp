@@ -29,17 +29,6 @@ bool all_digits(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-void check_token(std::string_view token) {
-  const bool plain = std::all_of(token.begin(), token.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           std::string_view("-._~").find(c) != std::string_view::npos;
-  });
-  if (!token.empty() && (token.size() < kLeastToken || !plain)) {
-    throw std::invalid_argument(
-        "a token has at least 16 characters, each a letter, a digit or one of - . _ ~");
-  }
-}
-
 // "host:80" without the port; "[::1]:80" as "[::1]".
 std::string_view without_port(std::string_view host) {
   const std::size_t colon = host.rfind(':');
@@ -73,6 +62,17 @@ std::string random_secret() {
 }
 
 }  // namespace
+
+void check_token(std::string_view token) {
+  const bool plain = std::all_of(token.begin(), token.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           std::string_view("-._~").find(c) != std::string_view::npos;
+  });
+  if (!token.empty() && (token.size() < kLeastToken || !plain)) {
+    throw std::invalid_argument(
+        "a token has at least 16 characters, each a letter, a digit or one of - . _ ~");
+  }
+}
 
 WebOptions web_options(std::string_view where, std::string_view token) {
   WebOptions options;

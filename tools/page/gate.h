@@ -20,6 +20,10 @@ struct WebOptions {
 /// characters that a URL does not take as they are.
 WebOptions web_options(std::string_view where, std::string_view token);
 
+/// Throws std::invalid_argument for a token too short or of characters that a URL does not take as
+/// they are. "": there is none.
+void check_token(std::string_view token);
+
 /// 1 if equal, in a time that does not tell where they differ.
 bool equal_secrets(std::string_view given, std::string_view secret);
 
