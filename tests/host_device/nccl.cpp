@@ -61,8 +61,10 @@ bool await(const Meeting& meeting, const There& there) {
   return true;
 }
 
-void await_graphs(ncclComm_t comm) {
+void end(ncclComm_t comm) {
   while (comm->held.use_count() > 1) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  munmap(comm->meeting, sizeof(Meeting));
+  delete comm;
 }
 
 void send(Meeting& meeting, std::uint64_t number, const void* from, std::size_t bytes) {
@@ -136,19 +138,18 @@ API ncclResult_t ncclCommInitRank(ncclComm_t* made, int ranks, ncclUniqueId id, 
   shm_unlink(id.internal);  // by the second it is gone
   const Guard guard(lock);
   const bool together = meeting->process[0] == meeting->process[1];
-  // For good: work under way may look at it after an abort.
   *made = new ncclComm{meeting, together ? &orders[id.internal] : nullptr};
   return ncclSuccess;
 }
 API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  await_graphs(comm);
   if (comm->meeting->sent != comm->meeting->taken)
     violation("a communicator is destroyed with a send under way");
+  end(comm);
   return ncclSuccess;
 }
 API ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->meeting->aborted = true;
-  await_graphs(comm);
+  end(comm);
   return ncclSuccess;
 }
 API ncclResult_t ncclGroupStart() {
