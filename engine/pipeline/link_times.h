@@ -19,6 +19,10 @@ enum class Cargo : std::uint8_t {
   turn,        ///< to predict, for the last stage's replica with the next sample
 };
 constexpr int kCargos = 8;
+/// Whether it crosses a cut.
+constexpr bool is_transfer(Cargo cargo) {
+  return cargo == Cargo::activation || cargo == Cargo::gradient;
+}
 
 /// Messages of one kind from one rank to another.
 struct LinkTime {
@@ -26,6 +30,7 @@ struct LinkTime {
   int stage = 0;  ///< that gives it
   int from = 0, to = 0;
   std::int64_t bytes = 0;     ///< of a message
+  bool apart = false;         ///< what it is about goes from GPU to GPU by itself
   std::int64_t messages = 0;  ///< timed
   double ms = 0;              ///< median from sending to where the receiver has it in hand
 };

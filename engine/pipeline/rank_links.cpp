@@ -102,7 +102,7 @@ void RankLinks::load(Way& way, const Head& head, std::byte* to) {
 }
 
 bool RankLinks::send(Cargo cargo, int from, int to, const Token& token) {
-  if (cargo == Cargo::activation || cargo == Cargo::gradient)
+  if (is_transfer(cargo))
     freight_.await(cargo, shared_.lowering.stage(from), shared_.pool.slot_of(token.sample));
   std::unique_lock lock(exchange_.mutex());
   Way& way = outgoing(cargo, shared_.lowering.stage(from), rank_of(to));

@@ -64,6 +64,7 @@ void RankLinks::tell_times() {
                         .from = way->peer,
                         .to = rank(),
                         .bytes = std::int64_t(way->buffers.front().size()),
+                        .apart = is_transfer(way->cargo) && room(way->cargo, way->stage) == 0,
                         .messages = way->took.count(),
                         .ms = way->took.median_ms()};
     if (rank() == 0) exchange_.times().note(time);

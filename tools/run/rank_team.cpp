@@ -37,7 +37,8 @@ const char* name_of(engine::Cargo cargo) {
 
 nlohmann::ordered_json to_json(const engine::LinkTime& link) {
   return {{"from", link.from},   {"to", link.to},       {"carries", name_of(link.cargo)},
-          {"stage", link.stage}, {"bytes", link.bytes}, {"ms", link.ms}};
+          {"stage", link.stage}, {"bytes", link.bytes}, {"by", link.apart ? "NCCL" : "MPI"},
+          {"ms", link.ms}};
 }
 
 }  // namespace
