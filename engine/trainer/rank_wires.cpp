@@ -14,8 +14,7 @@ RankWires::RankWires(const TrainerOptions& options, const Schedule& schedule,
     : options_(options), schedule_(schedule), devices_(devices) {}
 
 int RankWires::rank_of(int stage) const {
-  const int worker = workers_of_replicas(schedule_)[std::size_t(schedule_.replica_id(stage, 0))];
-  return options_.rank_of_worker[std::size_t(worker)];
+  return engine::rank_of(options_, schedule_, schedule_.replica_id(stage, 0));
 }
 
 const capture::GpuId* RankWires::gpu_of(int stage) const {

@@ -51,6 +51,11 @@ StageFacts facts_of(std::string_view& bytes, int& stage) {
 
 }  // namespace
 
+int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica_id) {
+  const int worker = workers_of_replicas(schedule)[std::size_t(replica_id)];
+  return options.rank_of_worker[std::size_t(worker)];
+}
+
 void tell_of_cut(Exchange& exchange, const std::vector<int>& cut, const stages::StateDict& weights,
                  std::int64_t roll_backs) {
   std::string text = "C";
@@ -66,10 +71,8 @@ void Trainer::check_ranks() {
   require_ranks(schedule_, ranks, exchange.ranks());
   if (options_.late_targets) throw std::invalid_argument("ranks have no targets that come late");
   // What other ranks hand over comes and goes through host memory, as to and from a core.
-  const std::vector<int> worker_of = workers_of_replicas(schedule_);
   for (std::size_t replica_id = 0; replica_id < options_.devices.size(); ++replica_id) {
-    if (ranks[std::size_t(worker_of[replica_id])] != exchange.rank())
-      options_.devices[replica_id] = {};
+    if (!here(int(replica_id))) options_.devices[replica_id] = {};
   }
   wires_ = std::make_unique<RankWires>(options_, schedule_, devices_);
   freight_ = std::make_unique<TensorFreight>(
@@ -81,9 +84,8 @@ void Trainer::check_ranks() {
 }
 
 bool Trainer::here(int replica_id) const {
-  if (!options_.exchange) return true;
-  const int worker = workers_of_replicas(schedule_)[std::size_t(replica_id)];
-  return options_.rank_of_worker[std::size_t(worker)] == options_.exchange->rank();
+  return !options_.exchange ||
+         rank_of(options_, schedule_, replica_id) == options_.exchange->rank();
 }
 
 capture::StageStep* Trainer::step_of(int stage) const {

@@ -14,6 +14,11 @@
 
 namespace millrace::engine {
 
+struct TrainerOptions;
+
+/// Whose worker has it. `options`: of a trainer that is spread over ranks.
+int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica_id);
+
 /// To all other ranks: go on at `cut`, with `weights`, after so many roll-backs.
 void tell_of_cut(Exchange& exchange, const std::vector<int>& cut, const stages::StateDict& weights,
                  std::int64_t roll_backs);
