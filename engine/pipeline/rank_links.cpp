@@ -73,6 +73,12 @@ void RankLinks::progress() {
   if (lock) poll();
 }
 
+bool RankLinks::sends() const {
+  const std::lock_guard lock(exchange_.mutex());
+  return std::any_of(ways_.begin(), ways_.end(),
+                     [&](const auto& way) { return way->last >= 0 && !exchange_.over(way->last); });
+}
+
 bool RankLinks::put(Way& way, std::unique_lock<std::mutex>& lock, const Head& head) {
   while (!exchange_.over(way.ports[way.next])) {
     poll();
@@ -86,7 +92,8 @@ bool RankLinks::put(Way& way, std::unique_lock<std::mutex>& lock, const Head& he
   stamped.sent = Clock::now();
   std::memcpy(buffer.data(), &stamped, sizeof stamped);
   load(way, head, buffer.data() + sizeof head);
-  exchange_.start(way.ports[way.next]);
+  way.last = way.ports[way.next];
+  exchange_.start(way.last);
   way.next = (way.next + 1) % way.ports.size();
   return true;
 }

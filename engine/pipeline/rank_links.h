@@ -93,6 +93,8 @@ class RankLinks {
 
   /// Takes what has come. Any thread; at once if another is at it.
   void progress();
+  /// Whether something sent here still needs progress(). Any thread.
+  bool sends() const;
 
   // By workers.
   /// False if the run was stopped meanwhile.
@@ -133,6 +135,7 @@ class RankLinks {
     std::vector<int> ports;
     std::vector<char> filled;  ///< receiving: not handled yet
     std::size_t next = 0;      ///< in the ring
+    int last = -1;             ///< sending: the port last started
     Histogram took;            ///< receiving
   };
   class OutgoingLink;

@@ -24,6 +24,7 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       stages_(stages_of(program_)),
       outbox_(4 * std::size_t(shared.schedule.slots()) + 8),
       completions_(16 * std::size_t(shared.schedule.slots()) + 16),
+      waits_(program_),
       verdicts_(2 * std::size_t(shared.schedule.slots()), Alarm::none) {
   const std::vector<std::int64_t> ages =
       options.own_losses ? own_gradient_ages(shared.schedule) : gradient_ages(shared.schedule);
@@ -39,10 +40,10 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
 void Worker::run() {
   if (track_ && options_.actions->operations()) capture::operation_watch = track_;
   const bool watched = track_ || options_.before_action || options_.after_action;
-  for (std::int64_t at = 0; !shared_.stop.load(std::memory_order_relaxed); ++at) {
+  for (at_ = 0; !shared_.stop.load(std::memory_order_relaxed); ++at_) {
     const std::int64_t applied = shared_.applied.load(std::memory_order_relaxed);
-    if (applied != kEndless && program_.over(at, applied)) break;
-    const Action action = program_.at(at);
+    if (applied != kEndless && program_.over(at_, applied)) break;
+    const Action action = program_.at(at_);
     if (action.sample < applied) {
       const Lowered next = shared_.lowering(index_, action);
       if (watched) {
@@ -51,7 +52,7 @@ void Worker::run() {
         perform(next);
       }
     }
-    if (shared_.groups.ends(index_, at)) end_group();
+    if (shared_.groups.ends(index_, at_)) end_group();
   }
   drain();
   for (const int stage : stages_) by_stage_[stage].meter->finish();

@@ -7,6 +7,7 @@
 #include "engine/pipeline/admission.h"
 #include "engine/pipeline/completions.h"
 #include "engine/pipeline/pipeline.h"
+#include "engine/pipeline/wait_forecast.h"
 
 namespace millrace::engine {
 
@@ -65,8 +66,9 @@ class Worker {
   bool meet(const Action& action, const Signal& need);  ///< all replicas, at an update
   bool admit(const Action& action);                     ///< takes a sample from the feed
   bool await_sample(const Action& action);              ///< that rank 0 has taken
+  /// `foreseen`: nothing comes before.
   template <class Attempt>
-  bool await(std::int64_t sample, const Attempt& attempt);
+  bool await(std::int64_t sample, const Attempt& attempt, Clock::duration foreseen = {});
   template <class Came>
   bool look_for(std::int64_t sample, const Came& came);  ///< from another rank
   bool await_target(const Action& action);               ///< where another rank has the feed
@@ -88,6 +90,7 @@ class Worker {
   void updated(const Completion& update);
   void timed(const Completion& group);
   std::chrono::microseconds patience();  ///< of a wait, until it looks at what is launched
+  std::chrono::microseconds patience_with_ranks();
 
   /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
   bool over(std::int64_t sample) const { return shared_.over(sample); }
@@ -114,9 +117,11 @@ class Worker {
   Outbox outbox_;                ///< what others hear of when the launch group ends
   CompletionQueue completions_;
   bool settling_ = false;
-  Clock::time_point waits_since_;  ///< with other ranks about
-  Clock::duration showing_{};      ///< from launch to prediction, lately
-  std::vector<Alarm> verdicts_;    ///< of the guard: sample n's at n mod size
+  std::int64_t at_ = 0;          ///< the action, in its program
+  WaitForecast waits_;           ///< for other ranks
+  Clock::time_point due_;        ///< what is waited for, with other ranks about
+  Clock::duration showing_{};    ///< from launch to prediction, lately
+  std::vector<Alarm> verdicts_;  ///< of the guard: sample n's at n mod size
 };
 
 }  // namespace millrace::engine

@@ -50,14 +50,7 @@ bool Worker::over(const Completion& completion) {
 }
 
 std::chrono::microseconds Worker::patience() {
-  // What comes from other ranks is taken by whoever waits, so that no wait may be long.
-  if (shared_.ranks) {
-    // A rest ends late by as much as a message takes, so it begins when a step should have come.
-    constexpr std::chrono::milliseconds kLooks{5};
-    if (Clock::now() - waits_since_ > kLooks) return kImpatience;
-    std::this_thread::yield();  // ranks may share a core
-    return std::chrono::microseconds(0);
-  }
+  if (shared_.ranks) return patience_with_ranks();
   if (completions_.empty()) return kPatience;
   const Completion& next = completions_.front();
   if (next.kind != Completion::Kind::predicted || next.launch < 0) return kImpatience;
@@ -66,6 +59,22 @@ std::chrono::microseconds Worker::patience() {
   const Clock::duration due = showing_ - (Clock::now() - next.launched);
   const bool soon = due < 2 * kImpatience && due > -showing_ - 2 * kImpatience;
   return soon ? std::chrono::microseconds(0) : kImpatience;
+}
+
+std::chrono::microseconds Worker::patience_with_ranks() {
+  using std::chrono::microseconds;
+  // What comes from other ranks is taken by whoever waits; rank 0 shows what others predict.
+  constexpr microseconds kShows{100}, kRests{2000};
+  // A rest ends late by as much as a message takes, so none begins while a step should come.
+  constexpr std::chrono::milliseconds kLooks{5};
+  const Clock::duration early = due_ - Clock::now();
+  if (early > kImpatience && completions_.empty() && !shared_.ranks->sends()) {
+    const microseconds rest = shared_.ranks->has_feed() ? kShows : kRests;
+    return std::min(rest, std::chrono::duration_cast<microseconds>(early));
+  }
+  if (-early > kLooks) return kImpatience;
+  std::this_thread::yield();  // ranks may share a core
+  return microseconds(0);
 }
 
 void Worker::drain() {

@@ -11,8 +11,8 @@ namespace millrace::engine {
 using Part = StageMeter::Part;
 
 template <class Attempt>
-bool Worker::await(std::int64_t sample, const Attempt& attempt) {
-  if (shared_.ranks) waits_since_ = Clock::now();
+bool Worker::await(std::int64_t sample, const Attempt& attempt, Clock::duration foreseen) {
+  if (shared_.ranks) due_ = Clock::now() + foreseen;
   while (!attempt(patience())) {
     settle();
     if (over(sample)) return false;
@@ -43,10 +43,15 @@ bool Worker::wait_for(const Action& action, const Signal& need, Token& token) {
 bool Worker::receive(const Action& action, const Signal& need, Token& token) {
   TokenQueue& queue = shared_.channels.queue(need);
   Stage& mine = stage(action);
+  Clock::duration waited{};
   if (!queue.try_receive(token)) {
-    lap(mine, Part::handoff);
-    if (!await(action.sample, [&](auto patience) { return queue.receive(token, patience); }))
+    const Clock::time_point began = Clock::now();
+    lap(mine, Part::handoff, began);
+    if (!await(
+            action.sample, [&](auto patience) { return queue.receive(token, patience); },
+            waits_.at_least(at_)))
       return false;
+    waited = Clock::now() - began;
     if (token.sent != Clock::time_point{}) {
       // It comes from another rank. What was under way meanwhile was handed over; before, there was
       // nothing to do.
@@ -55,6 +60,7 @@ bool Worker::receive(const Action& action, const Signal& need, Token& token) {
       lap(mine, Part::waiting);
     }
   }
+  if (shared_.ranks) waits_.waited(at_, waited);
   if (token.sample != need.sample)
     throw std::logic_error("a link delivered another sample than the schedule says");
   lap(mine, Part::handoff);
@@ -103,7 +109,7 @@ bool Worker::admit(const Action& action) {
     }
     lap(mine, Part::waiting);
   }
-  const Clock::time_point asked = waits_since_ = Clock::now();
+  const Clock::time_point asked = due_ = Clock::now();
   if (!admission_.await(
           action.sample, [&] { return patience(); }, [&] { end_group(); }))
     return false;
