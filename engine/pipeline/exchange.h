@@ -16,7 +16,7 @@
 namespace millrace::engine {
 
 /// A run's processes are its ranks, 0 to ranks() - 1, each started with the same config. A port
-/// carries messages of one size from the same place to the same place again and again, and
+/// carries messages of one size from the same places to the same places again and again, and
 /// allocates nothing; its messages arrive in order. A letter has any size; letters of one kind
 /// between two ranks arrive in order. No call waits for another rank. Messages move on while some
 /// call is made on both sides. Whoever calls anything but rank() and ranks() holds mutex(). Throws
@@ -30,9 +30,12 @@ class Exchange {
   /// What the pipeline's messages take; on rank 0 those of all ranks. Any thread.
   LinkTimes& times() { return times_; }
 
-  /// A port to or from `peer`, whose side names the same tag (0 to kTags - 1). `bytes` outlives it.
-  virtual int open_to(int peer, int tag, std::span<std::byte> bytes) = 0;
-  virtual int open_from(int peer, int tag, std::span<std::byte> bytes) = 0;
+  /// A message's bytes, one part after another.
+  using Parts = std::vector<std::span<std::byte>>;
+  /// A port to or from `peer`, whose side names the same tag (0 to kTags - 1), has as many bytes,
+  /// and may have them in other parts. What they lie in outlives it.
+  virtual int open_to(int peer, int tag, const Parts& parts) = 0;
+  virtual int open_from(int peer, int tag, const Parts& parts) = 0;
   /// Closes all; messages to this rank that are under way are lost.
   virtual void close_ports() = 0;
   /// Sends what lies in the port's bytes, or is ready to receive into them. It must be over().

@@ -2,6 +2,7 @@
 #include <mpi.h>
 
 #include <cstdlib>
+#include <limits>
 #include <list>
 #include <stdexcept>
 #include <vector>
@@ -26,6 +27,24 @@ void send_at_once() {
   for (const char* limit : {"OMPI_MCA_btl_tcp_eager_limit", "OMPI_MCA_btl_tcp_rndv_eager_limit",
                             "OMPI_MCA_btl_tcp_max_send_size"})
     setenv(limit, "4194304", 0);
+}
+
+/// The parts where they lie, so that MPI gathers and scatters them and nobody copies them before.
+MPI_Datatype type_of(const Exchange::Parts& parts) {
+  std::vector<int> lengths;
+  std::vector<MPI_Aint> places;
+  for (const std::span<std::byte> part : parts) {
+    if (part.size() > std::size_t(std::numeric_limits<int>::max()))
+      throw std::runtime_error("MPI takes no tensor of more than 2 GiB");
+    lengths.push_back(int(part.size()));
+    require(MPI_Get_address(part.data(), &places.emplace_back()), "MPI_Get_address");
+  }
+  MPI_Datatype type;
+  require(
+      MPI_Type_create_hindexed(int(parts.size()), lengths.data(), places.data(), MPI_BYTE, &type),
+      "MPI_Type_create_hindexed");
+  require(MPI_Type_commit(&type), "MPI_Type_commit");
+  return type;
 }
 
 /// Ports are persistent requests: a message is set up once, and started again and again. Whoever
@@ -60,19 +79,23 @@ class MpiExchange final : public Exchange {
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
 
-  int open_to(int peer, int tag, std::span<std::byte> bytes) override {
+  int open_to(int peer, int tag, const Parts& parts) override {
     MPI_Request request;
-    require(MPI_Send_init(bytes.data(), int(bytes.size()), MPI_BYTE, peer, kLetters + tag, all_,
-                          &request),
+    MPI_Datatype type = type_of(parts);
+    require(MPI_Send_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, &request),
             "MPI_Send_init");
+    MPI_Type_free(&type);  // the request keeps it
     sending_.push_back(request);
     return 2 * int(sending_.size()) - 1;
   }
-  int open_from(int peer, int tag, std::span<std::byte> bytes) override {
+  // MPI's standard has nobody read what a receive is started for, but no MPI writes there before a
+  // message comes.
+  int open_from(int peer, int tag, const Parts& parts) override {
     MPI_Request request;
-    require(MPI_Recv_init(bytes.data(), int(bytes.size()), MPI_BYTE, peer, kLetters + tag, all_,
-                          &request),
+    MPI_Datatype type = type_of(parts);
+    require(MPI_Recv_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, &request),
             "MPI_Recv_init");
+    MPI_Type_free(&type);
     receiving_.push_back(request);
     return 2 * int(receiving_.size()) - 2;
   }

@@ -79,33 +79,46 @@ bool RankLinks::sends() const {
                      [&](const auto& way) { return way->last >= 0 && !exchange_.over(way->last); });
 }
 
+RankLinks::Place& RankLinks::place_for(Way& way, std::int64_t sample) {
+  return way.places[way.places.front().payload ? std::size_t(shared_.pool.slot_of(sample))
+                                               : std::size_t(way.messages) % way.places.size()];
+}
+
 bool RankLinks::put(Way& way, std::unique_lock<std::mutex>& lock, const Head& head) {
-  while (!exchange_.over(way.ports[way.next])) {
+  while (!exchange_.over(place_for(way, head.token.sample).port)) {
     poll();
     if (shared_.stop.load(std::memory_order_relaxed)) return false;
     lock.unlock();
     std::this_thread::yield();
     lock.lock();
   }
-  std::vector<std::byte>& buffer = way.buffers[way.next];
-  Head stamped = head;
-  stamped.sent = Clock::now();
-  std::memcpy(buffer.data(), &stamped, sizeof stamped);
-  load(way, head, buffer.data() + sizeof head);
-  way.last = way.ports[way.next];
-  exchange_.start(way.last);
-  way.next = (way.next + 1) % way.ports.size();
+  Place& place = place_for(way, head.token.sample);
+  place.head = head;
+  place.head.number = way.messages++;
+  place.head.sent = Clock::now();
+  pack(way, place);
+  exchange_.start(way.last = place.port);
   return true;
 }
 
-void RankLinks::load(Way& way, const Head& head, std::byte* to) {
-  if (way.cargo == Cargo::meeting) return freight_.pack_gradient(head.from, to);
-  if (is_empty(way.cargo, head.token)) return;
-  if (way.cargo != Cargo::turn)
-    return freight_.pack(way.cargo, way.stage, shared_.pool.slot_of(head.token.sample), to);
-  if (!pipeline_.guard) return;
+void RankLinks::pack(const Way& way, Place& place) {
+  if (is_empty(way.cargo, place.head.token)) return;
+  if (place.payload) place.payload->pack();
+  if (way.cargo == Cargo::meeting) freight_.pack_gradient(place.head.from, place.bytes.data());
+  if (way.cargo != Cargo::turn || !pipeline_.guard) return;
   const GuardTurn turn{pipeline_.guard->state(), pipeline_.guard->told()};
-  std::memcpy(to, &turn, sizeof turn);
+  std::memcpy(place.bytes.data(), &turn, sizeof turn);
+}
+
+void RankLinks::unpack(const Way& way, Place& place) {
+  if (is_empty(way.cargo, place.head.token)) return;
+  if (place.payload) place.payload->unpack();
+  if (way.cargo == Cargo::meeting)
+    freight_.unpack_gradient(place.head.from, place.head.to, place.bytes.data());
+  if (way.cargo != Cargo::turn || !pipeline_.guard) return;
+  GuardTurn turn;
+  std::memcpy(&turn, place.bytes.data(), sizeof turn);
+  pipeline_.guard->go_on_from(turn.state, turn.told);
 }
 
 bool RankLinks::send(Cargo cargo, int from, int to, const Token& token) {
@@ -188,13 +201,14 @@ void RankLinks::meet_copies(int stage, bool& learned, Alarm& alarm) {
 void RankLinks::poll() {
   for (int port; (port = exchange_.arrived()) >= 0;) {
     const auto [way, place] = of_port_[std::size_t(port)];
-    way->filled[place] = 1;
-    while (way->filled[way->next]) {
-      const std::size_t now = way->next;
-      way->filled[now] = 0;
-      way->next = (now + 1) % way->ports.size();
-      handle(*way, way->buffers[now].data());
-      exchange_.start(way->ports[now]);
+    const auto waiting = [way](std::int64_t number) -> Place*& {
+      return way->waiting[std::size_t(number) % way->waiting.size()];
+    };
+    waiting(place->head.number) = place;
+    while (Place* const next = std::exchange(waiting(way->messages), nullptr)) {
+      ++way->messages;
+      handle(*way, *next);
+      exchange_.start(next->port);
     }
   }
   while (finished_ < exchange_.ranks() - 1) {
@@ -203,44 +217,34 @@ void RankLinks::poll() {
   }
 }
 
-Clock::time_point RankLinks::time_of_sending(Way& way, Clock::time_point by_its_clock) {
-  const Clock::time_point now = Clock::now();
-  const std::optional<Clock::duration> ahead = clocks_.ahead(way.peer);
-  if (!ahead) return now;
-  const Clock::time_point sent = std::min(by_its_clock - *ahead, now);
-  way.took.record((now - sent).count());
-  return sent;
+std::optional<Clock::time_point> RankLinks::time_of_sending(int peer,
+                                                            Clock::time_point by_its_clock) const {
+  const std::optional<Clock::duration> ahead = clocks_.ahead(peer);
+  if (!ahead) return std::nullopt;
+  return std::min(by_its_clock - *ahead, Clock::now());
 }
 
-void RankLinks::handle(Way& way, const std::byte* bytes) {
-  Head head;
-  std::memcpy(static_cast<void*>(&head), bytes, sizeof head);
-  const std::byte* const payload = bytes + sizeof head;
-  head.token.sent = time_of_sending(way, head.sent);
-  const std::int64_t sample = head.token.sample;
+void RankLinks::handle(Way& way, Place& place) {
+  const Head& head = place.head;
+  Token token = head.token;
+  const std::int64_t sample = token.sample;
   const std::size_t slot = std::size_t(shared_.pool.slot_of(sample));
+  if (way.cargo == Cargo::activation || way.cargo == Cargo::target || way.cargo == Cargo::sample)
+    know(sample, head.info);
+  unpack(way, place);
+  const std::optional<Clock::time_point> sent = time_of_sending(way.peer, head.sent);
+  if (sent) way.took.record((Clock::now() - *sent).count());
+  token.sent = sent.value_or(Clock::now());
   if (way.cargo == Cargo::release) return shared_.pool.release(sample);
-  if (way.cargo == Cargo::meeting) {
-    freight_.unpack_gradient(head.from, head.to, payload);
-  } else if (way.cargo == Cargo::turn) {
-    if (pipeline_.guard) {
-      GuardTurn turn;
-      std::memcpy(&turn, payload, sizeof turn);
-      pipeline_.guard->go_on_from(turn.state, turn.told);
-    }
-  } else {
-    if (way.cargo != Cargo::gradient && way.cargo != Cargo::prediction) know(sample, head.info);
-    if (!is_empty(way.cargo, head.token)) freight_.unpack(way.cargo, way.stage, int(slot), payload);
-    if (way.cargo == Cargo::target) return targets_[slot].store(sample, std::memory_order_release);
-    if (way.cargo == Cargo::sample) return samples_[slot].store(sample, std::memory_order_release);
-    if (way.cargo == Cargo::prediction) {
-      ++predictions_;
-      count(way.peer, head.counts);
-      return show(head);
-    }
+  if (way.cargo == Cargo::target) return targets_[slot].store(sample, std::memory_order_release);
+  if (way.cargo == Cargo::sample) return samples_[slot].store(sample, std::memory_order_release);
+  if (way.cargo == Cargo::prediction) {
+    ++predictions_;
+    count(way.peer, head.counts);
+    return show(head);
   }
   const Signal signal{kind_of(way.cargo), way.stage, sample, head.from, head.to};
-  if (!shared_.channels.queue(signal).offer(head.token, 0us))
+  if (!shared_.channels.queue(signal).offer(token, 0us))
     throw std::logic_error("more messages than a schedule has in flight");
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -14,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "engine/monitor/histogram.h"
 #include "engine/pipeline/exchange.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/pipeline/rank_clocks.h"
@@ -28,22 +28,33 @@ struct RankLost : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// What a message carries besides its head, of the sample in one slot. Used under
+/// Exchange::mutex(); what it touches is the caller's by then, as the schedule's tokens have it.
+class Payload {
+ public:
+  virtual ~Payload() = default;
+  /// Where it lies for as long as this lives. A receiver is ready for the slot's next message while
+  /// a stage may still read the last one's: none is sent before the schedule has the slot free.
+  virtual Exchange::Parts parts() = 0;
+  virtual void pack() = 0;    ///< into the parts, before they are sent
+  virtual void unpack() = 0;  ///< out of them, when they have come
+};
+
 /// Brings tensors into messages and out of them. Called under Exchange::mutex(); what it touches is
 /// the caller's by then, as the schedule's tokens have it.
 class Freight {
  public:
   virtual ~Freight() = default;
-  /// Room that a message of that kind needs. `stage`: that gives it; the feed's and observer's: 0.
-  virtual std::size_t bytes(Cargo cargo, int stage) const = 0;
+  /// Of a message of that kind: neither release, meeting nor turn. `stage`: that gives it; the
+  /// feed's and observer's: 0. `sends`: from here. Outlived by what the freight outlives.
+  virtual std::unique_ptr<Payload> payload(Cargo cargo, int stage, int slot, bool sends) = 0;
   /// Whether a sample's target brings its input, too.
   virtual bool target_is_input() const = 0;
   /// Blocks until what was last given of the sample in `slot` lies in host memory.
   virtual void await(Cargo cargo, int stage, int slot) = 0;
-  /// Of the sample in `slot`.
-  virtual void pack(Cargo cargo, int stage, int slot, std::byte* to) = 0;
-  virtual void unpack(Cargo cargo, int stage, int slot, const std::byte* from) = 0;
   /// Cargo::meeting: what replica `from` here has for its next update, and where the next update of
   /// `to` here finds it. By replica_id; the former by its worker.
+  virtual std::size_t gradient_bytes(int stage) const = 0;
   virtual void pack_gradient(int from, std::byte* to) = 0;
   virtual void unpack_gradient(int from, int to, const std::byte* bytes) = 0;
 
@@ -127,21 +138,13 @@ class RankLinks {
  private:
   struct Head;   ///< of each message
   struct Final;  ///< of each rank
-  /// Messages one after another in a ring of buffers.
-  struct Way {
-    Cargo cargo;
-    int stage, peer;
-    std::vector<std::vector<std::byte>> buffers;
-    std::vector<int> ports;
-    std::vector<char> filled;  ///< receiving: not handled yet
-    std::size_t next = 0;      ///< in the ring
-    int last = -1;             ///< sending: the port last started
-    Histogram took;            ///< receiving
-  };
+  struct Place;  ///< of a message
+  struct Way;    ///< that messages of one kind go
   class OutgoingLink;
 
   void open(Cargo cargo, int stage, int peer, bool sends);
-  std::size_t room(Cargo cargo, int stage) const;
+  /// What its messages consist of.
+  Exchange::Parts fill(Place& place, const Way& way, int slot, bool sends);
   void open_ways();
   void divert_links();
   bool here(int replica_id) const { return rank_of(replica_id) == rank(); }
@@ -156,10 +159,12 @@ class RankLinks {
   void poll();
   template <class Done>
   void poll_until(std::unique_lock<std::mutex>& lock, const Done& done);
-  void load(Way& way, const Head& head, std::byte* to);
-  void handle(Way& way, const std::byte* bytes);
-  /// When a message of a peer was sent, by the clock here.
-  Clock::time_point time_of_sending(Way& way, Clock::time_point by_its_clock);
+  Place& place_for(Way& way, std::int64_t sample);
+  void pack(const Way& way, Place& place);
+  void unpack(const Way& way, Place& place);
+  void handle(Way& way, Place& place);
+  /// When a message of a peer was sent, by the clock here; nullopt: that is not known.
+  std::optional<Clock::time_point> time_of_sending(int peer, Clock::time_point by_its_clock) const;
   void know(std::int64_t sample, const SampleInfo& info);
   void show(const Head& head);      ///< on rank 0, when those before it are shown
   FateCounts counted_here() const;  ///< in this run
@@ -183,7 +188,7 @@ class RankLinks {
   std::vector<std::unique_ptr<Link>> links_;  ///< to workers elsewhere
   std::vector<std::unique_ptr<Way>> ways_;
   std::vector<std::vector<Way*>> outgoing_;  ///< by cargo and stage
-  std::vector<std::pair<Way*, std::size_t>> of_port_;
+  std::vector<std::pair<Way*, Place*>> of_port_;
   /// By rank: when anything was heard of it; never: it has not begun, or has ended.
   std::vector<Clock::time_point> heard_;
   RankClocks clocks_;

@@ -63,8 +63,8 @@ void RankLinks::tell_times() {
                         .stage = way->stage,
                         .from = way->peer,
                         .to = rank(),
-                        .bytes = std::int64_t(way->buffers.front().size()),
-                        .apart = is_transfer(way->cargo) && room(way->cargo, way->stage) == 0,
+                        .bytes = way->bytes,
+                        .apart = is_transfer(way->cargo) && way->bytes == sizeof(Head),
                         .messages = way->took.count(),
                         .ms = way->took.median_ms()};
     if (rank() == 0) exchange_.times().note(time);
@@ -181,8 +181,8 @@ FateCounts RankLinks::finish() {
   poll_until(lock, [&] {
     return std::all_of(outgoing_.begin(), outgoing_.end(), [&](const std::vector<Way*>& ways) {
       return std::all_of(ways.begin(), ways.end(), [&](const Way* way) {
-        return std::all_of(way->ports.begin(), way->ports.end(),
-                           [&](int port) { return exchange_.over(port); });
+        return std::all_of(way->places.begin(), way->places.end(),
+                           [&](const Place& place) { return exchange_.over(place.port); });
       });
     });
   });

@@ -5,6 +5,14 @@
 #include "engine/pipeline/rank_messages.h"
 
 namespace millrace::engine {
+namespace {
+
+/// Whether it is about the sample in a slot, and brings tensors.
+bool has_payload(Cargo cargo) {
+  return cargo != Cargo::release && cargo != Cargo::meeting && cargo != Cargo::turn;
+}
+
+}  // namespace
 
 class RankLinks::OutgoingLink final : public Link {
  public:
@@ -43,34 +51,48 @@ bool RankLinks::takes_targets(int rank) const {
   return false;
 }
 
-std::size_t RankLinks::room(Cargo cargo, int stage) const {
-  if (cargo == Cargo::turn) return pipeline_.guard ? sizeof(GuardTurn) : 0;
-  return freight_.bytes(cargo, stage);
+Exchange::Parts RankLinks::fill(Place& place, const Way& way, int slot, bool sends) {
+  Exchange::Parts parts{std::as_writable_bytes(std::span(&place.head, 1))};
+  if (has_payload(way.cargo)) {
+    place.payload = freight_.payload(way.cargo, way.stage, slot, sends);
+    const Exchange::Parts carried = place.payload->parts();
+    parts.insert(parts.end(), carried.begin(), carried.end());
+  } else if (way.cargo != Cargo::release) {
+    place.bytes.resize(way.cargo == Cargo::meeting ? freight_.gradient_bytes(way.stage)
+                                                   : sizeof(GuardTurn));
+    parts.emplace_back(place.bytes);
+  }
+  return parts;
 }
 
 void RankLinks::open(Cargo cargo, int stage, int peer, bool sends) {
+  const Schedule& schedule = shared_.schedule;
   std::vector<Way*>& known =
-      outgoing_[std::size_t(cargo) * std::size_t(shared_.schedule.stages) + std::size_t(stage)];
+      outgoing_[std::size_t(cargo) * std::size_t(schedule.stages) + std::size_t(stage)];
   for (const auto& way : ways_) {
     const bool is_sent = std::find(known.begin(), known.end(), way.get()) != known.end();
     if (way->cargo == cargo && way->stage == stage && way->peer == peer && is_sent == sends) return;
   }
   auto way = std::make_unique<Way>(Way{.cargo = cargo, .stage = stage, .peer = peer});
-  const int tag = ((options_.run % 8) * kCargos + int(cargo)) * shared_.schedule.stages + stage;
-  // As many as can be under way, so that no send waits for a buffer; of gradients, which are large,
+  // As many as can be under way, so that no send waits for a place; of gradients, which are large,
   // one more than who waits for them all has to send.
-  const int under_way = cargo == Cargo::meeting ? 2 : shared_.schedule.slots() + 1;
-  for (int i = 0; i < under_way; ++i) {
-    way->buffers.emplace_back(sizeof(Head) + room(cargo, stage));
-    const std::span<std::byte> bytes(way->buffers.back());
-    const int port =
-        sends ? exchange_.open_to(peer, tag, bytes) : exchange_.open_from(peer, tag, bytes);
-    way->ports.push_back(port);
-    of_port_.resize(std::max(of_port_.size(), std::size_t(port) + 1));
-    of_port_[std::size_t(port)] = {way.get(), std::size_t(i)};
-    if (!sends) exchange_.start(port);
+  const int places = cargo == Cargo::meeting ? 2 : schedule.slots() + (has_payload(cargo) ? 0 : 1);
+  way->places.resize(std::size_t(places));
+  way->waiting.resize(way->places.size());
+  // Two runs in a row have tags of their own: a rank may be in the next one already.
+  int tag = ((options_.run % 2) * kCargos + int(cargo)) * schedule.stages + stage;
+  tag *= schedule.slots() + 1;
+  for (Place& place : way->places) {
+    const Exchange::Parts parts = fill(place, *way, int(&place - way->places.data()), sends);
+    way->bytes = 0;
+    for (const auto& part : parts) way->bytes += std::int64_t(part.size());
+    place.port =
+        sends ? exchange_.open_to(peer, tag, parts) : exchange_.open_from(peer, tag, parts);
+    ++tag;
+    of_port_.resize(std::max(of_port_.size(), std::size_t(place.port) + 1));
+    of_port_[std::size_t(place.port)] = {way.get(), &place};
+    if (!sends) exchange_.start(place.port);
   }
-  way->filled.resize(way->ports.size());
   if (sends) known.push_back(way.get());
   ways_.push_back(std::move(way));
 }

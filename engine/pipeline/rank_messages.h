@@ -7,6 +7,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "engine/monitor/histogram.h"
 #include "engine/pipeline/rank_links.h"
 
 namespace millrace::engine {
@@ -44,12 +45,32 @@ inline LossCounts counts_of(const FateCounts& fates, const LossGuard* guard) {
 }
 
 struct RankLinks::Head {
-  int from = 0, to = 0;  ///< replicas
+  std::int64_t number = 0;  ///< 0, 1, ... on its way
+  int from = 0, to = 0;     ///< replicas
   Token token;
   Clock::time_point sent;
   SampleInfo info;    ///< activation, target, sample
   float loss = 0;     ///< prediction
   LossCounts counts;  ///< prediction
+};
+
+struct RankLinks::Place {
+  Head head{};
+  std::unique_ptr<Payload> payload{};
+  std::vector<std::byte> bytes{};  ///< what has no payload: of a meeting, of a turn
+  int port = -1;
+};
+
+/// Messages one after another, each from its place to the same one there.
+struct RankLinks::Way {
+  Cargo cargo;
+  int stage, peer;
+  std::int64_t bytes = 0;         ///< of a message
+  std::vector<Place> places{};    ///< by slot where there is a payload, or in turn
+  std::int64_t messages = 0;      ///< sent, or handled
+  std::vector<Place*> waiting{};  ///< receiving: those not handled yet, by number mod places
+  int last = -1;                  ///< sending: the port last started
+  Histogram took{};               ///< receiving
 };
 
 /// What a rank says when its workers have ended.

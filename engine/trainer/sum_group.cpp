@@ -43,9 +43,9 @@ SumGroup::Sum& SumGroup::open(int place, std::size_t numbers) {
     std::vector<float>& theirs = sum->theirs[std::size_t(rank)];
     theirs.resize(numbers);
     sum->to[std::size_t(rank)] =
-        exchange_.open_to(rank, place, std::as_writable_bytes(std::span(sum->mine)));
+        exchange_.open_to(rank, place, {std::as_writable_bytes(std::span(sum->mine))});
     sum->from[std::size_t(rank)] =
-        exchange_.open_from(rank, place, std::as_writable_bytes(std::span(theirs)));
+        exchange_.open_from(rank, place, {std::as_writable_bytes(std::span(theirs))});
     exchange_.start(sum->from[std::size_t(rank)]);
   }
   return *sum;

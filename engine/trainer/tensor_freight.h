@@ -19,11 +19,11 @@ namespace millrace::engine {
 /// boundaries outlive it. Thread-safety as Freight.
 class TensorFreight final : public Freight {
  public:
-  /// `step`: the first one here of a stage, `replica`: one here by its replica_id. What a recorded
-  /// one reads keeps its address.
+  /// `step`: the first one here of a stage, null: none is; `replica`: one here by its replica_id.
+  /// What a recorded one reads or leaves keeps its address.
   TensorFreight(const TrainerOptions& options, capture::SampleBuffers& samples,
                 const std::vector<std::unique_ptr<capture::Boundary>>& boundaries,
-                std::function<const capture::StageStep&(int stage)> step,
+                std::function<const capture::StageStep*(int stage)> step,
                 std::function<const capture::StageStep&(int replica_id)> replica)
       : options_(options),
         samples_(samples),
@@ -36,11 +36,10 @@ class TensorFreight final : public Freight {
   /// anew.
   const stages::Tensors* gradients_of(int from, int to);
 
-  std::size_t bytes(Cargo cargo, int stage) const override;
+  std::unique_ptr<Payload> payload(Cargo cargo, int stage, int slot, bool sends) override;
   bool target_is_input() const override { return samples_.target_is_input(); }
   void await(Cargo cargo, int stage, int slot) override;
-  void pack(Cargo cargo, int stage, int slot, std::byte* to) override;
-  void unpack(Cargo cargo, int stage, int slot, const std::byte* from) override;
+  std::size_t gradient_bytes(int stage) const override;
   void pack_gradient(int from, std::byte* to) override;
   void unpack_gradient(int from, int to, const std::byte* bytes) override;
   std::vector<float>& gradient(int stage, std::size_t more) override;
@@ -49,12 +48,14 @@ class TensorFreight final : public Freight {
 
  private:
   capture::BoundaryBuffers& way(Cargo cargo, int stage) const;
-  at::Tensor* fed(Cargo cargo, int slot);
+  bool records(int stage) const;  ///< here
+  std::unique_ptr<Payload> prediction(at::Tensor& made, bool sends);
 
   const TrainerOptions& options_;
   capture::SampleBuffers& samples_;
   const std::vector<std::unique_ptr<capture::Boundary>>& boundaries_;
-  const std::function<const capture::StageStep&(int)> step_, replica_;
+  const std::function<const capture::StageStep*(int)> step_;
+  const std::function<const capture::StageStep&(int)> replica_;
   std::vector<std::vector<float>> gradients_;              ///< by stage
   std::map<std::pair<int, int>, stages::Tensors> others_;  ///< gradients_of()
 };

@@ -52,21 +52,26 @@ struct Memory {
   std::vector<std::vector<std::array<Number, 2>>> met;
 };
 
+class NumberPayload final : public Payload {
+ public:
+  explicit NumberPayload(Number& number) : number_(number) {}
+  Exchange::Parts parts() override { return {std::as_writable_bytes(std::span(&number_, 1))}; }
+  void pack() override {}
+  void unpack() override {}
+
+ private:
+  Number& number_;
+};
+
 class MemoryFreight final : public Freight {
  public:
   explicit MemoryFreight(Memory& memory) : memory_(memory) {}
   void await(Cargo, int, int) override {}
-  std::size_t bytes(Cargo cargo, int) const override {
-    return cargo == Cargo::release ? 0 : cargo == Cargo::meeting ? sizeof(Sum) : sizeof(Number);
+  std::unique_ptr<Payload> payload(Cargo cargo, int stage, int slot, bool) override {
+    return std::make_unique<NumberPayload>(at(cargo, stage, slot));
   }
   bool target_is_input() const override { return false; }
-  void pack(Cargo cargo, int stage, int slot, std::byte* to) override {
-    if (const Number* const number = at(cargo, stage, slot))
-      std::memcpy(to, number, sizeof *number);
-  }
-  void unpack(Cargo cargo, int stage, int slot, const std::byte* from) override {
-    if (Number* const number = at(cargo, stage, slot)) std::memcpy(number, from, sizeof *number);
-  }
+  std::size_t gradient_bytes(int) const override { return sizeof(Sum); }
   void pack_gradient(int from, std::byte* to) override {
     const Number at = memory_.updates[std::size_t(from)] % 2;
     const Sum sum{at, memory_.sums[std::size_t(from)][at]};
@@ -84,24 +89,21 @@ class MemoryFreight final : public Freight {
   struct Sum {
     Number at, number;
   };
-  Number* at(Cargo cargo, int stage, int slot) {
+  Number& at(Cargo cargo, int stage, int slot) {
     switch (cargo) {
       case Cargo::sample:
-        return &memory_.input[std::size_t(slot)];
+        return memory_.input[std::size_t(slot)];
       case Cargo::activation:
-        return &memory_.activations[std::size_t(stage)][std::size_t(slot)];
+        return memory_.activations[std::size_t(stage)][std::size_t(slot)];
       case Cargo::gradient:
-        return &memory_.gradients[std::size_t(stage)][std::size_t(slot)];
+        return memory_.gradients[std::size_t(stage)][std::size_t(slot)];
       case Cargo::target:
-        return &memory_.target[std::size_t(slot)];
+        return memory_.target[std::size_t(slot)];
       case Cargo::prediction:
-        return &memory_.prediction[std::size_t(slot)];
-      case Cargo::release:
-      case Cargo::meeting:
-      case Cargo::turn:
-        break;
+        return memory_.prediction[std::size_t(slot)];
+      default:
+        throw std::logic_error("a message without numbers");
     }
-    return nullptr;
   }
   Memory& memory_;
 };

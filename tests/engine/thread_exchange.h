@@ -1,7 +1,7 @@
 // Ranks that are threads of one process: for tests without MPI, and for ThreadSanitizer.
 #pragma once
 
-#include <cstring>
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
@@ -28,12 +28,12 @@ class ThreadExchange final : public Exchange {
       : sea_(std::move(sea)), rank_(rank), ranks_(ranks) {}
   int rank() const override { return rank_; }
   int ranks() const override { return ranks_; }
-  int open_to(int peer, int tag, std::span<std::byte> bytes) override {
-    ports_.push_back({{rank_, peer, tag}, bytes, true});
+  int open_to(int peer, int tag, const Parts& parts) override {
+    ports_.push_back({{rank_, peer, tag}, parts, true});
     return int(ports_.size()) - 1;
   }
-  int open_from(int peer, int tag, std::span<std::byte> bytes) override {
-    ports_.push_back({{peer, rank_, tag}, bytes, false});
+  int open_from(int peer, int tag, const Parts& parts) override {
+    ports_.push_back({{peer, rank_, tag}, parts, false});
     return int(ports_.size()) - 1;
   }
   void close_ports() override {
@@ -46,8 +46,10 @@ class ThreadExchange final : public Exchange {
       waiting_[mine.way].push_back(port);
       return;
     }
+    std::vector<std::byte> bytes;
+    for (const auto& part : mine.parts) bytes.insert(bytes.end(), part.begin(), part.end());
     const std::lock_guard lock(sea_->mutex);
-    sea_->messages[mine.way].emplace_back(mine.bytes.begin(), mine.bytes.end());
+    sea_->messages[mine.way].push_back(std::move(bytes));
     ++messages_sent;
   }
   bool over(int port) override { return ports_[std::size_t(port)].sends || !waits(port); }
@@ -58,8 +60,11 @@ class ThreadExchange final : public Exchange {
       if (ports.empty() || messages.empty()) continue;
       const int port = ports.front();
       ports.pop_front();
-      std::memcpy(ports_[std::size_t(port)].bytes.data(), messages.front().data(),
-                  messages.front().size());
+      auto from = messages.front().begin();
+      for (const auto& part : ports_[std::size_t(port)].parts) {
+        std::copy_n(from, part.size(), part.begin());
+        from += std::ptrdiff_t(part.size());
+      }
       messages.pop_front();
       return port;
     }
@@ -85,7 +90,7 @@ class ThreadExchange final : public Exchange {
  private:
   struct Port {
     std::tuple<int, int, int> way;
-    std::span<std::byte> bytes;
+    Parts parts;
     bool sends;
   };
   bool waits(int port) const {

@@ -55,7 +55,7 @@ SharedFeed::SharedFeed(engine::Feed& own, Exchange& group, engine::Trainer& trai
     : own_(own), group_(group), message_(trainer) {
   const std::lock_guard lock(group.mutex());
   for (int rank = 1; rank < group.ranks(); ++rank)
-    ports_.push_back(group.open_to(rank, kTag, message_.bytes()));
+    ports_.push_back(group.open_to(rank, kTag, {message_.bytes()}));
 }
 
 void SharedFeed::take(int slot, engine::SampleInfo& info) {
@@ -85,7 +85,7 @@ void SharedFeed::end() {
 ReceivedFeed::ReceivedFeed(Exchange& group, engine::Trainer& trainer)
     : group_(group), message_(trainer) {
   const std::lock_guard lock(group.mutex());
-  port_ = group.open_from(0, kTag, message_.bytes());
+  port_ = group.open_from(0, kTag, {message_.bytes()});
   group.start(port_);
 }
 
