@@ -158,7 +158,7 @@ std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape i
     throw std::invalid_argument(
         "model.layer: preset \"layers\" needs at least one [[model.layer]]");
   ImageShape shape = input;
-  std::vector<ImageShape> shapes = {input};  // of the sample, then of what each module gives
+  std::vector<ImageShape> shapes = {input};
   std::vector<std::unique_ptr<Layer>> modules;
   std::vector<int> from;
   for (const LayerSpec& layer : list) {
@@ -174,7 +174,6 @@ std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape i
     }
   }
   require_gives(gives, input, shape);
-  shapes.erase(shapes.begin());
   auto network = std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
                                            spec.channels_last);
   network->freeze(spec.freeze);

@@ -19,7 +19,8 @@ constexpr int kNone = -2;
 /// Immutable, hence reentrant; shared by the stages cut from it.
 class Network {
  public:
-  /// `from`: a module's second input, by module, or kNone. `shapes`: of what each module gives.
+  /// `from`: a module's second input, by module, or kNone. `shapes`: of the sample, then of what
+  /// each module gives.
   Network(std::vector<std::unique_ptr<Layer>> modules, std::vector<int> from,
           std::vector<ImageShape> shapes, bool channels_last)
       : modules_(std::move(modules)),
@@ -36,8 +37,9 @@ class Network {
   /// same; kernels differ, and with them the rounding.
   bool channels_last() const { return channels_last_; }
   const Layer& module(int index) const { return *modules_[index]; }
-  /// Of what module `index` gives; sizes are 0 where the sample's are not known.
-  const ImageShape& shape(int index) const { return shapes_[index]; }
+  /// Of what module `index` gives, or the sample (kSample); sizes are 0 where the sample's are not
+  /// known.
+  const ImageShape& shape(int index) const { return shapes_[index - kSample]; }
   /// The earlier module (or kSample) whose output `index` joins in; kNone for most.
   int from(int index) const { return from_[index]; }
 

@@ -133,7 +133,7 @@ std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool ch
   const c10::NoGradGuard no_grad;
   std::vector<std::unique_ptr<Layer>> modules;
   std::vector<int> from;
-  std::vector<ImageShape> shapes = {input};  // of the sample, then of what each part gives
+  std::vector<ImageShape> shapes = {input};
   for (const json& part : file.about.at("parts")) {
     const std::string name = part.at("name"), number = std::to_string(modules.size());
     auto layer = std::make_unique<ScriptLayer>(name, file.module.attr("part_" + number).toModule(),
@@ -156,7 +156,6 @@ std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool ch
     from.push_back(source);
   }
   if (modules.empty()) throw std::invalid_argument("has no parts");
-  shapes.erase(shapes.begin());
   auto network = std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
                                            channels_last);
   network->remarks = file.about.at("remarks").get<std::vector<std::string>>();

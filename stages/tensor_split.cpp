@@ -153,7 +153,7 @@ TensorSplit::TensorSplit(std::shared_ptr<const Network> whole, const std::vector
 std::shared_ptr<const Network> TensorSplit::part(std::shared_ptr<Reducer> reducer) const {
   std::vector<std::unique_ptr<Layer>> modules;
   std::vector<int> from;
-  std::vector<ImageShape> shapes;
+  std::vector<ImageShape> shapes = {whole_->shape(kSample)};
   auto pair = pairs_.begin();
   for (int module = 0; module < whole_->size(); ++module) {
     if (pair != pairs_.end() && module > pair->second) ++pair;

@@ -30,10 +30,10 @@ class Exchange {
   /// What the pipeline's messages take; on rank 0 those of all ranks. Any thread.
   LinkTimes& times() { return times_; }
 
-  /// A message's bytes, one part after another.
+  /// Where a message's bytes lie.
   using Parts = std::vector<std::span<std::byte>>;
-  /// A port to or from `peer`, whose side names the same tag (0 to kTags - 1), has as many bytes,
-  /// and may have them in other parts. What they lie in outlives it.
+  /// A port to or from `peer`, whose side names the same tag (0 to kTags - 1) and has parts of the
+  /// same sizes. What they lie in outlives it.
   virtual int open_to(int peer, int tag, const Parts& parts) = 0;
   virtual int open_from(int peer, int tag, const Parts& parts) = 0;
   /// Closes all; messages to this rank that are under way are lost.

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <limits>
 #include <list>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -29,8 +30,12 @@ void send_at_once() {
     setenv(limit, "4194304", 0);
 }
 
-/// The parts where they lie, so that MPI gathers and scatters them and nobody copies them before.
-MPI_Datatype type_of(const Exchange::Parts& parts) {
+/// Up to so many bytes Open MPI sends at once by shared memory, from wherever they lie. More of
+/// them the receiver copies out of the sender's memory, without its help, if they lie in one piece.
+constexpr std::size_t kSmall = 2048;
+
+/// Of parts that make one message.
+MPI_Datatype type_of(std::span<const std::span<std::byte>> parts) {
   std::vector<int> lengths;
   std::vector<MPI_Aint> places;
   for (const std::span<std::byte> part : parts) {
@@ -45,6 +50,22 @@ MPI_Datatype type_of(const Exchange::Parts& parts) {
       "MPI_Type_create_hindexed");
   require(MPI_Type_commit(&type), "MPI_Type_commit");
   return type;
+}
+
+/// Which parts go together: small ones that follow each other; each large one alone.
+std::vector<std::span<const std::span<std::byte>>> messages_of(const Exchange::Parts& parts) {
+  std::vector<std::span<const std::span<std::byte>>> messages;
+  std::size_t bytes = kSmall;
+  for (const std::span<std::byte>& part : parts) {
+    if (bytes + part.size() > kSmall || messages.empty()) {
+      messages.emplace_back(&part, 1);
+      bytes = part.size();
+    } else {
+      messages.back() = {messages.back().data(), messages.back().size() + 1};
+      bytes += part.size();
+    }
+  }
+  return messages;
 }
 
 /// Ports are persistent requests: a message is set up once, and started again and again. Whoever
@@ -80,24 +101,20 @@ class MpiExchange final : public Exchange {
   int ranks() const override { return ranks_; }
 
   int open_to(int peer, int tag, const Parts& parts) override {
-    MPI_Request request;
-    MPI_Datatype type = type_of(parts);
-    require(MPI_Send_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, &request),
-            "MPI_Send_init");
-    MPI_Type_free(&type);  // the request keeps it
-    sending_.push_back(request);
-    return 2 * int(sending_.size()) - 1;
+    return open(sending_, parts, [&](MPI_Datatype type, MPI_Request* request) {
+      require(MPI_Send_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),
+              "MPI_Send_init");
+    });
   }
   // MPI's standard has nobody read what a receive is started for, but no MPI writes there before a
   // message comes.
   int open_from(int peer, int tag, const Parts& parts) override {
-    MPI_Request request;
-    MPI_Datatype type = type_of(parts);
-    require(MPI_Recv_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, &request),
-            "MPI_Recv_init");
-    MPI_Type_free(&type);
-    receiving_.push_back(request);
-    return 2 * int(receiving_.size()) - 2;
+    const int port = open(receiving_, parts, [&](MPI_Datatype type, MPI_Request* request) {
+      require(MPI_Recv_init(MPI_BOTTOM, 1, type, peer, kLetters + tag, all_, request),
+              "MPI_Recv_init");
+    });
+    port_of_.resize(receiving_.size(), port);
+    return port;
   }
   void close_ports() override {
     // What a lost rank had begun to send never ends: MPI would wait for it.
@@ -110,18 +127,30 @@ class MpiExchange final : public Exchange {
     for (MPI_Request& request : sending_) MPI_Request_free(&request);
     receiving_.clear();
     sending_.clear();
+    port_of_.clear();
+    ports_.clear();
   }
-  void start(int port) override { require(MPI_Start(&request(port)), "MPI_Start"); }
+  void start(int port) override {
+    Port& mine = ports_[std::size_t(port)];
+    mine.missing = mine.count;
+    require(MPI_Startall(mine.count, mine.requests()), "MPI_Startall");
+  }
   bool over(int port) override {
+    const Port& mine = ports_[std::size_t(port)];
     int over = 0;
-    require(MPI_Test(&request(port), &over, MPI_STATUS_IGNORE), "MPI_Test");
+    require(MPI_Testall(mine.count, mine.requests(), &over, MPI_STATUSES_IGNORE), "MPI_Testall");
     return over != 0;
   }
   int arrived() override {
-    int place = MPI_UNDEFINED, any = 0;
-    require(MPI_Testany(int(receiving_.size()), receiving_.data(), &place, &any, MPI_STATUS_IGNORE),
-            "MPI_Testany");
-    return any && place != MPI_UNDEFINED ? 2 * place : -1;
+    while (true) {
+      int place = MPI_UNDEFINED, any = 0;
+      require(
+          MPI_Testany(int(receiving_.size()), receiving_.data(), &place, &any, MPI_STATUS_IGNORE),
+          "MPI_Testany");
+      if (!any || place == MPI_UNDEFINED) return -1;
+      const int port = port_of_[std::size_t(place)];
+      if (--ports_[std::size_t(port)].missing == 0) return port;
+    }
   }
 
   void post(int to, About about, std::string text) override {
@@ -161,6 +190,14 @@ class MpiExchange final : public Exchange {
   }
 
  private:
+  /// A message's parts, started and over together.
+  struct Port {
+    std::vector<MPI_Request>* all;
+    std::size_t first;
+    int count;
+    int missing = 0;  ///< receiving: that have not arrived
+    MPI_Request* requests() const { return all->data() + first; }
+  };
   struct Posted {
     std::string text;
     MPI_Request request;
@@ -176,8 +213,16 @@ class MpiExchange final : public Exchange {
     MPI_Comm_rank(all_, &rank_);
     MPI_Comm_size(all_, &ranks_);
   }
-  MPI_Request& request(int port) {
-    return (port % 2 == 0 ? receiving_ : sending_)[std::size_t(port) / 2];
+  template <class Init>
+  int open(std::vector<MPI_Request>& all, const Parts& parts, const Init& init) {
+    const auto messages = messages_of(parts);
+    ports_.push_back({&all, all.size(), int(messages.size())});
+    for (const auto& message : messages) {
+      MPI_Datatype type = type_of(message);
+      init(type, &all.emplace_back());
+      MPI_Type_free(&type);  // the request keeps it
+    }
+    return int(ports_.size()) - 1;
   }
   void sweep() {
     for (auto letter = posted_.begin(); letter != posted_.end();) {
@@ -193,6 +238,8 @@ class MpiExchange final : public Exchange {
   const bool part_ = false;          ///< of another, which ends MPI
   std::shared_ptr<bool> abandoned_;  ///< one for all parts
   std::vector<MPI_Request> receiving_, sending_;
+  std::vector<int> port_of_;  ///< of each receiving one
+  std::vector<Port> ports_;
   std::list<Posted> posted_;
   std::optional<Coming> coming_[kAbouts];
 };

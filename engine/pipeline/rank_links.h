@@ -33,8 +33,9 @@ struct RankLost : std::runtime_error {
 class Payload {
  public:
   virtual ~Payload() = default;
-  /// Where it lies for as long as this lives. A receiver is ready for the slot's next message while
-  /// a stage may still read the last one's: none is sent before the schedule has the slot free.
+  /// Where it lies for as long as this lives, of the same sizes on both sides. A receiver is ready
+  /// for the slot's next message while a stage may still read the last one's: none is sent before
+  /// the schedule has the slot free.
   virtual Exchange::Parts parts() = 0;
   virtual void pack() = 0;    ///< into the parts, before they are sent
   virtual void unpack() = 0;  ///< out of them, when they have come

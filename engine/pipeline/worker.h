@@ -117,9 +117,10 @@ class Worker {
   Outbox outbox_;                ///< what others hear of when the launch group ends
   CompletionQueue completions_;
   bool settling_ = false;
-  std::int64_t at_ = 0;          ///< the action, in its program
-  WaitForecast waits_;           ///< for other ranks
-  Clock::time_point due_;        ///< what is waited for, with other ranks about
+  std::int64_t at_ = 0;  ///< the action, in its program
+  WaitForecast waits_;   ///< for other ranks
+  // With other ranks about: since when it waits, and until when nothing comes.
+  Clock::time_point waits_since_, due_;
   Clock::duration showing_{};    ///< from launch to prediction, lately
   std::vector<Alarm> verdicts_;  ///< of the guard: sample n's at n mod size
 };

@@ -67,12 +67,13 @@ std::chrono::microseconds Worker::patience_with_ranks() {
   constexpr microseconds kShows{100}, kRests{2000};
   // A rest ends late by as much as a message takes, so none begins while a step should come.
   constexpr std::chrono::milliseconds kLooks{5};
-  const Clock::duration early = due_ - Clock::now();
+  const Clock::time_point now = Clock::now();
+  const Clock::duration early = due_ - now;
   if (early > kImpatience && completions_.empty() && !shared_.ranks->sends()) {
     const microseconds rest = shared_.ranks->has_feed() ? kShows : kRests;
     return std::min(rest, std::chrono::duration_cast<microseconds>(early));
   }
-  if (-early > kLooks) return kImpatience;
+  if (now - (early > kImpatience ? waits_since_ : due_) > kLooks) return kImpatience;
   std::this_thread::yield();  // ranks may share a core
   return microseconds(0);
 }

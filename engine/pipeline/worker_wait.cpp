@@ -12,7 +12,7 @@ using Part = StageMeter::Part;
 
 template <class Attempt>
 bool Worker::await(std::int64_t sample, const Attempt& attempt, Clock::duration foreseen) {
-  if (shared_.ranks) due_ = Clock::now() + foreseen;
+  if (shared_.ranks) due_ = (waits_since_ = Clock::now()) + foreseen;
   while (!attempt(patience())) {
     settle();
     if (over(sample)) return false;
@@ -109,7 +109,7 @@ bool Worker::admit(const Action& action) {
     }
     lap(mine, Part::waiting);
   }
-  const Clock::time_point asked = due_ = Clock::now();
+  const Clock::time_point asked = due_ = waits_since_ = Clock::now();
   if (!admission_.await(
           action.sample, [&] { return patience(); }, [&] { end_group(); }))
     return false;

@@ -51,7 +51,7 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
     const stages::StageRange range = built[i].range();
     stages::Tensors inputs;
     for (const int source : network.crossing(range.begin))
-      inputs.push_back(made_up(source == stages::kSample ? options.sample : network.shape(source)));
+      inputs.push_back(made_up(network.shape(source)));
     at::Tensor target;
     if (range.last || built[i].learns_locally())
       target = options.target_is_input && range.first ? inputs[0]

@@ -54,8 +54,7 @@ void RankWires::lay(int stage, bool sends, int number, int peer, capture::Bounda
   const stages::Network& network = *options_.network;
   for (auto& tensors : way.tensors) {
     for (const int source : network.crossing(options_.cut[std::size_t(number / 2)])) {
-      const stages::ImageShape& shape =
-          source == stages::kSample ? options_.sample : network.shape(source);
+      const stages::ImageShape& shape = network.shape(source);
       tensors.push_back(
           at::zeros({1, shape.channels, shape.height, shape.width}, at::TensorOptions(place)));
     }

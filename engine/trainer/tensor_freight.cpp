@@ -83,7 +83,7 @@ std::unique_ptr<Payload> TensorFreight::payload(Cargo cargo, int stage, int slot
   const stages::Network& network = *options_.network;
   std::vector<std::size_t> bytes;
   for (const int source : network.crossing(options_.cut[std::size_t(boundary)]))
-    bytes.push_back(bytes_of(source == stages::kSample ? options_.sample : network.shape(source)));
+    bytes.push_back(bytes_of(network.shape(source)));
   return std::make_unique<TensorPayload>(way.tensors[at], bytes,
                                          records(boundary) || records(boundary + 1));
 }

@@ -106,12 +106,12 @@ nlohmann::ordered_json RankLauncher::run(const RankPlace& place, int ranks,
   return nlohmann::ordered_json::parse(contents(report));
 }
 
-std::vector<double> RankLauncher::ping_pong_us(const RankPlace& place,
-                                               const std::vector<std::int64_t>& bytes) {
+PingPong RankLauncher::ping_pong(const RankPlace& place, std::int64_t bytes) {
   std::vector<std::string> command = over(place, 2);
   command.push_back(program_.parent_path() / "ranks_ping_pong");
-  for (const std::int64_t size : bytes) command.push_back(std::to_string(size));
-  return numbers(call(command), bytes.size());
+  command.push_back(std::to_string(bytes));
+  const std::vector<double> took = numbers(call(command), 2);
+  return {.us = took[0], .cold_us = took[1]};
 }
 
 std::vector<double> RankLauncher::pytorch_ms(const std::string& python, std::int64_t size,

@@ -17,6 +17,12 @@ struct RankPlace {
   double delay_ms = 0;  ///< between hosts, one way
 };
 
+/// Microseconds one way by bare MPI: one message after the other, and with other memory touched
+/// between them.
+struct PingPong {
+  double us = 0, cold_us = 0;
+};
+
 /// Owns a folder for what it runs. Thread-bound. Throws std::runtime_error, with what was said, for
 /// a command that fails.
 class RankLauncher {
@@ -32,8 +38,7 @@ class RankLauncher {
   /// The report of `millrace run --set SETTING... --frames FRAMES`. 1 rank: without mpirun.
   nlohmann::ordered_json run(const RankPlace& place, int ranks,
                              const std::vector<std::string>& settings, std::int64_t frames);
-  /// Microseconds one way by bare MPI, for messages of each size.
-  std::vector<double> ping_pong_us(const RankPlace& place, const std::vector<std::int64_t>& bytes);
+  PingPong ping_pong(const RankPlace& place, std::int64_t bytes);
   /// Milliseconds a sample of PyTorch's pipelining, by schedule.
   std::vector<double> pytorch_ms(const std::string& python, std::int64_t size, int microbatches,
                                  double seconds, const std::vector<std::string>& schedules);
