@@ -16,12 +16,12 @@ int main(int count, char** arguments) {
   constexpr std::size_t kLine = 64;
   std::vector<char> others(12 << 20);  // about a stage's at 64 px
   for (int i = 1; i < count; ++i) {
-    std::vector<char> bytes(std::strtoul(arguments[i], nullptr, 10), 1);
+    std::vector<char> bytes(std::strtoul(arguments[i], nullptr, 10), 1), come = bytes;
     const auto send = [&] {
       MPI_Send(bytes.data(), int(bytes.size()), MPI_CHAR, 1 - rank, kTag, MPI_COMM_WORLD);
     };
     const auto receive = [&] {
-      MPI_Recv(bytes.data(), int(bytes.size()), MPI_CHAR, 1 - rank, kTag, MPI_COMM_WORLD,
+      MPI_Recv(come.data(), int(come.size()), MPI_CHAR, 1 - rank, kTag, MPI_COMM_WORLD,
                MPI_STATUS_IGNORE);
     };
     for (const bool works : {false, true}) {

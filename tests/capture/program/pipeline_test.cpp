@@ -162,8 +162,9 @@ TEST(ProgramPipeline, RanksThatShareModulesEqualTheOracle) {
       }
       for (std::size_t i = 0; i < got[0].weights.size(); ++i) {
         const auto& [name, whole] = got[0].weights[i];  // of what each has all of
-        if (name == "2.bias" || name == "6.bias")
+        if (name == "2.bias" || name == "6.bias") {
           EXPECT_TRUE(at::equal(whole, got[1].weights[i].second)) << name;
+        }
       }
     }
   }
