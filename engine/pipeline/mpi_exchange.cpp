@@ -55,9 +55,9 @@ MPI_Datatype type_of(std::span<const std::span<std::byte>> parts) {
 /// Which parts go together: small ones that follow each other; each large one alone.
 std::vector<std::span<const std::span<std::byte>>> messages_of(const Exchange::Parts& parts) {
   std::vector<std::span<const std::span<std::byte>>> messages;
-  std::size_t bytes = kSmall;
+  std::size_t bytes = 0;  // of the last one
   for (const std::span<std::byte>& part : parts) {
-    if (bytes + part.size() > kSmall || messages.empty()) {
+    if (messages.empty() || bytes + part.size() > kSmall) {
       messages.emplace_back(&part, 1);
       bytes = part.size();
     } else {

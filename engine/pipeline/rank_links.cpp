@@ -80,8 +80,8 @@ bool RankLinks::sends() const {
 }
 
 RankLinks::Place& RankLinks::place_for(Way& way, std::int64_t sample) {
-  return way.places[way.places.front().payload ? std::size_t(shared_.pool.slot_of(sample))
-                                               : std::size_t(way.messages) % way.places.size()];
+  return way.places[has_payload(way.cargo) ? std::size_t(shared_.pool.slot_of(sample))
+                                           : std::size_t(way.messages) % way.places.size()];
 }
 
 bool RankLinks::put(Way& way, std::unique_lock<std::mutex>& lock, const Head& head) {

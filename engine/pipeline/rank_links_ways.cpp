@@ -5,14 +5,6 @@
 #include "engine/pipeline/rank_messages.h"
 
 namespace millrace::engine {
-namespace {
-
-/// Whether it is about the sample in a slot, and brings tensors.
-bool has_payload(Cargo cargo) {
-  return cargo != Cargo::release && cargo != Cargo::meeting && cargo != Cargo::turn;
-}
-
-}  // namespace
 
 class RankLinks::OutgoingLink final : public Link {
  public:

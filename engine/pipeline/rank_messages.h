@@ -28,6 +28,11 @@ inline Signal::Kind kind_of(Cargo cargo) {
   }
 }
 
+/// Whether it is about the sample in a slot, and brings tensors.
+inline bool has_payload(Cargo cargo) {
+  return cargo != Cargo::release && cargo != Cargo::meeting && cargo != Cargo::turn;
+}
+
 /// What a rank with the last stage has counted in this run, for the observer's.
 struct LossCounts {
   FateCounts fates;

@@ -9,7 +9,7 @@
 namespace millrace::engine {
 namespace {
 
-std::byte* bytes_of(const at::Tensor& tensor) {
+std::byte* data_of(const at::Tensor& tensor) {
   return static_cast<std::byte*>(const_cast<void*>(tensor.const_data_ptr()));
 }
 
@@ -23,7 +23,7 @@ TensorPayload::TensorPayload(std::vector<at::Tensor>& tensors,
     Part& part = parts_.emplace_back(Part{.bytes = bytes[i]});
     if (stay && tensor && tensor->defined() && tensor->is_non_overlapping_and_dense() &&
         tensor->nbytes() == bytes[i]) {
-      part.place = bytes_of(*tensor);
+      part.place = data_of(*tensor);
     } else {
       part.copy.resize(bytes[i]);
     }
@@ -38,7 +38,7 @@ Exchange::Parts TensorPayload::parts() {
 }
 
 void TensorPayload::require_in_place(const at::Tensor& tensor, const Part& part) {
-  if (!tensor.defined() || bytes_of(tensor) != part.place)
+  if (!tensor.defined() || data_of(tensor) != part.place)
     throw std::logic_error("a tensor that was to stay where it is has moved");
 }
 
@@ -59,7 +59,7 @@ void TensorPayload::pack() {
     std::copy_n(dense.strides().begin(), note.dims, note.strides.begin());
     if (part.place) continue;
     if (dense.nbytes() != part.bytes) throw std::logic_error("a tensor of another size");
-    std::memcpy(part.copy.data(), bytes_of(dense), part.bytes);
+    std::memcpy(part.copy.data(), data_of(dense), part.bytes);
   }
 }
 
@@ -87,7 +87,7 @@ void TensorPayload::take_in_place(at::Tensor& tensor, const Part& part, const No
 at::Tensor TensorPayload::came(const std::byte* from, const Part& part, const Note& note) {
   if (note.dims < 0) return {};
   const at::Tensor tensor = at::empty_strided(note.shape(), note.layout(), at::kFloat);
-  std::memcpy(bytes_of(tensor), from, part.bytes);
+  std::memcpy(data_of(tensor), from, part.bytes);
   return tensor;
 }
 
