@@ -1,4 +1,4 @@
-// A network from PyTorch: what tools/python/millrace/export.py writes.
+// A network from PyTorch: what tools/bindings/python/millrace/export.py writes.
 #pragma once
 
 #include <memory>

@@ -2,8 +2,8 @@
 // prediction.
 #include <stdexcept>
 
-#include "tools/plugins/plugin.h"
-#include "tools/run/run.h"
+#include "tools/app/plugins/plugin.h"
+#include "tools/app/run.h"
 
 namespace {
 

@@ -1,10 +1,10 @@
-#include "tools/config/config.h"
+#include "tools/app/config/config.h"
 
 #include "tests/fuzz/target.h"
 
 /// A file; and its differences from the defaults, as after a reload.
 MILLRACE_FUZZ(config) {
-  using namespace millrace::tools;
+  using namespace millrace::app;
   try {
     const Config config = parse_config(text, "c.toml", {});
     (void)to_toml(config);

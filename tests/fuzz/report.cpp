@@ -1,12 +1,12 @@
 #include <stdexcept>
 
 #include "tests/fuzz/target.h"
-#include "tools/compare/compare.h"
+#include "tools/cli/compare/compare.h"
 
 MILLRACE_FUZZ(report) {
   try {
-    (void)millrace::tools::compare_text(
-        {millrace::tools::read_report(millrace::fuzz::as_file(text))});
+    (void)millrace::cli::compare_text(
+        {millrace::cli::read_report(millrace::fuzz::as_file(text))});
   } catch (const std::invalid_argument&) {
   }
 }

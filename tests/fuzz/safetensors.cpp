@@ -1,11 +1,11 @@
 #include "stages/safetensors.h"
 #include "tests/fuzz/target.h"
-#include "tools/run/checkpoint_files.h"
+#include "tools/app/checkpoint_files.h"
 
 /// Weights and checkpoints.
 MILLRACE_FUZZ(safetensors) {
   try {
-    (void)millrace::tools::read_checked(millrace::fuzz::as_file(text));
+    (void)millrace::app::read_checked(millrace::fuzz::as_file(text));
   } catch (const millrace::stages::WeightsError&) {
   }
 }

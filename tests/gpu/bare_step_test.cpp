@@ -1,12 +1,12 @@
 // A bare step is the engine's work and no other: it learns to the same bits.
-#include "tools/gpu/bare_step.h"
+#include "tools/bench/gpu/bare_step.h"
 
 #include <ATen/Parallel.h>  // one intra-op thread
 
 #include "tests/capture/double_stream.h"
 #include "tests/engine/trained.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using engine::kShape;
@@ -105,4 +105,4 @@ TEST(BareStep, OfEachStageOfACutNetworkLearnsAlone) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -1,5 +1,5 @@
 // Every arm of the GPU benchmark measures something, on a double. Nothing of how fast anything is.
-#include "tools/gpu/gpu_arms.h"
+#include "tools/bench/gpu/gpu_arms.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <stdexcept>  // what an arm throws
 
 #include "tests/capture/double_stream.h"
-#include "tools/gpu/gpu_page.h"
+#include "tools/bench/gpu/gpu_page.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -122,4 +122,4 @@ TEST(GpuArms, TurnsAreKeptWithTheirMedians) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -1,9 +1,9 @@
 // The GPU benchmark's page says what the results say, and which aims were missed.
-#include "tools/gpu/gpu_page.h"
+#include "tools/bench/gpu/gpu_page.h"
 
 #include <gtest/gtest.h>
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -65,4 +65,4 @@ TEST(GpuPage, OfResultsThatStopHalfWay) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -2,9 +2,9 @@
 // them. Nothing of how fast anything is.
 #include <gtest/gtest.h>
 
-#include "tools/gpu/gpu_arms.h"
+#include "tools/bench/gpu/gpu_arms.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 TEST(BenchOnDevice, EachArmMeasures) {
@@ -28,4 +28,4 @@ TEST(BenchOnDevice, EachArmMeasures) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -1,5 +1,5 @@
 // Somebody is told of unexpected frames, and nobody who is slow or away holds up training.
-#include "tools/alerts/alerts.h"
+#include "tools/app/alerts/alerts.h"
 
 #include <cmath>   // nan
 #include <cstdio>  // a subscriber's output
@@ -15,10 +15,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/io/test_folder.h"
-#include "tools/alerts/mqtt.h"
-#include "tools/alerts/webhook.h"
+#include "tools/app/alerts/mqtt.h"
+#include "tools/app/alerts/webhook.h"
 
-namespace millrace::tools {
+namespace millrace::app {
 namespace {
 
 using std::chrono::milliseconds;
@@ -240,4 +240,4 @@ TEST(Mqtt, ABrokerThatIsAwayFailsInTimeWithoutThePassword) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::app

@@ -1,4 +1,4 @@
-#include "tools/run/checkpoint_files.h"
+#include "tools/app/checkpoint_files.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "stages/safetensors.h"
 #include "tests/io/test_folder.h"
 
-namespace millrace::tools {
+namespace millrace::app {
 namespace {
 
 namespace fs = std::filesystem;
@@ -139,4 +139,4 @@ TEST(CheckpointFiles, TwoNamesForOneFileLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::app

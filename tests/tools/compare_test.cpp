@@ -1,5 +1,5 @@
 // Two runs beside one another: what was asked differently, and what came of it.
-#include "tools/compare/compare.h"
+#include "tools/cli/compare/compare.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "tests/io/test_folder.h"
 
-namespace millrace::tools {
+namespace millrace::cli {
 namespace {
 
 using nlohmann::ordered_json;
@@ -122,4 +122,4 @@ TEST(Compare, AReportOfManyValuesTakesNoMoreThanTwoSecondsAMegabyte) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::cli

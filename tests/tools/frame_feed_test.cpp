@@ -1,5 +1,5 @@
 // Whichever way a trainer takes frames, the samples made of them are the same.
-#include "tools/run/frame_feed.h"
+#include "tools/app/feeds/frame_feed.h"
 
 #include <gtest/gtest.h>
 
@@ -7,9 +7,9 @@
 #include <vector>  // samples
 
 #include "io/queue/planar.h"
-#include "tools/run/next_frame_feed.h"
+#include "tools/app/feeds/next_frame_feed.h"
 
-namespace millrace::tools {
+namespace millrace::app {
 namespace {
 
 using Floats = std::vector<float>;
@@ -225,4 +225,4 @@ INSTANTIATE_TEST_SUITE_P(Ways, FrameFeedTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "bytes" : "floats"; });
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::app

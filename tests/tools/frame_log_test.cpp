@@ -1,5 +1,5 @@
 // Lines about frames, and what becomes of those that find no room.
-#include "tools/run/frame_log.h"
+#include "tools/app/outputs/frame_log.h"
 
 #include <fcntl.h>  // a pipe
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@
 
 #include <nlohmann/json.hpp>  // lines
 
-namespace millrace::tools {
+namespace millrace::app {
 namespace {
 
 class FrameLogTest : public testing::Test {
@@ -129,4 +129,4 @@ TEST_F(FrameLogTest, APipeThatNobodyReadsHoldsUpNothing) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::app

@@ -1,5 +1,5 @@
 // Usual losses are not marked, unusual ones are, and what lasts becomes usual.
-#include "tools/run/novelty.h"
+#include "tools/app/outputs/novelty.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <limits>  // not finite
 #include <random>  // noise
 
-namespace millrace::tools {
+namespace millrace::app {
 namespace {
 
 /// Losses about `level` that go up and down by `spread`, as a scene's do.
@@ -116,4 +116,4 @@ TEST(Novelty, WhatIsNoNumberIsUnexpectedAndTeachesNothing) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::app

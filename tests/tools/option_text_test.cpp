@@ -1,11 +1,11 @@
 // What is read off the option tree, and that the texts made of it hold it.
-#include "tools/shell/option_text.h"
+#include "tools/cli/shell/option_text.h"
 
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>  // a small tree
 
-namespace millrace::tools {
+namespace millrace::cli {
 namespace {
 
 constexpr const char* kKeys =
@@ -100,4 +100,4 @@ TEST_F(OptionText, OptionsPrintAndEndWithoutACommand) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::cli

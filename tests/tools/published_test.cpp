@@ -8,7 +8,7 @@
 #include "engine/plan/profile_json.h"
 #include "tools/bench/known_networks.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using namespace engine::plan;
@@ -122,4 +122,4 @@ TEST(ProfileJson, FilesOfKnownNetworksAreUpToDate) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::bench

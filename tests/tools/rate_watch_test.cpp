@@ -1,11 +1,11 @@
 // A camera that names no rate still gets a verdict.
-#include "tools/run/rate_watch.h"
+#include "tools/app/rate_watch.h"
 
 #include <gtest/gtest.h>
 
 #include "engine/monitor/overload.h"
 
-namespace millrace::tools {
+namespace millrace::app {
 namespace {
 
 using std::chrono::milliseconds;
@@ -94,4 +94,4 @@ TEST(RateWatch, ARateThatSomebodyHasSetStays) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::app

@@ -1,5 +1,5 @@
 // What is kept of a stream, and what of it comes again.
-#include "tools/run/replay_buffer.h"
+#include "tools/app/feeds/replay_buffer.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-namespace millrace::tools {
+namespace millrace::app {
 namespace {
 
 std::set<std::int64_t> kept(const ReplayBuffer& buffer) {
@@ -98,4 +98,4 @@ TEST(ReplayBuffer, NeverGrows) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::app

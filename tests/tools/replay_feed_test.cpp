@@ -1,5 +1,5 @@
 // Samples that come again: the right ones, at the right time, learned from exactly.
-#include "tools/run/replay_feed.h"
+#include "tools/app/feeds/replay_feed.h"
 
 #include <gtest/gtest.h>
 
@@ -8,10 +8,10 @@
 
 #include "io/queue/planar.h"
 #include "tests/engine/trained.h"
-#include "tools/run/next_frame_feed.h"
-#include "tools/run/observers.h"
+#include "tools/app/feeds/next_frame_feed.h"
+#include "tools/app/observers.h"
 
-namespace millrace::tools {
+namespace millrace::app {
 namespace {
 
 using engine::Feed;
@@ -329,4 +329,4 @@ TEST_F(Live, FreshFramesAreCountedApart) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::app

@@ -1,5 +1,5 @@
 // What systemd would hear, on a socket that stands in for its own.
-#include "tools/commands/watchdog.h"
+#include "tools/cli/commands/watchdog.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>      // setenv
@@ -11,7 +11,7 @@
 #include <cstdio>   // its name
 #include <cstring>  // its name
 
-namespace millrace::tools {
+namespace millrace::cli {
 namespace {
 
 using namespace std::chrono_literals;
@@ -123,4 +123,4 @@ TEST_F(WatchdogTest, WordsForAnotherProcessAreNotOurs) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::cli

@@ -9,9 +9,9 @@
 
 #include "io/files/whole_file.h"
 #include "io/plot/plot.h"
-#include "tools/config/config.h"
+#include "tools/app/config/config.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -20,7 +20,7 @@ Json read_results(const std::string& option, const std::string& path, const std:
   std::ifstream file(path);
   const Json results = file ? Json::parse(file, nullptr, false) : Json();
   if (!results.is_object() || results.value("suite", "") != suite || !results.contains("arms")) {
-    throw ConfigError(option + " " + path + ": holds no results of bench " + suite);
+    throw app::ConfigError(option + " " + path + ": holds no results of bench " + suite);
   }
   return results;
 }
@@ -76,13 +76,13 @@ void plot_framerate(const Json& results, const std::string& path) {
   for (const Json& arm : results["arms"]) {
     const int stages = arm["stages"], threads = arm.value("threads", 1);
     const std::string capture = arm.value("capture", "auto");
-    add(std::to_string(stages) + (stages == 1 ? " stage" : " stages") +
+    cli::add(std::to_string(stages) + (stages == 1 ? " stage" : " stages") +
             (threads > 1 ? " of " + std::to_string(threads) + " threads" : "") +
             (capture == "auto" ? "" : ", " + capture),
         name_of(arm), arm["fps"]);
   }
   for (const Json& row : peers)
-    add("PyTorch's best", name_of(row), 1e3 / row["pytorch_ms"].get<double>());
+    cli::add("PyTorch's best", name_of(row), 1e3 / row["pytorch_ms"].get<double>());
   for (auto& [label, values] : groups) chart.groups.emplace_back(label, std::move(values));
   io::write_bars(chart, path);
 }
@@ -196,13 +196,13 @@ std::vector<std::pair<std::string, std::string>> bench_suites() {
 void run_bench(const BenchArguments& arguments) {
   const Suite& suite = suites().at(arguments.suite);
   if (!arguments.plot.empty() && !suite.plot)
-    throw ConfigError("--plot: bench " + arguments.suite + " has no plot");
+    throw app::ConfigError("--plot: bench " + arguments.suite + " has no plot");
   const auto& networks = arguments.networks;
   if (arguments.suite != "framerate" &&
       std::find(networks.begin(), networks.end(), "resnet18") != networks.end())
-    throw ConfigError("--networks: resnet18 is for bench framerate");
+    throw app::ConfigError("--networks: resnet18 is for bench framerate");
   if (!arguments.page.empty() && !suite.page)
-    throw ConfigError("--page: bench " + arguments.suite + " has no page");
+    throw app::ConfigError("--page: bench " + arguments.suite + " has no page");
   const Json other = arguments.compare.empty()
                          ? Json()
                          : read_results("--compare", arguments.compare, arguments.suite);
@@ -219,4 +219,4 @@ void run_bench(const BenchArguments& arguments) {
   if (!arguments.plot.empty()) suite.plot(results, arguments.plot);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

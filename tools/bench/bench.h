@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>  // arms
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 struct BenchArguments {
   std::string suite;                  ///< one of bench_suites()
@@ -78,4 +78,4 @@ std::string tables_page(const nlohmann::ordered_json& results);
 void plot_partime(const nlohmann::ordered_json& results, const std::string& path);
 void plot_seeds(const nlohmann::ordered_json& results, const std::string& path);
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

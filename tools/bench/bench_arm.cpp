@@ -5,7 +5,7 @@
 
 #include "engine/pipeline/pinning.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using engine::Clock;
@@ -100,4 +100,4 @@ Turn BenchArm::turn(double seconds, std::int64_t least, engine::Observer* observ
   return turn;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

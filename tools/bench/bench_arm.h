@@ -6,7 +6,7 @@
 #include "engine/monitor/median.h"
 #include "engine/trainer/trainer.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// The PARTIME slides' networks, by name: basic (10 layers, 16 features, kernel 5), layers (x3),
 /// features (x3), kernel (x3); or the preset of that name.
@@ -47,4 +47,4 @@ class BenchArm {
 
 using engine::median;
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -10,10 +10,10 @@
 #include "engine/monitor/clock.h"
 #include "io/video/video_writer.h"
 #include "tools/bench/bench.h"
-#include "tools/run/provenance.h"
-#include "tools/run/run.h"
+#include "tools/app/provenance.h"
+#include "tools/app/run.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -96,7 +96,7 @@ Json quantiles(std::vector<double> values) {
 Json measure(std::int64_t size, std::int64_t frames) {
   const Camera camera;
   const int width = int(size), height = int(size) * kHeight / kWidth;
-  Config config;
+  app::Config config;
   config.set("source.uri", camera.uri());
   config.set("source.width", std::to_string(width));
   config.set("source.height", std::to_string(height));
@@ -104,8 +104,8 @@ Json measure(std::int64_t size, std::int64_t frames) {
   whole.reserve(std::size_t(frames));
   inside.reserve(std::size_t(frames));
   std::int64_t unreadable = 0;
-  Run run(config);
-  run.on_prediction([&](const Prediction& p) {
+  app::Run run(config);
+  run.on_prediction([&](const app::Prediction& p) {
     if (p.index < kWarmUp) return;
     const double ms = (now_us() - stamp_of(p.input, width, height)) / 1e3;
     if (ms > kAbsurd) {
@@ -143,8 +143,8 @@ Json bench_camera(const BenchArguments& arguments) {
     std::fflush(stdout);
     results["arms"].push_back(arm);
   }
-  results["provenance"] = provenance(2);
+  results["provenance"] = app::provenance(2);
   return results;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

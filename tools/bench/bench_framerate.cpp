@@ -11,9 +11,9 @@
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_arm.h"
 #include "tools/bench/pytorch.h"
-#include "tools/run/provenance.h"
+#include "tools/app/provenance.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -26,7 +26,7 @@ struct Case {
 struct Figures {
   std::vector<double> fps, T, T_over_N, bottleneck, p50, p99, handoff;
   std::vector<double> peak;  ///< FLOP/s of the core right before each turn
-  void add(const Turn& turn) {
+  void cli::add(const Turn& turn) {
     const engine::Reading& r = turn.reading;
     const int slowest = r.bottleneck_stage;
     handoff.push_back(100 * r.handoff[slowest] / (r.handoff[slowest] + r.stage[slowest]));
@@ -89,10 +89,10 @@ std::vector<Arm> make_arms(const BenchArguments& arguments) {
         const bool channels_last = arguments.memory_format == "channels_last";
         arms.push_back({BenchArm(network, size, std::move(options), channels_last), capture, {}});
       };
-      for (int n = 1; n <= stages; ++n) add(n, {});
+      for (int n = 1; n <= stages; ++n) cli::add(n, {});
       // As many cores on one stage.
       const bool programs = engine::runs_programs(arms.back().bench.options(), 0);
-      if (stages > 1 && stages <= engine::usable_cores() && programs) add(1, {stages});
+      if (stages > 1 && stages <= engine::usable_cores() && programs) cli::add(1, {stages});
     }
   }
   return arms;
@@ -277,8 +277,8 @@ Json bench_framerate(const BenchArguments& arguments) {
     results["pytorch"] = comparison(arms, peers, median(peaks));
     print_comparison(results["pytorch"]);
   }
-  results["provenance"] = provenance(most);
+  results["provenance"] = app::provenance(most);
   return results;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -13,9 +13,9 @@
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_arm.h"
 #include "tools/bench/hop.h"
-#include "tools/run/provenance.h"
+#include "tools/app/provenance.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -170,8 +170,8 @@ Json bench_ingest(const BenchArguments& arguments) {
   for (const IngestArm& arm : pictures) results["arms"].push_back(arm.json());
   for (const HopArm& arm : hops) results["arms"].push_back(arm.json());
   for (const Json& arm : results["arms"]) print_row(arm);
-  results["provenance"] = provenance(1);
+  results["provenance"] = app::provenance(1);
   return results;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -3,10 +3,10 @@
 
 #include "tools/bench/bench.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 nlohmann::ordered_json bench_ingest(const BenchArguments&) {
   throw std::runtime_error("bench ingest: this build has no OpenCV and GStreamer to compare with");
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -18,10 +18,10 @@
 #include "io/plot/plot.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/learning_arm.h"
-#include "tools/config/config.h"
-#include "tools/run/provenance.h"
+#include "tools/app/config/config.h"
+#include "tools/app/provenance.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -50,12 +50,12 @@ void add_networks(const LearningStream& stream, const std::string& norm, double 
                     half ? "adam, beta1 0.5" : "adam", correction, norm, slope});
   };
   const bool has_others = norm == "none";  // among the arms above
-  if (!has_others) add("sequential", 1, "none", false);
+  if (!has_others) cli::add("sequential", 1, "none", false);
   for (const int stages : {2, 8}) {
-    if (!has_others) add("partime", stages, "none", false);
-    if (!has_others) add("partime", stages, "local", false);
-    add("partime", stages, "inverse-age", true);
-    add("pipedream", stages, "inverse-age", true);
+    if (!has_others) cli::add("partime", stages, "none", false);
+    if (!has_others) cli::add("partime", stages, "local", false);
+    cli::add("partime", stages, "inverse-age", true);
+    cli::add("pipedream", stages, "inverse-age", true);
   }
 }
 
@@ -68,24 +68,24 @@ std::vector<LearningArm> arms_on(const LearningStream& stream) {
     arms.push_back({&stream, schedule, stages, momentum ? adam(0.9, 0.999) : adam(0.0, 0.99),
                     momentum ? "adam" : "adam, beta1 0", correction, "none", 0, every});
   };
-  add("sequential", 1, "none", true);
-  for (const int every : {2, 4, 8}) add("sequential", 1, "none", true, every);
-  for (const int every : {1, 2, 4, 8}) add("sequential", 1, "none", false, every);
+  cli::add("sequential", 1, "none", true);
+  for (const int every : {2, 4, 8}) cli::add("sequential", 1, "none", true, every);
+  for (const int every : {1, 2, 4, 8}) cli::add("sequential", 1, "none", false, every);
   for (const int stages : {2, 4, 8}) {
-    add("partime", stages, "none", true);
+    cli::add("partime", stages, "none", true);
     for (const char* correction :
          {"none", "inverse-age", "pipemare", "weight-prediction", "gap-aware", "dc-asgd"})
-      add("partime", stages, correction, false);
-    add("partime", stages, "local", true);
+      cli::add("partime", stages, correction, false);
+    cli::add("partime", stages, "local", true);
   }
   for (const char* schedule : {"pb", "pipedream", "2bw"}) {
-    add(schedule, 4, "none", false);
-    add(schedule, 4, "inverse-age", false);
-    add(schedule, 4, "local", true);
+    cli::add(schedule, 4, "none", false);
+    cli::add(schedule, 4, "inverse-age", false);
+    cli::add(schedule, 4, "local", true);
   }
-  add("pb", 4, "discrepancy", false);
+  cli::add("pb", 4, "discrepancy", false);
   for (const int stages : {2, 8}) {
-    for (const char* schedule : {"pb", "pipedream"}) add(schedule, stages, "inverse-age", false);
+    for (const char* schedule : {"pb", "pipedream"}) cli::add(schedule, stages, "inverse-age", false);
   }
   add_networks(stream, "none", 0, arms);
   for (const double slope : {0.0, kSlope}) {
@@ -259,7 +259,7 @@ Json bench_learning(const BenchArguments& arguments) {
     }
   }
   if (arms.empty())
-    throw ConfigError("--arms: no arm of these streams has \"" + arguments.arms + "\" in its name");
+    throw app::ConfigError("--arms: no arm of these streams has \"" + arguments.arms + "\" in its name");
   std::vector<Job> tuned, seeds;
   const std::vector<double> rates = tune(arms, tuned);
   for (std::size_t arm = 0; arm < arms.size(); ++arm) {
@@ -270,7 +270,7 @@ Json bench_learning(const BenchArguments& arguments) {
   Json results = {{"suite", "learning"},   {"frames", frames},
                   {"width", kWidth},       {"height", kHeight},
                   {"seeds", kSeeds},       {"streams", Json::array()},
-                  {"arms", Json::array()}, {"provenance", provenance(1)}};
+                  {"arms", Json::array()}, {"provenance", app::provenance(1)}};
   std::printf("%-7s %-10s %2s %-18s %-18s %-24s %-9s %7s %8s %8s %8s %7s\n", "stream", "schedule",
               "N", "optimizer", "correction", "norm", "frames", "rate", "loss", "last 100",
               "held out", "return");
@@ -315,4 +315,4 @@ Json with_learning(Json earlier, const Json& newer) {
   return earlier;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -5,7 +5,7 @@
 #include "engine/schedule/staircase.h"
 #include "tools/bench/bench_arm.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -109,4 +109,4 @@ Json memory_by_schedule(std::int64_t size) {
   return results;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -7,7 +7,7 @@
 
 #include "engine/trainer/trainer.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// What each stage of `options`, with a cut, holds after four minibatches of blank samples, counted
 /// at the allocator. Steps run eagerly: recorded ones keep every slot's memory for good.
@@ -18,4 +18,4 @@ std::vector<engine::StageMemory> memory_of(engine::TrainerOptions options);
 /// samples that the schedule's paper has a stage keep would cost.
 nlohmann::ordered_json memory_by_schedule(std::int64_t size);
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -14,9 +14,9 @@
 #include "tools/bench/bench_arm.h"
 #include "tools/bench/other_load.h"
 #include "tools/bench/partime_answers.h"
-#include "tools/run/provenance.h"
+#include "tools/app/provenance.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -47,7 +47,7 @@ Extent extent_of(const BenchArguments& arguments) {
 
 /// What each module costs as its steps will run: recorded, the best times of a step program's
 /// operators; eager, medians.
-engine::plan::Profile profile_of(const engine::TrainerOptions& options) {
+engine::plan::Profile app::profile_of(const engine::TrainerOptions& options) {
   if (options.capture == engine::Capture::eager) {
     return engine::measure_profile(options.network, options.sample, options.optimizer,
                                    {.repeats = 3, .most_repeats = 3});
@@ -114,7 +114,7 @@ class Row {
     options_.capture = capture_ == "graph" ? engine::Capture::graph : engine::Capture::eager;
     options_.sample = {3, size, size};
     options_.network = stages::build_network(bench_network(network_), options_.sample);
-    profile_ = profile_of(options_);
+    profile_ = app::profile_of(options_);
     for (const engine::plan::ModuleProfile& module : profile_.modules)
       options_.module_ms.push_back(module.ms().total());
   }
@@ -180,7 +180,7 @@ Json bench_partime(const BenchArguments& arguments) {
   results["others_cores"] = others.cores();
   results["statements"] = partime_statements(results);
   results["cameras"] = partime_cameras(results);
-  results["provenance"] = provenance(engine::usable_cores());
+  results["provenance"] = app::provenance(engine::usable_cores());
   for (const Json& statement : results["statements"]) {
     std::printf("%-48s %-4s %s\n", statement["statement"].get<std::string>().c_str(),
                 statement["answer"].get<std::string>().c_str(),
@@ -189,4 +189,4 @@ Json bench_partime(const BenchArguments& arguments) {
   return results;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -7,9 +7,9 @@
 #include "engine/pipeline/pinning.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_arm.h"
-#include "tools/run/provenance.h"
+#include "tools/app/provenance.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -139,8 +139,8 @@ Json bench_pipeline(const BenchArguments& arguments) {
     results["arms"].push_back(arm_json(arms[i], figures[i], one_stage, median(monitor)));
     print_row(results["arms"].back());
   }
-  results["provenance"] = provenance(most);
+  results["provenance"] = app::provenance(most);
   return results;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

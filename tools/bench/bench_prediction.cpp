@@ -12,9 +12,9 @@
 #include "tools/bench/bench_arm.h"
 #include "tools/bench/other_load.h"
 #include "tools/bench/periods.h"
-#include "tools/run/provenance.h"
+#include "tools/app/provenance.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -146,10 +146,10 @@ Json bench_prediction(const BenchArguments& arguments) {
     within += std::abs(results["arms"].back()["ratio"].get<double>() - 1) <= kGoal;
   }
   results["within"] = within;
-  results["provenance"] = provenance(2);
+  results["provenance"] = app::provenance(2);
   std::printf("within %.0f %%: %d of %zu; others: cores that other programs took meanwhile\n",
               100 * kGoal, within, arms.size());
   return results;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

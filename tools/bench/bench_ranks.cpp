@@ -14,10 +14,10 @@
 #include "tools/bench/bench_arm.h"
 #include "tools/bench/other_load.h"
 #include "tools/bench/ranks_launch.h"
-#include "tools/config/config.h"
-#include "tools/run/provenance.h"
+#include "tools/app/config/config.h"
+#include "tools/app/provenance.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -124,7 +124,7 @@ class Bench {
       return arm.name().find(arguments_.arms) == std::string::npos;
     });
     if (arms_.empty())
-      throw ConfigError("--arms: no arm has \"" + arguments.arms + "\" in its name");
+      throw app::ConfigError("--arms: no arm has \"" + arguments.arms + "\" in its name");
   }
 
   void take_turns(std::int64_t rounds) {
@@ -176,7 +176,7 @@ class Bench {
   }
 
   /// As many frames as take so long, in whole minibatches.
-  std::int64_t frames_of(Arm& arm, int stages) {
+  std::int64_t app::frames_of(Arm& arm, int stages) {
     if (arm.frames == 0) {
       const Json report =
           launcher_.run(arm.place, arm.ranks, settings(arm.schedule, stages, arm.size), kFewest);
@@ -189,7 +189,7 @@ class Bench {
   }
 
   Json learn(Arm& arm, int stages, int ranks) {
-    const std::int64_t frames = frames_of(arm, stages);
+    const std::int64_t frames = app::frames_of(arm, stages);
     return launcher_.run(arm.place, ranks, settings(arm.schedule, stages, arm.size), frames);
   }
 
@@ -302,8 +302,8 @@ Json bench_ranks(const BenchArguments& arguments) {
     std::printf("%-34s %10.3f %10.3f %8.3f\n", arm["arm"].get<std::string>().c_str(), ours,
                 ours / ratio, ratio);
   }
-  results["provenance"] = provenance(2);
+  results["provenance"] = app::provenance(2);
   return results;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -8,11 +8,11 @@
 #include "io/plot/plot.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_arm.h"
-#include "tools/config/replay.h"
-#include "tools/run/provenance.h"
-#include "tools/run/run.h"
+#include "tools/app/config/replay.h"
+#include "tools/app/provenance.h"
+#include "tools/app/run.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -34,9 +34,9 @@ double mean(const std::vector<double>& losses, std::int64_t begin, std::int64_t 
   return std::accumulate(losses.begin() + begin, losses.begin() + end, 0.0) / double(end - begin);
 }
 
-Config config_of(const std::string& kind, std::int64_t frames, std::int64_t stages,
+app::Config gst::config_of(const std::string& kind, std::int64_t frames, std::int64_t stages,
                  std::int64_t round) {
-  Config config;
+  app::Config config;
   config.name = "bench replay";
   config.set("source.uri", "synth:shapes?scenes=2&switch=" + std::to_string(kTurn) +
                                "&frames=" + std::to_string(frames));
@@ -49,14 +49,14 @@ Config config_of(const std::string& kind, std::int64_t frames, std::int64_t stag
   config.set("pipeline.stages", std::to_string(stages));
   if (stages == 2) config.set("pipeline.cut", "[4]");  // the same in every round
   config.set("replay.kind", kind);
-  settle(config);
+  app::settle(config);
   return config;
 }
 
-void take_turn(Arm& arm, const Config& config) {
+void take_turn(Arm& arm, const app::Config& config) {
   std::vector<double> losses;
-  Run run(config);
-  run.on_prediction([&](const Prediction& prediction) { losses.push_back(prediction.loss); });
+  app::Run run(config);
+  run.on_prediction([&](const app::Prediction& prediction) { losses.push_back(prediction.loss); });
   run.learn();
   const Json report = Json::parse(run.report());
   const auto seen = std::int64_t(losses.size());
@@ -134,13 +134,13 @@ Json bench_replay(const BenchArguments& arguments) {
   const std::int64_t frames = arguments.frames > 0 ? arguments.frames : kFrames,
                      stages = arguments.stages > 0 ? arguments.stages : 2;
   std::vector<Arm> arms;
-  for (const std::string& kind : replay_names()) arms.push_back({.kind = kind});
+  for (const std::string& kind : app::replay_names()) arms.push_back({.kind = kind});
   for (std::int64_t round = 0; round < arguments.rounds; ++round) {
     for (std::size_t turn = 0; turn < arms.size(); ++turn) {
       Arm& arm = arms[(turn + std::size_t(round)) % arms.size()];
       std::fprintf(stderr, "\rround %lld of %lld, %s \x1b[K", static_cast<long long>(round + 1),
                    static_cast<long long>(arguments.rounds), arm.kind.c_str());
-      take_turn(arm, config_of(arm.kind, frames, stages, round));
+      take_turn(arm, gst::config_of(arm.kind, frames, stages, round));
     }
   }
   std::fputs("\r\x1b[K", stderr);
@@ -155,7 +155,7 @@ Json bench_replay(const BenchArguments& arguments) {
     results["arms"].push_back(arm_json(arm, arms.front()));
     print_row(results["arms"].back());
   }
-  results["provenance"] = provenance(int(stages));
+  results["provenance"] = app::provenance(int(stages));
   return results;
 }
 
@@ -174,4 +174,4 @@ void plot_replay(const Json& results, const std::string& path) {
   io::write_chart(chart, path);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -13,9 +13,9 @@
 #include "tools/bench/bench_memory.h"
 #include "tools/bench/other_load.h"
 #include "tools/bench/periods.h"
-#include "tools/run/provenance.h"
+#include "tools/app/provenance.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -186,46 +186,46 @@ Json claims_of(const Json& arms, const Json& memory, int p, int m) {
        {std::pair("GPipe", gpipe), {"1F1B", f1b}, {"interleaved 1F1B", interleaved}}) {
     if (!arm) continue;
     const Json& bubble = (*arm)["bubble"];
-    add(seed, format("idle share with %d workers and %d microbatches", p, m),
+    cli::add(seed, format("idle share with %d workers and %d microbatches", p, m),
         format("%.3f", bubble["formula"].get<double>()),
         format("%.3f", bubble["equal_stages"].get<double>()),
         format("%.3f", bubble["measured"].get<double>()));
   }
-  add("1F1B", "activations against GPipe's, 4 stages, 8 microbatches, first stage", "N/m = 0.50",
+  cli::add("1F1B", "activations against GPipe's, 4 stages, 8 microbatches, first stage", "N/m = 0.50",
       "-",
       format("%.2f",
              largest(memory, "1f1b", "activations") / largest(memory, "gpipe", "activations")));
-  add("GPipe", "activations with recomputing against without", "m inputs and one sample's", "-",
+  cli::add("GPipe", "activations with recomputing against without", "m inputs and one sample's", "-",
       format("%.2f", largest(memory, "gpipe recompute", "activations") /
                          largest(memory, "gpipe", "activations")));
   if (dream && gpipe) {
-    add("PipeDream",
+    cli::add("PipeDream",
         format("time a sample of GPipe over PipeDream's, which has no flush, m = %d", m),
         format("(m+p-1)/m = %.2f", double(m + p - 1) / m), ratio(gpipe, dream, "predicted_ms"),
         ratio(gpipe, dream, "measured_ms"));
   }
-  add("PipeDream", "older weight versions that stage 0 of 4 stashes, in weights", "N - 1 = 3", "-",
+  cli::add("PipeDream", "older weight versions that stage 0 of 4 stashes, in weights", "N - 1 = 3", "-",
       stashed(memory, "pipedream"));
   if (two && f1b) {
-    add("2BW", format("time a sample of 1F1B over 2BW's, which has no flush, m = %d", m),
+    cli::add("2BW", format("time a sample of 1F1B over 2BW's, which has no flush, m = %d", m),
         format("(m+p-1)/m = %.2f", double(m + p - 1) / m), ratio(f1b, two, "predicted_ms"),
         ratio(f1b, two, "measured_ms"));
   }
-  add("2BW", "older weight versions that stage 0 of 4 stashes, in weights", "1", "-",
+  cli::add("2BW", "older weight versions that stage 0 of 4 stashes, in weights", "1", "-",
       stashed(memory, "2bw"));
   for (const char* flushing : {"gpipe", "1f1b"}) {
     const Json* const small = two ? as_small_as(arms, flushing, *two) : nullptr;
     if (!two) break;
-    add("2BW",
+    cli::add("2BW",
         small ? format("time a sample of %s over 2BW's at equal memory, its m = %d", flushing,
                        (*small)["microbatches"].get<int>())
               : format("%s at 2BW's memory", flushing),
         "no flush", small ? ratio(small, two, "predicted_ms") : "-",
         small ? ratio(small, two, "measured_ms") : "needs more at any m here");
   }
-  add("2BW", "memory of the largest of 4 stages against 1F1B's", "one version more", "-",
+  cli::add("2BW", "memory of the largest of 4 stages against 1F1B's", "one version more", "-",
       format("%.2f", largest(memory, "2bw", "total") / largest(memory, "1f1b", "total")));
-  add("2BW", "memory of the largest of 4 stages against PipeDream's", "2 versions instead of 4",
+  cli::add("2BW", "memory of the largest of 4 stages against PipeDream's", "2 versions instead of 4",
       "-", format("%.2f", largest(memory, "2bw", "total") / largest(memory, "pipedream", "total")));
   return claims;
 }
@@ -258,7 +258,7 @@ Json bench_seeds(const BenchArguments& arguments) {
   for (const Arm& arm : arms) results["arms"].push_back(arm_json(arm));
   results["memory"] = memory_by_schedule(size);
   results["claims"] = claims_of(results["arms"], results["memory"], workers, 4);
-  results["provenance"] = provenance(workers);
+  results["provenance"] = app::provenance(workers);
   std::printf("%-18s %12s %12s %9s %9s %9s\n", "", "measured ms", "predicted ms", "bubble",
               "formula", "equal");
   for (const Json& arm : results["arms"]) {
@@ -279,4 +279,4 @@ Json bench_seeds(const BenchArguments& arguments) {
   return results;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

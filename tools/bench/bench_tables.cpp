@@ -4,10 +4,10 @@
 
 #include "tools/bench/bench.h"
 #include "tools/bench/published.h"
-#include "tools/config/profile_read.h"
-#include "tools/run/provenance.h"
+#include "tools/app/config/profile_read.h"
+#include "tools/app/provenance.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 namespace plan = engine::plan;
@@ -19,7 +19,7 @@ std::vector<Comparison> tables(const std::string& folder) {
   if (folder.empty()) return published_tables(worked_out);
   const auto read = [&](const std::string& network, int frames) {
     constexpr int kTheirs = 128;
-    const plan::Profile profile = read_profile(folder + "/" + network + "/graph.txt", kTheirs);
+    const plan::Profile profile = app::read_profile(folder + "/" + network + "/graph.txt", kTheirs);
     return with_frames(profile, double(frames) / kTheirs);
   };
   const Networks measured = {read("image_classification/profiles/vgg16", 64),
@@ -48,7 +48,7 @@ nlohmann::ordered_json bench_tables(const BenchArguments& arguments) {
     std::printf("%s\n  published  %s\n  ours       %s\n  %s\n", row.what.c_str(),
                 row.published.c_str(), row.ours.c_str(), row.explanation.c_str());
   }
-  results["provenance"] = provenance(1);
+  results["provenance"] = app::provenance(1);
   return results;
 }
 
@@ -56,4 +56,4 @@ std::string tables_page(const nlohmann::ordered_json& results) {
   return comparisons_markdown(tables(results.value("profiles", "")));
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -5,7 +5,7 @@
 #include "engine/format.h"
 #include "tools/bench/bench.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -116,4 +116,4 @@ std::string framerate_page(const Json& results) {
   return text;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -12,7 +12,7 @@
 #include "engine/pipeline/pinning.h"
 #include "io/queue/frame_queue.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -143,4 +143,4 @@ std::vector<double> hop_by_gstreamer(const Traffic& traffic, double seconds) {
   return std::move(meeting).times();
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

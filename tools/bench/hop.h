@@ -5,7 +5,7 @@
 #include <string>  // names
 #include <vector>  // times
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// What lies between a frame's arrival and the one before.
 struct Traffic {
@@ -21,4 +21,4 @@ std::vector<double> hop_by_mutex(const Traffic& traffic, double seconds);
 /// The same through GStreamer's `queue`, from pad to pad, without further elements.
 std::vector<double> hop_by_gstreamer(const Traffic& traffic, double seconds);
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -3,7 +3,7 @@
 #include "engine/format.h"
 #include "tools/bench/bench.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -83,4 +83,4 @@ std::string ingest_page(const Json& results) {
          hop_rows(results);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 using namespace engine::plan;
 
@@ -36,7 +36,7 @@ class Builder {
     double stash = -1;    ///< numbers kept for the backward; -1: its output
   };
 
-  void add(const Layer& layer) {
+  void cli::add(const Layer& layer) {
     ModuleProfile module;
     module.name = layer.name;
     const double moved =
@@ -58,7 +58,7 @@ class Builder {
   void conv(const std::string& name, int in, int out, int kernel, int side, int stride = 1,
             double passes = 2) {
     const double cells = double(side / stride) * (side / stride);
-    add({.name = name,
+    cli::add({.name = name,
          .flops = 2.0 * kernel * kernel * in * out * cells *
                   (kernel == 3 && stride == 1 ? 1.0 : kWinograd),
          .inputs = double(in) * side * side,
@@ -69,11 +69,11 @@ class Builder {
 
   void pool(int channels, int side) {
     const double cells = double(side / 2) * (side / 2);
-    add({.name = "pool", .inputs = 4 * channels * cells, .outputs = channels * cells});
+    cli::add({.name = "pool", .inputs = 4 * channels * cells, .outputs = channels * cells});
   }
 
   void linear(const std::string& name, int in, int out) {
-    add({.name = name,
+    cli::add({.name = name,
          .flops = 2.0 * in * out,
          .inputs = double(in),
          .outputs = double(out),
@@ -212,4 +212,4 @@ Profile partime_cnn(int layers, int features, int kernel, int side,
   return builder.take();
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

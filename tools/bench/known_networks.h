@@ -4,7 +4,7 @@
 
 #include "engine/plan/profile.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// An accelerator as a roofline: a layer takes the longer of multiplying and moving.
 struct Accelerator {
@@ -34,4 +34,4 @@ engine::plan::Profile gnmt8(int batch, const Accelerator& accelerator);
 engine::plan::Profile partime_cnn(int layers, int features, int kernel, int side,
                                   const Accelerator& accelerator);
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -14,7 +14,7 @@
 #include "io/queue/resizer.h"
 #include "io/source/source.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 constexpr std::int64_t kHeldOutSpan = 200, kHeldOutEvery = 5;
@@ -185,4 +185,4 @@ LearningScore run_arm(const LearningArm& arm, double lr, std::uint64_t seed) {
   return score;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -9,7 +9,7 @@
 
 #include "engine/trainer/trainer.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// A stream in memory: frames to learn from and, from the same scenes, frames that are only looked
 /// at.
@@ -67,4 +67,4 @@ struct LearningScore {
 /// Runs `arm` by the oracle, with the loss guard and weights from `seed`. Reentrant.
 LearningScore run_arm(const LearningArm& arm, double lr, std::uint64_t seed);
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

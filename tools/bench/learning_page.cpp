@@ -7,7 +7,7 @@
 #include "tools/bench/bench.h"
 #include "tools/bench/learning_arm.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -142,4 +142,4 @@ std::string learning_page(const Json& results) {
          where["libtorch"].get<std::string>() + ", " + where["cpu"].get<std::string>() + ".\n";
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

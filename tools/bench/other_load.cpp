@@ -7,7 +7,7 @@
 #include <fstream>    // /proc/stat
 #include <string>     // its first word
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 OtherLoad::OtherLoad() : start_(std::chrono::steady_clock::now()), before_s_(others_s()) {}
 
@@ -29,4 +29,4 @@ double OtherLoad::others_s() {
          seconds(own.ru_utime) - seconds(own.ru_stime);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -3,7 +3,7 @@
 
 #include <chrono>  // wall-clock
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// Counts from its construction on: CPU time of the whole machine (also what a hypervisor gave to
 /// others) less this process's own, in the kernel's ticks of about 10 ms.
@@ -19,4 +19,4 @@ class OtherLoad {
   double before_s_;
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -6,7 +6,7 @@
 
 #include "engine/format.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -206,4 +206,4 @@ Json partime_cameras(const Json& results) {
   return all;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

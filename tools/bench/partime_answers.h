@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// A figure of one arm, of "predicted" or "measured"; none where there is no such arm.
 std::optional<double> partime_figure(const nlohmann::ordered_json& results,
@@ -27,4 +27,4 @@ nlohmann::ordered_json partime_statements(const nlohmann::ordered_json& results)
 /// to the largest; 0: not even the smallest.
 nlohmann::ordered_json partime_cameras(const nlohmann::ordered_json& results);
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

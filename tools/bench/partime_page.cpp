@@ -8,7 +8,7 @@
 #include "tools/bench/bench_arm.h"
 #include "tools/bench/partime_answers.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -178,4 +178,4 @@ std::string partime_page(const Json& results) {
          where["libtorch"].get<std::string>() + ", " + where["cpu"].get<std::string>() + ".\n";
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

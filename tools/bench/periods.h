@@ -6,7 +6,7 @@
 #include "engine/monitor/median.h"
 #include "engine/pipeline/feed.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// Notes when predictions were made.
 class Periods final : public engine::Observer {
@@ -32,4 +32,4 @@ class Periods final : public engine::Observer {
   std::vector<engine::Clock::time_point> at_;
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -5,7 +5,7 @@
 #include "engine/format.h"
 #include "tools/bench/bench.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -62,4 +62,4 @@ std::string prediction_page(const Json& results) {
          where["libtorch"].get<std::string>() + ", " + where["cpu"].get<std::string>() + ".\n";
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -6,13 +6,13 @@
 #include "engine/plan/plan.h"
 #include "tools/bench/known_networks.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 using namespace engine::plan;
 
 namespace {
 
-std::string text(const char* pattern, double value) {
+std::string app::text(const char* pattern, double value) {
   return engine::format(pattern, value);
 }
 
@@ -30,10 +30,10 @@ std::string configuration(const Cut& cut) {
 /// PipeDream's Cluster-A: servers of 4 V100 on PCIe, 10 Gbit/s between them; Cluster-B: of 8 on
 /// NVLink, 25 Gbit/s. `share`: of the network's rate a direction gets.
 Machine cluster_a(int servers, double share) {
-  return {.levels = {{4, {0, 10e6}}, {servers, {0, share * 1.25e6}}}, .overlap = Overlap::all};
+  return {.levels = {{4, {0, 10e6}}, {servers, {0, share * 1.25e6}}}, .overlap = app::Overlap::all};
 }
 Machine cluster_b(int servers, double share) {
-  return {.levels = {{8, {0, 30e6}}, {servers, {0, share * 3.125e6}}}, .overlap = Overlap::all};
+  return {.levels = {{8, {0, 30e6}}, {servers, {0, share * 3.125e6}}}, .overlap = app::Overlap::all};
 }
 
 struct Case {
@@ -65,11 +65,11 @@ Comparison compare(const Case& c, const char* source) {
   const Speedup half = speedup_of(c, 0.5), full = speedup_of(c, 1.0);
   const bool straight = c.configuration == std::string("straight");
   Comparison row{source, c.what};
-  row.published = std::string(c.configuration) + ", " + text("%.3g", c.speedup) + "x";
-  row.ours = configuration(half.cut) + ", " + text("%.3g", half.best) + "x; straight " +
-             text("%.3g", half.straight) + "x (at the full rate of the network " +
-             configuration(full.cut) + ", " + text("%.3g", full.best) + "x; straight " +
-             text("%.3g", full.straight) + "x)";
+  row.published = std::string(c.configuration) + ", " + app::text("%.3g", c.speedup) + "x";
+  row.ours = configuration(half.cut) + ", " + app::text("%.3g", half.best) + "x; straight " +
+             app::text("%.3g", half.straight) + "x (at the full rate of the network " +
+             configuration(full.cut) + ", " + app::text("%.3g", full.best) + "x; straight " +
+             app::text("%.3g", full.straight) + "x)";
   row.published_figure = c.speedup;
   row.our_figure = straight ? half.straight : half.best;
   row.explanation = c.explanation;
@@ -103,8 +103,8 @@ Outcome outcome_on(int devices, const char* schedule, int microbatches, int virt
 Comparison bubble_row(const char* source, const std::string& what, double published, double ours) {
   return {source,
           what,
-          text("%.6g", published),
-          text("%.6g", ours),
+          app::text("%.6g", published),
+          app::text("%.6g", ours),
           published,
           ours,
           "none: the plan's bubble is the formula's where stages are equal"};
@@ -121,10 +121,10 @@ std::vector<Comparison> against_2bw(const std::string& other, int p, int m) {
   const double samples = other == "gpipe" ? m : std::min(m, p);
   const double memory_formula = (2 * 0.1 + samples * 0.3) / (3 * 0.1 + p * 0.3);
   return {{"PipeDream-2BW, arXiv 2006.09503: no flush", "time a sample, " + other + on,
-           "(m+p-1)/m = " + text("%.6g", double(m + p - 1) / m), text("%.6g", rate),
+           "(m+p-1)/m = " + app::text("%.6g", double(m + p - 1) / m), app::text("%.6g", rate),
            double(m + p - 1) / m, rate, "none where stages are equal"},
           {"PipeDream-2BW, arXiv 2006.09503: two versions", "memory, " + other + on,
-           text("%.6g", memory_formula), text("%.6g", memory), memory_formula, memory,
+           app::text("%.6g", memory_formula), app::text("%.6g", memory), memory_formula, memory,
            "none: versions and samples are counted off the schedule"}};
 }
 
@@ -237,7 +237,7 @@ std::vector<Comparison> schedule_table() {
 double partime_speedup(int layers, int side, int stages, bool starting_costs) {
   const Accelerator gpu = v100();
   const Profile profile = partime_cnn(layers, 16, 5, side, gpu);
-  const Machine machine{.levels = {{stages, {0.005, 10e6}}}, .overlap = Overlap::transfers};
+  const Machine machine{.levels = {{stages, {0.005, 10e6}}}, .overlap = app::Overlap::transfers};
   const CostModel model(profile, machine, {});
   const double host = starting_costs ? 6.0 * layers * gpu.launch_ms : 0.0;
   const double alone = std::max(host, model.step(0, layers).total());
@@ -256,7 +256,7 @@ std::vector<Comparison> partime_table() {
                        "grows with depth and resolution, levels off for shallow networks"};
         for (int stages = 2; stages <= 8; ++stages) {
           row.ours += (row.ours.empty() ? "" : " ") +
-                      text("%.2f", partime_speedup(layers, side, stages, costs));
+                      app::text("%.2f", partime_speedup(layers, side, stages, costs));
         }
         row.our_figure = partime_speedup(layers, side, 8, costs);
         row.explanation =
@@ -293,4 +293,4 @@ std::vector<Comparison> published_tables(const Networks& networks, const Network
   return rows;
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -7,7 +7,7 @@
 
 #include "engine/plan/profile.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// A published figure beside ours.
 struct Comparison {
@@ -61,4 +61,4 @@ std::string comparisons_markdown(const std::vector<Comparison>& rows);
 std::vector<Comparison> published_tables(const Networks& networks,
                                          const Networks* measured = nullptr);
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

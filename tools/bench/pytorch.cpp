@@ -7,7 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 const char* const kScript =
@@ -58,4 +58,4 @@ double PyTorch::step_ms(const stages::ModelSpec& model, std::int64_t size, const
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -7,7 +7,7 @@
 
 #include "stages/model_spec.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// A Python with torch in it, asked over pipes; it keeps what it has built. Thread-bound.
 class PyTorch {
@@ -29,4 +29,4 @@ class PyTorch {
   std::FILE *to_ = nullptr, *from_ = nullptr;
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace millrace::tools {
+namespace millrace::bench {
 
 /// Where ranks run.
 struct RankPlace {
@@ -51,4 +51,4 @@ class RankLauncher {
   std::filesystem::path folder_, program_;
 };
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

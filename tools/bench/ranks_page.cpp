@@ -3,7 +3,7 @@
 #include "io/plot/plot.h"
 #include "tools/bench/bench.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -91,4 +91,4 @@ void plot_ranks(const Json& results, const std::string& path) {
   io::write_bars(chart, path);
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

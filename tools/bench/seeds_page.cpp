@@ -7,7 +7,7 @@
 #include "tools/bench/bench.h"
 #include "tools/bench/published.h"
 
-namespace millrace::tools {
+namespace millrace::bench {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -173,4 +173,4 @@ std::string seeds_page(const Json& results) {
          text_of(where, "libtorch") + ", " + text_of(where, "cpu") + ".\n";
 }
 
-}  // namespace millrace::tools
+}  // namespace millrace::bench

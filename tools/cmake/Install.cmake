@@ -26,8 +26,8 @@ install(TARGETS ${run_targets} EXPORT millrace_io ARCHIVE DESTINATION ${CMAKE_IN
 
 # The public headers, and what they include; all others may change without notice.
 set(public_headers
-  tools/run/run.h                # a run as a library
-  tools/plugins/plugin.h         # what a plug-in adds to it
+  tools/app/run.h                # a run as a library
+  tools/app/plugins/plugin.h         # what a plug-in adds to it
   engine/trainer/trainer.h       # a network cut into stages, trained from a feed of one's own
   engine/trainer/oracle.h        # the same in one thread
   engine/schedule/schedule_csv.h engine/schedule/staircase.h engine/schedule/verifier.h  # schedules as data
@@ -53,7 +53,7 @@ foreach(header ${headers})
   get_filename_component(folder ${header} DIRECTORY)
   install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace/${folder})
 endforeach()
-install(FILES tools/run/run.h tools/plugins/plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace)
+install(FILES tools/app/run.h tools/app/plugins/plugin.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/millrace)
 install(EXPORT millrace NAMESPACE millrace:: FILE millraceTargets.cmake DESTINATION ${package_dir})
 install(EXPORT millrace_io NAMESPACE millrace:: FILE millraceIoTargets.cmake DESTINATION ${package_dir})
 

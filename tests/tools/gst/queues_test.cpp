@@ -4,9 +4,9 @@
 #include <atomic>
 #include <thread>
 
-#include "tools/gst/outlet.h"
+#include "tools/bindings/gst/outlet.h"
 
-namespace millrace::tools {
+namespace millrace::gst {
 namespace {
 
 using namespace std::chrono_literals;
@@ -102,7 +102,7 @@ TEST(Outlet, PicturesAndEventsLeaveInTheStreamsOrder) {
 }
 
 }  // namespace
-}  // namespace millrace::tools
+}  // namespace millrace::gst
 
 int main(int argc, char** argv) {
   gst_init(&argc, &argv);

@@ -1,0 +1,135 @@
+#include "tools/app/alerts/alerts.h"
+
+#include <algorithm>   // copies
+#include <cstdio>      // names
+#include <ctime>       // names
+#include <exception>   // what fails
+#include <filesystem>  // old snapshots
+
+#include "engine/format.h"
+#include "io/plot/plot.h"
+#include "io/queue/planar.h"
+#include "tools/app/alerts/mqtt.h"
+#include "tools/app/alerts/webhook.h"
+
+namespace millrace::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::chrono::milliseconds kLastPatience = 1s;  // when the run is over
+
+/// "20260102T030405Z-event-7-frame-1234.png", in UTC, so that names sort by time.
+std::string snapshot_name(const Alert& alert) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(alert.time);
+  std::tm parts{};
+  gmtime_r(&seconds, &parts);
+  char name[96];
+  const std::size_t length = std::strftime(name, sizeof name, "%Y%m%dT%H%M%SZ", &parts);
+  std::snprintf(name + length, sizeof name - length, "-event-%lld-frame-%lld.png",
+                static_cast<long long>(alert.event), static_cast<long long>(alert.frame));
+  return name;
+}
+
+}  // namespace
+
+Alerts::Alerts(AlertOptions options) : options_(std::move(options)), slots_(kWaiting) {
+  const std::size_t elements = std::size_t(options_.channels) * options_.height * options_.width;
+  for (int slot = 0; slot < kWaiting; ++slot) {
+    if (!options_.snapshots.empty()) {
+      slots_[std::size_t(slot)].input.resize(elements);
+      slots_[std::size_t(slot)].prediction.resize(elements);
+    }
+    free_.put(slot);
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+Alerts::~Alerts() {
+  finish();
+}
+
+void Alerts::finish() {
+  stop_.store(true);
+  if (thread_.joinable()) thread_.join();
+}
+
+void Alerts::raise(const Alert& alert, const float* input, const float* prediction) {
+  int number = 0;
+  if (!free_.take(number)) {
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  Slot& slot = slots_[std::size_t(number)];
+  slot.alert = alert;
+  slot.pictures = input && prediction && !slot.input.empty();
+  if (slot.pictures) {
+    std::copy_n(input, slot.input.size(), slot.input.begin());
+    std::copy_n(prediction, slot.prediction.size(), slot.prediction.begin());
+  }
+  ready_.put(number);
+}
+
+void Alerts::run() {
+  for (;;) {
+    const bool last = stop_.load();  // asked first: what was raised before is then told
+    int number = 0;
+    if (ready_.take(number, last ? 0us : 20ms)) {
+      tell(slots_[std::size_t(number)]);
+      free_.put(number);
+    } else if (last) {
+      return;
+    }
+  }
+}
+
+template <class Act>
+bool Alerts::attempt(const Act& act) {
+  try {
+    act();
+    return true;
+  } catch (const std::exception& error) {
+    failed_.fetch_add(1, std::memory_order_relaxed);
+    const std::lock_guard lock(mutex_);
+    last_error_ = error.what();
+    return false;
+  }
+}
+
+void Alerts::tell(Slot& slot) {
+  bool all = true;
+  if (slot.pictures) all = attempt([&] { write_snapshot(slot); });
+  const auto limit = stop_.load() ? std::min(options_.patience, kLastPatience) : options_.patience;
+  const std::string json = alert_json(slot.alert, options_.source);
+  if (!options_.webhook.empty())
+    all = attempt([&] { post_json(options_.webhook, json, limit); }) && all;
+  if (!options_.mqtt.empty())
+    all = attempt([&] { publish(options_.mqtt, options_.topic, json, limit); }) && all;
+  if (all) told_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Alerts::write_snapshot(Slot& slot) {
+  const std::string path =
+      (std::filesystem::path(options_.snapshots) / snapshot_name(slot.alert)).string();
+  const auto picture = [&](const std::vector<float>& data) {
+    return io::from_planar(data.data(), options_.channels, options_.height, options_.width);
+  };
+  const std::string caption = engine::format("%.1f deviations up", slot.alert.deviation);
+  io::write_strip(
+      "Unexpected: frame " + std::to_string(slot.alert.frame),
+      {{"input", "", picture(slot.input)}, {"prediction", caption, picture(slot.prediction)}},
+      path);
+  slot.alert.snapshot = path;
+  written_.push_back(path);
+  if (written_.size() <= options_.keep) return;
+  std::error_code ignored;
+  std::filesystem::remove(written_.front(), ignored);
+  written_.pop_front();
+}
+
+std::string Alerts::last_error() const {
+  const std::lock_guard lock(mutex_);
+  return last_error_;
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,99 @@
+#include <charconv>            // port
+#include <condition_variable>  // what has become of it
+#include <memory>              // the client
+#include <mutex>               // what has become of it
+#include <stdexcept>           // failures
+
+#include <mosquitto.h>
+
+#include "io/source/source.h"  // redacted
+#include "io/source/uri.h"
+#include "tools/app/alerts/mqtt.h"
+
+namespace millrace::app {
+namespace {
+
+constexpr int kKeepAliveSeconds = 10;
+
+/// What the library's thread tells the one that waits.
+struct Delivery {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::string topic, text;
+  bool done = false;
+  std::string error;
+
+  void finish(const std::string& what) {
+    const std::lock_guard lock(mutex);
+    if (done) return;
+    done = true;
+    error = what;
+    changed.notify_all();
+  }
+};
+
+void on_connect(mosquitto* client, void* object, int code) {
+  Delivery& delivery = *static_cast<Delivery*>(object);
+  if (code != 0) return delivery.finish(mosquitto_connack_string(code));
+  const int failed = mosquitto_publish(client, nullptr, delivery.topic.c_str(),
+                                       int(delivery.text.size()), delivery.text.data(), 1, false);
+  if (failed) delivery.finish(mosquitto_strerror(failed));
+}
+
+void on_publish(mosquitto*, void* object, int) {
+  static_cast<Delivery*>(object)->finish("");
+}
+
+struct Destroy {
+  void operator()(mosquitto* client) const {
+    mosquitto_disconnect(client);
+    mosquitto_loop_stop(client, true);
+    mosquitto_destroy(client);
+  }
+};
+
+int port_of(const std::string& text) {
+  int port = 0;
+  const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), port);
+  return bad == std::errc() && end == text.data() + text.size() && port > 0 && port < 65536 ? port
+                                                                                            : 0;
+}
+
+}  // namespace
+
+std::string mqtt_error(const std::string& url) {
+  const io::Uri uri = io::split_uri(url);
+  const io::Authority at = io::authority(uri);
+  const bool good =
+      uri.scheme == "mqtt" && !at.host.empty() && (at.port.empty() || port_of(at.port) > 0);
+  return good ? "" : "must be mqtt://[USER:PASSWORD@]HOST[:PORT]";
+}
+
+void publish(const std::string& url, const std::string& topic, const std::string& text,
+             std::chrono::milliseconds limit) {
+  static const int started = mosquitto_lib_init();
+  const std::string where = io::redacted(url);
+  const auto require = [&](int code) {
+    if (code != MOSQ_ERR_SUCCESS) throw std::runtime_error(where + ": " + mosquitto_strerror(code));
+  };
+  require(started);
+  Delivery delivery{.topic = topic, .text = text};
+  const std::unique_ptr<mosquitto, Destroy> client(mosquitto_new(nullptr, true, &delivery));
+  if (!client) throw std::runtime_error(where + ": no client");
+  mosquitto_connect_callback_set(client.get(), on_connect);
+  mosquitto_publish_callback_set(client.get(), on_publish);
+  const io::Authority at = io::authority(io::split_uri(url));
+  if (!at.user.empty())
+    require(mosquitto_username_pw_set(client.get(), at.user.c_str(), at.password.c_str()));
+  require(mosquitto_connect_async(client.get(), at.host.c_str(),
+                                  at.port.empty() ? 1883 : port_of(at.port), kKeepAliveSeconds));
+  require(mosquitto_loop_start(client.get()));
+  std::unique_lock lock(delivery.mutex);
+  if (!delivery.changed.wait_for(lock, limit, [&] { return delivery.done; })) {
+    throw std::runtime_error(where + ": the broker took nothing within " +
+                             std::to_string(limit.count()) + " ms");
+  }
+  if (!delivery.error.empty()) throw std::runtime_error(where + ": " + delivery.error);
+}
+
+}  // namespace millrace::app

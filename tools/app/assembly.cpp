@@ -1,0 +1,324 @@
+#include "tools/app/assembly.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "capture/devices.h"
+#include "engine/pipeline/pinning.h"
+#include "engine/trainer/backends.h"
+#include "io/queue/masks.h"
+#include "io/source/source.h"
+#include "stages/loss.h"
+#include "stages/safetensors.h"
+#include "tools/app/config/task.h"
+#include "tools/app/checkpoint_files.h"
+#include "tools/app/correction_choice.h"
+#include "tools/app/feeds/replay_options.h"
+#include "tools/app/feeds/teacher_feed.h"
+
+namespace millrace::app {
+namespace {
+
+struct Start {
+  stages::StateDict weights;  ///< empty: by seed
+  Resumed resumed;
+};
+
+/// Library errors begin with the key they are about ("model.layer[2] (conv): ..."); a few with
+/// none.
+ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
+  std::string key = what.substr(0, what.find_first_of(" :="));
+  if (key.find('.') == std::string::npos) return config.error(fallback, what);
+  std::string rest = what.substr(key.size());
+  return config.error(key, rest.substr(rest.find_first_not_of(" :")));
+}
+
+/// Throws ConfigError about `key` unless `state`, from `file`, is the network's. A checkpoint holds
+/// the optimizer's state beside it.
+void require_fit(const Config& config, const std::string& key, const std::string& file,
+                 const stages::StateDict& state, const stages::Network& network) {
+  const auto fail = [&](const std::string& what) { return config.error(key, file + ": " + what); };
+  try {
+    std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
+    for (const auto& [name, tensor] : state) {
+      const bool known = std::any_of(specs.begin(), specs.end(),
+                                     [&](const auto& spec) { return spec.name == name; });
+      if (known || name.starts_with("optimizer.")) continue;
+      const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
+      throw fail("holds \"" + name + "\", which the network has not" +
+                 (norm ? ": it is of a batch norm; the ResNets here use group norm, since a sample "
+                         "is one frame"
+                       : ""));
+    }
+    stages::Parameters fit(std::move(specs), at::kCPU);
+    stages::load_state(fit, state);
+  } catch (const std::invalid_argument& error) {
+    throw fail(error.what());
+  }
+}
+
+/// What training begins with: a checkpoint or a file of weights.
+Start find_start(const Config& config, const stages::Network& network) {
+  const CheckpointFiles checkpoints(config.checkpoint.dir);
+  if (config.checkpoint.resume && checkpoints.any()) {
+    try {
+      CheckpointFiles::Loaded loaded = checkpoints.read();
+      require_fit(config, "checkpoint.resume", loaded.path, loaded.state, network);
+      return {std::move(loaded.state),
+              {.path = std::move(loaded.path),
+               .frames = frames_of(loaded.metadata),
+               .note = std::move(loaded.note)}};
+    } catch (const stages::WeightsError& error) {
+      throw config.error("checkpoint.resume", error.what());
+    }
+  }
+  const std::string& file = config.weights.file;
+  if (file.empty()) return {};
+  try {
+    stages::StateDict state = read_checked(file);
+    require_fit(config, "model.weights", file, state, network);
+    return {std::move(state), {}};
+  } catch (const stages::WeightsError& error) {
+    throw config.error("model.weights", file + ": " + error.what());
+  }
+}
+
+void check_cut(const Config& config, int modules) {
+  const int stages = config.pipeline.stages;
+  const std::vector<int>& cut = config.pipeline.cut;
+  if (stages > modules) {
+    throw config.error("pipeline.stages", "the network has " + std::to_string(modules) +
+                                              " modules, so 1 to " + std::to_string(modules) +
+                                              " stages, not " + std::to_string(stages));
+  }
+  try {
+    if (!cut.empty()) engine::require_cut(cut, stages, modules);
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.cut", error.what());
+  }
+}
+
+/// What belongs to one task alone. Returns the task.
+const TaskType& check_task(const Config& config) {
+  const TaskType& task = task_type(config.task.kind);
+  const auto& keys = config.task;
+  for (const auto& [key, given] : {std::pair{"task.horizon", keys.horizon != 1},
+                                   std::pair{"task.labels", !keys.labels.empty()},
+                                   std::pair{"task.masks", !keys.masks.empty()},
+                                   std::pair{"task.stream", !keys.stream.empty()},
+                                   std::pair{"task.teacher", !keys.teacher.empty()}}) {
+    const auto owner = std::find_if(task_types().begin(), task_types().end(),
+                                    [&](const TaskType& type) { return type.key == key; });
+    if (given && owner->name != task.name)
+      throw config.error(key, "is for task.kind \"" + owner->name + "\"");
+    const bool needed = task.gives == stages::Gives::map || task.gives == stages::Gives::anything;
+    if (!given && needed && owner->name == task.name)
+      throw config.error("task.kind", task.name + " needs " + key);
+  }
+  const bool live = told_live(config);
+  if (live && keys.classes.empty())
+    throw config.error("task.labels", "\"" + keys.labels + "\" needs task.classes: their names");
+  if (!live && task.task != Task::mask && !keys.classes.empty())
+    throw config.error("task.classes", "is for task.labels \"http\" or \"-\", and for masks");
+  for (auto name = keys.classes.begin(); name != keys.classes.end(); ++name) {
+    if (name->empty() || std::find(keys.classes.begin(), name, *name) != name)
+      throw config.error("task.classes", "\"" + *name + "\" is no name of one class");
+  }
+  if (keys.with_input && task.task != Task::mask && task.task != Task::stream)
+    throw config.error("task.with_input", "is for task.kind \"mask\" or \"stream\"");
+  const bool scores = stages::Loss(keys.loss).scores();
+  if (scores && !task.classes && task.task != Task::teacher)
+    throw config.error("task.loss",
+                       keys.loss.text() + " is of classes, for task.kind \"label\" or \"mask\"");
+  if (!scores && task.task == Task::mask && !keys.with_input)
+    throw config.error("task.loss", "masks are learned by cross-entropy, not " + keys.loss.text());
+  for (const auto& [key, file] : {std::pair{"output.video", &config.output.video},
+                                  std::pair{"output.prediction", &config.output.prediction}}) {
+    if (!task.pictures && !file->empty())
+      throw config.error(key, (task.classes ? "labels are" : "what a teacher gives is") +
+                                  std::string(" no pictures to show"));
+  }
+  return task;
+}
+
+/// What task and loss ask of what the network gives.
+void check_output(const Config& config, const TaskType& task, const stages::ImageShape& sample,
+                  const stages::ImageShape& made) {
+  stages::Loss(config.task.loss).require_fit(made.channels, made.height, made.width);
+  const std::int64_t told = made.channels - channels_before(config);
+  if (config.task.with_input && (made.height != sample.height || made.width != sample.width))
+    throw std::invalid_argument(
+        "the network's output must be as large as its input, which it "
+        "begins with: task.with_input");
+  if (task.task == Task::mask && (told < 2 || told > 255))
+    throw std::invalid_argument("masks need 2 to 255 channels, one a class; the network gives " +
+                                std::to_string(told));
+  const std::size_t named = config.task.classes.size();
+  if (task.task == Task::mask && named > 0 && std::int64_t(named) != told)
+    throw std::invalid_argument("task.classes: names " + std::to_string(named) +
+                                ", the network tells " + std::to_string(told));
+  if (task.task == Task::stream && told != config.source.channels)
+    throw std::invalid_argument("the network gives " + std::to_string(told) +
+                                " channels, the stream that it predicts has " +
+                                std::to_string(config.source.channels));
+}
+
+/// Who tells targets of what the network gives.
+void check_told(const Config& config, const stages::ImageShape& sample,
+                const stages::ImageShape& made) {
+  try {
+    if (!config.task.masks.empty()) io::require_masks(config.task.masks);
+  } catch (const io::MaskError& error) {
+    throw config.error("task.masks", error.what());
+  }
+  if (!config.task.teacher.empty() && sample.width > 0 && sample.height > 0)
+    Teacher(config, sample, made);
+}
+
+/// A re-cut needs stages to move modules between, one worker each.
+void check_policy(const Config& config) {
+  if (config.monitor.policy != "recut") return;
+  if (config.pipeline.stages == 1)
+    throw config.error("monitor.policy", "recut needs at least 2 stages; pipeline.stages is 1");
+  if (!config.pipeline.replicas.empty())
+    throw config.error("monitor.policy",
+                       "recut has no replicated stages; pipeline.replicas names some");
+}
+
+/// What can't be recorded, though the config asks for it.
+void check_capture(const Config& config, const engine::TrainerOptions& options) {
+  const std::string why = engine::unrecordable(options);
+  if (options.capture == engine::Capture::graph && !why.empty())
+    throw config.error("pipeline.capture", "graph can't be had: " + why);
+}
+
+/// Chooses correction and devices: one a worker, for all of its stages, unless the config names one
+/// a stage (a replicated stage: one a replica).
+void place(const Config& config, engine::TrainerOptions& options) {
+  engine::Schedule schedule;
+  try {
+    schedule = engine::schedule_of(options);
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.schedule", error.what());
+  }
+  choose_correction(config, schedule, options);
+  try {
+    engine::require_correction(options, schedule);
+  } catch (const std::invalid_argument& error) {
+    throw located(config, error.what(), "correction.kind");
+  }
+  check_capture(config, options);
+  const std::vector<std::string>& asked = config.pipeline.devices;
+  const bool named = asked.size() > 1 || asked[0].find(':') != std::string::npos;
+  const int workers = int(schedule.workers.size());
+  try {
+    const std::vector<engine::Device> devices = engine::place_stages(
+        asked, named ? schedule.replica_ids() : workers, engine::usable_cores(),
+        capture::cuda_devices(), engine::threads_of_workers(options, schedule));
+    const std::vector<int> worker_of = engine::workers_of_replicas(schedule);
+    for (int unit = 0; unit < schedule.replica_ids(); ++unit)
+      options.devices.push_back(devices[named ? unit : worker_of[unit]]);
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.devices", error.what());
+  }
+  try {
+    engine::require_sharing(options);
+    engine::require_threads(options);
+  } catch (const std::invalid_argument& error) {
+    throw located(config, error.what(), "pipeline.sharing");
+  }
+}
+
+/// Frames go to a GPU as they are; cores share memory, and take floats that are made once.
+void choose_frames(const Config& config, engine::TrainerOptions& options) {
+  const Task task = task_of(config.task.kind);
+  const bool target_is_frame = task == Task::autoencode || task == Task::next_frame;
+  const bool to_gpu =
+      options.devices.front().cuda || (target_is_frame && options.devices.back().cuda);
+  // Targets are made of inputs where a teacher looks at them, or both are predicted.
+  options.input_as_bytes = to_gpu && task != Task::teacher && !config.task.with_input;
+  options.target_as_bytes = to_gpu && target_is_frame;
+}
+
+}  // namespace
+
+std::int64_t channels_before(const Config& config) {
+  return config.task.with_input ? config.source.channels : 0;
+}
+
+bool told_live(const Config& config) {
+  return config.task.labels == "http" || config.task.labels == "-";
+}
+
+void require_classes(const Config& config, const stages::Network& network, int classes) {
+  const std::int64_t numbers = network.shape(network.size() - 1).channels;
+  if (classes == 0) {
+    throw config.error("task.kind",
+                       "label needs classes: from task.labels, images:DIR with a folder for each, "
+                       "or synth:shapes?scenes=4");
+  }
+  if (numbers != classes) {
+    throw config.error("model.layer", "the network gives " + std::to_string(numbers) +
+                                          " numbers, the source tells " + std::to_string(classes) +
+                                          " classes");
+  }
+}
+
+stages::ImageShape configured_shape(const Config& config) {
+  return {config.source.channels, config.source.height, config.source.width};
+}
+
+stages::ImageShape sample_of(const Config& config) {
+  stages::ImageShape shape = configured_shape(config);
+  if (shape.width > 0 && shape.height > 0) return shape;
+  const io::SourceInfo info = io::open_source({.uri = config.source.uri})->info();
+  if (shape.width == 0) shape.width = info.width;
+  if (shape.height == 0) shape.height = info.height;
+  return shape;
+}
+
+engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
+                                Resumed* resumed, bool targets) {
+  engine::TrainerOptions options;
+  const TaskType& task = check_task(config);
+  try {
+    options.network =
+        stages::build_network(config.model, shape, targets ? stages::Gives::anything : task.gives);
+    check_output(config, task, shape, options.network->shape(options.network->size() - 1));
+  } catch (const std::invalid_argument& error) {
+    throw located(
+        config, error.what(),
+        config.places.contains("model.out_channels") ? "model.out_channels" : "model.preset");
+  }
+  check_told(config, shape, options.network->shape(options.network->size() - 1));
+  check_cut(config, options.network->size());
+  check_policy(config);
+  options.sample = shape;
+  options.target_is_input = task.task == Task::autoencode && !targets;
+  options.loss = config.task.loss;
+  static_cast<engine::ScheduleSpec&>(options) = config.pipeline;
+  options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph
+                    : config.pipeline.capture == "eager" ? engine::Capture::eager
+                                                         : engine::Capture::automatic;
+  options.sharing = config.pipeline.sharing == "partitions" ? engine::Sharing::partitions
+                                                            : engine::Sharing::streams;
+  options.cut = config.pipeline.cut;
+  options.threads = config.pipeline.threads;
+  if (options.threads.size() == 1)
+    options.threads.resize(std::size_t(options.stages), options.threads[0]);
+  options.may_recut = config.monitor.policy == "recut";
+  options.optimizer = config.optimizer;
+  options.correction = config.correction;
+  options.guard = config.guard.kind == "roll-back";
+  place(config, options);
+  choose_frames(config, options);
+  replay_options(config, options);
+  options.seed = config.weights.seed;
+  Start start = find_start(config, *options.network);
+  options.weights = std::move(start.weights);
+  if (resumed) *resumed = std::move(start.resumed);
+  return options;
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,268 @@
+#include "tools/app/config/config.h"
+
+#include <algorithm>   // find_if
+#include <filesystem>  // whether it is one
+#include <fstream>     // the file
+#include <iterator>    // reading it whole
+#include <sstream>     // documentation
+
+#include "io/source/source.h"
+#include "io/source/uri.h"
+#include "tools/app/alerts/mqtt.h"
+#include "tools/app/alerts/webhook.h"
+#include "tools/app/config/config_keys.h"
+#include "tools/app/config/deep_key.h"
+#include "tools/app/plugins/plugins.h"
+
+namespace millrace::app {
+namespace {
+
+// Above all tables, and read first: others name what it adds.
+constexpr char kPlugins[] = "plugins";
+
+std::string place(const std::string& name, const toml::source_region& region) {
+  return name + ":" + std::to_string(region.begin.line) + ":" + std::to_string(region.begin.column);
+}
+
+const ConfigKey* find_key(std::string_view path) {
+  const auto& keys = config_keys();
+  const auto found = std::find_if(keys.begin(), keys.end(),
+                                  [&](const ConfigKey& key) { return key.path == path; });
+  return found == keys.end() ? nullptr : &*found;
+}
+
+std::string nearest_key(const std::string& path) {
+  std::vector<std::string_view> names = {"model.layer"};
+  for (const ConfigKey& key : config_keys()) names.push_back(key.path);
+  return io::nearest_name(path, names);
+}
+
+std::string nearest_table(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const ConfigKey& key : config_keys()) {
+    const std::size_t dot = key.path.find('.');
+    if (dot != std::string::npos) names.push_back(std::string_view(key.path).substr(0, dot));
+  }
+  return io::nearest_name(name, names);
+}
+
+void set_layers(Config& config, const toml::node& value, const std::string& where) {
+  const toml::array* list = value.as_array();
+  if (!list)
+    throw ConfigError(where + ": model.layer must be a list of tables, written [[model.layer]]");
+  config.model.layer.clear();
+  for (const toml::node& item : *list) {
+    const std::string which = "model.layer[" + std::to_string(config.model.layer.size()) + "]";
+    // In a file each layer has its own line; a --set has none.
+    const std::string at = where.starts_with("--set") ? where : place(config.name, item.source());
+    if (!item.is_table()) throw ConfigError(at + ": " + which + " must be a table");
+    config.places[which] = at;
+    try {
+      config.model.layer.push_back(read_layer(*item.as_table()));
+    } catch (const std::invalid_argument& error) {
+      throw ConfigError(at + ": " + which + ": " + error.what());
+    }
+  }
+}
+
+/// A value as TOML, fit for an error's single line.
+std::string on_one_line(const toml::node& value) {
+  constexpr std::size_t kLongest = 120;
+  std::ostringstream out;
+  value.visit([&](const auto& node) { out << node; });
+  std::string text = out.str();
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ') c = ' ';
+  }
+  return text.size() > kLongest ? text.substr(0, kLongest) + "..." : text;
+}
+
+void load_plugins(const Config& config, const std::string& where) {
+  try {
+    for (const std::string& path : config.plugins) load_plugin(path);
+  } catch (const PluginError& error) {
+    throw ConfigError(where + ": plugins: " + error.what());
+  }
+}
+
+void set_key(Config& config, const std::string& path, const toml::node& value,
+             const std::string& where) {
+  config.places[path] = where;
+  if (path == "model.layer") return set_layers(config, value, where);
+  const ConfigKey* key = find_key(path);
+  if (!key)
+    throw ConfigError(where + ": unknown key " + path + "; the nearest is " + nearest_key(path));
+  const bool fits = key->set(config, value);
+  if (fits && path == kPlugins) load_plugins(config, where);
+  if (fits) return;
+  throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " + key->range);
+}
+
+void apply_file(Config& config, const std::string& text) {
+  if (const int line = line_of_deep_key(text))
+    throw ConfigError(config.name + ":" + std::to_string(line) + ":1: a key of too many parts");
+  toml::table root;
+  try {
+    root = toml::parse(text, config.name);
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(place(config.name, error.source()) + ": " + std::string(error.description()));
+  }
+  for (const auto& [name, node] : root) {
+    if (name == kPlugins) set_key(config, kPlugins, node, place(config.name, name.source()));
+  }
+  for (const auto& [name, node] : root) {
+    if (name == kPlugins) continue;
+    const std::string at = place(config.name, name.source());
+    const toml::table* table = node.as_table();
+    if (nearest_table(name.str()) == name.str() && !table) {
+      throw ConfigError(at + ": " + std::string(name.str()) + " must be a table, written [" +
+                        std::string(name.str()) + "]");
+    }
+    if (!table || nearest_table(name.str()) != name.str()) {
+      throw ConfigError(at + ": unknown table [" + std::string(name.str()) + "]; the nearest is [" +
+                        nearest_table(name.str()) + "]");
+    }
+    for (const auto& [key, value] : *table) {
+      set_key(config, std::string(name.str()) + "." + std::string(key.str()), value,
+              place(config.name, key.source()));
+    }
+  }
+}
+
+void apply_setting(Config& config, const std::string& setting) {
+  const std::size_t equals = setting.find('=');
+  if (equals == std::string::npos)
+    throw ConfigError("--set " + setting + ": must be table.key=value");
+  config.set(setting.substr(0, equals), setting.substr(equals + 1));
+}
+
+}  // namespace
+
+void Config::set(const std::string& key, const std::string& value) {
+  const std::string where = "--set " + key;
+  const std::size_t tables = std::min(value.size(), value.find('{'));
+  if (line_of_deep_key(value.substr(tables)))
+    throw ConfigError(where + ": a key of too many parts");
+  toml::table parsed;
+  try {
+    parsed = toml::parse("v = " + value);
+    if (parsed.size() != 1) throw ConfigError(where + ": must be one value");
+  } catch (const toml::parse_error&) {
+    parsed.insert_or_assign("v", value);  // a bare word is a string
+  }
+  set_key(*this, key, *parsed.get("v"), where);
+}
+
+void settle(Config& config) {
+  for (const std::string& uri : config.source.uris) {
+    const std::string scheme = io::scheme_error(uri);
+    if (!scheme.empty()) throw config.error("source.uris", scheme);
+  }
+  if (!config.source.uris.empty()) config.source.uri = config.source.uris.front();
+  const std::string scheme = io::scheme_error(config.source.uri);
+  if (!scheme.empty()) throw config.error("source.uri", scheme);
+  const std::string beside = config.task.stream.empty() ? "" : io::scheme_error(config.task.stream);
+  if (!beside.empty()) throw config.error("task.stream", beside);
+  const auto& novelty = config.novelty;
+  const std::string hook = novelty.webhook.empty() ? "" : webhook_error(novelty.webhook);
+  if (!hook.empty()) throw config.error("novelty.webhook", hook);
+  const std::string broker = novelty.mqtt.empty() ? "" : mqtt_error(novelty.mqtt);
+  if (!broker.empty()) throw config.error("novelty.mqtt", broker);
+  if (!novelty.mqtt.empty() && novelty.topic.empty())
+    throw config.error("novelty.topic", "novelty.mqtt needs one");
+  if (!config.places.contains("model.out_channels"))
+    config.model.out_channels = config.source.channels;
+  if (config.model.preset == "layers" && config.model.layer.empty()) {
+    throw config.error("model.preset", "\"layers\" needs at least one [[model.layer]]");
+  }
+  if (config.model.preset != "layers" && !config.model.layer.empty()) {
+    throw config.error("model.layer", "is read only with preset = \"layers\"");
+  }
+  const Config defaults;
+  for (const auto& [key, is_default] :
+       {std::pair{"replay.size", config.replay.size == defaults.replay.size},
+        std::pair{"replay.share", config.replay.share == defaults.replay.share}}) {
+    if (config.replay.kind == "none" && !is_default)
+      throw config.error(key, "needs replay.kind: recent, reservoir or hard");
+  }
+  if ((config.model.preset == "file") == config.model.file.empty()) {
+    throw config.model.file.empty()
+        ? config.error("model.preset",
+                       "\"file\" needs model.file, written by python -m millrace.export")
+        : config.error("model.file", "is read only with preset = \"file\"");
+  }
+  if (config.checkpoint.dir.empty() && (config.checkpoint.every > 0 || config.checkpoint.resume)) {
+    const char* key = config.checkpoint.every > 0 ? "checkpoint.every" : "checkpoint.resume";
+    throw config.error(key, "needs checkpoint.dir");
+  }
+}
+
+ConfigError Config::error(const std::string& key, const std::string& what) const {
+  const auto found = places.find(key);
+  return ConfigError((found == places.end() ? name : found->second) + ": " + key + ": " + what);
+}
+
+Config parse_config(const std::string& text, const std::string& name,
+                    const std::vector<std::string>& settings) {
+  Config config;
+  config.name = name;
+  for (const std::string& setting : settings) {
+    if (setting.starts_with("plugins=")) apply_setting(config, setting);
+  }
+  apply_file(config, text);
+  for (const std::string& setting : settings) apply_setting(config, setting);
+  settle(config);
+  return config;
+}
+
+Config load_config(const std::string& path, const std::vector<std::string>& settings) {
+  if (path.empty()) return parse_config("", "(default)", settings);
+  if (std::filesystem::is_directory(path)) throw ConfigError(path + ": is a folder");
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) throw ConfigError(path + ": cannot be read");
+  return parse_config(text, path, settings);
+}
+
+std::string to_toml(Config config) {
+  for (std::string* const uri : {&config.source.uri, &config.task.stream, &config.output.video,
+                                 &config.novelty.webhook, &config.novelty.mqtt})
+    *uri = io::redacted(*uri);
+  for (std::string& uri : config.source.uris) uri = io::redacted(uri);
+  std::ostringstream out;
+  std::string table;
+  for (const ConfigKey& key : config_keys()) {
+    const std::size_t dot = key.path.find('.');
+    if (dot == std::string::npos) {
+      out << key.path << " = " << key.show(config) << "\n\n";
+      continue;
+    }
+    const std::string name = key.path.substr(0, dot);
+    if (name != table) out << (table.empty() ? "" : "\n") << "[" << (table = name) << "]\n";
+    out << key.path.substr(dot + 1) << " = " << key.show(config) << "\n";
+  }
+  for (const stages::LayerSpec& layer : config.model.layer) out << "\n" << layer_toml(layer);
+  return out.str();
+}
+
+std::vector<Difference> differences(const Config& before, const Config& after) {
+  std::vector<Difference> all;
+  for (const ConfigKey& key : config_keys()) {
+    Difference difference{key.path, key.show(before), key.show(after)};
+    if (difference.before != difference.after) all.push_back(std::move(difference));
+  }
+  if (before.model.layer != after.model.layer) all.push_back({"model.layer", "", ""});
+  return all;
+}
+
+std::string describe_keys() {
+  const Config defaults;
+  std::ostringstream out;
+  for (const ConfigKey& key : config_keys()) {
+    out << key.path << " = " << key.show(defaults) << "\n    " << key.meaning << "\n    "
+        << key.range << "\n";
+  }
+  return out.str();
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,141 @@
+// What the user wants: the config file, with --set on top. Needs no LibTorch.
+#pragma once
+
+#include <cstdint>    // counts
+#include <map>        // where each key was set
+#include <stdexcept>  // ConfigError
+#include <string>     // values
+#include <vector>     // lists
+
+#include "engine/schedule/schedule.h"
+#include "stages/correction_spec.h"
+#include "stages/loss_spec.h"
+#include "stages/model_spec.h"
+#include "stages/optimizer_spec.h"
+
+namespace millrace::app {
+
+/// A config that can't be used. The message begins with where: "FILE:LINE:COL: " or "--set KEY: ".
+struct ConfigError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Every key of the config file, with its default: with a file and without one, those that learn on
+/// the default source. config_keys.cpp says what each may hold.
+struct Config {
+  std::vector<std::string> plugins;  ///< loaded where they are set
+  struct {
+    std::string uri = "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi";
+    std::vector<std::string> uris;  ///< of each copy of the pipeline; empty: one, with `uri`
+    std::string pace = "auto";
+    std::string drop = "auto";
+    int width = 128;
+    int height = 96;
+    std::string fit = "stretch";
+    std::vector<int> roi;  ///< x, y, width, height; empty: the whole picture
+    int channels = 3;
+    double fps = 0.0;
+    bool loop = false;
+    std::uint64_t seed = 0;
+    bool reconnect = true;
+    double silence_s = 2.5;
+  } source;
+  struct {
+    std::string kind = "autoencode";
+    stages::LossSpec loss;
+    int horizon = 1;
+    std::string labels;
+    std::vector<std::string> classes;
+    std::string masks;
+    std::string stream;
+    std::string teacher;
+    bool with_input = false;
+  } task;
+  stages::ModelSpec model{.layers = 4, .features = 32, .kernel = 3};
+  struct {
+    std::string file;
+    std::uint64_t seed = 0;
+  } weights;  ///< model.weights, model.seed
+  struct : engine::ScheduleSpec {
+    std::vector<int> cut;
+    std::vector<std::string> devices = {"auto"};
+    std::vector<int> threads = {1};  ///< of each stage; one number: of all; 0: chosen at the start
+    std::string capture = "auto";
+    std::string sharing = "streams";
+    std::vector<int> ranks;  ///< of each worker; empty: dealt in order
+    int tensor = 1;          ///< ranks that share each worker's modules
+  } pipeline;
+  stages::OptimizerSpec optimizer{.kind = "adam", .lr = 0.001};
+  stages::CorrectionSpec correction{.kind = "auto"};
+  struct {
+    std::string kind = "roll-back";
+  } guard;
+  struct {
+    std::string kind = "none";
+    int size = 256;
+    double share = -1;  ///< below 0: "auto"
+  } replay;
+  struct {
+    double fps = 0.0;
+    std::string policy = "drop";
+  } monitor;
+  struct {
+    std::string snapshots;
+    std::string webhook;
+    std::string mqtt;
+    std::string topic = "millrace/unexpected";
+  } novelty;
+  struct {
+    std::string dir;
+    std::int64_t every = 0;
+    bool resume = false;
+  } checkpoint;
+  struct {
+    std::string report;
+    std::string weights;
+    std::string loss_plot;
+    std::string prediction;
+    std::string video;
+    std::string log;
+    std::int64_t log_every = 100;
+    std::vector<std::string> sinks;  ///< "NAME:ARGUMENT"
+  } output;
+
+  /// Where each key that is not at its default was set.
+  std::map<std::string, std::string> places;
+  std::string name;  ///< the file's, for errors about keys nobody set
+
+  /// Sets "table.key" to `value`, in TOML's syntax; a bare word is a string. Throws ConfigError.
+  void set(const std::string& key, const std::string& value);
+  /// An error about `key`, beginning with where it was set.
+  ConfigError error(const std::string& key, const std::string& what) const;
+};
+
+/// Reads `path` ("": no file, all defaults), then applies `settings` ("table.key=value") in order.
+/// Throws ConfigError for the first thing wrong; every value is in its key's range afterwards.
+Config load_config(const std::string& path, const std::vector<std::string>& settings);
+
+/// Config text read from memory; `name` stands for the file in errors.
+Config parse_config(const std::string& text, const std::string& name,
+                    const std::vector<std::string>& settings);
+
+/// Settles keys whose meaning depends on one another. Throws ConfigError where they contradict;
+/// what load_config() returns has passed.
+void settle(Config& config);
+
+/// All keys as TOML, with the values `config` holds.
+std::string to_toml(Config config);
+
+/// A key that two configs have different values of, as TOML.
+struct Difference {
+  std::string key, before, after;
+};
+/// In the order of the keys; of model.layer without its values.
+std::vector<Difference> differences(const Config& before, const Config& after);
+
+/// Every key: its default, its range and what it means. For documentation.
+std::string describe_keys();
+/// Every type of [[model.layer]] and its keys, likewise.
+std::string describe_layers();
+
+}  // namespace millrace::app

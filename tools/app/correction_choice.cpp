@@ -1,0 +1,70 @@
+#include "tools/app/correction_choice.h"
+
+#include <algorithm>
+#include <sstream>
+#include <stdexcept>
+
+#include "stages/correction.h"
+#include "stages/optimizer.h"
+
+namespace millrace::app {
+namespace {
+
+bool fresh(const std::vector<std::int64_t>& ages) {
+  return std::all_of(ages.begin(), ages.end(), [](std::int64_t age) { return age == 0; });
+}
+
+std::string summary_of(const std::string& kind) {
+  const auto& all = stages::corrections();
+  return std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.name == kind; })
+      ->summary;
+}
+
+}  // namespace
+
+void choose_correction(const Config& config, const engine::Schedule& schedule,
+                       engine::TrainerOptions& options) {
+  if (options.correction.kind != "auto") return;
+  if (fresh(engine::gradient_ages(schedule))) {
+    options.correction.kind = "none";
+    return;
+  }
+  options.correction.kind = "inverse-age";
+  if (has_beta1(options.optimizer) && !config.places.contains("optimizer.beta1"))
+    options.optimizer.beta1 = 0;
+}
+
+bool has_beta1(const stages::OptimizerSpec& optimizer) {
+  const std::vector<std::string>& keys = stages::optimizer_kind(optimizer.kind).keys;
+  return std::find(keys.begin(), keys.end(), "beta1") != keys.end();
+}
+
+std::string describe_correction(const Config& config, const engine::TrainerOptions& options) {
+  const std::string& kind = options.correction.kind;
+  const stages::OptimizerSpec& optimizer = options.optimizer;
+  std::ostringstream text;
+  text << kind << (config.correction.kind == "auto" ? " (auto): " : ": ")
+       << (fresh(engine::gradient_ages(engine::schedule_of(options))) ? "gradients are fresh"
+                                                                      : summary_of(kind));
+  if (has_beta1(optimizer)) text << ", " << optimizer.kind << "'s beta1 " << optimizer.beta1;
+  return text.str();
+}
+
+std::string local_note(const engine::TrainerOptions& options) {
+  const engine::Schedule schedule = engine::schedule_of(options);
+  // Where a stage goes back through a sample long after its forward, its own loss is as old.
+  if (options.correction.kind == "local" || fresh(engine::gradient_ages(schedule)) ||
+      !fresh(engine::own_gradient_ages(schedule)))
+    return "";
+  engine::TrainerOptions local = options;
+  local.correction.kind = "local";
+  try {
+    engine::require_correction(local, schedule);
+  } catch (const std::invalid_argument&) {
+    return "";  // the stages' maps have not the target's size
+  }
+  return "local would teach each stage by an auxiliary head of its own: no gradient is old, and "
+         "pictures are often predicted better, but nothing comes back from downstream";
+}
+
+}  // namespace millrace::app

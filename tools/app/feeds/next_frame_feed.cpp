@@ -1,0 +1,154 @@
+#include "tools/app/feeds/next_frame_feed.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace millrace::app {
+
+using Status = engine::Feed::Status;
+using namespace std::chrono_literals;
+
+NextFrameFeed::NextFrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer,
+                             int horizon, bool late)
+    : FrameFeed(trainer, queue, resizer, Task::next_frame),
+      horizon_(horizon),
+      late_(late),
+      window_(std::size_t(horizon) + 1),
+      samples_(std::size_t(trainer.schedule().slots())) {}
+
+Status NextFrameFeed::poll(std::chrono::microseconds patience) {
+  if (rests()) {
+    std::this_thread::sleep_for(patience);
+    return Status::wait;
+  }
+  const std::lock_guard lock(mutex_);
+  if (late_) {
+    if (waiting() > 0 || look(patience)) return Status::ready;
+    return ended_ ? Status::end : Status::wait;
+  }
+  bool never = false;
+  if (waiting() > 0 && pair(never)) return Status::ready;
+  if (never) {
+    ++unpaired_;
+    ++passed_;
+  } else if (!look(patience) && ended_ && waiting() == 0) {
+    return Status::end;
+  }
+  return Status::wait;
+}
+
+void NextFrameFeed::take(int slot, engine::SampleInfo& info) {
+  const std::lock_guard lock(mutex_);
+  const io::Frame& frame = at(passed_);
+  write_input(frame, slot);
+  info = {.frame = frame.id, .captured = frame.captured};
+  count_sample();
+  bool never = false;
+  if (!late_) write_target(*pair(never), slot);
+  ++passed_;
+  if (!late_) return;
+  Sample& sample = samples_[std::size_t(slot)];
+  sample.frame = frame.id;
+  sample.segment = frame.segment;
+  sample.target.store(Target::open, std::memory_order_relaxed);
+  for (std::int64_t n = passed_; n < arrived_; ++n) tell(sample, slot, at(n));
+  if (ended_) miss(sample);
+}
+
+Status NextFrameFeed::target(int slot, std::chrono::microseconds patience) {
+  const Sample& sample = samples_[std::size_t(slot)];
+  for (const bool again : {false, true}) {
+    switch (sample.target.load(std::memory_order_acquire)) {
+      case Target::written:
+        return Status::ready;
+      case Target::missing:
+        return Status::end;
+      case Target::open:
+        break;
+    }
+    if (again) break;
+    if (std::unique_lock lock(mutex_, std::try_to_lock);
+        lock && !rests() && waiting() <= horizon_) {
+      // Stage 0 is not to wait for the lock while there is a frame for it.
+      const bool empty = waiting() == 0;
+      if (look(empty ? patience : 0us) || empty) continue;
+    }
+    std::unique_lock told(told_mutex_);
+    told_.wait_for(told, patience,
+                   [&] { return sample.target.load(std::memory_order_acquire) != Target::open; });
+  }
+  return Status::wait;
+}
+
+Status NextFrameFeed::settle(std::chrono::microseconds patience) {
+  const std::lock_guard lock(mutex_);
+  if (any_open() && !rests() && waiting() <= horizon_) look(patience);
+  return any_open() ? Status::wait : Status::ready;
+}
+
+bool NextFrameFeed::look(std::chrono::microseconds patience) {
+  io::Frame* const frame = pop(patience, ended_);
+  if (!frame) {
+    for (Sample& sample : samples_) {
+      if (ended_) miss(sample);
+    }
+    wake();
+    return false;
+  }
+  io::Frame& kept = at(arrived_++);
+  kept = resizer_.fit(*frame);
+  kept.id = frame->id;
+  kept.captured = frame->captured;
+  kept.segment = frame->segment;
+  queue_.release(frame);
+  for (std::size_t slot = 0; slot < samples_.size(); ++slot) tell(samples_[slot], int(slot), kept);
+  wake();
+  return true;
+}
+
+void NextFrameFeed::wake() {
+  { const std::lock_guard told(told_mutex_); }  // nobody is between its look and its wait
+  told_.notify_all();
+}
+
+void NextFrameFeed::tell(Sample& sample, int slot, const io::Frame& frame) {
+  if (sample.target.load(std::memory_order_relaxed) != Target::open) return;
+  const std::int64_t due = sample.frame + horizon_;
+  if (frame.segment != sample.segment || frame.id > due) return miss(sample);
+  if (frame.id < due) return;
+  write_target(frame, slot);
+  sample.target.store(Target::written, std::memory_order_release);
+}
+
+void NextFrameFeed::miss(Sample& sample) {
+  if (sample.target.load(std::memory_order_relaxed) != Target::open) return;
+  missed_.fetch_add(1, std::memory_order_relaxed);
+  sample.target.store(Target::missing, std::memory_order_release);
+}
+
+bool NextFrameFeed::any_open() const {
+  return std::any_of(samples_.begin(), samples_.end(), [](const Sample& sample) {
+    return sample.target.load(std::memory_order_relaxed) == Target::open;
+  });
+}
+
+const io::Frame* NextFrameFeed::pair(bool& never) {
+  const io::Frame& first = at(passed_);
+  for (std::int64_t n = passed_ + 1; n < arrived_; ++n) {
+    const io::Frame& frame = at(n);
+    if (frame.segment == first.segment && frame.id == first.id + horizon_) return &frame;
+    never = never || frame.segment != first.segment || frame.id > first.id + horizon_;
+  }
+  never = never || ended_;
+  return nullptr;
+}
+
+std::unique_ptr<FrameFeed> frame_feed(const Config& config, engine::Trainer& trainer,
+                                      io::FrameQueue& queue, io::Resizer& resizer) {
+  const Task task = task_of(config.task.kind);
+  if (task != Task::next_frame) return std::make_unique<FrameFeed>(trainer, queue, resizer, task);
+  return std::make_unique<NextFrameFeed>(trainer, queue, resizer, config.task.horizon,
+                                         trainer.late_targets());
+}
+
+}  // namespace millrace::app

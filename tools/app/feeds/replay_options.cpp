@@ -1,0 +1,63 @@
+#include "tools/app/feeds/replay_options.h"
+
+#include <unistd.h>  // how much memory there is
+
+#include "engine/format.h"
+
+namespace millrace::app {
+namespace {
+
+/// Bytes that samples take in memory; 0: unknown.
+double bytes_of(const Config& config, const engine::TrainerOptions& options) {
+  const stages::ImageShape &sample = options.sample,
+                           &made = options.network->shape(options.network->size() - 1);
+  const auto bytes = [](const stages::ImageShape& shape, bool as_bytes) {
+    return double(shape.channels) * double(shape.height) * double(shape.width) *
+           (as_bytes ? 1.0 : double(sizeof(float)));
+  };
+  if (sample.height == 0 || sample.width == 0) return 0;
+  const double one = bytes(sample, options.input_as_bytes) +
+                     (options.target_is_input ? 0 : bytes(made, options.target_as_bytes));
+  return one * config.replay.size;
+}
+
+std::string gigabytes(double bytes) {
+  return engine::format("%.3g GB", bytes * 1e-9);
+}
+
+}  // namespace
+
+ReplayOptions replay_options(const Config& config, const engine::TrainerOptions& options,
+                             std::int64_t resumed) {
+  const double bytes = bytes_of(config, options),
+               there = double(sysconf(_SC_PHYS_PAGES)) * double(sysconf(_SC_PAGESIZE));
+  if (config.replay.kind != "none" && bytes > there) {
+    throw config.error("replay.size", std::to_string(config.replay.size) + " samples take " +
+                                          gigabytes(bytes) + "; the machine has " +
+                                          gigabytes(there));
+  }
+  return {.kind = replay_kind(config.replay.kind),
+          .places = config.replay.size,
+          .share = config.replay.share,
+          .seed = config.weights.seed + std::uint64_t(resumed)};
+}
+
+std::string describe_replay(const Config& config, const engine::TrainerOptions& options,
+                            std::optional<bool> live) {
+  if (config.replay.kind == "none") return "none";
+  std::string text = config.replay.kind + " of " + std::to_string(config.replay.size) + " samples";
+  const double bytes = bytes_of(config, options);
+  if (bytes > 0) text += engine::format(", %.3g MB", bytes * 1e-6);
+  const bool is_auto = config.replay.share < 0;
+  text += is_auto ? "; as many as" : engine::format("; %.3g of all samples", config.replay.share);
+  if (live == false) {
+    return is_auto ? text.substr(0, text.rfind(';')) +
+                         "; none is replayed, since the stream waits for the pipeline: name a "
+                         "replay.share"
+                   : text;
+  }
+  text += is_auto ? " real time leaves room for" : ", as far as real time leaves room";
+  return live ? text : text + ", where frames come at their own rate";
+}
+
+}  // namespace millrace::app

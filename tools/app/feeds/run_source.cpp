@@ -1,0 +1,121 @@
+#include "tools/app/feeds/run_source.h"
+
+#include <chrono>  // silence
+#include <cmath>   // llround
+
+#include "io/queue/masks.h"
+#include "io/queue/second_stream.h"
+#include "tools/app/config/task.h"
+#include "tools/app/assembly.h"
+
+namespace millrace::app {
+namespace {
+
+constexpr int kNewestCapacity = 1;  // "the newest" is one frame
+constexpr int kNeverCapacity = 8;   // evens out a reader that decodes in bursts
+// While one frame is learned from others come that are only predicted, and quickly made up for.
+constexpr int kSkipCapacity = 4;
+
+io::Region region_of(const Config& config) {
+  const std::vector<int>& roi = config.source.roi;
+  return roi.empty() ? io::Region{} : io::Region{roi[0], roi[1], roi[2], roi[3]};
+}
+
+}  // namespace
+
+io::SourceOptions source_options(const Config& config) {
+  return {.uri = config.source.uri,
+          .width = config.source.width,
+          .height = config.source.height,
+          .channels = config.source.channels,
+          .fps = config.source.fps,
+          .seed = config.source.seed,
+          .reconnect = {
+              .enabled = config.source.reconnect,
+              .silence = std::chrono::milliseconds(std::llround(1e3 * config.source.silence_s))}};
+}
+
+std::optional<io::Labels> configured_labels(const Config& config) {
+  const std::string& file = config.task.labels;
+  if (file.empty() || told_live(config)) return std::nullopt;
+  try {
+    return io::read_labels(file);
+  } catch (const io::LabelError& error) {
+    throw config.error("task.labels", error.what());
+  }
+}
+
+std::shared_ptr<io::LiveLabels> live_labels(const Config& config) {
+  return told_live(config) ? std::make_shared<io::LiveLabels>(config.task.classes) : nullptr;
+}
+
+std::unique_ptr<io::Source> open_source(const Config& config, const SourceOpener& own) {
+  return own ? own() : io::open_source(source_options(config));
+}
+
+std::unique_ptr<io::Teller> open_teller(const Config& config, const io::SourceInfo& info,
+                                        const io::ResizerOptions& view,
+                                        const stages::ImageShape& target) {
+  if (!config.task.masks.empty()) {
+    try {
+      return io::mask_teller(config.task.masks, int(target.channels - channels_before(config)),
+                             view, info.width, info.height);
+    } catch (const io::MaskError& error) {
+      throw config.error("task.masks", error.what());
+    }
+  }
+  if (config.task.stream.empty()) return nullptr;
+  io::SourceOptions options = source_options(config);
+  options.uri = config.task.stream;
+  options.width = int(target.width);
+  options.height = int(target.height);
+  std::unique_ptr<io::Source> source = io::open_source(options);
+  const bool live = info.live || source->info().live;
+  return io::stream_teller(std::move(source),
+                           {.width = int(target.width),
+                            .height = int(target.height),
+                            .fit = io::fit_of(config.source.fit)},
+                           live);
+}
+
+io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info) {
+  const io::Region region = region_of(config);
+  if (!io::lies_within(region, info.width, info.height)) {
+    throw config.error("source.roi", "does not lie within the source's " +
+                                         std::to_string(info.width) + "x" +
+                                         std::to_string(info.height));
+  }
+  const io::Region view = io::clipped(region, info.width, info.height);
+  return {.width = config.source.width ? config.source.width : view.width,
+          .height = config.source.height ? config.source.height : view.height,
+          .fit = io::fit_of(config.source.fit),
+          .region = region};
+}
+
+std::string squash_note(const Config& config, const io::SourceInfo& info) {
+  return io::squash_note(io::clipped(region_of(config), info.width, info.height),
+                         config.source.width, config.source.height, io::fit_of(config.source.fit));
+}
+
+bool paced_live(const Config& config, const io::SourceInfo& info) {
+  return config.source.pace == "live" || (config.source.pace == "auto" && info.live);
+}
+
+io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& info) {
+  return {.paced = paced_live(config, info) && !info.live,
+          .loop = config.source.loop,
+          .ahead = task_of(config.task.kind) == Task::next_frame ? config.task.horizon : 0,
+          .fps = info.fps};
+}
+
+io::Drop drop_policy(const Config& config, bool live) {
+  const bool newest = config.source.drop == "newest" || (config.source.drop == "auto" && live);
+  return newest ? io::Drop::newest : io::Drop::never;
+}
+
+int queue_capacity(const Config& config, io::Drop drop) {
+  if (drop == io::Drop::never) return kNeverCapacity;
+  return config.monitor.policy == "skip" ? kSkipCapacity : kNewestCapacity;
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,130 @@
+#include "tools/app/feeds/teacher_feed.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+
+#include "stages/safetensors.h"
+#include "tools/app/checkpoint_files.h"
+
+namespace millrace::app {
+namespace {
+
+std::string text(const stages::ImageShape& shape) {
+  return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +
+         std::to_string(shape.width);
+}
+
+/// Where TorchScript says what went wrong, after a trace of its calls.
+std::string last_line(std::string text) {
+  text.erase(text.find_last_not_of("\n ") + 1);
+  return text.substr(text.rfind('\n') + 1);
+}
+
+}  // namespace
+
+Teacher::Teacher(const Config& config, const stages::ImageShape& sample,
+                 const stages::ImageShape& target)
+    : file_(config.task.teacher), sample_(sample) {
+  const bool weights = file_.ends_with(".safetensors");
+  stages::ModelSpec model = config.model;
+  if (!weights) model = {.preset = "file", .file = file_};
+  try {
+    const auto network = stages::build_network(model, sample, stages::Gives::anything);
+    const stages::ImageShape& made = network->shape(network->size() - 1);
+    if (made != target)
+      throw std::invalid_argument("gives " + text(made) + ", the network " + text(target));
+    stages::StageOptions options;
+    options.recompute = true;  // no graph is kept
+    network_ = std::make_unique<stages::Stage>(network, stages::StageRange{0, network->size()},
+                                               stages::OptimizerSpec{}, at::TensorOptions(at::kCPU),
+                                               options);
+    network_->restore(weights ? read_checked(file_) : stages::initial_state(*network, 0));
+    // Alone: two first calls of MKL that meet give other last bits.
+    network_->forward({at::zeros({1, sample.channels, sample.height, sample.width})});
+  } catch (const std::exception& error) {
+    throw config.error("task.teacher", file_ + ": " + error.what());
+  }
+}
+
+void Teacher::tell(const float* input, float* target) const {
+  const at::Tensor sample = at::from_blob(const_cast<float*>(input),
+                                          {1, sample_.channels, sample_.height, sample_.width});
+  try {
+    const at::Tensor made = network_->forward({sample}).outputs[0].contiguous();
+    std::copy_n(made.const_data_ptr<float>(), made.numel(), target);
+  } catch (const std::exception& error) {
+    throw std::runtime_error("task.teacher: " + file_ + ": " + last_line(error.what()));
+  }
+}
+
+TeacherFeed::TeacherFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer,
+                         Teacher teacher, bool late)
+    : FrameFeed(trainer, queue, resizer, Task::teacher),
+      teacher_(std::move(teacher)),
+      unknown_(std::size_t(trainer.schedule().slots())) {
+  if (late) thread_ = std::thread([this] { work(); });
+}
+
+TeacherFeed::~TeacherFeed() {
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void TeacherFeed::take(int slot, engine::SampleInfo& info) {
+  while (target(slot, std::chrono::milliseconds(10)) == Status::wait) {
+  }  // of the sample that was there
+  FrameFeed::take(slot, info);
+  if (!thread_.joinable()) return teacher_.tell(trainer_.input(slot), trainer_.target(slot));
+  {
+    const std::lock_guard lock(mutex_);
+    asked_.push_back(slot);
+    unknown_[std::size_t(slot)] = true;
+  }
+  changed_.notify_all();
+}
+
+engine::Feed::Status TeacherFeed::target(int slot, std::chrono::microseconds patience) {
+  return wait(patience, [&] { return !unknown_[std::size_t(slot)]; });
+}
+
+engine::Feed::Status TeacherFeed::settle(std::chrono::microseconds patience) {
+  return wait(patience, [&] { return asked_.empty(); });
+}
+
+template <class Known>
+engine::Feed::Status TeacherFeed::wait(std::chrono::microseconds patience, Known known) {
+  std::unique_lock lock(mutex_);
+  const bool is_known = changed_.wait_for(lock, patience, [&] { return failed_ || known(); });
+  if (failed_) std::rethrow_exception(failed_);
+  return is_known ? Status::ready : Status::wait;
+}
+
+void TeacherFeed::work() {
+  at::init_num_threads();
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [this] { return over_ || !asked_.empty(); });
+    if (over_ || failed_) return;
+    const int slot = asked_.front();
+    lock.unlock();
+    std::exception_ptr failed;
+    try {
+      teacher_.tell(trainer_.input(slot), trainer_.target(slot));
+    } catch (...) {
+      failed = std::current_exception();
+    }
+    lock.lock();
+    failed_ = failed;
+    asked_.pop_front();
+    unknown_[std::size_t(slot)] = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,60 @@
+// Samples whose target is what another network makes of them.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "stages/stage.h"
+#include "tools/app/config/config.h"
+#include "tools/app/feeds/frame_feed.h"
+
+namespace millrace::app {
+
+/// A network that learns nothing more. Used by one thread at a time.
+class Teacher {
+ public:
+  /// task.teacher: a network from PyTorch (.pt), or weights of the config's own network
+  /// (.safetensors). Throws ConfigError for one that can't be used, or that does not give `target`
+  /// for samples of shape `sample`.
+  Teacher(const Config& config, const stages::ImageShape& sample, const stages::ImageShape& target);
+  /// Writes what it makes of `input`, [C,H,W], to `target`. Throws std::runtime_error if it fails.
+  void tell(const float* input, float* target) const;
+
+ private:
+  std::string file_;
+  stages::ImageShape sample_;
+  std::unique_ptr<stages::Stage> network_;
+};
+
+/// Late: a thread of its own runs the teacher while the stages forward the sample. Not late: stage
+/// 0's worker does, before it begins.
+class TeacherFeed final : public FrameFeed {
+ public:
+  TeacherFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer,
+              Teacher teacher, bool late);
+  ~TeacherFeed() override;
+
+  void take(int slot, engine::SampleInfo& info) override;
+  Status target(int slot, std::chrono::microseconds patience) override;
+  Status settle(std::chrono::microseconds patience) override;
+
+ private:
+  void work();
+  template <class Known>
+  Status wait(std::chrono::microseconds patience, Known known);
+
+  const Teacher teacher_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<int> asked_;      ///< slots, under the lock; the first is being told
+  std::vector<bool> unknown_;  ///< by slot, under the lock
+  bool over_ = false;          ///< under the lock
+  std::exception_ptr failed_;  ///< under the lock: why the teacher tells no more
+  std::thread thread_;         ///< last; none unless late
+};
+
+}  // namespace millrace::app

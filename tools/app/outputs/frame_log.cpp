@@ -1,0 +1,167 @@
+#include "tools/app/outputs/frame_log.h"
+
+#include <fcntl.h>            // open
+#include <limits.h>           // PIPE_BUF
+#include <poll.h>             // a pipe that is full
+#include <sys/stat.h>         // what is at a path
+#include <unistd.h>           // write
+#include <nlohmann/json.hpp>  // lines
+
+#include <algorithm>   // min
+#include <cerrno>      // causes
+#include <cstring>     // causes
+#include <filesystem>  // folders
+#include <stdexcept>   // failures
+
+namespace millrace::app {
+namespace {
+
+using namespace std::chrono;
+
+constexpr seconds kPatience{5};  // with whoever reads the last lines
+
+/// Whether the file's last line was cut off, by a crash or a full disk.
+bool ends_amid_a_line(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat status {};
+  char last = '\n';
+  if (file >= 0 && fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0 &&
+      pread(file, &last, 1, status.st_size - 1) != 1) {
+    last = '\n';
+  }
+  if (file >= 0) close(file);
+  return last != '\n';
+}
+
+/// Throws std::runtime_error. Never waits: not for a pipe's reader, not for a full one.
+int open_to_append(const std::string& path) {
+  std::error_code ignored;  // open() tells of it
+  const auto folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
+  if (file < 0) throw std::runtime_error(path + ": " + std::strerror(errno));
+  return file;
+}
+
+/// Whether PIPE_BUF bytes can be written without waiting, within `patience`.
+bool takes_more(int file, milliseconds patience) {
+  pollfd out{.fd = file, .events = POLLOUT, .revents = 0};
+  return poll(&out, 1, int(patience.count())) > 0;
+}
+
+}  // namespace
+
+FrameLog::FrameLog(const std::string& path, std::int64_t every, LogSubject subject)
+    : path_(path), every_(every), subject_(subject) {
+  if (path != "-" && ends_amid_a_line(path)) text_ = "\n";
+  open();
+}
+
+FrameLog::~FrameLog() {
+  if (file_ >= 0) close(file_);
+}
+
+void FrameLog::open() {
+  file_ = path_ == "-" ? dup(STDOUT_FILENO) : open_to_append(path_);
+}
+
+void FrameLog::note(const engine::SampleInfo& info, float loss) {
+  const Note note{.sample = before_run_ + info.sample,
+                  .frame = info.frame,
+                  .time = system_clock::now(),
+                  .latency = info.predicted - info.captured,
+                  .loss = loss,
+                  .recent = float(subject_.network.recent()),
+                  .baseline = float(subject_.baseline.last()),
+                  .deviation = float(subject_.novelty.deviation()),
+                  .unexpected = subject_.novelty.in_event()};
+  if (!notes_.try_enqueue(note)) missed_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void FrameLog::resumed(std::int64_t frames) {
+  before_run_ = frames;
+  const double now = duration<double>(system_clock::now().time_since_epoch()).count();
+  text_ +=
+      nlohmann::ordered_json{{"resumed", true}, {"frame", frames}, {"time", now}}.dump() + "\n";
+}
+
+void FrameLog::write(milliseconds patience) {
+  if (file_ < 0 && !reopen()) return;
+  Note note;
+  if (!flush(patience) || !notes_.try_dequeue(note)) return;
+  const engine::Reading reading = subject_.monitor.read();
+  do {
+    text_ = line(note, reading);
+    before_ = note;
+  } while (flush(patience) && notes_.try_dequeue(note));
+}
+
+void FrameLog::finish() {
+  write(kPatience);
+  if (!text_.empty() && error_.empty()) error_ = where() + ": nobody reads it";
+}
+
+bool FrameLog::reopen() {
+  try {
+    open();
+    return true;
+  } catch (const std::runtime_error&) {
+    return false;  // error() tells
+  }
+}
+
+std::string FrameLog::line(const Note& note, const engine::Reading& r) {
+  const double passed = duration<double>(note.time - before_.time).count();
+  const bool first = before_.time == system_clock::time_point{};
+  nlohmann::ordered_json fps;  // null: not to be told
+  if (!first && passed > 0) fps = double(note.sample - before_.sample) / passed;
+  const nlohmann::ordered_json line = {
+      {"frame", note.sample},
+      {"source_frame", note.frame},
+      {"time", duration<double>(note.time.time_since_epoch()).count()},
+      {"loss", note.loss},
+      {"loss_recent", note.recent},
+      {"mean_frame_loss", note.baseline},
+      {"deviation", note.deviation},
+      {"unexpected", note.unexpected},
+      {"fps", fps},
+      {"latency_ms", duration<double, std::milli>(note.latency).count()},
+      {"T_over_N_ms", r.T_over_N},
+      {"stage_ms", r.stage},
+      {"handoff_ms", r.handoff},
+      {"gradient_age", r.gradient_age},
+      {"correction", subject_.correction},
+      {"dropped", subject_.queue.dropped()},
+      {"missed", missed_.load(std::memory_order_relaxed)}};
+  return line.dump() + "\n";
+}
+
+bool FrameLog::flush(milliseconds patience) {
+  while (done_ < text_.size()) {
+    if (!takes_more(file_, patience)) return false;
+    const std::size_t piece = std::min<std::size_t>(text_.size() - done_, PIPE_BUF);
+    const ssize_t wrote = ::write(file_, text_.data() + done_, piece);
+    if (wrote >= 0) {
+      done_ += std::size_t(wrote);
+    } else if (errno != EINTR) {
+      if (errno != EAGAIN) fail(std::strerror(errno));
+      return false;
+    }
+  }
+  if (!text_.empty()) error_.clear();
+  text_.clear();
+  done_ = 0;
+  return true;
+}
+
+void FrameLog::fail(const std::string& cause) {
+  error_ = where() + ": " + cause;
+  // The line is written again, below the half of it that may be there.
+  if (done_ > 0) text_ = "\n" + text_;
+  done_ = 0;
+  if (path_ == "-") return;
+  close(file_);
+  file_ = -1;
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,183 @@
+#include "tools/app/outputs/live_view.h"
+
+#include <algorithm>  // copies
+#include <limits>
+
+#include "tools/app/config/task.h"
+#include "tools/app/assembly.h"
+#include "tools/app/frame_counts.h"
+#include "tools/app/ranks/rank_grid.h"
+
+namespace millrace::app {
+namespace {
+
+page::Controls::Offered offered(const Config& config, const LiveSubject& subject) {
+  return {.pause = true,
+          .save = subject.checkpointer != nullptr && config.pipeline.tensor == 1,
+          .learning_rate = config.optimizer.lr > 0 && weights_are_apart(config)};
+}
+
+/// Names of the classes that pixels have; empty: they have none.
+std::vector<std::string> pixel_classes(const Config& config, const stages::ImageShape& made) {
+  if (task_of(config.task.kind) != Task::mask) return {};
+  std::vector<std::string> names = config.task.classes;
+  for (auto i = std::int64_t(names.size()); i < made.channels - channels_before(config); ++i)
+    names.push_back(std::to_string(i));
+  return names;
+}
+
+/// By pixel of `numbers` [classes][pixels], the class of the largest above `floor`; -1: none is.
+void largest(const float* numbers, std::size_t classes, float floor, std::vector<float>& out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    float most = floor;
+    out[i] = -1;
+    for (std::size_t k = 0; k < classes; ++k) {
+      const float number = numbers[k * out.size() + i];
+      if (number > most) {
+        most = number;
+        out[i] = float(k);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
+                   const std::string& token, LiveSubject subject)
+    : config_(config),
+      subject_(std::move(subject)),
+      controls_(offered(config, subject_)),
+      classes_(pixel_classes(config, subject_.trainer.output_shape())) {
+  const page::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
+  board_ = std::make_unique<page::PictureBoard>(shape, shown_shape(sample));
+  server_ = std::make_unique<page::WebServer>(
+      page::web_options(serve, token),
+      page::WebSubject{.look = [this] { return look(); },
+                       .pictures = board_.get(),
+                       .controls = &controls_,
+                       .hear_label = subject_.labels
+                                         ? [labels = subject_.labels](
+                                               std::string_view text) { return labels->hear(text); }
+                                         : std::function<std::string(std::string_view)>()});
+}
+
+/// Of targets and predictions; those that are no pictures are not shown.
+page::PictureShape LiveView::shown_shape(const stages::ImageShape& sample) const {
+  const stages::ImageShape& made = subject_.trainer.output_shape();
+  if (!classes_.empty()) {
+    return {.channels = 1, .height = int(made.height), .width = int(made.width), .classes = true};
+  }
+  if (!task_type(config_.task.kind).pictures || made.channels != sample.channels) return {};
+  return {int(made.channels), int(made.height), int(made.width)};
+}
+
+void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
+  page::Pictures* const room = board_->room();
+  if (!room) return;
+  const float *target = subject_.trainer.shown_target(slot),
+              *prediction = subject_.trainer.prediction(slot);
+  std::copy_n(subject_.trainer.shown_input(slot), room->input.size(), room->input.begin());
+  if (classes_.empty()) {
+    std::copy_n(target, room->target.size(), room->target.begin());
+    std::copy_n(prediction, room->prediction.size(), room->prediction.begin());
+  } else {
+    const std::size_t before = std::size_t(channels_before(config_)) * room->target.size();
+    largest(target + before, classes_.size(), 0, room->target);
+    largest(prediction + before, classes_.size(), -std::numeric_limits<float>::infinity(),
+            room->prediction);
+  }
+  if (!info.has_target) {
+    std::fill(room->target.begin(), room->target.end(), std::numeric_limits<float>::quiet_NaN());
+  }
+  board_->show(info.sample);
+}
+
+void LiveView::obey() {
+  if (const auto rate = controls_.take_learning_rate())
+    subject_.rate = *rate / config_.optimizer.lr;
+  engine::Checkpointer* const checkpointer = subject_.checkpointer;
+  if (!checkpointer) return;
+  const std::int64_t saves = checkpointer->written() + checkpointer->failed();
+  if (controls_.take_save()) {
+    // Beyond what any stage can be at by now.
+    checkpointer->ask(subject_.trainer.trained() + 4 * subject_.trainer.schedule().slots());
+    saves_before_ = saves;
+    saving_ = true;
+  } else if (saves > saves_before_) {
+    saving_ = false;
+  }
+}
+
+page::Snapshot LiveView::look() const {
+  engine::Trainer& trainer = subject_.trainer;
+  const Novelty& novelty = subject_.log.novelty();
+  page::Snapshot now{
+      .version = MILLRACE_VERSION,
+      .source = config_.source.uri,
+      .task = config_.task.kind,
+      .schedule = trainer.schedule().name,
+      .cut = trainer.cut(),
+      .correction = subject_.correction,
+      .local_note = subject_.local_note,
+      .frames_before = subject_.frames_before,
+      .stages = stages(),
+      .classes = classes_,
+      .frames = frame_counts(subject_.queue, trainer),
+      .loss_last = subject_.log.network().last(),
+      .loss_recent = subject_.log.network().recent(),
+      .mean_frame_recent = subject_.log.baseline().recent(),
+      .unexpected = novelty.marked(),
+      .events = novelty.events(),
+      .deviation = novelty.deviation(),
+      .in_event = novelty.in_event(),
+      .reading = trainer.monitor().read(),
+      .latency = trainer.monitor().latency(),
+      .learning_rate = config_.optimizer.lr * subject_.rate.load(std::memory_order_relaxed),
+      .paused = controls_.paused(),
+      .saves = subject_.checkpointer ? subject_.checkpointer->written() : 0,
+      .notice = saving_ && !subject_.health->connected ? "it saves when pictures come again" : "",
+      .failed_saves = subject_.checkpointer ? subject_.checkpointer->failed() : 0,
+      .trouble = subject_.writes.trouble()};
+  const RunLog& log = subject_.log;
+  if (const ClassScores* const classes = log.classes()) {
+    now.accuracy = {classes->hits().recent(), classes->majority_hits().recent()};
+    if (classes->pixels())
+      now.iou = {classes->overlap().recent(), classes->majority_overlap().recent()};
+  }
+  const Compared* const squared = log.squared();
+  if (squared && squared->network.count() > 0) {
+    now.psnr = {psnr(squared->network.recent()), psnr(squared->mean_frame.recent()),
+                psnr(squared->last_frame.recent())};
+  }
+  now.verdict = subject_.real_time.verdict(now.reading);
+  const io::StreamHealth& health = *subject_.health;
+  now.stream = {.connected = health.connected.load(),
+                .breaks = health.breaks.load(),
+                .reconnects = health.reconnects.load(),
+                .frames_since = health.frames_since.load(),
+                .lost_upstream = health.lost_upstream.load(),
+                .last_error = health.last_error()};
+  // A source that never breaks off does not count for itself.
+  if (now.stream.frames_since == 0 && now.stream.breaks == 0)
+    now.stream.frames_since = now.frames.received;
+  return now;
+}
+
+std::vector<page::StageState> LiveView::stages() const {
+  const engine::Schedule& schedule = subject_.trainer.schedule();
+  std::vector<page::StageState> stages(std::size_t(schedule.stages));
+  const std::vector<engine::DeadUnits> dead = subject_.trainer.dead_units();
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    page::StageState& state = stages[std::size_t(stage)];
+    state.device = subject_.trainer.devices()[schedule.replica_id(stage, 0)].name();
+    state.replicas = schedule.replicas_of(stage);
+    state.dead = dead[std::size_t(stage)].dead;
+    state.units = dead[std::size_t(stage)].units;
+    for (int replica = 0; replica < state.replicas; ++replica)
+      state.busy += subject_.trainer.monitor().meter(schedule.replica_id(stage, replica)).busy();
+  }
+  return stages;
+}
+
+}  // namespace millrace::app

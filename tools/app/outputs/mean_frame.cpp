@@ -1,0 +1,76 @@
+#include "tools/app/outputs/mean_frame.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>  // NoGradGuard
+
+namespace millrace::app {
+namespace {
+
+at::Tensor tensor_of(const float* data, const stages::ImageShape& shape) {
+  return at::from_blob(const_cast<float*>(data), {1, shape.channels, shape.height, shape.width});
+}
+
+std::size_t size_of(const stages::ImageShape& shape) {
+  return std::size_t(shape.channels * shape.height * shape.width);
+}
+
+}  // namespace
+
+MeanFrame::MeanFrame(const stages::ImageShape& target, const stages::LossSpec& loss)
+    : shape_(target),
+      loss_(loss),
+      single_(loss_.single()),
+      mean_(size_of(target)),
+      // Probabilities begin equal, as if one sample had been spread over all classes.
+      seen_(loss_.scores() ? 1 : 0) {
+  tensor_of(mean_.data(), shape_).copy_(loss_.prior(tensor_of(mean_.data(), shape_)));
+  // Each pixel counts its own.
+  if (single_ && single_->scores && shape_.height * shape_.width > 1) single_ = nullptr;
+  if (single_) return;
+  for (const float mean : mean_) counts_.push_back(mean > 0 ? 1.0f : 0.0f);
+}
+
+float MeanFrame::compare(const float* target) {
+  if (!single_) return compare_tensors(target);
+  // The default by name, so that the loop becomes vector code.
+  return single_ == &stages::loss_types().front()
+             ? compare(target, [](float mean, float seen) { return (seen - mean) * (seen - mean); })
+             : compare(target, single_->element);
+}
+
+template <class gst::Element>
+float MeanFrame::compare(const float* target, const gst::Element& element) {
+  constexpr std::size_t kLanes = 16;  // independent sums
+  const float share = 1.0f / float(++seen_);
+  float sums[kLanes] = {};
+  const auto learn = [&](std::size_t i, float& sum) {
+    sum += element(mean_[i], target[i]);
+    mean_[i] += (target[i] - mean_[i]) * share;
+  };
+  std::size_t i = 0;
+  for (; i + kLanes <= mean_.size(); i += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane) learn(i + lane, sums[lane]);
+  }
+  for (; i < mean_.size(); ++i) learn(i, sums[0]);
+  float sum = 0;
+  for (const float lane : sums) sum += lane;
+  return single_->scores ? sum : sum / float(mean_.size());
+}
+
+float MeanFrame::compare_tensors(const float* target) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor seen = tensor_of(target, shape_);
+  at::Tensor mean = tensor_of(mean_.data(), shape_), counts = tensor_of(counts_.data(), shape_);
+  const float loss = loss_.of_mean(mean, seen).item<float>();
+  const at::Tensor counted = loss_.counted(seen);
+  counts.add_(counted);
+  mean.add_((seen - mean) * counted / counts.clamp_min(1));
+  return loss;
+}
+
+float MeanFrame::loss_of(const float* prediction, const float* target) const {
+  const c10::NoGradGuard no_grad;
+  return loss_.of(tensor_of(prediction, shape_), tensor_of(target, shape_)).item<float>();
+}
+
+}  // namespace millrace::app

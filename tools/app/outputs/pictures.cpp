@@ -1,0 +1,54 @@
+#include "tools/app/outputs/pictures.h"
+
+#include <cmath>   // abs
+#include <vector>  // error picture
+
+#include "engine/format.h"
+#include "io/plot/plot.h"
+#include "io/queue/planar.h"
+
+namespace millrace::app {
+namespace {
+
+constexpr float kErrorGain = 4.0f;  // errors worth a look are a few grey levels
+
+std::string loss_text(double loss) {
+  return engine::format("loss %.4f", loss);
+}
+
+}  // namespace
+
+void draw_loss(const RunLog& log, const std::string& path) {
+  io::Chart chart{.title = "Loss while learning, frame by frame",
+                  .x_label = "frame",
+                  .y_label = "mean squared error",
+                  .log_y = true};
+  auto mean_frame = log.baseline().curve();
+  if (!mean_frame.empty())
+    mean_frame.erase(mean_frame.begin());  // the mean of nothing says nothing
+  chart.series = {{.label = "network", .points = log.network().curve()},
+                  {.label = "mean frame", .points = std::move(mean_frame), .dashed = true}};
+  io::write_chart(chart, path);
+}
+
+void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const std::string& path) {
+  const int channels = int(shape.channels), height = int(shape.height), width = int(shape.width);
+  const float *target = log.target(), *prediction = log.prediction();
+  std::vector<float> error(log.mean_frame().mean().size());
+  for (std::size_t i = 0; i < error.size(); ++i)
+    error[i] = kErrorGain * std::abs(target[i] - prediction[i]);
+  const auto picture = [&](const float* data) {
+    return io::from_planar(data, channels, height, width);
+  };
+  io::write_strip("What the network saw and said of the last frame",
+                  {{"input", "", picture(log.input())},
+                   {"target", "", picture(target)},
+                   {"prediction", loss_text(log.network().recent()) + " (last 100 frames)",
+                    picture(prediction)},
+                   {"mean frame", loss_text(log.baseline().recent()) + " (last 100 frames)",
+                    picture(log.mean_frame().mean().data())},
+                   {"error x4", "target - prediction", picture(error.data())}},
+                  path);
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,30 @@
+// What a run leaves: report.json.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "engine/monitor/clock.h"
+#include "stages/safetensors.h"
+
+namespace millrace::engine {
+class Trainer;
+}
+
+namespace millrace::app {
+
+struct RunParts;
+
+/// The report of a run that has learned, as docs/report.md explains it key by key.
+nlohmann::ordered_json make_report(RunParts& run);
+
+/// Its parts by stage: where each runs, and how its step ran.
+nlohmann::ordered_json devices_json(const engine::Trainer& trainer);
+nlohmann::ordered_json steps_json(const engine::Trainer& trainer);
+
+/// What weights say of the run that made them, `samples` after its start: version, config, seed,
+/// uri, host, duration, rate, and frames with those before the checkpoint that it went on from. Any
+/// thread, once learning has begun.
+stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
+                               engine::Clock::time_point now);
+
+}  // namespace millrace::app

@@ -1,0 +1,45 @@
+// What can't be written while a run goes on.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+
+namespace millrace::app {
+
+/// Tells of a failure once, and once more when it is over. look(): one thread; trouble(): any.
+class WriteWatch {
+ public:
+  using Tell = std::function<void(const std::string& line)>;
+
+  /// Why the latest checkpoint and the log can't be written, as of now; "": they can.
+  void look(const std::string& checkpoint, const std::string& log, const Tell& tell) {
+    const std::lock_guard lock(mutex_);
+    checkpoint_.look(checkpoint, tell);
+    log_.look(log, tell);
+  }
+  /// One line for people; "": all is well.
+  std::string trouble() const {
+    const std::lock_guard lock(mutex_);
+    return checkpoint_.error.empty() ? log_.line() : checkpoint_.line();
+  }
+
+ private:
+  struct gst::Output {
+    const char* name;
+    std::string error{};
+
+    std::string line() const { return error.empty() ? "" : std::string(name) + ": " + error; }
+    void look(const std::string& now, const Tell& tell) {
+      const bool was = !error.empty();
+      error = now;
+      if (was == !now.empty()) return;
+      tell(was ? std::string(name) + ": written again" : line());
+    }
+  };
+
+  mutable std::mutex mutex_;
+  gst::Output checkpoint_{"checkpoint"}, log_{"log"};
+};
+
+}  // namespace millrace::app

@@ -1,0 +1,75 @@
+// What a plug-in is: a shared object that adds layers, losses, sources and sinks to the tables. A
+// config names it: plugins = ["./libmine.so"].
+#pragma once
+
+#include <cstddef>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/headeronly/version.h>
+
+#include "io/source/source.h"
+#include "stages/layer.h"
+#include "stages/loss.h"
+
+namespace millrace::app {
+
+struct Prediction;  // run.h
+
+/// Sees predictions; output.sinks = ["NAME:ARGUMENT"] asks for one.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  /// Each prediction, by the last stage's worker, in the hot path. Must not throw.
+  virtual void see(const Prediction& prediction) = 0;
+  /// When the run has learned: writes what there is. Throws std::runtime_error.
+  virtual void finish() {}
+};
+
+/// A type of sink: an entry of a table.
+struct SinkType {
+  std::string name;
+  std::string summary;
+  /// `argument`: what stands behind the colon. Throws std::invalid_argument saying what is wrong.
+  std::unique_ptr<Sink> (*make)(const std::string& argument);
+};
+
+/// What a plug-in adds. Its code stays loaded until the process ends.
+struct Plugin {
+  std::vector<stages::LayerType> layers;
+  std::vector<stages::LossType> losses;
+  std::vector<io::SourceKind> sources;
+  std::vector<SinkType> sinks;
+};
+
+/// What program and plug-in must have in common: this interface, LibTorch, compiler and the layout
+/// of all that goes from one to the other.
+inline std::string plugin_abi() {
+  char text[160];
+  std::snprintf(text, sizeof text,
+                "interface 2, LibTorch %s, C++ ABI %d, layouts %zu %zu %zu %zu %zu %zu",
+                TORCH_VERSION, __GXX_ABI_VERSION, sizeof(Plugin),
+                sizeof(stages::LayerType) + sizeof(stages::LayerSpec), sizeof(stages::LossType),
+                sizeof(io::SourceKind) + sizeof(io::SourceOptions) + sizeof(io::SourceInfo),
+                sizeof(io::Frame), sizeof(SinkType));
+  return text;
+}
+
+}  // namespace millrace::app
+
+namespace millrace {
+using stages::LossTerm;
+using app::Plugin;
+using app::Sink;
+}  // namespace millrace
+
+/// Once in a plug-in: `fill`, of type void(millrace::Plugin&), adds what it has.
+#define MILLRACE_PLUGIN(fill)                                              \
+  extern "C" void millrace_plugin_abi(char* out, std::size_t room) {       \
+    std::snprintf(out, room, "%s", millrace::app::plugin_abi().c_str()); \
+  }                                                                        \
+  extern "C" void millrace_plugin(millrace::Plugin& plugin) {              \
+    fill(plugin);                                                          \
+  }

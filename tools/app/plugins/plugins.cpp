@@ -1,0 +1,75 @@
+#include "tools/app/plugins/plugins.h"
+
+#include <algorithm>
+
+#include <dlfcn.h>
+
+#include "io/source/source_kinds.h"
+#include "stages/additions.h"
+#include "tools/app/plugins/plugin.h"
+
+namespace millrace::app {
+namespace {
+
+std::vector<void*> loaded;
+std::vector<SinkType> sinks;
+
+template <class Function>
+Function symbol(void* object, const char* name, const std::string& path) {
+  void* const found = dlsym(object, name);
+  if (!found) throw PluginError(path + ": is no plug-in of Millrace: it has no MILLRACE_PLUGIN");
+  return reinterpret_cast<Function>(found);
+}
+
+/// Asked before anything else of it is run.
+void require_abi(void* object, const std::string& path) {
+  char theirs[160] = {};
+  symbol<void (*)(char*, std::size_t)>(object, "millrace_plugin_abi", path)(theirs, sizeof theirs);
+  if (theirs != plugin_abi())
+    throw PluginError(path + ": was built for another Millrace (" + theirs + "; this one is " +
+                      plugin_abi() + "): build it again");
+}
+
+void cli::add(SinkType type) {
+  for (const SinkType& other : sinks) {
+    if (other.name == type.name)
+      throw std::invalid_argument("sink " + type.name + " is there already");
+  }
+  sinks.push_back(std::move(type));
+}
+
+void add_all(const Plugin& plugin) {
+  for (const auto& layer : plugin.layers) stages::add_layer_type(layer);
+  for (const auto& loss : plugin.losses) stages::add_loss_type(loss);
+  for (const auto& source : plugin.sources) io::add_source_kind(source);
+  for (const auto& sink : plugin.sinks) cli::add(sink);
+}
+
+}  // namespace
+
+void load_plugin(const std::string& path) {
+  // Lazily at first: one of another version may lack symbols, and is told by its ABI.
+  void* const object = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  if (!object) throw PluginError(dlerror());
+  if (std::find(loaded.begin(), loaded.end(), object) != loaded.end()) return;
+  require_abi(object, path);
+  if (!dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) throw PluginError(dlerror());
+  Plugin plugin;
+  try {
+    symbol<void (*)(Plugin&)>(object, "millrace_plugin", path)(plugin);
+    add_all(plugin);
+  } catch (const std::invalid_argument& error) {
+    throw PluginError(path + ": " + error.what());
+  }
+  loaded.push_back(object);
+}
+
+int plugins_loaded() {
+  return int(loaded.size());
+}
+
+const std::vector<SinkType>& sink_types() {
+  return sinks;
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,31 @@
+#include "tools/app/provenance.h"
+
+#include <torch/version.h>  // TORCH_VERSION
+
+#include <fstream>  // /proc/cpuinfo
+
+#include "capture/devices.h"
+
+namespace millrace::app {
+
+std::string cpu_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "unknown";
+}
+
+nlohmann::ordered_json provenance(int threads) {
+  nlohmann::ordered_json p;
+  p["version"] = MILLRACE_VERSION;
+  p["compiler"] = std::string(MILLRACE_COMPILER) + " " + __VERSION__;
+  p["libtorch"] = TORCH_VERSION;
+  p["cuda"] = capture::cuda_version();
+  p["cpu"] = cpu_name();
+  p["gpu"] = capture::cuda_devices() > 0 ? capture::cuda_device_name(0) : "";
+  p["threads"] = threads;
+  return p;
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,202 @@
+#include "tools/app/ranks/follower.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+
+#include "engine/trainer/state_bytes.h"
+#include "tools/app/assembly.h"
+#include "tools/app/feeds/copy_source.h"
+#include "tools/app/feeds/lockstep_feed.h"
+#include "tools/app/ranks/rank_grid.h"
+#include "tools/app/ranks/rank_letters.h"
+#include "tools/app/feeds/shared_feed.h"
+
+namespace millrace::app {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Rank 0 has the frames.
+class NoFeed final : public engine::Feed {
+ public:
+  Status poll(std::chrono::microseconds) override { return Status::end; }
+  void take(int, engine::SampleInfo&) override {}
+};
+
+/// One rank's run.
+class Follower {
+ public:
+  Follower(engine::Exchange& exchange, RankGrid& grid, const Config& config, RankPlan plan)
+      : exchange_(exchange),
+        grid_(grid),
+        source_(leads() && grid.part() == 0
+                    ? std::make_unique<CopySource>(config, grid.copy(), plan.sample)
+                    : nullptr),
+        trainer_(options_of(config, std::move(plan))) {
+    // All copies of a pipeline have the same weights: the first writes them.
+    if (config.checkpoint.dir.empty() || grid.copy() > 0) return;
+    checkpointer_ = std::make_unique<engine::Checkpointer>(
+        config.pipeline.stages, config.checkpoint.every,
+        [this](int stage) { return trainer_.checkpoint(stage); },
+        [](const stages::StateDict&, std::int64_t) {});
+    checkpointer_->pass_on(
+        [this, stages = config.pipeline.stages](engine::Checkpointer::Part part) {
+          part.stage += grid_.part() * stages;
+          post(exchange_, 0, write(part));
+        });
+  }
+
+  void prepare() { trainer_.prepare(); }
+
+  void learn(const std::function<bool()>& asked_to_stop) {
+    do {
+      auto running = std::async(std::launch::async, [&] { run(); });
+      while (running.wait_for(50ms) != std::future_status::ready) look(asked_to_stop);
+      running.get();
+    } while (!leads() && trainer_.follow());
+    if (!leads()) return;
+    trainer_.dismiss_ranks();
+    if (source_) post(exchange_, 0, write(source_->finish(outcome_, trainer_.monitor().read())));
+    if (grid_.copy() == 0)
+      post(exchange_, 0, LetterWriter(Word::share).put(engine::to_bytes(trainer_.checkpoint())));
+    await_posted(exchange_, 30s);
+  }
+
+ private:
+  engine::TrainerOptions options_of(Config config, RankPlan plan) {
+    // What learning begins with comes from rank 0, which alone need have the files.
+    config.weights.file.clear();
+    config.checkpoint.resume = false;
+    engine::TrainerOptions options = assemble(config, plan.sample);
+    options.cut = std::move(plan.cut);
+    options.module_ms = std::move(plan.module_ms);
+    options.weights = std::move(plan.weights);
+    options.fps = plan.fps;
+    grid_.share(config, options);
+    options.rank_of_worker = config.pipeline.ranks;
+    return options;
+  }
+
+  void run() {
+    const bool alone = grid_.tensor() == 1 && grid_.copies() == 1;
+    engine::PipelineOptions options{.rate = alone ? &rate_ : nullptr};
+    if (checkpointer_) {
+      options.after_sample = [this](int stage, std::int64_t sample) {
+        checkpointer_->after_sample(stage, sample);
+      };
+    }
+    if (source_) return learn_from_source(std::move(options));
+    NoFeed none;
+    std::unique_ptr<ReceivedFeed> received;
+    if (leads()) received = std::make_unique<ReceivedFeed>(grid_.group(), trainer_);
+    trainer_.run(received ? static_cast<engine::Feed&>(*received) : none, nullptr,
+                 std::move(options));
+  }
+  void learn_from_source(engine::PipelineOptions options) {
+    LockstepFeed lockstep(source_->feed(trainer_), grid_.copies_group());
+    std::unique_ptr<SharedFeed> shared;
+    if (grid_.tensor() > 1)
+      shared = std::make_unique<SharedFeed>(lockstep, grid_.group(), trainer_);
+    if (shared) grid_.pipeline().on_end_of_stream = [&] { shared->end(); };
+    source_->start();
+    outcome_ = trainer_.run(shared ? static_cast<engine::Feed&>(*shared) : lockstep, nullptr,
+                            std::move(options));
+    grid_.pipeline().on_end_of_stream = nullptr;
+  }
+  /// Whether it is the first of a pipeline beside rank 0's.
+  bool leads() { return grid_.pipeline().rank() == 0; }
+
+  void look(const std::function<bool()>& asked_to_stop) {
+    grid_.beat();
+    if (!told_ && cli::asked_to_stop()) {
+      told_ = true;
+      post(exchange_, 0, LetterWriter(Word::stop));
+    }
+    while (const auto letter = next_letter(exchange_)) {
+      LetterReader reader(letter->text);
+      if (reader.word() != Word::settings) continue;
+      const auto settings = reader.get<RankSettings>();
+      rate_.store(settings.rate, std::memory_order_relaxed);
+      if (!checkpointer_) continue;
+      if (settings.every != checkpointer_->every()) checkpointer_->set_every(settings.every);
+      if (settings.asked != checkpointer_->asked()) checkpointer_->ask(settings.asked);
+    }
+  }
+
+  engine::Exchange& exchange_;
+  RankGrid& grid_;
+  const std::unique_ptr<CopySource> source_;  ///< null: another rank's
+  engine::Trainer trainer_;
+  engine::Outcome outcome_;  ///< of `source_`
+  std::atomic<double> rate_{1.0};
+  std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: there is nothing to write
+  bool told_ = false;
+};
+
+/// Waits for `word`. False, with the code to end with, if rank 0 refuses.
+bool await(engine::Exchange& exchange, Word word, std::string& text, int& code) {
+  for (;;) {
+    text = await_letter(exchange).text;
+    LetterReader reader(text);
+    const Word came = reader.word();
+    if (came == word) return true;
+    if (came != Word::refused) continue;
+    code = reader.get<int>();
+    return false;
+  }
+}
+
+void fail(engine::Exchange& exchange, int code, const std::string& what) {
+  post(exchange, 0, LetterWriter(Word::failed).put(code).put(what));
+}
+
+}  // namespace
+
+int follow(engine::Exchange& exchange, const std::function<Config()>& read,
+           const std::function<bool()>& asked_to_stop) {
+  std::string text;
+  int code = 0;
+  Config config;
+  try {
+    config = read();
+    post(exchange, 0, hello(config));
+  } catch (const ConfigError& error) {
+    fail(exchange, 2, error.what());
+  }
+  if (!await(exchange, Word::join, text, code)) return code;
+  LetterReader cli::joined(text);
+  joined.word();
+  RankGrid grid(exchange, config, read_gpus(joined));
+  if (!await(exchange, Word::plan, text, code)) return code;
+  std::unique_ptr<Follower> follower;
+  try {
+    LetterReader reader(text);
+    reader.word();
+    follower = std::make_unique<Follower>(exchange, grid, config, read_plan(reader));
+    follower->prepare();
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    post(exchange, 0, LetterWriter(Word::ready).put(std::string(host)).put(std::int64_t(getpid())));
+  } catch (const ConfigError& error) {
+    fail(exchange, 2, error.what());
+  } catch (const io::SourceError& error) {
+    fail(exchange, 3, error.what());
+  } catch (const std::exception& error) {
+    fail(exchange, 1, error.what());
+  }
+  if (!await(exchange, Word::go, text, code)) return code;
+  follower->learn(asked_to_stop);
+  return 0;
+}
+
+void refuse_ranks(engine::Exchange& exchange, int code) {
+  for (int rank = 1; rank < exchange.ranks(); ++rank)
+    post(exchange, rank, LetterWriter(Word::refused).put(code));
+  await_posted(exchange);
+}
+
+}  // namespace millrace::app

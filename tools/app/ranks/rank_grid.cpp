@@ -1,0 +1,160 @@
+#include "tools/app/ranks/rank_grid.h"
+
+#include <algorithm>
+#include <numeric>  // accumulate
+#include <string>
+
+#include "engine/pipeline/pinning.h"
+
+namespace millrace::app {
+namespace {
+
+constexpr int kAgree = engine::Exchange::kTags / 4;  ///< above places of sums
+
+/// So many ranks, each so far `apart` from the one before.
+std::vector<int> numbers(int first, int count, int apart) {
+  std::vector<int> all;
+  for (int i = 0; i < count; ++i) all.push_back(first + i * apart);
+  return all;
+}
+
+}  // namespace
+
+RankGrid::RankGrid(engine::Exchange& all, const Config& config, engine::GpusOfRanks gpus)
+    : all_(all),
+      tensor_(config.pipeline.tensor),
+      copies_(copies_of(config)),
+      part_(all.rank() % tensor_),
+      gpus_(std::move(gpus)) {
+  if (tensor_ == 1 && copies_ == 1) return;
+  const std::lock_guard lock(all.mutex());
+  const int in_copy = all.ranks() / copies_;
+  pipeline_ = all.part(copy() * tensor_ + part_);
+  pipeline_->numbers = numbers(copy() * in_copy + part_, in_copy / tensor_, tensor_);
+  if (tensor_ > 1) {
+    group_ = all.part(all.rank() / tensor_);
+    group_->numbers = numbers(all.rank() - part_, tensor_, 1);
+  }
+  if (copies_ > 1) {
+    same_ = all.part(all.rank() % in_copy);
+    same_->numbers = numbers(all.rank() % in_copy, copies_, in_copy);
+  }
+}
+
+RankGrid::~RankGrid() {
+  if (!pipeline_) return;
+  pipeline_->on_workers_ended = nullptr;  // it goes last, and has the sums
+  pipeline_->on_end_of_stream = nullptr;
+  pipeline_->copies = {};
+  pipeline_->add_up_parts = nullptr;
+}
+
+void RankGrid::beat() {
+  for (const auto& group : {sums_, agreed_}) {
+    if (group) group->beat();
+  }
+}
+
+void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
+  options.exchange = &pipeline();
+  options.gpus = gpus_;
+  if (!pipeline_) return;
+  pipeline_->on_workers_ended = [this](bool failed) {
+    for (const auto& group : {sums_, agreed_}) {
+      if (group) group->leave(failed);
+    }
+  };
+  const bool named = config.pipeline.devices.front().find(':') != std::string::npos;
+  if (tensor_ > 1)  // measuring would ask the other ranks for sums
+    std::replace(options.threads.begin(), options.threads.end(), 0, 1);
+  std::vector<int> threads(options.devices.size(), 1);
+  for (std::size_t stage = 0; stage < options.threads.size(); ++stage)
+    threads[stage] = std::max(1, options.threads[stage]);
+  const int cores = std::accumulate(threads.begin(), threads.end(), 0);
+  for (std::size_t stage = 0; stage < options.devices.size(); ++stage) {
+    engine::Device& core = options.devices[stage];
+    core.index = (core.index * (named ? 1 : tensor_) + part_ * threads[stage] +
+                  (named ? 0 : copy() * cores * tensor_)) %
+                 engine::usable_cores();
+  }
+  if (same_) {
+    agreed_ = std::make_shared<engine::SumGroup>(*same_);
+    pipeline_->copies = {copies_, [group = agreed_](std::span<float> numbers, int stage) {
+                           group->add_up(numbers, stage);
+                         }};
+  }
+  if (tensor_ == 1) return;
+  split_ = std::make_unique<stages::TensorSplit>(options.network, options.cut, tensor_);
+  sums_ = std::make_shared<engine::SumGroup>(*group_);
+  whole_ = std::move(options.weights);
+  if (whole_.empty()) whole_ = stages::initial_state(*options.network, options.seed);
+  pipeline_->add_up_parts = [group = sums_](std::span<float> numbers, int stage) {
+    group->add_up(numbers, kAgree + stage);
+  };
+  options.weights = split_->part_of(whole_, part_);
+  options.network = split_->part(sums_);
+}
+
+namespace {
+
+void require_copies(const Config& config, const engine::TrainerOptions& options, int ranks) {
+  const int copies = copies_of(config);
+  if (copies == 1) return;
+  const auto fail = [&](const std::string& key, const std::string& what) {
+    throw config.error(key, what);
+  };
+  const std::string each = std::to_string(copies) + " pipelines learn one network (source.uris)";
+  if (ranks % copies != 0) {
+    fail("source.uris", each + ", so that there must be a multiple of " + std::to_string(copies) +
+                            " ranks (mpirun -n), not " + std::to_string(ranks));
+  }
+  if (config.task.kind != "autoencode" && config.task.kind != "next-frame")
+    fail("task.kind", each + ", each from its frames alone: \"autoencode\" or \"next-frame\"");
+  if (!config.pipeline.replicas.empty())
+    fail("pipeline.replicas", each + ": stages have no other replicas then");
+  if (config.monitor.policy != "drop")
+    fail("monitor.policy", each + ": what is too much is dropped, \"drop\"");
+  if (config.correction.kind == "local")
+    fail("correction.kind", each + ": \"local\" heads would each learn from one source");
+  for (const engine::Device& device : options.devices) {
+    if (device.cuda) fail("pipeline.devices", each + ": on cores");
+  }
+}
+
+}  // namespace
+
+void require_grid(const Config& config, const engine::TrainerOptions& options, int ranks) {
+  require_copies(config, options, ranks);
+  ranks /= copies_of(config);
+  const int tensor = config.pipeline.tensor;
+  if (tensor == 1) return;
+  const auto fail = [&](const std::string& key, const std::string& what) {
+    throw config.error(key, what);
+  };
+  const std::string shared = std::to_string(tensor) + " ranks share each module (pipeline.tensor)";
+  if (ranks % tensor != 0) {
+    fail("pipeline.tensor", shared + ", so that there must be a multiple of " +
+                                std::to_string(tensor) + " ranks (mpirun -n) to a pipeline, not " +
+                                std::to_string(ranks));
+  }
+  for (const engine::Device& device : options.devices) {
+    if (device.cuda) fail("pipeline.devices", shared + ": on cores");
+  }
+  if (!config.pipeline.replicas.empty())
+    fail("pipeline.replicas", shared + ": stages have no replicas then");
+  if (config.monitor.policy != "drop")
+    fail("monitor.policy", shared + ": what is too much is dropped, \"drop\"");
+  if (options.correction.kind == "gap-aware")
+    fail("correction.kind",
+         shared + ": \"gap-aware\" goes by the mean step of all of a stage's weights");
+  if (config.pipeline.stages > 1 && config.pipeline.cut.empty())
+    fail("pipeline.cut", shared + ": name the cut, at modules that none is split across");
+  if (stages::TensorSplit(options.network, options.cut, tensor).pairs().empty()) {
+    fail("pipeline.tensor",
+         "no stage has two convolutions or linear layers, with only layers between that treat "
+         "channels alone, whose channels between them are a multiple of " +
+             std::to_string(tensor));
+  }
+}
+
+}  // namespace millrace::app

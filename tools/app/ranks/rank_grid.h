@@ -1,0 +1,69 @@
+// The ranks of a run as a grid: places of a pipeline, ranks that share modules, copies.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+
+#include "engine/trainer/sum_group.h"
+#include "engine/trainer/trainer.h"
+#include "stages/tensor_split.h"
+#include "tools/app/config/config.h"
+
+namespace millrace::app {
+
+/// p x t x d ranks: `copies` d of a pipeline, each of p places with `tensor` t ranks that share the
+/// modules there; rank r has part r % t of place r / t % p of copy r / (p t). All ranks of a copy
+/// work on every sample of its source; together they have the network once. Copies have a source
+/// each, and agree on each update. Thread-bound.
+class RankGrid {
+ public:
+  /// Once in each rank, at the same time. `all` outlives it.
+  RankGrid(engine::Exchange& all, const Config& config, engine::GpusOfRanks gpus);
+  ~RankGrid();
+
+  int tensor() const { return tensor_; }
+  int part() const { return part_; }  ///< of each module
+  int copies() const { return copies_; }
+  int copy() const { return all_.rank() / (all_.ranks() / copies_); }
+  int place_of(int rank) const { return rank % (all_.ranks() / copies_) / tensor_; }
+  /// The ranks of this pipeline, those that share modules with this one, and those with the same
+  /// part and place in other copies.
+  engine::Exchange& pipeline() { return pipeline_ ? *pipeline_ : all_; }
+  engine::Exchange& group() { return *group_; }
+  engine::SumGroup& copies_group() { return *agreed_; }
+  /// Some 20 times a second while it learns: lets others hear that this rank is alive.
+  void beat();
+
+  /// Has `options`, which are the whole network's, be this rank's. What learning begins with is
+  /// whole() then. Cores that `config` names are of the first part; the others have the next ones.
+  void share(const Config& config, engine::TrainerOptions& options);
+  const stages::StateDict& whole() const { return whole_; }
+  /// Parts of all ranks that share modules, in their order, put together.
+  stages::StateDict put_together(const stages::StateDict& parts) const {
+    return split_ ? split_->whole_of(parts) : parts;
+  }
+
+ private:
+  engine::Exchange& all_;
+  const int tensor_, copies_, part_;
+  std::unique_ptr<engine::Exchange> pipeline_, group_, same_;  ///< null: there are no such others
+  std::shared_ptr<engine::SumGroup> sums_, agreed_;            ///< of the latter two
+  std::unique_ptr<stages::TensorSplit> split_;
+  const engine::GpusOfRanks gpus_;
+  stages::StateDict whole_;
+};
+
+/// Throws ConfigError, about pipeline.tensor, source.uris or what does not go with them.
+void require_grid(const Config& config, const engine::TrainerOptions& options, int ranks);
+/// Of the pipeline that `config` asks for.
+inline int copies_of(const Config& config) {
+  return std::max(1, int(config.source.uris.size()));
+}
+
+/// Whether each weight is one rank's alone. Ranks that have it together would take a new learning
+/// rate, or a snapshot that is asked for, at two samples.
+inline bool weights_are_apart(const Config& config) {
+  return config.pipeline.tensor == 1 && copies_of(config) == 1;
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,148 @@
+#include "tools/app/ranks/rank_letters.h"
+
+#include <chrono>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+#include "engine/trainer/state_bytes.h"
+
+namespace millrace::app {
+namespace {
+
+using About = engine::Exchange::About;
+using namespace std::chrono_literals;
+
+/// What tells one build from another: FNV-1a over the program's bytes.
+std::uint64_t build_number() {
+  std::ifstream program("/proc/self/exe", std::ios::binary);
+  std::vector<char> block(1 << 20);
+  std::uint64_t hash = 14695981039346656037u;
+  while (program) {
+    program.read(block.data(), std::streamsize(block.size()));
+    for (std::streamsize i = 0; i < program.gcount(); ++i)
+      hash = (hash ^ std::uint64_t(static_cast<unsigned char>(block[std::size_t(i)]))) *
+             1099511628211u;
+  }
+  return hash;
+}
+
+}  // namespace
+
+std::string_view LetterReader::bytes(std::size_t size) {
+  if (size > text_.size()) throw std::runtime_error("a letter from another rank was cut short");
+  const std::string_view taken = text_.substr(0, size);
+  text_.remove_prefix(size);
+  return taken;
+}
+
+void post(engine::Exchange& exchange, int to, const LetterWriter& letter) {
+  const std::lock_guard lock(exchange.mutex());
+  exchange.post(to, About::run, letter.text());
+}
+
+std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange) {
+  const std::lock_guard lock(exchange.mutex());
+  return exchange.letter(About::run);
+}
+
+engine::Exchange::Letter await_letter(engine::Exchange& exchange, std::chrono::seconds patience) {
+  for (const auto began = engine::Clock::now(); engine::Clock::now() - began < patience;
+       std::this_thread::sleep_for(1ms)) {
+    if (auto letter = next_letter(exchange)) return *letter;
+  }
+  throw std::runtime_error("a rank is gone: nothing was heard of it for " +
+                           std::to_string(patience.count()) + " s");
+}
+
+void await_posted(engine::Exchange& exchange, std::chrono::seconds patience) {
+  for (const auto began = engine::Clock::now(); engine::Clock::now() - began < patience;
+       std::this_thread::sleep_for(1ms)) {
+    const std::lock_guard lock(exchange.mutex());
+    if (exchange.all_posted()) return;
+  }
+}
+
+LetterWriter hello(const Config& config) {
+  return LetterWriter(Word::hello)
+      .put(std::string(MILLRACE_VERSION))
+      .put(build_number())
+      .put(to_toml(config))
+      .put(capture::gpus_here());
+}
+
+std::string difference(LetterReader& from, const Config& config) {
+  const std::string_view version = from.text();
+  if (version != MILLRACE_VERSION)
+    return "is version " + std::string(version) + ", rank 0 is " + MILLRACE_VERSION;
+  if (from.get<std::uint64_t>() != build_number()) return "is another build than rank 0";
+  std::istringstream theirs{std::string(from.text())}, ours{to_toml(config)};
+  for (std::string their, our; std::getline(ours, our);) {
+    if (!std::getline(theirs, their)) their.clear();
+    if (their != our) return "has another config: " + their + ", rank 0 has " + our;
+  }
+  return "";
+}
+
+engine::GpusOfRanks read_gpus(LetterReader& letter) {
+  engine::GpusOfRanks gpus(std::size_t(letter.get<std::int64_t>()));
+  for (auto& of_rank : gpus) of_rank = letter.list<capture::GpuId>();
+  return gpus;
+}
+
+LetterWriter write(const RankPlan& plan) {
+  return LetterWriter(Word::plan)
+      .put(plan.sample)
+      .put(plan.cut)
+      .put(plan.module_ms)
+      .put(plan.fps)
+      .put(engine::to_bytes(plan.weights));
+}
+
+RankPlan read_plan(LetterReader& letter) {
+  RankPlan plan{.sample = letter.get<stages::ImageShape>()};
+  plan.cut = letter.list<int>();
+  plan.module_ms = letter.list<double>();
+  plan.fps = letter.get<double>();
+  plan.weights = engine::state_of(letter.text());
+  return plan;
+}
+
+LetterWriter write(const SourceReport& report) {
+  return LetterWriter(Word::source)
+      .put(report.uri)
+      .put(report.frames)
+      .put(report.stage_ms)
+      .put(report.handoff_ms)
+      .put(report.error);
+}
+
+SourceReport read_source(LetterReader& letter) {
+  SourceReport report{.uri = std::string(letter.text())};
+  report.frames = letter.get<engine::FrameCounts>();
+  report.stage_ms = letter.list<double>();
+  report.handoff_ms = letter.list<double>();
+  report.error = letter.text();
+  return report;
+}
+
+LetterWriter write(const engine::Checkpointer::Part& part) {
+  return LetterWriter(Word::part)
+      .put(part.stage)
+      .put(part.sample)
+      .put(part.due.first)
+      .put(part.due.second)
+      .put(engine::to_bytes(part.state));
+}
+
+engine::Checkpointer::Part read_part(LetterReader& letter) {
+  engine::Checkpointer::Part part{.stage = letter.get<int>()};
+  part.sample = letter.get<std::int64_t>();
+  part.due.first = letter.get<bool>();
+  part.due.second = letter.get<std::int64_t>();
+  part.state = engine::state_of(letter.text());
+  return part;
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,259 @@
+#include "tools/app/ranks/rank_team.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+
+#include "engine/pipeline/rank_links.h"
+#include "engine/trainer/state_bytes.h"
+#include "io/source/source.h"
+
+namespace millrace::app {
+namespace {
+
+const char* name_of(engine::Cargo cargo) {
+  switch (cargo) {
+    case engine::Cargo::activation:
+      return "activation";
+    case engine::Cargo::gradient:
+      return "gradient";
+    case engine::Cargo::target:
+      return "target";
+    case engine::Cargo::prediction:
+      return "prediction";
+    case engine::Cargo::release:
+      return "release";
+    case engine::Cargo::sample:
+      return "sample";
+    case engine::Cargo::meeting:
+      return "gradients of a replica";
+    case engine::Cargo::turn:
+      return "turn";
+  }
+  return "";
+}
+
+nlohmann::ordered_json to_json(const engine::LinkTime& link) {
+  return {{"from", link.from},   {"to", link.to},       {"carries", name_of(link.cargo)},
+          {"stage", link.stage}, {"bytes", link.bytes}, {"by", link.apart ? "NCCL" : "MPI"},
+          {"ms", link.ms}};
+}
+
+}  // namespace
+
+void require_ranks(const Config& config, const engine::TrainerOptions& options, int ranks) {
+  const engine::Schedule schedule = engine::schedule_of(options);
+  require_grid(config, options, ranks);
+  ranks /= config.pipeline.tensor * copies_of(config);
+  std::vector<int> dealt = config.pipeline.ranks;
+  if (dealt.empty()) dealt = engine::deal_workers(int(schedule.workers.size()), ranks);
+  try {
+    engine::require_ranks(schedule, dealt, ranks);
+  } catch (const std::invalid_argument& error) {
+    throw config.error("pipeline.ranks", error.what());
+  }
+  if (config.replay.kind != "none")
+    throw config.error("replay.kind", "ranks replay nothing: \"none\"");
+}
+
+RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)
+    : exchange_(exchange), members_(std::size_t(exchange.ranks())) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  members_[0] = {host, getpid()};
+  engine::GpusOfRanks gpus(members_.size());
+  gpus[0] = capture::gpus_here();
+  each(Word::hello, [&](int rank, LetterReader& letter) {
+    const std::string wrong = difference(letter, config);
+    if (!wrong.empty()) throw ConfigError("rank " + std::to_string(rank) + " " + wrong);
+    gpus[std::size_t(rank)] = letter.list<capture::GpuId>();
+  });
+  tell_all(LetterWriter(Word::join).put(gpus));
+  grid_ = std::make_unique<RankGrid>(exchange, config, std::move(gpus));
+}
+
+template <class Read>
+void RankTeam::each(Word expected, const Read& read) {
+  for (int waited = exchange_.ranks() - 1; waited > 0; --waited) {
+    const engine::Exchange::Letter letter = await_letter(exchange_);
+    LetterReader reader(letter.text);
+    const Word word = reader.word();
+    if (word == Word::failed) {
+      const int code = reader.get<int>();
+      const std::string what =
+          "rank " + std::to_string(letter.from) + ": " + std::string(reader.text());
+      if (code == 2) throw ConfigError(what);
+      if (code == 3) throw io::SourceError(what);
+      throw std::runtime_error(what);
+    }
+    if (word == Word::stop) {  // it will be asked for again
+      asked_to_stop_ = true;
+      ++waited;
+      continue;
+    }
+    if (word != expected) throw std::logic_error("a rank is out of step");
+    read(letter.from, reader);
+  }
+}
+
+void RankTeam::tell_all(const LetterWriter& letter) {
+  for (int rank = 1; rank < exchange_.ranks(); ++rank) post(exchange_, rank, letter);
+}
+
+void RankTeam::prepare(const engine::Trainer& trainer, double fps) {
+  for (int rank = 1; rank < exchange_.ranks(); ++rank) {
+    post(exchange_, rank,
+         write({.sample = trainer.sample(),
+                .cut = trainer.cut(),
+                .module_ms = trainer.module_ms(),
+                .fps = fps,
+                .weights = grid_->tensor() > 1 ? grid_->whole()
+                                               : trainer.share_of(grid_->place_of(rank))}));
+  }
+  each(Word::ready, [&](int rank, LetterReader& letter) {
+    members_[std::size_t(rank)].host = letter.text();
+    members_[std::size_t(rank)].process = letter.get<std::int64_t>();
+  });
+}
+
+void RankTeam::go() {
+  tell_all(LetterWriter(Word::go));
+}
+
+std::string RankTeam::look(double rate, engine::Checkpointer* checkpointer) {
+  std::string line;
+  while (const auto letter = next_letter(exchange_)) {
+    LetterReader reader(letter->text);
+    const Word word = reader.word();
+    if (word == Word::part && checkpointer) checkpointer->add(read_part(reader));
+    if (word == Word::share) take_share(letter->from, reader);
+    if (word == Word::source) take_source(letter->from, reader);
+    if (word == Word::stop && !asked_to_stop_) {
+      asked_to_stop_ = true;
+      line = "rank " + std::to_string(letter->from) + " was asked to stop: draining the pipeline";
+    }
+  }
+  const RankSettings now{rate, checkpointer ? checkpointer->every() : settings_.every,
+                         checkpointer ? checkpointer->asked() : settings_.asked};
+  if (now != settings_) {
+    settings_ = now;
+    tell_all(LetterWriter(Word::settings).put(now));
+  }
+  return line;
+}
+
+void RankTeam::take_share(int rank, LetterReader& letter) {
+  shares_[rank % grid_->tensor()] = engine::state_of(letter.text());
+}
+
+void RankTeam::take_source(int rank, LetterReader& letter) {
+  sources_[rank / (exchange_.ranks() / grid_->copies())] = read_source(letter);
+}
+
+std::string RankTeam::await_sources() {
+  while (int(sources_.size()) < grid_->copies() - 1) {
+    const engine::Exchange::Letter letter = await_letter(exchange_, std::chrono::seconds(30));
+    LetterReader reader(letter.text);
+    const Word word = reader.word();
+    if (word == Word::source) take_source(letter.from, reader);
+    if (word == Word::share) take_share(letter.from, reader);
+  }
+  for (const auto& [copy, source] : sources_) {
+    if (!source.error.empty()) {
+      return "rank " + std::to_string(copy * (exchange_.ranks() / grid_->copies())) + ": " +
+             source.error;
+    }
+  }
+  return "";
+}
+
+stages::StateDict RankTeam::whole(stages::StateDict mine) {
+  const int tensor = grid_->tensor();
+  if (tensor == 1) return mine;
+  while (int(shares_.size()) < tensor - 1) {
+    const engine::Exchange::Letter letter = await_letter(exchange_, std::chrono::seconds(30));
+    LetterReader reader(letter.text);
+    if (reader.word() == Word::share) take_share(letter.from, reader);
+  }
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : mine) names.insert(name);
+  for (const auto& [part, share] : shares_) {
+    for (const auto& entry : share) {
+      if (names.contains(entry.first)) mine.push_back(entry);
+    }
+  }
+  return grid_->put_together(mine);
+}
+
+nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
+                                        const engine::Reading& r) const {
+  const engine::Schedule& schedule = trainer.schedule();
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+    const Member& member = members_[std::size_t(rank)];
+    std::vector<int> workers;
+    std::set<int> stages;
+    for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
+      if (trainer.rank_of_worker()[std::size_t(worker)] != grid_->place_of(rank)) continue;
+      workers.push_back(worker);
+      for (const int stage : engine::stages_of(schedule.workers[std::size_t(worker)]))
+        stages.insert(stage);
+    }
+    const int in_copy = exchange_.ranks() / grid_->copies(), copy = rank / in_copy;
+    const auto other = sources_.find(copy);
+    std::vector<double> compute, handoff;
+    for (const int stage : stages) {
+      if (copy > 0 && other == sources_.end()) continue;  // it was lost
+      compute.push_back((copy > 0 ? other->second.stage_ms : r.stage)[std::size_t(stage)]);
+      handoff.push_back((copy > 0 ? other->second.handoff_ms : r.handoff)[std::size_t(stage)]);
+    }
+    all.push_back({{"rank", rank},
+                   {"host", member.host},
+                   {"process", member.process},
+                   {"part", rank % grid_->tensor()},
+                   {"workers", workers},
+                   {"stages", stages},
+                   {"stage_ms", compute},
+                   {"handoff_ms", handoff},
+                   {"links", links_to(rank)}});
+    if (grid_->copies() > 1) all.back()["copy"] = copy;
+    if (rank % in_copy == 0 && other != sources_.end()) {
+      const engine::FrameCounts& frames = other->second.frames;
+      all.back()["source"] = {{"uri", io::redacted(other->second.uri)},
+                              {"received", frames.received},
+                              {"trained", frames.trained},
+                              {"dropped", frames.dropped},
+                              {"rejected", frames.rejected},
+                              {"in_flight", frames.in_flight()}};
+    }
+  }
+  return all;
+}
+
+nlohmann::ordered_json RankTeam::links_to(int rank) const {
+  nlohmann::ordered_json links = nlohmann::ordered_json::array();
+  for (const engine::LinkTime& link : link_times()) {
+    if (link.to == rank) links.push_back(to_json(link));
+  }
+  return links;
+}
+
+std::vector<engine::LinkTime> RankTeam::link_times() const {
+  std::vector<engine::LinkTime> all = grid_->pipeline().times().read();
+  for (engine::LinkTime& link : all) {
+    link.from *= grid_->tensor();
+    link.to *= grid_->tensor();
+  }
+  return all;
+}
+
+nlohmann::ordered_json RankTeam::bottleneck_link() const {
+  const std::vector<engine::LinkTime> all = link_times();
+  const auto slowest = std::max_element(all.begin(), all.end(),
+                                        [](const auto& a, const auto& b) { return a.ms < b.ms; });
+  return slowest == all.end() ? nlohmann::ordered_json() : to_json(*slowest);
+}
+
+}  // namespace millrace::app

@@ -1,0 +1,73 @@
+// The other ranks of a run, as rank 0 sees them.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/app/ranks/rank_grid.h"
+#include "tools/app/ranks/rank_letters.h"
+
+namespace millrace::app {
+
+/// Throws ConfigError, about pipeline.ranks, for workers that can't be dealt to `ranks` ranks.
+void require_ranks(const Config& config, const engine::TrainerOptions& options, int ranks);
+
+/// Thread-bound; trainer and exchange outlive it.
+class RankTeam {
+ public:
+  /// Waits until every other rank has said that it has the same build and config. Throws
+  /// ConfigError "rank N ...".
+  RankTeam(engine::Exchange& exchange, const Config& config);
+
+  RankGrid& grid() { return *grid_; }
+  /// Has them build what `trainer` is, and waits until they have. Throws ConfigError as above.
+  void prepare(const engine::Trainer& trainer, double fps);
+  /// Has them run.
+  void go();
+  /// Takes what they say and tells them what has changed. Returns a line on what happened, or "".
+  std::string look(double rate, engine::Checkpointer* checkpointer);
+  /// What `mine`, of the trainer here, and what the others have learned are together. Where modules
+  /// are shared it waits for theirs.
+  stages::StateDict whole(stages::StateDict mine);
+  /// Waits until the other pipelines have told how their sources went. Returns why one broke off,
+  /// or
+  /// "".
+  std::string await_sources();
+  bool cli::asked_to_stop() const { return asked_to_stop_; }
+
+  /// "ranks" of the report: one object a rank.
+  nlohmann::ordered_json report(const engine::Trainer& trainer, const engine::Reading& r) const;
+  /// The link whose messages take longest, as in "links" of a rank; null: none was timed.
+  nlohmann::ordered_json bottleneck_link() const;
+
+ private:
+  /// The next letter of each other rank. Throws for a failure among them.
+  template <class Read>
+  void each(Word expected, const Read& read);
+  void tell_all(const LetterWriter& letter);
+  nlohmann::ordered_json links_to(int rank) const;
+  /// Of this rank's pipeline, with the ranks' numbers among all.
+  std::vector<engine::LinkTime> link_times() const;
+
+  struct Member {
+    std::string host;
+    std::int64_t process = 0;
+  };
+
+  void take_share(int rank, LetterReader& letter);
+  void take_source(int rank, LetterReader& letter);
+
+  engine::Exchange& exchange_;
+  std::unique_ptr<RankGrid> grid_;
+  std::map<int, stages::StateDict> shares_;  ///< by part
+  std::map<int, SourceReport> sources_;      ///< by copy of the pipeline, but the first
+  std::vector<Member> members_;              ///< by rank
+  RankSettings settings_;
+  bool asked_to_stop_ = false;
+};
+
+}  // namespace millrace::app

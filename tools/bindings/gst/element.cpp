@@ -1,0 +1,145 @@
+#include "tools/bindings/gst/element.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace millrace::gst {
+namespace {
+
+// Pictures that may wait to be pushed: as many as the latency told holds, and some more.
+constexpr int kRoom = 16;
+constexpr double kUsualRate = 25;  // frames a second, of a stream that tells none
+
+}  // namespace
+
+Element::Element(GstElement* element, GstPad* sink, GstPad* src)
+    : element_(element), sink_(sink), src_(src), outlet_(kRoom) {
+  gst_segment_init(&segment_, GST_FORMAT_TIME);
+}
+
+Settings Element::copy_of_settings() const {
+  GST_OBJECT_LOCK(element_);
+  Settings copy = settings;
+  GST_OBJECT_UNLOCK(element_);
+  return copy;
+}
+
+void Element::set_rate(double times) {
+  GST_OBJECT_LOCK(element_);
+  settings.rate = times;
+  GST_OBJECT_UNLOCK(element_);
+  const std::lock_guard lock(mutex_);
+  if (learner_) learner_->set_rate(times);
+}
+
+GstStructure* Element::stats() const {
+  std::int64_t lost = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (learner_) lost = learner_->mailbox().lost();
+  }
+  return gst_structure_new("millrace-stats", "frames", G_TYPE_INT64, position_.load(), "lost",
+                           G_TYPE_INT64, lost, "pictures", G_TYPE_INT64, pushed_.load(), "late",
+                           G_TYPE_INT64, late_.load(), "not-shown", G_TYPE_INT64, outlet_.dropped(),
+                           "loss", G_TYPE_DOUBLE, double(loss_.load()), nullptr);
+}
+
+bool Element::read_config() {
+  try {
+    config_ = config_of(copy_of_settings(), std::string(GST_OBJECT_NAME(element_)) + ".sink");
+    return true;
+  } catch (const std::exception& error) {
+    GST_ELEMENT_ERROR(element_, RESOURCE, SETTINGS, ("%s", error.what()), (nullptr));
+    return false;
+  }
+}
+
+void Element::reset() {
+  position_ = pushed_ = late_ = 0;
+  eos_ = over_ = false;
+  downstream_ = GST_FLOW_OK;
+  earliest_ = GST_CLOCK_TIME_NONE;
+  latency_ = 0;
+  picture_.reset();
+  in_.reset();
+  gst_segment_init(&segment_, GST_FORMAT_TIME);
+  discont_ = true;
+}
+
+void Element::unblock() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (learner_) learner_->mailbox().end();
+  }
+  outlet_.flush(true, position_);
+}
+
+void Element::finish() {
+  end_learner();
+}
+
+void Element::start_learner() {
+  const Settings now = copy_of_settings();
+  GstQuery* const query = gst_query_new_latency();
+  gboolean live = FALSE;
+  if (gst_pad_peer_query(sink_, query)) gst_query_parse_latency(query, &live, nullptr, nullptr);
+  gst_query_unref(query);
+  io::SourceInfo info;
+  info.kind = "gstreamer";
+  info.width = GST_VIDEO_INFO_WIDTH(&*in_);
+  info.height = GST_VIDEO_INFO_HEIGHT(&*in_);
+  if (GST_VIDEO_INFO_FPS_N(&*in_) > 0)
+    gst_util_fraction_to_double(GST_VIDEO_INFO_FPS_N(&*in_), GST_VIDEO_INFO_FPS_D(&*in_),
+                                &info.fps);
+  info.live = live;
+  live_ = live;
+  over_ = false;
+  auto learner = std::make_unique<Learner>(
+      LearnerOptions{config_, info, now.serve, now.frames, now.rate},
+      LearnerCalls{.shown =
+                       [this](const app::Prediction& prediction, const Stamp& stamp, bool wait) {
+                         loss_.store(prediction.loss, std::memory_order_relaxed);
+                         outlet_.put(prediction, stamp, wait);
+                       },
+                   .tell =
+                       [this](const std::string& line) {
+                         // gst-launch prints the second of the two.
+                         GST_ELEMENT_INFO(element_, STREAM, FAILED, ("%s", line.c_str()),
+                                          ("%s", line.c_str()));
+                       },
+                   .fail =
+                       [this](const std::string& why) {
+                         GST_ELEMENT_ERROR(element_, STREAM, FAILED, ("%s", why.c_str()),
+                                           (nullptr));
+                       },
+                   .over =
+                       [this] {
+                         over_ = true;
+                         outlet_.end();
+                       }});
+  const std::lock_guard lock(mutex_);
+  learner_ = std::move(learner);
+}
+
+void Element::end_learner() {
+  std::unique_ptr<Learner> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended = std::move(learner_);
+  }
+}
+
+GstCaps* Element::caps_of_samples() const {
+  return gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING,
+                             config_.source.channels == 1 ? "GRAY8" : "RGB", nullptr);
+}
+
+GstClockTime Element::frame_time() const {
+  double fps = config_.monitor.fps;
+  const std::lock_guard lock(mutex_);
+  if (fps <= 0 && in_ && GST_VIDEO_INFO_FPS_N(&*in_) > 0)
+    gst_util_fraction_to_double(GST_VIDEO_INFO_FPS_N(&*in_), GST_VIDEO_INFO_FPS_D(&*in_), &fps);
+  return GstClockTime(double(GST_SECOND) / (fps > 0 ? fps : kUsualRate));
+}
+
+}  // namespace millrace::gst

@@ -1,0 +1,156 @@
+// The sink pad: frames, events and queries from upstream.
+#include <algorithm>
+
+#include "tools/bindings/gst/element.h"
+
+namespace millrace::gst {
+
+GstFlowReturn Element::chain(GstBuffer* buffer) {
+  struct Unref {
+    GstBuffer* buffer;
+    ~Unref() { gst_buffer_unref(buffer); }
+  } const unref{buffer};
+  if (const GstFlowReturn flow = downstream_; flow != GST_FLOW_OK) return flow;
+  if (!in_) return GST_FLOW_NOT_NEGOTIATED;
+  if (eos_ || over_) return GST_FLOW_EOS;
+  if (!learner_) start_learner();
+  GstVideoFrame from;
+  if (!gst_video_frame_map(&from, &*in_, buffer, GST_MAP_READ)) {
+    GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("a frame can't be read"), (nullptr));
+    return GST_FLOW_ERROR;
+  }
+  copy_frame(from);
+  gst_video_frame_unmap(&from);
+  const Stamp stamp{position_++, GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer)};
+  if (GST_CLOCK_TIME_IS_VALID(stamp.pts)) frame_.pts = std::chrono::nanoseconds(stamp.pts);
+  const bool gap = GST_BUFFER_IS_DISCONT(buffer);
+  switch (learner_->mailbox().put(frame_, stamp, gap, !learner_->drops())) {
+    case Mailbox::Put::taken:
+      return GST_FLOW_OK;
+    case Mailbox::Put::flushing:
+      return GST_FLOW_FLUSHING;
+    case Mailbox::Put::over:
+      return GST_FLOW_EOS;
+  }
+  return GST_FLOW_OK;
+}
+
+/// Rows without padding.
+void Element::copy_frame(const GstVideoFrame& from) {
+  frame_.width = GST_VIDEO_FRAME_WIDTH(&from);
+  frame_.height = GST_VIDEO_FRAME_HEIGHT(&from);
+  frame_.channels = GST_VIDEO_FRAME_N_COMPONENTS(&from);
+  frame_.pixels.resize(frame_.bytes());
+  const std::size_t row = std::size_t(frame_.width) * frame_.channels;
+  const auto* const rows = static_cast<const std::uint8_t*>(GST_VIDEO_FRAME_PLANE_DATA(&from, 0));
+  for (int y = 0; y < frame_.height; ++y) {
+    std::copy_n(rows + std::size_t(y) * GST_VIDEO_FRAME_PLANE_STRIDE(&from, 0), row,
+                frame_.pixels.data() + y * row);
+  }
+}
+
+gboolean Element::sink_event(GstEvent* event) {
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+      flush_start(event);
+      return TRUE;
+    case GST_EVENT_FLUSH_STOP:
+      flush_stop(event);
+      return TRUE;
+    case GST_EVENT_EOS: {
+      eos_ = true;
+      eos_seqnum_ = gst_event_get_seqnum(event);
+      gst_event_unref(event);
+      const std::lock_guard lock(mutex_);
+      if (learner_) {
+        learner_->mailbox().end();
+      } else {
+        outlet_.end();
+      }
+      return TRUE;
+    }
+    case GST_EVENT_CAPS: {
+      GstCaps* caps = nullptr;
+      gst_event_parse_caps(event, &caps);
+      GstVideoInfo info;
+      if (!gst_video_info_from_caps(&info, caps)) {
+        gst_event_unref(event);
+        return FALSE;
+      }
+      const std::lock_guard lock(mutex_);
+      in_ = info;
+      break;
+    }
+    case GST_EVENT_STREAM_START:
+      restart_if_over();
+      break;
+    default:
+      break;
+  }
+  if (!GST_EVENT_IS_SERIALIZED(event)) return gst_pad_push_event(src_, event);
+  outlet_.put(event, position_);
+  return TRUE;
+}
+
+void Element::flush_start(GstEvent* event) {
+  gst_pad_push_event(src_, event);
+  {
+    const std::lock_guard lock(mutex_);
+    if (learner_) learner_->mailbox().flush(true);
+  }
+  outlet_.flush(true, position_);
+  gst_pad_pause_task(src_);
+}
+
+void Element::flush_stop(GstEvent* event) {
+  gst_pad_push_event(src_, event);
+  restart_if_over();
+  {
+    const std::lock_guard lock(mutex_);
+    if (learner_) learner_->mailbox().flush(false);
+  }
+  gst_segment_init(&segment_, GST_FORMAT_TIME);
+  earliest_ = GST_CLOCK_TIME_NONE;
+  discont_ = true;
+  downstream_ = GST_FLOW_OK;
+  outlet_.flush(false, position_);
+  activate_src(TRUE);
+}
+
+/// A stream that goes on after its end is learned from by another run.
+void Element::restart_if_over() {
+  if (!eos_ && !over_) return;
+  end_learner();
+  eos_ = over_ = false;
+  outlet_.flush(false, position_);
+  activate_src(TRUE);
+}
+
+gboolean Element::sink_query(GstQuery* query) {
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_CAPS: {
+      GstCaps* const taken = caps_of_samples();
+      GstCaps* const all = gst_pad_get_pad_template_caps(sink_);
+      GstCaps* caps = gst_caps_intersect(all, taken);
+      GstCaps* filter = nullptr;
+      gst_query_parse_caps(query, &filter);
+      if (filter) {
+        GstCaps* const both = gst_caps_intersect_full(filter, caps, GST_CAPS_INTERSECT_FIRST);
+        gst_caps_unref(caps);
+        caps = both;
+      }
+      gst_query_set_caps_result(query, caps);
+      gst_caps_unref(caps);
+      gst_caps_unref(taken);
+      gst_caps_unref(all);
+      return TRUE;
+    }
+    case GST_QUERY_ALLOCATION:
+      gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+      return TRUE;
+    default:
+      return gst_pad_query_default(sink_, GST_OBJECT(element_), query);
+  }
+}
+
+}  // namespace millrace::gst

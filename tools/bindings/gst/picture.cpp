@@ -1,0 +1,78 @@
+#include "tools/bindings/gst/picture.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "io/queue/planar.h"
+#include "io/video/video_writer.h"
+
+namespace millrace::gst {
+namespace {
+
+constexpr float kErrorGain = 4.0f;  // errors worth a look are a few grey levels
+
+/// `frame` in rows of the stride that raw video has.
+GstBuffer* buffer_of(const io::Frame& frame, const GstVideoInfo& info) {
+  GstBuffer* const buffer = gst_buffer_new_allocate(nullptr, GST_VIDEO_INFO_SIZE(&info), nullptr);
+  GstMapInfo to;
+  gst_buffer_map(buffer, &to, GST_MAP_WRITE);
+  const std::size_t row = std::size_t(frame.width) * frame.channels;
+  for (int y = 0; y < frame.height; ++y) {
+    std::copy_n(frame.pixels.data() + y * row, row,
+                to.data + std::size_t(y) * GST_VIDEO_INFO_PLANE_STRIDE(&info, 0));
+  }
+  gst_buffer_unmap(buffer, &to);
+  return buffer;
+}
+
+}  // namespace
+
+Picture::Picture(const std::array<int, 3>& shape, Output output) : shape_(shape), output_(output) {
+  const auto [channels, height, width] = shape_;
+  gst_video_info_set_format(&info_, channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB,
+                            guint(output == Output::input_beside ? 2 * width : width),
+                            guint(height));
+}
+
+GstCaps* Picture::caps(const GstVideoInfo& in, bool stretched) {
+  GST_VIDEO_INFO_FPS_N(&info_) = GST_VIDEO_INFO_FPS_N(&in);
+  GST_VIDEO_INFO_FPS_D(&info_) = GST_VIDEO_INFO_FPS_D(&in);
+  gint wide = GST_VIDEO_INFO_PAR_N(&in), high = GST_VIDEO_INFO_PAR_D(&in);
+  if (stretched) {  // as wide on a screen as it came
+    gst_util_fraction_multiply(wide, high, GST_VIDEO_INFO_WIDTH(&in), GST_VIDEO_INFO_HEIGHT(&in),
+                               &wide, &high);
+    gst_util_fraction_multiply(wide, high, shape_[1], shape_[2], &wide, &high);
+  }
+  GST_VIDEO_INFO_PAR_N(&info_) = wide;
+  GST_VIDEO_INFO_PAR_D(&info_) = high;
+  return gst_video_info_to_caps(&info_);
+}
+
+GstBuffer* Picture::draw(const Shown& shown) {
+  const bool pictures = shown.prediction.size() == shown.input.size();
+  const io::Frame* out = &right_;
+  if (!pictures || output_ == Output::prediction) {
+    planar(pictures ? shown.prediction : shown.input, right_);
+  } else if (output_ == Output::error) {
+    error_.assign(shown.prediction.size(), 0.0f);  // black where there was no target
+    for (std::size_t i = 0; i < shown.target.size(); ++i)
+      error_[i] = kErrorGain * std::abs(shown.prediction[i] - shown.target[i]);
+    planar(error_, right_);
+  }
+  if (output_ == Output::input_beside) {
+    planar(shown.input, left_);
+    planar(pictures ? shown.prediction : shown.input, right_);
+    io::side_by_side(left_, right_, both_);
+    out = &both_;
+  }
+  GstBuffer* const buffer = buffer_of(*out, info_);
+  GST_BUFFER_PTS(buffer) = shown.stamp.pts;
+  GST_BUFFER_DURATION(buffer) = shown.stamp.duration;
+  return buffer;
+}
+
+void Picture::planar(const std::vector<float>& values, io::Frame& out) const {
+  io::from_planar(values.data(), shape_[0], shape_[1], shape_[2], out);
+}
+
+}  // namespace millrace::gst

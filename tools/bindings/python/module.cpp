@@ -1,0 +1,138 @@
+// The part of the Python package that is C++: what millrace/*.py builds on.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "tools/bindings/python/bindings.h"
+#include "tools/app/given_frames.h"
+#include "tools/app/given_run.h"
+
+namespace millrace::python {
+namespace {
+
+namespace py = pybind11;
+
+/// [shape], which owns `values`.
+py::array_t<float> array_of(std::vector<float>&& values, const std::vector<std::int64_t>& shape) {
+  auto* const kept = new std::vector<float>(std::move(values));
+  const py::capsule owner(kept, [](void* p) { delete static_cast<std::vector<float>*>(p); });
+  return py::array_t<float>(shape, kept->data(), owner);
+}
+
+/// A config file ("": none) with settings (key, TOML) on top. Nothing names the command line.
+app::Config make_config(const std::string& file,
+                   const std::vector<std::pair<std::string, std::string>>& settings) {
+  app::Config config = app::load_config(file, {});
+  for (const auto& [key, value] : settings) config.set(key, value);
+  return config;
+}
+
+py::list weights_of(const app::GivenRun& run) {
+  py::list all;
+  for (app::NamedWeights& one : run.weights())
+    all.append(py::make_tuple(one.name, array_of(std::move(one.values), one.shape)));
+  return all;
+}
+
+using FloatArray = py::array_t<float, py::array::c_style | py::array::forcecast>;
+
+void set_weights(app::GivenRun& run, const std::vector<std::pair<std::string, FloatArray>>& arrays) {
+  std::vector<app::NamedWeights> weights;
+  for (const auto& [name, array] : arrays) {
+    weights.push_back({name,
+                       {array.shape(), array.shape() + array.ndim()},
+                       {array.data(), array.data() + array.size()}});
+  }
+  const py::gil_scoped_release engine_works;
+  run.set_weights(weights);
+}
+
+/// (index, loss, prediction, latency in ms), or None if none comes within `ms`.
+py::object next_result(app::GivenRun& run, int ms) {
+  std::optional<app::GivenResult> result;
+  if (ms == 0) {
+    result = run.next(std::chrono::milliseconds(0));
+  } else {
+    const py::gil_scoped_release engine_works;
+    result = run.next(std::chrono::milliseconds(ms));
+  }
+  if (!result) return py::none();
+  const stages::ImageShape& shape = run.prediction_shape();
+  return py::make_tuple(
+      result->index, result->loss,
+      array_of(std::move(result->prediction), {shape.channels, shape.height, shape.width}),
+      result->latency_ms);
+}
+
+/// (frame, its class or -1); (): none came within `ms`; None: the stream is over.
+py::object next_frame(app::GivenFrames& frames, int ms) {
+  std::optional<app::GivenFrame> frame;
+  {
+    const py::gil_scoped_release others_work;
+    frame = frames.next(std::chrono::milliseconds(ms));
+  }
+  if (!frame) return frames.over() ? py::object(py::none()) : py::object(py::tuple());
+  const auto [channels, height, width] = frame->shape;
+  return py::make_tuple(array_of(std::move(frame->input), {channels, height, width}), frame->label);
+}
+
+/// Library errors as millrace.Error, on one line; Python's own as they are.
+void translate(std::exception_ptr thrown) {
+  static const py::handle error =
+      py::object(py::module_::import("millrace._error").attr("Error")).release();
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const py::error_already_set&) {
+    throw;
+  } catch (const py::builtin_exception&) {
+    throw;
+  } catch (const std::exception& failure) {
+    std::string what = failure.what();
+    what = what.substr(0, what.find('\n'));
+    // "--set KEY: KEY = ...": here the key was an argument.
+    if (what.starts_with("--set ")) what = what.substr(what.find(": ") + 2);
+    if (what.starts_with("(default): ")) what = what.substr(what.find(": ") + 2);
+    PyErr_SetString(error.ptr(), what.c_str());
+  }
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_millrace, m) {
+  py::register_exception_translator(translate);
+  py::class_<app::Config>(m, "Config").def(py::init(&make_config));
+  m.def("describe_keys", &describe_keys);
+  m.def("check",
+        [](const app::Config& config, std::int64_t modules) { app::check_modules(config, modules); });
+  py::class_<app::GivenFrames>(m, "GivenFrames").def(py::init<const app::Config&>()).def("next", &next_frame);
+  py::class_<app::GivenRun>(m, "GivenRun")
+      .def(py::init([](const app::Config& config, const std::array<std::int64_t, 3>& s, bool targets) {
+        const py::gil_scoped_release engine_works;
+        return std::make_unique<app::GivenRun>(config, stages::ImageShape{s[0], s[1], s[2]}, targets);
+      }))
+      .def("start", &app::GivenRun::start, py::call_guard<py::gil_scoped_release>())
+      .def("has_room", &app::GivenRun::has_room)
+      .def("waiting", &app::GivenRun::waiting)
+      .def("give",
+           [](app::GivenRun& run, std::uintptr_t input, std::uintptr_t target) {
+             run.give(reinterpret_cast<const float*>(input),
+                      reinterpret_cast<const float*>(target));
+           })
+      .def("end", &app::GivenRun::end)
+      .def("stop", &app::GivenRun::stop)
+      .def("next", &next_result)
+      .def("over", &app::GivenRun::over)
+      .def("prediction_shape",
+           [](const app::GivenRun& run) {
+             const stages::ImageShape& shape = run.prediction_shape();
+             return std::array{shape.channels, shape.height, shape.width};
+           })
+      .def("gradient_age", &app::GivenRun::gradient_age)
+      .def("weights", &weights_of)
+      .def("set_weights", &set_weights)
+      .def("report", &app::GivenRun::report)
+      .def("remarks", &app::GivenRun::remarks);
+  bind_schedules(m);
+}
+
+}  // namespace millrace::python

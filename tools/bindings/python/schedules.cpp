@@ -1,0 +1,143 @@
+// Schedules, the verifier, the simulator and the planner, for Python.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <stdexcept>
+
+#include "engine/plan/machine_text.h"
+#include "engine/plan/plan.h"
+#include "engine/plan/profile_json.h"
+#include "engine/plan/stage_costs.h"
+#include "engine/schedule/registry.h"
+#include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/staircase.h"
+#include "engine/schedule/verifier.h"
+#include "engine/simulate/simulator.h"
+#include "tools/bindings/python/bindings.h"
+
+namespace millrace::python {
+namespace {
+
+namespace py = pybind11;
+using engine::Schedule;
+
+Schedule named(const std::string& name, int stages, int microbatches, int virtual_stages,
+               bool vertical_sync, const std::vector<int>& replicas, bool recompute) {
+  return engine::make_schedule(
+      {name, stages, microbatches, virtual_stages, vertical_sync, replicas, recompute});
+}
+
+Schedule parsed(const std::string& csv) {
+  try {
+    return engine::parse_schedule_csv(csv);
+  } catch (const std::invalid_argument& error) {
+    throw std::invalid_argument("schedule: " + std::string(error.what()));
+  }
+}
+
+void require_sound(const Schedule& schedule) {
+  if (const auto fault = engine::verify(schedule))
+    throw std::invalid_argument(fault->text(schedule.name));
+}
+
+/// By worker and tick: "2F0", with "U" after it where an update follows at once; "" for a bubble.
+std::vector<std::vector<std::string>> rows(const Schedule& schedule, std::int64_t samples) {
+  std::vector<std::vector<std::string>> all;
+  for (const auto& row : engine::draw_staircase(schedule, samples).rows) {
+    all.emplace_back();
+    for (const auto& cell : row)
+      all.back().push_back(
+          cell ? engine::action_text(cell->action, true) + (cell->updates ? "U" : "") : "");
+  }
+  return all;
+}
+
+/// A value a stage.
+std::vector<double> by_stage(const char* name, std::vector<double> values, int stages) {
+  if (values.size() == 1) values.resize(std::size_t(stages), values[0]);
+  if (int(values.size()) == stages) return values;
+  throw std::invalid_argument(std::string(name) + " has " + std::to_string(values.size()) +
+                              " values, the schedule has " + std::to_string(stages) + " stages");
+}
+
+py::dict simulate(const Schedule& schedule, std::int64_t samples, std::vector<double> forward,
+                  std::vector<double> backward, std::vector<double> update, double message_bytes,
+                  double link_ms, double bytes_per_ms, int cores, double fps) {
+  require_sound(schedule);
+  engine::SimulationInput input{.samples = samples > 0 ? samples : engine::enough_samples(schedule),
+                                .cores = cores,
+                                .source_period_ms = fps > 0 ? 1e3 / fps : 0.0,
+                                .events = true};
+  input.machine.levels = {{int(schedule.workers.size()), {link_ms, bytes_per_ms}}};
+  forward = by_stage("forward", forward, schedule.stages);
+  backward = by_stage("backward", backward, schedule.stages);
+  update = by_stage("update", update, schedule.stages);
+  for (int i = 0; i < schedule.stages; ++i) {
+    input.stages.push_back({{forward[i], backward[i] / 2, backward[i] / 2, update[i]},
+                            {.activation = message_bytes, .gradient = message_bytes}});
+  }
+  const engine::Simulation s = engine::simulate(schedule, input);
+  py::list events;
+  for (const engine::SimulatedAction& e : s.events)
+    events.append(
+        py::make_tuple(e.worker, engine::action_text(e.action, true), e.start_ms, e.end_ms()));
+  using namespace py::literals;
+  return py::dict("samples"_a = s.samples, "dropped"_a = s.dropped, "total_ms"_a = s.total_ms,
+                  "period_ms"_a = s.period_ms, "fps"_a = s.fps(), "bubble"_a = s.bubble(),
+                  "utilisation"_a = s.utilisation(), "latency_p50_ms"_a = s.latency_p50_ms,
+                  "latency_max_ms"_a = s.latency_max_ms, "gradient_age"_a = s.gradient_age,
+                  "events"_a = events);
+}
+
+py::list plan(const std::string& profile_json, const std::string& devices, const std::string& links,
+              const std::string& overlap, const std::vector<std::string>& schedules,
+              const std::vector<int>& microbatches, double memory_bytes, double fps, int stages,
+              bool recompute) {
+  namespace plan = engine::plan;
+  const plan::Profile profile = plan::profile_from_json(profile_json, "profile");
+  plan::Request request;
+  request.machine = plan::parse_machine(devices, links, overlap, memory_bytes, profile);
+  request.schedules = schedules;
+  request.microbatches = microbatches;
+  request.fps = fps;
+  request.stages = stages;
+  request.recompute = recompute;
+  py::list all;
+  using namespace py::literals;
+  for (const plan::Plan& one : plan::make_plan(profile, request).ranked) {
+    std::vector<int> cut;
+    for (const plan::Stage& stage : one.cut.stages) {
+      if (stage.begin > 0) cut.push_back(stage.begin);
+    }
+    all.append(
+        py::dict("schedule"_a = one.method.schedule, "microbatches"_a = one.method.microbatches,
+                 "recompute"_a = one.method.recompute, "cut"_a = cut,
+                 "stages"_a = int(one.cut.stages.size()), "sample_ms"_a = one.outcome.sample_ms,
+                 "frames_a_second"_a = one.outcome.frames_a_second, "bubble"_a = one.outcome.bubble,
+                 "latency_ms"_a = one.outcome.latency_ms, "peak_bytes"_a = one.outcome.peak_bytes,
+                 "gradient_age"_a = one.outcome.gradient_age));
+  }
+  return all;
+}
+
+}  // namespace
+
+void bind_schedules(py::module_& m) {
+  py::class_<Schedule>(m, "Schedule")
+      .def(py::init(&named))
+      .def_static("parse", &parsed)
+      .def_readonly("name", &Schedule::name)
+      .def_readonly("stages", &Schedule::stages)
+      .def_property_readonly("workers", [](const Schedule& s) { return s.workers.size(); })
+      .def("verify", &require_sound, py::call_guard<py::gil_scoped_release>())
+      .def("rows", &rows)
+      .def("bubble",
+           [](const Schedule& s, std::int64_t n) { return engine::draw_staircase(s, n).bubble(); })
+      .def("gradient_age", &engine::gradient_ages)
+      .def("samples_an_update", &Schedule::samples_a_choice)
+      .def("simulate", &simulate);
+  m.def("schedule_names", &engine::schedule_names);
+  m.def("plan", &plan);
+}
+
+}  // namespace millrace::python

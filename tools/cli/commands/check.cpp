@@ -1,0 +1,188 @@
+// `millrace check`: validates a config and says what would run; touches no device or source.
+#include <algorithm>  // any_of
+#include <iostream>   // results
+#include <optional>   // labels
+
+#include "capture/program/kernels/kernels.h"
+#include "engine/trainer/backends.h"
+#include "engine/trainer/operations.h"
+#include "io/source/source.h"
+#include "tools/cli/commands/command.h"
+#include "tools/app/assembly.h"
+#include "tools/app/correction_choice.h"
+#include "tools/app/feeds/replay_options.h"
+#include "tools/app/feeds/run_source.h"
+
+namespace millrace::cli {
+namespace {
+
+struct CheckArguments {
+  std::string config;
+  std::vector<std::string> settings;
+  bool keys = false;  ///< print the reference of all keys instead
+};
+
+void describe_pipeline(const engine::TrainerOptions& options) {
+  const engine::Schedule schedule = engine::schedule_of(options);
+  const std::vector<std::int64_t> ages = options.correction.kind == "local"
+                                             ? engine::own_gradient_ages(schedule)
+                                             : engine::gradient_ages(schedule);
+  std::cout << "# would run: " << options.network->size() << " modules in " << options.stages
+            << " stages, schedule " << options.schedule << "\n";
+  for (int stage = 0; stage < options.stages; ++stage) {
+    std::cout << "#   stage " << stage << " on ";
+    for (int replica = 0; replica < schedule.replicas_of(stage); ++replica) {
+      std::cout << (replica > 0 ? " and " : "")
+                << options.devices[schedule.replica_id(stage, replica)].name();
+    }
+    if (const int threads = options.threads.at(std::size_t(stage)); threads > 1)
+      std::cout << " with " << threads << " threads";
+    std::cout << ", gradients " << ages[stage] << " frames old";
+    if (options.cut.empty() && options.stages > 1) {
+      std::cout << "\n";
+      continue;
+    }
+    const stages::StageRange range = engine::range_of(options, stage);
+    std::cout << ": modules " << range.begin << " to " << range.end - 1 << "\n";
+  }
+  if (options.cut.empty() && options.stages > 1) {
+    std::cout << "#   cut by module times measured at the start, least slowest stage\n";
+  }
+  if (options.threads == std::vector<int>(options.threads.size(), 0))
+    std::cout << "#   threads of each stage, and its core, chosen by module times measured at the "
+                 "start\n";
+}
+
+/// What step programs leave to LibTorch, by stage where the cut is known.
+void describe_programs(const engine::TrainerOptions& options) {
+  if (options.sample.width == 0 || options.sample.height == 0) return;
+  const auto stages = engine::stage_operations(options, 0);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    std::cout << "#   "
+              << (stages.size() > 1 ? "stage " + std::to_string(stage) + " leaves" : "left")
+              << " to LibTorch's operators:";
+    const std::vector<std::string> left = engine::left_to_libtorch(stages[stage]);
+    for (const std::string& operation : left) std::cout << " " << operation;
+    std::cout << (left.empty() ? " none\n" : "\n");
+  }
+}
+
+/// How steps run on the devices named.
+void describe_capture(const engine::TrainerOptions& options) {
+  const auto on_cuda = [](const engine::Device& device) { return device.cuda; };
+  const bool cuda = std::any_of(options.devices.begin(), options.devices.end(), on_cuda);
+  const bool cores = !std::all_of(options.devices.begin(), options.devices.end(), on_cuda);
+  const std::string why = options.capture == engine::Capture::eager ? "pipeline.capture is eager"
+                                                                    : engine::unrecordable(options);
+  bool programs = false;
+  for (int unit = 0; unit < int(options.devices.size()); ++unit)
+    programs = programs || engine::runs_programs(options, unit);
+  std::cout << "#   steps: ";
+  if (!why.empty()) {
+    std::cout << "eager, since " << why << "\n";
+    return;
+  }
+  if (cuda) std::cout << "CUDA Graphs" << (cores ? "; on cores " : "\n");
+  if (cores) {
+    std::cout << (programs ? "step programs, " + kernels::instruction_set() + "\n"
+                           : "eager, since this machine has no vectors\n");
+  }
+  if (programs) describe_programs(options);
+}
+
+/// How recorded stages share the devices that have several.
+void describe_sharing(const engine::TrainerOptions& options) {
+  const bool recorded =
+      options.capture != engine::Capture::eager && engine::unrecordable(options).empty();
+  if (!recorded) return;
+  for (const std::vector<int>& stages : engine::stages_sharing(options)) {
+    std::cout << "#   " << options.devices[stages.front()].name() << ": stages ";
+    for (const int stage : stages) std::cout << (stage == stages.front() ? "" : ", ") << stage;
+    std::cout << (options.sharing == engine::Sharing::partitions
+                      ? ", each on SMs of its own in proportion to its modules' times\n"
+                      : ", each with a stream on all SMs\n");
+  }
+}
+
+void app::describe_replay(const app::Config& config, const engine::TrainerOptions& options) {
+  if (config.replay.kind == "none") return;
+  std::optional<bool> live;  // of "auto" the source decides
+  if (config.source.pace != "auto") live = config.source.pace == "live";
+  std::cout << "#   replay " << app::describe_replay(config, options, live) << "\n";
+}
+
+/// What becomes of pictures of another shape, which only the source can tell.
+void describe_frames(const app::Config& config) {
+  const auto& source = config.source;
+  if (source.width == 0 || source.height == 0) return;
+  std::cout << "#   pictures of another shape than " << source.width << "x" << source.height
+            << (source.fit == "crop"  ? " lose their edges"
+                : source.fit == "pad" ? " get black bars"
+                                      : " are squashed; source.fit = \"crop\" or \"pad\" keeps it")
+            << "\n";
+}
+
+/// What is done when frames come too fast.
+void describe_policy(const app::Config& config, const engine::TrainerOptions& options) {
+  const std::string& policy = config.monitor.policy;
+  std::cout << "#   late: " << policy;
+  if (policy == "skip") {
+    const std::int64_t group = engine::schedule_of(options).samples_a_choice();
+    std::cout << ", learns from every k-th "
+              << (group == 1 ? "frame" : "update's " + std::to_string(group) + " frames");
+  }
+  std::cout << "\n";
+}
+
+/// Which output is which class; `told_by` leaves some out.
+void describe_classes(const std::vector<std::string>& classes, const std::string& told_by) {
+  std::cout << "#   classes:";
+  for (std::size_t i = 0; i < classes.size(); ++i)
+    std::cout << (i > 0 ? ", " : " ") << i << " " << classes[i];
+  std::cout << "; frames that " << told_by << " leaves out are predicted, not learned from\n";
+}
+
+int check(const CheckArguments& arguments) {
+  if (arguments.keys) {
+    std::cout << app::describe_keys() << app::describe_layers();
+    return kDone;
+  }
+  app::Config config = app::load_config(arguments.config, arguments.settings);
+  const engine::TrainerOptions options = app::assemble(config, app::configured_shape(config));
+  config.optimizer = options.optimizer;  // as it will run
+  const std::optional<io::Labels> labels = app::configured_labels(config);
+  const std::vector<std::string>& classes = labels ? labels->classes() : config.task.classes;
+  const bool masks = !config.task.masks.empty();
+  if (!classes.empty() && !masks) app::require_classes(config, *options.network, int(classes.size()));
+  std::cout << app::to_toml(config) << "\n";
+  describe_pipeline(options);
+  std::cout << "#   correction " << app::describe_correction(config, options) << "\n";
+  const std::string local = app::local_note(options);
+  if (!local.empty()) std::cout << "#   " << local << "\n";
+  for (const std::string& line : options.network->remarks) std::cout << "#   " << line << "\n";
+  if (!config.model.file.empty())
+    std::cout << "#   " << config.model.file
+              << " is TorchScript, which is code: run none that you do not trust\n";
+  std::cout << "#   guard " << config.guard.kind << "\n";
+  app::describe_replay(config, options);
+  describe_capture(options);
+  describe_sharing(options);
+  describe_policy(config, options);
+  describe_frames(config);
+  if (!classes.empty()) describe_classes(classes, masks ? "task.masks" : "task.labels");
+  return kDone;
+}
+
+void add_options(CLI::App& command, CheckArguments& arguments) {
+  command.add_option("config", arguments.config, "Config file; none: every key at its default");
+  add_set(command, arguments.settings);
+  command.add_flag("--keys", arguments.keys,
+                   "Print every config key with its default, meaning and range");
+}
+
+}  // namespace
+
+const Command kCheck = {"check", "Validate a config and say what would run",
+                        add<CheckArguments, add_options, check>};
+
+}  // namespace millrace::cli

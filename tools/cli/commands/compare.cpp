@@ -1,0 +1,71 @@
+// `millrace compare`: several runs' reports side by side, and their losses in one chart.
+#include "tools/cli/compare/compare.h"
+
+#include <filesystem>  // whether a log is there
+#include <iostream>    // results
+
+#include "tools/cli/commands/command.h"
+#include "tools/app/config/config.h"
+
+namespace millrace::cli {
+namespace {
+
+struct CompareArguments {
+  std::vector<std::string> reports;
+  std::vector<std::string> logs;  ///< one for each report; empty: those that reports name
+  std::string plot;               ///< where to draw losses; "": nowhere
+};
+
+/// The log that a report's config names, if it is there.
+std::string log_of(const nlohmann::ordered_json& report) {
+  const nlohmann::ordered_json::json_pointer place("/config/output/log");
+  if (!report.contains(place) || !report.at(place).is_string()) return "";
+  const std::string path = report.at(place);
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored) ? path : "";
+}
+
+std::vector<std::pair<std::string, LossCurves>> curves_of(const CompareArguments& arguments,
+                                                          const std::vector<NamedReport>& runs) {
+  if (!arguments.logs.empty() && arguments.logs.size() != runs.size())
+    throw app::ConfigError("--logs: one for each report, in their order");
+  std::vector<std::pair<std::string, LossCurves>> curves;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::string log = arguments.logs.empty() ? log_of(runs[i].report) : arguments.logs[i];
+    if (!log.empty()) curves.emplace_back(runs[i].name, read_curves(log));
+  }
+  if (curves.empty())
+    throw app::ConfigError("--plot: no report names a log that is there; --logs names them");
+  return curves;
+}
+
+int compare(const CompareArguments& arguments) {
+  try {
+    std::vector<NamedReport> runs;
+    for (const std::string& path : arguments.reports) runs.push_back(read_report(path));
+    std::cout << compare_text(runs);
+    if (arguments.plot.empty()) return kDone;
+    io::write_chart(compare_chart(curves_of(arguments, runs)), arguments.plot);
+    std::cout << "\n" << arguments.plot << ": losses by frame\n";
+    return kDone;
+  } catch (const std::invalid_argument& error) {
+    throw app::ConfigError(error.what());
+  }
+}
+
+void add_options(CLI::App& command, CompareArguments& arguments) {
+  command.add_option("reports", arguments.reports, "Reports, JSON")->required();
+  command.add_option("--plot", arguments.plot, "Where to draw their losses, .png");
+  command
+      .add_option("--logs", arguments.logs,
+                  "By commas, one for each report: what output.log wrote; unset: as reports say")
+      ->delimiter(',');
+}
+
+}  // namespace
+
+const Command kCompare = {
+    "compare", "Reports of several runs side by side: what they were asked, what came of it",
+    add<CompareArguments, add_options, compare>};
+
+}  // namespace millrace::cli

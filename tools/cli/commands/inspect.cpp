@@ -1,0 +1,98 @@
+// `millrace inspect`: what this machine has, and what a source is.
+#include <iostream>  // results
+#include <map>       // kernels
+
+#include "capture/devices.h"
+#include "engine/pipeline/pinning.h"
+#include "engine/trainer/backends.h"
+#include "engine/trainer/operations.h"
+#include "io/source/source.h"
+#include "io/source/versions.h"
+#include "tools/cli/commands/command.h"
+#include "tools/app/assembly.h"
+#include "tools/app/provenance.h"
+
+namespace millrace::cli {
+namespace {
+
+std::string or_none(const std::string& text) {
+  return text.empty() ? "none" : text;
+}
+
+void print_machine() {
+  const nlohmann::ordered_json p = app::provenance(engine::usable_cores());
+  std::cout << "millrace   " << p["version"].get<std::string>() << " ("
+            << p["compiler"].get<std::string>() << ")\n"
+            << "libtorch   " << p["libtorch"].get<std::string>() << "\n"
+            << "cuda       " << or_none(p["cuda"].get<std::string>()) << "\n"
+            << "gstreamer  " << or_none(io::gstreamer_version()) << "\n"
+            << "opencv     " << or_none(io::opencv_version()) << "\n"
+            << "cpu        " << app::cpu_name() << "\n";
+  for (const io::SourceKind& kind : io::source_kinds()) {
+    std::cout << "source     " << kind.example << "  " << kind.summary << "\n";
+  }
+  for (int i = 0; i < engine::usable_cores(); ++i) std::cout << "device     cpu:" << i << "\n";
+  for (int i = 0; i < capture::cuda_devices(); ++i) {
+    std::cout << "device     cuda:" << i << "  " << capture::cuda_device_name(i) << "\n";
+  }
+}
+
+void print_source(const std::string& uri) {
+  const io::SourceInfo info = io::open_source({.uri = uri})->info();
+  std::cout << "uri        " << io::redacted(uri) << "\n"
+            << "read by    " << info.kind << "\n"
+            << "caps       " << info.caps << "\n"
+            << "size       " << info.width << "x" << info.height << "\n"
+            << "rate       ";
+  info.fps > 0 ? std::cout << info.fps << " frames a second\n" : std::cout << "unknown\n";
+  std::cout << "duration   ";
+  info.duration_s > 0 ? std::cout << info.duration_s << " s\n" : std::cout << "unknown\n";
+  std::cout << "live       " << (info.live ? "yes" : "no") << "\n";
+}
+
+/// What the steps of a config consist of, stage by stage: kernels, and operators left to LibTorch.
+void print_steps(const app::Config& config) {
+  const engine::TrainerOptions options = app::assemble(config, app::sample_of(config));
+  std::cout << "sample     " << options.sample.channels << "x" << options.sample.height << "x"
+            << options.sample.width << "\n";
+  if (!engine::runs_programs(options, 0)) {
+    std::cout << "steps      no step programs\n";
+    return;
+  }
+  const auto stages = engine::stage_operations(options, 0);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    std::map<std::string, int> counts;
+    for (const capture::OperationInfo& operation : stages[stage]) ++counts[operation.kernel];
+    std::cout << (stages.size() < std::size_t(options.stages) ? "steps     "
+                                                              : "stage " + std::to_string(stage));
+    for (const auto& [kernel, count] : counts) std::cout << "  " << kernel << " x" << count;
+    std::cout << "\n";
+    for (const std::string& operation : engine::left_to_libtorch(stages[stage]))
+      std::cout << "LibTorch   " << operation << "\n";
+  }
+}
+
+int inspect(const std::string& what) {
+  if (what.empty()) {
+    print_machine();
+  } else if (what.ends_with(".toml")) {
+    const app::Config config = app::load_config(what, {});
+    print_source(config.source.uri);
+    print_steps(config);
+  } else {
+    print_source(what);
+  }
+  return kDone;
+}
+
+void add_options(CLI::App& command, std::string& what) {
+  command.add_option("uri", what, "A source; or a config (.toml): its source and its steps");
+}
+
+}  // namespace
+
+const Command kInspect = {"inspect",
+                          "Devices and versions; with a URI or config: what the source is",
+                          add<std::string, add_options, inspect>};
+
+}  // namespace millrace::cli

@@ -1,0 +1,282 @@
+// `millrace plan`: the best cut, schedule and use of devices for a profile, and why.
+#include <nlohmann/json.hpp>  // results
+
+#include <algorithm>
+#include <iostream>   // results
+#include <stdexcept>  // std::invalid_argument
+
+#include "engine/format.h"
+#include "engine/plan/machine_text.h"
+#include "engine/plan/text.h"
+#include "engine/schedule/schedule.h"
+#include "io/files/whole_file.h"
+#include "tools/cli/commands/command.h"
+#include "tools/app/config/profile_read.h"
+
+namespace millrace::cli {
+namespace {
+
+constexpr std::int64_t kMostReplay = 1 << 24;  ///< samples, as replay.size has it
+
+struct PlanArguments {
+  std::string
+      input;  ///< a profile (JSON, or PipeDream's graph.txt), or a config (.toml) to measure
+  std::vector<std::string> settings;         ///< of the config
+  std::string devices = "2";                 ///< "8", "2x8": servers x devices
+  std::string links;                         ///< GB/s[:ms] by level, as "3.125,30:0.01"
+  std::string overlap = "none";              ///< none | transfers | all
+  double memory_gb = 0;                      ///< of a device; 0: no limit
+  std::int64_t replay = 0;                   ///< samples to keep at least; 0: none
+  std::vector<std::string> schedules;        ///< "any": all; empty: the config's, or partime
+  std::vector<std::int64_t> microbatches;    ///< to try; empty: the config's
+  std::vector<std::int64_t> virtual_stages;  ///< to try; empty: the config's
+  bool recompute = false;
+  bool replicas = false;
+  bool threads = false;
+  std::int64_t most_tensor = 1;
+  std::int64_t most_copies = 1;
+  std::int64_t stages = 0;   ///< exactly so many; 0: as are best
+  std::int64_t frames = 1;   ///< graph.txt: frames that its figures are for
+  double fps = 0;            ///< F; 0: the config's
+  std::string kind = "cpu";  ///< what the table calls devices
+  std::string output;        ///< where to write the [pipeline] table; "": nowhere
+  std::string json;          ///< where to write all of it; "": nowhere
+};
+
+using engine::plan::Profile;
+using engine::plan::Request;
+
+bool is_config(const std::string& path) {
+  return path.ends_with(".toml");
+}
+
+/// A config's own choices hold where the command line makes none.
+struct Defaults {
+  std::string schedule = "partime";
+  int microbatches = 4;
+  int virtual_stages = 2;
+  double fps = 0;
+  bool pairs = false;  ///< a sample is two frames
+};
+
+Defaults defaults_of(const app::Config& config) {
+  return {config.pipeline.schedule, config.pipeline.microbatches, config.pipeline.virtual_stages,
+          config.monitor.fps, config.task.kind == "next-frame"};
+}
+
+/// "any": every schedule there is.
+std::vector<std::string> schedules_of(const PlanArguments& arguments, const Defaults& defaults) {
+  if (arguments.schedules.empty()) return {defaults.schedule};
+  if (arguments.schedules == std::vector<std::string>{"any"}) return engine::schedule_names();
+  return arguments.schedules;
+}
+
+std::vector<int> or_default(const std::vector<std::int64_t>& given, int other) {
+  if (given.empty()) return {other};
+  return {given.begin(), given.end()};
+}
+
+Request request_of(const PlanArguments& arguments, const Defaults& defaults,
+                   const Profile& profile) {
+  Request request;
+  request.machine = engine::plan::parse_machine(
+      arguments.devices, arguments.links, arguments.overlap, 1e9 * arguments.memory_gb, profile);
+  request.schedules = schedules_of(arguments, defaults);
+  request.microbatches = or_default(arguments.microbatches, defaults.microbatches);
+  request.virtual_stages = or_default(arguments.virtual_stages, defaults.virtual_stages);
+  request.recompute = arguments.recompute;
+  request.replicas = arguments.replicas;
+  request.threads = arguments.threads;
+  request.most_tensor = int(arguments.most_tensor);
+  request.most_copies = int(arguments.most_copies);
+  request.stages = int(arguments.stages);
+  request.fps = arguments.fps > 0 ? arguments.fps : defaults.fps;
+  return request;
+}
+
+/// The samples that are kept to be learned from again, and the time there is for them.
+struct Replay {
+  std::int64_t size = 0;
+  double bytes = 0;   ///< in all
+  double share = -1;  ///< of all samples those that are replayed; below 0: no rate tells
+};
+
+double sample_bytes(const Defaults& defaults, const Profile& profile) {
+  return profile.input_bytes * (defaults.pairs ? 2 : 1);
+}
+
+/// With a limit as many as the plan leaves room for, else as many as were asked for.
+Replay replay_of(const PlanArguments& arguments, const Request& request,
+                 const engine::plan::Plan& plan, double sample) {
+  Replay replay{.size = arguments.replay};
+  const double room = request.machine.memory_bytes - plan.outcome.memory.front().total();
+  if (request.machine.memory_bytes > 0)
+    replay.size = std::min(kMostReplay, replay.size + std::int64_t(std::max(0.0, room) / sample));
+  replay.bytes = double(replay.size) * sample;
+  if (request.fps > 0) replay.share = std::max(0.0, 1 - request.fps / plan.outcome.frames_a_second);
+  return replay;
+}
+
+std::string replay_text(const Replay& replay) {
+  std::string text = "replay    " + std::to_string(replay.size) + " samples, " +
+                     engine::plan::bytes_text(replay.bytes) + " beside the first stage";
+  if (replay.share >= 0) {
+    text += engine::format("; time for %.3g of them a frame, %.3g of all samples",
+                           replay.share / (1 - replay.share), replay.share);
+  }
+  return text + "\n";
+}
+
+std::string replay_toml(const Replay& replay) {
+  return "\n[replay]\nkind = \"reservoir\"\nsize = " + std::to_string(replay.size) + "\n";
+}
+
+using Json = nlohmann::ordered_json;
+
+Json cut_json(const engine::plan::Cut& cut) {
+  Json stages = Json::array();
+  for (const engine::plan::Stage& stage : cut.stages) {
+    stages.push_back({{"begin", stage.begin},
+                      {"end", stage.end},
+                      {"place", stage.place},
+                      {"replicas", stage.replicas},
+                      {"threads", stage.threads}});
+  }
+  return {{"period_ms", cut.period_ms}, {"bottleneck", cut.bottleneck}, {"stages", stages}};
+}
+
+Json plan_json(const engine::plan::Plan& plan) {
+  const engine::plan::Method& method = plan.method;
+  Json memory = Json::array();
+  for (const engine::plan::StageMemory& stage : plan.outcome.memory) {
+    memory.push_back(
+        {{"versions", stage.versions}, {"samples", stage.samples}, {"total_bytes", stage.total()}});
+  }
+  return {{"schedule", method.schedule},
+          {"microbatches", method.microbatches},
+          {"virtual_stages", method.virtual_stages},
+          {"recompute", method.recompute},
+          {"tensor", method.tensor},
+          {"copies", method.copies},
+          {"cut", cut_json(plan.cut)},
+          {"sample_ms", plan.outcome.sample_ms},
+          {"frames_a_second", plan.outcome.frames_a_second},
+          {"bubble", plan.outcome.bubble},
+          {"latency_ms", plan.outcome.latency_ms},
+          {"T_ms", plan.outcome.T_ms},
+          {"peak_bytes", plan.outcome.peak_bytes},
+          {"memory", memory},
+          {"gradient_age", plan.outcome.gradient_age}};
+}
+
+Json planned_json(const Profile& profile, const engine::plan::Planned& planned) {
+  Json plans = Json::array();
+  for (const engine::plan::Plan& plan : planned.ranked) plans.push_back(plan_json(plan));
+  return {{"network", profile.network},
+          {"modules", profile.modules.size()},
+          {"plans", plans},
+          {"next_cut", planned.next_cut ? cut_json(*planned.next_cut) : Json()}};
+}
+
+int plan(const PlanArguments& arguments) {
+  Defaults defaults;
+  Profile profile;
+  if (is_config(arguments.input)) {
+    const app::Config config = app::load_config(arguments.input, arguments.settings);
+    defaults = defaults_of(config);
+    profile = app::profile_of(config);
+  } else {
+    profile = app::read_profile(arguments.input, int(arguments.frames));
+  }
+  Request request;
+  engine::plan::Planned planned;
+  try {
+    request = request_of(arguments, defaults, profile);
+    if (arguments.replay > 0 && profile.input_bytes <= 0)
+      throw app::ConfigError("--replay: " + arguments.input + " does not say how large a sample is");
+    request.machine.replay_bytes = double(arguments.replay) * sample_bytes(defaults, profile);
+    planned = engine::plan::make_plan(profile, request);
+  } catch (const std::invalid_argument& error) {
+    throw app::ConfigError(error.what());
+  } catch (const engine::plan::PlanError& error) {
+    throw app::ConfigError(error.what());
+  }
+  const engine::plan::Plan& best = planned.ranked.front();
+  std::string table = engine::plan::pipeline_toml(best, request.machine, arguments.kind);
+  Json json = planned_json(profile, planned);
+  std::cout << engine::plan::plan_text(profile, request, planned);
+  if (arguments.replay > 0) {
+    const Replay replay = replay_of(arguments, request, best, sample_bytes(defaults, profile));
+    std::cout << replay_text(replay);
+    table += replay_toml(replay);
+    json["replay"] = {{"size", replay.size}, {"bytes", replay.bytes}};
+    if (replay.share >= 0) json["replay"]["share"] = replay.share;
+  }
+  if (request.most_tensor > 1 && arguments.links.empty() && !request.machine.knows_sums)
+    std::cout
+        << "sums      of ranks that share modules are taken for hand-offs between threads, which "
+           "are quicker: profiled by mpirun -n 2 millrace profile they are known\n";
+  std::cout << "\n" << table;
+  if (!arguments.output.empty()) io::write_whole(arguments.output, table);
+  if (!arguments.json.empty()) io::write_whole(arguments.json, json.dump(1) + "\n");
+  return kDone;
+}
+
+void add_options(CLI::App& command, PlanArguments& arguments) {
+  command
+      .add_option("input", arguments.input,
+                  "Profile (JSON or PipeDream's graph.txt), or config (.toml) to measure")
+      ->required();
+  add_set(command, arguments.settings);
+  command.add_option("--devices", arguments.devices, "8, or 2x8: servers x devices")
+      ->capture_default_str();
+  command.add_option("--links", arguments.links,
+                     "GB/s[:ms] for each of --devices' levels, by commas");
+  command.add_option("--overlap", arguments.overlap, "What runs beside computing")
+      ->check(CLI::IsMember({"none", "transfers", "all"}))
+      ->capture_default_str();
+  command.add_option("--memory", arguments.memory_gb, "GB of a device; 0: no limit")
+      ->check(CLI::Range(0.0, 1e6));
+  command
+      .add_option("--replay", arguments.replay,
+                  "Samples to keep room for beside the first stage, at least; with --memory all "
+                  "that the plan leaves")
+      ->check(CLI::Range(std::int64_t(0), kMostReplay));
+  std::vector<std::string> schedules = engine::schedule_names();
+  schedules.push_back("any");
+  command.add_option("--schedules", arguments.schedules, "To choose from, by commas; or any")
+      ->delimiter(',')
+      ->check(CLI::IsMember(schedules));
+  command.add_option("--microbatches", arguments.microbatches, "Samples an update, to choose from")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
+  command.add_option("--virtual-stages", arguments.virtual_stages, "interleaved: to choose from")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024));
+  command.add_flag("--recompute", arguments.recompute, "Activations may be computed again");
+  command.add_flag("--replicas", arguments.replicas, "Stages may be replicated");
+  command.add_flag("--threads", arguments.threads, "Stages may take several cores");
+  command.add_option("--tensor", arguments.most_tensor, "Devices that may share a module")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--copies", arguments.most_copies, "Pipelines that may run side by side")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--stages", arguments.stages, "Exactly so many; 0: as are best")
+      ->check(CLI::Range(0, 4096));
+  command.add_option("--frames", arguments.frames, "graph.txt: frames its figures are for")
+      ->check(CLI::Range(1, 1'000'000));
+  command.add_option("--fps", arguments.fps, "F for the rule T/N < 1/F")
+      ->check(CLI::Range(0.0, 1e6));
+  command.add_option("--kind", arguments.kind, "What the table calls devices: cpu | cuda")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command.add_option("--output", arguments.output, "Where to write the [pipeline] table");
+  command.add_option("--json", arguments.json, "Where to write every plan that was weighed");
+}
+
+}  // namespace
+
+const Command kPlan = {
+    "plan", "The best cut, schedule and use of devices for a profile; writes what run reads",
+    add<PlanArguments, add_options, plan>};
+
+}  // namespace millrace::cli

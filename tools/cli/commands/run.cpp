@@ -1,0 +1,238 @@
+// `millrace run`: a run at a terminal, under systemd or in a script.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <stdexcept>
+
+#include "io/source/source.h"
+#include "tools/cli/commands/command.h"
+#include "tools/cli/commands/progress.h"
+#include "tools/cli/commands/signals.h"
+#include "tools/cli/commands/watchdog.h"
+#include "tools/page/gate.h"
+#include "tools/app/ranks/follower.h"
+#include "tools/app/launched.h"
+#include "tools/app/run.h"
+
+namespace millrace::cli {
+namespace {
+
+struct RunArguments {
+  std::string config;  ///< "": every key at its default
+  std::vector<std::string> settings;
+  std::int64_t frames = 0;  ///< 0: until the source ends
+  std::string report;
+  std::string trace;  ///< where to write what workers did and when; "": nowhere
+  bool trace_operators = false;
+  const CLI::Option* serve = nullptr;  ///< given: a page to watch on
+  std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
+  std::string token;                   ///< asked of whoever watches; "": of nobody
+  std::string token_file;              ///< holds it instead; "": none
+  bool quiet = false;
+};
+
+/// What people and systemd see of a run while it learns, and what signals ask of it.
+class Attendant {
+ public:
+  Attendant(app::Run& run, bool quiet) : run_(run), quiet_(quiet), progress_(quiet) {
+    for (const std::string& remark : quiet ? std::vector<std::string>{} : run.remarks())
+      say(remark);
+    if (!quiet && !run.page().empty()) say("page: " + run.page());
+    if (!quiet && !run.video().empty()) say("video: " + run.video());
+    run.on_event([this](const std::string& line) { say(line); });
+    run.on_tick([this] { look(); });
+    watchdog_.ready();
+  }
+
+  /// The run has learned what there was.
+  void finish() {
+    if (!stopping_) watchdog_.stopping();
+    progress_.finish();
+  }
+
+ private:
+  void say(const std::string& line) {
+    progress_.finish();
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+
+  void look() {
+    if (asked_to_stop() && !stopping_) {
+      stopping_ = true;
+      watchdog_.stopping();
+      run_.stop();
+      if (!quiet_) say("stopping: draining the pipeline");
+    }
+    if (asked_to_reload()) say("config: " + run_.reload());
+    const std::int64_t trained = run_.trained();
+    if (watchdog_.due(trained)) watchdog_.trained(trained, run_.status());
+    if (run_.paused() && !stopping_) watchdog_.paused("paused on demand");
+    if (progress_.due()) progress_.show(run_.status());
+  }
+
+  app::Run& run_;
+  const bool quiet_;
+  Progress progress_;
+  Watchdog watchdog_;
+  bool stopping_ = false;
+};
+
+std::string toml_string(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    quoted += c;
+  }
+  return quoted + "\"";
+}
+
+/// A text holds no zero byte among its first; a container of video does.
+bool is_video(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  char head[512] = {};
+  file.read(head, sizeof head);
+  return std::find(head, head + file.gcount(), '\0') != head + file.gcount();
+}
+
+/// Whether what stands where a config is expected is a source instead: a URI, or a file that is
+/// there and no .toml.
+bool names_a_source(const std::string& argument) {
+  const std::size_t colon = argument.find(':');
+  if (colon != std::string::npos && io::scheme_error(argument).empty()) return true;
+  std::error_code ignored;
+  const std::filesystem::path path(argument);
+  return std::filesystem::is_regular_file(path, ignored) && path.extension() != ".toml" &&
+         is_video(path);
+}
+
+/// The token in `path`, without the line's end. Throws ConfigError.
+std::string token_in(const std::string& path) {
+  constexpr std::size_t kMost = 4096;
+  std::ifstream file(path, std::ios::binary);
+  std::string token(kMost, '\0');
+  file.read(token.data(), kMost);
+  token.resize(std::size_t(std::max<std::streamsize>(file.gcount(), 0)));
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty()) throw app::ConfigError("--token-file: " + path + ": holds no token");
+  try {
+    page::check_token(token);
+  } catch (const std::invalid_argument& error) {
+    throw app::ConfigError("--token-file: " + path + ": " + error.what());
+  }
+  return token;
+}
+
+/// What the arguments ask for, each time from the files as they are then.
+std::function<app::Config()> config_reader(const RunArguments& arguments) {
+  std::vector<std::string> settings = arguments.settings;
+  if (!arguments.report.empty())
+    settings.push_back("output.report=" + toml_string(arguments.report));
+  // A video, or any other source, in place of a config is learned from by every key's default.
+  std::string file = arguments.config;
+  if (names_a_source(file)) {
+    settings.insert(settings.begin(), "source.uri=" + toml_string(file));
+    file.clear();
+  }
+  return [=] { return app::load_config(file, settings); };
+}
+
+/// The whole run, or, with `ranks`, the part that has the source.
+int learn(const RunArguments& arguments, engine::Exchange* ranks) {
+  const auto read = config_reader(arguments);
+  const app::Config config = read();
+  app::Run run(config,
+          {.trace = arguments.trace,
+           .trace_operators = arguments.trace_operators,
+           .serve = arguments.serve->count() > 0,
+           .serve_at = arguments.serve_at,
+           .token = arguments.token_file.empty() ? arguments.token : token_in(arguments.token_file),
+           .read_again = read,
+           .ranks = ranks});
+  if (!ranks) catch_signals();  // from here on there is something to save
+  std::string failure;
+  const auto failed = [&](const std::string& what) {
+    failure += (failure.empty() ? "" : "; ") + what;
+  };
+  Attendant attendant(run, arguments.quiet);
+  try {
+    run.learn(arguments.frames);
+  } catch (const app::Wedged& error) {
+    std::fprintf(stderr, "millrace: error: %s\n", error.what());
+    std::_Exit(kRunFailed);  // nothing that waits for the stage
+  } catch (const std::exception& error) {
+    failed(error.what());
+  } catch (...) {  // a plug-in's
+    failed("an exception of an unknown type");
+  }
+  attendant.finish();
+  for (const std::string& what : run.save()) failed(what);
+  if (!arguments.quiet)
+    (config.output.log == "-" ? std::cerr : std::cout) << run.summary() << std::flush;
+  if (!run.source_error().empty()) failed(run.source_error());
+  if (!failure.empty()) throw std::runtime_error(failure);
+  return kDone;
+}
+
+int run(const RunArguments& arguments) {
+  catch_signals();
+  const std::unique_ptr<engine::Exchange> ranks = app::launched_ranks();
+  if (!ranks) {
+    leave_at_signals();  // a rank stays: the others would wait for it
+    return asked_to_stop() ? kDone : learn(arguments, nullptr);
+  }
+  if (ranks->rank() != 0) return app::follow(*ranks, config_reader(arguments), asked_to_stop);
+  const auto refuse = [&](ExitCode code) { app::refuse_ranks(*ranks, code); };
+  try {
+    return learn(arguments, ranks.get());
+  } catch (const app::ConfigError&) {
+    refuse(kBadUsage);
+    throw;
+  } catch (const io::SourceError&) {
+    refuse(kNoSource);
+    throw;
+  } catch (const std::exception&) {
+    refuse(kRunFailed);
+    throw;
+  }
+}
+
+void add_options(CLI::App& command, RunArguments& arguments) {
+  command.add_option("config", arguments.config, "Config file; none: every key at its default");
+  add_set(command, arguments.settings);
+  command.add_option("--frames", arguments.frames, "Frames to train; 0: until the source ends")
+      ->check(CLI::Range(std::int64_t(0), std::int64_t(1'000'000'000'000)));
+  command.add_option("--report", arguments.report, "Where to write the report, JSON");
+  CLI::Option* const trace =
+      command.add_option("--trace", arguments.trace,
+                         "Where to write what each worker did and when, for Chrome or Perfetto: "
+                         "the last 1000000 actions and waits");
+  command
+      .add_flag("--trace-operators", arguments.trace_operators,
+                "In the trace each operator of a step program, too, by name and time")
+      ->needs(trace);
+  arguments.serve =
+      command
+          .add_option(
+              "--serve", arguments.serve_at,
+              "A page to watch on, at ADDR:PORT (unset: 127.0.0.1:8080); another address than "
+              "loopback needs --token")
+          ->expected(0, 1);
+  CLI::Option* const token =
+      command.add_option("--token", arguments.token, "Asked of whoever opens the page");
+  command
+      .add_option("--token-file", arguments.token_file,
+                  "A file that holds the token, which then stands in no list of processes")
+      ->excludes(token);
+  command.add_flag("--quiet", arguments.quiet, "No progress and no summary");
+}
+
+}  // namespace
+
+const Command kRun = {"run",
+                      "Learn from the source until it ends, --frames are trained or SIGINT comes",
+                      add<RunArguments, add_options, run>};
+
+}  // namespace millrace::cli

@@ -1,0 +1,24 @@
+// Which schedule a command is about: `millrace schedule` and `millrace simulate` ask alike.
+#pragma once
+
+#include "engine/schedule/schedule.h"
+
+namespace CLI {
+class App;
+}
+
+namespace millrace::cli {
+
+/// A schedule by name and parameters.
+struct ScheduleChoice : engine::ScheduleSpec {
+  ScheduleChoice() { stages = 0; }  ///< 4, or as many as the file has
+};
+
+/// Adds the name and the options to `command`; they go to `choice`, which must outlive the parsing.
+void add_schedule_choice(CLI::App& command, ScheduleChoice& choice, std::int64_t most_stages);
+
+/// The schedule, not verified yet. `stages`: how many where --stages says nothing; 0: 4, or as many
+/// as the file has. Throws ConfigError.
+engine::Schedule chosen_schedule(const ScheduleChoice& choice, int stages = 0);
+
+}  // namespace millrace::cli

@@ -1,0 +1,81 @@
+#include "tools/cli/commands/signals.h"
+
+#include <fcntl.h>   // the terminal
+#include <unistd.h>  // the terminal
+
+#include <csignal>
+
+namespace millrace::cli {
+namespace {
+
+volatile std::sig_atomic_t asked = 0;
+volatile std::sig_atomic_t asked_anew = 0;
+
+void on_early_signal(int) {
+  _exit(0);
+}
+
+void on_signal(int) {
+  asked = 1;
+  // A second signal, whichever of the two, does what it always did.
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+void on_hangup(int) {
+  asked_anew = 1;
+}
+
+bool has_terminal = false;  // that may go away
+
+/// Whether the terminal that this process was started from can still be talked to.
+bool terminal_is_there() {
+  const int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal >= 0) close(terminal);
+  return terminal >= 0;
+}
+
+void on_stop(void (*handler)(int)) {
+  struct sigaction action = {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+void hear_hangups() {
+  struct sigaction action = {}, before = {};
+  action.sa_handler = on_hangup;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGHUP, &action, &before);
+  if (before.sa_handler == on_hangup) return;
+  has_terminal = before.sa_handler != SIG_IGN && terminal_is_there();  // ignored: under nohup
+}
+
+}  // namespace
+
+void leave_at_signals() {
+  hear_hangups();
+  on_stop(on_early_signal);
+}
+
+void catch_signals() {
+  hear_hangups();
+  on_stop(on_signal);
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads stdout may go away; the weights stay
+}
+
+bool asked_to_stop() {
+  return asked != 0;
+}
+
+bool asked_to_reload() {
+  if (asked_anew == 0) return false;
+  asked_anew = 0;  // before the file is read: a signal that comes meanwhile is another
+  if (!has_terminal || terminal_is_there()) return true;
+  // It was closed. A run that nobody can reach any more must not keep the camera.
+  asked = 1;
+  return false;
+}
+
+}  // namespace millrace::cli

@@ -1,0 +1,192 @@
+// `millrace simulate`: a schedule run against costs, for devices that nobody has here.
+#include "tools/cli/commands/simulate.h"
+#include "tools/cli/commands/command.h"
+
+#include <sys/ioctl.h>  // the terminal's width
+#include <unistd.h>     // whether there is one
+#include <iostream>     // results
+#include <stdexcept>    // std::invalid_argument
+
+#include "engine/plan/balance.h"
+#include "engine/plan/machine_text.h"
+#include "engine/plan/stage_costs.h"
+#include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/verifier.h"
+#include "engine/simulate/timeline_svg.h"
+#include "engine/simulate/timeline_text.h"
+#include "engine/trace/trace.h"
+#include "io/files/whole_file.h"
+#include "tools/cli/commands/schedule_choice.h"
+#include "tools/app/config/config.h"
+#include "tools/app/config/profile_read.h"
+
+namespace millrace::cli {
+namespace {
+
+using engine::Schedule;
+using engine::Simulation;
+using engine::SimulationInput;
+using engine::plan::Profile;
+using engine::plan::StageCosts;
+
+/// The proof's time grows with the square of the workers; what generators write has been proven for
+/// as many.
+constexpr std::size_t kProven = 128;
+/// Actions that may be listed, and that a run without --samples may have.
+constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
+
+/// As many as --cut makes; 0: it does not say.
+int stages_of_cut(const SimulateArguments& arguments) {
+  const std::int64_t cut = arguments.cut.empty() ? 0 : std::int64_t(arguments.cut.size()) + 1;
+  if (arguments.stages > 0 && cut > 0 && arguments.stages != cut) {
+    throw app::ConfigError("--cut makes " + std::to_string(cut) + " stages, --stages says " +
+                      std::to_string(arguments.stages));
+  }
+  return int(cut);
+}
+
+Schedule schedule_of(const SimulateArguments& arguments) {
+  Schedule schedule = chosen_schedule(arguments, stages_of_cut(arguments));
+  if (schedule.workers.size() <= kProven || engine::is_schedule_file(arguments.schedule)) {
+    if (const auto fault = engine::verify(schedule)) throw app::ConfigError(fault->text(schedule.name));
+  }
+  return schedule;
+}
+
+/// One value for every stage, or one a stage.
+double of_stage(const char* option, const std::vector<double>& values, int stage, int stages) {
+  if (values.size() != 1 && int(values.size()) != stages) {
+    throw app::ConfigError(std::string(option) + " has " + std::to_string(values.size()) +
+                      " values: it takes one, or one for each of the " + std::to_string(stages) +
+                      " stages");
+  }
+  return values.size() == 1 ? values.front() : values[stage];
+}
+
+std::vector<StageCosts> simple_costs(const SimulateArguments& arguments, int stages) {
+  if (arguments.link_gbps > 0 && arguments.message_bytes == 0)
+    throw app::ConfigError("--link-gbps has nothing to carry: give --message-bytes or --profile");
+  std::vector<StageCosts> costs;
+  for (int stage = 0; stage < stages; ++stage) {
+    const double backward = of_stage("--backward", arguments.backward, stage, stages);
+    costs.push_back({{.forward = of_stage("--forward", arguments.forward, stage, stages),
+                      .input_gradient = backward / 2,
+                      .weight_gradient = backward / 2,
+                      .update = of_stage("--update", arguments.update, stage, stages)},
+                     {.activation = arguments.message_bytes,
+                      .gradient = arguments.message_bytes,
+                      .weight = arguments.weight_bytes,
+                      .stash = arguments.stash_bytes}});
+  }
+  return costs;
+}
+
+std::vector<StageCosts> profiled_costs(const SimulateArguments& arguments, const Profile& profile,
+                                       int stages) {
+  std::vector<int> cut = arguments.cut;
+  if (cut.empty() && stages > 1) {
+    std::vector<double> times;
+    for (const auto& module : profile.modules) times.push_back(module.ms().total());
+    cut = engine::balanced_cut(times, stages);
+  }
+  return engine::plan::stage_costs(profile, cut);
+}
+
+SimulationInput input_of(const SimulateArguments& arguments, const Schedule& schedule) {
+  SimulationInput input{.samples = arguments.samples,
+                        .delay_ms = arguments.delay_ms,
+                        .overhead_ms = arguments.overhead_ms,
+                        .contention = arguments.contention,
+                        .cores = int(arguments.cores),
+                        .source_period_ms = arguments.fps == 0 ? 0.0 : 1e3 / arguments.fps};
+  Profile profile;
+  if (arguments.profile.empty()) {
+    input.stages = simple_costs(arguments, schedule.stages);
+    input.input_bytes = arguments.message_bytes;
+  } else {
+    profile = app::read_profile(arguments.profile, 1);
+    input.input_bytes = profile.input_bytes;
+  }
+  input.machine = engine::plan::parse_machine(arguments.devices.empty() ? "1" : arguments.devices,
+                                              arguments.links, arguments.overlap, 0, profile);
+  if (!arguments.devices.empty() && input.machine.devices() < int(schedule.workers.size())) {
+    throw app::ConfigError("--devices " + arguments.devices + " are fewer than the schedule's " +
+                      std::to_string(schedule.workers.size()) + " workers");
+  }
+  if (arguments.link_latency_ms > 0 || arguments.link_gbps > 0) {
+    for (engine::plan::Level& level : input.machine.levels)
+      level.link = {arguments.link_latency_ms, arguments.link_gbps * 1e9 / 8 / 1e3};
+    input.machine.knows_sums = false;  // of other links
+  }
+  if (!arguments.profile.empty()) {
+    const Profile each =
+        engine::plan::shared_by(std::move(profile), int(arguments.tensor), input.machine);
+    input.stages = profiled_costs(arguments, each, schedule.stages);
+  }
+  if (input.samples == 0) {
+    const std::int64_t fits = kMostUnasked / 3 / schedule.stages / schedule.group * schedule.group;
+    input.samples = std::min(engine::enough_samples(schedule),
+                             std::max<std::int64_t>(fits, 2 * schedule.group));
+  }
+  input.events = input.samples * schedule.stages * 4 < kMostListed || !arguments.trace.empty() ||
+                 !arguments.svg.empty();
+  return input;
+}
+
+int terminal_columns() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 120;
+}
+
+/// As long as about 60 actions take, so that their names fit.
+double readable_ms(const Simulation& simulation) {
+  double sum = 0;
+  for (const auto& event : simulation.events)
+    sum += event.receive_ms + event.compute_ms + event.send_ms;
+  return 60 * sum / double(std::max<std::size_t>(1, simulation.events.size()));
+}
+
+void write_files(const SimulateArguments& arguments, const Schedule& schedule,
+                 const Simulation& simulation) {
+  if (!arguments.trace.empty()) {
+    io::write_whole(arguments.trace,
+                    engine::trace_json(schedule.name + ", simulated",
+                                       engine::worker_names(schedule), spans_of(simulation)));
+  }
+  if (!arguments.svg.empty()) {
+    const double until = arguments.until_ms > 0 ? arguments.until_ms : readable_ms(simulation);
+    const std::string title = schedule.name + ", " + std::to_string(schedule.stages) + " stages";
+    io::write_whole(arguments.svg,
+                    timeline_svg(schedule, simulation, {.title = title, .until_ms = until}));
+  }
+  if (!arguments.json.empty())
+    io::write_whole(arguments.json, simulation_json(schedule, simulation).dump(1) + "\n");
+}
+
+int simulate_costs(const SimulateArguments& arguments) {
+  const Schedule schedule = schedule_of(arguments);
+  Simulation simulation;
+  try {
+    simulation = engine::simulate(schedule, input_of(arguments, schedule));
+  } catch (const std::invalid_argument& error) {
+    throw app::ConfigError(error.what());
+  }
+  std::cout << simulation_text(schedule, simulation);
+  if (!simulation.events.empty()) {
+    std::cout << "\n"
+              << engine::timeline_text(schedule, simulation, terminal_columns(), 32,
+                                       isatty(STDOUT_FILENO));
+  }
+  std::cout.flush();
+  write_files(arguments, schedule, simulation);
+  return kDone;
+}
+
+}  // namespace
+
+const Command kSimulate = {
+    "simulate", "Run a schedule against costs: time line, use, bubble, memory, rate, latency",
+    add<SimulateArguments, add_simulate_options, simulate_costs>};
+
+}  // namespace millrace::cli

@@ -1,0 +1,259 @@
+#include "tools/cli/compare/compare.h"
+
+#include <algorithm>   // widths
+#include <array>       // rows
+#include <cmath>       // isfinite
+#include <filesystem>  // names, sizes
+#include <fstream>     // files
+#include <iterator>    // whole files
+#include <set>         // keys that have been shown
+#include <stdexcept>   // bad files
+
+#include "engine/format.h"
+#include "engine/plan/json_bounds.h"
+
+namespace millrace::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::uintmax_t kMostBytes = 64 << 20;  // of a report
+constexpr std::size_t kMostPoints = 4000;
+
+/// A figure of the table: where it stands in a report.
+struct Row {
+  const char* label;
+  const char* pointer;  ///< JSON pointer
+};
+constexpr std::array<Row, 22> kRows = {{
+    {"frames received", "/frames/received"},
+    {"frames trained", "/frames/trained"},
+    {"frames dropped", "/frames/dropped"},
+    {"frames rejected", "/frames/rejected"},
+    {"updates", "/updates"},
+    {"gradient age", "/gradient_age"},
+    {"T, ms", "/timing_ms/T"},
+    {"T/N, ms", "/timing_ms/T_over_N"},
+    {"slowest stage, ms", "/timing_ms/bottleneck"},
+    {"step p50, ms", "/timing_ms/step_p50"},
+    {"step p99, ms", "/timing_ms/step_p99"},
+    {"speed-up K", "/timing_ms/speedup_K"},
+    {"F, frames a second", "/realtime/F"},
+    {"real time holds", "/realtime/holds"},
+    {"latency p50, ms", "/latency_ms/p50"},
+    {"latency p99, ms", "/latency_ms/p99"},
+    {"loss, mean", "/loss/mean"},
+    {"loss, last 100", "/loss/recent"},
+    {"mean frame, last 100", "/loss/mean_frame/recent"},
+    {"accuracy, last 100", "/accuracy/recent"},
+    {"roll-backs", "/guard/roll_backs"},
+    {"unexpected frames", "/novelty/marked"},
+}};
+
+/// What a run was asked beside its config, in reports of any age.
+constexpr std::array<const char*, 6> kAsked = {"schedule", "stages",     "devices",
+                                               "cut",      "correction", "capture"};
+
+const Json* at(const Json& report, const std::string& pointer) {
+  const Json::json_pointer place(pointer);
+  return report.contains(place) ? &report.at(place) : nullptr;
+}
+
+std::string text_of(const Json* value) {
+  if (!value || value->is_null()) return "-";
+  if (value->is_boolean()) return value->get<bool>() ? "yes" : "no";
+  if (value->is_number_float()) {
+    return engine::format("%.4g", value->get<double>());
+  }
+  return value->is_string() ? value->get<std::string>() : value->dump();
+}
+
+/// " (x 0.83)" against the first run's; "" where that says nothing.
+std::string ratio_text(const Json* first, const Json* value) {
+  if (!first || !value || !first->is_number() || !value->is_number()) return "";
+  const double ratio = value->get<double>() / first->get<double>();
+  if (!std::isfinite(ratio) || ratio == 1) return "";
+  return engine::format(" (x %.3g)", ratio);
+}
+
+/// One line a key: its name, then a value a run.
+using Table = std::vector<std::vector<std::string>>;
+
+bool differ(const std::vector<std::string>& row) {
+  return std::any_of(row.begin() + 1, row.end(), [&](const auto& v) { return v != row[1]; });
+}
+
+/// Every value within "config" by its path, in the order of the first report that has it.
+std::vector<std::string> config_paths(const std::vector<NamedReport>& runs) {
+  std::vector<std::string> paths;
+  std::set<std::string> seen;
+  for (const NamedReport& run : runs) {
+    const Json* config = at(run.report, "/config");
+    if (!config || !config->is_object()) continue;
+    for (const auto& [table, keys] : config->items()) {
+      if (!keys.is_object()) {
+        if (seen.insert(table).second) paths.push_back(table);
+        continue;
+      }
+      for (const auto& [key, value] : keys.items())
+        if (seen.insert(table + "/" + key).second) paths.push_back(table + "/" + key);
+    }
+  }
+  return paths;
+}
+
+Table asked_table(const std::vector<NamedReport>& runs) {
+  Table table;
+  const auto add = [&](std::string label, const std::string& pointer) {
+    std::vector<std::string> row = {std::move(label)};
+    for (const NamedReport& run : runs) row.push_back(text_of(at(run.report, pointer)));
+    if (differ(row)) table.push_back(std::move(row));
+  };
+  for (const char* key : kAsked) add(key, std::string("/") + key);
+  for (const std::string& path : config_paths(runs)) {
+    std::string label = path;
+    std::replace(label.begin(), label.end(), '/', '.');
+    add(label, "/config/" + path);
+  }
+  return table;
+}
+
+/// How many times better than always predicting the mean frame.
+Json learned(const Json& report) {
+  const Json *loss = at(report, "/loss/recent"), *mean = at(report, "/loss/mean_frame/recent");
+  if (!loss || !mean || !loss->is_number() || !mean->is_number()) return nullptr;
+  const double ratio = mean->get<double>() / loss->get<double>();
+  return std::isfinite(ratio) ? Json(ratio) : Json(nullptr);
+}
+
+void add_figures(Table& table, const std::string& label, const std::vector<Json>& values) {
+  std::vector<std::string> row = {label};
+  for (const Json& value : values)
+    row.push_back(text_of(&value) + (&value == &values[0] ? "" : ratio_text(&values[0], &value)));
+  const bool any =
+      std::any_of(row.begin() + 1, row.end(), [](const auto& text) { return text != "-"; });
+  if (any) table.push_back(std::move(row));
+}
+
+Table figures_table(const std::vector<NamedReport>& runs) {
+  Table table;
+  const auto column = [&](auto read) {
+    std::vector<Json> values;
+    for (const NamedReport& run : runs) values.push_back(read(run.report));
+    return values;
+  };
+  for (const Row& row : kRows) {
+    add_figures(table, row.label, column([&](const Json& report) {
+                  const Json* value = at(report, row.pointer);
+                  return value ? *value : Json(nullptr);
+                }));
+  }
+  add_figures(table, "times better than it", column(learned));
+  return table;
+}
+
+std::string aligned(const Table& table) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : table) {
+    widths.resize(std::max(widths.size(), row.size()));
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const auto& row : table) {
+    std::string line;
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      line += row[i];
+      if (i + 1 < row.size()) line.append(widths[i] + 2 - row[i].size(), ' ');
+    }
+    text += line + "\n";
+  }
+  return text;
+}
+
+/// Neighbours averaged until few enough are left.
+void thin(std::vector<std::pair<double, double>>& points) {
+  const std::size_t group = (points.size() + kMostPoints - 1) / kMostPoints;
+  if (group < 2) return;
+  std::vector<std::pair<double, double>> few;
+  for (std::size_t begin = 0; begin < points.size(); begin += group) {
+    const std::size_t end = std::min(points.size(), begin + group);
+    double sum = 0;
+    for (std::size_t i = begin; i < end; ++i) sum += points[i].second;
+    few.emplace_back(points[begin].first, sum / double(end - begin));
+  }
+  points = std::move(few);
+}
+
+/// Discarded if it is no JSON.
+Json parse_in(const std::string& path, const std::string& text) {
+  try {
+    return engine::plan::parse_bounded(text);
+  } catch (const std::length_error& error) {
+    throw std::invalid_argument(path + ": " + error.what());
+  }
+}
+
+}  // namespace
+
+NamedReport read_report(const std::string& path) {
+  std::error_code failed;
+  if (!std::filesystem::is_regular_file(path, failed))
+    throw std::invalid_argument(path + ": no such file");
+  if (std::filesystem::file_size(path, failed) > kMostBytes)
+    throw std::invalid_argument(path + ": is larger than 64 MiB");
+  std::ifstream file(path);
+  Json report = parse_in(path, {std::istreambuf_iterator<char>(file), {}});
+  if (!report.is_object() || !report.contains("frames") || !report.contains("timing_ms"))
+    throw std::invalid_argument(path + ": is no report of a run");
+  return {path, std::move(report)};
+}
+
+std::string compare_text(const std::vector<NamedReport>& runs) {
+  std::vector<std::string> head = {""};
+  for (const NamedReport& run : runs) head.push_back(run.name);
+  // One table, so that columns stand below one another throughout.
+  Table table = {head};
+  const Table asked = asked_table(runs), figures = figures_table(runs);
+  table.insert(table.end(), asked.begin(), asked.end());
+  table.insert(table.end(), figures.begin(), figures.end());
+  const std::string text = aligned(table);
+  std::size_t split = 0;
+  for (std::size_t line = 0; line <= asked.size(); ++line) split = text.find('\n', split) + 1;
+  const std::string note = asked.empty() ? "what they were asked does not differ\n" : std::string();
+  return text.substr(0, split) + note + "\n" + text.substr(split);
+}
+
+LossCurves read_curves(const std::string& log) {
+  std::ifstream file(log);
+  if (!file) throw std::invalid_argument(log + ": cannot be read");
+  LossCurves curves;
+  for (std::string text; std::getline(file, text);) {
+    const Json line = parse_in(log, text);
+    if (!line.is_object() || !line.contains("frame") || !line["frame"].is_number()) continue;
+    const double frame = line["frame"];
+    if (const Json* loss = at(line, "/loss"); loss && loss->is_number())
+      curves.network.emplace_back(frame, loss->get<double>());
+    if (const Json* loss = at(line, "/mean_frame_loss"); loss && loss->is_number())
+      curves.mean_frame.emplace_back(frame, loss->get<double>());
+  }
+  if (curves.network.empty())
+    throw std::invalid_argument(log + ": holds no line that output.log wrote");
+  thin(curves.network);
+  thin(curves.mean_frame);
+  return curves;
+}
+
+io::Chart compare_chart(const std::vector<std::pair<std::string, LossCurves>>& runs) {
+  io::Chart chart{.title = "Loss while learning, run by run",
+                  .x_label = "frame",
+                  .y_label = "loss",
+                  .log_y = true};
+  for (const auto& [name, curves] : runs)
+    chart.series.push_back({.label = name, .points = curves.network});
+  if (!runs.empty() && !runs[0].second.mean_frame.empty())
+    chart.series.push_back(
+        {.label = "mean frame", .points = runs[0].second.mean_frame, .dashed = true});
+  return chart;
+}
+
+}  // namespace millrace::cli
