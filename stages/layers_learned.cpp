@@ -9,18 +9,14 @@
 namespace millrace::stages {
 namespace {
 
-std::string text(std::int64_t n) {
-  return std::to_string(n);
-}
-
 class Conv final : public Layer, public Splittable {
  public:
   Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
        std::int64_t groups)
       : in_(in), out_(out), kernel_(kernel), stride_(stride), groups_(groups) {}
   std::string describe() const override {
-    return "conv " + text(in_) + "->" + text(out_) + " k" + text(kernel_) +
-           (stride_ > 1 ? " s" + text(stride_) : "") + (groups_ > 1 ? " g" + text(groups_) : "");
+    return "conv " + std::to_string(in_) + "->" + std::to_string(out_) + " k" + std::to_string(kernel_) +
+           (stride_ > 1 ? " s" + std::to_string(stride_) : "") + (groups_ > 1 ? " g" + std::to_string(groups_) : "");
   }
   std::vector<ParameterSpec> parameters() const override {
     const std::int64_t fan_in = in_ / groups_ * kernel_ * kernel_;
@@ -50,7 +46,7 @@ class TransposedConv final : public Layer {
   TransposedConv(std::int64_t in, std::int64_t out, std::int64_t factor)
       : in_(in), out_(out), factor_(factor) {}
   std::string describe() const override {
-    return "transposed-conv " + text(in_) + "->" + text(out_) + " x" + text(factor_);
+    return "transposed-conv " + std::to_string(in_) + "->" + std::to_string(out_) + " x" + std::to_string(factor_);
   }
   std::vector<ParameterSpec> parameters() const override {
     const std::int64_t fan_in = out_ * factor_ * factor_;  // as PyTorch counts it
@@ -68,7 +64,7 @@ class TransposedConv final : public Layer {
 class Linear final : public Layer, public Splittable {
  public:
   Linear(std::int64_t in, std::int64_t out) : in_(in), out_(out) {}
-  std::string describe() const override { return "linear " + text(in_) + "->" + text(out_); }
+  std::string describe() const override { return "linear " + std::to_string(in_) + "->" + std::to_string(out_); }
   std::vector<ParameterSpec> parameters() const override {
     return {{"weight", {out_, in_}, Init::kaiming_uniform, in_},
             {"bias", {out_}, Init::fan_in_uniform, in_}};
@@ -92,7 +88,7 @@ class GroupNorm final : public Layer {
  public:
   GroupNorm(std::int64_t groups, std::int64_t channels) : groups_(groups), channels_(channels) {}
   std::string describe() const override {
-    return groups_ == channels_ ? "instancenorm" : "groupnorm " + text(groups_);
+    return groups_ == channels_ ? "instancenorm" : "groupnorm " + std::to_string(groups_);
   }
   std::vector<ParameterSpec> parameters() const override {
     return {{"weight", {channels_}, Init::ones}, {"bias", {channels_}, Init::zeros}};
@@ -133,7 +129,7 @@ class BatchNorm final : public Layer {
 class Attention final : public Layer {
  public:
   Attention(std::int64_t channels, std::int64_t heads) : channels_(channels), heads_(heads) {}
-  std::string describe() const override { return "attention, heads " + text(heads_); }
+  std::string describe() const override { return "attention, heads " + std::to_string(heads_); }
   std::vector<ParameterSpec> parameters() const override {
     const std::int64_t c = channels_;
     return {{"qkv.weight", {3 * c, c}, Init::kaiming_uniform, c},
@@ -161,11 +157,11 @@ std::unique_ptr<Layer> attention_layer(const LayerSpec& spec, ImageShape& shape,
   constexpr std::int64_t kMostPixels = 4096;  // every pixel with every other one
   const std::int64_t heads = spec.groups.value_or(1), pixels = shape.height * shape.width;
   if (shape.channels % heads != 0)
-    throw std::invalid_argument("groups " + text(heads) + " must divide its input's " +
-                                text(shape.channels) + " channels");
+    throw std::invalid_argument("groups " + std::to_string(heads) + " must divide its input's " +
+                                std::to_string(shape.channels) + " channels");
   if (pixels > kMostPixels)
-    throw std::invalid_argument("is for grids of at most " + text(kMostPixels) + " pixels, not " +
-                                text(shape.width) + "x" + text(shape.height));
+    throw std::invalid_argument("is for grids of at most " + std::to_string(kMostPixels) + " pixels, not " +
+                                std::to_string(shape.width) + "x" + std::to_string(shape.height));
   return std::make_unique<Attention>(shape.channels, heads);
 }
 
@@ -175,7 +171,7 @@ std::unique_ptr<Layer> conv_layer(const LayerSpec& spec, ImageShape& shape, cons
   if (kernel % 2 == 0)
     throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
   if (in % groups != 0 || out % groups != 0) {
-    throw std::invalid_argument("groups " + text(groups) + " must divide its input's " + text(in) +
+    throw std::invalid_argument("groups " + std::to_string(groups) + " must divide its input's " + std::to_string(in) +
                                 " channels and its out");
   }
   shape = {out, (shape.height + stride - 1) / stride, (shape.width + stride - 1) / stride};
@@ -206,8 +202,8 @@ std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t
 
 std::unique_ptr<Layer> make_group_norm(std::int64_t groups, std::int64_t channels) {
   if (channels % groups != 0) {
-    throw std::invalid_argument("groups " + text(groups) + " must divide its input's " +
-                                text(channels) + " channels");
+    throw std::invalid_argument("groups " + std::to_string(groups) + " must divide its input's " +
+                                std::to_string(channels) + " channels");
   }
   return std::make_unique<GroupNorm>(groups, channels);
 }

@@ -9,10 +9,6 @@
 namespace millrace::stages {
 namespace {
 
-std::string text(std::int64_t n) {
-  return std::to_string(n);
-}
-
 /// A layer without parameters, given by its operator.
 class Operator : public Layer {
  public:
@@ -41,7 +37,7 @@ class Join final : public Layer {
  public:
   Join(bool add, std::int64_t from) : add_(add), from_(from) {}
   std::string describe() const override {
-    return (add_ ? "add from " : "concat from ") + (from_ < 0 ? "sample" : text(from_));
+    return (add_ ? "add from " : "concat from ") + (from_ < 0 ? "sample" : std::to_string(from_));
   }
   at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor>) const override {
     return add_ ? x[0] + x[1] : at::cat({x[0], x[1]}, 1);
@@ -65,8 +61,8 @@ std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape, const I
 std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
   const std::int64_t k = spec.kernel.value_or(2);
   if ((shape.height && shape.height < k) || (shape.width && shape.width < k)) {
-    throw std::invalid_argument("kernel " + text(k) + " is larger than its input " +
-                                text(shape.width) + "x" + text(shape.height));
+    throw std::invalid_argument("kernel " + std::to_string(k) + " is larger than its input " +
+                                std::to_string(shape.width) + "x" + std::to_string(shape.height));
   }
   shape.height /= k;
   shape.width /= k;
@@ -74,7 +70,7 @@ std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape, const
       spec.type == "maxpool"
           ? [](const at::Tensor& x, double k) { return at::max_pool2d(x, std::int64_t(k)); }
           : [](const at::Tensor& x, double k) { return at::avg_pool2d(x, std::int64_t(k)); };
-  return std::make_unique<ChannelOperator>(spec.type + " " + text(k), function, double(k));
+  return std::make_unique<ChannelOperator>(spec.type + " " + std::to_string(k), function, double(k));
 }
 
 std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
@@ -86,7 +82,7 @@ std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, c
   shape.width *= factor;
   if (kind == "bilinear") {
     return std::make_unique<ChannelOperator>(
-        "upsample " + text(factor) + " bilinear",
+        "upsample " + std::to_string(factor) + " bilinear",
         [](const at::Tensor& x, double f) {
           return at::upsample_bilinear2d(x,
                                          {x.size(2) * std::int64_t(f), x.size(3) * std::int64_t(f)},
@@ -95,7 +91,7 @@ std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, c
         double(factor));
   }
   return std::make_unique<ChannelOperator>(
-      "upsample " + text(factor),
+      "upsample " + std::to_string(factor),
       [](const at::Tensor& x, double f) {
         return at::upsample_nearest2d(x,
                                       {x.size(2) * std::int64_t(f), x.size(3) * std::int64_t(f)});
@@ -107,28 +103,28 @@ std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& sha
                                           const ImageShape*) {
   const std::int64_t factor = *spec.factor;
   if (shape.channels % (factor * factor) != 0) {
-    throw std::invalid_argument("pixel-shuffle by " + text(factor) +
-                                " needs channels in multiples of " + text(factor * factor) +
-                                ", its input has " + text(shape.channels));
+    throw std::invalid_argument("pixel-shuffle by " + std::to_string(factor) +
+                                " needs channels in multiples of " + std::to_string(factor * factor) +
+                                ", its input has " + std::to_string(shape.channels));
   }
   shape = {shape.channels / (factor * factor), shape.height * factor, shape.width * factor};
   return std::make_unique<Operator>(
-      "pixel-shuffle " + text(factor),
+      "pixel-shuffle " + std::to_string(factor),
       [](const at::Tensor& x, double f) { return at::pixel_shuffle(x, std::int64_t(f)); },
       double(factor));
 }
 
 std::unique_ptr<Layer> make_join(const LayerSpec& spec, ImageShape& shape,
                                  const ImageShape* joined) {
-  const auto sized = [](const ImageShape& s) { return text(s.width) + "x" + text(s.height); };
+  const auto sized = [](const ImageShape& s) { return std::to_string(s.width) + "x" + std::to_string(s.height); };
   if (joined->height != shape.height || joined->width != shape.width) {
-    throw std::invalid_argument("joins " + sized(shape) + " with module " + text(*spec.from) +
+    throw std::invalid_argument("joins " + sized(shape) + " with module " + std::to_string(*spec.from) +
                                 "'s " + sized(*joined) + ": sizes must be equal");
   }
   const bool add = spec.type == "add";
   if (add && joined->channels != shape.channels) {
-    throw std::invalid_argument("adds " + text(shape.channels) + " channels to module " +
-                                text(*spec.from) + "'s " + text(joined->channels));
+    throw std::invalid_argument("adds " + std::to_string(shape.channels) + " channels to module " +
+                                std::to_string(*spec.from) + "'s " + std::to_string(joined->channels));
   }
   if (!add) shape.channels += joined->channels;
   return std::make_unique<Join>(add, *spec.from);

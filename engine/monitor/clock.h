@@ -7,4 +7,8 @@ namespace millrace::engine {
 
 using Clock = std::chrono::steady_clock;
 
+inline double now_ms() {
+  return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
+}
+
 }  // namespace millrace::engine

@@ -12,10 +12,6 @@
 namespace millrace::engine {
 namespace {
 
-double now_ms() {
-  return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
-}
-
 void await(TokenQueue& queue, Token& token) {
   while (!queue.receive(token, kPatience)) {
   }

@@ -25,10 +25,6 @@ namespace {
 using stages::Stage;
 using stages::Tensors;
 
-double now_ms() {
-  return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count();
-}
-
 /// What is measured.
 struct Subject {
   const std::shared_ptr<const stages::Network>& network;

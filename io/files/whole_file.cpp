@@ -54,14 +54,14 @@ struct Temporary {
   }
 };
 
-constexpr int kPatience = 5000;  // ms, with a pipe's reader
+constexpr int kReaderPatience = 5000;  // ms, with a pipe's reader
 
 void write_all(int fd, std::string_view bytes, const std::string& path) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EAGAIN) {
       pollfd reader{.fd = fd, .events = POLLOUT, .revents = 0};
-      if (::poll(&reader, 1, kPatience) == 0) fail(path, "nobody reads it");
+      if (::poll(&reader, 1, kReaderPatience) == 0) fail(path, "nobody reads it");
       continue;
     }
     if (written < 0 && errno != EINTR) fail(path);

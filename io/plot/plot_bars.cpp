@@ -10,9 +10,6 @@
 namespace millrace::io {
 namespace {
 
-constexpr int kWidth = 1200;
-constexpr int kHeight = 640;
-constexpr double kMargin = 36.0;
 
 Axis value_axis(const BarChart& chart) {
   double low = 0.0, high = 0.0;  // a bar stands on 0

@@ -33,6 +33,11 @@ inline const cv::Scalar& series(std::size_t number) {
 }
 }  // namespace ink
 
+// Of a chart, in pixels.
+inline constexpr int kWidth = 1200;
+inline constexpr int kHeight = 640;
+inline constexpr double kMargin = 36.0;
+
 enum class Align { left, centre, right };
 
 /// `size` is the height of a capital letter.

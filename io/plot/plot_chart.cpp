@@ -10,9 +10,6 @@
 namespace millrace::io {
 namespace {
 
-constexpr int kWidth = 1200;
-constexpr int kHeight = 640;
-constexpr double kMargin = 36.0;
 constexpr std::size_t kCrowd = 400;
 constexpr std::size_t kDotsUpTo = 24;  // points of a line that are worth a mark each
 

@@ -9,7 +9,7 @@
 namespace millrace::io {
 namespace {
 
-constexpr int kMargin = 28;
+constexpr int kBorder = 28;
 constexpr int kGap = 20;
 constexpr int kPanelWidth = 320;  // at least
 constexpr double kTitle = 12.0;
@@ -46,17 +46,17 @@ std::vector<Placed> place(const std::vector<Panel>& panels) {
 void write_strip(const std::string& title, const std::vector<Panel>& panels,
                  const std::string& path) {
   const std::vector<Placed> placed = place(panels);
-  int width = 2 * kMargin - kGap, height = 0;
+  int width = 2 * kBorder - kGap, height = 0;
   for (const Placed& one : placed) {
     width += one.width + kGap;
     height = std::max(height, one.height);
   }
-  const int top = kMargin + (title.empty() ? 0 : 34) + 24;
-  Canvas canvas(std::max(width, kPanelWidth), top + height + 30 + kMargin);
-  canvas.text(fitted(title, canvas.width() - 2.0 * kMargin, kTitle, true),
-              {kMargin, kMargin + 14.0}, {kTitle, ink::text, Align::left, true});
+  const int top = kBorder + (title.empty() ? 0 : 34) + 24;
+  Canvas canvas(std::max(width, kPanelWidth), top + height + 30 + kBorder);
+  canvas.text(fitted(title, canvas.width() - 2.0 * kBorder, kTitle, true),
+              {kBorder, kBorder + 14.0}, {kTitle, ink::text, Align::left, true});
 
-  int left = kMargin;
+  int left = kBorder;
   for (std::size_t i = 0; i < panels.size(); ++i) {
     const Placed& one = placed[i];
     canvas.text(fitted(panels[i].title, one.width, kLabel, true), {double(left), top - 10.0},

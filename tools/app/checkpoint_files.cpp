@@ -37,7 +37,7 @@ class Hash {
   ~Hash() { XXH3_freeState(state_); }
   Hash(const Hash&) = delete;
   Hash& operator=(const Hash&) = delete;
-  void cli::add(std::string_view bytes) { XXH3_128bits_update(state_, bytes.data(), bytes.size()); }
+  void add(std::string_view bytes) { XXH3_128bits_update(state_, bytes.data(), bytes.size()); }
   std::string digits() const {
     const XXH128_hash_t hash = XXH3_128bits_digest(state_);
     char text[kDigits + 1];

@@ -13,7 +13,7 @@ namespace millrace::app {
 class Observers final : public engine::Observer {
  public:
   /// Before the run.
-  void cli::add(engine::Observer* observer) { all_.push_back(observer); }
+  void add(engine::Observer* observer) { all_.push_back(observer); }
   /// Sees replayed samples, too, and sees each before the others do; numbers are those of all
   /// samples.
   void add_for_all(engine::Observer* observer) { of_all_.push_back(observer); }

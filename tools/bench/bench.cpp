@@ -76,13 +76,13 @@ void plot_framerate(const Json& results, const std::string& path) {
   for (const Json& arm : results["arms"]) {
     const int stages = arm["stages"], threads = arm.value("threads", 1);
     const std::string capture = arm.value("capture", "auto");
-    cli::add(std::to_string(stages) + (stages == 1 ? " stage" : " stages") +
+    add(std::to_string(stages) + (stages == 1 ? " stage" : " stages") +
             (threads > 1 ? " of " + std::to_string(threads) + " threads" : "") +
             (capture == "auto" ? "" : ", " + capture),
         name_of(arm), arm["fps"]);
   }
   for (const Json& row : peers)
-    cli::add("PyTorch's best", name_of(row), 1e3 / row["pytorch_ms"].get<double>());
+    add("PyTorch's best", name_of(row), 1e3 / row["pytorch_ms"].get<double>());
   for (auto& [label, values] : groups) chart.groups.emplace_back(label, std::move(values));
   io::write_bars(chart, path);
 }

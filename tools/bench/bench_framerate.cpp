@@ -26,7 +26,7 @@ struct Case {
 struct Figures {
   std::vector<double> fps, T, T_over_N, bottleneck, p50, p99, handoff;
   std::vector<double> peak;  ///< FLOP/s of the core right before each turn
-  void cli::add(const Turn& turn) {
+  void add(const Turn& turn) {
     const engine::Reading& r = turn.reading;
     const int slowest = r.bottleneck_stage;
     handoff.push_back(100 * r.handoff[slowest] / (r.handoff[slowest] + r.stage[slowest]));

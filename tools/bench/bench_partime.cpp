@@ -47,7 +47,7 @@ Extent extent_of(const BenchArguments& arguments) {
 
 /// What each module costs as its steps will run: recorded, the best times of a step program's
 /// operators; eager, medians.
-engine::plan::Profile app::profile_of(const engine::TrainerOptions& options) {
+engine::plan::Profile profile_of(const engine::TrainerOptions& options) {
   if (options.capture == engine::Capture::eager) {
     return engine::measure_profile(options.network, options.sample, options.optimizer,
                                    {.repeats = 3, .most_repeats = 3});
@@ -114,7 +114,7 @@ class Row {
     options_.capture = capture_ == "graph" ? engine::Capture::graph : engine::Capture::eager;
     options_.sample = {3, size, size};
     options_.network = stages::build_network(bench_network(network_), options_.sample);
-    profile_ = app::profile_of(options_);
+    profile_ = profile_of(options_);
     for (const engine::plan::ModuleProfile& module : profile_.modules)
       options_.module_ms.push_back(module.ms().total());
   }

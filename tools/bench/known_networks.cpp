@@ -36,7 +36,7 @@ class Builder {
     double stash = -1;    ///< numbers kept for the backward; -1: its output
   };
 
-  void cli::add(const Layer& layer) {
+  void add(const Layer& layer) {
     ModuleProfile module;
     module.name = layer.name;
     const double moved =

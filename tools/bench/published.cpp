@@ -12,7 +12,7 @@ using namespace engine::plan;
 
 namespace {
 
-std::string app::text(const char* pattern, double value) {
+std::string text(const char* pattern, double value) {
   return engine::format(pattern, value);
 }
 
@@ -65,11 +65,11 @@ Comparison compare(const Case& c, const char* source) {
   const Speedup half = speedup_of(c, 0.5), full = speedup_of(c, 1.0);
   const bool straight = c.configuration == std::string("straight");
   Comparison row{source, c.what};
-  row.published = std::string(c.configuration) + ", " + app::text("%.3g", c.speedup) + "x";
-  row.ours = configuration(half.cut) + ", " + app::text("%.3g", half.best) + "x; straight " +
-             app::text("%.3g", half.straight) + "x (at the full rate of the network " +
-             configuration(full.cut) + ", " + app::text("%.3g", full.best) + "x; straight " +
-             app::text("%.3g", full.straight) + "x)";
+  row.published = std::string(c.configuration) + ", " + text("%.3g", c.speedup) + "x";
+  row.ours = configuration(half.cut) + ", " + text("%.3g", half.best) + "x; straight " +
+             text("%.3g", half.straight) + "x (at the full rate of the network " +
+             configuration(full.cut) + ", " + text("%.3g", full.best) + "x; straight " +
+             text("%.3g", full.straight) + "x)";
   row.published_figure = c.speedup;
   row.our_figure = straight ? half.straight : half.best;
   row.explanation = c.explanation;
@@ -103,8 +103,8 @@ Outcome outcome_on(int devices, const char* schedule, int microbatches, int virt
 Comparison bubble_row(const char* source, const std::string& what, double published, double ours) {
   return {source,
           what,
-          app::text("%.6g", published),
-          app::text("%.6g", ours),
+          text("%.6g", published),
+          text("%.6g", ours),
           published,
           ours,
           "none: the plan's bubble is the formula's where stages are equal"};
@@ -121,10 +121,10 @@ std::vector<Comparison> against_2bw(const std::string& other, int p, int m) {
   const double samples = other == "gpipe" ? m : std::min(m, p);
   const double memory_formula = (2 * 0.1 + samples * 0.3) / (3 * 0.1 + p * 0.3);
   return {{"PipeDream-2BW, arXiv 2006.09503: no flush", "time a sample, " + other + on,
-           "(m+p-1)/m = " + app::text("%.6g", double(m + p - 1) / m), app::text("%.6g", rate),
+           "(m+p-1)/m = " + text("%.6g", double(m + p - 1) / m), text("%.6g", rate),
            double(m + p - 1) / m, rate, "none where stages are equal"},
           {"PipeDream-2BW, arXiv 2006.09503: two versions", "memory, " + other + on,
-           app::text("%.6g", memory_formula), app::text("%.6g", memory), memory_formula, memory,
+           text("%.6g", memory_formula), text("%.6g", memory), memory_formula, memory,
            "none: versions and samples are counted off the schedule"}};
 }
 
@@ -256,7 +256,7 @@ std::vector<Comparison> partime_table() {
                        "grows with depth and resolution, levels off for shallow networks"};
         for (int stages = 2; stages <= 8; ++stages) {
           row.ours += (row.ours.empty() ? "" : " ") +
-                      app::text("%.2f", partime_speedup(layers, side, stages, costs));
+                      text("%.2f", partime_speedup(layers, side, stages, costs));
         }
         row.our_figure = partime_speedup(layers, side, 8, costs);
         row.explanation =

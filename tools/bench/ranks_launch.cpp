@@ -18,7 +18,7 @@ const char* const kPyTorch =
 #include "tools/bench/pytorch_ranks.inc"
     ;
 
-std::string app::quoted(const std::string& word) {
+std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";
@@ -82,8 +82,8 @@ std::vector<std::string> RankLauncher::over(const RankPlace& place, int ranks) c
 
 std::string RankLauncher::call(const std::vector<std::string>& command) const {
   std::string line = "exec";
-  for (const std::string& word : command) line += " " + app::quoted(word);
-  line += " < /dev/null > " + app::quoted(folder_ / "out") + " 2> " + app::quoted(folder_ / "err");
+  for (const std::string& word : command) line += " " + quoted(word);
+  line += " < /dev/null > " + quoted(folder_ / "out") + " 2> " + quoted(folder_ / "err");
   if (std::system(line.c_str()) == 0) return contents(folder_ / "out");
   const std::string said = contents(folder_ / "err");
   throw std::runtime_error(command.front() + ": " + said.substr(0, said.find('\n')));

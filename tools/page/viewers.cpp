@@ -20,7 +20,7 @@ namespace net = boost::asio;
 namespace beast = boost::beast;
 namespace websocket = beast::websocket;
 
-constexpr std::chrono::seconds kPatience{10};  // for taking one state or picture
+constexpr std::chrono::seconds kViewerPatience{10};  // for taking one state or picture
 constexpr std::chrono::seconds kSilence{2};    // then the same again: somebody may have left
 constexpr int kUnderWay = 2;  // messages not taken in yet: one travels while one is looked at
 
@@ -50,7 +50,7 @@ net::awaitable<void> read_to_end(std::shared_ptr<Socket> socket) {
 
 /// Returns when there is room for a message, or its time is up.
 net::awaitable<void> room(Socket& socket, Line& line) {
-  line.deadline = Clock::now() + kPatience;
+  line.deadline = Clock::now() + kViewerPatience;
   while (socket.room == 0 && !socket.gone) {
     boost::system::error_code woken;
     co_await socket.wake.async_wait(net::redirect_error(net::use_awaitable, woken));
@@ -60,8 +60,8 @@ net::awaitable<void> room(Socket& socket, Line& line) {
 
 net::awaitable<bool> accept(Socket& socket, const Request& request) {
   auto limits = websocket::stream_base::timeout::suggested(beast::role_type::server);
-  limits.handshake_timeout = kPatience;
-  limits.idle_timeout = 2 * kPatience;  // pinged at half of it
+  limits.handshake_timeout = kViewerPatience;
+  limits.idle_timeout = 2 * kViewerPatience;  // pinged at half of it
   limits.keep_alive_pings = true;
   beast::get_lowest_layer(socket.ws).expires_never();  // the WebSocket has clocks of its own
   socket.ws.set_option(limits);
@@ -75,7 +75,7 @@ net::awaitable<bool> accept(Socket& socket, const Request& request) {
 net::awaitable<bool> send(Socket& socket, Line& line, Bytes message, bool text) {
   --socket.room;
   socket.ws.text(text);
-  line.deadline = Clock::now() + kPatience;
+  line.deadline = Clock::now() + kViewerPatience;
   boost::system::error_code error;
   co_await socket.ws.async_write(net::buffer(*message),
                                  net::redirect_error(net::use_awaitable, error));
@@ -116,7 +116,7 @@ net::awaitable<void> watch_picture(Site& site, beast::tcp_stream& stream, std::s
   const Watching watching(site);
   boost::system::error_code error;
   const auto write = [&](const auto& buffers) {
-    stream.expires_after(kPatience);
+    stream.expires_after(kViewerPatience);
     return net::async_write(stream, buffers, net::redirect_error(net::use_awaitable, error));
   };
   const std::string head =

@@ -9,7 +9,7 @@
 namespace millrace::engine::schedules {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule gpipe_schedule(const ScheduleSpec& spec) {
   const int group = spec.microbatches;
   Schedule schedule{.stages = spec.stages, .in_flight = group, .group = group};
   for (int stage = 0; stage < spec.stages; ++stage) {
@@ -29,7 +29,7 @@ extern const ScheduleEntry gpipe{
     .name = "gpipe",
     .summary =
         "all forwards of a minibatch, all its backwards, one update; the pipeline runs empty",
-    .generate = generate,
+    .generate = gpipe_schedule,
     .minibatches = true,
     .flushes = true,
     .replicates = true,

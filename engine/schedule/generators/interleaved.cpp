@@ -45,7 +45,7 @@ Program program_of(int worker, const Order& order, int group) {
   return program;
 }
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule interleaved_schedule(const ScheduleSpec& spec) {
   const int n = spec.stages, v = spec.virtual_stages, group = spec.microbatches;
   if (n % v != 0) {
     throw std::invalid_argument("interleaved needs stages (" + std::to_string(n) +
@@ -68,7 +68,7 @@ Schedule generate(const ScheduleSpec& spec) {
 extern const ScheduleEntry interleaved{
     .name = "interleaved",
     .summary = "1f1b where each worker has several stages, which makes the bubble smaller",
-    .generate = generate,
+    .generate = interleaved_schedule,
     .minibatches = true,
     .virtual_stages = true,
     .flushes = true,

@@ -12,7 +12,7 @@
 namespace millrace::engine::schedules {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule one_forward_one_backward_schedule(const ScheduleSpec& spec) {
   const int group = spec.microbatches;
   Schedule schedule{
       .stages = spec.stages, .in_flight = std::min(group, spec.stages), .group = group};
@@ -37,7 +37,7 @@ Schedule generate(const ScheduleSpec& spec) {
 extern const ScheduleEntry one_forward_one_backward{
     .name = "1f1b",
     .summary = "as gpipe, but backward as soon as possible: at most N samples' activations",
-    .generate = generate,
+    .generate = one_forward_one_backward_schedule,
     .minibatches = true,
     .flushes = true,
     .replicates = true,

@@ -13,7 +13,7 @@
 namespace millrace::engine::schedules {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule partime_schedule(const ScheduleSpec& spec) {
   // One more than the N samples at work lets stage 0 take its next one while the last stage
   // still finishes: neighbours then never wait for a third stage.
   Schedule schedule{.stages = spec.stages, .in_flight = spec.stages + 1};
@@ -37,7 +37,7 @@ Schedule generate(const ScheduleSpec& spec) {
 extern const ScheduleEntry partime{
     .name = "partime",
     .summary = "one step a frame: gradients go back through the activations of the current frame",
-    .generate = generate,
+    .generate = partime_schedule,
 };
 
 }  // namespace millrace::engine::schedules

@@ -11,7 +11,7 @@
 namespace millrace::engine::schedules {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule pb_schedule(const ScheduleSpec& spec) {
   // Stage 0 keeps a sample from its forward to its backward, 2(N-1) samples later.
   Schedule schedule{.stages = spec.stages, .in_flight = 2 * spec.stages};
   for (int stage = 0; stage < spec.stages; ++stage) {
@@ -32,7 +32,7 @@ Schedule generate(const ScheduleSpec& spec) {
 extern const ScheduleEntry pb{
     .name = "pb",
     .summary = "as partime, but a gradient goes back through its own frame's saved activations",
-    .generate = generate,
+    .generate = pb_schedule,
     .samples_kept = [](int depth, int, int) { return 2 * depth - 1; },  // forwards run a tick ahead
 };
 

@@ -43,7 +43,7 @@ std::vector<int> replicas_of(const ScheduleSpec& spec) {
   return spec.replicas;
 }
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule pipedream_schedule(const ScheduleSpec& spec) {
   const int n = spec.stages;
   const std::vector<int> replicas = replicas_of(spec);
   const bool replicated =
@@ -98,7 +98,7 @@ extern const ScheduleEntry pipedream{
     .name = "pipedream",
     .summary =
         "one forward, one backward, no flush; each frame goes back at its own stashed weights",
-    .generate = generate,
+    .generate = pipedream_schedule,
     .vertical_sync = true,
     .replicas = true,
     .replicates = true,

@@ -12,7 +12,7 @@
 namespace millrace::engine::schedules {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule pipedream_2bw_schedule(const ScheduleSpec& spec) {
   const int n = spec.stages, group = spec.microbatches;
   Schedule schedule{
       .stages = n, .in_flight = n + 1, .group = group, .versions = std::vector<int>(n, 2)};
@@ -46,7 +46,7 @@ Schedule generate(const ScheduleSpec& spec) {
 extern const ScheduleEntry pipedream_2bw{
     .name = "2bw",
     .summary = "pipedream over minibatches, with two versions of the weights",
-    .generate = generate,
+    .generate = pipedream_2bw_schedule,
     .minibatches = true,
     .replicates = true,
     .fits_minibatch = true,

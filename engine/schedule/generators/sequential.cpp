@@ -9,7 +9,7 @@
 namespace millrace::engine::schedules {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule sequential_schedule(const ScheduleSpec& spec) {
   Schedule schedule{.stages = spec.stages, .in_flight = 2};
   for (int stage = 0; stage < spec.stages; ++stage) {
     Program program;
@@ -25,7 +25,7 @@ Schedule generate(const ScheduleSpec& spec) {
 extern const ScheduleEntry sequential{
     .name = "sequential",
     .summary = "each frame through all stages and back before the next one: plain training",
-    .generate = generate,
+    .generate = sequential_schedule,
 };
 
 }  // namespace millrace::engine::schedules

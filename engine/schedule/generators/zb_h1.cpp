@@ -15,7 +15,7 @@
 namespace millrace::engine::schedules {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule zb_h1_schedule(const ScheduleSpec& spec) {
   const int n = spec.stages, group = spec.microbatches;
   Schedule schedule{.stages = n, .in_flight = std::min(group, 2 * n), .group = group};
   for (int stage = 0; stage < n; ++stage) {
@@ -41,7 +41,7 @@ Schedule generate(const ScheduleSpec& spec) {
 extern const ScheduleEntry zb_h1{
     .name = "zb-h1",
     .summary = "1f1b with the weights' gradients put off into what would be idle time",
-    .generate = generate,
+    .generate = zb_h1_schedule,
     .minibatches = true,
     .flushes = true,
     .samples_kept = [](int, int stages,

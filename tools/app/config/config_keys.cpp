@@ -102,8 +102,8 @@ ConfigKey devices_key() {
           },
           [](const Config& c) {
             const auto& d = c.pipeline.devices;
-            return d.size() == 1 && d[0].find(':') == std::string::npos ? quoted(d[0])
-                                                                        : list_text(d, quoted);
+            return d.size() == 1 && d[0].find(':') == std::string::npos ? quoted_text(d[0])
+                                                                        : list_text(d, quoted_text);
           }};
 }
 
@@ -211,8 +211,8 @@ bool read_term(const toml::node& node, stages::LossTerm& term) {
 }
 
 std::string term_text(const stages::LossTerm& term) {
-  if (stages::LossSpec{term.kind}.terms[0] == term) return quoted(term.kind);
-  std::string text = "{kind = " + quoted(term.kind) + ", weight = " + number_text(term.weight);
+  if (stages::LossSpec{term.kind}.terms[0] == term) return quoted_text(term.kind);
+  std::string text = "{kind = " + quoted_text(term.kind) + ", weight = " + number_text(term.weight);
   if (term.label_smoothing > 0) text += ", label_smoothing = " + number_text(term.label_smoothing);
   if (!term.channels.empty())
     text += ", channels = " +
@@ -253,7 +253,7 @@ ConfigKey freeze_key() {
       [](Config& c, const toml::node& n) {
         return read_list(n, c.model.freeze, [](const std::string& v) { return !v.empty(); });
       },
-      [](const Config& c) { return list_text(c.model.freeze, quoted); }};
+      [](const Config& c) { return list_text(c.model.freeze, quoted_text); }};
 }
 
 ConfigKey ranks_key() {
@@ -381,7 +381,7 @@ std::vector<ConfigKey> make_table() {
          return true;
        },
        [](const Config& c) {
-         return quoted(c.model.channels_last ? "channels_last" : "contiguous");
+         return quoted_text(c.model.channels_last ? "channels_last" : "contiguous");
        }},
       text("model.weights", "a .safetensors file to start from", MILLRACE_AT(weights.file)),
       whole("model.seed", 0, kMany, "initial weights, as torch.manual_seed",
@@ -461,7 +461,7 @@ std::vector<ConfigKey> make_table() {
        "room for; a live stream gets no more than that whatever the number",
        [](Config& c, const toml::node& n) { return read_share(n, c.replay.share); },
        [](const Config& c) {
-         return c.replay.share < 0 ? quoted("auto") : number_text(c.replay.share);
+         return c.replay.share < 0 ? quoted_text("auto") : number_text(c.replay.share);
        }},
       real("monitor.fps", 0, 100000, "F of the rule T/N < 1/F; 0: the source's own",
            MILLRACE_AT(monitor.fps)),

@@ -12,7 +12,7 @@
 
 namespace millrace::app {
 
-inline std::string quoted(const std::string& text) {
+inline std::string quoted_text(const std::string& text) {
   std::ostringstream out;
   out << toml::value<std::string>(text);
   return out.str();
@@ -37,7 +37,7 @@ ConfigKey text(std::string path, std::string meaning, Access access) {
             if (value) access(c) = *value;
             return value.has_value();
           },
-          [=](const Config& c) { return quoted(access(const_cast<Config&>(c))); }};
+          [=](const Config& c) { return quoted_text(access(const_cast<Config&>(c))); }};
 }
 
 template <class Access>
@@ -45,7 +45,7 @@ ConfigKey choice(std::string path, std::vector<std::string> names, std::string m
                  Access access) {
   std::string range = "one of";
   for (const std::string& name : names)
-    range += (name == names.front() ? " " : ", ") + quoted(name);
+    range += (name == names.front() ? " " : ", ") + quoted_text(name);
   return {std::move(path), range, std::move(meaning),
           [=](Config& c, const toml::node& n) {
             const auto value = n.value_exact<std::string>();
@@ -54,7 +54,7 @@ ConfigKey choice(std::string path, std::vector<std::string> names, std::string m
             access(c) = *value;
             return true;
           },
-          [=](const Config& c) { return quoted(access(const_cast<Config&>(c))); }};
+          [=](const Config& c) { return quoted_text(access(const_cast<Config&>(c))); }};
 }
 
 template <class Access>
@@ -127,7 +127,7 @@ ConfigKey texts(std::string path, std::string meaning, Access access) {
           [=](Config& c, const toml::node& n) {
             return read_list(n, access(c), [](const std::string&) { return true; });
           },
-          [=](const Config& c) { return list_text(access(const_cast<Config&>(c)), quoted); }};
+          [=](const Config& c) { return list_text(access(const_cast<Config&>(c)), quoted_text); }};
 }
 
 }  // namespace millrace::app

@@ -68,12 +68,12 @@ stages::LayerSpec read_layer(const toml::table& table) {
 }
 
 std::string layer_toml(const stages::LayerSpec& layer) {
-  std::string text = "[[model.layer]]\ntype = " + quoted(layer.type) + "\n";
+  std::string text = "[[model.layer]]\ntype = " + quoted_text(layer.type) + "\n";
   for (const stages::LayerField& field : stages::layer_fields()) {
     const auto shown = [](const auto& value) -> std::string {
       using T = std::decay_t<decltype(value)>;
       if constexpr (std::is_same_v<T, std::string>)
-        return quoted(value);
+        return quoted_text(value);
       else if constexpr (std::is_same_v<T, double>)
         return number_text(value);
       else

@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::microseconds kLook{500};  // from one look for time to the next
 constexpr double kNearlyAlways = 0.95;
 
-std::size_t bytes_of(const std::vector<std::span<std::byte>>& parts) {
+std::size_t total_bytes(const std::vector<std::span<std::byte>>& parts) {
   std::size_t bytes = 0;
   for (const std::span<std::byte> part : parts) bytes += part.size();
   return bytes;
@@ -32,7 +32,7 @@ ReplayFeed::ReplayFeed(engine::Trainer& trainer, FrameFeed& stream, std::size_t 
       all_that_fits_(options.share < 0),
       ratio_(all_that_fits_ ? 0 : options.share / (1 - options.share)),
       samples_(std::size_t(trainer.schedule().slots())),
-      buffer_(options.kind, options.places, bytes_of(parts(0)), options.seed),
+      buffer_(options.kind, options.places, total_bytes(parts(0)), options.seed),
       // A stage is never further behind than the samples in flight.
       fresh_(4 * samples_.size() + 2 * std::size_t(trainer.schedule().group)) {}
 

@@ -15,7 +15,7 @@ class Overlap {
  public:
   explicit Overlap(std::size_t classes);
   /// A pixel of class `truth` was told to be `told`.
-  void cli::add(std::size_t truth, std::size_t told);
+  void add(std::size_t truth, std::size_t told);
   void end_frame();
   double mean() const { return share(all_); }
   double recent() const { return recent_.load(std::memory_order_relaxed); }

@@ -38,8 +38,8 @@ float MeanFrame::compare(const float* target) {
              : compare(target, single_->element);
 }
 
-template <class gst::Element>
-float MeanFrame::compare(const float* target, const gst::Element& element) {
+template <class Element>
+float MeanFrame::compare(const float* target, const Element& element) {
   constexpr std::size_t kLanes = 16;  // independent sums
   const float share = 1.0f / float(++seen_);
   float sums[kLanes] = {};

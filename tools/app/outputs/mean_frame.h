@@ -24,8 +24,8 @@ class MeanFrame {
   const std::vector<float>& mean() const { return mean_; }
 
  private:
-  template <class gst::Element>
-  float compare(const float* target, const gst::Element& element);
+  template <class Element>
+  float compare(const float* target, const Element& element);
   float compare_tensors(const float* target);
 
   const stages::ImageShape shape_;

@@ -25,7 +25,7 @@ class WriteWatch {
   }
 
  private:
-  struct gst::Output {
+  struct Output {
     const char* name;
     std::string error{};
 
@@ -39,7 +39,7 @@ class WriteWatch {
   };
 
   mutable std::mutex mutex_;
-  gst::Output checkpoint_{"checkpoint"}, log_{"log"};
+  Output checkpoint_{"checkpoint"}, log_{"log"};
 };
 
 }  // namespace millrace::app

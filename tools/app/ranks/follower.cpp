@@ -112,7 +112,7 @@ class Follower {
 
   void look(const std::function<bool()>& asked_to_stop) {
     grid_.beat();
-    if (!told_ && cli::asked_to_stop()) {
+    if (!told_ && asked_to_stop()) {
       told_ = true;
       post(exchange_, 0, LetterWriter(Word::stop));
     }
@@ -168,7 +168,7 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
     fail(exchange, 2, error.what());
   }
   if (!await(exchange, Word::join, text, code)) return code;
-  LetterReader cli::joined(text);
+  LetterReader joined(text);
   joined.word();
   RankGrid grid(exchange, config, read_gpus(joined));
   if (!await(exchange, Word::plan, text, code)) return code;

@@ -37,7 +37,7 @@ class RankTeam {
   /// or
   /// "".
   std::string await_sources();
-  bool cli::asked_to_stop() const { return asked_to_stop_; }
+  bool asked_to_stop() const { return asked_to_stop_; }
 
   /// "ranks" of the report: one object a rank.
   nlohmann::ordered_json report(const engine::Trainer& trainer, const engine::Reading& r) const;

@@ -41,7 +41,7 @@ struct GpuBench {
 /// Figures by name, one value a turn, in the order in which they were first added.
 class Figures {
  public:
-  void cli::add(const std::string& name, double value);
+  void add(const std::string& name, double value);
   /// Adds `name`: of this turn, `over` / `under`.
   void add_ratio(const std::string& name, const std::string& over, const std::string& under);
   /// {name: median, ..., "turns": {name: [values], ...}}. A ratio's median is that of its turns'.

@@ -104,7 +104,7 @@ void describe_sharing(const engine::TrainerOptions& options) {
   }
 }
 
-void app::describe_replay(const app::Config& config, const engine::TrainerOptions& options) {
+void print_replay(const app::Config& config, const engine::TrainerOptions& options) {
   if (config.replay.kind == "none") return;
   std::optional<bool> live;  // of "auto" the source decides
   if (config.source.pace != "auto") live = config.source.pace == "live";
@@ -164,7 +164,7 @@ int check(const CheckArguments& arguments) {
     std::cout << "#   " << config.model.file
               << " is TorchScript, which is code: run none that you do not trust\n";
   std::cout << "#   guard " << config.guard.kind << "\n";
-  app::describe_replay(config, options);
+  print_replay(config, options);
   describe_capture(options);
   describe_sharing(options);
   describe_policy(config, options);

@@ -35,7 +35,7 @@ int main_program(int argc, char** argv) {
     CLI::App* const added = app.add_subcommand(command->name, command->summary);
     added->callback([&code, run = command->add(*added)] { code = run(); });
   }
-  add_option_text(app, describe_keys, describe_layers);  // after all else: it tells of all else
+  add_option_text(app, app::describe_keys, app::describe_layers);  // after all else: it tells of all else
 
   const std::string unknown = unknown_command(app, argc, argv);
   if (!unknown.empty()) return fail(kBadUsage, unknown);

@@ -30,7 +30,6 @@ struct ProfileArguments {
   bool operators = false;  ///< print the step programs' operators instead
 };
 
-constexpr int kMostRepeats = 200;  // of a module, on a machine that is busy
 
 /// What a rank's part of the modules that ranks can share comes to, beside whole ones.
 void print_parts(const engine::plan::Profile& profile) {
@@ -84,34 +83,6 @@ void print_speeds(const std::vector<engine::plan::Measured>& speeds, std::size_t
     std::printf("; from %zu on more cores do not help, and no plan counts on them", helpful + 1);
   std::printf("\n");
 }
-
-}  // namespace
-
-engine::plan::Profile app::profile_of(const app::Config& config,
-                                 std::vector<engine::plan::Measured>* speeds) {
-  const stages::ImageShape sample = app::sample_of(config);
-  const engine::TrainerOptions options = app::assemble(config, sample);
-  const bool programs = engine::runs_programs(options, 0);
-  engine::plan::Profile profile =
-      engine::measure_profile(options.network, sample, options.optimizer,
-                              {.most_repeats = kMostRepeats,
-                               .device = options.devices.front(),
-                               .neighbours = true,
-                               .programs = programs,
-                               .parts = !options.devices.front().cuda});
-  profile.network = config.model.preset + " at " + std::to_string(sample.width) + "x" +
-                    std::to_string(sample.height);
-  profile.source = std::string("measured by millrace " MILLRACE_VERSION) +
-                   (programs ? ", step programs" : ", operator by operator");
-  profile.hand_offs = {engine::measure_hand_off()};
-  const std::vector<engine::plan::Measured> tried =
-      engine::measure_thread_speedup(options.network, sample, options.optimizer, programs);
-  profile.thread_speedup = engine::plan::speeds_that_help(tried);
-  if (speeds) *speeds = tried;
-  return profile;
-}
-
-namespace {
 
 /// A line an operation, with its share of all time and of the limit of its cores' registers.
 void print_operations(const std::vector<std::vector<capture::OperationInfo>>& stages,

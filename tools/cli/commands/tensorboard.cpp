@@ -43,17 +43,17 @@ bool is_of_a_frame(const Json& line) {
 
 constexpr std::size_t kLongestLine = 1 << 20;
 
-struct app::Events {
+struct Events {
   std::string bytes;
   double began = 0;  ///< seconds since 1970
   std::int64_t count = 0;
   std::int64_t left_out = 0;  ///< lines cut off by a crash, or still being written
 };
 
-app::Events read_log(const std::string& path) {
+Events read_log(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw app::ConfigError(path + ": cannot be read");
-  app::Events events;
+  Events events;
   std::string text;
   while (std::getline(file, text)) {
     const Json line = text.size() > kLongestLine ? Json() : Json::parse(text, nullptr, false);
@@ -73,7 +73,7 @@ app::Events read_log(const std::string& path) {
 }
 
 int tensorboard(const TensorboardArguments& arguments) {
-  const app::Events events = read_log(arguments.log);
+  const Events events = read_log(arguments.log);
   // TensorBoard goes by "tfevents" in the name. The same log has the same name, so that converting
   // it again, when it has grown, shows no run twice.
   const std::string name = engine::format("events.out.tfevents.%010.0f.millrace", events.began);

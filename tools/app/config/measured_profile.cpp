@@ -1,0 +1,36 @@
+// profile_of(): measures on this machine.
+#include "engine/trainer/balance_threads.h"
+#include "engine/trainer/backends.h"
+#include "engine/trainer/profiler.h"
+#include "tools/app/assembly.h"
+#include "tools/app/config/profile_read.h"
+
+namespace millrace::app {
+
+constexpr int kMostRepeats = 200;  // of a module, on a machine that is busy
+
+engine::plan::Profile profile_of(const Config& config,
+                                 std::vector<engine::plan::Measured>* speeds) {
+  const stages::ImageShape sample = sample_of(config);
+  const engine::TrainerOptions options = assemble(config, sample);
+  const bool programs = engine::runs_programs(options, 0);
+  engine::plan::Profile profile =
+      engine::measure_profile(options.network, sample, options.optimizer,
+                              {.most_repeats = kMostRepeats,
+                               .device = options.devices.front(),
+                               .neighbours = true,
+                               .programs = programs,
+                               .parts = !options.devices.front().cuda});
+  profile.network = config.model.preset + " at " + std::to_string(sample.width) + "x" +
+                    std::to_string(sample.height);
+  profile.source = std::string("measured by millrace " MILLRACE_VERSION) +
+                   (programs ? ", step programs" : ", operator by operator");
+  profile.hand_offs = {engine::measure_hand_off()};
+  const std::vector<engine::plan::Measured> tried =
+      engine::measure_thread_speedup(options.network, sample, options.optimizer, programs);
+  profile.thread_speedup = engine::plan::speeds_that_help(tried);
+  if (speeds) *speeds = tried;
+  return profile;
+}
+
+}  // namespace millrace::app
