@@ -30,13 +30,13 @@ class Scenes : public engine::Feed, public engine::Observer {
 
  private:
   Status poll(std::chrono::microseconds patience) override { return Status::ready; }
-  void take(int slot, engine::SampleInfo&) override {
-    std::copy(sample_.begin(), sample_.end(), trainer_.input(slot));
+  void take(engine::Sample& sample) override {
+    std::ranges::copy(picture_, sample.input().begin());
     draw(number_++);
-    std::copy(sample_.begin(), sample_.end(), trainer_.target(slot));
+    std::ranges::copy(picture_, sample.target().begin());
   }
-  void predicted(const engine::SampleInfo&, int slot, float loss) override {
-    const float *before = trainer_.shown_input(slot), *after = trainer_.shown_target(slot);
+  void predicted(engine::Sample& sample, float loss) override {
+    const std::span<const float> before = sample.shown_input(), after = sample.shown_target();
     double sum = 0;
     for (std::size_t i = 0; i < kFloats; ++i) sum += std::pow(after[i] - before[i], 2);
     losses.push_back(loss);
@@ -45,7 +45,7 @@ class Scenes : public engine::Feed, public engine::Observer {
   void draw(int number) {
     io::Frame frame{.width = kSide, .height = kSide, .channels = 3};
     (number / frames_ == 1 ? b_ : a_).draw(number, frame.pixels);
-    io::to_planar(frame, sample_.data());
+    io::to_planar(frame, picture_.data());
   }
 
   const io::SynthScene a_{{.width = kSide, .height = kSide, .speed = 3, .seed = 1}};
@@ -53,7 +53,7 @@ class Scenes : public engine::Feed, public engine::Observer {
   const int frames_;
   engine::Trainer trainer_;
   int number_ = 0;
-  std::vector<float> sample_ = std::vector<float>(kFloats);  ///< before the first frame: black
+  std::vector<float> picture_ = std::vector<float>(kFloats);  ///< before the first frame: black
 };
 
 double mean(const Losses& losses, int begin, int end) {

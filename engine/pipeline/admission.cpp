@@ -6,10 +6,11 @@ namespace millrace::engine {
 
 void Admission::take(std::int64_t sample, Clock::time_point asked) {
   shared_.monitor.admitted(asked, Clock::now());
-  const int slot = shared_.pool.slot_of(sample);
-  SampleInfo& info = shared_.infos[std::size_t(slot)];
-  shared_.feed.take(slot, info);
+  Sample& taken = shared_.in_flight(sample);
+  SampleInfo& info = taken.info = {};
+  shared_.feed.take(taken);
   info.sample = options_.before + sample;
+  if (info.index < 0) info.index = info.sample;
   info.learns = choose(sample) && info.has_target;
   shared_.again[std::size_t(sample) % shared_.again.size()] = info.replayed;
   shared_.admitted = sample + 1;

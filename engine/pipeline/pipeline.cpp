@@ -37,6 +37,14 @@ int viewers(const Schedule& schedule, const RankOptions* ranks) {
 
 }  // namespace
 
+std::vector<Sample*> Pipeline::samples() {
+  if (!options_.samples.empty()) return options_.samples;
+  std::vector<Sample*> all;
+  for (int slot = 0; slot < schedule_.slots(); ++slot)
+    all.push_back(empty_samples_.emplace_back(std::make_unique<Sample>(slot)).get());
+  return all;
+}
+
 Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, Feed& feed,
                    Observer* observer, Monitor& monitor, PipelineOptions options)
     : schedule_(schedule),
@@ -46,7 +54,7 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
           any_defers(shared_.steps) ? longest_launch_groups(schedule_) : LaunchGroups(schedule_),
           feed, observer, monitor,
           SlotPool(schedule.slots(), schedule.stages + viewers(schedule, options_.ranks)),
-          schedule.samples_a_choice(), std::vector<SampleInfo>(schedule.slots()),
+          schedule.samples_a_choice(), samples(),
           Lowering(schedule_),
           // Gradients may stay unread for the whole age of the pipeline; tokens are small, so
           // room for twice the samples in flight costs nothing and no send ever waits.

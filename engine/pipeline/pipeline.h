@@ -55,6 +55,9 @@ struct PipelineOptions {
   ActionLog* actions = nullptr;
   /// The other processes that this run is spread over; null: none. Outlives the run.
   const RankOptions* ranks = nullptr;
+  /// Where samples' numbers lie, by slot, Schedule::slots() of them; they outlive the run. Empty: samples
+  /// have none.
+  std::vector<Sample*> samples;
   /// Called by a worker around each action, also one that is then left out. For profilers, and
   /// tests that disturb the timing; empty otherwise.
   std::function<void(int worker, const Action&)> before_action, after_action;
@@ -70,7 +73,7 @@ struct Shared {
   Monitor& monitor;
   SlotPool pool;
   std::int64_t choice;            ///< samples that are learned from together
-  std::vector<SampleInfo> infos;  ///< by slot; written by stage 0 before it sends
+  std::vector<Sample*> samples;   ///< by slot; info is written by stage 0 before it sends
   Lowering lowering;
   Channels channels;
   Fates fates;
@@ -92,6 +95,7 @@ struct Shared {
     return stop.load(std::memory_order_relaxed) ||
            sample >= applied.load(std::memory_order_relaxed);
   }
+  Sample& in_flight(std::int64_t sample) { return *samples[std::size_t(pool.slot_of(sample))]; }
   /// Of one of the latest samples.
   bool replayed(std::int64_t sample) const { return again[std::size_t(sample) % again.size()]; }
 };
@@ -124,6 +128,7 @@ class Pipeline {
   ~Pipeline();
 
  private:
+  std::vector<Sample*> samples();
   bool works(int worker) const;  ///< in this process
   template <class Work>
   void noting_failure(const Work& work);  ///< the first one ends all
@@ -131,6 +136,7 @@ class Pipeline {
 
   Schedule schedule_;
   PipelineOptions options_;
+  std::vector<std::unique_ptr<Sample>> empty_samples_;  ///< if the caller gives none
   Shared shared_;
   std::unique_ptr<RankLinks> ranks_;
   std::mutex failure_mutex_;

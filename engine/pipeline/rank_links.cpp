@@ -128,14 +128,14 @@ bool RankLinks::send(Cargo cargo, int from, int to, const Token& token) {
   Way& way = outgoing(cargo, shared_.lowering.stage(from), rank_of(to));
   Head head{.from = from, .to = to, .token = token};
   if (cargo == Cargo::activation)
-    head.info = shared_.infos[std::size_t(shared_.pool.slot_of(token.sample))];
+    head.info = shared_.in_flight(token.sample).info;
   return put(way, lock, head);
 }
 
 void RankLinks::send_target(std::int64_t sample) {
   std::unique_lock lock(exchange_.mutex());
   const int slot = shared_.pool.slot_of(sample);
-  const Head head{.token = {.sample = sample}, .info = shared_.infos[std::size_t(slot)]};
+  const Head head{.token = {.sample = sample}, .info = shared_.in_flight(sample).info};
   for (Way* way : outgoing_[std::size_t(Cargo::target) * std::size_t(shared_.schedule.stages)]) {
     if (!put(*way, lock, head)) return;
   }
@@ -145,7 +145,7 @@ void RankLinks::send_sample(std::int64_t sample) {
   const int to = rank_of(shared_.lowering.replica_with(0, sample));
   if (!takes_samples_[std::size_t(to)]) return;
   std::unique_lock lock(exchange_.mutex());
-  const SampleInfo& info = shared_.infos[std::size_t(shared_.pool.slot_of(sample))];
+  const SampleInfo& info = shared_.in_flight(sample).info;
   put(outgoing(Cargo::sample, 0, to), lock, {.token = {.sample = sample}, .info = info});
 }
 
@@ -249,7 +249,7 @@ void RankLinks::handle(Way& way, Place& place) {
 }
 
 void RankLinks::know(std::int64_t sample, const SampleInfo& info) {
-  SampleInfo& known = shared_.infos[std::size_t(shared_.pool.slot_of(sample))];
+  SampleInfo& known = shared_.in_flight(sample).info;
   if (known.sample == info.sample) return;  // written once: others here may read it by now
   known = info;
   shared_.again[std::size_t(sample) % shared_.again.size()] = info.replayed;
@@ -275,12 +275,13 @@ void RankLinks::show(const Head& come) {
     const int slot = shared_.pool.slot_of(shown_);
     const Head& head = to_show_[std::size_t(slot)];
     if (head.token.sample != shown_) return;
-    SampleInfo& info = shared_.infos[std::size_t(slot)];
+    Sample& sample = shared_.in_flight(shown_);
+    SampleInfo& info = sample.info;
     info.predicted = Clock::now();
     if (!info.replayed) shared_.monitor.predicted(info.captured, info.predicted);
     if (shared_.observer) {
-      shared_.observer->shown(info, slot);
-      shared_.observer->predicted(info, slot, head.loss);
+      shared_.observer->shown(sample);
+      shared_.observer->predicted(sample, head.loss);
     }
     shared_.pool.release(shown_);
   }

@@ -101,7 +101,7 @@ class Worker {
     const std::int64_t passed = stage.meter->pass(now);
     if (part != StageMeter::Part::waiting) stage.host_ns += passed;
   }
-  SampleInfo& info(std::int64_t sample) { return shared_.infos[slot(sample)]; }
+  SampleInfo& info(std::int64_t sample) { return shared_.in_flight(sample).info; }
   int slot(std::int64_t sample) const { return shared_.pool.slot_of(sample); }
 
   Shared& shared_;

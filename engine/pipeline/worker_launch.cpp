@@ -109,15 +109,15 @@ void Worker::predicted(const Action& action) {
   Token token;
   const Signal* before = lowered.needs.find(Signal::Kind::prediction);
   if (before && !receive(action, *before, token)) return;
-  const int at = slot(action.sample);
-  SampleInfo& info = this->info(action.sample);
+  Sample& sample = shared_.in_flight(action.sample);
+  SampleInfo& info = sample.info;
   info.predicted = Clock::now();
   if (shared_.ranks && shared_.ranks->shows()) {
     shared_.ranks->send_prediction(action.sample, loss_of(action));
   } else if (!info.replayed) {
     shared_.monitor.predicted(info.captured, info.predicted);
   }
-  if (observer_) observer_->shown(info, at);
+  if (observer_) observer_->shown(sample);
   if (!options_.late_targets) compared(action);
   pass_on(*lowered.gives.find(Signal::Kind::prediction));
 }
@@ -128,10 +128,10 @@ float Worker::loss_of(const Action& action) {
 }
 
 void Worker::compared(const Action& action) {
-  const int at = slot(action.sample);
-  const SampleInfo& info = this->info(action.sample);
+  Sample& sample = shared_.in_flight(action.sample);
+  const SampleInfo& info = sample.info;
   const float loss = loss_of(action);
-  if (observer_) observer_->predicted(info, at, loss);
+  if (observer_) observer_->predicted(sample, loss);
   if (!options_.guard) return;
   verdicts_[std::size_t(action.sample) % verdicts_.size()] =
       info.has_target ? options_.guard->judge(info.sample, loss) : Alarm::none;

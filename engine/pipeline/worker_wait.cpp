@@ -152,7 +152,7 @@ bool Worker::compare(const Action& action, bool& told) {
   Stage& mine = stage(action);
   const int slot = this->slot(action.sample);
   for (Feed::Status status = Feed::Status::wait; status == Feed::Status::wait;) {
-    status = shared_.feed.target(slot, patience());
+    status = shared_.feed.target(shared_.in_flight(action.sample), patience());
     told = status == Feed::Status::ready;
     if (status == Feed::Status::wait) end_group();  // predictions do not wait for targets
     if (over(action.sample)) return false;

@@ -24,6 +24,7 @@
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer_ranks.h"
+#include "engine/trainer/trainer_sample.h"
 
 namespace millrace::engine {
 namespace {
@@ -116,9 +117,9 @@ Trainer::Trainer(TrainerOptions options)
       samples_(schedule_.slots(),
                {1, options_.sample.channels, options_.sample.height, options_.sample.width},
                target_shape(options_), records_,
-               {options_.input_as_bytes, options_.target_as_bytes}),
-      shown_input_(schedule_.slots()),
-      shown_target_(schedule_.slots()) {
+               {options_.input_as_bytes, options_.target_as_bytes}) {
+  for (int slot = 0; slot < schedule_.slots(); ++slot)
+    sample_in_.push_back(std::make_unique<TrainerSample>(samples_, slot));
   samples_.late_target = options_.late_targets;
   require_correction(options_, schedule_);
   require_sharing(options_);
@@ -216,6 +217,7 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   options.late_targets = options_.late_targets;
   options.own_losses = options_.correction.kind == "local";
   options.before = admitted_;
+  for (const auto& sample : sample_in_) options.samples.push_back(sample.get());
   const RankOptions ranks{options_.exchange,
                           freight_.get(),
                           options_.rank_of_worker,

@@ -17,7 +17,6 @@
 #include "engine/pipeline/pipeline.h"
 #include "engine/schedule/schedule.h"
 #include "engine/trainer/device.h"
-#include "engine/trainer/shown_frames.h"
 #include "stages/loss_spec.h"
 #include "stages/network.h"
 #include "stages/optimizer.h"
@@ -125,21 +124,8 @@ class Trainer {
   explicit Trainer(TrainerOptions options);
   ~Trainer();
 
-  /// Where a Feed's take(slot) writes: [C,H,W] floats, the target as the network gives it. The same
-  /// address if target_is_input. Null where it is to be written as bytes.
-  float* input(int slot);
-  float* target(int slot);
-  /// Where it writes a frame as it is, [H,W,C] bytes; null unless options say so. To be asked for
-  /// each frame anew.
-  std::uint8_t* input_bytes(int slot);
-  std::uint8_t* target_bytes(int slot);
-
-  /// The sample in `slot`, whichever way it came, and its prediction: [C,H,W] floats on the CPU.
-  /// From Observer::predicted, on whose thread bytes become floats at the first look at each
-  /// sample, or when run() is not running.
-  const float* shown_input(int slot);
-  const float* shown_target(int slot);
-  const float* prediction(int slot);
+  /// The sample that a slot holds, as feeds and observers get it.
+  Sample& in_slot(int slot) { return *sample_in_[std::size_t(slot)]; }
 
   /// Records what is to be recorded, so that run() need not begin with that; once, and once more
   /// after each recut().
@@ -247,7 +233,7 @@ class Trainer {
   Monitor monitor_;
   LossGuard guard_;
   capture::SampleBuffers samples_;
-  ShownFrames shown_input_, shown_target_;
+  std::vector<std::unique_ptr<Sample>> sample_in_;  ///< by slot
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;
   /// By Schedule::replica_id(); null: another rank's.
   std::vector<std::unique_ptr<capture::StageStep>> steps_;

@@ -1,6 +1,4 @@
-// What a trainer shows: its samples, weights and memory.
-#include <ATen/ATen.h>  // predictions on the host
-
+// What a trainer shows: its weights and memory.
 #include <set>
 #include <string>
 
@@ -10,47 +8,6 @@
 #include "engine/trainer/trainer.h"
 
 namespace millrace::engine {
-namespace {
-
-/// Where a feed writes samples of T; null where they are of another kind.
-template <class T>
-T* written(at::Tensor& buffer) {
-  const bool is_one = buffer.scalar_type() == c10::CppTypeToScalarType<T>::value;
-  return is_one ? buffer.mutable_data_ptr<T>() : nullptr;
-}
-
-}  // namespace
-
-float* Trainer::input(int slot) {
-  return written<float>(samples_.input[slot]);
-}
-float* Trainer::target(int slot) {
-  return written<float>(samples_.target[slot]);
-}
-
-std::uint8_t* Trainer::input_bytes(int slot) {
-  shown_input_.forget(slot);
-  return written<std::uint8_t>(samples_.input[slot]);
-}
-std::uint8_t* Trainer::target_bytes(int slot) {
-  if (samples_.target_is_input()) return input_bytes(slot);
-  shown_target_.forget(slot);
-  return written<std::uint8_t>(samples_.target[slot]);
-}
-
-const float* Trainer::shown_input(int slot) {
-  return shown_input_.floats(slot, samples_.input[slot]);
-}
-const float* Trainer::shown_target(int slot) {
-  if (samples_.target_is_input()) return shown_input(slot);
-  return shown_target_.floats(slot, samples_.target[slot]);
-}
-
-const float* Trainer::prediction(int slot) {
-  at::Tensor& made = samples_.prediction[slot];
-  made = made.contiguous().cpu();
-  return made.const_data_ptr<float>();
-}
 
 DeadUnits Trainer::dead_units(int stage) const {
   const capture::StageStep* const step = step_of(stage);

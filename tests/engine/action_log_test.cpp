@@ -20,7 +20,7 @@ class Counting final : public Feed {
   Status poll(std::chrono::microseconds patience) override {
     return next_ < samples_ ? Status::ready : Status::end;
   }
-  void take(int, SampleInfo& info) override { info.frame = next_++; }
+  void take(Sample& sample) override { sample.info.frame = next_++; }
 
  private:
   std::int64_t next_ = 0, samples_;

@@ -48,11 +48,11 @@ class CountingFeed final : public Feed {
   Status poll(std::chrono::microseconds patience) override {
     return next_ < 3000 ? Status::ready : Status::end;
   }
-  void take(int, SampleInfo& info) override {
+  void take(Sample& sample) override {
     if (next_ == 1000) before = allocations;
     if (next_ == 2900) after = allocations;
-    info.frame = next_++;
-    info.captured = Clock::now();
+    sample.info.frame = next_++;
+    sample.info.captured = Clock::now();
   }
   long before = 0, after = -1;
 
@@ -62,7 +62,7 @@ class CountingFeed final : public Feed {
 
 class History final : public Observer {
  public:
-  void predicted(const SampleInfo&, int, float loss) override { losses_.add(loss); }
+  void predicted(Sample&, float loss) override { losses_.add(loss); }
 
  private:
   LossHistory losses_;

@@ -111,7 +111,7 @@ TEST(Backends, RecordedStagesOnPartitionsEqualTheOracle) {
   std::vector<Split> splits;
   const TrainerOptions options = partitioned(small("partime", 4, {2, 4, 6}), splits);
   Trainer trainer(options);
-  SampleFeed feed(trainer, kShape, 60);
+  SampleFeed feed(kShape, 60);
   LossLog log;
   trainer.run(feed, &log);
   ASSERT_EQ(splits.size(), 1u);

@@ -21,19 +21,17 @@ TrainerOptions guarded(const std::string& schedule, const std::string& optimizer
 /// Frames whose numbers `fill` chooses.
 class MadeUpFeed final : public Feed {
  public:
-  MadeUpFeed(Trainer& trainer, std::int64_t end, std::function<void(std::int64_t, float*)> fill)
-      : trainer_(trainer), end_(end), fill_(std::move(fill)) {}
+  MadeUpFeed(std::int64_t end, std::function<void(std::int64_t, float*)> fill)
+      : end_(end), fill_(std::move(fill)) {}
   Status poll(std::chrono::microseconds) override {
     return next_ < end_ ? Status::ready : Status::end;
   }
-  void take(int slot, SampleInfo& info) override {
-    fill_(next_, trainer_.input(slot));
-    info.frame = next_++;
-    info.captured = Clock::now();
+  void take(Sample& sample) override {
+    fill_(next_, sample.input().data());
+    sample.info = {.frame = next_++, .captured = Clock::now()};
   }
 
  private:
-  Trainer& trainer_;
   std::int64_t next_ = 0, end_;
   std::function<void(std::int64_t, float*)> fill_;
 };
@@ -45,7 +43,7 @@ TEST(BadFrames, NoneWithoutNumbersChangesAWeight) {
   for (const std::string& optimizer : stages::optimizer_names()) {
     for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
       Trainer trainer(guarded("sequential", optimizer));
-      MadeUpFeed feed(trainer, 300, [&](std::int64_t n, float* to) {
+      MadeUpFeed feed(300, [&](std::int64_t n, float* to) {
         const at::Tensor x = sample_at(n, kShape).first;
         std::copy_n(x.const_data_ptr<float>(), kNumbers, to);
         if (spoiled(n)) to[n % kNumbers] = bad;
@@ -72,7 +70,7 @@ TEST(BadFrames, BlackAndWhiteOnesAreLearnedFromLikeAnyOther) {
   for (const std::string schedule : {"partime", "pipedream", "1f1b"}) {
     for (const float value : {0.0f, 1.0f}) {
       Trainer trainer(guarded(schedule, "adam"));
-      MadeUpFeed feed(trainer, 400,
+      MadeUpFeed feed(400,
                       [&](std::int64_t, float* to) { std::fill_n(to, kNumbers, value); });
       LossLog log;
       trainer.run(feed, &log);

@@ -36,30 +36,25 @@ inline SampleFunction samples_of(const TrainerOptions& options) {
 /// Gives `samples` such samples, as bytes where the trainer takes bytes.
 class FrameStream final : public Feed {
  public:
-  FrameStream(Trainer& trainer, const TrainerOptions& options, std::int64_t samples)
-      : trainer_(trainer),
-        shape_(options.sample),
-        target_is_input_(options.target_is_input),
-        samples_(samples) {}
+  FrameStream(const TrainerOptions& options, std::int64_t samples)
+      : shape_(options.sample), target_is_input_(options.target_is_input), samples_(samples) {}
   Status poll(std::chrono::microseconds) override {
     return next_ < samples_ ? Status::ready : Status::end;
   }
-  void take(int slot, SampleInfo& info) override {
-    give(next_, trainer_.input_bytes(slot), trainer_.input(slot));
-    if (!target_is_input_) give(next_ + 1, trainer_.target_bytes(slot), trainer_.target(slot));
-    info.frame = next_++;
-    info.captured = Clock::now();
+  void take(Sample& sample) override {
+    give(next_, sample.input_bytes(), sample.input());
+    if (!target_is_input_) give(next_ + 1, sample.target_bytes(), sample.target());
+    sample.info = {.frame = next_++, .captured = Clock::now()};
   }
 
  private:
-  void give(std::int64_t n, std::uint8_t* bytes, float* floats) const {
-    EXPECT_NE(bytes == nullptr, floats == nullptr);
+  void give(std::int64_t n, std::span<std::uint8_t> bytes, std::span<float> floats) const {
+    EXPECT_NE(bytes.empty(), floats.empty());
     const at::Tensor frame = frame_at(n, shape_), sample = floats_of(frame);
-    if (bytes) std::copy_n(frame.const_data_ptr<std::uint8_t>(), frame.numel(), bytes);
-    if (floats) std::copy_n(sample.const_data_ptr<float>(), sample.numel(), floats);
+    std::copy_n(frame.const_data_ptr<std::uint8_t>(), bytes.size(), bytes.begin());
+    std::copy_n(sample.const_data_ptr<float>(), floats.size(), floats.begin());
   }
 
-  Trainer& trainer_;
   stages::ImageShape shape_;
   bool target_is_input_;
   std::int64_t samples_, next_ = 0;
@@ -68,22 +63,20 @@ class FrameStream final : public Feed {
 /// Keeps losses, and holds what the trainer shows against the samples.
 class ShownLog final : public Observer {
  public:
-  ShownLog(Trainer& trainer, const TrainerOptions& options)
-      : trainer_(trainer), sample_(samples_of(options)) {}
-  void predicted(const SampleInfo& info, int slot, float loss) override {
-    const auto [input, target] = sample_(info.frame);
-    expect_shown(trainer_.shown_input(slot), input);
-    expect_shown(trainer_.shown_target(slot), target);
+  explicit ShownLog(const TrainerOptions& options) : sample_(samples_of(options)) {}
+  void predicted(Sample& sample, float loss) override {
+    const auto [input, target] = sample_(sample.info.frame);
+    expect_shown(sample.shown_input(), input);
+    expect_shown(sample.shown_target(), target);
     losses.push_back(loss);
   }
   std::vector<float> losses;
 
  private:
-  static void expect_shown(const float* shown, const at::Tensor& sample) {
-    const float* const floats = sample.const_data_ptr<float>();
-    EXPECT_TRUE(std::equal(floats, floats + sample.numel(), shown));
+  static void expect_shown(std::span<const float> shown, const at::Tensor& sample) {
+    const std::span floats(sample.const_data_ptr<float>(), std::size_t(sample.numel()));
+    EXPECT_TRUE(std::ranges::equal(floats, shown));
   }
-  Trainer& trainer_;
   SampleFunction sample_;
 };
 

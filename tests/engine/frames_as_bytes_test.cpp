@@ -2,7 +2,7 @@
 // reads them and where.
 #include <gtest/gtest.h>
 
-#include "engine/trainer/shown_frames.h"
+#include "engine/trainer/trainer_sample.h"
 #include "tests/capture/double_stream.h"
 #include "tests/engine/frame_stream.h"
 #include "tests/engine/trained.h"
@@ -42,8 +42,8 @@ TrainerOptions on_doubles(TrainerOptions options) {
 
 Trained run(const TrainerOptions& options) {
   Trainer trainer(options);
-  FrameStream feed(trainer, options, kSamples);
-  ShownLog log(trainer, options);
+  FrameStream feed(options, kSamples);
+  ShownLog log(options);
   trainer.run(feed, &log);
   EXPECT_EQ(trainer.recorded(), bool(options.make_backend));
   return {trainer.state(), log.losses};
@@ -96,17 +96,23 @@ TEST(FramesAsBytes, WhereOneStageIsRecorded) {
   }
 }
 
-TEST(ShownFrames, AreMadeOnceAFrame) {
-  ShownFrames shown(2);
-  at::Tensor frame = at::full({2, 2, 1}, 255, at::kByte);
-  EXPECT_EQ(shown.floats(1, frame)[3], 1.0f);
-  frame.fill_(51);
-  EXPECT_EQ(shown.floats(1, frame)[3], 1.0f);
-  EXPECT_EQ(shown.floats(0, frame)[3], 0.2f);
-  shown.forget(1);
-  EXPECT_EQ(shown.floats(1, frame)[3], 0.2f);
-  const at::Tensor floats = at::zeros({1, 1, 2, 2});
-  EXPECT_EQ(shown.floats(1, floats), floats.const_data_ptr<float>());
+TEST(TrainerSample, MakesFloatsOfBytesOnceAFrame) {
+  capture::SampleBuffers buffers(2, {1, 1, 2, 2}, {}, false, {.input = true});
+  TrainerSample first(buffers, 0), second(buffers, 1);
+  std::ranges::fill(second.input_bytes(), 255);
+  EXPECT_EQ(second.shown_input()[3], 1.0f);
+  buffers.input[1].fill_(51);
+  EXPECT_EQ(second.shown_input()[3], 1.0f);
+  EXPECT_EQ(first.shown_input()[3], 0.0f);
+  second.input_bytes();  // another frame is written
+  EXPECT_EQ(second.shown_target()[3], 0.2f);
+}
+
+TEST(TrainerSample, ShowsFloatsWhereTheyLie) {
+  capture::SampleBuffers buffers(1, {1, 1, 2, 2}, {1, 1, 2, 2});
+  TrainerSample sample(buffers, 0);
+  EXPECT_EQ(sample.shown_input().data(), sample.input().data());
+  EXPECT_EQ(sample.memory()[1].data(), reinterpret_cast<std::byte*>(sample.target().data()));
 }
 
 }  // namespace

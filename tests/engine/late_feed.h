@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "tests/engine/trained.h"
@@ -44,47 +43,40 @@ inline void expect_equal_losses(const std::vector<float>& got, const std::vector
 /// Samples of late_sample(), whose targets come only when `horizon` later samples were taken.
 class LateFeed final : public Feed {
  public:
-  LateFeed(Trainer& trainer, std::int64_t end, std::int64_t horizon)
-      : trainer_(trainer),
-        end_(end),
-        horizon_(horizon),
-        samples_(std::size_t(trainer.schedule().slots())) {}
+  LateFeed(std::int64_t end, std::int64_t horizon) : end_(end), horizon_(horizon) {}
 
   Status poll(std::chrono::microseconds) override {
     return next_ < end_ ? Status::ready : Status::end;
   }
-  void take(int slot, SampleInfo& info) override {
+  void take(Sample& sample) override {
     const std::int64_t n = next_.load();
-    write(late_sample(n).first, trainer_.input(slot));
-    info = {.frame = n, .captured = Clock::now()};
-    samples_[std::size_t(slot)] = n;
+    write(late_sample(n).first, sample.input());
+    sample.info = {.frame = n, .captured = Clock::now()};
     next_ = n + 1;
   }
   /// Every third look finds what a stream would have brought meanwhile, whether or not a stage can
   /// take it.
-  Status target(int slot, std::chrono::microseconds) override {
-    const std::int64_t n = samples_[std::size_t(slot)];
+  Status target(Sample& sample, std::chrono::microseconds) override {
+    const std::int64_t n = sample.info.frame;
     if (++looks_ % 3 > 0 && next_ < std::min(end_, n + 1 + horizon_)) return Status::wait;
     if (!told_most(n)) return Status::end;
-    write(late_sample(n).second, trainer_.target(slot));
+    write(late_sample(n).second, sample.target());
     return Status::ready;
   }
 
  private:
-  static void write(const at::Tensor& from, float* to) {
-    std::memcpy(to, from.const_data_ptr<float>(), std::size_t(from.nbytes()));
+  static void write(const at::Tensor& from, std::span<float> to) {
+    std::copy_n(from.const_data_ptr<float>(), to.size(), to.begin());
   }
 
-  Trainer& trainer_;
   const std::int64_t end_, horizon_;
-  std::vector<std::atomic<std::int64_t>> samples_;  ///< by slot
   std::atomic<std::int64_t> next_{0}, looks_{0};
 };
 
 /// Trains on 100 samples of late_sample(), of which told_most() have a target.
 inline void expect_equal_with_late_targets(const TrainerOptions& options, const Trained& expected) {
   Trainer trainer(options);
-  LateFeed feed(trainer, 100, 2);
+  LateFeed feed(100, 2);
   LossLog log;
   const Outcome outcome = trainer.run(feed, &log);
   EXPECT_GE(outcome.untold, 9);

@@ -103,9 +103,9 @@ class CountedFeed final : public Feed {
   Status poll(std::chrono::microseconds patience) override {
     return next_ < kSamples ? Status::ready : Status::end;
   }
-  void take(int, SampleInfo& info) override {
-    info.frame = next_++;
-    info.captured = Clock::now();
+  void take(Sample& sample) override {
+    sample.info.frame = next_++;
+    sample.info.captured = Clock::now();
   }
 
  private:

@@ -39,7 +39,7 @@ std::shared_ptr<const stages::Network> skipping() {
 Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool disturbed,
                     std::int64_t train_every = 1) {
   Trainer trainer(options);
-  SampleFeed feed(trainer, kShape, samples);
+  SampleFeed feed(kShape, samples);
   LossLog log;
   const std::atomic<std::int64_t> every{train_every};
   PipelineOptions how{.train_every = &every};
@@ -80,7 +80,7 @@ TEST_P(OracleTest, SamplesWithoutATargetArePredictedOnlyAsTheOracleDoes) {
   TrainerOptions options = small(GetParam());
   const auto told = [](std::int64_t sample) { return sample % 11 != 5; };
   Trainer trainer(options);
-  SampleFeed feed(trainer, kShape, 100);
+  SampleFeed feed(kShape, 100);
   feed.has_target = told;
   LossLog log;
   const Outcome outcome = trainer.run(feed, &log, {});
@@ -273,7 +273,7 @@ TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.guard = true;
     Trainer trainer(options);
-    SampleFeed feed(trainer, kShape, 900);
+    SampleFeed feed(kShape, 900);
     feed.spoiled = spoiled;
     LossLog log;
     trainer.run(feed, &log);
@@ -346,7 +346,7 @@ TEST(Counts, UpdatesAndAgesFollowTheContract) {
       std::vector<int> cut;
       for (int i = 1; i < stages; ++i) cut.push_back(i);
       Trainer trainer(small("partime", stages, cut));
-      SampleFeed feed(trainer, kShape, samples);
+      SampleFeed feed(kShape, samples);
       trainer.run(feed, nullptr);
       const Reading reading = trainer.monitor().read();
       for (int stage = 0; stage < stages; ++stage) {

@@ -103,10 +103,10 @@ struct Rig {
     Status poll(std::chrono::microseconds patience) override {
       return next < samples ? Status::ready : Status::end;
     }
-    void take(int slot, SampleInfo& info) override {
+    void take(Sample& sample) override {
       if (next == fail_at) throw std::runtime_error("feed failed");
-      input[slot] = next;
-      info.frame = next++;
+      input[sample.slot] = next;
+      sample.info.frame = next++;
     }
     std::vector<std::int64_t>& input;
     std::int64_t samples, next = 0, fail_at = -1;
@@ -335,7 +335,7 @@ class SlowToEnd final : public EmptyStep, public Observer {
     gave_up = gave_up || (predicted_ < launch && ++looks_ > 10'000);
     return gave_up || predicted_ >= launch;
   }
-  void predicted(const SampleInfo&, int, float) override { ++predicted_; }
+  void predicted(Sample&, float) override { ++predicted_; }
   bool gave_up = false;
 
  private:
@@ -355,30 +355,27 @@ TEST(Deferring, APredictionIsToldBeforeItsLaunchIsOver) {
 /// Gives a target only once the prediction that it is held against was shown.
 class ShownFirst final : public Feed, public Observer {
  public:
-  ShownFirst(std::vector<std::int64_t>& slots, std::int64_t end) : slots_(slots), end_(end) {}
+  explicit ShownFirst(std::int64_t end) : end_(end) {}
   Status poll(std::chrono::microseconds) override {
     return next_ < end_ ? Status::ready : Status::end;
   }
-  void take(int slot, SampleInfo& info) override {
-    slots_[std::size_t(slot)] = next_;
-    info = {.frame = next_++, .captured = Clock::now()};
+  void take(Sample& sample) override {
+    sample.info = {.frame = next_++, .captured = Clock::now()};
   }
-  Status target(int slot, std::chrono::microseconds patience) override {
-    const std::int64_t sample = slots_[std::size_t(slot)];
-    if (sample % 7 == 3) return Status::end;
-    if (sample < shown_.load()) return Status::ready;
+  Status target(Sample& sample, std::chrono::microseconds patience) override {
+    if (sample.info.frame % 7 == 3) return Status::end;
+    if (sample.info.frame < shown_.load()) return Status::ready;
     std::this_thread::sleep_for(patience);
     return Status::wait;
   }
-  void shown(const SampleInfo& info, int) override { EXPECT_EQ(info.frame, shown_++); }
-  void predicted(const SampleInfo& info, int, float) override {
-    EXPECT_EQ(info.frame, told++);
-    EXPECT_EQ(info.has_target, info.frame % 7 != 3);
+  void shown(Sample& sample) override { EXPECT_EQ(sample.info.frame, shown_++); }
+  void predicted(Sample& sample, float) override {
+    EXPECT_EQ(sample.info.frame, told++);
+    EXPECT_EQ(sample.info.has_target, sample.info.frame % 7 != 3);
   }
   std::int64_t told = 0;
 
  private:
-  std::vector<std::int64_t>& slots_;
   std::int64_t next_ = 0;
   const std::int64_t end_;
   std::atomic<std::int64_t> shown_{0};
@@ -388,7 +385,7 @@ TEST(LateTargets, APredictionIsShownBeforeItsTargetComes) {
   for (const std::string name : {"partime", "pb", "pipedream", "1f1b", "zb-h1", "sequential"}) {
     for (const int stages : {1, 3}) {
       Rig rig(name, stages, 0);
-      ShownFirst feed(rig.input, 60);
+      ShownFirst feed(60);
       std::vector<capture::Step*> steps;
       for (const auto& step : rig.steps) steps.push_back(step.get());
       PipelineOptions options = random_sleeps();
@@ -417,8 +414,7 @@ class DoneWhenLaunched final : public EmptyStep {
 TEST(LateTargets, APredictionIsLaunchedBeforeItsTargetComes) {
   const Schedule schedule = make_schedule("partime", {.stages = 1});
   Monitor monitor(schedule.replica_counts(), 0.0);
-  std::vector<std::int64_t> slots(std::size_t(schedule.slots()));
-  ShownFirst feed(slots, 20);
+  ShownFirst feed(20);
   DoneWhenLaunched step;
   PipelineOptions options{.late_targets = true};
   const StallWatch watch(schedule, options);

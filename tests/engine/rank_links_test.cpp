@@ -177,13 +177,13 @@ class NumberFeed final : public Feed {
   Status poll(std::chrono::microseconds) override {
     return next_ < samples_ ? Status::ready : Status::end;
   }
-  void take(int slot, SampleInfo& info) override {
-    memory_.input[std::size_t(slot)] = mixed(17, Number(next_));
-    memory_.target[std::size_t(slot)] = mixed(19, Number(next_));
-    info = {.frame = next_,
-            .captured = Clock::now(),
-            .has_target = next_ % 7 != 3,
-            .replayed = next_ % 5 == 2};
+  void take(Sample& sample) override {
+    memory_.input[std::size_t(sample.slot)] = mixed(17, Number(next_));
+    memory_.target[std::size_t(sample.slot)] = mixed(19, Number(next_));
+    sample.info = {.frame = next_,
+                   .captured = Clock::now(),
+                   .has_target = next_ % 7 != 3,
+                   .replayed = next_ % 5 == 2};
     ++next_;
   }
 
@@ -196,11 +196,12 @@ class NumberFeed final : public Feed {
 class Seen final : public Observer {
  public:
   explicit Seen(Memory& memory) : memory_(memory) {}
-  void predicted(const SampleInfo& info, int slot, float loss) override {
-    Number number = mixed(Number(info.frame), Number(info.sample));
+  void predicted(Sample& sample, float loss) override {
+    const std::size_t slot = std::size_t(sample.slot);
+    Number number = mixed(Number(sample.info.frame), Number(sample.info.sample));
     number = mixed(number, std::isnan(loss) ? 1 : Number(loss));
-    number = mixed(number, memory_.prediction[std::size_t(slot)]);
-    all.push_back(mixed(number, memory_.input[std::size_t(slot)]));
+    number = mixed(number, memory_.prediction[slot]);
+    all.push_back(mixed(number, memory_.input[slot]));
   }
   std::vector<Number> all;
 

@@ -35,7 +35,7 @@ Trained by_recorded_oracle(const TrainerOptions& options, std::int64_t samples) 
 
 Trained by_pipeline(const TrainerOptions& options, std::int64_t samples) {
   Trainer trainer(options);
-  SampleFeed feed(trainer, kShape, samples);
+  SampleFeed feed(kShape, samples);
   LossLog log;
   PipelineOptions how;
   const StallWatch watch(trainer.schedule(), how);
@@ -57,22 +57,21 @@ void expect_equals_the_oracle(const TrainerOptions& options, std::int64_t sample
 /// Gives what a function says of sample n.
 class FunctionFeed final : public Feed {
  public:
-  FunctionFeed(Trainer& trainer, std::int64_t end, SampleFunction sample)
-      : trainer_(trainer), end_(end), sample_(std::move(sample)) {}
+  FunctionFeed(std::int64_t end, SampleFunction numbers)
+      : end_(end), numbers_(std::move(numbers)) {}
   Status poll(std::chrono::microseconds) override {
     return next_ < end_ ? Status::ready : Status::end;
   }
-  void take(int slot, SampleInfo& info) override {
-    const at::Tensor x = sample_(next_).first;
-    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(), x.nbytes());
-    info.frame = next_++;
-    info.captured = Clock::now();
+  void take(Sample& sample) override {
+    const at::Tensor x = numbers_(next_).first;
+    std::memcpy(sample.input().data(), x.const_data_ptr<float>(), x.nbytes());
+    sample.info.frame = next_++;
+    sample.info.captured = Clock::now();
   }
 
  private:
-  Trainer& trainer_;
   std::int64_t next_ = 0, end_;
-  SampleFunction sample_;
+  SampleFunction numbers_;
 };
 
 class RecordedTest : public testing::TestWithParam<ScheduleCase> {};
@@ -170,7 +169,7 @@ TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
   TrainerOptions options = recorded(small("partime", 2, {4}));
   options.optimizer = {.kind = "adam", .lr = 0.01};
   Trainer trainer(options);
-  FunctionFeed feed(trainer, 40, [](std::int64_t n) {
+  FunctionFeed feed(40, [](std::int64_t n) {
     const at::Tensor x = sample_at(n, kShape).first;
     if (n % 10 == 9) x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
     return std::pair(x, x);
@@ -198,7 +197,7 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
       return std::pair(x, x);
     };
     Trainer trainer(options);
-    FunctionFeed feed(trainer, 400, sample);
+    FunctionFeed feed(400, sample);
     trainer.run(feed, nullptr);
     EXPECT_GE(trainer.guard().roll_backs(), 1);
 
@@ -249,7 +248,7 @@ TEST(Recorded, APredictionIsThereBeforeItsLaunchIsOver) {
 TEST(Recorded, ACheckpointOnTheWayIsTheWeightsOfItsSample) {
   const TrainerOptions options = recorded(small("partime", 1, {}));
   Trainer trainer(options);
-  SampleFeed feed(trainer, kShape, 60);
+  SampleFeed feed(kShape, 60);
   stages::StateDict seen;
   PipelineOptions how;
   how.after_sample = [&](int stage, std::int64_t sample) {
@@ -266,12 +265,12 @@ TEST(Recorded, WhatCanNotBeRecordedRunsEagerlyOrNotAtAll) {
   options.make_backend = [](c10::Device) { return capture::make_double_stream(false); };
   {
     Trainer trainer(options);
-    SampleFeed feed(trainer, kShape, 10);
+    SampleFeed feed(kShape, 10);
     EXPECT_THROW(trainer.run(feed, nullptr), std::runtime_error);
   }
   options.capture = Capture::automatic;
   Trainer trainer(options);
-  SampleFeed feed(trainer, kShape, 10);
+  SampleFeed feed(kShape, 10);
   EXPECT_EQ(trainer.run(feed, nullptr).trained, 10);
   EXPECT_FALSE(trainer.recorded());
   EXPECT_NE(trainer.recording_error().find("not permitted"), std::string::npos);

@@ -5,7 +5,7 @@
 #include <ATen/CPUGeneratorImpl.h>  // samples by number
 #include <gtest/gtest.h>            // expectations
 
-#include <cstring>     // copies
+#include <algorithm>   // copies
 #include <functional>  // who has a target
 #include <limits>      // NaN
 #include <utility>     // input and target
@@ -25,26 +25,25 @@ inline std::pair<at::Tensor, at::Tensor> sample_at(std::int64_t n,
 /// Gives samples [begin, end) of the stream to a trainer, without threads of its own.
 class SampleFeed final : public Feed {
  public:
-  SampleFeed(Trainer& trainer, stages::ImageShape shape, std::int64_t end, std::int64_t begin = 0)
-      : trainer_(trainer), shape_(shape), next_(begin), end_(end) {}
+  explicit SampleFeed(stages::ImageShape shape, std::int64_t end, std::int64_t begin = 0)
+      : shape_(shape), next_(begin), end_(end) {}
   Status poll(std::chrono::microseconds patience) override {
     return next_ < end_ ? Status::ready : Status::end;
   }
-  void take(int slot, SampleInfo& info) override {
+  void take(Sample& sample) override {
     const at::Tensor x = sample_at(next_, shape_).first;
-    for (float* to : {trainer_.input(slot), trainer_.target(slot)})
-      std::memcpy(to, x.const_data_ptr<float>(), std::size_t(x.numel()) * sizeof(float));
-    if (spoiled && spoiled(next_))
-      trainer_.input(slot)[0] = std::numeric_limits<float>::quiet_NaN();
-    info.has_target = !has_target || has_target(next_);
-    info.frame = next_++;
-    info.captured = Clock::now();
+    for (const std::span<float> to : {sample.input(), sample.target()})
+      std::copy_n(x.const_data_ptr<float>(), to.size(), to.begin());
+    if (spoiled && spoiled(next_)) sample.input()[0] = std::numeric_limits<float>::quiet_NaN();
+    sample.info = {.frame = next_,
+                   .captured = Clock::now(),
+                   .has_target = !has_target || has_target(next_)};
+    ++next_;
   }
   std::function<bool(std::int64_t)> has_target;  ///< empty: every sample has one
   std::function<bool(std::int64_t)> spoiled;     ///< has a NaN; empty: none
 
  private:
-  Trainer& trainer_;
   stages::ImageShape shape_;
   std::int64_t next_;
   std::int64_t end_;
@@ -53,7 +52,7 @@ class SampleFeed final : public Feed {
 /// Keeps every loss.
 class LossLog final : public Observer {
  public:
-  void predicted(const SampleInfo&, int, float loss) override { losses.push_back(loss); }
+  void predicted(Sample&, float loss) override { losses.push_back(loss); }
   std::vector<float> losses;
 };
 

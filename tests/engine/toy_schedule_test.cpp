@@ -78,7 +78,7 @@ TEST(AScheduleOfOnesOwn, IsRunAsTheOracleSays) {
     const TrainerOptions options = small("toy", int(cut.size()) + 1, cut);
     const Trained expected = by_oracle(options, 100);
     Trainer trainer(options);
-    SampleFeed feed(trainer, kShape, 100);
+    SampleFeed feed(kShape, 100);
     LossLog log;
     EXPECT_EQ(trainer.run(feed, &log).trained, 100);
     expect_equal_bits(trainer.state(), expected.weights);

@@ -30,7 +30,7 @@ inline Trained by_ranks(const TrainerOptions& options, std::int64_t samples, int
       Trainer trainer(mine);
       trainer.prepare();
       alone.unlock();
-      SampleFeed feed(trainer, options.sample, rank == 0 ? samples : 0);
+      SampleFeed feed(options.sample, rank == 0 ? samples : 0);
       feed.spoiled = spoiled;
       LossLog log;
       const Outcome outcome = trainer.run(feed, rank == 0 ? &log : nullptr, {});

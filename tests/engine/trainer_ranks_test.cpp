@@ -27,7 +27,7 @@ TEST_P(RanksTest, EqualOneProcessInStepPrograms) {
   TrainerOptions options = small(GetParam());
   options.capture = Capture::graph;
   Trainer alone(options);
-  SampleFeed feed(alone, kShape, 40);  // whole minibatches
+  SampleFeed feed(kShape, 40);  // whole minibatches
   LossLog log;
   alone.run(feed, &log, {});
   const Trained got = by_ranks(options, 40, 2);
@@ -75,7 +75,7 @@ TEST(Ranks, TurnBackTogetherWithReplicasOnSeveralRanks) {
   options.guard = true;
   const auto spoiled = [](std::int64_t n) { return n == 30 || (n >= 250 && n < 255); };
   Trainer alone(options);
-  SampleFeed feed(alone, kShape, 360);
+  SampleFeed feed(kShape, 360);
   feed.spoiled = spoiled;
   LossLog log;
   alone.run(feed, &log, {});
@@ -104,7 +104,7 @@ TEST(Ranks, GoOnAtAnotherCutWithTheWeightsAndOptimizerStateOfAll) {
   TrainerOptions options = small("partime", 3, {2, 5});
   options.optimizer = {.kind = "adam", .lr = 1e-3};
   Trainer alone(options);
-  SampleFeed feed(alone, kShape, 30), more(alone, kShape, 60, 30);
+  SampleFeed feed(kShape, 30), more(kShape, 60, 30);
   alone.run(feed, nullptr, {});
   alone.recut({3, 6});
   alone.run(more, nullptr, {});
@@ -118,7 +118,7 @@ TEST(Ranks, GoOnAtAnotherCutWithTheWeightsAndOptimizerStateOfAll) {
       TrainerOptions mine = options;
       mine.exchange = &exchange;
       Trainer trainer(mine);
-      SampleFeed first(trainer, kShape, 30), second(trainer, kShape, 60, 30);
+      SampleFeed first(kShape, 30), second(kShape, 60, 30);
       trainer.run(first, nullptr, {});
       if (rank == 0) {
         trainer.recut({3, 6});

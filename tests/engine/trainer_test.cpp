@@ -31,7 +31,7 @@ TEST(Trainer, BalancesWhatIsNotCut) {
   for (int stages = 1; stages <= 6; ++stages) {
     Trainer trainer(tiny(stages, {}));
     EXPECT_EQ(int(trainer.cut().size()), stages - 1);
-    SampleFeed feed(trainer, kShape, 20);
+    SampleFeed feed(kShape, 20);
     EXPECT_EQ(trainer.run(feed, nullptr).trained, 20);
   }
 }
@@ -46,7 +46,7 @@ TEST(Trainer, StateIsNamedAsTheUncutNetwork) {
 
 TEST(Trainer, StopsAtItsLimit) {
   Trainer trainer(tiny(2, {2}));
-  SampleFeed feed(trainer, kShape, 100);
+  SampleFeed feed(kShape, 100);
   const Outcome outcome = trainer.run(feed, nullptr, {.limit = 30});
   EXPECT_EQ(outcome.admitted, 30);
   EXPECT_EQ(outcome.trained, 30);
@@ -56,7 +56,7 @@ TEST(Trainer, StopsAtItsLimit) {
 class BrokenFeed final : public Feed {
  public:
   Status poll(std::chrono::microseconds patience) override { return Status::ready; }
-  void take(int, SampleInfo&) override {
+  void take(Sample&) override {
     if (++taken_ == 10) throw std::runtime_error("the camera caught fire");
   }
 
@@ -77,7 +77,7 @@ TEST(Trainer, InverseAgeDividesTheRate) {
   TrainerOptions by_hand = tiny(2, {2});
   by_hand.optimizer.lr = 0.1;  // age 2 at stage 0
   Trainer corrected(options), slow(by_hand);
-  SampleFeed a(corrected, kShape, 3), b(slow, kShape, 3);
+  SampleFeed a(kShape, 3), b(kShape, 3);
   corrected.run(a, nullptr);
   slow.run(b, nullptr);
   // Three samples give stage 0 its first update; its gradient is made before the rates tell.
@@ -99,7 +99,7 @@ TEST(Recut, GoesOnAsIfNothingHadHappened) {
   options.schedule = "sequential";
   options.optimizer = {.kind = "adam", .lr = 0.05};
   Trainer whole(options), cut_anew(options);
-  SampleFeed all(whole, kShape, 40), same(cut_anew, kShape, 40);
+  SampleFeed all(kShape, 40), same(kShape, 40);
   LossLog expected, got;
   whole.run(all, &expected);
   std::atomic<bool> drain{false};
@@ -120,13 +120,13 @@ TEST(Recut, IsARunThatGoesOnFromACheckpoint) {
     options.schedule = schedule;
     options.optimizer = {.kind = "sgd", .lr = 0.05, .momentum = 0.9};
     Trainer first(options), cut_anew(options);
-    SampleFeed part(first, kShape, 16), same(cut_anew, kShape, 40);
+    SampleFeed part(kShape, 16), same(kShape, 40);
     first.run(part, nullptr);
     TrainerOptions rest = options;
     rest.cut = {4};
     rest.weights = first.checkpoint();
     Trainer second(rest);
-    SampleFeed later(second, kShape, 40, 16);
+    SampleFeed later(kShape, 40, 16);
     second.run(later, nullptr);
     std::atomic<bool> drain{false};
     cut_anew.run(same, nullptr, drained_at(16, drain));
@@ -138,14 +138,14 @@ TEST(Recut, IsARunThatGoesOnFromACheckpoint) {
 
 TEST(Recut, CountsOn) {
   Trainer trainer(tiny(2, {2}));
-  SampleFeed feed(trainer, kShape, 30);
+  SampleFeed feed(kShape, 30);
   std::atomic<bool> drain{false};
   trainer.run(feed, nullptr, drained_at(10, drain));
   trainer.recut({3});
   struct Numbers final : Observer {
-    void predicted(const SampleInfo& info, int, float) override {
-      samples.push_back(info.sample);
-      frames.push_back(info.frame);
+    void predicted(Sample& sample, float) override {
+      samples.push_back(sample.info.sample);
+      frames.push_back(sample.info.frame);
     }
     std::vector<std::int64_t> samples, frames;
   } numbers;

@@ -44,21 +44,20 @@ TEST(BareStep, TrainsAsTheOracleAndTheEngineDo) {
   /// The same sample again and again.
   class Same final : public engine::Feed {
    public:
-    Same(engine::Trainer& trainer, const at::Tensor& sample) : trainer_(trainer), sample_(sample) {}
+    explicit Same(const at::Tensor& numbers) : numbers_(numbers) {}
     Status poll(std::chrono::microseconds) override {
       return taken_ < kLaunches ? Status::ready : Status::end;
     }
-    void take(int slot, engine::SampleInfo& info) override {
-      std::memcpy(trainer_.input(slot), sample_.const_data_ptr<float>(), sample_.nbytes());
-      info.frame = taken_++;
-      info.captured = engine::Clock::now();
+    void take(engine::Sample& sample) override {
+      std::memcpy(sample.input().data(), numbers_.const_data_ptr<float>(), numbers_.nbytes());
+      sample.info.frame = taken_++;
+      sample.info.captured = engine::Clock::now();
     }
 
    private:
-    engine::Trainer& trainer_;
-    at::Tensor sample_;
+    at::Tensor numbers_;
     int taken_ = 0;
-  } feed(trainer, sample);
+  } feed(sample);
   trainer.run(feed, nullptr);
   engine::expect_equal_bits(step.stage().parameters().state(), trainer.state());
 }

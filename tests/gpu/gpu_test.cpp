@@ -44,7 +44,7 @@ TrainerOptions on_gpu(const std::string& schedule, int stages, Capture capture,
 
 Trained run(const TrainerOptions& options, std::int64_t samples) {
   Trainer trainer(options);
-  SampleFeed feed(trainer, kLarger, samples);
+  SampleFeed feed(kLarger, samples);
   LossLog log;
   trainer.run(feed, &log);
   EXPECT_EQ(trainer.recorded(), options.capture != Capture::eager) << trainer.recording_error();
@@ -122,12 +122,11 @@ TEST(GpuStep, AllocatesNothingOnceRecorded) {
   /// Notes the device allocator's count at two moments of the run.
   class Counting final : public Feed {
    public:
-    explicit Counting(Trainer& trainer) : feed_(trainer, kLarger, 300) {}
     Status poll(std::chrono::microseconds patience) override { return feed_.poll(patience); }
-    void take(int slot, SampleInfo& info) override {
-      feed_.take(slot, info);
-      if (info.frame == 50) before = count();
-      if (info.frame == 290) after = count();
+    void take(Sample& sample) override {
+      feed_.take(sample);
+      if (sample.info.frame == 50) before = count();
+      if (sample.info.frame == 290) after = count();
     }
     std::int64_t before = 0, after = -1;
 
@@ -135,8 +134,8 @@ TEST(GpuStep, AllocatesNothingOnceRecorded) {
     static std::int64_t count() {
       return c10::cuda::CUDACachingAllocator::getDeviceStats(0).allocation[0].allocated;
     }
-    SampleFeed feed_;
-  } feed(trainer);
+    SampleFeed feed_{kLarger, 300};
+  } feed;
   trainer.run(feed, nullptr);
   EXPECT_EQ(feed.before, feed.after);
 }
@@ -203,8 +202,8 @@ Trained run_on_frames(TrainerOptions options, bool target_is_input, bool as_byte
   options.target_is_input = target_is_input;
   options.input_as_bytes = options.target_as_bytes = as_bytes;
   Trainer trainer(options);
-  FrameStream feed(trainer, options, 100);
-  ShownLog log(trainer, options);
+  FrameStream feed(options, 100);
+  ShownLog log(options);
   trainer.run(feed, &log);
   return {trainer.state(), log.losses};
 }

@@ -11,7 +11,7 @@ namespace {
 
 Trained by_pipeline(const TrainerOptions& options) {
   Trainer trainer(options);
-  SampleFeed feed(trainer, options.sample, 60);
+  SampleFeed feed(options.sample, 60);
   LossLog log;
   trainer.run(feed, &log);
   EXPECT_TRUE(trainer.recorded()) << trainer.recording_error();

@@ -32,7 +32,7 @@ Ended train() {
   Ended ended;
   try {
     Trainer trainer(on_device());
-    SampleFeed feed(trainer, kShape, kSamples);
+    SampleFeed feed(kShape, kSamples);
     LossLog log;
     trainer.run(feed, &log);
     ended.trained = {trainer.state(), log.losses};

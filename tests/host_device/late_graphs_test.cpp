@@ -19,24 +19,22 @@ int graphs_made() {
 /// Waits now and then, ends, and has a spoiled stretch that the guard rolls back at.
 class Uneven final : public Feed {
  public:
-  explicit Uneven(Trainer& trainer) : trainer_(trainer) {}
   Status poll(std::chrono::microseconds) override {
     if (next_ == 403) return Status::end;
     return next_ % 7 == 3 && !std::exchange(waited_, !waited_) ? Status::wait : Status::ready;
   }
-  void take(int slot, SampleInfo& info) override {
+  void take(Sample& sample) override {
     if (next_ == 1) begun_with = graphs_made();
     const at::Tensor x = sample_at(next_, kShape).first;
     if (next_ >= 250 && next_ < 255)
       x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-    std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(), x.nbytes());
-    info.frame = next_++;
-    info.captured = Clock::now();
+    std::memcpy(sample.input().data(), x.const_data_ptr<float>(), x.nbytes());
+    sample.info.frame = next_++;
+    sample.info.captured = Clock::now();
   }
   int begun_with = 0;
 
  private:
-  Trainer& trainer_;
   std::int64_t next_ = 0;
   bool waited_ = false;
 };
@@ -52,7 +50,7 @@ TEST(LateGraphs, NoneIsMadeOnceFramesAreLearnedFrom) {
     std::atomic<double> rate{1.0};
     std::atomic<std::int64_t> every{1};
     Trainer trainer(options);
-    Uneven feed(trainer);
+    Uneven feed;
     PipelineOptions how;
     how.rate = &rate;
     how.train_every = &every;

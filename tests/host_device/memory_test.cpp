@@ -31,7 +31,7 @@ TEST(Memory, OfARecordedTrainerIsTheNextOnes) {
     options.capture = Capture::automatic;
     options.devices.assign(2, {.cuda = true, .index = 0});
     Trainer trainer(options);
-    SampleFeed feed(trainer, kShape, 12);
+    SampleFeed feed(kShape, 12);
     trainer.run(feed, nullptr);
     ASSERT_TRUE(trainer.recorded());
     const std::size_t now = host_device::held().device_bytes;

@@ -27,7 +27,7 @@ TrainerOptions on_two_gpus(const std::string& schedule) {
 Trained by_one_process(const TrainerOptions& options, std::int64_t samples,
                        const std::function<bool(std::int64_t)>& spoiled = {}) {
   Trainer trainer(options);
-  SampleFeed feed(trainer, options.sample, samples);
+  SampleFeed feed(options.sample, samples);
   feed.spoiled = spoiled;
   LossLog log;
   trainer.run(feed, &log);

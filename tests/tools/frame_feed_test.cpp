@@ -6,6 +6,7 @@
 #include <memory>  // feeds
 #include <vector>  // samples
 
+#include "engine/trainer/trainer.h"
 #include "io/queue/planar.h"
 #include "tools/app/feeds/next_frame_feed.h"
 
@@ -34,8 +35,8 @@ engine::TrainerOptions options_for(Task task, bool as_bytes) {
 
 std::unique_ptr<FrameFeed> feed_of(Task task, engine::Trainer& trainer, io::FrameQueue& queue,
                                    io::Resizer& resizer, int horizon = 1, bool late = false) {
-  if (task != Task::next_frame) return std::make_unique<FrameFeed>(trainer, queue, resizer, task);
-  return std::make_unique<NextFrameFeed>(trainer, queue, resizer, horizon, late);
+  if (task != Task::next_frame) return std::make_unique<FrameFeed>(queue, resizer, task);
+  return std::make_unique<NextFrameFeed>(queue, resizer, horizon, late, trainer.schedule().slots());
 }
 
 /// Frame n: its bytes count up from 60 n, its class is n.
@@ -51,6 +52,10 @@ Floats floats_of(int n) {
   return floats;
 }
 
+Floats floats(std::span<const float> numbers) {
+  return {numbers.begin(), numbers.end()};
+}
+
 class FrameFeedTest : public testing::TestWithParam<bool> {
  protected:
   struct Sample {
@@ -60,7 +65,8 @@ class FrameFeedTest : public testing::TestWithParam<bool> {
   /// What a task makes of frames 0, 1 and 2.
   std::vector<Sample> samples(Task task, int frames = 3, int horizon = 1) {
     engine::Trainer trainer(options_for(task, GetParam()));
-    EXPECT_EQ(trainer.input(0) == nullptr, GetParam());
+    engine::Sample& sample = trainer.in_slot(0);
+    EXPECT_EQ(sample.input().empty(), GetParam());
     io::FrameQueue queue(4, io::Drop::never);
     for (int n = 0; n < frames; ++n) {
       queue.writable() = picture(n);
@@ -74,12 +80,9 @@ class FrameFeedTest : public testing::TestWithParam<bool> {
       const auto status = feed->poll(std::chrono::microseconds(0));
       if (status == engine::Feed::Status::end) break;
       if (status == engine::Feed::Status::wait) continue;
-      engine::SampleInfo info;
-      feed->take(0, info);
-      EXPECT_EQ(info.frame, std::int64_t(made.size()));
-      const float *input = trainer.shown_input(0), *target = trainer.shown_target(0);
-      made.push_back({Floats(input, input + 3 * kSide * kSide),
-                      Floats(target, target + trainer.target_elements())});
+      feed->take(sample);
+      EXPECT_EQ(sample.info.frame, std::int64_t(made.size()));
+      made.push_back({floats(sample.shown_input()), floats(sample.shown_target())});
     }
     EXPECT_EQ(feed->pending(), task == Task::next_frame ? horizon : 0);
     return made;
@@ -133,15 +136,12 @@ class LateTargets : public FrameFeedTest {
     queue_.push();
   }
   std::int64_t take(int slot) {
-    engine::SampleInfo info;
     EXPECT_EQ(feed_->poll(kNow), Status::ready);
-    feed_->take(slot, info);
-    return info.frame;
+    feed_->take(sample(slot));
+    return sample(slot).info.frame;
   }
-  Floats target(int slot) {
-    const float* target = trainer_->shown_target(slot);
-    return Floats(target, target + trainer_->target_elements());
-  }
+  Floats target(int slot) { return floats(sample(slot).shown_target()); }
+  engine::Sample& sample(int slot) { return trainer_->in_slot(slot); }
 
   io::FrameQueue queue_{8, io::Drop::never};
   io::Resizer resizer_{kSide, kSide};
@@ -153,10 +153,10 @@ TEST_P(LateTargets, AFrameIsASampleBeforeItsTargetIsThere) {
   start(1);
   push(0);
   EXPECT_EQ(take(0), 0);
-  EXPECT_EQ(feed_->target(0, kNow), Status::wait);
+  EXPECT_EQ(feed_->target(sample(0), kNow), Status::wait);
   EXPECT_EQ(feed_->settle(kNow), Status::wait);
   push(1);
-  EXPECT_EQ(feed_->target(0, kNow), Status::ready) << "whoever waits looks for it";
+  EXPECT_EQ(feed_->target(sample(0), kNow), Status::ready) << "whoever waits looks for it";
   EXPECT_EQ(target(0), floats_of(1));
   EXPECT_EQ(feed_->settle(kNow), Status::ready);
   EXPECT_EQ(take(1), 1) << "the target is a sample itself";
@@ -171,14 +171,14 @@ TEST_P(LateTargets, NoneComesOverAGapADropOrTheEnd) {
   EXPECT_EQ(take(1), 1);
   push(2);
   EXPECT_EQ(take(2), 2);
-  EXPECT_EQ(feed_->target(0, kNow), Status::ready);
+  EXPECT_EQ(feed_->target(sample(0), kNow), Status::ready);
   push(3, 1);  // after an outage
-  EXPECT_EQ(feed_->target(1, kNow), Status::end);
-  EXPECT_EQ(feed_->target(2, kNow), Status::end);
+  EXPECT_EQ(feed_->target(sample(1), kNow), Status::end);
+  EXPECT_EQ(feed_->target(sample(2), kNow), Status::end);
   EXPECT_EQ(feed_->missed(), 2);
   EXPECT_EQ(take(0), 3);
   queue_.close();
-  EXPECT_EQ(feed_->target(0, kNow), Status::end);
+  EXPECT_EQ(feed_->target(sample(0), kNow), Status::end);
   EXPECT_EQ(feed_->poll(kNow), Status::end);
   EXPECT_EQ(feed_->pending(), 0);
 }
@@ -196,14 +196,13 @@ TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
   }
   queue.close();
   io::Resizer resizer(kSide, kSide);
-  NextFrameFeed feed(trainer, queue, resizer, 1, false);
+  NextFrameFeed feed(queue, resizer, 1, false, trainer.schedule().slots());
   std::vector<std::int64_t> inputs;
   for (auto status = engine::Feed::Status::wait; status != engine::Feed::Status::end;) {
     status = feed.poll(std::chrono::microseconds(0));
     if (status != engine::Feed::Status::ready) continue;
-    engine::SampleInfo info;
-    feed.take(0, info);
-    inputs.push_back(info.frame);
+    feed.take(trainer.in_slot(0));
+    inputs.push_back(trainer.in_slot(0).info.frame);
   }
   EXPECT_EQ(inputs, std::vector<std::int64_t>{3});
   EXPECT_EQ(queue.popped(), 3);

@@ -33,8 +33,10 @@ class FrameLogTest : public testing::Test {
     return lines;
   }
 
-  static engine::SampleInfo sample(std::int64_t number) {
-    return {.sample = number, .frame = number + 5, .captured = engine::Clock::now()};
+  static void predicted(FrameLog& log, std::int64_t number, float loss) {
+    engine::Sample sample(0);
+    sample.info = {.index = number, .frame = number + 5, .captured = engine::Clock::now()};
+    log.predicted(sample, loss);
   }
 
   std::string folder_, path_;
@@ -49,9 +51,9 @@ TEST_F(FrameLogTest, FramesThatFindNoRoomAreCounted) {
   constexpr std::int64_t kMissed = 10;
   FrameLog log(path_, 2, subject_);
   const auto frames = 2 * std::int64_t(FrameLog::kRoom + kMissed);
-  for (std::int64_t i = 0; i < frames; ++i) log.predicted(sample(i), 0, 0.5f);
+  for (std::int64_t i = 0; i < frames; ++i) predicted(log, i, 0.5f);
   log.write();
-  log.predicted(sample(frames), 0, 0.5f);
+  predicted(log, frames, 0.5f);
   log.write();
   const auto written = lines();
   ASSERT_EQ(written.size(), FrameLog::kRoom + 1);
@@ -63,7 +65,7 @@ TEST_F(FrameLogTest, FramesThatFindNoRoomAreCounted) {
 TEST_F(FrameLogTest, ALossThatIsNoneIsNull) {
   FrameLog log(path_, 1, subject_);
   baseline_.add(0.25f);
-  log.predicted(sample(0), 0, std::nanf(""));
+  predicted(log, 0, std::nanf(""));
   log.write();
   const auto written = lines();
   ASSERT_EQ(written.size(), 1u);
@@ -75,7 +77,7 @@ TEST_F(FrameLogTest, ALossThatIsNoneIsNull) {
 // A full disk, as far as a process can be made to meet one.
 TEST_F(FrameLogTest, ADiskThatIsFullForAWhileCostsNoLine) {
   FrameLog log(path_, 1, subject_);
-  log.predicted(sample(0), 0, 0.5f);
+  predicted(log, 0, 0.5f);
   log.write();
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -83,7 +85,7 @@ TEST_F(FrameLogTest, ADiskThatIsFullForAWhileCostsNoLine) {
   const rlimit small{rlim_t(std::filesystem::file_size(path_)) + 100, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   for (int i = 1; i < 5; ++i) {
-    log.predicted(sample(i), 0, 0.5f);
+    predicted(log, i, 0.5f);
     log.write();
     EXPECT_EQ(log.error().find(path_ + ": "), 0u) << log.error();
   }
@@ -112,7 +114,7 @@ TEST_F(FrameLogTest, APipeThatNobodyReadsHoldsUpNothing) {
   const int reader = open(path_.c_str(), O_RDONLY | O_NONBLOCK);
   FrameLog log(path_, 1, subject_);
   constexpr int kFrames = 1000;  // some 400 KB; a pipe takes 64
-  for (int i = 0; i < kFrames; ++i) log.predicted(sample(i), 0, 0.5f);
+  for (int i = 0; i < kFrames; ++i) predicted(log, i, 0.5f);
   log.write();
   EXPECT_EQ(log.error(), "");
   std::string read;

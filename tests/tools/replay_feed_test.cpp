@@ -42,14 +42,14 @@ struct Seen final : engine::Observer {
     bool replayed;
     bool operator==(const Sample&) const = default;
   };
-  void predicted(const engine::SampleInfo& info, int slot, float loss) override {
-    samples.push_back({info.sample, info.frame, info.replayed});
+  void predicted(engine::Sample& sample, float loss) override {
+    samples.push_back({sample.info.index, sample.info.frame, sample.info.replayed});
     losses.push_back(loss);
-    if (look) look(info, slot);
+    if (look) look(sample);
   }
   std::vector<Sample> samples;
   std::vector<float> losses;
-  std::function<void(const engine::SampleInfo&, int slot)> look;
+  std::function<void(engine::Sample&)> look;
 };
 
 /// A stream of so many frames that wait, and what is learned from it.
@@ -69,8 +69,8 @@ Learned learn(const engine::TrainerOptions& options, std::int64_t frames, Replay
   }
   queue.close();
   io::Resizer resizer(16, 12);
-  FrameFeed stream(trainer, queue, resizer, Task::autoencode);
-  ReplayFeed feed(trainer, stream, kInputs, false, replay);
+  FrameFeed stream(queue, resizer, Task::autoencode);
+  ReplayFeed feed(trainer, stream, false, replay);
   Learned learned;
   Observers observers;
   observers.add_for_all(&feed);
@@ -190,20 +190,21 @@ TEST_P(PairsComeWhole, NextFrame) {
   }
   queue.close();
   io::Resizer resizer(16, 12);
-  NextFrameFeed stream(trainer, queue, resizer, 1, GetParam());
-  ReplayFeed feed(trainer, stream, kInputs, false,
+  NextFrameFeed stream(queue, resizer, 1, GetParam(), trainer.schedule().slots());
+  ReplayFeed feed(trainer, stream, false,
                   {.kind = ReplayKind::reservoir, .places = 10, .share = 0.5, .seed = 5});
   Seen seen;
-  seen.look = [&](const engine::SampleInfo& info, int slot) {
+  seen.look = [&](engine::Sample& sample) {
+    const engine::SampleInfo& info = sample.info;
     if (!info.has_target) {
       EXPECT_EQ(info.frame % 20, 19);
       return;
     }
-    const auto equal = [](const float* got, std::int64_t n) {
-      return std::equal(got, got + kInputs, floats_of(n).const_data_ptr<float>());
+    const auto equal = [](std::span<const float> got, std::int64_t n) {
+      return std::equal(got.begin(), got.end(), floats_of(n).const_data_ptr<float>());
     };
-    EXPECT_TRUE(equal(trainer.shown_input(slot), info.frame)) << info.frame;
-    EXPECT_TRUE(equal(trainer.shown_target(slot), info.frame + 1)) << info.frame;
+    EXPECT_TRUE(equal(sample.shown_input(), info.frame)) << info.frame;
+    EXPECT_TRUE(equal(sample.shown_target(), info.frame + 1)) << info.frame;
   };
   Observers observers;
   observers.add_for_all(&feed);
@@ -228,15 +229,18 @@ class Live : public testing::Test {
     queue_.writable().captured = captured;
     queue_.push();
   }
+  engine::Sample& take() {
+    engine::Sample& sample = trainer_.in_slot(taken_++ % trainer_.schedule().slots());
+    feed_.take(sample);
+    return sample;
+  }
   /// As a pipeline of one sample at a time would, within no time.
   engine::SampleInfo pass() {
-    engine::SampleInfo info;
-    const int slot = taken_++ % trainer_.schedule().slots();
-    feed_.take(slot, info);
-    info.predicted = engine::Clock::now() + 1ms;
-    feed_.shown(info, slot);
-    feed_.predicted(info, slot, 1);
-    return info;
+    engine::Sample& sample = take();
+    sample.info.predicted = engine::Clock::now() + 1ms;
+    feed_.shown(sample);
+    feed_.predicted(sample, 1);
+    return sample.info;
   }
   /// Ten frames, the last one now.
   void pass_fresh() {
@@ -250,9 +254,9 @@ class Live : public testing::Test {
   engine::Trainer trainer_{engine::small("partime", 2, {3})};
   io::FrameQueue queue_{8, io::Drop::never};
   io::Resizer resizer_{16, 12};
-  FrameFeed stream_{trainer_, queue_, resizer_, Task::autoencode};
+  FrameFeed stream_{queue_, resizer_, Task::autoencode};
   ReplayFeed feed_{
-      trainer_, stream_, kInputs, true, {.kind = ReplayKind::recent, .places = 20, .share = -1}};
+      trainer_, stream_, true, {.kind = ReplayKind::recent, .places = 20, .share = -1}};
   std::int64_t next_ = 0;
   int taken_ = 0;
 };
@@ -312,12 +316,10 @@ TEST_F(Live, TheLatestFrameIsPredictedBeforeAnythingIsReplayed) {
   pass_fresh();
   push();
   ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
-  engine::SampleInfo info;
-  const int slot = taken_++ % trainer_.schedule().slots();
-  feed_.take(slot, info);
+  engine::Sample& sample = take();
   EXPECT_EQ(feed_.poll(0us), Feed::Status::wait);
-  info.predicted = engine::Clock::now();
-  feed_.shown(info, slot);
+  sample.info.predicted = engine::Clock::now();
+  feed_.shown(sample);
   ASSERT_EQ(feed_.poll(0us), Feed::Status::ready);
   EXPECT_TRUE(pass().replayed);
 }

@@ -29,8 +29,7 @@ struct Given {
 /// From the caller's memory to the engine's slots. Used by stage 0's worker, but for stop().
 class GivenFeed final : public engine::Feed {
  public:
-  GivenFeed(engine::Trainer& trainer, std::size_t inputs, std::size_t ahead)
-      : trainer_(trainer), inputs_(inputs), waiting_(ahead + 1) {}
+  explicit GivenFeed(std::size_t ahead) : waiting_(ahead + 1) {}
 
   /// The caller's side.
   void give(const Given& sample) { waiting_.wait_enqueue(sample); }
@@ -45,19 +44,19 @@ class GivenFeed final : public engine::Feed {
     return over_ ? Status::end : Status::ready;
   }
 
-  void take(int slot, engine::SampleInfo& info) override {
-    std::copy_n(next_.input, inputs_, trainer_.input(slot));
-    if (trainer_.target(slot) != trainer_.input(slot) && next_.target)
-      std::copy_n(next_.target, trainer_.target_elements(), trainer_.target(slot));
-    info = {.frame = taken_++,
-            .captured = engine::Clock::now(),
-            .has_target = next_.target || trainer_.target(slot) == trainer_.input(slot)};
+  void take(engine::Sample& sample) override {
+    const std::span<float> input = sample.input(), target = sample.target();
+    const bool is_own_target = target.data() == input.data();
+    std::copy_n(next_.input, input.size(), input.begin());
+    if (!is_own_target && next_.target)
+      std::copy_n(next_.target, target.size(), target.begin());
+    sample.info = {.frame = taken_++,
+                   .captured = engine::Clock::now(),
+                   .has_target = next_.target || is_own_target};
     next_ = {};
   }
 
  private:
-  engine::Trainer& trainer_;
-  const std::size_t inputs_;
   BlockingReaderWriterCircularBuffer<Given> waiting_;
   std::atomic<bool> stopping_{false};
   Given next_;
@@ -75,15 +74,14 @@ class Results final : public engine::Observer {
     double latency_ms = 0;
   };
 
-  Results(engine::Trainer& trainer, std::size_t places)
-      : trainer_(trainer),
-        elements_(trainer.target_elements()),
-        predictions_(places, std::vector<float>(elements_)),
-        entries_(places + 1) {}
+  /// `elements`: numbers in a prediction.
+  Results(std::size_t elements, std::size_t places)
+      : predictions_(places, std::vector<float>(elements)), entries_(places + 1) {}
 
-  void predicted(const engine::SampleInfo& info, int slot, float loss) override {
+  void predicted(engine::Sample& sample, float loss) override {
+    const engine::SampleInfo& info = sample.info;
     const std::chrono::duration<double, std::milli> latency = info.predicted - info.captured;
-    std::copy_n(trainer_.prediction(slot), elements_, place(info.frame).begin());
+    std::ranges::copy(sample.prediction(), place(info.frame).begin());
     entries_.wait_enqueue({info.frame, loss, latency.count()});
   }
   void close() { entries_.wait_enqueue({}); }
@@ -97,8 +95,6 @@ class Results final : public engine::Observer {
   std::size_t places() const { return predictions_.size(); }
 
  private:
-  engine::Trainer& trainer_;
-  const std::size_t elements_;
   std::vector<std::vector<float>> predictions_;
   BlockingReaderWriterCircularBuffer<Entry> entries_;
 };
@@ -212,11 +208,10 @@ void GivenRun::start(int ahead) {
   p.ahead = std::size_t(std::max(ahead, 1));
   if (p.ran) p.trainer->recut(p.trainer->cut());
   p.ran = true;
-  const std::size_t inputs = std::size_t(p.sample.channels * p.sample.height * p.sample.width);
   const std::size_t places =
       p.ahead + std::size_t(p.trainer->schedule().slots()) + p.samples_an_update();
-  p.feed = std::make_unique<GivenFeed>(*p.trainer, inputs, p.ahead);
-  p.results = std::make_unique<Results>(*p.trainer, places);
+  p.feed = std::make_unique<GivenFeed>(p.ahead);
+  p.results = std::make_unique<Results>(p.trainer->target_elements(), places);
   p.given = p.back = 0;
   p.ended = p.closed = false;
   p.held.clear();

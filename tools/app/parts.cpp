@@ -120,7 +120,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       feed(make_feed()),
       replay(make_replay()),
       log(trainer, task_type(config.task.kind), channels_before(config)),
-      callback(trainer, inputs()),
+      callback(),
       overload(config, trainer, live),
       video(make_video()),
       lines(make_lines()),
@@ -132,7 +132,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
   if (teller) source_ahead = io::with_teller(std::move(source_ahead), std::move(teller));
   if (replay) {
     observers.add_for_all(replay.get());
-    log.keep_pictures(inputs());
+    log.keep_pictures(trainer.in_slot(0));
   }
   callback.sinks = std::move(checked.sinks);
   if (!options.trace.empty()) {
@@ -184,21 +184,23 @@ std::unique_ptr<io::Teller> RunParts::make_teller() const {
 }
 
 std::unique_ptr<FrameFeed> RunParts::make_feed() {
-  if (task != Task::teacher) return frame_feed(config, trainer, queue, resizer);
-  return std::make_unique<TeacherFeed>(trainer, queue, resizer,
-                                       Teacher(config, shape(), trainer.output_shape()),
-                                       trainer.late_targets());
+  const bool late = trainer.late_targets();
+  const int slots = trainer.schedule().slots();
+  if (task != Task::teacher) return frame_feed(config, queue, resizer, late, slots);
+  return std::make_unique<TeacherFeed>(queue, resizer,
+                                       Teacher(config, shape(), trainer.output_shape()), late,
+                                       slots);
 }
 
 std::unique_ptr<ReplayFeed> RunParts::make_replay() {
   const ReplayOptions replay = replay_options(config, assembled, resumed.frames);
   if (replay.kind == ReplayKind::none) return nullptr;
-  return std::make_unique<ReplayFeed>(trainer, *feed, inputs(), live, replay);
+  return std::make_unique<ReplayFeed>(trainer, *feed, live, replay);
 }
 
 std::unique_ptr<VideoOut> RunParts::make_video() {
   if (config.output.video.empty()) return nullptr;
-  return std::make_unique<VideoOut>(trainer, shape(), info.fps, config.output.video);
+  return std::make_unique<VideoOut>(shape(), info.fps, config.output.video);
 }
 
 void RunParts::make_alerts() {
@@ -216,7 +218,7 @@ void RunParts::make_alerts() {
                                                  .channels = int(picture.channels),
                                                  .height = int(picture.height),
                                                  .width = int(picture.width)});
-  alert_watch = std::make_unique<AlertWatch>(trainer, log.novelty(), *alerts, pictures);
+  alert_watch = std::make_unique<AlertWatch>(log.novelty(), *alerts, pictures);
   observers.add(alert_watch.get());
 }
 

@@ -47,10 +47,6 @@ struct RunParts {
   stages::ImageShape shape() const {  ///< of a sample
     return {config.source.channels, resizer.height(), resizer.width()};
   }
-  std::size_t inputs() const {  ///< numbers in a sample's input
-    const stages::ImageShape sample = shape();
-    return std::size_t(sample.channels * sample.height * sample.width);
-  }
   bool paused() const { return page && page->paused(); }
   void tell(const std::string& line) {
     if (on_event) on_event(line);

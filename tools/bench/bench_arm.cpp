@@ -16,7 +16,7 @@ class TimedFeed final : public engine::Feed {
  public:
   TimedFeed(engine::Trainer& trainer, std::size_t elements, double seconds, std::int64_t least)
       : trainer_(trainer), least_(least), seconds_(seconds) {
-    const bool as_bytes = trainer.input_bytes(0) != nullptr;
+    const bool as_bytes = !trainer.in_slot(0).input_bytes().empty();
     frames_.resize(kFrames, std::vector<float>(as_bytes ? 0 : elements));
     bytes_.resize(kFrames, std::vector<std::uint8_t>(as_bytes ? elements : 0));
     std::mt19937 random(1);
@@ -34,16 +34,16 @@ class TimedFeed final : public engine::Feed {
     if (taken_ == 0) begin_ = now;  // recording comes before, and may take as long as a turn
     return taken_ < least_ || now - begin_ < seconds_ ? Status::ready : Status::end;
   }
-  void take(int slot, engine::SampleInfo& info) override {
+  void take(engine::Sample& sample) override {
     const std::size_t which = std::size_t(taken_) % kFrames;
-    if (std::uint8_t* const bytes = trainer_.input_bytes(slot)) {
-      std::memcpy(bytes, bytes_[which].data(), bytes_[which].size());
+    if (const auto bytes = sample.input_bytes(); !bytes.empty()) {
+      std::memcpy(bytes.data(), bytes_[which].data(), bytes_[which].size());
     } else {
-      std::memcpy(trainer_.input(slot), frames_[which].data(),
+      std::memcpy(sample.input().data(), frames_[which].data(),
                   frames_[which].size() * sizeof(float));
     }
-    info.frame = taken_++;
-    info.captured = Clock::now();
+    sample.info.frame = taken_++;
+    sample.info.captured = Clock::now();
   }
 
  private:

@@ -38,10 +38,10 @@ class BlankFeed final : public engine::Feed {
   Status poll(std::chrono::microseconds patience) override {
     return taken_ < samples_ ? Status::ready : Status::end;
   }
-  void take(int slot, engine::SampleInfo& info) override {
-    std::memset(trainer_.input(slot), 0, elements_ * sizeof(float));
-    info.frame = taken_++;
-    info.captured = engine::Clock::now();
+  void take(engine::Sample& sample) override {
+    std::memset(sample.input().data(), 0, elements_ * sizeof(float));
+    sample.info.frame = taken_++;
+    sample.info.captured = engine::Clock::now();
   }
 
  private:

@@ -52,7 +52,7 @@ Trained by_oracle_of_programs(const TrainerOptions& options, std::int64_t sample
 
 Trained by_pipeline(const TrainerOptions& options, std::int64_t samples) {
   Trainer trainer(options);
-  SampleFeed feed(trainer, kShape, samples);
+  SampleFeed feed(kShape, samples);
   LossLog log;
   const Outcome outcome = trainer.run(feed, &log);
   EXPECT_EQ(trainer.recorded(), options.capture == Capture::graph);
@@ -213,13 +213,13 @@ TEST(ProgramPipeline, GoesOnFromACheckpointToTheBit) {
   stages::StateDict half;
   {
     Trainer trainer(options);
-    SampleFeed feed(trainer, kShape, 20);
+    SampleFeed feed(kShape, 20);
     trainer.run(feed, nullptr);
     half = trainer.checkpoint();
   }
   options.weights = half;
   Trainer trainer(options);
-  SampleFeed feed(trainer, kShape, 40, 20);
+  SampleFeed feed(kShape, 40, 20);
   trainer.run(feed, nullptr);
   expect_equal_bits(trainer.state(), whole.weights);
 }
@@ -232,15 +232,14 @@ TEST(ProgramPipeline, TurnsBackWhereTheOracleDoes) {
   Trainer trainer(options);
   class Spoiled final : public Feed {
    public:
-    explicit Spoiled(Trainer& trainer) : trainer_(trainer) {}
     Status poll(std::chrono::microseconds) override {
       return next_ < 400 ? Status::ready : Status::end;
     }
-    void take(int slot, SampleInfo& info) override {
+    void take(Sample& sample) override {
       const at::Tensor x = at(next_).first;
-      std::memcpy(trainer_.input(slot), x.const_data_ptr<float>(), x.nbytes());
-      info.frame = next_++;
-      info.captured = Clock::now();
+      std::memcpy(sample.input().data(), x.const_data_ptr<float>(), x.nbytes());
+      sample.info.frame = next_++;
+      sample.info.captured = Clock::now();
     }
     static std::pair<at::Tensor, at::Tensor> at(std::int64_t n) {
       const at::Tensor x = sample_at(n, kShape).first;
@@ -249,9 +248,8 @@ TEST(ProgramPipeline, TurnsBackWhereTheOracleDoes) {
     }
 
    private:
-    Trainer& trainer_;
     std::int64_t next_ = 0;
-  } feed(trainer);
+  } feed;
   trainer.run(feed, nullptr);
   EXPECT_GE(trainer.guard().roll_backs(), 1);
   const Schedule schedule = schedule_of(options);

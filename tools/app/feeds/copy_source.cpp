@@ -36,7 +36,7 @@ CopySource::CopySource(const Config& config, int copy, const stages::ImageShape&
 }
 
 FrameFeed& CopySource::feed(engine::Trainer& trainer) {
-  feed_ = frame_feed(config_, trainer, queue_, resizer_);
+  feed_ = frame_feed(config_, queue_, resizer_, trainer.late_targets(), trainer.schedule().slots());
   return *feed_;
 }
 

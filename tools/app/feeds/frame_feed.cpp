@@ -1,7 +1,7 @@
 #include "tools/app/feeds/frame_feed.h"
 
-#include <algorithm>  // copy
-#include <thread>     // rest
+#include <algorithm>
+#include <thread>
 
 #include "io/queue/planar.h"
 
@@ -11,13 +11,28 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// To whichever is not null: as it is, or as floats.
-void write(const io::Frame& frame, std::uint8_t* bytes, float* floats) {
-  if (bytes) {
-    std::copy_n(frame.pixels.begin(), frame.bytes(), bytes);
+/// As it is where bytes are taken, else as floats.
+void write(const io::Frame& frame, std::span<std::uint8_t> bytes, std::span<float> floats) {
+  if (bytes.empty()) {
+    io::to_planar(frame, floats.data());
   } else {
-    io::to_planar(frame, floats);
+    std::copy_n(frame.pixels.begin(), frame.bytes(), bytes.begin());
   }
+}
+
+/// 1 for the class, 0 for the others.
+void write_class(int label, engine::Sample& sample) {
+  const std::span<float> target = sample.target();
+  std::ranges::fill(target, 0.0f);
+  if (std::size_t(label) < target.size()) target[std::size_t(label)] = 1.0f;
+}
+
+/// The frame's own target, behind the input if the network predicts that, too.
+void write_told(const io::Frame& frame, engine::Sample& sample) {
+  const std::span<float> target = sample.target();
+  const std::size_t before = target.size() - frame.target.size();
+  std::ranges::copy(sample.input().first(before), target.begin());
+  std::ranges::copy(frame.target, target.begin() + std::ptrdiff_t(before));
 }
 
 }  // namespace
@@ -42,40 +57,33 @@ io::Frame* FrameFeed::pop(std::chrono::microseconds patience, bool& ended) {
   return frame;
 }
 
-void FrameFeed::take(int slot, engine::SampleInfo& info) {
-  write_input(resizer_.fit(*frame_), slot);  // autoencode: the target, too
-  info = {.frame = frame_->id, .captured = frame_->captured};
+void FrameFeed::take(engine::Sample& sample) {
+  write_input(resizer_.fit(*frame_), sample);  // autoencode: the target, too
+  sample.info = info_of(*frame_);
+  bool& has_target = sample.info.has_target;
   if (task_ == Task::label) {
-    write_class(frame_->label, slot);
-    info.has_target = frame_->label >= 0;
+    write_class(frame_->label, sample);
+    has_target = frame_->label >= 0;
   } else if (task_ == Task::mask || task_ == Task::stream) {
-    info.has_target = !frame_->target.empty();
-    if (info.has_target) write_told(*frame_, slot);
+    has_target = !frame_->target.empty();
+    if (has_target) write_told(*frame_, sample);
   }
   queue_.release(frame_);
   frame_ = nullptr;
-  count_sample();
 }
 
-void FrameFeed::write_input(const io::Frame& frame, int slot) {
-  write(frame, trainer_.input_bytes(slot), trainer_.input(slot));
+engine::SampleInfo FrameFeed::info_of(const io::Frame& frame) {
+  const std::int64_t index = taken();
+  taken_.store(index + 1, std::memory_order_relaxed);
+  return {.index = index, .frame = frame.id, .captured = frame.captured};
 }
 
-void FrameFeed::write_target(const io::Frame& frame, int slot) {
-  write(frame, trainer_.target_bytes(slot), trainer_.target(slot));
+void FrameFeed::write_input(const io::Frame& frame, engine::Sample& sample) {
+  write(frame, sample.input_bytes(), sample.input());
 }
 
-void FrameFeed::write_told(const io::Frame& frame, int slot) {
-  float* const target = trainer_.target(slot);
-  const std::size_t before = trainer_.target_elements() - frame.target.size();
-  if (before > 0) std::copy_n(trainer_.input(slot), before, target);
-  std::copy(frame.target.begin(), frame.target.end(), target + before);
-}
-
-void FrameFeed::write_class(int label, int slot) {
-  float* const target = trainer_.target(slot);
-  std::fill_n(target, trainer_.target_elements(), 0.0f);
-  if (std::size_t(label) < trainer_.target_elements()) target[label] = 1.0f;
+void FrameFeed::write_target(const io::Frame& frame, engine::Sample& sample) {
+  write(frame, sample.target_bytes(), sample.target());
 }
 
 }  // namespace millrace::app

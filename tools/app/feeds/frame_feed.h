@@ -6,7 +6,6 @@
 #include <functional>  // pause
 
 #include "engine/pipeline/feed.h"
-#include "engine/trainer/trainer.h"
 #include "io/queue/frame_queue.h"
 #include "io/queue/resizer.h"
 #include "tools/app/config/task.h"
@@ -20,15 +19,15 @@ namespace millrace::app {
 /// stopped.
 class FrameFeed : public engine::Feed {
  public:
-  /// Trainer, queue and resizer outlive this.
-  FrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer, Task task)
-      : trainer_(trainer), queue_(queue), resizer_(resizer), task_(task) {}
+  /// Queue and resizer outlive this.
+  FrameFeed(io::FrameQueue& queue, io::Resizer& resizer, Task task)
+      : queue_(queue), resizer_(resizer), task_(task) {}
 
   /// Asked before each frame is taken: while it says so, none is. Before the run.
   void rest_while(std::function<bool()> paused) { paused_ = std::move(paused); }
 
   Status poll(std::chrono::microseconds patience) override;
-  void take(int slot, engine::SampleInfo& info) override;
+  void take(engine::Sample& sample) override;
 
   /// Whether no frame is to be taken now.
   bool rests() const { return paused_ && paused_() && !queue_.drained(); }
@@ -42,20 +41,16 @@ class FrameFeed : public engine::Feed {
  protected:
   /// The next frame, to be released; null: none came in time, or none will (`ended`).
   io::Frame* pop(std::chrono::microseconds patience, bool& ended);
-  void count_sample() { taken_.store(taken() + 1, std::memory_order_relaxed); }
-  /// Gives what `frame`, of the samples' size, shows to the sample in `slot`, as the trainer takes
-  /// it.
-  void write_input(const io::Frame& frame, int slot);
-  void write_target(const io::Frame& frame, int slot);
+  /// What is known of the sample that is made of `frame`. Counts it.
+  engine::SampleInfo info_of(const io::Frame& frame);
+  /// Copies the pixels of `frame`, which has the samples' size, as bytes or as floats.
+  static void write_input(const io::Frame& frame, engine::Sample& sample);
+  static void write_target(const io::Frame& frame, engine::Sample& sample);
 
-  engine::Trainer& trainer_;
   io::FrameQueue& queue_;
   io::Resizer& resizer_;
 
  private:
-  void write_class(int label, int slot);
-  void write_told(const io::Frame& frame, int slot);
-
   const Task task_;
   std::atomic<std::int64_t> taken_{0};
   std::function<bool()> paused_;  ///< empty: never

@@ -87,11 +87,11 @@ engine::Feed::Status LockstepFeed::poll(std::chrono::microseconds patience) {
   return all;
 }
 
-void LockstepFeed::take(int slot, engine::SampleInfo& info) {
+void LockstepFeed::take(engine::Sample& sample) {
   if (leads()) {
     for (Peer& peer : peers_) say(peer, Word::ready);
   }
-  own_.take(slot, info);
+  own_.take(sample);
   said_ = false;
   const std::lock_guard lock(exchange_.mutex());
   for (Peer& peer : peers_) listen(peer);

@@ -19,7 +19,7 @@ class LockstepFeed final : public engine::Feed {
   /// There are no sums any more either.
   ~LockstepFeed() override;
   Status poll(std::chrono::microseconds patience) override;
-  void take(int slot, engine::SampleInfo& info) override;
+  void take(engine::Sample& sample) override;
   /// On the first, by the worker that takes from it: no more is taken.
   void end();
 

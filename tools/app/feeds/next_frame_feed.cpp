@@ -8,13 +8,13 @@ namespace millrace::app {
 using Status = engine::Feed::Status;
 using namespace std::chrono_literals;
 
-NextFrameFeed::NextFrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer,
-                             int horizon, bool late)
-    : FrameFeed(trainer, queue, resizer, Task::next_frame),
+NextFrameFeed::NextFrameFeed(io::FrameQueue& queue, io::Resizer& resizer, int horizon, bool late,
+                             int slots)
+    : FrameFeed(queue, resizer, Task::next_frame),
       horizon_(horizon),
       late_(late),
       window_(std::size_t(horizon) + 1),
-      samples_(std::size_t(trainer.schedule().slots())) {}
+      awaited_(std::size_t(slots)) {}
 
 Status NextFrameFeed::poll(std::chrono::microseconds patience) {
   if (rests()) {
@@ -37,28 +37,28 @@ Status NextFrameFeed::poll(std::chrono::microseconds patience) {
   return Status::wait;
 }
 
-void NextFrameFeed::take(int slot, engine::SampleInfo& info) {
+void NextFrameFeed::take(engine::Sample& sample) {
   const std::lock_guard lock(mutex_);
   const io::Frame& frame = at(passed_);
-  write_input(frame, slot);
-  info = {.frame = frame.id, .captured = frame.captured};
-  count_sample();
+  write_input(frame, sample);
+  sample.info = info_of(frame);
   bool never = false;
-  if (!late_) write_target(*pair(never), slot);
+  if (!late_) write_target(*pair(never), sample);
   ++passed_;
   if (!late_) return;
-  Sample& sample = samples_[std::size_t(slot)];
-  sample.frame = frame.id;
-  sample.segment = frame.segment;
-  sample.target.store(Target::open, std::memory_order_relaxed);
-  for (std::int64_t n = passed_; n < arrived_; ++n) tell(sample, slot, at(n));
-  if (ended_) miss(sample);
+  Awaited& awaited = awaited_[std::size_t(sample.slot)];
+  awaited.sample = &sample;
+  awaited.frame = frame.id;
+  awaited.segment = frame.segment;
+  awaited.target.store(Target::open, std::memory_order_relaxed);
+  for (std::int64_t n = passed_; n < arrived_; ++n) tell(awaited, at(n));
+  if (ended_) miss(awaited);
 }
 
-Status NextFrameFeed::target(int slot, std::chrono::microseconds patience) {
-  const Sample& sample = samples_[std::size_t(slot)];
+Status NextFrameFeed::target(engine::Sample& sample, std::chrono::microseconds patience) {
+  const Awaited& awaited = awaited_[std::size_t(sample.slot)];
   for (const bool again : {false, true}) {
-    switch (sample.target.load(std::memory_order_acquire)) {
+    switch (awaited.target.load(std::memory_order_acquire)) {
       case Target::written:
         return Status::ready;
       case Target::missing:
@@ -75,7 +75,7 @@ Status NextFrameFeed::target(int slot, std::chrono::microseconds patience) {
     }
     std::unique_lock told(told_mutex_);
     told_.wait_for(told, patience,
-                   [&] { return sample.target.load(std::memory_order_acquire) != Target::open; });
+                   [&] { return awaited.target.load(std::memory_order_acquire) != Target::open; });
   }
   return Status::wait;
 }
@@ -89,8 +89,8 @@ Status NextFrameFeed::settle(std::chrono::microseconds patience) {
 bool NextFrameFeed::look(std::chrono::microseconds patience) {
   io::Frame* const frame = pop(patience, ended_);
   if (!frame) {
-    for (Sample& sample : samples_) {
-      if (ended_) miss(sample);
+    for (Awaited& awaited : awaited_) {
+      if (ended_) miss(awaited);
     }
     wake();
     return false;
@@ -101,7 +101,7 @@ bool NextFrameFeed::look(std::chrono::microseconds patience) {
   kept.captured = frame->captured;
   kept.segment = frame->segment;
   queue_.release(frame);
-  for (std::size_t slot = 0; slot < samples_.size(); ++slot) tell(samples_[slot], int(slot), kept);
+  for (Awaited& awaited : awaited_) tell(awaited, kept);
   wake();
   return true;
 }
@@ -111,24 +111,24 @@ void NextFrameFeed::wake() {
   told_.notify_all();
 }
 
-void NextFrameFeed::tell(Sample& sample, int slot, const io::Frame& frame) {
-  if (sample.target.load(std::memory_order_relaxed) != Target::open) return;
-  const std::int64_t due = sample.frame + horizon_;
-  if (frame.segment != sample.segment || frame.id > due) return miss(sample);
+void NextFrameFeed::tell(Awaited& awaited, const io::Frame& frame) {
+  if (awaited.target.load(std::memory_order_relaxed) != Target::open) return;
+  const std::int64_t due = awaited.frame + horizon_;
+  if (frame.segment != awaited.segment || frame.id > due) return miss(awaited);
   if (frame.id < due) return;
-  write_target(frame, slot);
-  sample.target.store(Target::written, std::memory_order_release);
+  write_target(frame, *awaited.sample);
+  awaited.target.store(Target::written, std::memory_order_release);
 }
 
-void NextFrameFeed::miss(Sample& sample) {
-  if (sample.target.load(std::memory_order_relaxed) != Target::open) return;
+void NextFrameFeed::miss(Awaited& awaited) {
+  if (awaited.target.load(std::memory_order_relaxed) != Target::open) return;
   missed_.fetch_add(1, std::memory_order_relaxed);
-  sample.target.store(Target::missing, std::memory_order_release);
+  awaited.target.store(Target::missing, std::memory_order_release);
 }
 
 bool NextFrameFeed::any_open() const {
-  return std::any_of(samples_.begin(), samples_.end(), [](const Sample& sample) {
-    return sample.target.load(std::memory_order_relaxed) == Target::open;
+  return std::any_of(awaited_.begin(), awaited_.end(), [](const Awaited& awaited) {
+    return awaited.target.load(std::memory_order_relaxed) == Target::open;
   });
 }
 
@@ -143,12 +143,11 @@ const io::Frame* NextFrameFeed::pair(bool& never) {
   return nullptr;
 }
 
-std::unique_ptr<FrameFeed> frame_feed(const Config& config, engine::Trainer& trainer,
-                                      io::FrameQueue& queue, io::Resizer& resizer) {
+std::unique_ptr<FrameFeed> frame_feed(const Config& config, io::FrameQueue& queue,
+                                      io::Resizer& resizer, bool late, int slots) {
   const Task task = task_of(config.task.kind);
-  if (task != Task::next_frame) return std::make_unique<FrameFeed>(trainer, queue, resizer, task);
-  return std::make_unique<NextFrameFeed>(trainer, queue, resizer, config.task.horizon,
-                                         trainer.late_targets());
+  if (task != Task::next_frame) return std::make_unique<FrameFeed>(queue, resizer, task);
+  return std::make_unique<NextFrameFeed>(queue, resizer, config.task.horizon, late, slots);
 }
 
 }  // namespace millrace::app

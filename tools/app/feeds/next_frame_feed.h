@@ -24,12 +24,12 @@ namespace millrace::app {
 /// frame, and of those that wait for targets, who does not get it at once is told by who looks.
 class NextFrameFeed final : public FrameFeed {
  public:
-  NextFrameFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer, int horizon,
-                bool late);
+  /// `slots`: samples in flight.
+  NextFrameFeed(io::FrameQueue& queue, io::Resizer& resizer, int horizon, bool late, int slots);
 
   Status poll(std::chrono::microseconds patience) override;
-  void take(int slot, engine::SampleInfo& info) override;
-  Status target(int slot, std::chrono::microseconds patience) override;
+  void take(engine::Sample& sample) override;
+  Status target(engine::Sample& sample, std::chrono::microseconds patience) override;
   Status settle(std::chrono::microseconds patience) override;
   std::int64_t missed() const override { return missed_.load(std::memory_order_relaxed); }
   std::int64_t pending() const override { return unpaired_ + waiting(); }
@@ -37,7 +37,8 @@ class NextFrameFeed final : public FrameFeed {
  private:
   /// What became of a sample's target.
   enum class Target : std::uint8_t { open, written, missing };
-  struct Sample {
+  struct Awaited {
+    engine::Sample* sample = nullptr;
     std::int64_t frame = -1, segment = 0;
     std::atomic<Target> target{Target::missing};
   };
@@ -47,9 +48,9 @@ class NextFrameFeed final : public FrameFeed {
   io::Frame& at(std::int64_t n) { return window_[std::size_t(n) % window_.size()]; }
   /// Takes one frame into the window, if one comes, and lets samples know.
   bool look(std::chrono::microseconds patience);
-  void tell(Sample& sample, int slot, const io::Frame& frame);
+  void tell(Awaited& awaited, const io::Frame& frame);
   void wake();  ///< those that wait for a target
-  void miss(Sample& sample);
+  void miss(Awaited& awaited);
   bool any_open() const;
   /// The target of the window's first frame, or null: it has not come; `never`: nor will it.
   const io::Frame* pair(bool& never);
@@ -60,7 +61,7 @@ class NextFrameFeed final : public FrameFeed {
   std::vector<io::Frame> window_;  ///< ring: frames looked at that are no samples yet
   std::int64_t arrived_ = 0, passed_ = 0;
   bool ended_ = false;            ///< no frame comes any more
-  std::vector<Sample> samples_;   ///< by slot
+  std::vector<Awaited> awaited_;  ///< by slot
   std::mutex told_mutex_;         ///< of told_ alone
   std::condition_variable told_;  ///< a sample's target may be known
   std::int64_t unpaired_ = 0;     ///< not late: frames that never got a target
@@ -68,7 +69,8 @@ class NextFrameFeed final : public FrameFeed {
 };
 
 /// The feed of a task whose targets are frames of the same source, or come with them.
-std::unique_ptr<FrameFeed> frame_feed(const Config& config, engine::Trainer& trainer,
-                                      io::FrameQueue& queue, io::Resizer& resizer);
+/// `slots`: samples in flight.
+std::unique_ptr<FrameFeed> frame_feed(const Config& config, io::FrameQueue& queue,
+                                      io::Resizer& resizer, bool late, int slots);
 
 }  // namespace millrace::app

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 namespace millrace::app {
 
@@ -15,39 +14,24 @@ namespace {
 constexpr std::chrono::microseconds kLook{500};  // from one look for time to the next
 constexpr double kNearlyAlways = 0.95;
 
-std::size_t total_bytes(const std::vector<std::span<std::byte>>& parts) {
-  std::size_t bytes = 0;
-  for (const std::span<std::byte> part : parts) bytes += part.size();
-  return bytes;
+std::size_t bytes_of(engine::Sample& sample) {
+  const auto [input, target] = sample.memory();
+  return input.size() + target.size();
 }
 
 }  // namespace
 
-ReplayFeed::ReplayFeed(engine::Trainer& trainer, FrameFeed& stream, std::size_t inputs, bool live,
+ReplayFeed::ReplayFeed(engine::Trainer& trainer, FrameFeed& stream, bool live,
                        const ReplayOptions& options)
     : trainer_(trainer),
       stream_(stream),
-      inputs_(inputs),
       live_(live),
       all_that_fits_(options.share < 0),
       ratio_(all_that_fits_ ? 0 : options.share / (1 - options.share)),
-      samples_(std::size_t(trainer.schedule().slots())),
-      buffer_(options.kind, options.places, total_bytes(parts(0)), options.seed),
+      entries_(std::size_t(trainer.schedule().slots())),
+      buffer_(options.kind, options.places, bytes_of(trainer.in_slot(0)), options.seed),
       // A stage is never further behind than the samples in flight.
-      fresh_(4 * samples_.size() + 2 * std::size_t(trainer.schedule().group)) {}
-
-std::vector<std::span<std::byte>>& ReplayFeed::parts(int slot) {
-  const auto part = [](float* floats, std::uint8_t* bytes, std::size_t count) {
-    return floats ? std::as_writable_bytes(std::span(floats, count))
-                  : std::as_writable_bytes(std::span(bytes, count));
-  };
-  parts_.clear();
-  parts_.push_back(part(trainer_.input(slot), trainer_.input_bytes(slot), inputs_));
-  const auto target =
-      part(trainer_.target(slot), trainer_.target_bytes(slot), trainer_.target_elements());
-  if (target.data() != parts_[0].data()) parts_.push_back(target);
-  return parts_;
-}
+      fresh_(4 * entries_.size() + 2 * std::size_t(trainer.schedule().group)) {}
 
 Status ReplayFeed::poll(std::chrono::microseconds patience) {
   again_ = false;
@@ -87,18 +71,18 @@ bool ReplayFeed::in_time() const {
   return left() >= alone && shown_fresh_.load(std::memory_order_relaxed) == taken_fresh_;
 }
 
-void ReplayFeed::take(int slot, engine::SampleInfo& info) {
-  keep(slot);
-  Sample& sample = samples_[std::size_t(slot)];
-  sample.told = false;
+void ReplayFeed::take(engine::Sample& sample) {
+  keep(sample);
+  Entry& entry = this->entry(sample);
+  entry.told = false;
   if (again_) {
-    replay(slot, info);
+    replay(sample);
     owed_ -= 1;
   } else {
-    stream_.take(slot, info);
-    sample.place = -1;
+    stream_.take(sample);
+    entry.place = -1;
     if (live_) {
-      follow_stream(info.captured);
+      follow_stream(sample.info.captured);
       follow_stages();
     }
     if (buffer_.count() > 0) owed_ += ratio_;
@@ -106,8 +90,8 @@ void ReplayFeed::take(int slot, engine::SampleInfo& info) {
     if (live_) owed_ = std::min(owed_, std::max(1.0, ratio_));
     ++taken_fresh_;
   }
-  sample.frame = info.frame;
-  sample.taken = Clock::now();
+  entry.frame = sample.info.frame;
+  entry.taken = Clock::now();
   fresh_[std::size_t(taken_++) % fresh_.size()].store(taken_fresh_, std::memory_order_relaxed);
 }
 
@@ -135,36 +119,33 @@ void ReplayFeed::follow_stages() {
   step_ = std::chrono::nanoseconds(std::int64_t(slowest));
 }
 
-void ReplayFeed::keep(int slot) {
-  const Sample& sample = samples_[std::size_t(slot)];
-  if (!sample.told) return;
-  if (sample.place >= 0) return buffer_.set_loss(sample.place, sample.frame, sample.loss);
-  const int place = buffer_.keep(sample.frame, sample.loss);
+void ReplayFeed::keep(engine::Sample& sample) {
+  const Entry& entry = this->entry(sample);
+  if (!entry.told) return;
+  if (entry.place >= 0) return buffer_.set_loss(entry.place, entry.frame, entry.loss);
+  const int place = buffer_.keep(entry.frame, entry.loss);
   if (place < 0) return;
   std::byte* to = buffer_.at(place);
-  for (const std::span<std::byte> part : parts(slot)) {
-    std::memcpy(to, part.data(), part.size());
-    to += part.size();
-  }
+  for (const std::span<std::byte> part : sample.memory()) to = std::ranges::copy(part, to).out;
 }
 
-void ReplayFeed::replay(int slot, engine::SampleInfo& info) {
+void ReplayFeed::replay(engine::Sample& sample) {
   const int place = buffer_.choose();
   const std::byte* from = buffer_.at(place);
-  for (const std::span<std::byte> part : parts(slot)) {
-    std::memcpy(part.data(), from, part.size());
+  for (const std::span<std::byte> part : sample.memory()) {
+    std::copy_n(from, part.size(), part.begin());
     from += part.size();
   }
-  samples_[std::size_t(slot)].place = place;
-  info = {.frame = buffer_.frame(place), .captured = Clock::now(), .replayed = true};
+  entry(sample).place = place;
+  sample.info = {.frame = buffer_.frame(place), .captured = Clock::now(), .replayed = true};
 }
 
-Status ReplayFeed::target(int slot, std::chrono::microseconds patience) {
-  return samples_[std::size_t(slot)].place >= 0 ? Status::ready : stream_.target(slot, patience);
+Status ReplayFeed::target(engine::Sample& sample, std::chrono::microseconds patience) {
+  return entry(sample).place >= 0 ? Status::ready : stream_.target(sample, patience);
 }
 
-void ReplayFeed::shown(const engine::SampleInfo& info, int slot) {
-  const Clock::duration passed = info.predicted - samples_[std::size_t(slot)].taken;
+void ReplayFeed::shown(engine::Sample& sample) {
+  const Clock::duration passed = sample.info.predicted - entry(sample).taken;
   const auto ns = double(std::chrono::nanoseconds(passed).count());
   if (pass_mean_ns_ == 0) {
     pass_mean_ns_ = ns;
@@ -174,13 +155,12 @@ void ReplayFeed::shown(const engine::SampleInfo& info, int slot) {
     pass_mean_ns_ += (ns - pass_mean_ns_) / 8;
   }
   pass_ns_.store(std::int64_t(pass_mean_ns_ + 4 * pass_deviation_ns_), std::memory_order_relaxed);
-  if (!info.replayed) shown_fresh_.fetch_add(1, std::memory_order_relaxed);
+  if (!sample.info.replayed) shown_fresh_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void ReplayFeed::predicted(const engine::SampleInfo& info, int slot, float loss) {
-  Sample& sample = samples_[std::size_t(slot)];
-  sample.told = info.has_target;
-  sample.loss = loss;
+void ReplayFeed::predicted(engine::Sample& sample, float loss) {
+  entry(sample).told = sample.info.has_target;
+  entry(sample).loss = loss;
 }
 
 }  // namespace millrace::app

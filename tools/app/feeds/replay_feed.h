@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <span>
 #include <vector>
 
 #include "engine/trainer/trainer.h"
@@ -34,19 +33,17 @@ struct ReplayOptions {
 /// worker's: one into the buffer for a sample kept, one out of it for a sample replayed.
 class ReplayFeed final : public engine::Feed, public engine::Observer {
  public:
-  /// `inputs`: numbers of a sample's input. `live`: frames come at their own rate. Trainer and
-  /// stream outlive this.
-  ReplayFeed(engine::Trainer& trainer, FrameFeed& stream, std::size_t inputs, bool live,
-             const ReplayOptions& options);
+  /// `live`: frames come at their own rate. Trainer and stream outlive this.
+  ReplayFeed(engine::Trainer& trainer, FrameFeed& stream, bool live, const ReplayOptions& options);
 
   Status poll(std::chrono::microseconds patience) override;
-  void take(int slot, engine::SampleInfo& info) override;
-  Status target(int slot, std::chrono::microseconds patience) override;
+  void take(engine::Sample& sample) override;
+  Status target(engine::Sample& sample, std::chrono::microseconds patience) override;
   Status settle(std::chrono::microseconds patience) override { return stream_.settle(patience); }
   std::int64_t missed() const override { return stream_.missed(); }
 
-  void shown(const engine::SampleInfo& info, int slot) override;
-  void predicted(const engine::SampleInfo& info, int slot, float loss) override;
+  void shown(engine::Sample& sample) override;
+  void predicted(engine::Sample& sample, float loss) override;
 
   /// Fresh ones among the samples up to `sample`, one of the latest. Any stage that has it.
   std::int64_t fresh(std::int64_t sample) const {
@@ -56,8 +53,8 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   const ReplayBuffer& buffer() const { return buffer_; }
 
  private:
-  /// The sample in a slot.
-  struct Sample {
+  /// What is known of the sample in a slot.
+  struct Entry {
     std::int64_t frame = -1;
     int place = -1;     ///< it was replayed from; -1: it is fresh
     bool told = false;  ///< its loss is known
@@ -71,18 +68,15 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   engine::Clock::duration left() const;
   void follow_stream(engine::Clock::time_point captured);
   void follow_stages();
-  void keep(int slot);
-  void replay(int slot, engine::SampleInfo& info);
-  /// A sample's input and, unless it is the input, its target, as the slot holds them.
-  std::vector<std::span<std::byte>>& parts(int slot);
+  void keep(engine::Sample& sample);
+  void replay(engine::Sample& sample);
+  Entry& entry(const engine::Sample& sample) { return entries_[std::size_t(sample.slot)]; }
 
   engine::Trainer& trainer_;
   FrameFeed& stream_;
-  const std::size_t inputs_;
   const bool live_, all_that_fits_;
   const double ratio_;                       ///< replayed samples for each fresh one
-  std::vector<Sample> samples_;              ///< by slot
-  std::vector<std::span<std::byte>> parts_;  ///< of the slot last asked for
+  std::vector<Entry> entries_;               ///< by slot
   ReplayBuffer buffer_;
   // Stage 0's.
   bool again_ = false;  ///< the next sample is replayed

@@ -1,5 +1,6 @@
 #include "tools/app/feeds/shared_feed.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -13,53 +14,35 @@ constexpr int kTag = Exchange::kTags / 2;  ///< above those of sums
 
 }  // namespace
 
-SampleMessage::SampleMessage(engine::Trainer& trainer) : trainer_(trainer) {
-  const stages::ImageShape& sample = trainer.sample();
-  const auto inputs = std::size_t(sample.channels * sample.height * sample.width);
-  const bool own_target =
-      trainer.target_bytes(0) != trainer.input_bytes(0) || trainer.target(0) != trainer.input(0);
-  input_bytes_ = trainer.input_bytes(0) ? inputs : inputs * sizeof(float);
-  target_bytes_ = !own_target               ? 0
-                  : trainer.target_bytes(0) ? trainer.target_elements()
-                                            : trainer.target_elements() * sizeof(float);
-  bytes_.resize(sizeof(engine::SampleInfo) + input_bytes_ + target_bytes_);
+SampleMessage::SampleMessage(engine::Sample& sample) {
+  const auto [input, target] = sample.memory();
+  bytes_.resize(sizeof(engine::SampleInfo) + input.size() + target.size());
 }
 
-template <class Copy>
-void SampleMessage::each(int slot, const Copy& copy) {
-  const auto place = [](std::uint8_t* bytes, float* floats) {
-    return bytes ? reinterpret_cast<std::byte*>(bytes) : reinterpret_cast<std::byte*>(floats);
-  };
-  std::byte* at = bytes_.data() + sizeof(engine::SampleInfo);
-  copy(at, place(trainer_.input_bytes(slot), trainer_.input(slot)), input_bytes_);
-  if (target_bytes_ > 0)
-    copy(at + input_bytes_, place(trainer_.target_bytes(slot), trainer_.target(slot)),
-         target_bytes_);
+void SampleMessage::pack(engine::Sample& sample) {
+  std::memcpy(bytes_.data(), &sample.info, sizeof sample.info);
+  std::byte* to = bytes_.data() + sizeof sample.info;
+  for (const std::span<std::byte> part : sample.memory()) to = std::ranges::copy(part, to).out;
 }
 
-void SampleMessage::pack(int slot, const engine::SampleInfo& info) {
-  std::memcpy(bytes_.data(), &info, sizeof info);
-  each(slot, [](std::byte* message, const std::byte* sample, std::size_t bytes) {
-    std::memcpy(message, sample, bytes);
-  });
-}
-
-void SampleMessage::unpack(int slot, engine::SampleInfo& info) {
-  std::memcpy(static_cast<void*>(&info), bytes_.data(), sizeof info);
-  each(slot, [](const std::byte* message, std::byte* sample, std::size_t bytes) {
-    std::memcpy(sample, message, bytes);
-  });
+void SampleMessage::unpack(engine::Sample& sample) {
+  std::memcpy(static_cast<void*>(&sample.info), bytes_.data(), sizeof sample.info);
+  const std::byte* from = bytes_.data() + sizeof sample.info;
+  for (const std::span<std::byte> part : sample.memory()) {
+    std::copy_n(from, part.size(), part.begin());
+    from += part.size();
+  }
 }
 
 SharedFeed::SharedFeed(engine::Feed& own, Exchange& group, engine::Trainer& trainer)
-    : own_(own), group_(group), message_(trainer) {
+    : own_(own), group_(group), message_(trainer.in_slot(0)) {
   const std::lock_guard lock(group.mutex());
   for (int rank = 1; rank < group.ranks(); ++rank)
     ports_.push_back(group.open_to(rank, kTag, {message_.bytes()}));
 }
 
-void SharedFeed::take(int slot, engine::SampleInfo& info) {
-  own_.take(slot, info);
+void SharedFeed::take(engine::Sample& sample) {
+  own_.take(sample);
   const auto all_over = [&] {
     const std::lock_guard lock(group_.mutex());
     for (const int port : ports_) {
@@ -70,7 +53,7 @@ void SharedFeed::take(int slot, engine::SampleInfo& info) {
   // The others take each sample at once, or have gone: then their pipeline says so.
   for (int looks = 0; !all_over() && looks < 200'000; ++looks)
     std::this_thread::sleep_for(std::chrono::microseconds(20));
-  message_.pack(slot, info);
+  message_.pack(sample);
   const std::lock_guard lock(group_.mutex());
   for (const int port : ports_) group_.start(port);
   ++taken_;
@@ -83,7 +66,7 @@ void SharedFeed::end() {
 }
 
 ReceivedFeed::ReceivedFeed(Exchange& group, engine::Trainer& trainer)
-    : group_(group), message_(trainer) {
+    : group_(group), message_(trainer.in_slot(0)) {
   const std::lock_guard lock(group.mutex());
   port_ = group.open_from(0, kTag, {message_.bytes()});
   group.start(port_);
@@ -100,8 +83,8 @@ engine::Feed::Status ReceivedFeed::poll(std::chrono::microseconds patience) {
   return Status::wait;
 }
 
-void ReceivedFeed::take(int slot, engine::SampleInfo& info) {
-  message_.unpack(slot, info);
+void ReceivedFeed::take(engine::Sample& sample) {
+  message_.unpack(sample);
   ++taken_;
   const std::lock_guard lock(group_.mutex());
   group_.start(port_);

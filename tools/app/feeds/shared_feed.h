@@ -14,16 +14,13 @@ namespace millrace::app {
 /// A sample as a message: its info, its input, and its target where that is another.
 class SampleMessage {
  public:
-  explicit SampleMessage(engine::Trainer& trainer);
+  /// Of the size of `sample`.
+  explicit SampleMessage(engine::Sample& sample);
   std::vector<std::byte>& bytes() { return bytes_; }
-  void pack(int slot, const engine::SampleInfo& info);
-  void unpack(int slot, engine::SampleInfo& info);
+  void pack(engine::Sample& sample);
+  void unpack(engine::Sample& sample);
 
  private:
-  template <class Copy>
-  void each(int slot, const Copy& copy);
-  engine::Trainer& trainer_;
-  std::size_t input_bytes_, target_bytes_;  ///< 0: the target is the input
   std::vector<std::byte> bytes_;
 };
 
@@ -33,7 +30,7 @@ class SharedFeed final : public engine::Feed {
   /// All outlive it. `trainer`: that takes from it.
   SharedFeed(engine::Feed& own, engine::Exchange& group, engine::Trainer& trainer);
   Status poll(std::chrono::microseconds patience) override { return own_.poll(patience); }
-  void take(int slot, engine::SampleInfo& info) override;
+  void take(engine::Sample& sample) override;
   Status settle(std::chrono::microseconds patience) override { return own_.settle(patience); }
   std::int64_t missed() const override { return own_.missed(); }
   /// By the worker that takes from it: no more is taken.
@@ -52,7 +49,7 @@ class ReceivedFeed final : public engine::Feed {
  public:
   ReceivedFeed(engine::Exchange& group, engine::Trainer& trainer);
   Status poll(std::chrono::microseconds patience) override;
-  void take(int slot, engine::SampleInfo& info) override;
+  void take(engine::Sample& sample) override;
 
  private:
   engine::Exchange& group_;

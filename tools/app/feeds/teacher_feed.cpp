@@ -59,11 +59,11 @@ void Teacher::tell(const float* input, float* target) const {
   }
 }
 
-TeacherFeed::TeacherFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer,
-                         Teacher teacher, bool late)
-    : FrameFeed(trainer, queue, resizer, Task::teacher),
+TeacherFeed::TeacherFeed(io::FrameQueue& queue, io::Resizer& resizer, Teacher teacher, bool late,
+                         int slots)
+    : FrameFeed(queue, resizer, Task::teacher),
       teacher_(std::move(teacher)),
-      unknown_(std::size_t(trainer.schedule().slots())) {
+      unknown_(std::size_t(slots)) {
   if (late) thread_ = std::thread([this] { work(); });
 }
 
@@ -76,21 +76,26 @@ TeacherFeed::~TeacherFeed() {
   if (thread_.joinable()) thread_.join();
 }
 
-void TeacherFeed::take(int slot, engine::SampleInfo& info) {
-  while (target(slot, std::chrono::milliseconds(10)) == Status::wait) {
+void TeacherFeed::tell(engine::Sample& sample) const {
+  teacher_.tell(sample.input().data(), sample.target().data());
+}
+
+void TeacherFeed::take(engine::Sample& sample) {
+  while (target(sample, std::chrono::milliseconds(10)) == Status::wait) {
   }  // of the sample that was there
-  FrameFeed::take(slot, info);
-  if (!thread_.joinable()) return teacher_.tell(trainer_.input(slot), trainer_.target(slot));
+  FrameFeed::take(sample);
+  if (!thread_.joinable()) return tell(sample);
   {
     const std::lock_guard lock(mutex_);
-    asked_.push_back(slot);
-    unknown_[std::size_t(slot)] = true;
+    asked_.push_back(&sample);
+    unknown_[std::size_t(sample.slot)] = true;
   }
   changed_.notify_all();
 }
 
-engine::Feed::Status TeacherFeed::target(int slot, std::chrono::microseconds patience) {
-  return wait(patience, [&] { return !unknown_[std::size_t(slot)]; });
+engine::Feed::Status TeacherFeed::target(engine::Sample& sample,
+                                          std::chrono::microseconds patience) {
+  return wait(patience, [&] { return !unknown_[std::size_t(sample.slot)]; });
 }
 
 engine::Feed::Status TeacherFeed::settle(std::chrono::microseconds patience) {
@@ -111,18 +116,18 @@ void TeacherFeed::work() {
   for (;;) {
     changed_.wait(lock, [this] { return over_ || !asked_.empty(); });
     if (over_ || failed_) return;
-    const int slot = asked_.front();
+    engine::Sample& sample = *asked_.front();
     lock.unlock();
     std::exception_ptr failed;
     try {
-      teacher_.tell(trainer_.input(slot), trainer_.target(slot));
+      tell(sample);
     } catch (...) {
       failed = std::current_exception();
     }
     lock.lock();
     failed_ = failed;
     asked_.pop_front();
-    unknown_[std::size_t(slot)] = false;
+    unknown_[std::size_t(sample.slot)] = false;
     changed_.notify_all();
   }
 }

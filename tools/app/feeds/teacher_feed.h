@@ -34,15 +34,16 @@ class Teacher {
 /// 0's worker does, before it begins.
 class TeacherFeed final : public FrameFeed {
  public:
-  TeacherFeed(engine::Trainer& trainer, io::FrameQueue& queue, io::Resizer& resizer,
-              Teacher teacher, bool late);
+  /// `slots`: samples in flight.
+  TeacherFeed(io::FrameQueue& queue, io::Resizer& resizer, Teacher teacher, bool late, int slots);
   ~TeacherFeed() override;
 
-  void take(int slot, engine::SampleInfo& info) override;
-  Status target(int slot, std::chrono::microseconds patience) override;
+  void take(engine::Sample& sample) override;
+  Status target(engine::Sample& sample, std::chrono::microseconds patience) override;
   Status settle(std::chrono::microseconds patience) override;
 
  private:
+  void tell(engine::Sample& sample) const;
   void work();
   template <class Known>
   Status wait(std::chrono::microseconds patience, Known known);
@@ -50,7 +51,7 @@ class TeacherFeed final : public FrameFeed {
   const Teacher teacher_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<int> asked_;      ///< slots, under the lock; the first is being told
+  std::deque<engine::Sample*> asked_;  ///< under the lock; the first is being told
   std::vector<bool> unknown_;  ///< by slot, under the lock
   bool over_ = false;          ///< under the lock
   std::exception_ptr failed_;  ///< under the lock: why the teacher tells no more

@@ -1,7 +1,7 @@
 // Raises an alert when an event of unexpected frames begins.
 #pragma once
 
-#include "engine/trainer/trainer.h"
+#include "engine/pipeline/feed.h"
 #include "tools/app/alerts/alerts.h"
 #include "tools/app/outputs/novelty.h"
 
@@ -11,25 +11,24 @@ namespace millrace::app {
 /// predictions are pictures of one size, or `pictures` is false. All outlive it.
 class AlertWatch final : public engine::Observer {
  public:
-  AlertWatch(engine::Trainer& trainer, const Novelty& novelty, Alerts& alerts, bool pictures)
-      : trainer_(trainer), novelty_(novelty), alerts_(alerts), pictures_(pictures) {}
+  AlertWatch(const Novelty& novelty, Alerts& alerts, bool pictures)
+      : novelty_(novelty), alerts_(alerts), pictures_(pictures) {}
 
-  void predicted(const engine::SampleInfo& info, int slot, float loss) override {
+  void predicted(engine::Sample& sample, float loss) override {
     const std::int64_t events = novelty_.events();
     if (events == events_) return;
     events_ = events;
     const Alert alert{.event = events,
-                      .frame = info.sample,
-                      .source_frame = info.frame,
+                      .frame = sample.info.index,
+                      .source_frame = sample.info.frame,
                       .time = std::chrono::system_clock::now(),
                       .loss = loss,
                       .deviation = novelty_.deviation()};
-    alerts_.raise(alert, pictures_ ? trainer_.shown_input(slot) : nullptr,
-                  pictures_ ? trainer_.prediction(slot) : nullptr);
+    alerts_.raise(alert, pictures_ ? sample.shown_input().data() : nullptr,
+                  pictures_ ? sample.prediction().data() : nullptr);
   }
 
  private:
-  engine::Trainer& trainer_;
   const Novelty& novelty_;
   Alerts& alerts_;
   const bool pictures_;

@@ -66,7 +66,7 @@ void FrameLog::open() {
 }
 
 void FrameLog::note(const engine::SampleInfo& info, float loss) {
-  const Note note{.sample = before_run_ + info.sample,
+  const Note note{.sample = before_run_ + info.index,
                   .frame = info.frame,
                   .time = system_clock::now(),
                   .latency = info.predicted - info.captured,

@@ -43,8 +43,8 @@ class FrameLog final : public engine::Observer {
   FrameLog(const FrameLog&) = delete;
   FrameLog& operator=(const FrameLog&) = delete;
 
-  void predicted(const engine::SampleInfo& info, int, float loss) override {
-    if (info.sample % every_ == 0) note(info, loss);
+  void predicted(engine::Sample& sample, float loss) override {
+    if (sample.info.index % every_ == 0) note(sample.info, loss);
   }
   /// A line that says that what follows goes on from a checkpoint after `frames` frames, which
   /// count as the first ones. Before the run.

@@ -72,12 +72,11 @@ page::PictureShape LiveView::shown_shape(const stages::ImageShape& sample) const
   return {int(made.channels), int(made.height), int(made.width)};
 }
 
-void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
+void LiveView::predicted(engine::Sample& sample, float) {
   page::Pictures* const room = board_->room();
   if (!room) return;
-  const float *target = subject_.trainer.shown_target(slot),
-              *prediction = subject_.trainer.prediction(slot);
-  std::copy_n(subject_.trainer.shown_input(slot), room->input.size(), room->input.begin());
+  const float *target = sample.shown_target().data(), *prediction = sample.prediction().data();
+  std::copy_n(sample.shown_input().data(), room->input.size(), room->input.begin());
   if (classes_.empty()) {
     std::copy_n(target, room->target.size(), room->target.begin());
     std::copy_n(prediction, room->prediction.size(), room->prediction.begin());
@@ -87,10 +86,10 @@ void LiveView::predicted(const engine::SampleInfo& info, int slot, float) {
     largest(prediction + before, classes_.size(), -std::numeric_limits<float>::infinity(),
             room->prediction);
   }
-  if (!info.has_target) {
+  if (!sample.info.has_target) {
     std::fill(room->target.begin(), room->target.end(), std::numeric_limits<float>::quiet_NaN());
   }
-  board_->show(info.sample);
+  board_->show(sample.info.index);
 }
 
 void LiveView::obey() {

@@ -43,7 +43,7 @@ class LiveView final : public engine::Observer {
            const std::string& token, LiveSubject subject);
 
   /// Copies the sample's pictures if somebody waits for them.
-  void predicted(const engine::SampleInfo& info, int slot, float loss) override;
+  void predicted(engine::Sample& sample, float loss) override;
   /// Does what viewers asked for since the last call.
   void obey();
   /// Not while it saves on demand: for that, all stages have to reach one moment.

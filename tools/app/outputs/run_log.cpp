@@ -29,11 +29,11 @@ double psnr(double mean_squared_error) {
 }
 
 RunLog::RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes)
-    : trainer_(trainer),
-      pictures_(task.pictures),
+    : pictures_(task.pictures),
       later_frame_(task.task == Task::next_frame),
       shape_(trainer.output_shape()),
-      mean_frame_(shape_, trainer.loss()) {
+      mean_frame_(shape_, trainer.loss()),
+      last_(&trainer.in_slot(0)) {
   if (pictures_ && trainer.loss().text() != "mse") squared_.emplace();
   const std::size_t pixels = std::size_t(shape_.height * shape_.width);
   if (task.classes)
@@ -41,52 +41,54 @@ RunLog::RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t befo
                      std::size_t(before_classes) * pixels);
 }
 
-void RunLog::predicted(const engine::SampleInfo& info, int slot, float loss) {
-  last_slot_ = slot;
+void RunLog::predicted(engine::Sample& sample, float loss) {
+  last_ = &sample;
   if (!input_.empty()) {
-    std::copy_n(trainer_.shown_input(slot), input_.size(), input_.begin());
-    std::copy_n(trainer_.shown_target(slot), target_.size(), target_.begin());
-    std::copy_n(trainer_.prediction(slot), prediction_.size(), prediction_.begin());
+    std::ranges::copy(sample.shown_input(), input_.begin());
+    std::ranges::copy(sample.shown_target(), target_.begin());
+    std::ranges::copy(sample.prediction(), prediction_.begin());
   }
-  if (!info.has_target) return;
+  if (!sample.info.has_target) return;
   novelty_.see(loss);
-  compare(slot, loss);
+  compare(sample, loss);
 }
 
-void RunLog::compare(int slot, float loss) {
-  const float *target = trainer_.shown_target(slot), *prediction = trainer_.prediction(slot);
-  const std::size_t count = trainer_.target_elements();
+void RunLog::compare(engine::Sample& sample, float loss) {
+  const std::span<const float> target = sample.shown_target(), prediction = sample.prediction();
+  const auto squared_error = [&](const float* made) {
+    return mean_squared_error(made, target.data(), target.size());
+  };
   if (squared_) {
-    squared_->network.add(mean_squared_error(prediction, target, count));
-    squared_->mean_frame.add(mean_squared_error(mean_frame_.mean().data(), target, count));
+    squared_->network.add(squared_error(prediction.data()));
+    squared_->mean_frame.add(squared_error(mean_frame_.mean().data()));
   }
   if (later_frame_) {
-    const float* const input = trainer_.shown_input(slot);
-    const float squared = mean_squared_error(input, target, count);
-    losses_.last_frame.add(squared_ ? mean_frame_.loss_of(input, target) : squared);
+    const float* const input = sample.shown_input().data();
+    const float squared = squared_error(input);
+    losses_.last_frame.add(squared_ ? mean_frame_.loss_of(input, target.data()) : squared);
     if (squared_) squared_->last_frame.add(squared);
   }
-  if (classes_) classes_->see(target, prediction);
+  if (classes_) classes_->see(target.data(), prediction.data());
   losses_.network.add(loss);
-  losses_.mean_frame.add(mean_frame_.compare(target));
+  losses_.mean_frame.add(mean_frame_.compare(target.data()));
 }
 
-void RunLog::keep_pictures(std::size_t inputs) {
-  input_.resize(inputs);
-  target_.resize(trainer_.target_elements());
-  prediction_.resize(trainer_.target_elements());
+void RunLog::keep_pictures(engine::Sample& sample) {
+  input_.resize(sample.shown_input().size());
+  target_.resize(sample.shown_target().size());
+  prediction_.resize(std::size_t(shape_.channels * shape_.height * shape_.width));
 }
 
 const float* RunLog::input() const {
-  return input_.empty() ? trainer_.shown_input(last_slot_) : input_.data();
+  return input_.empty() ? last_->shown_input().data() : input_.data();
 }
 
 const float* RunLog::target() const {
-  return input_.empty() ? trainer_.shown_target(last_slot_) : target_.data();
+  return input_.empty() ? last_->shown_target().data() : target_.data();
 }
 
 const float* RunLog::prediction() const {
-  return input_.empty() ? trainer_.prediction(last_slot_) : prediction_.data();
+  return input_.empty() ? last_->prediction().data() : prediction_.data();
 }
 
 }  // namespace millrace::app

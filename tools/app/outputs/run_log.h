@@ -25,7 +25,7 @@ class RunLog final : public engine::Observer {
   /// `before_classes`: channels of a target that tell no class.
   RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes);
 
-  void predicted(const engine::SampleInfo& info, int slot, float loss) override;
+  void predicted(engine::Sample& sample, float loss) override;
 
   const engine::LossHistory& network() const { return losses_.network; }
   const engine::LossHistory& baseline() const { return losses_.mean_frame; }
@@ -39,24 +39,23 @@ class RunLog final : public engine::Observer {
   const Novelty& novelty() const { return novelty_; }
   const MeanFrame& mean_frame() const { return mean_frame_; }
   /// Copies each sample's pictures, since its slot may be another sample's when the run is over.
-  /// `inputs`: numbers of an input. Before the run.
-  void keep_pictures(std::size_t inputs);
+  /// `sample`: of the same shapes. Before the run.
+  void keep_pictures(engine::Sample& sample);
   // The last sample's, when the run is over.
   const float* input() const;
   const float* target() const;
   const float* prediction() const;
 
  private:
-  void compare(int slot, float loss);
+  void compare(engine::Sample& sample, float loss);
 
-  engine::Trainer& trainer_;
   const bool pictures_, later_frame_;
   const stages::ImageShape shape_;  ///< of a target
   Compared losses_;
   std::optional<Compared> squared_;  ///< none: the loss is that
   std::optional<ClassScores> classes_;
   MeanFrame mean_frame_;
-  int last_slot_ = 0;
+  engine::Sample* last_;
   std::vector<float> input_, target_, prediction_;  ///< empty: they still lie in the slot
   Novelty novelty_;
 };

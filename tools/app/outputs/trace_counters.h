@@ -14,13 +14,13 @@ class TraceCounters final : public engine::Observer {
  public:
   TraceCounters(engine::ActionLog& log, const io::FrameQueue& queue) : log_(log), queue_(queue) {}
 
-  void predicted(const engine::SampleInfo& info, int, float) override {
+  void predicted(engine::Sample& sample, float) override {
     const engine::Clock::time_point now = engine::Clock::now();
     const io::FrameCounts frames = queue_.counts();
     log_.count(
         {.waiting = frames.waiting(),
          .dropped = frames.dropped,
-         .latency_ms = std::chrono::duration<double, std::milli>(now - info.captured).count()},
+         .latency_ms = std::chrono::duration<double, std::milli>(now - sample.info.captured).count()},
         now);
   }
 

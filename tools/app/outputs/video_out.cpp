@@ -4,20 +4,19 @@
 
 namespace millrace::app {
 
-VideoOut::VideoOut(engine::Trainer& trainer, const stages::ImageShape& shape, double fps,
-                   const std::string& to)
-    : trainer_(trainer),
-      shape_(shape),
+VideoOut::VideoOut(const stages::ImageShape& shape, double fps, const std::string& to)
+    : shape_(shape),
       writer_(io::open_video_writer({.to = to,
                                      .width = int(2 * shape.width),
                                      .height = int(shape.height),
                                      .channels = int(shape.channels),
                                      .fps = fps})) {}
 
-void VideoOut::shown(const engine::SampleInfo& info, int slot) {
+void VideoOut::shown(engine::Sample& sample) {
+  const engine::SampleInfo& info = sample.info;
   const auto [channels, height, width] = shape_;
-  io::from_planar(trainer_.shown_input(slot), int(channels), int(height), int(width), input_);
-  io::from_planar(trainer_.prediction(slot), int(channels), int(height), int(width), prediction_);
+  io::from_planar(sample.shown_input().data(), int(channels), int(height), int(width), input_);
+  io::from_planar(sample.prediction().data(), int(channels), int(height), int(width), prediction_);
   input_.id = info.frame;
   input_.captured = info.captured;
   input_.pts = info.captured.time_since_epoch();

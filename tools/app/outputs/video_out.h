@@ -4,7 +4,7 @@
 #include <memory>  // the writer
 
 #include "engine/pipeline/feed.h"
-#include "engine/trainer/trainer.h"
+#include "stages/model_spec.h"
 #include "io/video/video_writer.h"
 
 namespace millrace::app {
@@ -14,16 +14,14 @@ namespace millrace::app {
 class VideoOut final : public engine::Observer {
  public:
   /// Throws std::runtime_error if the video can't be opened.
-  VideoOut(engine::Trainer& trainer, const stages::ImageShape& shape, double fps,
-           const std::string& to);
-  void shown(const engine::SampleInfo& info, int slot) override;
-  void predicted(const engine::SampleInfo&, int, float) override {}
+  VideoOut(const stages::ImageShape& shape, double fps, const std::string& to);
+  void shown(engine::Sample& sample) override;
+  void predicted(engine::Sample&, float) override {}
   /// Throws std::runtime_error if writing failed.
   void finish() { writer_->finish(); }
   const io::VideoWriter& writer() const { return *writer_; }
 
  private:
-  engine::Trainer& trainer_;
   stages::ImageShape shape_;
   std::unique_ptr<io::VideoWriter> writer_;
   io::Frame input_, prediction_, both_;  ///< storage is reused

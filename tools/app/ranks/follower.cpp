@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 class NoFeed final : public engine::Feed {
  public:
   Status poll(std::chrono::microseconds) override { return Status::end; }
-  void take(int, engine::SampleInfo&) override {}
+  void take(engine::Sample&) override {}
 };
 
 /// One rank's run.

@@ -35,7 +35,7 @@ class Predictions final : public engine::Observer {
  public:
   /// Those of the first kWarmUp are not counted, nor those before number `from`.
   explicit Predictions(std::int64_t from) : left_(from) {}
-  void predicted(const engine::SampleInfo&, int, float) override {
+  void predicted(engine::Sample&, float) override {
     last_ = Clock::now();
     if (first_ == Clock::time_point()) first_ = last_;
     const bool warm = --left_ < 0 && last_ - first_ >= kWarmUp;

@@ -172,13 +172,14 @@ class LoneFeed final : public engine::Feed, public engine::Observer {
     } while (Clock::now() < give_up);
     return Status::wait;
   }
-  void take(int slot, engine::SampleInfo& info) override {
-    std::copy(frame_.begin(), frame_.end(), trainer_.input(slot));
-    info.frame = taken_++;
+  void take(engine::Sample& sample) override {
+    std::copy(frame_.begin(), frame_.end(), sample.input().data());
+    sample.info.frame = taken_++;
     predicted_.store(kNever, std::memory_order_relaxed);
-    info.captured = Clock::now();
+    sample.info.captured = Clock::now();
   }
-  void predicted(const engine::SampleInfo& info, int, float) override {
+  void predicted(engine::Sample& sample, float) override {
+    const engine::SampleInfo& info = sample.info;
     const Clock::time_point now = Clock::now();
     if (info.frame >= warm_up_)
       ms_.push_back(std::chrono::duration<double, std::milli>(now - info.captured).count());
