@@ -91,12 +91,6 @@ std::unique_ptr<Backend> make_eager_backend(c10::Device device);
 /// A backend that records on the whole device. Throws std::invalid_argument for a device that this
 /// build can't record on.
 std::unique_ptr<Backend> make_graph_backend(c10::Device device);
-/// Backends that share the device, each on SMs of its own in proportion to its work (>= 0, any
-/// unit). Throws as make_graph_backend() does, and also std::invalid_argument for more of them than
-/// the device's SMs can be split into, std::runtime_error with the driver's words for what it
-/// refuses.
-std::vector<std::unique_ptr<Backend>> make_graph_backends(c10::Device device,
-                                                          const std::vector<double>& work);
 /// Whether `device` can copy from `other`'s memory.
 bool reads(c10::Device device, c10::Device other);
 /// Zeros on the host that a device can copy from and to by itself; plain memory where no CUDA

@@ -23,10 +23,6 @@ std::unique_ptr<Backend> make_graph_backend(c10::Device) {
   refuse();
 }
 
-std::vector<std::unique_ptr<Backend>> make_graph_backends(c10::Device, const std::vector<double>&) {
-  refuse();
-}
-
 bool reads(c10::Device device, c10::Device other) {
   return device == other;
 }

@@ -10,7 +10,6 @@
 #include "capture/devices.h"
 #include "capture/graph_cuda.h"
 #include "capture/own_stream_cuda.h"
-#include "capture/partition_cuda.h"
 #include "capture/plain_errors.h"
 #include "capture/pool_cuda.h"
 
@@ -32,10 +31,9 @@ class OneThread {
 
 class CudaStream final : public Backend {
  public:
-  /// `stream`: with whatever must live as long.
-  CudaStream(c10::Device device, std::shared_ptr<CUstream_st> stream)
+  explicit CudaStream(c10::Device device)
       : device_(device),
-        own_(std::move(stream)),
+        own_(device),
         stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {
     // While anything is captured, no memory goes back to the device: that of earlier recordings
     // must go now.
@@ -84,47 +82,16 @@ class CudaStream final : public Backend {
 
  private:
   c10::Device device_;
-  std::shared_ptr<CUstream_st> own_;
+  OwnStream own_;
   c10::cuda::CUDAStream stream_;
   std::map<int, Pool> pools_;
 };
 
-void require_cuda(c10::Device device) {
-  if (!device.is_cuda()) throw std::invalid_argument(device.str() + " runs steps as they are");
-}
-
-/// Graphs and events in a green context are the driver's to refuse: now, not at the first frame.
-void try_out(Backend& stream, c10::Device device) {
-  at::Tensor number = at::zeros({1}, at::TensorOptions(device));
-  const auto recording = stream.record(0, [&] { number.add_(1); });
-  const auto event = stream.make_event();
-  const auto graph =
-      stream.assemble({{.recording = recording.get(), .wait = nullptr, .signal = event.get()}});
-  graph->launch();
-  stream.synchronize();
-}
-
 }  // namespace
 
 std::unique_ptr<Backend> make_graph_backend(c10::Device device) {
-  require_cuda(device);
-  const auto own = std::make_shared<OwnStream>(device);
-  return std::make_unique<CudaStream>(device, std::shared_ptr<CUstream_st>(own, own->get()));
-}
-
-std::vector<std::unique_ptr<Backend>> make_graph_backends(c10::Device device,
-                                                          const std::vector<double>& work) {
-  require_cuda(device);
-  return with_plain_errors([&] {
-    const auto partition = std::make_shared<Partition>(device, work);
-    std::vector<std::unique_ptr<Backend>> streams;
-    for (std::size_t i = 0; i < work.size(); ++i) {
-      streams.push_back(std::make_unique<CudaStream>(
-          device, std::shared_ptr<CUstream_st>(partition, partition->stream(i))));
-      try_out(*streams.back(), device);
-    }
-    return streams;
-  });
+  if (!device.is_cuda()) throw std::invalid_argument(device.str() + " runs steps as they are");
+  return std::make_unique<CudaStream>(device);
 }
 
 bool reads(c10::Device device, c10::Device other) {

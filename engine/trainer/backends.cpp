@@ -2,9 +2,7 @@
 
 #include <pthread.h>  // names of threads
 
-#include <map>        // stages by device
-#include <stdexcept>  // std::invalid_argument, std::runtime_error
-#include <utility>    // keys
+#include <stdexcept>
 
 #include "capture/program/core_backend.h"
 #include "capture/program/kernels/kernels.h"
@@ -12,29 +10,6 @@
 
 namespace millrace::engine {
 namespace {
-
-/// Measured ms of the modules of `stage`.
-double work_of(const TrainerOptions& options, int stage) {
-  const stages::StageRange range = range_of(options, stage);
-  double ms = 0;
-  for (int module = range.begin; module < range.end; ++module) ms += options.module_ms.at(module);
-  return ms;
-}
-
-/// One for each of `stages`, all on `place`.
-std::vector<std::unique_ptr<capture::Backend>> split(const TrainerOptions& options,
-                                                     c10::Device place,
-                                                     const std::vector<int>& stages) {
-  std::vector<double> work;
-  for (const int stage : stages) work.push_back(work_of(options, stage));
-  try {
-    return options.make_backends ? options.make_backends(place, work)
-                                 : capture::make_graph_backends(place, work);
-  } catch (const std::exception& error) {
-    throw std::runtime_error("pipeline.sharing: " + place.str() +
-                             " can't be split among its stages: " + error.what());
-  }
-}
 
 /// Its helpers are pinned to the cores after the stage's own.
 std::unique_ptr<capture::Backend> make_core_backend(const TrainerOptions& options, int stage) {
@@ -74,34 +49,6 @@ bool records_any(const TrainerOptions& options) {
   return why.empty();
 }
 
-std::vector<std::vector<int>> stages_sharing(const TrainerOptions& options) {
-  std::map<std::pair<c10::DeviceType, int>, std::vector<int>> on;
-  const int replica_ids = options.devices.empty() ? options.stages : int(options.devices.size());
-  for (int replica_id = 0; replica_id < replica_ids; ++replica_id) {
-    if (!records(options, replica_id)) continue;
-    const c10::Device place = place_of(options, replica_id);
-    if (!place.is_cuda() && !options.make_backend) continue;  // a core shares nothing
-    on[{place.type(), place.index()}].push_back(replica_id);
-  }
-  std::vector<std::vector<int>> sharing;
-  for (const auto& [place, stages] : on) {
-    if (stages.size() > 1) sharing.push_back(stages);
-  }
-  return sharing;
-}
-
-bool splits_device(const TrainerOptions& options) {
-  return options.sharing == Sharing::partitions && !stages_sharing(options).empty();
-}
-
-void require_sharing(const TrainerOptions& options) {
-  if (!splits_device(options)) return;
-  const std::string why =
-      options.capture == Capture::eager ? "pipeline.capture is eager" : unrecordable(options);
-  if (why.empty()) return;
-  throw std::invalid_argument("pipeline.sharing: partitions are for recorded steps: " + why);
-}
-
 void require_threads(const TrainerOptions& options) {
   const auto fail = [](const std::string& what) {
     throw std::invalid_argument("pipeline.threads: " + what);
@@ -127,14 +74,8 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
                                                              int replica_ids, bool record,
                                                              const std::function<bool(int)>& here) {
   std::vector<std::unique_ptr<capture::Backend>> backends(replica_ids);
-  if (record && splits_device(options)) {
-    for (const std::vector<int>& stages : stages_sharing(options)) {
-      auto shares = split(options, place_of(options, stages.front()), stages);
-      for (std::size_t i = 0; i < stages.size(); ++i) backends[stages[i]] = std::move(shares[i]);
-    }
-  }
   for (int replica_id = 0; replica_id < replica_ids; ++replica_id) {
-    if (backends[replica_id] || (here && !here(replica_id))) continue;
+    if (here && !here(replica_id)) continue;
     const c10::Device place = place_of(options, replica_id);
     backends[replica_id] = !record || !records(options, replica_id)
                                ? capture::make_eager_backend(place)

@@ -51,7 +51,7 @@ TrainerOptions completed(TrainerOptions options) {
   const bool balances = options.cut.empty() && options.stages > 1;
   const bool programs = runs_programs(options, 0);
   const bool measures =
-      options.module_ms.empty() && (balances || options.may_recut || splits_device(options));
+      options.module_ms.empty() && (balances || options.may_recut);
   if (measures && programs) {
     options.module_ms = module_times_by_programs(options, 1);
   } else if (measures) {
@@ -122,7 +122,6 @@ Trainer::Trainer(TrainerOptions options)
     sample_in_.push_back(std::make_unique<TrainerSample>(samples_, slot));
   samples_.late_target = options_.late_targets;
   require_correction(options_, schedule_);
-  require_sharing(options_);
   require_threads(options_);
   if (options_.devices.empty()) {
     const auto cores = place_stages({"cpu"}, int(schedule_.workers.size()), usable_cores(), 0,
@@ -137,9 +136,8 @@ Trainer::Trainer(TrainerOptions options)
   }
   devices_ = options_.devices;
   if (options_.exchange) check_ranks();
-  // Partitions are asked for by name, so that there is nothing to fall back to.
   const auto build_all = [&] { capture::with_plain_errors([&] { build(); }); };
-  records_ && !splits_device(options_) ? recording(build_all) : build_all();
+  records_ ? recording(build_all) : build_all();
 }
 
 Trainer::~Trainer() = default;

@@ -35,12 +35,6 @@ enum class Capture {
   eager,      ///< each operator launched anew
 };
 
-/// How stages that are recorded on one CUDA device share it.
-enum class Sharing {
-  streams,     ///< a stream each, on all of its SMs
-  partitions,  ///< a stream each, on SMs of its own in proportion to its work
-};
-
 /// The GPUs of each rank, by their numbers there.
 using GpusOfRanks = std::vector<std::vector<capture::GpuId>>;
 
@@ -69,22 +63,16 @@ struct TrainerOptions : ScheduleSpec {
   double fps = 0;          ///< F of the monitor's verdict; 0: unknown
   bool may_recut = false;  ///< recut() may be called: modules are measured in any case
   Capture capture = Capture::automatic;
-  Sharing sharing = Sharing::streams;  ///< partitions: an error where they can't be had
   /// Makes the backends that steps are recorded on, whatever their device; empty: the device's own.
   /// For tests.
   std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
-  /// With make_backend: the backends of a device's partitions, as capture::make_graph_backends()
-  /// does.
-  std::function<std::vector<std::unique_ptr<capture::Backend>>(c10::Device,
-                                                               const std::vector<double>& work)>
-      make_backends;
   std::function<bool(int stage)> records;  ///< with make_backend: which stages; empty: all
   /// The processes that the workers are spread over, each of which has a trainer with the same
   /// options; null: this one alone. Outlives the trainer. For cores, without late targets.
   Exchange* exchange = nullptr;
   std::vector<int> rank_of_worker;  ///< empty: dealt in order
   GpusOfRanks gpus;  ///< recorded steps on two of them have a capture::Wire; empty: none has
-  std::vector<double> module_ms;  ///< what each costs; empty: measured where cut or sharing need it
+  std::vector<double> module_ms;  ///< what each costs; empty: measured where the cut needs it
 };
 
 /// Bytes that one worker of a stage holds.

@@ -18,12 +18,6 @@ GpuBench small_bench() {
   GpuBench how;
   how.device = {.cuda = false, .index = 0};
   how.make_backend = [](c10::Device) { return capture::make_double_stream(false); };
-  how.make_backends = [](c10::Device, const std::vector<double>& work) {
-    std::vector<std::unique_ptr<capture::Backend>> streams;
-    for (std::size_t i = 0; i < work.size(); ++i)
-      streams.push_back(capture::make_double_stream(false));
-    return streams;
-  };
   how.networks = {"basic", "kernel"};
   how.sizes = {8};
   how.stages = {1, 2};
@@ -59,7 +53,6 @@ TEST(GpuArms, EachMeasuresItsFigures) {
   };
   const Json results = gpu_results(how);
   expect_figures(results, "stages", 2, {"graph_fps", "eager_fps", "ratio"});
-  expect_figures(results, "sharing", 1, {"streams_fps", "partitions_fps", "ratio"});
   expect_figures(results, "bytes", 1, {"floats_fps", "bytes_fps", "ratio"});
   expect_figures(results, "relaunch", 1,
                  {"engine_ms", "bare_ms", "replay_ms", "bare_ratio", "ratio"});
@@ -70,8 +63,8 @@ TEST(GpuArms, EachMeasuresItsFigures) {
                  {"graph_fps", "eager_fps", "staged_fps", "ratio", "staged_ratio"});
   for (const Json& entry : results["networks"])
     EXPECT_LT(entry["staged_ratio"].get<double>(), 40) << "samples told of together were counted";
-  EXPECT_EQ(begun.size(), 11u);
-  EXPECT_EQ(kept, 11u);
+  EXPECT_EQ(begun.size(), 10u);
+  EXPECT_EQ(kept, 10u);
   EXPECT_TRUE(results["provenance"].contains("libtorch"));
   EXPECT_EQ(results["independent"][0]["stages"], 4);
   EXPECT_EQ(gpu_page(results).find("?"), std::string::npos) << gpu_page(results);

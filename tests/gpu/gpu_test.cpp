@@ -98,24 +98,6 @@ TEST_P(Gpu, BesideStagesOnCores) {
 INSTANTIATE_TEST_SUITE_P(Schedules, Gpu, testing::Values("partime", "pipedream", "gpipe", "2bw"),
                          [](const auto& info) { return "of_" + info.param; });
 
-TEST(GpuSharing, PartitionsLearnAsTheOracleDoes) {
-  NEEDS_A_GPU();
-  TrainerOptions options = on_gpu("partime", 4, Capture::graph);
-  options.sharing = Sharing::partitions;
-  expect_near(run(options, 100), by_oracle(options, 100));
-}
-
-TEST(GpuSharing, StreamsAndPartitionsAreAlikeToTheBit) {
-  NEEDS_A_GPU();
-  TrainerOptions options = on_gpu("partime", 4, Capture::graph);
-  const Trained streams = run(options, 100);
-  options.sharing = Sharing::partitions;
-  options.module_ms = {1, 1, 2, 1, 4, 1, 2, 1};  // so that shares are the same each time
-  const Trained partitions = run(options, 100);
-  expect_equal_bits(partitions.weights, streams.weights);
-  EXPECT_EQ(partitions.losses, streams.losses);
-}
-
 TEST(GpuStep, AllocatesNothingOnceRecorded) {
   NEEDS_A_GPU();
   Trainer trainer(on_gpu("partime", 4, Capture::graph));

@@ -223,10 +223,9 @@ void place(const Config& config, engine::TrainerOptions& options) {
     throw config.error("pipeline.devices", error.what());
   }
   try {
-    engine::require_sharing(options);
     engine::require_threads(options);
   } catch (const std::invalid_argument& error) {
-    throw located(config, error.what(), "pipeline.sharing");
+    throw located(config, error.what(), "pipeline.threads");
   }
 }
 
@@ -301,8 +300,6 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph
                     : config.pipeline.capture == "eager" ? engine::Capture::eager
                                                          : engine::Capture::automatic;
-  options.sharing = config.pipeline.sharing == "partitions" ? engine::Sharing::partitions
-                                                            : engine::Sharing::streams;
   options.cut = config.pipeline.cut;
   options.threads = config.pipeline.threads;
   if (options.threads.size() == 1)

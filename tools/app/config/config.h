@@ -61,7 +61,6 @@ struct Config {
     std::vector<std::string> devices = {"auto"};
     std::vector<int> threads = {1};  ///< of each stage; one number: of all; 0: chosen at the start
     std::string capture = "auto";
-    std::string sharing = "streams";
     std::vector<int> ranks;  ///< of each worker; empty: dealt in order
     int tensor = 1;          ///< ranks that share each worker's modules
   } pipeline;

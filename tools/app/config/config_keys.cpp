@@ -414,10 +414,6 @@ std::vector<ConfigKey> make_table() {
              "bits "
              "on a core; auto: recorded where that can be done and, on a core, it has vectors",
              MILLRACE_AT(pipeline.capture)),
-      choice("pipeline.sharing", {"streams", "partitions"},
-             "recorded stages on one CUDA device: a stream each on all of its SMs (streams), or "
-             "each on SMs of its own in proportion to its work (partitions; not measured yet)",
-             MILLRACE_AT(pipeline.sharing)),
       choice("optimizer.kind", stages::optimizer_names(), "as in torch.optim",
              MILLRACE_AT(optimizer.kind)),
       real("optimizer.lr", 0, 1000, "learning rate", MILLRACE_AT(optimizer.lr)),

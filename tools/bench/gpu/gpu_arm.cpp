@@ -101,7 +101,6 @@ engine::TrainerOptions gpu_options(const GpuBench& how, const std::string& netwo
   options.devices.assign(std::size_t(stages), how.device);
   options.weights = stages::initial_state(*options.network, 0);
   options.make_backend = how.make_backend;
-  options.make_backends = how.make_backends;
   return options;
 }
 

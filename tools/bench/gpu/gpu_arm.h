@@ -14,8 +14,8 @@
 
 namespace millrace::bench {
 
-/// How the GPU benchmark is taken. What stands here is what a GPU is measured with: 142 s of turns
-/// (20 of graph against eager, 15 of streams against partitions, 5 each of frames as bytes and of
+/// How the GPU benchmark is taken. What stands here is what a GPU is measured with: 127 s of turns
+/// (20 of graph against eager, 5 each of frames as bytes and of
 /// three arms against bare graphs, 15 of latency, 72 of networks). With recording and slow frames 3
 /// minutes, and what slow networks' last turns take longer, since measured() stops an arm that
 /// takes long. Tests have less of everything, and a double for the device.
@@ -23,10 +23,6 @@ struct GpuBench {
   engine::Device device = {.cuda = true, .index = 0};  ///< that all stages share
   /// As TrainerOptions::make_backend; empty: the device's own.
   std::function<std::unique_ptr<capture::Backend>(c10::Device)> make_backend;
-  /// As TrainerOptions::make_backends; empty: the device's own.
-  std::function<std::vector<std::unique_ptr<capture::Backend>>(c10::Device,
-                                                               const std::vector<double>&)>
-      make_backends;
   std::vector<std::string> networks = bench_network_names();
   std::vector<std::int64_t> sizes = {128, 256, 512, 1024};  ///< pixels a side
   std::vector<int> stages = {1, 2, 4, 8};

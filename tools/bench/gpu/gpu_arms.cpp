@@ -113,17 +113,10 @@ Json gpu_results(const GpuBench& how) {
     if (how.keep) how.keep(results);
   };
   const Change eager{"eager_fps", [](auto& options) { options.capture = Capture::eager; }};
-  const Change partitions{"partitions_fps",
-                          [](auto& options) { options.sharing = engine::Sharing::partitions; }};
   const Change bytes{"bytes_fps", [](auto& options) { options.input_as_bytes = true; }};
   const std::int64_t size = how.sizes.front();
   for (const int stages : how.stages)
     cli::add("stages", compared(how, "graph against eager", size, stages, {"graph_fps"}, eager));
-  for (const int stages : how.stages) {
-    if (stages > 1)
-      cli::add("sharing",
-          compared(how, "streams and partitions", size, stages, partitions, {"streams_fps"}));
-  }
   cli::add("bytes", compared(how, "floats and bytes", how.sizes.back(), 1, bytes, {"floats_fps"}));
   cli::add("relaunch", against_bare(how, "relaunch", 1, relaunch_arm));
   cli::add("independent", against_bare(how, "independent", kSharing, independent_arm));

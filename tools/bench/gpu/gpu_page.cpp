@@ -72,17 +72,7 @@ const Column kNetwork{"network", "network", ""}, kSize{"pixels", "size", "%.0f"}
     kStages{"stages", "stages", "%.0f"};
 
 std::string device_sections(const Json& results) {
-  return "\n## Stages that share the GPU\n\n"
-         "A stream each on all SMs, and SMs of its own for each stage by its multiplications "
-         "(`pipeline.sharing`).\n\n" +
-         table(results, "sharing",
-               {kNetwork,
-                kSize,
-                kStages,
-                {"streams, frames/s", "streams_fps", "%.1f"},
-                {"partitions, frames/s", "partitions_fps", "%.1f"},
-                {"partitions over streams", "ratio", "%.3f"}}) +
-         "\n## Frames as they are\n\n"
+  return "\n## Frames as they are\n\n"
          "Samples copied to the GPU as floats, and as bytes of which it makes floats.\n\n" +
          table(results, "bytes",
                {kNetwork,

@@ -90,20 +90,6 @@ void describe_capture(const engine::TrainerOptions& options) {
   if (programs) describe_programs(options);
 }
 
-/// How recorded stages share the devices that have several.
-void describe_sharing(const engine::TrainerOptions& options) {
-  const bool recorded =
-      options.capture != engine::Capture::eager && engine::unrecordable(options).empty();
-  if (!recorded) return;
-  for (const std::vector<int>& stages : engine::stages_sharing(options)) {
-    std::cout << "#   " << options.devices[stages.front()].name() << ": stages ";
-    for (const int stage : stages) std::cout << (stage == stages.front() ? "" : ", ") << stage;
-    std::cout << (options.sharing == engine::Sharing::partitions
-                      ? ", each on SMs of its own in proportion to its modules' times\n"
-                      : ", each with a stream on all SMs\n");
-  }
-}
-
 void print_replay(const app::Config& config, const engine::TrainerOptions& options) {
   if (config.replay.kind == "none") return;
   std::optional<bool> live;  // of "auto" the source decides
@@ -166,7 +152,6 @@ int check(const CheckArguments& arguments) {
   std::cout << "#   guard " << config.guard.kind << "\n";
   print_replay(config, options);
   describe_capture(options);
-  describe_sharing(options);
   describe_policy(config, options);
   describe_frames(config);
   if (!classes.empty()) describe_classes(classes, masks ? "task.masks" : "task.labels");
