@@ -17,25 +17,26 @@ using Floats = std::vector<float>;
 
 constexpr int kSide = 6;
 
-engine::TrainerOptions options_for(Task task, bool as_bytes) {
+engine::TrainerOptions options_for(TargetFrom target, bool as_bytes) {
   engine::TrainerOptions options{.sample = {3, kSide, kSide}};
   options.stages = 1;
   stages::ModelSpec model{.layers = 2, .features = 4, .kernel = 3};
-  if (task == Task::label) {
+  if (target == TargetFrom::label) {
     model.preset = "layers";
     model.layer = {{.type = "flatten"}, {.type = "linear", .out = 4}};
   }
   options.network = stages::build_network(
-      model, options.sample, task == Task::label ? stages::Gives::vector : stages::Gives::picture);
-  options.target_is_input = task == Task::autoencode;
+      model, options.sample,
+      target == TargetFrom::label ? stages::Gives::vector : stages::Gives::picture);
+  options.target_is_input = target == TargetFrom::input;
   options.input_as_bytes = as_bytes;
-  options.target_as_bytes = as_bytes && task == Task::next_frame;
+  options.target_as_bytes = as_bytes && target == TargetFrom::later_frame;
   return options;
 }
 
-std::unique_ptr<FrameFeed> feed_of(Task task, engine::Trainer& trainer, io::FrameQueue& queue,
+std::unique_ptr<FrameFeed> feed_of(TargetFrom target, engine::Trainer& trainer, io::FrameQueue& queue,
                                    io::Resizer& resizer, int horizon = 1, bool late = false) {
-  if (task != Task::next_frame) return std::make_unique<FrameFeed>(queue, resizer, task);
+  if (target != TargetFrom::later_frame) return std::make_unique<FrameFeed>(queue, resizer, target);
   return std::make_unique<NextFrameFeed>(queue, resizer, horizon, late, trainer.schedule().slots());
 }
 
@@ -62,9 +63,9 @@ class FrameFeedTest : public testing::TestWithParam<bool> {
     Floats input, target;
   };
 
-  /// What a task makes of frames 0, 1 and 2.
-  std::vector<Sample> samples(Task task, int frames = 3, int horizon = 1) {
-    engine::Trainer trainer(options_for(task, GetParam()));
+  /// The samples made of frames 0, 1 and 2.
+  std::vector<Sample> samples(TargetFrom target, int frames = 3, int horizon = 1) {
+    engine::Trainer trainer(options_for(target, GetParam()));
     engine::Sample& sample = trainer.in_slot(0);
     EXPECT_EQ(sample.input().empty(), GetParam());
     io::FrameQueue queue(4, io::Drop::never);
@@ -74,7 +75,7 @@ class FrameFeedTest : public testing::TestWithParam<bool> {
     }
     queue.close();
     io::Resizer resizer(kSide, kSide);
-    const std::unique_ptr<FrameFeed> feed = feed_of(task, trainer, queue, resizer, horizon);
+    const std::unique_ptr<FrameFeed> feed = feed_of(target, trainer, queue, resizer, horizon);
     std::vector<Sample> made;
     for (;;) {
       const auto status = feed->poll(std::chrono::microseconds(0));
@@ -84,13 +85,13 @@ class FrameFeedTest : public testing::TestWithParam<bool> {
       EXPECT_EQ(sample.info.frame, std::int64_t(made.size()));
       made.push_back({floats(sample.shown_input()), floats(sample.shown_target())});
     }
-    EXPECT_EQ(feed->pending(), task == Task::next_frame ? horizon : 0);
+    EXPECT_EQ(feed->pending(), target == TargetFrom::later_frame ? horizon : 0);
     return made;
   }
 };
 
 TEST_P(FrameFeedTest, AutoencodeHasTheFrameTwice) {
-  const auto made = samples(Task::autoencode);
+  const auto made = samples(TargetFrom::input);
   ASSERT_EQ(made.size(), 3u);
   for (int n = 0; n < 3; ++n) {
     EXPECT_EQ(made[n].input, floats_of(n));
@@ -99,7 +100,7 @@ TEST_P(FrameFeedTest, AutoencodeHasTheFrameTwice) {
 }
 
 TEST_P(FrameFeedTest, NextFrameHasTheFrameAfter) {
-  const auto made = samples(Task::next_frame);
+  const auto made = samples(TargetFrom::later_frame);
   ASSERT_EQ(made.size(), 2u);
   for (int n = 0; n < 2; ++n) {
     EXPECT_EQ(made[n].input, floats_of(n));
@@ -108,7 +109,7 @@ TEST_P(FrameFeedTest, NextFrameHasTheFrameAfter) {
 }
 
 TEST_P(FrameFeedTest, AHorizonHasTheFrameSoManyLater) {
-  const auto made = samples(Task::next_frame, 4, 3);
+  const auto made = samples(TargetFrom::later_frame, 4, 3);
   ASSERT_EQ(made.size(), 1u);
   EXPECT_EQ(made[0].input, floats_of(0));
   EXPECT_EQ(made[0].target, floats_of(3));
@@ -121,14 +122,14 @@ class LateTargets : public FrameFeedTest {
   static constexpr std::chrono::microseconds kNow{0};
 
   void start(int horizon) {
-    engine::TrainerOptions options = options_for(Task::next_frame, GetParam());
+    engine::TrainerOptions options = options_for(TargetFrom::later_frame, GetParam());
     options.schedule = "pipedream";
     options.stages = 3;  // slots for some samples
     options.cut = {1, 2};
     options.late_targets = true;
     trainer_ = std::make_unique<engine::Trainer>(options);
     ASSERT_GE(trainer_->schedule().slots(), 3);
-    feed_ = feed_of(Task::next_frame, *trainer_, queue_, resizer_, horizon, true);
+    feed_ = feed_of(TargetFrom::later_frame, *trainer_, queue_, resizer_, horizon, true);
   }
   void push(int n, std::int64_t segment = 0) {
     queue_.writable() = picture(n);
@@ -187,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, LateTargets, testing::Bool(),
                          [](const auto& info) { return info.param ? "bytes" : "floats"; });
 
 TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
-  engine::Trainer trainer(options_for(Task::next_frame, GetParam()));
+  engine::Trainer trainer(options_for(TargetFrom::later_frame, GetParam()));
   io::FrameQueue queue(3, io::Drop::newest);  // of frames 0 to 5 it keeps 3, 4 and 5
   for (int n = 0; n < 6; ++n) {
     queue.writable() = picture(n % 4);
@@ -210,7 +211,7 @@ TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
 }
 
 TEST_P(FrameFeedTest, LabelHasTheClass) {
-  const auto made = samples(Task::label);
+  const auto made = samples(TargetFrom::label);
   ASSERT_EQ(made.size(), 3u);
   for (int n = 0; n < 3; ++n) {
     EXPECT_EQ(made[n].input, floats_of(n));

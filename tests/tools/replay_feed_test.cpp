@@ -69,7 +69,7 @@ Learned learn(const engine::TrainerOptions& options, std::int64_t frames, Replay
   }
   queue.close();
   io::Resizer resizer(16, 12);
-  FrameFeed stream(queue, resizer, Task::autoencode);
+  FrameFeed stream(queue, resizer, TargetFrom::input);
   ReplayFeed feed(trainer, stream, false, replay);
   Learned learned;
   Observers observers;
@@ -254,7 +254,7 @@ class Live : public testing::Test {
   engine::Trainer trainer_{engine::small("partime", 2, {3})};
   io::FrameQueue queue_{8, io::Drop::never};
   io::Resizer resizer_{16, 12};
-  FrameFeed stream_{queue_, resizer_, Task::autoencode};
+  FrameFeed stream_{queue_, resizer_, TargetFrom::input};
   ReplayFeed feed_{
       trainer_, stream_, true, {.kind = ReplayKind::recent, .places = 20, .share = -1}};
   std::int64_t next_ = 0;

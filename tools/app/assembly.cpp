@@ -103,35 +103,30 @@ void check_cut(const Config& config, int modules) {
 const TaskType& check_task(const Config& config) {
   const TaskType& task = task_type(config.task.kind);
   const auto& keys = config.task;
-  for (const auto& [key, given] : {std::pair{"task.horizon", keys.horizon != 1},
-                                   std::pair{"task.labels", !keys.labels.empty()},
-                                   std::pair{"task.masks", !keys.masks.empty()},
-                                   std::pair{"task.stream", !keys.stream.empty()},
-                                   std::pair{"task.teacher", !keys.teacher.empty()}}) {
-    const auto owner = std::find_if(task_types().begin(), task_types().end(),
-                                    [&](const TaskType& type) { return type.key == key; });
-    if (given && owner->name != task.name)
-      throw config.error(key, "is for task.kind \"" + owner->name + "\"");
-    const bool needed = task.gives == stages::Gives::map || task.gives == stages::Gives::anything;
-    if (!given && needed && owner->name == task.name)
-      throw config.error("task.kind", task.name + " needs " + key);
+  for (const TaskType& owner : task_types()) {
+    if (owner.key.empty()) continue;
+    const bool given = !is_default(config, owner.key), needed = owner.needs_key();
+    if (given && owner.name != task.name)
+      throw config.error(owner.key, "is for task.kind \"" + owner.name + "\"");
+    if (!given && needed && owner.name == task.name)
+      throw config.error("task.kind", task.name + " needs " + owner.key);
   }
   const bool live = told_live(config);
   if (live && keys.classes.empty())
     throw config.error("task.labels", "\"" + keys.labels + "\" needs task.classes: their names");
-  if (!live && task.task != Task::mask && !keys.classes.empty())
+  if (!live && !task.pixel_classes() && !keys.classes.empty())
     throw config.error("task.classes", "is for task.labels \"http\" or \"-\", and for masks");
   for (auto name = keys.classes.begin(); name != keys.classes.end(); ++name) {
     if (name->empty() || std::find(keys.classes.begin(), name, *name) != name)
       throw config.error("task.classes", "\"" + *name + "\" is no name of one class");
   }
-  if (keys.with_input && task.task != Task::mask && task.task != Task::stream)
+  if (keys.with_input && task.target != TargetFrom::teller)
     throw config.error("task.with_input", "is for task.kind \"mask\" or \"stream\"");
   const bool scores = stages::Loss(keys.loss).scores();
-  if (scores && !task.classes && task.task != Task::teacher)
+  if (scores && !task.classes && task.target != TargetFrom::teacher)
     throw config.error("task.loss",
                        keys.loss.text() + " is of classes, for task.kind \"label\" or \"mask\"");
-  if (!scores && task.task == Task::mask && !keys.with_input)
+  if (!scores && task.pixel_classes() && !keys.with_input)
     throw config.error("task.loss", "masks are learned by cross-entropy, not " + keys.loss.text());
   for (const auto& [key, file] : {std::pair{"output.video", &config.output.video},
                                   std::pair{"output.prediction", &config.output.prediction}}) {
@@ -151,14 +146,14 @@ void check_output(const Config& config, const TaskType& task, const stages::Imag
     throw std::invalid_argument(
         "the network's output must be as large as its input, which it "
         "begins with: task.with_input");
-  if (task.task == Task::mask && (told < 2 || told > 255))
+  if (task.pixel_classes() && (told < 2 || told > 255))
     throw std::invalid_argument("masks need 2 to 255 channels, one a class; the network gives " +
                                 std::to_string(told));
   const std::size_t named = config.task.classes.size();
-  if (task.task == Task::mask && named > 0 && std::int64_t(named) != told)
+  if (task.pixel_classes() && named > 0 && std::int64_t(named) != told)
     throw std::invalid_argument("task.classes: names " + std::to_string(named) +
                                 ", the network tells " + std::to_string(told));
-  if (task.task == Task::stream && told != config.source.channels)
+  if (task.target == TargetFrom::teller && task.pictures && told != config.source.channels)
     throw std::invalid_argument("the network gives " + std::to_string(told) +
                                 " channels, the stream that it predicts has " +
                                 std::to_string(config.source.channels));
@@ -231,13 +226,12 @@ void place(const Config& config, engine::TrainerOptions& options) {
 
 /// Frames go to a GPU as they are; cores share memory, and take floats that are made once.
 void choose_frames(const Config& config, engine::TrainerOptions& options) {
-  const Task task = task_of(config.task.kind);
-  const bool target_is_frame = task == Task::autoencode || task == Task::next_frame;
+  const TaskType& task = task_type(config.task.kind);
   const bool to_gpu =
-      options.devices.front().cuda || (target_is_frame && options.devices.back().cuda);
+      options.devices.front().cuda || (task.target_is_frame() && options.devices.back().cuda);
   // Targets are made of inputs where a teacher looks at them, or both are predicted.
-  options.input_as_bytes = to_gpu && task != Task::teacher && !config.task.with_input;
-  options.target_as_bytes = to_gpu && target_is_frame;
+  options.input_as_bytes = to_gpu && task.target != TargetFrom::teacher && !config.task.with_input;
+  options.target_as_bytes = to_gpu && task.target_is_frame();
 }
 
 }  // namespace
@@ -294,7 +288,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   check_cut(config, options.network->size());
   check_policy(config);
   options.sample = shape;
-  options.target_is_input = task.task == Task::autoencode && !targets;
+  options.target_is_input = task.target == TargetFrom::input && !targets;
   options.loss = config.task.loss;
   static_cast<engine::ScheduleSpec&>(options) = config.pipeline;
   options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph

@@ -9,7 +9,7 @@ namespace {
 
 std::unique_ptr<io::Source> told_source(const Config& config) {
   const TaskType& task = task_type(config.task.kind);
-  if (task.gives != stages::Gives::picture && task.task != Task::label)
+  if (task.gives != stages::Gives::picture && task.target != TargetFrom::label)
     throw config.error("task.kind", task.name + ": give (frame, target) pairs");
   std::optional<io::Labels> labels = configured_labels(config);
   std::unique_ptr<io::Source> source = open_source(config, {});

@@ -109,7 +109,7 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
       source_ahead(open_source(config, options.open_source)),
       info(source_ahead->info()),
       health(source_ahead->health()),
-      task(task_of(config.task.kind)),
+      task(task_type(config.task.kind)),
       live(paced_live(config, info) || info.live),
       drop(drop_policy(config, live)),
       queue(queue_capacity(config, drop), drop),
@@ -165,15 +165,16 @@ RunParts::RunParts(CheckedConfig checked, RunOptions&& given)
 
 engine::TrainerOptions RunParts::whole(engine::TrainerOptions options) const {
   if (options.sample != shape()) options = assemble(config, shape());  // as the source has it
-  if (task == Task::label && !labels && !live_labels)
+  if (task.target == TargetFrom::label && !labels && !live_labels)
     require_classes(config, *options.network, info.classes);
   options.fps = rate_of(config, info);
   if (team) team->grid().share(config, options);
   options.rank_of_worker = config.pipeline.ranks;
   // Where frames come at their own rate, a prediction of the next one is made before it is there; a
   // teacher works while stages do.
-  options.late_targets = ((task == Task::next_frame && live) || task == Task::teacher) &&
-                         config.pipeline.replicas.empty() && !options.exchange;
+  options.late_targets =
+      ((task.target == TargetFrom::later_frame && live) || task.target == TargetFrom::teacher) &&
+      config.pipeline.replicas.empty() && !options.exchange;
   return options;
 }
 
@@ -186,7 +187,7 @@ std::unique_ptr<io::Teller> RunParts::make_teller() const {
 std::unique_ptr<FrameFeed> RunParts::make_feed() {
   const bool late = trainer.late_targets();
   const int slots = trainer.schedule().slots();
-  if (task != Task::teacher) return frame_feed(config, queue, resizer, late, slots);
+  if (task.target != TargetFrom::teacher) return frame_feed(config, queue, resizer, late, slots);
   return std::make_unique<TeacherFeed>(queue, resizer,
                                        Teacher(config, shape(), trainer.output_shape()), late,
                                        slots);
@@ -258,7 +259,7 @@ io::ReaderOptions RunParts::reader_options(std::int64_t limit) const {
   const bool exact = drop == io::Drop::never && limit > 0 &&
                      config.monitor.policy != "skip" &&  // of which some are only predicted
                      config.task.labels.empty() &&       // which may leave frames out
-                     task != Task::mask && task != Task::stream;
+                     task.target != TargetFrom::teller;
   io::ReaderOptions options = app::reader_options(config, info);
   options.limit = exact ? limit : 0;
   return options;

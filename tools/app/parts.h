@@ -72,7 +72,7 @@ struct RunParts {
   std::unique_ptr<io::Source> source_ahead;           ///< until the reader takes it
   const io::SourceInfo info;
   const std::shared_ptr<const io::StreamHealth> health;
-  const Task task;
+  const TaskType& task;
   const bool live;  ///< frames come at their own rate
   const io::Drop drop;
   // A frame's way.

@@ -178,11 +178,8 @@ void settle(Config& config) {
   if (config.model.preset != "layers" && !config.model.layer.empty()) {
     throw config.error("model.layer", "is read only with preset = \"layers\"");
   }
-  const Config defaults;
-  for (const auto& [key, is_default] :
-       {std::pair{"replay.size", config.replay.size == defaults.replay.size},
-        std::pair{"replay.share", config.replay.share == defaults.replay.share}}) {
-    if (config.replay.kind == "none" && !is_default)
+  for (const char* const key : {"replay.size", "replay.share"}) {
+    if (config.replay.kind == "none" && !is_default(config, key))
       throw config.error(key, "needs replay.kind: recent, reservoir or hard");
   }
   if ((config.model.preset == "file") == config.model.file.empty()) {
@@ -243,6 +240,11 @@ std::string to_toml(Config config) {
   }
   for (const stages::LayerSpec& layer : config.model.layer) out << "\n" << layer_toml(layer);
   return out.str();
+}
+
+bool is_default(const Config& config, const std::string& key) {
+  const ConfigKey* const found = find_key(key);
+  return found->show(config) == found->show(Config());
 }
 
 std::vector<Difference> differences(const Config& before, const Config& after) {

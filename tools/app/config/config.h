@@ -125,6 +125,9 @@ void settle(Config& config);
 /// All keys as TOML, with the values `config` holds.
 std::string to_toml(Config config);
 
+/// Whether `key` has its default value.
+bool is_default(const Config& config, const std::string& key);
+
 /// A key that two configs have different values of, as TOML.
 struct Difference {
   std::string key, before, after;

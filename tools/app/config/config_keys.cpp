@@ -319,7 +319,7 @@ std::vector<ConfigKey> make_table() {
            MILLRACE_AT(source.reconnect)),
       real("source.silence_s", 0.1, 3600, "seconds without a picture that count as broken off",
            MILLRACE_AT(source.silence_s)),
-      choice("task.kind", names_of(task_types()), described(task_types(), &TaskType::target),
+      choice("task.kind", names_of(task_types()), described(task_types(), &TaskType::meaning),
              MILLRACE_AT(task.kind)),
       loss_key(),
       whole("task.horizon", 1, 1000, "next-frame: how many frames later the predicted one comes",

@@ -1,4 +1,4 @@
-// What a network is asked to predict.
+// The tasks: what a network is asked to predict.
 #pragma once
 
 #include <string>
@@ -8,48 +8,56 @@
 
 namespace millrace::app {
 
-/// What a sample's target is.
-enum class Task { autoencode, next_frame, label, mask, stream, teacher };
+/// Where a sample's target comes from.
+enum class TargetFrom {
+  input,        ///< it is the input itself
+  later_frame,  ///< the frame task.horizon frames later
+  label,        ///< the class number that the frame carries
+  teller,       ///< numbers that an io::Teller sets in the frame
+  teacher,      ///< another network's output for the input
+};
 
-/// A task: an entry of a table.
+/// A task: an entry of the table.
 struct TaskType {
-  Task task;
   std::string name;
-  std::string target;   ///< "the input itself"
-  std::string key;      ///< of [task], that is of this task alone; "": none
-  stages::Gives gives;  ///< what its network's output is
-  bool pictures;        ///< target and prediction are pictures to show
-  bool classes;         ///< they tell classes, by the largest number
+  std::string meaning;  ///< what the target is, for check --keys
+  std::string key;      ///< the key of [task] that only this task takes; "": none
+  TargetFrom target;
+  stages::Gives gives;  ///< the shape of the network's output
+  bool pictures;        ///< target and prediction can be shown as pictures
+  bool classes;         ///< the channel with the largest number is the predicted class
+
+  bool target_is_frame() const {
+    return target == TargetFrom::input || target == TargetFrom::later_frame;
+  }
+  /// Whether `key` must be set.
+  bool needs_key() const { return target == TargetFrom::teller || target == TargetFrom::teacher; }
+  bool pixel_classes() const { return gives == stages::Gives::map; }
 };
 
 inline const std::vector<TaskType>& task_types() {
   using stages::Gives;
   static const std::vector<TaskType> all = {
-      {Task::autoencode, "autoencode", "the input itself", "", Gives::picture, true, false},
-      {Task::next_frame, "next-frame", "a later frame, task.horizon frames on", "task.horizon",
-       Gives::picture, true, false},
-      {Task::label, "label",
-       "the class of the input, an output each: as the source tells it or task.labels",
-       "task.labels", Gives::vector, false, true},
-      {Task::mask, "mask", "each pixel's class, a channel each: as task.masks tells it",
-       "task.masks", Gives::map, false, true},
-      {Task::stream, "stream", "the same frame of another stream, task.stream", "task.stream",
+      {"autoencode", "the input itself", "", TargetFrom::input, Gives::picture, true, false},
+      {"next-frame", "a later frame, task.horizon frames on", "task.horizon",
+       TargetFrom::later_frame, Gives::picture, true, false},
+      {"label", "the input's class, one output per class; from the source or task.labels",
+       "task.labels", TargetFrom::label, Gives::vector, false, true},
+      {"mask", "the class of each pixel, one channel per class; from task.masks", "task.masks",
+       TargetFrom::teller, Gives::map, false, true},
+      {"stream", "the same frame of another stream, task.stream", "task.stream", TargetFrom::teller,
        Gives::anything, true, false},
-      {Task::teacher, "teacher", "what another network makes of the input, task.teacher",
-       "task.teacher", Gives::anything, false, false}};
+      {"teacher", "another network's output for the input, task.teacher", "task.teacher",
+       TargetFrom::teacher, Gives::anything, false, false}};
   return all;
 }
 
-/// The task of that name, which is in the table.
+/// The task called `name`, which must be in the table.
 inline const TaskType& task_type(const std::string& name) {
   for (const TaskType& type : task_types()) {
     if (type.name == name) return type;
   }
   return task_types().front();
-}
-
-inline Task task_of(const std::string& name) {
-  return task_type(name).task;
 }
 
 }  // namespace millrace::app

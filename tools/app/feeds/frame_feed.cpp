@@ -61,10 +61,10 @@ void FrameFeed::take(engine::Sample& sample) {
   write_input(resizer_.fit(*frame_), sample);  // autoencode: the target, too
   sample.info = info_of(*frame_);
   bool& has_target = sample.info.has_target;
-  if (task_ == Task::label) {
+  if (target_from_ == TargetFrom::label) {
     write_class(frame_->label, sample);
     has_target = frame_->label >= 0;
-  } else if (task_ == Task::mask || task_ == Task::stream) {
+  } else if (target_from_ == TargetFrom::teller) {
     has_target = !frame_->target.empty();
     if (has_target) write_told(*frame_, sample);
   }

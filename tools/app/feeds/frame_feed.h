@@ -20,8 +20,8 @@ namespace millrace::app {
 class FrameFeed : public engine::Feed {
  public:
   /// Queue and resizer outlive this.
-  FrameFeed(io::FrameQueue& queue, io::Resizer& resizer, Task task)
-      : queue_(queue), resizer_(resizer), task_(task) {}
+  FrameFeed(io::FrameQueue& queue, io::Resizer& resizer, TargetFrom target)
+      : queue_(queue), resizer_(resizer), target_from_(target) {}
 
   /// Asked before each frame is taken: while it says so, none is. Before the run.
   void rest_while(std::function<bool()> paused) { paused_ = std::move(paused); }
@@ -51,7 +51,7 @@ class FrameFeed : public engine::Feed {
   io::Resizer& resizer_;
 
  private:
-  const Task task_;
+  const TargetFrom target_from_;
   std::atomic<std::int64_t> taken_{0};
   std::function<bool()> paused_;  ///< empty: never
   io::Frame* frame_ = nullptr;    ///< popped, not yet taken

@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 
 NextFrameFeed::NextFrameFeed(io::FrameQueue& queue, io::Resizer& resizer, int horizon, bool late,
                              int slots)
-    : FrameFeed(queue, resizer, Task::next_frame),
+    : FrameFeed(queue, resizer, TargetFrom::later_frame),
       horizon_(horizon),
       late_(late),
       window_(std::size_t(horizon) + 1),
@@ -145,8 +145,8 @@ const io::Frame* NextFrameFeed::pair(bool& never) {
 
 std::unique_ptr<FrameFeed> frame_feed(const Config& config, io::FrameQueue& queue,
                                       io::Resizer& resizer, bool late, int slots) {
-  const Task task = task_of(config.task.kind);
-  if (task != Task::next_frame) return std::make_unique<FrameFeed>(queue, resizer, task);
+  const TargetFrom target = task_type(config.task.kind).target;
+  if (target != TargetFrom::later_frame) return std::make_unique<FrameFeed>(queue, resizer, target);
   return std::make_unique<NextFrameFeed>(queue, resizer, config.task.horizon, late, slots);
 }
 

@@ -104,7 +104,9 @@ bool paced_live(const Config& config, const io::SourceInfo& info) {
 io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& info) {
   return {.paced = paced_live(config, info) && !info.live,
           .loop = config.source.loop,
-          .ahead = task_of(config.task.kind) == Task::next_frame ? config.task.horizon : 0,
+          .ahead = task_type(config.task.kind).target == TargetFrom::later_frame
+                       ? config.task.horizon
+                       : 0,
           .fps = info.fps};
 }
 

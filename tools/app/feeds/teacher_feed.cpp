@@ -61,7 +61,7 @@ void Teacher::tell(const float* input, float* target) const {
 
 TeacherFeed::TeacherFeed(io::FrameQueue& queue, io::Resizer& resizer, Teacher teacher, bool late,
                          int slots)
-    : FrameFeed(queue, resizer, Task::teacher),
+    : FrameFeed(queue, resizer, TargetFrom::teacher),
       teacher_(std::move(teacher)),
       unknown_(std::size_t(slots)) {
   if (late) thread_ = std::thread([this] { work(); });

@@ -19,7 +19,7 @@ page::Controls::Offered offered(const Config& config, const LiveSubject& subject
 
 /// Names of the classes that pixels have; empty: they have none.
 std::vector<std::string> pixel_classes(const Config& config, const stages::ImageShape& made) {
-  if (task_of(config.task.kind) != Task::mask) return {};
+  if (!task_type(config.task.kind).pixel_classes()) return {};
   std::vector<std::string> names = config.task.classes;
   for (auto i = std::int64_t(names.size()); i < made.channels - channels_before(config); ++i)
     names.push_back(std::to_string(i));

@@ -30,7 +30,7 @@ double psnr(double mean_squared_error) {
 
 RunLog::RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes)
     : pictures_(task.pictures),
-      later_frame_(task.task == Task::next_frame),
+      later_frame_(task.target == TargetFrom::later_frame),
       shape_(trainer.output_shape()),
       mean_frame_(shape_, trainer.loss()),
       last_(&trainer.in_slot(0)) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "tools/app/config/task.h"
 #include "tools/app/feeds/run_source.h"
 
 namespace millrace::gst {
@@ -13,17 +12,13 @@ bool drops(const app::Config& config, const io::SourceInfo& info) {
   return app::drop_policy(config, app::paced_live(config, info) || info.live) == io::Drop::newest;
 }
 
-int ahead(const app::Config& config) {
-  return app::task_of(config.task.kind) == app::Task::next_frame ? config.task.horizon : 0;
-}
-
 }  // namespace
 
 Learner::Learner(LearnerOptions options, LearnerCalls calls)
     : options_(std::move(options)),
       calls_(std::move(calls)),
       drops_(gst::drops(options_.config, options_.source)),
-      ahead_(ahead(options_.config)),
+      ahead_(app::reader_options(options_.config, options_.source).ahead),
       rate_(options_.rate),
       thread_([this] {
         sight_->learner = this;

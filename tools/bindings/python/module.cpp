@@ -101,7 +101,7 @@ void translate(std::exception_ptr thrown) {
 PYBIND11_MODULE(_millrace, m) {
   py::register_exception_translator(translate);
   py::class_<app::Config>(m, "Config").def(py::init(&make_config));
-  m.def("describe_keys", &describe_keys);
+  m.def("describe_keys", &app::describe_keys);
   m.def("check",
         [](const app::Config& config, std::int64_t modules) { app::check_modules(config, modules); });
   py::class_<app::GivenFrames>(m, "GivenFrames").def(py::init<const app::Config&>()).def("next", &next_frame);
