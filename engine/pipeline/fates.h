@@ -9,7 +9,7 @@
 namespace millrace::engine {
 
 /// Tallies fates, and remembers the latest, since which updates count is known at the stream's end
-/// only. set(): the last stage's workers, each of its own samples. settle(): after they ended.
+/// only. set(): the last stage's workers, each of its own samples. take_back(): after they ended.
 class Fates {
  public:
   /// `latest`: how many are remembered. `tally` outlives this.
@@ -20,7 +20,7 @@ class Fates {
     tally_.add(fate, 1);
   }
   /// Takes back what a replica counted from sample `end` on, since another could not.
-  void settle(std::int64_t end) {
+  void take_back(std::int64_t end) {
     for (const Entry& entry : latest_) {
       if (entry.sample >= end) tally_.add(entry.fate, -1);
     }

@@ -8,7 +8,7 @@
 namespace millrace::engine {
 
 /// Gives samples to stage 0, and targets to the stages that compute a loss. poll(), take() and
-/// settle() are called by stage 0's worker; if that stage is replicated, by one replica at a time,
+/// targets_known() are called by stage 0's worker; if that stage is replicated, by one replica at a time,
 /// in sample order.
 class Feed {
  public:
@@ -26,8 +26,8 @@ class Feed {
   /// ready: the target of `sample` has been written; end: it never will be. Blocks for about
   /// `patience` at most. Called by the worker of each stage that computes a loss.
   virtual Status target(Sample&, std::chrono::microseconds) { return Status::ready; }
-  /// ready once that is known of every sample taken. Blocks as target() does.
-  virtual Status settle(std::chrono::microseconds) { return Status::ready; }
+  /// ready once target() would not say wait for any sample taken. Blocks as target() does.
+  virtual Status targets_known(std::chrono::microseconds) { return Status::ready; }
   /// Samples taken whose target never came. Any thread.
   virtual std::int64_t missed() const { return 0; }
 };

@@ -6,7 +6,7 @@
 
 namespace millrace::engine {
 
-LossGuard::LossGuard(std::int64_t settle) : settle_(settle) {}
+LossGuard::LossGuard(std::int64_t in_flight) : in_flight_(in_flight) {}
 
 void LossGuard::go_on_from(const State& state, const Told& told) {
   is_ = state;
@@ -56,7 +56,7 @@ Alarm LossGuard::roll_back(std::int64_t sample, double loss, double median) {
   mirror({roll_backs() + 1, sample, loss, median});
   is_.seen = 0;
   is_.not_finite = 0;
-  is_.discard_until = sample + 1 + settle_;
+  is_.discard_until = sample + 1 + in_flight_;
   return Alarm::roll_back;
 }
 

@@ -43,8 +43,8 @@ class LossGuard {
     int not_finite = 0;  ///< in a row
   };
 
-  /// `settle`: samples after a roll-back whose gradients are discarded, as many as were in flight.
-  explicit LossGuard(std::int64_t settle);
+  /// `in_flight`: samples after a roll-back whose gradients are discarded, as many as were in flight.
+  explicit LossGuard(std::int64_t in_flight);
   Alarm judge(std::int64_t sample, float loss);
 
   /// By who judges, or when nobody does.
@@ -67,7 +67,7 @@ class LossGuard {
   double median();
   Alarm roll_back(std::int64_t sample, double loss, double median);
 
-  const std::int64_t settle_;
+  const std::int64_t in_flight_;
   State is_;
   std::array<float, kHistory> sorted_;  ///< scratch
   std::atomic<std::int64_t> roll_backs_{0}, last_sample_{0};

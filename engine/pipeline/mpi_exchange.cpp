@@ -80,14 +80,14 @@ class MpiExchange final : public Exchange {
       throw std::runtime_error("this MPI can't be called from several threads in turn");
     MPI_Comm all = MPI_COMM_NULL;
     require(MPI_Comm_dup(MPI_COMM_WORLD, &all), "MPI_Comm_dup");
-    settle(all);
+    complete(all);
   }
   /// Of those of `whole` with the same colour.
   MpiExchange(const MpiExchange& whole, int colour)
       : Exchange(whole), part_(true), abandoned_(whole.abandoned_) {
     MPI_Comm all = MPI_COMM_NULL;
     require(MPI_Comm_split(whole.all_, colour, whole.rank_, &all), "MPI_Comm_split");
-    settle(all);
+    complete(all);
   }
   ~MpiExchange() override {
     if (!part_ && !*abandoned_) MPI_Finalize();
@@ -207,7 +207,7 @@ class MpiExchange final : public Exchange {
     MPI_Request request;
   };
 
-  void settle(MPI_Comm all) {
+  void complete(MPI_Comm all) {
     all_ = all;
     MPI_Comm_set_errhandler(all_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(all_, &rank_);

@@ -1,16 +1,14 @@
 #include "engine/pipeline/pipeline.h"
 
 #include <pthread.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
 #include <latch>
 #include <string>
 #include <thread>
 
-#include "engine/pipeline/admission.h"
 #include "engine/pipeline/pinning.h"
-#include "engine/pipeline/rank_links.h"
+#include "engine/pipeline/rank_edge.h"
 #include "engine/pipeline/worker.h"
 
 namespace millrace::engine {
@@ -61,29 +59,21 @@ Pipeline::Pipeline(const Schedule& schedule, std::vector<capture::Step*> steps, 
           Channels(shared_.lowering, 2 * std::size_t(schedule.slots()) + 2),
           Fates(monitor.tally(), 2 * schedule.slots() + shared_.choice),
           std::vector<char>(std::size_t(2 * schedule.slots() + shared_.choice))} {
-  if (!options_.ranks) return;
-  ranks_ = std::make_unique<RankLinks>(*options_.ranks, shared_, options_);
-  shared_.ranks = ranks_.get();
+  if (options_.ranks) {
+    edge_ = std::make_unique<RankEdge>(*options_.ranks, shared_, options_);
+  } else {
+    edge_ = std::make_unique<LocalEdge>(shared_, options_);
+  }
+  shared_.edge = edge_.get();
 }
 
 Pipeline::~Pipeline() = default;
 
-bool Pipeline::works(int worker) const {
-  return !ranks_ || options_.ranks->rank_of_worker[std::size_t(worker)] == ranks_->rank();
-}
-
 Outcome Pipeline::run() {
   std::vector<int> workers;
   for (int worker = 0; worker < int(schedule_.workers.size()); ++worker) {
-    if (works(worker)) workers.push_back(worker);
+    if (edge_->runs(worker)) workers.push_back(worker);
   }
-  // On rank 0 of several: the samples of the first stage that are worked on elsewhere.
-  std::vector<int> dealt;
-  for (int replica_id = 0; replica_id < schedule_.replicas_of(0); ++replica_id) {
-    if (ranks_ && ranks_->has_feed() && !works(shared_.lowering.worker(replica_id)))
-      dealt.push_back(replica_id);
-  }
-  const FateCounts before = shared_.monitor.tally().counts();
   std::vector<std::thread> threads;
   std::latch prepared(std::ptrdiff_t(workers.size()));
   for (const int worker : workers) {
@@ -93,8 +83,6 @@ Outcome Pipeline::run() {
         name_thread("worker " + std::to_string(worker));
         if (worker < int(options_.cores.size()) && options_.cores[worker] >= 0)
           pin_this_thread(options_.cores[worker]);
-        // A rest between two looks at other ranks' messages ends when it should.
-        if (ranks_) prctl(PR_SET_TIMERSLACK, 1);
         const Program& program = schedule_.workers[worker];
         for (const int stage : stages_of(program))
           shared_.steps[schedule_.replica_id(stage, program.replica)]->prepare();
@@ -105,19 +93,19 @@ Outcome Pipeline::run() {
       if (!arrived) prepared.count_down();
     });
   }
-  for (const int replica_id : dealt) {
-    threads.emplace_back([&, replica_id] {
+  for (auto& [name, work] : edge_->threads()) {
+    threads.emplace_back([this, name = std::move(name), work = std::move(work)] {
       noting_failure([&] {
-        name_thread("samples of " + std::to_string(replica_id));
-        deal_samples(shared_, options_, replica_id);
+        name_thread(name);
+        work();
       });
     });
   }
   for (std::thread& thread : threads) thread.join();
   if (failure_) give_up();
   const std::int64_t admitted = shared_.admitted, used = schedule_.trained(admitted);
-  shared_.fates.settle(used);
-  const FateCounts fates = ranks_ ? ranks_->finish() : shared_.monitor.tally().counts() - before;
+  shared_.fates.take_back(used);
+  const FateCounts fates = edge_->finish();
   const std::int64_t replays = fates.replayed + fates.replayed_in_vain;
   return {fates, admitted, admitted - used - (shared_.replays - replays)};
 }
@@ -137,11 +125,10 @@ void Pipeline::give_up() {
   try {
     std::rethrow_exception(failure_);
   } catch (const std::exception& error) {
-    if (!ranks_) throw;
-    ranks_->fail(error.what(), dynamic_cast<const RankLost*>(&error) != nullptr);
+    edge_->fail(error);
   }
   try {
-    ranks_->finish();
+    edge_->finish();
   } catch (const std::exception&) {
     // What failed here comes first.
   }

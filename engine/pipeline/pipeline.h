@@ -22,7 +22,7 @@
 
 namespace millrace::engine {
 
-class RankLinks;
+class Edge;
 struct RankOptions;
 
 struct PipelineOptions {
@@ -33,8 +33,8 @@ struct PipelineOptions {
   std::int64_t limit = 0;
   /// Samples of earlier runs over the same stream: hooks, observer and guard count on from there.
   std::int64_t before = 0;
-  /// Of the samples' groups, as small as whole updates allow, every how manieth is learned from;
-  /// the others go forward alone. May change at any time. Null: every one.
+  /// Train on every k-th group of samples; the others are only predicted. A group is as small as
+  /// whole updates allow. May change at any time. Null: 1.
   const std::atomic<std::int64_t>* train_every = nullptr;
   /// Once it is set no further group is admitted, as if the feed had ended; null: never.
   const std::atomic<bool>* drain = nullptr;
@@ -79,7 +79,7 @@ struct Shared {
   Fates fates;
   std::vector<char>
       again;  ///< by sample, the latest: replayed(); written by stage 0 before it sends
-  RankLinks* ranks = nullptr;     ///< null: every worker is in this process
+  Edge* edge = nullptr;
   std::atomic<bool> stop{false};  ///< a worker failed: nobody waits any longer
   /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
   std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
@@ -129,16 +129,15 @@ class Pipeline {
 
  private:
   std::vector<Sample*> samples();
-  bool works(int worker) const;  ///< in this process
   template <class Work>
   void noting_failure(const Work& work);  ///< the first one ends all
-  [[noreturn]] void give_up();            ///< rethrows what failed, when all ranks know
+  [[noreturn]] void give_up();            ///< rethrows what failed, when all processes know
 
   Schedule schedule_;
   PipelineOptions options_;
   std::vector<std::unique_ptr<Sample>> empty_samples_;  ///< if the caller gives none
   Shared shared_;
-  std::unique_ptr<RankLinks> ranks_;
+  std::unique_ptr<Edge> edge_;
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };

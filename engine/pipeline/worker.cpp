@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "engine/pipeline/perform.h"
-#include "engine/pipeline/rank_links.h"
 
 namespace millrace::engine {
 
@@ -17,14 +16,13 @@ Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
       index_(index),
       program_(shared.schedule.workers[index]),
       options_(options),
-      admission_(shared, options),
-      observer_(shared.ranks && shared.ranks->shows() ? nullptr : shared.observer),
+      edge_(*shared.edge),
+      patience_(edge_.patience(program_)),
       track_(options.actions ? &options.actions->track(index) : nullptr),
       by_stage_(shared.schedule.stages),
       stages_(stages_of(program_)),
       outbox_(4 * std::size_t(shared.schedule.slots()) + 8),
       completions_(16 * std::size_t(shared.schedule.slots()) + 16),
-      waits_(program_),
       verdicts_(2 * std::size_t(shared.schedule.slots()), Alarm::none) {
   const std::vector<std::int64_t> ages =
       options.own_losses ? own_gradient_ages(shared.schedule) : gradient_ages(shared.schedule);
@@ -86,7 +84,7 @@ bool Worker::perform(const Lowered& next) {
   for (const Signal& need : next.needs) {
     if (!wait_for(action, need, token)) return false;
   }
-  if (shared_.ranks && !await_target(action)) return false;
+  if (!await_target(action)) return false;
   if (takes_gradient(action.op)) {
     bool told = true;
     if (!compare(action, told)) return false;
@@ -151,7 +149,7 @@ void Worker::update(const Action& action) {
   // An update is the mean over all of its samples, or none.
   const bool left_out = std::exchange(mine.left_out, false);
   bool learned = std::exchange(mine.learned, false) && !left_out;
-  if (shared_.ranks) shared_.ranks->agree(action.stage, learned, mine.pending);
+  edge_.agree(action.stage, learned, mine.pending);
   const bool untold = std::exchange(mine.untold, false);
   ++mine.versions;
   // Within a minibatch every sample is as old as the minibatch. A stage that goes backward alone

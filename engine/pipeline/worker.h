@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/pipeline/admission.h"
 #include "engine/pipeline/completions.h"
-#include "engine/pipeline/pipeline.h"
-#include "engine/pipeline/wait_forecast.h"
+#include "engine/pipeline/edge.h"
 
 namespace millrace::engine {
 
@@ -64,14 +62,11 @@ class Worker {
   bool wait_for(const Action& action, const Signal& need, Token& token);
   bool receive(const Action& action, const Signal& need, Token& token);
   bool meet(const Action& action, const Signal& need);  ///< all replicas, at an update
-  bool admit(const Action& action);                     ///< takes a sample from the feed
-  bool await_sample(const Action& action);              ///< that rank 0 has taken
-  /// `foreseen`: nothing comes before.
+  bool admit(const Action& action);                     ///< the next sample
+  bool await_target(const Action& action);
+  /// Tries until `attempt` succeeds. `at`: the action of the program whose token it waits for.
   template <class Attempt>
-  bool await(std::int64_t sample, const Attempt& attempt, Clock::duration foreseen = {});
-  template <class Came>
-  bool look_for(std::int64_t sample, const Came& came);  ///< from another rank
-  bool await_target(const Action& action);               ///< where another rank has the feed
+  bool await(std::int64_t sample, const Attempt& attempt, std::int64_t at = -1);
   /// Waits for a target that comes late, and takes the loss. `told`: whether it came.
   bool compare(const Action& action, bool& told);
   void take_gradient(const Action& action, const Token& token, bool told);
@@ -80,7 +75,7 @@ class Worker {
 
   // The end of a launch group, and what is known when its work is over.
   void end_group();
-  void settle();  ///< completes what is over by now
+  void complete_finished();
   void drain();
   bool over(const Completion& completion);
   void complete(const Completion& completion);
@@ -89,8 +84,8 @@ class Worker {
   float loss_of(const Action& action);   ///< NaN: it has no target
   void updated(const Completion& update);
   void timed(const Completion& group);
-  std::chrono::microseconds patience();  ///< of a wait, until it looks at what is launched
-  std::chrono::microseconds patience_with_ranks();
+  /// Of a wait, until the worker looks at what it has launched.
+  std::chrono::microseconds patience();
 
   /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
   bool over(std::int64_t sample) const { return shared_.over(sample); }
@@ -108,19 +103,16 @@ class Worker {
   const int index_;
   const Program& program_;
   const PipelineOptions& options_;
-  Admission admission_;
-  Observer* const observer_;     ///< null: nobody, or other ranks' predictions are shown beside
+  Edge& edge_;
+  const std::unique_ptr<Patience> patience_;
   ActionTrack* track_;           ///< null: nobody wants to know when what was done
   std::vector<Stage> by_stage_;  ///< those it acts on are filled
   std::vector<int> stages_;      ///< that it acts on
   double rate_ = 1.0;            ///< last passed on to the stages
   Outbox outbox_;                ///< what others hear of when the launch group ends
   CompletionQueue completions_;
-  bool settling_ = false;
+  bool completing_ = false;
   std::int64_t at_ = 0;  ///< the action, in its program
-  WaitForecast waits_;   ///< for other ranks
-  // With other ranks about: since when it waits, and until when nothing comes.
-  Clock::time_point waits_since_, due_;
   Clock::duration showing_{};    ///< from launch to prediction, lately
   std::vector<Alarm> verdicts_;  ///< of the guard: sample n's at n mod size
 };

@@ -1,10 +1,8 @@
 // What a worker does when a launch group ends, and when its work is over.
 #include <algorithm>
 #include <cmath>
-#include <thread>
 #include <utility>
 
-#include "engine/pipeline/rank_links.h"
 #include "engine/pipeline/worker.h"
 
 namespace millrace::engine {
@@ -24,18 +22,18 @@ void Worker::end_group() {
     if (step.defers()) completion.launched = Clock::now();
   });
   outbox_.send([&](std::int64_t sample) { return over(sample); });
-  settle();
+  complete_finished();
 }
 
-void Worker::settle() {
-  // Completing a prediction may wait for another replica's, and a wait settles.
-  if (shared_.ranks) shared_.ranks->progress();
-  if (std::exchange(settling_, true)) return;
+void Worker::complete_finished() {
+  edge_.progress();
+  // Not reentrant: completing a prediction may wait for another replica's, and a wait completes.
+  if (std::exchange(completing_, true)) return;
   while (!completions_.empty() && over(completions_.front())) {
     complete(completions_.front());
     completions_.pop();
   }
-  settling_ = false;
+  completing_ = false;
 }
 
 bool Worker::over(const Completion& completion) {
@@ -50,39 +48,23 @@ bool Worker::over(const Completion& completion) {
 }
 
 std::chrono::microseconds Worker::patience() {
-  if (shared_.ranks) return patience_with_ranks();
-  if (completions_.empty()) return kPatience;
+  using std::chrono::microseconds;
+  if (completions_.empty()) return patience_->next(kPatience);
   const Completion& next = completions_.front();
-  if (next.kind != Completion::Kind::predicted || next.launch < 0) return kImpatience;
-  // A sleep ends late by about as much as it lasts, so the last stretch before a prediction is due
-  // is looked through. One that stays away has something else to wait for.
+  if (next.kind != Completion::Kind::predicted || next.launch < 0)
+    return patience_->next(kImpatience);
+  // A sleep ends late by about as much as it lasts, so the worker spins through the last stretch
+  // before a prediction is due, and not much longer.
   const Clock::duration due = showing_ - (Clock::now() - next.launched);
   const bool soon = due < 2 * kImpatience && due > -showing_ - 2 * kImpatience;
-  return soon ? std::chrono::microseconds(0) : kImpatience;
-}
-
-std::chrono::microseconds Worker::patience_with_ranks() {
-  using std::chrono::microseconds;
-  // What comes from other ranks is taken by whoever waits; rank 0 shows what others predict.
-  constexpr microseconds kShows{100}, kRests{2000};
-  // A rest ends late by as much as a message takes, so none begins while a step should come.
-  constexpr std::chrono::milliseconds kLooks{5};
-  const Clock::time_point now = Clock::now();
-  const Clock::duration early = due_ - now;
-  if (early > kImpatience && completions_.empty() && !shared_.ranks->sends()) {
-    const microseconds rest = shared_.ranks->has_feed() ? kShows : kRests;
-    return std::min(rest, std::chrono::duration_cast<microseconds>(early));
-  }
-  if (now - (early > kImpatience ? waits_since_ : due_) > kLooks) return kImpatience;
-  std::this_thread::yield();  // ranks may share a core
-  return microseconds(0);
+  return patience_->next(soon ? microseconds(0) : kImpatience);
 }
 
 void Worker::drain() {
   end_group();
   while (!completions_.empty() && !shared_.stop.load(std::memory_order_relaxed)) {
     for (const int index : stages_) by_stage_[index].step->synchronize();
-    settle();
+    complete_finished();
   }
 }
 
@@ -95,9 +77,7 @@ void Worker::complete(const Completion& completion) {
     case Completion::Kind::compared:
       return compared(completion.action);
     case Completion::Kind::released:
-      if (shared_.ranks && !shared_.ranks->has_feed())
-        return shared_.ranks->release(completion.action.sample);
-      return shared_.pool.release(completion.action.sample);
+      return edge_.release(completion.action.sample);
     case Completion::Kind::updated:
     case Completion::Kind::left_out:
       return updated(completion);
@@ -109,15 +89,8 @@ void Worker::predicted(const Action& action) {
   Token token;
   const Signal* before = lowered.needs.find(Signal::Kind::prediction);
   if (before && !receive(action, *before, token)) return;
-  Sample& sample = shared_.in_flight(action.sample);
-  SampleInfo& info = sample.info;
-  info.predicted = Clock::now();
-  if (shared_.ranks && shared_.ranks->shows()) {
-    shared_.ranks->send_prediction(action.sample, loss_of(action));
-  } else if (!info.replayed) {
-    shared_.monitor.predicted(info.captured, info.predicted);
-  }
-  if (observer_) observer_->shown(sample);
+  info(action.sample).predicted = Clock::now();
+  edge_.shown(action.sample);
   if (!options_.late_targets) compared(action);
   pass_on(*lowered.gives.find(Signal::Kind::prediction));
 }
@@ -128,10 +101,9 @@ float Worker::loss_of(const Action& action) {
 }
 
 void Worker::compared(const Action& action) {
-  Sample& sample = shared_.in_flight(action.sample);
-  const SampleInfo& info = sample.info;
+  const SampleInfo& info = this->info(action.sample);
   const float loss = loss_of(action);
-  if (observer_) observer_->predicted(sample, loss);
+  edge_.predicted(action.sample, loss);
   if (!options_.guard) return;
   verdicts_[std::size_t(action.sample) % verdicts_.size()] =
       info.has_target ? options_.guard->judge(info.sample, loss) : Alarm::none;

@@ -3,7 +3,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "engine/pipeline/rank_links.h"
 #include "engine/pipeline/worker.h"
 
 namespace millrace::engine {
@@ -11,10 +10,10 @@ namespace millrace::engine {
 using Part = StageMeter::Part;
 
 template <class Attempt>
-bool Worker::await(std::int64_t sample, const Attempt& attempt, Clock::duration foreseen) {
-  if (shared_.ranks) due_ = (waits_since_ = Clock::now()) + foreseen;
+bool Worker::await(std::int64_t sample, const Attempt& attempt, std::int64_t at) {
+  patience_->begin(at);
   while (!attempt(patience())) {
-    settle();
+    complete_finished();
     if (over(sample)) return false;
   }
   return true;
@@ -24,9 +23,7 @@ bool Worker::wait_for(const Action& action, const Signal& need, Token& token) {
   using Kind = Signal::Kind;
   switch (need.kind) {
     case Kind::admission:
-      // Rank 0 takes all samples from the feed.
-      if (shared_.ranks && !shared_.ranks->has_feed()) return true;
-      return receive(action, need, token);
+      return !edge_.admits() || receive(action, need, token);
     case Kind::activation:
     case Kind::gradient:
       return receive(action, need, token);
@@ -48,19 +45,18 @@ bool Worker::receive(const Action& action, const Signal& need, Token& token) {
     const Clock::time_point began = Clock::now();
     lap(mine, Part::handoff, began);
     if (!await(
-            action.sample, [&](auto patience) { return queue.receive(token, patience); },
-            waits_.at_least(at_)))
+            action.sample, [&](auto patience) { return queue.receive(token, patience); }, at_))
       return false;
     waited = Clock::now() - began;
     if (token.sent != Clock::time_point{}) {
-      // It comes from another rank. What was under way meanwhile was handed over; before, there was
-      // nothing to do.
+      // It comes from another process: until it was sent there was nothing to do, then it was in
+      // transit.
       lap(mine, Part::waiting, std::max(token.sent, mine.meter->last()));
     } else {
       lap(mine, Part::waiting);
     }
   }
-  if (shared_.ranks) waits_.waited(at_, waited);
+  patience_->came(at_, waited);
   if (token.sample != need.sample)
     throw std::logic_error("a link delivered another sample than the schedule says");
   lap(mine, Part::handoff);
@@ -100,50 +96,36 @@ void Worker::pass_on(const Signal& signal, bool learns, Alarm alarm) {
 
 bool Worker::admit(const Action& action) {
   Stage& mine = stage(action);
-  if (shared_.ranks && !shared_.ranks->has_feed()) return await_sample(action);
-  if (!shared_.pool.try_acquire(action.sample)) {
+  const std::int64_t sample = action.sample;
+  if (!edge_.acquire(sample, std::chrono::microseconds(0))) {
     lap(mine, Part::handoff);
-    if (!await(action.sample,
-               [&](auto patience) { return shared_.pool.acquire(action.sample, patience); })) {
-      return false;
-    }
+    if (!await(sample, [&](auto patience) { return edge_.acquire(sample, patience); })) return false;
     lap(mine, Part::waiting);
   }
-  const Clock::time_point asked = due_ = waits_since_ = Clock::now();
-  if (!admission_.await(
-          action.sample, [&] { return patience(); }, [&] { end_group(); }))
-    return false;
+  if (!edge_.admits()) return true;
+  const Clock::time_point asked = Clock::now();
+  patience_->begin(-1);
+  for (Feed::Status status = Feed::Status::wait; status != Feed::Status::ready;) {
+    status = edge_.poll(sample, patience());
+    // The stream's pause is used to show what is predicted.
+    if (status == Feed::Status::wait) end_group();
+    if (status == Feed::Status::end || over(sample)) return false;
+  }
   lap(mine, Part::waiting);
-  admission_.take(action.sample, asked);
+  edge_.take(sample, asked);
   pass_on(*shared_.lowering(index_, action).gives.find(Signal::Kind::admission));
   lap(mine, Part::handoff);
   return true;
 }
 
-template <class Came>
-bool Worker::look_for(std::int64_t sample, const Came& came) {
-  return await(sample, [&](std::chrono::microseconds patience) {
-    if (came()) return true;
+bool Worker::await_target(const Action& action) {
+  const bool takes_loss = shared_.lowering.last(action.stage) || options_.own_losses;
+  if (action.op != Op::forward || !takes_loss || edge_.has_target(action.sample)) return true;
+  return await(action.sample, [&](std::chrono::microseconds patience) {
+    if (edge_.has_target(action.sample)) return true;
     if (patience.count() > 0) std::this_thread::sleep_for(patience);
     return false;
   });
-}
-
-bool Worker::await_sample(const Action& action) {
-  Stage& mine = stage(action);
-  const auto came = [&] { return shared_.ranks->has_sample(action.sample); };
-  if (!came()) {
-    lap(mine, Part::handoff);
-    if (!look_for(action.sample, came)) return false;
-    lap(mine, Part::waiting);
-  }
-  return true;
-}
-
-bool Worker::await_target(const Action& action) {
-  const bool takes_loss = shared_.lowering.last(action.stage) || options_.own_losses;
-  if (action.op != Op::forward || !takes_loss) return true;
-  return look_for(action.sample, [&] { return shared_.ranks->has_target(action.sample); });
 }
 
 bool Worker::compare(const Action& action, bool& told) {

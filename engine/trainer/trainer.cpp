@@ -32,7 +32,7 @@ namespace {
 /// MKL chooses its kernels at its first call. When two workers' first calls meet, one of them may
 /// be served by another kernel, and its square roots then differ in the last bit (seen about once
 /// in a thousand busy starts). So the first call is made here, alone.
-void settle_kernels() {
+void call_mkl_first() {
   const at::Tensor ones = at::ones({16, 16});
   at::mm(ones, ones.t()).add_(at::mm(ones.t(), ones)).sqrt_();
 }
@@ -40,7 +40,7 @@ void settle_kernels() {
 /// Fills what was left open: cut, threads, devices, weights.
 TrainerOptions completed(TrainerOptions options) {
   at::set_num_threads(1);  // stages are the parallelism; workers inherit this
-  settle_kernels();
+  call_mkl_first();
   const int modules = options.network->size();
   if (options.stages < 1 || options.stages > modules) {
     throw std::invalid_argument(std::to_string(options.stages) + " stages: the network has " +
@@ -88,7 +88,7 @@ void name_for_profiler(PipelineOptions& options) {
 }
 
 /// Waits for what a run that failed left under way: it uses what the caller may let go of now.
-void settle(capture::Step& step) {
+void wait_for(capture::Step& step) {
   try {
     step.synchronize();
   } catch (const std::exception&) {
@@ -238,7 +238,7 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
   } catch (...) {
     if (freight_) freight_->abandon();
     for (capture::Step* step : steps) {
-      if (step) settle(*step);
+      if (step) wait_for(*step);
     }
     if (options_.exchange) {  // every rank has failed, and rank 0 saves what there is
       whole_ = false;

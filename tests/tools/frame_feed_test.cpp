@@ -155,11 +155,11 @@ TEST_P(LateTargets, AFrameIsASampleBeforeItsTargetIsThere) {
   push(0);
   EXPECT_EQ(take(0), 0);
   EXPECT_EQ(feed_->target(sample(0), kNow), Status::wait);
-  EXPECT_EQ(feed_->settle(kNow), Status::wait);
+  EXPECT_EQ(feed_->targets_known(kNow), Status::wait);
   push(1);
   EXPECT_EQ(feed_->target(sample(0), kNow), Status::ready) << "whoever waits looks for it";
   EXPECT_EQ(target(0), floats_of(1));
-  EXPECT_EQ(feed_->settle(kNow), Status::ready);
+  EXPECT_EQ(feed_->targets_known(kNow), Status::ready);
   EXPECT_EQ(take(1), 1) << "the target is a sample itself";
   EXPECT_EQ(feed_->missed(), 0);
 }

@@ -80,7 +80,7 @@ Status NextFrameFeed::target(engine::Sample& sample, std::chrono::microseconds p
   return Status::wait;
 }
 
-Status NextFrameFeed::settle(std::chrono::microseconds patience) {
+Status NextFrameFeed::targets_known(std::chrono::microseconds patience) {
   const std::lock_guard lock(mutex_);
   if (any_open() && !rests() && waiting() <= horizon_) look(patience);
   return any_open() ? Status::wait : Status::ready;

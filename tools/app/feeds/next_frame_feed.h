@@ -30,7 +30,7 @@ class NextFrameFeed final : public FrameFeed {
   Status poll(std::chrono::microseconds patience) override;
   void take(engine::Sample& sample) override;
   Status target(engine::Sample& sample, std::chrono::microseconds patience) override;
-  Status settle(std::chrono::microseconds patience) override;
+  Status targets_known(std::chrono::microseconds patience) override;
   std::int64_t missed() const override { return missed_.load(std::memory_order_relaxed); }
   std::int64_t pending() const override { return unpaired_ + waiting(); }
 

@@ -39,7 +39,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   Status poll(std::chrono::microseconds patience) override;
   void take(engine::Sample& sample) override;
   Status target(engine::Sample& sample, std::chrono::microseconds patience) override;
-  Status settle(std::chrono::microseconds patience) override { return stream_.settle(patience); }
+  Status targets_known(std::chrono::microseconds patience) override { return stream_.targets_known(patience); }
   std::int64_t missed() const override { return stream_.missed(); }
 
   void shown(engine::Sample& sample) override;

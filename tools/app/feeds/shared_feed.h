@@ -31,7 +31,7 @@ class SharedFeed final : public engine::Feed {
   SharedFeed(engine::Feed& own, engine::Exchange& group, engine::Trainer& trainer);
   Status poll(std::chrono::microseconds patience) override { return own_.poll(patience); }
   void take(engine::Sample& sample) override;
-  Status settle(std::chrono::microseconds patience) override { return own_.settle(patience); }
+  Status targets_known(std::chrono::microseconds patience) override { return own_.targets_known(patience); }
   std::int64_t missed() const override { return own_.missed(); }
   /// By the worker that takes from it: no more is taken.
   void end();

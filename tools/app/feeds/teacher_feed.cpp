@@ -98,7 +98,7 @@ engine::Feed::Status TeacherFeed::target(engine::Sample& sample,
   return wait(patience, [&] { return !unknown_[std::size_t(sample.slot)]; });
 }
 
-engine::Feed::Status TeacherFeed::settle(std::chrono::microseconds patience) {
+engine::Feed::Status TeacherFeed::targets_known(std::chrono::microseconds patience) {
   return wait(patience, [&] { return asked_.empty(); });
 }
 

@@ -40,7 +40,7 @@ class TeacherFeed final : public FrameFeed {
 
   void take(engine::Sample& sample) override;
   Status target(engine::Sample& sample, std::chrono::microseconds patience) override;
-  Status settle(std::chrono::microseconds patience) override;
+  Status targets_known(std::chrono::microseconds patience) override;
 
  private:
   void tell(engine::Sample& sample) const;
