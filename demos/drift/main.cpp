@@ -1,14 +1,14 @@
-// A scene gives way to another and comes back. Who predicts the next frame best: a network that
-// goes on learning, the same one frozen after the first scene, or the frame before, taken for the
-// next? drift [FRAMES OF A SCENE] [CHART.png]
-#include <algorithm>  // copies
-#include <cmath>      // pow
-#include <cstdio>     // the table
-#include <cstdlib>    // arguments
+// Scene A changes to scene B and back. Compares three predictors of the next frame: a network that
+// keeps learning, the same network frozen after the first scene, and a copy of the previous frame.
+// drift [FRAMES PER SCENE] [CHART.png]
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
 #include "engine/trainer/trainer.h"
-#include "io/queue/planar.h"
 #include "io/plot/plot.h"
+#include "io/queue/planar.h"
 #include "io/source/synth_scene.h"
 
 using namespace millrace;
@@ -17,7 +17,7 @@ constexpr int kSide = 32;
 constexpr std::size_t kFloats = 3 * kSide * kSide;
 using Losses = std::vector<double>;
 
-/// Scenes A, B, A, so many frames each, every one to be predicted from the one before.
+/// Scenes A, B, A, `frames` each; each frame is predicted from the previous one.
 class Scenes : public engine::Feed, public engine::Observer {
  public:
   Scenes(engine::TrainerOptions options, int frames) : frames_(frames), trainer_(options) {}
@@ -26,7 +26,7 @@ class Scenes : public engine::Feed, public engine::Observer {
     trainer_.run(*this, this, {.limit = samples});
     return trainer_.state();
   }
-  Losses losses, copied;  ///< of the network, and of the frame before
+  Losses losses, copied;  ///< of the network; of copying the previous frame
 
  private:
   Status poll(std::chrono::microseconds patience) override { return Status::ready; }
@@ -53,7 +53,7 @@ class Scenes : public engine::Feed, public engine::Observer {
   const int frames_;
   engine::Trainer trainer_;
   int number_ = 0;
-  std::vector<float> picture_ = std::vector<float>(kFloats);  ///< before the first frame: black
+  std::vector<float> picture_ = std::vector<float>(kFloats);  ///< black before the first frame
 };
 
 double mean(const Losses& losses, int begin, int end) {
@@ -63,7 +63,7 @@ double mean(const Losses& losses, int begin, int end) {
 }
 
 io::Series curve(const char* label, const Losses& losses, int begin, bool dashed) {
-  constexpr int kWidth = 20;  // frames that a point is the mean of
+  constexpr int kWidth = 20;  // frames averaged into a point
   io::Series series{.label = label, .points = {}, .dashed = dashed};
   for (int i = begin; i + kWidth <= int(losses.size()); i += kWidth)
     series.points.push_back({i + kWidth / 2, mean(losses, i, i + kWidth)});

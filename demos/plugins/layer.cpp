@@ -1,4 +1,4 @@
-// A layer of one's own: [[model.layer]] type = "scale", a learned factor a channel.
+// A layer of your own: [[model.layer]] type = "scale", a learned factor per channel.
 #include <millrace/plugin.h>
 
 #include <ATen/ATen.h>
@@ -24,7 +24,7 @@ class Scale final : public stages::Layer {
 
 void fill(Plugin& plugin) {
   plugin.layers.push_back({.name = "scale",
-                           .summary = "a learned factor a channel",
+                           .summary = "a learned factor per channel",
                            .keys = {},
                            .make = [](const stages::LayerSpec&, stages::ImageShape& shape,
                                       const stages::ImageShape*) -> std::unique_ptr<stages::Layer> {

@@ -1,4 +1,4 @@
-// A loss of one's own: task.loss = "charbonnier", a smooth absolute error.
+// A loss of your own: task.loss = "charbonnier", a smooth absolute error.
 #include <millrace/plugin.h>
 
 #include <ATen/ATen.h>

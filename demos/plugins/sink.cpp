@@ -1,4 +1,4 @@
-// A sink of one's own: output.sinks = ["csv:loss.csv"], a line for each prediction.
+// A sink of your own: output.sinks = ["csv:loss.csv"], one line per prediction.
 #include <millrace/plugin.h>
 #include <millrace/run.h>
 
@@ -16,7 +16,7 @@ class Csv final : public millrace::Sink {
   ~Csv() override {
     if (file_) std::fclose(file_);
   }
-  // C's buffer takes the line; the file is written every few hundred of them.
+  // Lines are buffered: the file is written every few hundred predictions.
   void see(const millrace::Prediction& p) override {
     std::fprintf(file_, "%lld,%.6g,%.3f\n", static_cast<long long>(p.frame), p.loss, p.latency_ms);
   }
@@ -32,7 +32,7 @@ class Csv final : public millrace::Sink {
 };
 
 void fill(millrace::Plugin& plugin) {
-  plugin.sinks.push_back({"csv", "a line for each prediction",
+  plugin.sinks.push_back({"csv", "one line per prediction",
                           [](const std::string& path) -> std::unique_ptr<millrace::Sink> {
                             return std::make_unique<Csv>(path);
                           }});

@@ -1,4 +1,4 @@
-// A source of one's own: source.uri = "bars:8", grey bars that wander, eight pixels wide.
+// A source of your own: source.uri = "bars:8", moving grey bars, eight pixels wide.
 #include <millrace/plugin.h>
 
 #include <cstdlib>
@@ -39,10 +39,10 @@ class Bars final : public io::Source {
 
 void fill(Plugin& plugin) {
   plugin.sources.push_back(
-      {"bars", "bars:WIDTH", "grey bars that wander", "", false,
-       [](const io::SourceOptions& options) {
+      {"bars", "bars:WIDTH", "moving grey bars", "", false, [](const io::SourceOptions& options) {
          const int wide = std::atoi(options.uri.c_str() + options.uri.find(':') + 1);
-         if (wide < 1) throw io::SourceError(options.uri + ": a bar is at least one pixel wide");
+         if (wide < 1)
+           throw io::SourceError(options.uri + ": bars must be at least one pixel wide");
          return std::unique_ptr<io::Source>(std::make_unique<Bars>(options, wide));
        }});
 }
