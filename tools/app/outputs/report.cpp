@@ -94,14 +94,14 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer) {
 }
 
 /// What makes a run comparable with another: what it was asked, of what, where, how long.
-Json about_run(const RunParts& p, std::int64_t trained, engine::Clock::time_point ended) {
+Json about_run(const About& run, std::int64_t trained, engine::Clock::time_point ended) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
-  const std::chrono::duration<double> seconds = ended - p.began;
-  Config config = p.config;
-  config.optimizer = p.assembled.optimizer;  // as it ran
-  return {{"uri", io::redacted(p.config.source.uri)},
-          {"seed", p.config.weights.seed},
+  const std::chrono::duration<double> seconds = ended - run.progress.began;
+  Config config = run.request.config;
+  config.optimizer = run.learner.assembled.optimizer;  // as it ran
+  return {{"uri", io::redacted(run.request.config.source.uri)},
+          {"seed", run.request.config.weights.seed},
           {"host", host},
           {"duration_s", seconds.count()},
           {"fps", seconds.count() > 0 ? double(trained) / seconds.count() : 0.0},
@@ -126,11 +126,11 @@ Json dead_units_json(const engine::Trainer& trainer) {
 
 }  // namespace
 
-stages::Metadata about_weights(const RunParts& p, std::int64_t samples,
+stages::Metadata about_weights(const About& run, std::int64_t samples,
                                engine::Clock::time_point now) {
   stages::Metadata all = {{"millrace", MILLRACE_VERSION},
-                          {"frames", std::to_string(p.resumed.frames + samples)}};
-  const Json about = about_run(p, samples, now);
+                          {"frames", std::to_string(run.request.resumed.frames + samples)}};
+  const Json about = about_run(run, samples, now);
   for (const auto& [key, value] : about.items())
     all[key] = value.is_string() ? value.get<std::string>() : value.dump();
   return all;
@@ -152,7 +152,7 @@ Json steps_json(const engine::Trainer& trainer) {
 }
 
 Json make_report(RunParts& p) {
-  engine::Trainer& trainer = p.trainer;
+  engine::Trainer& trainer = p.learner.trainer;
   const engine::Schedule& schedule = trainer.schedule();
   const engine::Reading r = trainer.monitor().read();
   Json report = {
@@ -162,15 +162,15 @@ Json make_report(RunParts& p) {
       {"cut", trainer.cut()},
       {"threads", trainer.threads()},
       {"frames",
-       {{"received", p.frames.received},
-        {"trained", p.frames.trained},
-        {"dropped", p.frames.dropped},
-        {"rejected", p.frames.rejected},
-        {"in_flight", p.frames.in_flight()}}},
+       {{"received", p.progress.frames.received},
+        {"trained", p.progress.frames.trained},
+        {"dropped", p.progress.frames.dropped},
+        {"rejected", p.progress.frames.rejected},
+        {"in_flight", p.progress.frames.in_flight()}}},
       {"task",
-       {{"kind", p.config.task.kind},
-        {"loss", p.config.task.loss.text()},
-        {"without_target", p.frames.untold}}},
+       {{"kind", p.request.config.task.kind},
+        {"loss", p.request.config.task.loss.text()},
+        {"without_target", p.progress.frames.untold}}},
       {"updates", r.updates},
       {"timing_ms",
        {{"stage", r.stage},
@@ -184,47 +184,47 @@ Json make_report(RunParts& p) {
         {"step_p99", r.step_p99},
         {"speedup_K", r.speedup_K}}},
       {"realtime",
-       real_time_json(r, p.real_time.verdict(r), p.rate_watch && p.rate_watch->estimated())},
+       real_time_json(r, p.learner.real_time.verdict(r), p.learner.rate_watch && p.learner.rate_watch->estimated())},
       {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
       {"gradient_age", r.gradient_age},
       {"gradient_age_spread", r.gradient_age_spread},
       {"correction", trainer.correction().kind},
-      {"optimizer", optimizer_json(p.assembled.optimizer)},
+      {"optimizer", optimizer_json(p.learner.assembled.optimizer)},
       {"guard", {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}}},
       {"dead_units", dead_units_json(trainer)},
-      {"loss", loss_json(p.log)},
+      {"loss", loss_json(p.records.log)},
       {"memory_bytes", memory_json(trainer)},
       {"capture", trainer.recorded() ? "graph" : "eager"},
       {"steps", steps_json(trainer)},
       {"provenance", provenance(int(schedule.workers.size()))},
-      {"source", source_json(*p.health)},
-      {"overload", p.overload.report()},
-      {"run", about_run(p, p.frames.trained, p.ended)},
-      {"novelty", {{"marked", p.log.novelty().marked()}, {"events", p.log.novelty().events()}}}};
+      {"source", source_json(*p.intake.health)},
+      {"overload", p.learner.overload.report()},
+      {"run", about_run({p.request, p.learner, p.progress}, p.progress.frames.trained, p.progress.ended)},
+      {"novelty", {{"marked", p.records.log.novelty().marked()}, {"events", p.records.log.novelty().events()}}}};
   if (p.team) {
     report["ranks"] = p.team->report(trainer, r);
     report["bottleneck_link"] = p.team->bottleneck_link();
   }
-  if (!p.resumed.path.empty())
-    report["run"]["resumed"] = {{"from", p.resumed.path}, {"frames", p.resumed.frames}};
-  if (p.replay) {
-    const ReplayBuffer& buffer = p.replay->buffer();
-    report["frames"]["replayed"] = p.frames.replayed;
-    report["replay"] = {{"kind", p.config.replay.kind},
-                        {"share", share_replayed(p.frames)},
+  if (!p.request.resumed.path.empty())
+    report["run"]["resumed"] = {{"from", p.request.resumed.path}, {"frames", p.request.resumed.frames}};
+  if (p.learner.replay) {
+    const ReplayBuffer& buffer = p.learner.replay->buffer();
+    report["frames"]["replayed"] = p.progress.frames.replayed;
+    report["replay"] = {{"kind", p.request.config.replay.kind},
+                        {"share", share_replayed(p.progress.frames)},
                         {"kept", buffer.count()},
                         {"size", buffer.places()},
                         {"bytes", buffer.bytes()}};
   }
-  report["overload"]["predicted_only"] = p.frames.predicted_only;
-  if (p.alerts) {
-    report["novelty"]["alerts"] = {{"told", p.alerts->told()},
-                                   {"dropped", p.alerts->dropped()},
-                                   {"failed", p.alerts->failed()},
-                                   {"last_error", p.alerts->last_error()}};
+  report["overload"]["predicted_only"] = p.progress.frames.predicted_only;
+  if (p.records.alerts) {
+    report["novelty"]["alerts"] = {{"told", p.records.alerts->told()},
+                                   {"dropped", p.records.alerts->dropped()},
+                                   {"failed", p.records.alerts->failed()},
+                                   {"last_error", p.records.alerts->last_error()}};
   }
-  if (p.log.squared()) report["psnr_db"] = psnr_json(*p.log.squared());
-  if (const ClassScores* const classes = p.log.classes()) {
+  if (p.records.log.squared()) report["psnr_db"] = psnr_json(*p.records.log.squared());
+  if (const ClassScores* const classes = p.records.log.classes()) {
     const auto beside = [](const auto& network, const auto& majority) {
       return Json{{"mean", network.mean()},
                   {"recent", network.recent()},
@@ -233,10 +233,10 @@ Json make_report(RunParts& p) {
     report["accuracy"] = beside(classes->hits(), classes->majority_hits());
     if (classes->pixels()) report["iou"] = beside(classes->overlap(), classes->majority_overlap());
   }
-  if (p.video) {
-    report["video"] = {{"where", p.video->writer().where()},
-                       {"written", p.video->writer().written()},
-                       {"dropped", p.video->writer().dropped()}};
+  if (p.records.video) {
+    report["video"] = {{"where", p.records.video->writer().where()},
+                       {"written", p.records.video->writer().written()},
+                       {"dropped", p.records.video->writer().dropped()}};
   }
   return report;
 }

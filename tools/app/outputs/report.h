@@ -12,6 +12,9 @@ class Trainer;
 
 namespace millrace::app {
 
+struct Learner;
+struct Progress;
+struct Request;
 struct RunParts;
 
 /// The report of a run that has learned, as docs/report.md explains it key by key.
@@ -22,9 +25,14 @@ nlohmann::ordered_json devices_json(const engine::Trainer& trainer);
 nlohmann::ordered_json steps_json(const engine::Trainer& trainer);
 
 /// What weights say of the run that made them, `samples` after its start: version, config, seed,
-/// uri, host, duration, rate, and frames with those before the checkpoint that it went on from. Any
-/// thread, once learning has begun.
-stages::Metadata about_weights(const RunParts& run, std::int64_t samples,
+/// uri, host, duration, rate, and frames with those of the checkpoint that it continues. Any thread,
+/// once learning has begun.
+struct About {
+  const Request& request;
+  const Learner& learner;
+  const Progress& progress;
+};
+stages::Metadata about_weights(const About& run, std::int64_t samples,
                                engine::Clock::time_point now);
 
 }  // namespace millrace::app

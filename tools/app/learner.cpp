@@ -1,0 +1,83 @@
+#include "tools/app/learner.h"
+
+#include "tools/app/assembly.h"
+#include "tools/app/config/task.h"
+#include "tools/app/feeds/next_frame_feed.h"
+#include "tools/app/feeds/replay_options.h"
+#include "tools/app/feeds/run_source.h"
+#include "tools/app/feeds/teacher_feed.h"
+
+namespace millrace::app {
+namespace {
+
+engine::TrainerOptions complete(engine::TrainerOptions options, const Request& request,
+                                const Intake& intake, RankTeam* team) {
+  const Config& config = request.config;
+  const TargetFrom target = task_type(config.task.kind).target;
+  if (options.sample != intake.shape()) options = assemble(config, intake.shape());
+  if (target == TargetFrom::label && !request.labels && !request.live_labels)
+    require_classes(config, *options.network, intake.info.classes);
+  options.fps = intake.fps();
+  if (team) team->grid().share(config, options);
+  options.rank_of_worker = config.pipeline.ranks;
+  // A live stream's next frame is predicted before it comes; a teacher works while stages do.
+  const bool comes_late =
+      (target == TargetFrom::later_frame && intake.live) || target == TargetFrom::teacher;
+  options.late_targets = comes_late && config.pipeline.replicas.empty() && !options.exchange;
+  return options;
+}
+
+std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
+                                     const engine::Trainer& trainer) {
+  const bool late = trainer.late_targets();
+  const int slots = trainer.schedule().slots();
+  if (task_type(config.task.kind).target != TargetFrom::teacher)
+    return frame_feed(config, intake.queue, intake.resizer, late, slots);
+  return std::make_unique<TeacherFeed>(intake.queue, intake.resizer,
+                                       Teacher(config, intake.shape(), trainer.output_shape()),
+                                       late, slots);
+}
+
+/// Null: targets come with the frames, or are made of them.
+std::unique_ptr<io::Teller> make_teller(const Request& request, const Intake& intake,
+                                        const engine::Trainer& trainer) {
+  if (request.labels) return io::teller_of(*request.labels);
+  if (request.live_labels) return io::teller_of(request.live_labels);
+  return open_teller(request.config, intake.info, resizer_options(request.config, intake.info),
+                     trainer.output_shape());
+}
+
+}  // namespace
+
+Learner::Learner(Request& request, Intake& intake, RankTeam* team)
+    : assembled(complete(std::move(request.trainer), request, intake, team)),
+      trainer(assembled),
+      unfit(assembled.weights.empty() ? "" : unfit_state(assembled.weights, trainer.checkpoint())),
+      feed(make_feed(request.config, intake, trainer)),
+      overload(request.config, trainer, intake.live) {
+  assembled.weights.clear();
+  if (std::unique_ptr<io::Teller> teller = make_teller(request, intake, trainer))
+    intake.source = io::with_teller(std::move(intake.source), std::move(teller));
+  const ReplayOptions again = replay_options(request.config, assembled, request.resumed.frames);
+  if (again.kind != ReplayKind::none)
+    replay = std::make_unique<ReplayFeed>(trainer, *feed, intake.live, again);
+  if (!team) return;
+  RankGrid& grid = team->grid();
+  team->prepare(trainer, intake.fps());
+  if (grid.copies() > 1) lockstep = std::make_unique<LockstepFeed>(*feed, grid.copies_group());
+  if (grid.tensor() > 1)
+    shared_feed = std::make_unique<SharedFeed>(samples(), grid.group(), trainer);
+  if (!spread()) return;
+  grid.pipeline().on_end_of_stream = [this] {
+    if (lockstep) lockstep->end();
+    if (shared_feed) shared_feed->end();
+  };
+}
+
+engine::Feed& Learner::samples() {
+  if (shared_feed) return *shared_feed;
+  if (lockstep) return *lockstep;
+  return replay ? static_cast<engine::Feed&>(*replay) : *feed;
+}
+
+}  // namespace millrace::app

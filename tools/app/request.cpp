@@ -1,0 +1,93 @@
+#include "tools/app/request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tools/app/assembly.h"
+#include "tools/app/feeds/run_source.h"
+#include "tools/app/outputs/outputs.h"
+#include "tools/app/plugins/plugins.h"
+#include "tools/app/ranks/rank_team.h"
+#include "tools/page/server.h"
+
+namespace millrace::app {
+namespace {
+
+/// Names the option in what `check` throws.
+template <typename Check>
+void check_option(const char* name, Check check) {
+  try {
+    check();
+  } catch (const std::invalid_argument& error) {
+    throw ConfigError(name + std::string(": ") + error.what());
+  }
+}
+
+/// The sinks in output.sinks, "NAME:ARGUMENT" each, which plug-ins provide.
+std::vector<std::unique_ptr<Sink>> make_sinks(const Config& config) {
+  std::vector<std::unique_ptr<Sink>> made;
+  for (const std::string& asked : config.output.sinks) {
+    const std::size_t colon = std::min(asked.find(':'), asked.size());
+    const std::string name = asked.substr(0, colon);
+    const auto& types = sink_types();
+    const auto type = std::find_if(types.begin(), types.end(),
+                                   [&](const SinkType& one) { return one.name == name; });
+    if (type == types.end()) {
+      std::string known;
+      for (const SinkType& one : types) known += (known.empty() ? "" : ", ") + one.name;
+      throw config.error("output.sinks", "unknown sink \"" + name + "\"; plug-ins bring " +
+                                             (known.empty() ? "none" : known));
+    }
+    try {
+      made.push_back(type->make(asked.substr(std::min(colon + 1, asked.size()))));
+    } catch (const std::invalid_argument& error) {
+      throw config.error("output.sinks", name + ": " + error.what());
+    }
+  }
+  return made;
+}
+
+Config settled(Config config) {
+  settle(config);
+  return config;
+}
+
+/// Several ranks are needed for some keys.
+void require_launcher(const Config& config) {
+  if (config.pipeline.tensor > 1) {
+    throw config.error("pipeline.tensor", std::to_string(config.pipeline.tensor) +
+                                              " ranks are to share modules: run it by mpirun -n");
+  }
+  if (config.source.uris.size() > 1) {
+    throw config.error("source.uris", std::to_string(config.source.uris.size()) +
+                                          " pipelines learn one network: run it by mpirun -n");
+  }
+}
+
+}  // namespace
+
+Request::Request(const Config& given, RunOptions asked)
+    : config(settled(given)),
+      options(std::move(asked)),
+      trainer(assemble(config, configured_shape(config), &resumed)),
+      labels(configured_labels(config)),
+      live_labels(app::live_labels(config)) {
+  if (options.ranks) {
+    require_ranks(config, trainer, options.ranks->ranks());
+  } else {
+    require_launcher(config);
+  }
+  const std::size_t classes = labels        ? labels->classes().size()
+                              : live_labels ? config.task.classes.size()
+                                            : 0;
+  if (classes > 0) require_classes(config, *trainer.network, int(classes));
+  if (config.task.labels == "http" && !options.serve)
+    throw config.error("task.labels", "\"http\" needs the page: --serve");
+  require_writable(config);
+  if (!options.trace.empty()) check_option("--trace", [&] { require_writable(options.trace); });
+  if (options.serve)
+    check_option("--serve", [&] { page::web_options(options.serve_at, options.token); });
+  sinks = make_sinks(config);
+}
+
+}  // namespace millrace::app
