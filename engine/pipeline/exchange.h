@@ -83,6 +83,7 @@ class Exchange {
   std::function<void(std::span<float> numbers, int stage)> add_up_parts;
 
   static constexpr int kTags = 1 << 20;
+  static constexpr int kFeedTag = kTags / 2;  ///< for samples; sums have those below
 
  protected:
   Exchange() : mutex_(std::make_shared<std::mutex>()) {}

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/pipeline/bytes.h"
 #include "engine/pipeline/exchange.h"
 #include "engine/pipeline/pipeline.h"
 #include "engine/pipeline/rank_clocks.h"
@@ -172,14 +173,16 @@ class RankLinks {
   void count(int rank, const LossCounts& counts);
   bool all_have_come() const;                 ///< predictions to rank 0
   bool read(const Exchange::Letter& letter);  ///< false: it is of a later run
-  void tell_all(const std::string& letter);
+  ByteWriter letter(char kind) const;  ///< of this run
+  void tell(int rank, const ByteWriter& letter);
+  void tell_all(const ByteWriter& letter);
   void beat();  ///< the thread
   void look_for_losses();
   void give_up(bool lost);  ///< nobody here waits any longer
   void send_beat(int rank);
   void tell_times();
   std::string meters() const;
-  void take_meters(std::string_view bytes);
+  void take_meters(ByteReader& bytes);
 
   Exchange& exchange_;
   Freight& freight_;

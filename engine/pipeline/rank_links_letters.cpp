@@ -35,10 +35,8 @@ void RankLinks::beat() {
       }
       tell_times();
       if (rank() != 0) {
-        exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "M" + meters());
-        if (options_.facts)
-          exchange_.post(0, Exchange::About::pipeline,
-                         bytes_of(options_.run) + "D" + options_.facts());
+        tell(0, letter('M').raw(meters()));
+        if (options_.facts) tell(0, letter('D').raw(options_.facts()));
       }
       poll();
       look_for_losses();
@@ -51,12 +49,11 @@ void RankLinks::beat() {
 }
 
 void RankLinks::send_beat(int rank) {
-  exchange_.post(rank, Exchange::About::pipeline,
-                 bytes_of(options_.run) + "B" + bytes_of(clocks_.beat_for(rank, Clock::now())));
+  tell(rank, letter('B').put(clocks_.beat_for(rank, Clock::now())));
 }
 
 void RankLinks::tell_times() {
-  std::string all;
+  ByteWriter all = letter('L');
   for (const auto& way : ways_) {
     if (way->took.count() == 0) continue;
     const LinkTime time{.cargo = way->cargo,
@@ -68,9 +65,9 @@ void RankLinks::tell_times() {
                         .messages = way->took.count(),
                         .ms = way->took.median_ms()};
     if (rank() == 0) exchange_.times().note(time);
-    all += bytes_of(time);
+    all.put(time);
   }
-  if (rank() != 0) exchange_.post(0, Exchange::About::pipeline, bytes_of(options_.run) + "L" + all);
+  if (rank() != 0) tell(0, all);
 }
 
 void RankLinks::look_for_losses() {
@@ -85,7 +82,7 @@ void RankLinks::look_for_losses() {
 void RankLinks::end_of_stream(std::int64_t samples) {
   if (exchange_.on_end_of_stream) exchange_.on_end_of_stream();
   const std::lock_guard lock(exchange_.mutex());
-  tell_all("E" + bytes_of(samples) + bytes_of(shared_.replays));
+  tell_all(letter('E').put(samples).put(shared_.replays));
 }
 
 void RankLinks::give_up(bool lost) {
@@ -100,45 +97,52 @@ void RankLinks::fail(const std::string& what, bool lost) {
   const std::lock_guard lock(exchange_.mutex());
   give_up(false);
   if (lost) exchange_.abandon();
-  tell_all((lost ? "G" : "S") + what);
+  tell_all(letter(lost ? 'G' : 'S').raw(what));
 }
 
-void RankLinks::tell_all(const std::string& letter) {
+ByteWriter RankLinks::letter(char kind) const {
+  return ByteWriter().put(options_.run).put(kind);
+}
+
+void RankLinks::tell(int rank, const ByteWriter& letter) {
+  exchange_.post(rank, Exchange::About::pipeline, letter.bytes());
+}
+
+void RankLinks::tell_all(const ByteWriter& letter) {
   for (int rank = 0; rank < exchange_.ranks(); ++rank) {
-    if (rank != exchange_.rank())
-      exchange_.post(rank, Exchange::About::pipeline, bytes_of(options_.run) + letter);
+    if (rank != exchange_.rank()) tell(rank, letter);
   }
 }
 
 bool RankLinks::read(const Exchange::Letter& letter) {
-  std::string_view bytes = letter.text;
-  if (const int run = taken<int>(bytes); run != options_.run) {
+  ByteReader bytes(letter.text);
+  if (const int run = bytes.get<int>(); run != options_.run) {
     if (run < options_.run) return true;
     // Of the next run, which another rank has begun: until this one has, too.
     exchange_.post(rank(), Exchange::About::pipeline, letter.text);
     return false;
   }
-  const char kind = taken<char>(bytes);
+  const char kind = bytes.get<char>();
   heard_[std::size_t(letter.from)] = kind == 'F' ? Clock::time_point{} : Clock::now();
   if (kind == 'E') {
-    shared_.admitted = taken<std::int64_t>(bytes);
-    shared_.replays = taken<std::int64_t>(bytes);
+    shared_.admitted = bytes.get<std::int64_t>();
+    shared_.replays = bytes.get<std::int64_t>();
     shared_.applied.store(shared_.schedule.applied(shared_.admitted), std::memory_order_relaxed);
   } else if (kind == 'S' || kind == 'G') {
-    if (failure_.empty()) failure_ = exchange_.name(letter.from) + ": " + std::string(bytes);
+    if (failure_.empty()) failure_ = exchange_.name(letter.from) + ": " + std::string(bytes.rest());
     give_up(kind == 'G');
   } else if (kind == 'B') {
-    const auto beat = taken<RankClocks::Beat>(bytes);
+    const auto beat = bytes.get<RankClocks::Beat>();
     if (clocks_.heard(letter.from, beat, Clock::now()) && !ended_) send_beat(letter.from);
   } else if (kind == 'L') {
-    while (!bytes.empty()) exchange_.times().note(taken<LinkTime>(bytes));
+    while (!bytes.empty()) exchange_.times().note(bytes.get<LinkTime>());
   } else if (kind == 'M') {
     take_meters(bytes);
   } else if (kind == 'D') {
-    if (options_.take_facts) options_.take_facts(bytes);
+    if (options_.take_facts) options_.take_facts(bytes.rest());
   } else if (kind == 'F') {
     ++finished_;
-    const auto final = taken<Final>(bytes);
+    const auto final = bytes.get<Final>();
     if (has_last(letter.from)) finals_[std::size_t(letter.from)] = std::make_unique<Final>(final);
     if (rank() == 0) take_meters(bytes);
   }
@@ -146,18 +150,17 @@ bool RankLinks::read(const Exchange::Letter& letter) {
 }
 
 std::string RankLinks::meters() const {
-  std::string all;
+  ByteWriter all;
   for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
-    if (here(replica_id)) all += bytes_of(replica_id) + shared_.monitor.meter(replica_id).bytes();
+    if (here(replica_id)) all.put(replica_id).raw(shared_.monitor.meter(replica_id).bytes());
   }
-  return all;
+  return all.bytes();
 }
 
-void RankLinks::take_meters(std::string_view bytes) {
+void RankLinks::take_meters(ByteReader& bytes) {
   while (!bytes.empty()) {
-    const int replica_id = taken<int>(bytes);
-    shared_.monitor.meter(replica_id).take(bytes.substr(0, StageMeter::size_in_bytes()));
-    bytes.remove_prefix(StageMeter::size_in_bytes());
+    const int replica_id = bytes.get<int>();
+    shared_.monitor.meter(replica_id).take(bytes.raw(StageMeter::size_in_bytes()));
   }
 }
 
@@ -190,7 +193,7 @@ FateCounts RankLinks::finish() {
   if (has_last(rank())) finals_[std::size_t(rank())] = std::make_unique<Final>(final);
   ended_ = true;
   tell_times();
-  tell_all("F" + bytes_of(final) + meters());
+  tell_all(letter('F').put(final).raw(meters()));
   poll_until(lock, [&] {
     return finished_ == exchange_.ranks() - 1 && exchange_.all_posted() &&
            (rank() != 0 || all_have_come());

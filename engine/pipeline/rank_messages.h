@@ -1,13 +1,10 @@
 // What is in messages and letters between ranks. For rank_links*.cpp.
 #pragma once
 
-#include <cstring>
 #include <stdexcept>
-#include <string>
-#include <string_view>
-#include <type_traits>
 
 #include "engine/monitor/histogram.h"
+#include "engine/pipeline/bytes.h"
 #include "engine/pipeline/rank_links.h"
 
 namespace millrace::engine {
@@ -83,20 +80,5 @@ struct RankLinks::Final {
   LossCounts counts;
   std::int64_t predictions = 0;
 };
-
-/// Plain numbers as the letter's bytes: every rank runs the same build.
-template <class T>
-std::string bytes_of(const T& value) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  return {reinterpret_cast<const char*>(&value), sizeof value};
-}
-
-template <class T>
-T taken(std::string_view& bytes) {
-  T value;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  bytes.remove_prefix(sizeof value);
-  return value;
-}
 
 }  // namespace millrace::engine

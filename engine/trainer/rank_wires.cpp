@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>  // tensors of a way
 
-#include "engine/pipeline/rank_messages.h"
+#include "engine/pipeline/bytes.h"
 #include "engine/trainer/trainer_ranks.h"
 
 namespace millrace::engine {
@@ -77,13 +77,12 @@ void RankWires::connect() {
 
 void RankWires::drain() {
   for (const Way& way : ways_) {
-    if (way.sends) tell(way, bytes_of(way.buffers->wire->moves()));
+    if (way.sends) tell(way, ByteWriter().put(way.buffers->wire->moves()).bytes());
   }
   for (const Way& way : ways_) {
     if (way.sends) continue;
     const std::string text = told(way);
-    std::string_view bytes = text;
-    const auto sent = taken<std::int64_t>(bytes);
+    const auto sent = ByteReader(text).get<std::int64_t>();
     while (way.buffers->wire->moves() < sent) way.buffers->wire->move(0);
   }
 }
@@ -91,16 +90,16 @@ void RankWires::drain() {
 void RankWires::tell(const Way& way, const std::string& text) {
   Exchange& exchange = *options_.exchange;
   const std::lock_guard lock(exchange.mutex());
-  exchange.post(way.peer, About::wires, bytes_of(way.number) + text);
+  exchange.post(way.peer, About::wires, ByteWriter().put(way.number).raw(text).bytes());
 }
 
 std::string RankWires::told(const Way& way) {
   Exchange& exchange = *options_.exchange;
   await_ranks(exchange, [&] {
     while (const auto letter = exchange.letter(About::wires)) {
-      std::string_view bytes = letter->text;
-      const int number = taken<int>(bytes);
-      early_.emplace(number, bytes);
+      ByteReader bytes(letter->text);
+      const int number = bytes.get<int>();
+      early_.emplace(number, bytes.rest());
     }
     return early_.contains(way.number);
   });

@@ -2,11 +2,10 @@
 #include "engine/trainer/trainer_ranks.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <stdexcept>
 
-#include "engine/pipeline/rank_messages.h"
+#include "engine/pipeline/bytes.h"
 #include "engine/trainer/rank_wires.h"
 #include "engine/trainer/state_bytes.h"
 #include "engine/trainer/tensor_freight.h"
@@ -28,24 +27,16 @@ void post_to_all(Exchange& exchange, const std::string& text) {
   await_ranks(exchange, [&] { return exchange.all_posted(); });
 }
 
-/// As a letter's bytes.
-std::string letter_of(int stage, const StageFacts& facts) {
-  std::string text = bytes_of(stage) + bytes_of(facts.memory) + bytes_of(facts.dead_units) +
-                     bytes_of(facts.capture.recorded) + bytes_of(facts.capture.left.size());
-  for (const std::string& name : facts.capture.left) text += bytes_of(name.size()) + name;
-  return text;
+void write(ByteWriter& to, int stage, const StageFacts& facts) {
+  to.put(stage).put(facts.memory).put(facts.dead_units).put(facts.capture.recorded);
+  to.put(facts.capture.left);
 }
 
-StageFacts facts_of(std::string_view& bytes, int& stage) {
-  stage = taken<int>(bytes);
-  StageFacts facts{.memory = taken<StageMemory>(bytes), .dead_units = taken<DeadUnits>(bytes)};
-  facts.capture.recorded = taken<bool>(bytes);
-  facts.capture.left.resize(taken<std::size_t>(bytes));
-  for (std::string& name : facts.capture.left) {
-    const std::size_t length = taken<std::size_t>(bytes);
-    name = bytes.substr(0, length);
-    bytes.remove_prefix(length);
-  }
+StageFacts read_facts(ByteReader& from, int& stage) {
+  stage = from.get<int>();
+  StageFacts facts{.memory = from.get<StageMemory>(), .dead_units = from.get<DeadUnits>()};
+  facts.capture.recorded = from.get<bool>();
+  facts.capture.left = from.list<std::string>();
   return facts;
 }
 
@@ -58,10 +49,8 @@ int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica
 
 void tell_of_cut(Exchange& exchange, const std::vector<int>& cut, const stages::StateDict& weights,
                  std::int64_t roll_backs) {
-  std::string text = "C";
-  text.append(reinterpret_cast<const char*>(&roll_backs), sizeof roll_backs);
-  for (const int place : cut) text.append(reinterpret_cast<const char*>(&place), sizeof place);
-  post_to_all(exchange, text + to_bytes(weights));
+  post_to_all(exchange,
+              ByteWriter().put('C').put(roll_backs).put(cut).raw(to_bytes(weights)).bytes());
 }
 
 void Trainer::check_ranks() {
@@ -115,19 +104,19 @@ stages::StateDict Trainer::share_of(int rank) const {
 }
 
 std::string Trainer::told_facts() const {
-  std::string all;
+  ByteWriter all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
     if (steps_[std::size_t(schedule_.replica_id(stage, 0))])
-      all += letter_of(stage, {.dead_units = dead_units(stage)});
+      write(all, stage, {.dead_units = dead_units(stage)});
   }
-  return all;
+  return all.bytes();
 }
 
 void Trainer::take_facts(std::string_view told) {
   const std::lock_guard lock(cut_mutex_);
-  while (!told.empty()) {
+  for (ByteReader bytes(told); !bytes.empty();) {
     int stage = 0;
-    StageFacts facts = facts_of(told, stage);
+    StageFacts facts = read_facts(bytes, stage);
     facts_elsewhere_[stage] = std::move(facts);
   }
 }
@@ -135,16 +124,16 @@ void Trainer::take_facts(std::string_view told) {
 void Trainer::gather() {
   Exchange& exchange = *options_.exchange;
   if (exchange.rank() != 0) {
-    std::string text;
+    ByteWriter text;
     for (int stage = 0; stage < schedule_.stages; ++stage) {
       // Replicas have learned the same: the first tells.
       if (!steps_[std::size_t(schedule_.replica_id(stage, 0))]) continue;
-      const std::string learned = to_bytes(checkpoint(stage));
-      text += letter_of(stage, facts(stage)) + bytes_of(learned.size()) + learned;
+      write(text, stage, facts(stage));
+      text.put(to_bytes(checkpoint(stage)));
     }
     {
       const std::lock_guard lock(exchange.mutex());
-      exchange.post(0, About::state, std::move(text));
+      exchange.post(0, About::state, text.bytes());
     }
     return await_ranks(exchange, [&] { return exchange.all_posted(); });
   }
@@ -153,13 +142,11 @@ void Trainer::gather() {
     std::optional<Exchange::Letter> letter;
     await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
     const std::lock_guard lock(cut_mutex_);
-    for (std::string_view bytes = letter->text; !bytes.empty();) {
+    for (ByteReader bytes(letter->text); !bytes.empty();) {
       int stage = 0;
-      StageFacts told = facts_of(bytes, stage);
+      StageFacts told = read_facts(bytes, stage);
       facts_elsewhere_[stage] = std::move(told);
-      const std::size_t learned = taken<std::size_t>(bytes);
-      learned_elsewhere_[stage] = state_of(bytes.substr(0, learned));
-      bytes.remove_prefix(learned);
+      learned_elsewhere_[stage] = state_of(bytes.text());
     }
   }
 }
@@ -172,16 +159,13 @@ bool Trainer::follow() {
   Exchange& exchange = *options_.exchange;
   std::optional<Exchange::Letter> letter;
   await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
-  std::string_view bytes = letter->text;
-  if (bytes.front() == 'E') return false;
-  bytes.remove_prefix(1);
+  ByteReader bytes(letter->text);
+  if (bytes.get<char>() == 'E') return false;
   LossGuard::Told told = guard_.told();
-  told.roll_backs = taken<std::int64_t>(bytes);
+  told.roll_backs = bytes.get<std::int64_t>();
   guard_.mirror(told);
-  std::vector<int> cut(std::size_t(options_.stages - 1));
-  std::memcpy(cut.data(), bytes.data(), cut.size() * sizeof(int));
-  bytes.remove_prefix(cut.size() * sizeof(int));
-  recut(cut, state_of(bytes));
+  const std::vector<int> cut = bytes.list<int>();
+  recut(cut, state_of(bytes.rest()));
   return true;
 }
 

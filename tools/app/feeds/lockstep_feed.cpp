@@ -7,8 +7,6 @@
 namespace millrace::app {
 namespace {
 
-constexpr int kTag = engine::Exchange::kTags / 2;  ///< above those of sums
-
 template <class T>
 std::span<std::byte> as_bytes(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
@@ -22,8 +20,8 @@ LockstepFeed::LockstepFeed(engine::Feed& own, engine::SumGroup& copies)
   peers_.resize(leads() ? std::size_t(exchange_.ranks() - 1) : 1);
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const int rank = leads() ? int(i) + 1 : 0;
-    peers_[i].out = exchange_.open_to(rank, kTag, {as_bytes(peers_[i].says)});
-    peers_[i].in = exchange_.open_from(rank, kTag, {as_bytes(peers_[i].said)});
+    peers_[i].out = exchange_.open_to(rank, engine::Exchange::kFeedTag, {as_bytes(peers_[i].says)});
+    peers_[i].in = exchange_.open_from(rank, engine::Exchange::kFeedTag, {as_bytes(peers_[i].said)});
     listen(peers_[i]);
   }
 }

@@ -6,13 +6,8 @@
 #include <thread>
 
 namespace millrace::app {
-namespace {
 
 using engine::Exchange;
-
-constexpr int kTag = Exchange::kTags / 2;  ///< above those of sums
-
-}  // namespace
 
 SampleMessage::SampleMessage(engine::Sample& sample) {
   const auto [input, target] = sample.memory();
@@ -38,7 +33,7 @@ SharedFeed::SharedFeed(engine::Feed& own, Exchange& group, engine::Trainer& trai
     : own_(own), group_(group), message_(trainer.in_slot(0)) {
   const std::lock_guard lock(group.mutex());
   for (int rank = 1; rank < group.ranks(); ++rank)
-    ports_.push_back(group.open_to(rank, kTag, {message_.bytes()}));
+    ports_.push_back(group.open_to(rank, Exchange::kFeedTag, {message_.bytes()}));
 }
 
 void SharedFeed::take(engine::Sample& sample) {
@@ -68,7 +63,7 @@ void SharedFeed::end() {
 ReceivedFeed::ReceivedFeed(Exchange& group, engine::Trainer& trainer)
     : group_(group), message_(trainer.in_slot(0)) {
   const std::lock_guard lock(group.mutex());
-  port_ = group.open_from(0, kTag, {message_.bytes()});
+  port_ = group.open_from(0, Exchange::kFeedTag, {message_.bytes()});
   group.start(port_);
 }
 

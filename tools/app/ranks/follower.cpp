@@ -62,7 +62,7 @@ class Follower {
     trainer_.dismiss_ranks();
     if (source_) post(exchange_, 0, write(source_->finish(outcome_, trainer_.monitor().read())));
     if (grid_.copy() == 0)
-      post(exchange_, 0, LetterWriter(Word::share).put(engine::to_bytes(trainer_.checkpoint())));
+      post(exchange_, 0, letter(Word::share).put(engine::to_bytes(trainer_.checkpoint())));
     await_posted(exchange_, 30s);
   }
 
@@ -114,11 +114,11 @@ class Follower {
     grid_.beat();
     if (!told_ && asked_to_stop()) {
       told_ = true;
-      post(exchange_, 0, LetterWriter(Word::stop));
+      post(exchange_, 0, letter(Word::stop));
     }
     while (const auto letter = next_letter(exchange_)) {
-      LetterReader reader(letter->text);
-      if (reader.word() != Word::settings) continue;
+      engine::ByteReader reader(letter->text);
+      if (reader.get<Word>() != Word::settings) continue;
       const auto settings = reader.get<RankSettings>();
       rate_.store(settings.rate, std::memory_order_relaxed);
       if (!checkpointer_) continue;
@@ -141,8 +141,8 @@ class Follower {
 bool await(engine::Exchange& exchange, Word word, std::string& text, int& code) {
   for (;;) {
     text = await_letter(exchange).text;
-    LetterReader reader(text);
-    const Word came = reader.word();
+    engine::ByteReader reader(text);
+    const Word came = reader.get<Word>();
     if (came == word) return true;
     if (came != Word::refused) continue;
     code = reader.get<int>();
@@ -151,7 +151,7 @@ bool await(engine::Exchange& exchange, Word word, std::string& text, int& code) 
 }
 
 void fail(engine::Exchange& exchange, int code, const std::string& what) {
-  post(exchange, 0, LetterWriter(Word::failed).put(code).put(what));
+  post(exchange, 0, letter(Word::failed).put(code).put(what));
 }
 
 }  // namespace
@@ -168,19 +168,19 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
     fail(exchange, 2, error.what());
   }
   if (!await(exchange, Word::join, text, code)) return code;
-  LetterReader joined(text);
-  joined.word();
+  engine::ByteReader joined(text);
+  joined.get<Word>();
   RankGrid grid(exchange, config, read_gpus(joined));
   if (!await(exchange, Word::plan, text, code)) return code;
   std::unique_ptr<Follower> follower;
   try {
-    LetterReader reader(text);
-    reader.word();
+    engine::ByteReader reader(text);
+    reader.get<Word>();
     follower = std::make_unique<Follower>(exchange, grid, config, read_plan(reader));
     follower->prepare();
     char host[256] = "";
     gethostname(host, sizeof host - 1);
-    post(exchange, 0, LetterWriter(Word::ready).put(std::string(host)).put(std::int64_t(getpid())));
+    post(exchange, 0, letter(Word::ready).put(std::string(host)).put(std::int64_t(getpid())));
   } catch (const ConfigError& error) {
     fail(exchange, 2, error.what());
   } catch (const io::SourceError& error) {
@@ -195,7 +195,7 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
 
 void refuse_ranks(engine::Exchange& exchange, int code) {
   for (int rank = 1; rank < exchange.ranks(); ++rank)
-    post(exchange, rank, LetterWriter(Word::refused).put(code));
+    post(exchange, rank, letter(Word::refused).put(code));
   await_posted(exchange);
 }
 

@@ -30,16 +30,9 @@ std::uint64_t build_number() {
 
 }  // namespace
 
-std::string_view LetterReader::bytes(std::size_t size) {
-  if (size > text_.size()) throw std::runtime_error("a letter from another rank was cut short");
-  const std::string_view taken = text_.substr(0, size);
-  text_.remove_prefix(size);
-  return taken;
-}
-
-void post(engine::Exchange& exchange, int to, const LetterWriter& letter) {
+void post(engine::Exchange& exchange, int to, const engine::ByteWriter& letter) {
   const std::lock_guard lock(exchange.mutex());
-  exchange.post(to, About::run, letter.text());
+  exchange.post(to, About::run, letter.bytes());
 }
 
 std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange) {
@@ -64,15 +57,15 @@ void await_posted(engine::Exchange& exchange, std::chrono::seconds patience) {
   }
 }
 
-LetterWriter hello(const Config& config) {
-  return LetterWriter(Word::hello)
+engine::ByteWriter hello(const Config& config) {
+  return letter(Word::hello)
       .put(std::string(MILLRACE_VERSION))
       .put(build_number())
       .put(to_toml(config))
       .put(capture::gpus_here());
 }
 
-std::string difference(LetterReader& from, const Config& config) {
+std::string difference(engine::ByteReader& from, const Config& config) {
   const std::string_view version = from.text();
   if (version != MILLRACE_VERSION)
     return "is version " + std::string(version) + ", rank 0 is " + MILLRACE_VERSION;
@@ -85,14 +78,14 @@ std::string difference(LetterReader& from, const Config& config) {
   return "";
 }
 
-engine::GpusOfRanks read_gpus(LetterReader& letter) {
+engine::GpusOfRanks read_gpus(engine::ByteReader& letter) {
   engine::GpusOfRanks gpus(std::size_t(letter.get<std::int64_t>()));
   for (auto& of_rank : gpus) of_rank = letter.list<capture::GpuId>();
   return gpus;
 }
 
-LetterWriter write(const RankPlan& plan) {
-  return LetterWriter(Word::plan)
+engine::ByteWriter write(const RankPlan& plan) {
+  return letter(Word::plan)
       .put(plan.sample)
       .put(plan.cut)
       .put(plan.module_ms)
@@ -100,7 +93,7 @@ LetterWriter write(const RankPlan& plan) {
       .put(engine::to_bytes(plan.weights));
 }
 
-RankPlan read_plan(LetterReader& letter) {
+RankPlan read_plan(engine::ByteReader& letter) {
   RankPlan plan{.sample = letter.get<stages::ImageShape>()};
   plan.cut = letter.list<int>();
   plan.module_ms = letter.list<double>();
@@ -109,8 +102,8 @@ RankPlan read_plan(LetterReader& letter) {
   return plan;
 }
 
-LetterWriter write(const SourceReport& report) {
-  return LetterWriter(Word::source)
+engine::ByteWriter write(const SourceReport& report) {
+  return letter(Word::source)
       .put(report.uri)
       .put(report.frames)
       .put(report.stage_ms)
@@ -118,7 +111,7 @@ LetterWriter write(const SourceReport& report) {
       .put(report.error);
 }
 
-SourceReport read_source(LetterReader& letter) {
+SourceReport read_source(engine::ByteReader& letter) {
   SourceReport report{.uri = std::string(letter.text())};
   report.frames = letter.get<engine::FrameCounts>();
   report.stage_ms = letter.list<double>();
@@ -127,8 +120,8 @@ SourceReport read_source(LetterReader& letter) {
   return report;
 }
 
-LetterWriter write(const engine::Checkpointer::Part& part) {
-  return LetterWriter(Word::part)
+engine::ByteWriter write(const engine::Checkpointer::Part& part) {
+  return letter(Word::part)
       .put(part.stage)
       .put(part.sample)
       .put(part.due.first)
@@ -136,7 +129,7 @@ LetterWriter write(const engine::Checkpointer::Part& part) {
       .put(engine::to_bytes(part.state));
 }
 
-engine::Checkpointer::Part read_part(LetterReader& letter) {
+engine::Checkpointer::Part read_part(engine::ByteReader& letter) {
   engine::Checkpointer::Part part{.stage = letter.get<int>()};
   part.sample = letter.get<std::int64_t>();
   part.due.first = letter.get<bool>();

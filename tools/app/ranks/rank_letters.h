@@ -3,14 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <vector>
 
 #include "engine/monitor/real_time.h"
+#include "engine/pipeline/bytes.h"
 #include "engine/pipeline/exchange.h"
 #include "engine/trainer/checkpointer.h"
 #include "engine/trainer/trainer.h"
@@ -60,60 +58,13 @@ struct SourceReport {
   std::string error;  ///< why the stream broke off; "": it did not
 };
 
-/// For letters between processes of the same build.
-class LetterWriter {
- public:
-  explicit LetterWriter(Word word) : text_(1, char(word)) {}
-  template <class T>
-  LetterWriter& put(const T& number) {
-    static_assert(std::is_trivially_copyable_v<T>);
-    text_.append(reinterpret_cast<const char*>(&number), sizeof number);
-    return *this;
-  }
-  template <class T>
-  LetterWriter& put(const std::vector<T>& numbers) {
-    put(std::int64_t(numbers.size()));
-    for (const T& number : numbers) put(number);
-    return *this;
-  }
-  LetterWriter& put(const std::string& text) {
-    put(std::int64_t(text.size()));
-    text_ += text;
-    return *this;
-  }
-  std::string text() const { return text_; }
-
- private:
-  std::string text_;
-};
-
-class LetterReader {
- public:
-  explicit LetterReader(std::string_view text) : text_(text) {}
-  Word word() { return Word(get<char>()); }
-  template <class T>
-  T get() {
-    static_assert(std::is_trivially_copyable_v<T>);
-    T number;
-    std::memcpy(&number, bytes(sizeof number).data(), sizeof number);
-    return number;
-  }
-  template <class T>
-  std::vector<T> list() {
-    std::vector<T> numbers(std::size_t(get<std::int64_t>()));
-    for (T& number : numbers) number = get<T>();
-    return numbers;
-  }
-  std::string_view text() { return bytes(std::size_t(get<std::int64_t>())); }
-
- private:
-  /// Throws std::runtime_error for a letter that is too short.
-  std::string_view bytes(std::size_t size);
-  std::string_view text_;
-};
+/// A letter that begins with `word`.
+inline engine::ByteWriter letter(Word word) {
+  return engine::ByteWriter().put(word);
+}
 
 /// Under the exchange's mutex, at once.
-void post(engine::Exchange& exchange, int to, const LetterWriter& letter);
+void post(engine::Exchange& exchange, int to, const engine::ByteWriter& letter);
 /// The next letter, if one is there.
 std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange);
 /// Waits for one. Throws std::runtime_error if none comes for so long.
@@ -123,18 +74,18 @@ engine::Exchange::Letter await_letter(engine::Exchange& exchange,
 void await_posted(engine::Exchange& exchange,
                   std::chrono::seconds patience = std::chrono::seconds(2));
 
-LetterWriter hello(const Config& config);
+engine::ByteWriter hello(const Config& config);
 /// Why the rank that sent this can't run with one that says hello(config); "": it can, and its GPUs
 /// are to be read next.
-std::string difference(LetterReader& from, const Config& config);
+std::string difference(engine::ByteReader& from, const Config& config);
 
-engine::GpusOfRanks read_gpus(LetterReader& letter);  ///< of Word::join
+engine::GpusOfRanks read_gpus(engine::ByteReader& letter);  ///< of Word::join
 
-LetterWriter write(const RankPlan& plan);
-RankPlan read_plan(LetterReader& letter);
-LetterWriter write(const SourceReport& report);
-SourceReport read_source(LetterReader& letter);
-LetterWriter write(const engine::Checkpointer::Part& part);
-engine::Checkpointer::Part read_part(LetterReader& letter);
+engine::ByteWriter write(const RankPlan& plan);
+RankPlan read_plan(engine::ByteReader& letter);
+engine::ByteWriter write(const SourceReport& report);
+SourceReport read_source(engine::ByteReader& letter);
+engine::ByteWriter write(const engine::Checkpointer::Part& part);
+engine::Checkpointer::Part read_part(engine::ByteReader& letter);
 
 }  // namespace millrace::app

@@ -65,12 +65,12 @@ RankTeam::RankTeam(engine::Exchange& exchange, const Config& config)
   members_[0] = {host, getpid()};
   engine::GpusOfRanks gpus(members_.size());
   gpus[0] = capture::gpus_here();
-  each(Word::hello, [&](int rank, LetterReader& letter) {
+  each(Word::hello, [&](int rank, engine::ByteReader& letter) {
     const std::string wrong = difference(letter, config);
     if (!wrong.empty()) throw ConfigError("rank " + std::to_string(rank) + " " + wrong);
     gpus[std::size_t(rank)] = letter.list<capture::GpuId>();
   });
-  tell_all(LetterWriter(Word::join).put(gpus));
+  tell_all(letter(Word::join).put(gpus));
   grid_ = std::make_unique<RankGrid>(exchange, config, std::move(gpus));
 }
 
@@ -78,8 +78,8 @@ template <class Read>
 void RankTeam::each(Word expected, const Read& read) {
   for (int waited = exchange_.ranks() - 1; waited > 0; --waited) {
     const engine::Exchange::Letter letter = await_letter(exchange_);
-    LetterReader reader(letter.text);
-    const Word word = reader.word();
+    engine::ByteReader reader(letter.text);
+    const Word word = reader.get<Word>();
     if (word == Word::failed) {
       const int code = reader.get<int>();
       const std::string what =
@@ -98,7 +98,7 @@ void RankTeam::each(Word expected, const Read& read) {
   }
 }
 
-void RankTeam::tell_all(const LetterWriter& letter) {
+void RankTeam::tell_all(const engine::ByteWriter& letter) {
   for (int rank = 1; rank < exchange_.ranks(); ++rank) post(exchange_, rank, letter);
 }
 
@@ -112,21 +112,21 @@ void RankTeam::prepare(const engine::Trainer& trainer, double fps) {
                 .weights = grid_->tensor() > 1 ? grid_->whole()
                                                : trainer.share_of(grid_->place_of(rank))}));
   }
-  each(Word::ready, [&](int rank, LetterReader& letter) {
+  each(Word::ready, [&](int rank, engine::ByteReader& letter) {
     members_[std::size_t(rank)].host = letter.text();
     members_[std::size_t(rank)].process = letter.get<std::int64_t>();
   });
 }
 
 void RankTeam::go() {
-  tell_all(LetterWriter(Word::go));
+  tell_all(letter(Word::go));
 }
 
 std::string RankTeam::look(double rate, engine::Checkpointer* checkpointer) {
   std::string line;
   while (const auto letter = next_letter(exchange_)) {
-    LetterReader reader(letter->text);
-    const Word word = reader.word();
+    engine::ByteReader reader(letter->text);
+    const Word word = reader.get<Word>();
     if (word == Word::part && checkpointer) checkpointer->add(read_part(reader));
     if (word == Word::share) take_share(letter->from, reader);
     if (word == Word::source) take_source(letter->from, reader);
@@ -139,24 +139,24 @@ std::string RankTeam::look(double rate, engine::Checkpointer* checkpointer) {
                          checkpointer ? checkpointer->asked() : settings_.asked};
   if (now != settings_) {
     settings_ = now;
-    tell_all(LetterWriter(Word::settings).put(now));
+    tell_all(letter(Word::settings).put(now));
   }
   return line;
 }
 
-void RankTeam::take_share(int rank, LetterReader& letter) {
+void RankTeam::take_share(int rank, engine::ByteReader& letter) {
   shares_[rank % grid_->tensor()] = engine::state_of(letter.text());
 }
 
-void RankTeam::take_source(int rank, LetterReader& letter) {
+void RankTeam::take_source(int rank, engine::ByteReader& letter) {
   sources_[rank / (exchange_.ranks() / grid_->copies())] = read_source(letter);
 }
 
 std::string RankTeam::await_sources() {
   while (int(sources_.size()) < grid_->copies() - 1) {
     const engine::Exchange::Letter letter = await_letter(exchange_, std::chrono::seconds(30));
-    LetterReader reader(letter.text);
-    const Word word = reader.word();
+    engine::ByteReader reader(letter.text);
+    const Word word = reader.get<Word>();
     if (word == Word::source) take_source(letter.from, reader);
     if (word == Word::share) take_share(letter.from, reader);
   }
@@ -174,8 +174,8 @@ stages::StateDict RankTeam::whole(stages::StateDict mine) {
   if (tensor == 1) return mine;
   while (int(shares_.size()) < tensor - 1) {
     const engine::Exchange::Letter letter = await_letter(exchange_, std::chrono::seconds(30));
-    LetterReader reader(letter.text);
-    if (reader.word() == Word::share) take_share(letter.from, reader);
+    engine::ByteReader reader(letter.text);
+    if (reader.get<Word>() == Word::share) take_share(letter.from, reader);
   }
   std::set<std::string> names;
   for (const auto& [name, tensor] : mine) names.insert(name);

@@ -48,7 +48,7 @@ class RankTeam {
   /// The next letter of each other rank. Throws for a failure among them.
   template <class Read>
   void each(Word expected, const Read& read);
-  void tell_all(const LetterWriter& letter);
+  void tell_all(const engine::ByteWriter& letter);
   nlohmann::ordered_json links_to(int rank) const;
   /// Of this rank's pipeline, with the ranks' numbers among all.
   std::vector<engine::LinkTime> link_times() const;
@@ -58,8 +58,8 @@ class RankTeam {
     std::int64_t process = 0;
   };
 
-  void take_share(int rank, LetterReader& letter);
-  void take_source(int rank, LetterReader& letter);
+  void take_share(int rank, engine::ByteReader& letter);
+  void take_source(int rank, engine::ByteReader& letter);
 
   engine::Exchange& exchange_;
   std::unique_ptr<RankGrid> grid_;
