@@ -1,13 +1,12 @@
 #include "tools/app/intake.h"
 
 #include "tools/app/config/task.h"
-#include "tools/app/feeds/run_source.h"
 
 namespace millrace::app {
 
-Intake::Intake(const Request& request)
-    : config(request.config),
-      source(open_source(config, request.options.open_source)),
+Intake::Intake(const Config& asked, const SourceOpener& own)
+    : config(asked),
+      source(open_source(config, own)),
       info(source->info()),
       health(source->health()),
       live(paced_live(config, info) || info.live),
@@ -31,6 +30,12 @@ void Intake::start(std::int64_t limit) {
   io::ReaderOptions options = reader_options(config, info);
   options.limit = exact ? limit : 0;
   reader = std::make_unique<io::Reader>(std::move(source), queue, options);
+}
+
+void Intake::stop() {
+  queue.stop();
+  reader->stop();
+  reader->join();
 }
 
 }  // namespace millrace::app

@@ -9,19 +9,22 @@
 #include "io/source/source.h"
 #include "io/source/stream_health.h"
 #include "stages/model_spec.h"
-#include "tools/app/request.h"
+#include "tools/app/feeds/run_source.h"
 
 namespace millrace::app {
 
 /// Opens the source. Thread-bound.
 struct Intake {
-  /// Throws io::SourceError; ConfigError for what does not fit the source.
-  explicit Intake(const Request& request);
+  /// Opens `own`, or the config's source if that is empty. `config` outlives it. Throws
+  /// io::SourceError; ConfigError for what does not fit the source.
+  explicit Intake(const Config& config, const SourceOpener& own = {});
 
   stages::ImageShape shape() const;  ///< of a sample's input
   double fps() const;                ///< F; 0: unknown
   /// Starts to read; stops after `limit` frames if nothing is dropped (0: at the end).
-  void start(std::int64_t limit);
+  void start(std::int64_t limit = 0);
+  /// Stops reading and waits for the reader.
+  void stop();
 
   const Config& config;
 

@@ -14,6 +14,7 @@
 #include "tools/app/overload_watch.h"
 #include "tools/app/ranks/rank_team.h"
 #include "tools/app/rate_watch.h"
+#include "tools/app/request.h"
 
 namespace millrace::app {
 

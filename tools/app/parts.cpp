@@ -8,7 +8,7 @@ RunParts::RunParts(const Config& given, RunOptions options)
     : request(given, std::move(options)),
       team(request.options.ranks ? std::make_unique<RankTeam>(*request.options.ranks, request.config)
                                  : nullptr),
-      intake(request),
+      intake(request.config, request.options.open_source),
       learner(request, intake, team.get()),
       records(request, intake, learner, team.get(), progress),
       console(request, intake, learner, records) {

@@ -141,9 +141,7 @@ void Run::learn(std::int64_t limit) {
   look(p, limit);
   if (!p.learner.trainer.recording_error().empty())
     p.console.tell("steps ran eagerly, since recording failed: " + p.learner.trainer.recording_error());
-  p.intake.queue.stop();
-  p.intake.reader->stop();
-  p.intake.reader->join();
+  p.intake.stop();
   p.progress.source_error = p.intake.reader->error();
   tell_of_labels(p);
   if (p.intake.reader->hung()) p.console.tell("source: hangs while it is closed; it is left to itself");

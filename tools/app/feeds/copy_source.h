@@ -8,6 +8,7 @@
 #include "io/queue/resizer.h"
 #include "io/source/source.h"
 #include "tools/app/feeds/frame_feed.h"
+#include "tools/app/intake.h"
 #include "tools/app/ranks/rank_letters.h"
 
 namespace millrace::app {
@@ -20,20 +21,14 @@ class CopySource {
 
   /// What `trainer`, which outlives this, takes.
   FrameFeed& feed(engine::Trainer& trainer);
-  void start();
-  /// No more is read.
-  void stop() { reader_->stop(); }
+  void start() { intake_.start(); }
   /// After the run, which trained so many. Waits for the reader.
   SourceReport finish(const engine::Outcome& outcome, const engine::Reading& times);
 
  private:
   const Config config_;
-  std::unique_ptr<io::Source> source_;  ///< until the reader takes it
-  const io::SourceInfo info_;
-  io::FrameQueue queue_;
-  io::Resizer resizer_;
+  Intake intake_;
   std::unique_ptr<FrameFeed> feed_;
-  std::unique_ptr<io::Reader> reader_;  ///< goes before its queue
 };
 
 }  // namespace millrace::app
