@@ -8,7 +8,7 @@
 
 namespace millrace::engine {
 
-const stages::ImageShape kShape{3, 8, 8};
+const stages::ImageShape kTiny{3, 8, 8};
 
 /// Six modules, the first, third and fifth with weights.
 inline TrainerOptions tiny(int stages, std::vector<int> cut, const std::string& optimizer = "sgd") {
@@ -17,8 +17,8 @@ inline TrainerOptions tiny(int stages, std::vector<int> cut, const std::string& 
   model.features = 4;
   model.kernel = 3;
   TrainerOptions options;
-  options.network = stages::build_network(model, kShape);
-  options.sample = kShape;
+  options.network = stages::build_network(model, kTiny);
+  options.sample = kTiny;
   options.stages = stages;
   options.cut = std::move(cut);
   options.optimizer.kind = optimizer;

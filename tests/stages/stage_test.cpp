@@ -6,14 +6,14 @@
 namespace millrace::stages {
 namespace {
 
-const ImageShape kShape{3, 6, 6};
+const ImageShape kPicture{3, 6, 6};
 
 Stage make(StageRange range, double lr = 0.1) {
   ModelSpec model;
   model.layers = 2;
   model.features = 4;
   model.kernel = 3;
-  const auto network = build_network(model, kShape);
+  const auto network = build_network(model, kPicture);
   Stage stage(network, range, {.lr = lr}, at::kCPU);
   load_state(stage.parameters(), initial_state(*network, 1));
   return stage;

@@ -11,6 +11,7 @@
 #include <thread>     // disturbance
 
 #include "tests/engine/empty_step.h"
+#include "tests/engine/random_sleeps.h"
 #include "tests/engine/stall_watch.h"
 
 namespace millrace::engine {
@@ -126,15 +127,6 @@ struct Rig {
   CountingFeed feed;
   std::vector<std::unique_ptr<FakeStep>> steps;
 };
-
-PipelineOptions random_sleeps() {
-  PipelineOptions options;
-  options.before_action = [](int worker, const Action&) {
-    thread_local std::mt19937 random{std::uint32_t(worker)};
-    if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));
-  };
-  return options;
-}
 
 TEST(Pipeline, EveryGradientMeetsItsSample) {
   for (const int stages : {1, 2, 3, 5}) {

@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "engine/schedule/registry.h"
+#include "tests/engine/random_sleeps.h"
 #include "tests/engine/empty_step.h"
 #include "tests/engine/thread_exchange.h"
 
@@ -296,15 +297,6 @@ struct Ranks {
   std::vector<std::unique_ptr<Process>> processes;
   std::vector<std::string> failures;
 };
-
-PipelineOptions random_sleeps() {
-  PipelineOptions options;
-  options.before_action = [](int worker, const Action&) {
-    thread_local std::mt19937 random{std::uint32_t(worker)};
-    if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
-  };
-  return options;
-}
 
 void expect_as_in_one_process(const Schedule& schedule, const std::vector<int>& dealt, int count,
                               const std::atomic<std::int64_t>* train_every = nullptr) {

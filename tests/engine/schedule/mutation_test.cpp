@@ -15,7 +15,7 @@ namespace millrace::engine {
 namespace {
 
 constexpr std::int64_t kSamples = 12;
-const stages::ImageShape kShape{1, 4, 4};
+const stages::ImageShape kPicture{1, 4, 4};
 
 /// Drops, swaps or relabels one action.
 void mutate(Schedule& schedule, std::mt19937& random) {
@@ -57,8 +57,8 @@ TrainerOptions options_of(const std::string& name, int stages) {
   model.kernel = 1;
   model.out_channels = 1;
   TrainerOptions options;
-  options.network = stages::build_network(model, kShape);
-  options.sample = kShape;
+  options.network = stages::build_network(model, kPicture);
+  options.sample = kPicture;
   options.schedule = name;
   options.stages = stages;
   for (int i = 1; i < stages; ++i) options.cut.push_back(i);
@@ -90,7 +90,7 @@ stages::StateDict meaning(const Schedule& schedule, const TrainerOptions& option
   for (stages::Stage& stage : stages) places.push_back(&stage);
   tie_replicas(schedule, places);
   run_oracle(
-      schedule, stages, [](std::int64_t n) { return sample_at(n, kShape); }, kSamples);
+      schedule, stages, [](std::int64_t n) { return sample_at(n, kPicture); }, kSamples);
   stages::StateDict all;
   for (const stages::Stage& stage : stages) {
     for (auto& entry : stage.parameters().state()) all.push_back(std::move(entry));

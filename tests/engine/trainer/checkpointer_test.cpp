@@ -24,13 +24,13 @@ TrainerOptions in_sequence(int stages, std::vector<int> cut, const std::string& 
 TEST(Checkpoint, GoingOnFromOneEqualsNeverHavingStopped) {
   for (const std::string& optimizer : stages::optimizer_names()) {
     Trainer whole(in_sequence(2, {2}, optimizer)), first(in_sequence(2, {2}, optimizer));
-    SampleFeed all(kShape, 40), part(kShape, 25);
+    SampleFeed all(kTiny, 40), part(kTiny, 25);
     whole.run(all, nullptr);
     first.run(part, nullptr);
     TrainerOptions options = in_sequence(3, {1, 4}, optimizer);  // another cut
     options.weights = first.checkpoint();
     Trainer second(options);
-    SampleFeed rest(kShape, 40, 25);
+    SampleFeed rest(kTiny, 40, 25);
     second.run(rest, nullptr);
     expect_equal_bits(second.state(), whole.state());
   }
@@ -38,7 +38,7 @@ TEST(Checkpoint, GoingOnFromOneEqualsNeverHavingStopped) {
 
 TEST(Checkpointer, SnapshotsAreWhatARunStoppedThereHolds) {
   Trainer stopped(in_sequence(3, {1, 4}, "adam")), running(in_sequence(3, {1, 4}, "adam"));
-  SampleFeed ten(kShape, 10), many(kShape, 25);
+  SampleFeed ten(kTiny, 10), many(kTiny, 25);
   stopped.run(ten, nullptr);
   std::vector<stages::StateDict> written;
   std::vector<std::int64_t> counted;

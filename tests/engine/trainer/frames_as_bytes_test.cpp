@@ -10,7 +10,7 @@
 namespace millrace::engine {
 namespace {
 
-constexpr std::int64_t kSamples = 60;
+constexpr std::int64_t kFrames = 60;
 
 enum class Target { input, bytes, floats };
 
@@ -42,7 +42,7 @@ TrainerOptions on_doubles(TrainerOptions options) {
 
 Trained run(const TrainerOptions& options) {
   Trainer trainer(options);
-  FrameStream feed(options, kSamples);
+  FrameStream feed(options, kFrames);
   ShownLog log(options);
   trainer.run(feed, &log);
   EXPECT_EQ(trainer.recorded(), bool(options.make_backend));
@@ -58,8 +58,8 @@ class FramesAsBytes : public testing::TestWithParam<FedCase> {};
 
 TEST_P(FramesAsBytes, EqualTheOracleOnTheirFloats) {
   const TrainerOptions eager = fed_by_bytes(GetParam()), recorded = on_doubles(eager);
-  expect_equal(run(eager), by_oracle(eager, kSamples, 1, false, samples_of(eager)));
-  expect_equal(run(recorded), by_oracle(recorded, kSamples, 1, true, samples_of(recorded)));
+  expect_equal(run(eager), by_oracle(eager, kFrames, 1, false, samples_of(eager)));
+  expect_equal(run(recorded), by_oracle(recorded, kFrames, 1, true, samples_of(recorded)));
 }
 
 std::string name_of(const testing::TestParamInfo<FedCase>& info) {
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(FramesAsBytes, ReadByEveryStage) {
   TrainerOptions options = on_doubles(fed_by_bytes({"partime", 3, Target::input}));
   options.correction.kind = "local";
-  expect_equal(run(options), by_oracle(options, kSamples, 1, true, samples_of(options)));
+  expect_equal(run(options), by_oracle(options, kFrames, 1, true, samples_of(options)));
 }
 
 /// One stage on a device and the others on cores: whose floats are the feed's, whose its own.

@@ -6,12 +6,12 @@
 namespace millrace::engine {
 namespace {
 
-const stages::ImageShape kShape{3, 8, 8};
+const stages::ImageShape kProfiled{3, 8, 8};
 
 TrainerOptions options_of(const std::string& schedule, std::vector<int> cut) {
   TrainerOptions options;
-  options.network = stages::build_network({.layers = 3, .features = 4, .kernel = 3}, kShape);
-  options.sample = kShape;
+  options.network = stages::build_network({.layers = 3, .features = 4, .kernel = 3}, kProfiled);
+  options.sample = kProfiled;
   options.schedule = schedule;
   options.stages = int(cut.size()) + 1;
   options.cut = std::move(cut);

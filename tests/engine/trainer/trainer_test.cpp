@@ -31,7 +31,7 @@ TEST(Trainer, BalancesWhatIsNotCut) {
   for (int stages = 1; stages <= 6; ++stages) {
     Trainer trainer(tiny(stages, {}));
     EXPECT_EQ(int(trainer.cut().size()), stages - 1);
-    SampleFeed feed(kShape, 20);
+    SampleFeed feed(kTiny, 20);
     EXPECT_EQ(trainer.run(feed, nullptr).trained, 20);
   }
 }
@@ -46,7 +46,7 @@ TEST(Trainer, StateIsNamedAsTheUncutNetwork) {
 
 TEST(Trainer, StopsAtItsLimit) {
   Trainer trainer(tiny(2, {2}));
-  SampleFeed feed(kShape, 100);
+  SampleFeed feed(kTiny, 100);
   const Outcome outcome = trainer.run(feed, nullptr, {.limit = 30});
   EXPECT_EQ(outcome.admitted, 30);
   EXPECT_EQ(outcome.trained, 30);
@@ -77,7 +77,7 @@ TEST(Trainer, InverseAgeDividesTheRate) {
   TrainerOptions by_hand = tiny(2, {2});
   by_hand.optimizer.lr = 0.1;  // age 2 at stage 0
   Trainer corrected(options), slow(by_hand);
-  SampleFeed a(kShape, 3), b(kShape, 3);
+  SampleFeed a(kTiny, 3), b(kTiny, 3);
   corrected.run(a, nullptr);
   slow.run(b, nullptr);
   // Three samples give stage 0 its first update; its gradient is made before the rates tell.
@@ -99,7 +99,7 @@ TEST(Recut, GoesOnAsIfNothingHadHappened) {
   options.schedule = "sequential";
   options.optimizer = {.kind = "adam", .lr = 0.05};
   Trainer whole(options), cut_anew(options);
-  SampleFeed all(kShape, 40), same(kShape, 40);
+  SampleFeed all(kTiny, 40), same(kTiny, 40);
   LossLog expected, got;
   whole.run(all, &expected);
   std::atomic<bool> drain{false};
@@ -120,13 +120,13 @@ TEST(Recut, IsARunThatGoesOnFromACheckpoint) {
     options.schedule = schedule;
     options.optimizer = {.kind = "sgd", .lr = 0.05, .momentum = 0.9};
     Trainer first(options), cut_anew(options);
-    SampleFeed part(kShape, 16), same(kShape, 40);
+    SampleFeed part(kTiny, 16), same(kTiny, 40);
     first.run(part, nullptr);
     TrainerOptions rest = options;
     rest.cut = {4};
     rest.weights = first.checkpoint();
     Trainer second(rest);
-    SampleFeed later(kShape, 40, 16);
+    SampleFeed later(kTiny, 40, 16);
     second.run(later, nullptr);
     std::atomic<bool> drain{false};
     cut_anew.run(same, nullptr, drained_at(16, drain));
@@ -138,7 +138,7 @@ TEST(Recut, IsARunThatGoesOnFromACheckpoint) {
 
 TEST(Recut, CountsOn) {
   Trainer trainer(tiny(2, {2}));
-  SampleFeed feed(kShape, 30);
+  SampleFeed feed(kTiny, 30);
   std::atomic<bool> drain{false};
   trainer.run(feed, nullptr, drained_at(10, drain));
   trainer.recut({3});
