@@ -64,6 +64,9 @@ def main():
             if CUDA.match(target) and not re.match(r"(tests/)?(capture|stages|tools/bench/gpu)/[^/]*_cuda[^/]*$|tests/(gpu|host_device)/", name):
                 faults.append(f"{name} includes {target}: only *_cuda* of capture, stages and tools/bench/gpu may")
     for name in ours:
+        if re.match(r"engine/pipeline/(worker|edge)", name):
+            faults += [f"{name} includes {target}: workers do not know of ranks" for target in ours[name]
+                       if re.match(r"engine/pipeline/(rank_|exchange|mpi_)", target)]
         if name in reachable(ours, name):
             faults.append(f"{name} includes itself, by way of others")
     rooms = {}
