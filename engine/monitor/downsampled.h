@@ -7,9 +7,9 @@
 
 namespace millrace::engine {
 
-/// At most `most` points (even), each the mean of equally many rows in a row: when there is room
-/// for no more, neighbours are averaged, and from then on a point stands for twice as many rows.
-/// Never allocates after construction. Not thread-safe.
+/// At most `most` points (even), each the mean of equally many consecutive rows. When it is full,
+/// neighbours are averaged, and each point then stands for twice as many rows. Never allocates
+/// after construction. Not thread-safe.
 template <std::size_t kColumns>
 class Downsampled {
  public:

@@ -9,10 +9,22 @@
 
 namespace millrace::engine {
 
-/// Counts by logarithmic buckets, 64 an octave: a percentile is exact to 0.8 %. 1 ns to 73 min; a
-/// fixed 20 KiB, so recording never allocates. One writer, any number of readers (who may see a
-/// recording in flight half counted; never torn). A copy is what was recorded so far; two copies,
-/// taken at two moments, subtract to what came in between.
+/// A number that one thread at a time changes and any thread reads.
+template <typename Number>
+class Counter {
+ public:
+  operator Number() const { return number_.load(std::memory_order_relaxed); }
+  void operator=(Number n) { number_.store(n, std::memory_order_relaxed); }
+  void operator+=(Number n) { *this = *this + n; }  // one writer: no read-modify-write needed
+
+ private:
+  std::atomic<Number> number_{0};
+};
+
+/// Counts by logarithmic buckets, 64 an octave: percentiles are exact to 0.8 %. Covers 1 ns to
+/// 73 min in a fixed 20 KiB, so recording never allocates. One writer, any number of readers, who
+/// may see a recording half counted but never torn. A copy holds what was recorded so far; two
+/// copies subtract to what came in between.
 class Histogram {
  public:
   Histogram() = default;
@@ -25,10 +37,10 @@ class Histogram {
 
   void record(std::int64_t ns) {
     ns = ns < 0 ? 0 : ns;
-    raise(buckets_[index(std::uint64_t(ns))], std::int64_t(1));
-    raise(count_, std::int64_t(1));
-    raise(sum_, double(ns));
-    if (ns > max()) max_.store(ns, std::memory_order_relaxed);
+    buckets_[index(std::uint64_t(ns))] += 1;
+    count_ += 1;
+    sum_ += double(ns);
+    if (ns > max_) max_ = ns;
   }
 
   // By the writer, or while there is none.
@@ -36,15 +48,15 @@ class Histogram {
   /// Leaves the longest as it is.
   Histogram& operator-=(const Histogram& before) { return add(before, -1); }
   void clear() {
-    for (auto& bucket : buckets_) bucket.store(0, std::memory_order_relaxed);
-    count_.store(0, std::memory_order_relaxed);
-    sum_.store(0, std::memory_order_relaxed);
-    max_.store(0, std::memory_order_relaxed);
+    for (auto& bucket : buckets_) bucket = 0;
+    count_ = 0;
+    sum_ = 0;
+    max_ = 0;
   }
 
-  std::int64_t count() const { return count_.load(std::memory_order_relaxed); }
-  double sum() const { return sum_.load(std::memory_order_relaxed); }  ///< ns
-  std::int64_t max() const { return max_.load(std::memory_order_relaxed); }
+  std::int64_t count() const { return count_; }
+  double sum() const { return sum_; }  ///< ns
+  std::int64_t max() const { return max_; }
   double max_ms() const { return double(max()) * 1e-6; }
   /// The value below which a share `q` in [0, 1] of the recordings lie; 0 if empty.
   double quantile(double q) const {
@@ -53,18 +65,17 @@ class Histogram {
     const auto rank = std::int64_t(q * double(total - 1));
     std::int64_t seen = 0;
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
-      seen += buckets_[i].load(std::memory_order_relaxed);
+      seen += buckets_[i];
       if (seen > rank) return middle(i);
     }
     return double(max());
   }
   double quantile_ms(double q) const { return quantile(q) * 1e-6; }
   double median_ms() const { return quantile_ms(0.5); }
-  /// How many took at most `ns`, as far as buckets tell.
+  /// How many took at most `ns`, to the precision of the buckets.
   std::int64_t at_most(double ns) const {
     std::int64_t seen = 0;
-    for (std::size_t i = 0; i < buckets_.size() && middle(i) <= ns; ++i)
-      seen += buckets_[i].load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < buckets_.size() && middle(i) <= ns; ++i) seen += buckets_[i];
     return seen;
   }
 
@@ -72,18 +83,14 @@ class Histogram {
   static constexpr int kSubBits = 6;
   static constexpr int kOctaves = 37;
 
-  template <typename Number>
-  static void raise(std::atomic<Number>& to, Number n) {  // one writer: no read-modify-write needed
-    to.store(to.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
-  }
   Histogram& add(const Histogram& other, int sign) {
     for (std::size_t i = 0; i < buckets_.size(); ++i) {
-      const std::int64_t n = sign * other.buckets_[i].load(std::memory_order_relaxed);
-      raise(buckets_[i], n);
-      raise(count_, n);
+      const std::int64_t n = sign * other.buckets_[i];
+      buckets_[i] += n;
+      count_ += n;
     }
-    raise(sum_, sign * other.sum());
-    max_.store(std::max(max(), other.max()), std::memory_order_relaxed);
+    sum_ += sign * other.sum();
+    max_ = std::max(max(), other.max());
     return *this;
   }
   static std::size_t index(std::uint64_t ns) {
@@ -100,9 +107,9 @@ class Histogram {
     return (double((i & (sub - 1)) + sub) + 0.5) * double(std::uint64_t(1) << shift);
   }
 
-  std::array<std::atomic<std::int64_t>, kOctaves << kSubBits> buckets_{};
-  std::atomic<std::int64_t> count_{0}, max_{0};
-  std::atomic<double> sum_{0};
+  std::array<Counter<std::int64_t>, kOctaves << kSubBits> buckets_{};
+  Counter<std::int64_t> count_, max_;
+  Counter<double> sum_;
 };
 
 }  // namespace millrace::engine

@@ -14,10 +14,9 @@ void LossHistory::add(float loss) {
   ring_[n % kRecent] = loss;
   const std::int64_t filled = std::min(n + 1, kRecent);
   // Summed afresh: a running difference would drift, and would never recover from a nan.
-  recent_.store(std::accumulate(ring_.begin(), ring_.begin() + filled, 0.0) / double(filled),
-                std::memory_order_relaxed);
-  last_.store(loss, std::memory_order_relaxed);
-  count_.store(n + 1, std::memory_order_relaxed);
+  recent_ = std::accumulate(ring_.begin(), ring_.begin() + filled, 0.0) / double(filled);
+  last_ = loss;
+  count_ = n + 1;
   curve_.add({loss});
 }
 

@@ -1,12 +1,12 @@
 // The losses of an endless run in a fixed amount of memory.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "engine/monitor/downsampled.h"
+#include "engine/monitor/histogram.h"
 
 namespace millrace::engine {
 
@@ -21,9 +21,9 @@ class LossHistory {
   LossHistory() : ring_(kRecent, 0.0f) {}
   void add(float loss);
 
-  std::int64_t count() const { return count_.load(std::memory_order_relaxed); }
-  double last() const { return last_.load(std::memory_order_relaxed); }
-  double recent() const { return recent_.load(std::memory_order_relaxed); }
+  std::int64_t count() const { return count_; }
+  double last() const { return last_; }
+  double recent() const { return recent_; }
   double first() const { return first_; }
   double mean() const { return count() > 0 ? sum_ / double(count()) : 0.0; }
   std::int64_t not_finite() const { return not_finite_; }
@@ -31,8 +31,8 @@ class LossHistory {
   std::vector<std::pair<double, double>> curve() const;
 
  private:
-  std::atomic<std::int64_t> count_{0};
-  std::atomic<double> last_{0}, recent_{0};
+  Counter<std::int64_t> count_;
+  Counter<double> last_, recent_;
   double first_ = 0, sum_ = 0;
   std::int64_t not_finite_ = 0;
   std::vector<float> ring_;  ///< the latest kRecent losses

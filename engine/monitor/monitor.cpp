@@ -11,11 +11,6 @@ std::int64_t ns(Clock::duration d) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
 }
 
-/// One writer at a time: no read-modify-write needed.
-void raise(std::atomic<std::int64_t>& n, std::int64_t by) {
-  n.store(n.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
-}
-
 }  // namespace
 
 void StageMeter::begin(Clock::time_point now) {
@@ -43,24 +38,18 @@ void StageMeter::record(std::int64_t compute_ns, std::int64_t handoff_ns) {
   compute_.record(compute_ns);
   handoff_.record(handoff_ns);
   busy_.record(busy);
-  const std::int64_t budget = budget_ns_.load(std::memory_order_relaxed);
-  if (budget > 0 && busy > budget) raise(misses_, 1);
-  raise(busy_ns_, busy);
-  raise(steps_, 1);
+  const std::int64_t budget = budget_ns_;
+  if (budget > 0 && busy > budget) misses_ += 1;
+  busy_ns_ += busy;
+  steps_ += 1;
 }
 
 void StageMeter::forget_times() {
   for (Histogram* times : {&compute_, &handoff_, &busy_}) times->clear();
 }
 
-namespace {
-
-constexpr std::size_t kHistograms = 4, kCounts = 5;
-
-}  // namespace
-
 std::size_t StageMeter::size_in_bytes() {
-  return kHistograms * sizeof(Histogram) + kCounts * sizeof(std::int64_t);
+  return 4 * sizeof(Histogram) + 5 * sizeof(std::int64_t);
 }
 
 std::string StageMeter::bytes() const {
@@ -70,7 +59,7 @@ std::string StageMeter::bytes() const {
     all.append(reinterpret_cast<const char*>(&copy), sizeof copy);
   }
   for (const auto* count : {&updates_, &skipped_, &misses_, &steps_, &busy_ns_}) {
-    const std::int64_t n = count->load(std::memory_order_relaxed);
+    const std::int64_t n = *count;
     all.append(reinterpret_cast<const char*>(&n), sizeof n);
   }
   return all;
@@ -86,7 +75,7 @@ void StageMeter::take(std::string_view bytes) {
   for (auto* count : {&updates_, &skipped_, &misses_, &steps_, &busy_ns_}) {
     std::int64_t n = 0;
     std::memcpy(&n, bytes.data(), sizeof n);
-    count->store(n, std::memory_order_relaxed);
+    *count = n;
     bytes.remove_prefix(sizeof n);
   }
 }
@@ -98,7 +87,7 @@ Monitor::Monitor(std::vector<int> replicas, double fps)
 }
 
 void Monitor::set_fps(double fps) {
-  fps_.store(fps, std::memory_order_relaxed);
+  fps_ = fps;
   StageMeter* meter = meters_.get();
   for (const int count : replicas_) {
     // Each replica has every count-th frame.
@@ -114,15 +103,14 @@ void Monitor::forget_times() {
 
 void Monitor::admitted(Clock::time_point asked, Clock::time_point given) {
   if (last_given_ != Clock::time_point{}) {
-    raise(frames_ns_, ns(asked - last_given_));
-    raise(frames_, 1);
+    frames_ns_ += ns(asked - last_given_);
+    frames_ += 1;
   }
   last_given_ = given;
 }
 
 Totals Monitor::totals() const {
-  Totals totals{.frames = frames_.load(std::memory_order_relaxed),
-                .frames_ns = frames_ns_.load(std::memory_order_relaxed)};
+  Totals totals{.frames = frames_, .frames_ns = frames_ns_};
   const StageMeter* meter = meters_.get();
   for (const int replicas : replicas_) {
     Totals::Stage stage{.replicas = replicas};
@@ -178,7 +166,7 @@ Reading Monitor::read() const {
   r.latency_p50 = latency_.median_ms();
   r.latency_p99 = latency_.quantile_ms(0.99);
   r.latency_max = latency_.max_ms();
-  r.F = fps_.load(std::memory_order_relaxed);
+  r.F = fps_;
   r.budget = r.F > 0 ? 1e3 / r.F : 0;
   r.holds = r.F <= 0 || r.bottleneck <= r.budget;
   return r;

@@ -1,7 +1,6 @@
-// The latency monitor: does the pipeline hold the stream's rate? It reads; it changes no number.
+// The latency monitor: measures whether the pipeline keeps up with the stream.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -16,11 +15,11 @@
 
 namespace millrace::engine {
 
-/// What one stage measures of itself. Written by its worker alone, read by anyone.
+/// One stage's measurements. Written by its worker alone, read by any thread.
 ///
-/// A step is a stage's work on one sample. Its time is split as it passes: compute (forward,
-/// backward, update), hand-off (taking and giving samples, activations and gradients) and waiting
-/// (nothing to do yet), which belongs to no stage's cost.
+/// A step is a stage's work on one sample. Its time is split into compute (forward, backward,
+/// update), hand-off (receiving and sending samples, activations and gradients) and waiting, which
+/// is no part of the stage's cost.
 class StageMeter {
  public:
   enum class Part { compute, handoff, waiting };
@@ -35,22 +34,20 @@ class StageMeter {
   void finish();
   /// The same for a step that was timed elsewhere.
   void record(std::int64_t compute_ns, std::int64_t handoff_ns);
-  /// The time since the last call of this or lap(), which is nobody's yet.
+  /// The time since the last call of pass() or lap(), counted nowhere.
   std::int64_t pass(Clock::time_point now);
   /// `age`: of the gradient; -1: it is not the steady state's, as the pipeline drains.
   void updated(std::int64_t age) {
-    updates_.store(updates_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    updates_ += 1;
     if (age >= 0) ages_.record(age);
   }
-  void skipped() {
-    skipped_.store(skipped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  }
+  void skipped() { skipped_ += 1; }
   /// Any thread.
-  void set_budget(std::int64_t ns) { budget_ns_.store(ns, std::memory_order_relaxed); }
-  /// Empties the histograms of times: the stage is another from now on. While no worker runs.
+  void set_budget(std::int64_t ns) { budget_ns_ = ns; }
+  /// Clears the histograms of times, after a change of the stage. While no worker runs.
   void forget_times();
-  /// All it has measured, for the meter of the same stage in another process of this build, whose
-  /// worker never runs.
+  /// All measurements, for the same stage's meter in another process of this build, where its
+  /// worker does not run.
   std::string bytes() const;
   void take(std::string_view bytes);
   static std::size_t size_in_bytes();
@@ -58,15 +55,15 @@ class StageMeter {
   const Histogram& compute() const { return compute_; }
   const Histogram& handoff() const { return handoff_; }
   const Histogram& busy() const { return busy_; }  ///< compute + hand-off
-  std::int64_t updates() const { return updates_.load(std::memory_order_relaxed); }
-  /// Updates left out: not finite, or discarded by the guard.
-  std::int64_t skips() const { return skipped_.load(std::memory_order_relaxed); }
-  std::int64_t misses() const { return misses_.load(std::memory_order_relaxed); }
+  std::int64_t updates() const { return updates_; }
+  /// Updates skipped: non-finite, or discarded by the guard.
+  std::int64_t skips() const { return skipped_; }
+  std::int64_t misses() const { return misses_; }
   /// Steps recorded and the time they took, compute and hand-off: for means of any stretch.
-  std::int64_t steps() const { return steps_.load(std::memory_order_relaxed); }
-  std::int64_t busy_ns() const { return busy_ns_.load(std::memory_order_relaxed); }
-  /// Frames between the sample whose loss made a gradient and the one it was applied on, of every
-  /// update while samples came.
+  std::int64_t steps() const { return steps_; }
+  std::int64_t busy_ns() const { return busy_ns_; }
+  /// Frames between the sample whose loss made a gradient and the one it was applied on, for every
+  /// update before the drain.
   const Histogram& ages() const { return ages_; }
 
  private:
@@ -75,9 +72,8 @@ class StageMeter {
   std::int64_t compute_ns_ = 0;
   std::int64_t handoff_ns_ = 0;
   // Anyone.
-  std::atomic<std::int64_t> budget_ns_{0}, steps_{0}, busy_ns_{0};
+  Counter<std::int64_t> budget_ns_, updates_, skipped_, misses_, steps_, busy_ns_;
   Histogram compute_, handoff_, busy_, ages_;
-  std::atomic<std::int64_t> updates_{0}, skipped_{0}, misses_{0};
 };
 
 /// One reading of the whole pipeline. Times in milliseconds.
@@ -106,7 +102,7 @@ class Monitor {
   Monitor(std::vector<int> replicas, double fps);
   /// F from now on; 0: unknown. Any thread.
   void set_fps(double fps);
-  double fps() const { return fps_.load(std::memory_order_relaxed); }
+  double fps() const { return fps_; }
   /// As StageMeter's, for all.
   void forget_times();
 
@@ -125,10 +121,10 @@ class Monitor {
 
  private:
   std::vector<int> replicas_;  ///< [stages]
-  std::atomic<double> fps_;
+  Counter<double> fps_;
   std::unique_ptr<StageMeter[]> meters_;
   Clock::time_point last_prediction_{}, last_given_{};
-  std::atomic<std::int64_t> frames_{0}, frames_ns_{0};
+  Counter<std::int64_t> frames_, frames_ns_;
   Tally tally_;
   Histogram period_, latency_;
 };

@@ -85,27 +85,18 @@ Policy policy_of(const std::string& name) {
 }
 
 std::string text(const Change& change) {
-  std::string what;
-  switch (change.kind) {
-    case Change::Kind::none:
-      return "";
-    case Change::Kind::late:
-      what = "late";
-      break;
-    case Change::Kind::in_time:
-      what = "in time again";
-      break;
-    case Change::Kind::train_every:
-      what = "train every: " + std::to_string(change.from_every) + " -> " +
-             std::to_string(change.train_every);
-      break;
-    case Change::Kind::recut:
-      what = "re-cut: " + list_text(change.from_cut) + " -> " + list_text(change.cut);
-      break;
-  }
-  const std::string reason = format("%.3g ms of %.3g ms", change.took_ms, change.budget_ms);
+  using Kind = Change::Kind;
+  if (change.kind == Kind::none) return "";
+  const std::string what =
+      change.kind == Kind::late      ? "late"
+      : change.kind == Kind::in_time ? "in time again"
+      : change.kind == Kind::recut
+          ? "re-cut: " + list_text(change.from_cut) + " -> " + list_text(change.cut)
+          : "train every: " + std::to_string(change.from_every) + " -> " +
+                std::to_string(change.train_every);
   const std::string who = change.stage < 0 ? "a frame" : "stage " + std::to_string(change.stage);
-  return what + ": " + who + " took " + reason;
+  return format("%s: %s took %.3g ms of %.3g ms", what.c_str(), who.c_str(), change.took_ms,
+                change.budget_ms);
 }
 
 Overload::Overload(OverloadOptions options) : options_(std::move(options)), pause_(kFirstPause) {}
@@ -145,7 +136,7 @@ Change Overload::judge(const Load& load) {
 Change Overload::respond(const Load& load) {
   Change change{.kind = Change::Kind::late};
   if (options_.policy == Policy::skip && every_ < kMostEvery) {
-    // As if prediction cost nothing: never too many left out, and the next loads tell the rest.
+    // Assumes that prediction costs nothing: never skips too many, and the next loads correct it.
     const double enough = std::ceil(double(every_) * load.took() / load.budget);
     change = {.kind = Change::Kind::train_every, .from_every = every_};
     every_ = enough < double(kMostEvery) ? std::max(every_ + 1, std::int64_t(enough)) : kMostEvery;
@@ -165,7 +156,7 @@ Change Overload::respond(const Load& load) {
 }
 
 bool Overload::find_cut(const Load& load, Change& change) {
-  // A stage's modules share what was measured of it. Kept: what a cut has shown stays known.
+  // A stage's modules share its measured time. Kept, so what earlier cuts measured stays known.
   options_.module_ms = rescaled(options_.module_ms, options_.cut, load.stage);
   std::vector<int> cut = balanced_cut(options_.module_ms, int(load.stage.size()));
   const double now = load.stage[std::size_t(load.slowest())];
@@ -178,7 +169,7 @@ bool Overload::find_cut(const Load& load, Change& change) {
 
 bool Overload::has_room(const Load& load) const {
   if (late_) return load.took() <= kRoom * load.budget;
-  // With one left-out frame fewer a round, if left-out frames cost nothing: it is less.
+  // The time with one skipped frame fewer a round if skipped frames cost nothing: a lower bound.
   return every_ > 1 && load.took() * double(every_) / double(every_ - 1) <= kRoom * load.budget;
 }
 

@@ -1,4 +1,4 @@
-// Says when a stream is too fast for the pipeline, and what to change about it.
+// Decides when a stream outruns the pipeline, and what to change.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace millrace::engine {
 
-/// What a run has taken so far; two of them make a Load.
+/// Running totals of a run; the difference of two is a Load.
 struct Totals {
   struct Stage {
     int replicas = 1;
     std::int64_t steps = 0, busy_ns = 0;  ///< of all replicas; compute and hand-off
   };
   std::vector<Stage> stages;
-  /// Frames admitted after another, and the time from being given the one before to asking for
-  /// them: what the pipeline takes for a frame when the stream does not hold it up.
+  /// Frames admitted after another, and the time from receiving one to asking for the next: the
+  /// pipeline's own time for a frame, without waiting for the stream.
   std::int64_t frames = 0, frames_ns = 0;
 };
 
@@ -27,7 +27,7 @@ struct Load {
   double budget = 0;          ///< 1/F; 0: no rate to hold
 
   int slowest() const;  ///< stage
-  /// What sets the rate: the slowest stage, or what schedules add that have stages wait in turn.
+  /// What sets the rate: the slowest stage, or a frame's time if stages wait for each other.
   double took() const;
 };
 
@@ -36,13 +36,13 @@ std::int64_t frames_between(const Totals& before, const Totals& after);
 /// The load between them; every stage must have made a step. `budget`: 1/F in milliseconds, or 0.
 Load load_between(const Totals& before, const Totals& after, double budget);
 
-/// What is done when 1/F cannot be met.
+/// What to do if 1/F cannot be met.
 enum class Policy {
   drop,   ///< nothing: the queue keeps the newest frame
-  skip,   ///< all frames are predicted, every k-th is learned from
-  recut,  ///< the network is cut elsewhere where that makes the slowest stage faster
+  skip,   ///< predict every frame, learn from every k-th
+  recut,  ///< move the cut if that makes the slowest stage faster
 };
-/// By their names in a config.
+/// The policies' names in a config.
 const std::vector<std::string>& policy_names();
 /// Throws std::invalid_argument for another name.
 Policy policy_of(const std::string& name);
@@ -67,25 +67,24 @@ struct OverloadOptions {
   std::function<bool(const std::vector<int>&)> allowed;
 };
 
-/// Judges one load after another. It acts on two in a row that are over the budget and gives way on
-/// three with clear room, and never on one that a change of its own fell into, so that neither a
-/// hiccup nor its own doing sets it off; it undoes nothing that would be late again at these costs.
-/// Not thread-safe.
+/// Judges one load after another. Acts on two in a row over the budget and relaxes on three with
+/// clear room, but ignores a load during which it made a change itself: neither a hiccup nor its
+/// own change triggers it. It never relaxes to a state that would be late again. Not thread-safe.
 class Overload {
  public:
-  static constexpr std::int64_t kMostEvery = 32;  ///< at least every so manieth frame is learned
+  static constexpr std::int64_t kMostEvery = 32;  ///< at least every 32nd frame is learned from
 
   explicit Overload(OverloadOptions options);
 
   /// The change that `load` asks for; the caller carries it out.
   Change judge(const Load& load);
-  /// Frames that a load should be the mean of: some, and whole rounds of trained and left-out ones.
+  /// Frames that a load should be the mean of; a multiple of trained and skipped ones.
   std::int64_t window() const;
-  /// Whether so many frames in so many seconds make a load: window() of them, or a few where that
-  /// would take long. A stream that is too fast is thus answered within 3 s.
+  /// Whether so many frames in so many seconds make a load: window() of them, or a few if that
+  /// would take long. So the answer to a stream that is too fast comes within 3 s.
   bool enough(std::int64_t frames, double seconds) const;
 
-  bool late() const { return late_; }  ///< and nothing more can be done about it
+  bool late() const { return late_; }  ///< and no change can help
   std::int64_t train_every() const { return every_; }
   const std::vector<int>& cut() const { return options_.cut; }
 
@@ -98,8 +97,8 @@ class Overload {
   OverloadOptions options_;
   bool late_ = false;
   std::int64_t every_ = 1;
-  int over_ = 0, under_ = 0;               ///< loads in a row
-  bool settling_ = true;                   ///< the next load has seen a change, or the start
+  int over_ = 0, under_ = 0;  ///< loads in a row
+  bool settling_ = true;      ///< the next load includes a change, or the start: ignore it
   std::int64_t loads_ = 0, next_cut_ = 0;  ///< loads so far; when a cut may change again
   std::int64_t pause_;                     ///< loads between changes of the cut
 };

@@ -29,11 +29,10 @@ Verdict judge(const Reading& r, const FrameCounts& window, double window_s, bool
     return verdict;
   }
   verdict.holds = r.holds && window.dropped == 0 && !late;
-  const bool meets = r.holds;
   const std::string slowest = "slowest stage " + std::to_string(r.bottleneck_stage) + " takes " +
                               text(r.bottleneck) + " ms, 1/F is " + text(r.budget) + " ms";
   const std::string in_time = " in the last " + text(window_s) + " s";
-  if (!meets) {
+  if (!r.holds) {
     verdict.reason = slowest;
   } else if (window.dropped > 0) {
     const std::int64_t lost = window.dropped - window.predicted_only;

@@ -1,4 +1,4 @@
-// Whether a run holds its stream's rate: the one place where that is judged.
+// Whether a run keeps up with its stream's rate.
 #pragma once
 
 #include <chrono>
@@ -12,14 +12,14 @@
 
 namespace millrace::engine {
 
-/// Every frame's fate since the run began, or in a stretch of it:
+/// What happened to every frame since the run began, or in a window of it:
 /// received = trained + dropped + rejected + in_flight.
 struct FrameCounts {
   std::int64_t received = 0;
   std::int64_t trained = 0;
-  std::int64_t dropped = 0;         ///< a newer one took its place, or predicted only
+  std::int64_t dropped = 0;         ///< replaced by a newer one, or predicted only
   std::int64_t predicted_only = 0;  ///< of the dropped
-  /// Broken, of a minibatch that the stream did not fill, or without a target.
+  /// Broken, in a minibatch that the stream did not fill, or without a target.
   std::int64_t rejected = 0;
   std::int64_t untold = 0;    ///< of the rejected: predicted, but without a target
   std::int64_t replayed = 0;  ///< learned from once more; in none of the others
@@ -45,7 +45,6 @@ std::string rule_text(const Reading& reading, const Verdict& verdict);
 /// note(): one thread; verdict(): any.
 class RealTime {
  public:
-  using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::seconds kWindow{10};
 
   void note(const FrameCounts& now, bool late, Clock::time_point time = Clock::now());

@@ -1,4 +1,4 @@
-// What became of the samples that were admitted.
+// What happened to the admitted samples.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@ namespace millrace::engine {
 
 enum class Fate : std::uint8_t {
   trained,
-  predicted_only,    ///< left out by choice, for lack of time
-  untold,            ///< left out since a sample of the update had no target
-  replayed,          ///< learned from once more; the others came first
-  replayed_in_vain,  ///< fed once more, but left out
+  predicted_only,    ///< not learned from, for lack of time
+  untold,            ///< not learned from, since a sample of the update had no target
+  replayed,          ///< learned from again
+  replayed_in_vain,  ///< fed again, but not learned from
 };
 
-/// What becomes of a sample that is fed once more, where another's fate is `fate`.
+/// The fate of a replayed sample that otherwise would have `fate`.
 inline Fate again(Fate fate) {
   return fate == Fate::trained ? Fate::replayed : Fate::replayed_in_vain;
 }
@@ -25,20 +25,22 @@ inline Fate again(Fate fate) {
 struct FateCounts {
   std::int64_t trained = 0, predicted_only = 0, untold = 0, replayed = 0, replayed_in_vain = 0;
 
-  FateCounts& operator+=(const FateCounts& more) {
-    trained += more.trained;
-    predicted_only += more.predicted_only;
-    untold += more.untold;
-    replayed += more.replayed;
-    replayed_in_vain += more.replayed_in_vain;
-    return *this;
-  }
-  FateCounts operator-(const FateCounts& before) const {
-    return {trained - before.trained, predicted_only - before.predicted_only,
-            untold - before.untold, replayed - before.replayed,
-            replayed_in_vain - before.replayed_in_vain};
-  }
+  FateCounts& operator+=(const FateCounts& more) { return add(more, 1); }
+  FateCounts operator-(const FateCounts& before) const { return FateCounts(*this).add(before, -1); }
+
+ private:
+  FateCounts& add(const FateCounts& other, int sign);
 };
+
+/// By Fate.
+inline constexpr std::int64_t FateCounts::*kCountOfFate[] = {
+    &FateCounts::trained, &FateCounts::predicted_only, &FateCounts::untold, &FateCounts::replayed,
+    &FateCounts::replayed_in_vain};
+
+inline FateCounts& FateCounts::add(const FateCounts& other, int sign) {
+  for (const auto count : kCountOfFate) this->*count += sign * (other.*count);
+  return *this;
+}
 
 /// Counts samples by fate, over all runs. Written by workers, read by anyone.
 class Tally {
@@ -46,23 +48,17 @@ class Tally {
   void add(Fate fate, std::int64_t samples) {
     counts_[std::size_t(fate)].fetch_add(samples, std::memory_order_relaxed);
   }
-  FateCounts counts() const {
-    return {of(Fate::trained), of(Fate::predicted_only), of(Fate::untold), of(Fate::replayed),
-            of(Fate::replayed_in_vain)};
-  }
   void add(const FateCounts& more) {
-    add(Fate::trained, more.trained);
-    add(Fate::predicted_only, more.predicted_only);
-    add(Fate::untold, more.untold);
-    add(Fate::replayed, more.replayed);
-    add(Fate::replayed_in_vain, more.replayed_in_vain);
+    for (std::size_t i = 0; i < counts_.size(); ++i) add(Fate(i), more.*kCountOfFate[i]);
+  }
+  FateCounts counts() const {
+    FateCounts all;
+    for (std::size_t i = 0; i < counts_.size(); ++i)
+      all.*kCountOfFate[i] = counts_[i].load(std::memory_order_relaxed);
+    return all;
   }
 
  private:
-  std::int64_t of(Fate fate) const {
-    return counts_[std::size_t(fate)].load(std::memory_order_relaxed);
-  }
-
   std::array<std::atomic<std::int64_t>, 5> counts_{};
 };
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>  // nan
+#include <cmath>
 
 namespace millrace::engine {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>  // unknown names
+#include <stdexcept>
 
 #include "engine/plan/balance.h"
 

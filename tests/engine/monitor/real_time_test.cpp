@@ -50,7 +50,7 @@ TEST(RealTime, WithoutARateThereIsNoVerdict) {
 
 TEST(RealTime, ForgetsWhatIsOlderThanItsWindowAndWhileThePipelineFilled) {
   RealTime real_time;
-  RealTime::Clock::time_point now{};
+  Clock::time_point now{};
   real_time.note({.received = 3, .dropped = 3}, false, now);  // nothing was trained yet
   real_time.note({.received = 10, .trained = 5, .dropped = 5}, false, now += 1s);
   EXPECT_EQ(real_time.verdict(reading(1, 25)).window.dropped, 2);
