@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <stdexcept>
+#include <string>
 #include <string_view>
 
 namespace millrace::stages {
@@ -39,6 +41,17 @@ inline JsonExtent json_extent(std::string_view text) {
     }
   }
   return extent;
+}
+
+/// Parses `text` as a `Json` (nlohmann::ordered_json, which looks keys up one after another), if the
+/// memory and time that takes are of the order of its length; else throws std::length_error. What is
+/// not JSON comes back discarded.
+template <class Json>
+Json parse_bounded(const std::string& text) {
+  const JsonExtent extent = json_extent(text);
+  if (extent.depth > 16 || extent.values > 500'000 || extent.keys > 10'000)
+    throw std::length_error("its JSON is nested too deep, or holds too much");
+  return Json::parse(text, nullptr, false);
 }
 
 }  // namespace millrace::stages

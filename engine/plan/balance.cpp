@@ -6,11 +6,9 @@
 #include <string>
 
 namespace millrace::engine {
-
 namespace {
 
-/// The least bottleneck of some first modules in some first stages with so many threads, and how
-/// the last of these stages comes by it.
+/// The least bottleneck of the first n modules in the first s stages, and the last stage's choice.
 struct Best {
   double bottleneck = std::numeric_limits<double>::infinity();
   int begin = 0, threads = 0;
@@ -50,11 +48,11 @@ Balance balanced(const std::map<int, std::vector<double>>& costs,
     }
   }
   int taken = 0;
-  const std::vector<Best>& whole = best[stages][modules];
+  const std::vector<Best>& all = best[stages][modules];
   for (int p = 1; p <= places; ++p) {
-    if (whole[p].bottleneck < whole[taken].bottleneck) taken = p;
+    if (all[p].bottleneck < all[taken].bottleneck) taken = p;
   }
-  if (whole[taken].threads == 0) {
+  if (all[taken].threads == 0) {
     throw std::invalid_argument(std::to_string(stages) + " stages cannot be cut from " +
                                 std::to_string(modules) + " modules");
   }

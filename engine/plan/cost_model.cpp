@@ -3,9 +3,85 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "engine/plan/stage_costs.h"
-
 namespace millrace::engine::plan {
+namespace {
+
+/// What one of `ways` parts takes, scaled from the nearest measured number of parts <= `ways`.
+StepCosts part_of(const ModuleProfile& module, int ways) {
+  StepCosts ms = module.ms();
+  int measured = 1;
+  for (const auto& [of, part] : module.parts) {
+    if (of > ways) break;
+    measured = of;
+    ms = part;
+  }
+  const double rest = double(ways) / measured;
+  return {ms.forward / rest, ms.input_gradient / rest, ms.weight_gradient / rest, ms.update / rest};
+}
+
+/// The slowest link between devices that share modules.
+const Link& worst_link(const Machine& machine, int tensor) {
+  int level = 0;
+  for (int first = 0; first + tensor <= machine.devices(); first += tensor)
+    level = std::max(level, machine.level_between(first, first + tensor - 1));
+  return machine.levels[std::size_t(level)].link;
+}
+
+}  // namespace
+
+std::vector<StageCosts> stage_costs(const Profile& profile, const std::vector<int>& cut) {
+  const int modules = int(profile.modules.size());
+  std::vector<int> begins = {0};
+  for (const int begin : cut) {
+    if (begin <= begins.back() || begin >= modules) {
+      throw std::invalid_argument("a cut at " + std::to_string(begin) + " leaves a stage empty: " +
+                                  "cuts ascend from 1 to " + std::to_string(modules - 1));
+    }
+    begins.push_back(begin);
+  }
+  begins.push_back(modules);
+  std::vector<StageCosts> stages(begins.size() - 1);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    StageCosts& stage = stages[i];
+    stage.ms.update = profile.agree_ms;
+    for (int at = begins[i]; at < begins[i + 1]; ++at) {
+      const ModuleProfile& module = profile.modules[at];
+      StepCosts ms = module.ms();
+      if (at == 0) ms.input_gradient = 0;
+      stage.ms += ms;
+      stage.bytes.weight += module.bytes.weight;
+      stage.bytes.state += module.bytes.state;
+      stage.bytes.stash += module.bytes.stash;
+      stage.bytes.activation = module.bytes.activation;
+      stage.bytes.gradient = module.bytes.gradient;
+    }
+  }
+  return stages;
+}
+
+Profile shared_by(Profile profile, int tensor, const Machine& machine) {
+  if (tensor < 2) return profile;
+  const Link& link = worst_link(machine, tensor);
+  const auto sum_ms = [&](double bytes, int ways) {
+    if (bytes == 0) return 0.0;
+    // Each sends all others its part.
+    return machine.knows_sums && ways > 1 ? machine.sums.ms(bytes * (ways - 1))
+                                          : all_reduce_ms(link, bytes, ways);
+  };
+  for (ModuleProfile& module : profile.modules) {
+    const int ways = std::min(module.tensor_ways, tensor);
+    const StepCosts part = part_of(module, ways);
+    module.forward.median = part.forward + sum_ms(module.tensor_bytes, ways);
+    module.input_gradient.median = part.input_gradient + sum_ms(module.tensor_gradient_bytes, ways);
+    module.weight_gradient.median = part.weight_gradient;
+    module.update.median = part.update;
+    module.bytes.weight /= ways;
+    module.bytes.state /= ways;
+    module.bytes.stash /= ways;
+  }
+  if (machine.knows_sums) profile.agree_ms = sum_ms(sizeof(float), tensor);
+  return profile;
+}
 
 double StageTime::period(Overlap overlap) const {
   switch (overlap) {
@@ -32,7 +108,7 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
   }
   places_ = machine.devices() / pipelines * method.virtual_stages;
   const int n = int(profile.modules.size());
-  for (auto* sums : {&compute_, &update_, &weight_, &state_, &stash_}) sums->assign(n + 1, 0.0);
+  for (auto* sums : {&compute_, &weight_, &state_, &stash_}) sums->assign(n + 1, 0.0);
   steps_.resize(n + 1);
   activation_.assign(n + 1, 0.0);
   gradient_.assign(n + 1, 0.0);
@@ -46,7 +122,6 @@ CostModel::CostModel(const Profile& profile, const Machine& machine, const Metho
     steps_[i + 1] = steps_[i];
     steps_[i + 1] += ms;
     compute_[i + 1] = compute_[i] + ms.forward * (method.recompute ? 2 : 1) + ms.backward();
-    update_[i + 1] = update_[i] + ms.update;
     weight_[i + 1] = weight_[i] + module.bytes.weight;
     state_[i + 1] = state_[i] + module.bytes.state;
     stash_[i + 1] = stash_[i] + module.bytes.stash;
@@ -110,13 +185,16 @@ StepCosts CostModel::step(int begin, int end) const {
           to.weight_gradient - from.weight_gradient, to.update - from.update + agree_ms_};
 }
 
+double CostModel::work(int begin, int end, int replicas, int threads) const {
+  const double speed = speedup(threads);
+  return (compute_[end] - compute_[begin]) / (replicas * speed) +
+         (steps_[end].update - steps_[begin].update) / (group(replicas) * speed);
+}
+
 StageTime CostModel::time(const Stage& stage) const {
   const auto [begin, end, place, replicas, threads] = stage;
-  const double speed = speedup(threads);
   StageTime time;
-  time.work = (compute_[end] - compute_[begin]) / (replicas * speed) +
-              (update_[end] - update_[begin]) / (group(replicas) * speed) +
-              agree_ms_ / group(replicas);
+  time.work = work(begin, end, replicas, threads) + agree_ms_ / group(replicas);
   if (const int members = replicas * method_.copies; members > 1) {
     time.agree =
         all_reduce_ms(agree_link(stage), weight_bytes(begin, end), members) / group(replicas);

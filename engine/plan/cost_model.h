@@ -1,32 +1,40 @@
-// What a stage costs where it is put: the one place that knows the formulas planning minimises.
+// What a stage costs at its place in the machine: the formulas that planning minimises.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "engine/plan/costs.h"
-#include "engine/plan/profile.h"
+#include "engine/plan/machine.h"
 #include "engine/schedule/registry.h"
 
 namespace millrace::engine::plan {
 
-/// How the devices work together: everything of a plan but its cut and the width of its stages.
-/// Devices = width p x tensor t x copies d, where a stage's own replicas count as places of p.
+/// Adds a profile's modules up to the stages of a cut. `cut`: the modules where stages 1.. begin,
+/// ascending. The first module has no input gradient. Throws std::invalid_argument unless every
+/// stage has at least one of the profile's modules.
+std::vector<StageCosts> stage_costs(const Profile& profile, const std::vector<int>& cut);
+
+/// What each of `tensor` devices that share modules spends and keeps. If the machine does not know
+/// how long its ranks take to add up, they use the slowest link between such devices.
+Profile shared_by(Profile profile, int tensor, const Machine& machine);
+
+/// How the devices work together: a plan without its cut and the width of its stages. Devices =
+/// width p x tensor t x copies d; a stage's own replicas count as places of p.
 struct Method {
   std::string schedule = "partime";
   int microbatches = 1;    ///< samples of one copy that make an update; 1 without minibatches
   int virtual_stages = 1;  ///< interleaved: stages a worker
-  bool recompute = false;  ///< keep a stage's input alone, and run its forward again
+  bool recompute = false;  ///< keep only a stage's input, and run its forward again
   int tensor = 1;          ///< devices that share each module
-  int copies = 1;          ///< pipelines side by side, which agree on their gradients
-  /// Whether copies of a stage are neighbours; else the stages of a copy are.
+  int copies = 1;          ///< pipelines side by side, which average their gradients
+  /// Whether the copies of a stage are neighbours; else the stages of a copy are.
   bool copies_inside = false;
 
   bool operator==(const Method&) const = default;
 };
 
-/// Modules [begin, end) on `replicas` x `threads` places from `place` on. Replicas take turns at
-/// samples, a sample each; threads work on one together.
+/// Modules [begin, end) on `replicas` x `threads` places from `place` on. Replicas take samples in
+/// turn; threads share one sample's work.
 struct Stage {
   int begin = 0;
   int end = 0;
@@ -38,14 +46,13 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
-/// A stage's milliseconds a sample, as its neighbours see them: what one of r replicas spends on a
-/// sample counts 1/r.
+/// A stage's milliseconds a sample as its neighbours see them: each of r replicas counts 1/r.
 struct StageTime {
   double work = 0;    ///< forward, backward, recomputing, its share of an update
   double agree = 0;   ///< its share of the replicas' all-reduce
   double arrive = 0;  ///< activation from upstream, gradient to it
   double leave = 0;   ///< activation to downstream, gradient from it
-  /// What they come to: their sum, or the longest of what runs side by side.
+  /// Their sum, or the longest of those that run in parallel.
   double period(Overlap overlap) const;
 };
 
@@ -56,12 +63,12 @@ struct StageMemory {
   double weights = 0;
   double optimizer = 0;  ///< one gradient of the weights, and the optimizer's state
   double stash = 0;
-  double replay = 0;  ///< samples kept to be learned from again
+  double replay = 0;  ///< samples kept for replay
   double total() const { return weights + optimizer + stash + replay; }
 };
 
-/// Sums over a profile's modules for one machine and method. Immutable. A place is `tensor`
-/// devices that act as one; a copy has places() of them in a row.
+/// A profile's prefix sums for one machine and method. Immutable. A place is `tensor` devices that
+/// act as one; a copy has places() of them in a row.
 class CostModel {
  public:
   /// Throws std::invalid_argument unless the machine's devices are a multiple of tensor x copies.
@@ -77,27 +84,26 @@ class CostModel {
   double speedup(int threads) const;
 
   StageTime time(const Stage& stage) const;
-  /// `behind`: places of the stages downstream. A stage is as deep in flight as the samples that
-  /// are between it and the loss: one with itself and one for each turn of its replicas that the
-  /// places behind it can hold, which is N - i where nothing is replicated (PipeDream's NOAM, SOSP
-  /// 2019, section 3.2). `stages`: how many the pipeline has, or the most it can have.
+  /// Forward, backward and update of modules [begin, end) on such a stage; part of time().work.
+  double work(int begin, int end, int replicas, int threads) const;
+  /// `behind`: places of the stages downstream. A stage's depth is the number of samples between it
+  /// and the loss: its own, and one for each turn of its replicas that fits the places behind it:
+  /// N - i if nothing is replicated (PipeDream's NOAM, SOSP 2019, section 3.2). `stages`: how many
+  /// the pipeline has, or the most it can have.
   StageMemory memory(const Stage& stage, int behind, int stages) const;
-  /// Whether the schedule can have the stage there: 2bw's two versions are enough only if no more
-  /// samples are in flight than make an update, depth x replicas (arXiv 2006.09503, section 3.1).
+  /// Whether the schedule can have the stage there: 2bw's two versions suffice only if an update
+  /// covers all samples in flight, depth x replicas (arXiv 2006.09503, section 3.1).
   bool allows(const Stage& stage, int behind) const;
   /// Forward, backward and update of modules [begin, end) on one place, not shared by replicas.
   StepCosts step(int begin, int end) const;
   double weight_bytes(int begin, int end) const { return weight_[end] - weight_[begin]; }
 
-  // What a search needs, as sums over modules [0, i): a stage's costs are differences of them.
+  /// Forward and backward of modules [0, i).
   const std::vector<double>& compute_sums() const { return compute_; }
-  const std::vector<double>& update_sums() const { return update_; }
-  const std::vector<double>& weight_sums() const { return weight_; }
-  /// weight x weights + optimizer + samples x stash, for memory's limit.
+  /// versions x weights + optimizer + samples x stash of modules [0, i).
   std::vector<double> memory_sums(int versions, int samples) const;
-  /// What memory holds besides: the inputs that recomputing starts from.
+  /// Besides, memory keeps the inputs that recomputing starts from.
   double input_bytes(int begin, int samples) const;
-  /// Versions and samples kept by a stage `depth` deep.
   int depth(const Stage& stage, int behind) const;
 
   const Link& arrive_link(const Stage& stage) const;
@@ -121,7 +127,7 @@ class CostModel {
   double agree_ms_ = 0;  ///< of those that share modules, on an update
   int places_ = 1;
   std::vector<StepCosts> steps_;                ///< sums
-  std::vector<double> compute_, update_;        ///< sums: forward and backward; update
+  std::vector<double> compute_;                 ///< sums: forward, again if recomputed, backward
   std::vector<double> weight_, state_, stash_;  ///< sums
   std::vector<double> activation_, gradient_;   ///< that cross before a module
   std::vector<std::vector<int>> levels_;        ///< worst between two places, of any copy

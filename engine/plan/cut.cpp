@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "engine/plan/reach.h"
+#include "engine/plan/cut_search.h"
 
 namespace millrace::engine::plan {
 namespace {
@@ -11,28 +11,24 @@ namespace {
 constexpr double kExact = 1e-12;  ///< relative: below it a difference is rounding
 constexpr double kNear = 1e-3;    ///< relative
 
-/// A period that no cut can beat: every module is somewhere, and all places together do all work.
+/// A period that no cut can beat: the slowest module's, or that of all work over all places.
 double lower_bound(const CostModel& model, const std::vector<Width>& widths) {
-  const auto &compute = model.compute_sums(), &update = model.update_sums();
   double efficiency = 0;
   for (const Width& width : widths) {
     efficiency = std::max(efficiency, model.speedup(width.threads) / width.threads);
   }
-  double bound = compute.back() / (model.places() * efficiency);
+  double bound = model.compute_sums().back() / (model.places() * efficiency);
   for (int i = 0; i < model.modules(); ++i) {
     double best = std::numeric_limits<double>::infinity();
-    for (const auto& [replicas, threads] : widths) {
-      const double speed = model.speedup(threads);
-      best = std::min(best, (compute[i + 1] - compute[i]) / (replicas * speed) +
-                                (update[i + 1] - update[i]) / (model.group(replicas) * speed));
-    }
+    for (const auto& [replicas, threads] : widths)
+      best = std::min(best, model.work(i, i + 1, replicas, threads));
     bound = std::max(bound, best);
   }
   return bound;
 }
 
-/// The cut of the least period, of those that `within` finds: it gives one within a period, or
-/// none. No period is below `low`.
+/// The cut of the least period, no less than `low`. `within(period)` finds some cut within a
+/// period, or none.
 template <class Within>
 std::optional<Cut> least(const CostModel& model, double low, const Within& within) {
   std::optional<Cut> best;
@@ -54,7 +50,7 @@ std::optional<Cut> least(const CostModel& model, double low, const Within& withi
     const double middle = low + (best->period_ms - low) / 2;
     if (middle <= low || middle >= best->period_ms) break;
     if (!fits(middle)) low = middle;
-    // Few cuts are left so near to each other: is there one at all below the best?
+    // So close together few cuts are left: is there any below the best?
     const double below = best->period_ms * (1 - kExact);
     if (best->period_ms < low * (1 + kNear) && !fits(below)) break;
   }
@@ -84,19 +80,19 @@ double peak_memory(const CostModel& model, const std::vector<Stage>& stages) {
 }
 
 std::vector<Stage> any_cut(const CostModel& model, const Freedom& freedom) {
-  return Reach(model, freedom).within(std::numeric_limits<double>::infinity());
+  return CutSearch(model, freedom).within(std::numeric_limits<double>::infinity());
 }
 
 std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom) {
-  Reach reach(model, freedom);
-  return least(model, lower_bound(model, reach.widths()),
-               [&](double period) { return reach.within(period); });
+  CutSearch search(model, freedom);
+  return least(model, lower_bound(model, search.widths()),
+               [&](double period) { return search.within(period); });
 }
 
 std::optional<Cut> next_best_cut(const CostModel& model, const Freedom& freedom, const Cut& best) {
-  Reach reach(model, freedom);
+  CutSearch search(model, freedom);
   return least(model, best.period_ms * (1 + kExact / 4),
-               [&](double period) { return reach.within_other_than(best.stages, period); });
+               [&](double period) { return search.within_other_than(best.stages, period); });
 }
 
 }  // namespace millrace::engine::plan

@@ -8,11 +8,11 @@
 
 namespace millrace::engine::plan {
 
-/// What a cut may do with places.
+/// Which widths a cut's stages may have.
 struct Freedom {
-  bool replicas = false;  ///< a stage may take several, which take turns
-  bool threads = false;   ///< a stage may take several, which work on one sample
-  int stages = 0;         ///< exactly so many, each on one place; 0: as many as are best
+  bool replicas = false;  ///< a stage may take several places, which take samples in turn
+  bool threads = false;   ///< a stage may take several places, which share a sample's work
+  int stages = 0;         ///< exactly so many, each on one place; 0: the best number
   bool together = false;  ///< one stage, whose threads take all places
 
   bool operator==(const Freedom&) const = default;
@@ -20,30 +20,28 @@ struct Freedom {
 
 struct Cut {
   std::vector<Stage> stages;
-  double period_ms = 0;  ///< of the slowest stage: a pipeline takes a sample every so often
+  double period_ms = 0;  ///< of the slowest stage: time from one sample to the next
   int bottleneck = 0;    ///< the slowest stage
 };
 
-/// The cut with the least period, to 1e-12 of it, of all cuts of the network into stages of at
-/// least one module on consecutive places, the last stage on the last place, that keep to the
-/// machine's memory. Places may stay idle. Of equals one with the fewest places.
+/// The cut with the least period, to 1e-12 of it, among all cuts into stages of at least one module
+/// on consecutive places, the last stage on the last place, that fit the machine's memory. Places
+/// may stay idle. Among equals, one with the fewest places. Empty: nothing fits.
 ///
-/// A stage's cost depends on its modules, its width and its place alone, so "modules [k, n) can run
-/// on the last d places within a period B" is a dynamic programme over (d, k), with O(1) a state
-/// and width: costs are sums over modules, hence for each k the ends that fit are an interval,
-/// found with two pointers. B is then bisected between bounds. O(modules x places x widths) a step,
-/// less by what bounds on the rest rule out.
-///
-/// Empty if nothing fits.
+/// A stage's cost depends only on its modules, width and place. So "modules [k, n) can run on the
+/// last d places within a period B" is a dynamic program over (d, k) with O(1) a state and width:
+/// costs are sums over modules, so for each k the ends that fit are an interval, found with two
+/// pointers. B is bisected between bounds. A step takes O(modules x places x widths), less what
+/// bounds rule out.
 std::optional<Cut> best_cut(const CostModel& model, const Freedom& freedom);
 
 /// The best cut that differs from `best`, which is best_cut()'s; empty if there is none.
 std::optional<Cut> next_best_cut(const CostModel& model, const Freedom& freedom, const Cut& best);
 
-/// Some cut that keeps to the machine's memory, whatever its period; empty if there is none.
+/// A cut that fits the machine's memory, whatever its period; empty: there is none.
 std::vector<Stage> any_cut(const CostModel& model, const Freedom& freedom);
 
-/// Period and bottleneck of stages that somebody else chose.
+/// Period and bottleneck of given stages.
 Cut weigh(const CostModel& model, const std::vector<Stage>& stages);
 
 /// The largest total() of a stage's memory, of one of its devices.

@@ -8,9 +8,9 @@
 namespace millrace::engine::plan {
 namespace {
 
-/// What one worker spends on a sample. Interleaved workers have several stages.
+/// A worker's time for a sample. Interleaved workers have several stages.
 struct WorkerTime {
-  double step = 0;      ///< forward, backward, messages that nothing hides; on one of its replicas
+  double step = 0;      ///< on one replica: forward, backward, messages that nothing hides
   double turn = 0;      ///< step over its replicas: how often a sample leaves
   double residue = 0;   ///< what zb-h1 leaves of the step in fill and drain
   double flushing = 0;  ///< update and agreement, once a minibatch
@@ -39,7 +39,7 @@ std::vector<WorkerTime> worker_times(const CostModel& model, const Cut& cut) {
   return workers;
 }
 
-/// Messages that lie on a sample's way, there and back, where they run beside computing.
+/// A sample's messages there and back, if they run in parallel to computing.
 double way_ms(const CostModel& model, const Cut& cut) {
   double ms = 0;
   if (model.machine().overlap == Overlap::none) return ms;
@@ -66,7 +66,7 @@ void rate_flushing(const CostModel& model, const Cut& cut, Outcome& outcome) {
   outcome.sample_ms = (m * slowest + fill + way_ms(model, cut) + flushing) / (m * method.copies);
 }
 
-/// At full rate a replica passes a sample on once in `replicas` periods; the last stage predicts
+/// At full rate a replica passes on a sample every `replicas` periods; the last stage predicts
 /// after its forward.
 double latency_of(const CostModel& model, const Cut& cut) {
   const std::string& schedule = model.method().schedule;
@@ -84,7 +84,7 @@ double latency_of(const CostModel& model, const Cut& cut) {
   return ms;
 }
 
-/// A replica counts as a stage: as many samples are between it and the loss.
+/// A replica counts as a stage: it adds a sample between itself and the loss.
 std::vector<std::int64_t> ages_of(const CostModel& model, const Cut& cut) {
   const Method& method = model.method();
   int deep = 0;
@@ -110,7 +110,7 @@ std::vector<StageMemory> memory_of(const CostModel& model, const Cut& cut) {
   }
   const Method& method = model.method();
   if (!model.entry().virtual_stages) return list;
-  // A worker's chunks share a device; of its saved activations each chunk has as many.
+  // A worker's chunks share a device, and its saved activations equally.
   const int workers = int(list.size()) / method.virtual_stages;
   for (int chunk = workers; chunk < int(list.size()); ++chunk) {
     StageMemory& worker = list[chunk % workers];

@@ -1,4 +1,4 @@
-// What a cut comes to under a schedule: rate, latency, memory, gradient age.
+// What to expect of a cut under a schedule: rate, latency, memory, gradient age.
 #pragma once
 
 #include <cstdint>
@@ -26,13 +26,13 @@ struct Outcome {
 };
 
 /// Asynchronous schedules take a sample every period of the slowest stage. Flushing ones spend m
-/// periods on a minibatch, and once each: the other stages' steps, which fill and drain; messages
-/// on the way; the longest update with its agreement. sequential adds everything up. zb-h1's weight
-/// gradients fill the drain: forward + input gradient - weight gradient of each other stage is left
-/// (Qi et al., arXiv 2401.10241, section 2.3).
+/// periods on a minibatch, plus once the other stages' steps (fill and drain), the messages on the
+/// way and the longest update with its all-reduce. sequential adds everything up. In zb-h1 weight
+/// gradients fill the drain, so that forward + input gradient - weight gradient of each other stage
+/// remains (Qi et al., arXiv 2401.10241, section 2.3).
 Outcome outcome_of(const Profile& profile, const CostModel& model, const Cut& cut);
 
-/// interleaved: chunks that worker `worker` of `workers` keeps activations of, at most. Its warm-up
+/// interleaved: the most chunks that worker `worker` of `workers` keeps activations of. Its warm-up
 /// is 2(p - w - 1) + (v - 1)p chunks (Megatron-LM, arXiv 2104.04473, section 2.2), and one more.
 int chunks_kept(int worker, int workers, int virtual_stages, int microbatches);
 

@@ -1,4 +1,4 @@
-// Profiles in PipeDream's `graph.txt` form, as its repository publishes them for a dozen networks.
+// Profiles in PipeDream's `graph.txt` form; its repository has a dozen networks.
 #pragma once
 
 #include <string>
@@ -13,17 +13,16 @@ namespace millrace::engine::plan {
 ///         activation_size=[6291456.0; 131072.0], parameter_size=50364416.000
 ///     <tab>node6 -- node7
 ///
-/// (the first on one line; milliseconds and bytes of a minibatch of `frames`) and makes a chain of
-/// it: the layers in an order in which each comes after what it reads, of those ready the one with
-/// the least number, which is the order the forward ran them in. Every cut of that chain splits the
-/// graph in two with all edges one way, and what crosses it is each output that somebody behind
-/// still reads, once. These are PipeDream's own cuts (its antichains) where the graph is a chain
-/// with skips; of a graph whose branches run side by side it tries more of them.
+/// (the first on one line; milliseconds and bytes of a minibatch of `frames`) and orders the layers
+/// in a chain: each after what it reads, the least number first, which is the order of the forward.
+/// Every cut of the chain splits the graph in two with all edges one way; each output that a later
+/// layer still reads crosses it once. If the graph is a chain with skips, these are PipeDream's own
+/// cuts (its antichains); if branches run in parallel, PipeDream tries more.
 ///
-/// Inputs are left out, as in PipeDream: data comes in where stage 0 is. The form does not part the
-/// backward, which is given in halves to input and weights where there are weights. It has no
-/// updates and no stash: the stash is taken to be the output. `name` stands for the file in errors.
-/// Throws ProfileError, which names line and field.
+/// Inputs are left out, as in PipeDream: stage 0 receives the data. The form has one figure for the
+/// backward, which is halved between input and weights if there are weights; no updates; and no
+/// stash, for which the output is taken. `name`: of the file, for errors. Throws ProfileError,
+/// which names line and field.
 Profile profile_from_graph(const std::string& text, const std::string& name, int frames);
 
 /// Whether a text looks like such a graph, rather than like JSON.

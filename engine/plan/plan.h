@@ -1,4 +1,4 @@
-// The choice of everything at once: schedule, minibatch, recomputing, tensor x copies x width, cut.
+// Chooses everything at once: schedule, minibatch, recomputing, tensor x copies x width, cut.
 #pragma once
 
 #include <optional>
@@ -10,24 +10,24 @@
 
 namespace millrace::engine::plan {
 
-/// Nothing fits. The message is one line and names what binds.
+/// Nothing fits. The message is one line and names the binding limit.
 struct PlanError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What may be chosen from. Every list is tried against every other.
+/// What to choose from. Every combination is tried.
 struct Request {
   Machine machine;
   std::vector<std::string> schedules = {"partime"};
   /// Samples that make an update, for schedules with minibatches; copies share them.
   std::vector<int> microbatches = {4};
   std::vector<int> virtual_stages = {2};  ///< interleaved
-  bool recompute = false;                 ///< may activations be computed again
-  bool replicas = false;                  ///< may single stages be replicated
-  bool threads = false;                   ///< may a stage take several cores
+  bool recompute = false;                 ///< activations may be computed again
+  bool replicas = false;                  ///< single stages may be replicated
+  bool threads = false;                   ///< a stage may take several cores
   int most_tensor = 1;                    ///< devices that may share a module
   int most_copies = 1;                    ///< pipelines side by side
-  int stages = 0;                         ///< exactly so many; 0: as are best
+  int stages = 0;                         ///< exactly so many; 0: the best number
   double fps = 0;                         ///< F for the rule T/N < 1/F; 0: no rule
 };
 
@@ -46,10 +46,31 @@ struct Planned {
 };
 
 /// Tries every method of the request, each with its exact best cut. For flushing schedules the cut
-/// minimises the slowest stage, and methods are compared by the whole minibatch; without replicas
-/// they use all devices: p x t x d = n. interleaved cuts chunks so that the slowest chunk is
-/// fastest, and its memory is checked afterwards. Throws PlanError if nothing fits,
-/// std::invalid_argument for a request that makes no sense.
+/// minimises the slowest stage, and methods are compared by a complete minibatch; without replicas
+/// they use all devices: p x t x d = n. interleaved minimises the slowest chunk, and its memory is
+/// checked afterwards. Throws PlanError if nothing fits, std::invalid_argument for an unknown
+/// schedule and an invalid request.
 Planned make_plan(const Profile& profile, const Request& request);
+
+/// A method, and the widths that its cut may have.
+struct Candidate {
+  Method method;
+  Freedom freedom;
+  bool operator==(const Candidate&) const = default;
+};
+
+/// The least memory a device with which some cut fits, and that cut; without stages if none fits at
+/// any memory.
+struct LeastMemory {
+  double bytes = 0;
+  std::vector<Stage> stages;
+};
+LeastMemory least_memory(const Profile& profile, const Machine& machine,
+                         const Candidate& candidate);
+
+/// One line that names the binding limit: too many stages, or memory, with the least that would do,
+/// of which method and stage.
+std::string why_nothing_fits(const Profile& profile, const Request& request,
+                             const std::vector<Candidate>& tried);
 
 }  // namespace millrace::engine::plan

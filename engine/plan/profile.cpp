@@ -10,30 +10,19 @@ std::string place(const Profile& profile, std::size_t index) {
   return "module " + std::to_string(index) + " (" + profile.modules[index].name + ")";
 }
 
-void check_number(double value, const std::string& where, const char* field) {
+void check_number(double value, const std::string& where, const std::string& field) {
   if (!std::isfinite(value)) throw ProfileError(where + ": " + field + " is not a number");
   if (value < 0) throw ProfileError(where + ": " + field + " is negative");
 }
 
 void check_module(const ModuleProfile& module, const std::string& where) {
-  const std::pair<const char*, const Measured*> times[] = {
-      {"forward", &module.forward},
-      {"input_gradient", &module.input_gradient},
-      {"weight_gradient", &module.weight_gradient},
-      {"update", &module.update}};
-  for (const auto& [field, time] : times) {
-    check_number(time->median, where, field);
-    check_number(time->spread, where, (std::string(field) + "'s spread").c_str());
+  for (const auto& [field, time] : kTimes) {
+    check_number((module.*time).median, where, field);
+    check_number((module.*time).spread, where, std::string(field) + "'s spread");
   }
-  const std::pair<const char*, double> sizes[] = {
-      {"activation_bytes", module.bytes.activation},
-      {"gradient_bytes", module.bytes.gradient},
-      {"weight_bytes", module.bytes.weight},
-      {"state_bytes", module.bytes.state},
-      {"stash_bytes", module.bytes.stash},
-      {"tensor_bytes", module.tensor_bytes},
-      {"tensor_gradient_bytes", module.tensor_gradient_bytes}};
-  for (const auto& [field, size] : sizes) check_number(size, where, field);
+  for (const auto& [field, size] : kSizes) check_number(module.bytes.*size, where, field);
+  check_number(module.tensor_bytes, where, "tensor_bytes");
+  check_number(module.tensor_gradient_bytes, where, "tensor_gradient_bytes");
   for (const auto& [ways, ms] : module.parts) {
     if (ways < 2) throw ProfileError(where + ": tensor_ms of " + std::to_string(ways) + " parts");
     for (const double part : {ms.forward, ms.input_gradient, ms.weight_gradient, ms.update})

@@ -1,5 +1,5 @@
-// What a network costs, module by module: measured by `millrace profile`, or carried over from a
-// published table. Plan and simulate read it.
+// What a network costs, module by module: measured by `millrace profile`, or taken from a published
+// table. Plan and simulate read it.
 #pragma once
 
 #include <map>
@@ -17,26 +17,26 @@ struct ProfileError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Milliseconds: the median of the repeats, and how far half of them lie from it.
+/// Milliseconds over some repeats.
 struct Measured {
   double median = 0;
   double spread = 0;  ///< median absolute deviation
   bool operator==(const Measured&) const = default;
 };
 
-/// Speeds on 1, 2, ... cores as far as each core more helps by more than the spread: what a plan
-/// may count on. A busy machine shows 0.07 on two; that is no speed of the network's.
+/// Speeds on 1, 2, ... cores, up to the first core that gains no more than the spread: what a plan
+/// may count on, since a busy machine measures 0.07 on two.
 std::vector<double> speeds_that_help(const std::vector<Measured>& speeds);
 
 struct ModuleProfile {
   std::string name;
   Measured forward, input_gradient, weight_gradient, update;
   StepBytes bytes;
-  /// Into how many parts the module can be split across devices (tensor parallelism); 1: it can't.
+  /// Parts that the module can be split into across devices (tensor parallelism); 1: it can't.
   int tensor_ways = 1;
-  /// What the parts add up among themselves in a forward and in a backward.
+  /// Bytes that the parts add up among themselves in a forward and in a backward.
   double tensor_bytes = 0, tensor_gradient_bytes = 0;
-  /// What one of so many parts costs by itself, without what it waits for: as far as measured.
+  /// By the number of parts, as far as measured: what one part costs, without waiting for others.
   std::map<int, StepCosts> parts;
 
   StepCosts ms() const {
@@ -45,7 +45,20 @@ struct ModuleProfile {
   bool operator==(const ModuleProfile&) const = default;
 };
 
-/// What handing a message over took, by its size.
+/// A module's times and sizes, named as in files: the times with "_ms" there.
+inline constexpr std::pair<const char*, Measured ModuleProfile::*> kTimes[] = {
+    {"forward", &ModuleProfile::forward},
+    {"input_gradient", &ModuleProfile::input_gradient},
+    {"weight_gradient", &ModuleProfile::weight_gradient},
+    {"update", &ModuleProfile::update}};
+inline constexpr std::pair<const char*, double StepBytes::*> kSizes[] = {
+    {"activation_bytes", &StepBytes::activation},
+    {"gradient_bytes", &StepBytes::gradient},
+    {"weight_bytes", &StepBytes::weight},
+    {"state_bytes", &StepBytes::state},
+    {"stash_bytes", &StepBytes::stash}};
+
+/// How long handing over a message took, by its size.
 struct HandOff {
   /// "cpu-cpu", "cuda:0-cuda:1"; kSums: adding up, by the bytes that each rank sends
   std::string between;
@@ -57,14 +70,13 @@ struct HandOff {
 inline constexpr const char* kSums = "sums over ranks";
 
 struct Profile {
-  std::string network;  ///< as the user names it; the modules' names tell networks apart
-  std::string source;   ///< where the figures come from
-  std::string device;   ///< what they were measured on
-  /// Frames that the figures are for: what is one sample here may be a minibatch elsewhere.
-  int frames = 1;
+  std::string network;     ///< the user's name for it; the modules' names tell networks apart
+  std::string source;      ///< where the figures come from
+  std::string device;      ///< what they were measured on
+  int frames = 1;          ///< that the figures are for: elsewhere one sample may be a minibatch
   double input_bytes = 0;  ///< of one sample, as the first module takes it
   std::vector<ModuleProfile> modules;
-  /// Speed of a stage on 1, 2, ... cores against one core, as far as more cores help.
+  /// Speed of a stage on 1, 2, ... cores, relative to one core.
   std::vector<double> thread_speedup = {1.0};
   std::vector<HandOff> hand_offs;
   double agree_ms = 0;  ///< of ranks that share modules, on a stage's update; see shared_by()
@@ -76,11 +88,11 @@ struct Profile {
 /// modules, and for a first module that asks for an input gradient's time.
 void check_profile(const Profile& profile);
 
-/// Of `hand_offs`, by its `between`; null: there is none with a point.
+/// The one of `hand_offs` with that `between` and at least one point; null: there is none.
 const HandOff* hand_off_of(const Profile& profile, const std::string& between);
 
-/// The straight line through `points` with the least squared error, neither latency nor time a
-/// byte negative. One point: all of its time is latency. None: a link that costs nothing.
+/// The straight line through `points` with the least squared error, with latency and time a byte
+/// >= 0. One point: all of its time is latency. None: a link that costs nothing.
 Link fit_link(const std::vector<std::pair<double, double>>& points);
 
 }  // namespace millrace::engine::plan

@@ -1,6 +1,5 @@
-#include "engine/plan/unfit.h"
-
-#include "engine/plan/text.h"
+// why_nothing_fits(): the binding limit, in words.
+#include "engine/plan/plan_text.h"
 
 namespace millrace::engine::plan {
 namespace {
@@ -23,7 +22,7 @@ std::string memory_text(const CostModel& model, const LeastMemory& least) {
   return text + ")";
 }
 
-/// Its chunks are cut for time alone.
+/// interleaved's chunks are cut for time alone.
 LeastMemory of_interleaved(const Profile& profile, Machine machine, const Candidate& candidate) {
   machine.memory_bytes = 0;
   const CostModel model(profile, machine, candidate.method);

@@ -1,4 +1,4 @@
-#include "engine/plan/profile_json.h"
+#include "engine/plan_files/profile_json.h"
 #include "tests/fuzz/target.h"
 
 MILLRACE_FUZZ(profile) {

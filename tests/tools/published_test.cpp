@@ -5,7 +5,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "engine/plan/profile_json.h"
+#include "engine/plan_files/profile_json.h"
 #include "tools/bench/known_networks.h"
 
 namespace millrace::bench {

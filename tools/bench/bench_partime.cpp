@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "engine/pipeline/pinning.h"
-#include "engine/plan/stage_costs.h"
+#include "engine/plan/cost_model.h"
 #include "engine/simulate/simulator.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/complaint.h"
+
 namespace millrace::engine::plan {
 namespace {
 
@@ -61,29 +63,24 @@ TEST(PipedreamGraph, FollowsTheNumbersWhereBranchesLeaveAChoice) {
 }
 
 TEST(PipedreamGraph, NamesLineAndFieldOfWhatIsWrong) {
-  const auto complaint = [](const std::string& text) -> std::string {
-    try {
-      profile_from_graph(text, "g", 1);
-    } catch (const ProfileError& error) {
-      return error.what();
-    }
-    return "";
+  const auto complaint_about = [](const std::string& text) {
+    return complaint<ProfileError>([&] { profile_from_graph(text, "g", 1); });
   };
   const std::string good =
       "node1 -- A -- forward_compute_time=1, backward_compute_time=1, activation_size=1, "
       "parameter_size=1\n";
-  EXPECT_EQ(complaint(good), "");
-  EXPECT_EQ(complaint(good + "node2 -- B\n"), "g:2: a layer is \"NAME -- WHAT -- FIGURES\"");
-  EXPECT_EQ(complaint(good + "node2 -- B -- forward_compute_time=1\n"),
+  EXPECT_EQ(complaint_about(good), "");
+  EXPECT_EQ(complaint_about(good + "node2 -- B\n"), "g:2: a layer is \"NAME -- WHAT -- FIGURES\"");
+  EXPECT_EQ(complaint_about(good + "node2 -- B -- forward_compute_time=1\n"),
             "g:2: backward_compute_time is missing");
-  EXPECT_EQ(complaint("node2 -- B -- forward_compute_time=-1\n"),
+  EXPECT_EQ(complaint_about("node2 -- B -- forward_compute_time=-1\n"),
             "g:1: forward_compute_time is negative");
-  EXPECT_EQ(complaint("node2 -- B -- forward_compute_time=x\n"),
+  EXPECT_EQ(complaint_about("node2 -- B -- forward_compute_time=x\n"),
             "g:1: forward_compute_time is not a number");
-  EXPECT_EQ(complaint(good + "\tnode1 -- node5\n"), "g:2: no layer is called node5");
-  EXPECT_EQ(complaint(good + good), "g:2: second node1");
-  EXPECT_EQ(complaint(good + "\tnode1 -- node1\n"), "g: the edges form a cycle");
-  EXPECT_EQ(complaint(""), "g:0: there are no layers");
+  EXPECT_EQ(complaint_about(good + "\tnode1 -- node5\n"), "g:2: no layer is called node5");
+  EXPECT_EQ(complaint_about(good + good), "g:2: second node1");
+  EXPECT_EQ(complaint_about(good + "\tnode1 -- node1\n"), "g: the edges form a cycle");
+  EXPECT_EQ(complaint_about(""), "g:0: there are no layers");
 }
 
 TEST(PipedreamGraph, IsToldFromJson) {

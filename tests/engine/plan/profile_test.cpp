@@ -2,50 +2,42 @@
 
 #include <gtest/gtest.h>
 
-#include <functional>  // what is spoilt
-#include <limits>      // not a number
+#include <functional>
+#include <limits>
 
+#include "tests/complaint.h"
 #include "tests/engine/plan/random_profile.h"
 
 namespace millrace::engine::plan {
 namespace {
 
-Profile sound() {
+std::string complaint_about(const std::function<void(Profile&)>& spoil) {
   std::mt19937 random(1);
-  return random_profile(random, 4);
-}
-
-std::string complaint(const std::function<void(Profile&)>& spoil) {
-  Profile profile = sound();
+  Profile profile = random_profile(random, 4);
   spoil(profile);
-  try {
-    check_profile(profile);
-  } catch (const ProfileError& error) {
-    return error.what();
-  }
-  return "";
+  return complaint<ProfileError>([&] { check_profile(profile); });
 }
 
 TEST(Profile, SaysWhichModuleAndFieldIsWrong) {
-  EXPECT_EQ(complaint([](Profile&) {}), "");
-  EXPECT_EQ(complaint([](Profile& p) { p.modules[2].forward.median = -1; }),
+  EXPECT_EQ(complaint_about([](Profile&) {}), "");
+  EXPECT_EQ(complaint_about([](Profile& p) { p.modules[2].forward.median = -1; }),
             "module 2 (m2): forward is negative");
-  EXPECT_EQ(complaint([](Profile& p) { p.modules[3].update.spread = -1; }),
+  EXPECT_EQ(complaint_about([](Profile& p) { p.modules[3].update.spread = -1; }),
             "module 3 (m3): update's spread is negative");
-  EXPECT_EQ(complaint([](Profile& p) {
+  EXPECT_EQ(complaint_about([](Profile& p) {
               p.modules[1].bytes.stash = std::numeric_limits<double>::quiet_NaN();
             }),
             "module 1 (m1): stash_bytes is not a number");
-  EXPECT_EQ(complaint([](Profile& p) { p.modules[0].input_gradient.median = 1; }),
+  EXPECT_EQ(complaint_about([](Profile& p) { p.modules[0].input_gradient.median = 1; }),
             "module 0 (m0): input_gradient must be 0, nobody reads it");
-  EXPECT_EQ(complaint([](Profile& p) { p.modules[1].tensor_ways = 0; }),
+  EXPECT_EQ(complaint_about([](Profile& p) { p.modules[1].tensor_ways = 0; }),
             "module 1 (m1): tensor_ways is less than 1");
-  EXPECT_EQ(complaint([](Profile& p) { p.modules.clear(); }), "modules: there are none");
-  EXPECT_EQ(complaint([](Profile& p) {
+  EXPECT_EQ(complaint_about([](Profile& p) { p.modules.clear(); }), "modules: there are none");
+  EXPECT_EQ(complaint_about([](Profile& p) {
               p.thread_speedup = {1, 0};
             }),
             "thread_speedup: the value for 2 cores is not positive");
-  EXPECT_EQ(complaint([](Profile& p) {
+  EXPECT_EQ(complaint_about([](Profile& p) {
               p.hand_offs = {{"cpu-cpu", {{1e3, -1}}}};
             }),
             "hand-off cpu-cpu: ms is negative");

@@ -1,9 +1,9 @@
 // Small networks with random costs, and every plan of them by brute force.
 #pragma once
 
-#include <functional>  // visitor
-#include <random>      // costs
-#include <vector>      // plans
+#include <functional>
+#include <random>
+#include <vector>
 
 #include "engine/plan/cut.h"
 #include "engine/schedule/registry.h"

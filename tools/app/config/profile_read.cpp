@@ -3,7 +3,7 @@
 #include <iterator>  // all of it
 
 #include "engine/plan/pipedream_graph.h"
-#include "engine/plan/profile_json.h"
+#include "engine/plan_files/profile_json.h"
 #include "tools/app/config/profile_read.h"
 
 namespace millrace::app {

@@ -4,13 +4,13 @@
 
 #include <stdexcept>
 
-#include "engine/plan/machine_text.h"
+#include "engine/plan/machine.h"
 #include "engine/plan/plan.h"
-#include "engine/plan/profile_json.h"
-#include "engine/plan/stage_costs.h"
+#include "engine/plan_files/profile_json.h"
+#include "engine/plan/cost_model.h"
 #include "engine/schedule/registry.h"
 #include "engine/schedule/schedule_csv.h"
-#include "engine/schedule/staircase.h"
+#include "engine/simulate/staircase.h"
 #include "engine/schedule/verifier.h"
 #include "engine/simulate/simulator.h"
 #include "tools/bindings/python/bindings.h"

@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "capture/program/kernels/kernels.h"
-#include "engine/plan/profile_json.h"
+#include "engine/plan_files/profile_json.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"

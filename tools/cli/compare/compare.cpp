@@ -10,7 +10,7 @@
 #include <stdexcept>   // bad files
 
 #include "engine/format.h"
-#include "engine/plan/json_bounds.h"
+#include "stages/json_bounds.h"
 
 namespace millrace::cli {
 namespace {
@@ -187,7 +187,7 @@ void thin(std::vector<std::pair<double, double>>& points) {
 /// Discarded if it is no JSON.
 Json parse_in(const std::string& path, const std::string& text) {
   try {
-    return engine::plan::parse_bounded(text);
+    return stages::parse_bounded<Json>(text);
   } catch (const std::length_error& error) {
     throw std::invalid_argument(path + ": " + error.what());
   }

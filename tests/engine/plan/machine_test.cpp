@@ -1,8 +1,8 @@
-#include "engine/plan/machine_text.h"
+#include "engine/plan/machine.h"
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>  // std::invalid_argument
+#include <stdexcept>
 
 namespace millrace::engine::plan {
 namespace {

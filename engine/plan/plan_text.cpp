@@ -1,4 +1,4 @@
-#include "engine/plan/text.h"
+#include "engine/plan/plan_text.h"
 
 #include <algorithm>
 
@@ -30,17 +30,24 @@ std::string method_text(const Method& method) {
   return text;
 }
 
+/// "[3, 7]".
+std::string list(const std::vector<std::string>& values) {
+  std::string text;
+  for (const std::string& value : values) text += (text.empty() ? "" : ", ") + value;
+  return "[" + text + "]";
+}
+
 /// "cut [3, 7], replicas [2, 1, 1]".
 std::string cut_text(const std::vector<Stage>& stages) {
-  std::string cut, replicas;
+  std::vector<std::string> cut, replicas;
   bool wide = false;
   for (const Stage& stage : stages) {
-    if (stage.begin > 0) cut += (cut.empty() ? "" : ", ") + std::to_string(stage.begin);
-    replicas += (replicas.empty() ? "" : ", ") + std::to_string(stage.replicas) +
-                (stage.threads > 1 ? "x" + std::to_string(stage.threads) : "");
+    if (stage.begin > 0) cut.push_back(std::to_string(stage.begin));
+    replicas.push_back(std::to_string(stage.replicas) +
+                       (stage.threads > 1 ? "x" + std::to_string(stage.threads) : ""));
     wide = wide || stage.places() > 1;
   }
-  return "cut [" + cut + "]" + (wide ? ", replicas [" + replicas + "]" : "");
+  return "cut " + list(cut) + (wide ? ", replicas " + list(replicas) : "");
 }
 
 std::string stage_rows(const Profile& profile, const CostModel& model, const Plan& plan) {
@@ -91,7 +98,8 @@ std::string next_text(const Planned& planned) {
                 best.cut.period_ms > 0 ? 100 * more / best.cut.period_ms : 0.0);
 }
 
-std::string others_text(const Planned& planned, std::size_t most) {
+std::string others_text(const Planned& planned) {
+  constexpr std::size_t most = 8;
   std::string text;
   const auto& ranked = planned.ranked;
   for (std::size_t i = 1; i < ranked.size() && i <= most; ++i) {
@@ -112,7 +120,7 @@ std::string others_text(const Planned& planned, std::size_t most) {
 std::string rule_text(const Profile& profile, const Plan& plan, double fps) {
   if (fps <= 0) return "";
   const double budget = 1000.0 / fps;
-  double n = 0;  // devices that take turns or stages, whichever way they share the work
+  double n = 0;  // all devices, however they share the work
   for (const Stage& stage : plan.cut.stages) n += stage.places() * plan.method.copies;
   const double share = plan.outcome.T_ms / profile.frames / n;
   const double frame = plan.outcome.sample_ms / profile.frames;
@@ -121,6 +129,26 @@ std::string rule_text(const Profile& profile, const Plan& plan, double fps) {
       "%s 1/F\n",
       frame <= budget ? "HOLDS" : "FAILS", frame, frame <= budget ? "<=" : ">", budget, fps, share,
       share < budget ? "<" : ">=");
+}
+
+/// The devices of each stage in turn: its replicas', copy by copy.
+std::vector<int> devices_of(const Plan& plan, const Machine& machine) {
+  const Method& method = plan.method;
+  const int row = machine.devices() / (method.tensor * method.copies);
+  // If all devices are alike, the last ones stay idle.
+  int first = machine.levels.size() == 1 ? row : 0;
+  for (const Stage& stage : plan.cut.stages) first = std::min(first, stage.place);
+  std::vector<int> devices;
+  for (const Stage& stage : plan.cut.stages) {
+    for (int copy = 0; copy < method.copies; ++copy) {
+      for (int replica = 0; replica < stage.replicas; ++replica) {
+        const int place = (stage.place - first + replica * stage.threads) % row;
+        const int index = method.copies_inside ? place * method.copies + copy : copy * row + place;
+        devices.push_back(index * method.tensor);
+      }
+    }
+  }
+  return devices;
 }
 
 }  // namespace
@@ -132,8 +160,7 @@ std::string bytes_text(double bytes) {
   return format(unit == 0 ? "%.0f %s" : "%.3g %s", bytes, units[unit]);
 }
 
-std::string plan_text(const Profile& profile, const Request& request, const Planned& planned,
-                      std::size_t most_others) {
+std::string plan_text(const Profile& profile, const Request& request, const Planned& planned) {
   const Plan& plan = planned.ranked.front();
   const CostModel model(profile, request.machine, plan.method);
   const Outcome& outcome = plan.outcome;
@@ -143,7 +170,7 @@ std::string plan_text(const Profile& profile, const Request& request, const Plan
   text += "plan      " + method_text(plan.method) + ", " + std::to_string(plan.cut.stages.size()) +
           " stages, " + cut_text(plan.cut.stages) + "\n";
   text += stage_rows(profile, model, plan);
-  text += why_text(model, plan) + next_text(planned) + others_text(planned, most_others);
+  text += why_text(model, plan) + next_text(planned) + others_text(planned);
   text +=
       format("expect    %.4g frames a second, latency %.4g ms, at most %s a device",
              outcome.frames_a_second, outcome.latency_ms, bytes_text(outcome.peak_bytes).c_str());
@@ -155,6 +182,44 @@ std::string plan_text(const Profile& profile, const Request& request, const Plan
   text += format(", gradients up to %lld frames old\n",
                  static_cast<long long>(*std::max_element(ages.begin(), ages.end())));
   return text + rule_text(profile, plan, request.fps);
+}
+
+std::string pipeline_toml(const Plan& plan, const Machine& machine, const std::string& kind) {
+  const Method& method = plan.method;
+  std::vector<std::string> cut, replicas, threads, devices;
+  bool replicated = false, threaded = false;
+  for (const Stage& stage : plan.cut.stages) {
+    if (stage.begin > 0) cut.push_back(std::to_string(stage.begin));
+    replicas.push_back(std::to_string(stage.replicas * method.copies));
+    threads.push_back(std::to_string(stage.threads));
+    replicated = replicated || stage.replicas * method.copies > 1;
+    threaded = threaded || stage.threads > 1;
+  }
+  for (const int device : devices_of(plan, machine))
+    devices.push_back('"' + kind + ":" + std::to_string(device) + '"');
+  std::string text = "[pipeline]\n";
+  text += "schedule = \"" + method.schedule + "\"\n";
+  text += "stages = " + std::to_string(plan.cut.stages.size()) + "\n";
+  text += "cut = " + list(cut) + "\n";
+  text += "devices = " + list(devices) + "\n";
+  const ScheduleEntry& entry = schedule_entry(method.schedule);
+  if (entry.minibatches) {
+    text += "microbatches = " + std::to_string(method.microbatches * method.copies) + "\n";
+  }
+  if (entry.virtual_stages) {
+    text += "virtual_stages = " + std::to_string(method.virtual_stages) + "\n";
+  }
+  if (replicated) {
+    text += "replicas = " + list(replicas);
+    text += entry.replicas ? "\n" : "  # planned only: run has no replicas of this schedule\n";
+  }
+  if (method.recompute) text += "recompute = true\n";
+  if (threaded) text += "threads = " + list(threads) + "\n";
+  if (method.tensor > 1) {
+    text += "tensor = " + std::to_string(method.tensor) +
+            "  # mpirun: so many ranks for each device above, on the next ones\n";
+  }
+  return text;
 }
 
 }  // namespace millrace::engine::plan

@@ -1,7 +1,8 @@
-#include "engine/plan/profile_json.h"
+#include "engine/plan_files/profile_json.h"
 
 #include <gtest/gtest.h>
 
+#include "tests/complaint.h"
 #include "tests/engine/plan/random_profile.h"
 
 namespace millrace::engine::plan {
@@ -27,29 +28,19 @@ TEST(ProfileJson, ComesBackToTheBit) {
   EXPECT_EQ(profile_from_json(profile_to_json(sample()), "f"), sample());
 }
 
-/// The written text with the first `from` made `to`.
-std::string complaint(const std::string& from, const std::string& to) {
+std::string refusal(const std::string& text) {
+  return complaint<ProfileError>([&] { profile_from_json(text, "p.json"); });
+}
+
+/// Of the written text with the first `from` made `to`.
+std::string complaint_about(const std::string& from, const std::string& to) {
   std::string text = profile_to_json(sample());
   const std::size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
-  text.replace(at, from.size(), to);
-  try {
-    profile_from_json(text, "p.json");
-  } catch (const ProfileError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal(text.replace(at, from.size(), to));
 }
 
 TEST(ProfileJson, ASmallFileCannotAskForMuch) {
-  const auto refusal = [](const std::string& text) -> std::string {
-    try {
-      profile_from_json(text, "p.json");
-    } catch (const ProfileError& error) {
-      return error.what();
-    }
-    return "";
-  };
   const std::string bounded = "p.json: its JSON is nested too deep, or holds too much";
   EXPECT_EQ(refusal(std::string(16 << 20, '[')), bounded);
   std::string keys = "{";
@@ -58,26 +49,28 @@ TEST(ProfileJson, ASmallFileCannotAskForMuch) {
 }
 
 TEST(ProfileJson, NamesModuleAndFieldOfWhatIsWrong) {
-  EXPECT_EQ(complaint("\"forward_ms\"", "\"forwards\""),
+  EXPECT_EQ(complaint_about("\"forward_ms\"", "\"forwards\""),
             "p.json: module 0 (m0): unknown field \"forwards\"");
-  EXPECT_EQ(complaint("\"forward_ms\"", "\"update_ms\""),
+  EXPECT_EQ(complaint_about("\"forward_ms\"", "\"update_ms\""),
             "p.json: module 0 (m0): forward_ms is missing");
-  EXPECT_EQ(complaint("\"weight_bytes\":", "\"weight_bytes\":\"x\",\"state_bytes\":"),
+  EXPECT_EQ(complaint_about("\"weight_bytes\":", "\"weight_bytes\":\"x\",\"state_bytes\":"),
             "p.json: module 0 (m0): weight_bytes is not a number");
-  EXPECT_EQ(complaint("\"weight_bytes\":", "\"weight_bytes\":-1,\"state_bytes\":"),
+  EXPECT_EQ(complaint_about("\"weight_bytes\":", "\"weight_bytes\":-1,\"state_bytes\":"),
             "p.json: module 0 (m0): weight_bytes is negative");
-  EXPECT_EQ(complaint("\"update_ms\":[", "\"update_ms\":[1,"),
+  EXPECT_EQ(complaint_about("\"update_ms\":[", "\"update_ms\":[1,"),
             "p.json: module 0 (m0): update_ms is not [median, spread]");
-  EXPECT_EQ(complaint("\"tensor_ways\":1", "\"tensor_ways\":0.5"),
+  EXPECT_EQ(complaint_about("\"tensor_ways\":1", "\"tensor_ways\":0.5"),
             "p.json: module 0 (m0): tensor_ways is no count");
-  EXPECT_EQ(complaint("[[2,1.0", "[[1,1.0"),
+  EXPECT_EQ(complaint_about("[[2,1.0", "[[1,1.0"),
             "p.json: module 2 (m2): tensor_ms is no list of [parts, ms, ms, ms, ms]");
-  EXPECT_EQ(complaint("\"name\":\"m0\"", "\"nome\":\"m0\""), "p.json: module 0: name is missing");
-  EXPECT_EQ(complaint("\"millrace_profile\": 1", "\"millrace_profile\": 2"),
+  EXPECT_EQ(complaint_about("\"name\":\"m0\"", "\"nome\":\"m0\""),
+            "p.json: module 0: name is missing");
+  EXPECT_EQ(complaint_about("\"millrace_profile\": 1", "\"millrace_profile\": 2"),
             "p.json: millrace_profile is not 1: no profile, or a later one");
-  EXPECT_EQ(complaint("\"modules\": [", "\"modules\": 7, \"x\": ["), "p.json: unknown field \"x\"");
-  EXPECT_EQ(complaint("{", "").substr(0, 21), "p.json: is no JSON: [");
-  EXPECT_EQ(complaint("\"update_ms\":", "\"update_ms\":3,\"weight_gradient_ms\":"),
+  EXPECT_EQ(complaint_about("\"modules\": [", "\"modules\": 7, \"x\": ["),
+            "p.json: unknown field \"x\"");
+  EXPECT_EQ(complaint_about("{", "").substr(0, 21), "p.json: is no JSON: [");
+  EXPECT_EQ(complaint_about("\"update_ms\":", "\"update_ms\":3,\"weight_gradient_ms\":"),
             "");  // a bare number is a median
 }
 

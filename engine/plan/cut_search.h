@@ -1,4 +1,4 @@
-// Whether a network fits a machine within a period: the dynamic programme behind best_cut().
+// Whether a network fits a machine within a period: the dynamic program behind best_cut().
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace millrace::engine::plan {
 
-/// How many places a stage takes, and what they do.
+/// The places of a stage.
 struct Width {
   int replicas = 1;
   int threads = 1;
@@ -16,16 +16,16 @@ struct Width {
 };
 
 /// Tables for one model, reused from period to period. Not thread-safe.
-class Reach {
+class CutSearch {
  public:
-  Reach(const CostModel& model, const Freedom& freedom);
+  CutSearch(const CostModel& model, const Freedom& freedom);
 
-  /// Some cut whose stages all stay within `period`, on the fewest places; empty if there is none.
+  /// A cut whose stages all stay within `period`, on the fewest places; empty: there is none.
   std::vector<Stage> within(double period);
 
-  /// Some cut within `period` that is not `known`, which is within it, too; empty if there is none.
-  /// A cut is another if it leaves the known one's way, from its last stage on, somewhere: hence
-  /// another stage than the known one is looked for at each of its steps.
+  /// A cut within `period` other than `known`, which is within it, too; empty: there is none.
+  /// Another cut differs from the known one in some first stage: tries a different one at each
+  /// step.
   std::vector<Stage> within_other_than(const std::vector<Stage>& known, double period);
 
   /// The widths a stage may have, narrowest first.

@@ -1,8 +1,10 @@
-#include "engine/plan/machine_text.h"
+#include "engine/plan/machine.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <map>
+#include <sstream>
 #include <stdexcept>
 
 namespace millrace::engine::plan {
@@ -11,31 +13,26 @@ namespace {
 constexpr int kMostDevices = 4096;
 
 std::vector<std::string> split(const std::string& text, char by) {
-  std::vector<std::string> parts(1);
-  for (const char c : text) {
-    if (c == by) {
-      parts.emplace_back();
-    } else {
-      parts.back() += c;
-    }
-  }
+  std::vector<std::string> parts;
+  std::istringstream all(text + by);
+  for (std::string part; std::getline(all, part, by);) parts.push_back(part);
   return parts;
 }
 
-/// A positive number, and nothing behind it.
-double positive(const std::string& text, const std::string& whole) {
+/// The number >= 0 that `text`, a part of `option`, is.
+double number(const std::string& text, const std::string& option) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   if (text.empty() || *end != '\0' || !std::isfinite(value) || value < 0) {
-    throw std::invalid_argument("\"" + whole + "\": \"" + text + "\" is no number >= 0");
+    throw std::invalid_argument("\"" + option + "\": \"" + text + "\" is no number >= 0");
   }
   return value;
 }
 
-Link parse_link(const std::string& text, const std::string& whole) {
+Link parse_link(const std::string& text, const std::string& option) {
   const std::vector<std::string> parts = split(text, ':');
-  if (parts.size() > 2) throw std::invalid_argument("\"" + whole + "\": a link is GB/s[:ms]");
-  return {parts.size() == 2 ? positive(parts[1], whole) : 0.0, 1e6 * positive(parts[0], whole)};
+  if (parts.size() > 2) throw std::invalid_argument("\"" + option + "\": a link is GB/s[:ms]");
+  return {parts.size() == 2 ? number(parts[1], option) : 0.0, 1e6 * number(parts[0], option)};
 }
 
 }  // namespace
@@ -45,7 +42,7 @@ Machine parse_machine(const std::string& devices, const std::string& links,
   Machine machine{.levels = {}, .memory_bytes = memory_bytes};
   long product = 1;
   for (const std::string& part : split(devices, 'x')) {
-    const double count = positive(part, devices);
+    const double count = number(part, devices);
     if (count < 1 || count != std::floor(count) || (product *= long(count)) > kMostDevices) {
       throw std::invalid_argument("\"" + devices + "\" is no number of devices, 1 to " +
                                   std::to_string(kMostDevices));
@@ -68,13 +65,11 @@ Machine parse_machine(const std::string& devices, const std::string& links,
     machine.levels[i].link = given[std::min(i, given.size() - 1)];
   }
   std::reverse(machine.levels.begin(), machine.levels.end());
-  if (overlap == "transfers") {
-    machine.overlap = Overlap::transfers;
-  } else if (overlap == "all") {
-    machine.overlap = Overlap::all;
-  } else if (overlap != "none") {
+  const std::map<std::string, Overlap> overlaps = {
+      {"none", Overlap::none}, {"transfers", Overlap::transfers}, {"all", Overlap::all}};
+  if (!overlaps.contains(overlap))
     throw std::invalid_argument("\"" + overlap + "\" is none of none, transfers, all");
-  }
+  machine.overlap = overlaps.at(overlap);
   return machine;
 }
 

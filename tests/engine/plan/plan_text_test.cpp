@@ -1,4 +1,4 @@
-#include "engine/plan/text.h"
+#include "engine/plan/plan_text.h"
 
 #include <gtest/gtest.h>
 

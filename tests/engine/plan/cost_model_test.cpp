@@ -1,8 +1,8 @@
-#include "engine/plan/stage_costs.h"
+#include "engine/plan/cost_model.h"
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>  // refusals
+#include <stdexcept>
 
 namespace millrace::engine::plan {
 namespace {

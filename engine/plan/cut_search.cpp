@@ -1,4 +1,4 @@
-#include "engine/plan/reach.h"
+#include "engine/plan/cut_search.h"
 
 #include <algorithm>
 #include <cmath>
@@ -28,7 +28,7 @@ std::vector<Width> widths_of(const CostModel& model, const Freedom& freedom) {
 
 }  // namespace
 
-Reach::Reach(const CostModel& model, const Freedom& freedom)
+CutSearch::CutSearch(const CostModel& model, const Freedom& freedom)
     : model_(model),
       modules_(model.modules()),
       places_(freedom.stages > 0 ? freedom.stages : model.places()),
@@ -43,13 +43,13 @@ Reach::Reach(const CostModel& model, const Freedom& freedom)
   memory_limits_.assign(widths_.size(), std::vector<Limits>(places_ + 1));
 }
 
-Stage Reach::stage_at(int width, int tail, int begin, int end) const {
+Stage CutSearch::stage_at(int width, int tail, int begin, int end) const {
   const auto [replicas, threads] = widths_[width];
   return {begin, end, model_.places() - tail, replicas, threads};
 }
 
 /// Memory does not depend on the period: worked out once.
-const Reach::Limits& Reach::memory_limits(int width, int tail) {
+const CutSearch::Limits& CutSearch::memory_limits(int width, int tail) {
   Limits& limits = memory_limits_[width][tail];
   if (!limits.empty()) return limits;
   const double memory = model_.machine().memory_bytes;
@@ -69,25 +69,22 @@ const Reach::Limits& Reach::memory_limits(int width, int tail) {
   return limits;
 }
 
-/// The farthest end that work and agreement allow, two pointers along sums that never fall.
-const Reach::Limits& Reach::time_limits(int width, const Link& agree, double period) {
+/// The farthest end that work and the all-reduce allow: two pointers along ascending sums.
+const CutSearch::Limits& CutSearch::time_limits(int width, const Link& agree, double period) {
   for (const TimeLimits& known : time_limits_[width]) {
     if (known.agree == &agree) return known.limits;
   }
   const int replicas = widths_[width].replicas;
-  const double speed = model_.speedup(widths_[width].threads), group = model_.group(replicas);
+  const int threads = widths_[width].threads, group = model_.group(replicas);
   const int members = replicas * model_.method().copies;
   const double per_byte =
       (all_reduce_ms(agree, 1e6, members) - all_reduce_ms(agree, 0, members)) / 1e6 / group;
   const double fixed = all_reduce_ms(agree, 0, members) / group;
-  const auto &compute = model_.compute_sums(), &update = model_.update_sums();
-  const auto& weight = model_.weight_sums();
   Limits limits(modules_ + 1, std::int16_t(modules_));
   for (int begin = 0, end = 0; begin < modules_; ++begin) {
     const auto late = [&](int to) {
-      const double work = (compute[to] - compute[begin]) / (replicas * speed) +
-                          (update[to] - update[begin]) / (group * speed);
-      const double agreeing = fixed + per_byte * (weight[to] - weight[begin]);
+      const double work = model_.work(begin, to, replicas, threads);
+      const double agreeing = fixed + per_byte * model_.weight_bytes(begin, to);
       return model_.machine().overlap == Overlap::all ? std::max(work, agreeing) > period
                                                       : work + agreeing > period;
     };
@@ -99,9 +96,9 @@ const Reach::Limits& Reach::time_limits(int width, const Link& agree, double per
   return time_limits_[width].back().limits;
 }
 
-/// The modules at which a tail of d places can begin if the period holds: what is before them must
-/// be work for the other places, and what is behind them no more than d do.
-void Reach::bound_states(double period) {
+/// Bounds the modules at which a tail of d places can begin within the period: the other places
+/// must manage the work before them, and d places the work behind them.
+void CutSearch::bound_states(double period) {
   const auto& compute = model_.compute_sums();
   const double most = period * efficiency_ * (1 + 1e-9);  // rounding rules nothing out
   first_.assign(places_ + 1, 0);
@@ -116,18 +113,18 @@ void Reach::bound_states(double period) {
   }
 }
 
-bool Reach::may_begin(int tail, int begin) const {
+bool CutSearch::may_begin(int tail, int begin) const {
   if (begin == 0) return !exact_ || tail == places_;
   return tail < places_;
 }
 
-bool Reach::is_end(int tail, int end) const {
+bool CutSearch::is_end(int tail, int end) const {
   return end >= first_[tail] && end <= last_[tail] && origin_[tail][end].width >= 0;
 }
 
-/// Messages cost time only where they take longer than the rest: any end within the limits will
-/// do, so the nearest does.
-void Reach::extend_beside(int width, int tail, double period, const Limits& limits) {
+/// Messages run in parallel, so only those that take longer than the rest matter: of all ends
+/// within the limits the nearest is as good as any.
+void CutSearch::extend_beside(int width, int tail, double period, const Limits& limits) {
   const Stage stage = stage_at(width, tail, 0, modules_);
   const int behind = tail - stage.places();
   const double room = period * stage.replicas;
@@ -145,9 +142,9 @@ void Reach::extend_beside(int width, int tail, double period, const Limits& limi
   }
 }
 
-/// Messages add to the rest: the end must be the one with the least of work up to it and message
-/// there. Kept are the ends, farthest first, that have less than every nearer one.
-void Reach::extend_adding(int width, int tail, double period, const Limits& limits) {
+/// Messages add to the rest: the best end has the least sum of work up to it and message there.
+/// Keeps the ends, farthest first, whose sum is below every nearer one's.
+void CutSearch::extend_adding(int width, int tail, double period, const Limits& limits) {
   const auto period_of = [&](int begin, int end) {
     return model_.time(stage_at(width, tail, begin, end)).period(Overlap::none);
   };
@@ -167,7 +164,7 @@ void Reach::extend_adding(int width, int tail, double period, const Limits& limi
   }
 }
 
-void Reach::extend(int width, int tail, double period) {
+void CutSearch::extend(int width, int tail, double period) {
   const Stage stage = stage_at(width, tail, 0, modules_);
   if (!model_.allows(stage, tail - stage.places())) return;
   const Limits& by_time = time_limits(width, model_.agree_link(stage), period);
@@ -183,20 +180,20 @@ void Reach::extend(int width, int tail, double period) {
   }
 }
 
-void Reach::start(double period) {
+void CutSearch::start(double period) {
   bound_states(period);
   time_limits_.assign(widths_.size(), {});
   origin_.assign(places_ + 1, std::vector<Origin>(modules_ + 1));
   origin_[0][modules_].width = 0;
 }
 
-void Reach::grow(int tail, double period) {
+void CutSearch::grow(int tail, double period) {
   for (int width = 0; width < int(widths_.size()); ++width) {
     if (widths_[width].places() <= tail) extend(width, tail, period);
   }
 }
 
-std::vector<Stage> Reach::within(double period) {
+std::vector<Stage> CutSearch::within(double period) {
   if (widths_.empty()) return {};
   start(period);
   for (int tail = 1; tail <= places_; ++tail) {
@@ -206,7 +203,7 @@ std::vector<Stage> Reach::within(double period) {
   return {};
 }
 
-std::vector<Stage> Reach::within_other_than(const std::vector<Stage>& known, double period) {
+std::vector<Stage> CutSearch::within_other_than(const std::vector<Stage>& known, double period) {
   start(period);
   const int known_tail = model_.places() - known.front().place;
   for (int tail = 1; tail <= places_; ++tail) {
@@ -222,8 +219,9 @@ std::vector<Stage> Reach::within_other_than(const std::vector<Stage>& known, dou
   return {};
 }
 
-/// A cut that has the known one's stages before `at`, and another there; empty if there is none.
-std::vector<Stage> Reach::leaving(const std::vector<Stage>& known, std::size_t at, double period) {
+/// A cut with the known one's stages before `at` and another stage there; empty: there is none.
+std::vector<Stage> CutSearch::leaving(const std::vector<Stage>& known, std::size_t at,
+                                      double period) {
   const int begin = known[at].begin, tail = model_.places() - known[at].place;
   for (int width = 0; width < int(widths_.size()); ++width) {
     const int behind = tail - widths_[width].places();
@@ -243,7 +241,7 @@ std::vector<Stage> Reach::leaving(const std::vector<Stage>& known, std::size_t a
   return {};
 }
 
-std::vector<Stage> Reach::trace(int tail, int begin) const {
+std::vector<Stage> CutSearch::trace(int tail, int begin) const {
   std::vector<Stage> stages;
   while (begin < modules_) {
     const auto [width, end] = origin_[tail][begin];
