@@ -9,10 +9,11 @@
 namespace millrace::engine {
 namespace {
 
-/// One worker at a time, no threads: who could go on when.
-class Walk {
+/// Walks the workers through their programs, one at a time, without threads. Signals are given at
+/// the ends of groups.
+class GroupWalk {
  public:
-  Walk(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples)
+  GroupWalk(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples)
       : schedule_(schedule),
         groups_(groups),
         applied_(schedule.applied(samples)),
@@ -40,7 +41,7 @@ class Walk {
     });
   }
 
-  /// Where the workers stand that could not go on and keep something to themselves.
+  /// The workers that could not go on within a group: worker, action.
   std::vector<std::pair<int, std::int64_t>> stuck() const {
     std::vector<std::pair<int, std::int64_t>> all;
     for (int worker = 0; worker < int(at_.size()); ++worker) {
@@ -59,13 +60,6 @@ class Walk {
   std::vector<std::vector<Signal>> unsent_;  ///< by worker: until its group ends
 };
 
-int most_versions(const Schedule& schedule) {
-  int most = 1;
-  for (int stage = 0; stage < schedule.stages; ++stage)
-    most = std::max(most, schedule.versions_of(stage));
-  return most;
-}
-
 }  // namespace
 
 LaunchGroups::LaunchGroups(const Schedule& schedule) {
@@ -83,12 +77,12 @@ LaunchGroups longest_launch_groups(const Schedule& schedule) {
   }
   const std::int64_t samples = samples_to_record(schedule);
   for (;;) {
-    Walk walk(schedule, groups, samples);
+    GroupWalk walk(schedule, groups, samples);
     if (walk.run(nullptr, nullptr)) return groups;
     const auto stuck = walk.stuck();
     if (stuck.empty()) throw std::logic_error("schedule " + schedule.name + " deadlocks");
     for (const auto& [worker, at] : stuck) {
-      // Whoever waits while others may wait for what it has done ends its group first.
+      // Others may wait for what this worker has done: end its group before the action.
       LaunchGroups::Marks& marks = groups.marks_[worker];
       const std::int64_t length = std::int64_t(marks.ends.size());
       marks.ends[std::size_t((at - 1 - marks.prologue + length) % length)] = true;
@@ -97,10 +91,10 @@ LaunchGroups longest_launch_groups(const Schedule& schedule) {
 }
 
 Schedule for_recording(Schedule schedule) {
-  const int versions = most_versions(schedule), replica_id = versions * schedule.group;
+  const int versions = schedule.most_versions(), round = versions * schedule.group;
   if (versions > 1) schedule.versions.assign(std::size_t(schedule.stages), versions);
   const int slots = schedule.in_flight + schedule.group;
-  schedule.in_flight = (slots + replica_id - 1) / replica_id * replica_id;
+  schedule.in_flight = (slots + round - 1) / round * round;
   return schedule;
 }
 
@@ -110,13 +104,13 @@ std::int64_t samples_to_record(const Schedule& schedule) {
     for (const Action& action : program.period) begins = std::max(begins, action.sample);
   }
   const std::int64_t round = std::int64_t(schedule.slots()) * schedule.group;
-  return schedule.applied(begins + 2 * round * most_versions(schedule) + schedule.group);
+  return schedule.applied(begins + 2 * round * schedule.most_versions() + schedule.group);
 }
 
 bool walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
                  const std::function<void(int, const Action&)>& on_action,
                  const std::function<void(int)>& on_end) {
-  return Walk(schedule, groups, samples).run(on_action, on_end);
+  return GroupWalk(schedule, groups, samples).run(on_action, on_end);
 }
 
 }  // namespace millrace::engine

@@ -1,4 +1,4 @@
-// Where workers whose steps defer their work may start it: as much at once as does not deadlock.
+// How many actions a worker whose steps defer their work may launch at once without a deadlock.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,8 @@
 
 namespace millrace::engine {
 
-/// A launch group is a stretch of a worker's program that is launched as one: what its actions
-/// give, others hear of when it ends. One action a group always works; a whole period a group asks
-/// the host least often.
+/// A launch group is a run of a worker's actions that is launched as one: others get what they give
+/// when the group ends. One action a group always works; one period a group needs the host least.
 class LaunchGroups {
  public:
   /// One action a group.
@@ -32,20 +31,20 @@ class LaunchGroups {
   std::vector<Marks> marks_;
 };
 
-/// A whole period a group, ended early only where workers would otherwise wait for each other's
-/// ends: in a flushing schedule, before the backwards. `schedule`: verified, without replicas.
+/// One period a group, split only where workers would otherwise wait for each other's ends: in a
+/// flushing schedule, before the backwards. `schedule`: verified, without replicas.
 LaunchGroups longest_launch_groups(const Schedule& schedule);
 
-/// The schedule, with slots for a minibatch more, so that the host can prepare samples while the
-/// device is at work, and with slots and weight versions that come round together: whatever is done
-/// in a slot is then done at the same buffers of weights, and need be recorded once.
+/// The schedule with slots for one more minibatch, so that the host can prepare samples while the
+/// device works. The slot count is a multiple of the weight-version count, so each slot always
+/// meets the same weight buffer and is recorded once.
 Schedule for_recording(Schedule schedule);
 
-/// Samples after which slots, versions and minibatches have met in every way that they will.
+/// Samples after which slots, versions and minibatches have met in every combination.
 std::int64_t samples_to_record(const Schedule& schedule);
 
-/// Walks `schedule` for `samples` samples in an order that signals at the ends of groups allow,
-/// every action once it is possible. False if it comes to a halt before.
+/// Walks `schedule` through `samples` samples, every action as soon as signals at the ends of
+/// groups allow. False if it gets stuck.
 bool walk_groups(const Schedule& schedule, const LaunchGroups& groups, std::int64_t samples,
                  const std::function<void(int worker, const Action&)>& on_action,
                  const std::function<void(int worker)>& on_end);

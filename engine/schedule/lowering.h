@@ -1,5 +1,5 @@
-// A schedule lowered: each action with what it waits for and what others may wait for once it is
-// done. Worked out here alone; engine, verifier, launch groups, staircase and simulator read it.
+// A schedule lowered: each action with the signals it waits for and those it gives. The one place
+// that derives them; engine, verifier, launch groups and simulator read it.
 #pragma once
 
 #include <array>
@@ -10,31 +10,31 @@
 
 namespace millrace::engine {
 
-/// Something that an action gives, and that others may need before they begin.
+/// What one action gives and another may need before it begins.
 struct Signal {
   enum class Kind : std::uint8_t {
     admission,   ///< the sample was taken from the feed; orders the replicas of the first stage
-    activation,  ///< what the stage made of the sample lies in its slot
+    activation,  ///< the stage's output is in the sample's slot
     prediction,  ///< the sample's prediction was shown; orders the replicas of the last stage
-    gradient,    ///< the gradient of the stage's input lies in the sample's slot
-    meeting,  ///< every replica of the stage has arrived at the update that ends with the sample;
-              ///< whoever needs it gives it first
-    release,  ///< the stage no longer needs the sample: needed of all stages at once, for the
-              ///< slot; of a sample < 0 it is always there
+    gradient,    ///< the gradient of the stage's input is in the sample's slot
+    meeting,     ///< every replica of the stage has reached the update that ends with the sample;
+                 ///< each gives it before it waits for it
+    release,  ///< the stage no longer needs the sample; the slot is free once all stages gave it.
+              ///< Always given for a sample < 0
   };
 
   Kind kind;
-  int stage;            ///< that gives it; first stage for what all of them give
+  int stage;            ///< that gives it; the first stage if all stages give it
   std::int64_t sample;  ///< that it is about
-  int from, to;  ///< Schedule::replica_id() that gives and takes it; equal where nobody else does
+  int from, to;  ///< Schedule::replica_id() that gives and takes it; equal: nobody else needs it
 };
 
-/// Whether a signal only orders two moments within actions, not the actions themselves.
+/// Whether a signal orders only moments within actions, not the actions themselves.
 constexpr bool orders_moments(Signal::Kind kind) {
   return kind == Signal::Kind::admission || kind == Signal::Kind::prediction;
 }
 
-/// As many signals as an action can need or give.
+/// The signals that an action needs or gives, at most three.
 class Signals {
  public:
   void add(const Signal& signal) { items_[std::size_t(count_++)] = signal; }
@@ -56,10 +56,10 @@ class Signals {
 struct Lowered {
   Action action;
   int replica_id = 0;    ///< Schedule::replica_id() that acts
-  Signals needs, gives;  ///< in the order in which they are waited for and given
+  Signals needs, gives;  ///< in the order of waiting and giving
 };
 
-/// Lowers actions one by one, without allocating, since a program has no end. Immutable.
+/// Lowers one action at a time, since a program has no end, without allocating. Immutable.
 class Lowering {
  public:
   /// `schedule` outlives it, and need not be verified.
@@ -69,7 +69,7 @@ class Lowering {
   Lowered operator()(int worker, const Action& action) const;
 
   const Schedule& schedule() const { return schedule_; }
-  // Schedule's own, looked up at once.
+  // As in Schedule, by look-up.
   int replicas(int stage) const { return replicas_[std::size_t(stage)]; }
   int replica_id(int stage, int replica) const {
     return first_replica_[std::size_t(stage)] + replica;
@@ -81,8 +81,7 @@ class Lowering {
   int worker(int replica_id) const { return worker_[std::size_t(replica_id)]; }
   int stage(int replica_id) const { return stage_[std::size_t(replica_id)]; }
   bool last(int stage) const { return stage + 1 == schedule_.stages; }
-  /// The first sample that goes backward at `stage`, which is done with earlier ones after their
-  /// forward.
+  /// The first sample that goes backward at `stage`.
   std::int64_t first_backward(int stage) const { return first_backward_[std::size_t(stage)]; }
   bool recomputes(int stage) const { return recomputes_[std::size_t(stage)]; }
 
@@ -94,9 +93,9 @@ class Lowering {
   std::vector<bool> recomputes_;               ///< by stage
 };
 
-/// Has the workers go through their programs to the end of `samples` samples, one worker at a time,
-/// each as long as `attempt(worker, index)` says that it did the action at `index`. `at`: by
-/// worker, where it stands. Returns whether all got to their end.
+/// Walks the workers through their programs to the end of `samples` samples, one worker at a time,
+/// each while `attempt(worker, index)` returns true for the action at `index`. `at`: each worker's
+/// position. Returns whether all reached their end.
 template <class Attempt>
 bool walk_programs(const Schedule& schedule, std::int64_t samples, std::vector<std::int64_t>& at,
                    const Attempt& attempt) {

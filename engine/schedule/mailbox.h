@@ -1,4 +1,4 @@
-// Signals between the workers of a schedule that is walked through, not run.
+// Signals between the workers while a schedule is walked through, not run.
 #pragma once
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 
 namespace millrace::engine {
 
-/// An action meets the signal of another sample than the one it needs.
+/// An action receives the signal of another sample than it needs.
 struct WrongSample : std::logic_error {
   explicit WrongSample(std::int64_t came)
       : std::logic_error("receives what belongs to sample " + std::to_string(came)) {}
 };
 
-/// Signals that were given and not taken yet, each with the giver's note. What one replica gives to
-/// another is taken in the order in which it was given.
+/// Signals given and not yet taken, each with the giver's note. One replica's signals to another
+/// are taken in the order they were given.
 template <class Note>
 class Mailbox {
  public:
@@ -29,7 +29,7 @@ class Mailbox {
     if (signal.from != signal.to) boxes_[key(signal)].push_back({signal.sample, signal.from, note});
   }
 
-  /// Whether all of `needs` were given. A replica that needs a meeting arrives there by asking.
+  /// Whether all of `needs` were given. Asking for a meeting is also arriving there.
   /// Throws WrongSample.
   bool have(const Signals& needs, const Note& arrival) {
     for (const Signal& need : needs) {
@@ -68,7 +68,7 @@ class Mailbox {
     return {s.kind, s.from, s.to};
   }
 
-  /// The slot is still nobody's.
+  /// Nothing has used the slot yet.
   static bool never_held(const Signal& need) {
     return need.kind == Signal::Kind::release && need.sample < 0;
   }

@@ -4,18 +4,7 @@
 #include <stdexcept>
 
 #include "engine/schedule/schedule_csv.h"
-
-/// A line here registers what a file in generators/ defines.
-#define MILLRACE_SCHEDULES(ENTRY) \
-  ENTRY(gpipe)                    \
-  ENTRY(interleaved)              \
-  ENTRY(one_forward_one_backward) \
-  ENTRY(partime)                  \
-  ENTRY(pb)                       \
-  ENTRY(pipedream)                \
-  ENTRY(pipedream_2bw)            \
-  ENTRY(sequential)               \
-  ENTRY(zb_h1)
+#include "engine/schedule/entries.h"  // CMake writes it: ENTRY(name) for each generators/name.cpp
 
 namespace millrace::engine {
 namespace schedules {
@@ -50,20 +39,17 @@ Table& table() {
   return all;
 }
 
-/// "pipedream", of the entries that take an option.
-std::string names_with(bool ScheduleEntry::*option) {
+void refuse_replicas(const ScheduleSpec& spec) {
+  if (spec.replicas.empty()) return;
   std::string names;
   for (const ScheduleEntry& entry : table().entries) {
-    if (entry.*option) names += (names.empty() ? "" : ", ") + std::string(entry.name);
+    if (entry.replicas) names += (names.empty() ? "" : ", ") + std::string(entry.name);
   }
-  return names;
+  throw std::invalid_argument(spec.schedule + " has no replicated stages (" + names + " has)");
 }
 
 void require_options(const ScheduleEntry& entry, const ScheduleSpec& spec) {
-  if (!entry.replicas && !spec.replicas.empty()) {
-    throw std::invalid_argument(spec.schedule + " has no replicated stages (" +
-                                names_with(&ScheduleEntry::replicas) + " has)");
-  }
+  if (!entry.replicas) refuse_replicas(spec);
   if (entry.fits_minibatch && spec.microbatches < spec.stages) {
     throw std::invalid_argument(spec.schedule + " needs at least as many microbatches as stages (" +
                                 std::to_string(spec.stages) + "), so that two versions are enough");
@@ -95,9 +81,7 @@ Schedule make_schedule(const ScheduleSpec& spec) {
   if (spec.stages < 1) throw std::invalid_argument("a schedule needs at least 1 stage");
   Schedule schedule;
   if (is_schedule_file(spec.schedule)) {
-    if (!spec.replicas.empty())
-      throw std::invalid_argument(spec.schedule + " has no replicated stages (" +
-                                  names_with(&ScheduleEntry::replicas) + " has)");
+    refuse_replicas(spec);
     schedule = read_schedule_csv(spec.schedule);
     if (schedule.stages != spec.stages) {
       throw std::invalid_argument(spec.schedule + ": has " + std::to_string(schedule.stages) +

@@ -1,5 +1,5 @@
-// The table of schedules that have a name. An entry stands beside its generator, in a file of
-// generators/; names, help, options and the planner read the table.
+// The table of named schedules. CMake collects an entry from each file in generators/. Names, help,
+// options and the planner read the table.
 #pragma once
 
 #include <string>
@@ -11,24 +11,24 @@ namespace millrace::engine {
 
 struct ScheduleEntry {
   const char* name;
-  const char* summary;  ///< one line, for people who choose
+  const char* summary;  ///< one line
   Schedule (*generate)(const ScheduleSpec&);
 
-  // Which options it takes. Replicas of one that has none are refused, the rest is ignored.
-  bool minibatches = false;     ///< microbatches: samples an update; else each sample has its own
+  // Which options it takes. Others are ignored, but replicas are refused.
+  bool minibatches = false;     ///< microbatches: samples an update; else one
   bool virtual_stages = false;  ///< stages a worker
   bool vertical_sync = false;
   bool replicas = false;
 
-  // What planning knows of it. Tests hold the counts against the schedule itself.
+  // What the planner must know. Tests check the counts against the schedule itself.
   bool flushes = false;         ///< the pipeline runs empty at each update
   bool replicates = false;      ///< a stage may have several devices that take turns
-  bool fits_minibatch = false;  ///< as many samples in flight as a minibatch has, at most
-  /// Versions of its weights that a stage keeps whose samples are `depth` deep in flight: the
-  /// stage's own and those of each stage downstream, N - i for stage i of N.
+  bool fits_minibatch = false;  ///< at most a minibatch of samples may be in flight
+  /// Weight versions that a stage keeps `depth` stages from the end, itself included: N - i for
+  /// stage i of N.
   int (*versions_kept)(int depth) = [](int) { return 1; };
-  /// Samples that such a stage, of `stages`, keeps saved activations of, at most; 1 where a sample
-  /// goes backward right after its forward, or alone.
+  /// The most samples that such a stage, of `stages`, keeps activations of; 1 if a sample goes
+  /// backward right after its forward, or alone.
   int (*samples_kept)(int depth, int stages, int microbatches) = [](int, int, int) { return 1; };
 };
 
@@ -38,8 +38,8 @@ const std::vector<ScheduleEntry>& schedule_table();
 /// Throws std::invalid_argument for a name that has no entry.
 const ScheduleEntry& schedule_entry(const std::string& name);
 
-/// Adds an entry of the caller's, whose strings outlive the program. Before any other thread reads
-/// the table. Throws std::invalid_argument for a name that is taken.
+/// Adds an entry, whose strings must outlive the table, before any other thread reads the table.
+/// Throws std::invalid_argument for a name that is taken.
 void register_schedule(const ScheduleEntry& entry);
 
 }  // namespace millrace::engine

@@ -8,6 +8,25 @@
 
 namespace millrace::engine {
 
+char op_letter(Op op) {
+  return "FRBIWU"[int(op)];
+}
+
+const char* op_name(Op op) {
+  static const char* const names[] = {"forward",        "recompute",       "backward",
+                                      "backward_input", "backward_weight", "update"};
+  return names[int(op)];
+}
+
+std::string action_text(const Action& action, bool with_stage) {
+  std::string text = with_stage ? std::to_string(action.stage) : "";
+  text += op_letter(action.op) + std::to_string(action.sample);
+  if (action.version >= 0) text += "^" + std::to_string(action.version);
+  if (takes_gradient(action.op) && action.gradient != action.sample)
+    text += "(" + std::to_string(action.gradient) + ")";
+  return text;
+}
+
 Action Program::at(std::int64_t index) const {
   const auto once = std::int64_t(prologue.size());
   if (index < once) return prologue[index];
@@ -45,7 +64,7 @@ std::vector<int> stages_of(const Program& program) {
 
 namespace {
 
-/// Every action that the text holds, once, with the program it stands in.
+/// Every action of prologues and periods, once, with its worker.
 template <class Visit>
 void for_each_action(const Schedule& schedule, const Visit& visit) {
   for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
@@ -57,6 +76,10 @@ void for_each_action(const Schedule& schedule, const Visit& visit) {
 }
 
 }  // namespace
+
+int Schedule::most_versions() const {
+  return versions.empty() ? 1 : *std::max_element(versions.begin(), versions.end());
+}
 
 int Schedule::replica_id(int stage, int replica) const {
   for (int before = 0; before < stage; ++before) replica += replicas_of(before);
@@ -89,6 +112,18 @@ std::vector<int> workers_of_replicas(const Schedule& schedule) {
   return workers;
 }
 
+std::vector<std::string> worker_names(const Schedule& schedule) {
+  const bool staged = int(schedule.workers.size()) < schedule.stages;
+  std::vector<std::string> names;
+  for (const Program& program : schedule.workers) {
+    names.push_back(schedule.replicas.empty()
+                        ? (staged ? "worker " : "stage ") + std::to_string(names.size())
+                        : "stage " + std::to_string(stages_of(program)[0]) + "." +
+                              std::to_string(program.replica));
+  }
+  return names;
+}
+
 StageNeeds needs_of(const Schedule& schedule, int stage) {
   StageNeeds needs;
   for_each_action(schedule, [&](int, const Action& action) {
@@ -110,8 +145,8 @@ std::vector<std::int64_t> first_backwards(const Schedule& schedule) {
 
 namespace {
 
-/// What one stage's text says of its gradients: how far a gradient's label lags behind the sample
-/// it meets, and how far the stage has moved on beyond that sample when it applies it.
+/// How far a gradient's sample lags behind the sample it meets at a stage, and how far the stage
+/// has moved on beyond that sample when it applies the gradient.
 struct Lag {
   std::int64_t label = 0;
   std::int64_t behind = 0;
@@ -162,25 +197,17 @@ std::vector<std::int64_t> gradient_ages(const Schedule& schedule) {
   return ages;
 }
 
-namespace {
-
-/// Before each backward of `actions` a second forward.
-void add_recompute(std::vector<Action>& actions) {
-  std::vector<Action> all;
-  for (const Action& action : actions) {
-    if (takes_gradient(action.op))
-      all.push_back({Op::recompute, action.stage, action.sample, action.sample});
-    all.push_back(action);
-  }
-  actions = std::move(all);
-}
-
-}  // namespace
-
 void add_recompute(Schedule& schedule) {
   for (Program& program : schedule.workers) {
-    add_recompute(program.prologue);
-    add_recompute(program.period);
+    for (auto* actions : {&program.prologue, &program.period}) {
+      std::vector<Action> all;
+      for (const Action& action : *actions) {
+        if (takes_gradient(action.op))
+          all.push_back({Op::recompute, action.stage, action.sample, action.sample});
+        all.push_back(action);
+      }
+      *actions = std::move(all);
+    }
   }
 }
 

@@ -12,7 +12,7 @@
 namespace millrace::engine {
 namespace {
 
-/// What PyTorch's words mean here; those that are implied mean nothing.
+/// PyTorch's words. Those that are implied mean nothing here.
 struct Word {
   std::string_view text;
   bool implied;
@@ -53,38 +53,35 @@ class Reader {
                                 what);
   }
 
-  void read_row(std::string_view row) {
-    Program program;
-    for (std::size_t begin = 0; begin <= row.size();) {
-      const std::size_t end = std::min(row.find(',', begin), row.size());
-      read_cell(row.substr(begin, end - begin), begin, program);
+  void read_cells(std::string_view cells, char separator, std::size_t column, Program& program) {
+    for (std::size_t begin = 0; begin <= cells.size();) {
+      const std::size_t end = std::min(cells.find(separator, begin), cells.size());
+      read_cell(cells.substr(begin, end - begin), column + begin, program, separator == ';');
       begin = end + 1;
     }
+  }
+
+  void read_row(std::string_view row) {
+    Program program;
+    read_cells(row, ',', 0, program);
     if (program.period.empty()) fail(0, "a worker without actions");
     // The verifier keeps what each worker knows of each other.
     if (workers_.size() == kMostWorkers) fail(0, "more than 256 workers");
     workers_.push_back(std::move(program));
   }
 
-  void read_cell(std::string_view cell, std::size_t column, Program& program, bool inside = false) {
-    const auto trimmed = [&] {
-      while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
-      for (; !cell.empty() && cell.front() == ' '; ++column) cell.remove_prefix(1);
-      return cell;
-    };
-    if (trimmed().empty()) return;
+  /// `inside`: of an overlap.
+  void read_cell(std::string_view cell, std::size_t column, Program& program, bool inside) {
+    while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
+    for (; !cell.empty() && cell.front() == ' '; ++column) cell.remove_prefix(1);
+    if (cell.empty()) return;
     constexpr std::string_view kOverlap = ")OVERLAP_F_B";
     if (cell.front() == '(' && cell.ends_with(kOverlap)) {
       if (inside) fail(column, "OVERLAP_F_B within OVERLAP_F_B");
-      cell = cell.substr(1, cell.size() - 1 - kOverlap.size());
-      for (std::size_t begin = 0; begin <= cell.size();) {
-        const std::size_t end = std::min(cell.find(';', begin), cell.size());
-        read_cell(cell.substr(begin, end - begin), column + 1 + begin, program, true);
-        begin = end + 1;
-      }
-      return;
+      read_cells(cell.substr(1, cell.size() - 1 - kOverlap.size()), ';', column + 1, program);
+    } else {
+      read_action(cell, column, program);
     }
-    read_action(cell, column, program);
   }
 
   void read_action(std::string_view cell, std::size_t column, Program& program) {

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "engine/schedule/mailbox.h"
-#include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier_buffers.h"
 
 namespace millrace::engine {
@@ -28,29 +26,26 @@ struct Replica {
   std::map<std::int64_t, Kept> kept;
 };
 
-/// Slots and versions have all come round, in the steady state, several times.
-std::int64_t enough_samples(const Schedule& schedule) {
-  std::int64_t last = 0, stride = 1, versions = 1;
+/// After so many, every slot and version was reused several times in the steady state.
+std::int64_t samples_to_walk(const Schedule& schedule) {
+  std::int64_t last = 0, stride = 1;
   for (const Program& program : schedule.workers) {
     for (const auto* list : {&program.prologue, &program.period}) {
       for (const Action& action : *list) last = std::max(last, action.sample);
     }
     stride = std::max(stride, program.stride);
   }
-  std::int64_t together = 1;  // whole updates everywhere
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    versions = std::max<std::int64_t>(versions, schedule.versions_of(stage));
-    together = std::lcm(together, schedule.samples_an_update(stage));
-  }
-  const std::int64_t least = last + stride * (3 + 2 * versions) + 2 * schedule.slots();
+  const std::int64_t together = schedule.samples_a_choice();
+  const std::int64_t least =
+      last + stride * (3 + 2 * schedule.most_versions()) + 2 * schedule.slots();
   return (least + together - 1) / together * together;
 }
 
-class Walk {
+class Proof {
  public:
-  explicit Walk(const Schedule& schedule)
+  explicit Proof(const Schedule& schedule)
       : schedule_(schedule),
-        samples_(enough_samples(schedule)),
+        samples_(samples_to_walk(schedule)),
         order_(schedule.workers.size()),
         replicas_(schedule.replica_ids()) {
     for (int stage = 0; stage < schedule.stages; ++stage) {
@@ -131,7 +126,7 @@ class Walk {
       throw Wrong{"the sample belongs to another replica"};
   }
 
-  /// What the replica must have done before, whatever else the action needs.
+  /// The replica has done what must come before the action.
   void require_order(Replica& mine) {
     if (action_.op == Op::forward && action_.sample != mine.next_forward)
       throw Wrong{"forwards must take the samples in order, each once"};
@@ -204,7 +199,7 @@ class Walk {
     read_inputs();
     std::vector<std::int64_t>& sum = mine.gradients;
     if (int(sum.size()) == schedule_.group) throw Wrong{"an update is missing"};
-    // Sums are taken up or down through the samples, so that their rounding is the schedule's.
+    // Sums go up or down through the samples, so the schedule alone decides their rounding.
     if (sum.size() > 1 && (sum[0] < sum[1]) != (sum.back() < action_.sample))
       throw Wrong{"backwards of a minibatch must go up or down through its samples"};
     if (sum.empty()) write(Kind::sum, number, mine.updates);
@@ -225,14 +220,14 @@ class Walk {
   void write(Kind kind, int owner, std::int64_t item) {
     buffers_.write(worker_, kind, owner, item);
   }
-  /// What the stage was given of the sample and looks at again as it goes backward.
+  /// The stage's inputs, which its backward reads again.
   void read_inputs() {
     const int stage = action_.stage;
     if (stage > 0) read(Kind::activation, stage - 1, action_.sample);
     if (stage == 0 || lowering_.last(stage)) read(Kind::sample, 0, action_.sample);
   }
 
-  /// An update covers the samples that come next, of this replica.
+  /// The update covers this replica's next samples.
   void require_gradients(const Replica& mine) {
     const int covers = schedule_.samples_an_update(action_.stage);
     const std::int64_t begin = lowering_.first_backward(action_.stage) + mine.updates * covers;
@@ -248,7 +243,7 @@ class Walk {
       throw Wrong{"its weight version is no longer kept"};
   }
 
-  /// The rule's version, made already and still kept.
+  /// The forward's version is the rule's, made already and still kept.
   void check_version(const Replica& mine) {
     const std::int64_t expected =
         schedule_.version_rule ? schedule_.version_rule(action_.stage, action_.sample) : -1;
@@ -279,7 +274,7 @@ std::string Fault::text(const std::string& schedule) const {
 }
 
 std::optional<Fault> verify(const Schedule& schedule) {
-  return Walk(schedule).run();
+  return Proof(schedule).run();
 }
 
 }  // namespace millrace::engine

@@ -20,14 +20,12 @@ struct Fault {
   std::string text(const std::string& schedule) const;
 };
 
-/// Walks the schedule as the engine would, over its prologue and enough periods for every slot and
-/// weight version to come round, and looks for: a deadlock; a sample that a stage forwards or takes
-/// back twice, never or out of order; a gradient that meets another sample's; a weight version that
-/// is not the one the rule asks for, not made yet or no longer kept; an update with too few or too
-/// many gradients; a slot that can be overwritten while somebody may still read it, whatever the
-/// timing (reads must happen before the write by the order that tokens and slots impose, not by
-/// luck). Returns the first fault, or none: then the engine ends, and its numbers do not depend on
-/// timing.
+/// Walks the schedule as the engine would, over its prologue and enough periods to reuse every slot
+/// and weight version. Looks for: a deadlock; a sample that a stage forwards or takes back twice,
+/// never or out of order; a gradient that meets another sample's; a weight version that is not the
+/// rule's, not made yet or no longer kept; an update with too few or too many gradients; a slot
+/// that some timing could overwrite before its last read. Returns the first fault. Without a fault
+/// the engine ends, and its numbers do not depend on timing.
 std::optional<Fault> verify(const Schedule& schedule);
 
 }  // namespace millrace::engine

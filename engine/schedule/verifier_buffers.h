@@ -21,26 +21,25 @@ struct Wrong {
 /// How many of each worker's actions are known to be over.
 using Knowledge = std::vector<std::int64_t>;
 
-/// What each worker of a schedule knows of the others as it goes from action to action, by signals
-/// alone (a vector clock).
+/// What each worker of a schedule knows of the others from signals alone (a vector clock).
 class HappensBefore {
  public:
   explicit HappensBefore(std::size_t workers) : known_(workers, Knowledge(workers, 0)) {}
 
-  /// `worker` hears from somebody who knew `theirs`.
+  /// `worker` gets a signal from one who knew `theirs`.
   void learn(int worker, const Knowledge& theirs) {
     Knowledge& mine = known_[worker];
     for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = std::max(mine[i], theirs[i]);
   }
   /// `worker` ends its action.
   void pass(int worker) { ++known_[worker][worker]; }
-  /// What whoever hears of the action that `worker` is at knows: that it is over.
+  /// The knowledge that `worker` gives once its current action is over.
   Knowledge now(int worker) const {
     Knowledge known = known_[worker];
     ++known[worker];
     return known;
   }
-  /// The number of the action that `worker` is at.
+  /// The number of `worker`'s current action.
   std::int64_t at(int worker) const { return known_[worker][worker]; }
   bool knows(int worker, int other, std::int64_t action) const {
     return known_[worker][other] > action;
@@ -50,9 +49,9 @@ class HappensBefore {
   std::vector<Knowledge> known_;
 };
 
-/// Buffers that some actions write and others read, each holding one item at a time. Every call is
-/// made for the action that `worker` is at. Throws Wrong where a buffer is read too late or written
-/// too soon for some timing.
+/// Buffers that some actions write and others read, one item at a time each. Every call is for
+/// `worker`'s current action. Throws Wrong if some timing could read a buffer too late or write it
+/// too soon.
 class Buffers {
  public:
   enum class Kind { sample, activation, gradient, sum };
@@ -83,7 +82,7 @@ class Buffers {
     std::vector<std::pair<int, std::int64_t>> reads;  ///< worker, its action, since the last write
   };
 
-  /// Samples share slots. The sums that an update applies lie in two buffers by turns.
+  /// Samples share slots. The sums that an update applies alternate between two buffers.
   Buffer& at(Kind kind, int owner, std::int64_t item) {
     return buffers_[{kind, owner, item % (kind == Kind::sum ? 2 : slots_)}];
   }

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "engine/schedule/staircase.h"
-
 namespace millrace::engine {
 namespace {
 
@@ -17,7 +15,7 @@ bool fine_number(double value) {
   return std::isfinite(value) && value >= 0;
 }
 
-/// The last sample that only some stages have gone beyond: filling ends with it.
+/// The last sample that fills the pipeline.
 std::int64_t last_of_prologues(const Schedule& schedule) {
   std::int64_t last = -1;
   for (const Program& program : schedule.workers) {
@@ -26,7 +24,7 @@ std::int64_t last_of_prologues(const Schedule& schedule) {
   return last;
 }
 
-/// The value below which a share `q` of `values` lie, by the monitor's rank; 0 if there are none.
+/// The quantile `q` of `values`, with the monitor's rank; 0 of none.
 double quantile(std::vector<double>& values, double q) {
   if (values.empty()) return 0;
   const auto at = values.begin() + std::ptrdiff_t(q * double(values.size() - 1));
@@ -93,6 +91,7 @@ SimulationFacts::SimulationFacts(const Schedule& schedule, const SimulationInput
 }
 
 double SimulationFacts::compute_ms(const Action& action) const {
+  if (input_.ticks) return action.op == Op::update ? 0 : 1;
   const plan::StepCosts& ms = input_.stages[action.stage].ms;
   const auto cost = [&] {
     switch (action.op) {
@@ -168,7 +167,7 @@ void SimulationFacts::set_period(Simulation& result) const {
   for (std::size_t m = 1; m < predicted_.size(); ++m)
     steps.push_back(predicted_[m] - predicted_[m - 1]);
   result.step_p50_ms = quantile(steps, 0.5);
-  // Once the last sample is in, what held others back no longer does. A flush drains each time.
+  // After the last admission the pipeline drains, faster. A flush drains each time.
   const std::int64_t count = result.samples, together = schedule_.samples_a_choice();
   const auto before = std::upper_bound(predicted_.begin(), predicted_.end(), last_admission_);
   const std::int64_t undrained = (before - predicted_.begin()) / together * together;
@@ -180,7 +179,7 @@ void SimulationFacts::set_period(Simulation& result) const {
   }
   result.period_ms = (predicted_[end - 1] - predicted_[end - 1 - half]) / double(half);
   result.settled =
-      end - 1 - half > last_of_prologues(schedule_) && (end == undrained || flushes(schedule_));
+      end - 1 - half > last_of_prologues(schedule_) && (end == undrained || schedule_.flushes());
 }
 
 void SimulationFacts::set_latency(Simulation& result) const {

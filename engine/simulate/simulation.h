@@ -1,4 +1,4 @@
-// What a simulation counts as it runs, and what becomes of it.
+// What a simulation counts as it runs, and its result.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace millrace::engine {
 
-/// Throws std::invalid_argument, one line, for the first thing that makes no sense.
+/// Throws std::invalid_argument, one line, for the first invalid value.
 void check_input(const Schedule& schedule, const SimulationInput& input);
 
-/// Keeps the books of one run, and knows what things cost.
+/// Counts times and memory of one run, and knows the costs.
 class SimulationFacts {
  public:
   SimulationFacts(const Schedule& schedule, const SimulationInput& input, const Lowering& lowering);

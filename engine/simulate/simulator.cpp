@@ -5,23 +5,23 @@
 #include <queue>
 #include <stdexcept>
 
-#include "engine/schedule/staircase.h"
 #include "engine/simulate/simulation.h"
 #include "engine/simulate/simulator_wires.h"
 
 namespace millrace::engine {
 namespace {
 
-struct Happening {
+struct Event {
   enum class Kind { done, agreed, frame, message };
 
   double ms;
-  std::int64_t order;  ///< of equal times the first one caused comes first
+  std::int64_t order;  ///< equal times: in the order of their causes
   Kind kind;
-  int what;                ///< done, agreed: the worker; message: the wire
-  std::int64_t label = 0;  ///< message: the sample that it is about
+  int worker = 0;           ///< done, agreed
+  Wire* wire = nullptr;     ///< message
+  std::int64_t sample = 0;  ///< message: what it is about
 
-  bool operator>(const Happening& other) const {
+  bool operator>(const Event& other) const {
     return ms != other.ms ? ms > other.ms : order > other.order;
   }
 };
@@ -33,14 +33,14 @@ struct Core {
 
 /// A worker on its way through its program.
 struct Walker {
-  /// Where its next action stands: needs something, needs its replicas, needs a core, is at work;
-  /// a prediction that waits for an earlier sample's; the program is over.
+  /// The next action needs something, waits for its replicas, waits for a core, is at work; its
+  /// prediction waits for an earlier sample's; the program is over.
   enum class State { needs, meets, queues, works, holds, over };
 
   std::int64_t at = 0;
   std::int64_t end = 0;
   State state = State::needs;
-  int wire = -1;  ///< State::needs: what the message must come by; -1: waits for admission
+  Wire* wire = nullptr;  ///< State::needs: it waits for a message; null: for admission
   SimulatedAction now;
   Lowered lowered;
 };
@@ -56,7 +56,6 @@ class Run {
         applied_(schedule.applied(input.samples)),
         cores_(std::size_t(input.cores > 0 ? input.cores : int(schedule.workers.size()))),
         walkers_(schedule.workers.size()),
-        link_free_(wires_.links(), 0.0),
         left_(schedule.in_flight, schedule.stages),
         met_(schedule.stages, 0),
         agreed_(schedule.stages, 0.0) {
@@ -67,13 +66,13 @@ class Run {
   Simulation run() {
     for (int worker = 0; worker < int(walkers_.size()); ++worker) advance(worker);
     while (!next_.empty()) {
-      const Happening event = next_.top();
+      const Event event = next_.top();
       next_.pop();
       now_ = event.ms;
-      if (event.kind == Happening::Kind::done) finish(event.what);
-      if (event.kind == Happening::Kind::agreed) take_core(event.what);
-      if (event.kind == Happening::Kind::frame) admit_next();
-      if (event.kind == Happening::Kind::message) deliver(wires_.at(event.what), event.label);
+      if (event.kind == Event::Kind::done) finish(event.worker);
+      if (event.kind == Event::Kind::agreed) take_core(event.worker);
+      if (event.kind == Event::Kind::frame) admit_next();
+      if (event.kind == Event::Kind::message) deliver(*event.wire, event.sample);
     }
     for (std::size_t worker = 0; worker < walkers_.size(); ++worker) {
       if (walkers_[worker].state == Walker::State::over) continue;
@@ -87,8 +86,8 @@ class Run {
  private:
   using Kind = Signal::Kind;
 
-  void happen(double ms, Happening::Kind kind, int what, std::int64_t label = 0) {
-    next_.push({ms, order_++, kind, what, label});
+  void at(double ms, Event::Kind kind, int worker, Wire* wire = nullptr, std::int64_t sample = 0) {
+    next_.push({ms, order_++, kind, worker, wire, sample});
   }
 
   /// To the worker's next action, which begins if it can.
@@ -106,10 +105,10 @@ class Run {
     take_core(worker);
   }
 
-  /// Takes what the action needs, or notes what it waits for. Samples are admitted and predicted in
-  /// order in any case.
+  /// Takes what the action needs, or notes what it waits for. Admission and prediction are in order
+  /// anyway.
   bool has_all(Walker& walker) {
-    walker.wire = -1;
+    walker.wire = nullptr;
     for (const Signal& need : walker.lowered.needs) {
       if (orders_moments(need.kind)) continue;
       if (need.kind == Kind::release && !admitted(walker.now.action)) return false;
@@ -122,7 +121,7 @@ class Run {
 
   bool takes(Walker& walker, const Signal& need) {
     Wire& wire = wires_.of(need);
-    walker.wire = wires_.number(wire);
+    walker.wire = &wire;
     if (wire.arrived.empty()) return false;
     if (wire.arrived.front() != need.sample)
       throw std::logic_error("a link delivers another sample than the schedule says");
@@ -131,14 +130,14 @@ class Run {
     return true;
   }
 
-  /// In order, when the slot's last sample has left every stage and a frame is there.
+  /// In order, once the slot's last sample has left every stage and a frame is there.
   bool admitted(const Action& a) {
     int& left = left_[a.sample % schedule_.in_flight];
     if (a.sample != next_admitted_ || left < schedule_.stages) return false;
     double came = now_;
     if (const double period = input_.source_period_ms; period > 0) {
       if (now_ < double(next_frame_) * period) {
-        happen(double(next_frame_) * period, Happening::Kind::frame, 0);
+        at(double(next_frame_) * period, Event::Kind::frame, 0);
         return false;
       }
       const std::int64_t oldest = next_frame_;
@@ -154,7 +153,7 @@ class Run {
     return true;
   }
 
-  /// Whoever waits to admit the next sample looks again.
+  /// If a worker waits to admit the next sample, it tries again.
   void admit_next() {
     const int worker = lowering_.worker(lowering_.replica_with(0, next_admitted_));
     const Walker& walker = walkers_[worker];
@@ -176,7 +175,7 @@ class Run {
     for (int replica = 0; replica < replicas; ++replica) {
       const int other = lowering_.worker(lowering_.replica_id(stage, replica));
       if (!beside) walkers_[other].now.receive_ms = ms;
-      happen(agreed_[stage], Happening::Kind::agreed, other);
+      at(agreed_[stage], Event::Kind::agreed, other);
     }
     return false;
   }
@@ -202,13 +201,13 @@ class Run {
     const Wire* wire = outgoing(walkers_[worker].lowered);
     if (wire && input_.machine.overlap == plan::Overlap::none) now.send_ms = wire->ms;
     facts_.begins(now);
-    happen(now.end_ms(), Happening::Kind::done, worker);
+    at(now.end_ms(), Event::Kind::done, worker);
     if (!walkers_[worker].lowered.gives.find(Kind::admission)) return;
     ++next_admitted_;
     admit_next();
   }
 
-  /// What the action's result goes by; null: it stays.
+  /// The wire that carries the action's result; null: it stays.
   Wire* outgoing(const Lowered& action) {
     for (const Kind kind : {Kind::activation, Kind::gradient}) {
       if (const Signal* signal = action.gives.find(kind)) return &wires_.of(*signal);
@@ -257,19 +256,16 @@ class Run {
 
   void send(Wire& wire, std::int64_t sample) {
     const bool beside = input_.machine.overlap != plan::Overlap::none;
-    if (wire.link < 0 || (!beside && input_.delay_ms == 0)) return deliver(wire, sample);
+    if (!wire.link_free || (!beside && input_.delay_ms == 0)) return deliver(wire, sample);
     double sent = now_;
-    if (beside) {
-      double& free = link_free_[wire.link];
-      sent = free = std::max(free, now_) + wire.ms;
-    }
-    happen(sent + input_.delay_ms, Happening::Kind::message, wires_.number(wire), sample);
+    if (beside) sent = *wire.link_free = std::max(*wire.link_free, now_) + wire.ms;
+    at(sent + input_.delay_ms, Event::Kind::message, wire.to, &wire, sample);
   }
 
   void deliver(Wire& wire, std::int64_t sample) {
     wire.arrived.push_back(sample);
     const Walker& to = walkers_[wire.to];
-    if (to.state == Walker::State::needs && to.wire == wires_.number(wire)) advance(wire.to);
+    if (to.state == Walker::State::needs && to.wire == &wire) advance(wire.to);
   }
 
   const Schedule& schedule_;
@@ -280,10 +276,9 @@ class Run {
   std::int64_t applied_;
   double now_ = 0;
   std::int64_t order_ = 0;
-  std::priority_queue<Happening, std::vector<Happening>, std::greater<>> next_;
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> next_;
   std::vector<Core> cores_;
   std::vector<Walker> walkers_;
-  std::vector<double> link_free_;
   std::vector<int> left_;  ///< by slot: stages that its sample has left
   std::int64_t next_admitted_ = 0, next_frame_ = 0, dropped_ = 0, next_predicted_ = 0;
   std::vector<int> met_;              ///< by stage: replicas that wait in an update

@@ -1,5 +1,5 @@
-// A schedule's text run against a table of costs, for devices that nobody has here. Needs no
-// LibTorch, no thread and no clock: same input, same answer.
+// A schedule run against a table of costs, for devices that are not here. Uses no thread and no
+// clock: the same input gives the same result.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +22,21 @@ struct SimulationInput {
   /// one message at a time in each direction. Replicas agree before an update by a ring all-reduce;
   /// it takes the workers' time except with Overlap::all, where it runs beside the work before it.
   plan::Machine machine;
-  double delay_ms = 0;     ///< a message is under way so long besides, with any others at once
-  double overhead_ms = 0;  ///< of every action: launching it, finding out that it can begin
-  double contention = 1;   ///< computing takes so many times longer, as where workers share memory
-  /// Worker w is pinned to core w modulo `cores`, as a run deals them. Those of one core take turns,
-  /// first come, first served, an action at a time (an operating system slices finer; the rate is
-  /// the same). 0: a core for each.
+  double delay_ms = 0;     ///< extra time in transit, in parallel for all messages
+  double overhead_ms = 0;  ///< of every action: launching it, noticing that it can begin
+  double contention = 1;   ///< a factor on computing, as if workers share memory bandwidth
+  /// Worker w is pinned to core w % cores, as in a run. Workers on one core take turns, first come,
+  /// first served, one action at a time (an operating system slices finer; the rate is the same).
+  /// 0: a core for each.
   int cores = 0;
-  /// 1/F of a live source: frame k comes at k / F, and of the frames that wait the newest is taken,
-  /// as the frame queue does under `newest`. 0: a sample is there when it is asked for.
+  /// 1/F of a live source: frame k comes at k / F, and the newest waiting frame is taken, as the
+  /// frame queue does under `newest`. 0: a sample is always ready.
   double source_period_ms = 0;
+  bool ticks = false;   ///< every action takes 1 ms and an update none, whatever `stages` say
   bool events = false;  ///< list every action with its times, too
 };
 
-/// An action as it happened: from start_ms it received, computed and sent.
+/// An action that happened: from start_ms it received, computed and sent.
 struct SimulatedAction {
   int worker = 0;
   Action action;
@@ -48,7 +49,7 @@ struct SimulatedAction {
   double end_ms() const { return start_ms + receive_ms + compute_ms + send_ms; }
 };
 
-/// How a worker spent its time; what is left of the total is idle.
+/// How a worker spent its time; the rest of the total is idle.
 struct WorkerUse {
   double compute_ms = 0;
   double handoff_ms = 0;
@@ -57,14 +58,14 @@ struct WorkerUse {
 
 struct Simulation {
   std::int64_t samples = 0;  ///< worked on
-  std::int64_t dropped = 0;  ///< frames that a live source let go of meanwhile
+  std::int64_t dropped = 0;  ///< frames that a live source dropped meanwhile
   double total_ms = 0;       ///< until the last worker has done its last action
-  /// From one prediction to the next, in the second half of the predictions that were made while
-  /// samples still came, whole updates of them: filling and draining do not count, other than a
-  /// flush's. Of a single minibatch: total_ms over its samples.
+  /// Mean time between predictions, over the second half of those made while samples still came, in
+  /// complete updates: filling and draining do not count, except a flush's. Of a single minibatch:
+  /// total_ms over its samples.
   double period_ms = 0;
-  double step_p50_ms = 0;  ///< the median of the same, as the monitor counts it
-  /// Whether there were enough samples for that: every stage had begun to go backward by then.
+  double step_p50_ms = 0;  ///< the median time between all predictions, as the monitor counts it
+  /// Whether there were enough samples: every stage had begun to go backward by then.
   bool settled = false;
   /// From the frame's arrival (a sample's admission, where the source is not live) to prediction.
   double latency_p50_ms = 0, latency_p99_ms = 0, latency_max_ms = 0;
@@ -82,19 +83,19 @@ struct Simulation {
 };
 
 /// Runs `schedule`, which verify() must have passed or would pass, by discrete events. O(actions x
-/// log(workers)) time; memory for workers, samples and messages under way. Throws
-/// std::invalid_argument for input that makes no sense, std::logic_error if the schedule deadlocks.
+/// log(workers)) time; memory for workers, samples and messages in transit. Throws
+/// std::invalid_argument for invalid input, std::logic_error if the schedule deadlocks.
 Simulation simulate(const Schedule& schedule, const SimulationInput& input);
 
-/// So many samples that the period settles, unless two stages are all but equally slow.
+/// Enough samples for the period to settle, unless two stages are almost equally slow.
 std::int64_t enough_samples(const Schedule& schedule);
 
-/// The steady period in milliseconds a sample. `link` is what lies between a message's sending and
-/// a waiting worker's waking up: it passes beside the workers' own work. `cores` as above.
+/// The steady period in milliseconds a sample. `link`: the time from sending a message until a
+/// waiting worker wakes up, in parallel to the workers' own work. `cores` as above.
 double predict(const Schedule& schedule, const std::vector<plan::StageCosts>& stages,
                const plan::Link& link = {}, int cores = 0);
 
-/// What the workers computed and when, for a trace.
+/// The workers' computing, for a trace.
 std::vector<Span> spans_of(const Simulation& simulation);
 
 }  // namespace millrace::engine

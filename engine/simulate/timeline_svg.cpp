@@ -1,12 +1,10 @@
-#include "engine/simulate/timeline_svg.h"
-
+// The time line as a picture.
 #include <algorithm>
 #include <array>
 #include <cmath>
 
 #include "engine/format.h"
-#include "engine/schedule/staircase.h"
-#include "engine/simulate/timeline_text.h"
+#include "engine/simulate/timeline.h"
 
 namespace millrace::engine {
 namespace {

@@ -1,10 +1,10 @@
-#include "engine/simulate/timeline_text.h"
-
+// Bars and a time line for a terminal.
 #include <algorithm>
 #include <cmath>
 
 #include "engine/format.h"
-#include "engine/schedule/staircase.h"
+#include "engine/simulate/staircase.h"
+#include "engine/simulate/timeline.h"
 
 namespace millrace::engine {
 namespace {
@@ -25,12 +25,6 @@ std::string bar(double compute, double handoff, int width) {
   const int second = int(std::lround((compute + handoff) * width)) - first;
   return std::string(first, '#') + std::string(second, '+') +
          std::string(std::max(0, width - first - second), '.');
-}
-
-const char* colour_of(Op op) {
-  static const char* const colours[] = {"\x1b[34m", "\x1b[36m", "\x1b[33m",
-                                        "\x1b[33m", "\x1b[35m", "\x1b[32m"};
-  return colours[int(op)];
 }
 
 /// What an action is called in a row whose workers say which stage it is.
@@ -60,7 +54,7 @@ struct Row {
     std::string line;
     for (std::size_t at = 0; at < text.size(); ++at) {
       if (at == 0 || ops[at] != ops[at - 1])
-        line += ops[at] < 0 ? "\x1b[0m" : colour_of(Op(ops[at]));
+        line += ops[at] < 0 ? "\x1b[0m" : terminal_colour(Op(ops[at]));
       line += text[at];
     }
     return line + "\x1b[0m";

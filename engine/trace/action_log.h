@@ -1,4 +1,4 @@
-// What each worker did and when, kept while a pipeline runs.
+// Records what each worker does and when, while a pipeline runs.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace millrace::engine {
 
-/// One worker's part of an ActionLog: the latest spans, in memory taken beforehand. Written by its
-/// worker alone, without allocation, lock or log; read when that has stopped.
+/// One worker's part of an ActionLog: the latest spans, in preallocated memory. Written by its
+/// worker alone, without allocation or lock; read when the worker has stopped.
 class alignas(64) ActionTrack final : public capture::OperationWatch {
  public:
   /// `capacity` > 0. Times are kept as nanoseconds since `origin`.
@@ -22,14 +22,14 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
     action_ = action;
     start_ = now;
   }
-  /// The action begun last could not go on in between. Actions wait before they work: its span
-  /// begins afterwards.
+  /// The action begun last waited in between. Actions wait before they work, so its span begins
+  /// afterwards.
   void waited(Clock::time_point from, Clock::time_point to) {
     if (to - from >= kLeastWait) add(from, to, true, -1);
     start_ = to;
   }
-  /// That action is done, and met or made the weights of `version` updates. An action that is left
-  /// out has no end.
+  /// That action is done, and used or made the weights of `version` updates. A skipped action has
+  /// no end.
   void end(std::int64_t version, Clock::time_point now) { add(start_, now, false, version); }
 
   /// An operation of the action begun last.
@@ -37,13 +37,13 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
     add(from, to, false, -1, name);
   }
 
-  /// In the order of their start.
+  /// Ordered by start.
   std::vector<Span> spans() const;
-  /// Earlier spans, whose room was needed.
+  /// How many earlier spans were overwritten.
   std::int64_t lost() const;
 
  private:
-  /// Looking whether something is there takes about as long; it is no wait.
+  /// Shorter ones are the time to look for a message, not a wait.
   static constexpr std::chrono::microseconds kLeastWait{1};
 
   void add(Clock::time_point from, Clock::time_point to, bool waiting, std::int64_t version,
@@ -65,18 +65,18 @@ class alignas(64) ActionTrack final : public capture::OperationWatch {
   std::int64_t count_ = 0;
 };
 
-/// A track a worker, and counts. Outlives the pipeline that writes it.
+/// A track for each worker, and counts. Outlives the pipeline that writes it.
 class ActionLog {
  public:
   /// Spans of all workers together: 72 bytes each. Counts: 40.
   static constexpr std::size_t kCapacity = 1'000'000, kCounts = 200'000;
 
-  /// `operations`: it is told of those of step programs, too.
+  /// `operations`: step programs log their operations, too.
   explicit ActionLog(int workers, std::size_t capacity = kCapacity, bool operations = false);
   bool operations() const { return operations_; }
 
   ActionTrack& track(int worker) { return tracks_[std::size_t(worker)]; }
-  /// Keeps the latest kCounts. The last stage's worker, at each prediction.
+  /// Keeps the latest kCounts. Called by the last stage's worker, at each prediction.
   void count(Counts counts, Clock::time_point now) {
     counts.at_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now - origin_).count();
     counts_[counted_++ % kCounts] = counts;
@@ -95,7 +95,7 @@ class ActionLog {
   std::size_t counted_ = 0;
 };
 
-/// What the log holds, as trace.h has it; says in its title if it is not all.
+/// The log as trace_json() of trace.h; its title says if events were lost.
 std::string trace_json(const ActionLog& actions, const Schedule& schedule);
 
 }  // namespace millrace::engine

@@ -15,7 +15,6 @@
 #include "engine/pipeline/capture_pass.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
-#include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/balance_threads.h"

@@ -96,16 +96,12 @@ class Plan(program.CliTest):
         self.assertIn("replicas [2, 1]", out)
 
     def test_threads_where_there_is_but_one_module(self):
-        path = self.profile(module("a", 9))
-        figures = json.loads(path.read_text())
-        path.write_text(json.dumps({**figures, "thread_speedup": [1, 1.9]}))
+        path = self.profile(module("a", 9), thread_speedup=[1, 1.9])
         table, _ = self.planned(path, "--devices", "2", "--threads")
         self.assertEqual((table["stages"], table["cut"], table["threads"]), (1, [], [2]))
 
     def test_threads_where_stages_would_wait_for_one_another(self):
-        path = self.profile(module("a", 9), module("b", 9))
-        figures = json.loads(path.read_text())
-        path.write_text(json.dumps({**figures, "thread_speedup": [1, 1.5]}))
+        path = self.profile(module("a", 9), module("b", 9), thread_speedup=[1, 1.5])
         for schedule, stages in (("sequential", 1), ("partime", 2)):
             table, _ = self.planned(path, "--devices", "2", "--threads", "--schedules", schedule)
             self.assertEqual(table["stages"], stages, schedule)
@@ -158,18 +154,12 @@ class Plan(program.CliTest):
         good = self.profile(module("a", 1), module("b", 2)).read_text()
         for old, new, parts in [
             ('"forward_ms": [2, 0]', '"forward_ms": [-2, 0]', ["module 1 (b)", "forward", "negative"]),
-            ('"forward_ms": [2, 0], ', "", ["module 1 (b)", "forward_ms is missing"]),
-            ('"stash_bytes": 0.0}]', '"stash_bytes": "much"}]', ["module 1 (b)", "stash_bytes is not a number"]),
-            ('"state_bytes": 0', '"state_byte": 0', ["module 0 (a)", 'unknown field "state_byte"']),
-            ('"network": "n"', '"netwrk": "n"', ['unknown field "netwrk"']),
-            ('"millrace_profile": 1', '"millrace_profile": 2', ["millrace_profile is not 1"]),
             ("]}", "", ["is no JSON"]),
         ]:
-            with self.subTest(new):
-                self.assertIn(old, good)
-                broken = self.folder / "broken.json"
-                broken.write_text(good.replace(old, new))
-                self.refused(broken, parts=["broken.json", *parts])
+            self.assertIn(old, good)
+            broken = self.folder / "broken.json"
+            broken.write_text(good.replace(old, new))
+            self.refused(broken, parts=["broken.json", *parts])
         graph = self.folder / "graph.txt"
         graph.write_text(GRAPH.replace("backward_compute_time=1.0, ", ""))
         self.refused(graph, parts=["graph.txt:3", "backward_compute_time"])
@@ -178,7 +168,6 @@ class Plan(program.CliTest):
         path = self.profile(module("a", 1), module("b", 2))
         for arguments, parts in [
             ([self.folder / "none.json"], ["none.json"]),
-            ([path, "--devices", "0"], ["0"]),
             ([path, "--devices", "2y2"], ["2y2"]),
             ([path, "--links", "1,1"], ["more links than levels"]),
             ([path, "--schedules", "parttime"], ["partime"]),

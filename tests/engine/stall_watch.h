@@ -13,7 +13,6 @@
 
 #include "engine/pipeline/pipeline.h"
 #include "engine/schedule/lowering.h"
-#include "engine/schedule/staircase.h"
 
 namespace millrace::engine {
 

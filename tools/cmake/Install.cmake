@@ -30,8 +30,8 @@ set(public_headers
   tools/app/plugins/plugin.h         # what a plug-in adds to it
   engine/trainer/trainer.h       # a network cut into stages, trained from a feed of one's own
   engine/trainer/oracle.h        # the same in one thread
-  engine/schedule/schedule_csv.h engine/schedule/staircase.h engine/schedule/verifier.h  # schedules as data
-  engine/plan/plan.h engine/plan/profile_json.h  # costs, and the best cut for them
+  engine/schedule/schedule_csv.h engine/simulate/staircase.h engine/schedule/verifier.h  # schedules as data
+  engine/plan/plan.h engine/plan_files/profile_json.h  # costs, and the best cut for them
   engine/simulate/simulator.h    # a schedule on devices that nobody has here
   io/source/source.h io/queue/reader.h io/queue/planar.h  # frames in
   io/plot/plot.h io/video/video_writer.h)                 # pictures out

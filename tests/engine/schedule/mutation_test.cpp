@@ -2,10 +2,11 @@
 // made from.
 #include <gtest/gtest.h>
 
-#include <random>  // mutants
+#include <random>
 
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/oracle.h"
+#include "tests/engine/counted_feed.h"
 #include "tests/engine/empty_step.h"
 #include "tests/engine/sample_feed.h"
 #include "tests/engine/stall_watch.h"
@@ -98,24 +99,10 @@ stages::StateDict meaning(const Schedule& schedule, const TrainerOptions& option
   return all;
 }
 
-class CountedFeed final : public Feed {
- public:
-  Status poll(std::chrono::microseconds patience) override {
-    return next_ < kSamples ? Status::ready : Status::end;
-  }
-  void take(Sample& sample) override {
-    sample.info.frame = next_++;
-    sample.info.captured = Clock::now();
-  }
-
- private:
-  std::int64_t next_ = 0;
-};
-
 /// The engine's worker threads end, and apply what the schedule says.
 void expect_to_end(const Schedule& schedule) {
   EmptyStep step;
-  CountedFeed feed;
+  CountedFeed feed(kSamples);
   Monitor monitor(schedule.replica_counts(), 0);
   const std::vector<capture::Step*> steps(schedule.replica_ids(), &step);
   PipelineOptions options;

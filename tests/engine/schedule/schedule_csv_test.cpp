@@ -2,21 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>  // std::invalid_argument
+#include <stdexcept>
 
-#include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
+#include "tests/complaint.h"
 
 namespace millrace::engine {
 namespace {
 
-std::string complaint(const std::string& text) {
-  try {
-    parse_schedule_csv(text);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+std::string complaint_about(const std::string& text) {
+  return complaint<std::invalid_argument>([&] { parse_schedule_csv(text); });
 }
 
 TEST(ScheduleCsv, ReadsAMinibatch) {
@@ -52,14 +47,14 @@ TEST(ScheduleCsv, UnderstandsTheLastRankOfPyTorchs1F1B) {
 }
 
 TEST(ScheduleCsv, SaysWhereItCannotRead) {
-  EXPECT_EQ(complaint("0F0,0B0\n1F0,1X0"),
+  EXPECT_EQ(complaint_about("0F0,0B0\n1F0,1X0"),
             "2:5: \"1X0\" is no action, such as 2F0 (stage 2 forwards sample 0), 2B0, 2I0, 2W0");
-  EXPECT_EQ(complaint("0F0,0B"), "1:5: \"0B\" names no sample, as in 2F0");
-  EXPECT_NE(complaint("0F0^1,0B0").find("1:1: \"0F0^1\" is no action"), std::string::npos);
-  EXPECT_NE(complaint("0F0,0B0,0U0").find("1:9: \"0U0\""), std::string::npos);
-  EXPECT_EQ(complaint("0F0,0B0\n\n1F0,1B0"), "2:1: a worker without actions");
-  EXPECT_NE(complaint(""), "");
-  EXPECT_NE(complaint("0F99999999999999999999"), "");
+  EXPECT_EQ(complaint_about("0F0,0B"), "1:5: \"0B\" names no sample, as in 2F0");
+  EXPECT_NE(complaint_about("0F0^1,0B0").find("1:1: \"0F0^1\" is no action"), std::string::npos);
+  EXPECT_NE(complaint_about("0F0,0B0,0U0").find("1:9: \"0U0\""), std::string::npos);
+  EXPECT_EQ(complaint_about("0F0,0B0\n\n1F0,1B0"), "2:1: a worker without actions");
+  EXPECT_NE(complaint_about(""), "");
+  EXPECT_NE(complaint_about("0F99999999999999999999"), "");
   EXPECT_THROW(make_schedule("no/such.csv", {}), std::invalid_argument);
 }
 
@@ -67,9 +62,9 @@ TEST(ScheduleCsv, SaysWhereItCannotRead) {
 TEST(ScheduleCsv, ASmallFileCannotAskForMuch) {
   std::string workers, nested = "0F0";
   for (int i = 0; i < 257; ++i) workers += std::to_string(i) + "F0," + std::to_string(i) + "B0\n";
-  EXPECT_EQ(complaint(workers), "257:1: more than 256 workers");
+  EXPECT_EQ(complaint_about(workers), "257:1: more than 256 workers");
   for (int i = 0; i < 2000; ++i) nested = "(" + nested + ")OVERLAP_F_B";
-  EXPECT_EQ(complaint(nested), "1:2: OVERLAP_F_B within OVERLAP_F_B");
+  EXPECT_EQ(complaint_about(nested), "1:2: OVERLAP_F_B within OVERLAP_F_B");
 }
 
 TEST(ScheduleCsv, LeavesTheRestToTheVerifier) {

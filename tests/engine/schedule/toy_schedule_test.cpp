@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/schedule/registry.h"
-#include "engine/schedule/staircase.h"
+#include "engine/simulate/staircase.h"
 #include "engine/schedule/verifier.h"
 #include "engine/simulate/simulator.h"
 #include "tests/engine/trained.h"

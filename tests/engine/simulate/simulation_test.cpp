@@ -1,29 +1,22 @@
 // What a simulation says besides when things happen: memory, live sources, refusals.
 #include <gtest/gtest.h>
 
-#include <cmath>      // NaN
-#include <stdexcept>  // failures
+#include <cmath>
+#include <stdexcept>
 
 #include "engine/plan/outcome.h"
-#include "engine/schedule/registry.h"
-#include "engine/simulate/simulator.h"
+#include "tests/complaint.h"
+#include "tests/engine/simulate/costs.h"
 
 namespace millrace::engine {
 namespace {
 
-std::vector<plan::StageCosts> equal_costs(int stages, plan::StepCosts ms) {
-  return std::vector<plan::StageCosts>(stages, plan::StageCosts{ms});
-}
-
-/// Every action takes a tick, the update none, and each stage holds the same.
-std::vector<plan::StageCosts> ticks_and_bytes(const Schedule& schedule) {
-  std::vector<plan::StageCosts> costs;
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    const double part = needs_of(schedule, stage).split ? 1.0 : 0.5;  // of a backward
-    costs.push_back({{.forward = 1, .input_gradient = part, .weight_gradient = part},
-                     {.weight = 1000, .state = 300, .stash = 7}});
-  }
-  return costs;
+/// Every action takes a tick, the update none, and each stage keeps the same.
+SimulationInput ticks_and_bytes(const Schedule& schedule, std::int64_t samples) {
+  return {.samples = samples,
+          .stages = std::vector<plan::StageCosts>(schedule.stages,
+                                                  {{}, {.weight = 1000, .state = 300, .stash = 7}}),
+          .ticks = true};
 }
 
 TEST(Simulation, MemoryIsTheRules) {
@@ -31,7 +24,7 @@ TEST(Simulation, MemoryIsTheRules) {
   for (const std::string& name : schedule_names()) {
     if (name == "interleaved") continue;
     const Schedule schedule = make_schedule(name, {.stages = n, .microbatches = m});
-    const Simulation s = simulate(schedule, {.samples = 64, .stages = ticks_and_bytes(schedule)});
+    const Simulation s = simulate(schedule, ticks_and_bytes(schedule, 64));
     for (int stage = 0; stage < n; ++stage) {
       const plan::StageMemory& memory = s.memory[stage];
       const int depth = n - stage;
@@ -47,7 +40,7 @@ TEST(Simulation, MemoryOfAWorkerWithSeveralStages) {
   const int p = 4, v = 3, m = 8;
   const Schedule schedule =
       make_schedule("interleaved", {.stages = p * v, .microbatches = m, .virtual_stages = v});
-  const Simulation s = simulate(schedule, {.samples = m, .stages = ticks_and_bytes(schedule)});
+  const Simulation s = simulate(schedule, ticks_and_bytes(schedule, m));
   for (int worker = 0; worker < p; ++worker) {
     EXPECT_EQ(s.workers[worker].peak_bytes,
               v * (2 * 1000 + 300) + plan::chunks_kept(worker, p, v, m) * 7);
@@ -170,33 +163,19 @@ TEST(Simulation, RefusesWhatMakesNoSense) {
 TEST(Simulation, FindsADeadlock) {
   Schedule schedule = make_schedule("sequential", {.stages = 2});
   std::swap(schedule.workers[0].period[0], schedule.workers[0].period[1]);
-  try {
-    simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
-    FAIL() << "no deadlock found";
-  } catch (const std::logic_error& error) {
-    EXPECT_STREQ(error.what(), "schedule sequential deadlocks: worker 0 waits before 0B0");
-  }
+  EXPECT_EQ(complaint<std::logic_error>([&] {
+              simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
+            }),
+            "schedule sequential deadlocks: worker 0 waits before 0B0");
 }
 
 TEST(Simulation, FindsAMessageOutOfOrder) {
   Schedule schedule = make_schedule("gpipe", {.stages = 2, .microbatches = 2});
   std::swap(schedule.workers[1].period[0], schedule.workers[1].period[1]);
-  try {
-    simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
-    FAIL() << "the message was taken for another";
-  } catch (const std::logic_error& error) {
-    EXPECT_STREQ(error.what(), "a link delivers another sample than the schedule says");
-  }
-}
-
-TEST(Simulation, Plays4096Workers) {
-  const int n = 4096, m = 16;
-  const Schedule schedule = make_schedule("gpipe", {.stages = n, .microbatches = m});
-  const Simulation s =
-      simulate(schedule, {.samples = 3 * m, .stages = equal_costs(n, {1, 1, 1, 0})});
-  EXPECT_EQ(s.samples, 3 * m);
-  EXPECT_GT(s.total_ms, 3.0 * (m + n - 1));
-  EXPECT_GT(s.bubble(), 0.9);
+  EXPECT_EQ(complaint<std::logic_error>([&] {
+              simulate(schedule, {.samples = 2, .stages = equal_costs(2, {1, 1, 1, 0})});
+            }),
+            "a link delivers another sample than the schedule says");
 }
 
 }  // namespace

@@ -2,28 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>  // reverse
-#include <map>        // times by action
-#include <random>     // costs
+#include <algorithm>
+#include <map>
+#include <random>
 
-#include "engine/schedule/staircase.h"
+#include "tests/engine/simulate/costs.h"
 
 namespace millrace::engine {
 namespace {
-
-/// Every action takes a tick, the update none, as in the staircase.
-std::vector<plan::StageCosts> ticks(const Schedule& schedule) {
-  std::vector<plan::StageCosts> costs;
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    const double part = needs_of(schedule, stage).split ? 1.0 : 0.5;  // of a backward
-    costs.push_back({{.forward = 1, .input_gradient = part, .weight_gradient = part}});
-  }
-  return costs;
-}
-
-std::vector<plan::StageCosts> equal_costs(int stages, plan::StepCosts ms) {
-  return std::vector<plan::StageCosts>(stages, plan::StageCosts{ms});
-}
 
 std::vector<plan::StageCosts> random_costs(int stages, unsigned seed) {
   std::mt19937 random(seed);
@@ -67,45 +53,6 @@ std::string described(const Schedule& schedule) {
   std::string text = schedule.name + ", " + std::to_string(schedule.stages) + " stages";
   for (const int replicas : schedule.replicas) text += " x" + std::to_string(replicas);
   return text;
-}
-
-/// "worker 0: 0 F0, 1 F1, ...", so that a difference can be read.
-std::vector<std::string> drawn(const Staircase& staircase) {
-  std::vector<std::string> rows;
-  for (const auto& row : staircase.rows) {
-    std::string text;
-    for (std::size_t tick = 0; tick < row.size(); ++tick) {
-      if (row[tick])
-        text += std::to_string(tick) + " " + action_text(row[tick]->action, true) + ", ";
-    }
-    rows.push_back(text);
-  }
-  return rows;
-}
-
-std::vector<std::string> drawn(const Simulation& simulation) {
-  std::vector<std::string> rows(simulation.workers.size());
-  for (const SimulatedAction& event : simulation.events) {
-    if (event.action.op == Op::update) continue;
-    rows[event.worker] +=
-        std::to_string(std::int64_t(event.start_ms)) + " " + action_text(event.action, true) + ", ";
-  }
-  return rows;
-}
-
-TEST(Simulator, AtATickAnActionIsTheStaircase) {
-  for (const Schedule& schedule : all_schedules()) {
-    const Staircase staircase = draw_staircase(schedule, 18);
-    const Simulation simulation = simulate(schedule, with_events(ticks(schedule), 18));
-    EXPECT_EQ(drawn(simulation), drawn(staircase)) << described(schedule);
-    EXPECT_EQ(simulation.total_ms, double(staircase.rows[0].size())) << described(schedule);
-    EXPECT_NEAR(simulation.bubble(), staircase.bubble(), 1e-12) << described(schedule);
-    EXPECT_EQ(simulation.gradient_age, gradient_ages(schedule));
-    for (int stage = 0; stage < schedule.stages; ++stage) {
-      EXPECT_EQ(simulation.memory[stage].samples, staircase.activations[stage])
-          << described(schedule) << ", stage " << stage;
-    }
-  }
 }
 
 /// When an action on a sample was over; updates, when the worker's last one was.

@@ -1,10 +1,7 @@
 // Simulations as text and as a picture.
 #include <gtest/gtest.h>
 
-#include <algorithm>  // count
-
-#include "engine/simulate/timeline_svg.h"
-#include "engine/simulate/timeline_text.h"
+#include "engine/simulate/timeline.h"
 
 namespace millrace::engine {
 namespace {
@@ -69,13 +66,6 @@ TEST(Utilisation, OfManyWorkersIsAMean) {
   EXPECT_EQ(count(text, "\n"), 1 + 8);
   EXPECT_NE(text.find("stage 0 - stage 12 "), std::string::npos) << text;
   EXPECT_NE(text.find("stage 91 - stage 99"), std::string::npos) << text;
-}
-
-TEST(WorkerNames, SayReplicasAndChunks) {
-  EXPECT_EQ(worker_names(make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}})),
-            (std::vector<std::string>{"stage 0.0", "stage 0.1", "stage 1.0"}));
-  EXPECT_EQ(worker_names(make_schedule("interleaved", {.stages = 4})),
-            (std::vector<std::string>{"worker 0", "worker 1"}));
 }
 
 TEST(TimelineSvg, HasABoxAnActionAndNamesThem) {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <map>  // versions
+#include <map>
 
-#include "engine/pipeline/pipeline.h"
+#include "tests/engine/counted_feed.h"
 #include "tests/engine/empty_step.h"
 #include "tests/engine/stall_watch.h"
 
@@ -14,23 +14,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class Counting final : public Feed {
- public:
-  explicit Counting(std::int64_t samples) : samples_(samples) {}
-  Status poll(std::chrono::microseconds patience) override {
-    return next_ < samples_ ? Status::ready : Status::end;
-  }
-  void take(Sample& sample) override { sample.info.frame = next_++; }
-
- private:
-  std::int64_t next_ = 0, samples_;
-};
-
 std::vector<Span> actions_of(const Schedule& schedule, std::int64_t samples) {
   std::vector<EmptyStep> steps(std::size_t(schedule.replica_ids()));
   std::vector<capture::Step*> pointers;
   for (EmptyStep& step : steps) pointers.push_back(&step);
-  Counting feed(samples);
+  CountedFeed feed(samples);
   Monitor monitor(schedule.replica_counts(), 0);
   ActionLog log(int(schedule.workers.size()));
   PipelineOptions options{.actions = &log};
