@@ -2,7 +2,7 @@
 
 #include <cstring>  // frames
 
-#include "engine/schedule/staircase.h"
+#include "engine/simulate/staircase.h"
 #include "tools/bench/bench_arm.h"
 
 namespace millrace::bench {

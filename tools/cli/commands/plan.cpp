@@ -1,17 +1,14 @@
 // `millrace plan`: the best cut, schedule and use of devices for a profile, and why.
-#include <nlohmann/json.hpp>  // results
-
 #include <algorithm>
-#include <iostream>   // results
-#include <stdexcept>  // std::invalid_argument
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "engine/format.h"
-#include "engine/plan/machine_text.h"
-#include "engine/plan/text.h"
-#include "engine/schedule/schedule.h"
+#include "engine/plan/plan_text.h"
 #include "io/files/whole_file.h"
-#include "tools/cli/commands/command.h"
 #include "tools/app/config/profile_read.h"
+#include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
 namespace {
@@ -19,8 +16,7 @@ namespace {
 constexpr std::int64_t kMostReplay = 1 << 24;  ///< samples, as replay.size has it
 
 struct PlanArguments {
-  std::string
-      input;  ///< a profile (JSON, or PipeDream's graph.txt), or a config (.toml) to measure
+  std::string input;  ///< profile (JSON, or PipeDream's graph.txt), or config (.toml) to measure
   std::vector<std::string> settings;         ///< of the config
   std::string devices = "2";                 ///< "8", "2x8": servers x devices
   std::string links;                         ///< GB/s[:ms] by level, as "3.125,30:0.01"
@@ -46,11 +42,7 @@ struct PlanArguments {
 using engine::plan::Profile;
 using engine::plan::Request;
 
-bool is_config(const std::string& path) {
-  return path.ends_with(".toml");
-}
-
-/// A config's own choices hold where the command line makes none.
+/// What holds unless the command line says otherwise: a config's choices.
 struct Defaults {
   std::string schedule = "partime";
   int microbatches = 4;
@@ -58,11 +50,6 @@ struct Defaults {
   double fps = 0;
   bool pairs = false;  ///< a sample is two frames
 };
-
-Defaults defaults_of(const app::Config& config) {
-  return {config.pipeline.schedule, config.pipeline.microbatches, config.pipeline.virtual_stages,
-          config.monitor.fps, config.task.kind == "next-frame"};
-}
 
 /// "any": every schedule there is.
 std::vector<std::string> schedules_of(const PlanArguments& arguments, const Defaults& defaults) {
@@ -94,18 +81,18 @@ Request request_of(const PlanArguments& arguments, const Defaults& defaults,
   return request;
 }
 
-/// The samples that are kept to be learned from again, and the time there is for them.
+/// The samples kept for replay, and the time to learn from them.
 struct Replay {
   std::int64_t size = 0;
   double bytes = 0;   ///< in all
-  double share = -1;  ///< of all samples those that are replayed; below 0: no rate tells
+  double share = -1;  ///< replayed samples of all; < 0: unknown, since there is no rate
 };
 
 double sample_bytes(const Defaults& defaults, const Profile& profile) {
   return profile.input_bytes * (defaults.pairs ? 2 : 1);
 }
 
-/// With a limit as many as the plan leaves room for, else as many as were asked for.
+/// As many samples as the memory limit leaves room for; without a limit as many as asked for.
 Replay replay_of(const PlanArguments& arguments, const Request& request,
                  const engine::plan::Plan& plan, double sample) {
   Replay replay{.size = arguments.replay};
@@ -125,10 +112,6 @@ std::string replay_text(const Replay& replay) {
                            replay.share / (1 - replay.share), replay.share);
   }
   return text + "\n";
-}
-
-std::string replay_toml(const Replay& replay) {
-  return "\n[replay]\nkind = \"reservoir\"\nsize = " + std::to_string(replay.size) + "\n";
 }
 
 using Json = nlohmann::ordered_json;
@@ -181,9 +164,11 @@ Json planned_json(const Profile& profile, const engine::plan::Planned& planned) 
 int plan(const PlanArguments& arguments) {
   Defaults defaults;
   Profile profile;
-  if (is_config(arguments.input)) {
+  if (arguments.input.ends_with(".toml")) {
     const app::Config config = app::load_config(arguments.input, arguments.settings);
-    defaults = defaults_of(config);
+    defaults = {config.pipeline.schedule, config.pipeline.microbatches,
+                config.pipeline.virtual_stages, config.monitor.fps,
+                config.task.kind == "next-frame"};
     profile = app::profile_of(config);
   } else {
     profile = app::read_profile(arguments.input, int(arguments.frames));
@@ -193,7 +178,8 @@ int plan(const PlanArguments& arguments) {
   try {
     request = request_of(arguments, defaults, profile);
     if (arguments.replay > 0 && profile.input_bytes <= 0)
-      throw app::ConfigError("--replay: " + arguments.input + " does not say how large a sample is");
+      throw app::ConfigError("--replay: " + arguments.input +
+                             " does not say how large a sample is");
     request.machine.replay_bytes = double(arguments.replay) * sample_bytes(defaults, profile);
     planned = engine::plan::make_plan(profile, request);
   } catch (const std::invalid_argument& error) {
@@ -208,7 +194,7 @@ int plan(const PlanArguments& arguments) {
   if (arguments.replay > 0) {
     const Replay replay = replay_of(arguments, request, best, sample_bytes(defaults, profile));
     std::cout << replay_text(replay);
-    table += replay_toml(replay);
+    table += "\n[replay]\nkind = \"reservoir\"\nsize = " + std::to_string(replay.size) + "\n";
     json["replay"] = {{"size", replay.size}, {"bytes", replay.bytes}};
     if (replay.share >= 0) json["replay"]["share"] = replay.share;
   }

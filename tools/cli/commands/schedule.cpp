@@ -1,21 +1,22 @@
 // `millrace schedule`: prints a schedule as the staircase or as CSV.
-#include <unistd.h>  // whether colours are welcome
-#include <cstdio>    // columns
-#include <iostream>  // results
+#include <unistd.h>
 
+#include <iostream>
+
+#include "engine/format.h"
 #include "engine/schedule/registry.h"
-#include "engine/schedule/staircase.h"
 #include "engine/schedule/verifier.h"
+#include "engine/simulate/staircase.h"
+#include "tools/app/config/config.h"
 #include "tools/cli/commands/command.h"
 #include "tools/cli/commands/schedule_choice.h"
-#include "tools/app/config/config.h"
 
 namespace millrace::cli {
 namespace {
 
 struct ScheduleArguments : ScheduleChoice {
   std::int64_t samples = 8;
-  std::string format = "grid";  ///< grid | csv
+  std::string format = "grid";  ///< or csv
 };
 
 /// "B4(2)U": the update that follows at once takes no tick of its own.
@@ -23,58 +24,38 @@ std::string cell_text(const engine::Cell& cell, bool staged) {
   return engine::action_text(cell.action, staged) + (cell.updates ? "U" : "");
 }
 
-const char* colour_of(const engine::Cell& cell) {
-  if (cell.updates) return "\x1b[32m";
-  switch (cell.action.op) {
-    case engine::Op::forward:
-      return "\x1b[34m";
-    case engine::Op::recompute:
-      return "\x1b[36m";
-    case engine::Op::backward_weight:
-      return "\x1b[35m";
-    default:
-      return "\x1b[33m";
-  }
-}
-
-void print_grid(const engine::Schedule& schedule, const engine::Staircase& staircase) {
+std::string grid_text(const engine::Schedule& schedule, const engine::Staircase& staircase) {
   const bool colours = isatty(STDOUT_FILENO);
-  const bool replicated = !schedule.replicas.empty();
-  const bool staged =
-      int(schedule.workers.size()) < schedule.stages;  // a worker has several stages
+  const bool staged = int(schedule.workers.size()) < schedule.stages;  // several stages a worker
   std::size_t width = 2;
   for (const auto& row : staircase.rows) {
     for (const auto& cell : row) {
       if (cell) width = std::max(width, cell_text(*cell, staged).size());
     }
   }
-  for (std::size_t worker = 0; worker < staircase.rows.size(); ++worker) {
-    if (replicated) {
-      const engine::Program& program = schedule.workers[worker];
-      std::printf("stage %d.%d ", stages_of(program)[0], program.replica);
-    } else {
-      std::printf("%s %zu ", staged ? "worker" : "stage", worker);
-    }
+  const std::vector<std::string> names = engine::worker_names(schedule);
+  std::string grid;
+  for (std::size_t worker = 0; worker < names.size(); ++worker) {
+    grid += names[worker] + " ";
     for (const auto& cell : staircase.rows[worker]) {
       const std::string text = cell ? cell_text(*cell, staged) : ".";
-      const std::string padding(width + 1 - text.size(), ' ');
-      if (cell && colours) {
-        std::cout << colour_of(*cell) << text << "\x1b[0m" << padding;
-      } else {
-        std::cout << text << padding;
-      }
-      std::cout.flush();
+      const bool coloured = cell && colours;
+      if (coloured)
+        grid += engine::terminal_colour(cell->updates ? engine::Op::update : cell->action.op);
+      grid += text + (coloured ? "\x1b[0m" : "") + std::string(width + 1 - text.size(), ' ');
     }
-    std::printf("\n");
+    grid += "\n";
   }
+  return grid;
 }
 
-void print_facts(const engine::Schedule& schedule, const engine::Staircase& staircase) {
-  std::printf("\nbubble         %.1f %% of the workers' time above\n", 100 * staircase.bubble());
-  const auto list = [](const char* name, const auto& values) {
-    std::printf("%s", name);
-    for (const auto value : values) std::printf(" %lld", static_cast<long long>(value));
-    std::printf("\n");
+std::string facts_text(const engine::Schedule& schedule, const engine::Staircase& staircase) {
+  std::string text = engine::format("\nbubble         %.1f %% of the workers' time above\n",
+                                    100 * staircase.bubble());
+  const auto list = [&](const char* name, const auto& values) {
+    text += name;
+    for (const auto value : values) text += " " + std::to_string(value);
+    text += "\n";
   };
   std::vector<int> versions;
   for (int stage = 0; stage < schedule.stages; ++stage)
@@ -82,38 +63,36 @@ void print_facts(const engine::Schedule& schedule, const engine::Staircase& stai
   list("versions kept ", versions);
   list("activations   ", staircase.activations);
   list("gradient age  ", engine::gradient_ages(schedule));
+  return text;
 }
 
 /// PyTorch's compute-only form: a row a worker, "2F0" for stage 2's forward of sample 0, empty
-/// cells for bubbles. Where there is no flush an update has its place in the order, "2U0".
-/// PyTorch has no word for recomputation, which is left out.
-void print_csv(const engine::Schedule& schedule, const engine::Staircase& staircase) {
-  const bool with_updates = !engine::flushes(schedule);
+/// cells for bubbles. Without a flush an update has its place in the order, "2U0". PyTorch has no
+/// word for recomputation, which is left out.
+std::string csv_text(const engine::Schedule& schedule, const engine::Staircase& staircase) {
+  std::string text;
   for (const auto& row : staircase.rows) {
-    std::string line;
     for (const auto& cell : row) {
-      if (&cell != &row.front()) line += ",";
+      if (&cell != &row.front()) text += ",";
       if (!cell || cell->action.op == engine::Op::recompute) continue;
-      line += engine::action_text(cell->action, true);
-      engine::Action update = cell->action;
-      update.op = engine::Op::update;
-      update.version = -1;
-      if (cell->updates && with_updates) line += "," + engine::action_text(update, true);
+      text += engine::action_text(cell->action, true);
+      if (!cell->updates || schedule.flushes()) continue;
+      const engine::Action& a = cell->action;
+      text += "," + engine::action_text({engine::Op::update, a.stage, a.sample}, true);
     }
-    std::printf("%s\n", line.c_str());
+    text += "\n";
   }
+  return text;
 }
 
 int schedule(const ScheduleArguments& arguments) {
   const engine::Schedule schedule = chosen_schedule(arguments);
-  if (const auto fault = engine::verify(schedule)) throw app::ConfigError(fault->text(schedule.name));
+  if (const auto fault = engine::verify(schedule))
+    throw app::ConfigError(fault->text(schedule.name));
   const engine::Staircase staircase = engine::draw_staircase(schedule, arguments.samples);
-  if (arguments.format == "csv") {
-    print_csv(schedule, staircase);
-  } else {
-    print_grid(schedule, staircase);
-    print_facts(schedule, staircase);
-  }
+  std::cout << (arguments.format == "csv"
+                    ? csv_text(schedule, staircase)
+                    : grid_text(schedule, staircase) + facts_text(schedule, staircase));
   return kDone;
 }
 

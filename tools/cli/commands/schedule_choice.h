@@ -1,4 +1,4 @@
-// Which schedule a command is about: `millrace schedule` and `millrace simulate` ask alike.
+// Which schedule a command is about: the options of `millrace schedule` and `millrace simulate`.
 #pragma once
 
 #include "engine/schedule/schedule.h"

@@ -1,24 +1,21 @@
 // `millrace simulate`: a schedule run against costs, for devices that nobody has here.
-#include "tools/cli/commands/simulate.h"
-#include "tools/cli/commands/command.h"
+#include <sys/ioctl.h>
+#include <unistd.h>
 
-#include <sys/ioctl.h>  // the terminal's width
-#include <unistd.h>     // whether there is one
-#include <iostream>     // results
-#include <stdexcept>    // std::invalid_argument
+#include <iostream>
+#include <stdexcept>
 
 #include "engine/plan/balance.h"
-#include "engine/plan/machine_text.h"
-#include "engine/plan/stage_costs.h"
 #include "engine/schedule/schedule_csv.h"
 #include "engine/schedule/verifier.h"
-#include "engine/simulate/timeline_svg.h"
-#include "engine/simulate/timeline_text.h"
+#include "engine/simulate/timeline.h"
 #include "engine/trace/trace.h"
 #include "io/files/whole_file.h"
-#include "tools/cli/commands/schedule_choice.h"
 #include "tools/app/config/config.h"
 #include "tools/app/config/profile_read.h"
+#include "tools/cli/commands/command.h"
+#include "tools/cli/commands/schedule_choice.h"
+#include "tools/cli/commands/simulate_report.h"
 
 namespace millrace::cli {
 namespace {
@@ -29,26 +26,47 @@ using engine::SimulationInput;
 using engine::plan::Profile;
 using engine::plan::StageCosts;
 
-/// The proof's time grows with the square of the workers; what generators write has been proven for
-/// as many.
-constexpr std::size_t kProven = 128;
-/// Actions that may be listed, and that a run without --samples may have.
+/// The verifier's time grows with the square of the workers. Tests prove the generators' schedules.
+constexpr std::size_t kMostVerified = 128;
+/// The most actions to list, and to simulate without --samples.
 constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
 
-/// As many as --cut makes; 0: it does not say.
+struct SimulateArguments : ScheduleChoice {
+  std::int64_t samples = 0;  ///< 0: enough for a steady period
+  // What a sample costs: one value, or one a stage; or a profile.
+  std::vector<double> forward = {1}, backward = {2}, update = {0};  ///< ms
+  double message_bytes = 0, weight_bytes = 0, stash_bytes = 0;      ///< of every stage
+  std::string profile;   ///< JSON, or PipeDream's graph.txt
+  std::vector<int> cut;  ///< of the profile's modules; empty: balanced
+  // What it runs on.
+  double link_latency_ms = 0, link_gbps = 0;  ///< Gbit/s; 0: bytes cost nothing
+  std::string devices, links;                 ///< as plan takes them
+  std::string overlap = "none";               ///< none | transfers | all
+  std::int64_t tensor = 1;                    ///< devices that share each module
+  double delay_ms = 0;                        ///< of every message, in parallel
+  double overhead_ms = 0, contention = 1;
+  std::int64_t cores = 0;  ///< 0: one a worker
+  double fps = 0;          ///< of a live source; 0: samples are there when asked for
+  // Output files; "": none.
+  std::string trace, svg, json;
+  double until_ms = 0;  ///< where the SVG ends; 0: while names fit
+};
+
+/// The stages that --cut makes; 0: there is no --cut.
 int stages_of_cut(const SimulateArguments& arguments) {
   const std::int64_t cut = arguments.cut.empty() ? 0 : std::int64_t(arguments.cut.size()) + 1;
   if (arguments.stages > 0 && cut > 0 && arguments.stages != cut) {
     throw app::ConfigError("--cut makes " + std::to_string(cut) + " stages, --stages says " +
-                      std::to_string(arguments.stages));
+                           std::to_string(arguments.stages));
   }
   return int(cut);
 }
 
 Schedule schedule_of(const SimulateArguments& arguments) {
   Schedule schedule = chosen_schedule(arguments, stages_of_cut(arguments));
-  if (schedule.workers.size() <= kProven || engine::is_schedule_file(arguments.schedule)) {
-    if (const auto fault = engine::verify(schedule)) throw app::ConfigError(fault->text(schedule.name));
+  if (schedule.workers.size() <= kMostVerified || engine::is_schedule_file(arguments.schedule)) {
+    if (const auto fault = engine::verify(schedule))
+      throw app::ConfigError(fault->text(schedule.name));
   }
   return schedule;
 }
@@ -57,8 +75,8 @@ Schedule schedule_of(const SimulateArguments& arguments) {
 double of_stage(const char* option, const std::vector<double>& values, int stage, int stages) {
   if (values.size() != 1 && int(values.size()) != stages) {
     throw app::ConfigError(std::string(option) + " has " + std::to_string(values.size()) +
-                      " values: it takes one, or one for each of the " + std::to_string(stages) +
-                      " stages");
+                           " values: it takes one, or one for each of the " +
+                           std::to_string(stages) + " stages");
   }
   return values.size() == 1 ? values.front() : values[stage];
 }
@@ -111,7 +129,7 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
                                               arguments.links, arguments.overlap, 0, profile);
   if (!arguments.devices.empty() && input.machine.devices() < int(schedule.workers.size())) {
     throw app::ConfigError("--devices " + arguments.devices + " are fewer than the schedule's " +
-                      std::to_string(schedule.workers.size()) + " workers");
+                           std::to_string(schedule.workers.size()) + " workers");
   }
   if (arguments.link_latency_ms > 0 || arguments.link_gbps > 0) {
     for (engine::plan::Level& level : input.machine.levels)
@@ -139,7 +157,7 @@ int terminal_columns() {
   return 120;
 }
 
-/// As long as about 60 actions take, so that their names fit.
+/// The time of about 60 actions, so that their names fit.
 double readable_ms(const Simulation& simulation) {
   double sum = 0;
   for (const auto& event : simulation.events)
@@ -183,10 +201,82 @@ int simulate_costs(const SimulateArguments& arguments) {
   return kDone;
 }
 
+void add_costs(CLI::App& command, SimulateArguments& simulate) {
+  CLI::Option* profile = command.add_option("--profile", simulate.profile,
+                                            "What modules cost: JSON, or PipeDream's graph.txt");
+  command
+      .add_option("--cut", simulate.cut, "Modules where stages 1.. begin, as 3,6; unset: balanced")
+      ->delimiter(',')
+      ->needs(profile);
+  command
+      .add_option("--tensor", simulate.tensor,
+                  "Ranks that share each module of the profile, as far as it can be shared")
+      ->check(CLI::Range(1, 64))
+      ->needs(profile);
+  const CLI::Range ms(0.0, 1e9), bytes(0.0, 1e15);
+  const auto option = [&](const char* name, auto& value, const char* text,
+                          const CLI::Range& range) {
+    return command.add_option(name, value, text)->check(range)->excludes(profile);
+  };
+  option("--forward", simulate.forward, "ms of a sample: one value, or one a stage", ms)
+      ->delimiter(',')
+      ->capture_default_str();
+  option("--backward", simulate.backward, "ms; half each for input and weights", ms)
+      ->delimiter(',')
+      ->capture_default_str();
+  option("--update", simulate.update, "ms", ms)->delimiter(',')->capture_default_str();
+  option("--message-bytes", simulate.message_bytes, "Of an activation, and of its gradient", bytes);
+  option("--weight-bytes", simulate.weight_bytes, "Of a stage's weights", bytes);
+  option("--stash-bytes", simulate.stash_bytes, "A stage keeps of a sample to go back", bytes);
+}
+
+void add_machine(CLI::App& command, SimulateArguments& simulate) {
+  CLI::Option* links = command.add_option(
+      "--links", simulate.links, "GB/s[:ms] for each of --devices' levels, by commas, as for plan");
+  command.add_option("--devices", simulate.devices,
+                     "8, or 2x8: servers x devices; unset: as needed");
+  command.add_option("--link-latency", simulate.link_latency_ms, "ms of a message")
+      ->check(CLI::Range(0.0, 1e9))
+      ->excludes(links);
+  command.add_option("--link-gbps", simulate.link_gbps, "Gbit/s of a link; 0: bytes cost nothing")
+      ->check(CLI::Range(0.0, 1e9))
+      ->excludes(links);
+  command
+      .add_option("--delay", simulate.delay_ms,
+                  "ms that a message is under way besides, however many are, as over a long cable")
+      ->check(CLI::Range(0.0, 1e9));
+  command.add_option("--overlap", simulate.overlap, "What runs beside computing")
+      ->check(CLI::IsMember({"none", "transfers", "all"}))
+      ->capture_default_str();
+  command.add_option("--overhead", simulate.overhead_ms, "ms to launch an action")
+      ->check(CLI::Range(0.0, 1e9));
+  command.add_option("--contention", simulate.contention, "Computing takes so many times longer")
+      ->check(CLI::Range(1e-3, 1e3))
+      ->capture_default_str();
+  command
+      .add_option("--cores", simulate.cores, "That workers are dealt to in turn; 0: one for each")
+      ->check(CLI::Range(0, 65536));
+  command.add_option("--fps", simulate.fps, "Frames a second of a live source; 0: not live")
+      ->check(CLI::Range(0.0, 1e9));
+}
+
+void add_options(CLI::App& command, SimulateArguments& simulate) {
+  add_schedule_choice(command, simulate, 65536);
+  command.add_option("--samples", simulate.samples, "How many; unset: enough for a steady period")
+      ->check(CLI::Range(1, 10'000'000));
+  add_costs(command, simulate);
+  add_machine(command, simulate);
+  command.add_option("--trace", simulate.trace, "Where to write a trace for Chrome or Perfetto");
+  command.add_option("--svg", simulate.svg, "Where to draw the time line");
+  command.add_option("--until", simulate.until_ms, "ms that the drawing shows")
+      ->check(CLI::Range(0.0, 1e12));
+  command.add_option("--json", simulate.json, "Where to write the results");
+}
+
 }  // namespace
 
 const Command kSimulate = {
     "simulate", "Run a schedule against costs: time line, use, bubble, memory, rate, latency",
-    add<SimulateArguments, add_simulate_options, simulate_costs>};
+    add<SimulateArguments, add_options, simulate_costs>};
 
 }  // namespace millrace::cli

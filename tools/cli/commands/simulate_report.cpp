@@ -1,18 +1,19 @@
-// A simulation's results, for people and for scripts.
-#include <algorithm>  // min
+#include "tools/cli/commands/simulate_report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "engine/format.h"
-#include "engine/plan/text.h"
-#include "engine/simulate/timeline_text.h"
-#include "tools/cli/commands/simulate.h"
+#include "engine/plan/plan_text.h"
+#include "engine/simulate/timeline.h"
 
 namespace millrace::cli {
 namespace {
 
+using engine::format;
 using engine::Schedule;
 using engine::Simulation;
 using engine::plan::bytes_text;
-using engine::format;
 
 constexpr int kMostRows = 32;
 

@@ -1,0 +1,18 @@
+// The results of `millrace simulate`.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "engine/simulate/simulator.h"
+
+namespace millrace::cli {
+
+/// For people.
+std::string simulation_text(const engine::Schedule& schedule, const engine::Simulation& simulation);
+
+/// For scripts, in full.
+nlohmann::ordered_json simulation_json(const engine::Schedule& schedule,
+                                       const engine::Simulation& simulation);
+
+}  // namespace millrace::cli
