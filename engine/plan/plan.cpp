@@ -36,7 +36,6 @@ void add(const Method& method, const Request& request, std::vector<Candidate>& l
   if (entry.virtual_stages) {
     freedom = {.stages = places * method.virtual_stages};
     if (request.stages > 0 && request.stages != freedom.stages) return;
-    if (!suits(method, freedom.stages)) return;
   } else if (entry.flushes && !freedom.replicas && !freedom.threads && request.stages == 0) {
     freedom.stages = places;
   }
