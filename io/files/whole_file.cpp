@@ -1,19 +1,19 @@
 #include "io/files/whole_file.h"
 
-#include <cerrno>      // causes
-#include <cstring>     // std::strerror
-#include <filesystem>  // folders, links, rename
-#include <mutex>       // leftovers are looked for once
-#include <random>      // names of temporaries
-#include <set>         // leftovers are looked for once
-#include <stdexcept>   // errors
-#include <utility>     // std::exchange
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
+#include <random>
+#include <set>
+#include <stdexcept>
+#include <utility>
 
-#include <fcntl.h>     // open
-#include <poll.h>      // a pipe that is full
-#include <sys/file.h>  // flock
-#include <sys/stat.h>  // mode
-#include <unistd.h>    // write, fsync
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace millrace::io {
 namespace {
@@ -79,7 +79,7 @@ void sync_folder(const fs::path& folder, const std::string& path) {
   if (dir.get() < 0 || (::fsync(dir.get()) != 0 && errno != EINVAL)) fail(path);
 }
 
-// /dev/stdout, a pipe: there is nothing to rename over, and replacing the name would harm.
+// /dev/stdout, a pipe: it must be written to, not replaced.
 void write_stream(const std::string& path, std::string_view bytes) {
   Descriptor out(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC));
   if (out.get() < 0) fail(path, errno == ENXIO ? "nobody reads it" : std::strerror(errno));
@@ -87,7 +87,7 @@ void write_stream(const std::string& path, std::string_view bytes) {
   if (out.close() != 0) fail(path);
 }
 
-/// Between a file's name and the digits that make a temporary of it one of many.
+/// Between a file's name and the digits of its temporary.
 constexpr std::string_view kMark = ".tmp.";
 
 /// Digits, with a dot between those of earlier versions.
@@ -97,7 +97,7 @@ bool is_temporary(std::string_view name, std::string_view of) {
   return !tail.empty() && tail.find_first_not_of("0123456789.") == tail.npos;
 }
 
-/// Removes what killed runs have left beside `target`. Whoever is at work holds a lock.
+/// Removes temporaries of killed runs. A running one holds a lock on its own.
 void remove_leftovers(const fs::path& folder, const std::string& target) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
@@ -109,7 +109,7 @@ void remove_leftovers(const fs::path& folder, const std::string& target) {
   }
 }
 
-/// Once in a process for each target: nobody else leaves any later.
+/// Once in a process for each target.
 void remove_leftovers_once(const fs::path& folder, const std::string& target) {
   static std::mutex mutex;
   static std::set<fs::path> seen;
@@ -120,8 +120,8 @@ void remove_leftovers_once(const fs::path& folder, const std::string& target) {
   remove_leftovers(folder, target);
 }
 
-/// A new file beside `target`, locked, with the mode of the file that it will replace. Its digits
-/// are drawn: in a container every run has the same process number.
+/// A new, locked file beside `target`, with the mode of the file that it will replace. Its digits
+/// are random: in a container every run has the same process number.
 Descriptor open_temporary(const fs::path& target, std::string& name, const std::string& path) {
   struct stat before {};
   const bool replaces = ::stat(target.c_str(), &before) == 0;
@@ -130,7 +130,7 @@ Descriptor open_temporary(const fs::path& target, std::string& name, const std::
     name = target.string() + std::string(kMark) + std::to_string(random());
     Descriptor file(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (file.get() < 0 && errno != EEXIST) fail(path);
-    // Another process may take it for a leftover before it is locked.
+    // Another process may have removed it as a leftover before it was locked.
     if (file.get() < 0 || ::flock(file.get(), LOCK_EX | LOCK_NB) != 0) continue;
     struct stat now {};
     if (::fstat(file.get(), &now) != 0 || now.st_nlink == 0) continue;
@@ -140,10 +140,10 @@ Descriptor open_temporary(const fs::path& target, std::string& name, const std::
     }
     return file;
   }
-  fail(path, "no temporary can be made beside it");
+  fail(path, "cannot create a temporary beside it");
 }
 
-/// Keeps `target` under another name as well: `target` is there at every moment.
+/// Gives `target` a second name. `target` exists at every moment.
 void keep_as(const fs::path& previous, const fs::path& target, const std::string& path) {
   std::error_code error;
   if (!fs::exists(target, error)) return;
@@ -156,7 +156,7 @@ void keep_as(const fs::path& previous, const fs::path& target, const std::string
     return;
   }
   fs::rename(name, previous, error);
-  // Where both were links to one file already, a rename leaves both.
+  // If both already were links to one file, rename() leaves both.
   std::error_code ignored;
   fs::remove(name, ignored);
   if (error) fail(path, error.message());
@@ -199,7 +199,7 @@ void write_whole(const std::string& path, std::string_view bytes, const std::str
   const fs::file_status status = fs::status(path, error);  // follows links
   if (fs::is_directory(status)) fail(path, "is a folder");
   if (fs::exists(status) && !fs::is_regular_file(status)) return write_stream(path, bytes);
-  // The file that a link names is replaced, not the link.
+  // Replaces the file behind a symbolic link, not the link.
   fs::path target = path;
   if (fs::is_regular_file(status) && fs::is_symlink(fs::symlink_status(path, error))) {
     target = fs::canonical(path, error);
@@ -210,7 +210,7 @@ void write_whole(const std::string& path, std::string_view bytes, const std::str
 
 FolderClaim::FolderClaim(const std::string& path)
     : folder_([&] {
-        std::error_code ignored;  // whoever writes there tells of it
+        std::error_code ignored;  // a later write reports it
         fs::create_directories(path, ignored);
         return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
       }()) {

@@ -1,24 +1,24 @@
-// Files are written whole or not at all.
+// Writing files atomically.
 #pragma once
 
-#include <string>       // path
-#include <string_view>  // bytes
+#include <string>
+#include <string_view>
 
 namespace millrace::io {
 
-/// Writes `bytes` to a temporary beside `path`, fsyncs, renames over `path`, fsyncs the folder.
-/// Creates missing parent folders, keeps the mode of a file that it replaces, and removes
-/// temporaries that killed processes have left beside `path`. `previous`: the name, in the same
-/// folder, under which the file that is replaced stays; "": it goes. Thread-safe. Throws
-/// std::runtime_error "PATH: cause"; `path` and the file under `previous` are then as before.
+/// Writes `bytes` to a temporary beside `path`, fsyncs it, renames it to `path` and fsyncs the
+/// folder. Creates missing parent folders, keeps the mode of the file that it replaces, and removes
+/// temporaries of killed processes. `previous`: a name in the same folder under which the replaced
+/// file is kept; "": it is not. Thread-safe. Throws std::runtime_error "PATH: cause"; both files
+/// are then unchanged.
 void write_whole(const std::string& path, std::string_view bytes, const std::string& previous = "");
 
-/// Gives a file that is written whole its name, in place of what bore it: fsyncs `temporary`, which
-/// lies in the same folder, renames it to `path`, fsyncs the folder. Throws std::runtime_error.
+/// Fsyncs the finished file `temporary`, renames it to `path`, in the same folder, and fsyncs the
+/// folder. Throws std::runtime_error.
 void put_in_place(const std::string& temporary, const std::string& path);
 
-/// Keeps a folder for one writer, until it is destroyed or its process ends, however that ends. On
-/// a file system without locks it keeps nobody out.
+/// Locks a folder against other writers until this object or its process ends. Has no effect on
+/// file systems without locks.
 class FolderClaim {
  public:
   /// Creates missing folders. Throws std::runtime_error "PATH: another run writes it".

@@ -1,9 +1,9 @@
-// Pictures for people who would look rather than read: written as PNG.
+// Charts and pictures as PNG files.
 #pragma once
 
-#include <string>   // paths, labels
-#include <utility>  // points
-#include <vector>   // series
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "io/source/frame.h"
 

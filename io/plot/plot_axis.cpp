@@ -1,8 +1,8 @@
 #include "io/plot/plot_axis.h"
 
-#include <array>   // 1-2-5
-#include <cmath>   // logarithms
-#include <cstdio>  // number text
+#include <array>
+#include <cmath>
+#include <cstdio>
 
 namespace millrace::io {
 namespace {

@@ -1,8 +1,8 @@
-// Where an axis has its marks and what they say.
+// The ticks of an axis and their labels.
 #pragma once
 
-#include <string>  // labels
-#include <vector>  // marks
+#include <string>
+#include <vector>
 
 namespace millrace::io {
 

@@ -1,11 +1,11 @@
 #include "io/plot/plot_canvas.h"
 
-#include <algorithm>  // std::max
-#include <cmath>      // rounding, dash lengths
-#include <stdexcept>  // encoding failed
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
 
-#include <opencv2/imgcodecs.hpp>  // PNG
-#include <opencv2/imgproc.hpp>    // drawing
+#include <opencv2/imgcodecs.hpp>
+#include <opencv2/imgproc.hpp>
 
 namespace millrace::io {
 namespace {

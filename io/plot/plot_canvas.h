@@ -1,13 +1,13 @@
-// A sheet to draw on: lengths in pixels of the finished picture, drawn twice as large and averaged
-// down, so that edges, thin lines and text come out smooth.
+// A canvas to draw on. Lengths are in pixels of the finished picture, which is drawn at twice the
+// size and averaged down, so that edges, thin lines and text are smooth.
 #pragma once
 
-#include <array>    // palette
-#include <cstddef>  // palette index
-#include <string>   // text
-#include <vector>   // lines
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
 
-#include <opencv2/core.hpp>  // pictures, points, colours
+#include <opencv2/core.hpp>
 
 #include "io/source/frame.h"
 
@@ -22,8 +22,7 @@ inline const cv::Scalar muted(128, 114, 102);
 inline const cv::Scalar grid(236, 232, 228);
 inline const cv::Scalar axis(178, 166, 156);
 
-/// Okabe and Ito's colours, which people who are colour-blind can tell apart too; the yellow, too
-/// pale for a line on white, is left out.
+/// Okabe and Ito's colour-blind safe colours, without the yellow, which is too pale on white.
 inline const std::array<cv::Scalar, 7> palette = {
     cv::Scalar(178, 114, 0),   cv::Scalar(0, 94, 213),  cv::Scalar(115, 158, 0),
     cv::Scalar(167, 121, 204), cv::Scalar(0, 159, 230), cv::Scalar(233, 180, 86),
@@ -60,7 +59,7 @@ class Canvas {
             bool dashed = false);
   void dot(Point centre, double radius, const cv::Scalar& colour);
   void box(cv::Rect2d area, const cv::Scalar& colour);
-  /// `at` is on the base line. What Hershey's letters lack is replaced by what is nearest.
+  /// `at` is on the base line. Characters that Hershey's fonts lack are replaced by similar ones.
   void text(const std::string& text, Point at, const Lettering& lettering);
   /// Every pixel becomes a square of `factor` pixels.
   void picture(const Frame& frame, cv::Point at, int factor);

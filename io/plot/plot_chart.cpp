@@ -1,11 +1,11 @@
 // A line chart.
-#include <algorithm>  // ranges
-#include <cmath>      // finite values
+#include <algorithm>
+#include <cmath>
 
+#include "io/files/whole_file.h"
 #include "io/plot/plot.h"
 #include "io/plot/plot_axis.h"
 #include "io/plot/plot_canvas.h"
-#include "io/files/whole_file.h"
 
 namespace millrace::io {
 namespace {

@@ -1,10 +1,10 @@
 // Pictures side by side.
-#include <algorithm>  // largest panel
-#include <cmath>      // whole factors
+#include <algorithm>
+#include <cmath>
 
+#include "io/files/whole_file.h"
 #include "io/plot/plot.h"
 #include "io/plot/plot_canvas.h"
-#include "io/files/whole_file.h"
 
 namespace millrace::io {
 namespace {

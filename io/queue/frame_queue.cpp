@@ -1,9 +1,9 @@
 #include "io/queue/frame_queue.h"
 
-#include <algorithm>  // std::min
-#include <atomic>     // counters and flags
-#include <stdexcept>  // misuse
-#include <vector>     // the slots
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <vector>
 
 #include "io/queue/slot_ring.h"
 
@@ -12,7 +12,7 @@ namespace {
 
 using std::chrono::microseconds;
 
-// A sleeping thread looks at the flags this often: close() and stop() need no wake-up of their own.
+// A sleeping thread checks the flags this often, so close() and stop() need not wake it.
 constexpr microseconds kSlice = std::chrono::milliseconds(5);
 
 void count(std::atomic<std::int64_t>& counter) {
@@ -35,15 +35,15 @@ struct FrameQueue::State {
   const int held_limit;
   const Drop drop;
 
-  std::vector<Frame> frames;  // the last one is scrap: written to after a stop, never published
+  std::vector<Frame> frames;  // the last one is written to after a stop and never published
   SlotRing ready;             // fed by the producer
   SlotRing free;              // fed by the consumer
 
   int writing = 0;       // producer's
   int held_by_user = 0;  // consumer's
 
-  // Anyone's. `accepted` is raised before a frame can be popped or dropped, so that no observer
-  // who reads it last ever sees more frames leave than came.
+  // Any thread's. `accepted` is raised before a frame can be popped or dropped, so an observer that
+  // reads it last never sees more frames leave than arrive.
   std::atomic<std::int64_t> accepted{0};
   std::atomic<std::int64_t> popped{0};
   std::atomic<std::int64_t> dropped{0};
@@ -61,8 +61,8 @@ struct FrameQueue::State {
     for (int slot; ready.take(slot);) count(dropped);
   }
 
-  // The producer's next slot under Drop::newest; false if a stop came meanwhile. Never waits:
-  // one of the two queues always has a slot, though the consumer may move it between two looks.
+  // The producer's next slot under Drop::newest; false after a stop. Never waits: one of the two
+  // queues always has a slot, though the consumer may move it between the two calls.
   bool take_newest(int& slot) {
     while (!stopped.load()) {
       if (waiting() <= capacity && free.take(slot)) return true;
@@ -75,7 +75,7 @@ struct FrameQueue::State {
     return false;
   }
 
-  // The producer's next slot under Drop::never; false if a stop came meanwhile.
+  // The producer's next slot under Drop::never; false after a stop.
   bool wait_for_free(int& slot) {
     while (!stopped.load()) {
       if (free.take(slot, kSlice)) return true;
@@ -106,8 +106,8 @@ bool FrameQueue::push() {
     return false;
   }
   s.ready.put(s.writing);
-  // A stop() that came after the look above may have emptied `ready` before this frame was in it.
-  // Both sides use a read-modify-write, so one of the two sees the other, and empties it.
+  // A stop() after the check above may have emptied `ready` before this frame was in it. Both sides
+  // use a read-modify-write, so at least one of them sees the other and empties it.
   if (s.stopped.fetch_or(0)) s.drop_waiting();
   const bool more = s.drop == Drop::newest ? s.take_newest(s.writing) : s.wait_for_free(s.writing);
   if (!more) s.use_scrap();
@@ -127,7 +127,7 @@ Frame* FrameQueue::pop(microseconds timeout) {
   if (s.held_by_user >= s.held_limit) throw std::logic_error("frame queue: too many frames held");
   const auto deadline = Clock::now() + timeout;
   while (!s.stopped.load()) {
-    const bool last_look = s.closed.load();  // before looking: a frame pushed earlier is then seen
+    const bool last_look = s.closed.load();  // read first: no earlier push is missed
     const auto left = std::chrono::duration_cast<microseconds>(deadline - Clock::now());
     const bool wait = !last_look && left > microseconds::zero();
     int slot;
@@ -157,23 +157,19 @@ void FrameQueue::stop() {
 
 FrameCounts FrameQueue::counts() const {
   const State& s = *state_;
-  const auto look = [&s] {
-    FrameCounts now;
-    now.popped = s.popped.load();
-    now.dropped = s.dropped.load();
-    now.rejected = s.rejected.load();
+  const auto read = [&s] {
+    FrameCounts now{
+        .popped = s.popped.load(), .dropped = s.dropped.load(), .rejected = s.rejected.load()};
     now.received = s.accepted.load() + now.rejected;
     return now;
   };
-  // Counters only grow: two equal looks mean that all four stood like this in between.
-  for (FrameCounts before = look();;) {
-    const FrameCounts after = look();
-    if (before.received == after.received && before.popped == after.popped &&
-        before.dropped == after.dropped && before.rejected == after.rejected) {
-      return after;
-    }
-    before = after;
-  }
+  // Counters only grow: after two equal reads, all four had these values in between.
+  FrameCounts before, now = read();
+  do {
+    before = now;
+    now = read();
+  } while (now != before);
+  return now;
 }
 
 std::int64_t FrameQueue::received() const {

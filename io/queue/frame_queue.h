@@ -1,21 +1,21 @@
-// The bounded queue between the thread that reads frames and the pipeline, with its drop policy
-// and the exact account of every frame.
+// The bounded queue between the reading thread and the pipeline, with its drop policy and exact
+// counts of what became of every frame.
 #pragma once
 
-#include <chrono>   // pop time-outs
-#include <cstdint>  // counts
-#include <memory>   // hides the lock-free queues from includers
+#include <chrono>
+#include <cstdint>
+#include <memory>
 
 #include "io/source/frame.h"
 
 namespace millrace::io {
 
 enum class Drop {
-  newest,  ///< a full queue lets go of its oldest frame and keeps the newest; the loss is counted
+  newest,  ///< a full queue drops its oldest frame, which is counted
   never,   ///< a full queue blocks the reader
 };
 
-/// Where every frame went, all four read as of one moment.
+/// What became of the frames, all four read as of one moment.
 struct FrameCounts {
   std::int64_t received = 0;
   std::int64_t popped = 0;
@@ -23,12 +23,13 @@ struct FrameCounts {
   std::int64_t rejected = 0;
 
   std::int64_t waiting() const { return received - popped - dropped - rejected; }
+  bool operator==(const FrameCounts&) const = default;
 };
 
-/// Fixed slots, two lock-free queues of slot numbers (ready, free). The slot count bounds the
-/// queue: `capacity` frames wait, one is being written, up to `held` are with the consumer (under
-/// `never`, slots that the consumer could hold but does not may hold waiting frames as well).
-/// One producer thread, one consumer thread; counters and close() and stop() from any thread.
+/// Fixed slots and two lock-free queues of slot numbers (ready, free). `capacity` frames may wait,
+/// one is being written, and up to `held` are with the consumer; under `never`, waiting frames may
+/// also use slots that the consumer does not hold. One producer thread, one consumer thread; the
+/// counters, close() and stop() are thread-safe.
 class FrameQueue {
  public:
   FrameQueue(int capacity, Drop drop, int held = 1);
@@ -39,12 +40,12 @@ class FrameQueue {
   // Producer.
   /// The slot to write the next frame into; the producer's until push().
   Frame& writable();
-  /// Publishes the written frame (its id is set here) and takes a new slot to write, by the policy.
-  /// False once the consumer has stopped or the queue is closed: the frame is counted as dropped.
+  /// Sets the written frame's id, publishes it and takes a new slot by the policy. False once the
+  /// consumer has stopped or the queue is closed: the frame is counted as dropped.
   bool push();
   /// Counts a frame that arrived but could not be used.
   void reject();
-  /// No frame follows; pop() returns what still waits, then null with drained() true.
+  /// No frame follows: pop() returns the waiting ones, then null, and drained() is true.
   void close();
 
   // Consumer.
@@ -52,13 +53,13 @@ class FrameQueue {
   /// consumer's until release(). Throws std::logic_error beyond `held` unreleased frames.
   Frame* pop(std::chrono::microseconds timeout);
   void release(Frame* frame);
-  /// Closed by the producer and nothing is left to pop.
+  /// It is closed and empty.
   bool drained() const;
-  /// The consumer wants no more: frames still waiting, and any that arrive later, count as dropped.
+  /// The consumer wants no more: waiting and later frames count as dropped.
   void stop();
 
-  // Anyone. received() = popped() + dropped() + rejected() + waiting, at every moment; since four
-  // calls are four moments, counts() is there for whoever needs them to add up.
+  // Any thread. received() = popped() + dropped() + rejected() + waiting at every moment, but four
+  // calls are four moments: the numbers of counts() add up.
   FrameCounts counts() const;
   std::int64_t received() const;
   std::int64_t dropped() const;

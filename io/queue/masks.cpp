@@ -1,15 +1,15 @@
 #include "io/queue/masks.h"
 
-#include <algorithm>   // fill
-#include <charconv>    // numbers in names
-#include <cstring>     // rows
-#include <filesystem>  // names
-#include <map>         // masks by frame
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <map>
 
-#include <opencv2/imgcodecs.hpp>  // decoding
+#include <opencv2/imgcodecs.hpp>
 
+#include "io/source/file_headers.h"
 #include "io/source/image_list.h"
-#include "io/source/picture_size.h"
 
 namespace millrace::io {
 namespace {
@@ -68,7 +68,8 @@ class MaskTeller : public Teller {
     } catch (const cv::Exception&) {  // some decoders throw instead
     }
     if (picture.empty()) throw MaskError(path + ": can't be decoded");
-    if (picture.type() != CV_8UC1) throw MaskError(path + ": is not grey with 8 bits a pixel, its class");
+    if (picture.type() != CV_8UC1)
+      throw MaskError(path + ": is not grey with 8 bits a pixel, its class");
     if (picture.cols != frame.width || picture.rows != frame.height)
       throw MaskError(path + ": is " + sized(picture.cols, picture.rows) + ", its frame " +
                       sized(frame.width, frame.height));
@@ -111,7 +112,7 @@ bool spread_classes(const Frame& mask, int classes, const ResizerOptions& view,
   out.assign(plane * classes, 0.0f);
   bool told = false;
   for (int y = 0; y < to.height; ++y) {
-    // The nearest pixel's, by centres.
+    // Nearest neighbour, by centres.
     const std::size_t row = std::size_t(from.y + (2 * y + 1) * from.height / (2 * to.height));
     for (int x = 0; x < to.width; ++x) {
       const int column = from.x + (2 * x + 1) * from.width / (2 * to.width);

@@ -1,9 +1,9 @@
-// A class for each pixel, from a folder of pictures.
+// Classes of pixels from a folder of pictures.
 #pragma once
 
-#include <memory>     // tellers
-#include <stdexcept>  // MaskError
-#include <string>     // paths
+#include <memory>
+#include <stdexcept>
+#include <string>
 
 #include "io/queue/resizer.h"
 #include "io/source/told_source.h"
@@ -18,20 +18,20 @@ struct MaskError : std::runtime_error {
 /// A pixel of this value has no class.
 constexpr int kNoClass = 255;
 
-/// Throws MaskError unless `folder` has masks whose names tell their frames.
+/// Throws MaskError unless `folder` holds masks whose names end in frame numbers.
 void require_masks(const std::string& folder);
 
 /// The target of frame 17 is the picture whose name ends in that number (`00017.png`): grey, 8
-/// bits, as large as its frame; a pixel's value is its class, 255: none. It goes the frame's way to
-/// the size of samples (`view`, sizes known), without mixing pixels. A frame without a mask, or
-/// with one that tells no class, has no target. Looks at every file's size first: they must be
-/// `width` x `height`. Throws MaskError, later as well, for what can't be decoded or tells an
-/// unknown class.
+/// bits, as large as its frame. A pixel's value is its class, 255 means none. Masks are cropped and
+/// scaled as their frames are (`view`, whose sizes are set), without mixing pixels. A frame without
+/// a mask, or whose mask has no class, has no target. Checks every file's size first, which must be
+/// `width` x `height`. Throws MaskError, also later, if a mask can't be decoded or has an unknown
+/// class.
 std::unique_ptr<Teller> mask_teller(const std::string& folder, int classes,
                                     const ResizerOptions& view, int width, int height);
 
-/// `mask`, [height][width] classes, as 1 in the class's channel and 0 in the others, at the view's
-/// size; false if no pixel has a class. Throws MaskError, "class 9 ...", for an unknown one.
+/// `mask`, [height][width] classes, one-hot at the view's size: [classes][height][width]. False if
+/// no pixel has a class. Throws MaskError for an unknown one.
 bool spread_classes(const Frame& mask, int classes, const ResizerOptions& view,
                     std::vector<float>& out);
 

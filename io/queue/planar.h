@@ -1,14 +1,14 @@
-// From a picture's bytes to a sample's floats and back.
+// A picture's bytes as a sample's floats, and back.
 #pragma once
 
-#include <span>  // samples
+#include <span>
 
 #include "io/source/frame.h"
 
 namespace millrace::io {
 
-/// Writes `frame` as float32 [channels][height][width], value / 255, to `out`, which has room for
-/// frame.bytes() floats. Exact: each of the 256 values is the float nearest to v / 255.
+/// Writes `frame` as float32 [channels][height][width], value / 255, to the frame.bytes() floats at
+/// `out`. Exact: each of the 256 values is the float nearest to v / 255.
 void to_planar(const Frame& frame, float* out);
 
 /// A picture of float32 [channels][height][width] in [0, 1]; values outside are clamped.

@@ -1,9 +1,9 @@
 #include "io/queue/reader.h"
 #include "io/source/stream_health.h"
 
-#include <algorithm>  // std::min
-#include <exception>  // whatever a source throws
-#include <utility>    // std::move
+#include <algorithm>
+#include <exception>
+#include <utility>
 
 #include "io/source/teardown.h"
 
@@ -13,14 +13,14 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// stop() is noticed after one of these at the latest.
+// stop() takes effect within one of these.
 constexpr milliseconds kSlice(20);
-// A file whose stamps leap further than this, and further than a few frames, has jumped.
+// A larger step between a file's stamps, if it is also more than a few frames, is a jump.
 constexpr nanoseconds kJump = std::chrono::seconds(10);
-// A paced source this late has stalled: it goes on from now instead of bursting to catch up.
+// A paced source that is this late goes on from now instead of bursting to catch up.
 constexpr milliseconds kStall(1000);
 
-// 0: nobody names one.
+// 0: unknown.
 nanoseconds frame_period(double source_fps, double fps) {
   const double rate = source_fps > 0.0 ? source_fps : fps;
   return nanoseconds(rate > 0.0 ? std::int64_t(1e9 / rate) : 0);
@@ -62,7 +62,7 @@ void Reader::run() {
   } catch (const std::exception& broken) {
     error_ = broken.what();
   }
-  queue_.close();  // first: a source that hangs must not keep what was learned from being saved
+  queue_.close();  // first: a source that hangs must not delay saving what was learned
   finished_.store(true);
   hung_ = !Teardown().destroy(std::move(source_), options_.teardown);
 }
@@ -71,14 +71,14 @@ void Reader::read_all() {
   for (;;) {
     const std::int64_t before = delivered_;
     if (!read_pass() || !options_.loop) return;
-    // A pass without any good frame would go round for ever.
+    // Without any good frame this would loop for ever.
     if (delivered_ == before || !source_->rewind()) return;
     timeline_.broke_off();
     ++breaks_;
   }
 }
 
-// From here to the source's end; true if that was reached and more is wanted.
+// True if the source's end was reached, false if no more frames are wanted.
 bool Reader::read_pass() {
   while (!stop_.load() && !limit_reached()) {
     Frame& frame = queue_.writable();
@@ -111,7 +111,7 @@ bool Reader::deliver(Frame& frame) {
 
 void Reader::stamp(Frame& frame) {
   frame.captured = Clock::now();
-  // How fast a file is read says nothing of its stamps.
+  // Elapsed time means nothing for a file.
   frame.pts = timeline_.map(frame.pts, live_ ? frame.captured - last_captured_ : nanoseconds(0));
   last_captured_ = frame.captured;
   fps_.store(timeline_.rate(), std::memory_order_relaxed);

@@ -1,12 +1,12 @@
 // The thread that reads a source, paces it and feeds the frame queue.
 #pragma once
 
-#include <atomic>   // stop flag
-#include <cstdint>  // frame limit
-#include <memory>   // owns the source
-#include <mutex>    // join() from any thread
-#include <string>   // error text
-#include <thread>   // the reading thread
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
 
 #include "io/queue/frame_queue.h"
 #include "io/source/source.h"
@@ -18,20 +18,20 @@ struct ReaderOptions {
   bool paced = false;      ///< sleep until a frame is due by its pts (files only)
   bool loop = false;       ///< start again at the end
   std::int64_t limit = 0;  ///< stop after this many good frames; 0: no limit
-  int ahead = 0;           ///< the limit is of frames that follow so many others of their segment
-  double fps = 0.0;        ///< rate where frames carry no pts and the source knows none; 0: 25
+  int ahead = 0;           ///< only frames after the first so many of a segment count to the limit
+  double fps = 0.0;        ///< rate if neither pts nor the source give one; 0: 25
   std::chrono::milliseconds teardown{5000};  ///< a source that takes longer to destroy is left
 };
 
-/// Reads until the source ends, breaks, the limit is reached or stop() is called; then closes the
-/// queue and destroys the source, for which it waits some seconds and no longer. Keeps pts
-/// monotonic over loops. Thread-safe: every method from any thread.
+/// Reads until the source ends or breaks, the limit is reached or stop() is called. Then closes the
+/// queue and destroys the source, for which it waits at most `teardown`. Keeps pts monotonic over
+/// loops. Thread-safe.
 class Reader {
  public:
-  /// Starts the thread, which uses and then destroys `source`. `queue` outlives this object.
+  /// Starts the thread, which owns `source`. `queue` outlives this object.
   Reader(std::unique_ptr<Source> source, FrameQueue& queue, ReaderOptions options);
-  /// Stops and joins. A reader still at work may be waiting for room that nobody will make any
-  /// more, so its queue is stopped too; after join() the queue stays as it is.
+  /// Stops and joins. If the thread is still reading, the queue is stopped, too, since the thread
+  /// may be waiting for room in it.
   ~Reader();
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
@@ -41,10 +41,9 @@ class Reader {
   void join();
   /// Empty unless the stream broke; valid after join().
   const std::string& error() const;
-  /// The source hung while it was destroyed, and was left behind; valid after join().
+  /// The source hung in its destructor and was left behind; valid after join().
   bool hung() const { return hung_; }
-  /// Frames a second: the source's rate; where it names none, what stamps show, about a third of a
-  /// second after the first frame at 25; 0: not known yet.
+  /// Frames a second by the source, or else by the stamps; 0 until about 9 frames have come.
   double fps() const { return fps_.load(std::memory_order_relaxed); }
 
  private:
@@ -54,9 +53,7 @@ class Reader {
   bool deliver(Frame& frame);
   void stamp(Frame& frame);
   bool wait_until_due(Frame& frame);
-  bool limit_reached() const {
-    return options_.limit > 0 && counted_ >= options_.limit;
-  }
+  bool limit_reached() const { return options_.limit > 0 && counted_ >= options_.limit; }
 
   // The thread's alone.
   std::unique_ptr<Source> source_;
@@ -68,9 +65,9 @@ class Reader {
   Clock::time_point last_captured_;
   Clock::time_point start_;  // when pts 0 fell due
   std::int64_t delivered_ = 0;
-  std::int64_t breaks_ = 0;        // before the frame at hand
-  std::int64_t in_segment_ = 0;    // delivered of the segment at hand
-  std::int64_t counted_ = 0;       // towards the limit
+  std::int64_t breaks_ = 0;      // before the frame at hand
+  std::int64_t in_segment_ = 0;  // delivered of the segment at hand
+  std::int64_t counted_ = 0;     // towards the limit
   std::int64_t last_segment_ = -1;
   std::string error_;
   bool hung_ = false;

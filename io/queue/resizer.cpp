@@ -1,9 +1,9 @@
 #include "io/queue/resizer.h"
 
-#include <algorithm>  // bounds
-#include <cstdint>    // products of sides
-#include <cstring>    // rows
-#include <stdexcept>  // bad names
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <stdexcept>
 
 namespace millrace::io {
 namespace {

@@ -1,20 +1,20 @@
 // Gives every frame the size the network was built for.
 #pragma once
 
-#include <string>  // names, notes
-#include <vector>  // names
+#include <string>
+#include <vector>
 
 #include "io/source/frame.h"
 
 namespace millrace::io {
 
-/// What is done with a picture of another shape than the network's.
+/// How a picture of another aspect ratio is fitted to the network's.
 enum class Fit {
-  stretch,  ///< width and height are scaled apart
-  crop,     ///< the largest centred part of the right shape is taken
-  pad,      ///< the whole picture is kept, black bars fill the rest
+  stretch,  ///< width and height are scaled independently
+  crop,     ///< the largest centred part with the right aspect ratio is used
+  pad,      ///< the whole picture is used, with black bars
 };
-/// By their names in a config.
+/// Their names in a config.
 const std::vector<std::string>& fit_names();
 /// Throws std::invalid_argument for another name.
 Fit fit_of(const std::string& name);
@@ -31,7 +31,7 @@ Region clipped(const Region& region, int width, int height);
 /// Whether `region` lies within a width x height picture.
 bool lies_within(const Region& region, int width, int height);
 
-/// Which part of a picture is scaled to which part of the result; bars fill the rest.
+/// `from` of the picture is scaled to `to` of the result; bars fill the rest.
 struct Placement {
   Region from, to;
 };
@@ -47,23 +47,23 @@ struct ResizerOptions {
   Region region = {};  ///< the view: the part of every frame that is looked at
 };
 
-/// Rescales views that do not have the asked size (area averaging when shrinking, bilinear when
-/// enlarging). A whole frame of that size passes untouched; a part of that size is copied bit for
-/// bit. A region that a frame does not hold is clipped to it. Thread-bound.
+/// Scales views to the size asked for, by area averaging when shrinking and bilinearly when
+/// enlarging. A frame of that size passes untouched; a part of that size is copied bit for bit. A
+/// region is clipped to the frame. Thread-bound.
 class Resizer {
  public:
   explicit Resizer(ResizerOptions options) : options_(options) {}
   Resizer(int width, int height) : Resizer(ResizerOptions{.width = width, .height = height}) {}
 
-  /// Returns `frame` itself or a frame that this object owns until the next call, with id, times
-  /// and label of `frame`.
+  /// Returns `frame` itself, or a frame with its id, times and label that is valid until the next
+  /// call.
   const Frame& fit(const Frame& frame);
 
   int width() const { return options_.width; }
   int height() const { return options_.height; }
 
  private:
-  /// Scales pixels; in a build without OpenCV, where sizes differ, throws std::runtime_error.
+  /// Throws std::runtime_error in a build without OpenCV.
   void scale(const Frame& frame, const Placement& placement);
 
   ResizerOptions options_;

@@ -1,4 +1,4 @@
-#include <opencv2/imgproc.hpp>  // cv::resize
+#include <opencv2/imgproc.hpp>
 
 #include "io/queue/resizer.h"
 

@@ -1,6 +1,6 @@
 #include "io/queue/second_stream.h"
 
-#include <algorithm>  // least age
+#include <algorithm>
 
 #include "io/queue/planar.h"
 #include "io/queue/reader.h"

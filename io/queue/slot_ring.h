@@ -1,16 +1,15 @@
 // A queue of slot numbers between threads.
 #pragma once
 
-#include <concurrentqueue/blockingconcurrentqueue.h>  // the lock-free queue
+#include <concurrentqueue/blockingconcurrentqueue.h>
 
-#include <chrono>  // time-outs
+#include <chrono>
 
 namespace millrace::io {
 
-/// First in, first out; fed by one thread, emptied by any number. Neither locks nor allocates after
-/// construction; a call enters the kernel only to sleep or to wake a sleeper. At most `entries`
-/// numbers may be in it at once, which whoever hands out the numbers sees to: moodycamel's queue
-/// itself bounds nothing exactly.
+/// First in, first out; one thread puts, any number of threads take. Neither locks nor allocates
+/// after construction, and enters the kernel only to sleep or to wake a sleeper. The caller makes
+/// sure that at most `entries` numbers are in it: moodycamel's queue has no exact bound.
 class SlotRing {
  public:
   explicit SlotRing(int entries) : queue_(std::size_t(entries), 1, 0), feeder_(queue_) {}

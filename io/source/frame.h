@@ -1,30 +1,29 @@
 // One picture on its way from a source to the pipeline.
 #pragma once
 
-#include <chrono>   // capture time
-#include <cstdint>  // pixel bytes
-#include <vector>   // pixel storage
+#include <chrono>
+#include <cstdint>
+#include <vector>
 
 namespace millrace::io {
 
 using Clock = std::chrono::steady_clock;
 
 /// A picture as bytes: [height][width][channels], rows without padding, RGB (3) or grey (1).
-/// A plain value; whoever holds it owns it.
 struct Frame {
   std::int64_t id = -1;  ///< order of arrival: 0, 1, ...; dropped frames use up their number
   Clock::time_point
       captured;  ///< when it reached this process, or fell due if a file is paced live
   std::chrono::nanoseconds pts{0};  ///< position in the stream, monotonic
-  /// Frames of one segment come of the stream without a break between: no outage, picture that
-  /// could not be decoded or loop's seam. Dropped frames show in `id`.
+  /// Frames of one segment follow one another: between them there was no outage, no picture that
+  /// could not be decoded and no restart of a looped file. Dropped frames show in `id`.
   std::int64_t segment = 0;
   int width = 0;
   int height = 0;
   int channels = 0;
-  int label = -1;  ///< the class it shows, of a source that tells; -1: none
+  int label = -1;  ///< class; -1: none
   std::vector<std::uint8_t> pixels;
-  /// What its prediction is held against, [C,H,W], of a source that tells; empty: nothing.
+  /// What its prediction is compared with, [C,H,W]; empty: the source gives none.
   std::vector<float> target;
 
   std::size_t bytes() const { return std::size_t(width) * height * channels; }

@@ -1,6 +1,6 @@
 #include "io/source/gst_extent.h"
 
-#include <string_view>  // kinds of element
+#include <string_view>
 
 namespace millrace::io {
 namespace {

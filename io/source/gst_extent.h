@@ -1,15 +1,15 @@
-// How far into its stream a file's demuxer got, whatever the track.
+// How far a file's demuxer got, on any track.
 #pragma once
 
-#include <atomic>  // written by streaming threads
-#include <memory>  // shared with callbacks
+#include <atomic>
+#include <memory>
 
-#include <gst/gst.h>  // pipelines, time
+#include <gst/gst.h>
 
 namespace millrace::io {
 
-/// Watches what every demuxer of a pipeline hands on: sound that outlasts the pictures shows that
-/// a file whose pictures end early is whole. Reading is thread-safe.
+/// Watches the output of a pipeline's demuxers. If sound outlasts the pictures, a file whose
+/// pictures end early is whole, not truncated. Reading is thread-safe.
 class GstExtent {
  public:
   /// `pipeline` in state NULL; it may outlive this object.

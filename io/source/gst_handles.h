@@ -1,9 +1,9 @@
-// GStreamer's and GLib's counted objects as owners that let go by themselves.
+// Owning pointers to GStreamer's and GLib's objects.
 #pragma once
 
-#include <memory>  // std::unique_ptr
+#include <memory>
 
-#include <gst/gst.h>  // the types below
+#include <gst/gst.h>
 
 namespace millrace::io {
 

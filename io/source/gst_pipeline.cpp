@@ -1,25 +1,25 @@
 #include "io/source/gst_pipeline.h"
 
-#include <cerrno>      // causes
-#include <cstring>     // causes
-#include <filesystem>  // absolute paths, devices
-#include <mutex>       // one start
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <mutex>
 
-#include <fcntl.h>   // pipes
-#include <unistd.h>  // close
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
 namespace {
 
-// Room for pictures beside the one being read. Keeping more is the frame queue's job: an appsink
-// that drops doesn't count what it drops.
+// Pictures that the appsink may hold. It never drops any, since it would not count them; dropping
+// is the frame queue's job.
 constexpr unsigned kBuffers = 2;
-// Milliseconds in which packets of an RTSP stream may overtake one another (default: 2000).
+// Milliseconds to wait for reordered packets of an RTSP stream (default: 2000).
 constexpr unsigned kRtspLatency = 50;
-// Microseconds without a first packet after which an RTSP stream is asked for over TCP (default:
-// 5 s, which a stream that comes back over a network without UDP would cost each time).
+// Microseconds without a first packet before an RTSP stream switches to TCP. The default of 5 s
+// would delay each reconnect on a network without UDP.
 constexpr guint64 kUdpPatience = 1000000;
 
 constexpr char kTail[] = " ! videoconvert name=millrace_convert ! appsink name=millrace_sink";
@@ -28,7 +28,7 @@ GstOwned<GstElement> parse(const SourceOptions& options, const std::string& text
   GError* raw_error = nullptr;
   GstOwned<GstElement> made(
       gst_parse_launch_full(text.c_str(), nullptr, GST_PARSE_FLAG_FATAL_ERRORS, &raw_error));
-  // A new element is nobody's yet ("floating"): take it over.
+  // A new element has a floating reference.
   if (made) gst_object_ref_sink(made.get());
   const GstOwned<GError> error(raw_error);
   if (error) throw source_error(options, redacted(error->message));
@@ -57,24 +57,24 @@ bool has_property(GstElement* element, const char* name) {
   return g_object_class_find_property(G_OBJECT_GET_CLASS(element), name) != nullptr;
 }
 
-// Called by uridecodebin on the element that it chose to read the URI with.
+// Called by uridecodebin for the element that reads the URI.
 void set_up_network_source(GstElement*, GstElement* source, gpointer) {
   const bool rtsp = has_property(source, "latency") && has_property(source, "protocols");
   if (!rtsp) return;
-  // Its "protocols" stay as they are: UDP, and TCP if no packet comes.
+  // The default of "protocols" is right: UDP, then TCP if no packet arrives.
   g_object_set(source, "latency", kRtspLatency, "timeout", kUdpPatience, nullptr);
 }
 
-// Called for every element that decodebin puts in. A web camera's pictures are one stream: told so,
-// the demuxer lets the first one out at once instead of waiting for another stream to show up.
+// Called for every element that decodebin adds. A web camera sends a single stream: with this
+// property the demuxer outputs the first picture at once instead of waiting for other streams.
 void set_up_part(GstBin*, GstBin*, GstElement* element, gpointer) {
   if (has_property(element, "single-stream")) {
     g_object_set(element, "single-stream", TRUE, nullptr);
   }
 }
 
-// Called for every stream that decodebin meets: what is no picture stays undecoded and unlinked.
-// (Asking for video/x-raw by decodebin's own properties makes it refuse some files.)
+// Called for every stream that decodebin finds: only pictures are decoded. (With video/x-raw as
+// decodebin's own caps property, it refuses some files.)
 gboolean wants_decoding(GstElement*, GstPad*, GstCaps* caps, gpointer) {
   const GstStructure* const stream = gst_caps_get_structure(caps, 0);
   const gchar* const media = gst_structure_get_string(stream, "media");  // of RTP
@@ -100,7 +100,8 @@ void close_descriptor(gpointer descriptor) {
   ::close(GPOINTER_TO_INT(descriptor));
 }
 
-// Nobody may write to it yet, or any more: opened here it blocks neither now nor when it is closed.
+// A pipe may have no writer (yet, or any more). With a non-blocking descriptor of our own, neither
+// opening nor closing it blocks.
 GstParts decode_pipe(const SourceOptions& options, const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) throw source_error(options, std::strerror(errno));
@@ -138,7 +139,7 @@ GstParts run_text(const SourceOptions& options, std::string text) {
   text.erase(text.find_last_not_of(" \t\n!") + 1);
   if (text.empty()) throw source_error(options, "names no element");
   GstParts parts;
-  // The word may also stand in a name or a path, so the elements are asked.
+  // "appsink" may also occur in a name or a path.
   if (text.find("appsink") != std::string::npos) {
     parts.pipeline = parse(options, text);
     parts.sink = GST_APP_SINK_CAST(first_appsink(parts.pipeline.get()));
@@ -156,7 +157,7 @@ void set_up_sink(const SourceOptions& options, const GstParts& parts, bool own) 
     gst_app_sink_set_caps(parts.sink, caps.get());
   }
   if (own) g_object_set(parts.sink, "sync", FALSE, "drop", FALSE, nullptr);
-  // 0 would be without bound.
+  // 0 means unbounded.
   if (own || gst_app_sink_get_max_buffers(parts.sink) == 0) {
     gst_app_sink_set_max_buffers(parts.sink, kBuffers);
   }

@@ -1,7 +1,7 @@
-// Builds the GStreamer pipeline of a URI: something that decodes, a converter, an appsink.
+// Builds the GStreamer pipeline of a URI: decoder, converter, appsink.
 #pragma once
 
-#include <gst/app/gstappsink.h>  // where frames come out
+#include <gst/app/gstappsink.h>
 
 #include "io/source/gst_handles.h"
 #include "io/source/source.h"
@@ -18,8 +18,8 @@ struct GstParts {
 /// Starts GStreamer once in a process; any thread. Throws SourceError.
 void start_gstreamer();
 
-/// Frames come out of `sink` unscaled, as fast as they are taken, as RGB or grey by
-/// options.channels. Throws SourceError.
+/// `sink` delivers unscaled frames as fast as they are taken, RGB or grey by options.channels.
+/// Throws SourceError.
 GstParts build_pipeline(const SourceOptions& options);
 
 }  // namespace millrace::io

@@ -1,6 +1,6 @@
 #include "io/source/gst_trouble.h"
 
-#include <algorithm>  // one line
+#include <algorithm>
 
 #include "io/source/source_kinds.h"
 
@@ -19,7 +19,7 @@ std::string trimmed(std::string text) {
   return text;
 }
 
-// The first line of a debug text is a place in GStreamer's own source; the rest may say more.
+// The first line of a debug text is a place in GStreamer's source; the rest may be of use.
 std::string detail_of(const gchar* debug) {
   const std::string text = debug ? debug : "";
   const std::size_t line = text.find('\n');

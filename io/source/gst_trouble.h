@@ -1,7 +1,7 @@
-// What a running pipeline reports of its troubles, put in one line.
+// The error of a running pipeline, in one line.
 #pragma once
 
-#include <string>  // causes
+#include <string>
 
 #include "io/source/gst_handles.h"
 #include "io/source/source.h"
@@ -14,7 +14,7 @@ class GstTrouble {
   GstTrouble() = default;
   explicit GstTrouble(GstElement* pipeline) : bus_(gst_element_get_bus(pipeline)) {}
 
-  /// Takes every message off the bus (they would pile up); true once there was an error.
+  /// Empties the bus; true once there was an error.
   bool look();
   bool found() const { return !cause_.empty(); }
   /// Throws that error: NoDecoder if an element is missing, else SourceError.
@@ -25,7 +25,7 @@ class GstTrouble {
 
   GstOwned<GstBus> bus_;
   std::string cause_;
-  std::string missing_;  // description of the element that is not installed
+  std::string missing_;  // the element that is not installed
   bool no_decoder_ = false;
 };
 

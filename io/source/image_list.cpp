@@ -1,13 +1,13 @@
 #include "io/source/image_list.h"
 
-#include <algorithm>   // sorting
-#include <array>       // endings
-#include <cctype>      // digits
-#include <charconv>    // numbers in names
-#include <filesystem>  // folders
-#include <stdexcept>   // bad patterns
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+#include <stdexcept>
 
-#include <fnmatch.h>  // * and ?
+#include <fnmatch.h>
 
 #include "io/source/split_mix.h"
 
@@ -89,7 +89,7 @@ std::int64_t first_number(const NumberedName& name) {
     const char* const end = file.data() + file.size() - name.after.size();
     std::int64_t number = -1;
     const auto [rest, bad] = std::from_chars(file.data() + start, end, number);
-    // "7.png" is not what %05d stands for, so the name must come out again.
+    // %05d does not match "7.png".
     const bool fits = bad == std::errc() && rest == end && number >= 0 &&
                       fs::path(name.path(number)).filename() == file;
     if (fits && (first < 0 || number < first)) first = number;

@@ -1,9 +1,9 @@
-// Which files an images: URI stands for.
+// The files that an images: URI names.
 #pragma once
 
-#include <cstdint>  // numbers in names
-#include <string>   // paths
-#include <vector>   // names
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace millrace::io {
 
@@ -37,9 +37,9 @@ struct ClassFolders {
   std::vector<std::string> classes;  ///< the folders' names, sorted
   std::vector<LabelledPicture> pictures;
 };
-/// Those of all folders in `folder`, shuffled: the same `seed` gives the same order on every
-/// machine. Empty where `folder` holds pictures itself, or none of its folders does.
-/// Throws std::invalid_argument beyond 1000 classes.
+/// Those of all folders in `folder`, shuffled: a `seed` gives the same order on every machine.
+/// Empty if `folder` holds pictures itself, or if none of its folders does. Throws
+/// std::invalid_argument beyond 1000 classes.
 ClassFolders list_classes(const std::string& folder, std::uint64_t seed);
 
 }  // namespace millrace::io

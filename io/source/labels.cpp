@@ -1,15 +1,15 @@
 #include "io/source/labels.h"
 
-#include <algorithm>    // order
-#include <charconv>     // numbers
-#include <cmath>        // whole, finite
-#include <filesystem>   // size
-#include <fstream>      // the file
-#include <map>          // classes by name
-#include <string_view>  // fields
-#include <utility>      // std::move
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string_view>
+#include <utility>
 
-#include "io/source/label_row.h"
+#include <nlohmann/json.hpp>
 
 namespace millrace::io {
 namespace {
@@ -18,6 +18,7 @@ constexpr std::uintmax_t kMostBytes = 64 << 20;
 constexpr std::size_t kMostRows = 4'000'000;
 constexpr std::size_t kMostClasses = 1000;
 constexpr std::size_t kLongestName = 200;
+constexpr std::size_t kLongestJson = 4096;
 constexpr double kLastFrame = 9e15;  // whole in a double
 
 std::string_view trimmed(std::string_view text) {
@@ -27,7 +28,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kBlank) - begin + 1);
 }
 
-/// What a row says may be anything: it is shown in part, on one line.
+/// The beginning of a row, which may contain anything, on one line.
 std::string shown(std::string_view text) {
   std::string out = "\"" + std::string(text.substr(0, 40)) + "\"";
   std::replace_if(
@@ -35,7 +36,7 @@ std::string shown(std::string_view text) {
   return out;
 }
 
-/// The number that all of `text` is; none if it is not finite or below 0.
+/// False unless all of `text` is one finite number, 0 or more.
 bool parse_key(std::string_view text, bool whole, double& key) {
   const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), key);
   return bad == std::errc() && end == text.data() + text.size() && std::isfinite(key) && key >= 0 &&
@@ -57,6 +58,10 @@ bool are_numbers(const std::vector<std::string>& names) {
   return true;
 }
 
+bool plain(const std::string& name) {
+  return std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < ' '; });
+}
+
 class LabelTeller : public Teller {
  public:
   explicit LabelTeller(Labels labels) : labels_(std::move(labels)) {}
@@ -70,6 +75,38 @@ class LabelTeller : public Teller {
 };
 
 }  // namespace
+
+LabelRow parse_label(std::string_view text) {
+  // Without exceptions: invalid JSON parses as "discarded", which is no object.
+  const auto json = nlohmann::json::parse(text.substr(0, kLongestJson), nullptr, false);
+  const auto fail = [] {
+    throw std::invalid_argument(
+        "a label is JSON as {\"frame\": 17, \"class\": \"day\"}; \"time\" are seconds");
+  };
+  if (!json.is_object() || !json.contains("class")) fail();
+  LabelRow row;
+  for (const auto& [key, value] : json.items()) {
+    if (key == "class") {
+      if (value.is_number_integer())
+        row.name = value.dump();
+      else if (value.is_string() && value != "" && plain(value.get<std::string>()))
+        row.name = value.get<std::string>();
+      else if (!value.is_null())
+        fail();
+      continue;
+    }
+    std::optional<double>* const place = key == "frame"  ? &row.frame
+                                         : key == "time" ? &row.time
+                                                         : nullptr;
+    if (!place || !value.is_number()) fail();
+    const double number = value.get<double>();
+    if (!(number >= 0 && number <= kLastFrame)) fail();
+    if (place == &row.frame && number != std::floor(number)) fail();
+    *place = number;
+  }
+  if (row.frame && row.time) fail();
+  return row;
+}
 
 int Labels::of(std::int64_t number, std::chrono::nanoseconds pts) const {
   const double key = by_time_ ? double(pts.count()) / 1e9 : double(number);

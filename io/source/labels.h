@@ -1,32 +1,43 @@
-// Classes of frames, told by a file beside the stream.
+// Labels of frames from a file.
 #pragma once
 
-#include <chrono>     // stamps
-#include <cstdint>    // frame numbers
-#include <memory>     // tellers
-#include <stdexcept>  // LabelError
-#include <string>     // names
-#include <utility>    // pairs
-#include <vector>     // rows
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "io/source/told_source.h"
 
 namespace millrace::io {
+
+/// One label as JSON: a line of a file, or what somebody tells during a run.
+struct LabelRow {
+  std::optional<double> frame, time;  ///< a number; seconds
+  std::optional<std::string> name;    ///< of the class; none: the class ends
+};
+
+/// {"frame": 17, "class": "train"}, {"time": 3.5, "class": null}. Throws std::invalid_argument with
+/// what is wrong.
+LabelRow parse_label(std::string_view text);
 
 /// A label file that can't be used: "FILE:LINE: what is wrong".
 struct LabelError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A plain value; reading it is thread-safe.
 class Labels {
  public:
-  /// The class of frame `number` (from 0) at `pts` since the stream's start; -1: none is told.
+  /// The class of frame `number` (from 0) at `pts` since the stream's start; -1: it has none.
   int of(std::int64_t number, std::chrono::nanoseconds pts) const;
-  /// Their names; a class's number is its place here.
+  /// Their names; a class's number is its index here.
   const std::vector<std::string>& classes() const { return classes_; }
-  /// Rows of frames from number `frames` on, and the last row's frame; none where rows are of
-  /// times.
+  /// How many rows are of frames from number `frames` on, and the last row's frame. {0, -1} if rows
+  /// are of times.
   std::pair<std::size_t, std::int64_t> beyond(std::int64_t frames) const;
 
  private:
@@ -41,12 +52,12 @@ class Labels {
   std::vector<std::string> classes_;
 };
 
-/// Reads a CSV file whose first line is `frame,class` or `time,class`, or JSON lines as
-/// {"frame": 17, "class": "day"}, all of frames or all of times.
-/// frame: the row's frame has that class. time: frames from that second on, until the next row's;
-/// an empty class (null) ends it. Keys ascend. Classes that are the numbers 0 to N-1 are taken as
-/// such; others are names, numbered in alphabetical order. At most 64 MiB, 4 million rows, 1000
-/// classes. Throws LabelError.
+/// Reads a CSV file whose first line is `frame,class` or `time,class`, or JSON lines such as
+/// {"frame": 17, "class": "day"}; all rows are of frames, or all of times. With frame, the row is
+/// of that frame alone. With time, it is of all frames from that second until the next row's; an
+/// empty class (null) means none. Keys ascend. If the classes are the numbers 0 to N-1, they are
+/// used as they are; otherwise they are names, numbered in alphabetical order. At most 64 MiB,
+/// 4 million rows, 1000 classes. Throws LabelError.
 Labels read_labels(const std::string& path);
 
 std::unique_ptr<Teller> teller_of(Labels labels);

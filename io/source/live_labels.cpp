@@ -1,9 +1,9 @@
 #include "io/source/live_labels.h"
 
-#include <algorithm>  // find
-#include <stdexcept>  // bad labels
+#include <algorithm>
+#include <stdexcept>
 
-#include "io/source/label_row.h"
+#include "io/source/labels.h"
 
 namespace millrace::io {
 namespace {
@@ -30,8 +30,7 @@ std::string LiveLabels::hear(std::string_view text) {
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
-  if (row.time)
-    return "a label that is told meanwhile is of a frame's number, or of all from now on";
+  if (row.time) return "during a run a label is for a frame number, or for all frames from now on";
   int label = -1;
   if (row.name) {
     const auto found = std::find(classes_.begin(), classes_.end(), *row.name);
@@ -49,7 +48,8 @@ std::string LiveLabels::hear(std::string_view text) {
   }
   const auto frame = std::int64_t(*row.frame);
   if (frame < next_) return "frame " + std::to_string(frame) + " has gone by";
-  if (to_come_.size() == kMostWaiting) return "more than 100000 frames that are still to come";
+  if (to_come_.size() == kMostWaiting)
+    return "more than 100000 labels of frames that have not arrived yet";
   to_come_[frame] = label;
   return "";
 }

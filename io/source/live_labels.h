@@ -1,12 +1,12 @@
-// Classes that people tell while frames come.
+// Labels that people give during a run.
 #pragma once
 
-#include <map>          // frames to come
-#include <memory>       // shared with who hears them
-#include <mutex>        // between who tells and who reads
-#include <string>       // names
-#include <string_view>  // what they say
-#include <vector>       // classes
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "io/source/told_source.h"
 
@@ -17,12 +17,12 @@ class LiveLabels {
  public:
   explicit LiveLabels(std::vector<std::string> classes) : classes_(std::move(classes)) {}
 
-  /// {"class": "day"}: of every frame from now on, null: of none; {"frame": 17, "class": "day"}: of
-  /// that frame alone. Returns "", or what is wrong in a line.
+  /// {"class": "day"} labels every frame from now on, null none; {"frame": 17, "class": "day"}
+  /// labels that frame alone. Returns "" or a one-line error.
   std::string hear(std::string_view text);
-  /// The class of frame `number`, which is the next; -1: none was told.
+  /// The class of frame `number`, the next one; -1: it has none.
   int of(std::int64_t number);
-  /// Frames that were told of and did not come yet, and the last of them.
+  /// How many labelled frames have not arrived yet, and the last of them.
   std::pair<std::size_t, std::int64_t> waiting() const;
 
  private:

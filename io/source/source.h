@@ -1,28 +1,28 @@
 // Where frames come from: one interface, one opener, one file for each kind of source.
 #pragma once
 
-#include <chrono>     // read time-outs
-#include <cstdint>    // seed
-#include <memory>     // std::unique_ptr<Source>
-#include <span>       // kinds of source
-#include <stdexcept>  // SourceError
-#include <string>     // URIs
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
 
 #include "io/source/frame.h"
-#include "io/source/stream_health.h"  // of sources that never break off
+#include "io/source/stream_health.h"
 
 namespace millrace::io {
 
-/// How a live stream that broke off is opened again. The waits are between the starts of attempts.
+/// How a broken live stream is opened again. Waits count from the start of one attempt to the next.
 struct ReconnectOptions {
   using milliseconds = std::chrono::milliseconds;
 
   bool enabled = true;             ///< false: a live stream that breaks ends like any other
-  milliseconds silence{2500};      ///< no picture for so long: broken (or three, if they are rare)
-  milliseconds open_limit{10000};  ///< an attempt that gives no picture for so long has failed
+  milliseconds silence{2500};      ///< broken after so long without a picture, or three frame times
+  milliseconds open_limit{10000};  ///< an attempt has failed after so long without a picture
   milliseconds least{500};         ///< shortest wait
   milliseconds most{10000};        ///< longest wait
-  std::uint64_t seed = 0;          ///< of the waits' jitter; 0: another one each time
+  std::uint64_t seed = 0;          ///< of the waits' jitter; 0: a random one
 };
 
 /// What the user asked for. `width` or `height` 0: the source's own size.
@@ -36,7 +36,7 @@ struct SourceOptions {
   ReconnectOptions reconnect;
 };
 
-/// What an opened source says of itself. 0 means unknown.
+/// The properties of an open source. 0 means unknown.
 struct SourceInfo {
   std::string kind;  ///< "gstreamer", "opencv", "images", "synth"
   std::string caps;  ///< the stream's own format, in the backend's words
@@ -44,12 +44,12 @@ struct SourceInfo {
   int height = 0;
   double fps = 0.0;  ///< frames a second
   double duration_s = 0.0;
-  int classes = 0;    ///< of its frames' labels; 0: it tells none
-  bool live = false;  ///< frames come at their own time and can't be waited for
+  int classes = 0;    ///< of its frames' labels; 0: it has none
+  bool live = false;  ///< frames arrive at the stream's own rate, whether or not they are read
 };
 
-/// A source that can't be opened or broke off. The message names the source and the cause;
-/// credentials in a URI are never part of it.
+/// A source can't be opened, or broke off. The message names the source and the cause, without the
+/// URI's credentials.
 struct SourceError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -57,25 +57,25 @@ struct SourceError : std::runtime_error {
 enum class ReadStatus {
   frame,    ///< `out` holds the next frame
   timeout,  ///< nothing came in time; ask again
-  corrupt,  ///< one picture could not be decoded and was passed over
+  corrupt,  ///< one picture could not be decoded and was skipped
   end,      ///< the stream is over
 };
 
-/// A stream of frames. One thread at a time; it may move between threads between calls.
+/// A stream of frames. Used by one thread at a time, not always the same.
 class Source {
  public:
   virtual ~Source() = default;
   virtual SourceInfo info() const = 0;
 
-  /// Waits at most `timeout` for the next frame and writes pixels, size, channels and pts of `out`
-  /// (storage is reused, so a steady stream allocates nothing here). A frame has the stream's own
-  /// size, which may change in mid-stream; see `Resizer`. Throws SourceError if the stream breaks.
+  /// Waits at most `timeout` for the next frame and writes pixels, size, channels and pts of `out`,
+  /// whose storage is reused. A frame has the stream's own size, which may change at any frame; see
+  /// `Resizer`. Throws SourceError if the stream breaks.
   virtual ReadStatus read(Frame& out, std::chrono::milliseconds timeout) = 0;
 
   /// Starts again from the first frame; false if this source can't.
   virtual bool rewind() = 0;
 
-  /// How the connection fares; any thread may read it, also when the source is gone. Never null.
+  /// The state of the connection. Non-null; outlives the source. Thread-safe.
   virtual std::shared_ptr<const StreamHealth> health() const {
     return std::make_shared<StreamHealth>();
   }
@@ -86,25 +86,23 @@ struct SourceKind {
   const char* scheme;   ///< "rtsp"
   const char* example;  ///< "rtsp://HOST:PORT/PATH"
   const char* summary;  ///< "a camera or a server"
-  const char* port;     ///< that a server listens at unless the URI says so; "": no server
-  bool live;            ///< always; false: never, or asked of the stream
+  const char* port;     ///< a server's default; "": no server
+  bool live;            ///< always live; false: the stream is asked, if it can be live at all
   std::unique_ptr<Source> (*open)(const SourceOptions&);
 };
 std::span<const SourceKind> source_kinds();
 
 /// The entry for a URI's scheme; a bare path is a "file". Null: there is none.
 const SourceKind* source_kind(const std::string& uri);
-/// "" if a source of the URI's scheme can be asked for; else what is wrong, and all known schemes.
-/// Opens nothing.
+/// "" if the URI's scheme is known, else an error that lists all known schemes. Opens nothing.
 std::string scheme_error(const std::string& uri);
 
-/// Opens a URI of any of these kinds.
-/// The first frame has been seen when this returns, so that info() is what the stream really is.
-/// A live stream is opened again by itself when it breaks off or falls silent; see health().
-/// Throws SourceError.
+/// Opens a URI of any of these kinds. Returns after the first frame has arrived, so info()
+/// describes the stream as it is. A live stream reconnects by itself; see health(). Throws
+/// SourceError.
 std::unique_ptr<Source> open_source(const SourceOptions& options);
 
-/// `uri` with any user:password@ replaced by ***@. For every message and file that names a URI.
-std::string redacted(const std::string& uri);
+/// `text` with every user:password@ and every secret in a query or property replaced by ***.
+std::string redacted(const std::string& text);
 
 }  // namespace millrace::io

@@ -1,13 +1,14 @@
-// Files, network streams, cameras and pipelines through GStreamer's appsink, which can be asked
-// with a time-out; cv::VideoCapture can't, and may hang for ever.
-#include <algorithm>  // std::max
-#include <cstring>    // rows
+// Files, network streams, cameras and pipelines through GStreamer's appsink, which can be read with
+// a time-out. cv::VideoCapture may hang for ever.
+#include <algorithm>
+#include <cstring>
 
-#include <gst/video/video.h>  // strides
+#include <gst/video/video.h>
 
-#include "io/source/avi_header.h"
+#include "io/source/file_headers.h"
 #include "io/source/gst_extent.h"
 #include "io/source/gst_pipeline.h"
+#include "io/source/gst_rows.h"
 #include "io/source/gst_trouble.h"
 #include "io/source/source_kinds.h"
 
@@ -16,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// What was decoded before a stream broke still comes out for this long.
+// Frames decoded before a stream broke are still delivered for this long.
 constexpr milliseconds kDrainLimit(500);
 double seconds(GstClockTime time) {
   return double(time) / double(GST_SECOND);
@@ -34,7 +35,7 @@ class GStreamerSource : public Source {
 
   ReadStatus read(Frame& out, milliseconds timeout) override {
     const GstOwned<GstSample> sample = first_ ? std::move(first_) : pull(timeout);
-    trouble_.look();  // an error is raised once everything before it has come out
+    trouble_.look();  // thrown after all frames before the error
     if (!sample) return nothing_came();
     if (!described_) describe(sample.get());
     copy(sample.get(), out);
@@ -43,8 +44,7 @@ class GStreamerSource : public Source {
 
   bool rewind() override {
     if (info_.live) return false;
-    // Built anew: after the end of a stream not every demuxer can seek, and not every one of the
-    // user's own elements.
+    // The pipeline is built anew: not every demuxer or user's element can seek after the end.
     close();
     start();
     wait_for_first();
@@ -67,7 +67,7 @@ class GStreamerSource : public Source {
       pull_first();
       describe(first_.get());
     } catch (...) {
-      close();  // also where no destructor will
+      close();  // the constructor may have called this
       throw;
     }
   }
@@ -113,7 +113,7 @@ class GStreamerSource : public Source {
     }
     info_.caps = own_caps(caps);
     info_.live = is_live();
-    // Of live streams only a recording behind an RTSP server has a length that means something.
+    // Among live streams, only a recording on an RTSP server has a duration.
     const bool lasts = !info_.live || split_uri(options_.uri).is_rtsp();
     info_.duration_s = lasts ? duration() : 0.0;
     described_ = true;
@@ -128,7 +128,7 @@ class GStreamerSource : public Source {
     return uri.is_file() ? std::max(asked, cut_avi_duration(file_path(uri))) : asked;
   }
 
-  // The stream's format before it is converted, or after it where the user's text does that.
+  // The stream's format before conversion, or after it if the user's own pipeline converts.
   std::string own_caps(GstCaps* converted) const {
     GstOwned<GstCaps> before;
     if (parts_.converter) {
@@ -144,7 +144,7 @@ class GStreamerSource : public Source {
     if (uri.is_http() && is_endless()) return true;
     gboolean live = FALSE;
     const GstOwned<GstQuery> query(gst_query_new_latency());
-    // Asked of what is before the sink: a sink that doesn't keep time would say no for all.
+    // Asks the element before the sink: a sink with sync=false would always say no.
     const GstOwned<GstPad> pad(gst_element_get_static_pad(GST_ELEMENT(parts_.sink), "sink"));
     if (gst_pad_peer_query(pad.get(), query.get())) {
       gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
@@ -152,7 +152,7 @@ class GStreamerSource : public Source {
     return live;
   }
 
-  // A web server sends a camera's pictures as a document whose length nobody knows.
+  // A web camera's pictures are an HTTP document of unknown length.
   bool is_endless() const {
     gint64 length = 0;
     const auto known = [&](GstElement* element, GstFormat format) {
@@ -162,7 +162,7 @@ class GStreamerSource : public Source {
            !known(network_source().get(), GST_FORMAT_BYTES);
   }
 
-  // What uridecodebin reads the URI with; null where there is none.
+  // The element that reads the URI; null without uridecodebin.
   GstOwned<GstElement> network_source() const {
     const GstOwned<GstElement> from(
         gst_bin_get_by_name(GST_BIN(parts_.pipeline.get()), "millrace_from"));
@@ -184,7 +184,7 @@ class GStreamerSource : public Source {
     return ReadStatus::end;
   }
 
-  // Throws if what came is clearly less than the file says it holds.
+  // Throws if the file is clearly shorter than its header says.
   void check_whole() const {
     const Uri uri = split_uri(options_.uri);
     if (!(uri.is_file() || uri.is_http()) || info_.live || info_.duration_s <= 0.0) return;
@@ -193,7 +193,7 @@ class GStreamerSource : public Source {
     require_whole(options_, reached + period, info_.duration_s);
   }
 
-  // Each sample carries its own caps, so a stream may change its size on the way.
+  // Each sample has its own caps: the size may change at any frame.
   void copy(GstSample* sample, Frame& out) {
     GstVideoInfo info;
     GstVideoFrame picture;
@@ -212,31 +212,18 @@ class GStreamerSource : public Source {
     if (!gst_video_frame_map(&picture, &info, buffer, GST_MAP_READ)) {
       throw source_error(options_, "a picture can't be read from memory");
     }
-    copy_rows(picture, out);
+    copy_pixels(picture, out);
     gst_video_frame_unmap(&picture);
     stamp(gst_sample_get_segment(sample), buffer, out);
   }
 
-  void copy_rows(const GstVideoFrame& picture, Frame& out) const {
-    out.width = GST_VIDEO_FRAME_WIDTH(&picture);
-    out.height = GST_VIDEO_FRAME_HEIGHT(&picture);
-    out.channels = options_.channels;
-    out.pixels.resize(out.bytes());
-    const auto* from = static_cast<const std::uint8_t*>(GST_VIDEO_FRAME_PLANE_DATA(&picture, 0));
-    const std::ptrdiff_t stride = GST_VIDEO_FRAME_PLANE_STRIDE(&picture, 0);
-    const std::size_t row = std::size_t(out.width) * out.channels;
-    for (int y = 0; y < out.height; ++y) {
-      std::memcpy(&out.pixels[y * row], from + y * stride, row);
-    }
-  }
-
-  // Running time, unlike the stamps themselves, goes on where a pipeline joins streams.
+  // Running time is continuous where a pipeline joins streams; the stamps themselves are not.
   void stamp(const GstSegment* segment, GstBuffer* buffer, Frame& out) {
     const GstClockTime time =
         gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
     const bool known = GST_CLOCK_TIME_IS_VALID(time);
     const GstClockTime period = info_.fps > 0.0 ? GstClockTime(1e9 / info_.fps) : 0;
-    // Without a stamp: where the frame before ended, which the reader makes good if need be.
+    // Without a stamp, the end of the previous frame; the reader corrects it if necessary.
     const GstClockTime pts = known ? time : end_;
     out.pts = std::chrono::nanoseconds(std::int64_t(pts));
     end_ = std::max(end_, pts + period);
@@ -248,7 +235,7 @@ class GStreamerSource : public Source {
   std::unique_ptr<GstExtent> extent_;
   GstTrouble trouble_;
   bool described_ = false;     // info_ is this pipeline's
-  GstOwned<GstSample> first_;  // seen while opening, not read yet
+  GstOwned<GstSample> first_;  // arrived while opening, not read yet
   GstClockTime end_ = 0;       // of the latest frame
   Clock::time_point broken_since_;
 };

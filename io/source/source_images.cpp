@@ -1,21 +1,21 @@
-// images:DIR/%05d.png, images:DIR, images:DIR/*.png: numbered or sorted pictures as a stream; a DIR
-// of folders of pictures: each folder is a class, and their pictures come shuffled.
-#include <filesystem>  // which pictures exist
-#include <optional>    // sizes
-#include <stdexcept>   // bad patterns
+// images:DIR/%05d.png, images:DIR, images:DIR/*.png: numbered or sorted pictures as a stream. If
+// DIR holds folders of pictures, each folder is a class, and the pictures are shuffled.
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
 
-#include <opencv2/core/utils/logger.hpp>  // quiet
-#include <opencv2/imgcodecs.hpp>          // decoding
-#include <opencv2/imgproc.hpp>            // BGR to RGB
+#include <opencv2/core/utils/logger.hpp>
+#include <opencv2/imgcodecs.hpp>
+#include <opencv2/imgproc.hpp>
 
+#include "io/source/file_headers.h"
 #include "io/source/image_list.h"
-#include "io/source/picture_size.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
 namespace {
 
-constexpr std::int64_t kMostPixels = 7680 * 4320;  // several frames wait in memory
+constexpr std::int64_t kMostPixels = 7680 * 4320;  // the frame queue holds several
 
 /// The paths of a stream of pictures, in order; "" after the last.
 class PictureNames {
@@ -38,7 +38,7 @@ class PictureNames {
     return std::filesystem::exists(path, ignored) ? path : "";
   }
 
-  /// 0 where it is not known before the end: a numbered stream ends at the first number missing.
+  /// 0 if unknown: a numbered stream ends at the first missing number.
   std::int64_t count() const { return std::int64_t(names_.size()); }
 
   int label(std::int64_t index) const {
@@ -76,7 +76,7 @@ class ImagesSource : public Source {
 
   SourceInfo info() const override { return info_; }
 
-  // A local file is read at once, so there is nothing to time out.
+  // Reading a local file never has to wait.
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     const std::string path = names_.at(next_);
     if (path.empty()) return ReadStatus::end;
@@ -103,7 +103,7 @@ class ImagesSource : public Source {
   }
 
  private:
-  /// False for what is no picture, and for one that would take too much memory.
+  /// False if it is no picture, or one that would take too much memory.
   bool decode(const std::string& path) {
     const std::optional<PictureSize> size = picture_size(path);
     if (!size) return false;

@@ -1,7 +1,7 @@
-#include <cerrno>      // why a file can't be read
-#include <cstring>     // std::strerror
-#include <filesystem>  // is there such a file
-#include <fstream>     // may it be read
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "io/source/source_kinds.h"
 #include "io/source/source_reconnecting.h"
@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The backends say little about a file that isn't there, so what can be known beforehand is.
+// The backends' errors say little about files that are missing or unreadable.
 void require_readable_file(const SourceOptions& options, const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -20,7 +20,7 @@ void require_readable_file(const SourceOptions& options, const std::string& path
   if (fs::is_directory(status)) {
     throw source_error(options, "is a folder; images:" + path + " reads the pictures in it");
   }
-  if (fs::is_fifo(status)) return;  // where nobody writes, opening it would block
+  if (fs::is_fifo(status)) return;  // opening it would block without a writer
   errno = 0;
   if (!std::ifstream(path)) throw source_error(options, std::strerror(errno));
   if (fs::is_regular_file(status) && fs::file_size(path, error) == 0) {
@@ -39,13 +39,13 @@ std::unique_ptr<Source> open_file(const SourceOptions& options) {
     try {
       return open_opencv(options, path);
     } catch (const SourceError&) {
-      throw missing;  // names the decoder that is missing, which helps more
+      throw missing;  // more helpful, since it names the missing decoder
     }
   }
 }
 
-// A pipeline of the user's own may end when it likes, and a recording has a length; cameras and
-// endless streams that end have broken off.
+// A user's own pipeline may end, and so may a recording, whose length is known. A camera or an
+// endless stream that ends has broken off.
 std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   std::unique_ptr<Source> first = open_gstreamer(options);
   const SourceInfo info = first->info();
@@ -53,7 +53,7 @@ std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   ReconnectParts parts;
   parts.first = std::move(first);
   parts.reopen = [options] { return start_gstreamer_source(options); };
-  parts.reach = make_reach(options.uri);
+  parts.probe = make_origin_probe(options.uri);
   parts.end_is_loss = split_uri(options.uri).scheme != "gst" && info.duration_s <= 0.0;
   return std::make_unique<ReconnectingSource>(std::move(parts), options.reconnect);
 }

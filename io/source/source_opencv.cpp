@@ -1,7 +1,7 @@
 // Files that GStreamer has no decoder for, through OpenCV's FFmpeg.
-#include <opencv2/core/utils/logger.hpp>  // quiet
-#include <opencv2/imgproc.hpp>            // BGR to RGB
-#include <opencv2/videoio.hpp>            // cv::VideoCapture
+#include <opencv2/core/utils/logger.hpp>
+#include <opencv2/imgproc.hpp>
+#include <opencv2/videoio.hpp>
 
 #include "io/source/source_kinds.h"
 
@@ -19,7 +19,7 @@ class OpenCvSource : public Source {
     info_.width = picture_.cols;
     info_.height = picture_.rows;
     const double fps = capture_.get(cv::CAP_PROP_FPS);
-    // FFmpeg gives the time base where it knows no rate.
+    // FFmpeg returns the time base if it does not know the rate.
     if (fps > 0.0 && fps <= 1000.0) info_.fps = fps;
     const double frames = capture_.get(cv::CAP_PROP_FRAME_COUNT);
     if (frames > 0.0 && info_.fps > 0.0) info_.duration_s = frames / info_.fps;
@@ -27,7 +27,7 @@ class OpenCvSource : public Source {
 
   SourceInfo info() const override { return info_; }
 
-  // A local file is read at once, so there is nothing to time out.
+  // Reading a local file never has to wait.
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     if (!seen_ && !capture_.read(picture_)) {
       check_whole();

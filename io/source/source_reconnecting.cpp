@@ -1,9 +1,9 @@
 #include "io/source/source_reconnecting.h"
 
-#include <algorithm>  // bounds
-#include <cstdio>     // seconds as text
-#include <thread>     // sleeping between attempts
-#include <utility>    // std::move
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+#include <utility>
 
 namespace millrace::io {
 namespace {
@@ -11,16 +11,16 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// A camera whose stamps run further ahead of the clock than this has jumped.
+// Stamps that run further ahead of the clock than this have jumped.
 constexpr nanoseconds kSlack = std::chrono::seconds(2);
-// A stream with few frames a second is silent after this many of them are missing.
+// A stream with few frames a second is silent after so many missing ones.
 constexpr int kMissing = 3;
-// A connection that lasted so long was no mere flicker: the next wait is a short one again.
+// A connection that lasted so long was stable: the next wait is a short one again.
 constexpr milliseconds kSound(2000);
-// A connection that takes longer to let go of is left to itself; no more than so many are.
+// A connection that takes longer to close is left behind; at most so many are.
 constexpr milliseconds kLetGo(1000);
 constexpr int kMostPending = 4;
-// Between two looks whether the origin can be reached.
+// Between two calls of the probe.
 constexpr milliseconds kLook(50);
 
 nanoseconds period_of(const SourceInfo& info) {
@@ -71,8 +71,8 @@ ReadStatus ReconnectingSource::read_connected(Frame& out, milliseconds timeout) 
       silent_ = nanoseconds(0);
       break;
     case ReadStatus::timeout:
-      // Only what was waited here counts: neither a consumer that did not ask, nor a process that
-      // was stopped for a while, makes a stream silent.
+      // Only time spent waiting here counts: a consumer that does not read, or a process that is
+      // stopped for a while, does not make the stream silent.
       silent_ += std::min<nanoseconds>(Clock::now() - before, timeout);
       if (silent_ > patience()) {
         char cause[60];
@@ -107,7 +107,7 @@ void ReconnectingSource::take(Frame& out) {
   health_->lost_upstream = timeline_.lost();
 }
 
-// Of a connection, or of an attempt to make one.
+// A connection, or an attempt to make one.
 void ReconnectingSource::lose(const std::string& cause) {
   const Clock::time_point now = Clock::now();
   const bool silent = silent_ > patience();
@@ -120,7 +120,7 @@ void ReconnectingSource::lose(const std::string& cause) {
     reached_.reset();
     next_attempt_ = now + backoff_.next();
   } else if (!silent && reached_ == true) {
-    reached_.reset();  // it was there, and has gone again
+    reached_.reset();  // it was reachable and may not be any more
   }
   silent_ = nanoseconds(0);
 }
@@ -152,11 +152,11 @@ void ReconnectingSource::attempt() {
   }
 }
 
-// True once when an origin that could not be reached can be. Not asked again once it was reached:
-// the accept queue of a frozen server would fill with questions.
+// True once when the origin becomes reachable again. A reachable one is not probed any more: the
+// probes would fill the accept queue of a frozen server.
 bool ReconnectingSource::came_back() {
-  if (!parts_.reach || reached_ == true) return false;
-  const std::optional<bool> answer = parts_.reach->poll();
+  if (!parts_.probe || reached_ == true) return false;
+  const std::optional<bool> answer = parts_.probe->poll();
   if (!answer) return false;
   const bool back = *answer && reached_ == false;
   reached_ = answer;

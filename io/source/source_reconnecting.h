@@ -1,12 +1,12 @@
-// A live source that is opened again, by itself, whenever it breaks off or falls silent.
+// A live source that reconnects whenever it breaks off or falls silent.
 #pragma once
 
-#include <functional>  // opening again
-#include <memory>      // ownership
-#include <optional>    // reach
+#include <functional>
+#include <memory>
+#include <optional>
 
 #include "io/source/backoff.h"
-#include "io/source/reach.h"
+#include "io/source/origin_probe.h"
 #include "io/source/source.h"
 #include "io/source/stream_health.h"
 #include "io/source/teardown.h"
@@ -16,18 +16,18 @@ namespace millrace::io {
 
 /// What a ReconnectingSource is made of.
 struct ReconnectParts {
-  std::unique_ptr<Source> first;  ///< open already
-  /// Starts to open the same stream anew and returns at once: the pictures, or the error, come by
+  std::unique_ptr<Source> first;  ///< open
+  /// Starts to open the same stream again and returns at once: pictures and errors come through
   /// read(). May throw SourceError.
   std::function<std::unique_ptr<Source>()> reopen;
-  std::unique_ptr<Reach> reach;  ///< may be null: nothing but time tells when to try again
-  bool end_is_loss = true;       ///< the stream has no end of its own: reaching it is a break
+  std::unique_ptr<OriginProbe> probe;  ///< may be null: attempts then follow time alone
+  bool end_is_loss = true;             ///< an end of the stream counts as a break
 };
 
-/// Gives the frames of one connection after another with stamps that only grow. While the stream is
-/// away read() returns `timeout`, and no call takes much longer than it may, so that whoever reads
-/// can stop at any moment. Attempts follow a Backoff, counted from one attempt's start to the next;
-/// one is made at once when an origin that could not be reached can be.
+/// Gives the frames of one connection after another with strictly growing stamps. While the stream
+/// is away, read() returns `timeout` and never takes much longer than that. Attempts follow a
+/// Backoff, from the start of one to the start of the next; one is made at once when the origin
+/// becomes reachable again.
 class ReconnectingSource : public Source {
  public:
   ReconnectingSource(ReconnectParts parts, const ReconnectOptions& options);
@@ -62,7 +62,7 @@ class ReconnectingSource : public Source {
   Clock::time_point last_frame_;        // of any connection
   Clock::time_point connected_since_;   // first picture of this connection
   Clock::time_point next_attempt_;
-  std::optional<bool> reached_;  // what reach last said in this break
+  std::optional<bool> reached_;  // the probe's last answer in this break
 };
 
 }  // namespace millrace::io

@@ -1,16 +1,17 @@
-// synth:shapes?shapes=4&speed=1.5&frames=300: how many shapes, pixels a frame, length (0: endless).
-// &scenes=3&switch=100: as many scenes take turns, each for so many frames; &order=random: each for
-// so many on the average, any other after it; &drift=0.4: the light falls by that share and rises
-// again, once in 500 frames. A frame's label is its scene.
-#include <algorithm>  // std::min
-#include <array>      // parameter names
-#include <charconv>   // numbers in the query
-#include <cstdint>    // frame numbers
-#include <vector>     // scenes
+// synth:shapes?shapes=4&speed=1.5&frames=300: number of shapes, pixels a frame, length (0:
+// endless). &scenes=3&switch=100: scenes take turns, each for so many frames. &order=random: a
+// scene lasts so many frames on average, and a random other one follows. &drift=0.4: every 500
+// frames the light falls by that share and rises again. A frame's label is its scene.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <vector>
 
 #include "io/source/source_kinds.h"
 #include "io/source/split_mix.h"
 #include "io/source/synth_scene.h"
+#include "io/text/nearest_name.h"
 
 namespace millrace::io {
 namespace {
@@ -25,13 +26,13 @@ constexpr double kMaxSpeed = 1e4;
 constexpr double kMaxScenes = 100;
 constexpr std::int64_t kDriftPeriod = 500;
 
-/// What a stream is beside its scenes.
+/// The stream's parameters other than the scenes'.
 struct StreamOptions {
   std::int64_t frames = 0;  ///< 0: endless
   int scenes = 1;
-  std::int64_t turn = 100;  ///< frames a scene stays
-  bool random = false;      ///< as many on the average, and any other scene follows
-  double drift = 0;         ///< share of the light that goes and comes back
+  std::int64_t turn = 100;  ///< frames a scene lasts
+  bool random = false;      ///< on average, followed by a random other scene
+  double drift = 0;         ///< share by which the light falls
 };
 
 /// Which scene each frame shows.
@@ -43,7 +44,7 @@ class SceneOrder {
   /// Of the next frame.
   int next() {
     if (!stream_.random) return int(number_++ / stream_.turn % stream_.scenes);
-    // A stay that may end with each frame has no memory: geometric.
+    // The length of a stay is geometrically distributed.
     if (number_++ > 0 && stream_.scenes > 1 && random_.below(stream_.turn) == 0)
       scene_ = int((scene_ + 1 + random_.below(stream_.scenes - 1)) % stream_.scenes);
     return scene_;

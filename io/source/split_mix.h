@@ -1,7 +1,7 @@
-// A random sequence that is the same on every machine, which std's distributions are not.
+// Random numbers that are the same on every machine; those of std's distributions are not.
 #pragma once
 
-#include <cstdint>  // numbers
+#include <cstdint>
 
 namespace millrace::io {
 

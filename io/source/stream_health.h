@@ -1,26 +1,26 @@
-// How a source's connection fares, readable by any thread while another one reads the source.
+// The state of a source's connection, for threads other than the one that reads the source.
 #pragma once
 
-#include <atomic>   // counters
-#include <cstdint>  // counts
-#include <mutex>    // the text
-#include <string>   // why it broke
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
 
 namespace millrace::io {
 
-/// Written by the source alone, read by anyone; outlives the source. None of it enters the exact
-/// account of frames, which begins where a frame arrives.
+/// Written by the source, read by any thread; outlives the source. The frame counts of a run do not
+/// include any of it: they start where a frame arrives.
 class StreamHealth {
  public:
-  std::atomic<bool> connected{true};           ///< pictures may come; false while it is away
+  std::atomic<bool> connected{true};
   std::atomic<std::int64_t> breaks{0};         ///< times the stream broke off or fell silent
-  std::atomic<std::int64_t> attempts{0};       ///< times it was opened again, in vain or not
-  std::atomic<std::int64_t> reconnects{0};     ///< times a picture came again
+  std::atomic<std::int64_t> attempts{0};       ///< to open it again, failed ones included
+  std::atomic<std::int64_t> reconnects{0};     ///< attempts that gave a picture
   std::atomic<std::int64_t> frames_since{0};   ///< frames since it was last connected
   std::atomic<std::int64_t> lost_upstream{0};  ///< estimate: frames that never reached us
-  std::atomic<std::int64_t> away_ms{0};        ///< time without a stream, breaks that are over
+  std::atomic<std::int64_t> away_ms{0};        ///< in all breaks that are over
 
-  /// Why it last broke off or could not be opened; one line without credentials, empty if never.
+  /// Why it last broke off or could not be opened: one line without credentials; "": never.
   std::string last_error() const {
     const std::lock_guard lock(mutex_);
     return last_error_;

@@ -1,9 +1,9 @@
 #include "io/source/synth_scene.h"
 
-#include <algorithm>  // std::clamp
-#include <array>      // colours
-#include <cmath>      // speed to fixed point
-#include <cstdlib>    // std::abs
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
 
 #include "io/source/split_mix.h"
 
@@ -20,7 +20,7 @@ Colour as_grey(Colour c) {
   return {luma, luma, luma};
 }
 
-/// One coordinate's way to and fro between two walls.
+/// One coordinate of a shape, moving to and fro between two walls.
 struct Bounce {
   std::int64_t low = 0, span = 0, start = 0, velocity = 0;
 
@@ -154,7 +154,7 @@ struct SynthScene::Parts {
       const std::int64_t dy = y * kPixel + kPixel / 2 - cy;
       for (int x = first(cx); x <= last(cx, width); ++x) {
         const std::int64_t dx = x * kPixel + kPixel / 2 - cx;
-        // The outline runs through pixels: each takes as much of the shape as it is covered.
+        // Anti-aliasing: a pixel on the outline is blended by the share that is covered.
         const int cover =
             int(std::clamp<std::int64_t>(shape.depth(dx, dy) + kPixel / 2, 0, kPixel));
         if (cover == 0) continue;

@@ -1,9 +1,9 @@
 // The moving picture behind synth:shapes.
 #pragma once
 
-#include <cstdint>  // fixed point, pixels
-#include <memory>   // hides the shapes
-#include <vector>   // pixels
+#include <cstdint>
+#include <memory>
+#include <vector>
 
 namespace millrace::io {
 

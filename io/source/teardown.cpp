@@ -1,41 +1,28 @@
 #include "io/source/teardown.h"
 
-#include <condition_variable>  // it is gone
-#include <mutex>               // the count
-#include <thread>              // where it is destroyed
-#include <utility>             // std::move
+#include <thread>
+#include <utility>
 
 namespace millrace::io {
 
-struct Teardown::State {
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  int pending = 0;
-};
-
-Teardown::Teardown() : state_(std::make_shared<State>()) {}
+using namespace std::chrono_literals;
 
 bool Teardown::destroy(std::unique_ptr<Source> source, std::chrono::milliseconds limit) {
   if (!source) return true;
-  auto done = std::make_shared<bool>(false);
-  {
-    const std::lock_guard lock(state_->mutex);
-    ++state_->pending;
-  }
-  std::thread([state = state_, done, source = std::move(source)]() mutable {
+  std::promise<void> promise;
+  std::future<void> gone = promise.get_future();
+  std::thread([promise = std::move(promise), source = std::move(source)]() mutable {
     source.reset();
-    const std::lock_guard lock(state->mutex);
-    --state->pending;
-    *done = true;
-    state->changed.notify_all();
+    promise.set_value();
   }).detach();
-  std::unique_lock lock(state_->mutex);
-  return state_->changed.wait_for(lock, limit, [&] { return *done; });
+  if (gone.wait_for(limit) == std::future_status::ready) return true;
+  left_.push_back(std::move(gone));
+  return false;
 }
 
-int Teardown::pending() const {
-  const std::lock_guard lock(state_->mutex);
-  return state_->pending;
+int Teardown::pending() {
+  std::erase_if(left_, [](auto& one) { return one.wait_for(0s) == std::future_status::ready; });
+  return int(left_.size());
 }
 
 }  // namespace millrace::io

@@ -1,26 +1,26 @@
-// Lets go of sources that may hang while they are destroyed: a driver, a dead file server.
+// Destroys sources that may hang meanwhile: a driver, a dead file server.
 #pragma once
 
-#include <chrono>  // how long it may take
-#include <memory>  // the source
+#include <chrono>
+#include <future>
+#include <memory>
+#include <vector>
 
 #include "io/source/source.h"
 
 namespace millrace::io {
 
-/// Thread-bound; what it left behind outlives it.
+/// Thread-bound.
 class Teardown {
  public:
-  Teardown();
-  /// Destroys `source` in a thread of its own and waits at most `limit`; false: it is still at it
-  /// and is left to itself.
+  /// Destroys `source` in a thread of its own and waits at most `limit`. False if that is not
+  /// enough; the thread then goes on alone, beyond the life of this object.
   bool destroy(std::unique_ptr<Source> source, std::chrono::milliseconds limit);
-  /// Sources left behind that are not gone yet.
-  int pending() const;
+  /// Sources that are still being destroyed.
+  int pending();
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  std::vector<std::future<void>> left_;
 };
 
 }  // namespace millrace::io

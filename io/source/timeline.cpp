@@ -1,7 +1,7 @@
 #include "io/source/timeline.h"
 
-#include <algorithm>  // median, bounds
-#include <span>       // steps
+#include <algorithm>
+#include <span>
 
 #include "io/source/source_kinds.h"  // rate_or_default
 
@@ -10,9 +10,9 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-// A stream this many periods ahead of the clock may just have very few frames a second.
+// A step of up to so many periods is no jump: some streams have very few frames a second.
 constexpr int kPatience = 10;
-// So many steps show a rate that nobody named.
+// Steps that determine an unknown rate.
 constexpr std::size_t kEnough = 8;
 constexpr nanoseconds kLeastStep = std::chrono::microseconds(1);
 
@@ -20,7 +20,7 @@ nanoseconds default_period() {
   return nanoseconds(std::int64_t(1e9 / rate_or_default(0.0)));
 }
 
-// The mean of those near the median: gaps don't count, and jitter cancels out.
+// The mean of the steps near the median, so that gaps do not count and jitter cancels out.
 nanoseconds usual_step(std::span<const nanoseconds> steps) {
   std::array<nanoseconds, Timeline::kWindow> sorted;
   const auto end = std::copy(steps.begin(), steps.end(), sorted.begin());
@@ -73,7 +73,7 @@ bool Timeline::is_jump(nanoseconds step, nanoseconds elapsed) const {
   return step < -slack_ || step > elapsed + std::max(slack_, kPatience * usual_);
 }
 
-// Jitter makes one step long and the next one short, so lateness is summed up first.
+// Lateness is summed up first, since jitter makes one step long and the next one short.
 void Timeline::count_lost(nanoseconds step) {
   if (!rate_known_ || step <= nanoseconds(0)) return;
   late_ += step - usual_;
@@ -83,7 +83,7 @@ void Timeline::count_lost(nanoseconds step) {
     late_ -= missing * usual_;
   }
   late_ = std::max(late_, -usual_);
-  late_ -= late_ / 4;  // no rate is exact: what does not become a whole frame is forgotten
+  late_ -= late_ / 4;  // no rate is exact: less than a whole frame is forgotten over time
 }
 
 void Timeline::learn(nanoseconds step) {
@@ -91,7 +91,7 @@ void Timeline::learn(nanoseconds step) {
   steps_[seen_++ % steps_.size()] = step;
   if (rate_known_) {
     usual_ = usual_step(steps_);
-  } else if (seen_ == kEnough) {  // nobody named a rate, so these few stand for all
+  } else if (seen_ == kEnough) {  // an unknown rate: these few steps stand for all
     usual_ = usual_step(std::span(steps_).first(seen_));
     std::fill(steps_.begin() + seen_, steps_.end(), usual_);
     rate_known_ = true;

@@ -1,41 +1,41 @@
-// One time that only goes forward, made of stamps that may not.
+// Monotonic time from time stamps that may jump, repeat or be missing.
 #pragma once
 
-#include <array>    // recent steps
-#include <chrono>   // stamps
-#include <cstdint>  // counts
+#include <array>
+#include <chrono>
+#include <cstdint>
 
 namespace millrace::io {
 
-/// Maps a source's stamps to strictly growing ones. Steps that can be true are kept; where stamps
-/// are missing, start anew or jump, time goes on by what really passed, or by one period.
+/// Maps a source's stamps to strictly growing ones. Plausible steps are kept. If stamps are
+/// missing, restart or jump, time advances by the time that really passed, or by one period.
 /// Thread-bound.
 class Timeline {
  public:
   using nanoseconds = std::chrono::nanoseconds;
 
-  static constexpr std::size_t kWindow = 31;  ///< recent steps that say what is usual
+  static constexpr std::size_t kWindow = 31;  ///< recent steps that define the usual one
 
-  /// `period`: between frames, as the source says; 0: it doesn't say. `slack`: a stamp that runs
-  /// ahead of the time really passed by more than this (and by more than a few periods), or falls
-  /// back by more than this, is a jump.
+  /// `period`: between frames, by the source; 0: unknown. `slack`: a stamp is a jump if it runs
+  /// ahead of the time that really passed by more than this and by more than a few periods, or goes
+  /// back by more than this.
   Timeline(nanoseconds period, nanoseconds slack);
 
-  /// The stamp of the next frame. `elapsed`: what passed by the clock since the last one; 0 where
-  /// that says nothing, as with files.
+  /// The stamp of the next frame. `elapsed`: clock time since the last one; 0 if that means
+  /// nothing, as for files.
   nanoseconds map(nanoseconds pts, nanoseconds elapsed = nanoseconds(0));
-  /// The next stamp has nothing to do with those before it: another connection, another pass.
+  /// The next stamp is of another connection or another pass over a file.
   void broke_off() { broken_off_ = true; }
 
-  /// What passes between two frames if none is lost, of late.
+  /// The recent time between two frames if none is lost.
   nanoseconds usual() const { return usual_; }
-  /// Frames a second: as the source says; else what stamps show, 0 until enough have been seen.
+  /// Frames a second by the source, or else by the stamps; 0 until enough stamps have been seen.
   double rate() const {
     const nanoseconds step = period_ > nanoseconds(0) ? period_ : usual_;
     return rate_known_ ? 1e9 / double(step.count()) : 0.0;
   }
-  /// Frames that gaps between stamps seem to have swallowed, at the usual rate, breaks included.
-  /// An estimate: a stream that changes its rate is misjudged until the new rate is the usual one.
+  /// An estimate of the frames missing in gaps between stamps, breaks included. Too high or too low
+  /// after the stream changes its rate, until the new rate is the usual one.
   std::int64_t lost() const { return lost_; }
 
  private:

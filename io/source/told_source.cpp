@@ -1,9 +1,9 @@
 #include "io/source/told_source.h"
 
-#include <algorithm>  // max
-#include <utility>    // std::exchange
+#include <algorithm>
+#include <utility>
 
-#include "io/source/stream_health.h"  // handed on
+#include "io/source/stream_health.h"
 
 namespace millrace::io {
 namespace {

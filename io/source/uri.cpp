@@ -1,15 +1,9 @@
 #include "io/source/uri.h"
 
-#include <algorithm>   // std::min
-#include <array>       // what secrets are called
-#include <cctype>      // letters and digits
-#include <filesystem>  // does a bare path exist
-#include <numeric>     // first row of the edit distance
-#include <utility>     // std::exchange
-#include <vector>      // rows of the edit distance
-
-#include <arpa/inet.h>   // addresses
-#include <netinet/in.h>  // loopback
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
 
 #include "io/source/source.h"  // redacted
 
@@ -30,30 +24,14 @@ int hex_digit(char c) {
   return -1;
 }
 
-// Insertions, deletions, replacements and exchanges of neighbours.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> two_back(b.size() + 1), back(b.size() + 1), row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    two_back = std::exchange(back, row);
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({back[j - 1] + (a[i - 1] != b[j - 1]), back[j] + 1, row[j - 1] + 1});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) row[j] = std::min(row[j], two_back[j - 2] + 1);
-    }
-  }
-  return row.back();
-}
-
 // Length of the "user:password@" that `text`, which follows "://", begins with; 0 if none does.
 std::size_t credentials_length(std::string_view text) {
   const std::string_view word = text.substr(0, text.find_first_of(" \t\n\"'"));
   const std::string_view authority = word.substr(0, word.find_first_of("/?#"));
   std::size_t at = authority.rfind('@');
   if (at == std::string_view::npos) {
-    // A password may hold an unescaped '/', '?' or '#'. Then what looks like HOST:PORT has no
-    // number for a port, and the '@' comes later in the word.
+    // If a password contains an unescaped '/', '?' or '#', what looks like HOST:PORT has no numeric
+    // port, and the '@' comes later in the word.
     const std::size_t colon = authority.find(':');
     if (colon == std::string_view::npos) return 0;
     const std::string_view port = authority.substr(colon + 1);
@@ -120,14 +98,6 @@ Authority authority(const Uri& uri) {
           percent_decoded(before.substr(std::min(middle + 1, before.size())))};
 }
 
-bool is_loopback(const std::string& host) {
-  in_addr four{};
-  in6_addr six{};
-  if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
-  if (::inet_pton(AF_INET6, host.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
-  return host == "localhost";
-}
-
 std::string percent_decoded(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -152,12 +122,6 @@ std::string file_path(const Uri& uri) {
   constexpr std::string_view host = "localhost/";
   if (rest.starts_with(host)) rest.remove_prefix(host.size() - 1);
   return percent_decoded(rest);
-}
-
-std::string nearest_name(std::string_view name, std::span<const std::string_view> known) {
-  return std::string(*std::min_element(known.begin(), known.end(), [&](auto a, auto b) {
-    return edit_distance(name, a) < edit_distance(name, b);
-  }));
 }
 
 std::string redacted(const std::string& uri) {

@@ -1,9 +1,8 @@
 // Taking URIs apart. Public: redacted() in source.h; the rest serves the source openers.
 #pragma once
 
-#include <span>         // known names
-#include <string>       // URIs
-#include <string_view>  // pieces of them
+#include <string>
+#include <string_view>
 
 namespace millrace::io {
 
@@ -17,8 +16,8 @@ struct Uri {
   bool is_rtsp() const { return scheme == "rtsp" || scheme == "rtsps"; }
 };
 
-/// Splits at the first colon if what stands before it can be a scheme. "a:b" without "//" is a
-/// bare path if a file of that very name exists.
+/// Splits at the first colon if a valid scheme precedes it. "a:b" without "//" is a bare path if a
+/// file of that name exists.
 Uri split_uri(const std::string& uri);
 
 /// The parts of "//user:password@host:port/path"; "" where there is none. The host of "[::1]" is
@@ -30,17 +29,10 @@ struct Authority {
 };
 Authority authority(const Uri& uri);
 
-/// Whether only this machine reaches what is served at `host`, an address or "localhost".
-bool is_loopback(const std::string& host);
-
-/// "%20" to a space and so on; what is not two hexadecimal digits stays as it is.
+/// Replaces "%20" by a space and so on. A "%" without two hexadecimal digits stays.
 std::string percent_decoded(std::string_view text);
 
 /// The path of file://PATH, file:PATH or a bare path.
 std::string file_path(const Uri& uri);
-
-/// The name that takes the fewest changes to get to: a letter more, less or another, or two
-/// neighbours exchanged. The first of equals.
-std::string nearest_name(std::string_view name, std::span<const std::string_view> known);
 
 }  // namespace millrace::io

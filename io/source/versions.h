@@ -1,7 +1,7 @@
 // What this build reads video with.
 #pragma once
 
-#include <string>  // version text
+#include <string>
 
 namespace millrace::io {
 

@@ -1,5 +1,5 @@
-#include <algorithm>  // rows
-#include <stdexcept>  // misuse
+#include <algorithm>
+#include <stdexcept>
 
 #include "io/video/video_writer.h"
 

@@ -1,8 +1,8 @@
 #include "io/video/video_encoder.h"
 
-#include <algorithm>  // bounds
-#include <cmath>      // lround
-#include <stdexcept>  // none there
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
 
 #include "io/source/gst_handles.h"
 #include "io/source/source_kinds.h"  // rate_or_default
@@ -10,7 +10,7 @@
 namespace millrace::io {
 namespace {
 
-// Encoders refuse or spoil less.
+// Encoders refuse smaller pictures or encode them badly.
 constexpr int kLeastSide = 16;
 
 struct Encoder {
@@ -21,8 +21,8 @@ struct Encoder {
   bool in_mp4;
 };
 
-// The first one there is taken. (In GStreamer 1.22 libav's MPEG-4 loses the pictures' times, and
-// VP9 in MP4 crashes the muxer.) One thread each: the cores are the network's.
+// The first installed one is used. (In GStreamer 1.22 libav's MPEG-4 loses the pictures' times, and
+// VP9 in MP4 crashes the muxer.) Each uses one thread: the other cores are for training.
 constexpr Encoder kEncoders[] = {
     {"x264enc",
      "tune=zerolatency speed-preset=veryfast threads=1 bitrate=$kbits key-int-max=$frames",

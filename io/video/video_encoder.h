@@ -1,7 +1,7 @@
-// What pictures can be encoded with here, as text for GStreamer.
+// The best encoder that is installed, as GStreamer pipeline text.
 #pragma once
 
-#include <string>  // pipeline text
+#include <string>
 
 #include "io/video/video_writer.h"
 
@@ -9,9 +9,12 @@ namespace millrace::io {
 
 enum class VideoUse { mp4, mkv, rtsp };
 
-/// Elements from raw video to what a muxer takes, or for RTSP a payloader named pay0: with the best
-/// encoder, named encoder, that is installed, on one thread, a key frame at least every second.
-/// Throws std::runtime_error if there is none. Call start_gstreamer() first.
+/// Elements from raw video to a muxer's input, or for RTSP to a payloader named pay0. The encoder
+/// is named encoder, runs on one thread and makes a key frame at least every second. Throws
+/// std::runtime_error if none is installed. Call start_gstreamer() first.
 std::string encoder_text(const VideoWriterOptions& options, VideoUse use);
+
+/// The writer for rtsp:// of open_video_writer().
+std::unique_ptr<VideoWriter> open_video_server(const VideoWriterOptions& options);
 
 }  // namespace millrace::io

@@ -1,8 +1,8 @@
 #include "io/video/video_feed.h"
 
-#include <cstring>    // rows
-#include <stdexcept>  // misuse
+#include <stdexcept>
 
+#include "io/source/gst_rows.h"
 #include "io/source/source_kinds.h"  // rate_or_default
 
 namespace millrace::io {
@@ -23,7 +23,7 @@ VideoFeed::VideoFeed(const VideoWriterOptions& options) : options_(options) {
   }
 }
 
-// Buffers still under way keep the pool until they come back to it.
+// Buffers in transit keep the pool alive.
 VideoFeed::~VideoFeed() {
   gst_buffer_pool_set_active(pool_, FALSE);
   gst_object_unref(pool_);
@@ -44,7 +44,7 @@ void VideoFeed::push(GstAppSrc* source, const Frame& frame, GstClockTime pts) {
     ++dropped_;
     return;
   }
-  copy(frame, buffer);
+  copy_pixels(frame, info_, buffer);
   GST_BUFFER_PTS(buffer) = pts;
   const bool taken = gst_app_src_push_buffer(source, buffer) == GST_FLOW_OK;
   ++(taken ? written_ : dropped_);
@@ -56,16 +56,6 @@ void VideoFeed::require_size(const Frame& frame) const {
     return;
   }
   throw std::invalid_argument(options_.to + ": every frame of a video must have its size");
-}
-
-void VideoFeed::copy(const Frame& frame, GstBuffer* buffer) const {
-  GstMapInfo to;
-  gst_buffer_map(buffer, &to, GST_MAP_WRITE);
-  const std::size_t row = std::size_t(frame.width) * frame.channels;
-  for (int y = 0; y < frame.height; ++y) {
-    std::memcpy(to.data + y * GST_VIDEO_INFO_PLANE_STRIDE(&info_, 0), &frame.pixels[y * row], row);
-  }
-  gst_buffer_unmap(buffer, &to);
 }
 
 }  // namespace millrace::io

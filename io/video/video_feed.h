@@ -1,19 +1,18 @@
 // Frames into a GStreamer pipeline without ever waiting for it.
 #pragma once
 
-#include <atomic>  // counts
+#include <atomic>
 
-#include <gst/app/gstappsrc.h>  // where frames go in
-#include <gst/video/video.h>    // rows
+#include <gst/app/gstappsrc.h>
+#include <gst/video/video.h>
 
 #include "io/source/gst_handles.h"
 #include "io/video/video_writer.h"
 
 namespace millrace::io {
 
-/// A few buffers made beforehand. A frame is copied into one that is free and handed over; when the
-/// pipeline has done with it, it is free again. None free: the frame is dropped. push() by one
-/// thread at a time, counts by any.
+/// Copies frames into a fixed pool of buffers. If none is free, the frame is dropped. push() is for
+/// one thread at a time; the counts are thread-safe.
 class VideoFeed {
  public:
   explicit VideoFeed(const VideoWriterOptions& options);
@@ -21,10 +20,10 @@ class VideoFeed {
   VideoFeed(const VideoFeed&) = delete;
   VideoFeed& operator=(const VideoFeed&) = delete;
 
-  /// Tells `source` what will come.
+  /// Sets the caps and bounds of `source`.
   void set_up(GstAppSrc* source) const;
-  /// `pts` may be GST_CLOCK_TIME_NONE if `source` stamps by itself. Throws std::invalid_argument
-  /// if `frame` has not the size agreed on.
+  /// `pts` may be GST_CLOCK_TIME_NONE if `source` stamps buffers itself. Throws
+  /// std::invalid_argument if `frame` does not have the options' size.
   void push(GstAppSrc* source, const Frame& frame, GstClockTime pts);
 
   std::int64_t written() const { return written_.load(); }
@@ -32,7 +31,6 @@ class VideoFeed {
 
  private:
   void require_size(const Frame& frame) const;
-  void copy(const Frame& frame, GstBuffer* buffer) const;
 
   const VideoWriterOptions options_;
   GstVideoInfo info_;

@@ -1,20 +1,20 @@
-// A video file: encoded and written by GStreamer's threads, named when it is whole.
-#include <fcntl.h>     // open
-#include <sys/file.h>  // flock
-#include <unistd.h>    // close
+// A video file, written by GStreamer's threads and renamed when it is complete.
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
-#include <cerrno>       // causes
-#include <chrono>       // waits, times
-#include <cstring>      // causes
-#include <filesystem>   // folders
-#include <stdexcept>    // failures
-#include <string_view>  // kinds of encoder
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
+#include <string_view>
 
 #include "io/files/whole_file.h"
 #include "io/source/gst_pipeline.h"
+#include "io/source/uri.h"
 #include "io/video/video_encoder.h"
 #include "io/video/video_feed.h"
-#include "io/video/video_kinds.h"
 
 namespace millrace::io {
 namespace {
@@ -27,10 +27,11 @@ std::string error_text(GstMessage* message) {
   return GstOwned<GError>(raw_error)->message;
 }
 
-// For the encoder to work off what waits, and the muxer to write its index.
+// For the encoder to finish and the muxer to write its index.
 constexpr std::chrono::seconds kFinishLimit(30);
 
-// OpenH264 keeps no frame back, and complains on stderr when it is told that none follows.
+// OpenH264 complains on stderr at the end of the stream. It holds no frame back, so EOS bypasses
+// it.
 GstPadProbeReturn end_goes_round(GstPad* pad, GstPadProbeInfo* info, gpointer) {
   GstEvent* const event = gst_pad_probe_info_get_event(info);
   if (GST_EVENT_TYPE(event) != GST_EVENT_EOS) return GST_PAD_PROBE_OK;
@@ -54,8 +55,8 @@ struct Container {
   const char* muxer;
 };
 
-// Both can be played up to their last second if nobody finishes them: MP4 is written in fragments,
-// which finishing makes one; Matroska is a row of clusters anyhow.
+// Both can be played up to their last second if they are not finished: MP4 is written in fragments,
+// which are merged at the end, and Matroska consists of clusters.
 constexpr Container kContainers[] = {
     {".mp4", VideoUse::mp4, "mp4mux fragment-duration=1000 fragment-mode=first-moov-then-finalise"},
     {".mkv", VideoUse::mkv, "matroskamux"}};
@@ -103,7 +104,7 @@ class VideoFile : public VideoWriter {
   std::string where() const override { return path_; }
 
  private:
-  // A video of no frames is none.
+  // Without frames there is no file.
   void give_up() {
     gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
     std::error_code ignored;
@@ -153,7 +154,8 @@ class VideoFile : public VideoWriter {
         bus.get(), limit, GstMessageType(GST_MESSAGE_EOS | GST_MESSAGE_ERROR)));
     if (last && GST_MESSAGE_TYPE(last.get()) == GST_MESSAGE_EOS) return;
     gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
-    throw std::runtime_error(path_ + ": " + (last ? error_text(last.get()) : "did not get done"));
+    throw std::runtime_error(path_ + ": " +
+                             (last ? error_text(last.get()) : "was not finished in 30 s"));
   }
 
   const VideoWriterOptions options_;
@@ -175,7 +177,12 @@ class VideoFile : public VideoWriter {
 
 }  // namespace
 
-std::unique_ptr<VideoWriter> open_video_file(const VideoWriterOptions& options) {
+std::unique_ptr<VideoWriter> open_video_writer(const VideoWriterOptions& options) {
+  if (options.width <= 0 || options.height <= 0 || options.waiting <= 0 ||
+      (options.channels != 1 && options.channels != 3)) {
+    throw std::runtime_error(options.to + ": a video needs a size and 1 or 3 channels");
+  }
+  if (split_uri(options.to).scheme == "rtsp") return open_video_server(options);
   start_gstreamer();
   return std::make_unique<VideoFile>(options);
 }

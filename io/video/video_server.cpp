@@ -1,31 +1,30 @@
-// A video served by RTSP: encoded while somebody looks on, once for all who do.
-#include <cstdlib>      // std::atoi
-#include <mutex>        // the stream there may be
-#include <stdexcept>    // failures
-#include <string_view>  // kinds of element
-#include <thread>       // the server's own
+// Video served over RTSP, encoded once for all viewers and only while there are any.
+#include <cstdlib>
+#include <mutex>
+#include <stdexcept>
+#include <string_view>
+#include <thread>
 
-#include <gst/rtsp-server/rtsp-server.h>  // the server
+#include <gst/rtsp-server/rtsp-server.h>
 
+#include "io/network/dial.h"
 #include "io/source/gst_pipeline.h"
 #include "io/source/uri.h"
 #include "io/video/video_encoder.h"
 #include "io/video/video_feed.h"
-#include "io/video/video_kinds.h"
 
 namespace millrace::io {
 namespace {
 
-// What waits for those who look on by TCP before the oldest of it is let go.
+// Queued for TCP viewers before the oldest is dropped.
 constexpr guint64 kBacklog = GST_SECOND;
 
-/// Where frames go while somebody looks on. Shared with the server's callbacks, which may come
-/// after the writer has gone.
+/// Shared with the server's callbacks, which may outlive the writer.
 struct Stage {
   explicit Stage(const VideoWriterOptions& options) : feed(options) {}
   VideoFeed feed;
   std::mutex mutex;
-  GstOwned<GstElement> source;  ///< null while nobody looks on
+  GstOwned<GstElement> source;  ///< null while nobody watches
 };
 using Shared = std::shared_ptr<Stage>;
 
@@ -43,8 +42,8 @@ void on_unprepared(GstRTSPMedia*, gpointer shared) {
   stage.source.reset();
 }
 
-// The queues before its sinks are the server's own, one buffer long: when all who look on by TCP
-// are slow, it stops taking from theirs, and soon nobody gets anything. These here let go instead.
+// The server's queues before its sinks hold one buffer. If all TCP viewers are slow, the server
+// stops reading theirs, which soon blocks everybody. Leaky queues drop buffers instead.
 void on_element(GstBin*, GstBin*, GstElement* element, gpointer) {
   if (std::string_view(GST_OBJECT_NAME(gst_element_get_factory(element))) != "queue") return;
   gst_util_set_object_arg(G_OBJECT(element), "leaky", "downstream");
@@ -52,7 +51,7 @@ void on_element(GstBin*, GstBin*, GstElement* element, gpointer) {
                nullptr);
 }
 
-// The first one who looks on has a pipeline made, which all others share.
+// The first viewer creates the pipeline, which all others share.
 void on_media(GstRTSPMediaFactory*, GstRTSPMedia* media, gpointer shared) {
   const Shared& stage = *static_cast<Shared*>(shared);
   const GstOwned<GstElement> bin(gst_rtsp_media_get_element(media));
@@ -75,7 +74,7 @@ struct Unref {
 template <typename T>
 using Owned = std::unique_ptr<T, Unref>;
 
-constexpr char kViewer[] = "viewer";  // the role of whoever knows the password
+constexpr char kViewer[] = "viewer";  // role of those who know the password
 
 /// Asks viewers for user and password.
 void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const Authority& at) {
@@ -91,7 +90,7 @@ void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const
                                   G_TYPE_BOOLEAN, TRUE, nullptr);
 }
 
-// A viewer by UDP that vanishes leaves its session behind, and would be sent pictures for ever.
+// A UDP viewer that vanishes leaves its session behind and would be sent pictures for ever.
 gboolean clean_up(gpointer server) {
   const Owned<GstRTSPSessionPool> pool(gst_rtsp_server_get_session_pool(GST_RTSP_SERVER(server)));
   gst_rtsp_session_pool_cleanup(pool.get());
@@ -141,14 +140,14 @@ class VideoServer : public VideoWriter {
   void write(const Frame& frame) override {
     const std::lock_guard lock(stage_->mutex);
     if (!stage_->source) return;
-    // Stamped on arrival: those who look on want to see what is now.
+    // Stamped on arrival: viewers want to see the present.
     stage_->feed.push(GST_APP_SRC_CAST(stage_->source.get()), frame, GST_CLOCK_TIME_NONE);
   }
 
   void finish() override {
     if (!thread_.joinable()) return;
     gst_rtsp_server_client_filter(server_, remove_client, nullptr);
-    // From within, since a loop that does not run yet would miss it.
+    // Invoked in the loop's thread, since g_main_loop_quit() has no effect before the loop runs.
     g_main_context_invoke(context_, quit, loop_);
     thread_.join();
     for (GSource* source : {door_, cleaner_}) {
@@ -212,7 +211,7 @@ class VideoServer : public VideoWriter {
   int port_ = 0;
   GstRTSPServer* server_ = nullptr;
   GSource* door_ = nullptr;
-  GSource* cleaner_ = nullptr;  ///< of the session pool
+  GSource* cleaner_ = nullptr;  ///< removes stale sessions
   GMainContext* context_ = nullptr;
   GMainLoop* loop_ = nullptr;
   std::thread thread_;  // runs loop_

@@ -1,6 +1,6 @@
 #include "io/source/backoff.h"
 
-#include <vector>  // waits
+#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include "io/queue/frame_queue.h"
 
-#include <thread>  // producer, consumer, onlooker
-#include <vector>  // ids
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,33 +1,23 @@
 // A build without GStreamer and OpenCV says so instead of failing in odd ways.
-#include <stdexcept>  // refusals
+#include <stdexcept>
 
 #include <gtest/gtest.h>
 
-#include "io/queue/resizer.h"
 #include "io/plot/plot.h"
+#include "io/queue/resizer.h"
 #include "io/source/source.h"
 #include "io/source/versions.h"
 #include "io/video/video_writer.h"
+#include "tests/io/reading.h"
 
 namespace millrace::io {
 namespace {
 
-std::string error_of(const std::string& uri) {
-  SourceOptions options;
-  options.uri = uri;
-  try {
-    open_source(options);
-  } catch (const SourceError& refused) {
-    return refused.what();
-  }
-  return "";
-}
-
 TEST(NoBackends, OnlyTheSyntheticSourceOpens) {
-  EXPECT_EQ(error_of("synth:shapes"), "");
-  EXPECT_NE(error_of("/clip.mp4").find("no GStreamer"), std::string::npos);
-  EXPECT_NE(error_of("rtsp://u:p@h/").find("rtsp://***@h/: this build"), std::string::npos);
-  EXPECT_NE(error_of("synt:shapes").find("synth"), std::string::npos);
+  EXPECT_EQ(open_error("synth:shapes"), "");
+  EXPECT_NE(open_error("/clip.mp4").find("no GStreamer"), std::string::npos);
+  EXPECT_NE(open_error("rtsp://u:p@h/").find("rtsp://***@h/: this build"), std::string::npos);
+  EXPECT_NE(open_error("synt:shapes").find("synth"), std::string::npos);
   EXPECT_EQ(gstreamer_version(), "");
   EXPECT_EQ(opencv_version(), "");
 }

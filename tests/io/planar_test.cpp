@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <vector>  // samples
+#include <vector>
 
 namespace millrace::io {
 namespace {

@@ -1,6 +1,6 @@
 #include "io/plot/plot_axis.h"
 
-#include <cmath>  // NaN, powers
+#include <cmath>
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
 #include "io/plot/plot.h"
 
-#include <cmath>      // curves, NaN
-#include <stdexcept>  // unwritable paths
+#include <cmath>
+#include <stdexcept>
 
 #include <gtest/gtest.h>
-#include <opencv2/imgcodecs.hpp>  // looks at what was written
+#include <opencv2/imgcodecs.hpp>
 
 #include "tests/io/test_folder.h"
 

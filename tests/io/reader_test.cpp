@@ -1,8 +1,8 @@
 #include "io/queue/reader.h"
 
-#include <mutex>     // a source that hangs
-#include <optional>  // what may be missing
-#include <vector>    // what came out
+#include <mutex>
+#include <optional>
+#include <vector>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A web camera whose pictures come without end, until they don't.
-#include <functional>  // conditions
+#include <functional>
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
 // A real RTSP server, killed, frozen and started again under a reader.
-#include <thread>  // waiting for the server's fate
-#include <vector>  // stamps
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
-#include "io/queue/resizer.h"
 #include "io/queue/reader.h"
+#include "io/queue/resizer.h"
 #include "io/source/stream_health.h"
 #include "tests/io/rtsp_process.h"
 

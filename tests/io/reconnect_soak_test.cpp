@@ -1,9 +1,9 @@
 // A thousand breaks leave nothing behind.
-#include <cstdio>      // figures
-#include <filesystem>  // open files
-#include <fstream>     // what the kernel says
-#include <iterator>    // counting
-#include <string>      // keys
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // pipeline sees it, with a file for the device.
 #include <gst/base/gstpushsrc.h>
 #include <gtest/gtest.h>
-#include <unistd.h>  // access, unlink
+#include <unistd.h>
 
 #include "io/source/gst_pipeline.h"
 #include "io/source/source.h"

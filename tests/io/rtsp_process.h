@@ -1,15 +1,15 @@
 // The RTSP server of the tests as a process that can be killed, frozen and started again.
 #pragma once
 
-#include <cstdio>     // its port
-#include <stdexcept>  // it did not start
-#include <string>     // arguments
-#include <vector>     // arguments
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
-#include <fcntl.h>     // closed in children
-#include <signal.h>    // kill, freeze
-#include <sys/wait.h>  // its end
-#include <unistd.h>    // fork
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace millrace::io {
 

@@ -2,11 +2,11 @@
 // that it can be killed, frozen and started again. Prints its port, then serves until stdin closes.
 // /ball: JPEG, each picture whole. /rateless: the same without a rate. /keys: H.264 with one key
 // frame a second.
-#include <gst/rtsp-server/rtsp-server.h>  // the server
+#include <gst/rtsp-server/rtsp-server.h>
 
-#include <cstdio>   // the port
-#include <cstring>  // its name
-#include <string>   // pipelines
+#include <cstdio>
+#include <cstring>
+#include <string>
 
 namespace {
 

@@ -1,10 +1,11 @@
-#include <gst/gst.h>  // writes the files to read
+#include <gst/gst.h>
 #include <gtest/gtest.h>
 
 #include "io/source/gst_handles.h"
 #include "io/source/gst_pipeline.h"
 #include "io/source/source.h"
 #include "io/source/source_kinds.h"
+#include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {
@@ -20,42 +21,6 @@ SourceOptions options_for(const std::string& uri, int channels = 3) {
   options.uri = uri;
   options.channels = channels;
   return options;
-}
-
-struct Seen {
-  std::vector<Frame> frames;
-  std::string error;
-};
-
-// Reads to the end or to the error that ends it.
-Seen read_all(Source& source, bool keep_pixels = true) {
-  Seen seen;
-  Frame frame;
-  try {
-    for (;;) {
-      const ReadStatus status = source.read(frame, milliseconds(100));
-      if (status == ReadStatus::end) return seen;
-      if (status != ReadStatus::frame) continue;
-      seen.frames.push_back(keep_pixels ? frame : Frame{});
-      seen.frames.back().pts = frame.pts;
-    }
-  } catch (const SourceError& broken) {
-    seen.error = broken.what();
-  }
-  return seen;
-}
-
-Seen read_uri(const std::string& uri, int channels = 3) {
-  return read_all(*open_source(options_for(uri, channels)));
-}
-
-std::string open_error(const std::string& uri) {
-  try {
-    open_source(options_for(uri));
-  } catch (const SourceError& refused) {
-    return refused.what();
-  }
-  return "";
 }
 
 // Runs a pipeline that ends by itself.

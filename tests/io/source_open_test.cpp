@@ -1,36 +1,25 @@
 // Which backend opens what, and what is said where none can.
-#include <csignal>  // a writer whose reader has gone
-#include <future>   // a writer that stalls
-#include <thread>   // the writer
+#include <csignal>
+#include <future>
+#include <thread>
 
-#include <fcntl.h>     // pipes
-#include <sys/stat.h>  // pipes
-#include <unistd.h>    // pipes
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include "io/source/source.h"
 #include "io/source/source_kinds.h"
 #include "io/source/versions.h"
+#include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {
 namespace {
 
-std::string error_of(const std::string& uri, int channels = 3) {
-  SourceOptions options;
-  options.uri = uri;
-  options.channels = channels;
-  try {
-    open_source(options);
-  } catch (const SourceError& refused) {
-    return refused.what();
-  }
-  return "";
-}
-
 TEST(OpenSource, AnUnknownSchemeGetsTheListOfThoseThereAre) {
-  EXPECT_EQ(error_of("rtps://u:p@host/x"),
+  EXPECT_EQ(open_error("rtps://u:p@host/x"),
             "rtps://***@host/x: unknown scheme \"rtps\"; known ones: file, rtsp, rtsps, http, "
             "https, v4l2, gst, images, synth");
   EXPECT_EQ(scheme_error("ftp://host/x").find("unknown scheme \"ftp\""), 0u);
@@ -47,22 +36,22 @@ TEST(OpenSource, EveryKindsOwnExampleIsOfThatKind) {
 TEST(OpenSource, SaysWhyAFileCannotBeRead) {
   const TestFolder folder;
   put_bytes(folder / "empty.mp4", "");
-  EXPECT_EQ(error_of("/no/such/clip.mp4"), "/no/such/clip.mp4: no such file");
-  EXPECT_EQ(error_of("file:///no/such/clip.mp4"), "file:///no/such/clip.mp4: no such file");
-  EXPECT_EQ(error_of(folder / "empty.mp4"), folder / "empty.mp4: the file is empty");
-  EXPECT_NE(error_of(folder.path()).find("is a folder"), std::string::npos);
-  EXPECT_NE(error_of("v4l2:///dev/video_none").find("no such device"), std::string::npos);
+  EXPECT_EQ(open_error("/no/such/clip.mp4"), "/no/such/clip.mp4: no such file");
+  EXPECT_EQ(open_error("file:///no/such/clip.mp4"), "file:///no/such/clip.mp4: no such file");
+  EXPECT_EQ(open_error(folder / "empty.mp4"), folder / "empty.mp4: the file is empty");
+  EXPECT_NE(open_error(folder.path()).find("is a folder"), std::string::npos);
+  EXPECT_NE(open_error("v4l2:///dev/video_none").find("no such device"), std::string::npos);
 }
 
 TEST(OpenSource, RefusesOddRequests) {
-  EXPECT_EQ(error_of(""), "source: no URI is given");
-  EXPECT_NE(error_of("synth:shapes", 4).find("channels"), std::string::npos);
+  EXPECT_EQ(open_error(""), "source: no URI is given");
+  EXPECT_NE(open_error({.uri = "synth:shapes", .channels = 4}).find("channels"), std::string::npos);
 }
 
 TEST(OpenSource, ATextIsNoVideo) {
   const TestFolder folder;
   put_bytes(folder / "clip.mp4", std::string(4000, 'x') + "\n just text \n");
-  const std::string error = error_of(folder / "clip.mp4");
+  const std::string error = open_error(folder / "clip.mp4");
   EXPECT_EQ(error.find(folder / "clip.mp4: "), 0u) << error;
   EXPECT_EQ(error.find('\n'), std::string::npos);
 }
@@ -74,12 +63,7 @@ TEST(OpenSource, APipeThatNobodyWritesToIsGivenUpInTime) {
   SourceOptions options;
   options.uri = pipe;
   options.reconnect.open_limit = std::chrono::milliseconds(100);
-  try {
-    open_source(options);
-    FAIL() << "it opened";
-  } catch (const SourceError& refused) {
-    EXPECT_EQ(refused.what(), pipe + ": no picture came within 100 ms");
-  }
+  EXPECT_EQ(open_error(options), pipe + ": no picture came within 100 ms");
 }
 
 TEST(OpenSource, APipeWhoseWriterStallsCanBeClosed) {

@@ -1,9 +1,9 @@
 // The rules of reconnecting, with sources that fail as they are told.
 #include "io/source/source_reconnecting.h"
 
-#include <functional>  // conditions
-#include <thread>      // sleeping
-#include <vector>      // what the sources do
+#include <functional>
+#include <thread>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -50,8 +50,8 @@ class ScriptedSource : public Source {
 };
 
 /// Says what it was last told, and counts how often it was asked.
-struct ToldReach : Reach {
-  ToldReach(bool& there, int& asked) : there(there), asked(asked) {}
+struct ScriptedProbe : OriginProbe {
+  ScriptedProbe(bool& there, int& asked) : there(there), asked(asked) {}
   std::optional<bool> poll() override {
     ++asked;
     return there;
@@ -71,12 +71,12 @@ ReconnectOptions quick() {
 /// A source of one connection after the other; the last of them again and again.
 struct Bench {
   explicit Bench(std::vector<Connection> script, ReconnectOptions options = quick(),
-                 std::unique_ptr<Reach> reach = nullptr, bool end_is_loss = true)
+                 std::unique_ptr<OriginProbe> probe = nullptr, bool end_is_loss = true)
       : script(std::move(script)) {
     ReconnectParts parts;
     parts.first = open();
     parts.reopen = [this] { return open(); };
-    parts.reach = std::move(reach);
+    parts.probe = std::move(probe);
     parts.end_is_loss = end_is_loss;
     source = std::make_unique<ReconnectingSource>(std::move(parts), options);
     health = source->health();
@@ -204,7 +204,7 @@ TEST(Reconnecting, AnOriginThatIsBackIsTriedAtOnce) {
   bool there = false;
   int asked = 0;
   Bench bench({{1, Connection::breaks}, {1, Connection::silence}}, options,
-              std::make_unique<ToldReach>(there, asked));
+              std::make_unique<ScriptedProbe>(there, asked));
   ASSERT_TRUE(bench.read_until([&] { return asked > 3; }));
   EXPECT_EQ(bench.health->attempts, 0);
   there = true;
@@ -218,7 +218,7 @@ TEST(Reconnecting, AVainAttemptGivesWayToAnOriginThatIsBack) {
   bool there = false;
   int asked = 0;
   Bench bench({{1, Connection::breaks}, {0, Connection::silence}, {1, Connection::silence}},
-              options, std::make_unique<ToldReach>(there, asked));
+              options, std::make_unique<ScriptedProbe>(there, asked));
   ASSERT_TRUE(bench.read_until([&] { return bench.opened == 2 && asked > 10; }));
   there = true;
   EXPECT_TRUE(bench.read_frames(2));
@@ -228,7 +228,7 @@ TEST(Reconnecting, AVainAttemptGivesWayToAnOriginThatIsBack) {
 TEST(Reconnecting, AFrozenOriginIsAskedOnce) {
   bool there = true;
   int asked = 0;
-  Bench bench({{1, Connection::silence}}, quick(), std::make_unique<ToldReach>(there, asked));
+  Bench bench({{1, Connection::silence}}, quick(), std::make_unique<ScriptedProbe>(there, asked));
   bench.script.push_back({0, Connection::silence});
   ASSERT_TRUE(bench.read_until([&] { return bench.health->attempts == 3; }));
   EXPECT_EQ(asked, 1);

@@ -1,15 +1,15 @@
 // A folder of a test's own that goes when the test ends.
 #pragma once
 
-#include <filesystem>  // folders
-#include <fstream>     // files
-#include <sstream>     // whole files as text
-#include <stdexcept>   // set-up failed
-#include <string>      // paths
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 
-#include <ftw.h>     // removal
-#include <stdio.h>   // removal
-#include <stdlib.h>  // mkdtemp
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 namespace millrace::io {
 
@@ -22,7 +22,9 @@ class TestFolder {
   }
   ~TestFolder() {
     // Not remove_all: LibTorch brings one of its own along, which crashes.
-    const auto remove = [](const char* path, const struct stat*, int, FTW*) { return ::remove(path); };
+    const auto remove = [](const char* path, const struct stat*, int, FTW*) {
+      return ::remove(path);
+    };
     ::nftw(path_.c_str(), remove, 16, FTW_DEPTH | FTW_PHYS);
   }
   TestFolder(const TestFolder&) = delete;

@@ -1,6 +1,6 @@
 #include "io/source/timeline.h"
 
-#include <vector>  // stamps
+#include <vector>
 
 #include <gtest/gtest.h>
 

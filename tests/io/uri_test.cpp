@@ -1,6 +1,6 @@
 #include "io/source/uri.h"
 
-#include <array>  // known names
+#include <array>
 
 #include <gtest/gtest.h>
 

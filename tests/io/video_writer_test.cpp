@@ -1,17 +1,18 @@
 // Videos written and read again, and looked at while they are served.
 #include "io/video/video_writer.h"
 
-#include <cstdlib>  // distances between colours
-#include <thread>   // the pace of a camera
-#include <vector>   // what was read
+#include <cstdlib>
+#include <thread>
+#include <vector>
 
-#include <arpa/inet.h>   // addresses
-#include <sys/socket.h>  // one who looks on but never reads
-#include <unistd.h>      // close
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include "io/source/source.h"
+#include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {
@@ -76,25 +77,6 @@ void write_all(VideoWriter& writer, int frames, int width, int height, int chann
   }
 }
 
-struct Seen {
-  std::vector<Frame> frames;
-  std::string error;
-};
-
-Seen read_all(const std::string& uri, int channels = 3) {
-  Seen seen;
-  try {
-    const auto source = open_source({.uri = uri, .channels = channels});
-    Frame frame;
-    for (ReadStatus status; (status = source->read(frame, milliseconds(100))) != ReadStatus::end;) {
-      if (status == ReadStatus::frame) seen.frames.push_back(frame);
-    }
-  } catch (const SourceError& broken) {
-    seen.error = broken.what();
-  }
-  return seen;
-}
-
 std::string refusal(const std::string& to) {
   try {
     open_video_writer(options_for(to));
@@ -113,7 +95,7 @@ TEST(VideoFile, WhatIsWrittenCanBeRead) {
     writer->finish();
     EXPECT_FALSE(std::filesystem::exists(folder / name + ".part"));
     EXPECT_EQ(writer->written(), 30);
-    const Seen seen = read_all(folder / name);
+    const Seen seen = read_uri(folder / name);
     EXPECT_EQ(seen.error, "");
     ASSERT_EQ(seen.frames.size(), 30u) << name;
     for (int n = 0; n < 30; ++n) {
@@ -134,7 +116,7 @@ TEST(VideoFile, GreyIsWrittenAsWell) {
   const auto writer = open_video_writer(options);
   write_all(*writer, 10, 37, 21, 1);
   writer->finish();
-  const Seen seen = read_all(folder / "grey.mkv", 1);
+  const Seen seen = read_uri(folder / "grey.mkv", 1);
   ASSERT_EQ(seen.frames.size(), 10u);
   EXPECT_EQ(seen.frames[0].width, 74) << "odd sides are doubled";
   EXPECT_EQ(seen.frames[0].height, 42);
@@ -146,7 +128,7 @@ TEST(VideoFile, TinyPicturesAreEnlarged) {
   const auto writer = open_video_writer(options_for(folder / "tiny.mp4", 8, 6));
   write_all(*writer, 5, 8, 6);
   writer->finish();
-  const Seen seen = read_all(folder / "tiny.mp4");
+  const Seen seen = read_uri(folder / "tiny.mp4");
   ASSERT_EQ(seen.frames.size(), 5u);
   EXPECT_EQ(seen.frames[0].width, 24);
   EXPECT_EQ(seen.frames[0].height, 18);
@@ -163,11 +145,11 @@ TEST(VideoFile, WhatWasBrokenOffCanBePlayed) {
     while (frames < 70 && Clock::now() < limit) {
       std::this_thread::sleep_for(milliseconds(100));
       put_bytes(folder / "left_" + name, bytes_of(folder / name + ".part"));
-      frames = read_all(folder / "left_" + name).frames.size();
+      frames = read_uri(folder / "left_" + name).frames.size();
     }
     EXPECT_GE(frames, 70u) << name << ": of 10 s all but the last few";
     writer->finish();
-    EXPECT_EQ(read_all(folder / name).frames.size(), 100u);
+    EXPECT_EQ(read_uri(folder / name).frames.size(), 100u);
   }
 }
 
@@ -188,7 +170,7 @@ TEST(VideoFile, TheWriterIsNeverHeldUp) {
   EXPECT_GT(writer->dropped(), 0);
   EXPECT_EQ(writer->written() + writer->dropped(), 500);
   writer->finish();
-  EXPECT_EQ(std::int64_t(read_all(folder / "out.mkv").frames.size()), writer->written());
+  EXPECT_EQ(std::int64_t(read_uri(folder / "out.mkv").frames.size()), writer->written());
 }
 
 TEST(VideoFile, AFileThereWasStaysUntilTheNewOneIsWhole) {
@@ -198,7 +180,7 @@ TEST(VideoFile, AFileThereWasStaysUntilTheNewOneIsWhole) {
   write_all(*writer, 3, 64, 48);
   EXPECT_EQ(bytes_of(folder / "out.mp4"), "old");
   writer->finish();
-  EXPECT_EQ(read_all(folder / "out.mp4").frames.size(), 3u);
+  EXPECT_EQ(read_uri(folder / "out.mp4").frames.size(), 3u);
   { const auto none = open_video_writer(options_for(folder / "none.mp4")); }
   EXPECT_FALSE(std::filesystem::exists(folder / "none.mp4")) << "no frames, no file";
   EXPECT_FALSE(std::filesystem::exists(folder / "none.mp4.part"));

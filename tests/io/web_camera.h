@@ -1,20 +1,20 @@
 // A web camera to test with: pictures without end over HTTP, on loopback, by a thread of its own.
 #pragma once
 
-#include <atomic>     // commands
-#include <chrono>     // its rate
-#include <cstdint>    // bytes
-#include <stdexcept>  // it did not start
-#include <string>     // what it sends
-#include <thread>     // the server
-#include <vector>     // the picture
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
 
-#include <arpa/inet.h>   // addresses
-#include <poll.h>        // waits that end
-#include <sys/socket.h>  // the server
-#include <unistd.h>      // close
+#include <arpa/inet.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <opencv2/imgcodecs.hpp>  // the picture
+#include <opencv2/imgcodecs.hpp>
 
 namespace millrace::io {
 

@@ -1,16 +1,16 @@
 // Somebody is told of unexpected frames, and nobody who is slow or away holds up training.
 #include "tools/app/alerts/alerts.h"
 
-#include <cmath>   // nan
-#include <cstdio>  // a subscriber's output
-#include <future>  // a subscriber
-#include <limits>  // nan
+#include <cmath>
+#include <cstdio>
+#include <future>
+#include <limits>
 
-#include <netinet/in.h>  // loopback
-#include <signal.h>      // the broker's end
-#include <sys/socket.h>  // a server
-#include <sys/wait.h>    // the broker's end
-#include <unistd.h>      // the broker
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,17 @@
 #include "tools/app/alerts/alerts.h"
 
-#include <algorithm>   // copies
-#include <cstdio>      // names
-#include <ctime>       // names
-#include <exception>   // what fails
-#include <filesystem>  // old snapshots
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <exception>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
 
 #include "engine/format.h"
 #include "io/plot/plot.h"
 #include "io/queue/planar.h"
+#include "io/source/source.h"
 #include "tools/app/alerts/mqtt.h"
 #include "tools/app/alerts/webhook.h"
 
@@ -32,6 +35,21 @@ std::string snapshot_name(const Alert& alert) {
 }
 
 }  // namespace
+
+std::string alert_json(const Alert& alert, const std::string& source) {
+  using Seconds = std::chrono::duration<double>;
+  const nlohmann::ordered_json json = {{"kind", "unexpected"},
+                                       {"event", alert.event},
+                                       {"frame", alert.frame},
+                                       {"source_frame", alert.source_frame},
+                                       {"time", Seconds(alert.time.time_since_epoch()).count()},
+                                       {"loss", alert.loss},  // nan is written as null
+                                       {"deviation", alert.deviation},
+                                       {"snapshot", alert.snapshot},
+                                       {"source", io::redacted(source)}};
+  // A path need not be UTF-8.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
 
 Alerts::Alerts(AlertOptions options) : options_(std::move(options)), slots_(kWaiting) {
   const std::size_t elements = std::size_t(options_.channels) * options_.height * options_.width;

@@ -1,18 +1,32 @@
-// Tells the world of unexpected frames, off the hot path.
+// Reports unexpected frames to other programs, asynchronously.
 #pragma once
 
-#include <atomic>  // counts
-#include <chrono>  // how long telling may take
-#include <deque>   // snapshots
-#include <mutex>   // the last error
-#include <string>  // where to
-#include <thread>  // the teller
-#include <vector>  // slots
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "io/queue/slot_ring.h"
-#include "tools/app/alerts/alert.h"
 
 namespace millrace::app {
+
+/// The first frame of an event, which is a run of unexpected frames.
+struct Alert {
+  std::int64_t event = 0;  ///< 1, 2, ... in this run
+  std::int64_t frame = 0;  ///< number among the trained ones, as in output.log
+  std::int64_t source_frame = 0;
+  std::chrono::system_clock::time_point time;
+  double loss = 0;       ///< may not be finite
+  double deviation = 0;  ///< above the usual
+  std::string snapshot;  ///< path of the picture; "": there is none
+};
+
+/// One JSON object on one line, without the credentials of the URI `source`. A non-finite loss is
+/// null.
+std::string alert_json(const Alert& alert, const std::string& source);
 
 struct AlertOptions {
   std::string snapshots;  ///< folder for pictures; "": none
@@ -25,12 +39,12 @@ struct AlertOptions {
   std::size_t keep = 1000;                   ///< snapshots; older ones of this run are removed
 };
 
-/// A bounded queue of events and a thread that writes their snapshots and posts them. What finds no
-/// room is dropped and counted; what fails is counted and told once. Secrets in URLs are never
-/// told.
+/// A bounded queue of alerts and a thread that writes their snapshots and sends them. Alerts that
+/// find the queue full are dropped and counted; failures are counted. Error texts contain no
+/// credentials.
 class Alerts {
  public:
-  static constexpr int kWaiting = 4;  ///< events, pictures included
+  static constexpr int kWaiting = 4;  ///< alerts that may wait, pictures included
 
   explicit Alerts(AlertOptions options);
   /// finish().
@@ -38,10 +52,10 @@ class Alerts {
   Alerts(const Alerts&) = delete;
   Alerts& operator=(const Alerts&) = delete;
 
-  /// Copies `alert` and the pictures, float32 [channels][height][width] in 0..1, and returns;
-  /// neither allocates nor waits. One thread. Null pictures: the alert has none.
+  /// Copies `alert` and the pictures, float32 [channels][height][width] in 0..1, or null. Neither
+  /// allocates nor waits. One thread.
   void raise(const Alert& alert, const float* input, const float* prediction);
-  /// Tells what still waits, for which it has less patience, and no more. One thread.
+  /// Sends what is waiting, with shorter time-outs, and stops. One thread.
   void finish();
 
   // Any thread.
@@ -67,7 +81,7 @@ class Alerts {
   const AlertOptions options_;
   std::vector<Slot> slots_;
   io::SlotRing free_{kWaiting}, ready_{kWaiting};
-  std::deque<std::string> written_;  // the teller's
+  std::deque<std::string> written_;  // snapshots; the thread's own
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> told_{0}, dropped_{0}, failed_{0};
   mutable std::mutex mutex_;

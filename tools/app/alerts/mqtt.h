@@ -1,13 +1,13 @@
-// Tells an MQTT broker.
+// Publishes to an MQTT broker.
 #pragma once
 
-#include <chrono>  // how long it may take
-#include <string>  // text
+#include <chrono>
+#include <string>
 
 namespace millrace::app {
 
-/// "" if `url` can be published to, else what is wrong: it must be
-/// mqtt://[USER:PASSWORD@]HOST[:PORT], and this build must have libmosquitto.
+/// "", or an error unless `url` is mqtt://[USER:PASSWORD@]HOST[:PORT] and this build has
+/// libmosquitto.
 std::string mqtt_error(const std::string& url);
 
 /// Publishes `text` once, QoS 1, and waits until the broker has it, at most for `limit`. Throws

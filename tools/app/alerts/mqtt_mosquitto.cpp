@@ -1,8 +1,8 @@
-#include <charconv>            // port
-#include <condition_variable>  // what has become of it
-#include <memory>              // the client
-#include <mutex>               // what has become of it
-#include <stdexcept>           // failures
+#include <charconv>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
 
 #include <mosquitto.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kKeepAliveSeconds = 10;
 
-/// What the library's thread tells the one that waits.
+/// Shared by the library's thread and the waiting one.
 struct Delivery {
   std::mutex mutex;
   std::condition_variable changed;
@@ -90,7 +90,7 @@ void publish(const std::string& url, const std::string& topic, const std::string
   require(mosquitto_loop_start(client.get()));
   std::unique_lock lock(delivery.mutex);
   if (!delivery.changed.wait_for(lock, limit, [&] { return delivery.done; })) {
-    throw std::runtime_error(where + ": the broker took nothing within " +
+    throw std::runtime_error(where + ": no confirmation by the broker within " +
                              std::to_string(limit.count()) + " ms");
   }
   if (!delivery.error.empty()) throw std::runtime_error(where + ": " + delivery.error);

@@ -1,4 +1,4 @@
-#include <stdexcept>  // the refusal
+#include <stdexcept>
 
 #include "tools/app/alerts/mqtt.h"
 

@@ -1,116 +1,131 @@
 #include "tools/app/alerts/webhook.h"
 
-#include <algorithm>  // bounds
-#include <optional>   // the answer
-#include <stdexcept>  // failures
-#include <utility>    // Boost 1.74 forgets it
+#include <poll.h>
 
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/core/detail/base64.hpp>  // basic authorisation
-#include <boost/beast/http.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
 
-#include "io/source/source.h"  // redacted
+#include "io/network/dial.h"
+#include "io/source/source.h"
 #include "io/source/uri.h"
 
 namespace millrace::app {
 namespace {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = beast::http;
+using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kLongestAnswer = 64 << 10;
+constexpr std::size_t kLongestLine = 8 << 10;
 
-struct Target {
-  io::Authority at;
-  std::string path = "/";
-};
-
-Target target_of(const std::string& url) {
-  const io::Uri uri = io::split_uri(url);
-  Target target{.at = io::authority(uri)};
-  const std::size_t slash = uri.rest.find('/', std::min<std::size_t>(2, uri.rest.size()));
-  if (slash != std::string::npos) target.path = uri.rest.substr(slash);
-  return target;
-}
-
-std::string base64(const std::string& text) {
-  namespace detail = beast::detail::base64;
-  std::string out(detail::encoded_size(text.size()), 0);
-  out.resize(detail::encode(out.data(), text.data(), text.size()));
+std::string base64(std::string_view text) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); i += 3) {
+    unsigned bits = 0;
+    for (std::size_t k = 0; k < 3; ++k)
+      bits = bits << 8 | (i + k < text.size() ? std::uint8_t(text[i + k]) : 0);
+    for (std::size_t k = 0; k < 4; ++k)
+      out += i + k <= text.size() ? kDigits[bits >> (18 - 6 * k) & 63] : '=';
+  }
   return out;
 }
 
-http::request<http::string_body> request_of(const Target& target, const std::string& json) {
-  http::request<http::string_body> request(http::verb::post, target.path, 11);
-  const std::string& host = target.at.host;
-  request.set(http::field::host, (host.find(':') == host.npos ? host : "[" + host + "]") +
-                                     (target.at.port.empty() ? "" : ":" + target.at.port));
-  request.set(http::field::user_agent, "millrace");
-  request.set(http::field::content_type, "application/json");
-  request.set(http::field::connection, "close");
-  if (!target.at.user.empty())
-    request.set(http::field::authorization,
-                "Basic " + base64(target.at.user + ":" + target.at.password));
-  request.body() = json;
-  request.prepare_payload();
-  return request;
+std::string request_of(const std::string& url, const std::string& json) {
+  const io::Uri uri = io::split_uri(url);
+  const io::Authority at = io::authority(uri);
+  const std::size_t slash = uri.rest.find('/', 2);
+  const std::string host = at.host.find(':') == at.host.npos ? at.host : "[" + at.host + "]";
+  std::string request = "POST " + (slash == uri.rest.npos ? "/" : uri.rest.substr(slash)) +
+                        " HTTP/1.1\r\nHost: " + host + (at.port.empty() ? "" : ":" + at.port) +
+                        "\r\nUser-Agent: millrace\r\nContent-Type: application/json\r\n"
+                        "Connection: close\r\nContent-Length: " +
+                        std::to_string(json.size()) + "\r\n";
+  if (!at.user.empty())
+    request += "Authorization: Basic " + base64(at.user + ":" + at.password) + "\r\n";
+  return request + "\r\n" + json;
 }
 
-asio::awaitable<unsigned> post(const Target target, const std::string json) {
-  const auto executor = co_await asio::this_coro::executor;
-  asio::ip::tcp::resolver resolver(executor);
-  beast::tcp_stream stream(executor);
-  // GCC 12 destroys temporaries of a co_await twice.
-  const std::string port = target.at.port.empty() ? "80" : target.at.port;
-  const auto found = co_await resolver.async_resolve(target.at.host, port, asio::use_awaitable);
-  co_await stream.async_connect(found, asio::use_awaitable);
-  const auto request = request_of(target, json);
-  co_await http::async_write(stream, request, asio::use_awaitable);
-  beast::flat_buffer buffer;
-  http::response_parser<http::string_body> answer;
-  answer.body_limit(kLongestAnswer);
-  co_await http::async_read_header(stream, buffer, answer, asio::use_awaitable);
-  co_return answer.get().result_int();
+struct TimedOut {};
+
+/// Returns when `events` can be done on `socket`; throws TimedOut.
+void wait(int socket, short events, Clock::time_point limit) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - Clock::now()).count();
+  pollfd wanted{socket, events, 0};
+  if (left <= 0 || ::poll(&wanted, 1, int(left)) == 0) throw TimedOut();
+}
+
+/// Connects to the first of `addresses` that takes it.
+void connect(std::optional<io::Dial>& dial, const std::vector<io::Address>& addresses,
+             Clock::time_point limit) {
+  int error = 0;
+  for (const io::Address& address : addresses) {
+    dial.emplace(address);
+    while (!dial->result()) wait(dial->socket(), POLLOUT, limit);
+    error = *dial->result();
+    if (error == 0) return;
+  }
+  throw std::runtime_error(addresses.empty() ? "unknown host" : std::strerror(error));
+}
+
+/// Sends a request and returns the response's first line.
+std::string exchange(int socket, std::string_view request, Clock::time_point limit) {
+  while (!request.empty()) {
+    wait(socket, POLLOUT, limit);
+    const ssize_t sent = ::send(socket, request.data(), request.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno != EAGAIN && errno != EINTR)
+      throw std::runtime_error(std::strerror(errno));
+    request.remove_prefix(std::size_t(std::max<ssize_t>(sent, 0)));
+  }
+  std::string answer;
+  while (answer.find("\r\n") == answer.npos && answer.size() < kLongestLine) {
+    wait(socket, POLLIN, limit);
+    char bytes[1024];
+    const ssize_t length = ::recv(socket, bytes, sizeof bytes, 0);
+    if (length < 0 && errno != EAGAIN && errno != EINTR)
+      throw std::runtime_error(std::strerror(errno));
+    if (length == 0) break;
+    answer.append(bytes, std::size_t(std::max<ssize_t>(length, 0)));
+  }
+  return answer.substr(0, answer.find("\r\n"));
+}
+
+/// 204 of "HTTP/1.1 204 No Content"; 0 if it is no such line.
+int status_of(const std::string& line) {
+  const std::size_t space = line.find(' ');
+  if (!line.starts_with("HTTP/1.") || space == line.npos) return 0;
+  return std::atoi(line.c_str() + space);
 }
 
 }  // namespace
 
 std::string webhook_error(const std::string& url) {
   const io::Uri uri = io::split_uri(url);
-  if (uri.scheme == "https")
-    return "https:// needs a proxy beside; http:// is what can be posted to";
+  if (uri.scheme == "https") return "https:// is not supported; post to an http:// proxy instead";
   if (uri.scheme != "http" || io::authority(uri).host.empty())
     return "must be http://HOST[:PORT][/PATH]";
   return "";
 }
 
 void post_json(const std::string& url, const std::string& json, std::chrono::milliseconds limit) {
-  const std::string where = io::redacted(url);
-  asio::io_context context;
-  std::optional<unsigned> status;
-  std::string error;
-  asio::co_spawn(context, post(target_of(url), json),
-                 [&](std::exception_ptr failed, unsigned answer) {
-                   try {
-                     if (failed) std::rethrow_exception(failed);
-                     status = answer;
-                   } catch (const std::exception& e) {
-                     error = e.what();
-                   }
-                 });
-  context.run_for(limit);
-  if (!error.empty()) throw std::runtime_error(where + ": " + error);
-  if (!status) {
-    throw std::runtime_error(where + ": no answer within " + std::to_string(limit.count()) + " ms");
+  const Clock::time_point end = Clock::now() + limit;
+  const io::Authority at = io::authority(io::split_uri(url));
+  int status = 0;
+  try {
+    std::optional<io::Dial> dial;
+    connect(dial, io::addresses_of(at.host, at.port.empty() ? "80" : at.port), end);
+    status = status_of(exchange(dial->socket(), request_of(url, json), end));
+  } catch (const TimedOut&) {
+    throw std::runtime_error(io::redacted(url) + ": no answer within " +
+                             std::to_string(limit.count()) + " ms");
+  } catch (const std::runtime_error& error) {
+    throw std::runtime_error(io::redacted(url) + ": " + error.what());
   }
-  if (*status < 200 || *status > 299)
-    throw std::runtime_error(where + ": answered " + std::to_string(*status));
+  if (status == 0) throw std::runtime_error(io::redacted(url) + ": its answer is not HTTP");
+  if (status < 200 || status > 299)
+    throw std::runtime_error(io::redacted(url) + ": answered " + std::to_string(status));
 }
 
 }  // namespace millrace::app

@@ -1,17 +1,17 @@
-// Tells another program by HTTP.
+// Posts to another program over HTTP.
 #pragma once
 
-#include <chrono>  // how long it may take
-#include <string>  // text
+#include <chrono>
+#include <string>
 
 namespace millrace::app {
 
-/// "" if `url` can be posted to, else what is wrong: it must be http://HOST[:PORT][/PATH].
+/// "", or an error unless `url` is http://[USER:PASSWORD@]HOST[:PORT][/PATH].
 std::string webhook_error(const std::string& url);
 
-/// POSTs JSON and waits for the answer, at most for `limit` in all. user:password@ in the URL goes
-/// as basic authorisation. Throws std::runtime_error "URL: cause", without credentials; an answer
-/// other than 2xx is an error. Blocks; any thread.
+/// POSTs JSON and waits for the response, at most for `limit` in all. USER:PASSWORD become basic
+/// authorisation. Throws std::runtime_error "URL: cause", without credentials, also if the response
+/// is not 2xx. Blocks. Thread-safe.
 void post_json(const std::string& url, const std::string& json, std::chrono::milliseconds limit);
 
 }  // namespace millrace::app

@@ -7,7 +7,7 @@
 #include <sstream>     // documentation
 
 #include "io/source/source.h"
-#include "io/source/uri.h"
+#include "io/text/nearest_name.h"
 #include "tools/app/alerts/mqtt.h"
 #include "tools/app/alerts/webhook.h"
 #include "tools/app/config/config_keys.h"

@@ -3,7 +3,7 @@
 #include <cmath>      // isfinite
 #include <stdexcept>  // bad tables
 
-#include "io/source/uri.h"
+#include "io/text/nearest_name.h"
 #include "stages/model_spec.h"
 #include "tools/app/config/key_kinds.h"
 

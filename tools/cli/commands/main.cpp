@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>     // never trim
 
-#include "io/source/uri.h"
+#include "io/text/nearest_name.h"
 #include "tools/cli/commands/command.h"
 #include "tools/cli/commands/signals.h"
 #include "tools/app/config/config.h"

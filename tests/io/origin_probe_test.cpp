@@ -1,12 +1,12 @@
-#include "io/source/reach.h"
+#include "io/source/origin_probe.h"
 
-#include <chrono>  // patience
-#include <string>  // URIs
-#include <thread>  // sleeping
+#include <chrono>
+#include <string>
+#include <thread>
 
-#include <arpa/inet.h>   // addresses
-#include <sys/socket.h>  // a server
-#include <unistd.h>      // close
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -38,41 +38,42 @@ class Port {
   int number_ = 0;
 };
 
-bool answer(Reach& reach) {
+bool answer(OriginProbe& probe) {
   for (;;) {
-    if (const std::optional<bool> said = reach.poll()) return *said;
+    if (const std::optional<bool> said = probe.poll()) return *said;
     std::this_thread::sleep_for(milliseconds(10));
   }
 }
 
-TEST(Reach, APortIsThereOnceSomebodyListens) {
+TEST(OriginProbe, APortIsThereOnceSomebodyListens) {
   Port port;
   for (const std::string before : {"rtsp://", "http://user:pass%40word@"}) {
-    const auto reach = make_reach(before + "127.0.0.1:" + port.number() + "/path:8?a@b#c");
-    ASSERT_TRUE(reach);
+    const auto probe = make_origin_probe(before + "127.0.0.1:" + port.number() + "/path:8?a@b#c");
+    ASSERT_TRUE(probe);
     if (before == "rtsp://") {
-      EXPECT_FALSE(answer(*reach));
-      EXPECT_FALSE(answer(*reach));
+      EXPECT_FALSE(answer(*probe));
+      EXPECT_FALSE(answer(*probe));
       port.listen();
     }
-    EXPECT_TRUE(answer(*reach)) << before;
+    EXPECT_TRUE(answer(*probe)) << before;
   }
-  EXPECT_TRUE(answer(*make_reach("rtsp://localhost:" + port.number()))) << "of several addresses";
-  EXPECT_FALSE(answer(*make_reach("rtsp://[::1]:1/x")));
+  EXPECT_TRUE(answer(*make_origin_probe("rtsp://localhost:" + port.number())))
+      << "of several addresses";
+  EXPECT_FALSE(answer(*make_origin_probe("rtsp://[::1]:1/x")));
 }
 
-TEST(Reach, ADeviceIsThereOrNot) {
+TEST(OriginProbe, ADeviceIsThereOrNot) {
   const TestFolder folder;
-  const auto reach = make_reach("v4l2://" + folder / "video0");
-  EXPECT_FALSE(answer(*reach));
+  const auto probe = make_origin_probe("v4l2://" + folder / "video0");
+  EXPECT_FALSE(answer(*probe));
   put_bytes(folder / "video0", "x");
-  EXPECT_TRUE(answer(*reach));
+  EXPECT_TRUE(answer(*probe));
 }
 
-TEST(Reach, NothingToAskIsSaid) {
-  EXPECT_FALSE(make_reach("gst:videotestsrc"));
-  EXPECT_FALSE(make_reach("rtsp://no host at all/x"));
-  EXPECT_TRUE(make_reach("rtsp://127.0.0.1/x")) << "by its usual port";
+TEST(OriginProbe, NothingToAskIsSaid) {
+  EXPECT_FALSE(make_origin_probe("gst:videotestsrc"));
+  EXPECT_FALSE(make_origin_probe("rtsp://no host at all/x"));
+  EXPECT_TRUE(make_origin_probe("rtsp://127.0.0.1/x")) << "by its usual port";
 }
 
 }  // namespace

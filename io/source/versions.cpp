@@ -1,5 +1,5 @@
-#include <gst/gst.h>                 // its version
-#include <opencv2/core/utility.hpp>  // its version
+#include <gst/gst.h>
+#include <opencv2/core/utility.hpp>
 
 #include "io/source/versions.h"
 

@@ -1,10 +1,11 @@
-#include "io/source/picture_size.h"
+#include "io/source/file_headers.h"
 
-#include <algorithm>    // bytes in order
-#include <fstream>      // the file
-#include <string_view>  // tags
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string_view>
 
-#include <gst/base/gsttypefindhelper.h>  // JPEG, BMP, PNM
+#include <gst/base/gsttypefindhelper.h>
 
 #include "io/source/gst_handles.h"
 #include "io/source/gst_pipeline.h"  // start_gstreamer
@@ -87,6 +88,22 @@ std::optional<PictureSize> picture_size(const std::string& path) {
                                             : typed_size(all);
   if (size.width <= 0 || size.height <= 0) return std::nullopt;
   return size;
+}
+
+double cut_avi_duration(const std::string& path) {
+  // RIFF size "AVI " LIST size "hdrl" "avih" size, then the main header: microseconds a frame
+  // comes first, the number of frames fifth.
+  std::string head(52, 0);
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return 0.0;
+  if (!std::ifstream(path, std::ios::binary).read(head.data(), 52)) return 0.0;
+  const std::string_view all(head);
+  if (all.substr(0, 4) != "RIFF" || all.substr(8, 4) != "AVI " || all.substr(24, 4) != "avih")
+    return 0.0;
+  const auto field = [&](std::size_t at) { return number(all, at, 4, false); };
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  const bool cut = !error && size < field(4) + 8;
+  return cut ? double(field(32)) * 1e-6 * double(field(48)) : 0.0;
 }
 
 }  // namespace millrace::io

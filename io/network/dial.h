@@ -1,0 +1,40 @@
+// TCP connections that never block.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace millrace::io {
+
+/// Whether only this machine can reach what is served at `host`, an address or "localhost".
+bool is_loopback(const std::string& host);
+
+struct Address {
+  sockaddr_storage bytes{};
+  socklen_t length = 0;
+};
+
+/// Asks the name service, which may block. Empty if `host` has no address.
+std::vector<Address> addresses_of(const std::string& host, const std::string& port);
+
+/// A non-blocking connection, from the attempt to its end. Thread-bound.
+class Dial {
+ public:
+  explicit Dial(const Address& to);
+  ~Dial();
+  Dial(const Dial&) = delete;
+  Dial& operator=(const Dial&) = delete;
+
+  /// 0 if it is connected, or the errno of the failure; nothing while the attempt lasts.
+  std::optional<int> result();
+  int socket() const { return socket_; }
+
+ private:
+  int socket_;
+  std::optional<int> result_;
+};
+
+}  // namespace millrace::io

@@ -1,0 +1,73 @@
+// What a build without GStreamer and OpenCV does in place of the files that need them.
+#include <stdexcept>
+
+#include "io/plot/plot.h"
+#include "io/queue/masks.h"
+#include "io/queue/resizer.h"
+#include "io/source/source_kinds.h"
+#include "io/source/versions.h"
+#include "io/video/video_writer.h"
+
+namespace millrace::io {
+namespace {
+
+SourceError no_source(const SourceOptions& options) {
+  return source_error(options,
+                      "this build has no GStreamer and no OpenCV; only synth:shapes can be read");
+}
+
+[[noreturn]] void no_plot() {
+  throw std::runtime_error("this build has no OpenCV: no PNG is written");
+}
+
+}  // namespace
+
+std::unique_ptr<Source> open_file(const SourceOptions& options) {
+  throw no_source(options);
+}
+std::unique_ptr<Source> open_stream(const SourceOptions& options) {
+  throw no_source(options);
+}
+std::unique_ptr<Source> open_images(const SourceOptions& options) {
+  throw no_source(options);
+}
+
+std::string gstreamer_version() {
+  return "";
+}
+std::string opencv_version() {
+  return "";
+}
+
+void Resizer::scale(const Frame&, const Placement& placement) {
+  const auto size = [](const Region& r) {
+    return std::to_string(r.width) + "x" + std::to_string(r.height);
+  };
+  throw std::runtime_error("this build has no OpenCV: a frame of " + size(placement.from) +
+                           " can't be rescaled to " + size(placement.to));
+}
+
+void require_masks(const std::string& folder) {
+  throw MaskError(folder + ": this build has no OpenCV to decode masks with");
+}
+std::unique_ptr<Teller> mask_teller(const std::string& folder, int, const ResizerOptions&, int,
+                                    int) {
+  require_masks(folder);
+  return nullptr;
+}
+
+void write_chart(const Chart&, const std::string&) {
+  no_plot();
+}
+void write_bars(const BarChart&, const std::string&) {
+  no_plot();
+}
+void write_strip(const std::string&, const std::vector<Panel>&, const std::string&) {
+  no_plot();
+}
+
+std::unique_ptr<VideoWriter> open_video_writer(const VideoWriterOptions& options) {
+  throw std::runtime_error(options.to + ": this build has no GStreamer and writes no video");
+}
+
+}  // namespace millrace::io

@@ -1,0 +1,14 @@
+// "Did you mean" for names that are not known.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace millrace::io {
+
+/// The known name with the fewest edits to `name`: a letter more, less or different, or two
+/// neighbours swapped. The first of equals; `known` is not empty.
+std::string nearest_name(std::string_view name, std::span<const std::string_view> known);
+
+}  // namespace millrace::io
