@@ -1,5 +1,4 @@
-#include "io/source/avi_header.h"
-#include "io/source/picture_size.h"
+#include "io/source/file_headers.h"
 #include "tests/fuzz/target.h"
 
 /// What pictures and films say of themselves, before a library decodes them.

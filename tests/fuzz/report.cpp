@@ -5,8 +5,7 @@
 
 MILLRACE_FUZZ(report) {
   try {
-    (void)millrace::cli::compare_text(
-        {millrace::cli::read_report(millrace::fuzz::as_file(text))});
+    (void)millrace::cli::compare_text({millrace::cli::read_report(millrace::fuzz::as_file(text))});
   } catch (const std::invalid_argument&) {
   }
 }

@@ -1,7 +1,8 @@
-// A fuzz target: a function of bytes that must neither crash nor report anything, whatever they are.
+// A fuzz target: a function of bytes that must neither crash nor report anything, whatever they
+// are.
 #pragma once
 
-#include <sys/mman.h>  // memfd_create
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -26,12 +27,12 @@ inline std::string as_file(const std::string& text) {
 
 /// Defines the target `name`: for the test that replays seeds, and for libFuzzer alone.
 #ifdef MILLRACE_FUZZER
-#define MILLRACE_FUZZ(name)                                                             \
-  void fuzz_##name(const std::string& text);                                            \
-  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) {  \
-    fuzz_##name(std::string(reinterpret_cast<const char*>(bytes), size));               \
-    return 0;                                                                           \
-  }                                                                                     \
+#define MILLRACE_FUZZ(name)                                                            \
+  void fuzz_##name(const std::string& text);                                           \
+  extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t size) { \
+    fuzz_##name(std::string(reinterpret_cast<const char*>(bytes), size));              \
+    return 0;                                                                          \
+  }                                                                                    \
   void fuzz_##name(const std::string& text)
 #else
 #define MILLRACE_FUZZ(name)                  \

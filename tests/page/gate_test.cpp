@@ -1,6 +1,6 @@
 #include "tools/page/gate.h"
 
-#include <stdexcept>  // refusals
+#include <stdexcept>
 
 #include <gtest/gtest.h>
 

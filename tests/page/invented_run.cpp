@@ -1,8 +1,8 @@
 #include "tests/page/invented_run.h"
 
-#include <algorithm>  // copies
-#include <chrono>     // the rate
-#include <cmath>      // learning
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 
 #include "io/source/frame.h"
 

@@ -1,12 +1,12 @@
 // A run without a network: invented, but plausible, so that the page can be made and tested alone.
 #pragma once
 
-#include <atomic>   // commands
-#include <cstdint>  // counts
-#include <mutex>    // the numbers
-#include <random>   // timings vary
-#include <thread>   // training
-#include <vector>   // pictures
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
 
 #include "io/source/synth_scene.h"
 #include "tools/page/controls.h"

@@ -1,8 +1,8 @@
 #include "tools/page/picture_board.h"
 
-#include <algorithm>  // fill
-#include <atomic>     // stop
-#include <thread>     // training
+#include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include <gtest/gtest.h>
 

@@ -1,9 +1,9 @@
 #include "tools/page/picture_set.h"
 
-#include <array>  // colours
+#include <array>
 
 #include <gtest/gtest.h>
-#include <opencv2/imgcodecs.hpp>  // reading it back
+#include <opencv2/imgcodecs.hpp>
 
 namespace millrace::page {
 namespace {

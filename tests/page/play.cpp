@@ -1,13 +1,11 @@
-// Serves an invented run: to make the page with, to test it, and to measure what viewers cost.
+// Serves an invented run: to make the page with and to test it.
 //   page_play [--serve ADDR:PORT] [--token TOKEN] [--size N] [--stages N] [--fps F] [--classes N]
-//   [--bench SECONDS]
 // Says where on stdout, then takes commands on stdin, a line each, until that ends.
-#include <cstdio>     // answers
-#include <iostream>   // commands
-#include <stdexcept>  // bad usage
-#include <string>     // options
+#include <cstdio>
+#include <iostream>
+#include <stdexcept>
+#include <string>
 
-#include "tests/page/bench_viewers.h"
 #include "tests/page/invented_run.h"
 #include "tools/page/server.h"
 
@@ -18,7 +16,6 @@ struct Usage {
   std::string serve = "127.0.0.1:0";
   std::string token;
   InventedOptions run;
-  double bench = 0;
 };
 
 Usage read(int argc, char** argv) {
@@ -37,8 +34,6 @@ Usage read(int argc, char** argv) {
       usage.run.fps = std::stod(value);
     } else if (name == "--classes") {
       usage.run.classes = std::stoi(value);
-    } else if (name == "--bench") {
-      usage.bench = std::stod(value);
     } else {
       throw std::invalid_argument("unknown option " + name);
     }
@@ -69,12 +64,7 @@ void play(const Usage& usage) {
 
 int main(int argc, char** argv) {
   try {
-    const auto usage = millrace::page::read(argc, argv);
-    if (usage.bench > 0) {
-      millrace::page::bench_viewers(usage.run.size, usage.bench);
-    } else {
-      millrace::page::play(usage);
-    }
+    millrace::page::play(millrace::page::read(argc, argv));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "page_play: %s\n", error.what());
     return 1;

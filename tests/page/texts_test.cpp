@@ -1,8 +1,8 @@
 // What scripts read: JSON and Prometheus' format.
-#include <cmath>  // nan
+#include <cmath>
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>  // reading it back
+#include <nlohmann/json.hpp>
 
 #include "tools/page/json.h"
 #include "tools/page/metrics.h"

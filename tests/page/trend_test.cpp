@@ -1,7 +1,7 @@
 #include "tools/page/trend.h"
 
 #include <gtest/gtest.h>
-#include <malloc.h>  // what is in use
+#include <malloc.h>
 
 namespace millrace::page {
 namespace {

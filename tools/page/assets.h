@@ -1,7 +1,7 @@
-// The page's own files, which the program carries in itself.
+// The page's files, embedded in the program.
 #pragma once
 
-#include <string_view>  // files
+#include <string_view>
 
 namespace millrace::page {
 
@@ -11,7 +11,7 @@ struct Asset {
   std::string_view text;
 };
 
-/// Null if there is none of that very path.
+/// Null if there is none with exactly this path.
 const Asset* find_asset(std::string_view path);
 
 }  // namespace millrace::page

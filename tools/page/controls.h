@@ -1,17 +1,17 @@
-// What people who look on ask of a run.
+// What viewers ask of a run.
 #pragma once
 
-#include <atomic>    // mailboxes
-#include <cmath>     // nan: no wish
-#include <limits>    // nan
-#include <optional>  // a wish or none
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <optional>
 
 namespace millrace::page {
 
-/// Mailboxes of one item each; a later wish takes an earlier one's place. Neither side waits.
+/// Mailboxes of one item each: a later request replaces an earlier one. Lock-free.
 class Controls {
  public:
-  /// What this run can do at all. Whatever it cannot is not offered, and refused.
+  /// What this run supports; anything else is refused.
   struct Offered {
     bool pause = true;
     bool save = true;
@@ -20,20 +20,20 @@ class Controls {
   explicit Controls(const Offered& offered) : offered_(offered) {}
   const Offered& offered() const { return offered_; }
 
-  // Who looks on: any thread.
+  // The server: any thread.
   void pause(bool on) { paused_.store(on, std::memory_order_relaxed); }
   void save() { save_.store(true, std::memory_order_release); }
   void set_learning_rate(double rate) { rate_.store(rate, std::memory_order_relaxed); }
 
   // The run: any thread.
-  /// It should rest until this is false again.
+  /// The run should pause while this is true.
   bool paused() const { return paused_.load(std::memory_order_relaxed); }
   /// True once after save() was called, however often.
   bool take_save() {
     return save_.load(std::memory_order_relaxed) &&
            save_.exchange(false, std::memory_order_acquire);
   }
-  /// The latest rate wished for since the last call.
+  /// The latest rate set since the last call.
   std::optional<double> take_learning_rate() {
     if (std::isnan(rate_.load(std::memory_order_relaxed))) return std::nullopt;
     const double rate = rate_.exchange(kNone, std::memory_order_relaxed);

@@ -1,13 +1,13 @@
 #include "tools/page/gate.h"
 
-#include <algorithm>  // all_of
-#include <array>      // names of loopback
-#include <charconv>   // ports
-#include <cstdio>     // hexadecimal digits
-#include <random>     // a session's secret
-#include <stdexcept>  // what is wrong
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <random>
+#include <stdexcept>
 
-#include "io/source/uri.h"
+#include "io/network/dial.h"
 
 namespace millrace::page {
 namespace {
@@ -117,7 +117,7 @@ Gate::Gate(const WebOptions& options, std::uint16_t port)
       session_(random_secret()) {}
 
 bool Gate::host_is_ours(std::string_view host) const {
-  if (!loopback_) return !host.empty();  // whoever gets further has the token, or our cookie
+  if (!loopback_) return !host.empty();  // the token or our cookie is required anyway
   const std::string_view name = without_port(host);
   return name == "localhost" || name == "[::1]" ||
          (name.starts_with("127.") && name.find_first_not_of("0123456789.") == name.npos);

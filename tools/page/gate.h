@@ -1,9 +1,9 @@
-// Who may see and do what.
+// Access control: who may see the page and use its controls.
 #pragma once
 
-#include <cstdint>      // ports
-#include <string>       // secrets
-#include <string_view>  // what a request says
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace millrace::page {
 
@@ -11,23 +11,22 @@ namespace millrace::page {
 struct WebOptions {
   std::string address = "127.0.0.1";  ///< an IP address; "::" or "0.0.0.0": on every interface
   std::uint16_t port = 8080;          ///< 0: any that is free
-  std::string token;                  ///< asked of everybody if not empty
+  std::string token;                  ///< required of everybody; "": none is
 };
 
-/// Options from "", "PORT", "ADDR" or "ADDR:PORT", "[::1]:PORT" among them; "localhost" is
-/// 127.0.0.1. Throws std::invalid_argument with one line that says what is wrong: a text that is
-/// none of these, an address that others can reach without a token, a token too short or of
-/// characters that a URL does not take as they are.
+/// Parses "", "PORT", "ADDR", "ADDR:PORT" or "[::1]:PORT"; "localhost" is 127.0.0.1. Throws
+/// std::invalid_argument with a one-line message for anything else, for an address that others can
+/// reach without a token, and as check_token() does.
 WebOptions web_options(std::string_view where, std::string_view token);
 
-/// Throws std::invalid_argument for a token too short or of characters that a URL does not take as
-/// they are. "": there is none.
+/// Throws std::invalid_argument if a token is too short or contains characters that must be escaped
+/// in URLs. "" means no token.
 void check_token(std::string_view token);
 
-/// 1 if equal, in a time that does not tell where they differ.
+/// Compares in a time that does not depend on where they differ.
 bool equal_secrets(std::string_view given, std::string_view secret);
 
-/// A request's own word on where it comes from and who sent it; empty where it says nothing.
+/// The headers that say where a request comes from and who sent it; "": missing.
 struct Credentials {
   std::string_view host;           ///< "Host"
   std::string_view origin;         ///< "Origin"
@@ -35,22 +34,22 @@ struct Credentials {
   std::string_view cookie;         ///< "Cookie"
 };
 
-/// Decides on requests by their headers alone. Immutable, so any thread.
+/// Decides on requests by their headers alone. Immutable, so thread-safe.
 class Gate {
  public:
-  /// `port`: the one really listened at, so that two runs on one machine have cookies of their own.
+  /// `port`: the actual one, so that two runs on one machine have different cookies.
   Gate(const WebOptions& options, std::uint16_t port);
 
-  /// False if the name asked for is not ours. On loopback only names of loopback are: a page of
-  /// somebody else's whose name has been pointed at 127.0.0.1 (DNS rebinding) is sent away.
+  /// False if the request is for another host name. On loopback only loopback names are ours, so a
+  /// foreign page whose name points to 127.0.0.1 (DNS rebinding) is refused.
   bool host_is_ours(std::string_view host) const;
-  /// No token is asked for, or one came with it, as "Authorization: Bearer TOKEN" or our cookie.
+  /// No token is required, or the request has it as "Authorization: Bearer TOKEN" or our cookie.
   bool admits(const Credentials& from) const;
   bool is_token(std::string_view token) const;
-  /// The request comes from our own page, or from no page at all.
+  /// The request comes from our own page, or not from a page.
   static bool same_origin(const Credentials& from);
-  /// What "Set-Cookie" says to somebody who brought the token. Not the token itself, and good for
-  /// as long as this object lives.
+  /// The value of "Set-Cookie" for a browser that has the token. A secret of its own, valid for as
+  /// long as this object lives.
   std::string cookie() const;
 
  private:

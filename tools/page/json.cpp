@@ -1,8 +1,8 @@
 #include "tools/page/json.h"
 
-#include <cmath>  // isfinite
+#include <cmath>
 
-#include <nlohmann/json.hpp>  // JSON
+#include <nlohmann/json.hpp>
 
 #include "engine/format.h"
 #include "io/source/source.h"  // redacted
@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kStalledSeconds = 10;  // without a trained frame nothing is well
 
-/// To six digits: what is drawn needs no more, and a page of history is a third as long.
+/// Rounded to six digits, which is enough for charts and makes the history a third as long.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
   if (value == 0) return 0;
@@ -65,7 +65,7 @@ Json controls_json(const Snapshot& now, const Controls* controls) {
             {"learning_rate", offered.learning_rate}}}};
 }
 
-/// Null: the run tells no classes.
+/// Null: the run has no classes.
 Json accuracy_json(const std::optional<Snapshot::Accuracy>& now) {
   if (!now) return nullptr;
   return {{"recent", number(now->recent)}, {"majority", {{"recent", number(now->majority)}}}};

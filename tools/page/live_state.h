@@ -1,10 +1,10 @@
-// What somebody who looks on sees of a run at one moment.
+// What viewers see of a run at one moment.
 #pragma once
 
-#include <cstdint>   // counts
-#include <optional>  // what only some runs have
-#include <string>    // names
-#include <vector>    // one a stage
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "engine/monitor/real_time.h"
 
@@ -18,7 +18,7 @@ struct StageState {
   engine::Histogram busy;   ///< every step of every replica; its load is the sum's growth over time
 };
 
-/// The source's connection; of a source that never breaks off it stays as it is here.
+/// The source's connection.
 struct StreamState {
   bool connected = true;
   std::int64_t breaks = 0;
@@ -28,18 +28,18 @@ struct StreamState {
   std::string last_error;          ///< why it last broke off; empty if never
 };
 
-/// A plain value. Losses may be nan; every other number is finite. Texts may name URIs: whoever
-/// serves a snapshot takes credentials out of them.
+/// Losses may be nan; every other number is finite. Texts may contain URIs with credentials, which
+/// must be redacted before a snapshot is served.
 struct Snapshot {
   // What runs.
   std::string version;
-  std::string source;      ///< its URI
-  std::string task;        ///< "next-frame"
-  std::string schedule;    ///< "partime"
-  std::vector<int> cut;    ///< modules at which stages 1.. begin
-  std::string correction;  ///< what is done about old gradients
-  std::string local_note;  ///< what learning by auxiliary heads would do instead; may be empty
-  std::int64_t frames_before = 0;  ///< that a checkpoint had learned from: they are not in `frames`
+  std::string source;              ///< its URI
+  std::string task;                ///< "next-frame"
+  std::string schedule;            ///< "partime"
+  std::vector<int> cut;            ///< modules at which stages 1.. begin
+  std::string correction;          ///< what is done about old gradients
+  std::string local_note;          ///< what auxiliary heads would do instead; may be empty
+  std::int64_t frames_before = 0;  ///< trained before the checkpoint; not in `frames`
   std::vector<StageState> stages;
   std::vector<std::string> classes;  ///< of pixels: their names; empty: pictures show none
 
@@ -49,15 +49,15 @@ struct Snapshot {
   double loss_last = 0;
   double loss_recent = 0;        ///< mean of the last 100 frames
   double mean_frame_recent = 0;  ///< the same for always predicting the mean of all frames
-  /// With classes: share of the last 100 frames (or their pixels) whose class was told, and would
-  /// have been by always telling the one that came most often.
+  /// With classes: share of the last 100 frames (or of their pixels) classified correctly, and the
+  /// same for always choosing the most frequent class.
   struct Accuracy {
     double recent = 0, majority = 0;
   };
   std::optional<Accuracy> accuracy;
   std::optional<Accuracy> iou;  ///< of pixels' classes: mean intersection over union, likewise
-  /// Of pictures, in dB, of the last 100 frames: the network's, always predicting the mean of all
-  /// frames, or the last frame (infinite: that is no predictor here).
+  /// In dB, of the last 100 frames: the network's, and that of always predicting the mean of all
+  /// frames, or the last frame (infinite: not applicable).
   struct Psnr {
     double recent = 0, mean_frame = 0, last_frame = 0;
   };
@@ -72,13 +72,13 @@ struct Snapshot {
   engine::Verdict verdict;
   engine::Histogram latency;  ///< capture to prediction
 
-  // What can be turned.
+  // Controls.
   double learning_rate = 0;
-  bool paused = false;     ///< it has come to rest, not only been asked to
+  bool paused = false;     ///< it has stopped, not only been asked to
   std::int64_t saves = 0;  ///< checkpoints written
-  std::string notice;      ///< what came of the latest demand, for people; may be empty
+  std::string notice;      ///< the result of the latest request, for people; may be empty
 
-  // What can't be written.
+  // Failed writes.
   std::int64_t failed_saves = 0;  ///< checkpoints that could not be written
   std::string trouble;  ///< why a checkpoint or the log can't be written now; empty: they can
 

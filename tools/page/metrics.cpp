@@ -1,10 +1,9 @@
 #include "tools/page/metrics.h"
 
-#include <cmath>    // finite
-#include <utility>  // labels
+#include <cmath>
 
-#include <prometheus/metric_family.h>    // what is served
-#include <prometheus/text_serializer.h>  // how
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
 
 namespace millrace::page {
 namespace {
@@ -54,34 +53,25 @@ class Sheet {
 };
 
 void add_stages(Sheet& sheet, const Snapshot& s) {
-  const auto each = [&](const auto& add) {
-    for (std::size_t i = 0; i < s.stages.size(); ++i)
-      add(i, Labels{{"stage", std::to_string(i)}, {"device", s.stages[i].device}});
+  const auto labels = [&](std::size_t i) {
+    return Labels{{"stage", std::to_string(i)}, {"device", s.stages[i].device}};
+  };
+  const auto add = [&](const char* name, const char* help, MetricType type, const auto& value_of) {
+    sheet.family(name, help, type);
+    for (std::size_t i = 0; i < s.stages.size(); ++i) sheet.value(double(value_of(i)), labels(i));
   };
   sheet.family("millrace_stage_seconds", "Compute and hand-off of one step of a stage.",
                MetricType::Histogram);
-  each([&](std::size_t i, Labels labels) { sheet.histogram(s.stages[i].busy, std::move(labels)); });
-  sheet.family("millrace_updates_total", "Updates applied to a stage's weights.",
-               MetricType::Counter);
-  each([&](std::size_t i, Labels labels) {
-    sheet.value(double(s.reading.updates[i]), std::move(labels));
-  });
-  sheet.family("millrace_misses_total", "Steps of a stage that took longer than 1/F.",
-               MetricType::Counter);
-  each([&](std::size_t i, Labels labels) {
-    sheet.value(double(s.reading.misses[i]), std::move(labels));
-  });
-  sheet.family("millrace_gradient_age_frames",
-               "Frames between the one whose loss made a gradient and the one it was applied on.",
-               MetricType::Gauge);
-  each([&](std::size_t i, Labels labels) {
-    sheet.value(double(s.reading.gradient_age[i]), std::move(labels));
-  });
-  sheet.family("millrace_dead_units", "Channels of a stage that their ReLU has silenced.",
-               MetricType::Gauge);
-  each([&](std::size_t i, Labels labels) {
-    sheet.value(double(s.stages[i].dead), std::move(labels));
-  });
+  for (std::size_t i = 0; i < s.stages.size(); ++i) sheet.histogram(s.stages[i].busy, labels(i));
+  add("millrace_updates_total", "Updates applied to a stage's weights.", MetricType::Counter,
+      [&](std::size_t i) { return s.reading.updates[i]; });
+  add("millrace_misses_total", "Steps of a stage that took longer than 1/F.", MetricType::Counter,
+      [&](std::size_t i) { return s.reading.misses[i]; });
+  add("millrace_gradient_age_frames",
+      "Frames between the one whose loss made a gradient and the one it was applied on.",
+      MetricType::Gauge, [&](std::size_t i) { return s.reading.gradient_age[i]; });
+  add("millrace_dead_units", "Channels of a stage that their ReLU has silenced.", MetricType::Gauge,
+      [&](std::size_t i) { return s.stages[i].dead; });
 }
 
 }  // namespace

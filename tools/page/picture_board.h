@@ -1,10 +1,10 @@
-// How the latest pictures get from training to those who look on, without training ever waiting.
+// Hands the latest pictures from training to the viewers. Training never waits.
 #pragma once
 
-#include <atomic>     // whose turn it is
-#include <cstdint>    // sample numbers
-#include <stdexcept>  // shapes that are no pictures
-#include <vector>     // pixels
+#include <atomic>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
 
 namespace millrace::page {
 
@@ -12,7 +12,7 @@ struct PictureShape {
   int channels = 3;  ///< 3: RGB, 1: grey
   int height = 0;
   int width = 0;
-  bool classes = false;  ///< its one channel's values are no grey but classes, below 0 none
+  bool classes = false;  ///< its only channel holds classes instead of grey; below 0: none
 
   std::size_t elements() const { return std::size_t(channels) * height * width; }
 };
@@ -21,18 +21,17 @@ struct PictureShape {
 struct Pictures {
   std::int64_t sample = -1;
   PictureShape input_shape;
-  PictureShape output_shape;  ///< of target and prediction; no size: they are no pictures
-  std::vector<float> input, target, prediction;  ///< a target of nan: there is none
+  PictureShape output_shape;  ///< of target and prediction; without a size they are no pictures
+  std::vector<float> input, target, prediction;  ///< target of nan: there is none
 };
 
-/// One set of pictures that passes to and fro: the onlooker asks, training fills it when it next
-/// has a sample, the onlooker takes it and gives it back. A word says whose it is, so neither side
-/// can find it half written, and neither waits: a training side that has not been asked reads that
-/// word and goes on. Never allocates after construction.
+/// One set of pictures that two threads take turns to own: the viewer asks, training fills it at
+/// its next sample, the viewer takes it and gives it back. An atomic says whose turn it is. Neither
+/// side waits or sees half-written pictures. Never allocates after construction.
 class PictureBoard {
  public:
-  /// `output` of no size: target and prediction are no pictures. Throws std::invalid_argument
-  /// for what cannot be shown as a picture.
+  /// `output` without a size: target and prediction are no pictures. Throws std::invalid_argument
+  /// for shapes that cannot be shown.
   PictureBoard(const PictureShape& input, const PictureShape& output) {
     require_picture(input);
     if (output.width > 0 || output.height > 0) require_picture(output);
@@ -44,25 +43,25 @@ class PictureBoard {
   }
 
   // Training: one thread at a time.
-  /// Null unless somebody wants pictures: then room to fill before show().
+  /// Room to fill before show(); null unless a viewer has asked.
   Pictures* room() {
     return turn_.load(std::memory_order_acquire) == Turn::asked ? &pictures_ : nullptr;
   }
-  /// What room() gave now holds `sample`, and is no longer the caller's.
+  /// What room() returned now holds `sample` and is no longer the caller's.
   void show(std::int64_t sample) {
     pictures_.sample = sample;
     shown_.store(shown_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     turn_.store(Turn::shown, std::memory_order_release);
   }
 
-  // The onlooker: one thread.
-  /// Asks for the next sample's pictures; nothing if they are asked for or there already.
+  // The viewer: one thread.
+  /// Asks for the next sample's pictures, unless they have been asked for or are there already.
   void ask() {
     if (turn_.load(std::memory_order_relaxed) == Turn::idle) {
       turn_.store(Turn::asked, std::memory_order_release);
     }
   }
-  /// What training has shown, the caller's until give_back(); null if nothing yet.
+  /// The filled pictures, the caller's until give_back(); null if there are none.
   const Pictures* take() const {
     return turn_.load(std::memory_order_acquire) == Turn::shown ? &pictures_ : nullptr;
   }
@@ -81,7 +80,7 @@ class PictureBoard {
 
   std::atomic<Turn> turn_{Turn::idle};
   std::atomic<std::int64_t> shown_{0};
-  Pictures pictures_;  ///< training's while asked, the onlooker's while shown
+  Pictures pictures_;  ///< training's while asked, the viewer's while shown
 };
 
 }  // namespace millrace::page

@@ -1,10 +1,10 @@
 #include "tools/page/picture_set.h"
 
-#include <algorithm>  // min, copies
-#include <cmath>      // abs
+#include <algorithm>
+#include <cmath>
 
-#include <opencv2/imgcodecs.hpp>  // JPEG
-#include <opencv2/imgproc.hpp>    // colour map
+#include <opencv2/imgcodecs.hpp>
+#include <opencv2/imgproc.hpp>
 
 #include "io/queue/masks.h"  // kNoClass
 #include "tools/page/class_colours.h"
@@ -20,8 +20,8 @@ std::uint8_t byte(float value) {
   return value > 0 ? std::uint8_t(std::min(value, 1.0f) * 255.0f + 0.5f) : 0;  // nan: black
 }
 
-// JPEG stores colour at half the size, which smears a picture of few pixels: with each pixel a
-// square of two by two it loses nothing.
+// JPEG stores colour at half the resolution, which smears small pictures. Doubling them avoids
+// that.
 int enlargement(const PictureShape& shape) {
   return std::max(shape.width, shape.height) < kSmall ? 2 : 1;
 }
@@ -78,7 +78,7 @@ cv::Mat error(const PictureShape& shape, const float* target, const float* predi
     for (int c = 0; c < shape.channels; ++c) {
       sum += std::abs(target[at + c * plane] - prediction[at + c * plane]);
     }
-    if (shape.classes && target[at] < 0) sum = 0;  // of no class, so none is wrong
+    if (shape.classes && target[at] < 0) sum = 0;  // a pixel without a class cannot be wrong
     std::copy_n(colours.ptr(0) + 3 * byte(sum * kErrorGain / float(shape.channels)), 3, out);
   });
 }

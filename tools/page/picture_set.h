@@ -1,13 +1,13 @@
-// One sample's pictures as JPEG files, made when somebody first wants them.
+// One sample's pictures as JPEG files, encoded on first use.
 #pragma once
 
-#include <array>        // one a picture
-#include <cstdint>      // sample numbers
-#include <memory>       // files that several viewers send
-#include <string>       // bytes
-#include <string_view>  // names
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
 
-#include <opencv2/core/mat.hpp>  // pictures
+#include <opencv2/core/mat.hpp>
 
 #include "tools/page/picture_board.h"
 
@@ -17,18 +17,18 @@ inline constexpr std::array<std::string_view, 4> kPictureNames = {"input", "targ
                                                                   "error"};
 using Bytes = std::shared_ptr<const std::string>;
 
-/// Bytes copied out of a PictureBoard, so that the board is free again at once. One thread. Uses no
-/// threads of OpenCV's.
+/// A copy of a PictureBoard's pictures, so that the board can be given back at once. Thread-bound.
+/// Does not start OpenCV's threads.
 class PictureSet {
  public:
   explicit PictureSet(const Pictures& pictures);
 
-  /// JPEG number `index` of kPictureNames. "error" is |target - prediction|, averaged over the
-  /// channels, from black (0) to bright yellow (1/4 and more); of classes, yellow is a wrong one.
-  /// Empty: the run has no such picture.
+  /// The picture kPictureNames[index]. "error" is |target - prediction|, averaged over the
+  /// channels, from black (0) to bright yellow (1/4 and more); for classes, yellow means wrong.
+  /// Empty if the run has no such picture.
   Bytes jpeg(std::size_t index);
-  /// All four in one message: the sample's number as 8 bytes, four lengths of 4 bytes each, little
-  /// end first, then the files.
+  /// All four in one message: the sample's number in 8 bytes, four lengths of 4 bytes each, all
+  /// little-endian, then the files.
   Bytes message();
 
  private:

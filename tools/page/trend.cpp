@@ -1,6 +1,6 @@
 #include "tools/page/trend.h"
 
-#include <algorithm>  // bounds
+#include <algorithm>
 
 namespace millrace::page {
 namespace {
@@ -23,9 +23,9 @@ const Live& Trend::add(Snapshot snapshot, Clock::time_point now) {
   live_.now = std::move(snapshot);
   live_.seconds = seconds(now - first_);
   live_.still_s = seconds(now - last_moved_);
-  // The run may have seen its source break and come back before anybody looked on.
+  // The source may have reconnected before the first snapshot.
   if (marks_.empty()) reconnects_ = live_.now.stream.reconnects;
-  // Not for every look: wishes may come by the thousand, and a mark is of some KiB.
+  // Not for every snapshot: a mark takes some KiB, and there may be thousands of requests.
   if (marks_.empty() || seconds(now - marks_.back().at) >= kMarkSeconds) {
     const engine::FrameCounts& frames = live_.now.frames;
     marks_.push_back({now, frames.trained, frames.dropped, {}, live_.now.latency});
@@ -39,7 +39,7 @@ const Live& Trend::add(Snapshot snapshot, Clock::time_point now) {
   return live_;
 }
 
-// The latest mark at least so old, or the oldest.
+// The latest mark of at least that age, or the oldest.
 const Trend::Mark& Trend::mark_before(Clock::time_point now, double age) const {
   for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
     if (seconds(now - mark->at) >= age) return *mark;
@@ -68,7 +68,7 @@ void Trend::derive(Clock::time_point now) {
   live_.latency_p99 = latency.quantile_ms(0.99);
 }
 
-// A reconnection is noticed at the next snapshot; frames trained before that are not claimed.
+// A reconnect is noticed at the next snapshot; frames trained before that are not counted.
 void Trend::count_since_reconnect() {
   const StreamState& stream = live_.now.stream;
   if (stream.reconnects != reconnects_) {

@@ -1,10 +1,10 @@
-// What follows from several snapshots: rates, loads, the latest percentiles and the past.
+// What several snapshots show: rates, loads, recent percentiles and history.
 #pragma once
 
-#include <array>   // a point's numbers
-#include <deque>   // the last seconds
-#include <string>  // column names
-#include <vector>  // the past
+#include <array>
+#include <deque>
+#include <string>
+#include <vector>
 
 #include "engine/monitor/downsampled.h"
 #include "io/source/frame.h"
@@ -14,26 +14,26 @@ namespace millrace::page {
 
 using io::Clock;
 
-/// A snapshot and what the ones before it say of it.
+/// A snapshot and what follows from earlier ones.
 struct Live {
   Snapshot now;
   double seconds = 0;        ///< since the first snapshot
   double fps = 0;            ///< frames trained a second, of the last two seconds
-  double dropped_fps = 0;    ///< frames dropped a second, likewise
+  double dropped_fps = 0;    ///< frames dropped a second, of the last two seconds
   std::vector<double> load;  ///< by stage: share of the last two seconds at work, 0 to 1
   double latency_p50 = 0, latency_p99 = 0;   ///< of the last ten seconds, milliseconds
-  std::int64_t trained_since_reconnect = 0;  ///< at least so many
-  double still_s = 0;                        ///< for so long no frame was trained
+  std::int64_t trained_since_reconnect = 0;  ///< a lower bound
+  double still_s = 0;                        ///< since the last trained frame
 };
 
-/// Names of a TrendPoint's numbers, which are one moment of the past.
+/// The names of a TrendPoint's numbers.
 inline constexpr std::array<const char*, 12> kTrendColumns = {
     "t",        "frame",      "loss",   "mean_frame",  "fps",         "dropped_fps",
     "T_over_N", "bottleneck", "budget", "latency_p50", "latency_p99", "events"};
 using TrendHistory = engine::Downsampled<kTrendColumns.size()>;
 using TrendPoint = TrendHistory::Row;
 
-/// Fed with snapshots a few times a second by one thread, which alone reads it.
+/// Takes a few snapshots a second. Thread-bound.
 class Trend {
  public:
   const Live& add(Snapshot snapshot, Clock::time_point now);
