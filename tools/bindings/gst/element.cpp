@@ -1,14 +1,41 @@
 #include "tools/bindings/gst/element.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <sstream>
 #include <utility>
+#include <vector>
+
+#include "io/source/gst_handles.h"
 
 namespace millrace::gst {
 namespace {
 
-// Pictures that may wait to be pushed: as many as the latency told holds, and some more.
+// Pictures that may wait to be pushed: those of the reported latency and some more.
 constexpr int kRoom = 16;
-constexpr double kUsualRate = 25;  // frames a second, of a stream that tells none
+constexpr double kUsualRate = 25;  // frames a second of a stream without a rate
+
+std::vector<std::string> lines_of(std::string text) {
+  std::replace(text.begin(), text.end(), ';', '\n');
+  std::istringstream all(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(all, line);)
+    if (line.find_first_not_of(" \t") != std::string::npos) lines.push_back(line);
+  return lines;
+}
+
+/// The config that the properties ask for; `sink` names the source in the report. Throws
+/// ConfigError.
+app::Config config_of(const Settings& settings, const std::string& sink) {
+  app::Config config = app::load_config(settings.config, lines_of(settings.set));
+  config.source.uri = "gst:" + sink;  // for the report; nothing opens it
+  if (!settings.schedule.empty()) config.set("pipeline.schedule", settings.schedule);
+  if (!settings.report.empty()) config.output.report = settings.report;
+  if (settings.weights.empty()) return config;
+  config.output.weights = settings.weights;
+  if (std::filesystem::exists(settings.weights)) config.weights.file = settings.weights;
+  return config;
+}
 
 }  // namespace
 
@@ -80,10 +107,10 @@ void Element::finish() {
 
 void Element::start_learner() {
   const Settings now = copy_of_settings();
-  GstQuery* const query = gst_query_new_latency();
+  const io::GstOwned<GstQuery> query(gst_query_new_latency());
   gboolean live = FALSE;
-  if (gst_pad_peer_query(sink_, query)) gst_query_parse_latency(query, &live, nullptr, nullptr);
-  gst_query_unref(query);
+  if (gst_pad_peer_query(sink_, query.get()))
+    gst_query_parse_latency(query.get(), &live, nullptr, nullptr);
   io::SourceInfo info;
   info.kind = "gstreamer";
   info.width = GST_VIDEO_INFO_WIDTH(&*in_);

@@ -1,5 +1,5 @@
-// What the element does: frames from its sink pad are learned from, pictures of what the network
-// makes of them leave by its source pad.
+// The element: learns from frames at its sink pad and pushes pictures of the network's predictions
+// from its source pad.
 #pragma once
 
 #include <atomic>
@@ -11,29 +11,44 @@
 
 #include "tools/bindings/gst/learner.h"
 #include "tools/bindings/gst/outlet.h"
-#include "tools/bindings/gst/settings.h"
+#include "tools/bindings/gst/picture.h"
 
 namespace millrace::gst {
 
-/// Threads: the sink pad's streaming thread gives frames and serialized events, the source pad's
-/// task pushes pictures, anyone flushes and asks; a state change comes while neither runs, but for
-/// unblock().
+/// The element's properties.
+struct Settings {
+  std::string config;       ///< file; "": every key at its default
+  std::string set;          ///< "table.key=value" on top, separated by semicolons or newlines
+  std::string schedule;     ///< "": the config's
+  std::string weights;      ///< to start from, if the file exists, and to save to; "": the config's
+  std::string report;       ///< where to write it; "": the config's
+  std::string serve;        ///< address of a page to watch on; "": none
+  std::int64_t frames = 0;  ///< to train; 0: until the stream ends
+  double rate = 1.0;        ///< times optimizer.lr
+  Output output = Output::prediction;
+  bool qos = true;             ///< don't draw what is too late to be shown
+  bool post_messages = false;  ///< one for each prediction
+};
+
+/// Threads: the sink pad's streaming thread delivers frames and serialized events, the source pad's
+/// task pushes pictures, and any thread may flush and query. Neither of the two runs during a state
+/// change, except in unblock().
 class Element {
  public:
-  /// The pads are the element's, all of which outlive this.
+  /// The element and its pads outlive this.
   Element(GstElement* element, GstPad* sink, GstPad* src);
 
   /// Under the element's object lock.
   Settings settings;
   void set_rate(double times);
-  /// How many frames came and what became of them. The caller's.
+  /// Frame and picture counts. The caller owns the result.
   GstStructure* stats() const;
 
   // State changes.
-  bool read_config();  ///< false: it can't be used, which is told
+  bool read_config();  ///< false after posting an error
   void reset();
   void unblock();  ///< before the pads are deactivated
-  void finish();   ///< after it: what is in flight is finished and all is saved
+  void finish();   ///< after that: drains the pipeline and saves
 
   // The pads.
   GstFlowReturn chain(GstBuffer* buffer);
@@ -48,7 +63,6 @@ class Element {
   void start_learner();
   void end_learner();
   void restart_if_over();
-  void copy_frame(const GstVideoFrame& from);
   void flush_start(GstEvent* event);
   void flush_stop(GstEvent* event);
 
@@ -70,12 +84,12 @@ class Element {
   app::Config config_;
   Outlet outlet_;
   mutable std::mutex mutex_;
-  std::unique_ptr<Learner> learner_;  ///< under mutex_; null: no frame came yet
-  std::optional<GstVideoInfo> in_;    ///< under mutex_; of frames; none: no caps came yet
+  std::unique_ptr<Learner> learner_;  ///< under mutex_; null before the first frame
+  std::optional<GstVideoInfo> in_;    ///< under mutex_; of frames; none before the caps event
 
   // The sink pad's.
-  std::atomic<std::int64_t> position_{0};  ///< buffers that came
-  io::Frame frame_;                        ///< storage that is exchanged with the mailbox's
+  std::atomic<std::int64_t> position_{0};  ///< buffers received
+  io::Frame frame_;                        ///< swapped with the mailbox's
   std::atomic<bool> eos_{false}, over_{false};
   std::atomic<bool> live_{false};
   std::atomic<guint32> eos_seqnum_{0};
@@ -87,7 +101,7 @@ class Element {
   bool discont_ = true;
   std::atomic<GstFlowReturn> downstream_{GST_FLOW_OK};
   std::atomic<GstClockTime> earliest_{GST_CLOCK_TIME_NONE};  ///< running time that is not too late
-  std::atomic<GstClockTime> latency_{0};                     ///< as told last
+  std::atomic<GstClockTime> latency_{0};                     ///< as reported last
   std::atomic<std::int64_t> pushed_{0}, late_{0};
   std::atomic<float> loss_{0};
 };

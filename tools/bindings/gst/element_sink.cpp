@@ -1,9 +1,11 @@
 // The sink pad: frames, events and queries from upstream.
-#include <algorithm>
-
+#include "io/source/gst_handles.h"
+#include "io/source/gst_rows.h"
 #include "tools/bindings/gst/element.h"
 
 namespace millrace::gst {
+
+using Caps = io::GstOwned<GstCaps>;
 
 GstFlowReturn Element::chain(GstBuffer* buffer) {
   struct Unref {
@@ -19,7 +21,7 @@ GstFlowReturn Element::chain(GstBuffer* buffer) {
     GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("a frame can't be read"), (nullptr));
     return GST_FLOW_ERROR;
   }
-  copy_frame(from);
+  io::copy_pixels(from, frame_);
   gst_video_frame_unmap(&from);
   const Stamp stamp{position_++, GST_BUFFER_PTS(buffer), GST_BUFFER_DURATION(buffer)};
   if (GST_CLOCK_TIME_IS_VALID(stamp.pts)) frame_.pts = std::chrono::nanoseconds(stamp.pts);
@@ -33,20 +35,6 @@ GstFlowReturn Element::chain(GstBuffer* buffer) {
       return GST_FLOW_EOS;
   }
   return GST_FLOW_OK;
-}
-
-/// Rows without padding.
-void Element::copy_frame(const GstVideoFrame& from) {
-  frame_.width = GST_VIDEO_FRAME_WIDTH(&from);
-  frame_.height = GST_VIDEO_FRAME_HEIGHT(&from);
-  frame_.channels = GST_VIDEO_FRAME_N_COMPONENTS(&from);
-  frame_.pixels.resize(frame_.bytes());
-  const std::size_t row = std::size_t(frame_.width) * frame_.channels;
-  const auto* const rows = static_cast<const std::uint8_t*>(GST_VIDEO_FRAME_PLANE_DATA(&from, 0));
-  for (int y = 0; y < frame_.height; ++y) {
-    std::copy_n(rows + std::size_t(y) * GST_VIDEO_FRAME_PLANE_STRIDE(&from, 0), row,
-                frame_.pixels.data() + y * row);
-  }
 }
 
 gboolean Element::sink_event(GstEvent* event) {
@@ -117,7 +105,7 @@ void Element::flush_stop(GstEvent* event) {
   activate_src(TRUE);
 }
 
-/// A stream that goes on after its end is learned from by another run.
+/// If the stream goes on after its end, another run starts.
 void Element::restart_if_over() {
   if (!eos_ && !over_) return;
   end_learner();
@@ -129,20 +117,12 @@ void Element::restart_if_over() {
 gboolean Element::sink_query(GstQuery* query) {
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_CAPS: {
-      GstCaps* const taken = caps_of_samples();
-      GstCaps* const all = gst_pad_get_pad_template_caps(sink_);
-      GstCaps* caps = gst_caps_intersect(all, taken);
+      const Caps all(gst_pad_get_pad_template_caps(sink_)), taken(caps_of_samples());
+      Caps caps(gst_caps_intersect(all.get(), taken.get()));
       GstCaps* filter = nullptr;
       gst_query_parse_caps(query, &filter);
-      if (filter) {
-        GstCaps* const both = gst_caps_intersect_full(filter, caps, GST_CAPS_INTERSECT_FIRST);
-        gst_caps_unref(caps);
-        caps = both;
-      }
-      gst_query_set_caps_result(query, caps);
-      gst_caps_unref(caps);
-      gst_caps_unref(taken);
-      gst_caps_unref(all);
+      if (filter) caps.reset(gst_caps_intersect_full(filter, caps.get(), GST_CAPS_INTERSECT_FIRST));
+      gst_query_set_caps_result(query, caps.get());
       return TRUE;
     }
     case GST_QUERY_ALLOCATION:

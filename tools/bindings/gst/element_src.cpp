@@ -38,7 +38,7 @@ void Element::push_next() {
   }
 }
 
-/// Caps are those of what the network gives; known, since a picture follows.
+/// Caps are replaced by those of the network's pictures, which are known once a picture follows.
 void Element::push_event(GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT) gst_event_copy_segment(event, &segment_);
   if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
@@ -79,7 +79,7 @@ GstFlowReturn Element::push_picture() {
   return flow;
 }
 
-/// Nothing more can be pushed: frames are refused, and what is still in flight goes nowhere.
+/// Nothing more can be pushed: further frames are refused, and pictures in transit are discarded.
 void Element::give_up(GstFlowReturn flow) {
   downstream_ = flow;
   outlet_.flush(true, position_);
@@ -106,7 +106,7 @@ void Element::tell_late(GstClockTime running_time) {
   gst_element_post_message(element_, message);
 }
 
-/// {frame, loss, timestamp, running-time}, and the class where the network tells one.
+/// Posts {frame, loss, timestamp, running-time}, and the class if the network gives one.
 void Element::tell_prediction(GstClockTime running_time) {
   if (!copy_of_settings().post_messages) return;
   GstStructure* const told =
@@ -122,8 +122,8 @@ void Element::tell_prediction(GstClockTime running_time) {
   gst_element_post_message(element_, gst_message_new_element(GST_OBJECT(element_), told));
 }
 
-/// Predictions that take longer than was said make the pipeline ask again; only those of a live
-/// stream don't wait for downstream.
+/// Makes the pipeline query the latency again if a prediction took longer than reported. Only for
+/// live streams: in others, predictions wait for downstream.
 void Element::tell_latency() {
   if (!live_) return;
   double ms = 0;
@@ -148,7 +148,7 @@ gboolean Element::src_event(GstEvent* event) {
   if (!GST_CLOCK_TIME_IS_VALID(at)) return TRUE;
   const GstClockTimeDiff ahead = late > 0 ? 2 * late + GstClockTimeDiff(frame_time()) : late;
   earliest_ = GstClockTime(std::max<GstClockTimeDiff>(0, GstClockTimeDiff(at) + ahead));
-  return TRUE;  // upstream goes on: a frame that is not shown is learned from all the same
+  return TRUE;  // not forwarded: a frame that is not shown is still learned from
 }
 
 gboolean Element::src_query(GstQuery* query) {
@@ -158,7 +158,7 @@ gboolean Element::src_query(GstQuery* query) {
   gboolean live = FALSE;
   GstClockTime least = 0, most = GST_CLOCK_TIME_NONE;
   gst_query_parse_latency(query, &live, &least, &most);
-  // A stage has a frame's time, and a frame may have to wait for the one before it.
+  // One frame time for each stage, and one in which a frame may wait for the previous one.
   if (latency_ == 0) latency_ = GstClockTime(config_.pipeline.stages + 1) * frame_time();
   const GstClockTime own = latency_;
   gst_query_set_latency(query, live, least + own,

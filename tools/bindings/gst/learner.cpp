@@ -52,8 +52,8 @@ void Learner::learn() {
   auto run = std::make_unique<app::Run>(
       options_.config,
       app::RunOptions{.serve = !options_.serve.empty(),
-                 .serve_at = options_.serve,
-                 .open_source = [this] { return source_of(mailbox_, options_.source); }});
+                      .serve_at = options_.serve,
+                      .open_source = [this] { return source_of(mailbox_, options_.source); }});
   {
     const std::lock_guard lock(mutex_);
     shape_ = run->shape();
@@ -92,7 +92,7 @@ void Learner::learn() {
 
 void Learner::see(const app::Prediction& prediction) {
   latency_ms_.store(std::max(latency_ms(), prediction.latency_ms), std::memory_order_relaxed);
-  // A prediction of a later frame bears that one's time.
+  // A prediction has the time of the frame that it predicts.
   const std::optional<Stamp> stamp = mailbox_->stamp_of(prediction.frame + ahead_);
   if (stamp) calls_.shown(prediction, *stamp, !drops_);
   mailbox_->forget_before(prediction.frame);

@@ -1,4 +1,4 @@
-// A run in a thread of its own, between a mailbox and whoever sees its predictions.
+// A run in its own thread, fed by a mailbox.
 #pragma once
 
 #include <array>
@@ -9,8 +9,8 @@
 #include <string>
 #include <thread>
 
-#include "tools/bindings/gst/mailbox.h"
 #include "tools/app/run.h"
+#include "tools/bindings/gst/mailbox.h"
 
 namespace millrace::gst {
 
@@ -22,38 +22,38 @@ struct LearnerOptions {
   double rate = 1.0;        ///< times optimizer.lr
 };
 
-/// What is told by the learner's thread, but for `shown`, which the last stage's worker calls.
+/// Called on the learner's thread, except for `shown`, which the last stage's worker calls.
 struct LearnerCalls {
-  /// `wait`: rather than lose it, since frames are waited for, too.
+  /// `wait`: block rather than drop the prediction; set if frames block, too.
   std::function<void(const app::Prediction&, const Stamp&, bool wait)> shown;
-  std::function<void(const std::string&)> tell;  ///< a line about what happens
+  std::function<void(const std::string&)> tell;  ///< a log line
   std::function<void(const std::string&)> fail;  ///< why it ended, or what could not be saved
-  std::function<void()> over;                    ///< all is saved; nothing follows
+  std::function<void()> over;                    ///< everything is saved; nothing follows
 };
 
-/// Learns from the frames in mailbox() until that ends, saves what the config names, and is over.
+/// Learns from the frames in mailbox() until that ends, and saves what the config names.
 class Learner {
  public:
   Learner(LearnerOptions options, LearnerCalls calls);
-  /// Stops: what is in flight is finished, and all is saved.
+  /// Drains the pipeline and saves.
   ~Learner();
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
 
   Mailbox& mailbox() { return *mailbox_; }
-  /// Whether frames are lost rather than waited for.
+  /// Whether frames are dropped rather than waited for.
   bool drops() const { return drops_; }
   void set_rate(double times) { rate_ = times; }
-  /// Of a sample; none before it is known. Any thread.
+  /// Channels, height, width of a sample, once known. Any thread.
   std::optional<std::array<int, 3>> shape() const;
   /// Longest time from a frame to its prediction, in ms. Any thread.
   double latency_ms() const { return latency_ms_.load(std::memory_order_relaxed); }
 
  private:
-  /// What a run that is wedged still holds, and may call into whenever it wakes.
+  /// Shared with a wedged run, which may still call it after this object is gone.
   struct Sight {
     std::mutex mutex;
-    Learner* learner;  ///< under it; null: it is over
+    Learner* learner;  ///< under mutex; null: it is over
   };
 
   void work();

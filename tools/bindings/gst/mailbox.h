@@ -1,4 +1,4 @@
-// Frames on their way from a sink pad to the reader of a run, and what their buffers say of them.
+// Frames in transit from a sink pad to the reader of a run, and the stamps of their buffers.
 #pragma once
 
 #include <condition_variable>
@@ -13,36 +13,36 @@
 
 namespace millrace::gst {
 
-/// What a frame's buffer says of it beside its pixels.
+/// A frame's buffer without its pixels.
 struct Stamp {
-  std::int64_t position = 0;  ///< buffers that came before it on the pad
+  std::int64_t position = 0;  ///< buffers before it on the pad
   GstClockTime pts = GST_CLOCK_TIME_NONE;
   GstClockTime duration = GST_CLOCK_TIME_NONE;
 };
 
-/// Room for one frame. Thread-safe: put() by the streaming thread, take() by the reader's,
-/// stamp_of() by the one that sees predictions.
+/// Room for one frame. Thread-safe: the streaming thread calls put(), the reader take(), and the
+/// last stage's worker stamp_of().
 class Mailbox {
  public:
   enum class Put { taken, flushing, over };
 
-  /// Hands over `frame`, whose storage is exchanged for another. `wait`: until there is room; else
-  /// the frame that still lies there is lost, and counted. `gap`: others are missing before it.
+  /// Swaps `frame` into the mailbox. `wait`: blocks until there is room; otherwise the frame in the
+  /// mailbox is lost and counted. `gap`: frames are missing before it.
   Put put(io::Frame& frame, const Stamp& stamp, bool gap, bool wait);
   /// No frame follows.
   void end();
-  /// While it is on, frames are refused and the one that lies there is thrown away.
+  /// On: discards the waiting frame and refuses further ones.
   void flush(bool on);
 
   io::ReadStatus take(io::Frame& out, std::chrono::milliseconds timeout);
-  /// Of frame `id`, in the order of take(). None: it is not known any more, since a later one was
-  /// asked for, or not yet.
+  /// The stamp of the id-th frame that take() returned, from 0. None if it is not taken yet or
+  /// forgotten.
   std::optional<Stamp> stamp_of(std::int64_t id);
-  /// Those before frame `id` are not asked for any more.
+  /// Forgets the stamps before frame `id`.
   void forget_before(std::int64_t id);
 
   std::int64_t lost() const;
-  /// A gap counts as a reconnect: frames before and after it are no neighbours.
+  /// A gap counts as a reconnect: the frames around it are not consecutive.
   const std::shared_ptr<io::StreamHealth>& health() const { return health_; }
 
  private:
@@ -54,11 +54,11 @@ class Mailbox {
   bool full_ = false, ended_ = false, flushing_ = false;
   bool gap_ = false;
   std::int64_t lost_ = 0;
-  std::int64_t first_ = 0;    ///< frame that stamps_ begin with
-  std::deque<Stamp> stamps_;  ///< of frames that were taken
+  std::int64_t first_ = 0;    ///< frame of stamps_.front()
+  std::deque<Stamp> stamps_;  ///< of taken frames
 };
 
-/// The mailbox as a run's source. Both outlive one another: they share it.
+/// The mailbox as a run's source, which shares its ownership.
 std::unique_ptr<io::Source> source_of(std::shared_ptr<Mailbox> mailbox, const io::SourceInfo& info);
 
 }  // namespace millrace::gst

@@ -58,7 +58,7 @@ void Outlet::flush(bool on, std::int64_t position) {
   changed_.notify_all();
 }
 
-/// Whoever flushes tells the segment again, but not what the stream is.
+/// After a flush, upstream sends the segment again, but no other sticky event.
 void Outlet::drop_flushed_events() {
   const auto stays = [](GstEvent* event) {
     return GST_EVENT_IS_STICKY(event) && GST_EVENT_TYPE(event) != GST_EVENT_SEGMENT &&

@@ -1,4 +1,4 @@
-// Pictures and events on their way from a run to a source pad, in the order of the stream.
+// Pictures and events in transit from a run to a source pad, in stream order.
 #pragma once
 
 #include <condition_variable>
@@ -6,12 +6,12 @@
 #include <mutex>
 #include <vector>
 
-#include "tools/bindings/gst/mailbox.h"
 #include "tools/app/run.h"
+#include "tools/bindings/gst/mailbox.h"
 
 namespace millrace::gst {
 
-/// What the network made of one frame.
+/// A prediction and the stamp of its frame.
 struct Shown {
   Stamp stamp;
   std::int64_t frame = 0;  ///< its number at the source
@@ -19,8 +19,9 @@ struct Shown {
   std::vector<float> input, target, prediction;
 };
 
-/// Thread-safe: pictures come from the last stage's worker, events from the sink pad, next() is the
-/// source pad's task's. An event leaves before the first picture of a frame that came after it.
+/// Thread-safe: the last stage's worker puts pictures, the sink pad puts events, and the source
+/// pad's task calls next(). An event leaves before the first picture of a frame that arrived after
+/// it.
 class Outlet {
  public:
   /// `room`: pictures that may wait.
@@ -29,18 +30,18 @@ class Outlet {
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
 
-  /// Where there is no room, waits for it, or drops the picture.
+  /// If there is no room, waits for it or drops the picture.
   void put(const app::Prediction& prediction, const Stamp& stamp, bool wait);
-  /// Takes ownership. `position`: of the first buffer after it.
+  /// Takes ownership. `position`: of the first buffer after the event.
   void put(GstEvent* event, std::int64_t position);
   /// No picture follows.
   void end();
-  /// On: throws everything away, and pictures of frames before `position`, too; next() returns.
-  /// Off: begins anew.
+  /// On: discards everything, and later also pictures of frames before `position`; next() returns.
+  /// Off: starts again.
   void flush(bool on, std::int64_t position);
 
   enum class Next { picture, event, end, flushing };
-  /// Waits for what is next on the pad. An event is the caller's.
+  /// Waits for the next item. The caller owns an event.
   Next next(Shown& picture, GstEvent*& event);
 
   std::int64_t dropped() const;
@@ -52,7 +53,7 @@ class Outlet {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Shown> waiting_;
-  std::vector<Shown> spare_;  ///< storage that is used again
+  std::vector<Shown> spare_;  ///< storage for reuse
   struct Event {
     GstEvent* event;
     std::int64_t position;

@@ -1,29 +1,15 @@
 #include "tools/bindings/gst/picture.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "io/queue/planar.h"
+#include "io/source/gst_rows.h"
 #include "io/video/video_writer.h"
 
 namespace millrace::gst {
 namespace {
 
 constexpr float kErrorGain = 4.0f;  // errors worth a look are a few grey levels
-
-/// `frame` in rows of the stride that raw video has.
-GstBuffer* buffer_of(const io::Frame& frame, const GstVideoInfo& info) {
-  GstBuffer* const buffer = gst_buffer_new_allocate(nullptr, GST_VIDEO_INFO_SIZE(&info), nullptr);
-  GstMapInfo to;
-  gst_buffer_map(buffer, &to, GST_MAP_WRITE);
-  const std::size_t row = std::size_t(frame.width) * frame.channels;
-  for (int y = 0; y < frame.height; ++y) {
-    std::copy_n(frame.pixels.data() + y * row, row,
-                to.data + std::size_t(y) * GST_VIDEO_INFO_PLANE_STRIDE(&info, 0));
-  }
-  gst_buffer_unmap(buffer, &to);
-  return buffer;
-}
 
 }  // namespace
 
@@ -38,7 +24,7 @@ GstCaps* Picture::caps(const GstVideoInfo& in, bool stretched) {
   GST_VIDEO_INFO_FPS_N(&info_) = GST_VIDEO_INFO_FPS_N(&in);
   GST_VIDEO_INFO_FPS_D(&info_) = GST_VIDEO_INFO_FPS_D(&in);
   gint wide = GST_VIDEO_INFO_PAR_N(&in), high = GST_VIDEO_INFO_PAR_D(&in);
-  if (stretched) {  // as wide on a screen as it came
+  if (stretched) {  // displayed with the input's aspect ratio
     gst_util_fraction_multiply(wide, high, GST_VIDEO_INFO_WIDTH(&in), GST_VIDEO_INFO_HEIGHT(&in),
                                &wide, &high);
     gst_util_fraction_multiply(wide, high, shape_[1], shape_[2], &wide, &high);
@@ -65,7 +51,8 @@ GstBuffer* Picture::draw(const Shown& shown) {
     io::side_by_side(left_, right_, both_);
     out = &both_;
   }
-  GstBuffer* const buffer = buffer_of(*out, info_);
+  GstBuffer* const buffer = gst_buffer_new_allocate(nullptr, GST_VIDEO_INFO_SIZE(&info_), nullptr);
+  io::copy_pixels(*out, info_, buffer);
   GST_BUFFER_PTS(buffer) = shown.stamp.pts;
   GST_BUFFER_DURATION(buffer) = shown.stamp.duration;
   return buffer;

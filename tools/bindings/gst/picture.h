@@ -1,4 +1,4 @@
-// What is shown of a prediction.
+// Draws predictions.
 #pragma once
 
 #include <array>
@@ -18,10 +18,11 @@ class Picture {
   /// `shape`: channels, height, width of a sample.
   Picture(const std::array<int, 3>& shape, Output output);
 
-  /// Raw video of the picture's size at the rate of `in`, shaped as that is shown if
-  /// `keeps_aspect`. The caller's.
+  /// Raw video of the picture's size at the frame rate of `in`. `stretched`: its pixel aspect ratio
+  /// undoes the stretch. The caller owns the result.
   GstCaps* caps(const GstVideoInfo& in, bool stretched);
-  /// The caller's, with the time of `shown`. Where the network gives no picture: the input.
+  /// A buffer with the time of `shown`, which the caller owns. If the network's output is no
+  /// picture, it shows the input.
   GstBuffer* draw(const Shown& shown);
 
  private:

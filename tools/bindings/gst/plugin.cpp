@@ -1,4 +1,6 @@
 // The element `millrace` as GStreamer knows it: its pads, its properties, its changes of state.
+#include <iterator>
+
 #include "tools/bindings/gst/element.h"
 
 namespace {
@@ -17,14 +19,31 @@ struct GstMillraceClass {
 
 G_DEFINE_TYPE(GstMillrace, gst_millrace, GST_TYPE_ELEMENT)
 
+/// Properties that are texts; their numbers are 1, 2, ...
+struct TextProperty {
+  const char *name, *nick, *blurb;
+  std::string Settings::*value;
+};
+constexpr TextProperty kTexts[] = {
+    {"config", "Config",
+     "Config file, TOML; empty: every key at its default. Its source.uri is not read, since frames "
+     "come from upstream",
+     &Settings::config},
+    {"set", "Settings", "Keys set on top of the config: table.key=value, separated by semicolons",
+     &Settings::set},
+    {"schedule", "Schedule", "pipeline.schedule, e.g. partime or pipedream; empty: the config's",
+     &Settings::schedule},
+    {"weights", "Weights",
+     "A .safetensors file to start from, if it exists, and to save to at the end; empty: the "
+     "config's model.weights and output.weights",
+     &Settings::weights},
+    {"report", "Report", "Where the report is written at the end, JSON; empty: the config's",
+     &Settings::report},
+    {"serve", "Serve", "ADDRESS:PORT of a page to watch learning on; empty: none",
+     &Settings::serve}};
+
 enum Property : guint {
-  kConfig = 1,
-  kSet,
-  kSchedule,
-  kWeights,
-  kReport,
-  kServe,
-  kFrames,
+  kFrames = std::size(kTexts) + 1,
   kRate,
   kOutput,
   kQos,
@@ -42,25 +61,6 @@ GType output_type() {
   return type;
 }
 
-std::string* text_of(Settings& settings, guint id) {
-  switch (id) {
-    case kConfig:
-      return &settings.config;
-    case kSet:
-      return &settings.set;
-    case kSchedule:
-      return &settings.schedule;
-    case kWeights:
-      return &settings.weights;
-    case kReport:
-      return &settings.report;
-    case kServe:
-      return &settings.serve;
-    default:
-      return nullptr;
-  }
-}
-
 Element& element_of(gpointer object) {
   return *reinterpret_cast<GstMillrace*>(object)->element;
 }
@@ -70,9 +70,9 @@ void set_property(GObject* object, guint id, const GValue* value, GParamSpec* sp
   if (id == kRate) return element.set_rate(g_value_get_double(value));
   GST_OBJECT_LOCK(object);
   Settings& settings = element.settings;
-  if (std::string* const text = text_of(settings, id)) {
+  if (id <= std::size(kTexts)) {
     const gchar* const given = g_value_get_string(value);
-    *text = given ? given : "";
+    settings.*kTexts[id - 1].value = given ? given : "";
   } else if (id == kFrames) {
     settings.frames = g_value_get_int64(value);
   } else if (id == kOutput) {
@@ -92,8 +92,8 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
   if (id == kStats) return g_value_take_boxed(value, element.stats());
   GST_OBJECT_LOCK(object);
   Settings& settings = element.settings;
-  if (const std::string* const text = text_of(settings, id)) {
-    g_value_set_string(value, text->c_str());
+  if (id <= std::size(kTexts)) {
+    g_value_set_string(value, (settings.*kTexts[id - 1].value).c_str());
   } else if (id == kFrames) {
     g_value_set_int64(value, settings.frames);
   } else if (id == kRate) {
@@ -133,46 +133,34 @@ constexpr auto kMeanwhile =
     GParamFlags(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING);
 
 void add_texts(GObjectClass* type) {
-  const auto add = [&](guint id, const char* name, const char* nick, const char* blurb) {
-    g_object_class_install_property(type, id, g_param_spec_string(name, nick, blurb, "", kMade));
-  };
-  cli::add(kConfig, "config", "Config",
-      "Config file, TOML; empty: every key at its default. Its source.uri is not read, since "
-      "frames "
-      "come from upstream");
-  cli::add(kSet, "set", "Settings",
-      "Keys set on top of the config: table.key=value, semicolons between them");
-  cli::add(kSchedule, "schedule", "Schedule",
-      "pipeline.schedule, e.g. partime or pipedream; empty: the config's");
-  cli::add(kWeights, "weights", "Weights",
-      "A .safetensors file: what is learned begins with it, if it is there, and is saved to it at "
-      "the end; empty: the config's model.weights and output.weights");
-  cli::add(kReport, "report", "Report",
-      "Where the report is written at the end, JSON; empty: the config's");
-  cli::add(kServe, "serve", "Serve", "ADDRESS:PORT of a page to watch learning on; empty: none");
+  for (guint id = 1; id <= std::size(kTexts); ++id) {
+    const TextProperty& text = kTexts[id - 1];
+    g_object_class_install_property(
+        type, id, g_param_spec_string(text.name, text.nick, text.blurb, "", kMade));
+  }
 }
 
 void add_others(GObjectClass* type) {
   const auto add = [&](guint id, GParamSpec* spec) {
     g_object_class_install_property(type, id, spec);
   };
-  cli::add(kFrames,
+  add(kFrames,
       g_param_spec_int64("frames", "Frames", "Frames to train, then the stream ends; 0: all", 0,
                          G_MAXINT64, 0, kMade));
-  cli::add(kRate, g_param_spec_double("rate", "Rate", "Learning rate, times the config's optimizer.lr",
+  add(kRate, g_param_spec_double("rate", "Rate", "Learning rate, times the config's optimizer.lr",
                                  0, 1000, 1, GParamFlags(kMeanwhile | GST_PARAM_CONTROLLABLE)));
-  cli::add(kOutput, g_param_spec_enum("output", "Output", "What the pictures show", output_type(),
+  add(kOutput, g_param_spec_enum("output", "Output", "What the pictures show", output_type(),
                                  int(Output::prediction), kMade));
-  cli::add(kQos, g_param_spec_boolean("qos", "QoS",
+  add(kQos, g_param_spec_boolean("qos", "QoS",
                                  "Leave out pictures that would be too late to be shown; their "
                                  "frames are learned from all the same",
                                  TRUE, kMeanwhile));
-  cli::add(kPostMessages,
+  add(kPostMessages,
       g_param_spec_boolean(
           "post-messages", "Post messages",
           "Post an element message for each prediction: frame, timestamp, loss, class", FALSE,
           kMeanwhile));
-  cli::add(kStats, g_param_spec_boxed("stats", "Statistics",
+  add(kStats, g_param_spec_boxed("stats", "Statistics",
                                  "Frames that came, frames lost before they were learned from, "
                                  "pictures pushed, too late and not shown, the last loss",
                                  GST_TYPE_STRUCTURE,
