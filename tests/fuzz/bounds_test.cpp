@@ -1,5 +1,5 @@
-// What a text from outside may cost, whoever wrote it: memory of its size and 64 MiB, and 2 s of a
-// processor a MiB.
+// What hostile input may cost at most: memory of its size plus 64 MiB, and 2 s of processor time a
+// MiB.
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kSize = 4 << 20;
 
-/// `begin`, then `part` of 0, 1, ..., as often as 4 MiB hold, then `end`.
+/// `text`, then `part` of 0, 1, ... until that is 4 MiB long, then `end`.
 std::string many(std::string text, const std::function<std::string(int)>& part,
                  const char* end = "") {
   for (int n = 0; text.size() < kSize; ++n) text += part(n);
@@ -81,7 +81,7 @@ std::vector<std::pair<const char*, std::string>> hostile() {
       {"quotes", again("", "\"")},
       {"zeros", std::string(kSize, '\0')},
   };
-  // A weights file begins with its header's length.
+  // The same as a weights file, which begins with the header's length.
   for (std::size_t i = 0, count = texts.size(); i < count; ++i) {
     std::string text = texts[i].second;
     if (text.front() != '{' && text.front() != '[') continue;

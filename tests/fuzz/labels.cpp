@@ -2,7 +2,7 @@
 #include "io/source/live_labels.h"
 #include "tests/fuzz/target.h"
 
-/// A file, and what somebody says meanwhile.
+/// A file, and a label during a run.
 MILLRACE_FUZZ(labels) {
   try {
     (void)millrace::io::read_labels(millrace::fuzz::as_file(text)).of(3, std::chrono::seconds(2));

@@ -1,4 +1,4 @@
-// The seeds of the fuzz targets, and what was once found, replayed.
+// Replays the seeds of the fuzz targets and earlier findings.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ void replay(const std::string& name, void (*target)(const std::string&)) {
   for (const auto& entry : std::filesystem::directory_iterator(MILLRACE_SEEDS + ("/" + name))) {
     const std::string seed = io::bytes_of(entry.path().string());
     target(seed);
-    // And cut short, and with a byte changed, here and there.
+    // Also cut short, and with a byte changed, at 16 places.
     const std::size_t step = std::max<std::size_t>(1, seed.size() / 16);
     for (std::size_t at = 0; at < seed.size(); at += step) {
       target(seed.substr(0, at));

@@ -12,7 +12,7 @@
 
 namespace millrace::fuzz {
 
-/// Where bytes lie that a parser takes as a file, in memory; the same for every input of a process.
+/// `text` as a file in memory; the same path for every input of a process.
 inline std::string as_file(const std::string& text) {
   static const std::string path = [] {
     const int file = memfd_create("input", MFD_CLOEXEC);
@@ -25,7 +25,7 @@ inline std::string as_file(const std::string& text) {
 
 }  // namespace millrace::fuzz
 
-/// Defines the target `name`: for the test that replays seeds, and for libFuzzer alone.
+/// Defines the target `name`, for the test that replays seeds or for libFuzzer.
 #ifdef MILLRACE_FUZZER
 #define MILLRACE_FUZZ(name)                                                            \
   void fuzz_##name(const std::string& text);                                           \

@@ -1,7 +1,7 @@
 #include "tests/fuzz/target.h"
 #include "tools/page/json.h"
 
-/// What a viewer asks for.
+/// A request to the controls.
 MILLRACE_FUZZ(wish) {
   millrace::page::Controls controls({});
   (void)millrace::page::obey(text, controls);

@@ -1,4 +1,4 @@
-// Labels beside a stream: a wrong one would teach the network nonsense in silence.
+// Labels of a stream: a wrong one would silently teach the network nonsense.
 #include "io/source/labels.h"
 #include "io/source/live_labels.h"
 

@@ -1,4 +1,4 @@
-// A build without GStreamer and OpenCV says so instead of failing in odd ways.
+// A build without GStreamer and OpenCV says so in its errors.
 #include <stdexcept>
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Bound from the start, so that the port is its own; listens when told.
+/// A port of its own, which listens when told to.
 class Port {
  public:
   Port() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {

@@ -1,4 +1,4 @@
-// A web camera whose pictures come without end, until they don't.
+// A web camera that breaks off and freezes.
 #include <functional>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A real RTSP server, killed, frozen and started again under a reader.
+// A real RTSP server, killed, frozen and restarted while a reader reads it.
 #include <thread>
 #include <vector>
 
@@ -16,14 +16,13 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-// The promise: broken streams are noticed within 3 s, and frames come 2 s and a key-frame interval
-// after the server is back.
-// 3 s and 2 s where nothing else runs; what goes wrong takes a time-out of 20 s or for ever.
+// On an idle machine, breaks are noticed within 3 s, and frames come 2 s and a key-frame interval
+// after the server is back. Failures take a time-out of 20 s, or for ever.
 constexpr milliseconds kNoticed(10000);
 constexpr milliseconds kBack(10000);
 constexpr milliseconds kKeyFrames(1000);
 
-/// A reader and what becomes of its frames; time is taken where a frame leaves the queue.
+/// A reader and a consumer of its frames. Times are taken where a frame leaves the queue.
 class Learner {
  public:
   explicit Learner(const std::string& uri)

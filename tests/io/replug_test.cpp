@@ -1,5 +1,5 @@
-// A camera that is unplugged and plugged in again. It is a double: GStreamer's v4l2src as far as a
-// pipeline sees it, with a file for the device.
+// A camera that is unplugged and plugged in again: a test double of GStreamer's v4l2src, with a
+// file as its device.
 #include <gst/base/gstpushsrc.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -46,7 +46,7 @@ void begin_camera(GTypeInstance* camera, gpointer) {
   gst_base_src_set_live(GST_BASE_SRC(camera), TRUE);
 }
 
-/// From here on "v4l2src" is a test picture's source that needs its device.
+/// Registers a "v4l2src" that shows test pictures while its device exists.
 void stand_in_for_v4l2() {
   start_gstreamer();
   GstElement* const usual = gst_element_factory_make("videotestsrc", nullptr);

@@ -1,4 +1,4 @@
-// The RTSP server of the tests as a process that can be killed, frozen and started again.
+// The tests' RTSP server as a process that can be killed, frozen and restarted.
 #pragma once
 
 #include <cstdio>
@@ -13,7 +13,7 @@
 
 namespace millrace::io {
 
-/// Serves from construction on; killed by the destructor. Thread-bound.
+/// Serves from its construction to its destruction. Thread-bound.
 class RtspProcess {
  public:
   /// `options`: words for the server, see rtsp_server.cpp.
@@ -38,7 +38,7 @@ class RtspProcess {
     ::close(stdin_);
     pid_ = -1;
   }
-  /// Again on the same port; returns when it listens.
+  /// On the same port; returns when it listens.
   void restart(std::vector<std::string> options = {}) {
     kill();
     options_ = std::move(options);

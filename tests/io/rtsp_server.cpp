@@ -1,7 +1,6 @@
-// A camera to test with: serves moving pictures over RTSP on loopback, in a process of its own, so
-// that it can be killed, frozen and started again. Prints its port, then serves until stdin closes.
-// /ball: JPEG, each picture whole. /rateless: the same without a rate. /keys: H.264 with one key
-// frame a second.
+// A camera for tests: serves moving pictures over RTSP on loopback, in its own process, which can
+// be killed and frozen. Prints its port, then serves until stdin closes. /ball: JPEG. /rateless:
+// the same without a rate. /keys: H.264 with one key frame a second.
 #include <gst/rtsp-server/rtsp-server.h>
 
 #include <cstdio>
@@ -60,7 +59,7 @@ int main(int argc, char** argv) {
   gst_rtsp_server_set_address(server, "127.0.0.1");
   gst_rtsp_server_set_service(server, arguments.port.c_str());
   serve(server, arguments, "/ball", "jpegenc ! rtpjpegpay pt=26");
-  // As some cameras do: it names no rate.
+  // Some cameras do not announce a rate.
   serve(server, arguments, "/rateless",
         "capssetter replace=true caps=video/x-raw,format=I420," + arguments.size +
             ",framerate=0/1 ! jpegenc ! rtpjpegpay pt=26");

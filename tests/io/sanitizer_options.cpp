@@ -1,8 +1,8 @@
-// Read by the sanitizers' run time alone; in other builds nobody calls these.
+// Called by the sanitizers' run time only.
 
-// GLib keeps what its loading allocates for ever, and names; the HTTP session that a pipeline's
-// context holds loses a little when it goes, and when it is cut off while it reads. Only the whole
-// call stack tells these apart.
+// GLib never frees its names and what it allocates while it is loaded. The HTTP session of a
+// pipeline leaks a little when it is closed, or cut off while reading. Matching these needs whole
+// call stacks.
 extern "C" const char* __asan_default_options();
 extern "C" const char* __asan_default_options() {
   return "fast_unwind_on_malloc=0";
@@ -13,7 +13,7 @@ extern "C" const char* __lsan_default_suppressions() {
 }
 
 // moodycamel's ConcurrentQueue orders the reuse of its blocks with fences, which GCC's
-// ThreadSanitizer does not model: it takes that reuse for a race. Nothing of ours is let off.
+// ThreadSanitizer does not model and takes for a race. Our own code has no suppressions.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() {
   return "race:moodycamel::ConcurrentQueue\n";

@@ -1,4 +1,4 @@
-// Which backend opens what, and what is said where none can.
+// Which backend opens what, and the errors if none can.
 #include <csignal>
 #include <future>
 #include <thread>

@@ -1,4 +1,4 @@
-// The rules of reconnecting, with sources that fail as they are told.
+// The rules of reconnecting, with scripted sources.
 #include "io/source/source_reconnecting.h"
 
 #include <functional>
@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
 
-/// What one connection gives: `frames` 10 ms apart from 0 on, then what `then` says.
+/// One connection: `frames` 10 ms apart from 0 on, then `then`.
 struct Connection {
   enum Then { breaks, ends, silence, refused };
   int frames = 0;
@@ -49,7 +49,7 @@ class ScriptedSource : public Source {
   int next_ = 0;
 };
 
-/// Says what it was last told, and counts how often it was asked.
+/// Answers `there` and counts the calls.
 struct ScriptedProbe : OriginProbe {
   ScriptedProbe(bool& there, int& asked) : there(there), asked(asked) {}
   std::optional<bool> poll() override {
@@ -68,7 +68,7 @@ ReconnectOptions quick() {
   return options;
 }
 
-/// A source of one connection after the other; the last of them again and again.
+/// A source of one connection after another; the last one repeats.
 struct Bench {
   explicit Bench(std::vector<Connection> script, ReconnectOptions options = quick(),
                  std::unique_ptr<OriginProbe> probe = nullptr, bool end_is_loss = true)

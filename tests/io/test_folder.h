@@ -1,4 +1,4 @@
-// A folder of a test's own that goes when the test ends.
+// A temporary folder, removed at the end of a test.
 #pragma once
 
 #include <filesystem>
@@ -21,7 +21,7 @@ class TestFolder {
     path_ = name;
   }
   ~TestFolder() {
-    // Not remove_all: LibTorch brings one of its own along, which crashes.
+    // Not std::filesystem::remove_all: LibTorch overrides it with one that crashes.
     const auto remove = [](const char* path, const struct stat*, int, FTW*) {
       return ::remove(path);
     };

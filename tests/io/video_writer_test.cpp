@@ -1,4 +1,4 @@
-// Videos written and read again, and looked at while they are served.
+// Videos written and read again, or served and watched.
 #include "io/video/video_writer.h"
 
 #include <cstdlib>
@@ -42,7 +42,7 @@ Frame picture(int number, int width, int height, int channels = 3) {
   return frame;
 }
 
-// Of a small square around a place that is given in parts of the picture.
+// Of a 3 x 3 square around a place, given as fractions of the sides.
 double mean(const Frame& frame, double across, double down, int channel) {
   const int x0 = int(across * frame.width), y0 = int(down * frame.height);
   double sum = 0;
@@ -64,7 +64,7 @@ VideoWriterOptions options_for(const std::string& to, int width = 64, int height
   return {.to = to, .width = width, .height = height, .fps = 10.0};
 }
 
-// Frames one after the other, each when there is room for it.
+// Writes each frame when there is room for it.
 void write_all(VideoWriter& writer, int frames, int width, int height, int channels = 3) {
   for (int n = 0; n < frames; ++n) {
     const std::int64_t before = writer.written();
@@ -221,8 +221,7 @@ TEST(VideoFile, AFullDiskIsToldAtTheEnd) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out.mkv"));
 }
 
-/// Calls write() with each of some frames in turn, at the pace of a camera, for as long as it
-/// lives.
+/// Writes some frames in turn at 25 a second until it is stopped.
 class Camera {
  public:
   Camera(VideoWriter& writer, std::vector<Frame> frames)
@@ -258,7 +257,7 @@ std::vector<Frame> pictures(int count) {
   return frames;
 }
 
-// Pictures that take many bytes, whatever encodes them.
+// Pictures that no encoder can compress much.
 std::vector<Frame> noise(int count, int width, int height) {
   std::vector<Frame> frames;
   std::uint64_t random = 1;
@@ -272,8 +271,7 @@ std::vector<Frame> noise(int count, int width, int height) {
   return frames;
 }
 
-/// Asks for a stream, by default over its own TCP connection, and reads no more of it once it
-/// plays.
+/// Starts to play a stream, by default over its own TCP connection, and then never reads it.
 class SlowViewer {
  public:
   SlowViewer(const std::string& uri, int port,

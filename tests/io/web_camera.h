@@ -1,4 +1,4 @@
-// A web camera to test with: pictures without end over HTTP, on loopback, by a thread of its own.
+// A web camera for tests: endless pictures over HTTP on loopback.
 #pragma once
 
 #include <atomic>
@@ -47,8 +47,8 @@ class WebCamera {
 
   std::string uri() const { return "http://127.0.0.1:" + std::to_string(port_) + "/live.mjpg"; }
 
-  std::atomic<bool> hang_up{false};  ///< on who is viewing; false again when done
-  std::atomic<bool> frozen{false};   ///< connections stay open, but nothing comes
+  std::atomic<bool> hang_up{false};  ///< on the viewer; reset when done
+  std::atomic<bool> frozen{false};   ///< sends nothing on open connections
 
  private:
   void serve() {

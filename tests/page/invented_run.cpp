@@ -13,11 +13,11 @@ using io::Clock;
 
 constexpr int kRecent = 100;  // frames the losses are averaged over
 
-page::PictureShape shape(const InventedOptions& options) {
+PictureShape shape(const InventedOptions& options) {
   return {.channels = 3, .height = options.size, .width = options.size};
 }
 
-page::PictureShape class_shape(const InventedOptions& options) {
+PictureShape class_shape(const InventedOptions& options) {
   return {.channels = 1, .height = options.size, .width = options.size, .classes = true};
 }
 
@@ -45,7 +45,7 @@ InventedRun::InventedRun(const InventedOptions& options)
       handoff_(std::size_t(options.stages)),
       board_(shape(options), options.classes > 0 ? class_shape(options) : shape(options)) {
   const std::size_t elements = shape(options).elements();
-  for (auto* picture : {&input_, &target_, &prediction_, &mean_, &blurred_}) {
+  for (auto* picture : {&input_, &target_, &prediction_, &mean_}) {
     picture->assign(elements, 0.0f);
   }
   now_.version = "0.1.0";
@@ -72,7 +72,7 @@ InventedRun::~InventedRun() {
   thread_.join();
 }
 
-page::Snapshot InventedRun::look() const {
+Snapshot InventedRun::look() const {
   const std::lock_guard lock(mutex_);
   return now_;
 }
@@ -134,7 +134,7 @@ void InventedRun::step() {
 }
 
 void InventedRun::show() {
-  page::Pictures* const room = board_.room();
+  Pictures* const room = board_.room();
   if (!room) return;
   // Of classes, the channel that there is tells them.
   const auto copy = [&](const std::vector<float>& from, std::vector<float>& to, int classes) {
@@ -147,22 +147,12 @@ void InventedRun::show() {
   board_.show(number_);
 }
 
-// A share of the target, the rest the mean frame, and less and less of a blur along the rows.
+// A share of the target that grows, and the mean frame for the rest.
 void InventedRun::draw_prediction() {
   learned_ += (1 - learned_) / (40 * options_.fps);
-  const float share = float(0.15 + 0.6 * learned_);
-  const int reach = 1 + int(3 * (1 - learned_));
-  const int width = options_.size;
+  const float share = float(0.15 + 0.8 * learned_);
   for (std::size_t i = 0; i < target_.size(); ++i) {
-    const int x = int(i % std::size_t(width));
-    const int from = std::max(-reach, -x), to = std::min(reach, width - 1 - x);
-    float sum = 0;
-    for (int d = from; d <= to; ++d) sum += target_[i + std::size_t(std::ptrdiff_t(d))];
-    const float mist = sum / float(to - from + 1);
-    blurred_[i] = mist + float(learned_) * (target_[i] - mist);
-  }
-  for (std::size_t i = 0; i < target_.size(); ++i) {
-    prediction_[i] = share * blurred_[i] + (1 - share) * mean_[i];
+    prediction_[i] = share * target_[i] + (1 - share) * mean_[i];
     mean_[i] += (target_[i] - mean_[i]) / float(number_);
   }
 }
@@ -186,7 +176,7 @@ void InventedRun::note_times() {
   double latency = 0.003 + (random_() % 60 == 0 ? budget * double(random_() % 100) / 100 : 0);
   for (int i = 0; i < options_.stages; ++i) {
     const auto at = std::size_t(i);
-    page::StageState& stage = now_.stages[at];
+    StageState& stage = now_.stages[at];
     const double drift = 1 + 0.05 * std::sin(double(number_) / (200 + 60 * i));
     const double compute =
         budget * (0.5 + 0.12 * ((i * 2 + 1) % 4)) * drift * std::abs(varies(random_));

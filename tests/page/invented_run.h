@@ -1,4 +1,4 @@
-// A run without a network: invented, but plausible, so that the page can be made and tested alone.
+// A run without a network, to develop and test the page with.
 #pragma once
 
 #include <atomic>
@@ -22,18 +22,18 @@ struct InventedOptions {
   int classes = 0;  ///< above 0: target and prediction show this many, of brightness
 };
 
-/// A thread that "trains" on moving shapes at a fixed rate. Its prediction is the next frame, seen
-/// through a blur that lifts as it learns; losses are those pictures' own.
+/// A thread that "trains" on moving shapes at a fixed rate. Its prediction is a growing share of
+/// the next frame; the losses are those of the pictures.
 class InventedRun {
  public:
   explicit InventedRun(const InventedOptions& options);
   ~InventedRun();
 
   // Any thread.
-  page::Snapshot look() const;
-  page::PictureBoard& board() { return board_; }
-  page::Controls& controls() { return controls_; }
-  /// The source goes away, or comes back.
+  Snapshot look() const;
+  PictureBoard& board() { return board_; }
+  Controls& controls() { return controls_; }
+  /// The source breaks off or comes back.
   void set_connected(bool connected);
 
  private:
@@ -50,16 +50,16 @@ class InventedRun {
   const io::SynthScene scene_;
   std::mt19937 random_{1};
   std::vector<std::uint8_t> bytes_;
-  std::vector<float> input_, target_, prediction_, mean_, blurred_;
+  std::vector<float> input_, target_, prediction_, mean_;
   std::int64_t number_ = 0;
   double learned_ = 0;  ///< 0: knows the mean frame; 1: all there is to know
   std::vector<engine::Histogram> compute_, handoff_;
 
   // Shared.
-  page::PictureBoard board_;
-  page::Controls controls_{page::Controls::Offered{}};
+  PictureBoard board_;
+  Controls controls_{Controls::Offered{}};
   mutable std::mutex mutex_;
-  page::Snapshot now_;  ///< under mutex_
+  Snapshot now_;  ///< under mutex_
   std::atomic<bool> stop_{false}, connected_{true};
   std::thread thread_;
 };

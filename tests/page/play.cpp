@@ -1,6 +1,6 @@
-// Serves an invented run: to make the page with and to test it.
+// Serves an invented run, to develop and test the page with.
 //   page_play [--serve ADDR:PORT] [--token TOKEN] [--size N] [--stages N] [--fps F] [--classes N]
-// Says where on stdout, then takes commands on stdin, a line each, until that ends.
+// Prints its URL, then takes a command a line from stdin until that ends.
 #include <cstdio>
 #include <iostream>
 #include <stdexcept>
@@ -43,10 +43,9 @@ Usage read(int argc, char** argv) {
 
 void play(const Usage& usage) {
   InventedRun run(usage.run);
-  page::WebServer server(page::web_options(usage.serve, usage.token),
-                         {.look = [&run] { return run.look(); },
-                          .pictures = &run.board(),
-                          .controls = &run.controls()});
+  WebServer server(web_options(usage.serve, usage.token), {.look = [&run] { return run.look(); },
+                                                           .pictures = &run.board(),
+                                                           .controls = &run.controls()});
   std::printf("%s\n", server.url().c_str());
   std::fflush(stdout);
   for (std::string command; std::getline(std::cin, command);) {

@@ -17,7 +17,7 @@ TOKEN = "a-token-of-at-least-16-characters"
 
 
 class Play:
-    """page_play at work; a context manager."""
+    """A running page_play; a context manager."""
 
     def __init__(self, *options, serve="127.0.0.1:0", token=""):
         command = [PLAY, "--serve", serve, *map(str, options), *(["--token", token] if token else [])]
@@ -92,7 +92,7 @@ class Play:
 
 
 def messages(viewer):
-    """What a WebSocket's server says: (is it text, bytes), one after another, each answered as the page does."""
+    """The messages of a WebSocket as (is it text, bytes), each confirmed as the page does."""
     stream = viewer.makefile("rb")
     while stream.readline().strip():
         pass

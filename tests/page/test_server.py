@@ -1,4 +1,4 @@
-"""What the page's server says to whom, and what viewers who never read can do to it."""
+"""Access to the page's server, its formats, and its limits against viewers that never read."""
 
 import http.client
 import itertools

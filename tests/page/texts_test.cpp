@@ -1,4 +1,4 @@
-// What scripts read: JSON and Prometheus' format.
+// The formats for scripts: JSON and Prometheus' text.
 #include <cmath>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Somebody is told of unexpected frames, and nobody who is slow or away holds up training.
+// Unexpected frames are reported, and a receiver that is slow or away does not delay training.
 #include "tools/app/alerts/alerts.h"
 
 #include <cmath>
@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Listens on loopback, takes one request a connection and answers with `status`; 0: never.
+/// Answers one request a connection with `status`; 0: never.
 class HttpServer {
  public:
   explicit HttpServer(int status) : status_(status), socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
@@ -216,7 +216,7 @@ TEST(Mqtt, ABrokersSubscriberHearsIt) {
     }
     return text;
   });
-  // Who subscribes later than it was published hears nothing.
+  // Published until the subscriber is there.
   while (heard.wait_for(milliseconds(100)) != std::future_status::ready) {
     try {
       publish(url + port, "a/b", "{\"event\":1}", seconds(2));

@@ -1,4 +1,4 @@
-// The GStreamer element in a harness: what a pipeline around it relies on.
+// The GStreamer element in a harness.
 #include <gst/check/gstharness.h>
 #include <gst/video/video.h>
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ GstBuffer* frame(int number) {
 
 using Properties = std::vector<std::pair<std::string, std::string>>;
 
-/// The element between pads of a test's own.
+/// The element between two test pads.
 class Harness {
  public:
   /// `set`: keys beside those of a small network.
@@ -55,7 +55,7 @@ class Harness {
   GstFlowReturn push(int number) { return gst_harness_push(harness_, frame(number)); }
   bool push_event(GstEvent* event) { return gst_harness_push_event(harness_, event); }
 
-  /// The time of the next picture; none: none came for 20 s.
+  /// The time of the next picture; GST_CLOCK_TIME_NONE after a time-out.
   GstClockTime pull() {
     GstBuffer* const buffer = gst_harness_pull(harness_);
     if (!buffer) return GST_CLOCK_TIME_NONE;
@@ -179,7 +179,7 @@ TEST(GstElement, ALiveStreamIsNeverBlocked) {
   Harness harness;
   gst_harness_set_live(harness.get(), TRUE);
   harness.start();
-  // Nobody takes a picture: a queue that waits would fill and hold the camera.
+  // Nothing takes the pictures: a blocking queue would fill and stop the camera.
   GstPad* const peer = harness->sinkpad;
   const gulong block = gst_pad_add_probe(
       peer, GstPadProbeType(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER),

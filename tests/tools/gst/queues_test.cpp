@@ -1,4 +1,4 @@
-// Frames to a run and pictures from it, where every thread that the element has is at work at once.
+// The queues to and from a run, with all threads of the element at work at once.
 #include <gtest/gtest.h>
 
 #include <atomic>
