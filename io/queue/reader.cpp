@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
 // stop() takes effect within one of these.
-constexpr milliseconds kSlice(20);
+constexpr milliseconds kPaceSlice(20);
 // A larger step between a file's stamps, if it is also more than a few frames, is a jump.
 constexpr nanoseconds kJump = std::chrono::seconds(10);
 // A paced source that is this late goes on from now instead of bursting to catch up.
@@ -82,7 +82,7 @@ void Reader::read_all() {
 bool Reader::read_pass() {
   while (!stop_.load() && !limit_reached()) {
     Frame& frame = queue_.writable();
-    switch (source_->read(frame, kSlice)) {
+    switch (source_->read(frame, kPaceSlice)) {
       case ReadStatus::frame:
         if (!deliver(frame)) return false;
         break;
@@ -124,7 +124,7 @@ bool Reader::wait_until_due(Frame& frame) {
   const Clock::time_point due = start_ + frame.pts;
   for (auto left = due - now; left > nanoseconds::zero(); left = due - Clock::now()) {
     if (stop_.load()) return false;
-    std::this_thread::sleep_for(std::min<nanoseconds>(left, kSlice));
+    std::this_thread::sleep_for(std::min<nanoseconds>(left, kPaceSlice));
   }
   frame.captured = due;
   return true;
