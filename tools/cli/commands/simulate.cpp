@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "engine/plan/balance.h"
