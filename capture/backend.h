@@ -1,7 +1,7 @@
 // What a recorded step asks of a device: record a body once, launch it again and again.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // what is copied
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
@@ -31,7 +31,7 @@ class Recording {
 
 /// A recording in a graph, with what it waits for and what it signals when it is over; null:
 /// nothing.
-struct Node {
+struct GraphNode {
   const Recording* recording = nullptr;
   Event* wait = nullptr;
   Event* signal = nullptr;
@@ -76,7 +76,7 @@ class Backend {
   /// std::exception (c10::Error is no std::runtime_error) for work that can't be recorded, and may
   /// be used again after that.
   virtual std::unique_ptr<Recording> record(int pool, std::function<void()> body) = 0;
-  virtual std::unique_ptr<Graph> assemble(const std::vector<Node>& nodes) = 0;
+  virtual std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) = 0;
   /// Work that is not recorded, after all that was given before.
   virtual void run(std::function<void()> body) = 0;
   /// Within a body: copies bytes between any two places, host (pinned), this device or a peer.

@@ -1,10 +1,10 @@
 // The tensors that stages share, by slot.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // at::Tensor
+#include <ATen/core/Tensor.h>
 
-#include <memory>  // events
-#include <vector>  // slots
+#include <memory>
+#include <vector>
 
 #include "capture/backend.h"
 #include "capture/fence.h"

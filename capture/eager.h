@@ -17,7 +17,7 @@ class EagerBackend : public Backend {
   bool defers() const override { return false; }
   std::unique_ptr<Event> make_event() override { refuse(); }
   std::unique_ptr<Recording> record(int, std::function<void()>) override { refuse(); }
-  std::unique_ptr<Graph> assemble(const std::vector<Node>&) override { refuse(); }
+  std::unique_ptr<Graph> assemble(const std::vector<GraphNode>&) override { refuse(); }
   void run(std::function<void()> body) override { body(); }
   void copy(at::Tensor& to, const at::Tensor& from) override {
     const c10::NoGradGuard no_grad;

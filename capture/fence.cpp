@@ -1,12 +1,12 @@
 #include "capture/fence.h"
 
-#include <ATen/ATen.h>          // counting
-#include <c10/core/GradMode.h>  // NoGradGuard
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
-#include <atomic>     // what a device writes
-#include <chrono>     // looks
-#include <stdexcept>  // std::runtime_error
-#include <thread>     // rest between them
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
 
 namespace millrace::capture {
 namespace {

@@ -1,9 +1,9 @@
 // How the host sees that recorded work has come to a point.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // counts
+#include <ATen/core/Tensor.h>
 
-#include <cstdint>  // counts
+#include <cstdint>
 
 #include "capture/backend.h"
 

@@ -1,6 +1,6 @@
 #include "capture/graph_cuda.h"
 
-#include <c10/cuda/CUDAGuard.h>  // current device
+#include <c10/cuda/CUDAGuard.h>
 
 namespace millrace::capture {
 namespace {
@@ -88,7 +88,7 @@ Capturing::~Capturing() {
   cudaGetLastError();  // what the capture left there is told already
 }
 
-CudaGraph::CudaGraph(const std::vector<Node>& nodes, c10::Device device, cudaStream_t stream)
+CudaGraph::CudaGraph(const std::vector<GraphNode>& nodes, c10::Device device, cudaStream_t stream)
     : device_(device), stream_(stream) {
   const c10::cuda::CUDAGuard on_device(device_);
   done_ = std::make_unique<CudaEvent>(cudaEventDisableTiming);
@@ -101,7 +101,7 @@ CudaGraph::CudaGraph(const std::vector<Node>& nodes, c10::Device device, cudaStr
     chain.record(marks_.back()->get());
     timing = begins;
   };
-  for (const Node& node : nodes) {
+  for (const GraphNode& node : nodes) {
     if (node.wait) {
       mark(false);
       chain.wait(static_cast<CudaEvent*>(node.wait)->get());

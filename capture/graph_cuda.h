@@ -61,7 +61,7 @@ class CudaRecording final : public Recording {
 class CudaGraph final : public Graph {
  public:
   /// Launched on `stream`, which outlives it.
-  CudaGraph(const std::vector<Node>& nodes, c10::Device device, cudaStream_t stream);
+  CudaGraph(const std::vector<GraphNode>& nodes, c10::Device device, cudaStream_t stream);
 
   void launch() override;
   bool over() override { return done_->over(); }

@@ -1,8 +1,8 @@
 // A CUDA stream that belongs to one stage alone: PyTorch's stream pool wraps round and aliases.
 #pragma once
 
-#include <c10/cuda/CUDAGuard.h>  // current device
-#include <cuda_runtime_api.h>    // streams
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
 
 namespace millrace::capture {
 

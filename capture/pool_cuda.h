@@ -1,7 +1,7 @@
 // Memory that belongs to recorded work.
 #pragma once
 
-#include <c10/cuda/CUDACachingAllocator.h>  // MempoolId_t
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
 namespace millrace::capture {

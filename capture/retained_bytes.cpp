@@ -1,9 +1,9 @@
 #include "capture/retained_bytes.h"
 
-#include <c10/core/Allocator.h>             // MemoryReportingInfoBase
+#include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>  // where allocators look for it
 
-#include <memory>  // shared with the allocators
+#include <memory>
 
 namespace millrace::capture {
 namespace {

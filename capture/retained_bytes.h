@@ -1,8 +1,8 @@
 // How much memory a piece of work leaves allocated.
 #pragma once
 
-#include <cstdint>     // bytes
-#include <functional>  // work
+#include <cstdint>
+#include <functional>
 
 namespace millrace::capture {
 

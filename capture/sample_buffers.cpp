@@ -1,4 +1,4 @@
-#include <ATen/ATen.h>  // tensor creation
+#include <ATen/ATen.h>
 
 #include "capture/buffers.h"
 

@@ -18,7 +18,7 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
       samples_(samples),
       upstream_(upstream),
       downstream_(downstream),
-      under_way_(4 * std::size_t(slots()) + 16),
+      calls_(*backend_, 4 * std::size_t(slots()) + 16),
       kept_(kept_at(slots(), 0)),
       made_(kept_.size()),
       buffers_(slots(), 0),
@@ -42,7 +42,6 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
       }
     }
   }
-  called_.reserve(64);
 }
 
 StageStep::~StageStep() {
@@ -76,19 +75,10 @@ void expect(const std::unique_ptr<Fence>& fence) {
 }  // namespace
 
 template <class Body>
-void StageStep::call(const Key& key, Event* wait, Event* signal, const Body& body, bool aside) {
+void StageStep::call(const Call& call, const Body& body, const GraphNode& node) {
   if (!records()) return give(body);
-  auto found = numbers_.find(key);
-  if (found == numbers_.end()) {
-    if (!capturing_) throw std::logic_error("a step that the capture pass did not record");
-    const auto& [kind, slot, buffer, more, first] = key;
-    recordings_.push_back(backend_->record(kind == Kind::update ? slots() : slot, body));
-    found = numbers_.emplace(key, int(nodes_.size())).first;
-    nodes_.push_back({recordings_.back().get(), wait, signal, aside});
-    alone_.push_back(assembled({found->second}));
-  }
-  called_.push_back(found->second);
-  if (!defers()) launch();
+  const int pool = call.kind == Kind::update ? slots() : call.slot;
+  calls_.call({int(call.kind), call.slot, call.buffer, call.more, call.first}, pool, node, body);
 }
 
 template <class Body>
@@ -98,7 +88,7 @@ void StageStep::give(const Body& body) {
 }
 
 void StageStep::await(const BoundaryBuffers& from, int slot) const {
-  if (!capturing_ && from.arrived[slot]) from.arrived[slot]->wait();
+  if (!calls_.capturing() && from.arrived[slot]) from.arrived[slot]->wait();
 }
 
 void StageStep::forward(int slot, std::int64_t version) {
@@ -106,21 +96,19 @@ void StageStep::forward(int slot, std::int64_t version) {
   buffers_[slot] = buffer;
   if (upstream_) await(upstream_->activations, slot);
   expect(downstream_ ? downstream_->activations.arrived[slot] : shown_[slot]);
-  call({Kind::forward, slot, buffer, 0, 0},
-       upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
-       downstream_ ? downstream_->activations.ready[slot].get() : nullptr,
-       [this, slot, buffer] { run_forward(slot, buffer); });
+  call({Kind::forward, slot, buffer}, [this, slot, buffer] { run_forward(slot, buffer); },
+       {.wait = upstream_ ? upstream_->activations.ready[slot].get() : nullptr,
+        .signal = downstream_ ? downstream_->activations.ready[slot].get() : nullptr});
   if (shown_[slot]) {  // the copies to the host are in nobody's way
-    const auto body = [this, slot, buffer] { run_show(slot, buffer); };
-    call({Kind::show, slot, buffer, 0, 0}, nullptr, nullptr, body, /*aside=*/true);
+    call({Kind::show, slot, buffer}, [this, slot, buffer] { run_show(slot, buffer); },
+         {.aside = true});
   }
 }
 
 void StageStep::compare(int slot) {
   if (!samples_.late_target || !compares()) return;
   const int buffer = buffers_[slot];
-  call({Kind::compare, slot, buffer, 0, 0}, nullptr, nullptr,
-       [this, slot, buffer] { run_compare(slot, buffer); });
+  call({Kind::compare, slot, buffer}, [this, slot, buffer] { run_compare(slot, buffer); });
 }
 
 void StageStep::discard(int slot) {
@@ -137,8 +125,7 @@ void StageStep::leave_out(int slot) {
 
 void StageStep::recompute(int slot) {
   const int buffer = buffers_[slot];
-  call({Kind::recompute, slot, buffer, 0, 0}, nullptr, nullptr,
-       [this, slot, buffer] { run_recompute(slot, buffer); });
+  call({Kind::recompute, slot, buffer}, [this, slot, buffer] { run_recompute(slot, buffer); });
 }
 
 void StageStep::backward(int slot, int gradient_slot) {
@@ -156,15 +143,15 @@ void StageStep::call_backward(Kind kind, Backward part, int slot, int gradient_s
   if (downstream_) await(downstream_->gradients, gradient_slot);
   if (upstream_) expect(upstream_->gradients.arrived[slot]);
   call({kind, slot, buffer, gradient_slot, first},
-       downstream_ ? downstream_->gradients.ready[gradient_slot].get() : nullptr,
-       upstream_ ? upstream_->gradients.ready[slot].get() : nullptr,
-       [=, this] { run_backward(kind, part, slot, buffer, gradient_slot, adding); });
+       [=, this] { run_backward(kind, part, slot, buffer, gradient_slot, adding); },
+       {.wait = downstream_ ? downstream_->gradients.ready[gradient_slot].get() : nullptr,
+        .signal = upstream_ ? upstream_->gradients.ready[slot].get() : nullptr});
 }
 
 void StageStep::backward_weight(int slot) {
   const int buffer = buffers_[slot];
   const stages::Adding adding{.first = stage_.count_gradient(), .retain = records()};
-  call({Kind::backward_weight, slot, buffer, 0, adding.first}, nullptr, nullptr, [=, this] {
+  call({Kind::backward_weight, slot, buffer, 0, adding.first}, [=, this] {
     const std::size_t kept = kept_at(slot, buffer);
     stage_.backward_weight(kept_[kept], adding);
     if (!adding.retain) keeps(kept, 0);
@@ -175,15 +162,15 @@ void StageStep::update() {
   follow_rate(stage_.next_rate());
   const stages::Change change = stage_.advance();
   // Recording warms up by running the update: with a gradient that it turns down.
-  if (capturing_) give([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
-  call({Kind::update, 0, change.to, change.count, 0}, nullptr, nullptr,
-       [this, change] { run_update(change); });
+  if (calls_.capturing())
+    give([this] { stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN()); });
+  call({Kind::update, 0, change.to, change.count}, [this, change] { run_update(change); });
   update_called_ = true;
-  if (!capturing_ && !defers() && device_.is_cpu()) dead_units_.look(stage_.gradients());
+  if (!calls_.capturing() && !defers() && device_.is_cpu()) dead_units_.look(stage_.gradients());
 }
 
 void StageStep::follow_rate(double rate) {
-  if (rate == rate_ || capturing_) return;
+  if (rate == rate_ || calls_.capturing()) return;
   if (update_called_) launch();  // that one has the rate from before
   rate_ = rate;
   if (!records()) return;
@@ -235,60 +222,12 @@ void StageStep::end_capture_pass() {
   backend_->synchronize();
   stage_.reset_count();
   skipped_.zero_();
-  capturing_ = false;
+  calls_.end_capture_pass();
 }
 
 std::int64_t StageStep::launch() {
-  if (capturing_ && called_.size() > 1 && !graphs_.count(called_))
-    graphs_.emplace(called_, assembled(called_));
-  if (!capturing_) {
-    if (const auto whole = graphs_.find(called_); whole != graphs_.end()) {
-      start(*whole->second);
-    } else {  // a launch group cut short by the stream's end, a roll-back or the like
-      for (const int number : called_) start(*alone_[number]);
-    }
-  }
-  called_.clear();
   update_called_ = false;
-  return launched_;
-}
-
-std::unique_ptr<Graph> StageStep::assembled(const std::vector<int>& numbers) {
-  std::vector<Node> nodes;
-  for (const int number : numbers) nodes.push_back(nodes_[number]);
-  return backend_->assemble(nodes);
-}
-
-void StageStep::start(Graph& graph) {
-  if (!defers()) return graph.launch();
-  const auto room = std::int64_t(under_way_.size());
-  if (launched_ - over_ == room) {
-    backend_->synchronize();
-    over(launched_);
-  }
-  graph.launch();
-  under_way_[launched_++ % room] = &graph;
-}
-
-std::vector<OperationInfo> StageStep::operations() const {
-  std::vector<OperationInfo> all;
-  std::optional<Kind> seen;  // recordings of one kind differ in slots and buffers alone
-  for (const auto& [key, number] : numbers_) {
-    if (seen == std::get<Kind>(key)) continue;
-    seen = std::get<Kind>(key);
-    for (auto& operation : recordings_[number]->operations()) all.push_back(std::move(operation));
-  }
-  return all;
-}
-
-bool StageStep::over(std::int64_t launch) {
-  while (over_ < launch) {
-    Graph& next = *under_way_[over_ % std::int64_t(under_way_.size())];
-    if (!next.over()) return false;
-    duration_ns_ = next.duration_ns();
-    ++over_;
-  }
-  return true;
+  return calls_.launch();
 }
 
 }  // namespace millrace::capture

@@ -1,14 +1,13 @@
 // A stage's step: what its worker calls, done on a backend.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
-#include <tuple>
 #include <vector>
 
 #include "capture/backend.h"
 #include "capture/buffers.h"
+#include "capture/recorded_calls.h"
 #include "capture/step.h"
 #include "stages/dead_units.h"
 #include "stages/stage.h"
@@ -51,13 +50,13 @@ class StageStep final : public Step {
 
   bool records() const override { return backend_->records(); }
   bool defers() const override { return backend_->defers(); }
-  void begin_capture_pass() override { capturing_ = true; }
+  void begin_capture_pass() override { calls_.begin_capture_pass(); }
   /// Leaves weights, optimizer and counts as they were before the capture pass.
   void end_capture_pass() override;
   std::int64_t launch() override;
-  bool over(std::int64_t launch) override;
+  bool over(std::int64_t launch) override { return calls_.over(launch); }
   bool shown(int slot) const override { return !shown_[slot] || shown_[slot]->is_set(); }
-  std::int64_t duration_ns() const override { return duration_ns_; }
+  std::int64_t duration_ns() const override { return calls_.duration_ns(); }
   void synchronize() override { backend_->synchronize(); }
 
   const stages::Stage& stage() const { return stage_; }
@@ -68,7 +67,7 @@ class StageStep final : public Step {
   /// between forward and backward, of all samples.
   std::int64_t peak_activation_bytes() const { return peak_bytes_; }
   /// What a sample's step program consists of, once it is recorded; empty for any other step.
-  std::vector<OperationInfo> operations() const;
+  std::vector<OperationInfo> operations() const { return calls_.operations(); }
 
  private:
   enum class Kind {
@@ -81,8 +80,6 @@ class StageStep final : public Step {
     backward_weight,
     update
   };
-  /// Kind, slot, weight buffer, and what else the kind depends on.
-  using Key = std::tuple<Kind, int, int, int, int>;
   using Backward = stages::Tensors (stages::Stage::*)(stages::Activations&, const stages::Tensors&,
                                                       stages::Adding);
 
@@ -100,14 +97,18 @@ class StageStep final : public Step {
   // The calls: stage_step.cpp.
   int slots() const { return int(samples_.input.size()); }
   std::vector<BoundaryBuffers*> written() const;  ///< what this stage leaves for its neighbours
-  /// Runs `body`, or notes its recording for the next launch; in the capture pass it is recorded if
-  /// `key` is new.
+  /// What a call's recording depends on.
+  struct Call {
+    Kind kind;
+    int slot, buffer;
+    int more = 0;        ///< gradient slot, or count of gradients
+    bool first = false;  ///< gradients overwrite what was there
+  };
+  /// Runs `body`, or has its recording launched. `node`: what it waits for and signals.
   template <class Body>
-  void call(const Key& key, Event* wait, Event* signal, const Body& body, bool aside = false);
+  void call(const Call& call, const Body& body, const GraphNode& node = {});
   template <class Body>
   void give(const Body& body);  ///< as work that is not recorded
-  std::unique_ptr<Graph> assembled(const std::vector<int>& numbers);
-  void start(Graph& graph);
   void call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first);
   void await(const BoundaryBuffers& from, int slot) const;
   void follow_rate(double rate);
@@ -141,20 +142,8 @@ class StageStep final : public Step {
   Boundary* upstream_;
   Boundary* downstream_;
 
-  // Of a backend that records.
-  bool capturing_ = false;
-  std::map<Key, int> numbers_;  ///< of nodes_
-  std::vector<std::unique_ptr<Recording>> recordings_;
-  std::vector<Node> nodes_;
-  std::vector<int> called_;  ///< since the last launch
-  bool update_called_ = false;
-  /// Of the capture pass's launch groups.
-  std::map<std::vector<int>, std::unique_ptr<Graph>> graphs_;
-  /// Of a node each, for launch groups that were cut short.
-  std::vector<std::unique_ptr<Graph>> alone_;
-  /// Launches not known to be over: launch number n at n mod size.
-  std::vector<Graph*> under_way_;
-  std::int64_t launched_ = 0, over_ = 0, duration_ns_ = 0;
+  RecordedCalls calls_;
+  bool update_called_ = false;  ///< since the last launch
 
   std::vector<stages::Activations> kept_;  ///< by kept_at()
   std::vector<Made> made_;                 ///< by kept_at(), last stage

@@ -1,7 +1,7 @@
 // What the engine asks of a stage, whatever it runs on. Needs no LibTorch.
 #pragma once
 
-#include <cstdint>  // counts
+#include <cstdint>
 
 namespace millrace::capture {
 

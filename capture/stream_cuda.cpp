@@ -1,8 +1,8 @@
 // Streams of CUDA devices: what runs on one is captured and replayed.
-#include <ATen/ATen.h>                   // pinned tensors
-#include <ATen/cuda/PeerToPeerAccess.h>  // peers
+#include <ATen/ATen.h>
+#include <ATen/cuda/PeerToPeerAccess.h>
 #include <c10/core/AutogradState.h>      // backward on the thread that captures
-#include <c10/cuda/CUDAGuard.h>          // current device and stream
+#include <c10/cuda/CUDAGuard.h>
 
 #include <map>
 
@@ -64,7 +64,7 @@ class CudaStream final : public Backend {
     });
   }
 
-  std::unique_ptr<Graph> assemble(const std::vector<Node>& nodes) override {
+  std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) override {
     return with_plain_errors(
         [&] { return std::make_unique<CudaGraph>(nodes, device_, own_.get()); });
   }

@@ -1,11 +1,11 @@
 #include "stages/auxiliary_head.h"
 
-#include <ATen/ATen.h>              // operators
-#include <ATen/CPUGeneratorImpl.h>  // initial values
-#include <c10/core/GradMode.h>      // NoGradGuard
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GradMode.h>
 
-#include <cmath>      // bounds
-#include <stdexcept>  // std::invalid_argument
+#include <cmath>
+#include <stdexcept>
 
 #include "stages/guarded_update.h"
 
@@ -65,9 +65,13 @@ void AuxiliaryHead::update(int count) {
 
 void AuxiliaryHead::guarded_update(int count, const at::Tensor& rate, at::Tensor& skipped,
                                    const at::Tensor& finite) {
-  check_and_update(
-      spec_, {.from = flat_, .to = flat_, .gradient = gradient_, .state = optimizer_->state()},
-      count, rate, skipped, finite);
+  check_and_update(update_numbers(spec_, count),
+                   {.from = flat_,
+                    .to = flat_,
+                    .gradient = gradient_,
+                    .state = optimizer_->buffers(),
+                    .memory = {}},
+                   rate, skipped, finite);
 }
 
 NamedTensors AuxiliaryHead::state() const {

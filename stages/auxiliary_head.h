@@ -2,7 +2,7 @@
 // loss.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // at::Tensor
+#include <ATen/core/Tensor.h>
 
 #include <optional>
 #include <vector>

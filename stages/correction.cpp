@@ -1,10 +1,10 @@
 #include "stages/correction.h"
 
-#include <ATen/ATen.h>  // operators
+#include <ATen/ATen.h>
 
-#include <algorithm>  // min
-#include <cmath>      // pow
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
 
 namespace millrace::stages {
 namespace {
@@ -97,18 +97,13 @@ void compensate(const Numbers& n, const Memory& memory, Tensor& gradient, const 
 
 const std::vector<CorrectionKind>& corrections() {
   static const std::vector<CorrectionKind> table = {
-      {.name = "none", .summary = "the schedule's bare rule", .keys = {}},
-      {.name = "inverse-age",
-       .summary = "rate / (1 + age in frames)",
-       .keys = {},
-       .rate = inverse_age},
+      {.name = "none", .summary = "the schedule's bare rule"},
+      {.name = "inverse-age", .summary = "rate / (1 + age in frames)", .rate = inverse_age},
       {.name = "pipemare",
        .summary = "rate / age at first, the full rate after some updates",
-       .keys = {"anneal"},
        .rate = pipemare},
       {.name = "discrepancy",
        .summary = "a backward sees an estimate of the weights of its own forward",
-       .keys = {"decay"},
        .kernel = CorrectionRule::discrepancy,
        .memory = [](const Delay&, const Tensor& w) -> Memory {
          return {at::zeros_like(w), at::zeros_like(w)};
@@ -116,16 +111,13 @@ const std::vector<CorrectionKind>& corrections() {
        .updated = discrepancy},
       {.name = "weight-prediction",
        .summary = "a forward sees an estimate of the weights of its own backward",
-       .keys = {},
        .kernel = CorrectionRule::weight_prediction,
        .memory = [](const Delay&, const Tensor& w) -> Memory { return {at::zeros_like(w)}; },
        .updated = weight_prediction},
       {.name = "spike-compensation",
-       .summary = "momentum as if the gradient had come when its sample did; sgd with momentum",
-       .keys = {}},
+       .summary = "momentum as if the gradient had come when its sample did; sgd with momentum"},
       {.name = "gap-aware",
        .summary = "gradients are divided by how far the weights have gone since",
-       .keys = {},
        .kernel = CorrectionRule::gap_aware,
        .memory =
            [](const Delay& delay, const Tensor& w) {
@@ -138,7 +130,6 @@ const std::vector<CorrectionKind>& corrections() {
        .updated = measure_step},
       {.name = "dc-asgd",
        .summary = "gradients are moved to the newest weights to first order",
-       .keys = {"lambda"},
        .kernel = CorrectionRule::dc_asgd,
        .memory =
            [](const Delay& delay, const Tensor& w) {
@@ -149,8 +140,8 @@ const std::vector<CorrectionKind>& corrections() {
        .correct = compensate,
        .updated = push},
       {.name = "local",
-       .summary = "each stage learns from an auxiliary head of its own, so that no gradient is old",
-       .keys = {"kernel", "rate"}}};
+       .summary =
+           "each stage learns from an auxiliary head of its own, so that no gradient is old"}};
   return table;
 }
 

@@ -1,9 +1,9 @@
 // What a stage does about old gradients, beside its optimizer.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // at::Tensor
+#include <ATen/core/Tensor.h>
 
-#include <cstdint>  // updates
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +22,6 @@ using Memory = std::vector<at::Tensor>;
 /// the host, so that they may be recorded.
 struct CorrectionKind {
   std::string name, summary;
-  std::vector<std::string> keys;  ///< of [correction], beside kind
   /// What the optimizer's rate is multiplied by at its update number `update` = 0, 1, ...; null: 1.
   double (*rate)(const CorrectionSpec& spec, const Delay& delay, std::int64_t update) = nullptr;
   /// The rest is null where a correction is nothing but its rate. `kernel`: its formulas in the

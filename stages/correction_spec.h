@@ -2,9 +2,9 @@
 // Needs no LibTorch.
 #pragma once
 
-#include <cstdint>  // delays
-#include <string>   // names
-#include <vector>   // names
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace millrace::stages {
 

@@ -1,7 +1,7 @@
 // Channels that a ReLU has silenced: nothing passes it, neither forward nor back.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // gradients
+#include <ATen/core/Tensor.h>
 
 #include <atomic>
 #include <cstdint>

@@ -1,12 +1,10 @@
 // An update that a recording can hold: nothing in it asks the host.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // at::Tensor
+#include <ATen/core/Tensor.h>
 
-#include <string>  // names
-#include <string_view>
-#include <utility>  // state
-#include <vector>   // state
+#include <string>
+#include <vector>
 
 #include "stages/correction.h"
 #include "stages/optimizer.h"
@@ -14,42 +12,36 @@
 
 namespace millrace::stages {
 
-/// What an update reads and writes: flat buffers of one layout, and Optimizer::state().
+/// What an update reads and writes: flat buffers of one layout, but for single numbers of state and
+/// memory.
 struct UpdateBuffers {
-  at::Tensor from;      ///< the weights
-  at::Tensor to;        ///< where the new ones go; may be `from`
-  at::Tensor gradient;  ///< the sum of `count`; overwritten
-  NamedTensors state;
-  CorrectionNumbers correction;
-  Memory memory;  ///< the correction's
+  at::Tensor from;                ///< the weights
+  at::Tensor to;                  ///< where the new ones go; may be `from`
+  at::Tensor gradient;            ///< a sum of gradients; overwritten
+  std::vector<at::Tensor> state;  ///< Optimizer::buffers()
+  Memory memory;                  ///< the correction's
 };
 
 /// What check_and_update() does, if `finite` (0-dim, bool), by LibTorch's operators: but the
-/// optimizer's rule is one kernel of our own on a CUDA device where the build has it
+/// optimizer's formula is one kernel of our own on a CUDA device where the build has it
 /// (update_kernel_cuda.cu). Reentrant; no-grad mode.
-void guarded_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
-                    const at::Tensor& rate, const at::Tensor& finite);
+void guarded_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
+                    const at::Tensor& finite);
 
-/// The correction, and Optimizer::step() of `spec`, with the mean of `count` gradients, if `finite`
+/// The correction, and the optimizer's step, with the mean of n.count gradients, if `finite`
 /// (0-dim, bool; undefined: if the gradient is, and if not, `skipped`, 0-dim float, counts it);
 /// otherwise `to` gets `from`, and state and memory stay, bit for bit. `rate` (0-dim, double)
-/// multiplies spec.lr. Returns `finite`. Everything on the buffers' device, so that it may be
-/// recorded. Its formulas are Optimizer's; they round differently, since the rate is a tensor here.
+/// multiplies n.lr. Returns `finite`. Everything lies on the buffers' device, so that it may be
+/// recorded. It rounds differently from Optimizer::step(), since the rate is a tensor here.
 /// One call of the operator millrace::check_and_update, so that whoever records calls finds the
 /// whole update in one place.
-at::Tensor check_and_update(const OptimizerSpec& spec, UpdateBuffers buffers, int count,
-                            const at::Tensor& rate, at::Tensor& skipped,
-                            const at::Tensor& finite = {});
-/// What kernels of ours are told of an update of `spec` with the mean of `count` gradients, and
-/// where its state lies.
-UpdateNumbers update_numbers(const OptimizerSpec& spec, int count,
-                             const CorrectionNumbers& correction = {});
-UpdateState state_of(const NamedTensors& state);
-CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory);
+at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
+                            at::Tensor& skipped, const at::Tensor& finite = {});
 
-/// Its arguments as the operator has them, and back.
-std::vector<double> numbers_of(const OptimizerSpec& spec);
-OptimizerSpec spec_of(std::string_view kind, const std::vector<double>& numbers);
-CorrectionNumbers correction_of(const std::vector<double>& numbers);
+/// The operator takes numbers as their bytes; this takes them out again.
+UpdateNumbers numbers_in(const std::string& bytes);
+/// Where state and memory lie, for kernels of ours.
+UpdateState state_of(const UpdateNumbers& n, const std::vector<at::Tensor>& state);
+CorrectionMemory memory_of(CorrectionRule rule, const Memory& memory);
 
 }  // namespace millrace::stages

@@ -1,13 +1,13 @@
 // One module of a network, as a function of its input and its parameters.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // at::Tensor
+#include <ATen/core/Tensor.h>
 
-#include <cstdint>  // shapes
-#include <memory>   // std::unique_ptr<Layer>
-#include <span>     // parameters of one layer
-#include <string>   // names
-#include <vector>   // lists
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "stages/model_spec.h"
 

@@ -1,5 +1,5 @@
 // ResNet's blocks: a branch of convolutions beside a shortcut.
-#include <ATen/ATen.h>  // relu
+#include <ATen/ATen.h>
 
 #include "stages/layers.h"
 

@@ -3,10 +3,10 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <map>        // preset table
-#include <numeric>    // gcd
-#include <set>        // what crosses a cut
-#include <stdexcept>  // std::invalid_argument
+#include <map>
+#include <numeric>
+#include <set>
+#include <stdexcept>
 
 #include "stages/network_file.h"
 

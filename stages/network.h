@@ -1,9 +1,9 @@
 // A network as a list of modules, before it is cut.
 #pragma once
 
-#include <memory>  // modules
-#include <string>  // names
-#include <vector>  // lists
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "stages/layer.h"
 #include "stages/model_spec.h"

@@ -2,51 +2,153 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
 #include <stdexcept>
+#include <type_traits>
 
 namespace millrace::stages {
+namespace {
 
-const at::Tensor& find(const NamedTensors& tensors, const std::string& name) {
-  for (const auto& [key, tensor] : tensors) {
-    if (key == name) return tensor;
-  }
-  throw std::logic_error("no optimizer state \"" + name + "\"");
+using Number = at::Tensor;
+
+void mul_(Number& a, double b) {
+  a.mul_(b);
+}
+void add_(Number& a, double b) {
+  a.add_(b);
+}
+void add_(Number& a, const Number& b) {
+  a.add_(b);
+}
+void add_(Number& a, const Number& b, double factor) {
+  a.add_(b, factor);
+}
+void add_(Number& a, const Number& b, const at::Tensor& factor) {
+  a.add_(b * factor);
+}
+void div_(Number& a, double b) {
+  a.div_(b);
+}
+void div_(Number& a, const at::Tensor& b) {
+  a.div_(b);
+}
+void lerp_(Number& a, const Number& b, double share) {
+  a.lerp_(b, share);
+}
+void addcmul_(Number& a, const Number& b, const Number& c, double factor) {
+  a.addcmul_(b, c, factor);
+}
+void addcdiv_(Number& a, const Number& b, const Number& c, double factor = 1) {
+  a.addcdiv_(b, c, factor);
+}
+void addcdiv_(Number& a, const Number& b, const Number& c, const at::Tensor& factor) {
+  a.add_(b / c * factor);
+}
+void sqrt_of(Number& a, const Number& b) {
+  if (!a.defined()) a = at::empty_like(b);
+  at::sqrt_out(a, b);
 }
 
-const OptimizerKind& optimizer_kind(const std::string& name) {
-  for (const OptimizerKind& kind : optimizers()) {
-    if (kind.name == name) return kind;
+using std::pow, std::sqrt;
+#define FORMULA inline
+namespace rate_is_number {
+using Rate = double;
+#include "stages/optimizer_formulas-inl.h"
+}  // namespace rate_is_number
+namespace rate_is_tensor {
+using Rate = at::Tensor;
+#include "stages/optimizer_formulas-inl.h"
+}  // namespace rate_is_tensor
+#undef FORMULA
+
+constexpr auto& kInfos = rate_is_number::Optimizers::kInfos;
+
+int number_of(const std::string& name) {
+  for (std::size_t number = 0; number < std::size(kInfos); ++number) {
+    if (kInfos[number].name == name) return int(number);
   }
   throw std::invalid_argument("optimizer.kind: unknown \"" + name + "\"");
 }
 
+}  // namespace
+
 const std::vector<std::string>& optimizer_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> list;
-    for (const OptimizerKind& kind : optimizers()) list.push_back(kind.name);
+    for (const OptimizerInfo& info : kInfos) list.push_back(info.name);
     return list;
   }();
   return names;
 }
 
-Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights) : spec_(spec) {
-  for (const std::string& name : optimizer_kind(spec.kind).state(spec)) {
-    state_.emplace_back(
-        name, name == "steps" ? at::zeros({1}, weights.options()) : at::zeros_like(weights));
+const OptimizerInfo& optimizer_info(const std::string& name) {
+  return kInfos[number_of(name)];
+}
+
+UpdateNumbers update_numbers(const OptimizerSpec& spec, int count) {
+  UpdateNumbers n{.optimizer = number_of(spec.kind),
+                  .count = count,
+                  .share = 1.0 / count,
+                  .lr = spec.lr,
+                  .momentum = spec.momentum,
+                  .weight_decay = spec.weight_decay,
+                  .beta1 = spec.beta1,
+                  .beta2 = spec.beta2,
+                  .alpha = spec.alpha,
+                  .eps = spec.eps,
+                  .decoupled = optimizer_info(spec.kind).decoupled,
+                  .counts_steps = optimizer_info(spec.kind).counts_steps,
+                  .correction = {}};
+  if (spec.spike_delay > 0) {
+    n.spike_momentum = std::pow(spec.momentum, double(spec.spike_delay));
+    n.spike_gradient = (1 - n.spike_momentum) / (1 - spec.momentum);
   }
+  return n;
+}
+
+Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights)
+    : numbers_(update_numbers(spec, 1)) {
+  const OptimizerInfo& info = optimizer_info(spec.kind);
+  for (const char* const name : info.state) {
+    if (name && (name != std::string("momentum") || spec.momentum != 0))
+      state_.emplace_back(name, at::zeros_like(weights));
+  }
+  if (info.counts_steps) state_.emplace_back("steps", at::zeros({1}, weights.options()));
+}
+
+std::vector<at::Tensor> Optimizer::buffers() const {
+  std::vector<at::Tensor> all;
+  for (const auto& [name, buffer] : state_) all.push_back(buffer);
+  return all;
 }
 
 void Optimizer::step(at::Tensor& weights, at::Tensor& gradient) {
-  const OptimizerKind& kind = optimizer_kind(spec_.kind);
-  const double lr = spec_.lr * rate_;
-  if (spec_.weight_decay != 0) {
-    if (kind.decoupled) {
-      weights.mul_(1 - lr * spec_.weight_decay);
+  const double lr = numbers_.lr * rate_;
+  if (numbers_.weight_decay != 0) {
+    if (numbers_.decoupled) {
+      weights.mul_(1 - lr * numbers_.weight_decay);
     } else {
-      gradient.add_(weights, spec_.weight_decay);
+      gradient.add_(weights, numbers_.weight_decay);
     }
   }
-  kind.step(spec_, lr, weights, gradient, state_, scratch_);
+  std::vector<at::Tensor> state = buffers();
+  double steps = 0;  // exact to 16 million: the corrections are 1
+  if (numbers_.counts_steps) steps = (state.back() += 1).item<float>();
+  using rate_is_number::Optimizers;
+  Optimizers::visit(numbers_.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
+    Formula(numbers_, lr, steps)(weights, gradient, state.data(), scratch_);
+  });
+}
+
+void apply_formula(const UpdateNumbers& n, const at::Tensor& lr, at::Tensor& weights,
+                   const at::Tensor& gradient, const std::vector<at::Tensor>& state) {
+  std::vector<at::Tensor> changed = state;
+  at::Tensor steps, scratch;
+  if (n.counts_steps) steps = changed.back().add_(1).to(at::kDouble).squeeze();
+  using rate_is_tensor::Optimizers;
+  Optimizers::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
+    Formula(n, lr, steps)(weights, gradient, changed.data(), scratch);
+  });
 }
 
 }  // namespace millrace::stages

@@ -1,9 +1,9 @@
 // The [optimizer] table in words. Needs no LibTorch.
 #pragma once
 
-#include <cstdint>  // delays
-#include <string>   // names
-#include <vector>   // names
+#include <cstdint>
+#include <string>
+#include <vector>
 
 namespace millrace::stages {
 

@@ -1,12 +1,12 @@
 #include "stages/parameters.h"
 
-#include <ATen/ATen.h>              // tensor creation
-#include <ATen/CPUGeneratorImpl.h>  // seeded generator of our own
-#include <c10/core/GradMode.h>      // NoGradGuard
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/core/GradMode.h>
 
-#include <cmath>          // bounds
-#include <stdexcept>      // std::invalid_argument
-#include <unordered_map>  // names
+#include <cmath>
+#include <stdexcept>
+#include <unordered_map>
 
 namespace millrace::stages {
 namespace {

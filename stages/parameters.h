@@ -1,12 +1,12 @@
 // The weights of one stage: one flat buffer, with a view for each parameter.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // at::Tensor
+#include <ATen/core/Tensor.h>
 
-#include <cstdint>  // seed
-#include <string>   // names
-#include <utility>  // state entries
-#include <vector>   // views
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "stages/network.h"
 

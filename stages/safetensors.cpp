@@ -1,13 +1,13 @@
 #include "stages/safetensors.h"
 
-#include <ATen/ATen.h>  // tensor creation
+#include <ATen/ATen.h>
 
-#include <algorithm>          // order of entries
-#include <bit>                // byte order
-#include <cstring>            // header size
-#include <fstream>            // reading
-#include <nlohmann/json.hpp>  // header
-#include <tuple>              // order of entries
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "stages/json_bounds.h"
 

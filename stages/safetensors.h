@@ -2,9 +2,9 @@
 // Format: https://huggingface.co/docs/safetensors.
 #pragma once
 
-#include <map>        // metadata
-#include <stdexcept>  // WeightsError
-#include <string>     // paths, bytes
+#include <map>
+#include <stdexcept>
+#include <string>
 
 #include "stages/parameters.h"
 

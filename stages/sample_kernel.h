@@ -1,7 +1,7 @@
 // Where a build has nvcc: a frame's bytes to a sample's floats as one kernel.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // at::Tensor
+#include <ATen/core/Tensor.h>
 
 namespace millrace::stages {
 

@@ -1,8 +1,8 @@
 // From tensors to the kernel.
 #include "stages/sample_kernel_cuda.h"
 
-#include <ATen/core/Tensor.h>     // at::Tensor
-#include <c10/cuda/CUDAStream.h>  // the current stream
+#include <ATen/core/Tensor.h>
+#include <c10/cuda/CUDAStream.h>
 
 #include "stages/sample_kernel.h"
 

@@ -1,9 +1,9 @@
 // Between the kernel, which nvcc compiles, and LibTorch, which it need not see.
 #pragma once
 
-#include <cuda_runtime_api.h>  // cudaStream_t
+#include <cuda_runtime_api.h>
 
-#include <cstdint>  // bytes, counts
+#include <cstdint>
 
 namespace millrace::stages {
 

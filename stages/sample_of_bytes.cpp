@@ -1,6 +1,6 @@
 #include "stages/sample_of_bytes.h"
 
-#include <ATen/ATen.h>  // operators
+#include <ATen/ATen.h>
 
 #include "stages/sample_kernel.h"
 

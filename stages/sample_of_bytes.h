@@ -1,7 +1,7 @@
 // From a frame's bytes to a sample's floats, on the device that needs them.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // at::Tensor
+#include <ATen/core/Tensor.h>
 
 namespace millrace::stages {
 

@@ -1,8 +1,8 @@
 // Weights that are others for a while.
 #pragma once
 
-#include <ATen/core/Tensor.h>   // at::Tensor
-#include <c10/core/GradMode.h>  // NoGradGuard
+#include <ATen/core/Tensor.h>
+#include <c10/core/GradMode.h>
 
 namespace millrace::stages {
 

@@ -1,10 +1,10 @@
 #include "stages/stage.h"
 
-#include <ATen/ATen.h>          // operators
-#include <c10/core/GradMode.h>  // AutoGradMode
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
-#include <set>        // what a segment uses
-#include <stdexcept>  // std::logic_error
+#include <set>
+#include <stdexcept>
 
 #include "stages/shifted.h"
 

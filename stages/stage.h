@@ -1,9 +1,9 @@
 // A stage: consecutive modules with their weights, and what they compute for one sample.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // at::Tensor
+#include <ATen/core/Tensor.h>
 
-#include <memory>  // shared network, optimizer
+#include <memory>
 
 #include "stages/auxiliary_head.h"
 #include "stages/correction.h"
@@ -205,7 +205,8 @@ class Stage {
   bool passes_on() const { return !range_.first && !learns_locally() && learns_before_; }
   Tensors wanted_of(const Segment& segment, int buffer) const;
   void add_found(const Segment& segment, Tensors found, bool first);
-  Tensors lasting(int buffer) const;  ///< all that a snapshot holds; aliases
+  Tensors lasting(int buffer) const;    ///< all that a snapshot holds; aliases
+  StateDict optimizer_entries() const;  ///< as checkpoint() names them; aliases
 
   std::shared_ptr<const Network> network_;
   StageRange range_;

@@ -1,9 +1,9 @@
 // How gradients go back through a stage.
-#include <ATen/ATen.h>                     // operators
-#include <c10/core/GradMode.h>             // NoGradGuard
-#include <torch/csrc/autograd/autograd.h>  // torch::autograd::grad
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
 
-#include <stdexcept>  // std::logic_error
+#include <stdexcept>
 
 #include "stages/shifted.h"
 #include "stages/stage.h"

@@ -1,9 +1,9 @@
 #include "stages/tensor_split.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/dispatch/Dispatcher.h>  // an operator of our own
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/library.h>  // its registration
+#include <torch/library.h>
 
 #include "stages/entry_names.h"
 #include "stages/splittable.h"

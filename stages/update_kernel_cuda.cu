@@ -1,69 +1,93 @@
 // The guarded update as one kernel: each weight, gradient and state is read once and written once.
 #include "stages/update_kernel_cuda.h"
 
+#include <cmath>
+#include <new>
+#include <type_traits>
+
 namespace millrace::stages {
 namespace {
 
-/// What an adam step has in common for all weights. Dear: two powers in double precision.
-struct AdamScale {
-  float step, root;
-};
+using Number = float;
+using Rate = double;
 
-__device__ AdamScale adam_scale(const UpdateNumbers& n, double lr, double steps) {
-  const double unbias1 = 1 - pow(n.beta1, steps), unbias2 = 1 - pow(n.beta2, steps);
-  return {float(lr / unbias1), float(sqrt(unbias2))};
+// As LibTorch's kernels round: a product is fused with the sum that it goes to.
+__device__ void mul_(float& a, double b) {
+  a *= float(b);
+}
+__device__ void add_(float& a, double b) {
+  a += float(b);
+}
+__device__ void add_(float& a, const float& b) {
+  a += b;
+}
+__device__ void add_(float& a, const float& b, double factor) {
+  a = fmaf(float(factor), b, a);
+}
+__device__ void div_(float& a, double b) {
+  a /= float(b);
+}
+__device__ void lerp_(float& a, const float& b, double share) {
+  a = fmaf(float(share), b - a, a);
+}
+__device__ void addcmul_(float& a, const float& b, const float& c, double factor) {
+  a = fmaf(float(factor) * b, c, a);
+}
+__device__ void addcdiv_(float& a, const float& b, const float& c) {
+  a += b / c;
+}
+__device__ void addcdiv_(float& a, const float& b, const float& c, double factor) {
+  a = fmaf(float(factor), b / c, a);
+}
+__device__ void sqrt_of(float& a, const float& b) {
+  a = sqrtf(b);
 }
 
-__device__ float adam(const UpdateNumbers& n, const UpdatePointers& p, std::int64_t i, float w,
-                      float g, double lr, const AdamScale& scale) {
-  if (n.decoupled) w -= float(lr * n.weight_decay) * w;
-  const float mean = p.first[i] + float(1 - n.beta1) * (g - p.first[i]);
-  const float square = float(n.beta2) * p.second[i] + float(1 - n.beta2) * g * g;
-  p.first[i] = mean;
-  p.second[i] = square;
-  return w - scale.step * (mean / (sqrtf(square) / scale.root + float(n.eps)));
-}
+using std::pow, std::sqrt;
+#define FORMULA __device__
+#include "stages/optimizer_formulas-inl.h"
+#undef FORMULA
 
-__device__ float rmsprop(const UpdateNumbers& n, const UpdatePointers& p, std::int64_t i, float w,
-                         float g, float lr) {
-  const float square = float(n.alpha) * p.second[i] + float(1 - n.alpha) * g * g;
-  p.second[i] = square;
-  float change = g / (sqrtf(square) + float(n.eps));
-  if (n.momentum != 0) p.first[i] = change = float(n.momentum) * p.first[i] + change;
-  return w - lr * change;
-}
-
-__device__ float sgd(const UpdateNumbers& n, const UpdatePointers& p, std::int64_t i, float w,
-                     float g, float lr) {
-  if (n.momentum == 0) return w - lr * g;
-  const float momentum = float(n.momentum) * p.first[i] + g;
-  p.first[i] = momentum;
-  return w - lr * (float(n.spike_momentum) * momentum + float(n.spike_gradient) * g);
-}
-
-__global__ void update(UpdateNumbers n, UpdatePointers p) {
-  const double lr = n.lr * *p.rate;
-  __shared__ AdamScale scale;
-  if (threadIdx.x == 0 && n.rule == UpdateRule::adam)
-    scale = adam_scale(n, lr, double(*p.steps) + 1);
-  __syncthreads();
-  const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i >= p.count) return;
-  const float w = p.from[i];
+/// Weight `i`, by what thread 0 has made of a formula for all weights of its block.
+template <class Formula>
+__device__ void step(const UpdateNumbers& n, const UpdatePointers& p, const Formula& formula,
+                     double lr, std::int64_t i) {
+  float w = p.from[i];
   if (!*p.finite) {
     p.to[i] = w;
     return;
   }
   float g = p.gradient[i] * float(n.share);
-  if (!n.decoupled) g += float(n.weight_decay) * w;
-  if (n.rule == UpdateRule::adam) p.to[i] = adam(n, p, i, w, g, lr, scale);
-  if (n.rule == UpdateRule::rmsprop) p.to[i] = rmsprop(n, p, i, w, g, float(lr));
-  if (n.rule == UpdateRule::sgd) p.to[i] = sgd(n, p, i, w, g, float(lr));
+  if (n.decoupled) {
+    w -= float(lr * n.weight_decay) * w;
+  } else {
+    g += float(n.weight_decay) * w;
+  }
+  float state[2], scratch;
+  for (int k = 0; k < 2; ++k) state[k] = p.state.buffers[k] ? p.state.buffers[k][i] : 0;
+  formula(w, g, state, scratch);
+  for (int k = 0; k < 2; ++k) {
+    if (p.state.buffers[k]) p.state.buffers[k][i] = state[k];
+  }
+  p.to[i] = w;
+}
+
+__global__ void update(UpdateNumbers n, UpdatePointers p) {
+  __shared__ double room[8];  // a formula is dear to make: adam's takes two powers
+  const double lr = n.lr * *p.rate;
+  const std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+  Optimizers::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
+    static_assert(sizeof(Formula) <= sizeof room);
+    if (threadIdx.x == 0)
+      new (room) Formula(n, lr, p.state.steps ? double(*p.state.steps) + 1 : 0);
+    __syncthreads();
+    if (i < p.count) step(n, p, *reinterpret_cast<const Formula*>(room), lr, i);
+  });
 }
 
 /// After all of update() has read it.
 __global__ void count_step(UpdatePointers p) {
-  if (*p.finite) *p.steps += 1;
+  if (*p.finite) *p.state.steps += 1;
 }
 
 }  // namespace
@@ -74,7 +98,7 @@ void launch_update(UpdateNumbers numbers, UpdatePointers pointers, cudaStream_t 
   const auto blocks = unsigned((pointers.count + kThreads - 1) / kThreads);
   void* arguments[] = {&numbers, &pointers};
   cudaLaunchKernel(reinterpret_cast<const void*>(update), blocks, kThreads, arguments, 0, on);
-  if (numbers.rule == UpdateRule::adam)
+  if (pointers.state.steps)
     cudaLaunchKernel(reinterpret_cast<const void*>(count_step), 1, 1, &arguments[1], 0, on);
 }
 

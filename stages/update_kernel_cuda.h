@@ -1,9 +1,7 @@
 // Between the kernel, which nvcc compiles, and LibTorch, which it need not see.
 #pragma once
 
-#include <cuda_runtime_api.h>  // cudaStream_t
-
-#include <cstdint>  // counts
+#include <cuda_runtime_api.h>
 
 #include "stages/update_numbers.h"
 
@@ -15,9 +13,7 @@ struct UpdatePointers {
   const float* from = nullptr;
   float* to = nullptr;
   const float* gradient = nullptr;
-  float* first = nullptr;   ///< momentum, or adam's mean; null where the rule has none
-  float* second = nullptr;  ///< running mean of squares
-  float* steps = nullptr;   ///< adam: one number
+  UpdateState state;
   const double* rate = nullptr;
   const bool* finite = nullptr;
 };

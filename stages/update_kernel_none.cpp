@@ -3,7 +3,7 @@
 
 namespace millrace::stages {
 
-bool update_kernel(const OptimizerSpec&, const UpdateBuffers&, int, const at::Tensor&,
+bool update_kernel(const UpdateNumbers&, const UpdateBuffers&, const at::Tensor&,
                    const at::Tensor&) {
   return false;
 }

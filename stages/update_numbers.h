@@ -1,14 +1,25 @@
-// What an update kernel is told, on a core or a CUDA device. For nvcc, too, which need not see
+// What an update's kernels are told, on a core or a CUDA device. For nvcc, too, which need not see
 // LibTorch.
 #pragma once
 
-#include <cstdint>  // ages
-
-#include "stages/update_rule.h"
+#include <array>
+#include <cstdint>
 
 namespace millrace::stages {
 
-/// What a correction's formulas are told; those of update_kernel_cuda.cu know none.
+/// What there is to know of an optimizer but its formula.
+struct OptimizerInfo {
+  const char* name;
+  std::array<const char*, 3> keys = {};   ///< of [optimizer], beside kind, lr and weight_decay
+  std::array<const char*, 2> state = {};  ///< its buffers; "momentum" only where momentum is not 0
+  bool counts_steps = false;              ///< a number "steps" goes with its state
+  bool decoupled = false;                 ///< weight decay goes to the weights, not to the gradient
+};
+
+/// Which formulas a correction has in the update's kernel on a core.
+enum class CorrectionRule { none, discrepancy, weight_prediction, gap_aware, dc_asgd };
+
+/// What a correction's formulas are told; the kernel of a CUDA device knows none.
 struct CorrectionNumbers {
   CorrectionRule rule = CorrectionRule::none;
   std::int64_t updates = 0;  ///< how old gradients are
@@ -18,20 +29,20 @@ struct CorrectionNumbers {
 
 /// What is the same at every update.
 struct UpdateNumbers {
-  UpdateRule rule = UpdateRule::sgd;
-  double share = 1;  ///< 1 / the gradients summed
+  int optimizer = 0;  ///< its number in optimizer_formulas-inl.h
+  int count = 1;      ///< gradients summed
+  double share = 1;   ///< 1 / count
   double lr = 0, momentum = 0, weight_decay = 0, beta1 = 0, beta2 = 0, alpha = 0, eps = 0;
   /// sgd with momentum: w -= lr (spike_momentum m + spike_gradient g).
   double spike_momentum = 1, spike_gradient = 0;
-  bool decoupled = false;  ///< weight decay goes to the weights, not to the gradient
+  bool decoupled = false, counts_steps = false;  ///< OptimizerInfo's
   CorrectionNumbers correction;
 };
 
-/// The optimizer's state; null where the rule has none.
+/// The optimizer's state, as OptimizerInfo lists it; null where there is none.
 struct UpdateState {
-  float* first = nullptr;   ///< momentum, or adam's mean
-  float* second = nullptr;  ///< running mean of squares
-  float* steps = nullptr;   ///< adam: one number
+  float* buffers[2] = {};
+  float* steps = nullptr;  ///< one number
 };
 
 /// What the correction remembers, in the order of correction.cpp; null where the rule has none.

@@ -1,9 +1,9 @@
 #include "capture/program/arena.h"
 
-#include <algorithm>  // sort
-#include <cstring>    // memset
-#include <new>        // alignment
-#include <numeric>    // iota
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <numeric>
 
 namespace millrace::program {
 namespace {

@@ -1,9 +1,9 @@
 // Memory for what lives within one program only.
 #pragma once
 
-#include <cstddef>  // bytes
-#include <memory>   // memory
-#include <vector>   // blocks
+#include <cstddef>
+#include <memory>
+#include <vector>
 
 namespace millrace::program {
 

@@ -18,14 +18,14 @@ class CoreRecording final : public Recording {
 
 class CoreGraph final : public Graph {
  public:
-  explicit CoreGraph(std::vector<Node> nodes) : nodes_(std::move(nodes)) {}
+  explicit CoreGraph(std::vector<GraphNode> nodes) : nodes_(std::move(nodes)) {}
   void launch() override {
-    for (const Node& node : nodes_)
+    for (const GraphNode& node : nodes_)
       static_cast<const CoreRecording*>(node.recording)->program.run();
   }
 
  private:
-  std::vector<Node> nodes_;
+  std::vector<GraphNode> nodes_;
 };
 
 class CoreBackend final : public Backend {
@@ -39,7 +39,7 @@ class CoreBackend final : public Backend {
     program::run_dry(body);  // recording keeps all that is allocated: bytes are counted here
     return std::make_unique<CoreRecording>(body, arena_, team_.get());
   }
-  std::unique_ptr<Graph> assemble(const std::vector<Node>& nodes) override {
+  std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) override {
     return std::make_unique<CoreGraph>(nodes);
   }
   void run(std::function<void()> body) override { body(); }

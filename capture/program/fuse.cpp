@@ -1,6 +1,6 @@
 // Fewer nodes that do the same.
-#include <algorithm>  // searches
-#include <optional>   // neighbours
+#include <algorithm>
+#include <optional>
 
 #include "capture/program/node.h"
 

@@ -1,12 +1,12 @@
 // A step program's operations before they are prepared.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // operands
+#include <ATen/core/Tensor.h>
 
-#include <cstddef>  // places
-#include <set>      // memory
-#include <string>   // names
-#include <vector>   // lists
+#include <cstddef>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "capture/program/kernels/kernels.h"
 #include "capture/program/recording.h"
@@ -84,7 +84,7 @@ class OwnMemory {
 
 /// The nodes that `calls` come to: kernels of ours where there are some, the operators as they were
 /// elsewhere, nothing for those that only name memory anew. The calls outlive the nodes.
-std::vector<Node> lower(const std::vector<Call>& calls, OwnMemory& own);
+std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own);
 
 /// Merges neighbours (activations into convolutions, ReLU's mask into gradients, copies and sums
 /// into what makes their source) and leaves out what nobody reads.

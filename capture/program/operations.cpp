@@ -1,10 +1,12 @@
 #include "capture/program/operations.h"
 
-#include <ATen/ATen.h>  // operators as they were
+#include <ATen/ATen.h>
 
-#include <algorithm>  // all_of
-#include <cstring>    // memcpy
-#include <stdexcept>  // std::logic_error
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <functional>
+#include <stdexcept>
 
 #include "capture/program/kernels/channels.h"
 #include "capture/program/kernels/norm.h"
@@ -23,18 +25,20 @@ std::string text_of(const kernels::Layout& layout) {
          std::to_string(layout.width);
 }
 
+const char* text_of(kernels::Activation activation) {
+  static constexpr const char* texts[] = {"", " relu", " sigmoid"};
+  return texts[int(activation)];
+}
+
 /// "forward 16x64x64 -> 16x64x64 k5 s1 relu".
 std::string describe(const kernels::Convolution& c) {
-  using kernels::Activation, kernels::Pass;
+  using kernels::Pass;
   const char* pass = c.pass == Pass::kForward        ? "forward "
                      : c.pass == Pass::kDataGradient ? "data-gradient "
                                                      : "weight-gradient ";
-  std::string text = pass + text_of(c.input) + " -> " + text_of(c.output) + " k" +
-                     std::to_string(c.kernel) + " s" + std::to_string(c.stride);
-  if (c.activation == Activation::kRelu) text += " relu";
-  if (c.activation == Activation::kSigmoid) text += " sigmoid";
-  if (c.masked) text += " masked";
-  return text;
+  const std::string text = pass + text_of(c.input) + " -> " + text_of(c.output) + " k" +
+                           std::to_string(c.kernel) + " s" + std::to_string(c.stride);
+  return text + text_of(c.activation) + (c.masked ? " masked" : "");
 }
 
 /// The operator that was called, on the tensors of its recording.
@@ -132,47 +136,114 @@ class ConvolutionOperation final : public Prepared {
   float* memory_ = nullptr;
 };
 
-/// One function over all elements.
-class Elementwise final : public Prepared {
+/// One call of a kernel, on the addresses of the node's tensors.
+class KernelCall final : public Prepared {
  public:
-  explicit Elementwise(const Node& node) {
-    static const char* names[] = {
-        "", "", "", "", "relu", "sigmoid", "relu mask", "sigmoid gradient", "add"};
-    kind_ = node.kind;
-    info.name = names[int(node.kind)];
+  struct Addresses {
+    std::array<float*, 3> reads{}, writes{};
+  };
+  using Call = std::function<void(const Addresses& at, kernels::Share share)>;
+
+  /// \param shared a team shares the call; else its first thread makes it.
+  KernelCall(std::string name, bool shared, Call call) : shared_(shared), call_(std::move(call)) {
+    info.name = std::move(name);
     info.kernel = kernels::instruction_set();
-    count_ = std::size_t(node.writes[0].numel());
   }
+  std::vector<bool> phases() const override { return {shared_}; }
   void bind(const Node& node, char*) override {
-    a_ = floats(node.reads[0]);
-    if (node.reads.size() > 1) b_ = floats(node.reads[1]);
-    made_ = floats(node.writes[0]);
+    std::transform(node.reads.begin(), node.reads.end(), at_.reads.begin(), floats);
+    std::transform(node.writes.begin(), node.writes.end(), at_.writes.begin(), floats);
   }
-  std::vector<bool> phases() const override { return {true}; }
-  void run(int, kernels::Share share) override {
-    const auto [begin, end] = share.of(count_, 16);
-    const float* const a = a_ + begin;
-    float* const made = made_ + begin;
-    switch (kind_) {
-      case Kind::relu:
-        return kernels::relu(a, made, end - begin);
-      case Kind::sigmoid:
-        return kernels::sigmoid(a, made, end - begin);
-      case Kind::relu_mask:
-        return kernels::relu_mask(a, b_ + begin, made, end - begin);
-      case Kind::sigmoid_gradient:
-        return kernels::sigmoid_gradient(a, b_ + begin, made, end - begin);
-      default:
-        return kernels::add(a, b_ + begin, made, end - begin);
-    }
-  }
+  void run(int, kernels::Share share) override { call_(at_, share); }
 
  private:
-  Kind kind_;
-  std::size_t count_ = 0;
-  const float *a_ = nullptr, *b_ = nullptr;
-  float* made_ = nullptr;
+  const bool shared_;
+  const Call call_;
+  Addresses at_;
 };
+using Addresses = KernelCall::Addresses;
+
+/// A function of `count` elements, of which a team's threads take parts.
+template <class Kernel>
+std::unique_ptr<Prepared> elementwise(const char* name, const Node& node, const Kernel& kernel) {
+  const auto count = std::size_t(node.writes[0].numel());
+  return std::make_unique<KernelCall>(
+      name, true, [count, kernel](const Addresses& at, kernels::Share share) {
+        const auto [begin, end] = share.of(count, 16);
+        const float* const b = at.reads[1] ? at.reads[1] + begin : nullptr;
+        kernel(at.reads[0] + begin, b, at.writes[0] + begin, end - begin);
+      });
+}
+
+std::unique_ptr<Prepared> elementwise(const Node& node) {
+  using In = const float*;
+  switch (node.kind) {
+    case Kind::relu:
+      return elementwise("relu", node, [](In a, In, float* made, std::size_t count) {
+        kernels::relu(a, made, count);
+      });
+    case Kind::sigmoid:
+      return elementwise("sigmoid", node, [](In a, In, float* made, std::size_t count) {
+        kernels::sigmoid(a, made, count);
+      });
+    case Kind::relu_mask:
+      return elementwise("relu mask", node, kernels::relu_mask);
+    case Kind::sigmoid_gradient:
+      return elementwise("sigmoid gradient", node, kernels::sigmoid_gradient);
+    default:
+      return elementwise("add", node, kernels::add);
+  }
+}
+
+std::unique_ptr<Prepared> mean_squared_error(const Node& node) {
+  const kernels::Layout l = layout_of(node.reads[0]);
+  return std::make_unique<KernelCall>(
+      "mean squared error", false, [l](const Addresses& at, kernels::Share) {
+        *at.writes[0] = kernels::mse(at.reads[0], l, at.reads[1], l, nullptr, l, false);
+      });
+}
+
+std::unique_ptr<Prepared> mean_squared_error_gradient(const Node& node) {
+  const kernels::Layout l = layout_of(node.reads[1]);
+  return std::make_unique<KernelCall>(
+      "mean squared error's gradient", false,
+      [l, through_sigmoid = node.through_sigmoid](const Addresses& at, kernels::Share) {
+        kernels::mse(at.reads[1], l, at.reads[2], l, at.writes[0], l, through_sigmoid,
+                     *at.reads[0]);
+      });
+}
+
+std::unique_ptr<Prepared> add_to_channels(const Node& node) {
+  const kernels::Layout l = layout_of(node.writes[0]);
+  return std::make_unique<KernelCall>(
+      "add to channels of " + text_of(l) + text_of(node.activation), true,
+      [l, activation = node.activation](const Addresses& at, kernels::Share share) {
+        kernels::add_to_channels(l, at.reads[0], at.reads[1], activation, at.writes[0], share);
+      });
+}
+
+std::unique_ptr<Prepared> channel_sums(const Node& node) {
+  const kernels::Layout l = layout_of(node.reads[0]);
+  return std::make_unique<KernelCall>("channel sums of " + text_of(l), true,
+                                      [l](const Addresses& at, kernels::Share share) {
+                                        kernels::channel_sums(l, at.reads[0], at.writes[0], share);
+                                      });
+}
+
+/// millrace::add_up. Whoever shares the modules runs the same programs.
+std::unique_ptr<Prepared> add_up(const Node& node) {
+  auto* const reducer = reinterpret_cast<stages::Reducer*>(node.call->arguments[1].toInt());
+  const int place = int(node.call->arguments[2].toInt());
+  const auto count = std::size_t(node.writes[0].numel());
+  auto made =
+      std::make_unique<KernelCall>("sum over ranks " + text_of(layout_of(node.writes[0])), false,
+                                   [=](const Addresses& at, kernels::Share) {
+                                     std::memcpy(at.writes[0], at.reads[0], count * sizeof(float));
+                                     reducer->add_up({at.writes[0], count}, place);
+                                   });
+  made->info.kernel = "ranks";
+  return made;
+}
 
 class StridedAdd final : public Prepared {
  public:
@@ -186,38 +257,6 @@ class StridedAdd final : public Prepared {
 
  private:
   at::Tensor a_, b_, sum_;
-};
-
-class MeanSquaredError final : public Prepared {
- public:
-  explicit MeanSquaredError(const Node& node)
-      : gradient_(node.kind == Kind::mse_gradient),
-        through_sigmoid_(node.through_sigmoid),
-        layout_(layout_of(node.reads[gradient_ ? 1 : 0])) {
-    info.name = gradient_ ? "mean squared error's gradient" : "mean squared error";
-    info.kernel = kernels::instruction_set();
-  }
-  void bind(const Node& node, char*) override {
-    const std::size_t first = gradient_ ? 1 : 0;
-    scale_ = gradient_ ? floats(node.reads[0]) : nullptr;
-    prediction_ = floats(node.reads[first]);
-    target_ = floats(node.reads[first + 1]);
-    made_ = floats(node.writes[0]);
-  }
-  void run(int, kernels::Share) override {
-    if (gradient_) {
-      kernels::mse(prediction_, layout_, target_, layout_, made_, layout_, through_sigmoid_,
-                   *scale_);
-    } else {
-      *made_ = kernels::mse(prediction_, layout_, target_, layout_, nullptr, layout_, false);
-    }
-  }
-
- private:
-  bool gradient_, through_sigmoid_;
-  kernels::Layout layout_;
-  const float *scale_ = nullptr, *prediction_ = nullptr, *target_ = nullptr;
-  float* made_ = nullptr;
 };
 
 class GroupNorm final : public Prepared {
@@ -272,30 +311,25 @@ class Update final : public Prepared {
  public:
   Update(const Node& node, int threads) : all_finite_(std::size_t(threads)) {
     const auto& arguments = node.call->arguments;
-    const stages::OptimizerSpec spec =
-        stages::spec_of(arguments[5].toStringRef(), arguments[6].toDoubleVector());
-    const stages::CorrectionNumbers correction =
-        stages::correction_of(arguments[8].toDoubleVector());
-    numbers_ = stages::update_numbers(spec, int(arguments[9].toInt()), correction);
-    for (const c10::IValue& name : arguments[4].toListRef()) names_.push_back(name.toStringRef());
+    numbers_ = stages::numbers_in(arguments[5].toStringRef());
+    states_ = arguments[3].toTensorVector().size();
     count_ = std::size_t(node.reads[0].numel());
-    info.name = "update by " + spec.kind;
-    if (correction.rule != stages::CorrectionRule::none)
-      info.name += ", " + stages::correction_kind(correction.rule).name;
+    info.name = "update by " + stages::optimizer_names()[std::size_t(numbers_.optimizer)];
+    const stages::CorrectionRule correction = numbers_.correction.rule;
+    if (correction != stages::CorrectionRule::none)
+      info.name += ", " + stages::correction_kind(correction).name;
     info.kernel = kernels::instruction_set();
   }
   std::size_t scratch_bytes() const override {
     return kernels::update_sums(numbers_, count_) * sizeof(double);
   }
   void bind(const Node& node, char* scratch) override {
-    stages::NamedTensors state;
-    auto next = node.writes.begin() + 3;
-    for (const std::string& name : names_) state.emplace_back(name, *next++);
+    const auto state = node.writes.begin() + 3, memory = state + std::ptrdiff_t(states_);
     operands_ = {.from = floats(node.reads[0]),
                  .to = floats(node.writes[2]),
                  .gradient = floats(node.reads[1]),
-                 .state = stages::state_of(state),
-                 .memory = stages::memory_of(numbers_.correction.rule, {next, node.writes.end()}),
+                 .state = stages::state_of(numbers_, {state, memory}),
+                 .memory = stages::memory_of(numbers_.correction.rule, {memory, node.writes.end()}),
                  .sums = reinterpret_cast<double*>(scratch),
                  .count = count_};
     rate_ = static_cast<const double*>(node.reads[2].const_data_ptr());
@@ -333,8 +367,7 @@ class Update final : public Prepared {
   std::vector<Finite> all_finite_;
   stages::UpdateNumbers numbers_;
   kernels::UpdateOperands operands_;
-  std::vector<std::string> names_;
-  std::size_t count_ = 0;
+  std::size_t count_ = 0, states_ = 0;
   const double* rate_ = nullptr;
   const bool* given_ = nullptr;  ///< null: whether the gradient is finite
   bool* finite_ = nullptr;
@@ -377,80 +410,6 @@ class Copy final : public Prepared {
   void (Copy::*run_)() = nullptr;
 };
 
-/// millrace::add_up. Whoever shares the modules runs the same programs.
-class AddUp final : public Prepared {
- public:
-  explicit AddUp(const Node& node)
-      : reducer_(*reinterpret_cast<stages::Reducer*>(node.call->arguments[1].toInt())),
-        place_(int(node.call->arguments[2].toInt())),
-        count_(std::size_t(node.writes[0].numel())) {
-    info.name = "sum over ranks " + text_of(layout_of(node.writes[0]));
-    info.kernel = "ranks";
-  }
-  void bind(const Node& node, char*) override {
-    part_ = floats(node.reads[0]);
-    sum_ = floats(node.writes[0]);
-  }
-  void run(int, kernels::Share) override {
-    std::memcpy(sum_, part_, count_ * sizeof(float));
-    reducer_.add_up({sum_, count_}, place_);
-  }
-
- private:
-  stages::Reducer& reducer_;
-  const int place_;
-  const std::size_t count_;
-  const float* part_ = nullptr;
-  float* sum_ = nullptr;
-};
-
-class AddToChannels final : public Prepared {
- public:
-  explicit AddToChannels(const Node& node)
-      : layout_(layout_of(node.writes[0])), activation_(node.activation) {
-    info.name = "add to channels of " + text_of(layout_);
-    if (activation_ == kernels::Activation::kRelu) info.name += " relu";
-    if (activation_ == kernels::Activation::kSigmoid) info.name += " sigmoid";
-    info.kernel = kernels::instruction_set();
-  }
-  void bind(const Node& node, char*) override {
-    source_ = floats(node.reads[0]);
-    added_ = floats(node.reads[1]);
-    made_ = floats(node.writes[0]);
-  }
-  std::vector<bool> phases() const override { return {true}; }
-  void run(int, kernels::Share share) override {
-    kernels::add_to_channels(layout_, source_, added_, activation_, made_, share);
-  }
-
- private:
-  const kernels::Layout layout_;
-  const kernels::Activation activation_;
-  const float *source_ = nullptr, *added_ = nullptr;
-  float* made_ = nullptr;
-};
-
-class ChannelSums final : public Prepared {
- public:
-  explicit ChannelSums(const Node& node) : layout_(layout_of(node.reads[0])) {
-    info.name = "channel sums of " + text_of(layout_);
-    info.kernel = kernels::instruction_set();
-  }
-  void bind(const Node& node, char*) override {
-    source_ = floats(node.reads[0]);
-    sums_ = floats(node.writes[0]);
-  }
-  std::vector<bool> phases() const override { return {true}; }
-  void run(int, kernels::Share share) override {
-    kernels::channel_sums(layout_, source_, sums_, share);
-  }
-
- private:
-  const kernels::Layout layout_;
-  const float* source_ = nullptr;
-  float* sums_ = nullptr;
-};
-
 }  // namespace
 
 std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
@@ -465,13 +424,14 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::sigmoid:
     case Kind::relu_mask:
     case Kind::sigmoid_gradient:
-      return std::make_unique<Elementwise>(node);
+      return elementwise(node);
     case Kind::add:
       if (!lie_alike(node.reads[0], node.reads[1])) return std::make_unique<StridedAdd>(node);
-      return std::make_unique<Elementwise>(node);
+      return elementwise(node);
     case Kind::mse:
+      return mean_squared_error(node);
     case Kind::mse_gradient:
-      return std::make_unique<MeanSquaredError>(node);
+      return mean_squared_error_gradient(node);
     case Kind::group_norm:
     case Kind::group_norm_gradient:
       return std::make_unique<GroupNorm>(node);
@@ -480,11 +440,11 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::update:
       return std::make_unique<Update>(node, threads);
     case Kind::add_up:
-      return std::make_unique<AddUp>(node);
+      return add_up(node);
     case Kind::add_to_channels:
-      return std::make_unique<AddToChannels>(node);
+      return add_to_channels(node);
     case Kind::channel_sums:
-      return std::make_unique<ChannelSums>(node);
+      return channel_sums(node);
   }
   throw std::logic_error("a node of no kind");
 }

@@ -2,12 +2,12 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>  // below autograd
 
-#include <algorithm>  // lifetimes
-#include <chrono>     // times
-#include <exception>  // what a LibTorch operator throws
-#include <map>        // memory
-#include <mutex>      // names
-#include <set>        // names
+#include <algorithm>
+#include <chrono>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "capture/operation_watch.h"
@@ -83,7 +83,7 @@ Program::Program(const std::function<void()>& body, Arena& arena, kernels::Team*
   std::vector<Call> calls = record_calls(body);
   OwnMemory own(calls);
   std::vector<Node>& nodes = parts_->nodes;
-  nodes = lower(calls, own);
+  nodes = translate(calls, own);
   fuse(nodes, own);
 
   Values values = values_of(nodes, own);

@@ -2,9 +2,9 @@
 // GPU.
 #pragma once
 
-#include <functional>  // bodies
-#include <memory>      // operations
-#include <vector>      // operations
+#include <functional>
+#include <memory>
+#include <vector>
 
 #include "capture/operation_info.h"
 #include "capture/program/arena.h"

@@ -1,13 +1,13 @@
 #include "capture/program/recording.h"
 
-#include <ATen/ATen.h>                          // zeros
+#include <ATen/ATen.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>  // recording on and off
-#include <torch/library.h>                      // a fallback for all operators
+#include <torch/library.h>
 
 #include <algorithm>
-#include <set>        // what asks the host
-#include <stdexcept>  // refusals
-#include <string>     // names
+#include <set>
+#include <stdexcept>
+#include <string>
 
 namespace millrace::program {
 namespace {

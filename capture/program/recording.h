@@ -1,11 +1,11 @@
 // What a body asked of LibTorch, operator by operator.
 #pragma once
 
-#include <ATen/core/dispatch/Dispatcher.h>  // operators by name
-#include <ATen/core/ivalue.h>               // arguments
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
 
-#include <functional>  // bodies
-#include <vector>      // calls
+#include <functional>
+#include <vector>
 
 namespace millrace::program {
 

@@ -1,10 +1,10 @@
 #include "tests/capture/backend_test.h"
 
-#include <ATen/ATen.h>  // work
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <stdexcept>  // refusals
-#include <vector>     // chains
+#include <stdexcept>
+#include <vector>
 
 namespace millrace::capture {
 namespace {

@@ -1,9 +1,9 @@
 // What every kind of Backend must do; each test program says which it has.
 #pragma once
 
-#include <c10/core/Device.h>  // where tensors are
+#include <c10/core/Device.h>
 
-#include <memory>  // streams
+#include <memory>
 
 #include "capture/backend.h"
 

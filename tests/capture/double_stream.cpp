@@ -1,16 +1,16 @@
 #include "tests/capture/double_stream.h"
 
-#include <ATen/Parallel.h>      // one intra-op thread
-#include <c10/core/GradMode.h>  // copies
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 
-#include <atomic>              // what is over
-#include <chrono>              // pauses, times
-#include <condition_variable>  // waits
-#include <deque>               // work to do
-#include <mutex>               // waits
-#include <random>              // pauses
-#include <stdexcept>           // refusals
-#include <thread>              // the device
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <thread>
 
 #include "tests/capture/operator_tape.h"
 
@@ -97,27 +97,27 @@ class Worklist {
 
 class DoubleGraph final : public Graph {
  public:
-  DoubleGraph(std::vector<Node> parts, Worklist& work, bool disturbed)
+  DoubleGraph(std::vector<GraphNode> parts, Worklist& work, bool disturbed)
       : parts_(std::move(parts)), work_(work), disturbed_(disturbed) {}
 
   void launch() override {
     ++launched_;
-    std::vector<const Node*> late;
-    for (const Node& node : parts_) {
+    std::vector<const GraphNode*> late;
+    for (const GraphNode& node : parts_) {
       if (node.aside && random()() % 2 == 0) {
         late.push_back(&node);
       } else {
         add(node);
       }
     }
-    for (const Node* node : late) add(*node);
+    for (const GraphNode* node : late) add(*node);
     work_.add([this] { ++over_; });
   }
   bool over() override { return over_ == launched_; }
   std::int64_t duration_ns() override { return passed_.exchange(0); }
 
  private:
-  void add(const Node& node) {
+  void add(const GraphNode& node) {
     auto* wait = static_cast<DoubleEvent*>(node.wait);
     auto* signal = static_cast<DoubleEvent*>(node.signal);
     const std::int64_t needs = wait ? wait->launched() : 0;
@@ -140,7 +140,7 @@ class DoubleGraph final : public Graph {
     return generator;
   }
 
-  std::vector<Node> parts_;
+  std::vector<GraphNode> parts_;
   Worklist& work_;
   bool disturbed_;
   std::int64_t launched_ = 0;
@@ -157,7 +157,7 @@ class DoubleStream final : public Backend {
     body();
     return std::make_unique<DoubleRecording>(body);
   }
-  std::unique_ptr<Graph> assemble(const std::vector<Node>& parts) override {
+  std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& parts) override {
     return std::make_unique<DoubleGraph>(parts, work_, disturbed_);
   }
   void run(std::function<void()> body) override { work_.add(std::move(body)); }
@@ -174,14 +174,14 @@ class DoubleStream final : public Backend {
 
 class ProgramGraph final : public Graph {
  public:
-  explicit ProgramGraph(std::vector<Node> nodes) : nodes_(std::move(nodes)) {}
+  explicit ProgramGraph(std::vector<GraphNode> nodes) : nodes_(std::move(nodes)) {}
   void launch() override {
-    for (const Node& node : nodes_)
+    for (const GraphNode& node : nodes_)
       static_cast<const DoubleRecording*>(node.recording)->tape.replay();
   }
 
  private:
-  std::vector<Node> nodes_;
+  std::vector<GraphNode> nodes_;
 };
 
 class DoubleProgram final : public Backend {
@@ -195,7 +195,7 @@ class DoubleProgram final : public Backend {
     body();
     return std::make_unique<DoubleRecording>(body);
   }
-  std::unique_ptr<Graph> assemble(const std::vector<Node>& nodes) override {
+  std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) override {
     if (nodes.size() != 1 || nodes[0].wait || nodes[0].signal)
       throw std::logic_error("each call is launched by itself");
     return std::make_unique<ProgramGraph>(nodes);

@@ -1,7 +1,7 @@
 // A device that is none: a thread of its own does what a stream is given, later.
 #pragma once
 
-#include <memory>  // streams
+#include <memory>
 
 #include "capture/backend.h"
 

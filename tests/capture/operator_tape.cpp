@@ -1,12 +1,12 @@
 #include "tests/capture/operator_tape.h"
 
-#include <ATen/ATen.h>                     // tensors
+#include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>  // below autograd
 
-#include <limits>     // spoilt numbers
-#include <set>        // owners
-#include <stdexcept>  // refusals
-#include <vector>     // calls
+#include <limits>
+#include <set>
+#include <stdexcept>
+#include <vector>
 
 #include "capture/program/node.h"
 

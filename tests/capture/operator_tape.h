@@ -1,8 +1,8 @@
 // What a body did, operator by operator, to be done again without the body.
 #pragma once
 
-#include <functional>  // bodies
-#include <memory>      // what is noted
+#include <functional>
+#include <memory>
 
 namespace millrace::capture {
 

@@ -1,12 +1,12 @@
 #include "tests/capture/operator_tape.h"
 
-#include <ATen/ATen.h>  // tensors
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cmath>      // what is spoilt
-#include <stdexcept>  // refusals
+#include <cmath>
+#include <stdexcept>
 
-#include <torch/csrc/autograd/autograd.h>  // gradients
+#include <torch/csrc/autograd/autograd.h>
 
 namespace millrace::capture {
 namespace {

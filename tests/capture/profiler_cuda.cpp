@@ -2,11 +2,11 @@
 // range. It writes a line each to the file that RANGES_FILE names.
 #include <nvtx3/nvToolsExt.h>  // the interface of such libraries
 
-#include <sys/syscall.h>  // who does it
-#include <unistd.h>       // who does it
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include <cstdio>   // lines
-#include <cstdlib>  // where to
+#include <cstdio>
+#include <cstdlib>
 
 namespace {
 

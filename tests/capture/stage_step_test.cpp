@@ -2,10 +2,10 @@
 #include "capture/stage_step.h"
 #include "capture/devices.h"
 
-#include <ATen/ATen.h>  // samples
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cstring>  // memcmp
+#include <cstring>
 
 namespace millrace::capture {
 namespace {

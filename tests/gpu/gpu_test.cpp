@@ -131,9 +131,13 @@ TEST(GpuStep, AnUpdateThatIsNotFiniteChangesNothing) {
     const stages::Optimizer optimizer(spec, weights);
     const at::Tensor gradient = at::full({1000}, std::numeric_limits<float>::infinity(), cuda);
     const at::Tensor finite = at::isfinite(at::linalg_vector_norm(gradient, INFINITY));
-    stages::guarded_update(
-        spec, {.from = weights, .to = weights, .gradient = gradient, .state = optimizer.state()}, 1,
-        at::ones({}, cuda.dtype(at::kDouble)), finite);
+    stages::guarded_update(stages::update_numbers(spec, 1),
+                           {.from = weights,
+                            .to = weights,
+                            .gradient = gradient,
+                            .state = optimizer.buffers(),
+                            .memory = {}},
+                           at::ones({}, cuda.dtype(at::kDouble)), finite);
     EXPECT_TRUE(at::equal(weights, before)) << kind;
     for (const auto& [name, buffer] : optimizer.state())
       EXPECT_EQ(buffer.abs().sum().item<float>(), 0) << kind << " " << name;
@@ -156,7 +160,8 @@ TEST(GpuStep, UpdatesAsOnACore) {
           const at::Tensor g =
               sample_at(step, kLarger).first.flatten().sub(0.5).to(here.device()).clone();
           stages::guarded_update(
-              spec, {.from = w, .to = w, .gradient = g, .state = optimizer.state()}, 2,
+              stages::update_numbers(spec, 2),
+              {.from = w, .to = w, .gradient = g, .state = optimizer.buffers(), .memory = {}},
               at::full({}, 0.5, here.dtype(at::kDouble)), at::ones({}, here.dtype(at::kBool)));
         }
       }

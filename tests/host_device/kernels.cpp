@@ -2,6 +2,8 @@
 // thread, block by block: what the first thread of a block leaves for the others is there.
 #include <cmath>
 #include <cstdint>
+#include <new>
+#include <type_traits>
 
 #include "tests/host_device/host_device.h"
 
@@ -49,9 +51,8 @@ UpdatePointers reached(UpdatePointers p) {
   p.from = reach(p.from);
   p.to = reach(p.to);
   p.gradient = reach(p.gradient);
-  p.first = reach(p.first);
-  p.second = reach(p.second);
-  p.steps = reach(p.steps);
+  for (float*& buffer : p.state.buffers) buffer = reach(buffer);
+  p.state.steps = reach(p.state.steps);
   p.rate = reach(p.rate);
   p.finite = reach(p.finite);
   return p;
@@ -67,9 +68,10 @@ Work of_update(dim3 grid, dim3 block, void** arguments) {
                  {p.gradient, bytes, false},
                  {p.rate, sizeof(double), false},
                  {p.finite, sizeof(bool), false}};
-  if (p.first) work.ranges.push_back({p.first, bytes, true});
-  if (p.second) work.ranges.push_back({p.second, bytes, true});
-  if (p.steps) work.ranges.push_back({p.steps, sizeof(float), false});
+  for (float* const buffer : p.state.buffers) {
+    if (buffer) work.ranges.push_back({buffer, bytes, true});
+  }
+  if (p.state.steps) work.ranges.push_back({p.state.steps, sizeof(float), false});
   return work;
 }
 
@@ -77,7 +79,7 @@ Work of_count_step(dim3 grid, dim3 block, void** arguments) {
   const auto p = *static_cast<UpdatePointers*>(arguments[0]), here = reached(p);
   return {.name = "millrace's count_step",
           .run = all_threads(grid, block, [=] { count_step(here); }),
-          .ranges = {{p.steps, sizeof(float), true}, {p.finite, sizeof(bool), false}}};
+          .ranges = {{p.state.steps, sizeof(float), true}, {p.finite, sizeof(bool), false}}};
 }
 
 Work of_sample_of(dim3 grid, dim3 block, void** arguments) {

@@ -2,12 +2,12 @@
 // comment) on one weight, w = 1, with gradients 1, -0.5, 0.25, 0.5.
 #include "stages/correction.h"
 
-#include <ATen/ATen.h>  // the weight
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cmath>      // the other side's arithmetic
-#include <limits>     // what is no number
-#include <stdexcept>  // std::invalid_argument
+#include <cmath>
+#include <limits>
+#include <stdexcept>
 
 #include "stages/optimizer.h"
 

@@ -1,6 +1,6 @@
 #include "stages/network.h"
 
-#include <ATen/ATen.h>  // samples
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,11 +1,11 @@
 // Each rule on numbers small enough to be worked out by hand.
 #include "stages/optimizer.h"
 
-#include <ATen/ATen.h>  // numbers
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cmath>      // expected values
-#include <stdexcept>  // std::invalid_argument
+#include <cmath>
+#include <stdexcept>
 
 namespace millrace::stages {
 namespace {

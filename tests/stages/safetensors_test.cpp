@@ -1,12 +1,12 @@
 #include "stages/safetensors.h"
 
-#include <ATen/ATen.h>  // tensors
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include <cstring>     // headers
-#include <ctime>       // processor time
-#include <filesystem>  // scratch files
-#include <fstream>     // scratch files
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
 
 namespace millrace::stages {
 namespace {

@@ -1,7 +1,7 @@
 // A sample's floats are the frame's bytes over 255, to the bit, each channel in its plane.
 #include "stages/sample_of_bytes.h"
 
-#include <ATen/ATen.h>  // frames
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 namespace millrace::stages {

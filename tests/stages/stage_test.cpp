@@ -1,6 +1,6 @@
 #include "stages/stage.h"
 
-#include <ATen/ATen.h>  // samples
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 namespace millrace::stages {

@@ -35,8 +35,9 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
 }
 
 bool has_beta1(const stages::OptimizerSpec& optimizer) {
-  const std::vector<std::string>& keys = stages::optimizer_kind(optimizer.kind).keys;
-  return std::find(keys.begin(), keys.end(), "beta1") != keys.end();
+  const auto& keys = stages::optimizer_info(optimizer.kind).keys;
+  return std::any_of(keys.begin(), keys.end(),
+                     [](const char* key) { return key && key == std::string("beta1"); });
 }
 
 std::string describe_correction(const Config& config, const engine::TrainerOptions& options) {

@@ -137,7 +137,7 @@ float mse(const float* prediction, const Layout& layout, const float* target,
           bool through_sigmoid, float scale = 1);
 
 // ---- The update: one pass over a stage's flat buffers, the formulas of
-// stages/optimizer_rules.cpp and stages/correction.cpp.
+// stages/optimizer_formulas-inl.h and stages/correction.cpp.
 
 /// Flat buffers of `count` floats, but for a share's, which are parts of such.
 struct UpdateOperands {

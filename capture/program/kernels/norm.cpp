@@ -133,7 +133,7 @@ struct Room {
 };
 
 /// What scales and shifts each channel, and the groups' mean and rstd.
-void settle(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
+void sum_groups(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
   float *const scale = room.first, *const shift = room.second;
   const std::size_t each = room.channels / std::size_t(norm.groups);
   const double count = double(norm.pixels);
@@ -159,7 +159,7 @@ void settle(const GroupNorm& norm, const Room& room, const GroupNormOperands& o)
 }
 
 /// The gradients of weight and bias, and what the source's is made of, by channel.
-void settle_gradient(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
+void sum_groups_of_gradient(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
   float *const of_gradient = room.first, *const of_source = room.second, *const shift = room.third;
   const std::size_t each = room.channels / std::size_t(norm.groups);
   for (std::size_t c = 0; c < room.channels; ++c) {
@@ -197,7 +197,7 @@ void group_norm(const GroupNorm& norm, const GroupNormOperands& o, int phase, Sh
     return HWY_DYNAMIC_DISPATCH(moments)(o.source, o.source, norm.pixels, room.channels, begin, end,
                                          room.sums, room.products);
   }
-  if (phase == 1) return settle(norm, room, o);
+  if (phase == 1) return sum_groups(norm, room, o);
   const auto [begin, end] = share.of(norm.pixels);
   const std::size_t at = begin * room.channels;
   HWY_DYNAMIC_DISPATCH(scale_and_shift)
@@ -216,7 +216,7 @@ void group_norm_gradient(const GroupNorm& norm, const GroupNormOperands& o, int 
     return HWY_DYNAMIC_DISPATCH(products)(o.gradient, o.source, origin, norm.pixels, room.channels,
                                           begin, end, room.sums, room.products);
   }
-  if (phase == 1) return settle_gradient(norm, room, o);
+  if (phase == 1) return sum_groups_of_gradient(norm, room, o);
   if (!o.destination) return;
   const auto [begin, end] = share.of(norm.pixels);
   const std::size_t at = begin * room.channels;

@@ -1,7 +1,8 @@
-// The update: one pass over flat buffers, in torch.optim's order of operations.
+// The update: one pass over flat buffers.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <type_traits>
 
 #include "capture/program/kernels/simd.h"
 
@@ -38,7 +39,50 @@ HWY_INLINE V constant(double value) {
 }
 
 using stages::CorrectionMemory, stages::CorrectionNumbers, stages::CorrectionRule;
-using stages::UpdateNumbers, stages::UpdateRule;
+using stages::OptimizerInfo, stages::UpdateNumbers;
+
+// LibTorch's operators, rounding as its vectors of a core do.
+
+using Number = V;
+using Rate = double;
+
+HWY_INLINE void mul_(V& a, double b) {
+  a = hn::Mul(a, constant(b));
+}
+HWY_INLINE void add_(V& a, double b) {
+  a = hn::Add(a, constant(b));
+}
+HWY_INLINE void add_(V& a, V b) {
+  a = hn::Add(a, b);
+}
+HWY_INLINE void add_(V& a, V b, double factor) {
+  a = hn::MulAdd(b, constant(factor), a);
+}
+HWY_INLINE void div_(V& a, double b) {
+  a = hn::Div(a, constant(b));
+}
+HWY_INLINE void lerp_(V& a, V b, double share) {
+  const V change = hn::Sub(b, a);
+  a = share < 0.5 ? hn::MulAdd(constant(share), change, a)
+                  : hn::NegMulAdd(change, constant(1 - share), b);
+}
+HWY_INLINE void addcmul_(V& a, V b, V c, double factor) {
+  a = hn::MulAdd(hn::Mul(constant(factor), b), c, a);
+}
+HWY_INLINE void addcdiv_(V& a, V b, V c) {
+  a = hn::Add(a, hn::Div(b, c));
+}
+HWY_INLINE void addcdiv_(V& a, V b, V c, double factor) {
+  a = hn::Add(a, hn::Div(hn::Mul(constant(factor), b), c));
+}
+HWY_INLINE void sqrt_of(V& a, V b) {
+  a = hn::Sqrt(b);
+}
+
+using std::pow, std::sqrt;
+#define FORMULA HWY_INLINE
+#include "stages/optimizer_formulas-inl.h"
+#undef FORMULA
 
 // Corrections: what becomes of the mean gradient before the rule, what is remembered of the weights
 // after it, and what of a block of elements.
@@ -122,21 +166,33 @@ struct DelayCompensated : OldWeights {
   const V lambda;
 };
 
-/// to = rule(elements, weights, gradient), decay added to the gradient where it is not decoupled.
-template <typename Rule, typename Corrected>
-HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& o, const Rule& rule,
+template <class Formula, class Corrected>
+HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, double lr,
                       Corrected corrected) {
   const D d;
-  const double decay = n.decoupled ? 0 : n.weight_decay;
-  const V scale_v = constant(n.share), decay_v = constant(decay);
+  const UpdateOperands o = operands;
+  const Formula formula(n, lr, o.state.steps ? o.state.steps[0] + 1 : 0);
+  const bool decoupled = n.decoupled;
+  const double decay = n.weight_decay;
+  const V share = constant(n.share), decay_v = constant(decay), kept = constant(1 - lr * decay);
+  float *const first = o.state.buffers[0], *const second = o.state.buffers[1];
   const auto step = [&](const auto& elements) {
-    const V weights = elements.load(o.from);
-    V gradient = hn::Mul(elements.load(o.gradient), scale_v);
-    gradient = corrected.gradient(elements, weights, gradient);
-    if (decay != 0) gradient = hn::MulAdd(weights, decay_v, gradient);
-    const V made = rule(elements, weights, gradient);
-    elements.store(o.to, made);
-    corrected.updated(elements, weights, made);
+    const V before = elements.load(o.from);
+    V gradient = hn::Mul(elements.load(o.gradient), share);
+    gradient = corrected.gradient(elements, before, gradient);
+    V weights = before, state[2], scratch;
+    if (decoupled) {
+      weights = hn::Mul(weights, kept);
+    } else if (decay != 0) {
+      gradient = hn::MulAdd(weights, decay_v, gradient);
+    }
+    if (first) state[0] = elements.load(first);
+    if (second) state[1] = elements.load(second);
+    formula(weights, gradient, state, scratch);
+    if (first) elements.store(first, state[0]);
+    if (second) elements.store(second, state[1]);
+    elements.store(o.to, weights);
+    corrected.updated(elements, before, weights);
   };
   for (std::size_t block = 0; block * kUpdateBlock < o.count; ++block) {
     std::size_t i = block * kUpdateBlock;
@@ -147,85 +203,27 @@ HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& o, const Rul
   }
 }
 
-template <typename Rule>
-HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& o, const Rule& rule) {
+template <class Formula>
+void update_by(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
   const CorrectionNumbers& c = n.correction;
   switch (c.rule) {
     case CorrectionRule::none:
-      return sweep(n, o, rule, Uncorrected());
+      return sweep<Formula>(n, o, lr, Uncorrected());
     case CorrectionRule::discrepancy:
-      return sweep(n, o, rule, Discrepancy(c, o));
+      return sweep<Formula>(n, o, lr, Discrepancy(c, o));
     case CorrectionRule::weight_prediction:
-      return sweep(n, o, rule, WeightPrediction(c, o));
+      return sweep<Formula>(n, o, lr, WeightPrediction(c, o));
     case CorrectionRule::gap_aware:
-      return sweep(n, o, rule, GapAware(c, o));
+      return sweep<Formula>(n, o, lr, GapAware(c, o));
     case CorrectionRule::dc_asgd:
-      return sweep(n, o, rule, DelayCompensated(c, o));
+      return sweep<Formula>(n, o, lr, DelayCompensated(c, o));
   }
-}
-
-void sgd(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
-  const V rate = constant(-lr);
-  if (n.momentum == 0)
-    return sweep(n, o, [=](const auto&, V w, V g) { return hn::MulAdd(g, rate, w); });
-  const V momentum = constant(n.momentum);
-  const V slow = constant(-lr * n.spike_momentum), at_once = constant(-lr * n.spike_gradient);
-  const bool spikes = n.spike_gradient != 0;
-  sweep(n, o, [=, &o](const auto& e, V w, V g) {
-    const V m = hn::Add(hn::Mul(e.load(o.state.first), momentum), g);
-    e.store(o.state.first, m);
-    w = hn::MulAdd(m, slow, w);
-    return spikes ? hn::MulAdd(g, at_once, w) : w;
-  });
-}
-
-void rmsprop(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
-  const V alpha = constant(n.alpha), beta = constant(1 - n.alpha), eps = constant(n.eps);
-  const V rate = constant(-lr), momentum = constant(n.momentum);
-  const bool with_momentum = n.momentum != 0;
-  sweep(n, o, [=, &o](const auto& e, V w, V g) {
-    const V square = hn::MulAdd(hn::Mul(beta, g), g, hn::Mul(e.load(o.state.second), alpha));
-    e.store(o.state.second, square);
-    const V root = hn::Add(hn::Sqrt(square), eps);
-    if (!with_momentum) return hn::Add(w, hn::Div(hn::Mul(rate, g), root));
-    const V m = hn::Add(hn::Mul(e.load(o.state.first), momentum), hn::Div(g, root));
-    e.store(o.state.first, m);
-    return hn::MulAdd(m, rate, w);
-  });
-}
-
-void adam(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
-  const double steps = o.state.steps[0] + 1;
-  const V keep = constant(n.decoupled ? 1 - lr * n.weight_decay : 1);
-  const V to_mean = constant(1 - n.beta1), from_mean = constant(n.beta1);
-  const bool small = 1 - n.beta1 < 0.5;  // at::lerp's two forms
-  const V beta2 = constant(n.beta2), to_square = constant(1 - n.beta2);
-  const double unbias1 = 1 - std::pow(n.beta1, steps);
-  const double unbias2 = 1 - std::pow(n.beta2, steps);
-  const V root2 = constant(std::sqrt(unbias2)), eps = constant(n.eps);
-  const V rate = constant(-(lr / unbias1));
-  sweep(n, o, [=, &o](const auto& e, V w, V g) {
-    w = hn::Mul(w, keep);
-    const V old = e.load(o.state.first), change = hn::Sub(g, old);
-    const V mean = small ? hn::MulAdd(to_mean, change, old) : hn::NegMulAdd(change, from_mean, g);
-    e.store(o.state.first, mean);
-    const V square = hn::MulAdd(hn::Mul(to_square, g), g, hn::Mul(e.load(o.state.second), beta2));
-    e.store(o.state.second, square);
-    const V root = hn::Add(hn::Div(hn::Sqrt(square), root2), eps);
-    return hn::Add(w, hn::Div(hn::Mul(rate, mean), root));
-  });
 }
 
 void update(const UpdateNumbers& n, const UpdateOperands& operands, double rate) {
-  const double lr = n.lr * rate;
-  switch (n.rule) {
-    case UpdateRule::sgd:
-      return sgd(n, operands, lr);
-    case UpdateRule::rmsprop:
-      return rmsprop(n, operands, lr);
-    case UpdateRule::adam:
-      return adam(n, operands, lr);
-  }
+  Optimizers::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
+    update_by<Formula>(n, operands, n.lr * rate);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -245,9 +243,7 @@ UpdateOperands share_of(const UpdateOperands& o, Share share) {
   return {.from = from(o.from),
           .to = from(o.to),
           .gradient = from(o.gradient),
-          .state = {.first = from(o.state.first),
-                    .second = from(o.state.second),
-                    .steps = o.state.steps},
+          .state = {{from(o.state.buffers[0]), from(o.state.buffers[1])}, o.state.steps},
           .memory = {.shift = from(o.memory.shift),
                      .change = from(o.memory.change),
                      .old = from(o.memory.old),

@@ -92,11 +92,12 @@ class Step {
     auto buffer = flat_.begin();
     o.from = o.to = buffer->data();
     o.gradient = (++buffer)->data();
-    o.state = {(++buffer)->data(), (++buffer)->data(), &steps_};
+    for (float*& state : o.state.buffers) state = (++buffer)->data();
+    o.state.steps = &steps_;
     o.count = flat_.front().size();
     calls.push_back({"update", 0, [o] {
                        if (!is_finite(o, {})) return;
-                       const stages::UpdateNumbers adam = {.rule = stages::UpdateRule::adam,
+                       const stages::UpdateNumbers adam = {.optimizer = kAdam,
                                                            .lr = 1e-9,
                                                            .beta1 = 0.9,
                                                            .beta2 = 0.999,

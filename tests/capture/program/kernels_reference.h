@@ -9,6 +9,9 @@
 
 namespace millrace::kernels {
 
+/// UpdateNumbers::optimizer.
+enum { kAdam, kAdamW, kRmsProp, kSgd };
+
 /// A buffer of a layout, 64-byte aligned, with a zeroed halo and room to see writes that go beyond.
 class TestImage {
  public:

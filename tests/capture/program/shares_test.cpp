@@ -99,7 +99,7 @@ std::vector<float> updated_by(int threads, stages::CorrectionRule rule, bool spo
   bool stepped = true;
   step.data()[0] = 0.5f;
   stages::UpdateNumbers adam;
-  adam.rule = stages::UpdateRule::adam;
+  adam.optimizer = kAdam;
   adam.lr = 0.01;
   adam.beta1 = 0.9;
   adam.beta2 = 0.999;
@@ -109,7 +109,7 @@ std::vector<float> updated_by(int threads, stages::CorrectionRule rule, bool spo
   UpdateOperands operands = {.from = weights.data(),
                              .to = to.data(),
                              .gradient = gradient.data(),
-                             .state = {mean.data(), square.data(), steps.data()},
+                             .state = {{mean.data(), square.data()}, steps.data()},
                              .memory = {.shift = shift.data(), .change = change.data()},
                              .sums = sums.data(),
                              .count = kCount};

@@ -1,8 +1,8 @@
 // From LibTorch's operators to nodes.
-#include <ATen/ATen.h>  // tensors
+#include <ATen/ATen.h>
 
-#include <map>  // operators by name
-#include <set>  // operators without effect
+#include <map>
+#include <set>
 
 #include "capture/program/node.h"
 
@@ -105,9 +105,9 @@ bool only_names(const Call& call) {
   return true;
 }
 
-class Lowering {
+class Translation {
  public:
-  explicit Lowering(OwnMemory& own) : own_(own) {}
+  explicit Translation(OwnMemory& own) : own_(own) {}
 
   std::vector<Node> run(const std::vector<Call>& calls) {
     for (const Call& call : calls) {
@@ -121,7 +121,7 @@ class Lowering {
 
  private:
   /// Adds what the call comes to; false, and nothing is added, if there are no kernels for it.
-  using Rule = bool (Lowering::*)(const Call& call);
+  using Rule = bool (Translation::*)(const Call& call);
   static const std::map<std::string, Rule>& rules();
 
   Node& add(Kind kind, std::vector<at::Tensor> reads, std::vector<at::Tensor> writes) {
@@ -380,17 +380,16 @@ class Lowering {
   bool copy(const Call& call) { return copies(tensor(call, 1), tensor(call, 0)); }
   bool clone(const Call& call) { return copies(tensor(call, 0), result(call)); }
 
-  // check_and_update(weights, to, gradient, state[], names[], kind, numbers[], memory[],
-  // correction[], count, rate, skipped, finite?)
+  // check_and_update(weights, to, gradient, state[], memory[], numbers, rate, skipped, finite?)
   bool update(const Call& call) {
     const at::Tensor &from = tensor(call, 0), &to = tensor(call, 1), &gradient = tensor(call, 2),
-                     &rate = tensor(call, 10), &skipped = tensor(call, 11);
+                     &rate = tensor(call, 6), &skipped = tensor(call, 7);
     if (!is_dense(from) || !is_dense(gradient) || !is_dense(skipped) ||
         rate.scalar_type() != at::kDouble)
       return false;
-    std::vector<at::Tensor> reads = {from, gradient, rate, optional(call, 12)},
+    std::vector<at::Tensor> reads = {from, gradient, rate, optional(call, 8)},
                             writes = {result(call), skipped, to};
-    for (const std::size_t list : {3, 7}) {
+    for (const std::size_t list : {3, 4}) {
       for (const at::Tensor& kept : call.arguments[list].toTensorVector()) {
         reads.push_back(kept);
         writes.push_back(kept);
@@ -407,34 +406,34 @@ class Lowering {
   std::map<const void*, std::pair<at::Tensor, at::Tensor>> images_;
 };
 
-const std::map<std::string, Lowering::Rule>& Lowering::rules() {
+const std::map<std::string, Translation::Rule>& Translation::rules() {
   static const std::map<std::string, Rule> table = {
-      {"aten::convolution", &Lowering::convolution},
-      {"aten::convolution_backward", &Lowering::convolution_backward},
-      {"aten::relu", &Lowering::relu},
-      {"aten::sigmoid", &Lowering::sigmoid},
-      {"aten::threshold_backward", &Lowering::threshold_backward},
-      {"aten::sigmoid_backward", &Lowering::sigmoid_backward},
-      {"aten::add", &Lowering::sum},
-      {"aten::add_", &Lowering::sum},
-      {"aten::sum", &Lowering::channel_sums},
-      {"aten::mse_loss", &Lowering::mse_loss},
-      {"aten::mse_loss_backward", &Lowering::mse_loss_backward},
-      {"aten::native_group_norm", &Lowering::group_norm},
-      {"aten::native_group_norm_backward", &Lowering::group_norm_backward},
-      {"aten::copy_", &Lowering::copy},
-      {"aten::clone", &Lowering::clone},
-      {"aten::_to_copy", &Lowering::clone},
-      {"millrace::add_up", &Lowering::add_up},
-      {"millrace::check_and_update", &Lowering::update},
+      {"aten::convolution", &Translation::convolution},
+      {"aten::convolution_backward", &Translation::convolution_backward},
+      {"aten::relu", &Translation::relu},
+      {"aten::sigmoid", &Translation::sigmoid},
+      {"aten::threshold_backward", &Translation::threshold_backward},
+      {"aten::sigmoid_backward", &Translation::sigmoid_backward},
+      {"aten::add", &Translation::sum},
+      {"aten::add_", &Translation::sum},
+      {"aten::sum", &Translation::channel_sums},
+      {"aten::mse_loss", &Translation::mse_loss},
+      {"aten::mse_loss_backward", &Translation::mse_loss_backward},
+      {"aten::native_group_norm", &Translation::group_norm},
+      {"aten::native_group_norm_backward", &Translation::group_norm_backward},
+      {"aten::copy_", &Translation::copy},
+      {"aten::clone", &Translation::clone},
+      {"aten::_to_copy", &Translation::clone},
+      {"millrace::add_up", &Translation::add_up},
+      {"millrace::check_and_update", &Translation::update},
   };
   return table;
 }
 
 }  // namespace
 
-std::vector<Node> lower(const std::vector<Call>& calls, OwnMemory& own) {
-  return Lowering(own).run(calls);
+std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own) {
+  return Translation(own).run(calls);
 }
 
 }  // namespace millrace::program

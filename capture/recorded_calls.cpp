@@ -1,0 +1,76 @@
+#include "capture/recorded_calls.h"
+
+#include <optional>
+#include <stdexcept>
+
+namespace millrace::capture {
+
+RecordedCalls::RecordedCalls(Backend& backend, std::size_t room)
+    : backend_(backend), under_way_(room) {
+  called_.reserve(64);
+}
+
+RecordedCalls::Numbers::iterator RecordedCalls::record(const Key& key, int pool, GraphNode node,
+                                                       const std::function<void()>& body) {
+  if (!capturing_) throw std::logic_error("a step that the capture pass did not record");
+  recordings_.push_back(backend_.record(pool, body));
+  node.recording = recordings_.back().get();
+  const int number = int(nodes_.size());
+  nodes_.push_back(node);
+  alone_.push_back(assembled({number}));
+  return numbers_.emplace(key, number).first;
+}
+
+std::int64_t RecordedCalls::launch() {
+  if (capturing_ && called_.size() > 1 && !graphs_.count(called_))
+    graphs_.emplace(called_, assembled(called_));
+  if (!capturing_) {
+    if (const auto group = graphs_.find(called_); group != graphs_.end()) {
+      start(*group->second);
+    } else {  // cut short by the stream's end, a roll-back or the like
+      for (const int number : called_) start(*alone_[number]);
+    }
+  }
+  called_.clear();
+  return launched_;
+}
+
+std::unique_ptr<Graph> RecordedCalls::assembled(const std::vector<int>& numbers) const {
+  std::vector<GraphNode> nodes;
+  for (const int number : numbers) nodes.push_back(nodes_[number]);
+  return backend_.assemble(nodes);
+}
+
+void RecordedCalls::start(Graph& graph) {
+  if (!backend_.defers()) return graph.launch();
+  const auto room = std::int64_t(under_way_.size());
+  if (launched_ - over_ == room) {
+    backend_.synchronize();
+    over(launched_);
+  }
+  graph.launch();
+  under_way_[launched_++ % room] = &graph;
+}
+
+bool RecordedCalls::over(std::int64_t launch) {
+  while (over_ < launch) {
+    Graph& next = *under_way_[over_ % std::int64_t(under_way_.size())];
+    if (!next.over()) return false;
+    duration_ns_ = next.duration_ns();
+    ++over_;
+  }
+  return true;
+}
+
+std::vector<OperationInfo> RecordedCalls::operations() const {
+  std::vector<OperationInfo> all;
+  std::optional<int> seen;  // recordings of one kind differ in slots and buffers alone
+  for (const auto& [key, number] : numbers_) {
+    if (seen == std::get<0>(key)) continue;
+    seen = std::get<0>(key);
+    for (auto& operation : recordings_[number]->operations()) all.push_back(std::move(operation));
+  }
+  return all;
+}
+
+}  // namespace millrace::capture

@@ -1,0 +1,87 @@
+// What a stage goes on from: snapshots of itself, and checkpoints.
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <unordered_map>
+
+#include "stages/entry_names.h"
+#include "stages/stage.h"
+
+namespace millrace::stages {
+
+Tensors Stage::lasting(int buffer) const {
+  Tensors all = {versions_[buffer].flat()};
+  for (const auto& [name, buffer] : optimizer_.state()) all.push_back(buffer);
+  if (head_) {
+    for (const auto& [name, buffer] : head_->state()) all.push_back(buffer);
+  }
+  return all;
+}
+
+void Stage::take_snapshot(int from) {
+  const c10::NoGradGuard no_grad;
+  Tensors copy;
+  for (const at::Tensor& buffer : lasting(from)) copy.push_back(buffer.clone());
+  if (snapshots_.size() == 2) snapshots_.erase(snapshots_.begin());
+  snapshots_.push_back(std::move(copy));
+}
+
+void Stage::restore_snapshot(int to) {
+  if (snapshots_.empty()) return;
+  const c10::NoGradGuard no_grad;
+  const Tensors now = lasting(to);
+  for (std::size_t i = 0; i < now.size(); ++i) now[i].copy_(snapshots_.front()[i]);
+  snapshots_.resize(1);                           // a newer one may hold what led astray
+  if (correction_) correction_->restart(now[0]);  // it has followed the weights astray
+}
+
+std::int64_t Stage::optimizer_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& [name, buffer] : optimizer_.state()) bytes += std::int64_t(buffer.nbytes());
+  return bytes + (head_ ? head_->bytes() : 0);
+}
+
+std::int64_t Stage::gradient_bytes() const {
+  std::int64_t bytes = mean_.defined() ? std::int64_t(mean_.nbytes()) : 0;
+  for (const at::Tensor& sum : gradients_) bytes += std::int64_t(sum.nbytes());
+  return bytes;
+}
+
+StateDict Stage::optimizer_entries() const {
+  StateDict all;
+  for (const auto& [name, buffer] : optimizer_.state()) {
+    const bool one_number = buffer.numel() == 1;
+    const Tensors views = one_number ? Tensors() : parameters().views_of(buffer);
+    for (std::size_t i = 0; i < parameters().specs().size(); ++i) {
+      const ParameterSpec& spec = parameters().specs()[i];
+      if (!spec.fixed)
+        all.emplace_back(entry_name(name, spec.name), one_number ? buffer : views[i]);
+    }
+  }
+  if (head_) {
+    for (const auto& [name, buffer] : head_->state())
+      all.emplace_back(head_entry_name(name, range_.end - 1), buffer);
+  }
+  return all;
+}
+
+StateDict Stage::checkpoint() const {
+  StateDict all = parameters().state();
+  for (const auto& [name, value] : optimizer_entries())
+    all.emplace_back(name, value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+  return all;
+}
+
+void Stage::restore(const StateDict& state) {
+  load_state(parameters(), state);
+  const c10::NoGradGuard no_grad;
+  const std::unordered_map<std::string, at::Tensor> by_name(state.begin(), state.end());
+  for (auto& [name, value] : optimizer_entries()) {
+    const auto found = by_name.find(name);
+    if (found != by_name.end() && found->second.sizes() == value.sizes())
+      at::Tensor(value).copy_(found->second);
+  }
+  if (correction_) correction_->restart(parameters().flat());  // it knew other weights
+}
+
+}  // namespace millrace::stages
