@@ -172,20 +172,16 @@ HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, do
   const D d;
   const UpdateOperands o = operands;
   const Formula formula(n, lr, o.state.steps ? o.state.steps[0] + 1 : 0);
-  const bool decoupled = n.decoupled;
-  const double decay = n.weight_decay;
-  const V share = constant(n.share), decay_v = constant(decay), kept = constant(1 - lr * decay);
+  const double decay = n.decoupled ? 0 : n.weight_decay;
+  const V share = constant(n.share), decay_v = constant(decay);
+  const V kept = constant(n.decoupled ? 1 - lr * n.weight_decay : 1);
   float *const first = o.state.buffers[0], *const second = o.state.buffers[1];
   const auto step = [&](const auto& elements) {
     const V before = elements.load(o.from);
     V gradient = hn::Mul(elements.load(o.gradient), share);
     gradient = corrected.gradient(elements, before, gradient);
-    V weights = before, state[2], scratch;
-    if (decoupled) {
-      weights = hn::Mul(weights, kept);
-    } else if (decay != 0) {
-      gradient = hn::MulAdd(weights, decay_v, gradient);
-    }
+    if (decay != 0) gradient = hn::MulAdd(before, decay_v, gradient);
+    V weights = hn::Mul(before, kept), state[2], scratch;
     if (first) state[0] = elements.load(first);
     if (second) state[1] = elements.load(second);
     formula(weights, gradient, state, scratch);
