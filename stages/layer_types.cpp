@@ -3,9 +3,15 @@
 #include <stdexcept>
 
 #include "stages/additions.h"
-#include "stages/layers.h"
+#include "stages/layer.h"
+#include "stages/layer_files.h"  // CMake writes it: FILE(name) for each layers_name.cpp
 
 namespace millrace::stages {
+
+#define DECLARE(name) std::vector<LayerType> name##_layers();
+MILLRACE_LAYER_FILES(DECLARE)
+#undef DECLARE
+
 namespace {
 
 bool is_given(const LayerSpec& spec, const std::string& key) {
@@ -39,8 +45,12 @@ bool by_name(const LayerType& a, const LayerType& b) {
 std::vector<LayerType>& layer_table() {
   static std::vector<LayerType> table = [] {
     std::vector<LayerType> all;
-    for (const auto& some : {learned_layers(), residual_layers(), simple_layers()})
+    const auto add = [&](const std::vector<LayerType>& some) {
       all.insert(all.end(), some.begin(), some.end());
+    };
+#define ADD(name) add(name##_layers());
+    MILLRACE_LAYER_FILES(ADD)
+#undef ADD
     std::sort(all.begin(), all.end(), by_name);
     return all;
   }();
