@@ -1,0 +1,214 @@
+"""The promises of docs/extend.md: each addition touches the files that its section names and no other, builds, and runs."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+SOURCE = """
+#include "io/source/source.h"
+
+namespace millrace::io {
+namespace {
+
+class Grey final : public Source {
+ public:
+  SourceInfo info() const override { return {.width = 16, .height = 16, .channels = 3, .fps = 25}; }
+  ReadStatus read(Frame& out, std::chrono::milliseconds) override {
+    if (frame_ == 40) return ReadStatus::end;
+    out.width = out.height = 16;
+    out.channels = 3;
+    out.pixels.assign(16 * 16 * 3, std::uint8_t(frame_));
+    out.pts = std::chrono::milliseconds(40 * frame_++);
+    return ReadStatus::frame;
+  }
+  bool rewind() override { return frame_ = 0, true; }
+
+ private:
+  int frame_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Source> open_grey(const SourceOptions&) {
+  return std::make_unique<Grey>();
+}
+
+}  // namespace millrace::io
+"""
+
+LAYER = """
+#include <ATen/ATen.h>
+
+#include "stages/layer.h"
+
+namespace millrace::stages {
+namespace {
+
+struct Halve final : Layer {
+  std::string describe() const override { return "halve"; }
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor>) const override {
+    return x[0] * 0.5;
+  }
+};
+
+std::unique_ptr<Layer> make_halve(const LayerSpec&, ImageShape&, const ImageShape*) {
+  return std::make_unique<Halve>();
+}
+
+}  // namespace
+
+std::vector<LayerType> mine_layers() {
+  return {{"halve", "half of its input", {}, make_halve}};
+}
+
+}  // namespace millrace::stages
+"""
+
+COMMAND = """
+#include <iostream>
+
+#include "tools/cli/commands/command.h"
+
+namespace millrace::cli {
+namespace {
+
+struct Arguments {};
+
+void add_options(Options&, Arguments&) {}
+
+int greet(const Arguments&) {
+  std::cout << "hello\\n";
+  return kDone;
+}
+
+}  // namespace
+
+const Command kGreet = {200, "greet", "Say hello", add<Arguments, add_options, greet>};
+
+}  // namespace millrace::cli
+"""
+
+
+def new(path, text):
+    return path, lambda _: text.lstrip("\n")
+
+
+def put(path, before, text):
+    """Puts `text` before the line that begins with `before`."""
+    def edit(old):
+        match = re.search(rf"^[ \t]*{re.escape(before)}", old, re.M)
+        assert match, f"{path}: no line begins with {before}"
+        return old[:match.start()] + text + old[match.start():]
+    return path, edit
+
+
+def copy(path, model, **words):
+    def edit(_):
+        text = (ROOT / model).read_text()
+        for old, fresh in words.items():
+            text = text.replace(old, fresh)
+        return text
+    return path, edit
+
+
+# Section of docs/extend.md: the files, and what is done to each.
+ADDITIONS = {
+    "A schedule": [copy("engine/schedule/generators/mine.cpp", "engine/schedule/generators/sequential.cpp", sequential="mine")],
+    "A layer": [new("stages/layers_mine.cpp", LAYER)],
+    "An optimizer or a correction": [
+        put("stages/optimizer_formulas-inl.h", "template <class... Kinds>",
+            'struct Zsgd : Sgd {\n  static constexpr OptimizerInfo kInfo = {\n'
+            '      .name = "zsgd", .keys = {"momentum"}, .state = {"momentum"}};\n  using Sgd::Sgd;\n  using Formula = Zsgd;\n};\n\n'),
+        ("stages/optimizer_formulas-inl.h", lambda old: old.replace("RmsProp, Sgd>;", "RmsProp, Sgd, Zsgd>;")),
+    ],
+    "A loss": [put("stages/loss.cpp", '{"l1",', '      {"mine", "absolute error by another name", l1, absolute},\n')],
+    "A source": [
+        new("io/source/source_grey.cpp", SOURCE),
+        put("io/source/source.cpp", "namespace {", "std::unique_ptr<Source> open_grey(const SourceOptions&);\n"),
+        put("io/source/source.cpp", '{"synth",', '      {"grey", "grey:", "grey pictures", "", false, open_grey},\n'),
+        put("io/CMakeLists.txt", "source/source_synth.cpp", "  source/source_grey.cpp\n"),
+    ],
+    "A command": [new("tools/cli/commands/greet.cpp", COMMAND)],
+    "A config key": [
+        put("tools/app/config/config.h", "double silence_s", "    int answer = 42;\n"),
+        put("tools/app/config/config_keys.cpp", "KEY(source.silence_s", '      KEY(source.answer, whole(0, 100), "of everything"),\n'),
+    ],
+}
+
+
+class Extend(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = pathlib.Path(tempfile.mkdtemp(prefix="millrace-extend-"))
+        cls.addClassCleanup(shutil.rmtree, cls.scratch)
+        names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True,
+                               check=True).stdout.decode().split("\0")
+        for name in filter(None, names):
+            if (ROOT / name).is_file():
+                (cls.scratch / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, cls.scratch / name)
+        (cls.scratch / ".venv").symlink_to(ROOT / ".venv")
+        for edits in ADDITIONS.values():
+            for path, edit in edits:
+                file = cls.scratch / path
+                file.write_text(edit(file.read_text() if file.exists() else ""))
+        build = cls.scratch / "build/release"
+        for command in (["cmake", "--preset", "release"], ["cmake", "--build", build, "-j2", "--target", "millrace"]):
+            done = subprocess.run(command, cwd=cls.scratch, capture_output=True, text=True)
+            assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+        cls.program = build / "millrace"
+
+    def says(self, *words):
+        done = subprocess.run([self.program, *words], capture_output=True, text=True, cwd=self.scratch)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def learns(self, *settings):
+        sets = [word for setting in ("source.uri=synth:shapes", *settings) for word in ("--set", setting)]
+        self.assertIn("30 trained", self.says("run", *sets, "--frames", "30"))
+
+    def test_each_section_names_the_files(self):
+        sections = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", (ROOT / "docs/extend.md").read_text(), re.M | re.S))
+        for title, edits in ADDITIONS.items():
+            for path in {path for path, _ in edits}:
+                named = path if path in sections[title] else str(pathlib.Path(path).parent) + "/"
+                self.assertIn(f"`{named}", sections[title], f"{title}: {path}")
+
+    def test_a_schedule(self):
+        self.assertEqual(self.says("schedule", "mine", "--stages", "2", "--samples", "3").replace("mine", "sequential"),
+                         self.says("schedule", "sequential", "--stages", "2", "--samples", "3"))
+        self.learns("pipeline.schedule=mine")
+
+    def test_a_layer(self):
+        config = self.scratch / "layer.toml"
+        config.write_text('[source]\nuri = "synth:shapes"\n[model]\npreset = "layers"\n'
+                          '[[model.layer]]\ntype = "conv"\nout = 3\n[[model.layer]]\ntype = "halve"\n')
+        self.assertIn("30 trained", self.says("run", config, "--frames", "30"))
+
+    def test_an_optimizer(self):
+        for capture in ("graph", "eager"):
+            self.learns("optimizer.kind=zsgd", f"pipeline.capture={capture}")
+
+    def test_a_loss(self):
+        self.learns("task.loss=mine")
+
+    def test_a_source(self):
+        self.assertIn("40 trained", self.says("run", "grey:"))
+
+    def test_a_command(self):
+        self.assertEqual(self.says("greet"), "hello\n")
+        self.assertIn("greet", self.says("--help"))
+
+    def test_a_config_key(self):
+        self.assertIn("source.answer = 42", self.says("check", "--keys"))
+
+
+if __name__ == "__main__":
+    unittest.main()
