@@ -1,10 +1,18 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <exception>
+#include <utility>  // Asio 1.74 takes it for granted
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/io_context.hpp>
+
 #include "tests/fuzz/target.h"
-#include "tools/page/crowd.h"
+#include "tools/page/site.h"
 
 namespace {
+
+namespace net = boost::asio;
 
 /// Takes what was answered; false: nothing was.
 bool take_answers(int viewer) {
@@ -17,7 +25,7 @@ bool take_answers(int viewer) {
 }  // namespace
 
 /// Requests, and WebSocket frames behind one that upgrades: the bytes of a connection. It is served
-/// on this thread, without a listening socket and without waiting.
+/// on this thread: neither a server nor its clock is waited for.
 MILLRACE_FUZZ(http) {
   using namespace millrace::page;
   int ends[2];
@@ -28,12 +36,21 @@ MILLRACE_FUZZ(http) {
   static const Gate gate(web_options("127.0.0.1:0", ""), 80);
   Controls controls({});
   const WebSubject subject{.look = [] { return Snapshot{}; }, .controls = &controls};
-  Crowd crowd(gate, subject);
-  crowd.admit(ends[0]);
+  net::io_context context{1};
+  Publisher publisher(context, subject);
+  std::atomic<int> viewers{0};
+  Site site{gate, subject, publisher, viewers};
+  net::co_spawn(context, serve(site, net::ip::tcp::socket(context, net::ip::tcp::v4(), ends[0])),
+                [](std::exception_ptr thrown) {
+                  if (thrown) std::rethrow_exception(thrown);  // none may be
+                });
   bool more = true;
   while (more) {
-    const bool served = crowd.turn({}, std::chrono::milliseconds(0));
-    more = take_answers(ends[1]) || served;
+    const bool worked = context.poll() > 0;
+    more = take_answers(ends[1]) || worked;
   }
+  publisher.stop();  // whoever stays to watch
+  for (Line& line : site.lines) line.hang_up();
+  context.run();
   close(ends[1]);
 }

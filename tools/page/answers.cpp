@@ -1,98 +1,152 @@
-// Requests that have one answer.
+// Every question that has a short answer.
+#include <boost/beast/http/field.hpp>  // header names
+
 #include "tools/page/assets.h"
-#include "tools/page/connection.h"
 #include "tools/page/json.h"
 #include "tools/page/metrics.h"
+#include "tools/page/site.h"
 
 namespace millrace::page {
 namespace {
+
+namespace http = boost::beast::http;
 
 constexpr char kJson[] = "application/json";
 constexpr char kHtml[] = "text/html; charset=utf-8";
 constexpr char kText[] = "text/plain; charset=utf-8";
 
-Response refuse(int status, const std::string& why, const std::string& headers = "") {
-  return {status, kText, why + "\n", headers};
+std::string_view view(boost::beast::string_view text) {
+  return {text.data(), text.size()};
+}
+
+Response reply(const Request& request, http::status status, std::string_view type,
+               std::string body) {
+  Response response(status, request.version());
+  response.keep_alive(request.keep_alive());
+  response.set(http::field::content_type, boost::beast::string_view(type.data(), type.size()));
+  response.set(http::field::cache_control, "no-store");
+  response.set("X-Content-Type-Options", "nosniff");
+  response.set("Referrer-Policy", "no-referrer");
+  // No other site may load anything of ours into its own pages, nor ours into a frame.
+  response.set("Cross-Origin-Resource-Policy", "same-origin");
+  // dygraphs places its labels by style attributes.
+  response.set("Content-Security-Policy",
+               "default-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'; "
+               "base-uri 'none'; form-action 'none'");
+  response.body() = std::move(body);
+  response.prepare_payload();
+  return response;
+}
+
+Response refuse(const Request& request, http::status status, const std::string& why) {
+  return reply(request, status, kText, why + "\n");
+}
+
+Credentials credentials(const Request& request) {
+  return {.host = view(request[http::field::host]),
+          .origin = view(request[http::field::origin]),
+          .authorization = view(request[http::field::authorization]),
+          .cookie = view(request[http::field::cookie])};
 }
 
 /// The token in "/?token=TOKEN"; empty if none.
 std::string_view token_of(const Request& request) {
   constexpr std::string_view start = "/?token=";
-  const std::string_view target = request.target;
+  const std::string_view target = view(request.target());
   return target.starts_with(start) ? target.substr(start.size()) : std::string_view();
 }
 
 // The browser keeps the cookie and asks again, so that the token is neither in its history nor in
-// its address line. A redirect would count as coming from the page with the link, and browsers send
-// no strict cookies with those.
-Response welcome(const Site& site) {
-  return {200, kHtml,
-          "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=/\"><title>Millrace</title>",
-          "Set-Cookie: " + site.gate.cookie() + "\r\n"};
+// its address line. Not a redirect: that would count as coming from the page with the link, and
+// strict cookies stay away from those.
+Response welcome(const Site& site, const Request& request) {
+  Response response = reply(
+      request, http::status::ok, kHtml,
+      "<!doctype html><meta http-equiv=\"refresh\" content=\"0;url=/\"><title>Millrace</title>");
+  response.set(http::field::set_cookie, site.gate.cookie());
+  return response;
 }
 
-/// Does what a POST asks for.
-Response control(const Site& site, const Request& request) {
-  const bool label = request.path() == "/label";
+/// What a POST asks for: "" if it is done, or why it is not.
+std::string obey(Site& site, const Request& request) {
+  if (path_of(request) == "/label") return site.subject.hear_label(request.body());
+  return obey(request.body(), *site.subject.controls);
+}
+
+Response control(Site& site, const Request& request) {
+  const bool label = path_of(request) == "/label";
   if (label ? !site.subject.hear_label : !site.subject.controls) {
-    return refuse(404, label ? "this run takes no labels: task.labels = \"http\""
-                             : "this page has no controls");
+    return refuse(
+        request, http::status::not_found,
+        label ? "this run takes no labels: task.labels = \"http\"" : "this page has no controls");
   }
   // Pages of other sites can send neither this header nor this type without asking us first.
-  if (request.x_millrace != "control" || !request.content_type.starts_with(kJson))
-    return refuse(403, "a wish is JSON and has the header \"X-Millrace: control\"");
-  const std::string wrong =
-      label ? site.subject.hear_label(request.body) : obey(request.body, *site.subject.controls);
-  if (!wrong.empty()) return refuse(400, wrong);
+  if (request["X-Millrace"] != "control" ||
+      !request[http::field::content_type].starts_with(kJson)) {
+    return refuse(request, http::status::forbidden,
+                  "a wish is JSON and has the header \"X-Millrace: control\"");
+  }
+  const std::string wrong = obey(site, request);
+  if (!wrong.empty()) return refuse(request, http::status::bad_request, wrong);
   site.publisher.look();
-  return {202, kJson, "{\"accepted\": true}", ""};
+  return reply(request, http::status::accepted, kJson, "{\"accepted\": true}");
 }
 
 }  // namespace
 
+std::string_view path_of(const Request& request) {
+  const std::string_view target = view(request.target());
+  return target.substr(0, target.find('?'));
+}
+
 bool admitted(const Site& site, const Request& request, Response& refusal) {
-  const Credentials from = request.credentials();
+  const Credentials from = credentials(request);
   if (!site.gate.host_is_ours(from.host)) {
-    refusal = refuse(421, "nobody of that name here");
+    refusal = refuse(request, http::status::misdirected_request, "nobody of that name here");
   } else if (site.gate.is_token(token_of(request))) {
-    refusal = welcome(site);
+    refusal = welcome(site, request);
   } else if (!site.gate.admits(from)) {
-    refusal = refuse(401,
-                     "Open this page with ?token=TOKEN, as the run was given it, or send the "
-                     "header \"Authorization: Bearer TOKEN\".",
-                     "WWW-Authenticate: Bearer\r\n");
+    refusal =
+        refuse(request, http::status::unauthorized,
+               "Open this page with ?token=TOKEN, as the run was given it, or send the header "
+               "\"Authorization: Bearer TOKEN\".");
+    refusal.set(http::field::www_authenticate, "Bearer");
   } else if (!Gate::same_origin(from)) {
-    refusal = refuse(403, "not for pages of other sites");
+    refusal = refuse(request, http::status::forbidden, "not for pages of other sites");
   } else {
     return true;
   }
   return false;
 }
 
-Response answer(const Site& site, const Request& request) {
-  const std::string_view path = request.path();
+Response answer(Site& site, const Request& request) {
+  const std::string_view path = path_of(request);
   const bool post = path == "/control" || path == "/label";
   const Asset* const asset = find_asset(path);
   const bool known = post || asset || path == "/state" || path == "/history" ||
                      path == "/metrics" || path == "/healthz" || path == "/live";
-  if (!known) return refuse(404, "there is nothing here");
-  if (request.method != (post ? "POST" : "GET"))
-    return refuse(405, "not in this way", post ? "Allow: POST\r\n" : "Allow: GET\r\n");
-  if (asset) return {200, std::string(asset->type), std::string(asset->text), ""};
+  if (!known) return refuse(request, http::status::not_found, "there is nothing here");
+  if (request.method() != (post ? http::verb::post : http::verb::get)) {
+    Response response = refuse(request, http::status::method_not_allowed, "not in this way");
+    response.set(http::field::allow, post ? "POST" : "GET");
+    return response;
+  }
+  if (asset) return reply(request, http::status::ok, asset->type, std::string(asset->text));
   if (post) return control(site, request);
-  if (path == "/live") return refuse(426, "a WebSocket only");
+  if (path == "/live") return refuse(request, http::status::upgrade_required, "a WebSocket only");
   const Trend& trend = site.publisher.trend();
   if (path == "/metrics") {
-    return {200, "text/plain; version=0.0.4; charset=utf-8",
-            metrics_text(trend.live().now, site.publisher.viewers()), ""};
+    return reply(request, http::status::ok, "text/plain; version=0.0.4; charset=utf-8",
+                 metrics_text(trend.live().now, site.publisher.viewers()));
   }
   if (path == "/healthz") {
     const Health health = health_json(trend.live());
-    return {health.ok ? 200 : 503, kJson, health.text, ""};
+    return reply(request, health.ok ? http::status::ok : http::status::service_unavailable, kJson,
+                 health.text);
   }
-  if (path == "/history") return {200, kJson, history_json(trend), ""};
+  if (path == "/history") return reply(request, http::status::ok, kJson, history_json(trend));
   std::uint64_t version;
-  return {200, kJson, *site.publisher.state(version), ""};
+  return reply(request, http::status::ok, kJson, *site.publisher.state(version));
 }
 
 }  // namespace millrace::page

@@ -1,121 +1,148 @@
 #include "tools/page/server.h"
 
-#include <netdb.h>
-#include <netinet/tcp.h>
-#include <pthread.h>
-#include <sys/eventfd.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <algorithm>   // who is there
+#include <functional>  // work that is kept going
+#include <stdexcept>   // it does not listen
+#include <thread>      // the server's own
+#include <utility>     // Asio 1.74 takes it for granted
 
-#include <cerrno>
-#include <cstring>
-#include <stdexcept>
-#include <thread>
+#include <pthread.h>       // its name
+#include <sys/resource.h>  // its priority
 
-#include "tools/page/crowd.h"
+#include <boost/asio/co_spawn.hpp>        // connections
+#include <boost/asio/detached.hpp>        // connections
+#include <boost/asio/post.hpp>            // the end
+#include <boost/asio/redirect_error.hpp>  // errors as values
+#include <boost/asio/use_awaitable.hpp>   // coroutines
+
+#include "tools/page/site.h"
 
 namespace millrace::page {
 namespace {
 
+namespace net = boost::asio;
+using net::ip::tcp;
+
+constexpr std::ptrdiff_t kMostLines = 256;
 constexpr int kSendBuffer = 64 << 10;  // bytes the kernel may hold for a viewer that does not read
 constexpr int kNiceness = 10;          // training comes first
-constexpr std::chrono::seconds kTurn{1};
-constexpr std::chrono::milliseconds kRetry{100};
 
-/// A listening socket, or -1 with errno set.
-int listen_at(const WebOptions& options) {
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
-  hints.ai_socktype = SOCK_STREAM;
-  const std::string port = std::to_string(options.port);
-  errno = EINVAL;
-  if (::getaddrinfo(options.address.c_str(), port.c_str(), &hints, &found) != 0) return -1;
-  const int door = ::socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  const int on = 1;
-  ::setsockopt(door, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const bool listens =
-      ::bind(door, found->ai_addr, found->ai_addrlen) == 0 && ::listen(door, SOMAXCONN) == 0;
-  const int cause = errno;
-  ::freeaddrinfo(found);
-  if (listens) return door;
-  ::close(door);
-  errno = cause;
-  return -1;
-}
-
-std::uint16_t port_of(int door) {
-  sockaddr_storage at{};
-  socklen_t length = sizeof at;
-  ::getsockname(door, reinterpret_cast<sockaddr*>(&at), &length);
-  return ntohs(at.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(at).sin6_port
-                                        : reinterpret_cast<sockaddr_in&>(at).sin_port);
+tcp::acceptor listen(net::io_context& context, const WebOptions& options) {
+  try {
+    const tcp::endpoint at(net::ip::make_address(options.address), options.port);
+    tcp::acceptor acceptor(context);
+    acceptor.open(at.protocol());
+    acceptor.set_option(tcp::acceptor::reuse_address(true));
+    acceptor.bind(at);
+    acceptor.listen();
+    return acceptor;
+  } catch (const boost::system::system_error& error) {
+    throw std::runtime_error(options.address + ":" + std::to_string(options.port) + ": " +
+                             error.code().message());
+  }
 }
 
 }  // namespace
 
 struct WebServer::Parts {
-  struct Descriptor {
-    explicit Descriptor(int fd) : fd(fd) {}
-    ~Descriptor() {
-      if (fd >= 0) ::close(fd);
-    }
-    Descriptor(const Descriptor&) = delete;
-    Descriptor& operator=(const Descriptor&) = delete;
-    const int fd;
-  };
-
   Parts(const WebOptions& web_options, WebSubject web_subject)
       : options(web_options),
         subject(std::move(web_subject)),
-        door(listen_at(options)),
-        port(door.fd < 0 ? 0 : port_of(door.fd)),
-        gate(options, port) {
-    if (door.fd < 0 || bell.fd < 0) {
-      throw std::runtime_error(options.address + ":" + std::to_string(options.port) + ": " +
-                               std::strerror(errno));
-    }
+        acceptor(listen(context, options)),
+        port(acceptor.local_endpoint().port()),
+        gate(options, port),
+        publisher(context, subject),
+        clock(context) {
+    net::co_spawn(context, keep([this] { return publisher.run(); }), net::detached);
+    net::co_spawn(context, keep([this] { return let_in(); }), net::detached);
+    net::co_spawn(context, keep([this] { return watch_deadlines(); }), net::detached);
     thread = std::thread([this] { run(); });
   }
   ~Parts() {
-    if (thread.joinable()) {
-      ::eventfd_write(bell.fd, 1);
-      thread.join();
-    }
+    net::post(context, [this] { stop(); });
+    thread.join();
   }
 
   void run() {
     pthread_setname_np(pthread_self(), "millrace-web");
     setpriority(PRIO_PROCESS, 0, kNiceness);  // on Linux: of this thread
-    pollfd others[] = {{bell.fd, POLLIN, 0}, {door.fd, POLLIN, 0}};
-    while (!others[0].revents) {
+    context.run();                            // until no connection is left after stop()
+  }
+
+  void stop() {
+    publisher.stop();
+    acceptor.close();
+    clock.cancel();
+    for (Line& line : site.lines) line.hang_up();
+  }
+
+  /// Begins `work` anew if it throws, as where memory is short: the page must not freeze for good.
+  net::awaitable<void> keep(std::function<net::awaitable<void>()> work) {
+    while (!publisher.stopped()) {
       try {
-        crowd.turn(others, kTurn);
-        if (others[1].revents) let_in();
-      } catch (const std::exception&) {  // memory is short: the page must not freeze for good
-        std::this_thread::sleep_for(kRetry);
+        co_await work();
+      } catch (const std::exception&) {
+      }
+      net::steady_timer pause(context, std::chrono::milliseconds(100));
+      boost::system::error_code ignored;
+      if (!publisher.stopped())
+        co_await pause.async_wait(net::redirect_error(net::use_awaitable, ignored));
+    }
+  }
+
+  net::awaitable<void> let_in() {
+    while (!publisher.stopped()) {
+      boost::system::error_code error;
+      tcp::socket socket =
+          co_await acceptor.async_accept(net::redirect_error(net::use_awaitable, error));
+      if (error && !publisher.stopped()) {  // no descriptors left, say
+        net::steady_timer pause(context, std::chrono::milliseconds(100));
+        co_await pause.async_wait(net::redirect_error(net::use_awaitable, error));
+        continue;
+      }
+      if (error || !make_room()) continue;  // hangs up
+      socket.set_option(net::socket_base::send_buffer_size(kSendBuffer), error);
+      socket.set_option(tcp::no_delay(true), error);
+      net::co_spawn(context, serve(site, std::move(socket)), net::detached);
+    }
+  }
+
+  /// Whether there is room for one more line. Where there is none, whoever has been about to ask
+  /// for longest makes some: lines that drip keep nobody out.
+  bool make_room() {
+    const auto open = std::count_if(site.lines.begin(), site.lines.end(),
+                                    [](const Line& line) { return !line.hung_up; });
+    if (open < kMostLines) return true;
+    const auto oldest = std::find_if(site.lines.begin(), site.lines.end(),
+                                     [](const Line& line) { return line.asks && !line.hung_up; });
+    if (oldest == site.lines.end()) return false;
+    oldest->hung_up = true;
+    oldest->hang_up();
+    return true;
+  }
+
+  net::awaitable<void> watch_deadlines() {
+    while (!publisher.stopped()) {
+      clock.expires_after(std::chrono::seconds(1));
+      boost::system::error_code early;
+      co_await clock.async_wait(net::redirect_error(net::use_awaitable, early));
+      const Clock::time_point now = Clock::now();
+      for (Line& line : site.lines) {
+        if (now > line.deadline) line.hang_up();
       }
     }
   }
 
-  void let_in() {
-    int socket;
-    while ((socket = ::accept4(door.fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-      const int on = 1;
-      ::setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
-      ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-      crowd.admit(socket);
-    }
-    if (errno != EAGAIN) std::this_thread::sleep_for(kRetry);  // no descriptors left, say
-  }
-
   const WebOptions options;
   const WebSubject subject;
-  const Descriptor door;
-  const Descriptor bell{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};  ///< rung to stop
+  std::atomic<int> viewers{0};
+  net::io_context context{1};
+  tcp::acceptor acceptor;
   const std::uint16_t port;
   const Gate gate;
-  Crowd crowd{gate, subject};
+  Publisher publisher;
+  net::steady_timer clock;
+  Site site{gate, subject, publisher, viewers};
   std::thread thread;
 };
 
@@ -134,7 +161,7 @@ std::string WebServer::url() const {
 }
 
 int WebServer::viewers() const {
-  return parts_->crowd.viewers();
+  return parts_->viewers;
 }
 
 }  // namespace millrace::page

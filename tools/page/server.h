@@ -1,11 +1,11 @@
-// The web server of a run: the page, and the same numbers for scripts and Prometheus.
+// A page on which people watch a run learn, and what scripts and Prometheus read of it.
 #pragma once
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <string_view>
+#include <cstdint>      // ports
+#include <functional>   // where snapshots come from
+#include <memory>       // hides the network
+#include <string>       // where it is served
+#include <string_view>  // labels
 
 #include "tools/page/controls.h"
 #include "tools/page/gate.h"
@@ -14,39 +14,38 @@
 
 namespace millrace::page {
 
-/// What the server shows. All of it outlives the server.
+/// What the server shows; all of it outlives the server.
 struct WebSubject {
-  /// Called on the server's thread, one to about five times a second.
+  /// Called on the server's thread, once to some five times a second. Does not throw.
   std::function<Snapshot()> look;
   PictureBoard* pictures = nullptr;  ///< null: none to show
-  Controls* controls = nullptr;      ///< null: there are none
-  /// Takes a label as JSON, on the server's thread; returns "" or an error. Empty: labels are
-  /// refused.
+  Controls* controls = nullptr;      ///< null: look, don't touch
+  /// Takes a label as JSON; "", or what is wrong. On the server's thread. Empty: none are taken.
   std::function<std::string(std::string_view)> hear_label = {};
 };
 
 /// Serves over HTTP on one thread of its own, of low priority, until destroyed:
 ///   /  the page, and the files it loads    /live  WebSocket: state and pictures
 ///   /state  JSON    /history  JSON         /picture/{input,target,prediction,error}  MJPEG
-///   /label  POST: see io::LiveLabels::hear()
+///   /label  POST: a class, as io::LiveLabels hears it
 ///   /control  POST  /metrics  Prometheus   /healthz  200 or 503
-/// Memory is bounded: connections and request lengths are limited, and a slow viewer gets the
-/// latest state when it is ready for more, or is dropped after 10 s. Training is asked for pictures
-/// only while a viewer is ready for them.
+/// Memory is bounded: so many connections, so long a request, and a viewer that does not keep up
+/// gets the latest there is when it is ready for more, or is let go if it never is. Pictures are
+/// asked of training only while a viewer is ready for them.
 class WebServer {
  public:
-  /// Returns when it listens. Throws std::runtime_error "ADDR:PORT: cause".
+  /// Listens when this returns. Throws std::runtime_error "ADDR:PORT: cause".
   WebServer(const WebOptions& options, WebSubject subject);
-  /// Closes all connections and joins.
+  /// Hangs up on everybody and joins.
   ~WebServer();
   WebServer(const WebServer&) = delete;
   WebServer& operator=(const WebServer&) = delete;
 
   // Any thread.
   std::uint16_t port() const;
-  /// "http://127.0.0.1:8080/", without the token.
+  /// "http://127.0.0.1:8080/", to be told to people; without the token.
   std::string url() const;
-  /// Open pages and picture streams.
+  /// Pages and picture streams being watched.
   int viewers() const;
 
  private:

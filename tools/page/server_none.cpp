@@ -1,5 +1,5 @@
-// The server of a build without the page's libraries.
-#include <stdexcept>
+// A build without the libraries that the page takes.
+#include <stdexcept>  // refusal
 
 #include "tools/page/server.h"
 
@@ -8,7 +8,7 @@ namespace millrace::page {
 struct WebServer::Parts {};
 
 WebServer::WebServer(const WebOptions& options, WebSubject) {
-  throw std::runtime_error(options.address + ": this build serves no page (MILLRACE_IO is off)");
+  throw std::runtime_error(options.address + ": this build has no Boost.Beast and serves no page");
 }
 WebServer::~WebServer() = default;
 std::uint16_t WebServer::port() const {

@@ -1,0 +1,92 @@
+// What the connections of a server share.
+#pragma once
+
+#include <atomic>      // a count that others read
+#include <chrono>      // deadlines
+#include <functional>  // hanging up
+#include <list>        // open connections
+#include <utility>     // Asio 1.74 takes it for granted
+
+#include <boost/asio/ip/tcp.hpp>             // sockets
+#include <boost/beast/core/flat_buffer.hpp>  // requests
+#include <boost/beast/core/tcp_stream.hpp>   // sockets with time-outs
+#include <boost/beast/http/message.hpp>      // requests
+#include <boost/beast/http/string_body.hpp>  // bodies
+
+#include "tools/page/gate.h"
+#include "tools/page/publisher.h"
+#include "tools/page/server.h"
+
+namespace millrace::page {
+
+using Request = boost::beast::http::request<boost::beast::http::string_body>;
+using Response = boost::beast::http::response<boost::beast::http::string_body>;
+
+/// An open connection.
+struct Line {
+  std::function<void()> hang_up;                          ///< makes all that waits on it fail
+  Clock::time_point deadline = Clock::time_point::max();  ///< then it is hung up
+  bool asks = true;                                       ///< its next request is not there yet
+  bool hung_up = false;                                   ///< it is about to go
+};
+
+/// One a server; the server's thread alone.
+struct Site {
+  const Gate& gate;
+  const WebSubject& subject;
+  Publisher& publisher;
+  std::atomic<int>& viewers;
+  std::list<Line> lines{};
+};
+
+/// While it lives the connection is on the list.
+class Enrolled {
+ public:
+  Enrolled(Site& site, std::function<void()> hang_up)
+      : site_(site), at_(site.lines.insert(site.lines.end(), {std::move(hang_up)})) {}
+  ~Enrolled() { site_.lines.erase(at_); }
+  Enrolled(const Enrolled&) = delete;
+  Enrolled& operator=(const Enrolled&) = delete;
+  Line& line() { return *at_; }
+
+ private:
+  Site& site_;
+  std::list<Line>::iterator at_;
+};
+
+/// While it lives there is a viewer more.
+class Watching {
+ public:
+  explicit Watching(Site& site) : site_(site) {
+    site_.publisher.came();
+    site_.viewers = site_.publisher.viewers();
+  }
+  ~Watching() {
+    site_.publisher.went();
+    site_.viewers = site_.publisher.viewers();
+  }
+  Watching(const Watching&) = delete;
+  Watching& operator=(const Watching&) = delete;
+
+ private:
+  Site& site_;
+};
+
+/// A connection from its first request to its end. Errors end it; nobody else learns of them.
+boost::asio::awaitable<void> serve(Site& site, boost::asio::ip::tcp::socket socket);
+
+/// What is said to any request but those that stay: see watch_live() and watch_picture().
+Response answer(Site& site, const Request& request);
+/// May this request be answered with what it asks for? If not, `refusal` says so instead.
+bool admitted(const Site& site, const Request& request, Response& refusal);
+/// "/state" of "/state?x=y".
+std::string_view path_of(const Request& request);
+
+/// State and pictures over a WebSocket until the viewer leaves. Takes the stream over.
+boost::asio::awaitable<void> watch_live(Site& site, boost::beast::tcp_stream stream, Line& line,
+                                        Request request);
+/// One of kPictureNames as parts of an endless answer.
+boost::asio::awaitable<void> watch_picture(Site& site, boost::beast::tcp_stream& stream,
+                                           std::size_t index);
+
+}  // namespace millrace::page
