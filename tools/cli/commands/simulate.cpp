@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "engine/plan/balance.h"
@@ -180,7 +179,7 @@ void write_files(const SimulateArguments& arguments, const Schedule& schedule,
                     timeline_svg(schedule, simulation, {.title = title, .until_ms = until}));
   }
   if (!arguments.json.empty())
-    io::write_whole(arguments.json, simulation_json(schedule, simulation).dump(1) + "\n");
+    io::write_whole(arguments.json, simulation_json(schedule, simulation));
 }
 
 int simulate_costs(const SimulateArguments& arguments) {

@@ -54,7 +54,7 @@ std::string simulation_text(const Schedule& schedule, const Simulation& simulati
          engine::utilisation_bars(schedule, simulation, 50, kMostRows);
 }
 
-nlohmann::ordered_json simulation_json(const Schedule& schedule, const Simulation& simulation) {
+std::string simulation_json(const Schedule& schedule, const Simulation& simulation) {
   nlohmann::ordered_json json = {{"schedule", schedule.name},
                                  {"stages", schedule.stages},
                                  {"samples", simulation.samples},
@@ -87,7 +87,7 @@ nlohmann::ordered_json simulation_json(const Schedule& schedule, const Simulatio
                               {"stash_bytes", memory.stash},
                               {"total_bytes", memory.total()}});
   }
-  return json;
+  return json.dump(1) + "\n";
 }
 
 }  // namespace millrace::cli

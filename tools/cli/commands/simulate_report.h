@@ -1,7 +1,6 @@
 // The results of `millrace simulate`.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "engine/simulate/simulator.h"
@@ -11,8 +10,7 @@ namespace millrace::cli {
 /// For people.
 std::string simulation_text(const engine::Schedule& schedule, const engine::Simulation& simulation);
 
-/// For scripts, in full.
-nlohmann::ordered_json simulation_json(const engine::Schedule& schedule,
-                                       const engine::Simulation& simulation);
+/// For scripts, in full: JSON.
+std::string simulation_json(const engine::Schedule& schedule, const engine::Simulation& simulation);
 
 }  // namespace millrace::cli
