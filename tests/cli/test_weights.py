@@ -122,26 +122,18 @@ class Refusals(program.CliTest):
         self.refused_state({"2.bias": torch.zeros(4, dtype=torch.float16)}, '"2.bias"', "F16")
         self.refused_state({"2.bias": torch.zeros(4, dtype=torch.int64)}, '"2.bias"', "I64")
 
-    def test_missing_file(self):
+    def test_what_is_no_safetensors_file(self):
+        whole = self.weights.read_bytes()
+        for data in (b"", b"this is the text of no such file at all", safetensors(b"this is no JSON"), safetensors([]),
+                     whole[:20]):
+            with self.subTest(data=data[:40]):
+                self.refused_bytes(data, self.weights)
+        for data in (whole[:-1], whole[:len(whole) // 2]):
+            self.refused_bytes(data, '"')
         self.weights.unlink()
         self.refused(self.weights)
-
-    def test_a_folder(self):
-        self.weights.unlink()
         self.weights.mkdir()
         self.refused(self.weights)
-
-    def test_not_a_safetensors_file(self):
-        self.refused_bytes(b"", self.weights)
-        self.refused_bytes(b"this is the text of no such file at all", self.weights)
-        self.refused_bytes(safetensors(b"this is no JSON"), self.weights)
-        self.refused_bytes(safetensors([]), self.weights)
-
-    def test_truncated_file(self):
-        whole = self.weights.read_bytes()
-        self.refused_bytes(whole[:-1], '"')
-        self.refused_bytes(whole[:len(whole) // 2], '"')
-        self.refused_bytes(whole[:20], self.weights)
 
     def test_absurd_header_size(self):
         whole = self.weights.read_bytes()

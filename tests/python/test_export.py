@@ -1,15 +1,13 @@
 """What a user loses if a PyTorch module's parts are not the module: its numbers, its names, a clear word on what can't be."""
 
-import contextlib
-import io
 import itertools
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
 import unittest
-import warnings
 
 import numpy
 import torch
@@ -19,8 +17,9 @@ from torch import nn
 import delayed_rules
 import millrace
 import networks
+import program
 import reference
-from test_package import LR, PLAIN, pictures
+from test_package import LR, PLAIN, not_in_place, pictures
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -255,20 +254,18 @@ class Export(unittest.TestCase):
         return subprocess.run([os.environ["MILLRACE"], *words], capture_output=True, text=True, cwd=self.folder)
 
     def test_the_program_runs_an_exported_file(self):
-        import program
         done = self.export_command(f"{HERE}/networks.py:make", "-o", "net.pt")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("Sequential in 6 parts", done.stdout)
         frames = program.random_frames(seed=3, count=12, channels=3)
-        import pathlib
         uri = program.write_frames(pathlib.Path(self.folder) / "frames", frames)
-        own = nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in networks.make()])
+        own = not_in_place(networks.make())
         stages = reference.cut_network(own, [2], reference.sgd(0.0, LR))
         reference.partime(stages, reference.autoencode(frames))
-        keys = ["--set", f"source.uri={uri}", "--set", "source.width=24", "--set", "source.height=16",
-                "--set", "model.preset=file", "--set", "model.file=net.pt", "--set", "optimizer.kind=sgd",
-                "--set", f"optimizer.lr={LR}", "--set", "correction.kind=none", "--set", "guard.kind=none"]
-        done = self.program("run", *keys, "--set", "pipeline.cut=[2]", "--set", "pipeline.capture=eager",
+        keys = program.settings({"source": {"uri": uri, "width": 24, "height": 16},
+                                 "model": {"preset": "file", "file": "net.pt"}, "optimizer": {"kind": "sgd", "lr": LR},
+                                 "correction": {"kind": "none"}, "guard": {"kind": "none"}})
+        done = self.program("run", *keys, *program.settings({"pipeline": {"cut": [2], "capture": "eager"}}),
                             "--set", "output.weights=out.safetensors", "--quiet")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         weights = load_file(os.path.join(self.folder, "out.safetensors"))
@@ -276,18 +273,15 @@ class Export(unittest.TestCase):
             self.assertTrue(torch.equal(weights[name], value), name)
         # Weights of its own names load, and what knows no such file says so.
         save_file(made(networks.make).state_dict(), os.path.join(self.folder, "start.safetensors"))
-        self.assertEqual(self.program("check", *self.as_file(keys), "--set", "model.weights=start.safetensors").returncode, 0)
+        self.assertEqual(self.program("check", *keys, "--set", "model.weights=start.safetensors").returncode, 0)
         with open(os.path.join(self.folder, "net.pt"), "wb") as file:
             file.write(b"no archive")
-        done = self.program("check", *self.as_file(keys))
+        done = self.program("check", *keys)
         self.assertEqual(done.returncode, 2)
         self.assertIn("net.pt: not a TorchScript file", done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1)
 
     def test_a_teacher_that_fails_midway_ends_the_run_and_loses_nothing(self):
-        import pathlib
-
-        import program
         folder = pathlib.Path(self.folder)
         (folder / "teacher.py").write_text(
             "import torch\n\n\nclass Teacher(torch.nn.Module):\n"
@@ -299,10 +293,9 @@ class Export(unittest.TestCase):
         frames[6:] = 255 - frames[6:]
         uri = program.write_frames(folder / "frames", frames)
         for schedule in ("sequential", "partime"):
-            done = self.program("run", "--set", f"source.uri={uri}", "--set", "source.width=24", "--set", "source.height=16",
-                                "--set", "task.kind=teacher", "--set", "task.teacher=teacher.pt",
-                                "--set", f"pipeline.schedule={schedule}", "--set", "output.weights=out.safetensors",
-                                "--set", "output.report=report.json", "--quiet")
+            done = self.program("run", "--quiet", *program.settings({
+                "source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "teacher", "teacher": "teacher.pt"},
+                "pipeline": {"schedule": schedule}, "output": {"weights": "out.safetensors", "report": "report.json"}}))
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertRegex(done.stderr, r"^millrace: error: task.teacher: teacher.pt: .*index out of range in self\n$")
             counts = json.loads((folder / "report.json").read_text())["frames"]
@@ -310,18 +303,10 @@ class Export(unittest.TestCase):
             self.assertEqual(counts["received"], sum(counts[k] for k in ("trained", "dropped", "rejected", "in_flight")))
             (folder / "out.safetensors").unlink()
 
-    def as_file(self, keys):
-        """`check` wants a config."""
-        path = os.path.join(self.folder, "my.toml")
-        with open(path, "w") as file:
-            file.write("")
-        return [path, *keys]
-
     def test_batch_norms_and_code_are_told_of(self):
         done = self.export_command(f"{HERE}/networks.py:make_resnet", "-o", "net.pt", "--sample", "3x64x64")
         self.assertEqual(done.returncode, 0, done.stderr)
-        path = self.as_file([])[0]
-        done = self.program("check", path, "--set", "model.preset=file", "--set", "model.file=net.pt", "--set",
+        done = self.program("check", "--set", "model.preset=file", "--set", "model.file=net.pt", "--set",
                             "task.kind=label", "--set", "task.loss=cross-entropy")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("batch norms keep their running statistics", done.stdout)

@@ -35,6 +35,11 @@ def network(seed=1):
     return networks.small()
 
 
+def not_in_place(net):
+    """The same modules with ReLUs that leave their input alone, as autograd wants it here."""
+    return nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in net])
+
+
 def expected(net, schedule, samples, cut, group=4):
     """Losses, and `net` trained, by tests/cli's rules in plain PyTorch."""
     if schedule in reference.RULES:
@@ -63,9 +68,7 @@ class Package(unittest.TestCase):
         for schedule in ["sequential", "partime", *RULES]:
             for cut in [[], [2], [1, 4]]:
                 with self.subTest(schedule=schedule, cut=cut):
-                    net, own = network(), network()
-                    own.load_state_dict(net.state_dict())
-                    own = nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in own])
+                    net, own = network(), not_in_place(network())
                     losses = expected(own, schedule, samples, cut)
                     trainer = millrace.Trainer(net, schedule=schedule, stages=len(cut) + 1, cut=cut, devices="cpu",
                                                microbatches=4, **PLAIN)
@@ -100,8 +103,7 @@ class Package(unittest.TestCase):
         goals = pictures(12, seed=9)
         trainer = millrace.Trainer(net, schedule="sequential", stages=1, **PLAIN)
         losses = [r.loss for r in trainer.run(zip(frames, goals))]
-        own = network()
-        own = nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in own])
+        own = not_in_place(network())
         samples = [(x[None], y[None]) for x, y in zip(frames, goals)]
         self.assertEqual(losses, expected(own, "sequential", samples, []))
         self.assert_same(trainer.state_dict(), own)
@@ -199,15 +201,12 @@ class Package(unittest.TestCase):
         own = reference.partime_cnn(2, 4, 3, 3)
         self.assertEqual(losses, expected(own, "sequential", [(x[None], x[None]) for x in frames], []))
         self.assert_same(trainer.state_dict(), own)
-        import os
-        import tempfile
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "my.toml")
-            with open(path, "w") as file:
-                file.write("[model]\nlayers = 2\nfeatures = 4\nkernel = 3\nseed = 3\n[pipeline]\nstages = 1\n")
-            again = millrace.Trainer(path, optimizer={"kind": "sgd", "lr": LR}, **{**PLAIN, "optimizer": {
-                "kind": "sgd", "lr": LR}} if False else {**{k: v for k, v in PLAIN.items() if k != "optimizer"}})
+            path = program.write_toml(pathlib.Path(folder) / "my.toml", {**config, "task": {"kind": "next-frame"}})
+            again = millrace.Trainer(path, task="autoencode", correction="none", guard="none", capture="eager")
             self.assertEqual([r.loss for r in again.run(frames)], losses)
+            paired = millrace.Trainer(path, correction="none", guard="none", capture="eager")
+            self.assertEqual(len(list(paired.run(frames))), 7)  # the last frame has no later one
 
     def test_masks_are_learned_pixel_by_pixel(self):
         samples = []
@@ -246,7 +245,7 @@ class Package(unittest.TestCase):
     def test_next_frame(self):
         frames = pictures(10)
         trainer = millrace.Trainer(network(), schedule="sequential", stages=1, task="next-frame", **PLAIN)
-        own = nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in network()])
+        own = not_in_place(network())
         samples = [(x[None], y[None]) for x, y in zip(frames, frames[1:])]
         self.assertEqual([r.loss for r in trainer.run(frames)], expected(own, "sequential", samples, []))
 
@@ -285,7 +284,7 @@ class Schedules(unittest.TestCase):
         self.assertEqual(done.samples, 8)
         self.assertGreater(done.bubble, 0)
         frames = pictures(8)
-        own = nn.Sequential(*[nn.ReLU() if isinstance(m, nn.ReLU) else m for m in network()])
+        own = not_in_place(network())
         losses = expected(own, "gpipe", [(x[None], x[None]) for x in frames], [2], group=2)
         trainer = millrace.Trainer(network(), schedule=mine, cut=[2], **PLAIN)
         self.assertEqual([r.loss for r in trainer.run(frames)], losses)

@@ -2,14 +2,14 @@
 #include "tools/cli/commands/watchdog.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>      // setenv
-#include <sys/socket.h>  // the socket
-#include <sys/un.h>      // its name
-#include <unistd.h>      // close
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
-#include <chrono>   // a clock of our own
-#include <cstdio>   // its name
-#include <cstring>  // its name
+#include <chrono>
+#include <cstdio>
+#include <cstring>
 
 namespace millrace::cli {
 namespace {

@@ -1,6 +1,6 @@
 #include "tools/app/checkpoint_files.h"
 
-#include <ATen/ATen.h>
+#include <ATen/ops/isfinite.h>
 #define XXH_INLINE_ALL  // no library at run time
 #include <xxhash.h>
 

@@ -1,4 +1,6 @@
 // `millrace bench`: the benchmarks' own program, which `millrace` runs, so that whoever only learns need not build it.
+#include <CLI/CLI.hpp>
+
 #include "tools/bench/bench.h"
 #include "tools/bench/bench_arm.h"
 #include "tools/cli/entry.h"
@@ -9,7 +11,9 @@ namespace {
 void add_options(CLI::App& command, BenchArguments& arguments) {
   std::vector<std::string> suites;
   for (const auto& [name, summary] : bench_suites()) suites.push_back(name);
-  command.footer(cli::name_list("Suites", bench_suites()));
+  std::string names = "Suites:";
+  for (const auto& [name, summary] : bench_suites()) names += "\n  " + name + ": " + summary;
+  command.footer(names);
   command.add_option("suite", arguments.suite, "Which; see below")
       ->required()
       ->check(CLI::IsMember(suites));
@@ -72,10 +76,15 @@ int main_program(int argc, char** argv) {
   CLI::App app{"Measure, and publish what was measured", "millrace bench"};
   BenchArguments arguments;
   add_options(app, arguments);
-  return cli::parse_and_run(app, argc, argv, [&] {
+  try {
+    app.parse(argc, argv);
     run_bench(arguments);
     return cli::kDone;
-  });
+  } catch (const CLI::Success& success) {
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    return cli::fail(cli::kBadUsage, std::string(error.what()) + " (see millrace bench --help)");
+  }
 }
 
 }  // namespace

@@ -1,10 +1,10 @@
 #include "tools/app/config/config.h"
 
-#include <algorithm>   // find_if
-#include <filesystem>  // whether it is one
-#include <fstream>     // the file
-#include <iterator>    // reading it whole
-#include <sstream>     // documentation
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
@@ -17,7 +17,7 @@
 namespace millrace::app {
 namespace {
 
-// Above all tables, and read first: others name what it adds.
+// Above all tables. It is read first, since other keys name what plug-ins add.
 constexpr char kPlugins[] = "plugins";
 
 std::string place(const std::string& name, const toml::source_region& region) {
@@ -53,7 +53,7 @@ void set_layers(Config& config, const toml::node& value, const std::string& wher
   config.model.layer.clear();
   for (const toml::node& item : *list) {
     const std::string which = "model.layer[" + std::to_string(config.model.layer.size()) + "]";
-    // In a file each layer has its own line; a --set has none.
+    // In a file each layer has a line of its own, in a --set none.
     const std::string at = where.starts_with("--set") ? where : place(config.name, item.source());
     if (!item.is_table()) throw ConfigError(at + ": " + which + " must be a table");
     config.places[which] = at;
@@ -95,7 +95,8 @@ void set_key(Config& config, const std::string& path, const toml::node& value,
   const bool fits = key->set(config, value);
   if (fits && path == kPlugins) load_plugins(config, where);
   if (fits) return;
-  throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " + key->range);
+  throw ConfigError(where + ": " + path + " = " + on_one_line(value) + ": must be " +
+                    key->range.text);
 }
 
 void apply_file(Config& config, const std::string& text) {
@@ -257,14 +258,24 @@ std::vector<Difference> differences(const Config& before, const Config& after) {
   return all;
 }
 
-std::string describe_keys() {
-  const Config defaults;
-  std::ostringstream out;
+std::vector<KeyEntry> key_entries() {
+  Config defaults;
+  std::vector<KeyEntry> entries;
   for (const ConfigKey& key : config_keys()) {
-    out << key.path << " = " << key.show(defaults) << "\n    " << key.meaning << "\n    "
-        << key.range << "\n";
+    std::vector<std::string> choices = key.range.choices;
+    if (choices.empty() && std::holds_alternative<bool*>(key.at(defaults)))
+      choices = {"true", "false"};
+    entries.push_back({key.path, key.show(defaults), key.meaning, key.range.text, choices});
   }
-  return out.str();
+  return entries;
+}
+
+std::string describe_keys() {
+  std::string text;
+  for (const KeyEntry& key : key_entries())
+    text +=
+        key.path + " = " + key.default_text + "\n    " + key.meaning + "\n    " + key.range + "\n";
+  return text;
 }
 
 }  // namespace millrace::app

@@ -1,11 +1,11 @@
 // What the user wants: the config file, with --set on top. Needs no LibTorch.
 #pragma once
 
-#include <cstdint>    // counts
-#include <map>        // where each key was set
-#include <stdexcept>  // ConfigError
-#include <string>     // values
-#include <vector>     // lists
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "engine/schedule/schedule.h"
 #include "stages/correction_spec.h"
@@ -15,18 +15,19 @@
 
 namespace millrace::app {
 
-/// A config that can't be used. The message begins with where: "FILE:LINE:COL: " or "--set KEY: ".
+/// A config that cannot be used. The message begins with the place: "FILE:LINE:COL: " or
+/// "--set KEY: ".
 struct ConfigError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Every key of the config file, with its default: with a file and without one, those that learn on
-/// the default source. config_keys.cpp says what each may hold.
+/// Every key of the config file, with its default, which holds with and without a file.
+/// config_keys.cpp says what each key may hold.
 struct Config {
-  std::vector<std::string> plugins;  ///< loaded where they are set
+  std::vector<std::string> plugins;  ///< loaded as soon as they are set
   struct {
     std::string uri = "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi";
-    std::vector<std::string> uris;  ///< of each copy of the pipeline; empty: one, with `uri`
+    std::vector<std::string> uris;  ///< one per copy of the pipeline; empty: one copy, with `uri`
     std::string pace = "auto";
     std::string drop = "auto";
     int width = 128;
@@ -59,9 +60,9 @@ struct Config {
   struct : engine::ScheduleSpec {
     std::vector<int> cut;
     std::vector<std::string> devices = {"auto"};
-    std::vector<int> threads = {1};  ///< of each stage; one number: of all; 0: chosen at the start
+    std::vector<int> threads = {1};  ///< per stage, or one number for all; 0: chosen at the start
     std::string capture = "auto";
-    std::vector<int> ranks;  ///< of each worker; empty: dealt in order
+    std::vector<int> ranks;  ///< one per worker; empty: dealt in order
     int tensor = 1;          ///< ranks that share each worker's modules
   } pipeline;
   stages::OptimizerSpec optimizer{.kind = "adam", .lr = 0.001};
@@ -100,13 +101,12 @@ struct Config {
     std::vector<std::string> sinks;  ///< "NAME:ARGUMENT"
   } output;
 
-  /// Where each key that is not at its default was set.
-  std::map<std::string, std::string> places;
-  std::string name;  ///< the file's, for errors about keys nobody set
+  std::map<std::string, std::string> places;  ///< where each key was set, if it was
+  std::string name;  ///< the file's, for errors about keys that were not set
 
   /// Sets "table.key" to `value`, in TOML's syntax; a bare word is a string. Throws ConfigError.
   void set(const std::string& key, const std::string& value);
-  /// An error about `key`, beginning with where it was set.
+  /// An error about `key`, beginning with the place where it was set.
   ConfigError error(const std::string& key, const std::string& what) const;
 };
 
@@ -118,8 +118,8 @@ Config load_config(const std::string& path, const std::vector<std::string>& sett
 Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings);
 
-/// Settles keys whose meaning depends on one another. Throws ConfigError where they contradict;
-/// what load_config() returns has passed.
+/// Resolves keys that depend on one another. Throws ConfigError if they contradict. Configs from
+/// load_config() have passed it.
 void settle(Config& config);
 
 /// All keys as TOML, with the values `config` holds.
@@ -128,16 +128,25 @@ std::string to_toml(Config config);
 /// Whether `key` has its default value.
 bool is_default(const Config& config, const std::string& key);
 
-/// A key that two configs have different values of, as TOML.
+/// A key whose values, as TOML, differ between two configs.
 struct Difference {
   std::string key, before, after;
 };
-/// In the order of the keys; of model.layer without its values.
+/// In the order of the keys; model.layer without values.
 std::vector<Difference> differences(const Config& before, const Config& after);
 
-/// Every key: its default, its range and what it means. For documentation.
+/// A key as people read about it.
+struct KeyEntry {
+  std::string path;          ///< "source.width"
+  std::string default_text;  ///< as TOML
+  std::string meaning, range;
+  std::vector<std::string> choices;  ///< its named values, as bare words; empty: it has none
+};
+std::vector<KeyEntry> key_entries();
+
+/// Every key as text: its default, meaning and range.
 std::string describe_keys();
-/// Every type of [[model.layer]] and its keys, likewise.
+/// Every type of [[model.layer]] and its keys as text.
 std::string describe_layers();
 
 }  // namespace millrace::app

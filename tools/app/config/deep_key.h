@@ -1,8 +1,8 @@
 // Keys of TOML that have too many parts: its parser takes stack for each of them.
 #pragma once
 
-#include <algorithm>    // ends of lines
-#include <string_view>  // texts
+#include <algorithm>
+#include <string_view>
 
 namespace millrace::app {
 

@@ -1,42 +1,31 @@
 // The tables [[model.layer]]: the keys that each type of layer takes.
-#include <algorithm>  // find
-#include <cmath>      // isfinite
-#include <stdexcept>  // bad tables
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <stdexcept>
 
 #include "io/text/nearest_name.h"
 #include "stages/model_spec.h"
-#include "tools/app/config/key_kinds.h"
+#include "tools/app/config/config_keys.h"
 
 namespace millrace::app {
 namespace {
 
-/// The key of `field`, if `table` has it.
-void read_into(std::optional<std::int64_t>& value, const toml::table& table,
-               const stages::LayerField& field) {
-  const toml::node* node = table.get(field.name);
+/// Reads the key of `field`, if `table` has it.
+template <class T>
+void read_into(std::optional<T>& value, const toml::table& table, const stages::LayerField& field) {
+  const toml::node* const node = table.get(field.name);
   if (!node) return;
-  value = node->value_exact<std::int64_t>();
-  if (!value || *value < field.least || *value > field.most) {
-    throw std::invalid_argument(field.name + " must be a whole number from " +
-                                std::to_string(field.least) + " to " + std::to_string(field.most));
-  }
-}
-
-void read_into(std::optional<double>& value, const toml::table& table,
-               const stages::LayerField& field) {
-  const toml::node* node = table.get(field.name);
-  if (!node) return;
-  value = node->value<double>();
-  if (!value || !std::isfinite(*value))
-    throw std::invalid_argument(field.name + " must be a number");
-}
-
-void read_into(std::optional<std::string>& value, const toml::table& table,
-               const stages::LayerField& field) {
-  const toml::node* node = table.get(field.name);
-  if (!node) return;
-  value = node->value_exact<std::string>();
-  if (!value) throw std::invalid_argument(field.name + " must be text");
+  constexpr bool whole = std::is_integral_v<T>, real = std::is_floating_point_v<T>;
+  const double any = std::numeric_limits<double>::max();
+  const Range range{.least = whole ? double(field.least) : -any,
+                    .most = whole ? double(field.most) : any};
+  if (read_value(*node, range, &value.emplace())) return;
+  throw std::invalid_argument(field.name + " must be " +
+                              (whole ? "a whole number from " + std::to_string(field.least) +
+                                           " to " + std::to_string(field.most)
+                               : real ? "a number"
+                                      : "text"));
 }
 
 }  // namespace
@@ -68,20 +57,12 @@ stages::LayerSpec read_layer(const toml::table& table) {
 }
 
 std::string layer_toml(const stages::LayerSpec& layer) {
-  std::string text = "[[model.layer]]\ntype = " + quoted_text(layer.type) + "\n";
+  std::string text = "[[model.layer]]\ntype = " + value_text(layer.type) + "\n";
   for (const stages::LayerField& field : stages::layer_fields()) {
-    const auto shown = [](const auto& value) -> std::string {
-      using T = std::decay_t<decltype(value)>;
-      if constexpr (std::is_same_v<T, std::string>)
-        return quoted_text(value);
-      else if constexpr (std::is_same_v<T, double>)
-        return number_text(value);
-      else
-        return std::to_string(value);
-    };
     std::visit(
         [&](auto member) {
-          if (layer.*member) text += field.name + " = " + shown(*(layer.*member)) + "\n";
+          auto value = layer.*member;
+          if (value) text += field.name + " = " + value_text(&*value) + "\n";
         },
         field.member);
   }

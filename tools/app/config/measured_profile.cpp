@@ -1,6 +1,6 @@
 // profile_of(): measures on this machine.
-#include "engine/trainer/balance_threads.h"
 #include "engine/trainer/backends.h"
+#include "engine/trainer/balance_threads.h"
 #include "engine/trainer/profiler.h"
 #include "tools/app/assembly.h"
 #include "tools/app/config/profile_read.h"

@@ -1,6 +1,6 @@
 // read_profile(): needs no LibTorch.
-#include <fstream>   // the file
-#include <iterator>  // all of it
+#include <fstream>
+#include <iterator>
 
 #include "engine/plan/pipedream_graph.h"
 #include "engine/plan_files/profile_json.h"

@@ -1,4 +1,4 @@
-// Where a command gets a network's profile from.
+// Profiles for commands: measured or read.
 #pragma once
 
 #include "engine/plan/profile.h"
@@ -7,12 +7,12 @@
 namespace millrace::app {
 
 /// Measures the network that `config` describes, on this machine's devices.
-/// `speeds`: takes every speed by cores that was tried; null: nobody asks.
+/// `speeds`, unless null, receives the speed on every number of cores that was tried.
 engine::plan::Profile profile_of(const Config& config,
                                  std::vector<engine::plan::Measured>* speeds = nullptr);
 
-/// Reads a profile file: our JSON, or PipeDream's graph.txt, whose figures are for `frames` at
-/// once. Throws ConfigError.
+/// Reads a profile file: our JSON, or PipeDream's graph.txt with figures for `frames` frames.
+/// Throws ConfigError.
 engine::plan::Profile read_profile(const std::string& path, int frames);
 
 }  // namespace millrace::app

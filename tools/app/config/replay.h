@@ -1,4 +1,4 @@
-// Which samples are kept to be learned from again.
+// Which samples are kept for replay.
 #pragma once
 
 #include <algorithm>

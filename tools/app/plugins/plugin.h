@@ -22,9 +22,9 @@ struct Prediction;  // run.h
 class Sink {
  public:
   virtual ~Sink() = default;
-  /// Each prediction, by the last stage's worker, in the hot path. Must not throw.
+  /// Called for each prediction by the last stage's worker, in the hot path. Must not throw.
   virtual void see(const Prediction& prediction) = 0;
-  /// When the run has learned: writes what there is. Throws std::runtime_error.
+  /// Called at the end of the run, to write what there is. Throws std::runtime_error.
   virtual void finish() {}
 };
 
@@ -32,7 +32,7 @@ class Sink {
 struct SinkType {
   std::string name;
   std::string summary;
-  /// `argument`: what stands behind the colon. Throws std::invalid_argument saying what is wrong.
+  /// `argument`: the text after the colon. Throws std::invalid_argument saying what is wrong.
   std::unique_ptr<Sink> (*make)(const std::string& argument);
 };
 
@@ -45,7 +45,7 @@ struct Plugin {
 };
 
 /// What program and plug-in must have in common: this interface, LibTorch, compiler and the layout
-/// of all that goes from one to the other.
+/// of all types that they exchange.
 inline std::string plugin_abi() {
   char text[160];
   std::snprintf(text, sizeof text,

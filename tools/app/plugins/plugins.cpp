@@ -17,11 +17,11 @@ std::vector<SinkType> sinks;
 template <class Function>
 Function symbol(void* object, const char* name, const std::string& path) {
   void* const found = dlsym(object, name);
-  if (!found) throw PluginError(path + ": is no plug-in of Millrace: it has no MILLRACE_PLUGIN");
+  if (!found) throw PluginError(path + ": no plug-in of Millrace: it has no MILLRACE_PLUGIN");
   return reinterpret_cast<Function>(found);
 }
 
-/// Asked before anything else of it is run.
+/// Checked before any other code of the plug-in runs.
 void require_abi(void* object, const std::string& path) {
   char theirs[160] = {};
   symbol<void (*)(char*, std::size_t)>(object, "millrace_plugin_abi", path)(theirs, sizeof theirs);
@@ -48,7 +48,7 @@ void add_all(const Plugin& plugin) {
 }  // namespace
 
 void load_plugin(const std::string& path) {
-  // Lazily at first: one of another version may lack symbols, and is told by its ABI.
+  // Lazily at first: a plug-in of another version may lack symbols, but can still report its ABI.
   void* const object = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (!object) throw PluginError(dlerror());
   if (std::find(loaded.begin(), loaded.end(), object) != loaded.end()) return;

@@ -1,4 +1,4 @@
-// Plug-ins as they are loaded.
+// Loads plug-ins.
 #pragma once
 
 #include <stdexcept>
@@ -12,12 +12,12 @@ struct PluginError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Loads the shared object and adds what it has to the tables; once, however often it is named. Its
-/// code runs in this process, so it must be trusted. Before any other thread uses the tables.
+/// Loads the shared object and adds its entries to the tables, once, however often it is named. Its
+/// code runs in this process, so it must be trusted. Call before other threads use the tables.
 /// Throws PluginError.
 void load_plugin(const std::string& path);
 
-/// How many are loaded: whoever keeps something made of the tables makes it anew when this grows.
+/// How many are loaded. Anything built from the tables must be rebuilt when this grows.
 int plugins_loaded();
 
 struct SinkType;

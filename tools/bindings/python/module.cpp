@@ -1,25 +1,27 @@
-// The part of the Python package that is C++: what millrace/*.py builds on.
+// The C++ part of the Python package, which millrace/*.py builds on.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include "tools/bindings/python/bindings.h"
 #include "tools/app/given_frames.h"
 #include "tools/app/given_run.h"
 
 namespace millrace::python {
+
+void bind_schedules(pybind11::module_& m);  // schedules.cpp
+
 namespace {
 
 namespace py = pybind11;
 
-/// [shape], which owns `values`.
+/// An array of `shape` that owns `values`.
 py::array_t<float> array_of(std::vector<float>&& values, const std::vector<std::int64_t>& shape) {
   auto* const kept = new std::vector<float>(std::move(values));
   const py::capsule owner(kept, [](void* p) { delete static_cast<std::vector<float>*>(p); });
   return py::array_t<float>(shape, kept->data(), owner);
 }
 
-/// A config file ("": none) with settings (key, TOML) on top. Nothing names the command line.
+/// A config file ("": none) with settings (key, TOML) on top. Errors do not name the command line.
 app::Config make_config(const std::string& file,
                    const std::vector<std::pair<std::string, std::string>>& settings) {
   app::Config config = app::load_config(file, {});
@@ -47,7 +49,7 @@ void set_weights(app::GivenRun& run, const std::vector<std::pair<std::string, Fl
   run.set_weights(weights);
 }
 
-/// (index, loss, prediction, latency in ms), or None if none comes within `ms`.
+/// (index, loss, prediction, latency in ms), or None if no result comes within `ms`.
 py::object next_result(app::GivenRun& run, int ms) {
   std::optional<app::GivenResult> result;
   if (ms == 0) {
@@ -64,7 +66,7 @@ py::object next_result(app::GivenRun& run, int ms) {
       result->latency_ms);
 }
 
-/// (frame, its class or -1); (): none came within `ms`; None: the stream is over.
+/// (frame, its class or -1); (): no frame came within `ms`; None: the stream is over.
 py::object next_frame(app::GivenFrames& frames, int ms) {
   std::optional<app::GivenFrame> frame;
   {
@@ -76,7 +78,7 @@ py::object next_frame(app::GivenFrames& frames, int ms) {
   return py::make_tuple(array_of(std::move(frame->input), {channels, height, width}), frame->label);
 }
 
-/// Library errors as millrace.Error, on one line; Python's own as they are.
+/// Turns library errors into millrace.Error, on one line. Passes Python's own on.
 void translate(std::exception_ptr thrown) {
   static const py::handle error =
       py::object(py::module_::import("millrace._error").attr("Error")).release();
@@ -89,7 +91,7 @@ void translate(std::exception_ptr thrown) {
   } catch (const std::exception& failure) {
     std::string what = failure.what();
     what = what.substr(0, what.find('\n'));
-    // "--set KEY: KEY = ...": here the key was an argument.
+    // "--set KEY: KEY = ..." and "(default): KEY ...": here the key was an argument.
     if (what.starts_with("--set ")) what = what.substr(what.find(": ") + 2);
     if (what.starts_with("(default): ")) what = what.substr(what.find(": ") + 2);
     PyErr_SetString(error.ptr(), what.c_str());
@@ -100,8 +102,15 @@ void translate(std::exception_ptr thrown) {
 
 PYBIND11_MODULE(_millrace, m) {
   py::register_exception_translator(translate);
-  py::class_<app::Config>(m, "Config").def(py::init(&make_config));
-  m.def("describe_keys", &app::describe_keys);
+  py::class_<app::Config>(m, "Config")
+      .def(py::init(&make_config))
+      .def_property_readonly("task", [](const app::Config& c) { return c.task.kind; })
+      .def_property_readonly("horizon", [](const app::Config& c) { return c.task.horizon; });
+  m.def("config_keys", [] {
+    std::vector<std::string> names = {"model.layer"};
+    for (const app::KeyEntry& key : app::key_entries()) names.push_back(key.path);
+    return names;
+  });
   m.def("check",
         [](const app::Config& config, std::int64_t modules) { app::check_modules(config, modules); });
   py::class_<app::GivenFrames>(m, "GivenFrames").def(py::init<const app::Config&>()).def("next", &next_frame);

@@ -13,7 +13,6 @@
 #include "engine/simulate/staircase.h"
 #include "engine/schedule/verifier.h"
 #include "engine/simulate/simulator.h"
-#include "tools/bindings/python/bindings.h"
 
 namespace millrace::python {
 namespace {
@@ -122,6 +121,7 @@ py::list plan(const std::string& profile_json, const std::string& devices, const
 
 }  // namespace
 
+/// Adds schedules, the verifier, the simulator and the planner.
 void bind_schedules(py::module_& m) {
   py::class_<Schedule>(m, "Schedule")
       .def(py::init(&named))

@@ -1,4 +1,4 @@
-// `millrace bench`: hands over to the benchmarks' own program, which not everybody builds.
+// `millrace bench`: runs the benchmarks' own program, which not everybody builds.
 #include <unistd.h>
 
 #include <filesystem>
@@ -8,31 +8,26 @@
 namespace millrace::cli {
 namespace {
 
-struct Arguments {
-  CLI::App* command = nullptr;
-};
-
-void add_options(CLI::App& command, Arguments& arguments) {
-  command.prefix_command();
-  command.set_help_flag();  // --help is answered there
-  arguments.command = &command;
+void add_options(Options& options, std::vector<std::string>& words) {
+  options.take_all(words);
 }
 
-int bench(const Arguments& arguments) {
+int bench(const std::vector<std::string>& arguments) {
   const std::filesystem::path program =
       std::filesystem::read_symlink("/proc/self/exe").parent_path() / "millrace-bench";
-  std::vector<std::string> words = arguments.command->remaining();
+  std::vector<std::string> words = arguments;
   words.insert(words.begin(), program);
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
-  throw std::runtime_error("no benchmarks at " + program.string() + ": build them by tools/setup all");
+  throw std::runtime_error("no benchmarks at " + program.string() +
+                           ": build them by tools/setup all");
 }
 
 }  // namespace
 
-const Command kBench = {"bench", "Measure, and publish what was measured",
-                        add<Arguments, add_options, bench>};
+const Command kBench = {100, "bench", "Measure, and publish what was measured",
+                        add<std::vector<std::string>, add_options, bench>};
 
 }  // namespace millrace::cli

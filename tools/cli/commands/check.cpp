@@ -1,17 +1,17 @@
-// `millrace check`: validates a config and says what would run; touches no device or source.
-#include <algorithm>  // any_of
-#include <iostream>   // results
-#include <optional>   // labels
+// `millrace check`: validates a config and says what would run. Touches no device or source.
+#include <algorithm>
+#include <iostream>
+#include <optional>
 
 #include "capture/program/kernels/kernels.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/operations.h"
 #include "io/source/source.h"
-#include "tools/cli/commands/command.h"
 #include "tools/app/assembly.h"
 #include "tools/app/correction_choice.h"
 #include "tools/app/feeds/replay_options.h"
 #include "tools/app/feeds/run_source.h"
+#include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
 namespace {
@@ -53,7 +53,7 @@ void describe_pipeline(const engine::TrainerOptions& options) {
                  "start\n";
 }
 
-/// What step programs leave to LibTorch, by stage where the cut is known.
+/// Prints what step programs leave to LibTorch, by stage if the cut is known.
 void describe_programs(const engine::TrainerOptions& options) {
   if (options.sample.width == 0 || options.sample.height == 0) return;
   const auto stages = engine::stage_operations(options, 0);
@@ -67,7 +67,7 @@ void describe_programs(const engine::TrainerOptions& options) {
   }
 }
 
-/// How steps run on the devices named.
+/// Prints how steps run on the devices.
 void describe_capture(const engine::TrainerOptions& options) {
   const auto on_cuda = [](const engine::Device& device) { return device.cuda; };
   const bool cuda = std::any_of(options.devices.begin(), options.devices.end(), on_cuda);
@@ -92,12 +92,12 @@ void describe_capture(const engine::TrainerOptions& options) {
 
 void print_replay(const app::Config& config, const engine::TrainerOptions& options) {
   if (config.replay.kind == "none") return;
-  std::optional<bool> live;  // of "auto" the source decides
+  std::optional<bool> live;  // "auto": the source decides
   if (config.source.pace != "auto") live = config.source.pace == "live";
   std::cout << "#   replay " << app::describe_replay(config, options, live) << "\n";
 }
 
-/// What becomes of pictures of another shape, which only the source can tell.
+/// Prints how pictures of another shape are fitted: only the source knows theirs.
 void describe_frames(const app::Config& config) {
   const auto& source = config.source;
   if (source.width == 0 || source.height == 0) return;
@@ -108,7 +108,7 @@ void describe_frames(const app::Config& config) {
             << "\n";
 }
 
-/// What is done when frames come too fast.
+/// Prints what happens if the stream outruns the pipeline.
 void describe_policy(const app::Config& config, const engine::TrainerOptions& options) {
   const std::string& policy = config.monitor.policy;
   std::cout << "#   late: " << policy;
@@ -120,7 +120,7 @@ void describe_policy(const app::Config& config, const engine::TrainerOptions& op
   std::cout << "\n";
 }
 
-/// Which output is which class; `told_by` leaves some out.
+/// Prints which output is which class. Frames that `told_by` leaves out have none.
 void describe_classes(const std::vector<std::string>& classes, const std::string& told_by) {
   std::cout << "#   classes:";
   for (std::size_t i = 0; i < classes.size(); ++i)
@@ -139,7 +139,8 @@ int check(const CheckArguments& arguments) {
   const std::optional<io::Labels> labels = app::configured_labels(config);
   const std::vector<std::string>& classes = labels ? labels->classes() : config.task.classes;
   const bool masks = !config.task.masks.empty();
-  if (!classes.empty() && !masks) app::require_classes(config, *options.network, int(classes.size()));
+  if (!classes.empty() && !masks)
+    app::require_classes(config, *options.network, int(classes.size()));
   std::cout << app::to_toml(config) << "\n";
   describe_pipeline(options);
   std::cout << "#   correction " << app::describe_correction(config, options) << "\n";
@@ -148,7 +149,7 @@ int check(const CheckArguments& arguments) {
   for (const std::string& line : options.network->remarks) std::cout << "#   " << line << "\n";
   if (!config.model.file.empty())
     std::cout << "#   " << config.model.file
-              << " is TorchScript, which is code: run none that you do not trust\n";
+              << " is TorchScript, which is code: load only what you trust\n";
   std::cout << "#   guard " << config.guard.kind << "\n";
   print_replay(config, options);
   describe_capture(options);
@@ -158,16 +159,16 @@ int check(const CheckArguments& arguments) {
   return kDone;
 }
 
-void add_options(CLI::App& command, CheckArguments& arguments) {
-  command.add_option("config", arguments.config, "Config file; none: every key at its default");
-  add_set(command, arguments.settings);
-  command.add_flag("--keys", arguments.keys,
-                   "Print every config key with its default, meaning and range");
+void add_options(Options& options, CheckArguments& arguments) {
+  options.add("config", arguments.config, "Config file; none: every key at its default");
+  options.add_set(arguments.settings);
+  options.add("--keys", arguments.keys,
+              "Print every config key with its default, meaning and range");
 }
 
 }  // namespace
 
-const Command kCheck = {"check", "Validate a config and say what would run",
+const Command kCheck = {20, "check", "Validate a config and say what would run",
                         add<CheckArguments, add_options, check>};
 
 }  // namespace millrace::cli

@@ -1,11 +1,11 @@
 // `millrace compare`: several runs' reports side by side, and their losses in one chart.
 #include "tools/cli/compare/compare.h"
 
-#include <filesystem>  // whether a log is there
-#include <iostream>    // results
+#include <filesystem>
+#include <iostream>
 
-#include "tools/cli/commands/command.h"
 #include "tools/app/config/config.h"
+#include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
 namespace {
@@ -16,7 +16,7 @@ struct CompareArguments {
   std::string plot;               ///< where to draw losses; "": nowhere
 };
 
-/// The log that a report's config names, if it is there.
+/// The log that the report's config names, if the file exists.
 std::string log_of(const nlohmann::ordered_json& report) {
   const nlohmann::ordered_json::json_pointer place("/config/output/log");
   if (!report.contains(place) || !report.at(place).is_string()) return "";
@@ -28,14 +28,14 @@ std::string log_of(const nlohmann::ordered_json& report) {
 std::vector<std::pair<std::string, LossCurves>> curves_of(const CompareArguments& arguments,
                                                           const std::vector<NamedReport>& runs) {
   if (!arguments.logs.empty() && arguments.logs.size() != runs.size())
-    throw app::ConfigError("--logs: one for each report, in their order");
+    throw app::ConfigError("--logs: give one per report, in their order");
   std::vector<std::pair<std::string, LossCurves>> curves;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const std::string log = arguments.logs.empty() ? log_of(runs[i].report) : arguments.logs[i];
     if (!log.empty()) curves.emplace_back(runs[i].name, read_curves(log));
   }
   if (curves.empty())
-    throw app::ConfigError("--plot: no report names a log that is there; --logs names them");
+    throw app::ConfigError("--plot: no report names an existing log; name them by --logs");
   return curves;
 }
 
@@ -53,19 +53,18 @@ int compare(const CompareArguments& arguments) {
   }
 }
 
-void add_options(CLI::App& command, CompareArguments& arguments) {
-  command.add_option("reports", arguments.reports, "Reports, JSON")->required();
-  command.add_option("--plot", arguments.plot, "Where to draw their losses, .png");
-  command
-      .add_option("--logs", arguments.logs,
-                  "By commas, one for each report: what output.log wrote; unset: as reports say")
-      ->delimiter(',');
+void add_options(Options& options, CompareArguments& arguments) {
+  options.add("reports", arguments.reports, "Reports, JSON", {.required = true});
+  options.add("--plot", arguments.plot, "Where to draw their losses, .png");
+  options.add("--logs", arguments.logs,
+              "Files that output.log wrote, one per report, by commas; unset: as the reports say",
+              {.commas = true});
 }
 
 }  // namespace
 
-const Command kCompare = {
-    "compare", "Reports of several runs side by side: what they were asked, what came of it",
-    add<CompareArguments, add_options, compare>};
+const Command kCompare = {80, "compare",
+                          "Show reports of several runs side by side: configs and results",
+                          add<CompareArguments, add_options, compare>};
 
 }  // namespace millrace::cli

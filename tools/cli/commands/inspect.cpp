@@ -1,6 +1,6 @@
 // `millrace inspect`: what this machine has, and what a source is.
-#include <iostream>  // results
-#include <map>       // kernels
+#include <iostream>
+#include <map>
 
 #include "capture/devices.h"
 #include "engine/pipeline/pinning.h"
@@ -8,9 +8,9 @@
 #include "engine/trainer/operations.h"
 #include "io/source/source.h"
 #include "io/source/versions.h"
-#include "tools/cli/commands/command.h"
 #include "tools/app/assembly.h"
 #include "tools/app/provenance.h"
+#include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
 namespace {
@@ -50,7 +50,7 @@ void print_source(const std::string& uri) {
   std::cout << "live       " << (info.live ? "yes" : "no") << "\n";
 }
 
-/// What the steps of a config consist of, stage by stage: kernels, and operators left to LibTorch.
+/// Prints by stage the kernels of a config's steps and the operators left to LibTorch.
 void print_steps(const app::Config& config) {
   const engine::TrainerOptions options = app::assemble(config, app::sample_of(config));
   std::cout << "sample     " << options.sample.channels << "x" << options.sample.height << "x"
@@ -85,13 +85,13 @@ int inspect(const std::string& what) {
   return kDone;
 }
 
-void add_options(CLI::App& command, std::string& what) {
-  command.add_option("uri", what, "A source; or a config (.toml): its source and its steps");
+void add_options(Options& options, std::string& what) {
+  options.add("uri", what, "A source; or a config (.toml): its source and its steps");
 }
 
 }  // namespace
 
-const Command kInspect = {"inspect",
+const Command kInspect = {30, "inspect",
                           "Devices and versions; with a URI or config: what the source is",
                           add<std::string, add_options, inspect>};
 

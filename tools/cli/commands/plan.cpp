@@ -208,61 +208,52 @@ int plan(const PlanArguments& arguments) {
   return kDone;
 }
 
-void add_options(CLI::App& command, PlanArguments& arguments) {
-  command
-      .add_option("input", arguments.input,
-                  "Profile (JSON or PipeDream's graph.txt), or config (.toml) to measure")
-      ->required();
-  add_set(command, arguments.settings);
-  command.add_option("--devices", arguments.devices, "8, or 2x8: servers x devices")
-      ->capture_default_str();
-  command.add_option("--links", arguments.links,
-                     "GB/s[:ms] for each of --devices' levels, by commas");
-  command.add_option("--overlap", arguments.overlap, "What runs beside computing")
-      ->check(CLI::IsMember({"none", "transfers", "all"}))
-      ->capture_default_str();
-  command.add_option("--memory", arguments.memory_gb, "GB of a device; 0: no limit")
-      ->check(CLI::Range(0.0, 1e6));
-  command
-      .add_option("--replay", arguments.replay,
-                  "Samples to keep room for beside the first stage, at least; with --memory all "
-                  "that the plan leaves")
-      ->check(CLI::Range(std::int64_t(0), kMostReplay));
+void add_options(Options& options, PlanArguments& arguments) {
+  options.add("input", arguments.input,
+              "Profile (JSON or PipeDream's graph.txt), or config (.toml) to measure",
+              {.required = true});
+  options.add_set(arguments.settings);
+  options.add("--devices", arguments.devices, "8, or 2x8: servers x devices",
+              {.show_default = true});
+  options.add("--links", arguments.links, "GB/s[:ms] for each of --devices' levels, by commas");
+  options.add("--overlap", arguments.overlap, "What runs beside computing",
+              {.show_default = true, .choices = {"none", "transfers", "all"}});
+  options.add("--memory", arguments.memory_gb, "GB of a device; 0: no limit",
+              {.range = {{0.0, 1e6}}});
+  options.add("--replay", arguments.replay,
+              "Samples to keep room for beside the first stage, at least; with --memory all "
+              "that the plan leaves",
+              {.range = {{0, double(kMostReplay)}}});
   std::vector<std::string> schedules = engine::schedule_names();
   schedules.push_back("any");
-  command.add_option("--schedules", arguments.schedules, "To choose from, by commas; or any")
-      ->delimiter(',')
-      ->check(CLI::IsMember(schedules));
-  command.add_option("--microbatches", arguments.microbatches, "Samples an update, to choose from")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 65536));
-  command.add_option("--virtual-stages", arguments.virtual_stages, "interleaved: to choose from")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
-  command.add_flag("--recompute", arguments.recompute, "Activations may be computed again");
-  command.add_flag("--replicas", arguments.replicas, "Stages may be replicated");
-  command.add_flag("--threads", arguments.threads, "Stages may take several cores");
-  command.add_option("--tensor", arguments.most_tensor, "Devices that may share a module")
-      ->check(CLI::Range(1, 4096));
-  command.add_option("--copies", arguments.most_copies, "Pipelines that may run side by side")
-      ->check(CLI::Range(1, 4096));
-  command.add_option("--stages", arguments.stages, "Exactly so many; 0: as are best")
-      ->check(CLI::Range(0, 4096));
-  command.add_option("--frames", arguments.frames, "graph.txt: frames its figures are for")
-      ->check(CLI::Range(1, 1'000'000));
-  command.add_option("--fps", arguments.fps, "F for the rule T/N < 1/F")
-      ->check(CLI::Range(0.0, 1e6));
-  command.add_option("--kind", arguments.kind, "What the table calls devices: cpu | cuda")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
-      ->capture_default_str();
-  command.add_option("--output", arguments.output, "Where to write the [pipeline] table");
-  command.add_option("--json", arguments.json, "Where to write every plan that was weighed");
+  options.add("--schedules", arguments.schedules, "To choose from, by commas; or any",
+              {.commas = true, .choices = schedules});
+  options.add("--microbatches", arguments.microbatches, "Samples an update, to choose from",
+              {.commas = true, .range = {{1, 65536}}});
+  options.add("--virtual-stages", arguments.virtual_stages, "interleaved: to choose from",
+              {.commas = true, .range = {{1, 1024}}});
+  options.add("--recompute", arguments.recompute, "Activations may be computed again");
+  options.add("--replicas", arguments.replicas, "Stages may be replicated");
+  options.add("--threads", arguments.threads, "Stages may take several cores");
+  options.add("--tensor", arguments.most_tensor, "Devices that may share a module",
+              {.range = {{1, 4096}}});
+  options.add("--copies", arguments.most_copies, "Pipelines that may run side by side",
+              {.range = {{1, 4096}}});
+  options.add("--stages", arguments.stages, "Exactly so many; 0: as are best",
+              {.range = {{0, 4096}}});
+  options.add("--frames", arguments.frames, "graph.txt: frames its figures are for",
+              {.range = {{1, 1'000'000}}});
+  options.add("--fps", arguments.fps, "F for the rule T/N < 1/F", {.range = {{0.0, 1e6}}});
+  options.add("--kind", arguments.kind, "What the table calls devices: cpu | cuda",
+              {.show_default = true, .choices = {"cpu", "cuda"}});
+  options.add("--output", arguments.output, "Where to write the [pipeline] table");
+  options.add("--json", arguments.json, "Where to write every plan that was weighed");
 }
 
 }  // namespace
 
 const Command kPlan = {
-    "plan", "The best cut, schedule and use of devices for a profile; writes what run reads",
+    50, "plan", "The best cut, schedule and use of devices for a profile; writes what run reads",
     add<PlanArguments, add_options, plan>};
 
 }  // namespace millrace::cli

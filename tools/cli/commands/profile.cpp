@@ -3,8 +3,8 @@
 #include "tools/app/config/profile_read.h"
 
 #include <algorithm>
-#include <cstdio>    // table
-#include <iostream>  // results
+#include <cstdio>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,10 +15,10 @@
 #include "engine/trainer/operations.h"
 #include "engine/trainer/profiler.h"
 #include "io/files/whole_file.h"
-#include "tools/cli/commands/command.h"
 #include "tools/app/assembly.h"
 #include "tools/app/launched.h"
 #include "tools/app/outputs/outputs.h"
+#include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
 namespace {
@@ -30,8 +30,7 @@ struct ProfileArguments {
   bool operators = false;  ///< print the step programs' operators instead
 };
 
-
-/// What a rank's part of the modules that ranks can share comes to, beside whole ones.
+/// Prints the time of a rank's part of modules that ranks can share, beside that of whole ones.
 void print_parts(const engine::plan::Profile& profile) {
   std::map<int, std::pair<double, double>> all;  // by ways
   for (const engine::plan::ModuleProfile& m : profile.modules) {
@@ -74,17 +73,17 @@ void print_profile(const engine::plan::Profile& profile) {
   }
 }
 
-/// Every count of cores that was tried; a plan may count on the first `helpful`.
+/// Prints the speed on every number of cores that was tried. Plans use the first `helpful`.
 void print_speeds(const std::vector<engine::plan::Measured>& speeds, std::size_t helpful) {
   std::printf("speed on 1, 2, ... cores:");
   for (const engine::plan::Measured& speed : speeds)
     std::printf(" %.2f (%.2f)", speed.median, speed.spread);
   if (helpful < speeds.size())
-    std::printf("; from %zu on more cores do not help, and no plan counts on them", helpful + 1);
+    std::printf("; %zu cores and more do not help, and no plan uses them", helpful + 1);
   std::printf("\n");
 }
 
-/// A line an operation, with its share of all time and of the limit of its cores' registers.
+/// Prints a line per operation, with its share of all time and of the cores' peak.
 void print_operations(const std::vector<std::vector<capture::OperationInfo>>& stages,
                       const std::vector<int>& threads) {
   const double core = kernels::fma_peak();
@@ -96,7 +95,7 @@ void print_operations(const std::vector<std::vector<capture::OperationInfo>>& st
     }
   }
   for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-    // The whole network as one stage has one.
+    // One stage alone has one core.
     const int cores = stages.size() == threads.size() ? std::max(1, threads[stage]) : 1;
     const double peak = core * cores;
     std::printf("stage %zu%s\n  %-56s %-16s %10s %7s %9s %7s\n", stage,
@@ -143,17 +142,17 @@ int profile(const ProfileArguments& arguments) {
   return kDone;
 }
 
-void add_options(CLI::App& command, ProfileArguments& arguments) {
-  command.add_option("config", arguments.config, "Config file; none: every key at its default");
-  add_set(command, arguments.settings);
-  command.add_option("--json", arguments.json, "Where to write it, for plan and simulate");
-  command.add_flag("--operators", arguments.operators,
-                   "Instead, each operator of the stages' step programs: kernel, time, GFLOP/s");
+void add_options(Options& options, ProfileArguments& arguments) {
+  options.add("config", arguments.config, "Config file; none: every key at its default");
+  options.add_set(arguments.settings);
+  options.add("--json", arguments.json, "Where to write it, for plan and simulate");
+  options.add("--operators", arguments.operators,
+              "Instead, each operator of the stages' step programs: kernel, time, GFLOP/s");
 }
 
 }  // namespace
 
-const Command kProfile = {"profile",
+const Command kProfile = {60, "profile",
                           "Measure a network's modules on this machine, all of its cores busy",
                           add<ProfileArguments, add_options, profile>};
 

@@ -1,21 +1,25 @@
 // `millrace run`: a run at a terminal, under systemd or in a script.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <stdexcept>
 
 #include "io/source/source.h"
+#include "tools/app/launched.h"
+#include "tools/app/ranks/follower.h"
+#include "tools/app/run.h"
 #include "tools/cli/commands/command.h"
-#include "tools/cli/commands/progress.h"
 #include "tools/cli/commands/signals.h"
 #include "tools/cli/commands/watchdog.h"
 #include "tools/page/gate.h"
-#include "tools/app/ranks/follower.h"
-#include "tools/app/launched.h"
-#include "tools/app/run.h"
 
 namespace millrace::cli {
 namespace {
@@ -27,14 +31,53 @@ struct RunArguments {
   std::string report;
   std::string trace;  ///< where to write what workers did and when; "": nowhere
   bool trace_operators = false;
-  const CLI::Option* serve = nullptr;  ///< given: a page to watch on
-  std::string serve_at;                ///< "ADDR:PORT"; "": loopback, port 8080
-  std::string token;                   ///< asked of whoever watches; "": of nobody
-  std::string token_file;              ///< holds it instead; "": none
+  std::optional<std::string> serve;  ///< the page's "ADDR:PORT", "": loopback, port 8080
+  std::string token;                 ///< that viewers must give; "": none
+  std::string token_file;            ///< holds it instead; "": none
   bool quiet = false;
 };
 
-/// What people and systemd see of a run while it learns, and what signals ask of it.
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::string fitted(const std::string& line) {
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  return known ? line.substr(0, size.ws_col - 1) : line;
+}
+
+/// Writes progress to stderr: rewritten in place on a terminal, a line every few seconds elsewhere,
+/// nothing if quiet. One thread.
+class Progress {
+ public:
+  explicit Progress(bool quiet) : quiet_(quiet), terminal_(isatty(STDERR_FILENO)) {}
+  /// Whether show() would write now: composing a line costs something.
+  bool due() const { return !quiet_ && now() >= next_; }
+  void show(const std::string& line) {
+    next_ = now() + (terminal_ ? 0.2 : 5.0);
+    if (terminal_) {
+      std::fprintf(stderr, "\r%s\x1b[K", fitted(line).c_str());
+      open_ = true;
+    } else {
+      std::fprintf(stderr, "%s\n", line.c_str());
+    }
+    std::fflush(stderr);
+  }
+  /// Ends the line, so that what follows starts on a fresh one.
+  void finish() {
+    if (open_) std::fputc('\n', stderr);
+    open_ = false;
+  }
+
+ private:
+  bool quiet_;
+  bool terminal_;
+  bool open_ = false;
+  double next_ = 0;  ///< seconds of the steady clock
+};
+
+/// Shows people and systemd the progress of a run, and obeys signals.
 class Attendant {
  public:
   Attendant(app::Run& run, bool quiet) : run_(run), quiet_(quiet), progress_(quiet) {
@@ -47,7 +90,7 @@ class Attendant {
     watchdog_.ready();
   }
 
-  /// The run has learned what there was.
+  /// The run has ended.
   void finish() {
     if (!stopping_) watchdog_.stopping();
     progress_.finish();
@@ -89,7 +132,7 @@ std::string toml_string(const std::string& text) {
   return quoted + "\"";
 }
 
-/// A text holds no zero byte among its first; a container of video does.
+/// A video container has a zero byte among its first 512, a text has none.
 bool is_video(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   char head[512] = {};
@@ -97,8 +140,7 @@ bool is_video(const std::filesystem::path& path) {
   return std::find(head, head + file.gcount(), '\0') != head + file.gcount();
 }
 
-/// Whether what stands where a config is expected is a source instead: a URI, or a file that is
-/// there and no .toml.
+/// Whether the argument is a source instead of a config: a URI, or an existing video file.
 bool names_a_source(const std::string& argument) {
   const std::size_t colon = argument.find(':');
   if (colon != std::string::npos && io::scheme_error(argument).empty()) return true;
@@ -108,7 +150,7 @@ bool names_a_source(const std::string& argument) {
          is_video(path);
 }
 
-/// The token in `path`, without the line's end. Throws ConfigError.
+/// The token in `path`, without line ends. Throws ConfigError.
 std::string token_in(const std::string& path) {
   constexpr std::size_t kMost = 4096;
   std::ifstream file(path, std::ios::binary);
@@ -125,12 +167,12 @@ std::string token_in(const std::string& path) {
   return token;
 }
 
-/// What the arguments ask for, each time from the files as they are then.
+/// Reads the config that the arguments ask for, each time from the files as they are then.
 std::function<app::Config()> config_reader(const RunArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
   if (!arguments.report.empty())
     settings.push_back("output.report=" + toml_string(arguments.report));
-  // A video, or any other source, in place of a config is learned from by every key's default.
+  // A source in place of a config: every key at its default.
   std::string file = arguments.config;
   if (names_a_source(file)) {
     settings.insert(settings.begin(), "source.uri=" + toml_string(file));
@@ -139,18 +181,18 @@ std::function<app::Config()> config_reader(const RunArguments& arguments) {
   return [=] { return app::load_config(file, settings); };
 }
 
-/// The whole run, or, with `ranks`, the part that has the source.
+/// Runs all of it, or with `ranks` the part that has the source.
 int learn(const RunArguments& arguments, engine::Exchange* ranks) {
   const auto read = config_reader(arguments);
   const app::Config config = read();
-  app::Run run(config,
-          {.trace = arguments.trace,
-           .trace_operators = arguments.trace_operators,
-           .serve = arguments.serve->count() > 0,
-           .serve_at = arguments.serve_at,
-           .token = arguments.token_file.empty() ? arguments.token : token_in(arguments.token_file),
-           .read_again = read,
-           .ranks = ranks});
+  app::Run run(config, {.trace = arguments.trace,
+                        .trace_operators = arguments.trace_operators,
+                        .serve = arguments.serve.has_value(),
+                        .serve_at = arguments.serve.value_or(""),
+                        .token = arguments.token_file.empty() ? arguments.token
+                                                              : token_in(arguments.token_file),
+                        .read_again = read,
+                        .ranks = ranks});
   if (!ranks) catch_signals();  // from here on there is something to save
   std::string failure;
   const auto failed = [&](const std::string& what) {
@@ -199,39 +241,32 @@ int run(const RunArguments& arguments) {
   }
 }
 
-void add_options(CLI::App& command, RunArguments& arguments) {
-  command.add_option("config", arguments.config, "Config file; none: every key at its default");
-  add_set(command, arguments.settings);
-  command.add_option("--frames", arguments.frames, "Frames to train; 0: until the source ends")
-      ->check(CLI::Range(std::int64_t(0), std::int64_t(1'000'000'000'000)));
-  command.add_option("--report", arguments.report, "Where to write the report, JSON");
-  CLI::Option* const trace =
-      command.add_option("--trace", arguments.trace,
-                         "Where to write what each worker did and when, for Chrome or Perfetto: "
-                         "the last 1000000 actions and waits");
-  command
-      .add_flag("--trace-operators", arguments.trace_operators,
-                "In the trace each operator of a step program, too, by name and time")
-      ->needs(trace);
-  arguments.serve =
-      command
-          .add_option(
-              "--serve", arguments.serve_at,
-              "A page to watch on, at ADDR:PORT (unset: 127.0.0.1:8080); another address than "
-              "loopback needs --token")
-          ->expected(0, 1);
-  CLI::Option* const token =
-      command.add_option("--token", arguments.token, "Asked of whoever opens the page");
-  command
-      .add_option("--token-file", arguments.token_file,
-                  "A file that holds the token, which then stands in no list of processes")
-      ->excludes(token);
-  command.add_flag("--quiet", arguments.quiet, "No progress and no summary");
+void add_options(Options& options, RunArguments& arguments) {
+  options.add("config", arguments.config, "Config file; none: every key at its default");
+  options.add_set(arguments.settings);
+  options.add("--frames", arguments.frames, "Frames to train; 0: until the source ends",
+              {.range = {{0, 1e12}}});
+  options.add("--report", arguments.report, "Where to write the report, JSON");
+  const Option& trace =
+      options.add("--trace", arguments.trace,
+                  "Where to write what each worker did and when, for Chrome or Perfetto: the last "
+                  "1000000 actions and waits");
+  options.add("--trace-operators", arguments.trace_operators,
+              "Trace each operator of the step programs as well, with its name and time",
+              {.needs = {&trace}});
+  options.add("--serve", arguments.serve,
+              "Serve a page to watch the run, at ADDR:PORT (default 127.0.0.1:8080); an address "
+              "other than loopback needs --token");
+  const Option& token = options.add("--token", arguments.token, "Token that viewers must give");
+  options.add("--token-file", arguments.token_file,
+              "A file that holds the token, which keeps it out of the list of processes",
+              {.excludes = {&token}});
+  options.add("--quiet", arguments.quiet, "No progress and no summary");
 }
 
 }  // namespace
 
-const Command kRun = {"run",
+const Command kRun = {10, "run",
                       "Learn from the source until it ends, --frames are trained or SIGINT comes",
                       add<RunArguments, add_options, run>};
 

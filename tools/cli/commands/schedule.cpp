@@ -96,22 +96,20 @@ int schedule(const ScheduleArguments& arguments) {
   return kDone;
 }
 
-void add_options(CLI::App& command, ScheduleArguments& arguments) {
-  add_schedule_choice(command, arguments, 4096);
+void add_options(Options& options, ScheduleArguments& arguments) {
+  add_schedule_choice(options, arguments, 4096);
   std::vector<std::pair<std::string, std::string>> schedules;
   for (const engine::ScheduleEntry& entry : engine::schedule_table())
     schedules.emplace_back(entry.name, entry.summary);
-  command.footer(name_list("Schedules", schedules));
-  command.add_option("--samples", arguments.samples, "How many")
-      ->check(CLI::Range(1, 100000))
-      ->capture_default_str();
-  command.add_option("--format", arguments.format, "grid | csv")
-      ->check(CLI::IsMember({"grid", "csv"}));
+  options.list_names("Schedules", schedules);
+  options.add("--samples", arguments.samples, "How many",
+              {.show_default = true, .range = {{1, 100000}}});
+  options.add("--format", arguments.format, "grid | csv", {.choices = {"grid", "csv"}});
 }
 
 }  // namespace
 
-const Command kSchedule = {"schedule", "Print a schedule as the staircase, or as PyTorch's CSV",
+const Command kSchedule = {40, "schedule", "Print a schedule as the staircase, or as PyTorch's CSV",
                            add<ScheduleArguments, add_options, schedule>};
 
 }  // namespace millrace::cli

@@ -2,10 +2,7 @@
 #pragma once
 
 #include "engine/schedule/schedule.h"
-
-namespace CLI {
-class App;
-}
+#include "tools/cli/options.h"
 
 namespace millrace::cli {
 
@@ -14,8 +11,8 @@ struct ScheduleChoice : engine::ScheduleSpec {
   ScheduleChoice() { stages = 0; }  ///< 4, or as many as the file has
 };
 
-/// Adds the name and the options to `command`; they go to `choice`, which must outlive the parsing.
-void add_schedule_choice(CLI::App& command, ScheduleChoice& choice, std::int64_t most_stages);
+/// Adds the name and the options, which go to `choice`.
+void add_schedule_choice(Options& options, ScheduleChoice& choice, std::int64_t most_stages);
 
 /// The schedule, not verified yet. `stages`: how many where --stages says nothing; 0: 4, or as many
 /// as the file has. Throws ConfigError.

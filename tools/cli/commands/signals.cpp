@@ -1,7 +1,7 @@
 #include "tools/cli/commands/signals.h"
 
-#include <fcntl.h>   // the terminal
-#include <unistd.h>  // the terminal
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <csignal>
 
@@ -17,7 +17,7 @@ void on_early_signal(int) {
 
 void on_signal(int) {
   asked = 1;
-  // A second signal, whichever of the two, does what it always did.
+  // A second signal, of either kind, has its default effect.
   std::signal(SIGINT, SIG_DFL);
   std::signal(SIGTERM, SIG_DFL);
 }
@@ -26,9 +26,9 @@ void on_hangup(int) {
   asked_anew = 1;
 }
 
-bool has_terminal = false;  // that may go away
+bool has_terminal = false;  // it may be closed
 
-/// Whether the terminal that this process was started from can still be talked to.
+/// Whether this process's terminal is still open.
 bool terminal_is_there() {
   const int terminal = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (terminal >= 0) close(terminal);
@@ -62,7 +62,7 @@ void leave_at_signals() {
 void catch_signals() {
   hear_hangups();
   on_stop(on_signal);
-  std::signal(SIGPIPE, SIG_IGN);  // whoever reads stdout may go away; the weights stay
+  std::signal(SIGPIPE, SIG_IGN);  // a closed stdout must not lose the weights
 }
 
 bool asked_to_stop() {
@@ -73,7 +73,7 @@ bool asked_to_reload() {
   if (asked_anew == 0) return false;
   asked_anew = 0;  // before the file is read: a signal that comes meanwhile is another
   if (!has_terminal || terminal_is_there()) return true;
-  // It was closed. A run that nobody can reach any more must not keep the camera.
+  // It was closed: a run that nobody can reach must not keep the camera.
   asked = 1;
   return false;
 }

@@ -201,82 +201,69 @@ int simulate_costs(const SimulateArguments& arguments) {
   return kDone;
 }
 
-void add_costs(CLI::App& command, SimulateArguments& simulate) {
-  CLI::Option* profile = command.add_option("--profile", simulate.profile,
-                                            "What modules cost: JSON, or PipeDream's graph.txt");
-  command
-      .add_option("--cut", simulate.cut, "Modules where stages 1.. begin, as 3,6; unset: balanced")
-      ->delimiter(',')
-      ->needs(profile);
-  command
-      .add_option("--tensor", simulate.tensor,
-                  "Ranks that share each module of the profile, as far as it can be shared")
-      ->check(CLI::Range(1, 64))
-      ->needs(profile);
-  const CLI::Range ms(0.0, 1e9), bytes(0.0, 1e15);
-  const auto option = [&](const char* name, auto& value, const char* text,
-                          const CLI::Range& range) {
-    return command.add_option(name, value, text)->check(range)->excludes(profile);
+void add_costs(Options& options, SimulateArguments& simulate) {
+  Option& profile = options.add("--profile", simulate.profile,
+                                "What modules cost: JSON, or PipeDream's graph.txt");
+  options.add("--cut", simulate.cut, "Modules where stages 1.. begin, as 3,6; unset: balanced",
+              {.commas = true, .needs = {&profile}});
+  options.add("--tensor", simulate.tensor,
+              "Ranks that share each module of the profile, as far as it can be shared",
+              {.range = {{1, 64}}, .needs = {&profile}});
+  // A cost that the profile tells instead, of a stage, or by stage.
+  const auto cost = [&](const char* name, auto& value, const char* text, double most, bool stages) {
+    options.add(
+        name, value, text,
+        {.commas = stages, .show_default = stages, .range = {{0, most}}, .excludes = {&profile}});
   };
-  option("--forward", simulate.forward, "ms of a sample: one value, or one a stage", ms)
-      ->delimiter(',')
-      ->capture_default_str();
-  option("--backward", simulate.backward, "ms; half each for input and weights", ms)
-      ->delimiter(',')
-      ->capture_default_str();
-  option("--update", simulate.update, "ms", ms)->delimiter(',')->capture_default_str();
-  option("--message-bytes", simulate.message_bytes, "Of an activation, and of its gradient", bytes);
-  option("--weight-bytes", simulate.weight_bytes, "Of a stage's weights", bytes);
-  option("--stash-bytes", simulate.stash_bytes, "A stage keeps of a sample to go back", bytes);
+  cost("--forward", simulate.forward, "ms of a sample: one value, or one per stage", 1e9, true);
+  cost("--backward", simulate.backward, "ms; half each for input and weights", 1e9, true);
+  cost("--update", simulate.update, "ms", 1e9, true);
+  cost("--message-bytes", simulate.message_bytes, "Of an activation, and of its gradient", 1e15,
+       false);
+  cost("--weight-bytes", simulate.weight_bytes, "Of a stage's weights", 1e15, false);
+  cost("--stash-bytes", simulate.stash_bytes, "That a stage keeps of a sample to go back", 1e15,
+       false);
 }
 
-void add_machine(CLI::App& command, SimulateArguments& simulate) {
-  CLI::Option* links = command.add_option(
-      "--links", simulate.links, "GB/s[:ms] for each of --devices' levels, by commas, as for plan");
-  command.add_option("--devices", simulate.devices,
-                     "8, or 2x8: servers x devices; unset: as needed");
-  command.add_option("--link-latency", simulate.link_latency_ms, "ms of a message")
-      ->check(CLI::Range(0.0, 1e9))
-      ->excludes(links);
-  command.add_option("--link-gbps", simulate.link_gbps, "Gbit/s of a link; 0: bytes cost nothing")
-      ->check(CLI::Range(0.0, 1e9))
-      ->excludes(links);
-  command
-      .add_option("--delay", simulate.delay_ms,
-                  "ms that a message is under way besides, however many are, as over a long cable")
-      ->check(CLI::Range(0.0, 1e9));
-  command.add_option("--overlap", simulate.overlap, "What runs beside computing")
-      ->check(CLI::IsMember({"none", "transfers", "all"}))
-      ->capture_default_str();
-  command.add_option("--overhead", simulate.overhead_ms, "ms to launch an action")
-      ->check(CLI::Range(0.0, 1e9));
-  command.add_option("--contention", simulate.contention, "Computing takes so many times longer")
-      ->check(CLI::Range(1e-3, 1e3))
-      ->capture_default_str();
-  command
-      .add_option("--cores", simulate.cores, "That workers are dealt to in turn; 0: one for each")
-      ->check(CLI::Range(0, 65536));
-  command.add_option("--fps", simulate.fps, "Frames a second of a live source; 0: not live")
-      ->check(CLI::Range(0.0, 1e9));
+void add_machine(Options& options, SimulateArguments& simulate) {
+  Option& links = options.add("--links", simulate.links,
+                              "GB/s[:ms] for each of --devices' levels, by commas, as for plan");
+  options.add("--devices", simulate.devices, "8, or 2x8: servers x devices; unset: as needed");
+  options.add("--link-latency", simulate.link_latency_ms, "ms of a message",
+              {.range = {{0.0, 1e9}}, .excludes = {&links}});
+  options.add("--link-gbps", simulate.link_gbps, "Gbit/s of a link; 0: bytes cost nothing",
+              {.range = {{0.0, 1e9}}, .excludes = {&links}});
+  options.add("--delay", simulate.delay_ms,
+              "ms that a message is under way besides, however many are, as over a long cable",
+              {.range = {{0.0, 1e9}}});
+  options.add("--overlap", simulate.overlap, "What runs beside computing",
+              {.show_default = true, .choices = {"none", "transfers", "all"}});
+  options.add("--overhead", simulate.overhead_ms, "ms to launch an action",
+              {.range = {{0.0, 1e9}}});
+  options.add("--contention", simulate.contention, "Computing takes so many times longer",
+              {.show_default = true, .range = {{1e-3, 1e3}}});
+  options.add("--cores", simulate.cores, "That workers are dealt to in turn; 0: one for each",
+              {.range = {{0, 65536}}});
+  options.add("--fps", simulate.fps, "Frames a second of a live source; 0: not live",
+              {.range = {{0.0, 1e9}}});
 }
 
-void add_options(CLI::App& command, SimulateArguments& simulate) {
-  add_schedule_choice(command, simulate, 65536);
-  command.add_option("--samples", simulate.samples, "How many; unset: enough for a steady period")
-      ->check(CLI::Range(1, 10'000'000));
-  add_costs(command, simulate);
-  add_machine(command, simulate);
-  command.add_option("--trace", simulate.trace, "Where to write a trace for Chrome or Perfetto");
-  command.add_option("--svg", simulate.svg, "Where to draw the time line");
-  command.add_option("--until", simulate.until_ms, "ms that the drawing shows")
-      ->check(CLI::Range(0.0, 1e12));
-  command.add_option("--json", simulate.json, "Where to write the results");
+void add_options(Options& options, SimulateArguments& simulate) {
+  add_schedule_choice(options, simulate, 65536);
+  options.add("--samples", simulate.samples, "How many; unset: enough for a steady period",
+              {.range = {{1, 10'000'000}}});
+  add_costs(options, simulate);
+  add_machine(options, simulate);
+  options.add("--trace", simulate.trace, "Where to write a trace for Chrome or Perfetto");
+  options.add("--svg", simulate.svg, "Where to draw the time line");
+  options.add("--until", simulate.until_ms, "ms that the drawing shows", {.range = {{0.0, 1e12}}});
+  options.add("--json", simulate.json, "Where to write the results");
 }
 
 }  // namespace
 
 const Command kSimulate = {
-    "simulate", "Run a schedule against costs: time line, use, bubble, memory, rate, latency",
+    70, "simulate", "Run a schedule against costs: time line, use, bubble, memory, rate, latency",
     add<SimulateArguments, add_options, simulate_costs>};
 
 }  // namespace millrace::cli

@@ -1,14 +1,14 @@
 // `millrace tensorboard`: a run's log for TensorBoard to show.
-#include <nlohmann/json.hpp>  // lines
+#include <nlohmann/json.hpp>
 
-#include <fstream>   // the log
-#include <iostream>  // results
+#include <fstream>
+#include <iostream>
 
 #include "engine/format.h"
 #include "io/files/whole_file.h"
-#include "tools/cli/commands/command.h"
 #include "tools/app/config/config.h"
 #include "tools/app/outputs/event_file.h"
+#include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
 namespace {
@@ -18,10 +18,10 @@ struct TensorboardArguments {
   std::string folder;  ///< where to write the event file
 };
 
-using Json = nlohmann::json;
+using Line = nlohmann::json;
 
-/// Every number of the line but its place in time; a list's elements are "stage_ms/0", ...
-app::Scalars scalars_of(const Json& line) {
+/// Every number of the line except frame and time. Elements of a list are "stage_ms/0", ...
+app::Scalars scalars_of(const Line& line) {
   app::Scalars scalars;
   for (const auto& [name, value] : line.items()) {
     if (name == "frame" || name == "time") continue;
@@ -36,7 +36,7 @@ app::Scalars scalars_of(const Json& line) {
   return scalars;
 }
 
-bool is_of_a_frame(const Json& line) {
+bool is_of_a_frame(const Line& line) {
   return line.is_object() && line.contains("frame") && line["frame"].is_number_integer() &&
          line.contains("time") && line["time"].is_number();
 }
@@ -47,7 +47,7 @@ struct Events {
   std::string bytes;
   double began = 0;  ///< seconds since 1970
   std::int64_t count = 0;
-  std::int64_t left_out = 0;  ///< lines cut off by a crash, or still being written
+  std::int64_t left_out = 0;  ///< lines cut off by a crash or still being written
 };
 
 Events read_log(const std::string& path) {
@@ -56,7 +56,7 @@ Events read_log(const std::string& path) {
   Events events;
   std::string text;
   while (std::getline(file, text)) {
-    const Json line = text.size() > kLongestLine ? Json() : Json::parse(text, nullptr, false);
+    const Line line = text.size() > kLongestLine ? Line() : Line::parse(text, nullptr, false);
     if (!is_of_a_frame(line)) {
       ++events.left_out;
       continue;
@@ -74,8 +74,8 @@ Events read_log(const std::string& path) {
 
 int tensorboard(const TensorboardArguments& arguments) {
   const Events events = read_log(arguments.log);
-  // TensorBoard goes by "tfevents" in the name. The same log has the same name, so that converting
-  // it again, when it has grown, shows no run twice.
+  // TensorBoard looks for "tfevents" in the name. The same log gets the same name, so converting
+  // it again when it has grown does not show the run twice.
   const std::string name = engine::format("events.out.tfevents.%010.0f.millrace", events.began);
   const std::string path = arguments.folder + "/" + name;
   io::write_whole(path, events.bytes);
@@ -85,15 +85,15 @@ int tensorboard(const TensorboardArguments& arguments) {
   return kDone;
 }
 
-void add_options(CLI::App& command, TensorboardArguments& arguments) {
-  command.add_option("log", arguments.log, "The log")->required();
-  command.add_option("folder", arguments.folder, "Where to write it")->required();
+void add_options(Options& options, TensorboardArguments& arguments) {
+  options.add("log", arguments.log, "Log from output.log", {.required = true});
+  options.add("folder", arguments.folder, "Folder to write to", {.required = true});
 }
 
 }  // namespace
 
-const Command kTensorboard = {"tensorboard",
-                              "Make an event file for TensorBoard of what output.log wrote",
+const Command kTensorboard = {90, "tensorboard",
+                              "Convert a log from output.log into an event file for TensorBoard",
                               add<TensorboardArguments, add_options, tensorboard>};
 
 }  // namespace millrace::cli

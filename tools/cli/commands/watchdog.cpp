@@ -1,15 +1,15 @@
 #include "tools/cli/commands/watchdog.h"
 
-#include <systemd/sd-daemon.h>  // sd_notify
+#include <systemd/sd-daemon.h>
 
-#include <cstdlib>  // getenv
+#include <cstdlib>
 
 namespace millrace::cli {
 namespace {
 
-constexpr std::chrono::microseconds kUnasked{1'000'000};  // no WatchdogSec=: for the status line
+constexpr std::chrono::microseconds kUnasked{1'000'000};  // without WatchdogSec=, for the status
 
-/// A line of its own for systemd; text from elsewhere must not become a second one.
+/// systemd reads assignments line by line: text from elsewhere must not add a line.
 std::string one_line(std::string text) {
   for (char& c : text) {
     if (c == '\n') c = ' ';

@@ -1,36 +1,36 @@
-// Tells systemd how the run is doing: alive means that frames are being learned from.
+// Tells systemd how the run is doing: it is alive as long as it learns from frames.
 #pragma once
 
-#include <chrono>   // when the last word was sent
-#include <cstdint>  // frames
-#include <string>   // status
+#include <chrono>
+#include <cstdint>
+#include <string>
 
 namespace millrace::cli {
 
-/// systemd's notifications (Type=notify, WatchdogSec=). A process that merely runs gets no word
-/// through: only more trained frames do, so that a stuck camera, a stuck stage and a stuck main
-/// thread all end in a restart. Outside of systemd every call does nothing. One thread.
+/// systemd's notifications (Type=notify, WatchdogSec=). It notifies only if more frames were trained,
+/// so a stuck camera, stage or main thread leads to a restart. Without systemd every call does
+/// nothing. One thread.
 class Watchdog {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Asks systemd's environment whether somebody listens, and how often he wants to hear.
+  /// Reads from the environment whether systemd listens and how often it expects a notification.
   Watchdog();
 
   /// The source is open and the pipeline runs.
   void ready();
-  /// To be called often with the number of frames trained so far and a line for `systemctl
-  /// status`. Speaks at most four times in the time systemd allows, and only if `frames` has grown.
+  /// Call often with the number of frames trained so far and a line for `systemctl status`. Notifies
+  /// at most four times within WatchdogSec, and only if `frames` has grown.
   void trained(std::int64_t frames, const std::string& status, Clock::time_point now);
   void trained(std::int64_t frames, const std::string& status = "") {
     trained(frames, status, Clock::now());
   }
-  /// Training rests because somebody asked for it: alive, though no frame is trained.
+  /// Training is paused on demand: alive, though no frame is trained.
   void paused(const std::string& status, Clock::time_point now = Clock::now());
   /// The pipeline drains and everything is saved.
   void stopping();
 
-  /// Whether a word would be sent now if `frames` are trained: a status line costs something.
+  /// Whether trained() would notify now: composing a status line costs something.
   bool due(std::int64_t frames, Clock::time_point now = Clock::now()) const {
     return listened_to_ && frames > told_ && now >= next_;
   }
@@ -39,8 +39,8 @@ class Watchdog {
   void speak(const std::string& status, Clock::time_point now);
 
   bool listened_to_;
-  std::chrono::microseconds period_;  ///< between words
-  std::int64_t told_ = 0;             ///< frames trained at the last word
+  std::chrono::microseconds period_;  ///< between notifications
+  std::int64_t told_ = 0;             ///< frames trained at the last notification
   Clock::time_point next_{};
 };
 

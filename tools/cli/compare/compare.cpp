@@ -1,13 +1,13 @@
 #include "tools/cli/compare/compare.h"
 
-#include <algorithm>   // widths
-#include <array>       // rows
-#include <cmath>       // isfinite
-#include <filesystem>  // names, sizes
-#include <fstream>     // files
-#include <iterator>    // whole files
-#include <set>         // keys that have been shown
-#include <stdexcept>   // bad files
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <stdexcept>
 
 #include "engine/format.h"
 #include "stages/json_bounds.h"
@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::uintmax_t kMostBytes = 64 << 20;  // of a report
 constexpr std::size_t kMostPoints = 4000;
 
-/// A figure of the table: where it stands in a report.
+/// A row of the table: where its figure stands in a report.
 struct Row {
   const char* label;
   const char* pointer;  ///< JSON pointer
@@ -50,7 +50,7 @@ constexpr std::array<Row, 22> kRows = {{
     {"unexpected frames", "/novelty/marked"},
 }};
 
-/// What a run was asked beside its config, in reports of any age.
+/// Settings that reports of every version have, beside the config.
 constexpr std::array<const char*, 6> kAsked = {"schedule", "stages",     "devices",
                                                "cut",      "correction", "capture"};
 
@@ -68,7 +68,7 @@ std::string text_of(const Json* value) {
   return value->is_string() ? value->get<std::string>() : value->dump();
 }
 
-/// " (x 0.83)" against the first run's; "" where that says nothing.
+/// " (x 0.83)" of the first run's; "" if there is no such ratio or it is 1.
 std::string ratio_text(const Json* first, const Json* value) {
   if (!first || !value || !first->is_number() || !value->is_number()) return "";
   const double ratio = value->get<double>() / first->get<double>();
@@ -170,7 +170,7 @@ std::string aligned(const Table& table) {
   return text;
 }
 
-/// Neighbours averaged until few enough are left.
+/// Averages neighbours until few enough points are left.
 void thin(std::vector<std::pair<double, double>>& points) {
   const std::size_t group = (points.size() + kMostPoints - 1) / kMostPoints;
   if (group < 2) return;
@@ -184,7 +184,7 @@ void thin(std::vector<std::pair<double, double>>& points) {
   points = std::move(few);
 }
 
-/// Discarded if it is no JSON.
+/// A discarded value if it is not JSON.
 Json parse_in(const std::string& path, const std::string& text) {
   try {
     return stages::parse_bounded<Json>(text);
@@ -211,7 +211,7 @@ NamedReport read_report(const std::string& path) {
 std::string compare_text(const std::vector<NamedReport>& runs) {
   std::vector<std::string> head = {""};
   for (const NamedReport& run : runs) head.push_back(run.name);
-  // One table, so that columns stand below one another throughout.
+  // One table, so that all columns align.
   Table table = {head};
   const Table asked = asked_table(runs), figures = figures_table(runs);
   table.insert(table.end(), asked.begin(), asked.end());
@@ -219,7 +219,7 @@ std::string compare_text(const std::vector<NamedReport>& runs) {
   const std::string text = aligned(table);
   std::size_t split = 0;
   for (std::size_t line = 0; line <= asked.size(); ++line) split = text.find('\n', split) + 1;
-  const std::string note = asked.empty() ? "what they were asked does not differ\n" : std::string();
+  const std::string note = asked.empty() ? "no setting differs\n" : std::string();
   return text.substr(0, split) + note + "\n" + text.substr(split);
 }
 

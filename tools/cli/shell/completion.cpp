@@ -1,5 +1,5 @@
-// Completion: one table of what may follow what, one awk program that looks it up, and for each
-// shell the few lines that ask it.
+// Completion: a table of what may follow what, an awk program that looks words up in it, and for
+// each shell the few lines that call it.
 #include <algorithm>
 #include <sstream>
 
@@ -8,37 +8,36 @@
 namespace millrace::cli {
 namespace {
 
-/// A line "COMMAND <tab> BEFORE <tab> WORD <tab> MEANING": WORD may follow BEFORE, an option whose
-/// value is due or nothing, after COMMAND ("*": any). "<file>" stands for every file, an empty WORD
-/// for what nobody can guess.
+/// A line "COMMAND <tab> BEFORE <tab> WORD <tab> MEANING": after COMMAND ("*": any), WORD may
+/// follow BEFORE, an option that takes a value, or nothing. WORD "<file>" stands for every file, an
+/// empty WORD for a value that cannot be guessed.
 void write_line(std::ostream& out, const std::string& command, const std::string& before,
                 const std::string& word, std::string meaning = "") {
   std::replace(meaning.begin(), meaning.end(), '\'', '`');  // the table stands in single quotes
   out << command << '\t' << before << '\t' << word << '\t' << meaning << '\n';
 }
 
-void write_options(std::ostream& out, const std::string& command,
-                   const std::vector<OptionEntry>& options) {
-  for (const OptionEntry& option : options) {
+void write_options(std::ostream& out, const std::string& command, const Options& options) {
+  for (const Option& option : options.all) {
     for (const std::string& name : option.names) {
-      const std::string before = option.positional ? "" : name;
-      if (!option.positional) write_line(out, command, "", name, option.meaning);
-      if (option.value.empty() || option.sets_key()) continue;
+      const std::string before = option.positional() ? "" : name;
+      if (!option.positional()) write_line(out, command, "", name, option.meaning);
+      if (!option.takes_value() || name == "--set") continue;
       for (const std::string& choice : option.choices) write_line(out, command, before, choice);
       if (option.takes_path()) write_line(out, command, before, "<file>");
-      if (!option.positional) write_line(out, command, before, "");
+      if (!option.positional()) write_line(out, command, before, "");
     }
   }
 }
 
-std::string table(const OptionTree& tree) {
+std::string table(const Program& program, const std::vector<app::KeyEntry>& keys) {
   std::ostringstream out;
-  write_options(out, "", tree.options);
-  for (const CommandEntry& command : tree.commands)
+  write_options(out, "", program.options);
+  for (const CommandLine& command : program.commands)
     write_line(out, "", "", command.name, command.meaning);
-  for (const CommandEntry& command : tree.commands)
+  for (const CommandLine& command : program.commands)
     write_options(out, command.name, command.options);
-  for (const KeyEntry& key : tree.keys) {
+  for (const app::KeyEntry& key : keys) {
     write_line(out, "*", "--set", key.path + "=", key.meaning);
     for (const std::string& choice : key.choices)
       write_line(out, "*", key.path, key.path + "=" + choice);
@@ -46,8 +45,8 @@ std::string table(const OptionTree& tree) {
   return out.str();
 }
 
-/// Given `command`, `before` and what has been typed of the `current` word: "WORD <tab> MEANING" of
-/// all that fit.
+/// Given `command`, `before` and the typed part of the `current` word: "WORD <tab> MEANING" for
+/// each word that fits.
 constexpr const char* kLookUp = R"(
 BEGIN {
   FS = "\t"
@@ -138,12 +137,13 @@ complete -c millrace -f -a '(__millrace_words)'
 
 }  // namespace
 
-std::string completion(const OptionTree& tree, const std::string& shell) {
+std::string completion(const Program& program, const std::vector<app::KeyEntry>& keys,
+                       const std::string& shell) {
   const bool fish = shell == "fish";
   const std::string assign = fish ? "set -g __millrace_" : "_millrace_", is = fish ? " '" : "='";
   return (shell == "zsh" ? "#compdef millrace\n" : "") + ("# Completion for " + shell) +
          ", written by: millrace --completion " + shell + "\n" + assign + "table" + is +
-         table(tree) + "'\n" + assign + "look_up" + is + kLookUp + "'\n" +
+         table(program, keys) + "'\n" + assign + "look_up" + is + kLookUp + "'\n" +
          (fish             ? kFish
           : shell == "zsh" ? kZsh
                            : kBash);

@@ -1,6 +1,6 @@
 // The man page, as roff.
-#include <cctype>   // tolower
-#include <sstream>  // putting it together
+#include <cctype>
+#include <sstream>
 
 #include "tools/cli/shell/option_text.h"
 
@@ -38,60 +38,64 @@ std::string italic(const std::string& text) {
   return "\\fI" + plain(text) + "\\fR";
 }
 
+/// 65536, 0.001, 1e+15.
+std::string number(double value) {
+  std::ostringstream out;
+  out.precision(13);
+  out << value;
+  return out.str();
+}
+
 std::string list(const std::vector<std::string>& names) {
   std::string out;
   for (const std::string& name : names) out += (out.empty() ? "" : ", ") + bold(name);
   return out;
 }
 
-void write_option(std::ostream& out, const OptionEntry& option) {
-  out << ".TP\n" << (option.positional ? italic(option.names[0]) : list(option.names));
-  if (!option.value.empty() && !option.positional) out << " " << italic(option.value);
+void write_option(std::ostream& out, const Option& option) {
+  out << ".TP\n" << (option.positional() ? italic(option.names[0]) : list(option.names));
+  if (option.takes_value() && !option.positional()) out << " " << italic(option.value_name());
   out << "\n" << plain(option.meaning) << "\n";
-  if (!option.range.empty()) out << "(" << plain(option.range) << ")\n";
+  if (option.range)
+    out << "(" << plain(number(option.range->first) + " to " + number(option.range->second))
+        << ")\n";
   if (!option.choices.empty()) out << "(" << list(option.choices) << ")\n";
 }
 
-void write_synopsis(std::ostream& out, const CommandEntry& command) {
+void write_synopsis(std::ostream& out, const CommandLine& command) {
   out << ".B millrace " << command.name << "\n";
-  for (const OptionEntry& option : command.options) {
-    if (!option.positional) continue;
+  for (const Option& option : command.options.all) {
+    if (!option.positional()) continue;
     const std::string name = italic(option.names[0]);
     out << (option.required ? name : "[" + name + "]") << "\n";
   }
   out << "[" << italic("option") << "]...\n.br\n";
 }
 
-/// `layers`: as describe_layers() writes them, a type's keys farther in than the type.
-void write_layers(std::ostream& out, const std::string& layers) {
+void write_layers(std::ostream& out, const std::vector<stages::LayerType>& layers) {
   out << ".SH LAYERS\nWith model.preset \\(dqlayers\\(dq the network is a list of "
          "\\fB[[model.layer]]\\fR tables. Each has a \\fBtype\\fR and its keys:\n";
-  std::istringstream in(layers);
-  std::string line;
-  for (int heading = 0; heading < 2; ++heading) std::getline(in, line);
-  while (std::getline(in, line)) {
-    const std::size_t indent = line.find_first_not_of(' ');
-    const std::size_t end = line.find(indent > 4 ? " = " : ": ", indent);
-    if (end == line.npos) continue;
-    const std::string name = bold(line.substr(indent, end - indent));
-    if (indent > 4) {
-      out << ".br\n" << name << plain(line.substr(end)) << "\n";
-    } else {
-      out << ".TP\n" << name << "\n" << plain(line.substr(end + 2)) << "\n";
-    }
+  for (const stages::LayerType& type : layers) {
+    out << ".TP\n" << bold(type.name) << "\n" << plain(type.summary) << "\n";
+    for (const stages::LayerKey& key : type.keys)
+      out << ".br\n"
+          << bold(key.name)
+          << plain(" = " + (key.fallback.empty() ? "(must be given)" : key.fallback) + ": " +
+                   key.meaning)
+          << "\n";
   }
 }
 
 constexpr const char* kAfterOptions = R"(.SH EXIT STATUS
 .TP
 .B 0
-Done. Ctrl\-C and SIGTERM drain the pipeline, save everything and end with 0; a second one ends at once.
+Done. Ctrl\-C and SIGTERM drain the pipeline and save everything; a second one ends at once.
 .TP
 .B 1
 The run failed.
 .TP
 .B 2
-Bad usage, config or weights; said before any device or source is opened.
+Bad usage, config or weights, reported before any device or source is opened.
 .TP
 .B 3
 The source cannot be opened.
@@ -101,39 +105,42 @@ The source cannot be opened.
 Learn from the sample video with every key at its default.
 .TP
 .B millrace run my.toml \-\-set optimizer.lr=0.003 \-\-frames 1000 \-\-report report.json
-A config of one's own, with one key changed.
+Your own config with one key changed.
 .TP
 .B millrace check my.toml
-What would run; opens nothing.
+Say what would run; open nothing.
 .TP
 .B millrace schedule partime \-\-stages 3 \-\-samples 6
-Who does what when.
+Draw which worker does what when.
 )";
 
 }  // namespace
 
-std::string man_page(const OptionTree& tree, const std::string& layers) {
+std::string man_page(const Program& program, const std::vector<app::KeyEntry>& keys,
+                     const std::vector<stages::LayerType>& layers) {
   std::ostringstream out;
-  out << ".TH MILLRACE 1 \"\" \"millrace " << tree.version << "\" \"User Commands\"\n"
-      << ".SH NAME\nmillrace \\- " << plain(as_clause(tree.meaning)) << "\n"
+  out << ".TH MILLRACE 1 \"\" \"millrace " << program.version << "\" \"User Commands\"\n"
+      << ".SH NAME\nmillrace \\- " << plain(as_clause(program.meaning)) << "\n"
       << ".SH SYNOPSIS\n.nh\n.ad l\n";
-  for (const CommandEntry& command : tree.commands) write_synopsis(out, command);
+  for (const CommandLine& command : program.commands) write_synopsis(out, command);
   out << ".SH DESCRIPTION\n"
-         "Frames of a video stream pass through a pipeline of stages, one on each GPU or CPU core, "
-         "that\nforward, backpropagate and update at every step, so that N stages learn from N "
-         "frames at once.\n";
-  out << ".SH OPTIONS\n";
-  for (const OptionEntry& option : tree.options) write_option(out, option);
+         "Frames of a video stream pass through a pipeline of stages, one on each GPU or CPU core. "
+         "Each stage\nforwards, backpropagates and updates at every step, so N stages learn from N "
+         "frames at once.\n"
+      << ".SH OPTIONS\n";
+  for (const Option& option : program.options.all) write_option(out, option);
   out << ".SH COMMANDS\n";
-  for (const CommandEntry& command : tree.commands) {
+  for (const CommandLine& command : program.commands) {
     out << ".SS millrace " << command.name << "\n" << plain(command.meaning) << "\n";
-    for (const OptionEntry& option : command.options) write_option(out, option);
-    if (!command.names.empty()) out << ".PP\n.nf\n" << plain(command.names) << "\n.fi\n";
+    for (const Option& option : command.options.all) write_option(out, option);
+    if (!command.options.footer.empty())
+      out << ".PP\n.nf\n" << plain(command.options.footer) << "\n.fi\n";
   }
   out << ".SH CONFIG KEYS\nA config is TOML. "
-      << "\\fB\\-\\-set\\fR \\fItable.key\\fR=\\fIvalue\\fR goes on top of it; a bare word is a "
+      << "\\fB\\-\\-set\\fR \\fItable.key\\fR=\\fIvalue\\fR overrides a key of it; a bare word is "
+         "a "
          "string.\n";
-  for (const KeyEntry& key : tree.keys) {
+  for (const app::KeyEntry& key : keys) {
     out << ".TP\n" << bold(key.path) << " = " << plain(key.default_text) << "\n";
     out << plain(key.meaning) << "\n.br\n" << plain(key.range) << "\n";
   }

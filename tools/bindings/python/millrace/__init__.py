@@ -1,4 +1,4 @@
-"""Millrace: a network learns from a stream, frame by frame, while its stages work side by side.
+"""Millrace: a network learns from a stream, frame by frame, its stages in parallel.
 
     trainer = millrace.Trainer(net, schedule="partime", stages=2, optimizer={"kind": "sgd", "lr": 0.1})
     for result in trainer.run(frames):
@@ -6,7 +6,7 @@
     net.load_state_dict(trainer.state_dict())
 """
 
-import torch  # noqa: F401  LibTorch, which the extension module finds loaded
+import torch  # noqa: F401  loads LibTorch for the extension module
 
 from millrace._error import Error
 from millrace._export import Exported, export

@@ -13,8 +13,7 @@ import numpy
 from millrace import _millrace
 from millrace._error import Error
 
-_KEYS = [line.split(" = ")[0] for line in _millrace.describe_keys().splitlines() if not line.startswith(" ")]
-_KEYS.append("model.layer")
+_KEYS = _millrace.config_keys()
 _TABLES = sorted({key.split(".")[0] for key in _KEYS if "." in key})
 
 
@@ -32,17 +31,17 @@ def toml(value: Any) -> str:
         return "{" + ", ".join(f"{name} = {toml(item)}" for name, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(toml(item) for item in value) + "]"
-    raise Error(f"{type(value).__name__} is no value of a config")
+    raise Error(f"{type(value).__name__} cannot be a value of a config")
 
 
 def _keys_of(name: str) -> list[str]:
-    """Of several, that of the pipeline or else the model."""
+    """The keys called `name`; of several, only that of the pipeline or else the model."""
     keys = [key for key in _KEYS if key.split(".")[-1] == name]
     return next(([key] for key in (f"pipeline.{name}", f"model.{name}") if key in keys), keys)
 
 
 def settings(tables: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(key, TOML) for each entry: a table as a dict or as its `kind` alone, or a single key."""
+    """(key, TOML) of each entry, which is a table as a dict or as its `kind` alone, or a single key."""
     found = []
     for name, value in tables.items():
         if "." in name:

@@ -1,5 +1,5 @@
-"""Where a module can be cut: its calls as a chain of parts, each a function of what the part before gives and perhaps of
-what one earlier part gave."""
+"""Finds where a module can be cut: its calls become a chain of parts, each a function of the previous part's output and
+perhaps of one earlier part's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLE, NONE = -1, -2  # as stages/network.h has them
 
 @dataclasses.dataclass
 class Part:
-    """A part of a module: `graph` is a function of `sources`, parts by number or SAMPLE, the part before first."""
+    """A part of a module: `graph` is a function of `sources`, the numbers of parts or SAMPLE, the previous part first."""
 
     name: str
     graph: fx.GraphModule
@@ -25,7 +25,7 @@ class Part:
 
 
 class _Tracer(fx.Tracer):
-    """Looks into nn.Sequential, and into what is in `opened`."""
+    """Traces into nn.Sequential and the modules in `opened`."""
 
     def __init__(self, opened: set[str]) -> None:
         super().__init__()
@@ -38,13 +38,13 @@ class _Tracer(fx.Tracer):
 def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
     try:
         return _Tracer(opened).trace(module)
-    except Exception as error:  # whatever forward does with a stand-in for a tensor
+    except Exception as error:  # forward may do anything with a proxy
         why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise Error(f"{type(module).__name__} can't be cut: its forward can't be followed: {why}") from error
+        raise Error(f"{type(module).__name__} can't be cut: its forward can't be traced: {why}") from error
 
 
 def _fold_batch(graph: fx.Graph) -> None:
-    """A sample is one: what reads the batch size is 1, and ties no two places together."""
+    """Replaces the batch size by 1, so that reading it ties no two places together."""
     for node in list(graph.nodes):
         shape = node.args[0] if node.op == "call_function" and node.target is operator.getitem else None
         of_shape = isinstance(shape, fx.Node) and (
@@ -62,7 +62,7 @@ def _fold_batch(graph: fx.Graph) -> None:
 
 
 class _Watch(fx.Interpreter):
-    """Notes which nodes give a tensor that can lie between parts."""
+    """Records which nodes give a tensor that may lie between parts."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module)
@@ -76,13 +76,13 @@ class _Watch(fx.Interpreter):
 
 
 def _inputs(node: fx.Node) -> Iterator[fx.Node]:
-    """What it takes of other calls; parameters belong to whoever uses them."""
+    """The calls whose outputs it takes. Parameters belong to their users."""
     return (one for one in node.all_input_nodes if one.op != "get_attr")
 
 
 def _chain(calls: list[fx.Node], sample: fx.Node, fit: set[fx.Node]) -> list[list[fx.Node]]:
-    """The longest chain of parts. A cut goes where the next part uses what the last one gives, everything else that
-    lives on is what an earlier part gave, and no part joins more than one of those."""
+    """The longest chain of parts. A cut is possible if the next part uses the last one's output, every other value that
+    is still needed is an earlier part's output, and no part takes more than one of those."""
     place = {node: i for i, node in enumerate(calls)}
     place[sample] = -1
     last_use = {node: max((place.get(user, len(calls)) for user in node.users), default=-1) for node in place}
@@ -103,7 +103,7 @@ def _chain(calls: list[fx.Node], sample: fx.Node, fit: set[fx.Node]) -> list[lis
         kept = [cut for i, cut in enumerate(cuts) if stands(i)]
         if kept == cuts:
             return [calls[a:b] for a, b in zip(starts, ends)]
-        # One at a time from the end: a cut that goes may make room for others.
+        # One at a time, from the end: removing a cut can make others possible.
         gone = next(cut for i, cut in reversed(list(enumerate(cuts))) if not stands(i))
         cuts.remove(gone)
 
@@ -130,8 +130,8 @@ def _label(nodes: list[fx.Node]) -> str:
 
 
 def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
-    """The parts of `module`, in order; calls of its forward and of the nn.Sequentials in it are never taken apart
-    further. `example` ([1,C,H,W]) tells what lies between them; None: anything may."""
+    """The parts of `module`, in order. Calls in its forward and in its nn.Sequentials are not split further. `example`
+    ([1,C,H,W]) shows which values may lie between parts; None: any may."""
     opened: set[str] = set()
     while True:
         traced = fx.GraphModule(module, _trace(module, opened))
@@ -166,8 +166,7 @@ def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
     parts = []
     for i, chain in enumerate(chains):
         taken = {one for node in chain for one in _inputs(node) if one not in chain}
-        before = max(number.values(), key=lambda n: n) if number else SAMPLE
-        sources = sorted(taken, key=lambda node: number[node] != before)
+        sources = sorted(taken, key=lambda node: number[node] != i - 1)  # SAMPLE is -1
         result = output if i + 1 == len(chains) else chain[-1]
         parts.append(Part(_label(chain), _part(module, chain, sources, result), [number[node] for node in sources]))
         number[chain[-1]] = i

@@ -1,4 +1,4 @@
-"""A PyTorch module as a list of functions of inputs and parameters, in TorchScript."""
+"""Turns a PyTorch module into a list of TorchScript functions of inputs and parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _READS_VALUES = {_aten._local_scalar_dense.default, _aten.is_nonzero.default, _a
 
 
 class _NoValues(TorchDispatchMode):
-    """Refuses what makes the next operator depend on a tensor's values: such a module is no fixed list of them."""
+    """Refuses operators that read a tensor's values: data-dependent control flow is no fixed list of operators."""
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func in _READS_VALUES:
@@ -38,7 +38,7 @@ class _NoValues(TorchDispatchMode):
 
 @contextlib.contextmanager
 def _differentiable():
-    """Nothing takes gradients here, so that attention would take a way that has none."""
+    """Keeps attention off its fast path, which it takes without gradients and which has none."""
     fast = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -77,7 +77,7 @@ class Value:
 
     name: str
     tensor: torch.Tensor
-    fixed: bool  #: takes no gradient: a buffer, a parameter that does not require one or that nothing reads
+    fixed: bool  #: takes no gradient: a buffer, or a parameter that requires none or is not used
 
 
 @dataclasses.dataclass
@@ -88,8 +88,8 @@ class Function:
     sources: list[int]
     values: list[Value]
     traced: torch.jit.ScriptModule
-    inputs: list[int]  #: dimensions of each
-    channels: int  #: of what it gives
+    inputs: list[int]  #: dimensions of each input
+    channels: int  #: of the output
 
 
 @dataclasses.dataclass
@@ -98,11 +98,11 @@ class Exported:
 
     name: str
     parts: list[Function]
-    output: list[int]  #: the shape of what it gives, [1,...], for the example
-    remarks: list[str]  #: what people should know of it, a line each
+    output: list[int]  #: the output's shape for the example, [1,...]
+    remarks: list[str]  #: notes for people, a line each
 
     def save(self, file: str | os.PathLike[str] | io.BytesIO) -> None:
-        """Writes what `[model] preset = "file"` reads. TorchScript is code: load no file that you would not run."""
+        """Writes the file that `[model] preset = "file"` reads. TorchScript is code: load only what you would run."""
         archive, about, count = nn.Module(), [], 0
         for i, part in enumerate(self.parts):
             archive.add_module(f"part_{i}", part.traced)
@@ -142,7 +142,7 @@ class Exported:
 
 
 def prepared(module: nn.Module) -> nn.Module:
-    """A copy as it is run here: batch norms by their running statistics, no dropout, nothing done in place."""
+    """A copy in the form that is trained: batch norms with their running statistics, no dropout, nothing in place."""
     module = copy.deepcopy(module).cpu().eval()
     for child in module.modules():
         if getattr(child, "inplace", False) is True:
@@ -185,7 +185,7 @@ def _values(part: Part, owners: dict[int, Part]) -> list[Value]:
 def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torch.jit.ScriptModule:
     given = (*inputs, *(value.tensor for value in values))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # on shapes, which it is right about, and on TorchScript's age
+        warnings.simplefilter("ignore")  # about fixed shapes, which are meant, and about TorchScript being old
         traced = torch.jit.trace(_Function(part, [value.name for value in values]), given, check_trace=False)
     arguments = list(traced.graph.inputs())[1 + len(inputs):]
     for value, argument in zip(values, arguments):
@@ -201,11 +201,11 @@ def _run(functions: list[Function], sample: torch.Tensor) -> torch.Tensor:
 
 
 def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
-    """Cuts `module` into parts wherever one tensor (and perhaps skip connections past it) lies between two of its calls.
+    """Cuts `module` into parts wherever a single tensor (and perhaps skip connections) lies between two calls.
 
-    `example`: a sample, [1,C,H,W] float32; None: one of 96 by 128. An nn.Sequential has a part for each child, those
-    of nested ones too, so that cuts count as its state_dict does. Raises millrace.Error for a module that can't be cut,
-    or whose operators depend on a tensor's values.
+    `example`: a sample, [1,C,H,W] float32; None: one of 96 by 128. An nn.Sequential has one part per child, nested ones
+    included, so cuts count as its state_dict does. Raises millrace.Error for a module that can't be cut or has
+    data-dependent control flow.
     """
     name = type(module).__name__
     given = example
@@ -235,5 +235,5 @@ def export(module: nn.Module, example: torch.Tensor | None = None) -> Exported:
         other = torch.rand(example.shape, generator=torch.Generator().manual_seed(1))
         for sample in (example, other):
             if not torch.equal(_run(functions, sample), module(sample)):
-                raise Error(f"{name} can't be cut: in parts it gives other numbers than whole")
+                raise Error(f"{name} can't be cut: its parts give other numbers than the whole")
     return Exported(name, functions, list(output.shape), remarks)

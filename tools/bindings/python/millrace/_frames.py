@@ -1,4 +1,4 @@
-"""What a user hands over as frames and targets, as float32 tensors in plain memory."""
+"""Turns frames and targets from users into float32 tensors in plain memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _plain(value: Any, what: str) -> torch.Tensor:
         raise Error(f"{what}: is a {type(value).__name__}; it must be a numpy array or a torch tensor")
     if not value.is_floating_point():
         raise Error(f"{what}: is {str(value.dtype).removeprefix('torch.')}; it must be float32 (a picture: in 0..1)")
-    return value.detach().to("cpu", torch.float32).contiguous()  # as it is, where it is so already
+    return value.detach().to("cpu", torch.float32).contiguous()  # no copy if it is so already
 
 
 def frame(value: Any, number: int) -> torch.Tensor:
@@ -36,7 +36,7 @@ def frame(value: Any, number: int) -> torch.Tensor:
 
 
 def target(value: Any, number: int, shape: tuple[int, int, int]) -> torch.Tensor | None:
-    """Of the numbers of `shape`, what the network gives; a class's number, or [H,W] of them, as 1 among 0s. None stays
+    """As numbers of the network's output `shape`. A class's number, or [H,W] of them, becomes 1 among 0s. None stays
     None."""
     if value is None:
         return None
@@ -52,12 +52,12 @@ def target(value: Any, number: int, shape: tuple[int, int, int]) -> torch.Tensor
         return told
     if isinstance(value, (torch.Tensor, numpy.ndarray)) and tuple(value.shape) == tuple(shape[1:]) and (
             not torch.as_tensor(value).is_floating_point()):
-        classes = torch.as_tensor(value)  # of pixels; what is none of them tells nothing
+        classes = torch.as_tensor(value)  # of pixels; a number that is no class has no target
         told = (classes[None] == torch.arange(shape[0])[:, None, None]).float()
         return told if told.any() else None
     tensor = _plain(value, what)
-    sides = [side for side in tensor.shape]
-    while len(sides) > 1 and sides[0] == 1 and len(sides) > 3:
+    sides = list(tensor.shape)
+    while len(sides) > 3 and sides[0] == 1:
         sides = sides[1:]
     if [*sides, *[1] * (3 - len(sides))] != list(shape) and (
             [*sides[1:], *[1] * (4 - len(sides))] != list(shape) or sides[0] != 1):

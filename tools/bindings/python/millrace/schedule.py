@@ -1,4 +1,4 @@
-"""Who does what when, as data: written, verified, drawn, simulated, planned."""
+"""Schedules as data: write, verify, draw, simulate and plan them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from millrace import _millrace
 
 
 def schedules() -> list[str]:
-    """The schedules that have a name."""
+    """The names of the built-in schedules."""
     return _millrace.schedule_names()
 
 
@@ -19,11 +19,11 @@ class Simulation:
     """What a schedule would do at given costs; times in milliseconds."""
 
     samples: int  #: worked on
-    dropped: int  #: frames that a live source let go of meanwhile
+    dropped: int  #: frames of a live source that were dropped
     total_ms: float
-    period_ms: float  #: from one prediction to the next, in the steady state
+    period_ms: float  #: between predictions, in the steady state
     fps: float
-    bubble: float  #: share of the workers' time with nothing to do
+    bubble: float  #: idle share of the workers' time
     utilisation: float
     latency_p50_ms: float
     latency_max_ms: float
@@ -32,9 +32,9 @@ class Simulation:
 
 
 class Schedule:
-    """A schedule by its name, as `Schedule("1f1b", stages=4, microbatches=8)`, or one's own, by `from_actions()`.
+    """A schedule by name, as `Schedule("1f1b", stages=4, microbatches=8)`, or your own, by `from_actions()`.
 
-    Raises millrace.Error for a name that there is not, or actions that can't be read. `verify()` proves the rest.
+    Raises millrace.Error for an unknown name or actions that can't be read. `verify()` checks everything else.
     """
 
     def __init__(self, name: str = "partime", *, stages: int = 2, microbatches: int = 4, virtual_stages: int = 2,
@@ -45,7 +45,7 @@ class Schedule:
 
     @classmethod
     def from_csv(cls, text: str) -> Schedule:
-        """As torch.distributed.pipelining writes it: a row a worker, cells as "2F0"."""
+        """As torch.distributed.pipelining writes it: one row per worker, cells as "2F0"."""
         self = cls.__new__(cls)
         self._schedule = _millrace.Schedule.parse(text)
         self._text = text
@@ -53,8 +53,8 @@ class Schedule:
 
     @classmethod
     def from_actions(cls, workers: Sequence[Sequence[str]]) -> Schedule:
-        """One minibatch, a list of actions for each worker: "2F0" is stage 2's forward of sample 0, B its backward, or
-        I and W the backward's two parts. Every stage updates after it."""
+        """One minibatch, as a list of actions for each worker: "2F0" is stage 2's forward of sample 0, B its backward,
+        I and W the backward's two parts. Every stage updates at the end."""
         return cls.from_csv("\n".join(",".join(row) for row in workers))
 
     @property
@@ -70,37 +70,37 @@ class Schedule:
         return self._schedule.workers
 
     def actions(self, samples: int = 8) -> list[list[str]]:
-        """By worker and tick, if every action takes one: "2F0", with "U" behind it where an update follows, "" for a
+        """By worker and tick, each action taking one tick: "2F0", with "U" appended if an update follows, "" for a
         bubble."""
         return self._schedule.rows(samples)
 
     def staircase(self, samples: int = 8) -> str:
-        """The same to look at, a line a worker."""
+        """The same as text, one line per worker."""
         rows = self.actions(samples)
         width = max(len(cell) for row in rows for cell in row)
         return "\n".join(f"worker {i}  " + " ".join((cell or ".").ljust(width) for cell in row).rstrip()
                          for i, row in enumerate(rows))
 
     def bubble(self, samples: int = 8) -> float:
-        """The share of ticks of `staircase(samples)` in which a worker has nothing to do."""
+        """The share of idle ticks in `staircase(samples)`."""
         return self._schedule.bubble(samples)
 
     def gradient_age(self) -> list[int]:
-        """By stage, in the steady state: frames between the sample that made a gradient and the one it is applied
+        """By stage, in the steady state: frames between the sample that made a gradient and the sample it is applied
         on."""
         return self._schedule.gradient_age()
 
     def verify(self) -> None:
-        """Raises millrace.Error with the first thing wrong: a deadlock, a gradient that meets another sample's, a weight
-        version that is not kept, a slot that can be overwritten, ... Says nothing if there is none."""
+        """Raises millrace.Error with the first thing wrong: a deadlock, a gradient of another sample, a weight version
+        that is no longer kept, a slot that can be overwritten, ..."""
         self._schedule.verify()
 
     def simulate(self, samples: int = 0, *, forward: float | Sequence[float] = 1.0,
                  backward: float | Sequence[float] = 2.0, update: float | Sequence[float] = 0.0,
                  message_bytes: float = 0.0, link_ms: float = 0.0, bytes_per_ms: float = 0.0, cores: int = 0,
                  fps: float = 0.0) -> Simulation:
-        """Runs it against costs in milliseconds, one for all stages or one each. `samples` 0: enough for a steady
-        rate. `cores` 0: one a worker. `fps`: of a live source; 0: samples are there when asked for."""
+        """Simulates it with costs in milliseconds, one for all stages or one per stage. `samples` 0: enough for a steady
+        rate. `cores` 0: one per worker. `fps`: of a live source; 0: samples are always ready."""
         listed = [[float(v)] if isinstance(v, (int, float)) else [float(x) for x in v]
                   for v in (forward, backward, update)]
         return Simulation(**self._schedule.simulate(samples, *listed, message_bytes, link_ms, bytes_per_ms, cores, fps))
@@ -111,7 +111,7 @@ class Schedule:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A way to run a network, with what it would cost; times in milliseconds of one sample."""
+    """A way to run a network and its costs; times in milliseconds per sample."""
 
     schedule: str
     stages: int
@@ -129,8 +129,8 @@ class Plan:
 def plan(profile: str | os.PathLike[str], *, devices: int | str = 2, links: str = "", overlap: str = "none",
          schedules: Sequence[str] = ("partime",), microbatches: Sequence[int] = (4,), memory_bytes: float = 0.0,
          fps: float = 0.0, stages: int = 0, recompute: bool = False) -> list[Plan]:
-    """The best plan of each method that fits, best first, for the network in `profile`, a file that `millrace profile`
-    wrote. Raises millrace.Error if nothing fits, with what binds."""
+    """The best plan of each method that fits, best first, for the network in `profile`, a file from `millrace profile`.
+    Raises millrace.Error if nothing fits, naming the limit."""
     with open(profile, encoding="utf-8") as file:
         text = file.read()
     return [Plan(**one) for one in _millrace.plan(text, str(devices), links, overlap, list(schedules),

@@ -1,4 +1,4 @@
-"""A network that learns from frames which Python hands over."""
+"""A network that learns from frames given in Python."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from millrace._error import Error
 from millrace._export import export, prepared
 from millrace.schedule import Schedule
 
-_WAIT_MS = 50  # Ctrl-C is heard as often
-_MOST_NUMBERS = 1 << 26  # floats that wait, so that large frames do not fill the memory
+_WAIT_MS = 50  # Ctrl-C is noticed this often
+_MOST_NUMBERS = 1 << 26  # floats waiting at most, so that large frames do not fill memory
 _NOTHING = object()
 
 
@@ -31,22 +31,22 @@ class Result:
     """What the network made of one frame."""
 
     index: int  #: 0, 1, ... in the order of frames
-    loss: float  #: before it was learned from; nan: the frame had no target
-    prediction: torch.Tensor  #: [C,H,W], or as a module gives it, without the batch
-    age: int  #: how many frames old the oldest stage's gradients are when they are applied
-    latency: float  #: milliseconds from the engine's taking the frame to the prediction
+    loss: float  #: before the update; nan: the frame had no target
+    prediction: torch.Tensor  #: [C,H,W], or a module's output without the batch
+    age: int  #: largest gradient age of any stage, in frames
+    latency: float  #: milliseconds from taking the frame to its prediction
 
 
 class Trainer:
     """Trains a network frame by frame while its stages work side by side, each on a core or GPU of its own.
 
-    `net`: a torch.nn.Module (see `millrace.export` for which), of which a copy is trained; or a config file's path, or
-    a config as a dict of tables; or None: every key at its default. Keyword arguments are config keys: a table as a
-    dict (`optimizer={"kind": "sgd", "lr": 0.1}`) or, where it has a `kind`, as that one word (`correction="none"`), and
+    `net`: a torch.nn.Module (`millrace.export` says which), of which a copy is trained; or a config file's path; or a
+    config as a dict of tables; or None: every key at its default. Keyword arguments are config keys: a table as a
+    dict (`optimizer={"kind": "sgd", "lr": 0.1}`) or, if it has a `kind`, as that one word (`correction="none"`), and
     single keys by their own names (`schedule="1f1b"`, `stages=2`, `cut=[4]`, `lr=0.1`). `schedule` may be a
-    millrace.Schedule. Raises millrace.Error for what the program would refuse, in its words.
+    millrace.Schedule. Raises millrace.Error, in the program's words, for what the program would refuse.
 
-    The engine computes with one intra-op thread a stage, and sets so for the process.
+    Sets the process to one intra-op thread, as the engine computes with one per stage.
     """
 
     def __init__(self, net: nn.Module | str | os.PathLike[str] | Mapping[str, Any] | None = None, /, *,
@@ -72,20 +72,20 @@ class Trainer:
         elif schedule is not None:
             keys["pipeline.schedule"] = schedule
         self._settings += settings(keys)
-        named = dict(self._settings)
-        for key in ("model.preset", "model.file", "model.layer"):
-            if self._module is not None and key in named:
+        for key, _ in self._settings:
+            if self._module is not None and key in ("model.preset", "model.file", "model.layer"):
                 raise Error(f"{key}: the network is the module that was given")
-        self._task = json.loads(named.get("task.kind", '"autoencode"')) if "task.kind" in named else "autoencode"
-        self._horizon = int(named.get("task.horizon", "1"))
-        self._check()
+        config = self._config()
+        self._task, self._horizon = config.task, config.horizon
+        if self._module is not None:
+            _millrace.check(config, len(cut(self._module, None)))
 
     def _own(self, schedule: Schedule) -> dict[str, Any]:
-        """A schedule of the caller's, as the file that a config would name."""
+        """Writes the caller's schedule to a file, as a config would name it."""
         schedule.verify()
         text = schedule._text
         if text is None:
-            raise Error(f"schedule: name it: schedule=\"{schedule.name}\", stages={schedule.stages}")
+            raise Error(f"schedule: give its name: schedule=\"{schedule.name}\", stages={schedule.stages}")
         path = os.path.join(self._folder.name, "schedule.csv")
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
@@ -93,12 +93,6 @@ class Trainer:
 
     def _config(self, **more: Any) -> _millrace.Config:
         return _millrace.Config(self._file, self._settings + [(key, toml(value)) for key, value in more.items()])
-
-    def _check(self) -> None:
-        """What can be known before the first frame."""
-        config = self._config()
-        if self._module is not None:
-            _millrace.check(config, len(cut(self._module, None)))
 
     def _build(self, shape: tuple[int, int, int], targets: bool) -> _millrace.GivenRun:
         if self._run is not None and (self._shape, self._targets) == (shape, targets):
@@ -119,20 +113,20 @@ class Trainer:
         return self._run
 
     def run(self, frames: Iterable[Any] | None = None, *, ahead: int = 32) -> Iterator[Result]:
-        """Learns from each of `frames` and gives one Result for each that it learned from, in order; of none, from the
-        config's own source and labels.
+        """Learns from `frames` and yields one Result per frame that it learned from, in order. Without `frames`, reads
+        the config's own source and labels.
 
         `frames`: numpy arrays or torch tensors, float32 [C,H,W] (pictures: in 0..1), all of one shape, or pairs of one
-        and its target, of the prediction's shape, a class's number, or None: predicted, not learned from. Without targets a
-        frame is its own, or with task="next-frame" the one `task.horizon` later. What is float32 and contiguous is
-        not copied: leave it as it is until its result is there. Up to `ahead` frames are taken before their turn; the
-        iterable is asked in the caller's thread.
+        and its target. A target has the prediction's shape, or is a class's number, or None: the frame is only
+        predicted. A frame without targets is its own target; with task="next-frame" the target is the frame
+        `task.horizon` later. float32 contiguous memory is not copied: do not change it before its result is there. Up
+        to `ahead` frames are taken in advance, in the caller's thread.
 
-        A schedule with minibatches leaves out frames at the end that fill none. Who breaks off the loop, or presses
-        Ctrl-C, stops it: what is in the pipeline is finished, frames that wait are let go.
+        A schedule with minibatches leaves out frames at the end that do not fill one. Breaking out of the loop, or
+        Ctrl-C, stops the run: the pipeline finishes what it has begun, waiting frames are dropped.
         """
         if self._running:
-            raise Error("it runs already")
+            raise Error("it is already running")
         if frames is None:
             frames = _frames_of(self._config(), self._task == "label")
         return self._results(iter(_with_later(frames, self._horizon) if self._task == "next-frame" else frames),
@@ -146,7 +140,7 @@ class Trainer:
         pairs = isinstance(item, (tuple, list))
         run = self._build(tuple(_frames.frame(item[0] if pairs else item, 0).shape), pairs)  # type: ignore[arg-type]
         shape, goal = self._shape, tuple(run.prediction_shape())
-        held: collections.deque[Any] = collections.deque()  # memory that the engine may read
+        held: collections.deque[Any] = collections.deque()  # memory that the engine may still read
         count, more = 0, True
         numbers = max(math.prod(shape or (1,)), math.prod(goal))
         ahead = max(min(ahead, _MOST_NUMBERS // numbers), 2)
@@ -196,10 +190,10 @@ class Trainer:
             self._running = False
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Copies of all weights, named as the whole, uncut network names them; a module's with its buffers, for its
-        load_state_dict(). Not while it runs."""
+        """Copies of all weights under the uncut network's names; of a module with its buffers, for the module's
+        load_state_dict(). Not during a run."""
         if self._running:
-            raise Error("weights are read when the run is over")
+            raise Error("weights cannot be read during a run")
         if self._run is None and self._module is None:
             raise Error("a config's network has weights once it has seen a frame")
         state = {} if self._run is None else {name: torch.from_numpy(value) for name, value in self._run.weights()}
@@ -217,9 +211,9 @@ class Trainer:
         return found
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Takes weights under the names that state_dict() has; the optimizer's state stays. Not while it runs."""
+        """Takes weights under the names of state_dict(); the optimizer's state stays. Not during a run."""
         if self._running:
-            raise Error("weights are set when the run is over")
+            raise Error("weights cannot be set during a run")
         if self._module is not None:
             try:
                 self._module.load_state_dict(state)
@@ -232,16 +226,16 @@ class Trainer:
         names = [name for name, _ in self._run.weights()]
         for name in names:
             if name not in state:
-                raise Error(f"holds no \"{name}\"")
+                raise Error(f"\"{name}\" is missing")
         self._run.set_weights([(name, state[name].detach().cpu().float().numpy()) for name in names])
 
     def report(self) -> dict[str, Any]:
-        """How it went, by the names of `millrace run`'s report; {} before the first run."""
+        """The report of `millrace run`, as a dict; {} before the first run."""
         return {} if self._run is None else json.loads(self._run.report())
 
     @property
     def remarks(self) -> list[str]:
-        """What one should know of the network and the choices that were left open, a line each; after the first run."""
+        """Notes on the network and on choices that were left open, a line each; after the first run."""
         return [] if self._run is None else self._run.remarks()
 
 
