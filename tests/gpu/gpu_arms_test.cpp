@@ -3,11 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>      // isfinite
-#include <stdexcept>  // what an arm throws
+#include <cmath>
+#include <stdexcept>
 
 #include "tests/capture/double_stream.h"
-#include "tools/bench/gpu/gpu_page.h"
 
 namespace millrace::bench {
 namespace {
@@ -47,10 +46,7 @@ TEST(GpuArms, EachMeasuresItsFigures) {
   std::vector<std::string> begun;
   std::size_t kept = 0;
   how.progress = [&](const std::string& arm) { begun.push_back(arm); };
-  how.keep = [&](const Json& results) {
-    ++kept;
-    EXPECT_NO_THROW(gpu_page(results));
-  };
+  how.keep = [&](const Json&) { ++kept; };
   const Json results = gpu_results(how);
   expect_figures(results, "stages", 2, {"graph_fps", "eager_fps", "ratio"});
   expect_figures(results, "bytes", 1, {"floats_fps", "bytes_fps", "ratio"});
@@ -67,7 +63,6 @@ TEST(GpuArms, EachMeasuresItsFigures) {
   EXPECT_EQ(kept, 10u);
   EXPECT_TRUE(results["provenance"].contains("libtorch"));
   EXPECT_EQ(results["independent"][0]["stages"], 4);
-  EXPECT_EQ(gpu_page(results).find("?"), std::string::npos) << gpu_page(results);
 }
 
 /// What an arm throws is its entry's, and the others are measured all the same.

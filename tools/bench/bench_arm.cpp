@@ -1,9 +1,7 @@
 #include "tools/bench/bench_arm.h"
 
-#include <cstring>  // frames into slots
-#include <random>   // frames
-
-#include "engine/pipeline/pinning.h"
+#include <cstring>
+#include <random>
 
 namespace millrace::bench {
 namespace {
@@ -94,7 +92,7 @@ Turn BenchArm::turn(double seconds, std::int64_t least, engine::Observer* observ
   engine::Trainer trainer(options_);
   TimedFeed feed(trainer, std::size_t(3 * size_ * size_), seconds, least);
   trainer.run(feed, observer);
-  Turn turn{.reading = trainer.monitor().read()};
+  Turn turn{.reading = trainer.monitor().read(), .facts = trainer.facts()};
   // The steady state's rate: filling and draining the pipeline are no part of an endless stream.
   turn.fps = turn.reading.step_p50 > 0 ? 1e3 / turn.reading.step_p50 : 0;
   return turn;

@@ -1,7 +1,7 @@
 // One arm of a benchmark: a trainer fed with frames made beforehand.
 #pragma once
 
-#include <vector>  // figures
+#include <vector>
 
 #include "engine/monitor/median.h"
 #include "engine/trainer/trainer.h"
@@ -18,6 +18,7 @@ const std::vector<std::string>& bench_network_names();
 struct Turn {
   double fps = 0;
   engine::Reading reading;
+  std::vector<engine::StageFacts> facts;  ///< by stage
 };
 
 /// Trains a network of `stages` stages on synthetic frames for about `seconds` and measures. The

@@ -1,16 +1,18 @@
-#include "tools/bench/hop.h"
+// How long a frame takes from one thread to another, by each of the ways to hand it over.
+#include <gst/gst.h>
 
-#include <gst/gst.h>  // its queue
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <thread>
 
-#include <atomic>              // arrivals
-#include <condition_variable>  // one way
-#include <deque>               // one way
-#include <mutex>               // one way
-#include <stdexcept>           // GStreamer without a queue
-#include <thread>              // receivers
-
+#include "engine/monitor/median.h"
 #include "engine/pipeline/pinning.h"
 #include "io/queue/frame_queue.h"
+#include "tools/bench/measure.h"
 
 namespace millrace::bench {
 namespace {
@@ -20,9 +22,13 @@ using namespace std::chrono_literals;
 
 constexpr int kRoom = 8;  // as much as a run's queue has where nothing is dropped
 
-/// What sender and receiver know of each other, by whichever way frames go. One of each.
+/// One sender and one receiver, whichever way frames go: each frame is sent when the one before has
+/// arrived and `pause` is over. Measures from before the sender's call to where the receiver has
+/// the frame in hand.
 class Meeting {
  public:
+  Meeting(std::chrono::microseconds pause, double seconds) : pause_(pause), seconds_(seconds) {}
+
   /// Receiver: a frame is here.
   void arrived() {
     if (times_.empty()) engine::pin_this_thread(0);  // GStreamer's thread is met here alone
@@ -32,27 +38,29 @@ class Meeting {
 
   /// Calls `send` once a frame, in a thread on another core than the receiver's.
   template <class Send>
-  void drive(const Traffic& traffic, double seconds, const Send& send) {
+  void drive(const Send& send) {
     std::thread([&] {
       engine::pin_this_thread(engine::usable_cores() - 1);
-      send_all(traffic, seconds, send);
+      send_all(send);
     }).join();
   }
 
-  std::vector<double> times() && { return std::move(times_); }
+  double median_ns() const { return engine::median(times_); }
 
  private:
   template <class Send>
-  void send_all(const Traffic& traffic, double seconds, const Send& send) {
-    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  void send_all(const Send& send) {
+    const auto end = Clock::now() + seconds_;
     for (std::int64_t sent = 1; sent == 1 || Clock::now() < end; ++sent) {
       sent_ = Clock::now();
       send();
       while (arrivals_.load(std::memory_order_acquire) < sent) std::this_thread::yield();
-      if (traffic.pause > 0us) std::this_thread::sleep_for(traffic.pause);
+      if (pause_ > 0us) std::this_thread::sleep_for(pause_);
     }
   }
 
+  const std::chrono::microseconds pause_;
+  const std::chrono::duration<double> seconds_;
   Clock::time_point sent_;
   std::vector<double> times_;
   std::atomic<std::int64_t> arrivals_{0};
@@ -64,10 +72,7 @@ GstFlowReturn on_buffer(GstPad* pad, GstObject*, GstBuffer* buffer) {
   return GST_FLOW_OK;
 }
 
-}  // namespace
-
-std::vector<double> hop_by_frame_queue(const Traffic& traffic, double seconds) {
-  Meeting meeting;
+double by_frame_queue(Meeting meeting) {
   io::FrameQueue queue(kRoom, io::Drop::never);
   std::thread receiver([&] {
     while (!queue.drained()) {
@@ -77,14 +82,14 @@ std::vector<double> hop_by_frame_queue(const Traffic& traffic, double seconds) {
       queue.release(frame);
     }
   });
-  meeting.drive(traffic, seconds, [&] { queue.push(); });
+  meeting.drive([&] { queue.push(); });
   queue.close();
   receiver.join();
-  return std::move(meeting).times();
+  return meeting.median_ns();
 }
 
-std::vector<double> hop_by_mutex(const Traffic& traffic, double seconds) {
-  Meeting meeting;
+/// A std::deque under a mutex, with a condition variable.
+double by_mutex(Meeting meeting) {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<int> waiting;
@@ -105,15 +110,15 @@ std::vector<double> hop_by_mutex(const Traffic& traffic, double seconds) {
       if (slot >= 0) meeting.arrived();
     }
   });
-  meeting.drive(traffic, seconds, [&] { put(0); });
+  meeting.drive([&] { put(0); });
   put(-1);  // the end
   receiver.join();
-  return std::move(meeting).times();
+  return meeting.median_ns();
 }
 
-std::vector<double> hop_by_gstreamer(const Traffic& traffic, double seconds) {
+/// GStreamer's `queue`, from pad to pad, without further elements.
+double by_gstreamer(Meeting meeting) {
   gst_init(nullptr, nullptr);
-  Meeting meeting;
   GstElement* const queue = gst_element_factory_make("queue", nullptr);
   if (!queue) throw std::runtime_error("GStreamer has no element \"queue\"");
   gst_object_ref_sink(queue);
@@ -135,12 +140,22 @@ std::vector<double> hop_by_gstreamer(const Traffic& traffic, double seconds) {
   gst_segment_init(&segment, GST_FORMAT_TIME);
   gst_pad_push_event(from, gst_event_new_segment(&segment));
   GstBuffer* const buffer = gst_buffer_new();
-  meeting.drive(traffic, seconds, [&] { gst_pad_push(from, gst_buffer_ref(buffer)); });
+  meeting.drive([&] { gst_pad_push(from, gst_buffer_ref(buffer)); });
   gst_element_set_state(queue, GST_STATE_NULL);
   gst_buffer_unref(buffer);
   for (GstPad* const pad : {in, out, from, to}) gst_object_unref(pad);
   gst_object_unref(queue);
-  return std::move(meeting).times();
+  return meeting.median_ns();
+}
+
+}  // namespace
+
+Json hop(const Json& question) {
+  const std::chrono::microseconds pause(question.at("pause_us").get<int>());
+  const double seconds = question.at("seconds");
+  return {{"queue_ns", by_frame_queue({pause, seconds})},
+          {"gstreamer_ns", by_gstreamer({pause, seconds})},
+          {"mutex_ns", by_mutex({pause, seconds})}};
 }
 
 }  // namespace millrace::bench

@@ -64,7 +64,7 @@ void Figures::add(const std::string& name, double value) {
 
 void Figures::add_ratio(const std::string& name, const std::string& over,
                         const std::string& under) {
-  cli::add(name, turns_.at(over).back().get<double>() / turns_.at(under).back().get<double>());
+  add(name, turns_.at(over).back().get<double>() / turns_.at(under).back().get<double>());
 }
 
 Json Figures::json() const {

@@ -15,8 +15,8 @@
 namespace millrace::bench {
 
 /// How the GPU benchmark is taken. What stands here is what a GPU is measured with: 127 s of turns
-/// (20 of graph against eager, 5 each of frames as bytes and of
-/// three arms against bare graphs, 15 of latency, 72 of networks). With recording and slow frames 3
+/// (20 of graph against eager, 5 each of frames as bytes and of three arms against bare graphs, 15
+/// of latency, 72 of networks). With recording and slow frames 3
 /// minutes, and what slow networks' last turns take longer, since measured() stops an arm that
 /// takes long. Tests have less of everything, and a double for the device.
 struct GpuBench {
@@ -71,8 +71,8 @@ engine::TrainerOptions gpu_options(const GpuBench& how, const std::string& netwo
 constexpr std::chrono::milliseconds kWarmUp(50);
 
 /// A turn of `arm`: predictions a second once the pipeline is full and kWarmUp is over. A mean over
-/// time, as launches
-/// back to back have one; the monitor's median comes from buckets that are 1.6 % wide.
+/// time, as launches back to back have one; the monitor's median comes from buckets that are 1.6 %
+/// wide.
 double frames_a_second(BenchArm& arm, double seconds);
 
 }  // namespace millrace::bench

@@ -1,8 +1,8 @@
 #include "tools/bench/gpu/gpu_arms.h"
 
+#include "tools/app/provenance.h"
 #include "tools/bench/gpu/bare_step.h"
 #include "tools/bench/gpu/gpu_bare_arms.h"
-#include "tools/app/provenance.h"
 
 namespace millrace::bench {
 namespace {
@@ -104,7 +104,8 @@ Json against_bare(const GpuBench& how, const std::string& arm, int stages, MakeB
 }  // namespace
 
 Json gpu_results(const GpuBench& how) {
-  Json results = {{"provenance", app::provenance(1)},
+  Json results = {{"suite", "gpu"},
+                  {"provenance", app::provenance(1)},
                   {"turns", how.turns},
                   {"network_turns", how.network_turns},
                   {"seconds", how.seconds}};
@@ -116,15 +117,15 @@ Json gpu_results(const GpuBench& how) {
   const Change bytes{"bytes_fps", [](auto& options) { options.input_as_bytes = true; }};
   const std::int64_t size = how.sizes.front();
   for (const int stages : how.stages)
-    cli::add("stages", compared(how, "graph against eager", size, stages, {"graph_fps"}, eager));
-  cli::add("bytes", compared(how, "floats and bytes", how.sizes.back(), 1, bytes, {"floats_fps"}));
-  cli::add("relaunch", against_bare(how, "relaunch", 1, relaunch_arm));
-  cli::add("independent", against_bare(how, "independent", kSharing, independent_arm));
-  cli::add("processor_time", against_bare(how, "processor time", 1, processor_time_arm));
+    add("stages", compared(how, "graph against eager", size, stages, {"graph_fps"}, eager));
+  add("bytes", compared(how, "floats and bytes", how.sizes.back(), 1, bytes, {"floats_fps"}));
+  add("relaunch", against_bare(how, "relaunch", 1, relaunch_arm));
+  add("independent", against_bare(how, "independent", kSharing, independent_arm));
+  add("processor_time", against_bare(how, "processor time", 1, processor_time_arm));
   for (const int stages : {1, kSharing})
-    cli::add("latency", against_bare(how, "latency", stages, latency_arm));
+    add("latency", against_bare(how, "latency", stages, latency_arm));
   for (const std::string& network : how.networks) {
-    for (const std::int64_t size : how.sizes) cli::add("networks", network_rates(how, network, size));
+    for (const std::int64_t size : how.sizes) add("networks", network_rates(how, network, size));
   }
   return results;
 }

@@ -1,28 +1,24 @@
-// The benchmark of a machine with GPUs and little else: `gpu_bench [RESULTS.json [PAGE.md]]`.
+// The benchmark of a machine with GPUs and little else: `gpu_bench RESULTS.json`.
 // Stands alone, so that it builds where neither the program's libraries nor its sources' are.
-#include <exception>  // what went wrong
-#include <iostream>   // page, progress
+#include <exception>
+#include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "capture/devices.h"
 #include "io/files/whole_file.h"
 #include "tools/bench/gpu/gpu_arms.h"
-#include "tools/bench/gpu/gpu_page.h"
 
 namespace {
 
 using namespace millrace;
 using Json = nlohmann::ordered_json;
 
-int measure(const std::string& results_file, const std::string& page_file) {
+void measure(const std::string& file) {
   bench::GpuBench how;
   how.progress = [](const std::string& arm) { std::cerr << arm << "\n"; };
   // After each arm: what was measured stays if a later one takes the process with it.
-  how.keep = [&](const Json& results) {
-    if (!results_file.empty()) io::write_whole(results_file, results.dump(2) + "\n");
-    if (!page_file.empty()) io::write_whole(page_file, bench::gpu_page(results));
-  };
-  std::cout << bench::gpu_page(bench::gpu_results(how));
-  return 0;
+  how.keep = [&](const Json& results) { io::write_whole(file, results.dump(2) + "\n"); };
+  bench::gpu_results(how);
 }
 
 }  // namespace
@@ -33,7 +29,8 @@ int main(int argc, char** argv) {
     return 0;
   }
   try {
-    return measure(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
+    measure(argc > 1 ? argv[1] : "gpu.json");
+    return 0;
   } catch (const std::exception& error) {
     std::cerr << "millrace: error: " << error.what() << "\n";
     return 1;

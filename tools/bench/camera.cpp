@@ -1,22 +1,20 @@
-// `millrace bench camera`: from the moment that a camera shows a picture to its prediction, over
-// RTSP on loopback. The moment is written into the picture itself, so that encoder, network,
-// decoder and every queue between are in the figure.
-#include <algorithm>  // sort
-#include <atomic>     // end
-#include <chrono>     // stamps
-#include <cstdio>     // table
-#include <thread>     // the camera
+// From the moment that a camera shows a picture to its prediction, over RTSP on loopback. The
+// moment is drawn into the picture itself, so the figure holds encoder, network, decoder and every
+// queue between.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <thread>
 
 #include "engine/monitor/clock.h"
 #include "io/video/video_writer.h"
-#include "tools/bench/bench.h"
-#include "tools/app/provenance.h"
 #include "tools/app/run.h"
+#include "tools/bench/measure.h"
 
 namespace millrace::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using namespace std::chrono_literals;
 
 constexpr int kWidth = 256, kHeight = 192;  ///< of the camera's pictures
@@ -92,17 +90,17 @@ Json quantiles(std::vector<double> values) {
   return {{"p50", at(0.5)}, {"p99", at(0.99)}, {"max", at(1)}};
 }
 
-/// Learns from the camera at `size` pixels a side.
-Json measure(std::int64_t size, std::int64_t frames) {
+}  // namespace
+
+Json camera(const Json& question) {
   const Camera camera;
-  const int width = int(size), height = int(size) * kHeight / kWidth;
+  const int width = question.at("size"), height = width * kHeight / kWidth;
+  const std::int64_t frames = question.at("frames");
   app::Config config;
   config.set("source.uri", camera.uri());
   config.set("source.width", std::to_string(width));
   config.set("source.height", std::to_string(height));
   std::vector<double> whole, inside;
-  whole.reserve(std::size_t(frames));
-  inside.reserve(std::size_t(frames));
   std::int64_t unreadable = 0;
   app::Run run(config);
   run.on_prediction([&](const app::Prediction& p) {
@@ -117,34 +115,11 @@ Json measure(std::int64_t size, std::int64_t frames) {
   });
   run.learn(kWarmUp + frames);
   return {{"arm", "camera " + std::to_string(width) + "x" + std::to_string(height)},
-          {"size", size},
+          {"size", width},
           {"frames", frames},
           {"unreadable", unreadable},
           {"shown_to_prediction_ms", quantiles(std::move(whole))},
           {"capture_to_prediction_ms", quantiles(std::move(inside))}};
-}
-
-}  // namespace
-
-Json bench_camera(const BenchArguments& arguments) {
-  const auto frames = std::int64_t(double(arguments.rounds) * arguments.seconds * 1s / kPeriod);
-  Json results = {{"suite", "camera"}, {"fps", 1s / kPeriod}, {"arms", Json::array()}};
-  std::printf("%-18s %8s %36s %36s\n", "", "frames", "shown to prediction ms, p50 p99 max",
-              "capture to prediction ms");
-  for (const std::int64_t size : sizes_or(arguments, {64, 128})) {
-    const Json arm = measure(size, std::max<std::int64_t>(1, frames));
-    const Json &whole = arm["shown_to_prediction_ms"], &inside = arm["capture_to_prediction_ms"];
-    std::printf("%-18s %8lld %16.1f %9.1f %9.1f %16.1f %9.1f %9.1f\n",
-                arm["arm"].get<std::string>().c_str(),
-                static_cast<long long>(arm["frames"].get<std::int64_t>()),
-                whole["p50"].get<double>(), whole["p99"].get<double>(), whole["max"].get<double>(),
-                inside["p50"].get<double>(), inside["p99"].get<double>(),
-                inside["max"].get<double>());
-    std::fflush(stdout);
-    results["arms"].push_back(arm);
-  }
-  results["provenance"] = app::provenance(2);
-  return results;
 }
 
 }  // namespace millrace::bench

@@ -1,0 +1,151 @@
+"""Measure, and publish what was measured. `millrace bench` runs this, with the C++ half's path as the first argument."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import frames
+import learning
+import pages
+import plots
+import ranks
+import steps
+import tables
+from measuring import Failure, Machine
+
+SUITES = {
+    "camera": (frames.camera, "from a picture that an RTSP camera shows to its prediction"),
+    "framerate": (steps.framerate, "networks by size, stages and threads, beside PyTorch and the cores' limit"),
+    "ingest": (frames.ingest, "from a decoded frame to a sample, and from thread to thread"),
+    "learning": (learning.learning, "rules and corrections on streams"),
+    "partime": (steps.partime, "the PARTIME paper's experiments, measured and predicted"),
+    "pipeline": (steps.pipeline, "the engine's own cost"),
+    "prediction": (steps.prediction, "the simulator's prediction against the clock"),
+    "ranks": (ranks.ranks, "several processes over MPI, beside one and beside PyTorch"),
+    "replay": (learning.replay, "learning again from kept samples, on scenes that come back"),
+    "seeds": (steps.seeds, "the other pipelines' claims beside steps and bytes"),
+    "tables": (tables.published, "published figures, planned again"),
+}
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Failure(f"{message} (see millrace bench --help)", 2)
+
+
+def one_of(*names):
+    """A list of names, separated by commas."""
+    def parse(text):
+        for name in text.split(","):
+            if name not in names:
+                raise argparse.ArgumentTypeError(f'"{name}" is none of {", ".join(names)}')
+        return text.split(",")
+    return parse
+
+
+def number(kind, least, most):
+    def parse(text):
+        try:
+            if least <= kind(text) <= most:
+                return kind(text)
+        except ValueError:
+            pass
+        raise argparse.ArgumentTypeError(f"{text} is no number from {least} to {most}")
+    return parse
+
+
+def sizes(text):
+    return [number(int, 8, 4096)(size) for size in text.split(",")]
+
+
+def parser():
+    suites = "\n".join(f"  {name:<12}{summary}" for name, (_, summary) in SUITES.items())
+    made = Parser("millrace bench", description="Measure, and publish what was measured", epilog="Suites:\n" + suites,
+                  formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
+    add = made.add_argument
+    add("suite", choices=SUITES, metavar="suite", help="which; see below")
+    add("--networks", type=one_of(*steps.NETWORKS, "resnet18"), default=[],
+        help="framerate, partime, prediction: which of basic, layers, features, kernel; framerate: resnet18, too")
+    add("--sizes", type=sizes, default=[], help="pixels a side, as 32,64; unset: the suite's own")
+    add("--stages", type=number(int, 0, 19), default=0,
+        help="1 to this many stages (prediction: workers); 0: the suite's own")
+    add("--rounds", type=number(int, 1, 1000), default=5, help="how often the arms take turns (5)")
+    add("--seconds", type=number(float, 0.01, 3600), default=0.5, help="length of an arm's turn (0.5)")
+    add("--quick", action="store_true", help="learning, partime, ranks, seeds: a small part of it")
+    add("--captures", type=one_of("graph", "eager"), default=[], help="framerate, partime: graph, eager; unset: auto, both")
+    add("--pytorch", default="", help="framerate, ranks: a Python with torch, to train the same networks beside")
+    add("--memory-format", choices=["contiguous", "channels_last"], default="contiguous", help="framerate, pipeline")
+    add("--frames", type=number(int, 0, 100000), default=0,
+        help="learning: frames of each stream (0: 600); replay: of the stream (0: 800)")
+    add("--streams", type=one_of(*learning.STREAMS), default=[], help="learning: which of vtest, film, scenes, labels")
+    add("--arms", default="", help="learning, ranks: only those with this in their names")
+    add("--profiles", default="", help='tables: the folder "profiler" of a copy of PipeDream\'s repository')
+    add("--json", help="where to write the results")
+    add("--page", help="where to write a page of them, Markdown")
+    add("--plot", help="where to write the plot, PNG; some suites put others beside it")
+    add("--from", dest="earlier", help="results of an earlier run to make page and plot of, instead of measuring; "
+        "learning with --streams: to replace those streams' arms in")
+    add("--compare", help="results of another run to show ratios to")
+    return made
+
+
+def read_results(option, path, suite):
+    try:
+        results = json.loads(Path(path).read_text())
+        if results["suite"] == suite:
+            return results
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise Failure(f"{option} {path}: holds no results of bench {suite}", 2)
+
+
+def print_ratios(mine, theirs):
+    """A line for each arm that both have: each figure of this run over that of the other."""
+    print(f"\nratios to {theirs['provenance']['version']} ({theirs['provenance']['cpu']})")
+    others = {arm["arm"]: arm for arm in theirs["arms"]}
+    for arm in mine["arms"]:
+        other = others.get(arm["arm"], {})
+        ratios = [f"{name} {value / other[name]:.3f}" for name, value in arm.items()
+                  if isinstance(value, float) and isinstance(other.get(name), (int, float)) and other[name] != 0]
+        if ratios:
+            print(f"{arm['arm']:<20}", "  ".join(ratios))
+
+
+def measure(program, options, earlier):
+    machine = Machine(program)
+    try:
+        results = SUITES[options.suite][0](machine, options)
+    finally:
+        machine.close()
+    return learning.merged(earlier, results) if earlier else results
+
+
+def main():
+    options = parser().parse_args(sys.argv[2:])
+    if "resnet18" in options.networks and options.suite != "framerate":
+        raise Failure("--networks: resnet18 is for bench framerate", 2)
+    if options.plot and options.suite not in plots.PLOTS:
+        raise Failure(f"--plot: bench {options.suite} has no plot", 2)
+    other = read_results("--compare", options.compare, options.suite) if options.compare else None
+    results = read_results("--from", options.earlier, options.suite) if options.earlier else None
+    if results is None or (options.suite == "learning" and options.streams):
+        results = measure(sys.argv[1], options, results)
+    page = pages.page(results)
+    if options.json:
+        Path(options.json).write_text(json.dumps(results, indent=2) + "\n")
+    if options.page:
+        Path(options.page).write_text(page)
+    if options.plot:
+        plots.draw(results, options.plot)
+    print(page)
+    if other:
+        print_ratios(results, other)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        print("millrace: error:", str(failure).partition("\n")[0], file=sys.stderr)
+        sys.exit(failure.code)

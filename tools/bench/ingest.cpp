@@ -1,0 +1,85 @@
+// What it costs to make a sample of a decoded frame, by each of the ways to do it.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <opencv2/core.hpp>
+#include <opencv2/imgproc.hpp>
+
+#include "engine/monitor/clock.h"
+#include "engine/monitor/median.h"
+#include "io/queue/planar.h"
+#include "io/queue/resizer.h"
+#include "tools/bench/measure.h"
+
+namespace millrace::bench {
+namespace {
+
+using engine::Clock;
+
+constexpr int kFrames = 9;  // a run's queue where nothing is dropped, and the one being written
+constexpr int kSlots = 3;   // partime's at two stages
+
+/// Median time of one call of `work`, in microseconds. It is passed the number of calls so far.
+template <class Work>
+double median_us(double seconds, const Work& work) {
+  std::vector<double> times;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  for (int n = 0; n < 2 || Clock::now() < end; ++n) {
+    const auto start = Clock::now();
+    work(n);
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
+  }
+  return engine::median(std::move(times));
+}
+
+}  // namespace
+
+Json ingest(const Json& question) {
+  at::set_num_threads(1);
+  cv::setNumThreads(1);
+  const int width = question.at("width"), height = question.at("height"),
+            channels = question.at("channels");
+  std::vector<io::Frame> frames;
+  for (int i = 0; i < kFrames; ++i) {
+    io::Frame frame{.width = width, .height = height, .channels = channels, .pixels = {}};
+    frame.pixels.resize(frame.bytes());
+    for (std::size_t k = 0; k < frame.bytes(); ++k) frame.pixels[k] = std::uint8_t(k * 31 + i);
+    frames.push_back(std::move(frame));
+  }
+  // A byte read and a float written for each of the picture's bytes: as much is read and written by
+  // copying 2.5 bytes.
+  const std::size_t copied = frames[0].bytes() * 5 / 2;
+  std::vector<at::Tensor> slots;
+  std::vector<std::vector<std::uint8_t>> from, to;
+  for (int i = 0; i < kSlots; ++i) {
+    slots.push_back(at::zeros({1, channels, height, width}));
+    from.emplace_back(copied, std::uint8_t(i));
+    to.emplace_back(copied, std::uint8_t(0));
+  }
+  io::Resizer resizer(width, height);
+  cv::Mat rgb, floats;
+  const auto ours = [&](int n) {
+    io::to_planar(resizer.fit(frames[n % kFrames]), slots[n % kSlots].mutable_data_ptr<float>());
+  };
+  const auto by_memcpy = [&](int n) {
+    std::memcpy(to[n % kSlots].data(), from[n % kSlots].data(), copied);
+  };
+  const auto by_opencv = [&](int n) {
+    cv::Mat picture(height, width, CV_MAKETYPE(CV_8U, channels), frames[n % kFrames].pixels.data());
+    if (channels == 3) {
+      cv::cvtColor(picture, rgb, cv::COLOR_BGR2RGB);  // OpenCV decodes to BGR
+      picture = rgb;
+    }
+    picture.convertTo(floats, CV_32F, 1.0 / 255);
+    const at::Tensor tensor = at::from_blob(floats.data, {1, height, width, channels});
+    slots[n % kSlots].copy_(tensor.permute({0, 3, 1, 2}));
+  };
+  const double seconds = question.at("seconds");
+  return {{"ingest_us", median_us(seconds, ours)},
+          {"memcpy_us", median_us(seconds, by_memcpy)},
+          {"opencv_us", median_us(seconds, by_opencv)}};
+}
+
+}  // namespace millrace::bench

@@ -1,0 +1,125 @@
+"""What the suites share: questions to the C++ half, runs of the program, turns, medians and the machine's load."""
+
+import json
+import math
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class Failure(Exception):
+    """Ends the program with one line and an exit code that scripts rely on."""
+
+    def __init__(self, text, code=1):
+        super().__init__(text)
+        self.code = code
+
+
+class Machine:
+    """The C++ half, kept running: machine.turn(arm=..., seconds=...) asks it the question "turn" (measure.h)."""
+
+    def __init__(self, program):
+        self.millrace = Path(program).with_name("millrace")
+        self.process = subprocess.Popen([program, "--measure"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.facts = self.machine()
+        self.cores, self.link = self.facts["cores"], self.facts["link"]
+
+    def __getattr__(self, question):
+        return lambda **details: self.ask({"question": question, **details})
+
+    def ask(self, question):
+        self.process.stdin.write(json.dumps(question) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise Failure(f"the measuring program ended with {self.process.wait()} at {question['question']}")
+        reply = json.loads(line)
+        if "error" in reply:
+            raise Failure(reply["error"], reply["code"])
+        return reply["answer"]
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+    def provenance(self, threads):
+        return {**self.facts["provenance"], "threads": threads}
+
+    def run(self, settings, frames, launcher=(), log=False):
+        """The report of `millrace run`; with `log` also its log, a line a frame."""
+        with tempfile.TemporaryDirectory() as folder:
+            report, lines = Path(folder, "report.json"), Path(folder, "log.jsonl")
+            if log:
+                settings = {**settings, "output.log": lines, "output.log_every": 1}
+            chosen = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+            call(*launcher, self.millrace, "run", "--quiet", "--frames", frames, "--report", report, *chosen)
+            result = json.loads(report.read_text())
+            return (result, [json.loads(line) for line in lines.read_text().splitlines()]) if log else result
+
+
+def call(*command):
+    """What a command prints. One that fails ends the benchmark with its first line."""
+    try:
+        done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    except OSError as error:
+        raise Failure(f"{command[0]}: {error.strerror}") from error
+    if done.returncode != 0:
+        raise Failure(f"{command[0]}: {done.stderr.strip().splitlines()[:1] or done.returncode}")
+    return done.stdout
+
+
+class OtherLoad:
+    """CPU time that other programs took, and a hypervisor's other guests, in the kernel's ticks of about 10 ms."""
+
+    def __init__(self, machine):
+        self.machine = machine
+        self.begin, self.before = time.monotonic(), self.seconds()
+
+    def cores(self):
+        """Cores that others kept busy so far."""
+        return max(0.0, self.seconds() - self.before) / (time.monotonic() - self.begin)
+
+    def seconds(self):
+        tick = os.sysconf("SC_CLK_TCK")
+        user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+        measuring = Path(f"/proc/{self.machine.process.pid}/stat").read_text().rpartition(")")[2].split()
+        own = sum(usage.ru_utime + usage.ru_stime
+                  for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+        return (user + nice + system + irq + softirq + steal - int(measuring[11]) - int(measuring[12])) / tick - own
+
+
+def progress(text):
+    if sys.stderr.isatty():
+        print(f"\r{text} \x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def in_turns(arms, rounds, turn):
+    """Calls turn(arm, round) for each arm in each round; returns a dict of lists of the figures for each arm."""
+    figures = [{} for _ in arms]
+    for number in range(rounds):
+        for place, arm in enumerate(arms):
+            progress(f"round {number + 1} of {rounds}, arm {place + 1} of {len(arms)}")
+            for name, value in turn(arm, number).items():
+                figures[place].setdefault(name, []).append(value)
+    progress("")
+    return figures
+
+
+def median(values):
+    return statistics.median(values) if values else math.nan
+
+
+def medians(figures, *names):
+    return {name: median(figures[name]) for name in names or figures}
+
+
+def median_ratio(over, under):
+    """The median of the rounds' ratios, which a load that comes and goes disturbs less than a ratio of medians."""
+    return median([a / b for a, b in zip(over, under)])

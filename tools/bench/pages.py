@@ -1,0 +1,455 @@
+"""A benchmark's results as a page, Markdown, and as plots: `pages.py RESULTS.json --page PAGE.md --plot PLOT.png`."""
+
+import argparse
+import json
+from pathlib import Path
+
+import plots
+from learning import frames_text
+from partime_answers import lookup
+
+
+# --- Markdown ---
+
+def table(columns, rows):
+    """Columns are (head, key or function of a row, format). A "!" in a format is bold for values outside what is after it:
+    ".2f!<1.05". Rows that lack a value have an empty cell."""
+    lines = [[column[0] for column in columns], *([cell(row, *column[1:]) for column in columns] for row in rows)]
+    head, *body = ("|" + "".join(f" {text} |" if text else " |" for text in line) + "\n" for line in lines)
+    return head + "|" + "---|" * len(columns) + "\n" + "".join(body)
+
+
+def cell(row, key, pattern=""):
+    value = key(row) if callable(key) else row.get(key)
+    if value is None or isinstance(value, str):
+        return value or ""
+    pattern, _, aim = pattern.partition("!")
+    text = format(value, pattern)
+    missed = aim and (value > float(aim[1:]) if aim[0] == "<" else value < float(aim[1:]))
+    return f"**{text}**" if missed else text
+
+
+def at(*keys):
+    """A figure within a row's figures; None where it is not."""
+    def find(row):
+        for key in keys:
+            row = row.get(key) if isinstance(row, dict) else None
+        return row
+    return find
+
+
+def made_by(results):
+    where = results["provenance"]
+    return f"Millrace {where['version']}, LibTorch {where['libtorch']}, {where['cpu']}.\n"
+
+
+def command(suite, plot=True, options=""):
+    return (f"    millrace bench {suite} {options}--json {suite}.json " + (f"--plot {suite}.png " if plot else "")
+            + f"--page {suite}.md\n\n")
+
+
+def camera(results):
+    def quantiles(name):
+        return [(f"{name}, p50" if q == "p50" else q, at(f"{name}_to_prediction_ms", q), ".1f") for q in ("p50", "p99", "max")]
+
+    return ("# From a camera's picture to its prediction\n\nMilliseconds from when the camera shows a picture, and from when "
+            "the program has it decoded.\n\n"
+            + table([("", "arm"), ("frames", "frames"), *quantiles("shown"), *quantiles("capture")], results["arms"]))
+
+
+# --- framerate ---
+
+# How many times PyTorch's best each network was to be.
+GOALS = {("basic", 16): 10, ("basic", 32): 5, ("basic", 64): 2.4, ("basic", 128): 1.7, ("layers", 32): 5,
+         ("features", 32): 2.4, ("kernel", 32): 10, ("resnet18", 64): 1.5}
+
+
+def step_text(ms):
+    return "" if ms is None else f"{ms:.3f}" if ms < 10 else f"{ms:.1f}"
+
+
+def verdict(row):
+    goal = GOALS.get((row["network"], row["size"]))
+    if goal is None:
+        return ""
+    reachable = row["pytorch_ms"] / row["limit_ms"] >= goal
+    return "reached" if row["over_pytorch"] >= goal else "missed" if reachable else "beyond the limit"
+
+
+def framerate(results):
+    most, where = max(arm["stages"] for arm in results["arms"]), results["provenance"]
+    arms = {(arm["network"], arm["size"], arm["stages"], arm["threads"], arm["capture"]): arm for arm in results["arms"]}
+
+    def other(stages, threads, capture=None, figure="step_ms"):
+        def find(row):
+            found = arms.get((row["network"], row["size"], stages, threads, capture or row["capture"]), {}).get(figure)
+            return step_text(found) if figure == "step_ms" else found
+        return find
+
+    named = ("network, px", lambda row: f"{row['network']}, {row['size']}")
+    text = (f"# Frames a second\n\nWritten by `millrace bench framerate`. {where['cpu']}, {most} cores, LibTorch "
+            f"{where['libtorch']}; {results['rounds']} rounds in turn, medians. `partime`, sgd, the bare rule. basic: 10 "
+            "layers, 16 features, kernel 5; layers, features and kernel: that times three; resnet18 with group norm. "
+            "Milliseconds a step, and so a frame.\n\n")
+    if "pytorch" in results:
+        text += "## Against PyTorch and the cores' limit\n\n" + table(
+            [named, ("ours, ms", lambda row: step_text(row["step_ms"])),
+             ("PyTorch's best, ms", lambda row: f"{step_text(row['pytorch_ms'])} ({row['pytorch_best']})"),
+             ("over PyTorch", "over_pytorch", ".1f"), ("goal", lambda row: GOALS.get((row["network"], row["size"])), "g"),
+             ("at the limit it would be", lambda row: row["pytorch_ms"] / row["limit_ms"], ".1f"), ("", verdict),
+             ("over the limit", "over_limit", ".2f"),
+             ("one stage over one core's limit", "one_stage_over_limit", ".2f")],
+            [row for row in results["pytorch"] if row["capture"] != "eager"]) + (
+            "\nPyTorch trains the same network in the same run: eager, channels_last and torch.compile, with one thread and "
+            "more; its best counts. The limit is what the multiply-adds of a step take on all cores if their registers do "
+            f"nothing else ({results['peak_gflops_a_core']:.0f} GFLOP/s a core, measured by a loop of them in the same run). "
+            "No program can be below it: \"at the limit it would be\" is PyTorch's best over the limit. A goal above that was "
+            "set on a machine where PyTorch is farther from the limit.\n\n")
+    return text + "## Stages or threads\n\n" + table(
+        [named, ("1 stage", other(1, 1)), (f"{most} stages, a thread each", other(most, 1)),
+         ("hand-off, %", other(most, 1, figure="handoff_percent"), ".2f"), (f"1 stage of {most} threads", other(1, most)),
+         (f"{most} stages, operator by operator", other(most, 1, "eager"))],
+        [arm for arm in results["arms"] if arm["stages"] == arm["threads"] == 1 and arm["capture"] != "eager"]) + (
+        "\nAll cores at work each time. A stage of several threads learns from each frame before the next comes: no gradient "
+        "is old. Stages hand over once a step; threads wait for each other after each operation.\n")
+
+
+# --- GPU ---
+
+NETWORK, SIZE, STAGES = ("network", "network"), ("pixels", "size"), ("stages", "stages")
+GPU_SECTIONS = [
+    ("## Recorded against eager\n\n`partime` with all stages on one GPU; eager: PyTorch's training of the whole network, one "
+     "stream, each operator launched anew, no waits between them.", "stages",
+     [NETWORK, SIZE, STAGES, ("recorded, frames/s", "graph_fps", ".1f"), ("eager, frames/s", "eager_fps", ".1f"),
+      ("recorded over eager", "ratio", ".2f")]),
+    ("## Frames as they are\n\nSamples copied to the GPU as floats, and as bytes of which it makes floats.", "bytes",
+     [NETWORK, SIZE, ("as floats, frames/s", "floats_fps", ".1f"), ("as bytes, frames/s", "bytes_fps", ".1f"),
+      ("bytes over floats", "ratio", ".3f")]),
+    ("## What the engine adds\n\nA step of the engine at one stage, and the same step captured whole and replayed back to back "
+     "by PyTorch's `CUDAGraph::replay()` (aim: at most 1.02) and by our own launch; all copy the sample in and the prediction "
+     "out.", "relaunch",
+     [NETWORK, SIZE, ("engine, ms", "engine_ms", ".4f"), ("PyTorch's replay, ms", "replay_ms", ".4f"),
+      ("engine over replay", "ratio", ".3f!<1.02"), ("our launch, ms", "bare_ms", ".4f"),
+      ("engine over ours", "bare_ratio", ".3f")]),
+    ("Stages that share the GPU, and as many bare graphs on streams of their own that wait for nobody and hand nothing over "
+     "(aim: at least 0.95).", "independent",
+     [NETWORK, SIZE, STAGES, ("engine, frames/s", "engine_fps", ".1f"), ("bare graphs, frames/s", "bare_fps", ".1f"),
+      ("engine over bare", "ratio", ".3f!>0.95")]),
+    ("Processor time of a worker's calls on its stage's step, and of a bare graph's launch (aim: at most 1.2).",
+     "processor_time",
+     [NETWORK, SIZE, ("step, µs", "engine_us", ".2f"), ("bare launch, µs", "bare_us", ".2f"),
+      ("step over launch", "ratio", ".3f!<1.2")]),
+    ("From frame in to prediction out, with a pipeline that is empty when the frame comes, and one bare graph of copy, all "
+     "forwards and copy, from launch to end (aim: at most 1.05). `1 in 1000`: what one frame in a thousand takes over the "
+     "median (aim: at most 1.1). `whole step`: that graph with backward and update.", "latency",
+     [NETWORK, SIZE, STAGES, ("engine, ms", "engine_ms", ".4f"), ("copies and forwards, ms", "bare_ms", ".4f"),
+      ("engine over these", "ratio", ".3f!<1.05"), ("1 in 1000", "tail", ".2f!<1.1"), ("whole step, ms", "step_ms", ".4f")]),
+    ("## Frames learned a second\n\nBasic: 10 layers, 16 features, kernel 5; layers, features and kernel times three. One "
+     "stage, and several that share the GPU.", "networks",
+     [NETWORK, SIZE, ("eager, frames/s", "eager_fps", ".1f"), ("recorded, frames/s", "graph_fps", ".1f"),
+      ("recorded over eager", "ratio", ".2f"), STAGES, ("in stages, frames/s", "staged_fps", ".1f"),
+      ("stages over one", "staged_ratio", ".2f")]),
+]
+
+
+def gpu(results):
+    p = results["provenance"]
+    text = (f"# On a GPU\n\n    tools/gpu-check\n\n{p['gpu']}, {p['cpu']}, {p['compiler']}, LibTorch {p['libtorch']}, CUDA "
+            f"{p['cuda']}, millrace {p['version']}; medians of {results['turns']} turns (networks: {results['network_turns']}) "
+            f"of {results['seconds']:g} s, the ways of an arm in turn in one process. Each ratio is the median of its turns'. "
+            "In bold: missed what was aimed at.\n")
+    for words, name, columns in GPU_SECTIONS:
+        rows = results.get(name)
+        failed = [("failed with", "error")] if any("error" in row for row in rows or []) else []
+        text += f"\n{words}\n\n" + (table(columns + failed, rows) if rows else "Not measured.\n")
+    return text + ("\n## The authors' library\n\nNot at hand, so not measured (aim: at least 1.5 times as fast as it at one "
+                   "stage, twice at four).\n")
+
+
+def ingest(results):
+    p = results["provenance"]
+    samples = [("frame", "arm"), ("here, µs", "ingest_us", ".0f"), ("memcpy, µs", "memcpy_us", ".0f"),
+               ("OpenCV, µs", "opencv_us", ".0f"), ("over memcpy", "over_memcpy", ".3f!<1.5"),
+               ("over OpenCV", "over_opencv", ".3f!<0.5")]
+    hops = [("frames", "arm"), ("frame queue, ns", "queue_ns", ".0f"), ("GStreamer, ns", "gstreamer_ns", ".0f"),
+            ("mutex, ns", "mutex_ns", ".0f"), ("over GStreamer", "over_gstreamer", ".3f!<0.05"),
+            ("over mutex", "over_mutex", ".3f!<0.1")]
+    return ("# From a decoded frame to a sample\n\n" + command("ingest", plot=False)
+            + f"{p['cpu']}, {p['compiler']}, LibTorch {p['libtorch']}, millrace {p['version']}; medians of {results['rounds']} "
+            f"turns of {results['seconds']:g} s, all ways in turn in one process. Each ratio is the median of its turns'. In "
+            "bold: above what was aimed at.\n\n## Bytes to floats\n\nA frame of 8-bit pixels becomes a sample of floats, value "
+            "/ 255, plane by plane, in its slot, in one thread. `memcpy` copies 2.5 bytes for each of the frame's, so that as "
+            "much is read and written (aim: at most 1.5). `OpenCV` is cvtColor (colour alone), convertTo, and LibTorch's "
+            "permuted copy into the slot (aim: at most 0.5).\n\n"
+            + table(samples, [arm for arm in results["arms"] if "ingest_us" in arm])
+            + "\n## From thread to thread\n\nOne frame at a time, from before the sender's call to where the receiver has it in "
+            "hand, sender and receiver on cores of their own: the frame queue, GStreamer's `queue` (aim: at most 0.05) and a "
+            "deque with mutex and condition variable (aim: at most 0.1). `at once`: each frame goes when the one before has "
+            "arrived; the receiver is still polling, which is what the frame queue gains by. `every ms`: the receiver has "
+            "gone to sleep, and any way takes what the kernel takes to wake it. To gain there, too, the receiver would have to "
+            "keep its core busy while nothing comes.\n\n" + table(hops, [arm for arm in results["arms"] if "queue_ns" in arm]))
+
+
+# --- learning ---
+
+def over_seeds(key):
+    def find(row):
+        figures = [row[key][name] for name in ("mean", "min", "max")]
+        return "-" if None in figures else "{:.4f} ({:.4f} to {:.4f})".format(*figures)
+    return find
+
+
+def goals(results, stream):
+    """What a pipeline may lose, or must win, against one stage: what was set out to be reached."""
+    def best(wanted):
+        found = [(arm["loss"]["mean"], arm) for arm in results["arms"]
+                 if arm["stream"] == stream and arm["loss"]["mean"] is not None and wanted(arm)]
+        return min(found, key=lambda each: each[0], default=None)
+
+    rows = []
+    for stages, every, most in ((2, 1, 1.05), (8, 1, 1.1 if stream == "labels" else 1.25), (8, 4, 0.7)):
+        for norm in ("none", "instance", "instance, leaky ReLU 0.3"):
+            one = best(lambda arm: arm["schedule"] == "sequential" and arm["every"] == every and arm.get("norm", "none") == norm)
+            for local in (False, True):
+                pipeline = best(lambda arm: arm["stages"] == stages and arm.get("norm", "none") == norm
+                                and (arm["correction"] == "local") == local)
+                if not pipeline or not one:
+                    continue
+                ratio = pipeline[0] / one[0]
+                rows.append({
+                    "goal": f"N = {stages}, " + ("equal samples" if every == 1
+                                                 else "equal wall-clock, a stream 4 times too fast"), "norm": norm,
+                    "gradients": "own heads'" if local else "from downstream", "one": one[0], "ratio": ratio,
+                    "pipeline": f"{pipeline[1]['schedule']}, {pipeline[1]['correction']}: {pipeline[0]:.4f}",
+                    "most": f"<= {most:.2f}", "verdict": "reached" if ratio <= most else "**missed**"})
+    return table([("mean loss", "goal"), ("norm", "norm"), ("gradients", "gradients"), ("best pipeline", "pipeline"),
+                  ("sequential, same network", "one", ".4f"), ("ratio", "ratio", ".2f"), ("goal", "most"), ("", "verdict")], rows)
+
+
+def learning(results):
+    text = ("# Learning under delay\n\n" + command("learning") + "![Loss over the last 100 frames](learning.png)\n\n"
+            "The PARTIME experiments' basic network (10 layers, 16 features, kernel 5; for labels eight of 16 features, kernel "
+            f"3, with group normalisation, and a linear layer) at {results['width']}x{results['height']}, {results['frames']} "
+            f"frames. Losses are of predictions made before learning from the frame: means over {results['seeds']} seeds "
+            "(least to most). Each arm's rate is the best of the same grid for its optimizer (adam 0.0001 to 0.003, sgd 0.008 "
+            "to 0.25), chosen by seed 0. `every 4th`: a live stream at 4 times what the learner can take, which drops the "
+            "rest; the pipeline beside it is the one with N = 4. Held out: the final weights on frames never learned from. "
+            "Return: a scene's loss when it comes back over its loss when it left. Told: held-out frames whose class is told. "
+            "Every arm runs with the loss guard; a prediction that is no number counts as a loss of 1, the most there is.")
+    unguarded = sum("roll_backs" not in arm for arm in results["arms"])
+    text += f" {unguarded} arms are from an earlier version, without guard.\n\n" if unguarded else "\n\n"
+    for stream in results["streams"]:
+        name, mean = stream["stream"], stream["mean_frame"]
+        extra = {"scenes": [("return", at("forgetting", "mean"), ".2f")],
+                 "labels": [("told", at("held_out_hits", "mean"), ".0%")]}.get(name, [])
+        text += (f"## {name}\n\n`{stream['uri']}`; always the mean of the targets so far: {mean['loss']:.4f} over the run, "
+                 f"{mean['last_100']:.4f} over the last 100 frames.\n\n")
+        text += table([("schedule", "schedule"), ("N", "stages"), ("optimizer", "optimizer"), ("correction", "correction"),
+                       ("norm", lambda arm: arm.get("norm", "none")), ("frames", lambda arm: frames_text(arm["every"])),
+                       ("rate", "lr", "g"), ("loss", over_seeds("loss")), ("last 100", over_seeds("last_100")),
+                       ("held out", at("held_out", "mean"), ".4f"), *extra],
+                      [arm for arm in results["arms"] if arm["stream"] == name]) + "\n" + goals(results, name) + "\n"
+    return text + made_by(results)
+
+
+# --- partime ---
+
+def partime(results):
+    arms, figure = results["arms"], lookup(results["arms"])
+    text = ("# PARTIME's experiments\n\n" + command("partime") + "The speed-up of a pipeline of N stages that learns from every "
+            "frame, by picture size, on the four networks of the paper's experiments (Meloni et al., arXiv 2210.09147) with "
+            "the schedule `partime`, sgd and the bare rule.\n\n**Measured**: the pipeline's own median step, for as many "
+            f"stages as there are cores, {results['cores']} here. **Predicted**: each module's cost by itself, recorded (the "
+            "best times of its operators) or eager (medians), added up to stages and played by the simulator on one core a "
+            "stage. A prediction knows nothing of what more cores than these would share: memory, caches, clock. T: the "
+            "stages' own times together; T/N is what a perfect balance would reach; K: the step of one stage over that of N. "
+            f"Other programs took {results['others_cores']:.2f} cores meanwhile.\n\n## What the slides say\n\n"
+            + table([("statement", "statement"), ("here", lambda row: f"**{row['answer']}**"), ("figure", "figure")],
+                    results["statements"])
+            + "\n## Which camera can this machine learn from?\n\n![Sizes by frame rate](partime.png)\n\nThe largest square "
+            "picture whose step fits into 1/F, recorded steps, in pixels a side; between the sizes that were run it is "
+            "interpolated, beyond the largest nothing is said.\n\n")
+    cameras = {}
+    for row in results["cameras"]:
+        cameras.setdefault((row["network"], row["stages"], row["kind"]), {})[row["fps"]] = row["size"]
+    text += table([("network", lambda row: row[0][0]), ("stages", lambda row: row[0][1]), ("", lambda row: row[0][2]),
+                   *((f"{fps} fps", lambda row, fps=fps: row[1][fps] or "less", ".0f") for fps in (10, 25, 30, 60))],
+                  cameras.items())
+
+    def of(capture, kind, name):
+        return lambda row: figure(*row, capture, kind, name)
+
+    def columns(capture, first):
+        return [(first + "measured ms", of(capture, "measured", "step_ms"), ".3f"),
+                ("predicted ms", of(capture, "predicted", "step_ms"), ".3f"), ("K", of(capture, "measured", "K"), ".2f"),
+                ("K predicted", of(capture, "predicted", "K"), ".2f")]
+
+    def T_over_N(row):
+        T = figure(*row, "graph", "predicted", "T_ms")
+        return T and T / row[2]
+
+    for network, title in plots.PARTIME_NETWORKS.items():
+        sizes = sorted({arm["size"] for arm in arms if arm["network"] == network})
+        if sizes:
+            text += f"\n## {title}\n\n![K over resolution](partime-{network}.png)\n"
+        for size in sizes:
+            rows = sorted({(network, size, arm["stages"]) for arm in arms if (arm["network"], arm["size"]) == (network, size)})
+            text += f"\n{size} px\n\n" + table(
+                [("N", lambda row: row[2]), *columns("graph", "recorded: "), ("T ms", of("graph", "predicted", "T_ms"), ".3f"),
+                 ("T/N", T_over_N, ".3f"), *columns("eager", "eager: ")], rows)
+    return text + "\n" + made_by(results)
+
+
+def pipeline(results):
+    return (f"# What the engine costs\n\nThe monitor takes {results['monitor_ns']:.0f} ns a step. `hand-off`: taking and giving "
+            "data, in the slowest stage's step; `step/bare`: a step of the one-stage pipeline over the same stage called in a "
+            "loop without threads, links or monitor.\n\n"
+            + table([("", "arm"), ("step ms", "step_ms", ".3f"), ("speed-up", "speedup", ".2f"),
+                     ("hand-off %", "engine_share_percent", ".3f"), ("monitor %", "monitor_share_percent", ".4f"),
+                     ("bare ms", "bare_loop_ms", ".3f"), ("step/bare", "step_over_bare", ".4f")], results["arms"])
+            + "\n" + made_by(results))
+
+
+def prediction(results):
+    arms, goal = results["arms"], results["goal"]
+    worst = max(abs(arm["ratio"] - 1) for arm in arms)
+    text = ("# Predicted and measured steps\n\n" + command("prediction") + "![How far predictions are off](prediction.png)\n\n"
+            "Every schedule at 1 and 2 workers (interleaved: two stages each; 4 samples a minibatch). Predicted: each worker "
+            "does its own actions alone, all at once and without waiting for anybody, which gives each stage's costs; the "
+            "simulator plays the schedule's text against them, messages taking as long as it takes to wake up the other core. "
+            "Measured: the pipeline's median step, over whole minibatches. Both in turn, medians of "
+            f"{results['rounds']} rounds of {results['seconds']:g} s; ratio: the median of predicted over measured of a round. "
+            "Others: cores that other programs took meanwhile; figures above 0.05 are not to be trusted.\n\n"
+            f"{results['within']} of {len(arms)} are within {100 * goal:.0f} %; the worst is off by {100 * worst:.1f} %.\n\n")
+
+    def ratio(arm):
+        bold = "**" if abs(arm["ratio"] - 1) > goal else ""
+        return f"{bold}{arm['ratio']:.3f}{bold}"
+
+    for network, size in dict.fromkeys((arm["network"], arm["size"]) for arm in arms):
+        text += f"## {network}, {size} x {size}\n\n" + table(
+            [("schedule", "schedule"), ("workers", "workers"), ("stages", "stages"), ("predicted ms", "predicted_ms", ".3f"),
+             ("measured ms", "measured_ms", ".3f"), ("ratio", ratio), ("others", "others_cores", ".2f")],
+            [arm for arm in arms if (arm["network"], arm["size"]) == (network, size)]) + "\n"
+    return text + made_by(results)
+
+
+# --- ranks ---
+
+RANKS_SECTIONS = {
+    "handoff": ("Hand-off", "bare_ms", "bare MPI",
+                "From a stage's sending to where the next has the tensors in hand, in a run of `sequential` over two ranks, both "
+                "ways in the mean. Beside it MPI_Send and MPI_Recv of as many bytes, one after the other; and once more where "
+                "both touch 12 MB between two messages, as a stage touches its own: then they are in no cache. Goal: 1.2 times."),
+    "step": ("Two ranks and two workers", "one_process_ms", "one process",
+             "The same run of two stages over two ranks and in one process with two workers. Goal: 1.03 times."),
+    "pytorch": ("Beside PyTorch", "pytorch_ms", "PyTorch",
+                "`torch.distributed.pipelining` over gloo, two processes, the same network, cut and microbatches, an SGD update "
+                "each. Goal: two thirds of its time."),
+    "delay": ("Four hosts and a delay", "predicted_ms", "predicted",
+              "Four ranks on four hosts (network namespaces) whose packets take so long, one way; what a frame takes once the "
+              "pipeline is full. Predicted by the simulator from the stages measured alone, each on its core, and from what a "
+              "message costs besides the delay: half of what a frame of `sequential` over two such hosts takes longer than in "
+              "one process. That is work of the cores, half of it the sender's. Goal: within 10 %."),
+}
+
+
+def ranks(results):
+    text = ("# Several processes\n\n" + command("ranks", options="--pytorch .venv/bin/python ") + "![Times over the other's]"
+            "(ranks.png)\n\nRun as root, for the hosts. The network is `basic`: ten convolutions of 16 features, kernel 5. Times "
+            "are milliseconds a sample over whole runs of `millrace run` (source, log and page beside), "
+            f"{results['microbatches']} microbatches, medians of {results['rounds']} rounds in turns; ratio: the median of a "
+            f"round's ratios. Other programs took {results['others_cores']:.2f} cores meanwhile, those of the launched ranks "
+            "among them.\n\n")
+    if results["lacks_hosts"]:
+        text += f"There were no hosts on this machine: {results['lacks_hosts']}\n\n"
+    for kind, (title, other, other_title, words) in RANKS_SECTIONS.items():
+        rows = [arm for arm in results["arms"] if arm["kind"] == kind]
+        more = [("bare, cold ms", "bare_cold_ms", ".3f"), ("bytes", "bytes"), ("in process ms", "in_process_ms", ".3f")]
+        if rows:
+            text += f"## {title}\n\n{words}\n\n" + table(
+                [("", "arm"), ("ours ms", "ours_ms", ".3f"), (f"{other_title} ms", other, ".3f"), ("ratio", "ratio", ".2f"),
+                 *(more if kind == "handoff" else [])], rows) + "\n"
+    return text + made_by(results)
+
+
+def replay(results):
+    names = [("mean", "loss_mean", ".5f"), ("last 100", "loss_last_100", ".5f"), ("left", "loss_as_a_scene_left", ".5f"),
+             ("back", "loss_as_it_came_back", ".5f"), ("replayed", "replayed", ".0f"), ("share", "share", ".2f"),
+             ("dropped", "dropped", ".0f"), ("p50 ms", "latency_p50_ms", ".2f"), ("p99 ms", "latency_p99_ms", ".2f"),
+             ("p50/none", "p50_over_none", ".3f"), ("p99/none", "p99_over_none", ".3f")]
+    return (f"# Learning again from kept frames\n\nTwo scenes take turns of {results['turn']} frames at {results['fps']:g} frames "
+            f"a second, {results['frames']} frames. Loss: over the run, of its last 100 frames, as a scene left and as it came "
+            "back.\n\n" + table([("kind", "arm"), *names], results["arms"]) + "\n" + made_by(results))
+
+
+# --- seeds ---
+
+def seeds(results):
+    def kib(name):
+        return lambda arm: arm["stages"][0][name] / 1024
+
+    def kept(name):
+        return lambda arm: f"{arm['paper'][name]} = {arm['stages'][0][name]}"
+
+    size = results["size"]
+    text = ("# The other pipelines' claims\n\n" + command("seeds") + f"The basic network at {size} x {size} on "
+            f"{results['workers']} workers, steps as the run takes them. Measured: the pipeline's median over whole minibatches, "
+            f"{results['rounds']} rounds. Predicted: each stage's step by itself, played by the simulator. Other programs took "
+            f"{results['others_cores']:.2f} cores meanwhile. Memory: counted at the allocator, 4 stages, 8 samples a "
+            "minibatch.\n\n"
+            + table([("", "seed"), *((name, name) for name in ("claim", "published", "predicted", "measured"))],
+                    results["claims"])
+            + "\n## Bubbles\n\n![Share of time that a worker waits](seeds.png)\n\nGPipe and 1F1B wait (p-1)/(m+p-1) of the time, "
+            "interleaved with v chunks (p-1)/(v m+p-1). Measured is what is left of the workers' time beside the stages' own "
+            "steps, each measured by itself: also the stages' imbalance and the hand-off.\n\n"
+            + table([("schedule", "arm"), ("formula", at("bubble", "formula"), ".3f"),
+                     ("simulated, equal stages", at("bubble", "equal_stages"), ".3f"),
+                     ("measured", at("bubble", "measured"), ".3f")], [arm for arm in results["arms"] if "bubble" in arm])
+            + "\n## Rates\n\n![Frames learned a second](seeds-rates.png)\n\n"
+            + table([("schedule", "arm"), ("measured ms", "measured_ms", ".3f"), ("predicted ms", "predicted_ms", ".3f"),
+                     ("KiB of the largest stage", lambda arm: arm["memory_bytes"] / 1024, ".0f")], results["arms"])
+            + "\n![Time a sample over memory](seeds-equal.png)\n\n## Memory\n\n![Memory a stage holds](seeds-memory.png)\n\nKiB of "
+            "stage 0 of 4. Formula: the samples that the paper has the stage keep, times one sample's activations.\n\n"
+            + table([("schedule", "arm"), ("samples kept", kept("samples")), ("weight versions", kept("versions")),
+                     ("activations", kib("activations"), ".0f"), ("formula", kib("formula"), ".0f"),
+                     ("stashed weights", kib("stashes"), ".0f"), ("in all", kib("total"), ".0f")], results["memory"]["arms"]))
+    if "planner" in results:
+        text += "\nThe planner's own figures at 2 to 8 equal stages:\n\n" + comparisons(results["planner"])
+    return text + "\n" + made_by(results)
+
+
+def comparisons(rows):
+    """A table for each source, in the order of the rows."""
+    return "\n".join(f"## {source}\n\n" + table([("what", "what"), ("published", "published"), ("ours", "ours"),
+                                                 ("difference", "explanation")], [row for row in rows if row["source"] == source])
+                     for source in dict.fromkeys(row["source"] for row in rows))
+
+
+def tables(results):
+    return comparisons(results["arms"])
+
+
+PAGES = {"camera": camera, "framerate": framerate, "gpu": gpu, "ingest": ingest, "learning": learning, "partime": partime,
+         "pipeline": pipeline, "prediction": prediction, "ranks": ranks, "replay": replay, "seeds": seeds, "tables": tables}
+
+
+def page(results):
+    return PAGES[results["suite"]](results)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results")
+    parser.add_argument("--page")
+    parser.add_argument("--plot")
+    options = parser.parse_args()
+    results = json.loads(Path(options.results).read_text())
+    if options.page:
+        Path(options.page).write_text(page(results))
+    if options.plot:
+        plots.draw(results, options.plot)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,168 @@
+"""A benchmark's results as pictures."""
+
+from pathlib import Path
+
+from partime_answers import lookup
+
+PARTIME_NETWORKS = {"basic": "basic: 10 layers, 16 features, kernel 5", "layers": "layers x3: 30 layers",
+                    "features": "features x3: 48 features", "kernel": "kernel x3: kernel 15"}
+
+
+def bars(axes, title, unit, categories, groups):
+    """A bar of each group at each category; groups are {label: {category: value}}."""
+    categories, width = list(dict.fromkeys(categories)), 0.8 / max(len(groups), 1)
+    for place, (label, values) in enumerate(groups.items()):
+        axes.bar([i + (place + 0.5) * width - 0.4 for i in range(len(categories))],
+                 [values.get(category, float("nan")) for category in categories], width, label=label)
+    axes.set_xticks(range(len(categories)), categories, rotation=35, ha="right")
+    finish(axes, title, "", unit)
+
+
+def lines(axes, title, x_label, unit, series):
+    """Series are {label: [(x, y), ...]}; predicted ones and what is compared with are dashed."""
+    for label, points in series.items():
+        dashed = label == "none" or "predicted" in label
+        axes.plot(*zip(*points), "--" if dashed else "-", marker="." if len(points) < 20 else None, label=label)
+    finish(axes, title, x_label, unit)
+
+
+def finish(axes, title, x_label, y_label):
+    axes.set(title=title, xlabel=x_label, ylabel=y_label)
+    axes.grid(alpha=0.3)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+
+
+def grouped(rows):
+    """{group: {category: value}} of (group, category, value)."""
+    groups = {}
+    for group, category, value in rows:
+        groups.setdefault(group, {})[category] = value
+    return groups
+
+
+def framerate(axes, results):
+    """Frames a second or, where the limit was measured, which share of it, so that all networks fit one chart."""
+    limits = {f"{row['network']} {row['size']}": 1e3 / row["limit_ms"] for row in results.get("pytorch", [])}
+    rows = []
+    for arm in results["arms"]:
+        n, threads = arm["stages"], arm.get("threads", 1)
+        label = (f"{n} stage{'s' if n > 1 else ''}" + (f" of {threads} threads" if threads > 1 else "")
+                 + (f", {arm['capture']}" if arm["capture"] != "auto" else ""))
+        rows.append((label, f"{arm['network']} {arm['size']}", arm["fps"]))
+    rows += [("PyTorch's best", f"{row['network']} {row['size']}", 1e3 / row["pytorch_ms"])
+             for row in results.get("pytorch", []) if row["pytorch_ms"]]
+    shares = [(label, name, 100 * fps / limits[name] if limits else fps) for label, name, fps in rows]
+    bars(axes, "Frames learned a second" + (", as a share of what the cores' multiply-adds allow" if limits else ""),
+         "% of the limit" if limits else "frames a second", [name for _, name, _ in rows], grouped(sorted(shares)))
+
+
+def learning(axes, results):
+    """The last 100 frames of the first stream with partime."""
+    first, rows = results["streams"][0]["stream"], []
+    for arm in results["arms"]:
+        optimizer, alone = arm["optimizer"], arm["schedule"] == "sequential"
+        if (arm["stream"] != first or arm["every"] != 1 or arm["schedule"] not in ("partime", "sequential")
+                or optimizer.startswith("sgd") or (alone and optimizer != "adam") or arm["last_100"]["mean"] is None):
+            continue
+        name = "sequential" if alone else arm["correction"]
+        if name == "none" and optimizer == "adam":
+            name = "none, beta1 0.9"
+        name += ", beta1 0.5" if optimizer == "adam, beta1 0.5" else ""
+        name += ", norm" if arm.get("norm", "none") != "none" else ""
+        rows.append((f"N = {arm['stages']}", name, arm["last_100"]["mean"]))
+    bars(axes, f"Loss over the last 100 frames of {first}, partime", "mean squared error", [row[1] for row in rows],
+         grouped(rows))
+
+
+def partime_cameras(axes, results):
+    rows = [(f"{row['fps']} fps", f"{row['network']} x{row['stages']}" + (" pred." if row["kind"] == "predicted" else ""),
+             row["size"]) for row in results["cameras"]]
+    bars(axes, "The largest square picture that is learned from in real time, by frame rate", "pixels a side",
+         [row[1] for row in rows], grouped(rows))
+
+
+def partime_network(network):
+    def draw(axes, results):
+        figure, series = lookup(results["arms"]), {}
+        for arm in sorted(results["arms"], key=lambda arm: (arm["stages"], arm["size"])):
+            for kind in ("measured", "predicted"):
+                K = figure(network, arm["size"], arm["stages"], "graph", kind, "K")
+                if arm["stages"] > 1 and K and (arm["network"], arm["capture"]) == (network, "graph"):
+                    series.setdefault(f"N = {arm['stages']}, {kind}", []).append((arm["size"], K))
+        lines(axes, f"Speed-up K, {PARTIME_NETWORKS[network]}, recorded steps", "pixels a side", "K", series)
+    return draw
+
+
+def pipeline(axes, results):
+    shares = {arm["arm"]: arm["engine_share_percent"] for arm in results["arms"]}
+    bars(axes, "Engine time outside the stages' own work", "% of a step", shares, {"hand-off": shares})
+
+
+def prediction(axes, results):
+    rows = [(arm["network"], f"{arm['workers']} {arm['schedule']}", 100 * (arm["ratio"] - 1)) for arm in results["arms"]]
+    bars(axes, "Predicted step against the measured one", "% off", [row[1] for row in rows], grouped(rows))
+
+
+def ranks(axes, results):
+    ratios = {arm["arm"]: arm["ratio"] for arm in results["arms"]}
+    bars(axes, "Millrace's time over the other's", "ratio", ratios,
+         {"bare MPI, one process, PyTorch, predicted": ratios})
+
+
+def replay(axes, results):
+    series = {arm["arm"]: [((i + 0.5) * arm["frames_a_point"], loss) for i, loss in enumerate(arm["curve"])]
+              for arm in results["arms"]}
+    axes.set_yscale("log")
+    lines(axes, "Two scenes that take turns: the loss as each comes back", "frame", "loss before learning from the frame", series)
+
+
+def seeds_named(results):
+    """Two numbers of microbatches show the way; more would leave no room for names."""
+    return [(arm["schedule"] + (f" m={arm['microbatches']}" if arm["microbatches"] > 1 else ""), arm)
+            for arm in results["arms"] if arm["microbatches"] in (1, 4, 16)]
+
+
+def seeds_bubbles(axes, results):
+    rows = [(label, name, 100 * arm["bubble"][key]) for name, arm in seeds_named(results) if "bubble" in arm
+            for label, key in (("formula", "formula"), ("simulated, equal stages", "equal_stages"), ("measured", "measured"))]
+    bars(axes, f"Share of time that a worker waits, {results['workers']} workers", "%", [row[1] for row in rows], grouped(rows))
+
+
+def seeds_rates(axes, results):
+    rows = [(kind, name, 1e3 / arm[f"{kind}_ms"]) for name, arm in seeds_named(results) for kind in ("measured", "predicted")]
+    bars(axes, f"Frames learned a second, {results['workers']} workers", "frames a second", [row[1] for row in rows], grouped(rows))
+
+
+def seeds_memory(axes, results):
+    rows = [(f"stage {i}", arm["arm"], stage["total"] / 1024) for arm in results["memory"]["arms"]
+            for i, stage in enumerate(arm["stages"])]
+    bars(axes, "Memory a stage holds at 4 stages", "KiB", [row[1] for row in rows], grouped(rows))
+
+
+def seeds_equal(axes, results):
+    """A line a schedule, a point a number of microbatches."""
+    series = {}
+    for arm in sorted(results["arms"], key=lambda arm: arm["memory_bytes"]):
+        series.setdefault(arm["schedule"], []).append((arm["memory_bytes"] / 1024, arm["measured_ms"]))
+    lines(axes, f"Time a sample over memory, {results['workers']} workers", "KiB of the largest stage", "ms", series)
+
+
+# By suite: what stands between the file's stem and its suffix, and what draws it.
+PLOTS = {"framerate": {"": framerate}, "learning": {"": learning}, "pipeline": {"": pipeline}, "prediction": {"": prediction},
+         "ranks": {"": ranks}, "replay": {"": replay},
+         "partime": {"": partime_cameras, **{f"-{network}": partime_network(network) for network in PARTIME_NETWORKS}},
+         "seeds": {"": seeds_bubbles, "-rates": seeds_rates, "-memory": seeds_memory, "-equal": seeds_equal}}
+
+
+def draw(results, path):
+    """Writes `path` and, where a suite has several pictures, others beside it."""
+    import matplotlib  # pages need none
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    for name, picture in PLOTS[results["suite"]].items():
+        figure, axes = pyplot.subplots(figsize=(12, 6.4), layout="constrained")
+        picture(axes, results)
+        if axes.has_data():  # else its arms were not run
+            figure.savefig(Path(path).with_stem(Path(path).stem + name))
+        pyplot.close(figure)

@@ -1,0 +1,277 @@
+// Steps of a pipeline: running, predicted, by themselves, and what they hold.
+#include <ATen/ATen.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "capture/program/kernels/kernels.h"
+#include "engine/pipeline/pinning.h"
+#include "engine/plan/balance.h"
+#include "engine/plan/stage_costs.h"
+#include "engine/schedule/launch_groups.h"
+#include "engine/schedule/staircase.h"
+#include "engine/simulate/simulator.h"
+#include "engine/trainer/backends.h"
+#include "engine/trainer/operations.h"
+#include "engine/trainer/profiler.h"
+#include "engine/trainer/stage_profiler.h"
+#include "tools/app/provenance.h"
+#include "tools/bench/bench_arm.h"
+#include "tools/bench/measure.h"
+
+namespace millrace::bench {
+namespace {
+
+using engine::Clock;
+
+double milliseconds(Clock::duration d) {
+  return std::chrono::duration<double, std::milli>(d).count();
+}
+
+engine::TrainerOptions options_of(const Json& arm) {
+  static const std::map<std::string, engine::Capture> captures = {
+      {"auto", engine::Capture::automatic},
+      {"graph", engine::Capture::graph},
+      {"eager", engine::Capture::eager}};
+  engine::TrainerOptions options;
+  options.schedule = arm.value("schedule", options.schedule);
+  options.stages = arm.value("stages", 1);
+  options.microbatches = arm.value("microbatches", options.microbatches);
+  options.virtual_stages = arm.value("virtual_stages", options.virtual_stages);
+  options.recompute = arm.value("recompute", false);
+  options.cut = arm.value("cut", std::vector<int>());
+  options.threads = arm.value("threads", std::vector<int>());
+  options.capture = captures.at(arm.value("capture", "auto"));
+  return options;
+}
+
+/// The arm of a question, made at its first one.
+BenchArm& arm_of(const Json& question) {
+  static std::map<std::string, BenchArm> arms;
+  const Json& arm = question.at("arm");
+  const auto found = arms.find(arm.dump());
+  if (found != arms.end()) return found->second;
+  return arms
+      .emplace(arm.dump(), BenchArm(arm.at("network"), arm.at("size"), options_of(arm),
+                                    arm.value("channels_last", false)))
+      .first->second;
+}
+
+engine::plan::Link link_of(const Json& question) {
+  const Json link = question.value("link", Json::object());
+  return {link.value("latency_ms", 0.0), link.value("bytes_per_ms", 0.0)};
+}
+
+/// Notes when predictions were made.
+class Periods final : public engine::Observer {
+ public:
+  Periods() { at_.reserve(1 << 18); }
+
+  void predicted(const engine::SampleInfo&, int, float) override {
+    if (at_.size() < at_.capacity()) at_.push_back(Clock::now());
+  }
+
+  /// Median milliseconds a sample, over whole minibatches of `group` samples each: within one that
+  /// is flushed the steps differ. The first quarter warms up.
+  double period_ms(std::size_t group) const {
+    std::vector<double> periods;
+    for (std::size_t m = at_.size() / 4 / group * group; m + group < at_.size(); m += group)
+      periods.push_back(milliseconds(at_[m + group] - at_[m]) / double(group));
+    return median(periods);
+  }
+
+ private:
+  std::vector<Clock::time_point> at_;
+};
+
+engine::plan::StepCosts total_of(const std::vector<engine::plan::StageCosts>& stages, int group) {
+  engine::plan::StepCosts sum;
+  for (const engine::plan::StageCosts& stage : stages) {
+    sum.forward += stage.ms.forward;
+    sum.input_gradient += stage.ms.input_gradient;
+    sum.weight_gradient += stage.ms.weight_gradient;
+    sum.update += stage.ms.update / group;
+  }
+  return sum;
+}
+
+/// What each module costs as its steps will run: recorded, the best times of a step program's
+/// operators; eager, medians.
+engine::plan::Profile profile_of(const engine::TrainerOptions& options) {
+  if (options.capture == engine::Capture::eager) {
+    return engine::measure_profile(options.network, options.sample, options.optimizer,
+                                   {.repeats = 3, .most_repeats = 3});
+  }
+  engine::plan::Profile profile;
+  for (const double ms : engine::module_times_by_programs(options)) {
+    const stages::ImageShape& made = options.network->shape(int(profile.modules.size()));
+    const double bytes = double(made.channels * made.height * made.width * 4);
+    profile.modules.push_back(
+        {.forward = {.median = ms}, .bytes = {.activation = bytes, .gradient = bytes}});
+  }
+  return profile;
+}
+
+}  // namespace
+
+Json describe(const Json& question) {
+  const BenchArm& arm = arm_of(question);
+  const engine::Schedule schedule = engine::schedule_of(arm.options());
+  return {{"cut", arm.cut()},
+          {"workers", schedule.workers.size()},
+          {"group", schedule.group},
+          {"programs", engine::runs_programs(arm.options(), 0)}};
+}
+
+Json turn(const Json& question) {
+  constexpr int kLeastUpdates = 8;
+  BenchArm& arm = arm_of(question);
+  const int group = engine::schedule_of(arm.options()).group;
+  Periods periods;
+  const engine::Reading r =
+      arm.turn(question.at("seconds"), kLeastUpdates * group, &periods).reading;
+  const int slowest = r.bottleneck_stage;
+  const double handoff = r.handoff[slowest];
+  return {{"step_ms", r.step_p50},
+          {"period_ms", periods.period_ms(std::size_t(group))},
+          {"T_ms", r.T},
+          {"T_over_N_ms", r.T_over_N},
+          {"bottleneck_ms", r.bottleneck},
+          {"handoff_percent", 100 * handoff / (handoff + r.stage[slowest])},
+          {"latency_p50_ms", r.latency_p50},
+          {"latency_p99_ms", r.latency_p99}};
+}
+
+Json predict(const Json& question) {
+  const engine::TrainerOptions& options = arm_of(question).options();
+  const auto stages = engine::measure_stages(options, question.at("seconds"));
+  engine::Schedule schedule = engine::schedule_of(options);
+  Json figures = {{"work_ms", total_of(stages, schedule.group).total()},
+                  {"stages_ms", total_of(stages, 1).total()}};
+  if (!question.contains("delay_ms")) {
+    figures["predicted_ms"] =
+        engine::predict(schedule, stages, link_of(question), engine::usable_cores());
+    return figures;
+  }
+  schedule = engine::for_recording(schedule);
+  engine::SimulationInput input{.samples = engine::enough_samples(schedule), .stages = stages};
+  input.delay_ms = question["delay_ms"];
+  input.cores = engine::usable_cores();
+  input.machine.levels.front().link.latency_ms = question.at("message_ms").get<double>() / 2;
+  figures["predicted_ms"] = simulate(schedule, input).period_ms;
+  return figures;
+}
+
+Json predict_by_modules(const Json& question) {
+  static std::map<std::string, engine::plan::Profile> profiles;  // by network, size and capture
+  const Json& arm = question.at("arm");
+  engine::TrainerOptions options = options_of(arm);
+  options.sample = {3, arm.at("size"), arm.at("size")};
+  options.network = stages::build_network(bench_network(arm.at("network")), options.sample);
+  const std::string name = Json{arm["network"], arm["size"], arm.at("capture")}.dump();
+  if (!profiles.contains(name)) profiles[name] = profile_of(options);
+  std::vector<double> costs;
+  for (const engine::plan::ModuleProfile& module : profiles[name].modules)
+    costs.push_back(module.ms().total());
+  if (options.stages > int(costs.size())) return nullptr;
+  options.cut = engine::balanced_cut(costs, options.stages);
+  const auto stages = engine::plan::stage_costs(profiles[name], options.cut);
+  double slowest = 0;
+  for (const engine::plan::StageCosts& stage : stages)
+    slowest = std::max(slowest, stage.ms.total());
+  return {{"cut", options.cut},
+          {"step_ms", engine::predict(engine::schedule_of(options), stages, link_of(question))},
+          {"T_ms", total_of(stages, 1).total()},
+          {"slowest_ms", slowest}};
+}
+
+Json memory(const Json& question) {
+  constexpr int kMinibatches = 4;
+  BenchArm& arm = arm_of(question);
+  const engine::Schedule schedule = engine::schedule_of(arm.options());
+  const int samples = kMinibatches * arm.options().microbatches;
+  const std::vector<std::int64_t> kept = engine::draw_staircase(schedule, samples).activations;
+  Json stages = Json::array();
+  for (const engine::StageFacts& facts : arm.turn(0, samples).facts) {
+    const engine::StageMemory& bytes = facts.memory;
+    const int stage = int(stages.size());
+    stages.push_back({{"versions", schedule.versions_of(stage)},
+                      {"samples", kept[stage]},
+                      {"weights", bytes.weights},
+                      {"stashes", bytes.stashes},
+                      {"activations", bytes.activations},
+                      {"total", bytes.total()}});
+  }
+  return stages;
+}
+
+Json equal_stages_bubble(const Json& question) {
+  const engine::Schedule schedule = engine::schedule_of(options_of(question.at("arm")));
+  engine::SimulationInput input{.samples = engine::enough_samples(schedule)};
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    const double behind = stage > 0 ? 1 : 0;  // the first stage has no input's gradient
+    input.stages.push_back(
+        {.ms = {.forward = 1, .input_gradient = behind, .weight_gradient = 2 - behind}});
+  }
+  const double work = total_of(input.stages, 1).total();
+  return 1 - work / (double(schedule.workers.size()) * simulate(schedule, input).period_ms);
+}
+
+Json bare_loop(const Json& question) {
+  const BenchArm& arm = arm_of(question);
+  engine::pin_this_thread(0);
+  std::vector<stages::Stage> stage =
+      engine::build_stages(arm.options(), engine::make_schedule("partime", {.stages = 1}));
+  const at::Tensor frame = at::rand({1, 3, arm.size(), arm.size()});
+  std::vector<double> steps;
+  const std::chrono::duration<double> enough(question.at("seconds").get<double>());
+  const Clock::time_point begin = Clock::now();
+  for (Clock::time_point start = begin; start - begin < enough || steps.size() < 8;) {
+    stages::Activations kept = stage[0].forward({frame}, frame);
+    stage[0].backward(kept, {});
+    stage[0].update({.count = 1}, 1.0);
+    const Clock::time_point end = Clock::now();
+    steps.push_back(milliseconds(end - start));
+    start = end;
+  }
+  return median(steps);
+}
+
+Json flops(const Json& question) {
+  engine::TrainerOptions options = arm_of(question).options();
+  options.cut.clear();
+  double sum = 0;
+  for (const capture::OperationInfo& operation : engine::stage_operations(options, 0).front())
+    sum += operation.flops;
+  return sum;
+}
+
+Json monitor(const Json&) {
+  constexpr int kSteps = 20000;
+  engine::Monitor monitor({1}, 30.0);
+  engine::StageMeter& meter = monitor.meter(0);
+  const Clock::time_point start = Clock::now();
+  for (int i = 0; i < kSteps; ++i) {
+    meter.begin(Clock::now());
+    for (int lap = 0; lap < 6; ++lap) {
+      meter.lap(lap % 2 ? engine::StageMeter::Part::compute : engine::StageMeter::Part::handoff,
+                Clock::now());
+    }
+    meter.updated(i);
+    monitor.predicted(start, Clock::now());
+  }
+  return milliseconds(Clock::now() - start) * 1e6 / kSteps;
+}
+
+Json peak(const Json&) {
+  return kernels::fma_peak();
+}
+
+Json machine(const Json& question) {
+  const engine::plan::Link link = engine::plan::fit_link(engine::measure_hand_off().points);
+  return {{"link", {{"latency_ms", link.latency_ms}, {"bytes_per_ms", link.bytes_per_ms}}},
+          {"cores", engine::usable_cores()},
+          {"provenance", app::provenance(question.value("threads", engine::usable_cores()))}};
+}
+
+}  // namespace millrace::bench
