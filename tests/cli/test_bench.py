@@ -33,7 +33,7 @@ class Bench(program.CliTest):
                 self.assertGreater(arm[figure], 0, (arm["arm"], figure))
         self.assertEqual(results["arms"][0]["speedup"], 1)
         self.assertIn("libtorch", results["provenance"])
-        self.assertIn("frames/s", outcome.out)
+        self.assertIn("## Stages or threads", outcome.out)
         self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
 
     def test_camera(self):
@@ -109,7 +109,7 @@ class Bench(program.CliTest):
             for figure in ("predicted_ms", "measured_ms", "ratio"):
                 self.assertGreater(arm[figure], 0, (arm["arm"], figure))
         self.assertIn("libtorch", results["provenance"])
-        self.assertIn(f"within 5 %: {results['within']} of 18", outcome.out)
+        self.assertIn(f"{results['within']} of 18 are within 5 %", outcome.out)
         self.assertIn("## basic, 16 x 16", page.read_text())
         self.assertEqual(page.read_text().count("| 1f1b |"), 2)
 
@@ -143,7 +143,7 @@ class Bench(program.CliTest):
                     self.assertGreater(stage["activations"], stage["formula"], stage)
                 else:  # exact: every sample keeps the same tensors
                     self.assertEqual(stage["activations"], stage["formula"], (name, stage))
-        self.assertIn("bubble", outcome.out)
+        self.assertIn("## Bubbles", outcome.out)
 
     def test_learning(self):
         results, outcome = self.results("learning", "--streams", "scenes,labels", "--frames", "12", "--stages", "2",
@@ -167,6 +167,18 @@ class Bench(program.CliTest):
         self.assertIn("| N = 2, equal samples |", page.read_text())
         self.assertIn("| every 2nd |", page.read_text())
 
+    def test_replay(self):
+        plot = self.folder / "replay.png"
+        results, outcome = self.results("replay", "--frames", "230", "--plot", plot)
+        self.assertEqual([arm["arm"] for arm in results["arms"]], ["none", "recent", "reservoir", "hard"])
+        for arm in results["arms"]:
+            self.assertEqual(len(arm["curve"]), (230 - arm["dropped"]) // 10, arm)
+            for figure in ("loss_mean", "loss_last_100", "latency_p99_ms", "p99_over_none"):
+                self.assertGreater(arm[figure], 0, (arm["arm"], figure))
+            self.assertEqual(arm["replayed"] > 0, arm["arm"] != "none", arm)
+        self.assertIn("| reservoir |", outcome.out)
+        self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
+
     def test_ingest(self):
         page = self.folder / "ingest.md"
         results, outcome = self.results("ingest", "--page", page)
@@ -179,7 +191,7 @@ class Bench(program.CliTest):
             for figure in ways:
                 self.assertGreater(arm[figure], 0, (name, figure))
             self.assertIn(f"| {name} |", page.read_text())
-        self.assertIn("over_memcpy", outcome.out)
+        self.assertIn("over memcpy", outcome.out)
 
     def test_tables(self):
         """With graphs in the form and the places of PipeDream's repository; their figures are of no network."""

@@ -1,9 +1,10 @@
 // Every arm of the GPU benchmark measures something, on a double. Nothing of how fast anything is.
-#include "tools/bench/gpu/gpu_arms.h"
+#include "tools/bench/gpu/gpu_arm.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "tests/capture/double_stream.h"
@@ -82,24 +83,19 @@ TEST(GpuArms, AnArmThatFailsSaysSo) {
 }
 
 /// Gives 1, 2, 3, ... for one way and twice that for the other; throws in turn `fails`.
-class Counting final : public GpuArm {
- public:
-  explicit Counting(int fails) : fails_(fails) {}
-  void turn(double, Figures& figures) override {
-    if (++turn_ == fails_) throw std::runtime_error("no room\nat some place");
-    figures.add("a", turn_);
-    figures.add("b", 2 * turn_);
-    figures.add_ratio("ratio", "b", "a");
-  }
-
- private:
-  int turn_ = 0, fails_;
-};
+GpuArm counting(int fails) {
+  const auto turn = std::make_shared<int>(0);
+  const auto a = [=](double) {
+    if (++*turn == fails) throw std::runtime_error("no room\nat some place");
+    return double(*turn);
+  };
+  return {{{"a", a}, {"b", [=](double) { return 2.0 * *turn; }}}, {{"ratio", "b", "a"}}};
+}
 
 TEST(GpuArms, TurnsAreKeptWithTheirMedians) {
   GpuBench how = small_bench();
   how.seconds = 60;  // so that no turn is left out
-  const auto arm = [](int fails) { return [=] { return std::make_unique<Counting>(fails); }; };
+  const auto arm = [](int fails) { return [=] { return counting(fails); }; };
   const Json entry = measured(how, {{"arm", "counting"}}, 3, arm(0));
   EXPECT_EQ(entry, Json::parse(R"({"arm": "counting", "a": 2.0, "b": 4.0, "ratio": 2.0,
       "turns": {"a": [1.0, 2.0, 3.0], "b": [2.0, 4.0, 6.0], "ratio": [2.0, 2.0, 2.0]}})"));

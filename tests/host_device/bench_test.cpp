@@ -2,7 +2,9 @@
 // them. Nothing of how fast anything is.
 #include <gtest/gtest.h>
 
-#include "tools/bench/gpu/gpu_arms.h"
+#include <nlohmann/json.hpp>
+
+#include "tools/bench/gpu/gpu_arm.h"
 
 namespace millrace::bench {
 namespace {

@@ -14,9 +14,9 @@ from partime_answers import lookup
 def table(columns, rows):
     """Columns are (head, key or function of a row, format). A "!" in a format is bold for values outside what is after it:
     ".2f!<1.05". Rows that lack a value have an empty cell."""
-    lines = [[column[0] for column in columns], *([cell(row, *column[1:]) for column in columns] for row in rows)]
-    head, *body = ("|" + "".join(f" {text} |" if text else " |" for text in line) + "\n" for line in lines)
-    return head + "|" + "---|" * len(columns) + "\n" + "".join(body)
+    head = "".join(f" {column[0]} |" if column[0] else " |" for column in columns)
+    body = "".join("|" + "".join(f" {cell(row, *column[1:])} |" for column in columns) + "\n" for row in rows)
+    return f"|{head}\n|" + "---|" * len(columns) + "\n" + body
 
 
 def cell(row, key, pattern=""):
@@ -241,7 +241,7 @@ def learning(results):
     for stream in results["streams"]:
         name, mean = stream["stream"], stream["mean_frame"]
         extra = {"scenes": [("return", at("forgetting", "mean"), ".2f")],
-                 "labels": [("told", at("held_out_hits", "mean"), ".0%")]}.get(name, [])
+                 "labels": [("told", lambda arm: f"{100 * arm['held_out_hits']['mean']:.0f} %")]}.get(name, [])
         text += (f"## {name}\n\n`{stream['uri']}`; always the mean of the targets so far: {mean['loss']:.4f} over the run, "
                  f"{mean['last_100']:.4f} over the last 100 frames.\n\n")
         text += table([("schedule", "schedule"), ("N", "stages"), ("optimizer", "optimizer"), ("correction", "correction"),

@@ -1,9 +1,9 @@
 #include "tools/bench/gpu/bare_step.h"
 
-#include <ATen/ATen.h>          // buffers
-#include <c10/core/GradMode.h>  // NoGradGuard
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
-#include <chrono>  // how long rounds take
+#include <chrono>
 
 #include "capture/devices.h"
 #include "engine/pipeline/feed.h"
@@ -118,30 +118,20 @@ BareSteps make_bare_steps(const engine::TrainerOptions& options, BareWork work, 
   return steps;
 }
 
-double seconds_a_launch(const std::function<void()>& launch, const std::function<void()>& wait,
-                        double seconds) {
+double seconds_a_round(const BareSteps& steps, double seconds) {
   const auto launch_for = [&](std::chrono::duration<double> enough) {
     const Clock::time_point start = Clock::now();
-    std::int64_t launches = 0;
-    for (; launches == 0 || Clock::now() - start < enough; launches += kLaunchesAhead) {
-      for (int i = 0; i < kLaunchesAhead; ++i) launch();
-      wait();
+    std::int64_t rounds = 0;
+    for (; rounds == 0 || Clock::now() - start < enough; rounds += kLaunchesAhead) {
+      for (int i = 0; i < kLaunchesAhead; ++i) {
+        for (const auto& step : steps) step->launch();
+      }
+      for (const auto& step : steps) step->synchronize();
     }
-    return std::chrono::duration<double>(Clock::now() - start).count() / double(launches);
+    return std::chrono::duration<double>(Clock::now() - start).count() / double(rounds);
   };
   launch_for(kWarmUp);
   return launch_for(std::chrono::duration<double>(seconds));
-}
-
-double seconds_a_round(const BareSteps& steps, double seconds) {
-  return seconds_a_launch(
-      [&] {
-        for (const auto& step : steps) step->launch();
-      },
-      [&] {
-        for (const auto& step : steps) step->synchronize();
-      },
-      seconds);
 }
 
 }  // namespace millrace::bench

@@ -1,10 +1,10 @@
 // A stage's step as one recorded graph with nothing around it: what the engine is held against.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // fixed buffers
+#include <ATen/core/Tensor.h>
 
-#include <memory>  // streams, graphs
-#include <vector>  // stages
+#include <memory>
+#include <vector>
 
 #include "capture/backend.h"
 #include "engine/trainer/trainer.h"
@@ -75,12 +75,9 @@ using BareSteps = std::vector<std::unique_ptr<BareStep>>;
 BareSteps make_bare_steps(const engine::TrainerOptions& options, BareWork work = BareWork::step,
                           BareLaunch how = BareLaunch::graph);
 
-/// Calls `launch` again and again, and `wait` for what it started now and then, for about `seconds`
-/// after kWarmUp; returns the seconds from one launch to the next.
-double seconds_a_launch(const std::function<void()>& launch, const std::function<void()>& wait,
-                        double seconds);
-/// Launches each of `steps` once a round, none waiting for another, and returns the seconds a round
-/// took. The calling thread stays a bounded number of rounds ahead.
+/// Launches each of `steps` once a round, none waiting for another, for about `seconds` after
+/// kWarmUp, and returns the seconds a round took. The calling thread stays a bounded number of
+/// rounds ahead.
 double seconds_a_round(const BareSteps& steps, double seconds);
 
 }  // namespace millrace::bench

@@ -1,5 +1,7 @@
 #include "tools/bench/gpu/gpu_arm.h"
 
+#include <nlohmann/json.hpp>
+
 #include "engine/plan/balance.h"
 #include "engine/schedule/launch_groups.h"
 
@@ -51,42 +53,28 @@ class Predictions final : public engine::Observer {
   Clock::time_point first_, begin_, last_;
 };
 
-/// Without what LibTorch adds of its own whereabouts.
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 }  // namespace
 
-void Figures::add(const std::string& name, double value) {
-  turns_[name].push_back(value);
-}
-
-void Figures::add_ratio(const std::string& name, const std::string& over,
-                        const std::string& under) {
-  add(name, turns_.at(over).back().get<double>() / turns_.at(under).back().get<double>());
-}
-
-Json Figures::json() const {
-  Json all = Json::object();
-  for (const auto& [name, values] : turns_.items())
-    all[name] = median(values.get<std::vector<double>>());
-  all["turns"] = turns_;
-  return all;
-}
-
-Json measured(const GpuBench& how, Json entry, int turns, const MakeArm& make) {
+Json measured(const GpuBench& how, Json entry, int turns, const std::function<GpuArm()>& make) {
   if (how.progress) how.progress(entry.dump());
   const Clock::time_point begin = Clock::now();
   const std::chrono::duration<double> enough(kPatience * turns * how.seconds);
   try {
-    const std::unique_ptr<GpuArm> arm = make();
-    Figures figures;
-    for (int turn = 0; turn == 0 || (turn < turns && Clock::now() - begin < enough); ++turn)
-      arm->turn(how.seconds, figures);
-    entry.update(figures.json());
+    const GpuArm arm = make();
+    Json values = Json::object();
+    for (int turn = 0; turn == 0 || (turn < turns && Clock::now() - begin < enough); ++turn) {
+      for (const Way& way : arm.ways) values[way.name].push_back(way.measure(how.seconds));
+      for (const Ratio& ratio : arm.ratios) {
+        values[ratio.name].push_back(values[ratio.over].back().get<double>() /
+                                     values[ratio.under].back().get<double>());
+      }
+    }
+    for (const auto& [name, of_turns] : values.items())
+      entry[name] = median(of_turns.get<std::vector<double>>());
+    entry["turns"] = values;
   } catch (const std::exception& error) {
-    entry["error"] = first_line(error.what());
+    const std::string text = error.what();  // LibTorch adds where in its sources it is
+    entry["error"] = text.substr(0, text.find('\n'));
   }
   return entry;
 }

@@ -1,24 +1,22 @@
-// What an arm of the GPU benchmark is, and how its turns are taken.
+// The GPU benchmark: its arms, and how their turns are taken.
 #pragma once
 
 #include <chrono>
-#include <functional>  // streams, arms, progress
-#include <memory>      // arms
-#include <string>      // names
-#include <vector>      // turns
-
-#include <nlohmann/json.hpp>  // results
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
 
 #include "engine/trainer/trainer.h"
 #include "tools/bench/bench_arm.h"
 
 namespace millrace::bench {
 
-/// How the GPU benchmark is taken. What stands here is what a GPU is measured with: 127 s of turns
-/// (20 of graph against eager, 5 each of frames as bytes and of three arms against bare graphs, 15
-/// of latency, 72 of networks). With recording and slow frames 3
-/// minutes, and what slow networks' last turns take longer, since measured() stops an arm that
-/// takes long. Tests have less of everything, and a double for the device.
+/// How the GPU benchmark is taken. The defaults are what a GPU is measured with: 127 s of turns (20
+/// of graph against eager, 5 each of frames as bytes and of three arms against bare graphs, 15 of
+/// latency, 72 of networks). With recording and slow frames 3 minutes, and what slow networks' last
+/// turns take longer, since measured() stops an arm that takes long. Tests have less of everything,
+/// and a double for the device.
 struct GpuBench {
   engine::Device device = {.cuda = true, .index = 0};  ///< that all stages share
   /// As TrainerOptions::make_backend; empty: the device's own.
@@ -28,39 +26,40 @@ struct GpuBench {
   std::vector<int> stages = {1, 2, 4, 8};
   int turns = 5;          ///< of each arm
   int network_turns = 3;  ///< of the arms of networks and sizes, which are many
-  double seconds = 0.5;   ///< that each side of an arm takes in a turn
-  /// Told of each arm as it begins, and given all results so far after it; both may be empty.
+  double seconds = 0.5;   ///< that each way of an arm takes in a turn
+  /// Called with each arm as it begins, and with all results so far after it; both may be empty.
   std::function<void(const std::string& arm)> progress;
   std::function<void(const nlohmann::ordered_json&)> keep;
 };
 
-/// Figures by name, one value a turn, in the order in which they were first added.
-class Figures {
- public:
-  void add(const std::string& name, double value);
-  /// Adds `name`: of this turn, `over` / `under`.
-  void add_ratio(const std::string& name, const std::string& over, const std::string& under);
-  /// {name: median, ..., "turns": {name: [values], ...}}. A ratio's median is that of its turns'.
-  nlohmann::ordered_json json() const;
+/// Takes every arm and returns {"suite", "provenance", "turns", "network_turns", "seconds",
+/// "stages": [...], "bytes": [...], "relaunch": [...], "independent": [...], "processor_time":
+/// [...], "latency": [...], "networks": [...]}: lists of measured() entries. Blocks; the engine's
+/// threads come and go.
+nlohmann::ordered_json gpu_results(const GpuBench& how);
 
- private:
-  nlohmann::ordered_json turns_ = nlohmann::ordered_json::object();
+/// One way to do an arm's work: its figure, measured for about `seconds`.
+struct Way {
+  std::string name;
+  std::function<double(double seconds)> measure;
+};
+
+/// Of one turn: one way's figure over another's.
+struct Ratio {
+  std::string name, over, under;
 };
 
 /// Ways of doing the same, measured in turn. Made, used and destroyed by one thread.
-class GpuArm {
- public:
-  virtual ~GpuArm() = default;
-  /// Measures each way for about `seconds`.
-  virtual void turn(double seconds, Figures& figures) = 0;
+struct GpuArm {
+  std::vector<Way> ways;
+  std::vector<Ratio> ratios;
 };
 
-using MakeArm = std::function<std::unique_ptr<GpuArm>()>;
-
-/// `entry` with the figures of `turns` turns of the arm that `make` makes: fewer, but at least one,
-/// if they take too long. If anything throws, "error" stands there with its words instead.
+/// `entry` with the figures of `turns` turns of the arm that `make` makes, fewer, but at least one,
+/// if they take too long: {name: median, ..., "turns": {name: [values], ...}}. A ratio's median is
+/// that of its turns'. If anything throws, "error" has its words instead.
 nlohmann::ordered_json measured(const GpuBench& how, nlohmann::ordered_json entry, int turns,
-                                const MakeArm& make);
+                                const std::function<GpuArm()>& make);
 
 /// A network of bench_network_names() on samples of `size` x `size`, complete: an arm is such
 /// options.
@@ -74,5 +73,29 @@ constexpr std::chrono::milliseconds kWarmUp(50);
 /// time, as launches back to back have one; the monitor's median comes from buckets that are 1.6 %
 /// wide.
 double frames_a_second(BenchArm& arm, double seconds);
+
+// The engine against bare graphs of the same work: what slots, links and workers cost. `options`:
+// the engine's side, recorded. The bare side has the same network, weights, cut and devices, and
+// copies the same bytes in and out.
+
+/// engine_ms: between two predictions; bare_ms: the same step as one of our graphs launched back to
+/// back; replay_ms: as PyTorch replays one (off a GPU: as bare_ms); bare_ratio, ratio: engine over
+/// these. One stage.
+GpuArm relaunch_arm(const engine::TrainerOptions& options);
+
+/// engine_fps; bare_fps: as many graphs as there are stages, each on its stream, none waiting for
+/// another; ratio: engine over bare. The bare side hands nothing over, so that it lacks the copies
+/// at cuts, too.
+GpuArm independent_arm(const engine::TrainerOptions& options);
+
+/// engine_us: what the calls of a worker on its step take of the calling thread's processor time;
+/// bare_us: Graph::launch() of the same work; ratio: engine over bare. One stage.
+GpuArm processor_time_arm(const engine::TrainerOptions& options);
+
+/// engine_ms: from a sample that lies in its slot to its prediction, the pipeline being empty
+/// before; bare_ms: one graph of copy, all forwards and copy, from launch to end; step_ms: the same
+/// with backward and update; tail: what one in a thousand of the engine's takes over its median;
+/// ratio: engine_ms over bare_ms.
+GpuArm latency_arm(const engine::TrainerOptions& options);
 
 }  // namespace millrace::bench

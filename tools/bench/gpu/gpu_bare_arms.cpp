@@ -1,15 +1,15 @@
-#include "tools/bench/gpu/gpu_bare_arms.h"
-
-#include <ATen/ATen.h>  // samples
+// The GPU benchmark's arms of the engine against bare graphs.
+#include <ATen/ATen.h>
 
 #include <algorithm>
-#include <atomic>  // what was predicted
-#include <ctime>   // processor time
+#include <atomic>
+#include <ctime>
 
 #include "capture/devices.h"
 #include "capture/stage_step.h"
 #include "engine/pipeline/capture_pass.h"
 #include "tools/bench/gpu/bare_step.h"
+#include "tools/bench/gpu/gpu_arm.h"
 
 namespace millrace::bench {
 namespace {
@@ -17,46 +17,16 @@ namespace {
 using engine::Clock;
 using namespace std::chrono_literals;
 
-BenchArm engine_arm(const engine::TrainerOptions& options) {
-  return BenchArm("", options.sample.height, options);
+/// The engine's side.
+std::shared_ptr<BenchArm> engine_arm(const engine::TrainerOptions& options) {
+  return std::make_shared<BenchArm>("", options.sample.height, options);
 }
 
-class Relaunch final : public GpuArm {
- public:
-  explicit Relaunch(const engine::TrainerOptions& options)
-      : engine_(engine_arm(options)),
-        bare_(make_bare_steps(options)),
-        replay_(make_bare_steps(
-            options, BareWork::step,
-            options.devices.front().cuda ? BareLaunch::pytorch_graph : BareLaunch::graph)) {}
-  void turn(double seconds, Figures& figures) override {
-    figures.add("engine_ms", 1e3 / frames_a_second(engine_, seconds));
-    figures.add("bare_ms", 1e3 * seconds_a_round(bare_, seconds));
-    figures.add("replay_ms", 1e3 * seconds_a_round(replay_, seconds));
-    figures.add_ratio("bare_ratio", "engine_ms", "bare_ms");
-    figures.add_ratio("ratio", "engine_ms", "replay_ms");
-  }
-
- private:
-  BenchArm engine_;
-  BareSteps bare_, replay_;
-};
-
-class Independent final : public GpuArm {
- public:
-  explicit Independent(const engine::TrainerOptions& options)
-      : engine_(engine_arm(options)), bare_(make_bare_steps(options)) {}
-  void turn(double seconds, Figures& figures) override {
-    figures.add("engine_fps", frames_a_second(engine_, seconds));
-    // Rounds count when the slowest has done them.
-    figures.add("bare_fps", 1 / seconds_a_round(bare_, seconds));
-    figures.add_ratio("ratio", "engine_fps", "bare_fps");
-  }
-
- private:
-  BenchArm engine_;
-  BareSteps bare_;
-};
+std::shared_ptr<BareSteps> bare_steps(const engine::TrainerOptions& options,
+                                      BareWork work = BareWork::step,
+                                      BareLaunch how = BareLaunch::graph) {
+  return std::make_shared<BareSteps>(make_bare_steps(options, work, how));
+}
 
 /// Of the calling thread, in seconds.
 double processor_time() {
@@ -124,29 +94,15 @@ class CalledStep {
   std::int64_t sample_ = 0, launched_ = 0;
 };
 
-class ProcessorTime final : public GpuArm {
- public:
-  explicit ProcessorTime(const engine::TrainerOptions& options)
-      : called_(options), bare_(make_bare_steps(options)) {}
-  void turn(double seconds, Figures& figures) override {
-    figures.add("engine_us", 1e6 * mean_time(seconds, [this] { return called_.time(); }));
-    figures.add("bare_us", 1e6 * mean_time(seconds, [this] { return bare_launch(); }));
-    figures.add_ratio("ratio", "engine_us", "bare_us");
-  }
-
- private:
-  double bare_launch() {
-    constexpr int kBatch = 16;
-    const double begin = processor_time();
-    for (int i = 0; i < kBatch; ++i) bare_[0]->launch();
-    const double time = (processor_time() - begin) / kBatch;
-    bare_[0]->synchronize();
-    return time;
-  }
-
-  CalledStep called_;
-  BareSteps bare_;
-};
+/// Processor time of launching a bare step, the mean over a batch.
+double bare_launch_time(BareStep& step) {
+  constexpr int kBatch = 16;
+  const double begin = processor_time();
+  for (int i = 0; i < kBatch; ++i) step.launch();
+  const double time = (processor_time() - begin) / kBatch;
+  step.synchronize();
+  return time;
+}
 
 /// From one sample's prediction to the next sample: all that the last one left to be done is done
 /// by then. Both sides wait so, since a device that rests has another clock than one at work.
@@ -205,65 +161,79 @@ class LoneFeed final : public engine::Feed, public engine::Observer {
 };
 
 /// Median of one launch from call to end, the device having rested before.
-double lone_launch_ms(BareStep& step, double seconds) {
+double lone_launch_ms(const BareSteps& steps, double seconds) {
   std::vector<double> ms;
-  seconds_a_launch([&] { step.launch(); }, [&] { step.synchronize(); }, 0);  // warms up
+  seconds_a_round(steps, 0);  // warms up
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
   while (ms.size() < 3 || Clock::now() < end) {
     const Clock::time_point rested = Clock::now() + kRest;
     while (Clock::now() < rested) {
     }
     const Clock::time_point begin = Clock::now();
-    step.launch();
-    step.synchronize();
+    steps[0]->launch();
+    steps[0]->synchronize();
     ms.push_back(std::chrono::duration<double, std::milli>(Clock::now() - begin).count());
   }
   return median(ms);
 }
 
-class Latency final : public GpuArm {
- public:
-  explicit Latency(const engine::TrainerOptions& options)
-      : options_(options),
-        forward_(make_bare_steps(uncut(options), BareWork::forward)),
-        step_(make_bare_steps(uncut(options))) {}
-  void turn(double seconds, Figures& figures) override {
-    engine::Trainer trainer(options_);
-    LoneFeed feed(trainer, trainer.target_elements(), seconds, 2 * options_.stages);
-    trainer.run(feed, &feed);
-    figures.add("engine_ms", feed.median_ms());
-    figures.add("tail", feed.tail());
-    figures.add("bare_ms", lone_launch_ms(*forward_[0], seconds));
-    figures.add("step_ms", lone_launch_ms(*step_[0], seconds));
-    figures.add_ratio("ratio", "engine_ms", "bare_ms");
-  }
-
- private:
-  /// As one stage: all forwards in one graph.
-  static engine::TrainerOptions uncut(engine::TrainerOptions options) {
-    options.stages = 1;
-    options.cut.clear();
-    options.devices.resize(1);
-    return options;
-  }
-
-  engine::TrainerOptions options_;
-  BareSteps forward_, step_;
-};
-
 }  // namespace
 
-std::unique_ptr<GpuArm> relaunch_arm(const engine::TrainerOptions& options) {
-  return std::make_unique<Relaunch>(options);
+GpuArm relaunch_arm(const engine::TrainerOptions& options) {
+  const auto replayed =
+      options.devices.front().cuda ? BareLaunch::pytorch_graph : BareLaunch::graph;
+  const auto ms = [](const std::shared_ptr<BareSteps>& steps) {
+    return [=](double seconds) { return 1e3 * seconds_a_round(*steps, seconds); };
+  };
+  const auto engine_ms = [engine = engine_arm(options)](double seconds) {
+    return 1e3 / frames_a_second(*engine, seconds);
+  };
+  return {{{"engine_ms", engine_ms},
+           {"bare_ms", ms(bare_steps(options))},
+           {"replay_ms", ms(bare_steps(options, BareWork::step, replayed))}},
+          {{"bare_ratio", "engine_ms", "bare_ms"}, {"ratio", "engine_ms", "replay_ms"}}};
 }
-std::unique_ptr<GpuArm> independent_arm(const engine::TrainerOptions& options) {
-  return std::make_unique<Independent>(options);
+
+GpuArm independent_arm(const engine::TrainerOptions& options) {
+  const auto engine = engine_arm(options);
+  const auto bare = bare_steps(options);
+  return {{{"engine_fps", [=](double seconds) { return frames_a_second(*engine, seconds); }},
+           // Rounds count when the slowest has done them.
+           {"bare_fps", [=](double seconds) { return 1 / seconds_a_round(*bare, seconds); }}},
+          {{"ratio", "engine_fps", "bare_fps"}}};
 }
-std::unique_ptr<GpuArm> processor_time_arm(const engine::TrainerOptions& options) {
-  return std::make_unique<ProcessorTime>(options);
+
+GpuArm processor_time_arm(const engine::TrainerOptions& options) {
+  const auto called = std::make_shared<CalledStep>(options);
+  const auto bare = bare_steps(options);
+  const auto engine_us = [=](double seconds) {
+    return 1e6 * mean_time(seconds, [&] { return called->time(); });
+  };
+  const auto bare_us = [=](double seconds) {
+    return 1e6 * mean_time(seconds, [&] { return bare_launch_time(*bare->front()); });
+  };
+  return {{{"engine_us", engine_us}, {"bare_us", bare_us}}, {{"ratio", "engine_us", "bare_us"}}};
 }
-std::unique_ptr<GpuArm> latency_arm(const engine::TrainerOptions& options) {
-  return std::make_unique<Latency>(options);
+
+GpuArm latency_arm(const engine::TrainerOptions& options) {
+  engine::TrainerOptions uncut = options;  // all forwards in one graph
+  uncut.stages = 1;
+  uncut.cut.clear();
+  uncut.devices.resize(1);
+  const auto forward = bare_steps(uncut, BareWork::forward), step = bare_steps(uncut);
+  const auto tail = std::make_shared<double>();  // of the engine's last turn
+  const auto engine_ms = [=](double seconds) {
+    engine::Trainer trainer(options);
+    LoneFeed feed(trainer, trainer.target_elements(), seconds, 2 * options.stages);
+    trainer.run(feed, &feed);
+    *tail = feed.tail();
+    return feed.median_ms();
+  };
+  return {{{"engine_ms", engine_ms},
+           {"tail", [=](double) { return *tail; }},
+           {"bare_ms", [=](double seconds) { return lone_launch_ms(*forward, seconds); }},
+           {"step_ms", [=](double seconds) { return lone_launch_ms(*step, seconds); }}},
+          {{"ratio", "engine_ms", "bare_ms"}}};
 }
 
 }  // namespace millrace::bench

@@ -6,7 +6,7 @@
 
 #include "capture/devices.h"
 #include "io/files/whole_file.h"
-#include "tools/bench/gpu/gpu_arms.h"
+#include "tools/bench/gpu/gpu_arm.h"
 
 namespace {
 
