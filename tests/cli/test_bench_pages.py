@@ -12,7 +12,6 @@ import program
 BENCHMARKS = program.ROOT / "docs" / "benchmarks"
 sys.path.insert(0, str(program.ROOT / "tools" / "bench"))
 
-import known_networks  # noqa: E402
 import measuring  # noqa: E402
 import pages  # noqa: E402
 import plots  # noqa: E402
@@ -87,19 +86,10 @@ class Published(unittest.TestCase):
         cls.machine.close()
 
     def test_networks_are_their_architectures(self):
-        for network, millions in ((known_networks.vgg16(), 138.36), (known_networks.resnet50(), 25.557)):
+        for name, millions in (("vgg16", 138.36), ("resnet50", 25.557)):
+            network = json.loads((BENCHMARKS / "profiles" / f"{name}.json").read_text())
             weights = sum(module["weight_bytes"] for module in network["modules"])
             self.assertAlmostEqual(weights / 4e6, millions, 2)  # as torchvision counts them
-
-    def test_their_profiles_are_up_to_date(self):
-        for make in (known_networks.vgg16, known_networks.resnet50, known_networks.gnmt8):
-            ours, file = make(), json.loads((BENCHMARKS / "profiles" / f"{make.__name__}.json").read_text())
-            self.assertEqual({**ours, "modules": []}, {**file, "modules": []})
-            self.assertEqual(len(ours["modules"]), len(file["modules"]))
-            for mine, theirs in zip(ours["modules"], file["modules"]):
-                self.assertEqual(mine.keys(), theirs.keys())
-                for key, value in mine.items():
-                    self.assertEqual(value, theirs[key], (make.__name__, mine["name"], key))
 
     def test_pipedreams_configurations_and_speed_ups(self):
         found = {row["what"]: row for row in self.rows}

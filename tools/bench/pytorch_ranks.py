@@ -12,17 +12,9 @@ import torch.distributed as dist
 import torch.multiprocessing as processes
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe
 
-RANKS, LAYERS, FEATURES, KERNEL = 2, 10, 16, 5
+from pytorch_step import network
 
-
-def half(rank):
-    modules, channels = [], 3
-    for layer in range(LAYERS):
-        last = layer + 1 == LAYERS
-        modules.append(torch.nn.Conv2d(channels, 3 if last else FEATURES, KERNEL, padding=KERNEL // 2))
-        modules.append(torch.nn.Sigmoid() if last else torch.nn.ReLU())
-        channels = FEATURES
-    return torch.nn.Sequential(*(modules[:LAYERS] if rank == 0 else modules[LAYERS:]))
+RANKS = 2
 
 
 def work(rank, port, size, microbatches, seconds, names):
@@ -30,7 +22,8 @@ def work(rank, port, size, microbatches, seconds, names):
     dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=RANKS)
     frames = torch.rand(microbatches, 3, size, size)
     for name in names:
-        module = half(rank)
+        modules = network("partime-cnn")
+        module = modules[:len(modules) // 2] if rank == 0 else modules[len(modules) // 2:]
         optimizer = torch.optim.SGD(module.parameters(), lr=0.01)
         stage = PipelineStage(module, rank, RANKS, torch.device("cpu"))
         kind = {"gpipe": ScheduleGPipe, "1f1b": Schedule1F1B}[name]

@@ -35,7 +35,7 @@ def resnet18():
     return torch.nn.Sequential(*modules)
 
 
-def network(preset, layers, features, kernel):
+def network(preset, layers=10, features=16, kernel=5):
     if preset == "resnet18":
         return resnet18()
     modules, channels = [], 3
@@ -97,4 +97,5 @@ def main():
             print(type(error).__name__, str(error).splitlines()[:1], flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

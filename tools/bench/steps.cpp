@@ -67,7 +67,7 @@ class Periods final : public engine::Observer {
  public:
   Periods() { at_.reserve(1 << 18); }
 
-  void predicted(const engine::SampleInfo&, int, float) override {
+  void predicted(engine::Sample&, float) override {
     if (at_.size() < at_.capacity()) at_.push_back(Clock::now());
   }
 

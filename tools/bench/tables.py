@@ -1,7 +1,22 @@
 """`millrace bench tables`: what others have published, and what plan and simulate make of the same networks and machines.
 Measures nothing: the same everywhere."""
 
-import known_networks
+import json
+
+from measuring import HERE
+
+# Large networks worked out from their architecture: what each layer multiplies and moves, divided by what a V100 does of
+# it in a millisecond. VGG-16 is Simonyan and Zisserman's column D (arXiv 1409.1556), ResNet-50 has a module a residual
+# block (He et al., arXiv 1512.03385), GNMT-8 eight LSTM layers of 1024, a vocabulary of 32320 and sentences of 24 tokens
+# (Wu et al., arXiv 1609.08144), as PipeDream built it.
+PROFILES = HERE.parents[1] / "docs" / "benchmarks" / "profiles"
+# A V100 with float32 as a roofline: a layer takes the longer of multiplying and moving. At 17.7 TFLOP/s as direct
+# convolution counts them (cuDNN's Winograd does with less) forward and backward of 128 pictures through VGG-16 take
+# 691 ms; the layers of PipeDream's published profile of it add up to 673. 700 of its 900 GB/s are what kernels are taken
+# to reach. LAUNCH_MS: the least a kernel takes, and what starting it costs its host.
+FLOPS_PER_MS, BYTES_PER_MS, LAUNCH_MS = 17.7e9, 700e6, 0.01
+# What Winograd's F(2x2, 3x3) saves a 3x3 convolution of stride 1 (Lavin and Gray, arXiv 1509.09308), and others lack.
+WINOGRAD = 2.25
 
 # PipeDream's Cluster-A: servers of 4 V100 on PCIe, 10 Gbit/s between them; Cluster-B: of 8 on NVLink, 25 Gbit/s.
 CLUSTERS = {"A": (1.25, 10), "B": (3.125, 30)}  # GB/s between servers, within one
@@ -70,12 +85,31 @@ def pipedream(machine, networks, why, source):
     return rows
 
 
+def profile_of(name, modules):
+    return {"millrace_profile": 1, "network": name, "source": "", "device": "", "modules": modules}
+
+
+def partime_cnn(layers, side, features=16, kernel=5):
+    """PARTIME's networks (Meloni et al., arXiv 2210.09147) on one frame."""
+    def conv(i):
+        into, out, cells = features if i else 3, features if i + 1 < layers else 3, side**2
+        weights = kernel**2 * into * out + out
+        moved = 4 * (cells * (into + 2 * out) + weights)  # the activation is a second pass over the output
+        once = max(2 * kernel**2 * into * out * cells * WINOGRAD / FLOPS_PER_MS, moved / BYTES_PER_MS, LAUNCH_MS)
+        # A backward multiplies as often again for the input's gradient as for the weights'.
+        return {"name": f"conv{i}", "forward_ms": once, "input_gradient_ms": once if i else 0, "weight_gradient_ms": once,
+                "update_ms": max(12 * weights / BYTES_PER_MS, LAUNCH_MS), "activation_bytes": 4 * out * cells,
+                "gradient_bytes": 4 * out * cells, "weight_bytes": 4 * weights, "stash_bytes": 4 * out * cells}
+
+    return profile_of("partime-cnn", [conv(i) for i in range(layers)])
+
+
 def partime_speedup(machine, layers, side, stages, starting_costs):
     """Over one GPU. One host starts a frame's kernels, six a layer, one after the other, unless they are recorded; so a
     frame takes at least that long."""
-    cuts = machine.cuts(profile=known_networks.partime_cnn(layers, side), devices=str(stages), links="10:0.005",
+    cuts = machine.cuts(profile=partime_cnn(layers, side), devices=str(stages), links="10:0.005",
                         overlap="transfers", schedule="partime")
-    host = 6 * layers * known_networks.LAUNCH_MS if starting_costs else 0
+    host = 6 * layers * LAUNCH_MS if starting_costs else 0
     return max(host, cuts["work_ms"]) / max(host, cuts["straight_ms"])
 
 
@@ -98,9 +132,9 @@ def partime(machine):
 def schedules(machine):
     """GPipe's and interleaved 1F1B's bubbles, and 2BW against GPipe and 1F1B; on the page of bench seeds."""
     # A transformer's layers, all equal: forward 1 ms, backward 2, 100 MB of weights, 300 MB saved.
-    layers = {"millrace_profile": 1, "network": "equal layers", "source": "", "device": "", "modules": [
+    layers = profile_of("equal layers", [
         {"name": f"layer{i}", "forward_ms": 1, "input_gradient_ms": 0, "weight_gradient_ms": 2, "update_ms": 0,
-         "activation_bytes": 0, "gradient_bytes": 0, "weight_bytes": 100e6, "stash_bytes": 300e6} for i in range(32)]}
+         "activation_bytes": 0, "gradient_bytes": 0, "weight_bytes": 100e6, "stash_bytes": 300e6} for i in range(32)])
 
     def outcome(p, schedule, m, v=2):
         return machine.outcome(profile=layers, devices=str(p), schedule=schedule, microbatches=m, virtual_stages=v)
@@ -134,7 +168,8 @@ def schedules(machine):
 
 
 def published(machine, options):
-    worked_out = {"vgg": known_networks.vgg16(), "resnet": known_networks.resnet50(), "gnmt": known_networks.gnmt8()}
+    worked_out = {name: json.loads((PROFILES / f"{file}.json").read_text())
+                  for name, file in (("vgg", "vgg16"), ("resnet", "resnet50"), ("gnmt", "gnmt8"))}
     source = "PipeDream, SOSP 2019, table 1"
     rows = pipedream(machine, worked_out, WHY_WORKED_OUT, source)
     if options.profiles:  # of minibatches of 128
