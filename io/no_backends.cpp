@@ -59,9 +59,6 @@ std::unique_ptr<Teller> mask_teller(const std::string& folder, int, const Resize
 void write_chart(const Chart&, const std::string&) {
   no_plot();
 }
-void write_bars(const BarChart&, const std::string&) {
-  no_plot();
-}
 void write_strip(const std::string&, const std::vector<Panel>&, const std::string&) {
   no_plot();
 }

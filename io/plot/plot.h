@@ -24,14 +24,6 @@ struct Chart {
   std::vector<Series> series;
 };
 
-/// One named group of bars, a value for each of the chart's categories (NaN: none).
-struct BarChart {
-  std::string title;
-  std::string y_label;
-  std::vector<std::string> categories;
-  std::vector<std::pair<std::string, std::vector<double>>> groups;
-};
-
 /// One picture of a strip, with a caption below it.
 struct Panel {
   std::string title;
@@ -41,7 +33,6 @@ struct Panel {
 
 /// Each writes the PNG whole (temporary file, fsync, rename) or throws std::runtime_error.
 void write_chart(const Chart& chart, const std::string& path);
-void write_bars(const BarChart& chart, const std::string& path);
 /// Panels side by side, enlarged by a whole factor with pixels kept square and sharp.
 void write_strip(const std::string& title, const std::vector<Panel>& panels,
                  const std::string& path);

@@ -160,12 +160,11 @@ std::string fitted(const std::string& text, double width, double size, bool bold
 
 double draw_legend(Canvas& canvas, const std::vector<LegendEntry>& entries, double left,
                    double right, double top) {
-  constexpr double row = 22.0, gap = 8.0, between = 26.0, size = 9.0;
+  constexpr double row = 22.0, swatch = 24.0, gap = 8.0, between = 26.0, size = 9.0;
   double x = left, y = top;
   bool any = false;
   for (const LegendEntry& entry : entries) {
     if (entry.label.empty()) continue;
-    const double swatch = entry.block ? 12.0 : 24.0;
     const std::string label = fitted(entry.label, right - left - swatch - gap, size);
     const double needed = swatch + gap + Canvas::text_width(label, size);
     if (any && x + needed > right) {
@@ -174,11 +173,7 @@ double draw_legend(Canvas& canvas, const std::vector<LegendEntry>& entries, doub
     }
     any = true;
     const double middle = y + row / 2.0;
-    if (entry.block) {
-      canvas.box({x, middle - swatch / 2.0, swatch, swatch}, entry.colour);
-    } else {
-      canvas.path({{x, middle}, {x + swatch, middle}}, entry.colour, 2.0, entry.dashed);
-    }
+    canvas.path({{x, middle}, {x + swatch, middle}}, entry.colour, 2.0, entry.dashed);
     canvas.text(label, {x + swatch + gap, middle + size / 2.0}, {size, ink::text});
     x += needed + between;
   }

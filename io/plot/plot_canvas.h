@@ -81,7 +81,6 @@ struct LegendEntry {
   std::string label;
   cv::Scalar colour;
   bool dashed = false;
-  bool block = false;  ///< a bar's colour rather than a line's
 };
 
 /// Writes a legend from `left` to `right` in as many rows as it takes, the first at `top`; returns

@@ -44,21 +44,10 @@ TEST(Plot, AChartWithoutUsableDataIsStillAPicture) {
   Chart chart{"", "", "", true, {{"a", {{0, NAN}, {1, -1.0}, {2, INFINITY}}, false}}};
   write_chart(chart, folder / "a.png");
   write_chart({}, folder / "b.png");
-  write_bars({}, folder / "c.png");
-  write_strip("", {}, folder / "d.png");
-  for (const char* const name : {"a.png", "b.png", "c.png", "d.png"}) {
+  write_strip("", {}, folder / "c.png");
+  for (const char* const name : {"a.png", "b.png", "c.png"}) {
     EXPECT_FALSE(cv::imread(folder / name).empty()) << name;
   }
-}
-
-TEST(Plot, BarsAreAsHighAsTheirValues) {
-  const TestFolder folder;
-  BarChart chart{"Speed", "frames/s", {"one", "two"}, {{"a", {10.0, 20.0}}, {"b", {NAN, 20.0}}}};
-  write_bars(chart, folder / "bars.png");
-  const cv::Mat picture = cv::imread(folder / "bars.png", cv::IMREAD_COLOR);
-  ASSERT_FALSE(picture.empty());
-  const double a = count_near(picture, kBlue), b = count_near(picture, kVermilion);
-  EXPECT_NEAR(a / b, 1.5, 0.1) << "10 and 20 against 20 alone";
 }
 
 Frame flat(int width, int height, std::uint8_t red, std::uint8_t green, std::uint8_t blue) {
