@@ -71,7 +71,7 @@ def call(*command):
     except OSError as error:
         raise Failure(f"{command[0]}: {error.strerror}") from error
     if done.returncode != 0:
-        raise Failure(f"{command[0]}: {done.stderr.strip().splitlines()[:1] or done.returncode}")
+        raise Failure(f"{command[0]}: {done.stderr.strip().partition(chr(10))[0] or done.returncode}")
     return done.stdout
 
 
