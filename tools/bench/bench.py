@@ -10,6 +10,7 @@ import learning
 import pages
 import plots
 import ranks
+import seeds
 import steps
 import tables
 from measuring import Failure, Machine
@@ -24,7 +25,7 @@ SUITES = {
     "prediction": (steps.prediction, "the simulator's prediction against the clock"),
     "ranks": (ranks.ranks, "several processes over MPI, beside one and beside PyTorch"),
     "replay": (learning.replay, "learning again from kept samples, on scenes that come back"),
-    "seeds": (steps.seeds, "the other pipelines' claims beside steps and bytes"),
+    "seeds": (seeds.seeds, "the other pipelines' claims beside steps and bytes"),
     "tables": (tables.published, "published figures, planned again"),
 }
 

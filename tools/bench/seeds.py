@@ -1,0 +1,117 @@
+"""`millrace bench seeds`: what other pipelines' papers claim, beside steps measured here and bytes counted."""
+
+import tables
+from measuring import OtherLoad, in_turns, medians
+from steps import SCHEDULES, cut_once
+
+FLUSHING = ("gpipe", "1f1b", "interleaved", "zb-h1")
+# A schedule, whether it recomputes, and what its paper says that stage i of N keeps with m samples a minibatch:
+# samples between forward and backward, versions of the weights.
+KEPT = [("sequential", False, "1", "1"), ("partime", False, "1", "1"), ("pb", False, "2(N-1-i)+1", "1"),
+        ("pipedream", False, "N-i", "N-i"), ("2bw", False, "N-i", "2"), ("gpipe", False, "m", "1"),
+        ("gpipe", True, "m inputs, 1", "1"), ("1f1b", False, "N-i", "1"),
+        ("interleaved", False, "(v-1)p+2(p-r-1)+1 a worker", "1"), ("zb-h1", False, "N", "1")]
+
+
+def seeds(machine, options):
+    workers, size = min(options.stages or 4, machine.cores), (options.sizes or [32])[0]
+    rounds = 1 if options.quick else options.rounds
+    seconds = options.seconds / (10 if options.quick else 1)
+    minibatches = [4] if options.quick else [2, 4, 8, 16]
+    arms = []
+    for schedule in SCHEDULES:
+        groups = schedule in FLUSHING or schedule == "2bw"
+        for m in minibatches if groups else [1]:
+            arms.append({"network": "basic", "size": size, "schedule": schedule,
+                         "stages": workers * (2 if schedule == "interleaved" else 1),
+                         "microbatches": max(m, workers) if groups else 1})
+    arms = list(cut_once(machine, arms))
+
+    def turn(arm, _):
+        figures = machine.predict(arm=arm, seconds=0.2 * seconds, link=machine.link)
+        return {"measured_ms": machine.turn(arm=arm, seconds=seconds)["period_ms"],
+                "predicted_ms": figures["predicted_ms"], "work_ms": figures["work_ms"]}
+
+    others = OtherLoad(machine)
+    taken = in_turns(arms, rounds, turn)
+    load = others.cores()
+    results = []
+    for arm, figures in zip(arms, taken):
+        schedule, m = arm["schedule"], arm["microbatches"]
+        held = machine.memory(arm={**arm, "capture": "eager"})
+        row = {"arm": schedule + (f", m = {m}" if m > 1 else ""), "schedule": schedule, "workers": workers,
+               "microbatches": m, **medians(figures), "memory_bytes": max(stage["total"] for stage in held)}
+        if schedule in FLUSHING:  # as the paper has it, with equal stages, and what is left beside the stages' work
+            chunks = 2 * m if schedule == "interleaved" else m
+            row["bubble"] = {"formula": (workers - 1) / (chunks + workers - 1),
+                             "equal_stages": machine.equal_stages_bubble(arm=arm),
+                             "measured": 1 - row["work_ms"] / (workers * row["measured_ms"])}
+        results.append(row)
+    memory = memory_by_schedule(machine, size)
+    return {"suite": "seeds", "rounds": rounds, "seconds": seconds, "size": size, "workers": workers,
+            "others_cores": load, "arms": results, "memory": memory,
+            "claims": claims(results, memory["arms"], workers, 4), "planner": tables.schedules(machine),
+            "provenance": machine.provenance(workers)}
+
+
+def memory_by_schedule(machine, size):
+    """Bytes of each of 4 stages, counted at the allocator, beside what the samples that the paper keeps would cost."""
+    arms, one = [], None
+    for schedule, recompute, samples, versions in KEPT:
+        stages = machine.memory(arm={"network": "basic", "size": size, "schedule": schedule, "stages": 4,
+                                     "microbatches": 8, "recompute": recompute, "cut": [5, 10, 15], "capture": "eager"})
+        one = one or stages  # sequential's: one sample's activations
+        for stage, each in zip(stages, one):
+            stage["formula"] = stage["samples"] * each["activations"]
+        arms.append({"arm": schedule + (" recompute" if recompute else ""),
+                     "paper": {"samples": samples, "versions": versions}, "stages": stages})
+    return {"stages": 4, "microbatches": 8, "arms": arms}
+
+
+def claims(arms, memory, p, m):
+    """What each paper claims, as published, predicted and measured: ratios and shares as text."""
+    made = []
+
+    def add(seed, claim, published, predicted, measured):
+        made.append({"seed": seed, "claim": claim, "published": published, "predicted": predicted,
+                     "measured": measured})
+
+    def arm_of(schedule, count):
+        return next(arm for arm in arms if (arm["schedule"], arm["microbatches"]) == (schedule, count))
+
+    def over(one, other):
+        return [f"{one[figure] / other[figure]:.2f}" for figure in ("predicted_ms", "measured_ms")]
+
+    def largest(name, figure, other):
+        held = {arm["arm"]: max(stage[figure] for stage in arm["stages"]) for arm in memory}
+        return f"{held[name] / held[other]:.2f}"
+
+    def stashed(name):
+        first = next(arm["stages"][0] for arm in memory if arm["arm"] == name)
+        return f"{first['stashes'] / first['weights']:.2f}"
+
+    gpipe, one_f, two, dream = arm_of("gpipe", m), arm_of("1f1b", m), arm_of("2bw", m), arm_of("pipedream", 1)
+    for seed, arm in (("GPipe", gpipe), ("1F1B", one_f), ("interleaved 1F1B", arm_of("interleaved", m))):
+        add(seed, f"idle share with {p} workers and {m} microbatches",
+            *(f"{arm['bubble'][figure]:.3f}" for figure in ("formula", "equal_stages", "measured")))
+    add("1F1B", "activations against GPipe's, 4 stages, 8 microbatches, first stage", "N/m = 0.50", "-",
+        largest("1f1b", "activations", "gpipe"))
+    add("GPipe", "activations with recomputing against without", "m inputs and one sample's", "-",
+        largest("gpipe recompute", "activations", "gpipe"))
+    no_flush = f"(m+p-1)/m = {(m + p - 1) / m:.2f}"
+    add("PipeDream", f"time a sample of GPipe over PipeDream's, which has no flush, m = {m}", no_flush,
+        *over(gpipe, dream))
+    add("PipeDream", "older weight versions that stage 0 of 4 stashes, in weights", "N - 1 = 3", "-", stashed("pipedream"))
+    add("2BW", f"time a sample of 1F1B over 2BW's, which has no flush, m = {m}", no_flush, *over(one_f, two))
+    add("2BW", "older weight versions that stage 0 of 4 stashes, in weights", "1", "-", stashed("2bw"))
+    for flushing in ("gpipe", "1f1b"):
+        small = [arm for arm in arms if arm["schedule"] == flushing and arm["memory_bytes"] <= two["memory_bytes"]]
+        if small:
+            add("2BW", f"time a sample of {flushing} over 2BW's at equal memory, its m = {small[-1]['microbatches']}",
+                "no flush", *over(small[-1], two))
+        else:
+            add("2BW", f"{flushing} at 2BW's memory", "no flush", "-", "needs more at any m here")
+    add("2BW", "memory of the largest of 4 stages against 1F1B's", "one version more", "-", largest("2bw", "total", "1f1b"))
+    add("2BW", "memory of the largest of 4 stages against PipeDream's", "2 versions instead of 4", "-",
+        largest("2bw", "total", "pipedream"))
+    return made
