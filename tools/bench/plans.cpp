@@ -1,9 +1,9 @@
 // What `plan` makes of a profile and a machine that Python describes.
 #include <nlohmann/json.hpp>
 
-#include "engine/plan/machine_text.h"
+#include "engine/plan/machine.h"
 #include "engine/plan/plan.h"
-#include "engine/plan/profile_json.h"
+#include "engine/plan_files/profile_json.h"
 #include "tools/app/config/profile_read.h"
 #include "tools/bench/measure.h"
 
