@@ -63,7 +63,7 @@ class StepPrograms(program.CliTest):
     def test_check_does_not_choose_threads(self):
         config = program.write_toml(self.folder / "c.toml", program.bare(self.config(threads="auto")))
         shown = program.call("check", config)
-        self.assertIn('threads = "auto"', shown.out)
+        self.assertIn("threads = 'auto'", shown.out)
         self.assertIn("threads of each stage, and its core, chosen by module times measured at the start", shown.out)
         self.assertEqual(shown.code, program.DONE)
 
