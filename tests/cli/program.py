@@ -1,7 +1,8 @@
-"""Runs the built program from outside, as a user's scripts do, and makes what it is given."""
+"""Runs the built program from outside, as a user's scripts do, and writes its input."""
 
 import json
 import os
+import signal
 import struct
 import subprocess
 import tempfile
@@ -25,20 +26,20 @@ DONE, FAILED, BAD_USAGE, NO_SOURCE = 0, 1, 2, 3
 
 
 class Outcome(NamedTuple):
-    code: int  # below 0: killed by that signal
+    code: int  # -N: killed by signal N
     out: str
     err: str
 
 
-# A command that takes longer hangs; a sanitizer's take their time.
+# A command that takes longer than this many seconds hangs. Sanitizers are slow.
 LONG_ENOUGH = 1500 if "ASAN_OPTIONS" in os.environ else 300
 
-# Without one, as with a sanitizer, which wants to be the first library: each start is a whole one.
+# A sanitizer must be the first library, so there every start loads LibTorch anew.
 FORK_SERVER = ForkServer(MILLRACE, os.environ["FORK_SERVER"]) if os.environ.get("FORK_SERVER") else None
 
 
 def start(*args, env=None):
-    """The program at work: for tests that talk to it meanwhile. With an `env` it is loaded anew."""
+    """The running program. With an `env` it loads LibTorch anew."""
     command = [MILLRACE, *map(str, args)]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     if FORK_SERVER and env is None:
@@ -47,20 +48,20 @@ def start(*args, env=None):
 
 
 def call(*args, timeout=LONG_ENOUGH, env=None):
-    """The program from start to end."""
+    """Runs the program to its end."""
     with start(*args, env=env) as process:
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             process.kill()
             raise
-    # libpng has its own say on stderr about a picture that it can't decode.
+    # libpng writes to stderr itself about a picture that it can't decode.
     err = "".join(line for line in err.splitlines(keepends=True) if not line.startswith("libpng "))
     return Outcome(process.returncode, out, err)
 
 
 def call_all(commands):
-    """Outcomes of many calls, as many at a time as there are cores: most of a short call is start-up."""
+    """Outcomes of many calls, one per core at a time: most of a short call is start-up."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(lambda command: call(*command), commands))
 
@@ -75,16 +76,28 @@ def settings(tables):
 
 
 def toml_value(value):
-    """JSON's text of a string, a number, a flag and a list is TOML's as well."""
+    """Strings, numbers, booleans and lists are written alike in JSON and TOML."""
     return json.dumps(str(value) if isinstance(value, Path) else value)
 
 
+def merged(tables, more):
+    """`tables` with the keys of `more` on top."""
+    return {**tables, **{table: {**tables.get(table, {}), **keys} for table, keys in more.items()}}
+
+
 BARE = {"optimizer": {"kind": "sgd", "lr": 0.01}, "correction": {"kind": "none"}, "guard": {"kind": "none"}}
+SMALL = {"source": {"uri": "synth:shapes", "width": 24, "height": 16},
+         "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]}}
 
 
 def bare(tables):
-    """`tables`, with the schedule's bare rule named for whatever they don't say about learning."""
-    return {**tables, **{table: {**keys, **tables.get(table, {})} for table, keys in BARE.items()}}
+    """`tables`, with the schedule's bare update rule where they don't name another."""
+    return merged(BARE, tables)
+
+
+def small(uri="synth:shapes", **tables):
+    """The config of a small, fast run over two stages, with the keys of `tables` on top."""
+    return merged(merged(SMALL, {"source": {"uri": uri}}), tables)
 
 
 def write_toml(path, tables):
@@ -92,7 +105,7 @@ def write_toml(path, tables):
     lines = []
     for table, keys in tables.items():
         lines.append(f"[{table}]")
-        lists = {key: value for key, value in keys.items() if is_tables(value)}
+        lists = {key: value for key, value in keys.items() if isinstance(value, list) and value and isinstance(value[0], dict)}
         lines += [f"{key} = {toml_value(value)}" for key, value in keys.items() if key not in lists]
         for key, items in lists.items():
             for item in items:
@@ -102,17 +115,13 @@ def write_toml(path, tables):
     return path
 
 
-def is_tables(value):
-    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-
-
 def random_frames(seed, count, height=16, width=24, channels=3):
     """[count,H,W,C] bytes."""
     return numpy.random.default_rng(seed).integers(0, 256, (count, height, width, channels), numpy.uint8)
 
 
 def tensors_of(path):
-    """The bytes of a safetensors file's tensors, with names and shapes, without what it says of its run."""
+    """A safetensors file's tensors as (names and shapes, bytes), without the metadata of its run."""
     data = path.read_bytes()
     end = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(data[8:end])
@@ -121,7 +130,7 @@ def tensors_of(path):
 
 
 def write_frames(folder, frames):
-    """Numbered PNGs; returns the URI that names them."""
+    """Writes numbered PNGs and returns their URI."""
     folder.mkdir(parents=True, exist_ok=True)
     for number, frame in enumerate(frames):
         write_png(folder / f"{number:05d}.png", frame)
@@ -129,10 +138,10 @@ def write_frames(folder, frames):
 
 
 def write_png(path, pixels):
-    """[H,W,1] grey or [H,W,3] RGB bytes: the least that is a PNG, so that no picture library is needed."""
+    """Writes [H,W,1] grey or [H,W,3] RGB bytes as a minimal PNG, without a picture library."""
     height, width, channels = pixels.shape
     colour = {1: 0, 3: 2}[channels]
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # 0: the row is not filtered
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)  # 0: no filter
     path.write_bytes(b"\x89PNG\r\n\x1a\n"
                      + png_chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0))
                      + png_chunk(b"IDAT", zlib.compress(rows)) + png_chunk(b"IEND", b""))
@@ -143,63 +152,104 @@ def png_chunk(name, data):
 
 
 def png_size(path):
-    """(width, height) that a PNG's header tells."""
+    """(width, height) from a PNG's header."""
     head = path.read_bytes()[:24]
-    assert head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR", f"{path} is no PNG"
+    assert head[:8] == b"\x89PNG\r\n\x1a\n" and head[12:16] == b"IHDR", f"{path} is not a PNG"
     return struct.unpack(">II", head[16:24])
 
 
 class CliTest(unittest.TestCase):
-    """A folder for the test, and what is asserted of every call."""
+    """Has a folder of its own; asserts what holds for every call."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="millrace-")
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
+    def write(self, tables, name="config.toml"):
+        return write_toml(self.folder / name, tables)
+
+    def report(self, name="report.json"):
+        """The report in that file; its frames are balanced."""
+        report = json.loads((self.folder / name).read_text())
+        self.assert_balanced(report)
+        return report
+
     def assert_code(self, code, outcome):
         self.assertEqual(outcome.code, code, outcome)
 
     def assert_refused(self, code, outcome, *parts):
-        """That exit code, nothing on stdout, and one line on stderr that holds every part."""
+        """It ended with that code, an empty stdout and one line on stderr that holds every part."""
         self.assert_code(code, outcome)
         self.assertEqual(outcome.out, "", outcome)
         self.assert_one_error(outcome, *parts)
 
+    def assert_check_refuses(self, tables, *parts):
+        self.assert_refused(BAD_USAGE, call("check", self.write(tables)), *parts)
+
     def assert_one_error(self, outcome, *parts):
-        lines = outcome.err.splitlines()
-        self.assertEqual(len(lines), 1, outcome)
-        self.assertTrue(lines[0].startswith("millrace: error: "), outcome)
+        self.assertEqual(len(outcome.err.splitlines()), 1, outcome)
+        self.assert_error_among(outcome.err, *parts)
+
+    def assert_error_among(self, err, *parts):
+        """One line of `err` is an error, and it holds every part."""
+        errors = [line for line in err.splitlines() if line.startswith("millrace: error: ")]
+        self.assertEqual(len(errors), 1, err)
         for part in parts:
-            self.assertIn(str(part), lines[0])
+            self.assertIn(str(part), errors[0])
 
     def learn(self, tables, *options, code=DONE):
         """`millrace run` of the bare rule with a config of `tables`; returns (report, outcome)."""
-        tables = {**bare(tables), "output": {"weights": str(self.folder / "out.safetensors"), **tables.get("output", {})}}
-        config = write_toml(self.folder / "config.toml", tables)
+        output = {"weights": str(self.folder / "out.safetensors"), **tables.get("output", {})}
+        config = self.write({**bare(tables), "output": output})
         report = self.folder / "report.json"
         report.unlink(missing_ok=True)
         outcome = call("run", config, "--quiet", "--report", report, *options)
         self.assert_code(code, outcome)
         return json.loads(report.read_text()), outcome
 
-    def start_run(self, config, *options):
-        """`millrace run` on an endless source, returned when it has begun: its first progress line is out."""
-        process = start("run", config, *options)
+    def ends(self, process):
+        """`process`, which ends with the test if not before."""
         self.addCleanup(self.end, process)
+        return process
+
+    def spawn(self, command, env=None):
+        """Any command at work, its output in pipes."""
+        return self.ends(subprocess.Popen(list(map(str, command)), env=env, text=True, stdin=subprocess.DEVNULL,
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+
+    def start_run(self, config, *options):
+        """`millrace run` on an endless source, after its first progress line."""
+        process = self.ends(start("run", config, *options))
+        self.read_until(process, "frame ")
+        return process
+
+    def read_until(self, process, begin):
+        """The rest of the next line on stderr that begins so."""
         for line in iter(process.stderr.readline, ""):
-            if line.startswith("frame "):
-                return process
-        self.fail("it ended before its first progress line")
+            if line.startswith(begin):
+                return line.removeprefix(begin).rstrip("\n")
+        self.fail(f"it ended before it wrote {begin!r}")
+
+    def stop(self, process, number=signal.SIGINT, code=DONE):
+        """Sends a signal and waits for the end; returns (stdout, stderr)."""
+        process.send_signal(number)
+        return self.finish(process, code)
+
+    def finish(self, process, code=DONE):
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, code, err)
+        return out, err
 
     def wait_until(self, what, text, process=None):
-        """Until what() holds, for two minutes at most, and while `process` is there."""
+        """Waits until what() is true, for at most two minutes, while `process` is alive; returns what it gave."""
         end = time.monotonic() + 120
-        while not what():
+        while not (result := what()):
             if process:
                 self.assertIsNone(process.poll(), text)
             self.assertLess(time.monotonic(), end, text)
             time.sleep(0.02)
+        return result
 
     def end(self, process):
         if process.poll() is None:
@@ -209,7 +259,7 @@ class CliTest(unittest.TestCase):
         process.stderr.close()
 
     def assert_balanced(self, report):
-        """received = trained + dropped + rejected + in_flight, and nothing is left in flight."""
+        """received = trained + dropped + rejected + in_flight, and in_flight is 0."""
         frames = report["frames"]
         fates = frames["trained"] + frames["dropped"] + frames["rejected"] + frames["in_flight"]
         self.assertEqual(frames["received"], fates, frames)

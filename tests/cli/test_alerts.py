@@ -1,11 +1,11 @@
-"""What the network did not expect is told to the world outside: a picture, a post, the log."""
+"""Frames that the network did not expect are reported: on stderr, in the log, as a picture, by a webhook."""
 
 import http.server
 import json
-import threading
 import unittest
 
 import program
+from servers import web_server
 
 
 class Hook(http.server.BaseHTTPRequestHandler):
@@ -20,28 +20,22 @@ class Hook(http.server.BaseHTTPRequestHandler):
 
 class Alerts(program.CliTest):
 
-    def setUp(self):
-        super().setUp()
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hook)
-        self.server.posts = []
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.addCleanup(self.server.server_close)
-        self.addCleanup(self.server.shutdown)
-        usual = program.random_frames(1, 400, 16, 16) // 8 + 64  # as restless as a camera's picture
-        usual[380:383] = 255 - usual[380:383]
-        self.uri = program.write_frames(self.folder / "frames", usual)
-
-    def config(self, **novelty):
-        return {"source": {"uri": self.uri, "width": 16, "height": 16, "pace": "asap"},
+    def config(self, unexpected=slice(380, 383), **novelty):
+        frames = program.random_frames(1, 400, 16, 16) // 8 + 64  # as noisy as a camera's picture
+        frames[unexpected] = 255 - frames[unexpected]
+        return {"source": {"uri": program.write_frames(self.folder / "frames", frames), "width": 16, "height": 16, "pace": "asap"},
                 "model": {"layers": 2, "features": 4, "kernel": 3}, "pipeline": {"stages": 1},
                 "novelty": novelty, "output": {"log": self.folder / "log.jsonl", "log_every": 1}}
 
-    def test_an_event_leaves_a_picture_a_post_and_a_mark_in_the_log(self):
-        url = f"http://127.0.0.1:{self.server.server_address[1]}/hook"
-        report, _ = self.learn(self.config(snapshots=self.folder / "shots", webhook=url))
+    def test_an_event_leaves_a_line_a_picture_a_post_and_a_mark_in_the_log(self):
+        server = web_server(self, Hook)
+        server.posts = []
+        report, outcome = self.learn(self.config(snapshots=self.folder / "shots", webhook=f"{server.url}/hook"))
         self.assertEqual(report["novelty"]["events"], 1)
+        self.assertIn(report["novelty"]["marked"], [1, 2, 3])  # the network gets used to it
+        self.assertIn("unexpected: since frame 380\n", outcome.err)
         self.assertEqual(report["novelty"]["alerts"], {"told": 1, "dropped": 0, "failed": 0, "last_error": ""})
-        post, = self.server.posts
+        post, = server.posts
         self.assertEqual((post["kind"], post["event"], post["frame"]), ("unexpected", 1, 380))
         shot, = (self.folder / "shots").iterdir()
         self.assertEqual(post["snapshot"], str(shot))
@@ -51,7 +45,11 @@ class Alerts(program.CliTest):
         self.assertGreater(lines[380]["deviation"], 4)
         self.assertFalse(lines[379]["unexpected"])
 
-    def test_nobody_who_is_away_costs_a_frame(self):
+    def test_an_event_of_the_last_frame_is_reported(self):
+        _, outcome = self.learn(self.config(unexpected=slice(399, None)))
+        self.assertIn("unexpected: since frame 399\n", outcome.err)
+
+    def test_a_receiver_that_is_away_costs_no_frame_and_prints_no_password(self):
         report, outcome = self.learn(self.config(webhook="http://eve:hunter2@127.0.0.1:1/"))
         self.assertEqual(report["frames"]["trained"], 400)
         self.assertEqual(report["novelty"]["alerts"]["failed"], 1)

@@ -1,6 +1,5 @@
-"""Configs of many keys at once, drawn by chance: what `check` accepts runs, exactly counted and twice to the same bits."""
+"""Random configs of many keys at once: what `check` accepts runs, with exact counts and twice to the same bits."""
 
-import json
 import os
 import random
 import unittest
@@ -9,18 +8,18 @@ import program
 
 COUNT = 1000 if "MILLRACE_LONG" in os.environ else 30
 FRAMES = 24
-MODULES = 6  # that three layers have at least
+MODULES = 6  # of three layers, at least
 
 
 def some(chance, tables, *choices):
-    """Each key of (table, key, values) with one value, or left as it is."""
+    """Sets some keys of (table, key, values), each to one of its values."""
     for table, key, values in choices:
         if chance.random() < 0.4:
             tables.setdefault(table, {})[key] = chance.choice(values)
 
 
 def drawn(number, folder):
-    """Tables of a config, the same for the same number."""
+    """The tables of the number-th config."""
     chance = random.Random(number)
     stages = chance.choice((1, 2, 2, 3, 4))
     tables = {"source": {"uri": f"synth:shapes?frames={FRAMES}", "width": 16, "height": 12},
@@ -49,7 +48,7 @@ def drawn(number, folder):
     for table, key, wanted in (("task", "horizon", had("task", "kind") == "next-frame"),
                                ("replay", "size", had("replay", "kind")), ("replay", "share", had("replay", "kind")),
                                ("pipeline", "replicas", had("pipeline", "schedule") == "pipedream")):
-        if not wanted and chance.random() < 0.95:  # most would be refused for the same few reasons
+        if not wanted and chance.random() < 0.95:  # or most would be refused for the same few reasons
             tables.get(table, {}).pop(key, None)
     tables["output"] = {"weights": folder / "weights.safetensors", "report": folder / "report.json"}
     some(chance, tables, ("output", "log", (folder / "log.jsonl",)), ("output", "log_every", (1, 7)))
@@ -60,10 +59,10 @@ def drawn(number, folder):
 
 class Combinations(program.CliTest):
 
-    def run_in(self, folder, number, *options):
+    def run_in(self, folder, number):
         folder.mkdir()
         config = program.write_toml(folder / "config.toml", drawn(number, folder))
-        return config, program.call("run", config, "--quiet", *options)
+        return config, program.call("run", config, "--quiet")
 
     def test_what_check_accepts_runs(self):
         for number in range(COUNT):
@@ -79,21 +78,19 @@ class Combinations(program.CliTest):
             self.assertEqual((outcome.code, outcome.err), (program.BAD_USAGE, checked.err))
             return
         self.assert_code(program.DONE, outcome)
-        report = json.loads((folder / "report.json").read_text())
-        self.assert_balanced(report)
+        report = self.report(f"{number}/report.json")
         self.assertEqual(report["frames"]["dropped"], 0)
         again = self.folder / f"{number}-again"
         _, outcome = self.run_in(again, number)
         self.assert_code(program.DONE, outcome)
         self.assertEqual(program.tensors_of(again / "weights.safetensors"), program.tensors_of(folder / "weights.safetensors"))
-        second = json.loads((again / "report.json").read_text())
+        second = self.report(f"{number}-again/report.json")
         for same in ("frames", "loss", "updates", "gradient_age"):
             self.assertEqual(second[same], report[same], same)
         if (folder / "kept").exists():
             outcome = program.call("run", config, "--quiet", "--set", "checkpoint.resume=true")
             self.assert_code(program.DONE, outcome)
-            resumed = json.loads((folder / "report.json").read_text())
-            self.assert_balanced(resumed)
+            resumed = self.report(f"{number}/report.json")
             self.assertEqual(resumed["run"]["resumed"]["frames"], report["frames"]["trained"])
 
 

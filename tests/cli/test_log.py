@@ -1,14 +1,14 @@
-"""output.log: a JSON object a line about every N-th frame; and what a terminal gets instead of lines."""
+"""output.log: one JSON object a line about every N-th frame. Progress on a terminal is one line."""
 
 import json
 import math
 import os
 import pty
-import signal
 import subprocess
 import unittest
 
 import program
+from keeping import MODEL
 
 NUMBERS = ("frame", "source_frame", "time", "loss", "mean_frame_loss", "latency_ms", "T_over_N_ms", "dropped", "missed")
 LISTS = ("stage_ms", "handoff_ms", "gradient_age")
@@ -19,22 +19,18 @@ class Log(program.CliTest):
 
     def setUp(self):
         super().setUp()
-        self.log = self.folder / "logs" / "run.jsonl"  # a folder that is to be made
+        self.log = self.folder / "logs" / "run.jsonl"  # in a folder that the run makes
 
-    def config(self, **output):
+    def config(self, log=None, log_every=10):
         uri = program.write_frames(self.folder / "frames", program.random_frames(1, FRAMES))
-        return {"source": {"uri": uri, "width": 24, "height": 16}, "model": {"layers": 3, "features": 4, "kernel": 3},
-                "pipeline": {"stages": 2, "cut": [2]}, "output": output}
-
-    def lines(self):
-        return [json.loads(line) for line in self.log.read_text().splitlines()]
+        return program.small(uri, model=MODEL, output={"log": log or self.log, "log_every": log_every})
 
     def test_every_nth_frame_has_its_line(self):
         for every in (1, 7, 1000):
             with self.subTest(every=every):
                 self.log.unlink(missing_ok=True)
-                report, _ = self.learn(self.config(log=self.log, log_every=every))
-                lines = self.lines()
+                report, _ = self.learn(self.config(log_every=every))
+                lines = [json.loads(line) for line in self.log.read_text().splitlines()]
                 self.assertEqual([line["frame"] for line in lines], list(range(0, FRAMES, every)))
                 for line in lines:
                     for key in NUMBERS:
@@ -53,52 +49,47 @@ class Log(program.CliTest):
                     mean = sum(line["mean_frame_loss"] for line in lines) / FRAMES
                     self.assertTrue(math.isclose(mean, report["loss"]["mean_frame"]["mean"], rel_tol=1e-6))
 
-    def test_a_second_run_goes_on_below_even_a_line_cut_off(self):
-        self.learn(self.config(log=self.log, log_every=10))
+    def test_a_second_run_appends_even_after_a_torn_line(self):
+        self.learn(self.config())
         with self.log.open("a") as file:
             file.write('{"frame":50,"los')
-        self.learn(self.config(log=self.log, log_every=10))
+        self.learn(self.config())
         lines = self.log.read_text().splitlines()
         self.assertEqual(lines.pop(5), '{"frame":50,"los')
         self.assertEqual([json.loads(line)["frame"] for line in lines], 2 * [0, 10, 20, 30, 40])
 
     def test_on_stdout_it_is_alone_there(self):
-        config = program.write_toml(self.folder / "config.toml", self.config(log="-", log_every=10))
-        outcome = program.call("run", config)
+        outcome = program.call("run", self.write(self.config(log="-")))
         self.assert_code(program.DONE, outcome)
         self.assertEqual([json.loads(line)["frame"] for line in outcome.out.splitlines()], [0, 10, 20, 30, 40])
         self.assertIn("50 received", outcome.err)  # the summary
 
     def test_lines_are_there_while_it_learns(self):
-        config = program.write_toml(self.folder / "config.toml", {
-            **self.config(log="-", log_every=5), "source": {"uri": "synth:shapes", "width": 16, "height": 16}})
-        with program.start("run", config, "--quiet") as process:
-            for frame in (0, 5, 10):
-                self.assertEqual(json.loads(process.stdout.readline())["frame"], frame)
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=60)
-        self.assertEqual(process.returncode, program.DONE)
+        config = self.write(program.small(output={"log": "-", "log_every": 5}))
+        process = self.ends(program.start("run", config, "--quiet"))
+        for frame in (0, 5, 10):
+            self.assertEqual(json.loads(process.stdout.readline())["frame"], frame)
+        self.stop(process)
 
     def test_a_log_that_cannot_be_written_costs_no_other_output(self):
-        report, outcome = self.learn(self.config(log="/dev/full", log_every=10), code=program.FAILED)
+        report, outcome = self.learn(self.config(log="/dev/full"), code=program.FAILED)
         self.assertEqual(report["frames"]["trained"], FRAMES)
         while_running, at_the_end = outcome.err.splitlines()
         self.assertTrue(while_running.startswith("log: /dev/full: "), outcome)
         self.assertTrue(at_the_end.startswith("millrace: error: /dev/full: "), outcome)
         self.assertTrue((self.folder / "out.safetensors").exists())
 
-    def test_one_that_cannot_be_opened_is_told_of_before_anything_is_learned(self):
-        config = program.write_toml(self.folder / "config.toml", self.config(log=self.folder))
+    def test_one_that_cannot_be_opened_is_refused_before_anything_is_learned(self):
+        config = self.write(self.config(log=self.folder))
         self.assert_refused(program.BAD_USAGE, program.call("run", config, "--quiet"), "output.log", self.folder)
 
 
 class Progress(program.CliTest):
 
     def command(self):
-        config = program.write_toml(self.folder / "config.toml", {
-            "source": {"uri": "synth:shapes", "width": 16, "height": 16, "fps": 100.0, "pace": "live"},
-            "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 1},
-            "monitor": {"fps": 0.001}})  # never late, however busy the machine
+        config = self.write(program.small(
+            source={"fps": 100.0, "pace": "live"}, pipeline={"stages": 1, "cut": []},
+            monitor={"fps": 0.001}))  # never late, however busy the machine
         return [program.MILLRACE, "run", config, "--frames", "100"]
 
     def test_plain_lines_where_there_is_no_terminal(self):

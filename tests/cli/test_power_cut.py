@@ -1,7 +1,6 @@
-"""The power goes, and with it all that the disk has not been told to keep: what was learned stays."""
+"""The power goes, and with it all that the disk was not told to keep: what was learned stays."""
 
 import filecmp
-import json
 import os
 import random
 import shutil
@@ -14,15 +13,15 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 import program
-from test_faults import EVERY, FPS, LONG, NEWEST, PREVIOUS, figure, frames_of
+from keeping import EVERY, FPS, LONG, MODEL, NEWEST, PREVIOUS, figure, frames_logged, frames_of
 
 CUTS = int(os.environ.get("MILLRACE_CUTS", 300 if LONG else 6))
 
 
 @unittest.skipUnless(os.geteuid() == 0 and Path("/dev/loop-control").exists() and shutil.which("mkfs.ext4"),
-                     "only root mounts a disk of its own")
+                     "only root can mount a disk")
 class PowerCut(program.CliTest):
-    """A file system in a file: whatever it has not written to that file by now, a power cut takes."""
+    """A file system in a file: a power cut takes whatever it has not yet written to that file."""
 
     def mount(self, image, name):
         there = self.folder / name
@@ -39,35 +38,27 @@ class PowerCut(program.CliTest):
         subprocess.run(["mkfs.ext4", "-q", "-F", self.image], check=True, capture_output=True)
         self.disk = self.mount(self.image, "disk")
         self.addCleanup(subprocess.run, ["umount", "-l", self.disk], stderr=subprocess.DEVNULL)
-        self.config = program.write_toml(self.folder / "config.toml", program.bare({
-            "source": {"uri": "synth:shapes", "width": 24, "height": 16, "pace": "live", "fps": FPS},
-            "model": {"layers": 3, "features": 4, "kernel": 3},
-            "pipeline": {"schedule": "sequential", "stages": 2, "cut": [2], "capture": "eager"},
-            "checkpoint": {"dir": self.disk / "kept", "every": EVERY, "resume": True},
-            "output": {"log": self.folder / "log.jsonl", "log_every": 1}}))
-        self.process = program.start("run", self.config, "--quiet")
-        self.addCleanup(self.end, self.process)
-        while not (self.disk / "kept" / PREVIOUS).exists():
-            self.assertIsNone(self.process.poll())
-            time.sleep(0.01)
+        self.config = self.write(program.bare(program.small(
+            source={"pace": "live", "fps": FPS}, model=MODEL,
+            pipeline={"schedule": "sequential", "capture": "eager"},
+            checkpoint={"dir": self.disk / "kept", "every": EVERY, "resume": True},
+            output={"log": self.folder / "log.jsonl", "log_every": 1})))
+        self.process = self.ends(program.start("run", self.config, "--quiet"))
+        self.wait_until((self.disk / "kept" / PREVIOUS).exists, "no checkpoint is written", self.process)
 
     def cut(self):
-        """The disk as the power leaves it; how many frames had been learned for certain."""
-        told = self.learned()
+        """The disk as the power leaves it; how many frames had certainly been learned."""
+        told = frames_logged(self.folder / "log.jsonl")
         self.process.send_signal(signal.SIGSTOP)
         left = self.folder / "left"
         shutil.copyfile(self.image, left)
-        while not filecmp.cmp(self.image, left, shallow=False):  # the kernel has just written
+        while not filecmp.cmp(self.image, left, shallow=False):  # the kernel wrote meanwhile
             shutil.copyfile(self.image, left)
         self.process.send_signal(signal.SIGCONT)
         return left, told
 
-    def learned(self):
-        whole = (self.folder / "log.jsonl").read_text().rpartition("\n")[0].splitlines()
-        return json.loads(whole[-1])["frame"] + 1 if whole else 0
-
     def look_after(self, left, told, goes_on):
-        """Both checkpoints are whole, and a run goes on from the newest; how many frames were lost."""
+        """Both checkpoints are whole, and a run continues from the newest; returns how many frames were lost."""
         there = self.mount(left, "after")
         try:
             kept = there / "kept"
@@ -81,7 +72,7 @@ class PowerCut(program.CliTest):
                 self.assert_code(program.DONE, outcome)
                 self.assertEqual(outcome.err, "", "it fell back")
                 self.assertEqual(frames_of(kept / NEWEST), now + 5)
-                self.assertEqual({file.name for file in kept.iterdir()}, {NEWEST, PREVIOUS}, "what the cut left behind goes")
+                self.assertEqual({file.name for file in kept.iterdir()}, {NEWEST, PREVIOUS}, "the cut left something behind")
             return told - now
         finally:
             subprocess.run(["umount", there], check=True)

@@ -1,4 +1,4 @@
-"""Several sources, each where its pipeline runs, teach one network: frames stay there, and gradients meet."""
+"""Several sources train one network: each feeds a pipeline on its own ranks, and only gradients travel between them."""
 
 import json
 import unittest
@@ -11,19 +11,19 @@ from test_ranks import MPI, RanksTest, ranks
 class Sources(RanksTest):
 
     def sources(self, count, frames=20):
-        """So many folders of frames, and one of all in turns."""
+        """`count` folders of frames, and one with all of them in turns."""
         each = [program.random_frames(seed=7 + source, count=frames) for source in range(count)]
         folders = [program.write_frames(self.folder / f"source{i}", images) for i, images in enumerate(each)]
-        return folders, program.write_frames(self.folder / "turns", [image for turn in zip(*each) for image in turn])
+        return list(map(str, folders)), program.write_frames(self.folder / "turns", [image for turn in zip(*each) for image in turn])
 
     def test_pipelines_with_a_source_each_learn_what_one_process_learns_from_all(self):
-        """PipeDream's replicas take samples in turn, so that one process with three of each stage is the judge."""
+        """PipeDream's replicas take samples in turn, so one process with three replicas of each stage is the reference."""
         folders, turns = self.sources(3)
         tables = self.config(schedule="pipedream", optimizer={"kind": "adam", "lr": 0.01})
         tables["source"]["uri"] = turns
         alone = tables | {"pipeline": tables["pipeline"] | {"replicas": [3, 3]}}
         expected = self.run_over(1, alone, "alone")
-        tables["source"] |= {"uris": list(map(str, folders))}
+        tables["source"] |= {"uris": folders}
         for count in 3, 6:
             with self.subTest(count=count):
                 got = self.run_over(count, tables, f"over{count}")
@@ -41,7 +41,7 @@ class Sources(RanksTest):
                 tables = self.config(schedule=schedule, stages=stages, cut=cut, capture=capture)
                 tables["source"]["uri"] = folders[0]
                 expected = self.run_over(1, tables, "one")
-                tables["source"]["uris"] = [str(folders[0])] * 2
+                tables["source"]["uris"] = [folders[0]] * 2
                 got = self.run_over(2, tables, "two")
                 self.assertEqual(got[0], expected[0], "weights differ")
                 self.assertEqual(got[1], expected[1], "losses differ")
@@ -53,7 +53,7 @@ class Sources(RanksTest):
         tables["source"]["uri"] = folders[0]
         tables["pipeline"]["tensor"] = 2
         expected = self.run_over(4, tables, "one")
-        tables["source"]["uris"] = [str(folders[0])] * 2
+        tables["source"]["uris"] = [folders[0]] * 2
         self.assertEqual(self.run_over(8, tables, "two")[0], expected[0])
 
     def test_the_shortest_source_ends_the_run_and_no_frame_is_lost(self):
@@ -61,7 +61,7 @@ class Sources(RanksTest):
         short = program.write_frames(self.folder / "short", program.random_frames(seed=1, count=9))
         for uris in ([short, folders[0]], [folders[0], short]):
             tables = self.config(schedule="gpipe")  # 4 frames an update
-            tables["source"]["uris"] = list(map(str, uris))
+            tables["source"]["uris"] = uris
             _, losses, report = self.run_over(2, tables, "short")
             self.assertEqual(report["frames"]["trained"], 8)
             other = report["ranks"][1]["source"]
@@ -71,7 +71,7 @@ class Sources(RanksTest):
     def test_a_next_frame_is_predicted_at_each_source(self):
         folders, _ = self.sources(2)
         tables = self.config(schedule="partime", task={"kind": "next-frame"}, guard={"kind": "roll-back"})
-        tables["source"]["uris"] = list(map(str, folders))
+        tables["source"]["uris"] = folders
         report = self.run_over(2, tables, "next")[2]
         self.assertEqual((report["frames"]["trained"], report["ranks"][1]["source"]["trained"]), (19, 19))
 
@@ -83,26 +83,20 @@ class Sources(RanksTest):
                                      ({"monitor": {"policy": "skip"}}, 2, ("monitor.policy", "dropped")),
                                      ({"correction": {"kind": "local"}}, 2, ("correction.kind", "heads")),
                                      ({"source": {"width": 0, "height": 0}}, 2, ("source.uris", "are 12x8"))):
-            config = self.config()
-            uris = list(map(str, folders))
+            uris = folders
             if "are 12x8" in words:
-                uris[1] = str(program.write_frames(self.folder / "small",
-                                                   program.random_frames(seed=3, count=4, width=12, height=8)))
-            config["source"]["uris"] = uris
-            for table, keys in tables.items():
-                config[table] = config.get(table, {}) | keys
-            file = program.write_toml(self.folder / "config.toml", config)
+                uris = [uris[0], program.write_frames(self.folder / "small", program.random_frames(3, 4, width=12, height=8))]
+            config = program.merged(program.merged(self.config(), {"source": {"uris": uris}}), tables)
             with self.subTest(words=words):
-                self.assert_refused(program.BAD_USAGE, ranks(count, "run", file), *words)
-        file = program.write_toml(self.folder / "config.toml", config)
-        self.assert_refused(program.BAD_USAGE, program.call("run", file), "source.uris", "mpirun -n")
+                self.assert_ranks_refuse(count, config, *words)
+        outcome = program.call("run", self.folder / "config.toml")
+        self.assert_refused(program.BAD_USAGE, outcome, "source.uris", "mpirun -n")
 
     def test_a_source_that_cannot_be_opened_is_one_line_that_names_the_rank(self):
         folders, _ = self.sources(1)
         tables = self.config()
-        tables["source"]["uris"] = [str(folders[0]), "file:///gone.mp4"]
-        file = program.write_toml(self.folder / "config.toml", tables)
-        self.assert_refused(program.NO_SOURCE, ranks(2, "run", file), "rank 1", "gone.mp4")
+        tables["source"]["uris"] = [folders[0], "file:///gone.mp4"]
+        self.assert_refused(program.NO_SOURCE, ranks(2, "run", self.write(tables)), "rank 1", "gone.mp4")
 
 
 if __name__ == "__main__":

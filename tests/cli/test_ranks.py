@@ -13,12 +13,12 @@ from safetensors.numpy import save_file
 
 import program
 
-# After 40 updates, of a tensor's largest number: sums of float32 in another order.
+# Relative to a tensor's largest number, after 40 updates: float32 sums in another order.
 BOUND = 1e-4
 
 MPIRUN = shutil.which("mpirun")
-# Tests share a machine's cores, and may run as root in a container. A leak checker finds what Open MPI's components left
-# whose libraries are gone by then, so that no list can name them.
+# Tests share a machine's cores, and may run as root in a container. Leaks of Open MPI's components can't be suppressed by
+# name: their libraries are unloaded by then.
 LAUNCH = [MPIRUN, "--oversubscribe", "--bind-to", "none", "--quiet"]
 AS_RANKS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
@@ -26,7 +26,7 @@ ENVIRONMENT = {**os.environ, **AS_RANKS}
 
 
 def ranks(count, *command, shell=False):
-    """The program on so many ranks, from start to end. `shell`: the command is one for sh."""
+    """Runs the program on `count` ranks. `shell`: the command is one for sh."""
     command = ["sh", "-c", command[0]] if shell else [program.MILLRACE, *map(str, command)]
     done = subprocess.run([*LAUNCH, "-n", str(count), *command], env=ENVIRONMENT, text=True, timeout=500,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -34,7 +34,7 @@ def ranks(count, *command, shell=False):
 
 
 def processes_under(parent):
-    """The programs that a launcher has started, by rank."""
+    """The processes that a launcher has started, by rank."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -55,29 +55,40 @@ MPI = MPIRUN and (Path(program.MILLRACE).parent / "libmillrace_mpi.so").exists()
 class RanksTest(program.CliTest):
 
     def config(self, schedule="partime", stages=2, cut=(4,), capture="eager", replicas=(), **tables):
-        frames = program.write_frames(self.folder / "frames", program.random_frames(seed=3, count=40))
-        return program.bare({"source": {"uri": frames, "width": 24, "height": 16, "pace": "asap"},
-                             "model": {"layers": 4, "features": 4, "kernel": 3},
-                             "pipeline": {"schedule": schedule, "stages": stages, "cut": list(cut),
-                                          "capture": capture} |
-                             ({"replicas": list(replicas)} if replicas else {})} | tables)
+        self.frames = program.random_frames(seed=3, count=40)
+        pipeline = {"schedule": schedule, "stages": stages, "cut": list(cut), "capture": capture}
+        return program.bare(program.small(
+            program.write_frames(self.folder / "frames", self.frames), source={"pace": "asap"},
+            model={"layers": 4, "features": 4}, pipeline=pipeline | ({"replicas": list(replicas)} if replicas else {}), **tables))
 
     def run_over(self, count, tables, name):
         """Learns over `count` ranks (1: no mpirun). Returns (weights' bytes, losses, report)."""
         weights, report, log = (self.folder / f"{name}.{end}" for end in ("safetensors", "json", "jsonl"))
         output = {"weights": str(weights), "log": str(log), "log_every": 1}
-        config = program.write_toml(self.folder / "config.toml", {**tables, "output": output})
+        config = self.write({**tables, "output": output})
         call = ("run", config, "--quiet", "--report", report)
         outcome = program.call(*call) if count == 1 else ranks(count, *call)
         self.assert_code(program.DONE, outcome)
         self.assertEqual(outcome.err, "")
         losses = [json.loads(line).get("loss") for line in log.read_text().splitlines()]
-        report = json.loads(report.read_text())
-        self.assert_balanced(report)
-        return program.tensors_of(weights), losses, report
+        return program.tensors_of(weights), losses, self.report(report.name)
+
+    def run_in_two_parts(self, before, after, tables):
+        """Learns 25 frames over so many ranks and the other 15 over so many others, from a checkpoint."""
+        first, rest = tables if isinstance(tables, tuple) else (tables, tables)
+        state = self.folder / f"state{before}{after}"
+        for name, count, part, frames in (("first", before, first, self.frames[:25]), ("rest", after, rest, self.frames[25:])):
+            uri = program.write_frames(self.folder / name, frames)
+            got = self.run_over(count, program.merged(part, {
+                "source": {"uri": uri}, "checkpoint": {"dir": state, "every": 10, "resume": True}}), name)
+            self.assertTrue((state / "checkpoint.previous.safetensors").exists(), "one was made on the way")
+        return got[0]
+
+    def assert_ranks_refuse(self, count, tables, *words):
+        self.assert_refused(program.BAD_USAGE, ranks(count, "run", self.write(tables)), *words)
 
     def assert_close(self, got, expected):
-        """But for the order in which float32 is added up."""
+        """Equal up to the order of float32 sums."""
         self.assertEqual(got[0], expected[0])  # names and shapes
         for name, (begin, end) in ((name, entry["data_offsets"]) for name, entry in expected[0].items()):
             mine, theirs = (numpy.frombuffer(state[1][begin:end], numpy.float32) for state in (got, expected))
@@ -105,10 +116,8 @@ class Ranks(RanksTest):
         self.assertEqual(len({rank["process"] for rank in report["ranks"]}), 2)
         self.assertTrue(all(ms > 0 for ms in report["timing_ms"]["stage"]), report["timing_ms"])
 
-    def test_step_programs_over_two_ranks_give_the_same_weights_and_losses(self):
+    def test_step_programs_and_workers_of_several_stages_give_the_same_weights_and_losses(self):
         self.assert_same_over(2, capture="graph")
-
-    def test_a_worker_with_several_stages_may_be_a_rank(self):
         self.assert_same_over(2, schedule="interleaved", stages=4, cut=(2, 4, 6), capture="graph")
 
     def test_four_ranks_give_the_same_weights_and_losses(self):
@@ -121,7 +130,7 @@ class Ranks(RanksTest):
         self.assertEqual({link["carries"] for link in report["ranks"][3]["links"]},
                          {"activation", "target", "gradients of a replica", "turn"})
 
-    def test_ranks_that_share_modules_learn_what_one_learns_but_for_rounding(self):
+    def test_ranks_that_share_modules_learn_what_one_learns_up_to_rounding(self):
         for count, schedule, capture in ((2, "sequential", "eager"), (4, "gpipe", "eager"),
                                          (2, "2bw", "graph"), (4, "partime", "graph"), (4, "zb-h1", "graph")):
             with self.subTest(count=count, schedule=schedule, capture=capture):
@@ -135,8 +144,8 @@ class Ranks(RanksTest):
                 self.assertEqual([rank["part"] for rank in report["ranks"]], [0, 1] * (count // 2))
                 self.assertEqual(self.run_over(count, tables, "again")[0], got, "it is repeatable")
 
-    def test_a_gradient_that_overflows_on_one_rank_is_left_out_by_all_that_share_its_modules(self):
-        """Half of the first convolution's channels shrink what the second blows up: fine but for one gradient."""
+    def test_a_gradient_that_overflows_on_one_rank_is_skipped_by_all_that_share_its_modules(self):
+        """Half of the first convolution's channels shrink what the second blows up: only one gradient overflows."""
         rng = numpy.random.default_rng(1)
         state = {"0.weight": rng.uniform(-1, 1, (4, 3, 3, 3)), "0.bias": numpy.zeros(4),
                  "2.weight": rng.uniform(-1, 1, (3, 4, 3, 3)), "2.bias": numpy.zeros(3)}
@@ -149,45 +158,39 @@ class Ranks(RanksTest):
         layers = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "conv", "out": 3, "kernel": 3}]
         tables["model"] = {"preset": "layers", "layer": layers, "weights": str(self.folder / "begin.safetensors")}
         expected, _, alone = self.run_over(1, tables, "alone")
-        self.assertEqual(alone["guard"]["skipped_updates"], [40], "no gradient is finite")
+        self.assertEqual(alone["guard"]["skipped_updates"], [40], "no update is finite")
         tables["pipeline"]["tensor"] = 2
         got, _, shared = self.run_over(2, tables, "shared")
         self.assertEqual(got, expected, "as it began")
         self.assertEqual(shared["guard"]["skipped_updates"], [40])
 
     def test_a_checkpoint_of_shared_modules_is_of_whole_ones(self):
-        state = self.folder / "state"
         tables = self.config(schedule="sequential", capture="graph",
                              optimizer={"kind": "sgd", "lr": 0.01, "momentum": 0.9})
         expected = self.run_over(1, tables, "alone")[0]
-        tables["checkpoint"] = {"dir": str(state), "every": 10, "resume": True}
-        frames = program.random_frames(seed=3, count=40)
-        tables["source"]["uri"] = program.write_frames(self.folder / "first", frames[:25])
-        shared = tables | {"pipeline": tables["pipeline"] | {"tensor": 2}}
-        self.run_over(2, shared, "first")
-        self.assertTrue((state / "checkpoint.previous.safetensors").exists(), "one was made on the way")
-        tables["source"]["uri"] = program.write_frames(self.folder / "rest", frames[25:])
-        self.assert_close(self.run_over(1, tables, "rest")[0], expected)
+        shared = program.merged(tables, {"pipeline": {"tensor": 2}})
+        self.assert_close(self.run_in_two_parts(2, 1, (shared, tables)), expected)
+
+    def test_a_checkpoint_goes_on_with_another_number_of_ranks(self):
+        tables = self.config(schedule="sequential", stages=4, cut=(2, 4, 6), optimizer={"kind": "adam", "lr": 0.01})
+        expected = self.run_over(1, tables, "alone")[0]
+        for before, after in ((2, 1), (2, 4), (4, 2)):
+            with self.subTest(before=before, after=after):
+                self.assertEqual(self.run_in_two_parts(before, after, tables), expected)
 
     def test_what_does_not_go_with_shared_modules_is_one_line(self):
-        for key, value, words in (("cut", [], ("pipeline.cut", "name the cut")),
-                                  ("cut", [1], ("pipeline.tensor", "no stage has two")),
-                                  ("tensor", 3, ("pipeline.tensor", "a multiple of 3 ranks"))):
-            tables = self.config()
-            if value == [1]:
-                tables["model"]["layers"] = 2
-            tables["pipeline"] |= {"tensor": 2, key: value}
-            file = program.write_toml(self.folder / "config.toml", tables)
-            self.assert_refused(program.BAD_USAGE, ranks(4, "run", file), *words)
-        tables = self.config(correction={"kind": "gap-aware"})
-        tables["pipeline"]["tensor"] = 2
-        file = program.write_toml(self.folder / "config.toml", tables)
-        self.assert_refused(program.BAD_USAGE, ranks(4, "run", file), "correction.kind", "gap-aware", "mean step")
-        file = program.write_toml(self.folder / "config.toml", tables)
-        self.assert_refused(program.BAD_USAGE, program.call("run", file), "pipeline.tensor", "mpirun -n")
+        for tables, words in (({"pipeline": {"cut": []}}, ("pipeline.cut", "name the cut")),
+                              ({"pipeline": {"cut": [1]}, "model": {"layers": 2}}, ("pipeline.tensor", "no stage has two")),
+                              ({"pipeline": {"tensor": 3}}, ("pipeline.tensor", "a multiple of 3 ranks")),
+                              ({"correction": {"kind": "gap-aware"}}, ("correction.kind", "gap-aware", "mean step"))):
+            with self.subTest(words=words):
+                tables = program.merged(program.merged(self.config(), {"pipeline": {"tensor": 2}}), tables)
+                self.assert_ranks_refuse(4, tables, *words)
+        outcome = program.call("run", self.folder / "config.toml")
+        self.assert_refused(program.BAD_USAGE, outcome, "pipeline.tensor", "mpirun -n")
 
     def test_a_profile_by_ranks_tells_a_plan_what_sharing_modules_costs(self):
-        file = program.write_toml(self.folder / "config.toml", self.config(schedule="sequential", stages=1, cut=()))
+        file = self.write(self.config(schedule="sequential", stages=1, cut=()))
         path = self.folder / "profile.json"
         outcome = ranks(2, "profile", file, "--json", path)
         self.assert_code(program.DONE, outcome)
@@ -209,57 +212,52 @@ class Ranks(RanksTest):
             self.assert_code(program.DONE, planned)
             self.assertEqual("mpirun -n 2 millrace profile" in planned.out, not known, planned.out)
 
-    def test_a_checkpoint_of_two_ranks_goes_on_in_one_process(self):
-        state = self.folder / "state"
-        tables = self.config(schedule="sequential", optimizer={"kind": "adam", "lr": 0.01})
-        expected = self.run_over(1, tables, "alone")[0]
-        tables["checkpoint"] = {"dir": str(state), "every": 10, "resume": True}
-        frames = program.random_frames(seed=3, count=40)
-        tables["source"]["uri"] = program.write_frames(self.folder / "first", frames[:25])
-        self.run_over(2, tables, "first")
-        self.assertTrue((state / "checkpoint.previous.safetensors").exists(), "one was made on the way")
-        tables["source"]["uri"] = program.write_frames(self.folder / "rest", frames[25:])
-        self.assertEqual(self.run_over(1, tables, "rest")[0], expected)
+    def build(self, name, change):
+        """A copy of the program whose bytes went through `change`."""
+        folder = self.folder / name
+        folder.mkdir()
+        (folder / "libmillrace_mpi.so").symlink_to(Path(program.MILLRACE).parent / "libmillrace_mpi.so")
+        (folder / "millrace").write_bytes(change(Path(program.MILLRACE).read_bytes()))
+        (folder / "millrace").chmod(0o755)
+        return folder / "millrace"
 
-    def test_what_cannot_be_is_one_line_that_names_the_rank(self):
-        file = program.write_toml(self.folder / "config.toml", self.config())
-        self.assert_refused(program.BAD_USAGE, ranks(3, "run", file),
-                            "pipeline.ranks", "3 ranks: the schedule has 2 workers, so 1 to 2")
-        other = f"exec {program.MILLRACE} run {file} --set optimizer.lr=0.0$((OMPI_COMM_WORLD_RANK + 1))"
-        self.assert_refused(program.BAD_USAGE, ranks(2, other, shell=True), "rank 1", "lr = 0.02", "lr = 0.01")
-        older = Path(program.MILLRACE).read_bytes()
+    def test_ranks_that_differ_are_one_line_that_names_the_rank(self):
+        file = self.write(self.config())
         version = program.call("--version").out.strip().encode()
-        self.assertIn(version, older)
-        (self.folder / "libmillrace_mpi.so").symlink_to(Path(program.MILLRACE).parent / "libmillrace_mpi.so")
-        (self.folder / "older").write_bytes(older.replace(version[:-1], version[:-2] + b"#"))
-        (self.folder / "older").chmod(0o755)
-        mixed = f"exec $([ $OMPI_COMM_WORLD_RANK = 0 ] && echo {program.MILLRACE} || echo {self.folder}/older) run {file}"
-        self.assert_refused(program.BAD_USAGE, ranks(2, mixed, shell=True), "rank 1 is version", "rank 0 is")
-        one_core = f'exec $([ $OMPI_COMM_WORLD_RANK = 0 ] || echo taskset -c {min(os.sched_getaffinity(0))}) ' \
-                   f"{program.MILLRACE} run {file} --set 'pipeline.devices=[\"cpu:0\", \"cpu:1\"]'"
+        self.assertIn(version, Path(program.MILLRACE).read_bytes())
+        older = self.build("older", lambda data: data.replace(version[:-1], version[:-2] + b"#"))
+        other = self.build("other", lambda data: data + b"of another build")
+        same = f"{program.MILLRACE} run {file}"
+        one_core = f"taskset -c {min(os.sched_getaffinity(0))} {same}"
+        for command, words in ((f"{same} --set optimizer.lr=0.02", ("rank 1", "lr = 0.02", "lr = 0.01")),
+                               (f"{older} run {file}", ("rank 1 is version", "rank 0 is")),
+                               (f"{other} run {file}", ("rank 1 is another build than rank 0",)),
+                               (f"{program.MILLRACE} run gone.toml", ("rank 1", "gone.toml"))):
+            with self.subTest(words=words):
+                script = f"[ $OMPI_COMM_WORLD_RANK = 1 ] && exec {command}; exec {same}"
+                self.assert_refused(program.BAD_USAGE, ranks(2, script, shell=True), *words)
         if len(os.sched_getaffinity(0)) > 1:
-            self.assert_refused(program.BAD_USAGE, ranks(2, one_core, shell=True), "rank 1", "cpu:1")
-        lacks = f"exec {program.MILLRACE} run $([ $OMPI_COMM_WORLD_RANK = 0 ] && echo {file} || echo gone.toml)"
-        self.assert_refused(program.BAD_USAGE, ranks(2, lacks, shell=True), "rank 1", "gone.toml")
+            devices = "--set 'pipeline.devices=[\"cpu:0\", \"cpu:1\"]'"
+            script = f"[ $OMPI_COMM_WORLD_RANK = 1 ] && exec {one_core} {devices}; exec {same} {devices}"
+            self.assert_refused(program.BAD_USAGE, ranks(2, script, shell=True), "rank 1", "cpu:1")
+
+    def test_what_no_rank_has_is_one_line(self):
+        self.assert_ranks_refuse(3, self.config(), "pipeline.ranks", "3 ranks: the schedule has 2 workers, so 1 to 2")
+        for device in ("cuda:0", "cpu:4000"):
+            tables = program.merged(self.config(), {"pipeline": {"devices": [device, device]}})
+            self.assert_ranks_refuse(2, tables, device)
 
     def test_a_signal_to_any_rank_drains_all_and_saves(self):
-        tables = self.config()
-        tables["source"] = {"uri": "synth:shapes", "width": 24, "height": 16, "pace": "live"}
-        weights, report = self.folder / "out.safetensors", self.folder / "report.json"
-        tables["output"] = {"weights": str(weights), "report": str(report)}
-        file = program.write_toml(self.folder / "config.toml", tables)
-        run = subprocess.Popen([*LAUNCH, "-n", "2", program.MILLRACE, "run", str(file)], env=ENVIRONMENT, text=True,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.addCleanup(self.end, run)
-        for line in iter(run.stderr.readline, ""):
-            if line.startswith("frame "):
-                break
+        weights = self.folder / "out.safetensors"
+        tables = program.merged(self.config(), {"source": {"uri": "synth:shapes", "pace": "live"}, "output": {
+            "weights": weights, "report": self.folder / "report.json"}})
+        run = self.spawn([*LAUNCH, "-n", "2", program.MILLRACE, "run", self.write(tables)], ENVIRONMENT)
+        self.read_until(run, "frame ")
         os.kill(processes_under(run.pid)[1], signal.SIGTERM)
-        out, err = run.communicate(timeout=60)
-        self.assertEqual(run.returncode, program.DONE, err)
+        _, err = self.finish(run)
         self.assertIn("rank 1 was asked to stop: draining the pipeline", err)
         self.assertTrue(weights.exists())
-        self.assert_balanced(json.loads(report.read_text()))
+        self.report()
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 import program
 import reference
 
-# (layers, kernel, cut): 1 to 4 stages, cut between layers, between a layer and its activation, and
-# so that a stage has nothing to learn.
+# (layers, kernel, cut): 1 to 4 stages, cut between layers, between a layer and its activation, and with a stage that
+# has nothing to learn.
 NETWORKS = [(4, 3, []), (4, 3, [4]), (4, 3, [3]), (4, 3, [7]), (4, 3, [2, 5]), (4, 3, [1, 2]),
             (4, 3, [2, 4, 6]), (4, 3, [1, 3, 7]), (5, 5, [5]), (5, 5, [3, 6]), (5, 5, [2, 6, 9])]
 FEATURES = 6
@@ -21,7 +21,7 @@ LR = 0.1  # large, so that every rule leaves its mark in 40 frames
 class Reference(program.CliTest):
 
     def network(self, layers=4, kernel=3, channels=3):
-        torch.manual_seed(1)  # any weights will do; the program gets them as a file
+        torch.manual_seed(1)  # any weights will do: the program reads them from a file
         network = reference.partime_cnn(layers, FEATURES, kernel, channels)
         save_file(network.state_dict(), self.folder / "start.safetensors")
         return network
@@ -34,11 +34,15 @@ class Reference(program.CliTest):
                 "pipeline": {"schedule": schedule, "stages": len(cut) + 1, "cut": cut, "capture": "eager"},
                 "optimizer": {"lr": LR, **optimizer}}
 
+    def frames(self, count=30, channels=3):
+        """(frames, their URI)"""
+        frames = program.random_frames(seed=count, count=count, channels=channels)
+        return frames, program.write_frames(self.folder / f"frames-{count}-{channels}", frames)
+
     def compare(self, cut, count=40, channels=3, schedule="partime", task="autoencode", layers=4, kernel=3,
                 momentum=0.0):
-        """Trains both ways; weights must be equal to the bit, and so must what the report tells."""
-        frames = program.random_frames(seed=count, count=count, channels=channels)
-        uri = program.write_frames(self.folder / f"frames-{count}-{channels}", frames)
+        """Trains both ways; weights are equal to the bit, and so is the report. Returns (network, report)."""
+        frames, uri = self.frames(count, channels)
         network = self.network(layers, kernel, channels)
         stages = reference.cut_network(network, cut, reference.sgd(momentum, LR))
         samples = reference.autoencode(frames) if task == "autoencode" else reference.next_frame(frames)
@@ -46,7 +50,7 @@ class Reference(program.CliTest):
         report, _ = self.learn(self.config(uri, cut, channels, schedule, task, layers, kernel, momentum=momentum))
         self.assert_same_weights(network)
         self.assert_same_trace(expected, report)
-        return network
+        return network, report
 
     def assert_same_weights(self, network):
         weights = load_file(self.folder / "out.safetensors")
@@ -87,22 +91,15 @@ class Rules(Reference):
             with self.subTest(count=count):
                 self.compare([2, 4, 6], count=count)
 
-    def test_updates_and_gradient_age_are_the_contracts(self):
-        count, cut = 20, [2, 4, 6]
-        uri = program.write_frames(self.folder / "frames", program.random_frames(0, count))
-        self.network()
-        report, _ = self.learn(self.config(uri, cut))
+    def test_the_rules_differ_in_weights_updates_and_gradient_age(self):
+        # Otherwise the tests above would not tell the rules apart.
+        partime, report = self.compare([2, 4, 6], momentum=0.9)
         distances = [3, 2, 1, 0]  # from the last stage
-        self.assertEqual(report["updates"], [count - 2 * d for d in distances])
+        self.assertEqual(report["updates"], [40 - 2 * d for d in distances])
         self.assertEqual(report["gradient_age"], [2 * d for d in distances])
-        report, _ = self.learn(self.config(uri, cut, schedule="sequential"))
-        self.assertEqual(report["updates"], [count] * 4)
+        sequential, report = self.compare([2, 4, 6], momentum=0.9, schedule="sequential")
+        self.assertEqual(report["updates"], [40] * 4)
         self.assertEqual(report["gradient_age"], [0] * 4)
-
-    def test_the_rules_differ(self):
-        # Else the tests above would not tell them apart.
-        partime = self.compare([2, 4, 6], momentum=0.9)
-        sequential = self.compare([2, 4, 6], momentum=0.9, schedule="sequential")
         for name, value in partime.state_dict().items():
             self.assertFalse(torch.allclose(value, sequential.state_dict()[name], atol=1e-5), name)
 
@@ -110,7 +107,7 @@ class Rules(Reference):
 class Seed(Reference):
 
     def test_a_seed_is_torch_manual_seed(self):
-        uri = program.write_frames(self.folder / "frames", program.random_frames(0, 1))
+        _, uri = self.frames(1)
         for seed, cut in ((0, []), (1, [2, 5]), (2**33 + 5, [4])):
             with self.subTest(seed=seed):
                 torch.manual_seed(seed)
@@ -122,44 +119,34 @@ class Seed(Reference):
 
 
 class Optimizers(Reference):
-    """At 1 stage the program is torch.optim's training loop."""
+    """With one stage the program is torch.optim's training loop."""
 
-    def compare_optimizer(self, make, **options):
-        frames = program.random_frames(2, 30)
-        uri = program.write_frames(self.folder / "frames", frames)
-        network = self.network()
-        expected = reference.sequential(reference.cut_network(network, [], make), reference.autoencode(frames))
-        report, _ = self.learn(self.config(uri, [], **options))
-        self.assert_close_weights(network)
-        self.assertTrue(math.isclose(report["loss"]["last"], expected.losses[-1], rel_tol=1e-5))
-
-    def assert_close_weights(self, network):
-        weights = load_file(self.folder / "out.safetensors")
-        for name, value in network.state_dict().items():
-            self.assertTrue(torch.allclose(weights[name], value, rtol=1e-5, atol=1e-7), name)
-
-    def test_sgd(self):
-        self.compare_optimizer(lambda p: torch.optim.SGD(p, 0.1, momentum=0.5, weight_decay=0.01), kind="sgd",
-                               lr=0.1, momentum=0.5, weight_decay=0.01)
-
-    def test_adam(self):
-        self.compare_optimizer(lambda p: torch.optim.Adam(p, 0.01), kind="adam", lr=0.01)
-        self.compare_optimizer(lambda p: torch.optim.Adam(p, 0.01, (0.8, 0.95), 1e-6, weight_decay=0.1), kind="adam",
-                               lr=0.01, beta1=0.8, beta2=0.95, eps=1e-6, weight_decay=0.1)
-
-    def test_adamw(self):
-        self.compare_optimizer(lambda p: torch.optim.AdamW(p, 0.01, (0.5, 0.999), weight_decay=0.1), kind="adamw",
-                               lr=0.01, beta1=0.5, weight_decay=0.1)
-
-    def test_rmsprop(self):
-        self.compare_optimizer(lambda p: torch.optim.RMSprop(p, 0.01), kind="rmsprop", lr=0.01)
-        self.compare_optimizer(lambda p: torch.optim.RMSprop(p, 0.01, 0.9, 1e-6, 0.01, momentum=0.5), kind="rmsprop",
-                               lr=0.01, alpha=0.9, eps=1e-6, weight_decay=0.01, momentum=0.5)
+    def test_one_stage_learns_as_torch_optim(self):
+        optim = torch.optim
+        for make, options in (
+                (lambda p: optim.SGD(p, 0.1, momentum=0.5, weight_decay=0.01),
+                 {"kind": "sgd", "lr": 0.1, "momentum": 0.5, "weight_decay": 0.01}),
+                (lambda p: optim.Adam(p, 0.01), {"kind": "adam", "lr": 0.01}),
+                (lambda p: optim.Adam(p, 0.01, (0.8, 0.95), 1e-6, weight_decay=0.1),
+                 {"kind": "adam", "lr": 0.01, "beta1": 0.8, "beta2": 0.95, "eps": 1e-6, "weight_decay": 0.1}),
+                (lambda p: optim.AdamW(p, 0.01, (0.5, 0.999), weight_decay=0.1),
+                 {"kind": "adamw", "lr": 0.01, "beta1": 0.5, "weight_decay": 0.1}),
+                (lambda p: optim.RMSprop(p, 0.01), {"kind": "rmsprop", "lr": 0.01}),
+                (lambda p: optim.RMSprop(p, 0.01, 0.9, 1e-6, 0.01, momentum=0.5),
+                 {"kind": "rmsprop", "lr": 0.01, "alpha": 0.9, "eps": 1e-6, "weight_decay": 0.01, "momentum": 0.5})):
+            with self.subTest(options):
+                frames, uri = self.frames()
+                network = self.network()
+                expected = reference.sequential(reference.cut_network(network, [], make), reference.autoencode(frames))
+                report, _ = self.learn(self.config(uri, [], **options))
+                self.assertTrue(math.isclose(report["loss"]["last"], expected.losses[-1], rel_tol=1e-5))
+                weights = load_file(self.folder / "out.safetensors")
+                for name, value in network.state_dict().items():
+                    self.assertTrue(torch.allclose(weights[name], value, rtol=1e-5, atol=1e-7), name)
 
     def test_inverse_age_divides_a_stages_rate(self):
         # Gradients of the first of two stages are 2 frames old.
-        frames = program.random_frames(3, 30)
-        uri = program.write_frames(self.folder / "frames", frames)
+        frames, uri = self.frames()
         network = self.network()
         first, last = network[:4], network[4:]
         stages = [reference.Stage(first, reference.sgd(0.9, LR / 3)), reference.Stage(last, reference.sgd(0.9, LR))]
@@ -171,8 +158,7 @@ class Optimizers(Reference):
 class Local(Reference):
 
     def test_stages_learn_from_their_own_heads(self):
-        frames = program.random_frames(6, 30)
-        uri = program.write_frames(self.folder / "frames", frames)
+        frames, uri = self.frames()
         for cut in ([4], [2, 5], [2, 4, 6]):
             with self.subTest(cut=cut):
                 network = self.network()
@@ -184,8 +170,7 @@ class Local(Reference):
                 self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-6))
                 self.assertEqual(report["gradient_age"], [0] * (len(cut) + 1))
 
-    def test_what_it_cannot_have_is_refused(self):
-        uri = program.write_frames(self.folder / "frames", program.random_frames(0, 1))
+    def test_a_correction_that_does_not_fit_is_refused(self):
         layers = [{"type": "conv", "out": 4, "kernel": 3, "stride": 2}, {"type": "upsample"},
                   {"type": "conv", "out": 3, "kernel": 3}]
         for correction, tables, part in (
@@ -194,9 +179,8 @@ class Local(Reference):
                 ("weight-prediction", {"pipeline": {"schedule": "pipedream", "stages": 2}}, "stashed weights"),
                 ("discrepancy", {"pipeline": {"schedule": "2bw", "stages": 1}}, "stashed weights"),
                 ("local", {"pipeline": {"schedule": "pipedream", "stages": 2, "replicas": [2, 1]}}, "replicated")):
-            config = program.write_toml(self.folder / "bad.toml", {
-                "source": {"uri": uri, "width": 24, "height": 16}, **tables, "correction": {"kind": correction}})
-            self.assert_refused(program.BAD_USAGE, program.call("check", config), "bad.toml", part)
+            source = {"uri": "synth:shapes", "width": 24, "height": 16}
+            self.assert_check_refuses({"source": source, **tables, "correction": {"kind": correction}}, "config.toml", part)
 
 
 if __name__ == "__main__":

@@ -6,14 +6,11 @@ import unittest
 
 import program
 
-SMALL = {"layers": 2, "features": 2, "kernel": 3}
-
 
 class ReplayTest(program.CliTest):
 
-    def config(self, replay, uri="synth:shapes?frames=60", task="autoencode", **source):
-        return {"source": {"uri": uri, "width": 24, "height": 16, **source}, "task": {"kind": task}, "model": SMALL,
-                "pipeline": {"stages": 2, "cut": [2]}, "replay": replay}
+    def config(self, uri="synth:shapes?frames=60", task="autoencode", source={}, **replay):
+        return program.small(uri, source=source, task={"kind": task}, replay=replay)
 
 
 class AsOftenAsAsked(ReplayTest):
@@ -22,8 +19,8 @@ class AsOftenAsAsked(ReplayTest):
         for kind in ("recent", "reservoir", "hard"):
             for task, trained in (("autoencode", 60), ("next-frame", 59)):
                 with self.subTest(kind=kind, task=task):
-                    report, _ = self.learn(self.config({"kind": kind, "size": 8, "share": 0.5}, task=task))
-                    self.assert_balanced({"frames": {**report["frames"], "replayed": 0}})
+                    report, _ = self.learn(self.config(kind=kind, size=8, share=0.5, task=task))
+                    self.assert_balanced(report)
                     self.assertEqual(report["frames"]["trained"], trained)
                     self.assertAlmostEqual(report["frames"]["replayed"], trained, delta=6)
                     self.assertEqual(report["updates"][1], trained + report["frames"]["replayed"])
@@ -32,41 +29,32 @@ class AsOftenAsAsked(ReplayTest):
     def test_two_runs_leave_the_same_weights(self):
         runs = []
         for _ in range(2):
-            self.learn(self.config({"kind": "hard", "size": 8, "share": 0.7}))
+            self.learn(self.config(kind="hard", size=8, share=0.7))
             runs.append(program.tensors_of(self.folder / "out.safetensors"))
         self.assertEqual(*runs)
 
-    def test_a_log_and_a_picture_show_fresh_frames_alone(self):
-        config = self.config({"kind": "recent", "size": 8, "share": 0.5})
+    def test_summary_log_and_picture_show_only_fresh_frames(self):
         log = self.folder / "log.jsonl"
-        config["output"] = {"log": str(log), "log_every": 1, "prediction": str(self.folder / "last.png")}
-        self.learn(config)
+        output = {"log": log, "log_every": 1, "prediction": self.folder / "last.png"}
+        outcome = program.call("run", self.write({**self.config(kind="recent", size=8, share=0.5), "output": output}))
+        self.assert_code(program.DONE, outcome)
+        self.assertRegex(outcome.out, r"60 trained .* replayed, 0\.\d+ of what was learned from")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         self.assertEqual([line["frame"] for line in lines], list(range(60)))
         self.assertEqual([line["source_frame"] for line in lines], list(range(60)))
         self.assertTrue((self.folder / "last.png").exists())
 
     def test_frames_and_checkpoints_count_fresh_frames(self):
-        config = self.config({"kind": "recent", "size": 8, "share": 0.5}, uri="synth:shapes")
-        config["checkpoint"] = {"dir": str(self.folder / "kept"), "every": 10, "resume": True}
+        config = self.config("synth:shapes", kind="recent", size=8, share=0.5)
+        config["checkpoint"] = {"dir": self.folder / "kept", "every": 10, "resume": True}
         report, _ = self.learn(config, "--frames", 40)
         self.assertEqual(report["frames"]["trained"], 40)
         report, _ = self.learn(config, "--frames", 5)
         self.assertEqual(report["run"]["resumed"]["frames"], 40)
         self.assertEqual(report["frames"]["trained"], 5)
 
-
-    def test_the_summary_tells(self):
-        config = program.write_toml(self.folder / "c.toml", self.config({"kind": "recent", "share": 0.5}))
-        outcome = program.call("run", config)
-        self.assert_code(program.DONE, outcome)
-        self.assertRegex(outcome.out, r"60 trained .* replayed, 0\.\d+ of what was learned from")
-
-
-class Classes(ReplayTest):
-
     def test_a_class_comes_again_with_its_own_picture(self):
-        """Bright on the left or on the right, at random; nobody tells the class of every fifth."""
+        """Bright on the left or on the right, at random; every fifth picture has no class."""
         chance = random.Random(7)
         left = [chance.random() < 0.5 for _ in range(120)]
         pictures = program.random_frames(1, 120) // 2
@@ -75,8 +63,7 @@ class Classes(ReplayTest):
         names = ["left" if one else "right" for one in left]
         rows = [f"{n},{names[n]}" for n in range(120) if n % 5 != 4]
         (self.folder / "classes.csv").write_text("\n".join(["frame,class", *rows]) + "\n")
-        config = self.config({"kind": "reservoir", "size": 16, "share": 0.75},
-                             uri=program.write_frames(self.folder / "frames", pictures))
+        config = self.config(program.write_frames(self.folder / "frames", pictures), kind="reservoir", size=16, share=0.75)
         config["task"] = {"kind": "label", "loss": "cross-entropy", "labels": self.folder / "classes.csv"}
         config["model"] = {"preset": "layers", "layer": [{"type": "flatten"}, {"type": "linear", "out": 2}]}
         config["pipeline"] = {"stages": 1}
@@ -84,39 +71,35 @@ class Classes(ReplayTest):
         report, _ = self.learn(config)
         frames = report["frames"]
         self.assertGreater(frames["replayed"], 2 * len(rows))
-        self.assertEqual(report["updates"], [len(rows) + frames["replayed"]], "those without a class teach nothing")
+        self.assertEqual(report["updates"], [len(rows) + frames["replayed"]], "a picture without a class teaches nothing")
         self.assertGreater(report["accuracy"]["mean"], 0.85, "learned from classes of other pictures")
 
 
 class WhileTheStreamLeavesTime(ReplayTest):
 
     def test_a_live_stream_is_replayed_and_loses_no_frame(self):
-        report, _ = self.learn(self.config({"kind": "reservoir", "size": 16}, pace="live", fps=20.0))
+        report, _ = self.learn(self.config(kind="reservoir", size=16, source={"pace": "live", "fps": 20.0}))
         self.assertEqual(report["frames"]["trained"], 60, report["frames"])
         self.assertGreater(report["frames"]["replayed"], 0)
 
     def test_a_file_read_as_fast_as_it_goes_leaves_none(self):
-        report, _ = self.learn(self.config({"kind": "reservoir", "size": 16}))
+        report, _ = self.learn(self.config(kind="reservoir", size=16))
         self.assertEqual(report["frames"]["replayed"], 0)
 
 
 class Refused(ReplayTest):
 
     def test_what_cannot_be(self):
-        for key, value, part in (("kind", "hardest", "'hard'"), ("share", 1.0, "0.99"), ("share", "some", "auto"),
-                                 ("size", 0, "from 1")):
-            with self.subTest(key=key, value=value):
-                config = program.write_toml(self.folder / "c.toml", self.config({"kind": "recent", key: value}))
-                self.assert_refused(program.BAD_USAGE, program.call("check", config), f"replay.{key}", part)
-
-    def test_a_share_of_nothing(self):
-        config = program.write_toml(self.folder / "c.toml", self.config({"share": 0.5}))
-        self.assert_refused(program.BAD_USAGE, program.call("check", config), "replay.share", "needs replay.kind")
+        for keys, *parts in (({"kind": "hardest"}, "replay.kind", "'hard'"), ({"share": 0.5}, "replay.share", "needs replay.kind"),
+                             ({"kind": "recent", "share": 1.0}, "replay.share", "0.99"),
+                             ({"kind": "recent", "share": "some"}, "replay.share", "auto"),
+                             ({"kind": "recent", "size": 0}, "replay.size", "from 1")):
+            with self.subTest(keys):
+                self.assert_check_refuses(self.config(**keys), *parts)
 
     def test_more_than_the_machine_has(self):
-        config = self.config({"kind": "recent", "size": 1 << 24}, width=1280, height=720)
-        self.assert_refused(program.BAD_USAGE, program.call("check", program.write_toml(self.folder / "c.toml", config)),
-                            "replay.size", "GB")
+        config = self.config(kind="recent", size=1 << 24, source={"width": 1280, "height": 720})
+        self.assert_check_refuses(config, "replay.size", "GB")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a run leaves: the report's keys and their sense, the summary, the pictures, and where they go."""
+"""What a run leaves: the report's keys and values, the summary, the pictures, and where they go."""
 
 import json
 import math
@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 import program
 
 NUMBER, COUNT, TEXT, FLAG = (int, float), int, str, bool
-# The report's keys, at least these. A list: one a stage.
+# Keys that every report has. A list has one item a stage.
 KEYS = {
     "schedule": TEXT, "stages": COUNT, "devices": [TEXT], "cut": list,
     "frames": {"received": COUNT, "trained": COUNT, "dropped": COUNT, "rejected": COUNT, "in_flight": COUNT},
@@ -31,10 +31,10 @@ KEYS = {
 
 class ReportTest(program.CliTest):
 
-    def config(self, cut=(2,), count=30, **tables):
+    def config(self, cut=(2,), count=30, pipeline={}, **tables):
         uri = program.write_frames(self.folder / "frames", program.random_frames(1, count))
         return {"source": {"uri": uri, "width": 24, "height": 16}, "model": {"layers": 4, "features": 4, "kernel": 3},
-                "pipeline": {"stages": len(cut) + 1, "cut": list(cut)}, **tables}
+                "pipeline": {"stages": len(cut) + 1, "cut": list(cut), **pipeline}, **tables}
 
 
 class Contents(ReportTest):
@@ -70,29 +70,27 @@ class Contents(ReportTest):
     def test_ages_are_those_of_the_steady_state_though_the_pipeline_drains(self):
         for schedule, ages in (("pb", [6, 4, 2, 0]), ("pipedream", [3, 2, 1, 0])):
             with self.subTest(schedule=schedule):
-                config = self.config((2, 4, 6))
-                config["pipeline"]["schedule"] = schedule
-                report, _ = self.learn(config)
+                report, _ = self.learn(self.config((2, 4, 6), pipeline={"schedule": schedule}))
                 self.assertEqual(report["gradient_age"], ages)
                 self.assertEqual(report["gradient_age_spread"], [[age, age] for age in ages])
 
-    def test_units_that_a_relu_has_silenced_are_counted_and_told_of(self):
-        config = self.config(count=150, output={"weights": str(self.folder / "weights.safetensors")})
-        report, outcome = self.learn(config)
+    def test_dead_units_are_counted_and_reported(self):
+        config = self.config(count=150)
+        report, _ = self.learn(config)
         self.assertEqual(report["dead_units"]["units"], [4, 8])
         self.assertLess(sum(report["dead_units"]["dead"]), 12)
-        weights = load_file(self.folder / "weights.safetensors")
+        weights = load_file(self.folder / "out.safetensors")
         weights["0.bias"][:] = -100
         save_file(weights, self.folder / "silenced.safetensors")
-        config["model"]["weights"] = str(self.folder / "silenced.safetensors")
+        config["model"]["weights"] = self.folder / "silenced.safetensors"
         report, outcome = self.learn(config)
         self.assertEqual(report["dead_units"]["dead"][0], 4)
-        # Which stage is looked at first is chance; the next has but the biases of the first to go by.
+        # Which stage is checked first is chance; stage 1 then sees only the biases of stage 0.
         self.assertRegex(outcome.err, r"units: (4 of 4 of stage 0|\d of 8 of stage 1) are dead")
         self.assertIn('model.norm = "instance"', outcome.err)
 
     def test_auto_learns_by_gradients_from_downstream_and_says_so(self):
-        """What auto chose: (schedule, correction, beta1, ages), beta1 named or not."""
+        """(schedule, what the config names, and what auto makes of it: correction, beta1, ages)"""
         for schedule, named, *expected in (("partime", {}, "inverse-age", 0, [2, 0]),
                                            ("partime", {"beta1": 0.5}, "inverse-age", 0.5, [2, 0]),
                                            ("pipedream", {"kind": "adamw"}, "inverse-age", 0, [1, 0]),
@@ -102,9 +100,8 @@ class Contents(ReportTest):
                 log = self.folder / "log.jsonl"
                 log.unlink(missing_ok=True)
                 optimizer = {"kind": "adam", "lr": 0.001, **named}
-                config = self.config(count=32, optimizer=optimizer, correction={"kind": "auto"}, output={"log": log})
-                config["pipeline"]["schedule"] = schedule
-                report, _ = self.learn(config)
+                report, _ = self.learn(self.config(count=32, pipeline={"schedule": schedule}, optimizer=optimizer,
+                                                   correction={"kind": "auto"}, output={"log": log}))
                 beta1, lines = report["optimizer"]["beta1"], log.read_text().splitlines()
                 self.assertEqual([report["correction"], beta1, report["gradient_age"]], expected)
                 self.assertEqual({json.loads(line)["correction"] for line in lines}, {report["correction"]})
@@ -114,30 +111,22 @@ class Contents(ReportTest):
                 self.assertEqual(said in told, report["correction"] != "none", told)
 
     def test_every_key_is_there_and_makes_sense(self):
+        version = program.call("--version").out.strip()
         for schedule, cut in (("partime", (2, 4, 6)), ("sequential", (3,)), ("partime", ())):
             with self.subTest(schedule=schedule, cut=cut):
-                config = self.config(cut)
-                config["pipeline"]["schedule"] = schedule
-                report, _ = self.learn(config)
-                self.assert_typed(report, KEYS, len(cut) + 1, "report")
+                stages = len(cut) + 1
+                devices = ["cpu:0"] * stages if stages == 4 else "auto"
+                report, _ = self.learn(self.config(cut, pipeline={"schedule": schedule, "devices": devices}))
+                self.assert_typed(report, KEYS, stages, "report")
                 self.assert_balanced(report)
                 self.assert_consistent(report)
-                self.assertEqual(report["schedule"], schedule)
-                self.assertEqual(report["stages"], len(cut) + 1)
-                self.assertEqual(report["cut"], list(cut))
-
-    def test_a_cut_that_was_not_given_is_told(self):
-        config = self.config()
-        config["pipeline"] = {"stages": 3}
-        report, _ = self.learn(config)
-        first, second = report["cut"]
-        self.assertTrue(0 < first < second < 8, report["cut"])
-
-    def test_devices(self):
-        config = self.config((2, 5))
-        config["pipeline"]["devices"] = ["cpu:0", "cpu:0", "cpu:0"]
-        report, _ = self.learn(config)
-        self.assertEqual(report["devices"], ["cpu:0"] * 3)
+                self.assertEqual((report["schedule"], report["stages"], report["cut"]), (schedule, stages, list(cut)))
+                if devices != "auto":
+                    self.assertEqual(report["devices"], devices)
+                provenance = report["provenance"]
+                self.assertEqual((provenance["version"], provenance["threads"]), (version, stages))
+                for key in ("compiler", "libtorch", "cpu"):
+                    self.assertNotEqual(provenance[key], "", key)
 
     def test_the_verdict(self):
         for fps, holds in ((0.1, True), (90000.0, False)):  # 10 s a frame, and 11 microseconds
@@ -146,7 +135,7 @@ class Contents(ReportTest):
             self.assertIs(report["realtime"]["holds"], holds)
             self.assert_consistent(report)
 
-    def test_what_a_run_was_is_told_so_that_two_can_be_compared(self):
+    def test_a_report_holds_what_its_run_was(self):
         config = self.config(model={"layers": 3, "features": 4, "kernel": 3, "seed": 5})
         report, _ = self.learn(config)
         run = report["run"]
@@ -158,24 +147,15 @@ class Contents(ReportTest):
         self.assert_code(program.DONE, program.call("check", again))
 
     def test_one_dropped_frame_makes_the_verdict_fail_everywhere(self):
-        config = self.config(cut=(3,))
-        # Two seconds: frames come while others are learned from, before which nothing is judged.
-        config["source"] = {"uri": "synth:shapes?frames=6000", "width": 96, "height": 96, "fps": 3000.0, "pace": "live"}
-        config["model"] = {"layers": 6, "features": 16, "kernel": 5}
-        config["monitor"] = {"fps": 0.5}  # a budget that every stage meets
-        report, _ = self.learn(config)
+        # Two seconds: nothing is judged until the pipeline is filled.
+        source = {"uri": "synth:shapes?frames=6000", "width": 96, "height": 96, "fps": 3000.0, "pace": "live"}
+        report, _ = self.learn({**self.config(cut=(3,)), "source": source, "model": {"layers": 6, "features": 16, "kernel": 5},
+                                "monitor": {"fps": 0.5}})  # a budget that every stage meets
         self.assertGreater(report["frames"]["dropped"], 0)
         self.assertFalse(report["realtime"]["holds"], report["realtime"])
         self.assertIn("dropped", report["realtime"]["reason"])
 
-    def test_provenance(self):
-        report, _ = self.learn(self.config(), "--frames", 1)
-        self.assertEqual(report["provenance"]["version"], program.call("--version").out.strip())
-        self.assertEqual(report["provenance"]["threads"], 2)
-        for key in ("compiler", "libtorch", "cpu"):
-            self.assertNotEqual(report["provenance"][key], "", key)
-
-    def test_a_loss_that_is_no_number_stays_json(self):
+    def test_a_loss_that_is_nan_stays_json(self):
         # A rate that throws the weights out of float's range.
         report, _ = self.learn(self.config(optimizer={"lr": 1000.0, "momentum": 1.0, "weight_decay": 1.0}, count=60))
         self.assert_balanced(report)
@@ -184,11 +164,11 @@ class Contents(ReportTest):
         self.assertNotIn("NaN", (self.folder / "report.json").read_text())
 
 
-class Streams(ReportTest):
-    """Results go to stdout, progress to stderr, nothing anywhere under --quiet."""
+class Outputs(ReportTest):
+    """Results go to stdout or files, progress to stderr, nothing anywhere under --quiet."""
 
-    def run_with(self, *options, **tables):
-        return program.call("run", program.write_toml(self.folder / "config.toml", self.config(**tables)), *options)
+    def run_with(self, *options, **output):
+        return program.call("run", self.write(self.config(output=output)), *options)
 
     def test_the_summary(self):
         outcome = self.run_with()
@@ -198,64 +178,45 @@ class Streams(ReportTest):
         self.assertNotIn("received", outcome.err)
 
     def test_quiet(self):
-        outcome = self.run_with("--quiet")
-        self.assertEqual(outcome, program.Outcome(program.DONE, "", ""))
+        self.assertEqual(self.run_with("--quiet"), program.Outcome(program.DONE, "", ""))
 
     def test_report_to_stdout(self):
         outcome = self.run_with("--quiet", "--report", "/dev/stdout")
         self.assert_code(program.DONE, outcome)
         self.assertEqual(json.loads(outcome.out)["frames"]["trained"], 30)
 
+    def test_report_option_wins_and_files_are_replaced_whole(self):
+        for _ in range(2):
+            outcome = self.run_with("--quiet", "--report", self.folder / "a.json", report=self.folder / "b.json")
+            self.assert_code(program.DONE, outcome)
+        self.report("a.json")
+        left = sorted(path.name for path in self.folder.iterdir())
+        self.assertEqual(left, ["a.json", "config.toml", "frames"])  # no temporary file stays
 
-class Files(ReportTest):
-
-    def run_with(self, *options, **output):
-        tables = self.config(output={key: str(path) for key, path in output.items()})
-        return program.call("run", program.write_toml(self.folder / "config.toml", tables), "--quiet", *options)
-
-    def test_report_option_wins(self):
-        outcome = self.run_with("--report", self.folder / "a.json", report=self.folder / "b.json")
-        self.assert_code(program.DONE, outcome)
-        self.assertTrue((self.folder / "a.json").exists())
-        self.assertFalse((self.folder / "b.json").exists())
-
-    def test_pictures(self):
-        outcome = self.run_with(loss_plot=self.folder / "loss.png", prediction=self.folder / "prediction.png")
-        self.assert_code(program.DONE, outcome)
-        for name in ("loss.png", "prediction.png"):
-            width, height = program.png_size(self.folder / name)
-            self.assertGreater(width, 100, name)
-            self.assertGreater(height, 100, name)
-
-    def test_folders_are_made(self):
+    def test_folders_of_outputs_are_made(self):
         output = {"report": "a/b/report.json", "weights": "c/weights.safetensors", "loss_plot": "d/loss.png",
                   "prediction": "e/f/g/prediction.png"}
         paths = {key: self.folder / name for key, name in output.items()}
-        self.assert_code(program.DONE, self.run_with(**paths))
-        for path in paths.values():
+        self.assert_code(program.DONE, self.run_with("--quiet", **paths))
+        for key, path in paths.items():
             self.assertTrue(path.exists(), path)
+            if path.suffix == ".png":
+                self.assertGreater(min(program.png_size(path)), 100, key)
 
-    def test_files_are_replaced_whole(self):
-        for _ in range(2):
-            self.assert_code(program.DONE, self.run_with(report=self.folder / "report.json"))
-        json.loads((self.folder / "report.json").read_text())
-        left = sorted(path.name for path in self.folder.iterdir())
-        self.assertEqual(left, ["config.toml", "frames", "report.json"])  # no temporary file stays
-
-    def test_a_path_that_cannot_be_written_is_told_before_an_hour_is_learned(self):
+    def test_a_path_that_cannot_be_written_is_refused_before_anything_is_learned(self):
         (self.folder / "file").write_text("no folder")
         for key in ("report", "weights", "loss_plot", "prediction"):
             for path in (self.folder / "file" / "out.png", self.folder / "frames"):
                 with self.subTest(key=key, path=path):
-                    outcome = self.run_with(**{key: path, "log": self.folder / "log.jsonl"})
+                    outcome = self.run_with("--quiet", **{key: path, "log": self.folder / "log.jsonl"})
                     self.assert_refused(program.BAD_USAGE, outcome, f"output.{key}", path)
                     self.assertFalse((self.folder / "log.jsonl").exists(), "nothing had begun")
 
     def test_one_that_cannot_be_written_costs_no_other(self):
-        outcome = self.run_with(report="/dev/full", loss_plot=self.folder / "loss.png", prediction="/dev/full",
+        outcome = self.run_with("--quiet", report="/dev/full", loss_plot=self.folder / "loss.png", prediction="/dev/full",
                                 weights=self.folder / "out.safetensors")
         self.assert_refused(program.FAILED, outcome, "/dev/full")
-        self.assertEqual(outcome.err.count("/dev/full"), 2, "every failure is told")
+        self.assertEqual(outcome.err.count("/dev/full"), 2, "every failure is reported")
         for name in ("out.safetensors", "loss.png"):
             self.assertTrue((self.folder / name).exists(), name)
 

@@ -2,7 +2,6 @@
 
 import array
 import fcntl
-import json
 import os
 import pty
 import signal
@@ -12,66 +11,55 @@ import time
 import unittest
 from pathlib import Path
 
-from safetensors import safe_open
 from safetensors.torch import load_file
 
 import program
-from test_faults import LONG, figure
+from keeping import LONG, NEWEST, figure, frames_of
 
 
 class Signals(program.CliTest):
 
-    def start(self, model, **source):
-        """An endless run, returned when it has begun to learn: its first progress line is out."""
-        file = program.write_toml(self.folder / "config.toml", {
-            "source": {"uri": "synth:shapes", "pace": "live", **source}, "model": model,
-            "pipeline": {"stages": 2, "cut": [2]},
-            "output": {"report": self.folder / "report.json", "weights": self.folder / "weights.safetensors"}})
-        return self.start_run(file)
+    def config(self, **tables):
+        """An endless run's config, in a file."""
+        return self.write(program.small(**program.merged({"source": {"pace": "live"}, "output": {
+            "report": self.folder / "report.json", "weights": self.folder / "weights.safetensors"}}, tables)))
 
     def assert_saved(self):
-        report = json.loads((self.folder / "report.json").read_text())
-        self.assert_balanced(report)
+        report = self.report()
         self.assertEqual(report["updates"][-1], report["frames"]["trained"])
         self.assertEqual(len(load_file(self.folder / "weights.safetensors")), 4)
 
     def test_one_signal_drains_and_saves(self):
-        small = {"layers": 2, "features": 2, "kernel": 3}
         for number in (signal.SIGINT, signal.SIGTERM):
             for source in ({"drop": "newest"}, {"drop": "never", "fps": 2000.0}):
                 with self.subTest(signal=number, source=source):
-                    process = self.start(small, **source)
-                    process.send_signal(number)
-                    out, err = process.communicate(timeout=60)
-                    self.assertEqual(process.returncode, program.DONE, err)
+                    out, err = self.stop(self.start_run(self.config(source=source)), number)
                     self.assertNotIn("error", err)
                     self.assertIn("received", out)  # the summary
                     self.assert_saved()
 
     def test_a_second_signal_aborts(self):
-        # So slow a network that the frames which wait take minutes to drain.
-        slow = {"layers": 2, "features": 64, "kernel": 31}
+        # So slow a network that the waiting frames take minutes to drain.
+        config = self.config(source={"drop": "never", "fps": 1000.0, "width": 512, "height": 512},
+                             model={"features": 64, "kernel": 31})
         for first, second in ((signal.SIGINT, signal.SIGINT), (signal.SIGTERM, signal.SIGINT)):
             with self.subTest(first=first, second=second):
-                process = self.start(slow, drop="never", fps=1000.0, width=512, height=512)
+                process = self.start_run(config)
                 process.send_signal(first)
-                while "draining" not in (line := process.stderr.readline()):
-                    self.assertNotEqual(line, "", "it ended at the first signal")
+                while "draining" not in self.read_until(process, ""):
+                    pass
                 process.send_signal(second)
                 self.assertNotEqual(process.wait(timeout=60), program.DONE)
                 self.assertFalse((self.folder / "weights.safetensors").exists())
 
     def test_a_terminal_that_is_closed_leaves_no_orphan(self):
-        file = program.write_toml(self.folder / "config.toml", {
-            "source": {"uri": "synth:shapes", "pace": "live", "width": 16, "height": 16},
-            "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
-            "output": {"report": self.folder / "report.json", "weights": self.folder / "weights.safetensors"}})
+        file = self.config()
         child, terminal = pty.fork()
         if child == 0:
             os.execv(program.MILLRACE, [program.MILLRACE, "run", str(file)])
         while b"frame " not in os.read(terminal, 4096):
             pass
-        os.kill(child, signal.SIGHUP)  # while it is there: read the config again
+        os.kill(child, signal.SIGHUP)  # while the terminal is there: read the config again
         told = b""
         while b"config: " not in told:
             told += os.read(terminal, 4096)
@@ -81,11 +69,7 @@ class Signals(program.CliTest):
         self.assert_saved()
 
     def test_a_reader_that_never_reads_does_not_keep_a_run_from_ending(self):
-        file = program.write_toml(self.folder / "config.toml", {
-            "source": {"uri": "synth:shapes", "pace": "live", "fps": 500.0, "width": 16, "height": 16},
-            "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
-            "output": {"log": "-", "log_every": 1, "report": self.folder / "report.json", "weights": self.folder / "weights.safetensors"}})
-        process = self.start_run(file)
+        process = self.start_run(self.config(source={"fps": 500.0}, output={"log": "-", "log_every": 1}))
         full = 0
         while (now := self.unread(process.stdout)) > full or now < 50000:  # a pipe takes 64 KiB
             full = now
@@ -108,36 +92,33 @@ class Loading(program.CliTest):
     def setUp(self):
         super().setUp()
         self.kept = self.folder / "kept"
-        self.config = program.write_toml(self.folder / "config.toml", {
+        self.config = self.write({
             "source": {"uri": "synth:shapes", "pace": "live", "width": 16, "height": 16},
             "model": {"layers": 3, "features": 16, "kernel": 3}, "pipeline": {"stages": 2},
             "checkpoint": {"dir": self.kept, "every": 10, "resume": True},
             "output": {"weights": self.kept / "weights.safetensors", "log": self.folder / "log.jsonl"}})
 
     def start(self, *options, **env):
-        process = program.start("run", self.config, *options, env=env)
-        self.addCleanup(self.end, process)
-        return process
+        return self.ends(program.start("run", self.config, *options, env=env))
 
     def hears(self, process):
         status = Path(f"/proc/{process.pid}/status").read_text()
         return int(status.partition("SigCgt:")[2].split()[0], 16) & self.HEARD
 
-    def stop(self, process, *codes):
+    def terminate(self, process, *codes):
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
-        self.assertIn(process.returncode, codes, err)
+        self.assertIn(process.returncode, codes or [program.DONE], err)
         self.assertNotIn("millrace: error", err)
 
     def test_at_any_moment_it_ends_in_order_and_nothing_is_lost(self):
         began = time.monotonic()
         process = self.start()
-        while not process.stderr.readline().startswith("frame "):
-            self.assertIsNone(process.poll())
+        self.read_until(process, "frame ")
         load = time.monotonic() - began
-        self.stop(process, program.DONE)
-        learned = self.frames_kept()
-        self.stop(self.start(), program.DONE, -signal.SIGTERM)  # it may not yet hear
+        self.terminate(process)
+        learned = frames_of(self.kept / NEWEST)
+        self.terminate(self.start(), program.DONE, -signal.SIGTERM)  # it may not yet handle the signal
         moments = 40 if LONG else 10
         for moment in range(moments):
             with self.subTest(moment=moment):
@@ -145,23 +126,19 @@ class Loading(program.CliTest):
                 while not self.hears(process):
                     self.assertIsNone(process.poll())
                 time.sleep(load * moment / moments)
-                self.stop(process, program.DONE)
-                self.assertGreaterEqual(self.frames_kept(), learned)
-                learned = self.frames_kept()
+                self.terminate(process)
+                self.assertGreaterEqual(frames_of(self.kept / NEWEST), learned)
+                learned = frames_of(self.kept / NEWEST)
                 self.assertEqual(len(load_file(self.kept / "weights.safetensors")), 6)
                 self.assertEqual([file for file in os.listdir(self.kept) if ".tmp." in file], [])
         figure("SIGTERM while loading", f"at {moments} moments of the {load:.1f} s until the first frame: each ended with 0, nothing lost")
-
-    def frames_kept(self):
-        with safe_open(self.kept / "checkpoint.safetensors", "pt") as file:
-            return int(file.metadata()["frames"])
 
     def test_while_libtorch_is_loaded_it_ends_in_order(self):
         process = self.start(LD_DEBUG="libs")
         for line in process.stderr:
             if "calling init: " in line and "libtorch_cpu" in line:
                 break
-        self.stop(process, program.DONE)
+        self.terminate(process)
 
     def test_a_source_that_never_answers_does_not_keep_it(self):
         with socket.create_server(("127.0.0.1", 0)) as deaf:
@@ -169,7 +146,7 @@ class Loading(program.CliTest):
                 with self.subTest(scheme=scheme):
                     process = self.start("--set", f"source.uri={scheme}://127.0.0.1:{deaf.getsockname()[1]}/x")
                     with deaf.accept()[0]:
-                        self.stop(process, program.DONE)
+                        self.terminate(process)
 
 
 if __name__ == "__main__":

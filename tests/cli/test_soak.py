@@ -1,4 +1,4 @@
-"""Hours of what a camera's box meets: nothing grows, and every frame is accounted for."""
+"""Hours of what happens to a camera's box: nothing grows, and every frame is accounted for."""
 
 import contextlib
 import json
@@ -13,20 +13,19 @@ from pathlib import Path
 from statistics import median
 
 import program
-from test_faults import figure
-from test_live import SERVER, serve, stop
+from keeping import LONG, MODEL, figure
+from servers import Camera, Page, needs_rtsp
 
-LONG = "MILLRACE_LONG" in os.environ
 HOUR = 3600
 SECONDS = int(os.environ.get("MILLRACE_SOAK", 4 * HOUR if LONG else 12))
 CYCLE = 60 if SECONDS > 600 else 6  # s
-SETTLE = 600                        # s until memory has to be flat
+SETTLE = 600                        # s until memory must be flat
 RATE = 100                          # frames a second: four times a camera's
 WATCH = (b"GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
          b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
 
 
-@unittest.skipUnless(os.path.exists(SERVER), "this build has no GStreamer")
+@needs_rtsp
 class Soak(program.CliTest):
 
     def setUp(self):
@@ -36,21 +35,15 @@ class Soak(program.CliTest):
         self.small_disk = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", self.disk], capture_output=True).returncode == 0
         if self.small_disk:
             self.addCleanup(subprocess.run, ["umount", self.disk])
-        self.camera, self.port = serve("tcp", f"rate={RATE}")
-        self.addCleanup(lambda: stop(self.camera))
+        self.camera = Camera("tcp", f"rate={RATE}")
+        self.addCleanup(lambda: self.camera.stop())
         self.rate, self.samples, self.reloads, self.breaks, self.fills = 0.001, [], 0, 0, 0
 
     def write_config(self):
-        return program.write_toml(self.folder / "soak.toml", {
-            "source": {"uri": f"rtsp://127.0.0.1:{self.port}/ball", "width": 48, "height": 32},
-            "model": {"layers": 3, "features": 4, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
-            "optimizer": {"lr": self.rate}, "monitor": {"policy": "skip"},
-            "checkpoint": {"dir": self.disk, "every": 200},
-            "output": {"log": self.disk / "log.jsonl", "log_every": 100, "report": self.folder / "report.json"}})
-
-    def state(self):
-        with urllib.request.urlopen(self.url + "state", timeout=120) as answer:
-            return json.loads(answer.read())
+        return self.write(program.small(
+            f"{self.camera.uri}/ball", source={"width": 48, "height": 32}, model=MODEL,
+            optimizer={"lr": self.rate}, monitor={"policy": "skip"}, checkpoint={"dir": self.disk, "every": 200},
+            output={"log": self.disk / "log.jsonl", "log_every": 100, "report": self.folder / "report.json"}))
 
     def begin(self):
         with open(self.folder / "stderr", "w") as err:
@@ -60,7 +53,7 @@ class Soak(program.CliTest):
         self.addCleanup(self.process.wait)
         self.addCleanup(self.process.kill)
         self.wait_until(lambda: "page: " in self.told(), "no page")
-        self.url = next(line for line in self.told().splitlines() if line.startswith("page: ")).split()[1]
+        self.page = Page(next(line for line in self.told().splitlines() if line.startswith("page: ")).split()[1])
         self.wait_until(self.is_at_rest, "nothing is trained")
 
     def told(self):
@@ -74,13 +67,12 @@ class Soak(program.CliTest):
             time.sleep(0.2)
 
     def is_at_rest(self):
-        """The camera is there, nobody looks on, the disk takes what it is given."""
-        state = self.state()
+        """The camera is there, and the disk takes what is written."""
+        state = self.page.state()
         return state["stream"]["connected"] and state["stream"]["frames_since"] > RATE and not state["controls"]["trouble"]
 
     def sample(self):
-        state, kernel = self.state(), Path(f"/proc/{self.process.pid}")
-        frames = state["frames"]
+        frames, kernel = self.page.state()["frames"], Path(f"/proc/{self.process.pid}")
         self.assertEqual(frames["received"], sum(frames[fate] for fate in ("trained", "dropped", "rejected", "in_flight")))
         status = dict(line.split(":", 1) for line in (kernel / "status").read_text().splitlines())
         held = {"s": round(time.monotonic() - self.began), "KiB": int(status["VmRSS"].split()[0]), "anonymous": int(status["RssAnon"].split()[0]),
@@ -92,10 +84,10 @@ class Soak(program.CliTest):
 
     def cycle(self, number):
         with contextlib.ExitStack() as viewers:
-            for _ in range(2):  # who never read
-                viewer = viewers.enter_context(socket.create_connection(self.url.split("/")[2].split(":"), timeout=10))
+            for _ in range(2):  # viewers that never read
+                viewer = viewers.enter_context(socket.create_connection(self.page.url.split("/")[2].split(":"), timeout=10))
                 viewer.sendall(WATCH)
-            with urllib.request.urlopen(self.url + "picture/prediction", timeout=120) as pictures:
+            with urllib.request.urlopen(self.page.url + "picture/prediction", timeout=120) as pictures:
                 self.assertTrue(pictures.read(20000))
             self.rate = 0.003 - self.rate
             self.write_config()
@@ -104,10 +96,10 @@ class Soak(program.CliTest):
             time.sleep(CYCLE / 6)
             if self.small_disk and number % 5 == 1:
                 self.fill_disk()
-        stop(self.camera)
+        self.camera.stop()
         self.breaks += 1
         time.sleep(CYCLE / 12)
-        self.camera, _ = serve("tcp", f"port={self.port}", f"rate={RATE}")
+        self.camera = Camera("tcp", f"rate={RATE}", port=self.camera.port)
         time.sleep(CYCLE / 2)
         self.wait_until(self.is_at_rest, "it does not come back")
 
@@ -116,9 +108,9 @@ class Soak(program.CliTest):
         with contextlib.suppress(OSError), open(ballast, "wb", buffering=0) as file:
             while file.write(bytes(4096)):
                 pass
-        self.wait_until(lambda: self.state()["controls"]["trouble"], "a full disk is not told of")
+        self.wait_until(lambda: self.page.controls()["trouble"], "a full disk is not reported")
         ballast.unlink()
-        self.wait_until(lambda: not self.state()["controls"]["trouble"], "it does not write again")
+        self.wait_until(lambda: not self.page.controls()["trouble"], "it does not write again")
         self.fills += 1
 
     def test_nothing_grows_and_every_frame_is_accounted_for(self):
@@ -130,8 +122,7 @@ class Soak(program.CliTest):
             self.sample()
         self.process.send_signal(signal.SIGTERM)
         self.assertEqual(self.process.wait(timeout=120), program.DONE, self.told()[-2000:])
-        report = json.loads((self.folder / "report.json").read_text())
-        self.assert_balanced(report)
+        report = self.report()
         self.assertEqual(report["source"]["reconnects"], self.breaks)
         self.assert_flat(report)
 
@@ -141,7 +132,7 @@ class Soak(program.CliTest):
             counts = [held[what] for held in settled]
             self.assertLessEqual(max(counts) - min(counts), 2, f"{what} of idle pools at most: {counts}")
         part = max(1, len(settled) // 5)
-        # Its own memory: pages of files, the kernel takes back as it likes.
+        # The process's own memory; the kernel takes back pages of files as it likes.
         first, last = (median(held["anonymous"] for held in some) / 1024 for some in (settled[:part], settled[-part:]))
         long_enough = settled[-1]["s"] > 2 * SETTLE
         memory = f"{first:.1f} to {last:.1f} MiB of its own after the first {SETTLE // 60} min" if long_enough else "too short to tell of memory"

@@ -1,0 +1,77 @@
+"""Servers on loopback that a run reads from or tells, and the page that a run serves."""
+
+import http.server
+import json
+import os
+import subprocess
+import threading
+import unittest
+import urllib.error
+import urllib.request
+
+import program
+
+RTSP_SERVER = os.environ.get("RTSP_SERVER", str(program.ROOT / "build" / "release" / "tests" / "io" / "rtsp_server"))
+needs_rtsp = unittest.skipUnless(os.path.exists(RTSP_SERVER), "this build has no GStreamer")
+
+
+class Camera:
+    """An RTSP camera; a `port` makes it come back where another was."""
+
+    def __init__(self, *options, port=None):
+        options = [*options, *([f"port={port}"] if port else [])]
+        self.process = subprocess.Popen([RTSP_SERVER, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+        self.uri = f"rtsp://127.0.0.1:{self.port}"
+
+    def stop(self):
+        self.process.kill()
+        self.process.communicate()
+
+
+class QuietServer(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_):
+        """A client that has read enough hangs up."""
+
+
+def web_server(test, handler):
+    """A web server until the test ends; its `url` ends without a slash."""
+    server = QuietServer(("127.0.0.1", 0), handler)
+    server.url = f"http://127.0.0.1:{server.server_address[1]}"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    test.addCleanup(server.server_close)
+    test.addCleanup(server.shutdown)
+    return server
+
+
+class Page:
+    """What a run with --serve answers."""
+
+    def __init__(self, url):
+        self.url = url
+
+    def get(self, path, **headers):
+        with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=120) as answer:
+            return answer.read().decode()
+
+    def state(self):
+        return json.loads(self.get("state"))
+
+    def controls(self):
+        return self.state()["controls"]
+
+    def trained(self):
+        return self.state()["frames"]["trained"]
+
+    def health(self):
+        """(HTTP status, JSON)"""
+        try:
+            return 200, json.loads(self.get("healthz"))
+        except urllib.error.HTTPError as error:
+            return error.code, json.loads(error.read())
+
+    def ask(self, **wish):
+        headers = {"Content-Type": "application/json", "X-Millrace": "control"}
+        request = urllib.request.Request(self.url + "control", json.dumps(wish).encode(), headers)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status
