@@ -26,13 +26,6 @@ class AsOftenAsAsked(ReplayTest):
                     self.assertEqual(report["updates"][1], trained + report["frames"]["replayed"])
                     self.assertEqual(report["replay"]["kept"], 8)
 
-    def test_two_runs_leave_the_same_weights(self):
-        runs = []
-        for _ in range(2):
-            self.learn(self.config(kind="hard", size=8, share=0.7))
-            runs.append(program.tensors_of(self.folder / "out.safetensors"))
-        self.assertEqual(*runs)
-
     def test_summary_log_and_picture_show_only_fresh_frames(self):
         log = self.folder / "log.jsonl"
         output = {"log": log, "log_every": 1, "prediction": self.folder / "last.png"}

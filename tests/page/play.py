@@ -1,4 +1,4 @@
-"""The invented run and its viewers, driven from outside."""
+"""A simulated run (page_play) and its viewers, driven from outside."""
 
 import base64
 import http.client
@@ -7,6 +7,8 @@ import os
 import socket
 import struct
 import subprocess
+import time
+import unittest
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -32,7 +34,7 @@ class Play:
         self.process.communicate(timeout=120)  # its stdin ends, and so does it
 
     def tell(self, command=""):
-        """(frames trained, pictures shown, viewers) after obeying."""
+        """Sends a command; returns (frames trained, pictures shown, viewers)."""
         self.process.stdin.write(command + "\n")
         self.process.stdin.flush()
         return tuple(map(int, self.process.stdout.readline().split()))
@@ -45,7 +47,7 @@ class Play:
         raise AssertionError("no VmRSS")
 
     def ask(self, path, method="GET", body=None, **headers):
-        """(status, headers, text) of one request; a header's name with _ for -."""
+        """(status, headers, text) of one request; header names have _ for -."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             connection.putrequest(method, path, skip_host="Host" in headers, skip_accept_encoding=True)
@@ -67,12 +69,12 @@ class Play:
         return json.loads(self.ask("/state")[2])
 
     def wish(self, wish, **headers):
-        """Status of asking for it as the page does."""
+        """Sends a wish as the page does; returns the status."""
         headers = {"Content_Type": "application/json", "X_Millrace": "control", **headers}
         return self.status("/control", "POST", json.dumps(wish), **headers)
 
     def connect(self, buffer=None):
-        """A bare connection; `buffer`: bytes that the kernel may hold for it."""
+        """A TCP connection; `buffer`: the size of its receive buffer."""
         one = socket.socket()
         if buffer:
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
@@ -81,7 +83,7 @@ class Play:
         return one
 
     def watch(self, buffer=None, **headers):
-        """A bare connection that has asked for the WebSocket."""
+        """A TCP connection that has asked for the WebSocket."""
         one = self.connect(buffer)
         lines = ["GET /live HTTP/1.1", f"Host: 127.0.0.1:{self.port}", "Upgrade: websocket",
                  "Connection: Upgrade", "Sec-WebSocket-Version: 13",
@@ -106,3 +108,19 @@ def messages(viewer):
         if first & 15 in (1, 2):
             viewer.sendall(NEXT)
             yield first & 15 == 1, body
+
+
+class PlayTest(unittest.TestCase):
+    def play(self, *options, **more):
+        play = Play(*options, **more)
+        self.addCleanup(play.__exit__)
+        return play
+
+    def wait_for(self, condition, what="it does not happen"):
+        """What condition() gives, once that is true."""
+        end = time.monotonic() + 60
+        while not (result := condition()):
+            if time.monotonic() > end:
+                self.fail(what() if callable(what) else what)
+            time.sleep(0.05)
+        return result

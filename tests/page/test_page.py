@@ -10,7 +10,7 @@ import time
 import unittest
 from pathlib import Path
 
-from play import TOKEN, Play
+from play import TOKEN, Play, PlayTest
 
 try:
     from selenium import webdriver
@@ -28,7 +28,7 @@ SHOTS = os.environ.get("MILLRACE_SHOTS", "")
 SHOT_OF = os.environ.get("MILLRACE_PAGE", "")
 SHOT_SECONDS = 170
 
-# Of a canvas: how many colours it has, and a number that differs from picture to picture.
+# Of a canvas: the number of its colours, and a hash of its pixels.
 LOOK_AT = """
 const canvas = arguments[0], seen = new Set();
 const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
@@ -47,7 +47,7 @@ return [...document.querySelectorAll('body *')].filter((e) => e.getClientRects()
   .filter((e) => !e.matches('.card, .tile') && right(e) > edge(e) + 0.5)
   .map((e) => e.tagName + '.' + e.className + '#' + e.id + ' ' + e.textContent);"""
 
-# Words whose last letters do not fit, or that lie over others.
+# Text that is cut off or overlaps other text.
 CUT_OFF = """
 return [...document.querySelectorAll('#run, .big, .small, h2, figcaption, button, .stage p')]
   .filter((e) => e.offsetParent && e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline')
@@ -66,7 +66,7 @@ def browser():
 
 @unittest.skipUnless(webdriver and CHROMIUM and DRIVER,
                      "no browser here: chromium, chromium-driver and python3-selenium are wanted")
-class PageTest(unittest.TestCase):
+class PageTest(PlayTest):
     @classmethod
     def setUpClass(cls):
         cls.browser = browser()
@@ -76,15 +76,7 @@ class PageTest(unittest.TestCase):
         self.resize(1440, 900)
         self.prefer("dark")
 
-    def play(self, *options, **more):
-        play = Play(*options, **more)
-        self.addCleanup(play.__exit__)
-        return play
-
-    def open(self, play):
-        self.open_url(play.url)
-
-    def open_url(self, url):
+    def open(self, url):
         self.browser.get(url)
         self.wait_for(lambda: self.text("fps") not in ("–", ""), "no numbers")
 
@@ -105,23 +97,15 @@ class PageTest(unittest.TestCase):
     def text(self, name):
         return self.run_script("return document.getElementById(arguments[0]).textContent", name)
 
-    def wait_for(self, condition, what, seconds=60):
-        end = time.monotonic() + seconds
-        while not (result := condition()):
-            if time.monotonic() > end:
-                self.fail(what() if callable(what) else what)
-            time.sleep(0.05)
-        return result
-
     def complaints(self):
-        """What the console holds, but for advice on how this test reads canvases."""
+        """The console, without advice on how this test reads canvases."""
         return [entry["message"] for entry in self.browser.get_log("browser")
                 if entry["level"] != "INFO" and entry["source"] != "rendering"]
 
     def test_numbers_pictures_and_charts_are_live(self):
         play = self.play()
         self.complaints()
-        self.open(play)
+        self.open(play.url)
         for name in ("run", "loss", "latency-why"):
             before = self.text(name)
             self.wait_for(lambda: self.text(name) != before, f"{name} stands still")
@@ -148,7 +132,7 @@ class PageTest(unittest.TestCase):
     def test_each_pixels_class_has_a_colour_that_the_legend_names(self):
         play = self.play("--classes", 4)
         self.complaints()
-        self.open(play)
+        self.open(play.url)
         self.wait_for(lambda: self.find("target").is_displayed(), "no class map")
         legend = self.wait_for(lambda: self.find("classes").find_elements(By.TAG_NAME, "span"), "no legend")
         self.assertEqual([one.text for one in legend], [f"class {i}" for i in range(4)])
@@ -163,7 +147,7 @@ class PageTest(unittest.TestCase):
 
     def test_controls_reach_the_run(self):
         play = self.play()
-        self.open(play)
+        self.open(play.url)
         self.find("pause").click()
         self.wait_for(lambda: self.text("verdict-text") == "Paused", "not paused")
         trained = play.tell()[0]
@@ -187,7 +171,7 @@ class PageTest(unittest.TestCase):
     def test_dark_and_light(self):
         play = self.play()
         self.prefer("light")
-        self.open(play)
+        self.open(play.url)
         brightness = "return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).reduce((a, b) => a + +b, 0)"
         self.assertGreater(self.run_script(brightness), 600)
         self.prefer("dark")
@@ -201,7 +185,7 @@ class PageTest(unittest.TestCase):
 
     def test_every_width(self):
         play = self.play()
-        self.open(play)
+        self.open(play.url)
         self.wait_for(lambda: self.find("chart-latency").find_elements(By.TAG_NAME, "canvas"), "no charts")
         sizes = ((390, 844), (360, 640), (768, 1024), (1024, 768), (1280, 720), (1280, 800), (1440, 900), (1920, 1080))
 
@@ -234,7 +218,7 @@ class PageTest(unittest.TestCase):
 
     def test_it_comes_back(self):
         with Play() as first:
-            self.open(first)
+            self.open(first.url)
         self.wait_for(lambda: self.text("verdict-text") == "Disconnected", "nothing noticed")
         again = self.play(serve=f"127.0.0.1:{first.port}")
         self.assertEqual(again.port, first.port)
@@ -248,7 +232,7 @@ class PageTest(unittest.TestCase):
         if not SHOT_OF:
             play = self.play()
             time.sleep(SHOT_SECONDS)
-        self.open_url(SHOT_OF or play.url)
+        self.open(SHOT_OF or play.url)
         time.sleep(2)
         folder = Path(SHOTS)
         self.browser.save_screenshot(str(folder / "page.png"))

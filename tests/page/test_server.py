@@ -8,28 +8,14 @@ import subprocess
 import time
 import unittest
 
-from play import PLAY, TOKEN, Play, messages
+from play import PLAY, TOKEN, Play, PlayTest, messages
 
 PATHS = ["/", "/app.js", "/app.css", "/dygraph.js", "/state", "/history", "/metrics", "/healthz", "/live",
          "/picture/input", "/picture/target", "/picture/prediction", "/picture/error"]
 STALLED = 100
 
 
-class ServerTest(unittest.TestCase):
-    def play(self, *options, **more):
-        play = Play(*options, **more)
-        self.addCleanup(play.__exit__)
-        return play
-
-    def wait_for(self, condition):
-        end = time.monotonic() + 60
-        while not (result := condition()) and time.monotonic() < end:
-            time.sleep(0.05)
-        self.assertTrue(result)
-        return result
-
-
-class Admission(ServerTest):
+class Admission(PlayTest):
     def test_others_are_served_with_a_token_only(self):
         refused = subprocess.run([PLAY, "--serve", "0.0.0.0:0"], input="", capture_output=True, text=True)
         self.assertEqual(refused.returncode, 1)
@@ -91,7 +77,7 @@ class Admission(ServerTest):
         self.assertEqual(play.status("/state", "DELETE"), 405)
 
 
-class Texts(ServerTest):
+class Texts(PlayTest):
     def test_prometheus_reads_counters_and_whole_histograms(self):
         play = self.play()
         self.wait_for(lambda: play.tell()[0] > 20)
@@ -169,7 +155,7 @@ class Texts(ServerTest):
         self.assertEqual(samples, sorted(set(samples)))
 
 
-class Limits(ServerTest):
+class Limits(PlayTest):
     def test_requests_are_bounded(self):
         play = self.play()
         for request in (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 20000,

@@ -1,20 +1,20 @@
-// Lines about frames, and what becomes of those that find no room.
+// Lines about frames, and what happens when the log has no room for them.
 #include "tools/app/outputs/frame_log.h"
 
-#include <fcntl.h>  // a pipe
+#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>  // a full disk
-#include <sys/stat.h>      // a pipe
-#include <unistd.h>        // a name of our own
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include <algorithm>   // count
-#include <cmath>       // nan
-#include <csignal>     // going on at the size limit
-#include <filesystem>  // the log's folder
-#include <fstream>     // the log
-#include <sstream>     // lines
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
 
-#include <nlohmann/json.hpp>  // lines
+#include <nlohmann/json.hpp>
 
 namespace millrace::app {
 namespace {
@@ -74,7 +74,7 @@ TEST_F(FrameLogTest, ALossThatIsNoneIsNull) {
   EXPECT_EQ(written[0]["source_frame"], 5);
 }
 
-// A full disk, as far as a process can be made to meet one.
+// A limit on file size stands in for a full disk.
 TEST_F(FrameLogTest, ADiskThatIsFullForAWhileCostsNoLine) {
   FrameLog log(path_, 1, subject_);
   predicted(log, 0, 0.5f);

@@ -1,11 +1,11 @@
-// Usual losses are not marked, unusual ones are, and what lasts becomes usual.
+// Unusual losses are marked, and what lasts becomes usual.
 #include "tools/app/outputs/novelty.h"
 
 #include <gtest/gtest.h>
 
-#include <cmath>   // exp
-#include <limits>  // not finite
-#include <random>  // noise
+#include <cmath>
+#include <limits>
+#include <random>
 
 namespace millrace::app {
 namespace {

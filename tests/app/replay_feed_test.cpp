@@ -1,4 +1,4 @@
-// Samples that come again: the right ones, at the right time, learned from exactly.
+// Replay: the right samples, at the right time, trained exactly.
 #include "tools/app/feeds/replay_feed.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ at::Tensor floats_of(std::int64_t n) {
   return floats;
 }
 
-/// What came, in the order of samples, with the loss of each.
+/// The predicted samples in order, with their losses.
 struct Seen final : engine::Observer {
   struct Sample {
     std::int64_t number, frame;
@@ -52,15 +52,14 @@ struct Seen final : engine::Observer {
   std::function<void(engine::Sample&)> look;
 };
 
-/// A stream of so many frames that wait, and what is learned from it.
+/// What came of training on a stream of `frames` waiting frames.
 struct Learned {
   engine::Outcome outcome;
   Seen seen, fresh;
   stages::StateDict weights;
 };
 
-Learned learn(const engine::TrainerOptions& options, std::int64_t frames, ReplayOptions replay,
-              std::int64_t limit = 0) {
+Learned learn(const engine::TrainerOptions& options, std::int64_t frames, ReplayOptions replay) {
   engine::Trainer trainer(options);
   io::FrameQueue queue(int(frames) + 1, io::Drop::never);
   for (std::int64_t n = 0; n < frames; ++n) {
@@ -76,7 +75,7 @@ Learned learn(const engine::TrainerOptions& options, std::int64_t frames, Replay
   observers.add_for_all(&feed);
   observers.add_for_all(&learned.seen);
   observers.add(&learned.fresh);
-  learned.outcome = trainer.run(feed, &observers, {.limit = limit});
+  learned.outcome = trainer.run(feed, &observers);
   learned.weights = trainer.state();
   return learned;
 }
@@ -94,7 +93,7 @@ TEST_P(EverySchedule, LearnsWhatTheOracleLearnsFromTheSameSequence) {
         const at::Tensor frame = floats_of(samples.at(std::size_t(n)).frame);
         return std::pair{frame, frame};
       });
-  // Of a minibatch that is not filled some samples may have been predicted.
+  // Some samples of an unfilled minibatch may have been predicted.
   std::vector<float> losses = learned.seen.losses;
   ASSERT_GE(losses.size(), expected.losses.size());
   losses.resize(expected.losses.size());
@@ -159,22 +158,7 @@ TEST(ReplayFeed, TheShareIsThatOfAllSamples) {
   }
 }
 
-TEST(ReplayFeed, ALimitIsOfFreshFrames) {
-  const engine::Outcome outcome =
-      learn(engine::small("partime", 2, {3}), 50,
-            {.kind = ReplayKind::recent, .places = 20, .share = 0.5, .seed = 5}, 30)
-          .outcome;
-  EXPECT_EQ(outcome.trained, 30);
-}
-
-TEST(ReplayFeed, ReplaysNothingWhereTheStreamWaitsAndTheShareIsAuto) {
-  const Learned learned = learn(engine::small("partime", 2, {3}), 50,
-                                {.kind = ReplayKind::recent, .places = 20, .share = -1});
-  EXPECT_EQ(learned.outcome.replayed, 0);
-  EXPECT_EQ(learned.outcome.trained, 50);
-}
-
-/// Pairs of a frame and the one after it, told late or not, come again as they were.
+/// Pairs of a frame and its successor are replayed unchanged, with late targets or not.
 class PairsComeWhole : public testing::TestWithParam<bool> {};
 
 TEST_P(PairsComeWhole, NextFrame) {
@@ -234,7 +218,7 @@ class Live : public testing::Test {
     feed_.take(sample);
     return sample;
   }
-  /// As a pipeline of one sample at a time would, within no time.
+  /// What a pipeline does that holds one sample at a time, in no time.
   engine::SampleInfo pass() {
     engine::Sample& sample = take();
     sample.info.predicted = engine::Clock::now() + 1ms;

@@ -1,4 +1,4 @@
-// What is kept of a stream, and what of it comes again.
+// Which samples of a stream are kept, and which are chosen again.
 #include "tools/app/feeds/replay_buffer.h"
 
 #include <gtest/gtest.h>

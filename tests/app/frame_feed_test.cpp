@@ -1,10 +1,10 @@
-// Whichever way a trainer takes frames, the samples made of them are the same.
+// A trainer gets the same samples whether it takes frames as bytes or as floats.
 #include "tools/app/feeds/frame_feed.h"
 
 #include <gtest/gtest.h>
 
-#include <memory>  // feeds
-#include <vector>  // samples
+#include <memory>
+#include <vector>
 
 #include "engine/trainer/trainer.h"
 #include "io/queue/planar.h"
@@ -63,8 +63,8 @@ class FrameFeedTest : public testing::TestWithParam<bool> {
     Floats input, target;
   };
 
-  /// The samples made of frames 0, 1 and 2.
-  std::vector<Sample> samples(TargetFrom target, int frames = 3, int horizon = 1) {
+  /// The samples made of frames 0, 1, ... `frames` - 1.
+  std::vector<Sample> samples(TargetFrom target, int frames, int horizon) {
     engine::Trainer trainer(options_for(target, GetParam()));
     engine::Sample& sample = trainer.in_slot(0);
     EXPECT_EQ(sample.input().empty(), GetParam());
@@ -90,32 +90,29 @@ class FrameFeedTest : public testing::TestWithParam<bool> {
   }
 };
 
-TEST_P(FrameFeedTest, AutoencodeHasTheFrameTwice) {
-  const auto made = samples(TargetFrom::input);
-  ASSERT_EQ(made.size(), 3u);
-  for (int n = 0; n < 3; ++n) {
-    EXPECT_EQ(made[n].input, floats_of(n));
-    EXPECT_EQ(made[n].target, floats_of(n));
+TEST_P(FrameFeedTest, TargetsAreTheSameFrameOneSoManyLaterOrTheClass) {
+  struct Case {
+    TargetFrom target;
+    int frames, horizon, made;
+  };
+  for (const auto& [from, frames, horizon, count] :
+       {Case{TargetFrom::input, 3, 0, 3}, Case{TargetFrom::later_frame, 3, 1, 2},
+        Case{TargetFrom::later_frame, 4, 3, 1}, Case{TargetFrom::label, 3, 0, 3}}) {
+    const auto made = samples(from, frames, horizon);
+    ASSERT_EQ(int(made.size()), count);
+    for (int n = 0; n < count; ++n) {
+      EXPECT_EQ(made[n].input, floats_of(n));
+      Floats expected = floats_of(n + horizon);
+      if (from == TargetFrom::label) {
+        expected.assign(4, 0.0f);
+        expected[n] = 1.0f;
+      }
+      EXPECT_EQ(made[n].target, expected);
+    }
   }
 }
 
-TEST_P(FrameFeedTest, NextFrameHasTheFrameAfter) {
-  const auto made = samples(TargetFrom::later_frame);
-  ASSERT_EQ(made.size(), 2u);
-  for (int n = 0; n < 2; ++n) {
-    EXPECT_EQ(made[n].input, floats_of(n));
-    EXPECT_EQ(made[n].target, floats_of(n + 1));
-  }
-}
-
-TEST_P(FrameFeedTest, AHorizonHasTheFrameSoManyLater) {
-  const auto made = samples(TargetFrom::later_frame, 4, 3);
-  ASSERT_EQ(made.size(), 1u);
-  EXPECT_EQ(made[0].input, floats_of(0));
-  EXPECT_EQ(made[0].target, floats_of(3));
-}
-
-/// A stream that is written frame by frame, and what a late feed makes of it.
+/// A stream that is pushed frame by frame through a feed with late targets.
 class LateTargets : public FrameFeedTest {
  protected:
   using Status = engine::Feed::Status;
@@ -124,7 +121,7 @@ class LateTargets : public FrameFeedTest {
   void start(int horizon) {
     engine::TrainerOptions options = options_for(TargetFrom::later_frame, GetParam());
     options.schedule = "pipedream";
-    options.stages = 3;  // slots for some samples
+    options.stages = 3;  // slots for several samples
     options.cut = {1, 2};
     options.late_targets = true;
     trainer_ = std::make_unique<engine::Trainer>(options);
@@ -157,7 +154,7 @@ TEST_P(LateTargets, AFrameIsASampleBeforeItsTargetIsThere) {
   EXPECT_EQ(feed_->target(sample(0), kNow), Status::wait);
   EXPECT_EQ(feed_->targets_known(kNow), Status::wait);
   push(1);
-  EXPECT_EQ(feed_->target(sample(0), kNow), Status::ready) << "whoever waits looks for it";
+  EXPECT_EQ(feed_->target(sample(0), kNow), Status::ready);
   EXPECT_EQ(target(0), floats_of(1));
   EXPECT_EQ(feed_->targets_known(kNow), Status::ready);
   EXPECT_EQ(take(1), 1) << "the target is a sample itself";
@@ -208,17 +205,6 @@ TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
   EXPECT_EQ(inputs, std::vector<std::int64_t>{3});
   EXPECT_EQ(queue.popped(), 3);
   EXPECT_EQ(feed.pending(), 2) << "4 and 5 have no successor";
-}
-
-TEST_P(FrameFeedTest, LabelHasTheClass) {
-  const auto made = samples(TargetFrom::label);
-  ASSERT_EQ(made.size(), 3u);
-  for (int n = 0; n < 3; ++n) {
-    EXPECT_EQ(made[n].input, floats_of(n));
-    Floats expected(4, 0.0f);
-    expected[n] = 1.0f;
-    EXPECT_EQ(made[n].target, expected);
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, FrameFeedTest, testing::Bool(),

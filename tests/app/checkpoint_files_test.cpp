@@ -60,7 +60,7 @@ TEST(CheckpointFiles, AnyFlippedBitIsNoticedAndTheOneBeforeTakesOver) {
     put_bytes(newest(folder), damaged);
     const CheckpointFiles::Loaded loaded = files.read();
     const bool noticed = !loaded.note.empty() && value_of(loaded.state) == 1;
-    // A hash whose name is damaged is no hash; what it covers is as it was.
+    // If the name of the hash is damaged, the file has no hash, and its tensors are intact.
     const bool name_of_hash = damaged.find("xxh3_128") == damaged.npos;
     EXPECT_TRUE(noticed || (name_of_hash && value_of(loaded.state) == 2)) << "bit " << bit;
     unnoticed += noticed ? 0 : 1;
@@ -126,7 +126,7 @@ TEST(CheckpointFiles, OnesWithoutAHashAreReadAsBefore) {
   EXPECT_EQ(value_of(CheckpointFiles(folder.path()).read().state), 5);
 }
 
-// Killed between its two renames a run leaves both names for one file.
+// A run killed between its two renames leaves one file under both names.
 TEST(CheckpointFiles, TwoNamesForOneFileLeaveNothingBehind) {
   const TestFolder folder;
   CheckpointFiles files(folder.path());
