@@ -1,6 +1,5 @@
 """Several sources train one network: each feeds a pipeline on its own ranks, and only gradients travel between them."""
 
-import json
 import unittest
 
 import program
