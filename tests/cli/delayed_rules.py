@@ -1,8 +1,8 @@
 """The update rules of the schedules that keep activations or weights, in plain PyTorch.
 
 Written from their definitions, by versions: W[i][v] is what v updates made of stage i's weights, and a
-sample says at which version each stage runs it. No pipeline appears here, so nothing can be wrong with
-its timing. Plain SGD; everything float32.
+sample names the version at which each stage runs it. There is no pipeline, so there is no timing to get
+wrong. Plain SGD; everything float32.
 """
 
 import torch
@@ -39,7 +39,7 @@ class VersionedStage:
 
 def train_by_versions(stages, samples, spans, version_of):
     """Stage i updates after each spans[i] samples, with their mean gradient; sample m goes forward and back at
-    stage i at version_of(m, i). Updates that the stream cannot fill are left out. Returns losses."""
+    stage i at version_of(m, i). Updates that the stream cannot fill are skipped. Returns losses."""
     losses, pending = [], [[] for _ in stages]
     for m, (x, target) in enumerate(samples):
         ends = []
@@ -76,8 +76,8 @@ def pipedream_vertical_sync(stages, samples, **_):
 
 
 def pipedream_replicated(replicas):
-    """Of stage i's replicas each keeps as many samples in flight as the workers from i on share between them,
-    rounded up; an update takes one sample of each replica."""
+    """Each replica of stage i keeps as many samples in flight as its share of the workers from i on, rounded up; an
+    update takes one sample of each replica."""
     in_flight = [-(-sum(replicas[i:]) // count) for i, count in enumerate(replicas)]
 
     def rule(stages, samples, **_):
@@ -126,8 +126,8 @@ def backward_at(stage, tape, version, gradient, first):
 
 
 def pb(stages, samples, **_):
-    """Stage i forwards sample m at the version max(0, m-2d) that it has by then, and takes it back d
-    stages from the end 2d samples later, at version m: through what it saved, at what it has become."""
+    """Stage i, d stages from the end, forwards sample m at version max(0, m-2d). 2d samples later it takes m back at
+    version m, through the saved activations."""
     losses = []
     for m, (picture, target) in enumerate(samples):
         x, tapes = picture, []

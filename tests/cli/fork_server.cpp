@@ -1,5 +1,5 @@
-// Preloaded into the program, so that tests load LibTorch once: main() waits for requests, and each
-// is answered by a fork that goes on into the program's own main() with the words of the request.
+// Preloaded into the program, so that tests load LibTorch once: it waits for requests instead of
+// running main(), and answers each with a fork that runs main() with the request's words.
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -46,14 +46,13 @@ int answer(Request& request, char** environment) {
   if (chdir(words[0]) != 0) return 126;
   words.push_back(nullptr);
   const int code = program(int(words.size()) - 2, words.data() + 1, environment);
-  // LibTorch's destructors take longer than most commands. test_whole_starts.py sees them run.
+  // LibTorch's destructors take longer than most commands; test_whole_starts.py covers them.
   if (words[2] != nullptr && std::strcmp(words[2], "run") == 0) return code;
   std::fflush(nullptr);
   _exit(code);
 }
 
-/// Forks twice: the program becomes a child of the test, which asked the kernel to be given
-/// orphans.
+/// Forks twice, so that the program becomes a child of the test, which is a subreaper.
 int serve(int, char**, char** environment) {
   const int socket = std::atoi(std::getenv("MILLRACE_FORK_SERVER"));
   unsetenv("MILLRACE_FORK_SERVER");

@@ -1,4 +1,4 @@
-"""Starts of the program without its start-up: forks of one that has loaded LibTorch already."""
+"""Starts the program quickly: as forks of a process that has already loaded LibTorch."""
 
 import array
 import atexit
@@ -35,7 +35,7 @@ class ForkServer:
         self.server.wait()
 
     def fork(self, words, streams):
-        """The process id of a child of ours that runs the program with these words and streams."""
+        """Starts the program as a child of ours, with these words and streams; returns its process id."""
         request = b"".join(os.fsencode(word) + b"\0" for word in [os.getcwd(), *words])
         control = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))]
         with self.lock:
@@ -49,14 +49,14 @@ class ForkServer:
 
 
 class ForkedProgram(subprocess.Popen):
-    """A Popen in all but how its process comes to be; all three streams are to be redirected."""
+    """A Popen whose process is forked by the server; all three streams must be redirected."""
 
     def __init__(self, server, words, **options):
         self.fork_server = server
         super().__init__(words, **options)
 
     def _execute_child(self, words, *options):
-        # From Python 3.9 on: these stand there, a pipe's two ends or the file given each.
+        # Their place since Python 3.9: for each stream both ends of a pipe, or the given file.
         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = options[9:15]
         try:
             self.pid = self.fork_server.fork(words, [p2cread, c2pwrite, errwrite])

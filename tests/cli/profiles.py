@@ -4,7 +4,7 @@ import json
 
 
 def module(name, forward, weight=0.0, stash=0.0, activation=0.0):
-    """A module whose backward takes twice its forward."""
+    """A module whose backward takes twice as long as its forward."""
     return {"name": name, "forward_ms": [forward, 0], "input_gradient_ms": [forward, 0],
             "weight_gradient_ms": [forward, 0], "update_ms": [0, 0], "activation_bytes": activation,
             "gradient_bytes": activation, "weight_bytes": weight, "state_bytes": 0, "stash_bytes": stash}

@@ -1,4 +1,4 @@
-"""The update rules in plain PyTorch, written from their definitions and not from the program.
+"""The update rules in plain PyTorch, written from their definitions, independently of the program.
 
 A network is an nn.Sequential, a stage a slice of it with an optimizer of its own, a sample a pair
 (input, target) of float32 [1,C,H,W]. Each rule trains the stages in place and returns a Trace.
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-torch.set_num_threads(1)  # as a stage computes; the order of sums depends on it
+torch.set_num_threads(1)  # as in a stage: the order of sums depends on it
 
 
 def partime_cnn(layers, features, kernel, channels):
@@ -33,7 +33,7 @@ def autoencode(frames):
 
 
 def next_frame(frames):
-    """A frame is the target of the frame before it."""
+    """The target of a frame is its successor."""
     x = tensors(frames)
     return list(zip(x, x[1:]))
 
@@ -45,12 +45,12 @@ def sgd(momentum, lr):
 @dataclass
 class Trace:
     losses: list = field(default_factory=list)
-    updates: list = field(default_factory=list)       # a stage
-    gradient_age: list = field(default_factory=list)  # of the last update, a stage
+    updates: list = field(default_factory=list)       # by stage
+    gradient_age: list = field(default_factory=list)  # of the last update, by stage
 
 
 class Stage:
-    """Modules between two cuts. Gradients reach it from outside and leave it by hand."""
+    """Modules between two cuts; gradients are passed in and out by hand."""
 
     def __init__(self, modules, make_optimizer):
         self.modules = modules
@@ -60,12 +60,12 @@ class Stage:
         self.age = 0
 
     def forward(self, x, first):
-        """The graph's two ends. What came from another stage is cut off from that stage's graph."""
+        """The graph's two ends; x is detached from the graph of the stage before."""
         x = x.detach().requires_grad_(not first)
         return x, self.modules(x)
 
     def backward(self, x, y, gradient):
-        """Fills the parameters' gradients; returns the input's, or None where nobody wants it."""
+        """Fills the parameters' gradients; returns the input's, or None for the first stage."""
         wanted = self.parameters + ([x] if x.requires_grad else [])
         if not wanted:
             return None
@@ -112,7 +112,7 @@ def partime(stages, samples):
     """Step t: stage i forwards sample t-i and backpropagates through it the gradient that stage i+1
     sent at step t-1; the last stage that of its own loss, at once. Then it updates."""
     count, losses = len(stages), []
-    activations, gradients = {}, {}  # what was sent at the step before, by receiving stage
+    activations, gradients = {}, {}  # sent at the step before, by receiving stage
     for step in range(len(samples) + count - 1):
         sent_activations, sent_gradients = {}, {}
         for index, stage in enumerate(stages):
@@ -129,7 +129,7 @@ def partime(stages, samples):
                 sent_activations[index + 1] = y
                 arrived = gradients.get(index)
             if arrived is None:
-                continue  # no gradient has come yet: no update
+                continue  # no gradient yet, no update
             gradient, origin = arrived
             sent_gradients[index - 1] = (stage.backward(x, y, gradient), origin)
             stage.update(age=sample - origin)

@@ -1,4 +1,4 @@
-"""Each command once from its own start to its own end: the other tests' calls are forks of one start."""
+"""Every command starts and ends as a process of its own. All other tests fork one loaded process."""
 
 import unittest
 

@@ -1,7 +1,7 @@
-// Preloaded into the program: lets one call that writes fail, or the power with it. The file
+// Preloaded into the program: makes one call that writes fail, or cuts the power at it. The file
 // "fault" in the working directory says which: "FOLDER NUMBER KIND", where KIND is count, enospc,
-// eio, erofs, short or power. Calls on files below FOLDER are counted from 1 on; "calls" in the
-// working directory holds how many there were.
+// eio, erofs, short or power. Calls on files below FOLDER are counted from 1; count writes their
+// number to the file "calls".
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -32,15 +32,15 @@ struct Plan {
   long number = 0;
 };
 
-/// Of this process: a fork has its own working directory.
+/// One for each process: a fork has its own working directory and plan.
 struct State {
   std::mutex mutex;
   pid_t owner = 0;
   Plan plan;
   long calls = 0;
-  // What a power cut would take: files written to since they were last synced, by inode.
+  // What a power cut takes: files written to since their last sync, by inode.
   std::set<ino_t> unsynced;
-  std::map<ino_t, std::string> paths;  ///< where they lie by now
+  std::map<ino_t, std::string> paths;  ///< their current paths
 };
 
 State& state() {
@@ -48,7 +48,7 @@ State& state() {
   return *all;
 }
 
-/// The path of an open file below the folder; "" for all others.
+/// The path of an open file below the folder, else "".
 std::string path_of(const State& s, int fd) {
   char link[64], path[PATH_MAX];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -64,7 +64,7 @@ bool below(const State& s, const char* path) {
   return getcwd(here, sizeof here) && (std::string(here) + "/" + path).starts_with(s.plan.folder);
 }
 
-/// Reads the plan once in a process; false: there is none.
+/// Reads the plan once a process; false: there is none.
 bool planned(State& s) {
   if (s.owner == getpid()) return !s.plan.kind.empty();
   s.owner = getpid();
@@ -82,7 +82,7 @@ bool planned(State& s) {
   return !s.plan.kind.empty();
 }
 
-/// All that was not synced is gone, and so is the process.
+/// Empties the files that were not synced and ends the process.
 [[noreturn]] void cut_power(State& s) {
   for (const ino_t inode : s.unsynced) (void)!NEXT(truncate)(s.paths[inode].c_str(), 0);
   _exit(99);
@@ -97,11 +97,11 @@ void note_calls(const State& s) {
   close(fd);
 }
 
-/// What becomes of this call: 0: it is made; an errno; -1: a short write.
+/// 0: make the call; an errno: fail with it; -1: write half.
 int fate(State& s, bool writes) {
   ++s.calls;
   if (s.plan.kind == "count") note_calls(s);
-  if (s.plan.kind == "short") {  // the next one that can be
+  if (s.plan.kind == "short") {  // the next write
     if (!writes || s.calls < s.plan.number) return 0;
     s.plan.number = LONG_MAX;
     return -1;
@@ -112,7 +112,7 @@ int fate(State& s, bool writes) {
   return kind == "enospc" ? ENOSPC : kind == "eio" ? EIO : kind == "erofs" ? EROFS : 0;
 }
 
-/// The same of a call on `fd`; 0 where it is none of ours.
+/// The same for a call on `fd`; 0 if it is not below the folder.
 int fate_of(int fd, bool writes) {
   State& s = state();
   const std::lock_guard lock(s.mutex);

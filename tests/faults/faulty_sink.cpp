@@ -1,5 +1,5 @@
-// A plug-in that breaks: output.sinks = ["breaks:error"] or ["breaks:other"], at the 21st
-// prediction.
+// A plug-in whose sink throws at the 21st prediction: output.sinks = ["breaks:error"] or
+// ["breaks:other"].
 #include <stdexcept>
 
 #include "tools/app/plugins/plugin.h"
