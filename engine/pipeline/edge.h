@@ -87,9 +87,12 @@ class LocalEdge : public Edge {
   void shown(std::int64_t sample) override;
   void predicted(std::int64_t sample, float loss) override;
   void release(std::int64_t sample) override { shared_.pool.release(sample); }
-  FateCounts finish() override { return shared_.monitor.tally().counts() - before_; }
+  FateCounts finish() override { return counts_since_construction(); }
 
  protected:
+  FateCounts counts_since_construction() const {
+    return shared_.monitor.tally().counts() - before_;
+  }
   /// The stream held `samples`.
   virtual void end_of_stream(std::int64_t samples);
 

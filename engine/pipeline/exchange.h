@@ -52,6 +52,11 @@ class Exchange {
   enum class About { pipeline, state, wires, run };  ///< whose letter it is
   static constexpr int kAbouts = 4;
   virtual void post(int to, About about, std::string text) = 0;
+  void post_to_others(About about, const std::string& text) {
+    for (int other = 0; other < ranks(); ++other) {
+      if (other != rank()) post(other, about, text);
+    }
+  }
   virtual std::optional<Letter> letter(About about) = 0;
   /// Whether every letter posted here is on its way without this process's help.
   virtual bool all_posted() = 0;

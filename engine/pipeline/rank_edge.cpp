@@ -1,133 +1,281 @@
 #include "engine/pipeline/rank_edge.h"
 
-#include <sys/prctl.h>
-
 #include <algorithm>
-#include <thread>
+#include <optional>
+#include <stdexcept>
 
-#include "engine/pipeline/wait_forecast.h"
+#include "engine/pipeline/rank_patience.h"
 
 namespace millrace::engine {
 namespace {
 
-/// Messages move only while somebody looks, and ranks may share a core: a worker sleeps for as long
-/// as the schedule's earlier waits at the same action lasted, and looks often after that.
-class RankPatience final : public Patience {
- public:
-  RankPatience(const RankLinks& links, const Program& program) : links_(links), waits_(program) {
-    prctl(PR_SET_TIMERSLACK, 1);  // a short sleep ends when it should
-  }
-
-  void begin(std::int64_t at) override {
-    due_ = (since_ = Clock::now()) + (at < 0 ? Clock::duration() : waits_.at_least(at));
-  }
-  void came(std::int64_t at, Clock::duration waited) override { waits_.waited(at, waited); }
-
-  std::chrono::microseconds next(std::chrono::microseconds own) override {
-    using std::chrono::microseconds;
-    // Rank 0 shows what others predict, so it looks more often.
-    constexpr microseconds kShows{100}, kRests{2000};
-    // A sleep ends late by as much as a message takes, so none begins while a token should come.
-    constexpr std::chrono::milliseconds kLooks{5};
-    const Clock::time_point now = Clock::now();
-    const Clock::duration early = due_ - now;
-    if (early > kImpatience && own == kPatience && !links_.sends()) {
-      const microseconds rest = links_.has_feed() ? kShows : kRests;
-      return std::min(rest, std::chrono::duration_cast<microseconds>(early));
-    }
-    if (now - (early > kImpatience ? since_ : due_) > kLooks) return kImpatience;
-    std::this_thread::yield();
-    return microseconds(0);
-  }
-
- private:
-  const RankLinks& links_;
-  WaitForecast waits_;
-  Clock::time_point since_, due_;
-};
+/// Which messages bring tokens. Admissions need none: rank 0 admits, whoever works on the sample.
+constexpr std::pair<Signal::Kind, Cargo> kTokens[] = {{Signal::Kind::activation, Cargo::activation},
+                                                      {Signal::Kind::gradient, Cargo::gradient},
+                                                      {Signal::Kind::meeting, Cargo::meeting},
+                                                      {Signal::Kind::prediction, Cargo::turn}};
 
 }  // namespace
 
+class RankEdge::OutgoingLink final : public Link {
+ public:
+  OutgoingLink(RankEdge& edge, Cargo cargo, int from, int to)
+      : edge_(edge), cargo_(cargo), from_(from), to_(to) {}
+  bool offer(const Token& token, std::chrono::microseconds) override {
+    return edge_.send(cargo_, from_, to_, token);
+  }
+
+ private:
+  RankEdge& edge_;
+  const Cargo cargo_;
+  const int from_, to_;
+};
+
 RankEdge::RankEdge(const RankOptions& ranks, Shared& shared, const PipelineOptions& options)
-    : LocalEdge(shared, options), ranks_(ranks), links_(ranks, shared, options) {}
+    : LocalEdge(shared, options),
+      ranks_(ranks),
+      exchange_(*ranks.exchange),
+      freight_(*ranks.freight),
+      ports_(ranks, shared, options),
+      letters_(ranks, shared, ports_),
+      targets_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]),
+      samples_(new std::atomic<std::int64_t>[std::size_t(shared.schedule.slots())]),
+      to_show_(std::size_t(shared.schedule.slots())),
+      counted_(std::size_t(exchange_.ranks())) {
+  for (int slot = 0; slot < shared.schedule.slots(); ++slot) targets_[slot] = samples_[slot] = -1;
+  for (int rank = 1; rank < exchange_.ranks(); ++rank)
+    spread_ = spread_ || (ports_.has_last(0) && ports_.has_last(rank));
+  divert_links();
+  {
+    const std::lock_guard lock(exchange_.mutex());
+    letters_.beat();  // before any message, so that all can be timed
+  }
+  alive_ = std::thread([this] { keep_alive(); });
+}
+
+RankEdge::~RankEdge() {
+  {
+    const std::lock_guard lock(exchange_.mutex());
+    closed_ = true;
+    closing_.notify_one();
+  }
+  alive_.join();
+}
+
+void RankEdge::keep_alive() {
+  Lock lock(exchange_.mutex());
+  try {
+    while (!letters_.has_ended() && !closed_ && !letters_.is_lost()) {
+      letters_.beat();
+      letters_.report();
+      receive();
+      letters_.look_for_losses();
+      closing_.wait_for(lock, RankPulse::kBeat, [&] { return closed_; });
+    }
+  } catch (const std::exception& error) {
+    letters_.give_up(error.what(), true);
+  }
+}
 
 std::unique_ptr<Patience> RankEdge::patience(const Program& program) {
-  return std::make_unique<RankPatience>(links_, program);
+  return std::make_unique<RankPatience>(*this, program);
 }
 
-bool RankEdge::acquire(std::int64_t sample, std::chrono::microseconds patience) {
-  if (admits()) return LocalEdge::acquire(sample, patience);
-  if (links_.has_sample(sample)) return true;
-  if (patience.count() > 0) std::this_thread::sleep_for(patience);
-  return false;
+void RankEdge::divert_links() {
+  shared_.channels.divert([&](Signal::Kind kind, int from, int to) -> Link* {
+    for (const auto& [of, cargo] : kTokens) {
+      if (of == kind && ports_.here(from) && !ports_.here(to))
+        return links_.emplace_back(std::make_unique<OutgoingLink>(*this, cargo, from, to)).get();
+    }
+    return nullptr;
+  });
 }
 
-Feed::Status RankEdge::poll(std::int64_t sample, std::chrono::microseconds patience) {
-  return admits() ? LocalEdge::poll(sample, patience) : Feed::Status::ready;
+bool RankEdge::is_sending() const {
+  const std::lock_guard lock(exchange_.mutex());
+  return ports_.is_sending();
+}
+
+bool RankEdge::put(Way& way, Lock& lock, const Head& head) {
+  while (!ports_.is_free(way, head.token.sample)) {
+    receive();
+    if (shared_.stop.load(std::memory_order_relaxed)) return false;
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+  ports_.put(way, head);
+  return true;
+}
+
+bool RankEdge::send(Cargo cargo, int from, int to, const Token& token) {
+  const int stage = shared_.lowering.stage(from);
+  if (is_transfer(cargo)) freight_.await(cargo, stage, shared_.pool.slot_of(token.sample));
+  Lock lock(exchange_.mutex());
+  Head head{.from = from, .to = to, .token = token};
+  if (cargo == Cargo::activation) head.info = shared_.in_flight(token.sample).info;
+  return put(ports_.to(cargo, stage, ports_.rank_of(to)), lock, head);
 }
 
 void RankEdge::take(std::int64_t sample, Clock::time_point asked) {
   if (!admits()) return;  // rank 0 has filled the slot
   LocalEdge::take(sample, asked);
-  links_.send_target(sample);
-}
-
-void RankEdge::shown(std::int64_t sample) {
-  if (!links_.shows()) LocalEdge::shown(sample);
+  Lock lock(exchange_.mutex());
+  const Head head{.token = {.sample = sample}, .info = shared_.in_flight(sample).info};
+  for (Way* way : ports_.to_targets()) {
+    if (!put(*way, lock, head)) return;
+  }
 }
 
 void RankEdge::predicted(std::int64_t sample, float loss) {
-  if (links_.shows()) return links_.send_prediction(sample, loss);
-  LocalEdge::predicted(sample, loss);
+  if (!shows_in_turn()) return LocalEdge::predicted(sample, loss);
+  Lock lock(exchange_.mutex());
+  if (admits()) return show(sample, loss);
+  const Head head{.token = {.sample = sample}, .loss = loss, .counts = counted_here()};
+  if (put(ports_.to(Cargo::prediction, 0, 0), lock, head)) ++predictions_;
 }
 
 void RankEdge::release(std::int64_t sample) {
-  admits() ? LocalEdge::release(sample) : links_.release(sample);
+  if (admits()) return LocalEdge::release(sample);
+  Lock lock(exchange_.mutex());
+  put(ports_.to(Cargo::release, 0, 0), lock, {.token = {.sample = sample}});
+}
+
+void RankEdge::progress() {
+  const Lock lock(exchange_.mutex(), std::try_to_lock);
+  if (lock) receive();
+}
+
+void RankEdge::receive() {
+  ports_.receive([this](Way& way, RankPorts::Place& place) { handle(way, place); });
+  letters_.read();
+}
+
+void RankEdge::handle(Way& way, RankPorts::Place& place) {
+  const Head& head = place.head;
+  const std::int64_t sample = head.token.sample;
+  const std::size_t slot = std::size_t(shared_.pool.slot_of(sample));
+  if (way.cargo == Cargo::activation || way.cargo == Cargo::target || way.cargo == Cargo::sample)
+    know(sample, head.info);
+  ports_.unpack(way, place);
+  const std::optional<Clock::time_point> sent = letters_.here(way.peer, head.sent);
+  if (sent) way.took.record((Clock::now() - *sent).count());
+  if (way.cargo == Cargo::release) return shared_.pool.release(sample);
+  if (way.cargo == Cargo::target) return targets_[slot].store(sample, std::memory_order_release);
+  if (way.cargo == Cargo::sample) return samples_[slot].store(sample, std::memory_order_release);
+  if (way.cargo == Cargo::prediction) {
+    ++predictions_;
+    count(way.peer, head.counts);
+    return show(sample, head.loss);
+  }
+  Token token = head.token;
+  token.sent = sent.value_or(Clock::now());
+  const auto tokens =
+      std::ranges::find(kTokens, way.cargo, [](const auto& of) { return of.second; });
+  const Signal signal{tokens->first, way.stage, sample, head.from, head.to};
+  if (!shared_.channels.queue(signal).offer(token, std::chrono::microseconds(0)))
+    throw std::logic_error("more messages than a schedule has in flight");
+}
+
+void RankEdge::know(std::int64_t sample, const SampleInfo& info) {
+  SampleInfo& known = shared_.in_flight(sample).info;
+  if (known.sample == info.sample) return;  // written once: others here may read it by now
+  known = info;
+  shared_.again[std::size_t(sample) % shared_.again.size()] = info.replayed;
+}
+
+bool RankEdge::has_target(std::int64_t sample) const {
+  return admits() ||
+         targets_[shared_.pool.slot_of(sample)].load(std::memory_order_acquire) == sample;
+}
+
+bool RankEdge::acquire(std::int64_t sample, std::chrono::microseconds patience) {
+  if (admits()) return LocalEdge::acquire(sample, patience);
+  const Arrivals& inputs = ports_.takes_samples(exchange_.rank()) ? samples_ : targets_;
+  if (inputs[shared_.pool.slot_of(sample)].load(std::memory_order_acquire) == sample) return true;
+  if (patience.count() > 0) std::this_thread::sleep_for(patience);
+  return false;
+}
+
+void RankEdge::show(std::int64_t sample, float loss) {
+  to_show_[std::size_t(shared_.pool.slot_of(sample))] = {sample, loss};
+  for (;; ++shown_) {
+    const ToShow next = to_show_[std::size_t(shared_.pool.slot_of(shown_))];
+    if (next.sample != shown_) return;
+    shared_.in_flight(shown_).info.predicted = Clock::now();
+    LocalEdge::shown(shown_);
+    LocalEdge::predicted(shown_, next.loss);
+    LocalEdge::release(shown_);
+  }
+}
+
+LossCounts RankEdge::counted_here() const {
+  FateCounts counts = counts_since_construction();
+  for (const FateCounts& elsewhere : counted_) counts = counts - elsewhere;
+  return {counts, options_.guard ? options_.guard->told() : LossGuard::Told()};
+}
+
+void RankEdge::count(int rank, const LossCounts& counts) {
+  FateCounts& known = counted_[std::size_t(rank)];
+  shared_.monitor.tally().add(counts.fates - known);
+  known = counts.fates;
+  LossGuard* const guard = options_.guard;
+  if (guard && counts.guard.roll_backs > guard->roll_backs()) guard->mirror(counts.guard);
 }
 
 void RankEdge::end_of_stream(std::int64_t samples) {
   LocalEdge::end_of_stream(samples);
-  links_.end_of_stream(samples);
+  if (exchange_.on_end_of_stream) exchange_.on_end_of_stream();
+  const std::lock_guard lock(exchange_.mutex());
+  letters_.end_of_stream(samples);
 }
 
 void RankEdge::fail(const std::exception& error) {
-  links_.fail(error.what(), dynamic_cast<const RankLost*>(&error) != nullptr);
+  const std::lock_guard lock(exchange_.mutex());
+  letters_.fail(error.what(), dynamic_cast<const RankLost*>(&error) != nullptr);
 }
 
-std::vector<std::pair<std::string, std::function<void()>>> RankEdge::threads() {
-  std::vector<std::pair<std::string, std::function<void()>>> all;
-  for (int replica = 0; admits() && replica < shared_.schedule.replicas_of(0); ++replica) {
-    const int replica_id = shared_.schedule.replica_id(0, replica);
-    if (!runs(shared_.lowering.worker(replica_id)))
-      all.emplace_back("samples of " + std::to_string(replica_id), [=, this] { deal(replica_id); });
+template <class Done>
+void RankEdge::receive_until(Lock& lock, const Done& done) {
+  for (receive(); !done(); receive()) {
+    letters_.look_for_losses();
+    if (letters_.is_lost()) throw RankLost(letters_.failure());
+    lock.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    lock.lock();
+  }
+}
+
+FateCounts RankEdge::finish() {
+  Lock lock(exchange_.mutex());
+  const bool failed = letters_.has_failed();
+  lock.unlock();
+  if (exchange_.on_workers_ended) exchange_.on_workers_ended(failed);
+  lock.lock();
+  receive_until(lock, [&] { return ports_.all_sent(); });
+  letters_.end({counted_here(), predictions_});
+  receive_until(lock,
+                [&] { return letters_.all_ended() && (!admits() || all_predictions_came()); });
+  if (!letters_.failure().empty()) throw std::runtime_error(letters_.failure());
+  FateCounts all;
+  for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+    const RankLetters::Final* const last = letters_.final(rank);
+    if (!last) continue;
+    if (admits() && rank != 0) count(rank, last->counts);
+    all += last->counts.fates;
   }
   return all;
 }
 
-void RankEdge::deal(int replica_id) {
-  using Kind = Signal::Kind;
-  const Lowering& lowering = shared_.lowering;
-  for (std::int64_t sample = replica_id;; sample += lowering.replicas(0)) {
-    const auto over = [&] { return shared_.over(sample); };
-    Token token;
-    TokenQueue& turn = shared_.channels.queue(
-        {Kind::admission, 0, sample - 1, lowering.replica_with(0, sample - 1), replica_id});
-    while (!turn.receive(token, kPatience)) {
-      if (over()) return;
-    }
-    while (!shared_.pool.acquire(sample, kPatience)) {
-      if (over()) return;
-    }
-    const Clock::time_point asked = Clock::now();
-    while (LocalEdge::poll(sample, kPatience) != Feed::Status::ready) {
-      if (over()) return;
-    }
-    take(sample, asked);
-    links_.send_sample(sample);
-    shared_.channels
-        .link({Kind::admission, 0, sample, replica_id, lowering.replica_with(0, sample + 1)})
-        .send({.sample = sample}, over);
+bool RankEdge::all_predictions_came() const {
+  std::int64_t sent = 0;
+  for (int rank = 1; rank < exchange_.ranks(); ++rank) {
+    if (!ports_.has_last(rank)) continue;
+    const RankLetters::Final* const last = letters_.final(rank);
+    if (!last) return false;
+    sent += last->predictions;
   }
+  return predictions_ == sent;
 }
 
 }  // namespace millrace::engine

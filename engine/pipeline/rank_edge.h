@@ -1,45 +1,112 @@
 // The edge of a pipeline that several processes share.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
 #include "engine/pipeline/edge.h"
-#include "engine/pipeline/rank_links.h"
+#include "engine/pipeline/rank_agreement.h"
+#include "engine/pipeline/rank_letters.h"
+#include "engine/pipeline/rank_ports.h"
 
 namespace millrace::engine {
 
 /// Rank 0 has the feed and the observer; the others get samples from it and send predictions back.
+/// Tokens between workers of different ranks go by messages. Whoever waits makes progress for all;
+/// a thread of its own only tells the others twice a second that this rank is alive. Thread-safe.
 class RankEdge final : public LocalEdge {
  public:
   /// All outlive this.
   RankEdge(const RankOptions& ranks, Shared& shared, const PipelineOptions& options);
+  ~RankEdge() override;
 
   bool runs(int worker) const override {
-    return ranks_.rank_of_worker[std::size_t(worker)] == links_.rank();
+    return ranks_.rank_of_worker[std::size_t(worker)] == exchange_.rank();
   }
   std::vector<std::pair<std::string, std::function<void()>>> threads() override;
   std::unique_ptr<Patience> patience(const Program& program) override;
-  void progress() override { links_.progress(); }
+  /// Takes what has arrived; returns at once if another thread does.
+  void progress() override;
 
-  bool admits() const override { return links_.has_feed(); }
+  bool admits() const override { return exchange_.rank() == 0; }
   bool acquire(std::int64_t sample, std::chrono::microseconds patience) override;
-  Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience) override;
+  Feed::Status poll(std::int64_t sample, std::chrono::microseconds patience) override {
+    return admits() ? LocalEdge::poll(sample, patience) : Feed::Status::ready;
+  }
   void take(std::int64_t sample, Clock::time_point asked) override;
-  bool has_target(std::int64_t sample) const override { return links_.has_target(sample); }
-  void shown(std::int64_t sample) override;
+  bool has_target(std::int64_t sample) const override;
+  void shown(std::int64_t sample) override {
+    if (!shows_in_turn()) LocalEdge::shown(sample);
+  }
   void predicted(std::int64_t sample, float loss) override;
   void release(std::int64_t sample) override;
   void agree(int stage, bool& learned, Alarm& alarm) override {
-    links_.agree(stage, learned, alarm);
+    agree_on_update(exchange_, freight_, stage, learned, alarm);
   }
   void fail(const std::exception& error) override;
-  FateCounts finish() override { return links_.finish(); }
+  /// Throws std::runtime_error, "rank N: ...", if another rank failed; RankLost if nothing was
+  /// heard of one for 5 s.
+  FateCounts finish() override;
+
+  /// Whether something sent here still needs progress(). Any thread.
+  bool is_sending() const;
 
  private:
+  class OutgoingLink;
+  using Lock = std::unique_lock<std::mutex>;
+  using Head = RankPorts::Head;
+  using Way = RankPorts::Way;
+
   void end_of_stream(std::int64_t samples) override;
   /// On rank 0: takes the samples of a replica of stage 0 on another rank and sends them there.
   void deal(int replica_id);
+  void divert_links();
+  bool send(Cargo cargo, int from, int to, const Token& token);
+  void send_sample(std::int64_t sample);
+  void keep_alive();  ///< the thread
+  /// Whether predictions made here are shown when it is their turn: on rank 0, among those of other
+  /// ranks.
+  bool shows_in_turn() const { return !admits() || spread_; }
+
+  // Under the mutex.
+  bool put(Way& way, Lock& lock, const Head& head);  ///< false: the run was stopped meanwhile
+  void receive();
+  void handle(Way& way, RankPorts::Place& place);
+  template <class Done>
+  void receive_until(Lock& lock, const Done& done);
+  void know(std::int64_t sample, const SampleInfo& info);
+  void show(std::int64_t sample, float loss);  ///< on rank 0, when those before it are shown
+  LossCounts counted_here() const;             ///< in this run
+  void count(int rank, const LossCounts& counts);
+  bool all_predictions_came() const;
+
+  /// By slot: the sample whose numbers a message has brought.
+  using Arrivals = std::unique_ptr<std::atomic<std::int64_t>[]>;
+  struct ToShow {
+    std::int64_t sample = -1;
+    float loss = 0;
+  };
 
   const RankOptions& ranks_;
-  RankLinks links_;
+  Exchange& exchange_;
+  Freight& freight_;
+  RankPorts ports_;
+  RankLetters letters_;
+  std::vector<std::unique_ptr<Link>> links_;  ///< to workers elsewhere
+  Arrivals targets_, samples_;
+  bool spread_ = false;              ///< the last stage, over rank 0 and others
+  std::int64_t predictions_ = 0;     ///< sent, or arrived
+  std::vector<ToShow> to_show_;      ///< by slot
+  std::int64_t shown_ = 0;           ///< samples
+  std::vector<FateCounts> counted_;  ///< by rank, as far as is known here
+  std::condition_variable_any closing_;
+  bool closed_ = false;
+  std::thread alive_;
 };
 
 }  // namespace millrace::engine

@@ -6,24 +6,21 @@
 #include <thread>
 
 #include "engine/monitor/clock.h"
-#include "engine/pipeline/rank_links.h"
+#include "engine/pipeline/rank_options.h"
 
 namespace millrace::engine {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kBeat = 500ms;
-constexpr auto kSilence = 6s;      ///< after which a rank is given up
 constexpr auto kUnderWay = 200ms;  ///< what was sent before its rank left has come by then
-/// Before it gives way in between, and before it rests. Whoever gives way on a busy machine waits
-/// for milliseconds, and parts are a few microseconds apart.
+/// Looks before it yields, and yields before it sleeps. On a busy machine a yield takes
+/// milliseconds, and parts are a few microseconds apart.
 constexpr int kLooks = 100, kYields = 500;
 
 }  // namespace
 
-SumGroup::SumGroup(Exchange& exchange)
-    : exchange_(exchange), peers_(std::size_t(exchange.ranks())) {}
+SumGroup::SumGroup(Exchange& exchange) : exchange_(exchange) {}
 
 SumGroup::~SumGroup() {
   const std::lock_guard lock(exchange_.mutex());
@@ -59,45 +56,34 @@ bool SumGroup::all_over(const Sum& sum) {
   return true;
 }
 
-void SumGroup::post_to_all(const std::string& letter) {
-  for (int rank = 0; rank < exchange_.ranks(); ++rank) {
-    if (rank != exchange_.rank()) exchange_.post(rank, Exchange::About::pipeline, letter);
-  }
-}
-
 void SumGroup::beat() {
   const std::lock_guard lock(exchange_.mutex());
   const Clock::time_point now = Clock::now();
-  if (now - beaten_ < kBeat) return;
+  if (now - beaten_ < RankPulse::kBeat) return;
   beaten_ = now;
-  post_to_all("alive");
+  post("alive");
   read_letters();
 }
 
 void SumGroup::leave(bool failed) {
   const std::lock_guard lock(exchange_.mutex());
-  post_to_all(failed ? "failed" : "done");
+  post(failed ? "failed" : "done");
 }
 
 void SumGroup::read_letters() {
   while (const auto letter = exchange_.letter(Exchange::About::pipeline)) {
-    Peer& peer = peers_[std::size_t(letter->from)];
-    peer.heard = Clock::now();
-    peer.left = peer.left || letter->text != "alive";
-    peer.failed = peer.failed || letter->text == "failed";
+    pulse_.heard(letter->from);
+    if (letter->text == "alive") continue;
+    any_left_ = true;
+    pulse_.ended(letter->from);
+    if (letter->text == "failed") failure_ = exchange_.name(letter->from) + " failed";
   }
 }
 
 void SumGroup::require_alive() {
   read_letters();
-  for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
-    const Peer& peer = peers_[rank];
-    if (peer.failed) throw std::runtime_error(exchange_.name(int(rank)) + " failed");
-    if (peer.left || peer.heard == Clock::time_point{} || Clock::now() - peer.heard < kSilence)
-      continue;
-    throw RankLost(exchange_.name(int(rank)) +
-                   " is gone: nothing was heard of it for 6 s; the last checkpoint stays");
-  }
+  if (!failure_.empty()) throw std::runtime_error(failure_);
+  if (const std::string lost = pulse_.lost(); !lost.empty()) throw RankLost(lost);
 }
 
 void SumGroup::add_up(std::span<float> numbers, int place) {
@@ -111,10 +97,8 @@ void SumGroup::add_up(std::span<float> numbers, int place) {
   for (int looks = 0; !all_over(sum); ++looks) {
     if (looks % 64 == 0) {
       require_alive();
-      const bool any_left =
-          std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return peer.left; });
-      if (any_left && left == Clock::time_point{}) left = Clock::now();
-      if (any_left && Clock::now() - left > kUnderWay) return;
+      if (any_left_ && left == Clock::time_point{}) left = Clock::now();
+      if (any_left_ && Clock::now() - left > kUnderWay) return;
     }
     lock.unlock();
     if (looks > kLooks + kYields) {

@@ -3,26 +3,27 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/monitor/clock.h"
 #include "engine/pipeline/exchange.h"
+#include "engine/pipeline/rank_pulse.h"
 #include "stages/tensor_split.h"
 
 namespace millrace::engine {
 
 /// Each sends its part to all others and adds up all parts in the order of ranks, so that all get
-/// the same bits: for two ranks as much as a ring sends, in one trip instead of two. Thread-safe,
-/// but for one thread a place.
+/// the same bits: two ranks send as much as in a ring, in one trip instead of two. Thread-safe,
+/// with one thread for each place.
 class SumGroup final : public stages::Reducer {
  public:
   /// `exchange`: of these ranks alone; outlives it.
   explicit SumGroup(Exchange& exchange);
   ~SumGroup() override;
 
-  /// Throws RankLost if nothing was heard for 6 s of a rank whose part is waited for,
-  /// std::runtime_error if that has failed. Where it has ended, since the sample is one that nobody
-  /// learns from, there is no sum.
+  /// Throws RankLost if a rank was silent for 6 s, std::runtime_error if one has failed. If one has
+  /// ended, the sample is one that nobody learns from, and there is no sum.
   void add_up(std::span<float> numbers, int place) override;
   /// Lets the others hear that this rank is alive. Some 20 times a second from the first sum on;
   /// a letter goes twice a second.
@@ -40,19 +41,19 @@ class SumGroup final : public stages::Reducer {
     std::vector<std::vector<float>> theirs;  ///< by rank; its own is empty
     std::vector<int> to, from;               ///< ports, by rank
   };
-  struct Peer {
-    Clock::time_point heard;  ///< never: it may not have begun
-    bool left = false, failed = false;
-  };
   Sum& open(int place, std::size_t numbers);
   bool all_over(const Sum& sum);
+  void post(const std::string& letter) {
+    exchange_.post_to_others(Exchange::About::pipeline, letter);
+  }
   void read_letters();
-  void post_to_all(const std::string& letter);
 
   Exchange& exchange_;
   // Under the exchange's mutex.
   std::map<int, std::unique_ptr<Sum>> sums_;  ///< by place
-  std::vector<Peer> peers_;                   ///< by rank
+  RankPulse pulse_{exchange_, std::chrono::seconds(6)};
+  bool any_left_ = false;
+  std::string failure_;  ///< of another rank; "": none
   Clock::time_point beaten_;
 };
 

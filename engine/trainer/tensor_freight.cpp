@@ -1,7 +1,7 @@
 #include "engine/trainer/tensor_freight.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/GradMode.h>  // NoGradGuard
+#include <c10/core/GradMode.h>
 
 #include <cstring>
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/pipeline/rank_links.h"
+#include "engine/pipeline/rank_options.h"
 
 namespace millrace::engine {
 

@@ -20,9 +20,7 @@ using About = Exchange::About;
 void post_to_all(Exchange& exchange, const std::string& text) {
   {
     const std::lock_guard lock(exchange.mutex());
-    for (int rank = 0; rank < exchange.ranks(); ++rank) {
-      if (rank != exchange.rank()) exchange.post(rank, About::state, text);
-    }
+    exchange.post_to_others(About::state, text);
   }
   await_ranks(exchange, [&] { return exchange.all_posted(); });
 }

@@ -9,7 +9,7 @@
 
 #include "engine/monitor/clock.h"
 #include "engine/pipeline/exchange.h"
-#include "engine/pipeline/rank_links.h"
+#include "engine/pipeline/rank_options.h"
 #include "stages/parameters.h"
 
 namespace millrace::engine {

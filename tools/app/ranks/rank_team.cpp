@@ -6,7 +6,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "engine/pipeline/rank_links.h"
+#include "engine/pipeline/rank_options.h"
 #include "engine/trainer/state_bytes.h"
 #include "io/source/source.h"
 

@@ -1,0 +1,46 @@
+// Which ranks are alive, by when a letter last came from each.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "engine/monitor/clock.h"
+#include "engine/pipeline/exchange.h"
+
+namespace millrace::engine {
+
+/// Under Exchange::mutex().
+class RankPulse {
+ public:
+  static constexpr std::chrono::milliseconds kBeat{500};  ///< between letters of a living rank
+
+  /// `silence`: after which a rank is lost. `exchange` outlives this.
+  RankPulse(const Exchange& exchange, std::chrono::seconds silence)
+      : exchange_(exchange), silence_(silence), heard_(std::size_t(exchange.ranks())) {}
+
+  void heard(int rank) {
+    Clock::time_point& heard = heard_[std::size_t(rank)];
+    if (heard != kEnded) heard = Clock::now();
+  }
+  /// `rank` may be silent from now on.
+  void ended(int rank) { heard_[std::size_t(rank)] = kEnded; }
+  /// "" unless a rank that has begun and not ended has been silent for too long; then says which.
+  std::string lost() const {
+    for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+      const Clock::time_point heard = heard_[std::size_t(rank)];
+      if (heard == kNever || heard == kEnded || Clock::now() - heard < silence_) continue;
+      return exchange_.name(rank) + " is gone: nothing was heard of it for " +
+             std::to_string(silence_.count()) + " s; the last checkpoint stays";
+    }
+    return "";
+  }
+
+ private:
+  static constexpr Clock::time_point kNever{}, kEnded = Clock::time_point::max();
+  const Exchange& exchange_;
+  const std::chrono::seconds silence_;
+  std::vector<Clock::time_point> heard_;  ///< by rank; kNever: it has not begun
+};
+
+}  // namespace millrace::engine
