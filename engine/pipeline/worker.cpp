@@ -156,12 +156,13 @@ void Worker::update(const Action& action) {
   // drains.
   std::int64_t age = shared_.schedule.group > 1 ? mine.age : mine.newest - mine.origin;
   if (!std::exchange(mine.forwarded, false)) age = -1;
-  completions_.push(
-      {.kind = apply(mine, learned) ? Completion::Kind::updated : Completion::Kind::left_out,
-       .action = action,
-       .number = age,
-       .learned = learned,
-       .untold = untold});
+  follow_rate();
+  const bool asked = mine.apply(learned, options_.guard != nullptr);
+  completions_.push({.kind = asked ? Completion::Kind::updated : Completion::Kind::left_out,
+                     .action = action,
+                     .number = age,
+                     .learned = learned,
+                     .untold = untold});
 }
 
 void Worker::follow_rate() {
@@ -169,22 +170,6 @@ void Worker::follow_rate() {
   if (rate == rate_) return;
   rate_ = rate;
   for (const int stage : stages_) by_stage_[stage].step->set_rate(rate);
-}
-
-bool Worker::apply(Stage& stage, bool learned) {
-  follow_rate();
-  const Alarm alarm = std::exchange(stage.pending, Alarm::none);
-  if (alarm == Alarm::roll_back) {
-    stage.step->roll_back(LossGuard::kSlower);
-  } else if (alarm == Alarm::discard || !learned) {
-    stage.step->skip_update();  // versions are counted on
-  } else {
-    stage.step->update();
-    if (options_.guard && ++stage.tries % LossGuard::kSnapshotEvery == 1)
-      stage.step->take_snapshot();
-    return true;
-  }
-  return false;
 }
 
 void Worker::end_sample(const Action& action) {

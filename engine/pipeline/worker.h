@@ -6,6 +6,7 @@
 
 #include "engine/pipeline/completions.h"
 #include "engine/pipeline/edge.h"
+#include "engine/pipeline/stage_of_worker.h"
 
 namespace millrace::engine {
 
@@ -19,31 +20,7 @@ class Worker {
   void run();
 
  private:
-  /// What it knows of one of its stages.
-  struct Stage {
-    capture::Step* step = nullptr;
-    StageMeter* meter = nullptr;
-    std::int64_t age = 0;       ///< of gradients, as the schedule's text has it
-    std::int64_t newest = 0;    ///< the sample last forwarded
-    std::int64_t versions = 0;  ///< of its weights, made so far
-    std::int64_t tries = 0;     ///< updates asked of its step
-    std::int64_t skipped = 0;   ///< of them, known to be left out
-    // The gradient last received: the sample whose loss made it, the guard's word, whether it is
-    // one.
-    std::int64_t origin = 0;
-    Alarm alarm = Alarm::none;
-    bool learns = true;
-    std::vector<char> learned_in;  ///< by slot: what `learns` was of a sample's own gradient
-    // Since the last update: the worst alarm, and whether there was a gradient, a sample without
-    // one, a sample without a target (last stage), a forward.
-    Alarm pending = Alarm::none;
-    bool learned = false, left_out = false, untold = false, forwarded = false;
-    // Where the step defers: time on the host and forwards of this launch group, time on the device
-    // of groups without a forward.
-    std::int64_t host_ns = 0;
-    int forwards = 0;
-    std::int64_t unrecorded_ns = 0;
-  };
+  using Stage = StageOfWorker;
 
   /// False if the action is left out, since the wait for what it needs was given up.
   bool perform(const Lowered& next);
@@ -52,9 +29,6 @@ class Worker {
   void give(const Action& action, const Signal& signal);
   std::int64_t version_of(const Action& action);  ///< updates in the weights it met or made
   void update(const Action& action);
-  /// The update, or what the guard makes of it, or, unless `learned`, none. Whether it was asked of
-  /// the step.
-  bool apply(Stage& stage, bool learned);
   void follow_rate();
   void end_sample(const Action& action);
 
@@ -83,7 +57,6 @@ class Worker {
   void compared(const Action& action);   ///< and what became of it
   float loss_of(const Action& action);   ///< NaN: it has no target
   void updated(const Completion& update);
-  void timed(const Completion& group);
   /// Of a wait, until the worker looks at what it has launched.
   std::chrono::microseconds patience();
 
@@ -91,10 +64,7 @@ class Worker {
   bool over(std::int64_t sample) const { return shared_.over(sample); }
   Stage& stage(const Action& action) { return by_stage_[std::size_t(action.stage)]; }
   void lap(Stage& stage, StageMeter::Part part, Clock::time_point now = Clock::now()) {
-    if (part == StageMeter::Part::waiting && track_) track_->waited(stage.meter->last(), now);
-    if (!stage.step->defers()) return stage.meter->lap(part, now);
-    const std::int64_t passed = stage.meter->pass(now);
-    if (part != StageMeter::Part::waiting) stage.host_ns += passed;
+    stage.lap(part, track_, now);
   }
   SampleInfo& info(std::int64_t sample) { return shared_.in_flight(sample).info; }
   int slot(std::int64_t sample) const { return shared_.pool.slot_of(sample); }
@@ -112,7 +82,7 @@ class Worker {
   Outbox outbox_;                ///< what others hear of when the launch group ends
   CompletionQueue completions_;
   bool completing_ = false;
-  std::int64_t at_ = 0;  ///< the action, in its program
+  std::int64_t at_ = 0;          ///< the action, in its program
   Clock::duration showing_{};    ///< from launch to prediction, lately
   std::vector<Alarm> verdicts_;  ///< of the guard: sample n's at n mod size
 };

@@ -71,7 +71,7 @@ void Worker::drain() {
 void Worker::complete(const Completion& completion) {
   switch (completion.kind) {
     case Completion::Kind::timed:
-      return timed(completion);
+      return stage(completion.action).record(completion.number, completion.forwards);
     case Completion::Kind::predicted:
       return predicted(completion.action);
     case Completion::Kind::compared:
@@ -110,14 +110,8 @@ void Worker::compared(const Action& action) {
 }
 
 void Worker::updated(const Completion& update) {
-  Stage& mine = stage(update.action);
-  const bool asked = update.kind == Completion::Kind::updated;
-  if (asked && mine.step->skipped() == mine.skipped) {
-    mine.meter->updated(update.number);
-  } else if (update.learned) {
-    mine.skipped += asked ? 1 : 0;
-    mine.meter->skipped();
-  }
+  stage(update.action)
+      .count(update.kind == Completion::Kind::updated, update.learned, update.number);
   if (!shared_.lowering.last(update.action.stage)) return;
   const Fate fate = update.learned  ? Fate::trained
                     : update.untold ? Fate::untold
@@ -128,19 +122,6 @@ void Worker::updated(const Completion& update) {
   for (std::int64_t sample = end - shared_.schedule.group; sample < end; ++sample) {
     shared_.fates.set(sample, shared_.replayed(sample) ? again(fate) : fate);
   }
-}
-
-void Worker::timed(const Completion& group) {
-  Stage& mine = stage(group.action);
-  const std::int64_t device = mine.step->duration_ns() + std::exchange(mine.unrecorded_ns, 0);
-  if (group.forwards == 0) {
-    mine.unrecorded_ns = device;
-    return;
-  }
-  // The host prepares one group while the device is at another: only what it takes longer counts.
-  const std::int64_t host = std::max<std::int64_t>(0, group.number - device);
-  for (int i = 0; i < group.forwards; ++i)
-    mine.meter->record(device / group.forwards, host / group.forwards);
 }
 
 }  // namespace millrace::engine

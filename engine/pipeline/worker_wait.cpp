@@ -99,7 +99,8 @@ bool Worker::admit(const Action& action) {
   const std::int64_t sample = action.sample;
   if (!edge_.acquire(sample, std::chrono::microseconds(0))) {
     lap(mine, Part::handoff);
-    if (!await(sample, [&](auto patience) { return edge_.acquire(sample, patience); })) return false;
+    if (!await(sample, [&](auto patience) { return edge_.acquire(sample, patience); }))
+      return false;
     lap(mine, Part::waiting);
   }
   if (!edge_.admits()) return true;
