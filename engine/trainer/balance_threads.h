@@ -1,7 +1,7 @@
 // Where threads make stages unequal.
 #pragma once
 
-#include "engine/trainer/trainer.h"
+#include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
 

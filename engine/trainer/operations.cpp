@@ -8,6 +8,7 @@
 #include <map>
 
 #include "capture/program/program_stage.h"
+#include "engine/trainer/stage_building.h"
 
 namespace millrace::engine {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "capture/program/program.h"
-#include "engine/trainer/trainer.h"
+#include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
 

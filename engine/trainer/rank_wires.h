@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "capture/buffers.h"
-#include "engine/trainer/trainer.h"
+#include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
 

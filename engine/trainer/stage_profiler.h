@@ -1,10 +1,10 @@
 // What a schedule's stages cost on this machine, measured as the schedule will run them.
 #pragma once
 
-#include <vector>  // stages
+#include <vector>
 
 #include "engine/plan/costs.h"
-#include "engine/trainer/trainer.h"
+#include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
 

@@ -9,8 +9,8 @@
 
 #include "capture/buffers.h"
 #include "capture/stage_step.h"
-#include "engine/pipeline/rank_links.h"
-#include "engine/trainer/trainer.h"
+#include "engine/pipeline/rank_options.h"
+#include "engine/trainer/trainer_options.h"
 
 namespace millrace::engine {
 

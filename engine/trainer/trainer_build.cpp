@@ -1,11 +1,12 @@
 // How a trainer's stages are built, and what lies between them.
-#include <ATen/ATen.h>  // boundaries
+#include <ATen/ATen.h>
 
-#include <algorithm>  // find_if
+#include <algorithm>
 
 #include "capture/devices.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/rank_wires.h"
+#include "engine/trainer/stage_building.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
 

@@ -1,11 +1,12 @@
-// What a trainer's options make: its schedule, its stages, and what they refuse.
-#include <algorithm>  // any_of, max
-#include <stdexcept>  // std::invalid_argument
+#include "engine/trainer/trainer_options.h"
+
+#include <algorithm>
+#include <stdexcept>
 
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/backends.h"
+#include "engine/trainer/stage_building.h"
 #include "engine/trainer/torch_device.h"
-#include "engine/trainer/trainer.h"
 
 namespace millrace::engine {
 

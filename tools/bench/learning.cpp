@@ -14,6 +14,7 @@
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"
 #include "engine/trainer/oracle.h"
+#include "engine/trainer/stage_building.h"
 #include "engine/trainer/trainer.h"
 #include "io/queue/planar.h"
 #include "io/queue/resizer.h"

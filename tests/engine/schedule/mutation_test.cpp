@@ -6,6 +6,7 @@
 
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/oracle.h"
+#include "engine/trainer/stage_building.h"
 #include "tests/engine/counted_feed.h"
 #include "tests/engine/empty_step.h"
 #include "tests/engine/sample_feed.h"

@@ -7,6 +7,7 @@
 
 #include "capture/devices.h"
 #include "engine/pipeline/feed.h"
+#include "engine/trainer/stage_building.h"
 #include "tools/bench/gpu/gpu_arm.h"
 
 namespace millrace::bench {

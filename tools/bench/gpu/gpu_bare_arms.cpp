@@ -8,6 +8,7 @@
 #include "capture/devices.h"
 #include "capture/stage_step.h"
 #include "engine/pipeline/capture_pass.h"
+#include "engine/trainer/stage_building.h"
 #include "tools/bench/gpu/bare_step.h"
 #include "tools/bench/gpu/gpu_arm.h"
 
