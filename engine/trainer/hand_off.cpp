@@ -1,7 +1,6 @@
 // measure_hand_off(): what a message from core to core takes.
-#include <chrono>  // timing
-#include <future>  // a thread of its own: whoever is pinned stays pinned
-#include <thread>  // the other core
+#include <chrono>
+#include <thread>
 
 #include "engine/pipeline/channels.h"
 #include "engine/pipeline/feed.h"
@@ -79,12 +78,7 @@ plan::HandOff hand_off_here() {
 }  // namespace
 
 plan::HandOff measure_hand_off() {
-  return std::async(std::launch::async,
-                    [] {
-                      pin_this_thread(0);
-                      return hand_off_here();
-                    })
-      .get();
+  return on_core(0, hand_off_here);
 }
 
 }  // namespace millrace::engine

@@ -1,7 +1,6 @@
 // measure_sums(): what it takes ranks that share modules to add up.
-#include <chrono>  // timing
-#include <future>  // a thread of its own: whoever is pinned stays pinned
-#include <limits>  // no batch yet
+#include <chrono>
+#include <limits>
 
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/profiler.h"
@@ -20,9 +19,9 @@ plan::Measured sum_ms(SumGroup& group, std::vector<float>& numbers, int place) {
   for (int batch = 0; batch < kBatches; ++batch) {
     std::vector<double> all;
     for (int sum = 0; sum < kSums; ++sum) {
-      const Clock::time_point before = Clock::now();
+      const double before = now_ms();
       group.add_up(numbers, place);
-      all.push_back(std::chrono::duration<double, std::milli>(Clock::now() - before).count());
+      all.push_back(now_ms() - before);
     }
     const plan::Measured ms = measured(all);
     if (ms.median < quickest.median) quickest = ms;
@@ -34,8 +33,7 @@ plan::Measured sum_ms(SumGroup& group, std::vector<float>& numbers, int place) {
 
 plan::HandOff measure_sums(Exchange& exchange) {
   plan::HandOff result{.between = plan::kSums, .points = {}, .spread = {}};
-  std::async(std::launch::async, [&] {
-    pin_this_thread(exchange.rank());
+  on_core(exchange.rank(), [&] {
     SumGroup group(exchange);
     int place = 0;
     for (const std::size_t bytes : {4u, 1u << 12, 1u << 15, 1u << 17, 1u << 19, 1u << 21}) {
@@ -44,7 +42,7 @@ plan::HandOff measure_sums(Exchange& exchange) {
       result.points.emplace_back(double(bytes) * (exchange.ranks() - 1), ms.median);
       result.spread.push_back(ms.spread);
     }
-  }).get();
+  });
   return result;
 }
 

@@ -1,13 +1,12 @@
 #include "engine/trainer/profiler.h"
 
-#include <ATen/ATen.h>      // samples
-#include <ATen/Parallel.h>  // intra-op threads
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
-#include <algorithm>  // max
-#include <atomic>     // neighbours' end
-#include <chrono>     // timing
-#include <future>     // a thread of its own
-#include <thread>     // neighbours
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 #include "capture/backend.h"
 #include "capture/program/program_stage.h"
@@ -180,23 +179,6 @@ Times time_parts(Rig& rig, bool split, c10::Device device, int repeats, int most
   return times;
 }
 
-void prepare_thread() {
-  pin_this_thread(0);
-  at::set_num_threads(1);
-}
-
-/// Runs `work` on a thread of its own, pinned to the first core: the caller, and every thread it
-/// starts later, would stay pinned there.
-template <class Work>
-auto on_own_core(const Work& work) {
-  return std::async(std::launch::async,
-                    [&] {
-                      prepare_thread();
-                      return work();
-                    })
-      .get();
-}
-
 /// Times module `index` alone, without the loss: its gradients come from outside. `x`: what reaches
 /// it; becomes what it gives.
 plan::ModuleProfile profile_module(const Subject& subject, int index, Tensors& x,
@@ -268,7 +250,10 @@ plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& netw
                               const stages::ImageShape& sample,
                               const stages::OptimizerSpec& optimizer,
                               const ProfilerOptions& options) {
-  return on_own_core([&] { return profile_here({network, sample, optimizer}, options); });
+  return on_core(0, [&] {
+    at::set_num_threads(1);
+    return profile_here({network, sample, optimizer}, options);
+  });
 }
 
 namespace {
