@@ -1,7 +1,7 @@
 // A made-up stream of frames, given to a trainer as it takes them, and what samples they are.
 #pragma once
 
-#include <algorithm>  // copies
+#include <algorithm>
 
 #include "engine/trainer/oracle.h"
 #include "tests/engine/sample_feed.h"

@@ -1,14 +1,14 @@
 // Feeds and samples that tests share.
 #pragma once
 
-#include <ATen/ATen.h>              // samples
-#include <ATen/CPUGeneratorImpl.h>  // samples by number
-#include <gtest/gtest.h>            // expectations
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
 
-#include <algorithm>   // copies
-#include <functional>  // who has a target
-#include <limits>      // NaN
-#include <utility>     // input and target
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
 
 #include "engine/trainer/trainer.h"
 
@@ -35,6 +35,7 @@ class SampleFeed final : public Feed {
     for (const std::span<float> to : {sample.input(), sample.target()})
       std::copy_n(x.const_data_ptr<float>(), to.size(), to.begin());
     if (spoiled && spoiled(next_)) sample.input()[0] = std::numeric_limits<float>::quiet_NaN();
+    if (rewrite) rewrite(next_, sample.input());
     sample.info = {.frame = next_,
                    .captured = Clock::now(),
                    .has_target = !has_target || has_target(next_)};
@@ -42,12 +43,21 @@ class SampleFeed final : public Feed {
   }
   std::function<bool(std::int64_t)> has_target;  ///< empty: every sample has one
   std::function<bool(std::int64_t)> spoiled;     ///< has a NaN; empty: none
+  std::function<void(std::int64_t, std::span<float>)> rewrite;  ///< changes inputs; empty: none
 
  private:
   stages::ImageShape shape_;
   std::int64_t next_;
   std::int64_t end_;
 };
+
+/// The spoiled samples of SampleFeed, for the oracle.
+inline std::pair<at::Tensor, at::Tensor> spoiled_at(std::int64_t n, const stages::ImageShape& shape,
+                                                    bool spoiled) {
+  const auto [x, same] = sample_at(n, shape);
+  if (spoiled) x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  return {x, x};
+}
 
 /// Keeps every loss.
 class LossLog final : public Observer {

@@ -5,6 +5,7 @@
 #include <ostream>
 
 #include "engine/trainer/oracle.h"
+#include "engine/trainer/stage_building.h"
 #include "tests/engine/sample_feed.h"
 
 namespace millrace::engine {
@@ -79,12 +80,13 @@ inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, Sampl
   };
 }
 
-/// On a core. `train_every`: of the least groups that whole updates cover. `as_recorded`: stages
+/// On a core. `train_every`: of the smallest groups that whole updates cover. `as_recorded`: stages
 /// stay on their devices and update as recorded ones do, whose formulas round differently. `sample`
-/// empty: sample_at()'s.
+/// empty: sample_at(). `guard`, `guard_lag`: see run_oracle().
 inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int64_t train_every = 1,
                          bool as_recorded = false, SampleFunction sample = {},
-                         const LearnFunction& told = {}) {
+                         const LearnFunction& told = {}, LossGuard* guard = nullptr,
+                         std::int64_t guard_lag = 0) {
   if (!sample) sample = [&](std::int64_t n) { return sample_at(n, options.sample); };
   if (!as_recorded) options.devices.clear();
   options.capture = Capture::eager;  // on a core, LibTorch's operators and no step program
@@ -98,9 +100,10 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   tie_replicas(schedule, places);
   Trained result;
   const SampleFunction brought = brought_to(stages, sample);
-  result.losses = run_oracle(schedule, stages, brought, samples, [&](std::int64_t n) {
+  const auto learns = [&](std::int64_t n) {
     return n / schedule.samples_a_choice() % train_every == 0 && (!told || told(n));
-  });
+  };
+  result.losses = run_oracle(schedule, stages, brought, samples, learns, guard, guard_lag);
   for (int stage = 0; stage < schedule.stages; ++stage) {
     const stages::StateDict first = stages[schedule.replica_id(stage, 0)].parameters().state();
     for (int replica = 1; replica < schedule.replicas_of(stage); ++replica)

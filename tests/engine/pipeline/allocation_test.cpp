@@ -2,9 +2,9 @@
 // empty steps passes.
 #include <gtest/gtest.h>
 
-#include <atomic>   // count
-#include <cstdlib>  // malloc
-#include <new>      // operator new
+#include <atomic>
+#include <cstdlib>
+#include <new>
 
 #include "engine/monitor/loss_history.h"
 #include "engine/pipeline/pipeline.h"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>  // not a number
+#include <limits>
 
 namespace millrace::engine {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>  // max
-#include <atomic>     // what changes meanwhile
-#include <random>     // disturbance
-#include <stdexcept>  // failures
-#include <thread>     // disturbance
+#include <algorithm>
+#include <atomic>
+#include <random>
+#include <stdexcept>
+#include <thread>
 
 #include "tests/engine/empty_step.h"
 #include "tests/engine/random_sleeps.h"

@@ -18,36 +18,15 @@ TrainerOptions guarded(const std::string& schedule, const std::string& optimizer
   return options;
 }
 
-/// Frames whose numbers `fill` chooses.
-class MadeUpFeed final : public Feed {
- public:
-  MadeUpFeed(std::int64_t end, std::function<void(std::int64_t, float*)> fill)
-      : end_(end), fill_(std::move(fill)) {}
-  Status poll(std::chrono::microseconds) override {
-    return next_ < end_ ? Status::ready : Status::end;
-  }
-  void take(Sample& sample) override {
-    fill_(next_, sample.input().data());
-    sample.info = {.frame = next_++, .captured = Clock::now()};
-  }
-
- private:
-  std::int64_t next_ = 0, end_;
-  std::function<void(std::int64_t, float*)> fill_;
-};
-
-constexpr std::int64_t kNumbers = 3 * 8 * 8;
-
 TEST(BadFrames, NoneWithoutNumbersChangesAWeight) {
   const auto spoiled = [](std::int64_t n) { return n % 100 == 57; };
   for (const std::string& optimizer : stages::optimizer_names()) {
     for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
       Trainer trainer(guarded("sequential", optimizer));
-      MadeUpFeed feed(300, [&](std::int64_t n, float* to) {
-        const at::Tensor x = sample_at(n, kTiny).first;
-        std::copy_n(x.const_data_ptr<float>(), kNumbers, to);
-        if (spoiled(n)) to[n % kNumbers] = bad;
-      });
+      SampleFeed feed(kTiny, 300);
+      feed.rewrite = [&](std::int64_t n, std::span<float> to) {
+        if (spoiled(n)) to[std::size_t(n) % to.size()] = bad;
+      };
       std::vector<stages::StateDict> last(2);
       std::atomic<int> held{0};  // the stages have a thread each
       PipelineOptions options;
@@ -70,8 +49,8 @@ TEST(BadFrames, BlackAndWhiteOnesAreLearnedFromLikeAnyOther) {
   for (const std::string schedule : {"partime", "pipedream", "1f1b"}) {
     for (const float value : {0.0f, 1.0f}) {
       Trainer trainer(guarded(schedule, "adam"));
-      MadeUpFeed feed(400,
-                      [&](std::int64_t, float* to) { std::fill_n(to, kNumbers, value); });
+      SampleFeed feed(kTiny, 400);
+      feed.rewrite = [&](std::int64_t, std::span<float> to) { std::ranges::fill(to, value); };
       LossLog log;
       trainer.run(feed, &log);
       for (const auto& [name, tensor] : trainer.state())

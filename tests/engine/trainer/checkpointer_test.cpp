@@ -2,11 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>      // a disk that is full
-#include <chrono>      // the writer's turn
-#include <functional>  // what comes between
-#include <stdexcept>   // failures to write
-#include <thread>      // the writer's turn
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+#include <thread>
 
 #include "tests/engine/tiny.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <stdexcept>  // std::invalid_argument
+#include <stdexcept>
 
 namespace millrace::engine {
 namespace {

@@ -3,17 +3,16 @@
 
 #include <gtest/gtest.h>
 
-#include <c10/core/GradMode.h>  // the plain loop updates
+#include <c10/core/GradMode.h>
 
-#include <atomic>  // what is learned from
-#include <chrono>  // disturbance
-#include <limits>  // what is no loss
-#include <random>  // disturbance
-#include <thread>  // disturbance
+#include <atomic>
+#include <limits>
 
-#include <torch/csrc/autograd/autograd.h>  // the plain loop's gradients
+#include <torch/csrc/autograd/autograd.h>
 
+#include "engine/trainer/stage_building.h"
 #include "tests/engine/late_feed.h"
+#include "tests/engine/random_sleeps.h"
 #include "tests/engine/stall_watch.h"
 #include "tests/engine/trained.h"
 
@@ -43,18 +42,17 @@ Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool di
   LossLog log;
   const std::atomic<std::int64_t> every{train_every};
   PipelineOptions how{.train_every = &every};
-  if (disturbed) {
-    how.before_action = [](int worker, const Action&) {
-      thread_local std::mt19937 random{std::uint32_t(worker)};
-      if (random() % 4 == 0)
-        std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-    };
-  }
+  if (disturbed) how.before_action = random_sleeps().before_action;
   const StallWatch watch(trainer.schedule(), how);
   const Outcome outcome = trainer.run(feed, &log, how);
   EXPECT_EQ(outcome.admitted, samples);
   EXPECT_EQ(outcome.trained + outcome.predicted_only + outcome.rejected, samples);
   return {trainer.state(), log.losses};
+}
+
+void expect_equal(const Trained& got, const Trained& expected) {
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
 }
 
 class OracleTest : public testing::TestWithParam<ScheduleCase> {};
@@ -63,17 +61,13 @@ TEST_P(OracleTest, PipelinedRunEqualsOracleAfter200Samples) {
   TrainerOptions options = small(GetParam());
   const Trained expected = by_oracle(options, 200);
   for (const bool disturbed : {false, true}) {
-    const Trained got = by_pipeline(options, 200, disturbed);
-    expect_equal_bits(got.weights, expected.weights);
-    EXPECT_EQ(got.losses, expected.losses);
+    expect_equal(by_pipeline(options, 200, disturbed), expected);
   }
 }
 
 TEST_P(OracleTest, LearningFromEveryThirdEqualsOracle) {
   TrainerOptions options = small(GetParam());
-  const Trained expected = by_oracle(options, 100, 3), got = by_pipeline(options, 100, true, 3);
-  expect_equal_bits(got.weights, expected.weights);
-  EXPECT_EQ(got.losses, expected.losses);
+  expect_equal(by_pipeline(options, 100, true, 3), by_oracle(options, 100, 3));
 }
 
 TEST_P(OracleTest, SamplesWithoutATargetArePredictedOnlyAsTheOracleDoes) {
@@ -106,18 +100,14 @@ TEST(LocalLosses, LearningFromEveryThirdEqualsOracle) {
   // Each stage leaves out the samples themselves, not what downstream made of them.
   TrainerOptions options = small("partime", 4, {2, 4, 6});
   options.correction.kind = "local";
-  const Trained expected = by_oracle(options, 100, 3), got = by_pipeline(options, 100, true, 3);
-  expect_equal_bits(got.weights, expected.weights);
-  EXPECT_EQ(got.losses, expected.losses);
+  expect_equal(by_pipeline(options, 100, true, 3), by_oracle(options, 100, 3));
 }
 
 TEST_P(OracleTest, SkipConnectionsOverCuts) {
   TrainerOptions options = small(GetParam());
   options.network = skipping();
   options.weights = stages::initial_state(*options.network, 7);
-  const Trained expected = by_oracle(options, 60), got = by_pipeline(options, 60, true);
-  expect_equal_bits(got.weights, expected.weights);
-  EXPECT_EQ(got.losses, expected.losses);
+  expect_equal(by_pipeline(options, 60, true), by_oracle(options, 60));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -178,10 +168,7 @@ Trained by_plain_loop(const TrainerOptions& options, std::int64_t samples,
 TEST(PlainLoop, EqualsOneStageOfEveryScheduleOfSingleSamples) {
   for (const std::string schedule : {"sequential", "partime", "pb", "pipedream"}) {
     const TrainerOptions options = small(schedule, 1, {});
-    const Trained expected = by_plain_loop(options, 200);
-    const Trained got = by_pipeline(options, 200, false);
-    expect_equal_bits(got.weights, expected.weights);
-    EXPECT_EQ(got.losses, expected.losses);
+    expect_equal(by_pipeline(options, 200, false), by_plain_loop(options, 200));
   }
 }
 
@@ -189,10 +176,7 @@ TEST(PlainLoop, LearningFromEveryThirdIsAPlainLoopOverThose) {
   // The samples left out leave no trace but their predictions.
   for (const std::string schedule : {"sequential", "partime", "pb", "pipedream"}) {
     const TrainerOptions options = small(schedule, 1, {});
-    const Trained got = by_pipeline(options, 100, false, 3);
-    const Trained expected = by_plain_loop(options, 100, 3);
-    expect_equal_bits(got.weights, expected.weights);
-    EXPECT_EQ(got.losses, expected.losses);
+    expect_equal(by_pipeline(options, 100, false, 3), by_plain_loop(options, 100, 3));
   }
   expect_equal_bits(by_pipeline(small("sequential", 3, {2, 5}), 50, true, 3).weights,
                     by_plain_loop(small("sequential", 1, {}), 50, 3).weights);
@@ -232,9 +216,7 @@ TEST(Recompute, ChangesNoNumber) {
     TrainerOptions options = small(schedule, 4, {2, 4, 6});
     const Trained expected = by_pipeline(options, 40, false);
     options.recompute = true;
-    const Trained got = by_pipeline(options, 40, true);
-    expect_equal_bits(got.weights, expected.weights);
-    EXPECT_EQ(got.losses, expected.losses);
+    expect_equal(by_pipeline(options, 40, true), expected);
   }
 }
 
@@ -283,29 +265,13 @@ TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
     for (int stage = 0; stage < 4; ++stage)
       EXPECT_GT(reading.skipped[stage], 0) << "stage " << stage;
 
-    const Schedule schedule = schedule_of(options);
-    std::vector<stages::Stage> stages = build_stages(options, schedule);
-    std::vector<stages::Stage*> places;
-    for (stages::Stage& stage : stages) places.push_back(&stage);
-    tie_replicas(schedule, places);
-    LossGuard guard(2 * schedule.slots());
-    const auto sample = [](std::int64_t n) {
-      auto [x, y] = sample_at(n, kShape);
-      if (spoiled(n)) x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-      return std::pair(x, x);
-    };
-    const std::vector<float> losses = run_oracle(schedule, stages, sample, 900, {}, &guard);
+    LossGuard guard(2 * trainer.schedule().slots());
+    const auto sample = [](std::int64_t n) { return spoiled_at(n, kShape, spoiled(n)); };
+    const auto [expected, losses] = by_oracle(options, 900, 1, false, sample, {}, &guard);
     EXPECT_EQ(guard.roll_backs(), trainer.guard().roll_backs());
     for (std::size_t n = 0; n < losses.size(); ++n) {
       if (!std::isfinite(losses[n])) continue;
       EXPECT_EQ(losses[n], log.losses[n]) << n;
-    }
-    stages::StateDict expected;
-    for (int stage = 0; stage < schedule.stages; ++stage) {
-      const auto first = stages.begin() + schedule.replica_id(stage, 0);
-      for (int replica = 0; replica < schedule.replicas_of(stage); ++replica)
-        expect_equal_bits(first[replica].parameters().state(), first->parameters().state());
-      for (auto& entry : first->parameters().state()) expected.push_back(std::move(entry));
     }
     for (const auto& [entry, tensor] : expected)
       EXPECT_TRUE(at::isfinite(tensor).all().item<bool>()) << entry;
@@ -331,33 +297,6 @@ TEST(Updates, ThatAreNotFiniteChangeNothing) {
     return stages[0].checkpoint();  // weights and optimizer state
   };
   expect_equal_bits(train(5, true), train(5, false));
-}
-
-TEST(Stages, LearnAndTheScheduleMatters) {
-  const Trained sequential = by_pipeline(small("sequential", 2, {4}), 200, false);
-  const Trained partime = by_pipeline(small("partime", 2, {4}), 200, false);
-  EXPECT_LT(sequential.losses.back(), sequential.losses.front());
-  EXPECT_NE(sequential.losses, partime.losses);
-}
-
-TEST(Counts, UpdatesAndAgesFollowTheContract) {
-  for (const int stages : {1, 2, 3, 4, 8}) {
-    for (const std::int64_t samples : {1, 2, 5, 40}) {
-      std::vector<int> cut;
-      for (int i = 1; i < stages; ++i) cut.push_back(i);
-      Trainer trainer(small("partime", stages, cut));
-      SampleFeed feed(kShape, samples);
-      trainer.run(feed, nullptr);
-      const Reading reading = trainer.monitor().read();
-      for (int stage = 0; stage < stages; ++stage) {
-        const std::int64_t d = stages - 1 - stage;
-        const std::int64_t updates = std::max<std::int64_t>(0, samples - 2 * d);
-        EXPECT_EQ(reading.updates[stage], updates)
-            << stages << " stages, " << samples << " samples";
-        EXPECT_EQ(reading.gradient_age[stage], updates > 0 ? 2 * d : 0);
-      }
-    }
-  }
 }
 
 }  // namespace

@@ -2,11 +2,10 @@
 // device that does things later and in any order that events allow.
 #include <gtest/gtest.h>
 
-#include <limits>  // what is no number
-
 #include "capture/stage_step.h"
 #include "engine/pipeline/capture_pass.h"
 #include "engine/schedule/launch_groups.h"
+#include "engine/trainer/stage_building.h"
 #include "tests/capture/double_stream.h"
 #include "tests/engine/late_feed.h"
 #include "tests/engine/recording_place.h"
@@ -53,26 +52,6 @@ void expect_equals_the_oracle(const TrainerOptions& options, std::int64_t sample
   expect_equal_bits(got.weights, expected.weights);
   EXPECT_EQ(got.losses, expected.losses);
 }
-
-/// Gives what a function says of sample n.
-class FunctionFeed final : public Feed {
- public:
-  FunctionFeed(std::int64_t end, SampleFunction numbers)
-      : end_(end), numbers_(std::move(numbers)) {}
-  Status poll(std::chrono::microseconds) override {
-    return next_ < end_ ? Status::ready : Status::end;
-  }
-  void take(Sample& sample) override {
-    const at::Tensor x = numbers_(next_).first;
-    std::memcpy(sample.input().data(), x.const_data_ptr<float>(), x.nbytes());
-    sample.info.frame = next_++;
-    sample.info.captured = Clock::now();
-  }
-
- private:
-  std::int64_t next_ = 0, end_;
-  SampleFunction numbers_;
-};
 
 class RecordedTest : public testing::TestWithParam<ScheduleCase> {};
 
@@ -169,11 +148,8 @@ TEST(Recorded, AnUpdateThatIsNotFiniteChangesNothing) {
   TrainerOptions options = recorded(small("partime", 2, {4}));
   options.optimizer = {.kind = "adam", .lr = 0.01};
   Trainer trainer(options);
-  FunctionFeed feed(40, [](std::int64_t n) {
-    const at::Tensor x = sample_at(n, kShape).first;
-    if (n % 10 == 9) x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-    return std::pair(x, x);
-  });
+  SampleFeed feed(kShape, 40);
+  feed.spoiled = [](std::int64_t n) { return n % 10 == 9; };
   trainer.run(feed, nullptr);
   for (const auto& [name, value] : trainer.state())
     EXPECT_TRUE(at::isfinite(value).all().item<bool>()) << name;
@@ -191,27 +167,17 @@ TEST(Recorded, TurnsBackAtTheSameSampleInEveryRun) {
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.guard = true;
     const auto spoiled = [](std::int64_t n) { return n >= 250 && n < 255; };
-    const auto sample = [&](std::int64_t n) {
-      const at::Tensor x = sample_at(n, kShape).first;
-      if (spoiled(n)) x.data_ptr<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-      return std::pair(x, x);
-    };
     Trainer trainer(options);
-    FunctionFeed feed(400, sample);
+    SampleFeed feed(kShape, 400);
+    feed.spoiled = spoiled;
     trainer.run(feed, nullptr);
     EXPECT_GE(trainer.guard().roll_backs(), 1);
 
-    const Schedule schedule = schedule_of(options);
-    const std::int64_t slots = for_recording(schedule).slots();
-    std::vector<stages::Stage> stages = build_stages(options, schedule);
-    for (stages::Stage& stage : stages) stage.update_as_recorded();
+    const std::int64_t slots = trainer.schedule().slots();
     LossGuard guard(2 * slots);
-    run_oracle(schedule, stages, brought_to(stages, sample), 400, {}, &guard, slots);
-    stages::StateDict expected;
-    for (const stages::Stage& stage : stages) {
-      for (const auto& entry : stage.parameters().state()) expected.push_back(entry);
-    }
-    expect_equal_bits(trainer.state(), expected);
+    const auto sample = [&](std::int64_t n) { return spoiled_at(n, kShape, spoiled(n)); };
+    const Trained expected = by_oracle(options, 400, 1, true, sample, {}, &guard, slots);
+    expect_equal_bits(trainer.state(), expected.weights);
     EXPECT_EQ(guard.roll_backs(), trainer.guard().roll_backs());
   }
 }

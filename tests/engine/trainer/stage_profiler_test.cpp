@@ -1,20 +1,15 @@
 // What is measured of a schedule's stages; nothing is said of how fast they are.
 #include "engine/trainer/stage_profiler.h"
 
-#include <gtest/gtest.h>
+#include "tests/engine/tiny.h"
 
 namespace millrace::engine {
 namespace {
 
-const stages::ImageShape kProfiled{3, 8, 8};
-
 TrainerOptions options_of(const std::string& schedule, std::vector<int> cut) {
-  TrainerOptions options;
-  options.network = stages::build_network({.layers = 3, .features = 4, .kernel = 3}, kProfiled);
-  options.sample = kProfiled;
+  const int stages = int(cut.size()) + 1;
+  TrainerOptions options = tiny(stages, std::move(cut));
   options.schedule = schedule;
-  options.stages = int(cut.size()) + 1;
-  options.cut = std::move(cut);
   options.weights = stages::initial_state(*options.network, 0);
   return options;
 }

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <atomic>  // told to drain
+#include <atomic>
 
 #include "tests/engine/tiny.h"
 
@@ -44,44 +44,13 @@ TEST(Trainer, StateIsNamedAsTheUncutNetwork) {
                                              "4.bias"}));
 }
 
-TEST(Trainer, StopsAtItsLimit) {
-  Trainer trainer(tiny(2, {2}));
-  SampleFeed feed(kTiny, 100);
-  const Outcome outcome = trainer.run(feed, nullptr, {.limit = 30});
-  EXPECT_EQ(outcome.admitted, 30);
-  EXPECT_EQ(outcome.trained, 30);
-}
-
-/// A feed that fails in the middle.
-class BrokenFeed final : public Feed {
- public:
-  Status poll(std::chrono::microseconds patience) override { return Status::ready; }
-  void take(Sample&) override {
-    if (++taken_ == 10) throw std::runtime_error("the camera caught fire");
-  }
-
- private:
-  int taken_ = 0;
-};
-
 TEST(Trainer, RethrowsTheFirstFailureAfterAllHaveStopped) {
   Trainer trainer(tiny(4, {1, 2, 3}));
-  BrokenFeed feed;
+  SampleFeed feed(kTiny, 1000);
+  feed.rewrite = [](std::int64_t n, std::span<float>) {
+    if (n == 10) throw std::runtime_error("the camera caught fire");
+  };
   EXPECT_THROW(trainer.run(feed, nullptr), std::runtime_error);
-}
-
-TEST(Trainer, InverseAgeDividesTheRate) {
-  TrainerOptions options = tiny(2, {2});
-  options.correction.kind = "inverse-age";
-  options.optimizer.lr = 0.3;
-  TrainerOptions by_hand = tiny(2, {2});
-  by_hand.optimizer.lr = 0.1;  // age 2 at stage 0
-  Trainer corrected(options), slow(by_hand);
-  SampleFeed a(kTiny, 3), b(kTiny, 3);
-  corrected.run(a, nullptr);
-  slow.run(b, nullptr);
-  // Three samples give stage 0 its first update; its gradient is made before the rates tell.
-  EXPECT_FALSE(at::equal(corrected.state()[4].second, slow.state()[4].second));
 }
 
 /// Ends the run before it when `drain` is set, by a sample's number.
