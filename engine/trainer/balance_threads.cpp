@@ -1,8 +1,8 @@
 #include "engine/trainer/balance_threads.h"
 
 #include <algorithm>
-#include <functional>  // not_equal_to
-#include <map>         // times by threads
+#include <functional>
+#include <map>
 
 #include "engine/pipeline/pinning.h"
 #include "engine/plan/balance.h"

@@ -1,11 +1,11 @@
 #include "engine/trainer/checkpointer.h"
 
-#include <ATen/ATen.h>  // tensors in snapshots
+#include <ATen/ATen.h>
 
-#include <algorithm>  // max
-#include <exception>  // failures to write
-#include <iterator>   // next
-#include <utility>    // exchange
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <utility>
 
 namespace millrace::engine {
 

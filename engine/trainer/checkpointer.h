@@ -1,17 +1,17 @@
 // Checkpoints of a pipeline that goes on running.
 #pragma once
 
-#include <atomic>              // demands
-#include <condition_variable>  // the writer sleeps
-#include <cstdint>             // sample numbers
-#include <functional>          // what to copy, where to write
-#include <limits>              // no demand
-#include <map>                 // snapshots under way
-#include <mutex>               // one lock, taken once every `every` samples
-#include <string>              // error
-#include <thread>              // the writer
-#include <utility>             // kind and sample
-#include <vector>              // one number a stage
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "stages/parameters.h"
 

@@ -1,7 +1,7 @@
 #include "engine/trainer/device.h"
 
-#include <charconv>   // device numbers
-#include <stdexcept>  // std::invalid_argument
+#include <charconv>
+#include <stdexcept>
 
 namespace millrace::engine {
 namespace {

@@ -1,8 +1,8 @@
 // Which device each stage runs on. Needs no LibTorch.
 #pragma once
 
-#include <string>  // "cpu:0"
-#include <vector>  // one a stage
+#include <string>
+#include <vector>
 
 namespace millrace::engine {
 

@@ -1,13 +1,13 @@
 #include "engine/trainer/oracle.h"
 
-#include <ATen/ATen.h>  // detach
+#include <ATen/ATen.h>
 
-#include <algorithm>  // max
-#include <map>        // values by stage and sample
-#include <optional>   // gradients
-#include <set>        // who has learned
-#include <stdexcept>  // std::logic_error
-#include <utility>    // exchange
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <utility>
 
 #include "capture/program/program_stage.h"
 

@@ -1,11 +1,11 @@
 // What a schedule means: the same actions in one thread, without links, slots or queues.
 #pragma once
 
-#include <ATen/core/Tensor.h>  // samples
+#include <ATen/core/Tensor.h>
 
-#include <functional>  // samples by number
-#include <utility>     // input and target
-#include <vector>      // losses
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "engine/pipeline/loss_guard.h"
 #include "engine/schedule/schedule.h"

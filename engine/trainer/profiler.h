@@ -1,8 +1,8 @@
 // What a network costs on this machine, measured module by module where it will run.
 #pragma once
 
-#include <memory>  // network
-#include <vector>  // stages
+#include <memory>
+#include <vector>
 
 #include "engine/pipeline/exchange.h"
 #include "engine/plan/profile.h"

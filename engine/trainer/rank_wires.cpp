@@ -1,6 +1,6 @@
 #include "engine/trainer/rank_wires.h"
 
-#include <ATen/ATen.h>  // tensors of a way
+#include <ATen/ATen.h>
 
 #include "engine/pipeline/bytes.h"
 #include "engine/trainer/trainer_ranks.h"

@@ -1,8 +1,8 @@
 // What repeats of a measurement say of it.
 #pragma once
 
-#include <cmath>   // abs, sqrt
-#include <vector>  // repeats
+#include <cmath>
+#include <vector>
 
 #include "engine/monitor/median.h"
 #include "engine/plan/profile.h"

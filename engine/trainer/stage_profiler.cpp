@@ -1,13 +1,13 @@
 #include "engine/trainer/stage_profiler.h"
 
-#include <ATen/ATen.h>  // samples
+#include <ATen/ATen.h>
 
-#include <algorithm>  // min
-#include <array>      // times by operation
-#include <exception>  // a worker's failure
-#include <future>     // threads
-#include <latch>      // nobody measures before all are at work
-#include <stdexcept>  // std::invalid_argument
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <future>
+#include <latch>
+#include <stdexcept>
 
 #include "capture/stage_step.h"
 #include "engine/monitor/median.h"
@@ -15,6 +15,7 @@
 #include "engine/pipeline/pinning.h"
 #include "engine/schedule/launch_groups.h"
 #include "engine/trainer/backends.h"
+#include "engine/trainer/stage_building.h"
 
 namespace millrace::engine {
 namespace {

@@ -1,7 +1,7 @@
 // LibTorch's name for a device.
 #pragma once
 
-#include <c10/core/Device.h>  // c10::Device
+#include <c10/core/Device.h>
 
 #include "engine/trainer/device.h"
 

@@ -1,13 +1,13 @@
 #include "engine/trainer/trainer.h"
 
-#include <ATen/ATen.h>      // warm-up samples
-#include <ATen/Parallel.h>  // one intra-op thread a worker
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
-#include <algorithm>  // any_of
-#include <cmath>      // pow
-#include <map>        // times by threads
-#include <stdexcept>  // std::invalid_argument
-#include <utility>    // exchange
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <stdexcept>
+#include <utility>
 
 #include "capture/devices.h"
 #include "capture/plain_errors.h"
