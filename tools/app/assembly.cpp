@@ -20,13 +20,8 @@
 namespace millrace::app {
 namespace {
 
-struct Start {
-  stages::StateDict weights;  ///< empty: by seed
-  Resumed resumed;
-};
-
-/// Library errors begin with the key they are about ("model.layer[2] (conv): ..."); a few with
-/// none.
+/// Most library errors begin with the key they are about ("model.layer[2] (conv): ..."). For the
+/// others `fallback` names it.
 ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
   std::string key = what.substr(0, what.find_first_of(" :="));
   if (key.find('.') == std::string::npos) return config.error(fallback, what);
@@ -34,54 +29,56 @@ ConfigError located(const Config& config, const std::string& what, const std::st
   return config.error(key, rest.substr(rest.find_first_not_of(" :")));
 }
 
-/// Throws ConfigError about `key` unless `state`, from `file`, is the network's. A checkpoint holds
-/// the optimizer's state beside it.
-void require_fit(const Config& config, const std::string& key, const std::string& file,
-                 const stages::StateDict& state, const stages::Network& network) {
-  const auto fail = [&](const std::string& what) { return config.error(key, file + ": " + what); };
+/// Calls `check`; its std::invalid_argument names the key, or is about `fallback`.
+template <class Check>
+void check_located(const Config& config, const std::string& fallback, const Check& check) {
   try {
-    std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
-    for (const auto& [name, tensor] : state) {
-      const bool known = std::any_of(specs.begin(), specs.end(),
-                                     [&](const auto& spec) { return spec.name == name; });
-      if (known || name.starts_with("optimizer.")) continue;
-      const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
-      throw fail("holds \"" + name + "\", which the network has not" +
-                 (norm ? ": it is of a batch norm; the ResNets here use group norm, since a sample "
-                         "is one frame"
-                       : ""));
-    }
-    stages::Parameters fit(std::move(specs), at::kCPU);
-    stages::load_state(fit, state);
+    check();
   } catch (const std::invalid_argument& error) {
-    throw fail(error.what());
+    throw located(config, error.what(), fallback);
   }
 }
 
-/// What training begins with: a checkpoint or a file of weights.
-Start find_start(const Config& config, const stages::Network& network) {
+/// Throws std::invalid_argument unless `state` is the network's. A checkpoint also holds the
+/// optimizer's state.
+void require_fit(const stages::StateDict& state, const stages::Network& network) {
+  std::vector<stages::ParameterSpec> specs = network.parameters(0, network.size());
+  for (const auto& [name, tensor] : state) {
+    const bool known = std::any_of(specs.begin(), specs.end(),
+                                   [&](const auto& spec) { return spec.name == name; });
+    if (known || name.starts_with("optimizer.")) continue;
+    const bool norm = name.ends_with("running_mean") || name.ends_with("running_var");
+    throw std::invalid_argument(
+        "holds \"" + name + "\", which the network has not" +
+        (norm ? ": it is of a batch norm; the ResNets here use group norm, since a sample "
+                "is one frame"
+              : ""));
+  }
+  stages::Parameters fit(std::move(specs), at::kCPU);
+  stages::load_state(fit, state);
+}
+
+/// The weights that training starts from, of a checkpoint or a file; empty: by seed.
+CheckpointFiles::Loaded find_start(const Config& config, const stages::Network& network) {
   const CheckpointFiles checkpoints(config.checkpoint.dir);
-  if (config.checkpoint.resume && checkpoints.any()) {
-    try {
-      CheckpointFiles::Loaded loaded = checkpoints.read();
-      require_fit(config, "checkpoint.resume", loaded.path, loaded.state, network);
-      return {std::move(loaded.state),
-              {.path = std::move(loaded.path),
-               .frames = frames_of(loaded.metadata),
-               .note = std::move(loaded.note)}};
-    } catch (const stages::WeightsError& error) {
-      throw config.error("checkpoint.resume", error.what());
-    }
-  }
+  const bool resumes = config.checkpoint.resume && checkpoints.any();
+  const std::string key = resumes ? "checkpoint.resume" : "model.weights";
   const std::string& file = config.weights.file;
-  if (file.empty()) return {};
+  if (!resumes && file.empty()) return {};
+  CheckpointFiles::Loaded start = check_key<stages::WeightsError>(config, key, [&] {
+    if (resumes) return checkpoints.read();
+    try {
+      return CheckpointFiles::Loaded{{}, read_checked(file)};
+    } catch (const stages::WeightsError& error) {
+      throw stages::WeightsError(file + ": " + error.what());
+    }
+  });
   try {
-    stages::StateDict state = read_checked(file);
-    require_fit(config, "model.weights", file, state, network);
-    return {std::move(state), {}};
-  } catch (const stages::WeightsError& error) {
-    throw config.error("model.weights", file + ": " + error.what());
+    require_fit(start.state, network);
+  } catch (const std::invalid_argument& error) {
+    throw config.error(key, (resumes ? start.path : file) + ": " + error.what());
   }
+  return start;
 }
 
 void check_cut(const Config& config, int modules) {
@@ -92,14 +89,11 @@ void check_cut(const Config& config, int modules) {
                                               " modules, so 1 to " + std::to_string(modules) +
                                               " stages, not " + std::to_string(stages));
   }
-  try {
-    if (!cut.empty()) engine::require_cut(cut, stages, modules);
-  } catch (const std::invalid_argument& error) {
-    throw config.error("pipeline.cut", error.what());
-  }
+  if (cut.empty()) return;
+  check_key(config, "pipeline.cut", [&] { engine::require_cut(cut, stages, modules); });
 }
 
-/// What belongs to one task alone. Returns the task.
+/// Checks the keys of [task] against the task's kind. Returns the task.
 const TaskType& check_task(const Config& config) {
   const TaskType& task = task_type(config.task.kind);
   const auto& keys = config.task;
@@ -137,7 +131,7 @@ const TaskType& check_task(const Config& config) {
   return task;
 }
 
-/// What task and loss ask of what the network gives.
+/// Checks the network's output against task and loss.
 void check_output(const Config& config, const TaskType& task, const stages::ImageShape& sample,
                   const stages::ImageShape& made) {
   stages::Loss(config.task.loss).require_fit(made.channels, made.height, made.width);
@@ -159,14 +153,11 @@ void check_output(const Config& config, const TaskType& task, const stages::Imag
                                 std::to_string(config.source.channels));
 }
 
-/// Who tells targets of what the network gives.
+/// Checks what gives the targets.
 void check_told(const Config& config, const stages::ImageShape& sample,
                 const stages::ImageShape& made) {
-  try {
-    if (!config.task.masks.empty()) io::require_masks(config.task.masks);
-  } catch (const io::MaskError& error) {
-    throw config.error("task.masks", error.what());
-  }
+  if (const std::string& masks = config.task.masks; !masks.empty())
+    check_key<io::MaskError>(config, "task.masks", [&] { io::require_masks(masks); });
   if (!config.task.teacher.empty() && sample.width > 0 && sample.height > 0)
     Teacher(config, sample, made);
 }
@@ -181,55 +172,36 @@ void check_policy(const Config& config) {
                        "recut has no replicated stages; pipeline.replicas names some");
 }
 
-/// What can't be recorded, though the config asks for it.
-void check_capture(const Config& config, const engine::TrainerOptions& options) {
+/// Chooses the correction and the devices: one for all stages of a worker, unless the config names
+/// one for each stage (for each replica of a replicated stage).
+void place(const Config& config, engine::TrainerOptions& options) {
+  const engine::Schedule schedule =
+      check_key(config, "pipeline.schedule", [&] { return engine::schedule_of(options); });
+  choose_correction(config, schedule, options);
+  check_located(config, "correction.kind", [&] { engine::require_correction(options, schedule); });
   const std::string why = engine::unrecordable(options);
   if (options.capture == engine::Capture::graph && !why.empty())
     throw config.error("pipeline.capture", "graph can't be had: " + why);
-}
-
-/// Chooses correction and devices: one a worker, for all of its stages, unless the config names one
-/// a stage (a replicated stage: one a replica).
-void place(const Config& config, engine::TrainerOptions& options) {
-  engine::Schedule schedule;
-  try {
-    schedule = engine::schedule_of(options);
-  } catch (const std::invalid_argument& error) {
-    throw config.error("pipeline.schedule", error.what());
-  }
-  choose_correction(config, schedule, options);
-  try {
-    engine::require_correction(options, schedule);
-  } catch (const std::invalid_argument& error) {
-    throw located(config, error.what(), "correction.kind");
-  }
-  check_capture(config, options);
   const std::vector<std::string>& asked = config.pipeline.devices;
   const bool named = asked.size() > 1 || asked[0].find(':') != std::string::npos;
   const int workers = int(schedule.workers.size());
-  try {
+  check_key(config, "pipeline.devices", [&] {
     const std::vector<engine::Device> devices = engine::place_stages(
         asked, named ? schedule.replica_ids() : workers, engine::usable_cores(),
         capture::cuda_devices(), engine::threads_of_workers(options, schedule));
     const std::vector<int> worker_of = engine::workers_of_replicas(schedule);
     for (int unit = 0; unit < schedule.replica_ids(); ++unit)
       options.devices.push_back(devices[named ? unit : worker_of[unit]]);
-  } catch (const std::invalid_argument& error) {
-    throw config.error("pipeline.devices", error.what());
-  }
-  try {
-    engine::require_threads(options);
-  } catch (const std::invalid_argument& error) {
-    throw located(config, error.what(), "pipeline.threads");
-  }
+  });
+  check_located(config, "pipeline.threads", [&] { engine::require_threads(options); });
 }
 
-/// Frames go to a GPU as they are; cores share memory, and take floats that are made once.
+/// Frames go to a GPU as bytes; cores share memory, and take floats that are made once.
 void choose_frames(const Config& config, engine::TrainerOptions& options) {
   const TaskType& task = task_type(config.task.kind);
   const bool to_gpu =
       options.devices.front().cuda || (task.target_is_frame() && options.devices.back().cuda);
-  // Targets are made of inputs where a teacher looks at them, or both are predicted.
+  // A teacher reads the input as floats; task.with_input copies it into the target.
   options.input_as_bytes = to_gpu && task.target != TargetFrom::teacher && !config.task.with_input;
   options.target_as_bytes = to_gpu && task.target_is_frame();
 }
@@ -275,15 +247,12 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
                                 Resumed* resumed, bool targets) {
   engine::TrainerOptions options;
   const TaskType& task = check_task(config);
-  try {
+  const bool out = config.places.contains("model.out_channels");
+  check_located(config, out ? "model.out_channels" : "model.preset", [&] {
     options.network =
         stages::build_network(config.model, shape, targets ? stages::Gives::anything : task.gives);
     check_output(config, task, shape, options.network->shape(options.network->size() - 1));
-  } catch (const std::invalid_argument& error) {
-    throw located(
-        config, error.what(),
-        config.places.contains("model.out_channels") ? "model.out_channels" : "model.preset");
-  }
+  });
   check_told(config, shape, options.network->shape(options.network->size() - 1));
   check_cut(config, options.network->size());
   check_policy(config);
@@ -306,9 +275,9 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   choose_frames(config, options);
   replay_options(config, options);
   options.seed = config.weights.seed;
-  Start start = find_start(config, *options.network);
-  options.weights = std::move(start.weights);
-  if (resumed) *resumed = std::move(start.resumed);
+  CheckpointFiles::Loaded start = find_start(config, *options.network);
+  options.weights = std::move(start.state);
+  if (resumed) *resumed = std::move(start);
   return options;
 }
 

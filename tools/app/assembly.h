@@ -1,34 +1,45 @@
-// From a config to the parts of a run. Shared by run, check and bench.
+// From a config to a trainer's options. Shared by run, check and bench.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 
 #include "engine/trainer/trainer.h"
 #include "stages/model_spec.h"
 #include "tools/app/config/config.h"
-#include "tools/app/resume.h"
+#include "tools/app/checkpoint_files.h"
 
 namespace millrace::app {
 
-/// Trainer options for samples of `shape`; sizes may be 0 (unknown), for checking alone. Loads and
-/// checks the weights file or the checkpoint, finds the devices, opens no source. `resumed`, unless
-/// null, is set to where the weights come from. `targets`: samples come with targets, which then
-/// may have any shape. Throws ConfigError naming the place in the config.
+/// Trainer options for samples of `shape`, whose sizes may be 0 (unknown) if they are only checked.
+/// Loads and checks the weights file or the checkpoint, finds the devices, opens no source.
+/// `resumed`, unless null, is set to the checkpoint that the weights come from. `targets`: samples
+/// come with targets of any shape. Throws ConfigError naming the place in the config.
 engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& shape,
                                 Resumed* resumed = nullptr, bool targets = false);
 
-/// Throws ConfigError unless `network` tells `classes` classes, as the stream's frames are told.
+/// Returns check(). Turns an Error that it throws into a ConfigError about `key`.
+template <class Error = std::invalid_argument, class Check>
+auto check_key(const Config& config, const std::string& key, const Check& check) {
+  try {
+    return check();
+  } catch (const Error& error) {
+    throw config.error(key, error.what());
+  }
+}
+
+/// Throws ConfigError unless `network` has as many outputs as the stream has classes.
 void require_classes(const Config& config, const stages::Network& network, int classes);
 
-/// Channels of a target that the input itself fills, before what it is told.
+/// Leading channels of a target that hold the input itself.
 std::int64_t channels_before(const Config& config);
 
-/// Whether people tell classes while it runs, over the page or standard input.
+/// Whether users give labels during the run, over the page or standard input.
 bool told_live(const Config& config);
 
-/// The shape as far as the config says.
+/// The shape of a sample as far as the config sets it.
 stages::ImageShape configured_shape(const Config& config);
-/// The same; a side that it leaves open is the source's own, which is opened for it.
+/// The same; opens the source for a size that the config leaves open.
 stages::ImageShape sample_of(const Config& config);
 
 }  // namespace millrace::app

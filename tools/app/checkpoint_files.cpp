@@ -5,20 +5,23 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <array>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "io/files/whole_file.h"
+#include "stages/entry_names.h"
 #include "stages/safetensors.h"
 
 namespace millrace::app {
 namespace {
 
-// The hash lies in the header that it covers: 128 bits in hexadecimal digits, taken while all of
-// these digits were '0'.
+// The hash lies in the header that it covers: 128 bits as hexadecimal digits, computed while each
+// of these digits was '0'.
 constexpr char kKey[] = "xxh3_128";
 constexpr std::size_t kDigits = 32;
 constexpr std::size_t kHeaderSize = 8;  // bytes before the header
@@ -50,7 +53,7 @@ class Hash {
   XXH3_state_t* const state_;
 };
 
-/// "" if the file holds no hash or the right one. Its header was found valid.
+/// "" if the file holds no hash or the right one. Its header must be valid.
 std::string damage(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::uint64_t size = 0;
@@ -87,6 +90,39 @@ bool is_good(const std::string& path) {
   } catch (const stages::WeightsError&) {
     return false;
   }
+}
+
+std::int64_t frames_of(const stages::Metadata& metadata) {
+  const auto found = metadata.find("frames");
+  std::int64_t frames = 0;
+  if (found != metadata.end()) {
+    const std::string& text = found->second;
+    std::from_chars(text.data(), text.data() + text.size(), frames);
+  }
+  return std::max<std::int64_t>(0, frames);
+}
+
+std::map<std::string, at::Tensor> optimizer_state(const stages::StateDict& all) {
+  std::map<std::string, at::Tensor> state;
+  for (const auto& [name, tensor] : all) {
+    if (name.starts_with(stages::kStateOf)) state.emplace(name, tensor);
+  }
+  return state;
+}
+
+/// "mean, square": the buffers in `these` that `those` lack or have in another shape.
+std::string missing(const std::map<std::string, at::Tensor>& these,
+                    const std::map<std::string, at::Tensor>& those) {
+  std::set<std::string> buffers;
+  for (const auto& [name, tensor] : these) {
+    const auto found = those.find(name);
+    if (found != those.end() && found->second.sizes() == tensor.sizes()) continue;
+    const std::size_t end = name.find('.', stages::kStateOf.size());
+    buffers.insert(name.substr(stages::kStateOf.size(), end - stages::kStateOf.size()));
+  }
+  std::string list;
+  for (const std::string& buffer : buffers) list += (list.empty() ? "" : ", ") + buffer;
+  return list;
 }
 
 }  // namespace
@@ -128,20 +164,33 @@ bool CheckpointFiles::any() const {
 }
 
 CheckpointFiles::Loaded CheckpointFiles::read() const {
+  const auto load = [](const std::string& path, const std::string& note) {
+    stages::Metadata metadata;
+    stages::StateDict state = read_checked(path, &metadata);
+    return Loaded{{path, frames_of(metadata), note}, std::move(state)};
+  };
   std::string why;
-  stages::Metadata metadata;
   try {
-    stages::StateDict state = read_checked(newest_, &metadata);
-    return {std::move(state), newest_, "", std::move(metadata)};
+    return load(newest_, "");
   } catch (const stages::WeightsError& error) {
     why = newest_ + ": " + error.what();
   }
   try {
-    stages::StateDict state = read_checked(previous_, &metadata);
-    return {std::move(state), previous_, why + "; going on from " + kPrevious, std::move(metadata)};
+    return load(previous_, why + "; going on from " + kPrevious);
   } catch (const stages::WeightsError&) {
     throw stages::WeightsError(why);
   }
+}
+
+std::string unfit_state(const stages::StateDict& kept, const stages::StateDict& wanted) {
+  const auto have = optimizer_state(kept), want = optimizer_state(wanted);
+  if (have.empty()) return "";
+  const std::string unused = missing(have, want), fresh = missing(want, have);
+  std::string line;
+  if (!unused.empty())
+    line = "the state kept (" + unused + ") does not fit this run and is left out";
+  if (!fresh.empty()) line += (line.empty() ? "" : "; ") + fresh + " starts anew";
+  return line;
 }
 
 }  // namespace millrace::app

@@ -1,11 +1,19 @@
-// Checkpoints on disk: the last two good ones of a run.
+// Checkpoints on disk: the last two intact ones of a run.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "stages/safetensors.h"
 
 namespace millrace::app {
+
+/// Which checkpoint a run continues.
+struct Resumed {
+  std::string path;         ///< "": none
+  std::int64_t frames = 0;  ///< trained before it was written
+  std::string note;         ///< why it is not the newest; "": it is
+};
 
 /// The newest checkpoint of a folder and the one before it, each with a hash of all of its bytes.
 /// One thread at a time.
@@ -13,20 +21,17 @@ class CheckpointFiles {
  public:
   explicit CheckpointFiles(std::string folder);
 
-  /// Writes `state` as the newest; the newest so far becomes the one before, unless it is damaged.
-  /// Throws std::runtime_error "PATH: cause"; both files are then as before. A state that is not
-  /// finite is refused: it would take a good one's place.
+  /// Writes `state` as the newest. The newest so far becomes the previous one, unless it is damaged.
+  /// Throws std::runtime_error "PATH: cause" and then leaves both files alone. A state that is not
+  /// finite is refused, since it would replace a good one.
   void write(const stages::StateDict& state, const stages::Metadata& metadata = {});
 
-  /// Whether there is one to go on from.
+  /// Whether there is a checkpoint, intact or not.
   bool any() const;
-  struct Loaded {
+  struct Loaded : Resumed {
     stages::StateDict state;
-    std::string path;
-    std::string note;  ///< why it is not the newest; "": it is
-    stages::Metadata metadata;
   };
-  /// The newest that is whole. Throws stages::WeightsError "PATH: cause" if none is.
+  /// The newest intact one. Throws stages::WeightsError "PATH: cause" if there is none.
   Loaded read() const;
 
   static constexpr char kNewest[] = "checkpoint.safetensors";
@@ -34,14 +39,18 @@ class CheckpointFiles {
 
  private:
   const std::string newest_, previous_;
-  bool newest_is_good_ = false;  ///< as far as this object has seen to it
+  bool newest_is_good_ = false;  ///< written or checked by this object
 };
 
-/// A state from a safetensors file, checked: its bytes against the hash, where it holds one, and
-/// each number for being finite. Throws stages::WeightsError "what is wrong", without the path.
+/// Reads a safetensors file. Checks the bytes against its hash, if it holds one, and that every
+/// number is finite. Throws stages::WeightsError "what is wrong", without the path.
 stages::StateDict read_checked(const std::string& path, stages::Metadata* metadata = nullptr);
 
-/// The file's bytes for `state`, with their hash beside `metadata`.
+/// `state` as the bytes of a file, with their hash beside `metadata`.
 std::string to_hashed_safetensors(const stages::StateDict& state, stages::Metadata metadata = {});
+
+/// One line on the optimizer state in `kept` that a run can't use and the state that it lacks; its
+/// own checkpoints would hold `wanted`. "" if all fits, or none was kept.
+std::string unfit_state(const stages::StateDict& kept, const stages::StateDict& wanted);
 
 }  // namespace millrace::app

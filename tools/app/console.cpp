@@ -1,35 +1,142 @@
 #include "tools/app/console.h"
 
-#include "tools/app/correction_choice.h"
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/format.h"
 
 namespace millrace::app {
-namespace {
-
-std::unique_ptr<LiveView> make_page(const Request& request, Intake& intake, Learner& learner,
-                                    Records& records) {
-  if (!request.options.serve) return nullptr;
-  const Config& config = request.config;
-  return std::make_unique<LiveView>(
-      config, intake.shape(), request.options.serve_at, request.options.token,
-      LiveSubject{learner.trainer, intake.queue, records.log, learner.real_time, intake.health,
-                  records.checkpointer.get(), records.writes, learner.rate,
-                  describe_correction(config, learner.assembled), local_note(learner.assembled),
-                  request.resumed.frames,
-                  config.task.labels == "http" ? request.live_labels : nullptr});
-}
-
-}  // namespace
 
 Console::Console(const Request& request, Intake& intake, Learner& learner, Records& records)
-    : events(learner.trainer, *intake.health, records.log.novelty()),
-      status(learner.trainer, intake.queue, records.log, learner.overload, learner.real_time,
-             request.resumed.frames),
-      page(make_page(request, intake, learner, records)),
-      stdin_labels(request.config.task.labels == "-"),
-      reload(request.config, request.options.read_again,
-             {learner.rate, learner.trainer.monitor(), intake.info.fps,
-              records.checkpointer.get()}) {
+    : page(request.options.serve ? std::make_unique<LiveView>(request, intake, learner, records)
+                                 : nullptr),
+      config(request.config),
+      request_(request),
+      intake_(intake),
+      learner_(learner),
+      records_(records),
+      stdin_open_(request.config.task.labels == "-") {
   if (page) records.observers.add(page.get());
+}
+
+void Console::look() {
+  tell_roll_backs();
+  tell_source();
+  tell_novelty();
+  tell_dead_units();
+  if (const std::string rate = learner_.rate_watch->look(); !rate.empty()) tell("source: " + rate);
+  if (const std::string change = learner_.overload.look(); !change.empty())
+    tell("overload: " + change);
+  FrameLog* const log = records_.lines.get();
+  if (log) log->write();
+  records_.writes.look(records_.checkpointer ? records_.checkpointer->error() : "",
+                       log ? log->error() : "", [&](const std::string& line) { tell(line); });
+  if (page) page->obey();
+  hear_labels();
+  const std::string failed = records_.alerts ? records_.alerts->last_error() : "";
+  if (failed != alert_error_) tell("alert: " + (alert_error_ = failed));
+}
+
+void Console::tell_dead_units() {
+  constexpr int kMany = 4;  // a quarter of a stage's
+  if (dead_told_) return;
+  const std::vector<engine::DeadUnits> stages = learner_.trainer.dead_units();
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const auto& [dead, units] = stages[stage];
+    if (dead == 0 || kMany * dead < units) continue;
+    dead_told_ = true;
+    return tell(
+        engine::format("units: %d of %d of stage %zu are dead, their ReLU lets nothing through; "
+                       "model.norm = \"instance\" or model.activation = \"leaky-relu\" keeps "
+                       "them alive",
+                       dead, units, stage));
+  }
+}
+
+void Console::tell_novelty() {
+  const Novelty& novelty = records_.log.novelty();
+  const std::int64_t begun = novelty.events() - events_;  // read first: it is counted first
+  const bool now = novelty.in_event();
+  if (begun == 0 && now == in_event_) return;
+  if (begun > 1) tell("unexpected: " + std::to_string(begun) + " events");
+  if (begun > 0) tell("unexpected: since frame " + std::to_string(novelty.event_began()));
+  if (!now) {
+    tell(engine::format("usual again; the loss had been %.1f deviations up", novelty.event_peak()));
+  }
+  events_ += begun;
+  in_event_ = now;
+}
+
+void Console::tell_source() {
+  const io::StreamHealth& health = *intake_.health;
+  const bool connected = health.connected.load();
+  if (connected == connected_) return;
+  connected_ = connected;
+  if (connected) {
+    tell("source: back after " + std::to_string(health.attempts.load()) + " attempts");
+  } else {
+    tell("source: away: " + health.last_error() + "; the weights wait");
+  }
+}
+
+void Console::tell_roll_backs() {
+  const engine::LossGuard& guard = learner_.trainer.guard();
+  if (guard.roll_backs() == roll_backs_) return;
+  roll_backs_ = guard.roll_backs();
+  tell(engine::format(
+      "guard: at frame %lld the loss was %.4g (median %.4g): back to the last good "
+      "weights, rate x %.3g",
+      static_cast<long long>(guard.last_sample()), guard.last_loss(), guard.last_median(),
+      std::pow(engine::LossGuard::kSlower, double(roll_backs_))));
+}
+
+void Console::hear_labels() {
+  constexpr std::size_t kLongest = 4096;
+  constexpr int kBlocks = 16;  // endless input must not block the caller
+  const auto hear = [&] {
+    const std::string wrong = stdin_line_.empty() ? "" : request_.live_labels->hear(stdin_line_);
+    if (!wrong.empty()) tell("task.labels: " + wrong);
+    stdin_line_.clear();
+  };
+  char bytes[kLongest];
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  for (int block = 0; stdin_open_ && block < kBlocks && poll(&input, 1, 0) > 0; ++block) {
+    const ssize_t count = read(STDIN_FILENO, bytes, sizeof bytes);
+    for (ssize_t i = 0; i < count; ++i) {
+      if (bytes[i] == '\n') {
+        hear();
+      } else if (stdin_line_.size() <= kLongest) {
+        stdin_line_ += bytes[i];
+      }
+    }
+    stdin_open_ = count > 0;
+    if (!stdin_open_) hear();  // the last line, which no newline ended
+  }
+}
+
+std::string Console::status() {
+  const engine::Reading r = learner_.trainer.monitor().read();
+  const auto now = std::chrono::steady_clock::now();
+  const double seconds = std::chrono::duration<double>(now - shown_at_).count();
+  const std::int64_t trained = learner_.trainer.trained(),
+                     every = learner_.overload.train_every(),
+                     replayed = learner_.trainer.monitor().tally().counts().replayed;
+  const RunLog& log = records_.log;
+  std::string text = engine::format(
+      "frame %lld  %.1f fps  %s  latency %.0f/%.0f ms  dropped %lld  loss %.4f (mean frame %.4f)",
+      static_cast<long long>(request_.resumed.frames + trained),
+      double(trained - shown_) / std::max(1e-9, seconds),
+      engine::rule_text(r, learner_.real_time.verdict(r)).c_str(), r.latency_p50, r.latency_p99,
+      static_cast<long long>(intake_.queue.dropped()), log.network().recent(),
+      log.baseline().recent());
+  shown_ = trained;
+  shown_at_ = now;
+  if (replayed > 0) text += "  replayed " + std::to_string(replayed);
+  if (every > 1) text += "  1 in " + std::to_string(every) + " learned";
+  return text;
 }
 
 }  // namespace millrace::app

@@ -1,35 +1,62 @@
-// Where people see a run, and what they ask of it.
+// What users see of a run while it learns, and what they ask of it.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 
-#include "tools/app/feeds/stdin_labels.h"
-#include "tools/app/outputs/events.h"
 #include "tools/app/outputs/live_view.h"
 #include "tools/app/outputs/records.h"
-#include "tools/app/outputs/status_line.h"
-#include "tools/app/reload.h"
 
 namespace millrace::app {
 
-struct Console {
-  /// All outlive this. Throws std::runtime_error if the page can't be served.
+/// Used by the main thread.
+class Console {
+ public:
+  /// All arguments outlive this. Throws std::runtime_error if the page can't be served.
   Console(const Request& request, Intake& intake, Learner& learner, Records& records);
 
   bool paused() const { return page && page->paused(); }
+  /// Passes `line` on, unless it is empty.
   void tell(const std::string& line) {
-    if (on_event) on_event(line);
+    if (on_event && !line.empty()) on_event(line);
   }
+  /// Tells what has happened since the last call, and does what viewers ask for.
+  void look();
+  /// One line on how the run is doing. Frames per second are since the call before.
+  std::string status();
+  /// Reads the config again. Applies optimizer.lr, monitor.fps, checkpoint.every and the files
+  /// written at the end (but not the video); other keys need a restart. Returns a line that says
+  /// what changed and what needs a restart, or what is wrong; then nothing has changed.
+  std::string reload();
 
   std::function<void(const std::string& line)> on_event;
   std::function<void()> on_tick;
-  Events events;
-  StatusLine status;
   std::unique_ptr<LiveView> page;  ///< null: not served
-  StdinLabels stdin_labels;
-  Reload reload;
+  Config config;                   ///< as reload() left it
+
+ private:
+  void tell_roll_backs();
+  void tell_source();
+  void tell_novelty();
+  void tell_dead_units();
+  void hear_labels();  ///< from standard input; never waits
+  bool apply(const std::string& key, const Config& fresh);
+
+  const Request& request_;
+  Intake& intake_;
+  Learner& learner_;
+  Records& records_;
+  // What was told already.
+  bool connected_ = true, in_event_ = false, dead_told_ = false;
+  std::int64_t roll_backs_ = 0, events_ = 0;
+  std::string alert_error_;
+  // The status line before.
+  std::chrono::steady_clock::time_point shown_at_ = std::chrono::steady_clock::now();
+  std::int64_t shown_ = 0;  ///< frames
+  bool stdin_open_;
+  std::string stdin_line_;
 };
 
 }  // namespace millrace::app

@@ -53,7 +53,7 @@ std::string describe_correction(const Config& config, const engine::TrainerOptio
 
 std::string local_note(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
-  // Where a stage goes back through a sample long after its forward, its own loss is as old.
+  // If a stage's backward comes long after its forward, its own loss is as old.
   if (options.correction.kind == "local" || fresh(engine::gradient_ages(schedule)) ||
       !fresh(engine::own_gradient_ages(schedule)))
     return "";

@@ -1,4 +1,4 @@
-// What is done about old gradients where the config leaves it open, and words for it.
+// Chooses the correction for old gradients where the config says "auto", and describes it.
 #pragma once
 
 #include <string>
@@ -8,10 +8,9 @@
 
 namespace millrace::app {
 
-/// Puts in place of correction.kind "auto" what it stands for. Where gradients are fresh: "none".
-/// Else "inverse-age", the best rule whose gradients come from downstream, and, unless the config
-/// names optimizer.beta1, a beta1 of 0, since a running mean makes old gradients older still.
-/// docs/benchmarks/learning.md has the figures.
+/// Resolves correction.kind "auto". If gradients are fresh: "none". Else "inverse-age", the best rule
+/// whose gradients come from downstream, with a beta1 of 0 unless the config sets optimizer.beta1,
+/// since a running mean makes old gradients even older. docs/benchmarks/learning.md has the figures.
 void choose_correction(const Config& config, const engine::Schedule& schedule,
                        engine::TrainerOptions& options);
 
@@ -21,7 +20,7 @@ bool has_beta1(const stages::OptimizerSpec& optimizer);
 /// "inverse-age (auto): rate / (1 + age in frames), adam's beta1 0".
 std::string describe_correction(const Config& config, const engine::TrainerOptions& options);
 
-/// What correction.kind "local" would buy and cost these stages; "" where it has nothing to offer.
+/// What correction.kind "local" would gain and cost; "" if it can't be used or gains nothing.
 std::string local_note(const engine::TrainerOptions& options);
 
 }  // namespace millrace::app

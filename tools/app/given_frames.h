@@ -1,15 +1,13 @@
-// Frames of a config's source, for a caller that gives them to a GivenRun itself.
+// Frames of a config's source, for callers that pass them to a GivenRun.
 #pragma once
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "io/queue/frame_queue.h"
-#include "io/queue/reader.h"
-#include "io/queue/resizer.h"
-#include "tools/app/config/config.h"
+#include "tools/app/intake.h"
 
 namespace millrace::app {
 
@@ -17,25 +15,22 @@ namespace millrace::app {
 struct GivenFrame {
   std::array<std::int64_t, 3> shape{};  ///< channels, height, width
   std::vector<float> input;
-  int label = -1;  ///< its class, as the source or task.labels tells; -1: none
+  int label = -1;  ///< class from the source or task.labels; -1: none
 };
 
-/// [source] and task.labels. Used by one thread; the source is read on another.
+/// Reads [source] and task.labels. Thread-bound; the source is read on a thread of its own.
 class GivenFrames {
  public:
   /// Opens the source. Throws ConfigError, io::SourceError.
   explicit GivenFrames(const Config& config);
-  /// The next frame, if it comes within `patience`. Throws io::SourceError where the stream broke.
+  /// The next frame, if it comes within `patience`. Throws io::SourceError if the stream broke.
   std::optional<GivenFrame> next(std::chrono::milliseconds patience);
-  /// None comes any more.
+  /// Whether the stream has ended.
   bool over() const { return over_; }
 
  private:
-  GivenFrames(const Config& config, std::unique_ptr<io::Source> source);
-
-  io::Resizer resizer_;
-  io::FrameQueue queue_;
-  io::Reader reader_;  // after its queue
+  const Config config_;
+  Intake intake_;
   bool over_ = false;
 };
 

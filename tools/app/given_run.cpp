@@ -26,12 +26,12 @@ struct Given {
   const float* target = nullptr;
 };
 
-/// From the caller's memory to the engine's slots. Used by stage 0's worker, but for stop().
+/// Copies from the caller's memory to the engine's slots. Used by stage 0's worker, except give(),
+/// waiting() and stop(), which are the caller's.
 class GivenFeed final : public engine::Feed {
  public:
   explicit GivenFeed(std::size_t ahead) : waiting_(ahead + 1) {}
 
-  /// The caller's side.
   void give(const Given& sample) { waiting_.wait_enqueue(sample); }
   int waiting() const { return int(waiting_.size_approx()); }
   void stop() { stopping_.store(true, std::memory_order_relaxed); }
@@ -64,8 +64,8 @@ class GivenFeed final : public engine::Feed {
   std::int64_t taken_ = 0;
 };
 
-/// Predictions on their way to the caller: written by the last stage's worker, read by the caller.
-/// No more are under way than there are places.
+/// Predictions on their way to the caller, in a ring that has room for all under way. Written by
+/// the last stage's worker, read by the caller.
 class Results final : public engine::Observer {
  public:
   struct Entry {
@@ -99,16 +99,16 @@ class Results final : public engine::Observer {
   BlockingReaderWriterCircularBuffer<Entry> entries_;
 };
 
-/// What a config means where samples come with targets of their own.
+/// `config` made consistent, and checked for what given samples can't have.
 Config settled(Config config, bool targets) {
   settle(config);
-  if (config.replay.kind != "none")
-    throw config.error("replay.kind", "samples that the caller gives are not replayed");
-  if (config.source.uris.size() > 1)
-    throw config.error("source.uris", "samples that the caller gives are one rank's");
-  if (config.pipeline.tensor > 1)
-    throw config.error("pipeline.tensor", "samples that the caller gives are one rank's");
-  // Scores are of classes, whoever tells them.
+  const auto refuse = [&](const char* key, bool set, const char* why) {
+    if (set) throw config.error(key, std::string("samples that the caller gives are ") + why);
+  };
+  refuse("replay.kind", config.replay.kind != "none", "not replayed");
+  refuse("source.uris", config.source.uris.size() > 1, "one rank's");
+  refuse("pipeline.tensor", config.pipeline.tensor > 1, "one rank's");
+  // Scores are of classes, whatever gives them.
   if (targets && stages::Loss(config.task.loss).scores() && !config.places.contains("task.kind"))
     config.task.kind = "label";
   return config;
@@ -155,7 +155,7 @@ struct GivenRun::Parts {
   ~Parts() {
     if (!running.valid()) return;
     feed->stop();
-    // Whoever predicts may wait for room.
+    // The last stage may wait for room.
     for (Results::Entry entry; !done();) results->take(entry, std::chrono::milliseconds(10));
   }
 
@@ -172,7 +172,7 @@ struct GivenRun::Parts {
                  std::make_move_iterator(held.end()));
     held.clear();
   }
-  /// The engine has ended: what no update covered is no result.
+  /// After the engine has ended. Samples that no update covers have no result.
   void finish() {
     closed = true;
     held.clear();
@@ -184,14 +184,14 @@ struct GivenRun::Parts {
   engine::TrainerOptions options;
   std::unique_ptr<engine::Trainer> trainer;
   bool ran = false;
-  // Of a start().
+  // Of the latest start().
   std::size_t ahead = 1;
   std::unique_ptr<GivenFeed> feed;
   std::unique_ptr<Results> results;
   std::future<engine::Outcome> running;
-  std::int64_t given = 0, back = 0;  ///< samples given, and predictions taken back
+  std::int64_t given = 0, back = 0;  ///< number of samples given, and of predictions returned
   bool ended = false, closed = true;
-  std::vector<GivenResult> held;  ///< of an update that is not complete
+  std::vector<GivenResult> held;  ///< of an incomplete update
   std::deque<GivenResult> ready;
   engine::Outcome outcome;
   std::int64_t trained_before = 0;
@@ -316,36 +316,15 @@ void GivenRun::set_weights(const std::vector<NamedWeights>& weights) {
 
 std::string GivenRun::report() const {
   Parts& p = *parts_;
-  const engine::Reading r = p.trainer->monitor().read();
-  const bool ran = p.closed && p.ran;
   const std::int64_t trained = p.trainer->trained() - p.trained_before;
-  return nlohmann::ordered_json{
-      {"schedule", p.trainer->schedule().name},
-      {"stages", p.trainer->schedule().stages},
-      {"devices", devices_json(*p.trainer)},
-      {"cut", p.trainer->cut()},
-      {"frames",
-       {{"received", p.given},
-        {"trained", trained},
-        {"dropped", p.closed ? p.given - p.outcome.admitted : 0},
-        {"rejected", p.outcome.rejected + p.outcome.untold},
-        {"in_flight", p.closed ? 0 : p.given - trained}}},
-      {"updates", r.updates},
-      {"timing_ms",
-       {{"stage", r.stage},
-        {"handoff", r.handoff},
-        {"T", r.T},
-        {"T_over_N", r.T_over_N},
-        {"bottleneck", r.bottleneck},
-        {"step_p50", r.step_p50},
-        {"step_p99", r.step_p99},
-        {"speedup_K", r.speedup_K}}},
-      {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
-      {"gradient_age", r.gradient_age},
-      {"correction", p.trainer->correction().kind},
-      {"capture", p.trainer->recorded() ? "graph" : "eager"},
-      {"steps", ran ? steps_json(*p.trainer) : nlohmann::ordered_json::array()}}
-      .dump();
+  // Until the run is over, only what has been trained is known.
+  engine::FrameCounts frames{.received = p.given, .trained = trained};
+  if (p.closed) frames.dropped = p.given - p.outcome.admitted;
+  frames.rejected = p.outcome.rejected + p.outcome.untold;
+  nlohmann::ordered_json report =
+      trainer_report(*p.trainer, p.trainer->monitor().read(), frames, p.closed && p.ran);
+  if (p.closed) report["frames"]["in_flight"] = 0;
+  return report.dump();
 }
 
 std::vector<std::string> GivenRun::remarks() const {

@@ -1,5 +1,4 @@
-// A run whose samples the caller gives and whose results it takes. Needs no LibTorch to be
-// included.
+// A run on samples that the caller passes in. Needs no LibTorch to be included.
 #pragma once
 
 #include <chrono>
@@ -17,58 +16,59 @@ namespace millrace::app {
 struct GivenResult {
   std::int64_t index = 0;         ///< 0, 1, ... of this start()
   float loss = 0;                 ///< before it was learned from; NaN: there was no target
-  double latency_ms = 0;          ///< from being taken from those that wait to the prediction
+  double latency_ms = 0;          ///< from the queue to the prediction
   std::vector<float> prediction;  ///< [C,H,W], as prediction_shape() says
 };
 
-/// A tensor by name: float32, row after row.
+/// A named tensor: float32, row-major.
 struct NamedWeights {
   std::string name;
   std::vector<std::int64_t> shape;
   std::vector<float> values;
 };
 
-/// Throws ConfigError for what of `config` no network of `modules` modules could be run with.
+/// Throws ConfigError if `config` would suit no network of `modules` modules.
 void check_modules(const Config& config, std::int64_t modules);
 
-/// Learns from samples in the caller's memory: of the config it reads [task], [model], [pipeline],
-/// [optimizer], [correction] and [guard]. Used by one thread; the engine has its own. All throw as
-/// Run does.
+/// Learns from samples in the caller's memory. Reads [task], [model], [pipeline], [optimizer],
+/// [correction] and [guard] of the config. Thread-bound; the engine has its own threads. Methods
+/// throw as Run's do.
 class GivenRun {
  public:
-  /// Samples are float32 [C,H,W]. `targets`: each comes with one, of the prediction's shape; else
-  /// it is its own.
+  /// Samples are float32 [C,H,W]. `targets`: each comes with a target of the prediction's shape; else
+  /// a sample is its own target.
   GivenRun(const Config& config, const stages::ImageShape& sample, bool targets);
   ~GivenRun();
 
-  /// Learning begins, or goes on with the weights there are; the run before is over. `ahead`:
-  /// samples that may wait, for each of which memory is set aside.
+  /// Starts learning, or continues with the current weights once the run before is over. `ahead`:
+  /// how many samples may wait; memory for them is set aside.
   void start(int ahead);
   /// Whether give() would take a sample.
   bool has_room() const;
-  /// Samples that wait for the engine.
+  /// Number of samples that wait for the engine.
   int waiting() const;
-  /// `input` and `target` stay valid until the result is there, or over(). `target`: null for what
-  /// nobody has told; not looked at where a sample is its own. Only while has_room().
+  /// Only while has_room(). `input` and `target` stay valid until the sample's result is returned or
+  /// over(). `target`: null if unknown; ignored if a sample is its own target.
   void give(const float* input, const float* target);
-  /// None comes after those given.
+  /// No more samples follow.
   void end();
-  /// Nor are those wanted that still wait.
+  /// Also discards the samples that still wait.
   void stop();
-  /// The next sample's, in their order, if it comes within `patience`: of each that updates cover,
-  /// when all samples of its update are predicted. Rethrows what a worker threw.
+  /// The next sample's result, in order, if it comes within `patience`. Results come once all samples
+  /// of their update are predicted; samples without an update have none. Rethrows what a worker
+  /// threw.
   std::optional<GivenResult> next(std::chrono::milliseconds patience);
-  /// Nothing comes any more.
+  /// Whether all results have been returned.
   bool over() const;
 
   const stages::ImageShape& prediction_shape() const;
-  /// By stage: how old gradients are when they are applied, in frames.
+  /// Age of each stage's gradients when they are applied, in frames.
   std::vector<std::int64_t> gradient_age() const;
-  /// While it is over or was never started.
+  /// Only when over() or before start().
   std::vector<NamedWeights> weights() const;
-  /// Replaces those of the same names; the optimizer's state stays.
+  /// Replaces weights of the same names; the optimizer's state stays.
   void set_weights(const std::vector<NamedWeights>& weights);
-  std::string report() const;  ///< JSON, by the names of a run's report
+  std::string report() const;  ///< JSON, with the keys of a run's report
   std::vector<std::string> remarks() const;
 
  private:

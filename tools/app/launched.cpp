@@ -11,12 +11,12 @@
 namespace millrace::app {
 namespace {
 
-/// How many processes the launcher says there are: Open MPI's, or another's by PMI.
+/// The number of processes by the launcher's variables: Open MPI's, or PMI's.
 int launched_processes() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     if (const char* const size = std::getenv(name)) return std::atoi(size);
   }
-  // srun --mpi=pmix tells a rank, and the number of tasks in SLURM's own words.
+  // srun --mpi=pmix sets a rank, but the number of tasks only in SLURM's own variable.
   const char* const tasks = std::getenv("PMIX_RANK") ? std::getenv("SLURM_NTASKS") : nullptr;
   return tasks ? std::atoi(tasks) : 1;
 }
@@ -30,7 +30,7 @@ std::unique_ptr<engine::Exchange> launched_ranks() {
   std::string why;
   for (const char* folder : {".", "../lib/millrace"}) {
     const std::string file = program.parent_path() / folder / "libmillrace_mpi.so";
-    // MPI's own plug-ins look for its symbols among everybody's.
+    // MPI's own plug-ins look its symbols up globally.
     void* const module = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     if (!module) {
       if (why.empty()) why = dlerror();

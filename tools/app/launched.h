@@ -7,9 +7,9 @@
 
 namespace millrace::app {
 
-/// Null where this process was started alone; MPI is not even loaded then. Once a process: when the
-/// last of all ranks lets go of it, they may end. Throws ConfigError where several were started and
-/// this build can't have them talk.
+/// Null if this process was started alone; then MPI is not even loaded. Call it once per process.
+/// Ranks may end only when all have destroyed their Exchange. Throws ConfigError if several processes
+/// were started and this build has no MPI.
 std::unique_ptr<engine::Exchange> launched_ranks();
 
 }  // namespace millrace::app

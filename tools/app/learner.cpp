@@ -20,25 +20,14 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
   options.fps = intake.fps();
   if (team) team->grid().share(config, options);
   options.rank_of_worker = config.pipeline.ranks;
-  // A live stream's next frame is predicted before it comes; a teacher works while stages do.
+  // A live stream's next frame is predicted before it arrives; a teacher works beside the stages.
   const bool comes_late =
       (target == TargetFrom::later_frame && intake.live) || target == TargetFrom::teacher;
   options.late_targets = comes_late && config.pipeline.replicas.empty() && !options.exchange;
   return options;
 }
 
-std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
-                                     const engine::Trainer& trainer) {
-  const bool late = trainer.late_targets();
-  const int slots = trainer.schedule().slots();
-  if (task_type(config.task.kind).target != TargetFrom::teacher)
-    return frame_feed(config, intake.queue, intake.resizer, late, slots);
-  return std::make_unique<TeacherFeed>(intake.queue, intake.resizer,
-                                       Teacher(config, intake.shape(), trainer.output_shape()),
-                                       late, slots);
-}
-
-/// Null: targets come with the frames, or are made of them.
+/// What gives frames their targets; null: they come with them, or are made from them.
 std::unique_ptr<io::Teller> make_teller(const Request& request, const Intake& intake,
                                         const engine::Trainer& trainer) {
   if (request.labels) return io::teller_of(*request.labels);
@@ -48,6 +37,24 @@ std::unique_ptr<io::Teller> make_teller(const Request& request, const Intake& in
 }
 
 }  // namespace
+
+std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
+                                     const engine::Trainer& trainer) {
+  const TargetFrom target = task_type(config.task.kind).target;
+  const bool late = trainer.late_targets();
+  const int slots = trainer.schedule().slots();
+  io::FrameQueue& queue = intake.queue;
+  io::Resizer& resizer = intake.resizer;
+  switch (target) {
+    case TargetFrom::later_frame:
+      return std::make_unique<NextFrameFeed>(queue, resizer, config.task.horizon, late, slots);
+    case TargetFrom::teacher:
+      return std::make_unique<TeacherFeed>(
+          queue, resizer, Teacher(config, intake.shape(), trainer.output_shape()), late, slots);
+    default:
+      return std::make_unique<FrameFeed>(queue, resizer, target);
+  }
+}
 
 Learner::Learner(Request& request, Intake& intake, RankTeam* team)
     : assembled(complete(std::move(request.trainer), request, intake, team)),

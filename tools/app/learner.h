@@ -18,26 +18,30 @@
 
 namespace millrace::app {
 
+/// The feed of the config's task, from the frames of `intake`. Intake and trainer outlive it.
+std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
+                                     const engine::Trainer& trainer);
+
 struct Learner {
-  /// `team`: the other ranks; null: there are none. All outlive this.
+  /// `team`: the other ranks; null: there are none. All arguments outlive this.
   Learner(Request& request, Intake& intake, RankTeam* team);
 
-  /// What the pipeline takes samples from: the frames' feed, or what stands before it.
+  /// What the pipeline takes samples from: `feed`, or the feed wrapped around it.
   engine::Feed& samples();
-  /// Whether ranks learn one network from feeds of their own, or share its modules.
+  /// Whether other pipelines learn the same network, or other ranks share its modules.
   bool spread() const { return lockstep || shared_feed; }
 
-  engine::TrainerOptions assembled;  ///< what the trainer is made of, without its weights
+  engine::TrainerOptions assembled;  ///< the trainer's options, without the weights
   engine::Trainer trainer;
-  const std::string unfit;  ///< optimizer state that could not be restored; "": none
+  const std::string unfit;  ///< optimizer state that was not restored; "": none
   std::unique_ptr<FrameFeed> feed;
-  std::unique_ptr<ReplayFeed> replay;       ///< null: samples are trained on once
+  std::unique_ptr<ReplayFeed> replay;       ///< null: no replay
   std::unique_ptr<LockstepFeed> lockstep;   ///< null: no other pipeline learns this network
   std::unique_ptr<SharedFeed> shared_feed;  ///< null: no other rank has the same modules
   OverloadWatch overload;
   engine::RealTime real_time;
-  std::unique_ptr<RateWatch> rate_watch;  ///< null: not yet learning
-  std::atomic<double> rate{1.0};          ///< times optimizer.lr
+  std::unique_ptr<RateWatch> rate_watch;  ///< null until learning starts
+  std::atomic<double> rate{1.0};          ///< factor on optimizer.lr
 };
 
 }  // namespace millrace::app

@@ -1,6 +1,6 @@
 #include "tools/app/overload_watch.h"
 
-#include <utility>  // move
+#include <utility>
 
 namespace millrace::app {
 namespace {

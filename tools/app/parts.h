@@ -7,16 +7,19 @@
 
 namespace millrace::app {
 
-/// Parts in the order that a frame meets them; each is made of those before it. Constructed, it is
-/// ready to learn. Thread-bound but for progress.stopping.
+/// The parts in the order in which a frame meets them; each is built from those before it. Ready to
+/// learn once constructed. Thread-bound, except progress.stopping.
 struct RunParts {
-  /// Checks config and options, then opens the source. Throws as Run.
+  /// Checks config and options, then opens the source. Throws as Run does.
   RunParts(const Config& given, RunOptions options);
 
-  /// What this process has learned, with what other ranks have.
+  /// `state`, learned here, together with what other ranks have learned.
   stages::StateDict with_other_ranks(stages::StateDict state) const {
     return team ? team->whole(std::move(state)) : state;
   }
+
+  /// What the final weights say of the run.
+  stages::Metadata about_weights() const;
 
   Request request;
   Progress progress;

@@ -2,7 +2,7 @@
 
 #include <torch/version.h>  // TORCH_VERSION
 
-#include <fstream>  // /proc/cpuinfo
+#include <fstream>
 
 #include "capture/devices.h"
 

@@ -1,11 +1,11 @@
-// Where a number comes from: the versions and the machine beside every report.
+// Versions and machine, for every report.
 #pragma once
 
-#include <nlohmann/json.hpp>  // report
+#include <nlohmann/json.hpp>
 
 namespace millrace::app {
 
-/// {"version", "compiler", "libtorch", "cuda", "cpu", "gpu", "threads"}: `threads` is the number of
+/// {"version", "compiler", "libtorch", "cuda", "cpu", "gpu", "threads"}. `threads`: number of
 /// worker threads.
 nlohmann::ordered_json provenance(int threads);
 

@@ -1,29 +1,41 @@
-// F for a stream that names no rate: the reader's estimate, told to the monitor.
+// F for a stream that names no rate: the reader's estimate, passed to the monitor.
 #pragma once
 
-#include <string>  // lines
+#include <cmath>
+#include <string>
 
+#include "engine/format.h"
 #include "engine/monitor/monitor.h"
 #include "io/queue/reader.h"
 
 namespace millrace::app {
 
-/// Sets the monitor's F to what time stamps show as long as nobody else has set it. Thread-bound;
-/// both outlive it.
+/// Sets the monitor's F to the rate that time stamps show, unless the config or the source has set
+/// it. Thread-bound; reader and monitor outlive it.
 class RateWatch {
  public:
   RateWatch(const io::Reader& reader, engine::Monitor& monitor)
       : reader_(reader), monitor_(monitor) {}
 
-  /// What has changed, in a line; "" if nothing has. Small changes are passed over.
-  std::string look();
+  /// One line on what changed; "" if nothing did. Small changes are ignored.
+  std::string look() {
+    constexpr double kChange = 0.1;  // of the rate
+    const double set = monitor_.fps();
+    if (set > 0 && set != told_) return "";  // the source's own, or the config's
+    const double now = reader_.fps();
+    if (now <= 0 || (set > 0 && std::abs(now - told_) <= kChange * told_)) return "";
+    told_ = now;
+    monitor_.set_fps(now);
+    return engine::format(
+        "names no rate; its time stamps show %.4g frames a second, which is F from now on", now);
+  }
   /// Whether the monitor's F is an estimate.
   bool estimated() const { return told_ > 0 && monitor_.fps() == told_; }
 
  private:
   const io::Reader& reader_;
   engine::Monitor& monitor_;
-  double told_ = 0;  ///< F as it was estimated; 0: not yet
+  double told_ = 0;  ///< the estimate; 0: none yet
 };
 
 }  // namespace millrace::app

@@ -1,25 +1,20 @@
-#include "tools/app/reload.h"
-
-#include <exception>  // a config that is broken
-
 #include "tools/app/assembly.h"
+#include "tools/app/console.h"
 #include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {
 
-Reload::Reload(const Config& config, std::function<Config()> read, Adjustable run)
-    : read_(std::move(read)), first_lr_(config.optimizer.lr), run_(run), now_(config) {}
-
-std::string Reload::read_again() {
+std::string Console::reload() {
+  if (!request_.options.read_again) return "there is no file to read";
   Config fresh;
   try {
-    fresh = read_();
-    assemble(fresh, configured_shape(fresh));  // what a restart would find wrong
+    fresh = request_.options.read_again();
+    assemble(fresh, configured_shape(fresh));  // finds what a restart would
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";
   }
   std::string changed, left;
-  for (const Difference& difference : differences(now_, fresh)) {
+  for (const Difference& difference : differences(config, fresh)) {
     std::string& list = apply(difference.key, fresh) ? changed : left;
     list += (list.empty() ? "" : ", ") + difference.key;
     if (!difference.after.empty()) list += " " + difference.before + " -> " + difference.after;
@@ -28,27 +23,29 @@ std::string Reload::read_again() {
   return changed + (left.empty() ? "" : "; needs a restart: " + left);
 }
 
-bool Reload::apply(const std::string& key, const Config& fresh) {
-  const auto take = [&](auto& here, const auto& there) {
+bool Console::apply(const std::string& key, const Config& fresh) {
+  const auto take = [](auto& here, const auto& there) {
     here = there;
     return true;
   };
-  if (key == "optimizer.lr" && first_lr_ > 0 && weights_are_apart(fresh)) {
-    run_.rate = fresh.optimizer.lr / first_lr_;
-    return take(now_.optimizer.lr, fresh.optimizer.lr);
+  const double first_lr = request_.config.optimizer.lr;
+  if (key == "optimizer.lr" && first_lr > 0 && weights_are_apart(fresh)) {
+    learner_.rate = fresh.optimizer.lr / first_lr;
+    return take(config.optimizer.lr, fresh.optimizer.lr);
   }
   if (key == "monitor.fps") {
-    run_.monitor.set_fps(fresh.monitor.fps > 0 ? fresh.monitor.fps : run_.source_fps);
-    return take(now_.monitor.fps, fresh.monitor.fps);
+    learner_.trainer.monitor().set_fps(fresh.monitor.fps > 0 ? fresh.monitor.fps
+                                                             : intake_.info.fps);
+    return take(config.monitor.fps, fresh.monitor.fps);
   }
-  if (key == "checkpoint.every" && run_.checkpointer) {
-    run_.checkpointer->set_every(fresh.checkpoint.every);
-    return take(now_.checkpoint.every, fresh.checkpoint.every);
+  if (key == "checkpoint.every" && records_.checkpointer) {
+    records_.checkpointer->set_every(fresh.checkpoint.every);
+    return take(config.checkpoint.every, fresh.checkpoint.every);
   }
-  if (key == "output.report") return take(now_.output.report, fresh.output.report);
-  if (key == "output.weights") return take(now_.output.weights, fresh.output.weights);
-  if (key == "output.loss_plot") return take(now_.output.loss_plot, fresh.output.loss_plot);
-  if (key == "output.prediction") return take(now_.output.prediction, fresh.output.prediction);
+  if (key == "output.report") return take(config.output.report, fresh.output.report);
+  if (key == "output.weights") return take(config.output.weights, fresh.output.weights);
+  if (key == "output.loss_plot") return take(config.output.loss_plot, fresh.output.loss_plot);
+  if (key == "output.prediction") return take(config.output.prediction, fresh.output.prediction);
   return false;
 }
 

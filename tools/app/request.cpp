@@ -13,7 +13,7 @@
 namespace millrace::app {
 namespace {
 
-/// Names the option in what `check` throws.
+/// Turns what `check` throws into a ConfigError about the option `name`.
 template <typename Check>
 void check_option(const char* name, Check check) {
   try {
@@ -52,7 +52,7 @@ Config settled(Config config) {
   return config;
 }
 
-/// Several ranks are needed for some keys.
+/// Throws ConfigError for keys that need several ranks.
 void require_launcher(const Config& config) {
   if (config.pipeline.tensor > 1) {
     throw config.error("pipeline.tensor", std::to_string(config.pipeline.tensor) +

@@ -1,4 +1,4 @@
-// What a run is asked to do.
+// What a run is asked to do: config and options, checked.
 #pragma once
 
 #include <memory>
@@ -9,22 +9,22 @@
 #include "io/source/labels.h"
 #include "io/source/live_labels.h"
 #include "tools/app/plugins/plugin.h"
-#include "tools/app/resume.h"
+#include "tools/app/checkpoint_files.h"
 #include "tools/app/run.h"
 
 namespace millrace::app {
 
-/// Config and options, checked before any source is opened.
+/// Made before any source is opened.
 struct Request {
   /// Throws ConfigError.
   Request(const Config& given, RunOptions options);
 
   const Config config;
   const RunOptions options;
-  Resumed resumed;                                    ///< the checkpoint that the run continues
-  engine::TrainerOptions trainer;                     ///< as far as the config says
+  Resumed resumed;                                    ///< from this checkpoint
+  engine::TrainerOptions trainer;                     ///< as far as the config sets them
   const std::optional<io::Labels> labels;             ///< from a file
-  const std::shared_ptr<io::LiveLabels> live_labels;  ///< from people, while it runs; null: none
+  const std::shared_ptr<io::LiveLabels> live_labels;  ///< from users, during the run; null: none
   std::vector<std::unique_ptr<Sink>> sinks;
 };
 

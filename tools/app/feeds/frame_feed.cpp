@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// As it is where bytes are taken, else as floats.
+/// As bytes if the sample takes bytes, else as floats.
 void write(const io::Frame& frame, std::span<std::uint8_t> bytes, std::span<float> floats) {
   if (bytes.empty()) {
     io::to_planar(frame, floats.data());
@@ -27,7 +27,7 @@ void write_class(int label, engine::Sample& sample) {
   if (std::size_t(label) < target.size()) target[std::size_t(label)] = 1.0f;
 }
 
-/// The frame's own target, behind the input if the network predicts that, too.
+/// The frame's own target, after the input if the network predicts both.
 void write_told(const io::Frame& frame, engine::Sample& sample) {
   const std::span<float> target = sample.target();
   const std::size_t before = target.size() - frame.target.size();
@@ -50,7 +50,7 @@ engine::Feed::Status FrameFeed::poll(std::chrono::microseconds patience) {
 }
 
 io::Frame* FrameFeed::pop(std::chrono::microseconds patience, bool& ended) {
-  // Asked first: frames that arrive between the two calls must not be taken for the end.
+  // Asked first, since a frame may arrive between the two calls.
   const bool drained = queue_.drained();
   io::Frame* const frame = queue_.pop(drained ? 0us : patience);
   ended = drained && !frame;

@@ -43,7 +43,7 @@ bool LockstepFeed::hears(Peer& peer) {
 
 void LockstepFeed::say(Peer& peer, Word word) {
   std::unique_lock lock(exchange_.mutex());
-  while (!exchange_.over(peer.out)) {  // what it said before was answered, and so is over
+  while (!exchange_.over(peer.out)) {  // the word before was answered, so this ends soon
     lock.unlock();
     std::this_thread::yield();
     lock.lock();

@@ -1,4 +1,4 @@
-// Samples for copies of a pipeline that learn one network, each from a source of its own.
+// Keeps copies of a pipeline, which learn one network from a source each, in step.
 #pragma once
 
 #include <cstdint>
@@ -9,28 +9,28 @@
 
 namespace millrace::app {
 
-/// A copy's feed: every copy takes its n-th sample when all have one, so that its n-th update can
-/// be all copies' update. The others say that they are ready, or at their end; the first says go,
-/// or that there is no more. Frames stay where they are. As engine::Feed; poll() throws RankLost.
+/// A copy's feed. Each copy takes its n-th sample when all have one, so that their n-th updates can
+/// be summed. The other copies report that they are ready or at their end; the first one answers go
+/// or end. Frames stay on their rank. Threads as engine::Feed; poll() throws RankLost.
 class LockstepFeed final : public engine::Feed {
  public:
-  /// `own`: of this copy's source. `copies`: the first ranks of all copies. Both outlive it.
+  /// `own`: this copy's source. `copies`: the first ranks of all copies. Both outlive it.
   LockstepFeed(engine::Feed& own, engine::SumGroup& copies);
-  /// There are no sums any more either.
+  /// Closes the exchange's ports, also those of the sums.
   ~LockstepFeed() override;
   Status poll(std::chrono::microseconds patience) override;
   void take(engine::Sample& sample) override;
-  /// On the first, by the worker that takes from it: no more is taken.
+  /// Ends all copies. On the first one, by the worker that takes samples.
   void end();
 
  private:
-  /// What a copy says of its next sample, and the first of everybody's.
+  /// What a copy reports of its next sample, and the first copy's answer.
   enum class Word : std::int64_t { end, ready };
   struct Peer {
     Word said = Word::end;
     int in = -1, out = -1;  ///< ports
     Word says = Word::end;
-    bool heard = false;  ///< since it was last listened to
+    bool heard = false;  ///< an answer to the last listen()
   };
   bool leads() const { return exchange_.rank() == 0; }
   void listen(Peer& peer);
@@ -41,8 +41,8 @@ class LockstepFeed final : public engine::Feed {
   engine::Feed& own_;
   engine::SumGroup& copies_;
   engine::Exchange& exchange_;
-  std::vector<Peer> peers_;  ///< of the first: all others; of another: the first
-  bool said_ = false;        ///< by another than the first: of the next sample
+  std::vector<Peer> peers_;  ///< the first copy's: all others; another's: the first
+  bool said_ = false;        ///< on the other copies: of the next sample
   bool over_ = false;
 };
 

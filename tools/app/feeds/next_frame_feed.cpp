@@ -69,7 +69,7 @@ Status NextFrameFeed::target(engine::Sample& sample, std::chrono::microseconds p
     if (again) break;
     if (std::unique_lock lock(mutex_, std::try_to_lock);
         lock && !rests() && waiting() <= horizon_) {
-      // Stage 0 is not to wait for the lock while there is a frame for it.
+      // Don't keep the lock from stage 0 while there is a frame for it.
       const bool empty = waiting() == 0;
       if (look(empty ? patience : 0us) || empty) continue;
     }
@@ -107,7 +107,7 @@ bool NextFrameFeed::look(std::chrono::microseconds patience) {
 }
 
 void NextFrameFeed::wake() {
-  { const std::lock_guard told(told_mutex_); }  // nobody is between its look and its wait
+  { const std::lock_guard told(told_mutex_); }  // no worker is between its check and its wait
   told_.notify_all();
 }
 
@@ -141,13 +141,6 @@ const io::Frame* NextFrameFeed::pair(bool& never) {
   }
   never = never || ended_;
   return nullptr;
-}
-
-std::unique_ptr<FrameFeed> frame_feed(const Config& config, io::FrameQueue& queue,
-                                      io::Resizer& resizer, bool late, int slots) {
-  const TargetFrom target = task_type(config.task.kind).target;
-  if (target != TargetFrom::later_frame) return std::make_unique<FrameFeed>(queue, resizer, target);
-  return std::make_unique<NextFrameFeed>(queue, resizer, config.task.horizon, late, slots);
 }
 
 }  // namespace millrace::app

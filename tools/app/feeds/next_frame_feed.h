@@ -11,17 +11,17 @@
 
 namespace millrace::app {
 
-/// The target of a frame is the one `horizon` frames later in the same segment of the stream: none
-/// if that was dropped or could not be decoded, or an outage or a loop's seam lies between.
+/// A frame's target is the frame `horizon` later in the same segment of the stream. There is none if
+/// that frame was dropped or not decoded, or if an outage or a loop's seam lies between.
 ///
-/// Late: a frame is a sample as soon as it is there, so that its prediction is of the future; its
-/// target is written when it comes, and a frame without one is a sample without a target. The
-/// stages that wait for targets look for them themselves, so that the pipeline may be full
-/// meanwhile. Not late: a frame is a sample once its target is there, and a frame without one is
-/// none; for streams that are read faster than they were filmed.
+/// Late targets: a frame becomes a sample at once, so that the network predicts the future. Its target
+/// is written when it arrives; if it never does, the sample has no target. Stages that wait for
+/// targets take frames from the queue themselves, so that the pipeline can be full meanwhile.
+/// Otherwise a frame becomes a sample once its target has arrived; frames without one are left out.
+/// This serves streams that are read faster than they were filmed.
 ///
-/// The lock orders stage 0's worker and those that wait for targets: they hold it to look for one
-/// frame, and of those that wait for targets, who does not get it at once is told by who looks.
+/// mutex_ is held to take one frame, by stage 0's worker or by one that waits for a target. Other
+/// waiting workers are woken by the one that holds it.
 class NextFrameFeed final : public FrameFeed {
  public:
   /// `slots`: samples in flight.
@@ -35,7 +35,6 @@ class NextFrameFeed final : public FrameFeed {
   std::int64_t pending() const override { return unpaired_ + waiting(); }
 
  private:
-  /// What became of a sample's target.
   enum class Target : std::uint8_t { open, written, missing };
   struct Awaited {
     engine::Sample* sample = nullptr;
@@ -46,31 +45,26 @@ class NextFrameFeed final : public FrameFeed {
   // Under the lock.
   std::int64_t waiting() const { return arrived_ - passed_; }  ///< frames in the window
   io::Frame& at(std::int64_t n) { return window_[std::size_t(n) % window_.size()]; }
-  /// Takes one frame into the window, if one comes, and lets samples know.
+  /// Takes one frame, if one comes, into the window and writes it to the samples that await it.
   bool look(std::chrono::microseconds patience);
   void tell(Awaited& awaited, const io::Frame& frame);
-  void wake();  ///< those that wait for a target
+  void wake();  ///< workers that wait for a target
   void miss(Awaited& awaited);
   bool any_open() const;
-  /// The target of the window's first frame, or null: it has not come; `never`: nor will it.
+  /// The target of the window's first frame; null: not there yet, or `never` to come.
   const io::Frame* pair(bool& never);
 
   const std::int64_t horizon_;
   const bool late_;
   std::mutex mutex_;
-  std::vector<io::Frame> window_;  ///< ring: frames looked at that are no samples yet
+  std::vector<io::Frame> window_;  ///< ring of frames that are no samples yet
   std::int64_t arrived_ = 0, passed_ = 0;
-  bool ended_ = false;            ///< no frame comes any more
+  bool ended_ = false;            ///< the stream has ended
   std::vector<Awaited> awaited_;  ///< by slot
-  std::mutex told_mutex_;         ///< of told_ alone
+  std::mutex told_mutex_;         ///< for told_ alone
   std::condition_variable told_;  ///< a sample's target may be known
-  std::int64_t unpaired_ = 0;     ///< not late: frames that never got a target
+  std::int64_t unpaired_ = 0;     ///< without late targets: frames without a target
   std::atomic<std::int64_t> missed_{0};
 };
-
-/// The feed of a task whose targets are frames of the same source, or come with them.
-/// `slots`: samples in flight.
-std::unique_ptr<FrameFeed> frame_feed(const Config& config, io::FrameQueue& queue,
-                                      io::Resizer& resizer, bool late, int slots);
 
 }  // namespace millrace::app

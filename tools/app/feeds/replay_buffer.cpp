@@ -15,7 +15,7 @@ ReplayBuffer::ReplayBuffer(ReplayKind kind, int places, std::size_t bytes, std::
 }
 
 int ReplayBuffer::keep(std::int64_t frame, float loss) {
-  if (!std::isfinite(loss)) return -1;  // nothing good comes of it
+  if (!std::isfinite(loss)) return -1;  // not worth keeping
   ++seen_;
   if (count() < places_) {
     kept_.push_back({frame, loss});

@@ -1,4 +1,4 @@
-// Which samples of a stream are kept to be learned from again, and which of them is next.
+// Which samples of a stream are kept for replay, and which one is replayed next.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,17 @@
 
 namespace millrace::app {
 
-/// Fixed places of `bytes` each, all taken in the constructor. What it does depends on its
-/// arguments alone. Thread-bound.
+/// A fixed number of places of `bytes` each, allocated in the constructor. Deterministic.
+/// Thread-bound.
 class ReplayBuffer {
  public:
   ReplayBuffer(ReplayKind kind, int places, std::size_t bytes, std::uint64_t seed);
 
-  /// Where the stream's next sample, of that loss, is to be written: a place that is empty or given
-  /// up; -1: nowhere.
+  /// The place to keep the stream's next sample in; -1: don't keep it.
   int keep(std::int64_t frame, float loss);
-  /// A place to learn from again; some sample must be kept.
+  /// The place of the sample to replay next. The buffer must not be empty.
   int choose();
-  /// A sample chosen there was predicted again; left alone if another lies there by now.
+  /// Notes the new loss of a replayed sample, unless another one has taken its place.
   void set_loss(int place, std::int64_t frame, float loss);
 
   std::byte* at(int place) { return pixels_.data() + std::size_t(place) * bytes_; }

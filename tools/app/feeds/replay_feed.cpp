@@ -11,7 +11,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::chrono::microseconds kLook{500};  // from one look for time to the next
+constexpr std::chrono::microseconds kLook{500};  // between checks for time
 constexpr double kNearlyAlways = 0.95;
 
 std::size_t bytes_of(engine::Sample& sample) {
@@ -63,11 +63,11 @@ Clock::duration ReplayFeed::left() const {
 bool ReplayFeed::in_time() const {
   const std::chrono::nanoseconds pass(pass_ns_.load(std::memory_order_relaxed));
   if (pass == 0ns) return false;
-  // When the last stage has predicted it, its update is still to come.
+  // After the last stage's prediction comes its update.
   const Clock::duration alone =
       trainer_.schedule().stages > 1 ? pass + step_ : std::max<Clock::duration>(pass, step_);
   if (std::chrono::duration<double>(alone).count() * trainer_.monitor().fps() >= 1)
-    return left() >= step_;  // frames follow one another through the stages, and it follows them
+    return left() >= step_;  // frames overlap in the stages, and the sample joins them
   return left() >= alone && shown_fresh_.load(std::memory_order_relaxed) == taken_fresh_;
 }
 
@@ -86,7 +86,7 @@ void ReplayFeed::take(engine::Sample& sample) {
       follow_stages();
     }
     if (buffer_.count() > 0) owed_ += ratio_;
-    // Time that went by does not come back.
+    // Time that has passed unused is lost.
     if (live_) owed_ = std::min(owed_, std::max(1.0, ratio_));
     ++taken_fresh_;
   }

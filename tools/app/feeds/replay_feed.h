@@ -1,4 +1,4 @@
-// A stream whose samples come again while it leaves time.
+// Replays samples of a stream in the time that it leaves.
 #pragma once
 
 #include <atomic>
@@ -13,24 +13,23 @@ namespace millrace::app {
 struct ReplayOptions {
   ReplayKind kind = ReplayKind::none;
   int places = 0;
-  double share = -1;  ///< of all samples those that are replayed, 0 to 1; below 0: as many as fit
+  double share = -1;  ///< replayed share of all samples, 0 to 1; below 0: as many as fit
   std::uint64_t seed = 0;
 };
 
-/// Passes a stream's samples on, keeps some, and gives them again with their targets.
+/// Passes a stream's samples on, keeps some, and replays them with their targets.
 ///
-/// Live: fresh frames go first. A replayed sample is taken only when no frame waits, the latest one
-/// has been predicted, and the whole pipeline can be done with it before the next frame may come.
-/// How long it takes and how early a frame may come is estimated from those before, as TCP does for
-/// its retransmission timer: mean and 4 mean deviations (RFC 6298). Nothing is replayed while a
-/// frame is overdue, so that an outage stops it, too.
+/// Live: fresh frames have priority. A sample is replayed only if no frame waits, the latest one has
+/// been predicted, and the whole pipeline can finish the sample before the next frame may arrive.
+/// Both times are estimated as TCP estimates its retransmission timeout: mean plus 4 mean deviations
+/// (RFC 6298). Nothing is replayed while a frame is overdue, so an outage stops replay.
 ///
-/// Not live (the stream waits for the pipeline): the share says which samples are replayed,
-/// whatever the time, each before a fresh one that is there already.
+/// Not live (the stream waits for the pipeline): replay follows the share alone, each replayed sample
+/// before a fresh one that already waits.
 ///
-/// A sample is kept when its slot is about to be written again: by then every stage is done with
-/// it, its target and loss are known, and stage 0's worker alone holds it. So all copies are that
-/// worker's: one into the buffer for a sample kept, one out of it for a sample replayed.
+/// A sample is kept when its slot is about to be written again: then every stage is done with it,
+/// its target and loss are known, and only stage 0's worker holds it. So that worker makes all
+/// copies, into the buffer and out of it.
 class ReplayFeed final : public engine::Feed, public engine::Observer {
  public:
   /// `live`: frames come at their own rate. Trainer and stream outlive this.
@@ -45,26 +44,26 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   void shown(engine::Sample& sample) override;
   void predicted(engine::Sample& sample, float loss) override;
 
-  /// Fresh ones among the samples up to `sample`, one of the latest. Any stage that has it.
+  /// Number of fresh samples up to `sample`, a recent one. Called by a stage that has it.
   std::int64_t fresh(std::int64_t sample) const {
     return fresh_[std::size_t(sample) % fresh_.size()].load(std::memory_order_relaxed);
   }
-  /// When the run is over.
+  /// After the run.
   const ReplayBuffer& buffer() const { return buffer_; }
 
  private:
-  /// What is known of the sample in a slot.
+  /// The sample in a slot.
   struct Entry {
     std::int64_t frame = -1;
-    int place = -1;     ///< it was replayed from; -1: it is fresh
-    bool told = false;  ///< its loss is known
+    int place = -1;     ///< in the buffer; -1: it is fresh
+    bool told = false;  ///< the loss is known
     float loss = 0;
     engine::Clock::time_point taken;
   };
 
-  bool owes() const;  ///< whether the share asks for another one now
+  bool owes() const;  ///< whether the share asks for a replay now
   bool in_time() const;
-  /// The least time until the next frame comes; below 0: it is overdue, or there is no rate.
+  /// The least time until the next frame arrives; below 0: it is overdue, or the rate is unknown.
   engine::Clock::duration left() const;
   void follow_stream(engine::Clock::time_point captured);
   void follow_stages();
@@ -75,10 +74,10 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   engine::Trainer& trainer_;
   FrameFeed& stream_;
   const bool live_, all_that_fits_;
-  const double ratio_;                       ///< replayed samples for each fresh one
+  const double ratio_;                       ///< replayed samples per fresh one
   std::vector<Entry> entries_;               ///< by slot
   ReplayBuffer buffer_;
-  // Stage 0's.
+  // Stage 0's worker.
   bool again_ = false;  ///< the next sample is replayed
   double owed_ = 0;
   std::int64_t taken_ = 0, taken_fresh_ = 0;
@@ -86,10 +85,10 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   engine::Clock::duration way_{};         ///< from capture to here, at least
   double early_ns_ = 0;                   ///< mean deviation from the stream's period
   engine::Clock::duration step_{};        ///< of the slowest stage, nearly always
-  // The last stage's.
+  // The last stage's worker.
   double pass_mean_ns_ = 0, pass_deviation_ns_ = 0;
-  // Of both.
-  std::atomic<std::int64_t> pass_ns_{0};  ///< from take to prediction, nearly always; 0: unknown
+  // Both.
+  std::atomic<std::int64_t> pass_ns_{0};  ///< from take() to prediction, upper estimate; 0: unknown
   std::atomic<std::int64_t> shown_fresh_{0};
   std::vector<std::atomic<std::int64_t>> fresh_;  ///< by sample, the latest
 };

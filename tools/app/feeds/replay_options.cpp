@@ -1,6 +1,6 @@
 #include "tools/app/feeds/replay_options.h"
 
-#include <unistd.h>  // how much memory there is
+#include <unistd.h>
 
 #include "engine/format.h"
 

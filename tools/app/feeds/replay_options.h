@@ -1,4 +1,4 @@
-// What the config says of samples that are learned from again, and words for it.
+// The config's [replay], checked and described.
 #pragma once
 
 #include <optional>
@@ -10,14 +10,14 @@
 
 namespace millrace::app {
 
-/// As `options` has samples, whose sizes may be 0 (unknown). Throws ConfigError if the machine has
-/// not the memory. `resumed`: frames that were learned from before, so that a run that goes on
-/// does not choose as its beginning did.
+/// For samples as `options` has them; their sizes may be 0 (unknown). Throws ConfigError if the machine
+/// lacks the memory. `resumed`: frames before the checkpoint, so that a resumed run does not repeat
+/// its beginning's random choices.
 ReplayOptions replay_options(const Config& config, const engine::TrainerOptions& options,
                              std::int64_t resumed = 0);
 
-/// "reservoir of 256 samples, 37.7 MB; as many as real time leaves room for". `live`: whether
-/// frames come at their own rate; none: that is not known yet.
+/// "reservoir of 256 samples, 37.7 MB; as many as real time leaves room for". `live`: whether frames
+/// arrive at their own rate; none: unknown.
 std::string describe_replay(const Config& config, const engine::TrainerOptions& options,
                             std::optional<bool> live);
 

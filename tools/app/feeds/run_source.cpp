@@ -1,7 +1,7 @@
 #include "tools/app/feeds/run_source.h"
 
-#include <chrono>  // silence
-#include <cmath>   // llround
+#include <chrono>
+#include <cmath>
 
 #include "io/queue/masks.h"
 #include "io/queue/second_stream.h"
@@ -10,11 +10,6 @@
 
 namespace millrace::app {
 namespace {
-
-constexpr int kNewestCapacity = 1;  // "the newest" is one frame
-constexpr int kNeverCapacity = 8;   // evens out a reader that decodes in bursts
-// While one frame is learned from others come that are only predicted, and quickly made up for.
-constexpr int kSkipCapacity = 4;
 
 io::Region region_of(const Config& config) {
   const std::vector<int>& roi = config.source.roi;
@@ -38,31 +33,21 @@ io::SourceOptions source_options(const Config& config) {
 std::optional<io::Labels> configured_labels(const Config& config) {
   const std::string& file = config.task.labels;
   if (file.empty() || told_live(config)) return std::nullopt;
-  try {
-    return io::read_labels(file);
-  } catch (const io::LabelError& error) {
-    throw config.error("task.labels", error.what());
-  }
+  return check_key<io::LabelError>(config, "task.labels", [&] { return io::read_labels(file); });
 }
 
 std::shared_ptr<io::LiveLabels> live_labels(const Config& config) {
   return told_live(config) ? std::make_shared<io::LiveLabels>(config.task.classes) : nullptr;
 }
 
-std::unique_ptr<io::Source> open_source(const Config& config, const SourceOpener& own) {
-  return own ? own() : io::open_source(source_options(config));
-}
-
 std::unique_ptr<io::Teller> open_teller(const Config& config, const io::SourceInfo& info,
                                         const io::ResizerOptions& view,
                                         const stages::ImageShape& target) {
   if (!config.task.masks.empty()) {
-    try {
+    return check_key<io::MaskError>(config, "task.masks", [&] {
       return io::mask_teller(config.task.masks, int(target.channels - channels_before(config)),
                              view, info.width, info.height);
-    } catch (const io::MaskError& error) {
-      throw config.error("task.masks", error.what());
-    }
+    });
   }
   if (config.task.stream.empty()) return nullptr;
   io::SourceOptions options = source_options(config);
@@ -113,11 +98,6 @@ io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& inf
 io::Drop drop_policy(const Config& config, bool live) {
   const bool newest = config.source.drop == "newest" || (config.source.drop == "auto" && live);
   return newest ? io::Drop::newest : io::Drop::never;
-}
-
-int queue_capacity(const Config& config, io::Drop drop) {
-  if (drop == io::Drop::never) return kNeverCapacity;
-  return config.monitor.policy == "skip" ? kSkipCapacity : kNewestCapacity;
 }
 
 }  // namespace millrace::app

@@ -1,7 +1,6 @@
-// How a run takes frames from its source.
+// What the config says of the source and of what gives its frames targets.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -11,34 +10,31 @@
 #include "io/source/labels.h"
 #include "io/source/live_labels.h"
 #include "io/source/source.h"
+#include "stages/model_spec.h"
 #include "tools/app/config/config.h"
 
 namespace millrace::app {
 
 io::SourceOptions source_options(const Config& config);
-/// The classes that task.labels tells; none where it names no file. Throws ConfigError.
+/// The labels in the file that task.labels names; none if it names no file. Throws ConfigError.
 std::optional<io::Labels> configured_labels(const Config& config);
-/// Those that are told meanwhile; null where none are.
+/// Takes the labels that users give during the run; null if they give none.
 std::shared_ptr<io::LiveLabels> live_labels(const Config& config);
-/// What tells frames of `info` their targets, at `view` for what is as large as they and at
-/// `target`; null where they bring them. Throws ConfigError, io::SourceError.
+/// Gives targets to frames of `info`: masks for the part of the picture that `view` shows, or another
+/// stream's frames of the size of `target`. Null if task names neither. Throws ConfigError,
+/// io::SourceError.
 std::unique_ptr<io::Teller> open_teller(const Config& config, const io::SourceInfo& info,
                                         const io::ResizerOptions& view,
                                         const stages::ImageShape& target);
-using SourceOpener = std::function<std::unique_ptr<io::Source>()>;
-/// Opens `own`, or the config's source where that is empty. Throws io::SourceError.
-std::unique_ptr<io::Source> open_source(const Config& config, const SourceOpener& own);
 /// The view and the size of samples. Throws ConfigError if source.roi lies outside the picture.
 io::ResizerOptions resizer_options(const Config& config, const io::SourceInfo& info);
-/// One line if samples have not the view's shape; else "".
+/// One line if samples have another aspect ratio than the view; else "".
 std::string squash_note(const Config& config, const io::SourceInfo& info);
-/// Whether frames come, or are to be given, at the stream's own rate.
+/// Whether frames arrive, or are to be delivered, at the stream's own rate.
 bool paced_live(const Config& config, const io::SourceInfo& info);
 /// Without a limit.
 io::ReaderOptions reader_options(const Config& config, const io::SourceInfo& info);
-/// `live`: frames come at their own rate.
+/// `live`: frames arrive at their own rate.
 io::Drop drop_policy(const Config& config, bool live);
-/// Frames that may wait.
-int queue_capacity(const Config& config, io::Drop drop);
 
 }  // namespace millrace::app

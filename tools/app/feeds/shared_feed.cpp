@@ -45,7 +45,7 @@ void SharedFeed::take(engine::Sample& sample) {
     }
     return true;
   };
-  // The others take each sample at once, or have gone: then their pipeline says so.
+  // The others take each sample at once; if one is gone, the pipeline finds out.
   for (int looks = 0; !all_over() && looks < 200'000; ++looks)
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   message_.pack(sample);

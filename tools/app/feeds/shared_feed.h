@@ -1,4 +1,4 @@
-// Frames for the ranks that share modules with the rank that has the source.
+// Sends frames to the ranks that share modules with the rank that reads the source.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace millrace::app {
 
-/// A sample as a message: its info, its input, and its target where that is another.
+/// A sample as a message: info, input, and the target if it is not the input.
 class SampleMessage {
  public:
-  /// Of the size of `sample`.
+  /// For samples of the size of `sample`.
   explicit SampleMessage(engine::Sample& sample);
   std::vector<std::byte>& bytes() { return bytes_; }
   void pack(engine::Sample& sample);
@@ -24,16 +24,16 @@ class SampleMessage {
   std::vector<std::byte> bytes_;
 };
 
-/// Of rank 0 of `group`: the feed of this rank's pipeline, and of the others'. As engine::Feed.
+/// On rank 0 of `group`: feeds this rank's pipeline and the other ranks'. Threads as engine::Feed.
 class SharedFeed final : public engine::Feed {
  public:
-  /// All outlive it. `trainer`: that takes from it.
+  /// All arguments outlive it. `trainer`: takes samples from it.
   SharedFeed(engine::Feed& own, engine::Exchange& group, engine::Trainer& trainer);
   Status poll(std::chrono::microseconds patience) override { return own_.poll(patience); }
   void take(engine::Sample& sample) override;
   Status targets_known(std::chrono::microseconds patience) override { return own_.targets_known(patience); }
   std::int64_t missed() const override { return own_.missed(); }
-  /// By the worker that takes from it: no more is taken.
+  /// No more samples follow. By the worker that takes them.
   void end();
 
  private:
@@ -44,7 +44,7 @@ class SharedFeed final : public engine::Feed {
   std::int64_t taken_ = 0;
 };
 
-/// Of the other ranks of `group`.
+/// On the other ranks of `group`.
 class ReceivedFeed final : public engine::Feed {
  public:
   ReceivedFeed(engine::Exchange& group, engine::Trainer& trainer);

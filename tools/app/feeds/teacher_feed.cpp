@@ -16,7 +16,7 @@ std::string text(const stages::ImageShape& shape) {
          std::to_string(shape.width);
 }
 
-/// Where TorchScript says what went wrong, after a trace of its calls.
+/// The line in which TorchScript says what went wrong, after a stack trace.
 std::string last_line(std::string text) {
   text.erase(text.find_last_not_of("\n ") + 1);
   return text.substr(text.rfind('\n') + 1);
@@ -41,7 +41,7 @@ Teacher::Teacher(const Config& config, const stages::ImageShape& sample,
                                                stages::OptimizerSpec{}, at::TensorOptions(at::kCPU),
                                                options);
     network_->restore(weights ? read_checked(file_) : stages::initial_state(*network, 0));
-    // Alone: two first calls of MKL that meet give other last bits.
+    // Alone: concurrent first calls of MKL give other last bits.
     network_->forward({at::zeros({1, sample.channels, sample.height, sample.width})});
   } catch (const std::exception& error) {
     throw config.error("task.teacher", file_ + ": " + error.what());
@@ -82,7 +82,7 @@ void TeacherFeed::tell(engine::Sample& sample) const {
 
 void TeacherFeed::take(engine::Sample& sample) {
   while (target(sample, std::chrono::milliseconds(10)) == Status::wait) {
-  }  // of the sample that was there
+  }  // of the slot's previous sample
   FrameFeed::take(sample);
   if (!thread_.joinable()) return tell(sample);
   {

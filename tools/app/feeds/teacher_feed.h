@@ -1,4 +1,4 @@
-// Samples whose target is what another network makes of them.
+// Samples whose target is another network's output.
 #pragma once
 
 #include <condition_variable>
@@ -14,14 +14,14 @@
 
 namespace millrace::app {
 
-/// A network that learns nothing more. Used by one thread at a time.
+/// A trained network. Used by one thread at a time.
 class Teacher {
  public:
-  /// task.teacher: a network from PyTorch (.pt), or weights of the config's own network
-  /// (.safetensors). Throws ConfigError for one that can't be used, or that does not give `target`
-  /// for samples of shape `sample`.
+  /// Loads task.teacher: a network from PyTorch (.pt), or weights for the config's own network
+  /// (.safetensors). Throws ConfigError if it can't be used, or if it doesn't map `sample` to
+  /// `target`.
   Teacher(const Config& config, const stages::ImageShape& sample, const stages::ImageShape& target);
-  /// Writes what it makes of `input`, [C,H,W], to `target`. Throws std::runtime_error if it fails.
+  /// Writes its output for `input`, [C,H,W], to `target`. Throws std::runtime_error if it fails.
   void tell(const float* input, float* target) const;
 
  private:
@@ -30,11 +30,11 @@ class Teacher {
   std::unique_ptr<stages::Stage> network_;
 };
 
-/// Late: a thread of its own runs the teacher while the stages forward the sample. Not late: stage
-/// 0's worker does, before it begins.
+/// With late targets, a thread of its own runs the teacher while the stages run forward. Otherwise
+/// stage 0's worker runs it first.
 class TeacherFeed final : public FrameFeed {
  public:
-  /// `slots`: samples in flight.
+  /// `slots`: number of samples in flight.
   TeacherFeed(io::FrameQueue& queue, io::Resizer& resizer, Teacher teacher, bool late, int slots);
   ~TeacherFeed() override;
 
@@ -51,11 +51,11 @@ class TeacherFeed final : public FrameFeed {
   const Teacher teacher_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<engine::Sample*> asked_;  ///< under the lock; the first is being told
+  std::deque<engine::Sample*> asked_;  ///< under the lock; the teacher works on the first
   std::vector<bool> unknown_;  ///< by slot, under the lock
   bool over_ = false;          ///< under the lock
-  std::exception_ptr failed_;  ///< under the lock: why the teacher tells no more
-  std::thread thread_;         ///< last; none unless late
+  std::exception_ptr failed_;  ///< under the lock: what the teacher threw
+  std::thread thread_;         ///< last member; only with late targets
 };
 
 }  // namespace millrace::app

@@ -5,8 +5,8 @@
 // encoding.
 #include "tools/app/outputs/event_file.h"
 
-#include <array>  // table
-#include <bit>    // a float's bits
+#include <array>
+#include <bit>
 
 namespace millrace::app {
 namespace {

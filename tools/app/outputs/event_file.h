@@ -1,10 +1,10 @@
 // TensorBoard's event files, as far as scalars go.
 #pragma once
 
-#include <cstdint>  // steps
-#include <string>   // bytes
-#include <utility>  // tags and values
-#include <vector>   // scalars
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace millrace::app {
 

@@ -1,17 +1,17 @@
 #include "tools/app/outputs/frame_log.h"
 
-#include <fcntl.h>            // open
-#include <limits.h>           // PIPE_BUF
-#include <poll.h>             // a pipe that is full
-#include <sys/stat.h>         // what is at a path
-#include <unistd.h>           // write
-#include <nlohmann/json.hpp>  // lines
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
 
-#include <algorithm>   // min
-#include <cerrno>      // causes
-#include <cstring>     // causes
-#include <filesystem>  // folders
-#include <stdexcept>   // failures
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <stdexcept>
 
 namespace millrace::app {
 namespace {

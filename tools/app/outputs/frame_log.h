@@ -1,12 +1,12 @@
 // One JSON object a line about every N-th frame, while the run goes on.
 #pragma once
 
-#include <readerwriterqueue/readerwritercircularbuffer.h>  // bounded SPSC queue
+#include <readerwriterqueue/readerwritercircularbuffer.h>
 
-#include <atomic>   // what found no room
-#include <chrono>   // when
-#include <cstdint>  // frame numbers
-#include <string>   // path
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
 
 #include "engine/monitor/loss_history.h"
 #include "engine/monitor/monitor.h"

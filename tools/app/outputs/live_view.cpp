@@ -1,19 +1,19 @@
 #include "tools/app/outputs/live_view.h"
 
-#include <algorithm>  // copies
+#include <algorithm>
 #include <limits>
 
-#include "tools/app/config/task.h"
 #include "tools/app/assembly.h"
-#include "tools/app/frame_counts.h"
+#include "tools/app/config/task.h"
+#include "tools/app/correction_choice.h"
 #include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {
 namespace {
 
-page::Controls::Offered offered(const Config& config, const LiveSubject& subject) {
+page::Controls::Offered offered(const Config& config, const Records& records) {
   return {.pause = true,
-          .save = subject.checkpointer != nullptr && config.pipeline.tensor == 1,
+          .save = records.checkpointer != nullptr && config.pipeline.tensor == 1,
           .learning_rate = config.optimizer.lr > 0 && weights_are_apart(config)};
 }
 
@@ -43,28 +43,34 @@ void largest(const float* numbers, std::size_t classes, float floor, std::vector
 
 }  // namespace
 
-LiveView::LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
-                   const std::string& token, LiveSubject subject)
-    : config_(config),
-      subject_(std::move(subject)),
-      controls_(offered(config, subject_)),
-      classes_(pixel_classes(config, subject_.trainer.output_shape())) {
+LiveView::LiveView(const Request& request, const Intake& intake, Learner& learner,
+                   const Records& records)
+    : config_(request.config),
+      request_(request),
+      intake_(intake),
+      learner_(learner),
+      records_(records),
+      correction_(describe_correction(config_, learner.assembled)),
+      local_note_(local_note(learner.assembled)),
+      controls_(offered(config_, records)),
+      classes_(pixel_classes(config_, learner.trainer.output_shape())) {
+  const stages::ImageShape sample = intake.shape();
   const page::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
   board_ = std::make_unique<page::PictureBoard>(shape, shown_shape(sample));
+  page::WebSubject subject{
+      .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_};
+  if (config_.task.labels == "http") {
+    subject.hear_label = [labels = request.live_labels](std::string_view text) {
+      return labels->hear(text);
+    };
+  }
   server_ = std::make_unique<page::WebServer>(
-      page::web_options(serve, token),
-      page::WebSubject{.look = [this] { return look(); },
-                       .pictures = board_.get(),
-                       .controls = &controls_,
-                       .hear_label = subject_.labels
-                                         ? [labels = subject_.labels](
-                                               std::string_view text) { return labels->hear(text); }
-                                         : std::function<std::string(std::string_view)>()});
+      page::web_options(request.options.serve_at, request.options.token), std::move(subject));
 }
 
-/// Of targets and predictions; those that are no pictures are not shown.
+/// The shape of targets and predictions; those that are not pictures are not shown.
 page::PictureShape LiveView::shown_shape(const stages::ImageShape& sample) const {
-  const stages::ImageShape& made = subject_.trainer.output_shape();
+  const stages::ImageShape& made = learner_.trainer.output_shape();
   if (!classes_.empty()) {
     return {.channels = 1, .height = int(made.height), .width = int(made.width), .classes = true};
   }
@@ -94,13 +100,13 @@ void LiveView::predicted(engine::Sample& sample, float) {
 
 void LiveView::obey() {
   if (const auto rate = controls_.take_learning_rate())
-    subject_.rate = *rate / config_.optimizer.lr;
-  engine::Checkpointer* const checkpointer = subject_.checkpointer;
+    learner_.rate = *rate / config_.optimizer.lr;
+  engine::Checkpointer* const checkpointer = records_.checkpointer.get();
   if (!checkpointer) return;
   const std::int64_t saves = checkpointer->written() + checkpointer->failed();
   if (controls_.take_save()) {
     // Beyond what any stage can be at by now.
-    checkpointer->ask(subject_.trainer.trained() + 4 * subject_.trainer.schedule().slots());
+    checkpointer->ask(learner_.trainer.trained() + 4 * learner_.trainer.schedule().slots());
     saves_before_ = saves;
     saving_ = true;
   } else if (saves > saves_before_) {
@@ -109,36 +115,36 @@ void LiveView::obey() {
 }
 
 page::Snapshot LiveView::look() const {
-  engine::Trainer& trainer = subject_.trainer;
-  const Novelty& novelty = subject_.log.novelty();
+  engine::Trainer& trainer = learner_.trainer;
+  const Novelty& novelty = records_.log.novelty();
   page::Snapshot now{
       .version = MILLRACE_VERSION,
       .source = config_.source.uri,
       .task = config_.task.kind,
       .schedule = trainer.schedule().name,
       .cut = trainer.cut(),
-      .correction = subject_.correction,
-      .local_note = subject_.local_note,
-      .frames_before = subject_.frames_before,
+      .correction = correction_,
+      .local_note = local_note_,
+      .frames_before = request_.resumed.frames,
       .stages = stages(),
       .classes = classes_,
-      .frames = frame_counts(subject_.queue, trainer),
-      .loss_last = subject_.log.network().last(),
-      .loss_recent = subject_.log.network().recent(),
-      .mean_frame_recent = subject_.log.baseline().recent(),
+      .frames = intake_.frames(trainer.monitor().tally().counts()),
+      .loss_last = records_.log.network().last(),
+      .loss_recent = records_.log.network().recent(),
+      .mean_frame_recent = records_.log.baseline().recent(),
       .unexpected = novelty.marked(),
       .events = novelty.events(),
       .deviation = novelty.deviation(),
       .in_event = novelty.in_event(),
       .reading = trainer.monitor().read(),
       .latency = trainer.monitor().latency(),
-      .learning_rate = config_.optimizer.lr * subject_.rate.load(std::memory_order_relaxed),
+      .learning_rate = config_.optimizer.lr * learner_.rate.load(std::memory_order_relaxed),
       .paused = controls_.paused(),
-      .saves = subject_.checkpointer ? subject_.checkpointer->written() : 0,
-      .notice = saving_ && !subject_.health->connected ? "it saves when pictures come again" : "",
-      .failed_saves = subject_.checkpointer ? subject_.checkpointer->failed() : 0,
-      .trouble = subject_.writes.trouble()};
-  const RunLog& log = subject_.log;
+      .saves = records_.checkpointer ? records_.checkpointer->written() : 0,
+      .notice = saving_ && !intake_.health->connected ? "it saves when pictures come again" : "",
+      .failed_saves = records_.checkpointer ? records_.checkpointer->failed() : 0,
+      .trouble = records_.writes.trouble()};
+  const RunLog& log = records_.log;
   if (const ClassScores* const classes = log.classes()) {
     now.accuracy = {classes->hits().recent(), classes->majority_hits().recent()};
     if (classes->pixels())
@@ -149,8 +155,8 @@ page::Snapshot LiveView::look() const {
     now.psnr = {psnr(squared->network.recent()), psnr(squared->mean_frame.recent()),
                 psnr(squared->last_frame.recent())};
   }
-  now.verdict = subject_.real_time.verdict(now.reading);
-  const io::StreamHealth& health = *subject_.health;
+  now.verdict = learner_.real_time.verdict(now.reading);
+  const io::StreamHealth& health = *intake_.health;
   now.stream = {.connected = health.connected.load(),
                 .breaks = health.breaks.load(),
                 .reconnects = health.reconnects.load(),
@@ -164,17 +170,17 @@ page::Snapshot LiveView::look() const {
 }
 
 std::vector<page::StageState> LiveView::stages() const {
-  const engine::Schedule& schedule = subject_.trainer.schedule();
+  const engine::Schedule& schedule = learner_.trainer.schedule();
   std::vector<page::StageState> stages(std::size_t(schedule.stages));
-  const std::vector<engine::DeadUnits> dead = subject_.trainer.dead_units();
+  const std::vector<engine::DeadUnits> dead = learner_.trainer.dead_units();
   for (int stage = 0; stage < schedule.stages; ++stage) {
     page::StageState& state = stages[std::size_t(stage)];
-    state.device = subject_.trainer.devices()[schedule.replica_id(stage, 0)].name();
+    state.device = learner_.trainer.devices()[schedule.replica_id(stage, 0)].name();
     state.replicas = schedule.replicas_of(stage);
     state.dead = dead[std::size_t(stage)].dead;
     state.units = dead[std::size_t(stage)].units;
     for (int replica = 0; replica < state.replicas; ++replica)
-      state.busy += subject_.trainer.monitor().meter(schedule.replica_id(stage, replica)).busy();
+      state.busy += learner_.trainer.monitor().meter(schedule.replica_id(stage, replica)).busy();
   }
   return stages;
 }

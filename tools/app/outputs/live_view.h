@@ -1,52 +1,29 @@
-// The page on which people watch a run: what it shows of the run, and what they may ask of it.
+// The page on which users watch and control a run.
 #pragma once
 
-#include <atomic>  // the rate
-#include <memory>  // the server
-#include <string>  // texts
+#include <atomic>
+#include <memory>
+#include <string>
 
-#include "engine/monitor/real_time.h"
-#include "engine/trainer/checkpointer.h"
-#include "engine/trainer/trainer.h"
-#include "io/queue/frame_queue.h"
-#include "io/source/live_labels.h"
-#include "io/source/stream_health.h"
-#include "tools/app/config/config.h"
+#include "tools/app/intake.h"
+#include "tools/app/learner.h"
+#include "tools/app/outputs/records.h"
 #include "tools/page/server.h"
-#include "tools/app/outputs/run_log.h"
-#include "tools/app/outputs/write_watch.h"
 
 namespace millrace::app {
 
-/// What a LiveView looks at; all of it outlives the view.
-struct LiveSubject {
-  engine::Trainer& trainer;
-  const io::FrameQueue& queue;
-  const RunLog& log;
-  const engine::RealTime& real_time;
-  std::shared_ptr<const io::StreamHealth> health;
-  engine::Checkpointer* checkpointer;  ///< null: nothing to save to
-  const WriteWatch& writes;
-  std::atomic<double>& rate;               ///< times optimizer.lr; viewers may set it
-  std::string correction;                  ///< what is done about old gradients
-  std::string local_note;                  ///< what learning by auxiliary heads would do instead
-  std::int64_t frames_before = 0;          ///< that a checkpoint had learned from
-  std::shared_ptr<io::LiveLabels> labels;  ///< that viewers may tell; null: none
-};
-
-/// Serves the page from construction to destruction. predicted() is the last stage's worker's;
-/// obey() the main thread's; paused() any thread's.
+/// Serves the page from construction to destruction. predicted() is called by the last stage's
+/// worker, obey() by the main thread, paused() by any thread.
 class LiveView final : public engine::Observer {
  public:
-  /// `serve`: "ADDR:PORT" or "". Throws std::runtime_error if it can't be served there.
-  LiveView(const Config& config, const stages::ImageShape& sample, const std::string& serve,
-           const std::string& token, LiveSubject subject);
+  /// All arguments outlive this. Throws std::runtime_error if the page can't be served.
+  LiveView(const Request& request, const Intake& intake, Learner& learner, const Records& records);
 
-  /// Copies the sample's pictures if somebody waits for them.
+  /// Copies the sample's pictures if a viewer waits for them.
   void predicted(engine::Sample& sample, float loss) override;
-  /// Does what viewers asked for since the last call.
+  /// Does what viewers have asked for since the last call.
   void obey();
-  /// Not while it saves on demand: for that, all stages have to reach one moment.
+  /// False while a save on demand is under way, for which every stage must reach the same sample.
   bool paused() const { return controls_.paused() && !saving_.load(std::memory_order_relaxed); }
   std::string url() const { return server_->url(); }
 
@@ -56,13 +33,17 @@ class LiveView final : public engine::Observer {
   std::vector<page::StageState> stages() const;
 
   const Config& config_;
-  LiveSubject subject_;
+  const Request& request_;
+  const Intake& intake_;
+  Learner& learner_;
+  const Records& records_;
+  const std::string correction_, local_note_;
   page::Controls controls_;
   std::atomic<bool> saving_{false};
   std::int64_t saves_before_ = 0;     ///< written and failed
-  std::vector<std::string> classes_;  ///< of pixels; empty: they have none
+  std::vector<std::string> classes_;  ///< of pixels; empty: pixels have none
   std::unique_ptr<page::PictureBoard> board_;
-  std::unique_ptr<page::WebServer> server_;  ///< last: it looks at all of the above
+  std::unique_ptr<page::WebServer> server_;  ///< last: it reads all of the above
 };
 
 }  // namespace millrace::app

@@ -1,7 +1,7 @@
 #include "tools/app/outputs/mean_frame.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/GradMode.h>  // NoGradGuard
+#include <c10/core/GradMode.h>
 
 namespace millrace::app {
 namespace {

@@ -1,9 +1,9 @@
 // What a network must beat: always predicting the mean of the targets seen so far.
 #pragma once
 
-#include <cstddef>  // sizes
-#include <cstdint>  // counts
-#include <vector>   // the mean
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "stages/loss.h"
 #include "stages/model_spec.h"

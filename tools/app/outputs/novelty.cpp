@@ -1,7 +1,7 @@
 #include "tools/app/outputs/novelty.h"
 
-#include <algorithm>  // clamp
-#include <cmath>      // log
+#include <algorithm>
+#include <cmath>
 
 namespace millrace::app {
 namespace {

@@ -1,8 +1,8 @@
 // Which frames a network that has learned what is usual could not predict.
 #pragma once
 
-#include <atomic>   // read while it is written
-#include <cstdint>  // counts
+#include <atomic>
+#include <cstdint>
 
 namespace millrace::app {
 

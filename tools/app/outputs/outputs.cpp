@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "" if `path` may be created or written over, else why not. `folder`: it is to be one.
+/// "" if `path` can be created or overwritten, else why not. `folder`: as a folder.
 std::string obstacle(const std::string& path, bool folder) {
   std::error_code ignored;
   const fs::file_status there = fs::status(path, ignored);
@@ -21,8 +21,8 @@ std::string obstacle(const std::string& path, bool folder) {
   if (fs::exists(there) && !fs::is_directory(there) && !fs::is_regular_file(there))
     return access(path.c_str(), W_OK) == 0 ? "" : std::strerror(errno);  // a device, a pipe
   if (folder && fs::exists(there) && !fs::is_directory(there)) return std::strerror(ENOTDIR);
-  // A file is replaced by another one beside it: its folder must be writable, or what that is to be
-  // made in.
+  // A file is replaced by another one beside it, so its folder must be writable, or the nearest one
+  // above that exists.
   fs::path above = fs::absolute(path, ignored);
   if (!folder || !fs::exists(there)) above = above.parent_path();
   while (!fs::exists(above, ignored) && above.has_relative_path()) {
@@ -57,16 +57,6 @@ void require_writable(const Config& config) {
 void require_writable(const std::string& path) {
   const std::string why = obstacle(path, false);
   if (!why.empty()) throw std::invalid_argument(path + ": " + why);
-}
-
-void Outputs::write(const std::string& path,
-                    const std::function<void(const std::string& path)>& write) {
-  if (path.empty()) return;
-  try {
-    write(path);
-  } catch (const std::exception& error) {
-    failures_.push_back(error.what());
-  }
 }
 
 }  // namespace millrace::app

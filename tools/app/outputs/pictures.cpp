@@ -1,11 +1,12 @@
-#include "tools/app/outputs/pictures.h"
+#include "tools/app/outputs/report.h"
 
-#include <cmath>   // abs
-#include <vector>  // error picture
+#include <cmath>
+#include <vector>
 
 #include "engine/format.h"
 #include "io/plot/plot.h"
 #include "io/queue/planar.h"
+#include "tools/app/outputs/run_log.h"
 
 namespace millrace::app {
 namespace {

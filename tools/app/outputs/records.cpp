@@ -19,14 +19,13 @@ Records::Records(Request& request, const Intake& intake, Learner& learner, RankT
     actions = std::make_unique<engine::ActionLog>(int(trainer.schedule().workers.size()),
                                                   engine::ActionLog::kCapacity,
                                                   request.options.trace_operators);
-    counters = std::make_unique<TraceCounters>(*actions, intake.queue);
-    observers.add(counters.get());
+    count_in_trace(intake.queue);
   }
   if (!config.output.video.empty()) {
     video = std::make_unique<VideoOut>(intake.shape(), intake.info.fps, config.output.video);
     observers.add(video.get());
   }
-  observers.add(&log);  // before those that read its histories
+  observers.add(&log);  // first, since the observers below read its histories
   if (!config.output.log.empty()) {
     lines = std::make_unique<FrameLog>(
         config.output.log, config.output.log_every,
@@ -36,10 +35,10 @@ Records::Records(Request& request, const Intake& intake, Learner& learner, RankT
     observers.add(lines.get());
   }
   raise_alerts(config, intake, trainer);
-  callback.sinks = std::move(request.sinks);
-  observers.add(&callback);
+  sinks = std::move(request.sinks);
+  observers.add([this](engine::Sample& sample, float loss) { show(sample, loss); });
   if (config.checkpoint.dir.empty()) return;
-  // Without checkpoint.every, too: the page, or a reloaded config, may ask for some at any time.
+  // Even without checkpoint.every: the page or a reloaded config may ask for a snapshot.
   claim.emplace(config.checkpoint.dir);
   checkpointer = std::make_unique<engine::Checkpointer>(
       config.pipeline.stages * config.pipeline.tensor, config.checkpoint.every,
@@ -49,6 +48,34 @@ Records::Records(Request& request, const Intake& intake, Learner& learner, RankT
         checkpoints.write(team ? team->grid().put_together(state) : state,
                           about_weights(about, samples, engine::Clock::now()));
       });
+}
+
+void Records::count_in_trace(const io::FrameQueue& queue) {
+  observers.add([log = actions.get(), &queue](engine::Sample& sample, float) {
+    const engine::Clock::time_point now = engine::Clock::now();
+    const io::FrameCounts frames = queue.counts();
+    const std::chrono::duration<double, std::milli> latency = now - sample.info.captured;
+    log->count({.waiting = frames.waiting(),
+                .dropped = frames.dropped,
+                .latency_ms = latency.count()},
+               now);
+  });
+}
+
+void Records::show(engine::Sample& sample, float loss) {
+  if (!see && sinks.empty()) return;
+  const engine::SampleInfo& info = sample.info;
+  const std::chrono::duration<double, std::milli> latency = info.predicted - info.captured;
+  const Prediction prediction{
+      .index = info.index,
+      .frame = info.frame,
+      .loss = loss,
+      .latency_ms = latency.count(),
+      .input = sample.shown_input(),
+      .target = info.has_target ? sample.shown_target() : std::span<const float>(),
+      .prediction = sample.prediction()};
+  if (see) see(prediction);
+  for (const auto& sink : sinks) sink->see(prediction);
 }
 
 void Records::raise_alerts(const Config& config, const Intake& intake,
@@ -67,13 +94,25 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
                                                  .channels = int(picture.channels),
                                                  .height = int(picture.height),
                                                  .width = int(picture.width)});
-  alert_watch = std::make_unique<AlertWatch>(log.novelty(), *alerts, pictures);
-  observers.add(alert_watch.get());
+  observers.add([this, pictures, seen = std::int64_t(0)](engine::Sample& sample,
+                                                         float loss) mutable {
+    const Novelty& novelty = log.novelty();
+    if (novelty.events() == seen) return;
+    seen = novelty.events();
+    alerts->raise({.event = seen,
+                   .frame = sample.info.index,
+                   .source_frame = sample.info.frame,
+                   .time = std::chrono::system_clock::now(),
+                   .loss = loss,
+                   .deviation = novelty.deviation()},
+                  pictures ? sample.shown_input().data() : nullptr,
+                  pictures ? sample.prediction().data() : nullptr);
+  });
 }
 
 engine::PipelineOptions Records::pipeline_options(Learner& learner, std::int64_t limit) {
   engine::PipelineOptions pipeline{.limit = limit, .actions = actions.get()};
-  // Ranks that learn one network would take a new rate at different samples.
+  // Ranks that learn one network together would apply a new rate at different samples.
   if (!learner.spread()) pipeline.rate = &learner.rate;
   if (checkpointer) {
     pipeline.after_sample = [this, &learner](int stage, std::int64_t sample) {

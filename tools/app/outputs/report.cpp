@@ -1,9 +1,10 @@
 #include "tools/app/outputs/report.h"
 
-#include <unistd.h>  // gethostname
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "tools/app/correction_choice.h"
 #include "tools/app/parts.h"
@@ -14,27 +15,29 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// JSON has no nan: a loss that is none becomes null, which no reader takes for a number.
+/// JSON has no NaN; null can't be taken for a number.
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
+/// {"mean", "recent"} of a LossHistory or an Overlap.
+template <class History>
+Json mean_json(const History& history) {
+  return {{"mean", number(history.mean())}, {"recent", number(history.recent())}};
+}
+
 Json loss_json(const RunLog& log) {
   const engine::LossHistory& net = log.network();
-  const engine::LossHistory& mean = log.baseline();
   Json json = {{"first", number(net.first())},
                {"last", number(net.last())},
                {"mean", number(net.mean())},
                {"recent", number(net.recent())},
                {"not_finite", net.not_finite()},
-               {"mean_frame", {{"mean", number(mean.mean())}, {"recent", number(mean.recent())}}}};
-  const engine::LossHistory& last = log.last_frame();
-  if (last.count() > 0)
-    json["last_frame"] = {{"mean", number(last.mean())}, {"recent", number(last.recent())}};
+               {"mean_frame", mean_json(log.baseline())}};
+  if (log.last_frame().count() > 0) json["last_frame"] = mean_json(log.last_frame());
   return json;
 }
 
-/// Of pictures: the network's and the trivial predictors'.
 Json psnr_json(const Compared& squared) {
   const auto of = [](const engine::LossHistory& errors) {
     return Json{{"mean", number(psnr(errors.mean()))}, {"recent", number(psnr(errors.recent()))}};
@@ -45,12 +48,16 @@ Json psnr_json(const Compared& squared) {
   return json;
 }
 
-/// By stage: bytes that one of its workers holds.
+template <class History>
+Json score_json(const History& network, const History& majority) {
+  Json json = mean_json(network);
+  json["majority"] = mean_json(majority);
+  return json;
+}
+
+/// Bytes that one worker of each stage holds.
 Json memory_json(const engine::Trainer& trainer) {
   Json memory;
-  for (const char* name :
-       {"weights", "stashes", "optimizer", "gradients", "activations_peak", "total"})
-    memory[name] = Json::array();
   for (const auto& [stage, dead_units, capture] : trainer.facts()) {
     memory["weights"].push_back(stage.weights);
     memory["stashes"].push_back(stage.stashes);
@@ -76,7 +83,7 @@ Json real_time_json(const engine::Reading& r, const engine::Verdict& verdict, bo
           {"F_estimated", F_estimated}};
 }
 
-/// How the connection to the source fared; apart from the exact counts of frames.
+/// How the connection to the source fared.
 Json source_json(const io::StreamHealth& health) {
   return {{"connected", health.connected.load()},
           {"breaks", health.breaks.load()},
@@ -93,7 +100,7 @@ Json optimizer_json(const stages::OptimizerSpec& optimizer) {
   return json;
 }
 
-/// What makes a run comparable with another: what it was asked, of what, where, how long.
+/// What two runs are compared by: config, source, host, duration.
 Json about_run(const About& run, std::int64_t trained, engine::Clock::time_point ended) {
   char host[256] = "";
   gethostname(host, sizeof host - 1);
@@ -108,7 +115,7 @@ Json about_run(const About& run, std::int64_t trained, engine::Clock::time_point
           {"config", to_toml(config)}};
 }
 
-/// Of all samples learned from.
+/// The replayed share of all samples learned from.
 double share_replayed(const engine::FrameCounts& frames) {
   return double(frames.replayed) /
          double(std::max<std::int64_t>(1, frames.replayed + frames.trained));
@@ -136,107 +143,101 @@ stages::Metadata about_weights(const About& run, std::int64_t samples,
   return all;
 }
 
-Json devices_json(const engine::Trainer& trainer) {
-  Json devices = Json::array();
+Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
+                    const engine::FrameCounts& frames, bool idle) {
+  Json devices = Json::array(), steps = Json::array();
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
-  return devices;
-}
-
-Json steps_json(const engine::Trainer& trainer) {
-  Json stages = Json::array();
-  for (const auto& [memory, dead_units, stage] : trainer.facts()) {
-    stages.push_back(
-        {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
+  if (idle) {
+    for (const auto& [memory, dead_units, stage] : trainer.facts()) {
+      steps.push_back(
+          {{"capture", stage.recorded ? "graph" : "eager"}, {"left_to_libtorch", stage.left}});
+    }
   }
-  return stages;
+  return {{"schedule", trainer.schedule().name},
+          {"stages", trainer.schedule().stages},
+          {"devices", devices},
+          {"cut", trainer.cut()},
+          {"threads", trainer.threads()},
+          {"frames",
+           {{"received", frames.received},
+            {"trained", frames.trained},
+            {"dropped", frames.dropped},
+            {"rejected", frames.rejected},
+            {"in_flight", frames.in_flight()}}},
+          {"updates", r.updates},
+          {"timing_ms",
+           {{"stage", r.stage},
+            {"handoff", r.handoff},
+            {"stage_with_handoff", r.stage_busy},
+            {"T", r.T},
+            {"T_over_N", r.T_over_N},
+            {"bottleneck", r.bottleneck},
+            {"bottleneck_stage", r.bottleneck_stage},
+            {"step_p50", r.step_p50},
+            {"step_p99", r.step_p99},
+            {"speedup_K", r.speedup_K}}},
+          {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
+          {"gradient_age", r.gradient_age},
+          {"gradient_age_spread", r.gradient_age_spread},
+          {"correction", trainer.correction().kind},
+          {"capture", trainer.recorded() ? "graph" : "eager"},
+          {"steps", steps}};
 }
 
 Json make_report(RunParts& p) {
-  engine::Trainer& trainer = p.learner.trainer;
-  const engine::Schedule& schedule = trainer.schedule();
-  const engine::Reading r = trainer.monitor().read();
-  Json report = {
-      {"schedule", schedule.name},
-      {"stages", schedule.stages},
-      {"devices", devices_json(trainer)},
-      {"cut", trainer.cut()},
-      {"threads", trainer.threads()},
-      {"frames",
-       {{"received", p.progress.frames.received},
-        {"trained", p.progress.frames.trained},
-        {"dropped", p.progress.frames.dropped},
-        {"rejected", p.progress.frames.rejected},
-        {"in_flight", p.progress.frames.in_flight()}}},
-      {"task",
-       {{"kind", p.request.config.task.kind},
-        {"loss", p.request.config.task.loss.text()},
-        {"without_target", p.progress.frames.untold}}},
-      {"updates", r.updates},
-      {"timing_ms",
-       {{"stage", r.stage},
-        {"handoff", r.handoff},
-        {"stage_with_handoff", r.stage_busy},
-        {"T", r.T},
-        {"T_over_N", r.T_over_N},
-        {"bottleneck", r.bottleneck},
-        {"bottleneck_stage", r.bottleneck_stage},
-        {"step_p50", r.step_p50},
-        {"step_p99", r.step_p99},
-        {"speedup_K", r.speedup_K}}},
-      {"realtime",
-       real_time_json(r, p.learner.real_time.verdict(r), p.learner.rate_watch && p.learner.rate_watch->estimated())},
-      {"latency_ms", {{"p50", r.latency_p50}, {"p99", r.latency_p99}, {"max", r.latency_max}}},
-      {"gradient_age", r.gradient_age},
-      {"gradient_age_spread", r.gradient_age_spread},
-      {"correction", trainer.correction().kind},
-      {"optimizer", optimizer_json(p.learner.assembled.optimizer)},
-      {"guard", {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}}},
-      {"dead_units", dead_units_json(trainer)},
-      {"loss", loss_json(p.records.log)},
-      {"memory_bytes", memory_json(trainer)},
-      {"capture", trainer.recorded() ? "graph" : "eager"},
-      {"steps", steps_json(trainer)},
-      {"provenance", provenance(int(schedule.workers.size()))},
-      {"source", source_json(*p.intake.health)},
-      {"overload", p.learner.overload.report()},
-      {"run", about_run({p.request, p.learner, p.progress}, p.progress.frames.trained, p.progress.ended)},
-      {"novelty", {{"marked", p.records.log.novelty().marked()}, {"events", p.records.log.novelty().events()}}}};
+  const Config& config = p.request.config;
+  const engine::Trainer& trainer = p.learner.trainer;
+  const engine::Reading r = p.learner.trainer.monitor().read();
+  const engine::FrameCounts& frames = p.progress.frames;
+  const RunLog& log = p.records.log;
+  Json report = trainer_report(trainer, r, frames, true);
+  report["task"] = {{"kind", config.task.kind},
+                    {"loss", config.task.loss.text()},
+                    {"without_target", frames.untold}};
+  report["realtime"] = real_time_json(r, p.learner.real_time.verdict(r),
+                                      p.learner.rate_watch && p.learner.rate_watch->estimated());
+  report["optimizer"] = optimizer_json(p.learner.assembled.optimizer);
+  report["guard"] = {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}};
+  report["dead_units"] = dead_units_json(trainer);
+  report["loss"] = loss_json(log);
+  report["memory_bytes"] = memory_json(trainer);
+  report["provenance"] = provenance(int(trainer.schedule().workers.size()));
+  report["source"] = source_json(*p.intake.health);
+  report["overload"] = p.learner.overload.report();
+  report["overload"]["predicted_only"] = frames.predicted_only;
+  report["run"] = about_run({p.request, p.learner, p.progress}, frames.trained, p.progress.ended);
+  report["novelty"] = {{"marked", log.novelty().marked()}, {"events", log.novelty().events()}};
   if (p.team) {
     report["ranks"] = p.team->report(trainer, r);
     report["bottleneck_link"] = p.team->bottleneck_link();
   }
-  if (!p.request.resumed.path.empty())
-    report["run"]["resumed"] = {{"from", p.request.resumed.path}, {"frames", p.request.resumed.frames}};
+  if (const Resumed& resumed = p.request.resumed; !resumed.path.empty())
+    report["run"]["resumed"] = {{"from", resumed.path}, {"frames", resumed.frames}};
   if (p.learner.replay) {
     const ReplayBuffer& buffer = p.learner.replay->buffer();
-    report["frames"]["replayed"] = p.progress.frames.replayed;
-    report["replay"] = {{"kind", p.request.config.replay.kind},
-                        {"share", share_replayed(p.progress.frames)},
+    report["frames"]["replayed"] = frames.replayed;
+    report["replay"] = {{"kind", config.replay.kind},
+                        {"share", share_replayed(frames)},
                         {"kept", buffer.count()},
                         {"size", buffer.places()},
                         {"bytes", buffer.bytes()}};
   }
-  report["overload"]["predicted_only"] = p.progress.frames.predicted_only;
-  if (p.records.alerts) {
-    report["novelty"]["alerts"] = {{"told", p.records.alerts->told()},
-                                   {"dropped", p.records.alerts->dropped()},
-                                   {"failed", p.records.alerts->failed()},
-                                   {"last_error", p.records.alerts->last_error()}};
+  if (const Alerts* const alerts = p.records.alerts.get()) {
+    report["novelty"]["alerts"] = {{"told", alerts->told()},
+                                   {"dropped", alerts->dropped()},
+                                   {"failed", alerts->failed()},
+                                   {"last_error", alerts->last_error()}};
   }
-  if (p.records.log.squared()) report["psnr_db"] = psnr_json(*p.records.log.squared());
-  if (const ClassScores* const classes = p.records.log.classes()) {
-    const auto beside = [](const auto& network, const auto& majority) {
-      return Json{{"mean", network.mean()},
-                  {"recent", network.recent()},
-                  {"majority", {{"mean", majority.mean()}, {"recent", majority.recent()}}}};
-    };
-    report["accuracy"] = beside(classes->hits(), classes->majority_hits());
-    if (classes->pixels()) report["iou"] = beside(classes->overlap(), classes->majority_overlap());
+  if (log.squared()) report["psnr_db"] = psnr_json(*log.squared());
+  if (const ClassScores* const classes = log.classes()) {
+    report["accuracy"] = score_json(classes->hits(), classes->majority_hits());
+    if (classes->pixels())
+      report["iou"] = score_json(classes->overlap(), classes->majority_overlap());
   }
   if (p.records.video) {
-    report["video"] = {{"where", p.records.video->writer().where()},
-                       {"written", p.records.video->writer().written()},
-                       {"dropped", p.records.video->writer().dropped()}};
+    const io::VideoWriter& video = p.records.video->writer();
+    report["video"] = {
+        {"where", video.where()}, {"written", video.written()}, {"dropped", video.dropped()}};
   }
   return report;
 }

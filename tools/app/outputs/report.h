@@ -1,9 +1,12 @@
-// What a run leaves: report.json.
+// What a run leaves when it has learned: its report, and pictures.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
-#include "engine/monitor/clock.h"
+#include <string>
+
+#include "engine/monitor/real_time.h"
+#include "stages/model_spec.h"
 #include "stages/safetensors.h"
 
 namespace millrace::engine {
@@ -16,17 +19,26 @@ struct Learner;
 struct Progress;
 struct Request;
 struct RunParts;
+class RunLog;
 
-/// The report of a run that has learned, as docs/report.md explains it key by key.
+/// The report of a run that has learned; docs/report.md explains each key.
 nlohmann::ordered_json make_report(RunParts& run);
+/// The part of it that depends on `trainer` and `frames` alone. `idle`: no worker runs, so that the
+/// stages' steps can be read.
+nlohmann::ordered_json trainer_report(const engine::Trainer& trainer, const engine::Reading& reading,
+                                      const engine::FrameCounts& frames, bool idle);
+/// make_report()'s report in a few lines, for people; the last one is the verdict.
+std::string summarize(const nlohmann::ordered_json& report);
 
-/// Its parts by stage: where each runs, and how its step ran.
-nlohmann::ordered_json devices_json(const engine::Trainer& trainer);
-nlohmann::ordered_json steps_json(const engine::Trainer& trainer);
+/// Draws the loss curve beside the mean frame's. Throws std::runtime_error.
+void draw_loss(const RunLog& log, const std::string& path);
+/// Draws input, target, prediction, mean frame and error of the last frame. Throws
+/// std::runtime_error.
+void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const std::string& path);
 
 /// What weights say of the run that made them, `samples` after its start: version, config, seed,
-/// uri, host, duration, rate, and frames with those of the checkpoint that it continues. Any thread,
-/// once learning has begun.
+/// uri, host, duration, rate, and frames including those before the checkpoint it continues. Any
+/// thread, once learning has begun.
 struct About {
   const Request& request;
   const Learner& learner;

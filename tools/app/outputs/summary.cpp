@@ -1,23 +1,21 @@
-#include "tools/app/outputs/summary.h"
+#include "tools/app/outputs/report.h"
 
 #include <nlohmann/json.hpp>
-
-#include <cstdio>
 #include <sstream>
+
+#include "engine/format.h"
 
 namespace millrace::app {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string text(double value, const char* format = "%.3g") {
-  char buffer[64];
-  std::snprintf(buffer, sizeof buffer, format, value);
-  return buffer;
+std::string text(double value, const char* pattern = "%.3g") {
+  return engine::format(pattern, value);
 }
 
-std::string text(const Json& value, const char* format = "%.3g") {
-  return value.is_number() ? text(value.get<double>(), format) : "nan";
+std::string text(const Json& value, const char* pattern = "%.3g") {
+  return value.is_number() ? text(value.get<double>(), pattern) : "nan";
 }
 
 void tell_frames(std::ostream& out, const Json& report) {

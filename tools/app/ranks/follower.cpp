@@ -9,16 +9,57 @@
 
 #include "engine/trainer/state_bytes.h"
 #include "tools/app/assembly.h"
-#include "tools/app/feeds/copy_source.h"
 #include "tools/app/feeds/lockstep_feed.h"
+#include "tools/app/feeds/shared_feed.h"
+#include "tools/app/learner.h"
 #include "tools/app/ranks/rank_grid.h"
 #include "tools/app/ranks/rank_letters.h"
-#include "tools/app/feeds/shared_feed.h"
 
 namespace millrace::app {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// The source of a pipeline beside rank 0's, on the pipeline's first rank.
+class CopySource {
+ public:
+  /// Of the `copy`-th pipeline, for samples of `sample`. Throws ConfigError, io::SourceError.
+  CopySource(const Config& config, int copy, const stages::ImageShape& sample)
+      : config_(with_uri(config, copy)), intake_(config_) {
+    const stages::ImageShape shape = intake_.shape();
+    if (shape.width == sample.width && shape.height == sample.height) return;
+    throw config.error("source.uris", "frames of " + io::redacted(config_.source.uri) + " are " +
+                                          size_text(shape) + ", the first source's " +
+                                          size_text(sample) +
+                                          ": set source.width and source.height");
+  }
+
+  /// What `trainer`, which outlives this, takes.
+  FrameFeed& feed(const engine::Trainer& trainer) {
+    return *(feed_ = make_feed(config_, intake_, trainer));
+  }
+  void start() { intake_.start(); }
+  /// After the run. Waits for the reader.
+  SourceReport finish(const engine::Outcome& outcome, const engine::Reading& times) {
+    intake_.stop();
+    engine::FrameCounts frames = intake_.frames(outcome);
+    frames.rejected += outcome.rejected + feed_->pending();
+    return {config_.source.uri, frames, times.stage, times.handoff, intake_.reader->error()};
+  }
+
+ private:
+  static Config with_uri(Config config, int copy) {
+    config.source.uri = config.source.uris[std::size_t(copy)];
+    return config;
+  }
+  static std::string size_text(const stages::ImageShape& shape) {
+    return std::to_string(shape.width) + "x" + std::to_string(shape.height);
+  }
+
+  const Config config_;
+  Intake intake_;
+  std::unique_ptr<FrameFeed> feed_;
+};
 
 /// Rank 0 has the frames.
 class NoFeed final : public engine::Feed {
@@ -46,7 +87,7 @@ class Follower {
     checkpointer_->pass_on(
         [this, stages = config.pipeline.stages](engine::Checkpointer::Part part) {
           part.stage += grid_.part() * stages;
-          post(exchange_, 0, write(part));
+          post(exchange_, 0, write(Word::part, part));
         });
   }
 
@@ -60,7 +101,7 @@ class Follower {
     } while (!leads() && trainer_.follow());
     if (!leads()) return;
     trainer_.dismiss_ranks();
-    if (source_) post(exchange_, 0, write(source_->finish(outcome_, trainer_.monitor().read())));
+    if (source_) post(exchange_, 0, write(Word::source, source_->finish(outcome_, trainer_.monitor().read())));
     if (grid_.copy() == 0)
       post(exchange_, 0, letter(Word::share).put(engine::to_bytes(trainer_.checkpoint())));
     await_posted(exchange_, 30s);
@@ -176,7 +217,7 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
   try {
     engine::ByteReader reader(text);
     reader.get<Word>();
-    follower = std::make_unique<Follower>(exchange, grid, config, read_plan(reader));
+    follower = std::make_unique<Follower>(exchange, grid, config, read<RankPlan>(reader));
     follower->prepare();
     char host[256] = "";
     gethostname(host, sizeof host - 1);

@@ -1,7 +1,7 @@
 #include "tools/app/ranks/rank_grid.h"
 
 #include <algorithm>
-#include <numeric>  // accumulate
+#include <numeric>
 #include <string>
 
 #include "engine/pipeline/pinning.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kAgree = engine::Exchange::kTags / 4;  ///< above places of sums
 
-/// So many ranks, each so far `apart` from the one before.
+/// `count` numbers from `first` on, `apart` from each other.
 std::vector<int> numbers(int first, int count, int apart) {
   std::vector<int> all;
   for (int i = 0; i < count; ++i) all.push_back(first + i * apart);
@@ -97,28 +97,36 @@ void RankGrid::share(const Config& config, engine::TrainerOptions& options) {
 
 namespace {
 
+/// Throws ConfigError for what can be neither shared between ranks nor copied; `why`: both reasons.
+void require_plain(const Config& config, const engine::TrainerOptions& options,
+                   const std::string& why) {
+  if (!config.pipeline.replicas.empty())
+    throw config.error("pipeline.replicas", why + ": stages have no other replicas then");
+  if (config.monitor.policy != "drop")
+    throw config.error("monitor.policy", why + ": what is too much is dropped, \"drop\"");
+  for (const engine::Device& device : options.devices) {
+    if (device.cuda) throw config.error("pipeline.devices", why + ": on cores");
+  }
+}
+
 void require_copies(const Config& config, const engine::TrainerOptions& options, int ranks) {
   const int copies = copies_of(config);
   if (copies == 1) return;
-  const auto fail = [&](const std::string& key, const std::string& what) {
-    throw config.error(key, what);
-  };
   const std::string each = std::to_string(copies) + " pipelines learn one network (source.uris)";
   if (ranks % copies != 0) {
-    fail("source.uris", each + ", so that there must be a multiple of " + std::to_string(copies) +
-                            " ranks (mpirun -n), not " + std::to_string(ranks));
+    throw config.error("source.uris", each + ", so that there must be a multiple of " +
+                                          std::to_string(copies) + " ranks (mpirun -n), not " +
+                                          std::to_string(ranks));
   }
-  if (config.task.kind != "autoencode" && config.task.kind != "next-frame")
-    fail("task.kind", each + ", each from its frames alone: \"autoencode\" or \"next-frame\"");
-  if (!config.pipeline.replicas.empty())
-    fail("pipeline.replicas", each + ": stages have no other replicas then");
-  if (config.monitor.policy != "drop")
-    fail("monitor.policy", each + ": what is too much is dropped, \"drop\"");
-  if (config.correction.kind == "local")
-    fail("correction.kind", each + ": \"local\" heads would each learn from one source");
-  for (const engine::Device& device : options.devices) {
-    if (device.cuda) fail("pipeline.devices", each + ": on cores");
+  if (config.task.kind != "autoencode" && config.task.kind != "next-frame") {
+    throw config.error("task.kind",
+                       each + ", each from its frames alone: \"autoencode\" or \"next-frame\"");
   }
+  if (config.correction.kind == "local") {
+    throw config.error("correction.kind",
+                       each + ": \"local\" heads would each learn from one source");
+  }
+  require_plain(config, options, each);
 }
 
 }  // namespace
@@ -128,32 +136,27 @@ void require_grid(const Config& config, const engine::TrainerOptions& options, i
   ranks /= copies_of(config);
   const int tensor = config.pipeline.tensor;
   if (tensor == 1) return;
-  const auto fail = [&](const std::string& key, const std::string& what) {
-    throw config.error(key, what);
-  };
   const std::string shared = std::to_string(tensor) + " ranks share each module (pipeline.tensor)";
   if (ranks % tensor != 0) {
-    fail("pipeline.tensor", shared + ", so that there must be a multiple of " +
-                                std::to_string(tensor) + " ranks (mpirun -n) to a pipeline, not " +
-                                std::to_string(ranks));
+    throw config.error("pipeline.tensor",
+                       shared + ", so that there must be a multiple of " + std::to_string(tensor) +
+                           " ranks (mpirun -n) to a pipeline, not " + std::to_string(ranks));
   }
-  for (const engine::Device& device : options.devices) {
-    if (device.cuda) fail("pipeline.devices", shared + ": on cores");
+  require_plain(config, options, shared);
+  if (options.correction.kind == "gap-aware") {
+    throw config.error("correction.kind",
+                       shared + ": \"gap-aware\" goes by the mean step of all of a stage's weights");
   }
-  if (!config.pipeline.replicas.empty())
-    fail("pipeline.replicas", shared + ": stages have no replicas then");
-  if (config.monitor.policy != "drop")
-    fail("monitor.policy", shared + ": what is too much is dropped, \"drop\"");
-  if (options.correction.kind == "gap-aware")
-    fail("correction.kind",
-         shared + ": \"gap-aware\" goes by the mean step of all of a stage's weights");
-  if (config.pipeline.stages > 1 && config.pipeline.cut.empty())
-    fail("pipeline.cut", shared + ": name the cut, at modules that none is split across");
+  if (config.pipeline.stages > 1 && config.pipeline.cut.empty()) {
+    throw config.error("pipeline.cut",
+                       shared + ": name the cut, at modules that none is split across");
+  }
   if (stages::TensorSplit(options.network, options.cut, tensor).pairs().empty()) {
-    fail("pipeline.tensor",
-         "no stage has two convolutions or linear layers, with only layers between that treat "
-         "channels alone, whose channels between them are a multiple of " +
-             std::to_string(tensor));
+    throw config.error(
+        "pipeline.tensor",
+        "no stage has two convolutions or linear layers, with only layers between that treat "
+        "channels alone, whose channels between them are a multiple of " +
+            std::to_string(tensor));
   }
 }
 

@@ -5,6 +5,8 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <tuple>
+#include <type_traits>
 
 #include "engine/trainer/state_bytes.h"
 
@@ -26,6 +28,41 @@ std::uint64_t build_number() {
              1099511628211u;
   }
   return hash;
+}
+
+// The fields of a letter's content, in the order in which they are written and read.
+template <class Content>
+auto fields(Content& of) {
+  using Plain = std::remove_const_t<Content>;
+  if constexpr (std::is_same_v<Plain, RankPlan>) {
+    return std::tie(of.sample, of.cut, of.module_ms, of.fps, of.weights);
+  } else if constexpr (std::is_same_v<Plain, SourceReport>) {
+    return std::tie(of.uri, of.frames, of.stage_ms, of.handoff_ms, of.error);
+  } else {
+    return std::tie(of.stage, of.sample, of.due.first, of.due.second, of.state);
+  }
+}
+
+template <class Field>
+void put(engine::ByteWriter& to, const Field& field) {
+  if constexpr (std::is_same_v<Field, stages::StateDict>) {
+    to.put(engine::to_bytes(field));
+  } else {
+    to.put(field);
+  }
+}
+
+template <class Field>
+void get(engine::ByteReader& from, Field& field) {
+  if constexpr (std::is_same_v<Field, stages::StateDict>) {
+    field = engine::state_of(from.text());
+  } else if constexpr (std::is_same_v<Field, std::string>) {
+    field = from.text();
+  } else if constexpr (requires { field.push_back({}); }) {
+    field = from.list<typename Field::value_type>();
+  } else {
+    field = from.get<Field>();
+  }
 }
 
 }  // namespace
@@ -84,58 +121,25 @@ engine::GpusOfRanks read_gpus(engine::ByteReader& letter) {
   return gpus;
 }
 
-engine::ByteWriter write(const RankPlan& plan) {
-  return letter(Word::plan)
-      .put(plan.sample)
-      .put(plan.cut)
-      .put(plan.module_ms)
-      .put(plan.fps)
-      .put(engine::to_bytes(plan.weights));
+template <class Content>
+engine::ByteWriter write(Word word, const Content& content) {
+  engine::ByteWriter bytes = letter(word);
+  std::apply([&](const auto&... field) { (put(bytes, field), ...); }, fields(content));
+  return bytes;
 }
 
-RankPlan read_plan(engine::ByteReader& letter) {
-  RankPlan plan{.sample = letter.get<stages::ImageShape>()};
-  plan.cut = letter.list<int>();
-  plan.module_ms = letter.list<double>();
-  plan.fps = letter.get<double>();
-  plan.weights = engine::state_of(letter.text());
-  return plan;
+template <class Content>
+Content read(engine::ByteReader& letter) {
+  Content content;
+  std::apply([&](auto&... field) { (get(letter, field), ...); }, fields(content));
+  return content;
 }
 
-engine::ByteWriter write(const SourceReport& report) {
-  return letter(Word::source)
-      .put(report.uri)
-      .put(report.frames)
-      .put(report.stage_ms)
-      .put(report.handoff_ms)
-      .put(report.error);
-}
-
-SourceReport read_source(engine::ByteReader& letter) {
-  SourceReport report{.uri = std::string(letter.text())};
-  report.frames = letter.get<engine::FrameCounts>();
-  report.stage_ms = letter.list<double>();
-  report.handoff_ms = letter.list<double>();
-  report.error = letter.text();
-  return report;
-}
-
-engine::ByteWriter write(const engine::Checkpointer::Part& part) {
-  return letter(Word::part)
-      .put(part.stage)
-      .put(part.sample)
-      .put(part.due.first)
-      .put(part.due.second)
-      .put(engine::to_bytes(part.state));
-}
-
-engine::Checkpointer::Part read_part(engine::ByteReader& letter) {
-  engine::Checkpointer::Part part{.stage = letter.get<int>()};
-  part.sample = letter.get<std::int64_t>();
-  part.due.first = letter.get<bool>();
-  part.due.second = letter.get<std::int64_t>();
-  part.state = engine::state_of(letter.text());
-  return part;
-}
+template engine::ByteWriter write(Word, const RankPlan&);
+template RankPlan read(engine::ByteReader&);
+template engine::ByteWriter write(Word, const SourceReport&);
+template SourceReport read(engine::ByteReader&);
+template engine::ByteWriter write(Word, const engine::Checkpointer::Part&);
+template engine::Checkpointer::Part read(engine::ByteReader&);
 
 }  // namespace millrace::app

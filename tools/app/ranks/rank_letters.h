@@ -81,11 +81,10 @@ std::string difference(engine::ByteReader& from, const Config& config);
 
 engine::GpusOfRanks read_gpus(engine::ByteReader& letter);  ///< of Word::join
 
-engine::ByteWriter write(const RankPlan& plan);
-RankPlan read_plan(engine::ByteReader& letter);
-engine::ByteWriter write(const SourceReport& report);
-SourceReport read_source(engine::ByteReader& letter);
-engine::ByteWriter write(const engine::Checkpointer::Part& part);
-engine::Checkpointer::Part read_part(engine::ByteReader& letter);
+// RankPlan, SourceReport and engine::Checkpointer::Part as letters.
+template <class Content>
+engine::ByteWriter write(Word word, const Content& content);
+template <class Content>
+Content read(engine::ByteReader& letter);
 
 }  // namespace millrace::app

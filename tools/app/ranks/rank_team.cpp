@@ -9,30 +9,16 @@
 #include "engine/pipeline/rank_options.h"
 #include "engine/trainer/state_bytes.h"
 #include "io/source/source.h"
+#include "tools/app/assembly.h"
 
 namespace millrace::app {
 namespace {
 
 const char* name_of(engine::Cargo cargo) {
-  switch (cargo) {
-    case engine::Cargo::activation:
-      return "activation";
-    case engine::Cargo::gradient:
-      return "gradient";
-    case engine::Cargo::target:
-      return "target";
-    case engine::Cargo::prediction:
-      return "prediction";
-    case engine::Cargo::release:
-      return "release";
-    case engine::Cargo::sample:
-      return "sample";
-    case engine::Cargo::meeting:
-      return "gradients of a replica";
-    case engine::Cargo::turn:
-      return "turn";
-  }
-  return "";
+  constexpr const char* kNames[engine::kCargos] = {
+      "activation", "gradient", "target", "prediction",
+      "release",    "sample",   "gradients of a replica", "turn"};
+  return kNames[int(cargo)];
 }
 
 nlohmann::ordered_json to_json(const engine::LinkTime& link) {
@@ -49,11 +35,7 @@ void require_ranks(const Config& config, const engine::TrainerOptions& options, 
   ranks /= config.pipeline.tensor * copies_of(config);
   std::vector<int> dealt = config.pipeline.ranks;
   if (dealt.empty()) dealt = engine::deal_workers(int(schedule.workers.size()), ranks);
-  try {
-    engine::require_ranks(schedule, dealt, ranks);
-  } catch (const std::invalid_argument& error) {
-    throw config.error("pipeline.ranks", error.what());
-  }
+  check_key(config, "pipeline.ranks", [&] { engine::require_ranks(schedule, dealt, ranks); });
   if (config.replay.kind != "none")
     throw config.error("replay.kind", "ranks replay nothing: \"none\"");
 }
@@ -105,7 +87,7 @@ void RankTeam::tell_all(const engine::ByteWriter& letter) {
 void RankTeam::prepare(const engine::Trainer& trainer, double fps) {
   for (int rank = 1; rank < exchange_.ranks(); ++rank) {
     post(exchange_, rank,
-         write({.sample = trainer.sample(),
+         write(Word::plan, RankPlan{.sample = trainer.sample(),
                 .cut = trainer.cut(),
                 .module_ms = trainer.module_ms(),
                 .fps = fps,
@@ -125,15 +107,9 @@ void RankTeam::go() {
 std::string RankTeam::look(double rate, engine::Checkpointer* checkpointer) {
   std::string line;
   while (const auto letter = next_letter(exchange_)) {
-    engine::ByteReader reader(letter->text);
-    const Word word = reader.get<Word>();
-    if (word == Word::part && checkpointer) checkpointer->add(read_part(reader));
-    if (word == Word::share) take_share(letter->from, reader);
-    if (word == Word::source) take_source(letter->from, reader);
-    if (word == Word::stop && !asked_to_stop_) {
-      asked_to_stop_ = true;
-      line = "rank " + std::to_string(letter->from) + " was asked to stop: draining the pipeline";
-    }
+    if (take(*letter, checkpointer) != Word::stop || asked_to_stop_) continue;
+    asked_to_stop_ = true;
+    line = "rank " + std::to_string(letter->from) + " was asked to stop: draining the pipeline";
   }
   const RankSettings now{rate, checkpointer ? checkpointer->every() : settings_.every,
                          checkpointer ? checkpointer->asked() : settings_.asked};
@@ -144,27 +120,22 @@ std::string RankTeam::look(double rate, engine::Checkpointer* checkpointer) {
   return line;
 }
 
-void RankTeam::take_share(int rank, engine::ByteReader& letter) {
-  shares_[rank % grid_->tensor()] = engine::state_of(letter.text());
-}
-
-void RankTeam::take_source(int rank, engine::ByteReader& letter) {
-  sources_[rank / (exchange_.ranks() / grid_->copies())] = read_source(letter);
+Word RankTeam::take(const engine::Exchange::Letter& letter, engine::Checkpointer* checkpointer) {
+  engine::ByteReader reader(letter.text);
+  const Word word = reader.get<Word>();
+  if (word == Word::part && checkpointer)
+    checkpointer->add(read<engine::Checkpointer::Part>(reader));
+  if (word == Word::share) shares_[letter.from % grid_->tensor()] = engine::state_of(reader.text());
+  if (word == Word::source) sources_[letter.from / ranks_a_copy()] = read<SourceReport>(reader);
+  return word;
 }
 
 std::string RankTeam::await_sources() {
-  while (int(sources_.size()) < grid_->copies() - 1) {
-    const engine::Exchange::Letter letter = await_letter(exchange_, std::chrono::seconds(30));
-    engine::ByteReader reader(letter.text);
-    const Word word = reader.get<Word>();
-    if (word == Word::source) take_source(letter.from, reader);
-    if (word == Word::share) take_share(letter.from, reader);
-  }
+  while (int(sources_.size()) < grid_->copies() - 1)
+    take(await_letter(exchange_, std::chrono::seconds(30)));
   for (const auto& [copy, source] : sources_) {
-    if (!source.error.empty()) {
-      return "rank " + std::to_string(copy * (exchange_.ranks() / grid_->copies())) + ": " +
-             source.error;
-    }
+    if (!source.error.empty())
+      return "rank " + std::to_string(copy * ranks_a_copy()) + ": " + source.error;
   }
   return "";
 }
@@ -172,11 +143,8 @@ std::string RankTeam::await_sources() {
 stages::StateDict RankTeam::whole(stages::StateDict mine) {
   const int tensor = grid_->tensor();
   if (tensor == 1) return mine;
-  while (int(shares_.size()) < tensor - 1) {
-    const engine::Exchange::Letter letter = await_letter(exchange_, std::chrono::seconds(30));
-    engine::ByteReader reader(letter.text);
-    if (reader.get<Word>() == Word::share) take_share(letter.from, reader);
-  }
+  while (int(shares_.size()) < tensor - 1)
+    take(await_letter(exchange_, std::chrono::seconds(30)));
   std::set<std::string> names;
   for (const auto& [name, tensor] : mine) names.insert(name);
   for (const auto& [part, share] : shares_) {
@@ -201,7 +169,7 @@ nlohmann::ordered_json RankTeam::report(const engine::Trainer& trainer,
       for (const int stage : engine::stages_of(schedule.workers[std::size_t(worker)]))
         stages.insert(stage);
     }
-    const int in_copy = exchange_.ranks() / grid_->copies(), copy = rank / in_copy;
+    const int in_copy = ranks_a_copy(), copy = rank / in_copy;
     const auto other = sources_.find(copy);
     std::vector<double> compute, handoff;
     for (const int stage : stages) {

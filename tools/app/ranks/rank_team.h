@@ -24,24 +24,24 @@ class RankTeam {
   RankTeam(engine::Exchange& exchange, const Config& config);
 
   RankGrid& grid() { return *grid_; }
-  /// Has them build what `trainer` is, and waits until they have. Throws ConfigError as above.
+  /// Has the others build their share of `trainer`, and waits for that. Throws ConfigError as above.
   void prepare(const engine::Trainer& trainer, double fps);
-  /// Has them run.
+  /// Starts the others.
   void go();
-  /// Takes what they say and tells them what has changed. Returns a line on what happened, or "".
+  /// Takes the ranks' letters and sends them changed settings. Returns a line on what happened, or
+  /// "".
   std::string look(double rate, engine::Checkpointer* checkpointer);
-  /// What `mine`, of the trainer here, and what the others have learned are together. Where modules
-  /// are shared it waits for theirs.
+  /// `mine`, the state of this trainer, completed by the other ranks' parts of shared modules. Waits
+  /// for them.
   stages::StateDict whole(stages::StateDict mine);
-  /// Waits until the other pipelines have told how their sources went. Returns why one broke off,
-  /// or
+  /// Waits until the other pipelines have reported on their sources. Returns why one broke off, or
   /// "".
   std::string await_sources();
   bool asked_to_stop() const { return asked_to_stop_; }
 
   /// "ranks" of the report: one object a rank.
   nlohmann::ordered_json report(const engine::Trainer& trainer, const engine::Reading& r) const;
-  /// The link whose messages take longest, as in "links" of a rank; null: none was timed.
+  /// The slowest link, as in a rank's "links"; null: none was timed.
   nlohmann::ordered_json bottleneck_link() const;
 
  private:
@@ -50,7 +50,7 @@ class RankTeam {
   void each(Word expected, const Read& read);
   void tell_all(const engine::ByteWriter& letter);
   nlohmann::ordered_json links_to(int rank) const;
-  /// Of this rank's pipeline, with the ranks' numbers among all.
+  /// Of this rank's pipeline, by the ranks' numbers in the whole run.
   std::vector<engine::LinkTime> link_times() const;
 
   struct Member {
@@ -58,8 +58,9 @@ class RankTeam {
     std::int64_t process = 0;
   };
 
-  void take_share(int rank, engine::ByteReader& letter);
-  void take_source(int rank, engine::ByteReader& letter);
+  /// Keeps what a letter brings. Returns its word.
+  Word take(const engine::Exchange::Letter& letter, engine::Checkpointer* checkpointer = nullptr);
+  int ranks_a_copy() const { return exchange_.ranks() / grid_->copies(); }
 
   engine::Exchange& exchange_;
   std::unique_ptr<RankGrid> grid_;
