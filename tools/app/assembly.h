@@ -6,8 +6,8 @@
 
 #include "engine/trainer/trainer.h"
 #include "stages/model_spec.h"
-#include "tools/app/config/config.h"
 #include "tools/app/checkpoint_files.h"
+#include "tools/app/config/config.h"
 
 namespace millrace::app {
 

@@ -21,9 +21,9 @@ class CheckpointFiles {
  public:
   explicit CheckpointFiles(std::string folder);
 
-  /// Writes `state` as the newest. The newest so far becomes the previous one, unless it is damaged.
-  /// Throws std::runtime_error "PATH: cause" and then leaves both files alone. A state that is not
-  /// finite is refused, since it would replace a good one.
+  /// Writes `state` as the newest. The newest so far becomes the previous one, unless it is
+  /// damaged. Throws std::runtime_error "PATH: cause" and then leaves both files alone. A state
+  /// that is not finite is refused, since it would replace a good one.
   void write(const stages::StateDict& state, const stages::Metadata& metadata = {});
 
   /// Whether there is a checkpoint, intact or not.

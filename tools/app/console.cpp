@@ -121,8 +121,7 @@ std::string Console::status() {
   const engine::Reading r = learner_.trainer.monitor().read();
   const auto now = std::chrono::steady_clock::now();
   const double seconds = std::chrono::duration<double>(now - shown_at_).count();
-  const std::int64_t trained = learner_.trainer.trained(),
-                     every = learner_.overload.train_every(),
+  const std::int64_t trained = learner_.trainer.trained(), every = learner_.overload.train_every(),
                      replayed = learner_.trainer.monitor().tally().counts().replayed;
   const RunLog& log = records_.log;
   std::string text = engine::format(

@@ -35,8 +35,8 @@ void check_modules(const Config& config, std::int64_t modules);
 /// throw as Run's do.
 class GivenRun {
  public:
-  /// Samples are float32 [C,H,W]. `targets`: each comes with a target of the prediction's shape; else
-  /// a sample is its own target.
+  /// Samples are float32 [C,H,W]. `targets`: each comes with a target of the prediction's shape;
+  /// else a sample is its own target.
   GivenRun(const Config& config, const stages::ImageShape& sample, bool targets);
   ~GivenRun();
 
@@ -47,16 +47,16 @@ class GivenRun {
   bool has_room() const;
   /// Number of samples that wait for the engine.
   int waiting() const;
-  /// Only while has_room(). `input` and `target` stay valid until the sample's result is returned or
-  /// over(). `target`: null if unknown; ignored if a sample is its own target.
+  /// Only while has_room(). `input` and `target` stay valid until the sample's result is returned
+  /// or over(). `target`: null if unknown; ignored if a sample is its own target.
   void give(const float* input, const float* target);
   /// No more samples follow.
   void end();
   /// Also discards the samples that still wait.
   void stop();
-  /// The next sample's result, in order, if it comes within `patience`. Results come once all samples
-  /// of their update are predicted; samples without an update have none. Rethrows what a worker
-  /// threw.
+  /// The next sample's result, in order, if it comes within `patience`. Results come once all
+  /// samples of their update are predicted; samples without an update have none. Rethrows what a
+  /// worker threw.
   std::optional<GivenResult> next(std::chrono::milliseconds patience);
   /// Whether all results have been returned.
   bool over() const;

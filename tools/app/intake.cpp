@@ -9,7 +9,8 @@ namespace {
 /// How many frames may wait.
 int queue_capacity(const Config& config, io::Drop drop) {
   if (drop == io::Drop::never) return 8;  // evens out a reader that decodes in bursts
-  // While the pipeline trains on one frame, others wait that will only be predicted, which is quick.
+  // While the pipeline trains on one frame, others wait that will only be predicted, which is
+  // quick.
   return config.monitor.policy == "skip" ? 4 : 1;
 }
 

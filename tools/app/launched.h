@@ -8,8 +8,8 @@
 namespace millrace::app {
 
 /// Null if this process was started alone; then MPI is not even loaded. Call it once per process.
-/// Ranks may end only when all have destroyed their Exchange. Throws ConfigError if several processes
-/// were started and this build has no MPI.
+/// Ranks may end only when all have destroyed their Exchange. Throws ConfigError if several
+/// processes were started and this build has no MPI.
 std::unique_ptr<engine::Exchange> launched_ranks();
 
 }  // namespace millrace::app

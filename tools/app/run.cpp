@@ -41,9 +41,9 @@ void tell_of_labels(RunParts& p) {
                              : request.labels    ? request.labels->beyond(came)
                                                  : std::pair<std::size_t, std::int64_t>();
   if (count == 0 || (request.labels && p.progress.stopping)) return;
-  p.console.tell("task.labels: " + std::to_string(count) + (count == 1 ? " label is" : " labels are") +
-                 " of frames that never came, as " + std::to_string(last) + "; " +
-                 std::to_string(came) + " came");
+  p.console.tell("task.labels: " + std::to_string(count) +
+                 (count == 1 ? " label is" : " labels are") + " of frames that never came, as " +
+                 std::to_string(last) + "; " + std::to_string(came) + " came");
 }
 
 /// Notices when a draining pipeline makes no progress.
@@ -82,9 +82,8 @@ RunParts::RunParts(const Config& given, RunOptions options)
       learner(request, intake, team.get()),
       records(request, intake, learner, team.get(), progress),
       console(request, intake, learner, records) {
-  learner.feed->rest_while([this] {
-    return console.paused() && !progress.stopping.load(std::memory_order_relaxed);
-  });
+  learner.feed->rest_while(
+      [this] { return console.paused() && !progress.stopping.load(std::memory_order_relaxed); });
 }
 
 stages::Metadata RunParts::about_weights() const {

@@ -71,7 +71,8 @@ class Run {
   void on_prediction(std::function<void(const Prediction&)> see);
   /// `tell` is called by learn()'s thread with a line on each event: a roll-back, an outage, ...
   void on_event(std::function<void(const std::string& line)> tell);
-  /// `look` is called by learn()'s thread about 20 times a second. It may call any method but learn().
+  /// `look` is called by learn()'s thread about 20 times a second. It may call any method but
+  /// learn().
   void on_tick(std::function<void()> look);
 
   /// Learns until the source ends, `frames` frames are trained (0: no limit) or stop() is called.
@@ -84,7 +85,8 @@ class Run {
   void set_rate(double times);
   /// Reads the config again and applies what may change during a run. Returns a line on that.
   std::string reload();
-  /// Writes every output that the config names, even if others fail. Returns a line on each failure.
+  /// Writes every output that the config names, even if others fail. Returns a line on each
+  /// failure.
   std::vector<std::string> save();
   /// Writes the weights alone, as safetensors.
   void save_weights(const std::string& path) const;

@@ -21,7 +21,8 @@ LockstepFeed::LockstepFeed(engine::Feed& own, engine::SumGroup& copies)
   for (std::size_t i = 0; i < peers_.size(); ++i) {
     const int rank = leads() ? int(i) + 1 : 0;
     peers_[i].out = exchange_.open_to(rank, engine::Exchange::kFeedTag, {as_bytes(peers_[i].says)});
-    peers_[i].in = exchange_.open_from(rank, engine::Exchange::kFeedTag, {as_bytes(peers_[i].said)});
+    peers_[i].in =
+        exchange_.open_from(rank, engine::Exchange::kFeedTag, {as_bytes(peers_[i].said)});
     listen(peers_[i]);
   }
 }

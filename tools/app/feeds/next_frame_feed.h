@@ -11,12 +11,12 @@
 
 namespace millrace::app {
 
-/// A frame's target is the frame `horizon` later in the same segment of the stream. There is none if
-/// that frame was dropped or not decoded, or if an outage or a loop's seam lies between.
+/// A frame's target is the frame `horizon` later in the same segment of the stream. There is none
+/// if that frame was dropped or not decoded, or if an outage or a loop's seam lies between.
 ///
-/// Late targets: a frame becomes a sample at once, so that the network predicts the future. Its target
-/// is written when it arrives; if it never does, the sample has no target. Stages that wait for
-/// targets take frames from the queue themselves, so that the pipeline can be full meanwhile.
+/// Late targets: a frame becomes a sample at once, so that the network predicts the future. Its
+/// target is written when it arrives; if it never does, the sample has no target. Stages that wait
+/// for targets take frames from the queue themselves, so that the pipeline can be full meanwhile.
 /// Otherwise a frame becomes a sample once its target has arrived; frames without one are left out.
 /// This serves streams that are read faster than they were filmed.
 ///

@@ -19,13 +19,13 @@ struct ReplayOptions {
 
 /// Passes a stream's samples on, keeps some, and replays them with their targets.
 ///
-/// Live: fresh frames have priority. A sample is replayed only if no frame waits, the latest one has
-/// been predicted, and the whole pipeline can finish the sample before the next frame may arrive.
-/// Both times are estimated as TCP estimates its retransmission timeout: mean plus 4 mean deviations
-/// (RFC 6298). Nothing is replayed while a frame is overdue, so an outage stops replay.
+/// Live: fresh frames have priority. A sample is replayed only if no frame waits, the latest one
+/// has been predicted, and the whole pipeline can finish the sample before the next frame may
+/// arrive. Both times are estimated as TCP estimates its retransmission timeout: mean plus 4 mean
+/// deviations (RFC 6298). Nothing is replayed while a frame is overdue, so an outage stops replay.
 ///
-/// Not live (the stream waits for the pipeline): replay follows the share alone, each replayed sample
-/// before a fresh one that already waits.
+/// Not live (the stream waits for the pipeline): replay follows the share alone, each replayed
+/// sample before a fresh one that already waits.
 ///
 /// A sample is kept when its slot is about to be written again: then every stage is done with it,
 /// its target and loss are known, and only stage 0's worker holds it. So that worker makes all
@@ -38,7 +38,9 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   Status poll(std::chrono::microseconds patience) override;
   void take(engine::Sample& sample) override;
   Status target(engine::Sample& sample, std::chrono::microseconds patience) override;
-  Status targets_known(std::chrono::microseconds patience) override { return stream_.targets_known(patience); }
+  Status targets_known(std::chrono::microseconds patience) override {
+    return stream_.targets_known(patience);
+  }
   std::int64_t missed() const override { return stream_.missed(); }
 
   void shown(engine::Sample& sample) override;
@@ -74,8 +76,8 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   engine::Trainer& trainer_;
   FrameFeed& stream_;
   const bool live_, all_that_fits_;
-  const double ratio_;                       ///< replayed samples per fresh one
-  std::vector<Entry> entries_;               ///< by slot
+  const double ratio_;          ///< replayed samples per fresh one
+  std::vector<Entry> entries_;  ///< by slot
   ReplayBuffer buffer_;
   // Stage 0's worker.
   bool again_ = false;  ///< the next sample is replayed

@@ -5,8 +5,8 @@
 
 #include "io/queue/masks.h"
 #include "io/queue/second_stream.h"
-#include "tools/app/config/task.h"
 #include "tools/app/assembly.h"
+#include "tools/app/config/task.h"
 
 namespace millrace::app {
 namespace {

@@ -20,8 +20,8 @@ io::SourceOptions source_options(const Config& config);
 std::optional<io::Labels> configured_labels(const Config& config);
 /// Takes the labels that users give during the run; null if they give none.
 std::shared_ptr<io::LiveLabels> live_labels(const Config& config);
-/// Gives targets to frames of `info`: masks for the part of the picture that `view` shows, or another
-/// stream's frames of the size of `target`. Null if task names neither. Throws ConfigError,
+/// Gives targets to frames of `info`: masks for the part of the picture that `view` shows, or
+/// another stream's frames of the size of `target`. Null if task names neither. Throws ConfigError,
 /// io::SourceError.
 std::unique_ptr<io::Teller> open_teller(const Config& config, const io::SourceInfo& info,
                                         const io::ResizerOptions& view,

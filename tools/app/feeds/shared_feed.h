@@ -31,7 +31,9 @@ class SharedFeed final : public engine::Feed {
   SharedFeed(engine::Feed& own, engine::Exchange& group, engine::Trainer& trainer);
   Status poll(std::chrono::microseconds patience) override { return own_.poll(patience); }
   void take(engine::Sample& sample) override;
-  Status targets_known(std::chrono::microseconds patience) override { return own_.targets_known(patience); }
+  Status targets_known(std::chrono::microseconds patience) override {
+    return own_.targets_known(patience);
+  }
   std::int64_t missed() const override { return own_.missed(); }
   /// No more samples follow. By the worker that takes them.
   void end();

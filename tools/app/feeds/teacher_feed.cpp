@@ -94,7 +94,7 @@ void TeacherFeed::take(engine::Sample& sample) {
 }
 
 engine::Feed::Status TeacherFeed::target(engine::Sample& sample,
-                                          std::chrono::microseconds patience) {
+                                         std::chrono::microseconds patience) {
   return wait(patience, [&] { return !unknown_[std::size_t(sample.slot)]; });
 }
 

@@ -52,10 +52,10 @@ class TeacherFeed final : public FrameFeed {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<engine::Sample*> asked_;  ///< under the lock; the teacher works on the first
-  std::vector<bool> unknown_;  ///< by slot, under the lock
-  bool over_ = false;          ///< under the lock
-  std::exception_ptr failed_;  ///< under the lock: what the teacher threw
-  std::thread thread_;         ///< last member; only with late targets
+  std::vector<bool> unknown_;          ///< by slot, under the lock
+  bool over_ = false;                  ///< under the lock
+  std::exception_ptr failed_;          ///< under the lock: what the teacher threw
+  std::thread thread_;                 ///< last member; only with late targets
 };
 
 }  // namespace millrace::app

@@ -1,4 +1,4 @@
-// How well classes are told, of frames or of their pixels, beside always telling the majority.
+// How well classes of frames or pixels are predicted, compared with always predicting the majority.
 #pragma once
 
 #include <atomic>
@@ -9,12 +9,12 @@
 
 namespace millrace::app {
 
-/// Mean intersection over union, over the classes that were there or were told; of all frames and
-/// of the latest kRecent. Written by one thread; recent() from any.
+/// Mean intersection over union, over the classes that occurred or were predicted; of all frames
+/// and of the latest kRecent. Written by one thread; recent() from any.
 class Overlap {
  public:
   explicit Overlap(std::size_t classes);
-  /// A pixel of class `truth` was told to be `told`.
+  /// Counts a pixel of class `truth` that was predicted as `told`.
   void add(std::size_t truth, std::size_t told);
   void end_frame();
   double mean() const { return share(all_); }
@@ -32,19 +32,20 @@ class Overlap {
   std::atomic<double> recent_{0};
 };
 
-/// Written by the last stage's worker, without allocation; what can be read meanwhile, histories
-/// and Overlap say.
+/// Written by the last stage's worker, without allocation. LossHistory and Overlap say what other
+/// threads may read.
 class ClassScores {
  public:
-  /// Of numbers [classes][pixels] that begin after the `offset`-th of a target.
+  /// For targets with numbers [classes][pixels] from `offset` on.
   ClassScores(std::size_t classes, std::size_t pixels, std::size_t offset = 0);
 
-  /// One frame, before the majority learns of it. A pixel whose targets are all 0 has no class.
+  /// Scores one frame, then counts it for the majority. A pixel whose targets are all 0 has no
+  /// class.
   void see(const float* target, const float* prediction);
 
-  /// A frame's share of pixels (a label's: 1 or 0) that were told right.
+  /// By frame: the share of pixels predicted right; for labels 1 or 0.
   const engine::LossHistory& hits() const { return hits_; }
-  /// The same of always telling the class that the pixel had most often so far.
+  /// The same for always predicting the pixel's most frequent class so far.
   const engine::LossHistory& majority_hits() const { return majority_hits_; }
   const Overlap& overlap() const { return overlap_; }
   const Overlap& majority_overlap() const { return majority_overlap_; }
@@ -52,7 +53,7 @@ class ClassScores {
 
  private:
   static constexpr std::size_t kNone = std::size_t(-1);
-  /// By pixel, the class of the largest number; kNone where `any` is asked for and all are 0.
+  /// By pixel, the class of the largest number; with `any`, kNone if all are 0.
   void largest(const float* numbers, bool any, std::vector<std::size_t>& classes);
 
   const std::size_t classes_, pixels_, offset_;

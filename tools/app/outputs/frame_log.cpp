@@ -18,9 +18,9 @@ namespace {
 
 using namespace std::chrono;
 
-constexpr seconds kPatience{5};  // with whoever reads the last lines
+constexpr seconds kPatience{5};  // with the reader of the last lines
 
-/// Whether the file's last line was cut off, by a crash or a full disk.
+/// Whether the file's last line was cut short, by a crash or a full disk.
 bool ends_amid_a_line(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat status {};
@@ -33,9 +33,9 @@ bool ends_amid_a_line(const std::string& path) {
   return last != '\n';
 }
 
-/// Throws std::runtime_error. Never waits: not for a pipe's reader, not for a full one.
+/// Throws std::runtime_error. Never blocks, not even on a pipe.
 int open_to_append(const std::string& path) {
-  std::error_code ignored;  // open() tells of it
+  std::error_code ignored;  // open() reports it
   const auto folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
   const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666);
@@ -106,14 +106,14 @@ bool FrameLog::reopen() {
     open();
     return true;
   } catch (const std::runtime_error&) {
-    return false;  // error() tells
+    return false;  // error() holds the cause
   }
 }
 
 std::string FrameLog::line(const Note& note, const engine::Reading& r) {
   const double passed = duration<double>(note.time - before_.time).count();
   const bool first = before_.time == system_clock::time_point{};
-  nlohmann::ordered_json fps;  // null: not to be told
+  nlohmann::ordered_json fps;  // null: unknown
   if (!first && passed > 0) fps = double(note.sample - before_.sample) / passed;
   const nlohmann::ordered_json line = {
       {"frame", note.sample},
@@ -156,7 +156,7 @@ bool FrameLog::flush(milliseconds patience) {
 
 void FrameLog::fail(const std::string& cause) {
   error_ = where() + ": " + cause;
-  // The line is written again, below the half of it that may be there.
+  // Write the line again, after the part that may be there.
   if (done_ > 0) text_ = "\n" + text_;
   done_ = 0;
   if (path_ == "-") return;

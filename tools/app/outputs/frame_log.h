@@ -1,4 +1,4 @@
-// One JSON object a line about every N-th frame, while the run goes on.
+// A log of every N-th frame, one JSON object a line, written during the run.
 #pragma once
 
 #include <readerwriterqueue/readerwritercircularbuffer.h>
@@ -16,7 +16,7 @@
 
 namespace millrace::app {
 
-/// What a line tells of. The histories have seen a prediction before the log does.
+/// What lines report on. The histories see a prediction before the log does.
 struct LogSubject {
   const engine::Monitor& monitor;
   const io::FrameQueue& queue;
@@ -26,12 +26,11 @@ struct LogSubject {
   std::string correction;  ///< of old gradients
 };
 
-/// Appends to a file, or to stdout. This is no output written whole: it grows, and each line is
-/// there for whoever follows it as soon as it is written. predicted() only notes numbers, for
-/// write() to make lines of; should write() fall kRoom frames behind, predicted() leaves frames out
-/// rather than wait, and every line says how many so far. write() never waits, neither for a disk
-/// that is full nor for a pipe: until it can go on, notes are kept. predicted(): the last stage's
-/// worker. The rest: one other thread.
+/// Appends to a file, or to stdout, a line at a time. predicted() only notes numbers, from which
+/// write() makes lines. If write() falls kRoom frames behind, predicted() leaves frames out, and
+/// each line says how many so far. write() never blocks on a full disk or pipe: it keeps the notes
+/// until it can continue. predicted() is called by the last stage's worker, the rest by one other
+/// thread.
 class FrameLog final : public engine::Observer {
  public:
   static constexpr std::size_t kRoom = 65536;
@@ -46,16 +45,16 @@ class FrameLog final : public engine::Observer {
   void predicted(engine::Sample& sample, float loss) override {
     if (sample.info.index % every_ == 0) note(sample.info, loss);
   }
-  /// A line that says that what follows goes on from a checkpoint after `frames` frames, which
-  /// count as the first ones. Before the run.
+  /// Adds a line saying that the run continues a checkpoint after `frames` frames; numbers go on
+  /// from there. Before the run.
   void resumed(std::int64_t frames);
 
-  /// Writes what was noted since the last call, as far as it is taken: a pipe's reader is waited
-  /// for `patience` at most. What can't be written is tried again with the next call.
+  /// Writes what was noted since the last call; waits `patience` at most for a pipe's reader. The
+  /// next call retries what can't be written.
   void write(std::chrono::milliseconds patience = {});
-  /// Writes the rest, to a reader that takes something every few seconds.
+  /// Writes the rest, if the reader takes some of it every few seconds.
   void finish();
-  /// "PATH: cause" while nothing can be written; else "".
+  /// "PATH: cause" while writing fails; else "".
   const std::string& error() const { return error_; }
 
  private:
@@ -70,7 +69,7 @@ class FrameLog final : public engine::Observer {
   void note(const engine::SampleInfo& info, float loss);
   std::string line(const Note& note, const engine::Reading& reading);
   void open();
-  bool reopen();  ///< after a failure; whether it is there again
+  bool reopen();  ///< after a failure; whether it succeeded
   /// Whether all of text_ is written.
   bool flush(std::chrono::milliseconds patience);
   void fail(const std::string& cause);
@@ -79,12 +78,12 @@ class FrameLog final : public engine::Observer {
   const std::string path_;
   const std::int64_t every_;
   const LogSubject subject_;
-  std::int64_t before_run_ = 0;  ///< frames that a checkpoint had learned from
+  std::int64_t before_run_ = 0;  ///< frames before the checkpoint
   int file_ = -1;
   moodycamel::BlockingReaderWriterCircularBuffer<Note> notes_{kRoom};
   std::atomic<std::int64_t> missed_{0};
-  Note before_;       ///< of the line before; its time is 0 while there is none
-  std::string text_;  ///< a line that is not all written
+  Note before_;       ///< the line before; time 0: none
+  std::string text_;  ///< a line not yet fully written
   std::size_t done_ = 0;
   std::string error_;
 };

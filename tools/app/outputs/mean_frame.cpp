@@ -21,7 +21,7 @@ MeanFrame::MeanFrame(const stages::ImageShape& target, const stages::LossSpec& l
       loss_(loss),
       single_(loss_.single()),
       mean_(size_of(target)),
-      // Probabilities begin equal, as if one sample had been spread over all classes.
+      // Probabilities begin equal, as if one sample were spread over all classes.
       seen_(loss_.scores() ? 1 : 0) {
   tensor_of(mean_.data(), shape_).copy_(loss_.prior(tensor_of(mean_.data(), shape_)));
   // Each pixel counts its own.
@@ -32,7 +32,7 @@ MeanFrame::MeanFrame(const stages::ImageShape& target, const stages::LossSpec& l
 
 float MeanFrame::compare(const float* target) {
   if (!single_) return compare_tensors(target);
-  // The default by name, so that the loop becomes vector code.
+  // The default is inlined, so that the loop is vectorized.
   return single_ == &stages::loss_types().front()
              ? compare(target, [](float mean, float seen) { return (seen - mean) * (seen - mean); })
              : compare(target, single_->element);

@@ -1,4 +1,4 @@
-// What a network must beat: always predicting the mean of the targets seen so far.
+// The baseline: always predicting the mean of the targets so far.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,15 @@
 
 namespace millrace::app {
 
-/// The running mean of targets and its loss; of classes: how often each came. Where the loss is one
-/// whose share of each element is known, it allocates in the constructor alone.
+/// The running mean of targets and its loss; for classes: how often each came. If the loss is a sum
+/// over elements, only the constructor allocates.
 class MeanFrame {
  public:
   MeanFrame(const stages::ImageShape& target, const stages::LossSpec& loss);
 
-  /// The loss of the mean so far (of no picture: black) against `target`; then learns it.
+  /// The loss of the mean so far (black before the first) against `target`; then adds `target`.
   float compare(const float* target);
-  /// The loss of `prediction`, as large, against `target`.
+  /// The loss of `prediction`, of the same shape, against `target`.
   float loss_of(const float* prediction, const float* target) const;
 
   const std::vector<float>& mean() const { return mean_; }
@@ -30,10 +30,10 @@ class MeanFrame {
 
   const stages::ImageShape shape_;
   const stages::Loss loss_;
-  const stages::LossType* single_;  ///< null: tensors are compared
+  const stages::LossType* single_;  ///< null: computed with tensors
   std::vector<float> mean_;
   std::int64_t seen_;
-  std::vector<float> counts_;  ///< by element, with tensors: targets seen
+  std::vector<float> counts_;  ///< by element, with tensors only: targets seen
 };
 
 }  // namespace millrace::app

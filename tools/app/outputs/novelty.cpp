@@ -6,7 +6,7 @@
 namespace millrace::app {
 namespace {
 
-constexpr double kNoLoss = 1e-12;  // its logarithm stands for that of a loss of nothing
+constexpr double kNoLoss = 1e-12;  // stands for 0, which has no logarithm
 
 }  // namespace
 
@@ -15,7 +15,7 @@ bool Novelty::see(float loss) {
   const std::int64_t number = seen_++;
   if (!std::isfinite(loss)) {
     deviation_.store(options_.deviations, relaxed);
-    mark(options_.deviations);  // by how much can't be said, and nothing is learned from it
+    mark(options_.deviations);  // the usual stays as it is
     return true;
   }
   const double value = std::log(std::max(double(loss), kNoLoss));
@@ -29,9 +29,9 @@ bool Novelty::see(float loss) {
   } else if (in_event() && ++usual_in_a_row_ >= options_.calm) {
     in_event_.store(false, relaxed);
   }
-  // The memory starts short and grows with the run: of losses that fell by decades little is kept.
+  // The memory starts short and grows, so that the high losses of the beginning are soon forgotten.
   const double share = 1.0 / double(std::clamp<std::int64_t>(number / 4, 1, options_.memory));
-  // What is far out counts as the border does.
+  // Outliers are clamped.
   const double border = options_.deviations * spread;
   const double step = settled ? std::clamp(value - mean_, -border, border) : value - mean_;
   mean_ += share * step;

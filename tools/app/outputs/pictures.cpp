@@ -11,7 +11,7 @@
 namespace millrace::app {
 namespace {
 
-constexpr float kErrorGain = 4.0f;  // errors worth a look are a few grey levels
+constexpr float kErrorGain = 4.0f;  // visible errors are a few grey levels
 
 std::string loss_text(double loss) {
   return engine::format("loss %.4f", loss);
@@ -26,7 +26,7 @@ void draw_loss(const RunLog& log, const std::string& path) {
                   .log_y = true};
   auto mean_frame = log.baseline().curve();
   if (!mean_frame.empty())
-    mean_frame.erase(mean_frame.begin());  // the mean of nothing says nothing
+    mean_frame.erase(mean_frame.begin());  // before the first frame there is no mean
   chart.series = {{.label = "network", .points = log.network().curve()},
                   {.label = "mean frame", .points = std::move(mean_frame), .dashed = true}};
   io::write_chart(chart, path);

@@ -55,10 +55,9 @@ void Records::count_in_trace(const io::FrameQueue& queue) {
     const engine::Clock::time_point now = engine::Clock::now();
     const io::FrameCounts frames = queue.counts();
     const std::chrono::duration<double, std::milli> latency = now - sample.info.captured;
-    log->count({.waiting = frames.waiting(),
-                .dropped = frames.dropped,
-                .latency_ms = latency.count()},
-               now);
+    log->count(
+        {.waiting = frames.waiting(), .dropped = frames.dropped, .latency_ms = latency.count()},
+        now);
   });
 }
 
@@ -94,20 +93,20 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
                                                  .channels = int(picture.channels),
                                                  .height = int(picture.height),
                                                  .width = int(picture.width)});
-  observers.add([this, pictures, seen = std::int64_t(0)](engine::Sample& sample,
-                                                         float loss) mutable {
-    const Novelty& novelty = log.novelty();
-    if (novelty.events() == seen) return;
-    seen = novelty.events();
-    alerts->raise({.event = seen,
-                   .frame = sample.info.index,
-                   .source_frame = sample.info.frame,
-                   .time = std::chrono::system_clock::now(),
-                   .loss = loss,
-                   .deviation = novelty.deviation()},
-                  pictures ? sample.shown_input().data() : nullptr,
-                  pictures ? sample.prediction().data() : nullptr);
-  });
+  observers.add(
+      [this, pictures, seen = std::int64_t(0)](engine::Sample& sample, float loss) mutable {
+        const Novelty& novelty = log.novelty();
+        if (novelty.events() == seen) return;
+        seen = novelty.events();
+        alerts->raise({.event = seen,
+                       .frame = sample.info.index,
+                       .source_frame = sample.info.frame,
+                       .time = std::chrono::system_clock::now(),
+                       .loss = loss,
+                       .deviation = novelty.deviation()},
+                      pictures ? sample.shown_input().data() : nullptr,
+                      pictures ? sample.prediction().data() : nullptr);
+      });
 }
 
 engine::PipelineOptions Records::pipeline_options(Learner& learner, std::int64_t limit) {
@@ -116,8 +115,8 @@ engine::PipelineOptions Records::pipeline_options(Learner& learner, std::int64_t
   if (!learner.spread()) pipeline.rate = &learner.rate;
   if (checkpointer) {
     pipeline.after_sample = [this, &learner](int stage, std::int64_t sample) {
-      checkpointer->after_sample(
-          stage, learner.replay ? learner.replay->fresh(sample) - 1 : sample);
+      checkpointer->after_sample(stage,
+                                 learner.replay ? learner.replay->fresh(sample) - 1 : sample);
     };
   }
   return pipeline;

@@ -10,10 +10,10 @@
 #include "engine/trace/action_log.h"
 #include "engine/trainer/checkpointer.h"
 #include "io/files/whole_file.h"
+#include "tools/app/alerts/alerts.h"
 #include "tools/app/checkpoint_files.h"
 #include "tools/app/learner.h"
 #include "tools/app/observers.h"
-#include "tools/app/alerts/alerts.h"
 #include "tools/app/outputs/frame_log.h"
 #include "tools/app/outputs/run_log.h"
 #include "tools/app/outputs/video_out.h"
@@ -23,33 +23,33 @@ namespace millrace::app {
 
 /// How a run has gone so far.
 struct Progress {
-  std::atomic<bool> stopping{false}; 
-/// Parts that the config does not ask for are null.
-struct Records {
-  /// All arguments outlive this.
-  Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
-          const Progress& progress);
+  std::atomic<bool> stopping{false};
+  /// Parts that the config does not ask for are null.
+  struct Records {
+    /// All arguments outlive this.
+    Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
+            const Progress& progress);
 
-  /// `limit`: number of frames to train on; 0: no limit.
-  engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);
+    /// `limit`: number of frames to train on; 0: no limit.
+    engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);
 
-  Observers observers;
-  RunLog log;
-  std::function<void(const Prediction&)> see;  ///< the user's; set before the run
-  std::vector<std::unique_ptr<Sink>> sinks;    ///< of plug-ins
-  std::unique_ptr<VideoOut> video;
-  std::unique_ptr<FrameLog> lines;
-  std::unique_ptr<engine::ActionLog> actions;
-  std::unique_ptr<Alerts> alerts;
-  std::optional<io::FolderClaim> claim;  ///< keeps other runs out of the folder
-  CheckpointFiles checkpoints;
-  std::unique_ptr<engine::Checkpointer> checkpointer;
-  WriteWatch writes;
+    Observers observers;
+    RunLog log;
+    std::function<void(const Prediction&)> see;  ///< the user's; set before the run
+    std::vector<std::unique_ptr<Sink>> sinks;    ///< of plug-ins
+    std::unique_ptr<VideoOut> video;
+    std::unique_ptr<FrameLog> lines;
+    std::unique_ptr<engine::ActionLog> actions;
+    std::unique_ptr<Alerts> alerts;
+    std::optional<io::FolderClaim> claim;  ///< keeps other runs out of the folder
+    CheckpointFiles checkpoints;
+    std::unique_ptr<engine::Checkpointer> checkpointer;
+    WriteWatch writes;
 
- private:
-  void count_in_trace(const io::FrameQueue& queue);
-  void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
-  void show(engine::Sample& sample, float loss);  ///< to `see` and `sinks`
-};
+   private:
+    void count_in_trace(const io::FrameQueue& queue);
+    void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
+    void show(engine::Sample& sample, float loss);  ///< to `see` and `sinks`
+  };
 
 }  // namespace millrace::app

@@ -28,12 +28,9 @@ Json mean_json(const History& history) {
 
 Json loss_json(const RunLog& log) {
   const engine::LossHistory& net = log.network();
-  Json json = {{"first", number(net.first())},
-               {"last", number(net.last())},
-               {"mean", number(net.mean())},
-               {"recent", number(net.recent())},
-               {"not_finite", net.not_finite()},
-               {"mean_frame", mean_json(log.baseline())}};
+  Json json = {{"first", number(net.first())},   {"last", number(net.last())},
+               {"mean", number(net.mean())},     {"recent", number(net.recent())},
+               {"not_finite", net.not_finite()}, {"mean_frame", mean_json(log.baseline())}};
   if (log.last_frame().count() > 0) json["last_frame"] = mean_json(log.last_frame());
   return json;
 }

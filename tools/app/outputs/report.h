@@ -25,7 +25,8 @@ class RunLog;
 nlohmann::ordered_json make_report(RunParts& run);
 /// The part of it that depends on `trainer` and `frames` alone. `idle`: no worker runs, so that the
 /// stages' steps can be read.
-nlohmann::ordered_json trainer_report(const engine::Trainer& trainer, const engine::Reading& reading,
+nlohmann::ordered_json trainer_report(const engine::Trainer& trainer,
+                                      const engine::Reading& reading,
                                       const engine::FrameCounts& frames, bool idle);
 /// make_report()'s report in a few lines, for people; the last one is the verdict.
 std::string summarize(const nlohmann::ordered_json& report);

@@ -1,4 +1,4 @@
-// What a run keeps of its predictions.
+// Losses and scores of a run's predictions.
 #pragma once
 
 #include <optional>
@@ -13,35 +13,35 @@
 
 namespace millrace::app {
 
-/// A loss, and that of the trivial predictors.
+/// A loss of the network and of the trivial predictors.
 struct Compared {
   engine::LossHistory network, mean_frame, last_frame;
 };
 
-/// Losses of the network and of trivial predictors, and what was out of the ordinary among them.
-/// Written by the last stage's worker; histories say what can be read meanwhile.
+/// Losses of the network and of trivial predictors, class scores and novelty. Written by the last
+/// stage's worker; LossHistory says what other threads may read.
 class RunLog final : public engine::Observer {
  public:
-  /// `before_classes`: channels of a target that tell no class.
+  /// `before_classes`: leading channels of a target that are no classes.
   RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes);
 
   void predicted(engine::Sample& sample, float loss) override;
 
   const engine::LossHistory& network() const { return losses_.network; }
   const engine::LossHistory& baseline() const { return losses_.mean_frame; }
-  /// Of always predicting the input again; empty unless the task is to predict a later frame.
+  /// Of always predicting the input; empty unless the task is to predict a later frame.
   const engine::LossHistory& last_frame() const { return losses_.last_frame; }
-  /// Mean squared errors of pictures; null: targets are none.
+  /// Mean squared errors of pictures; null: targets are not pictures.
   const Compared* squared() const {
     return !pictures_ ? nullptr : squared_ ? &*squared_ : &losses_;
   }
   const ClassScores* classes() const { return classes_ ? &*classes_ : nullptr; }
   const Novelty& novelty() const { return novelty_; }
   const MeanFrame& mean_frame() const { return mean_frame_; }
-  /// Copies each sample's pictures, since its slot may be another sample's when the run is over.
-  /// `sample`: of the same shapes. Before the run.
+  /// Copies each sample's pictures, for runs that reuse the slot before they end. `sample`: any,
+  /// for its shapes. Before the run.
   void keep_pictures(engine::Sample& sample);
-  // The last sample's, when the run is over.
+  // The last sample's, after the run.
   const float* input() const;
   const float* target() const;
   const float* prediction() const;
@@ -52,15 +52,15 @@ class RunLog final : public engine::Observer {
   const bool pictures_, later_frame_;
   const stages::ImageShape shape_;  ///< of a target
   Compared losses_;
-  std::optional<Compared> squared_;  ///< none: the loss is that
+  std::optional<Compared> squared_;  ///< none: the loss is the MSE
   std::optional<ClassScores> classes_;
   MeanFrame mean_frame_;
   engine::Sample* last_;
-  std::vector<float> input_, target_, prediction_;  ///< empty: they still lie in the slot
+  std::vector<float> input_, target_, prediction_;  ///< empty: read from the slot
   Novelty novelty_;
 };
 
-/// Peak signal-to-noise ratio in dB of pictures with values from 0 to 1.
+/// Peak signal-to-noise ratio in dB, for values from 0 to 1.
 double psnr(double mean_squared_error);
 
 }  // namespace millrace::app

@@ -10,7 +10,8 @@
 
 namespace millrace::app {
 
-/// Writes each prediction beside its input. Used by the last stage's worker; finish() after the run.
+/// Writes each prediction beside its input. Used by the last stage's worker; finish() after the
+/// run.
 class VideoOut final : public engine::Observer {
  public:
   /// `to`: as in io::VideoWriterOptions. Throws std::runtime_error if the video can't be opened.

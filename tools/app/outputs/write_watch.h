@@ -1,4 +1,4 @@
-// What can't be written while a run goes on.
+// Failures to write checkpoint and log during a run.
 #pragma once
 
 #include <functional>
@@ -7,18 +7,18 @@
 
 namespace millrace::app {
 
-/// Tells of a failure once, and once more when it is over. look(): one thread; trouble(): any.
+/// Reports a failure once, and once more when it is over. look(): one thread; trouble(): any.
 class WriteWatch {
  public:
   using Tell = std::function<void(const std::string& line)>;
 
-  /// Why the latest checkpoint and the log can't be written, as of now; "": they can.
+  /// Why checkpoint and log can't be written now; "": they can.
   void look(const std::string& checkpoint, const std::string& log, const Tell& tell) {
     const std::lock_guard lock(mutex_);
     checkpoint_.look(checkpoint, tell);
     log_.look(log, tell);
   }
-  /// One line for people; "": all is well.
+  /// One line; "": no failure.
   std::string trouble() const {
     const std::lock_guard lock(mutex_);
     return checkpoint_.error.empty() ? log_.line() : checkpoint_.line();

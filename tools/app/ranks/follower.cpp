@@ -34,7 +34,7 @@ class CopySource {
                                           ": set source.width and source.height");
   }
 
-  /// What `trainer`, which outlives this, takes.
+  /// What `trainer` takes samples from. `trainer` outlives this.
   FrameFeed& feed(const engine::Trainer& trainer) {
     return *(feed_ = make_feed(config_, intake_, trainer));
   }
@@ -61,14 +61,14 @@ class CopySource {
   std::unique_ptr<FrameFeed> feed_;
 };
 
-/// Rank 0 has the frames.
+/// For ranks without frames.
 class NoFeed final : public engine::Feed {
  public:
   Status poll(std::chrono::microseconds) override { return Status::end; }
   void take(engine::Sample&) override {}
 };
 
-/// One rank's run.
+/// This rank's run.
 class Follower {
  public:
   Follower(engine::Exchange& exchange, RankGrid& grid, const Config& config, RankPlan plan)
@@ -78,7 +78,7 @@ class Follower {
                     ? std::make_unique<CopySource>(config, grid.copy(), plan.sample)
                     : nullptr),
         trainer_(options_of(config, std::move(plan))) {
-    // All copies of a pipeline have the same weights: the first writes them.
+    // All copies of a pipeline have the same weights; the first one writes them.
     if (config.checkpoint.dir.empty() || grid.copy() > 0) return;
     checkpointer_ = std::make_unique<engine::Checkpointer>(
         config.pipeline.stages, config.checkpoint.every,
@@ -101,7 +101,8 @@ class Follower {
     } while (!leads() && trainer_.follow());
     if (!leads()) return;
     trainer_.dismiss_ranks();
-    if (source_) post(exchange_, 0, write(Word::source, source_->finish(outcome_, trainer_.monitor().read())));
+    if (source_)
+      post(exchange_, 0, write(Word::source, source_->finish(outcome_, trainer_.monitor().read())));
     if (grid_.copy() == 0)
       post(exchange_, 0, letter(Word::share).put(engine::to_bytes(trainer_.checkpoint())));
     await_posted(exchange_, 30s);
@@ -109,7 +110,7 @@ class Follower {
 
  private:
   engine::TrainerOptions options_of(Config config, RankPlan plan) {
-    // What learning begins with comes from rank 0, which alone need have the files.
+    // Rank 0 sends the initial weights; only it needs the files.
     config.weights.file.clear();
     config.checkpoint.resume = false;
     engine::TrainerOptions options = assemble(config, plan.sample);
@@ -148,7 +149,7 @@ class Follower {
                             std::move(options));
     grid_.pipeline().on_end_of_stream = nullptr;
   }
-  /// Whether it is the first of a pipeline beside rank 0's.
+  /// Whether it is the first rank of its pipeline.
   bool leads() { return grid_.pipeline().rank() == 0; }
 
   void look(const std::function<bool()>& asked_to_stop) {
@@ -170,11 +171,11 @@ class Follower {
 
   engine::Exchange& exchange_;
   RankGrid& grid_;
-  const std::unique_ptr<CopySource> source_;  ///< null: another rank's
+  const std::unique_ptr<CopySource> source_;  ///< null: on another rank
   engine::Trainer trainer_;
   engine::Outcome outcome_;  ///< of `source_`
   std::atomic<double> rate_{1.0};
-  std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: there is nothing to write
+  std::unique_ptr<engine::Checkpointer> checkpointer_;  ///< null: no checkpoints
   bool told_ = false;
 };
 
@@ -217,7 +218,7 @@ int follow(engine::Exchange& exchange, const std::function<Config()>& read,
   try {
     engine::ByteReader reader(text);
     reader.get<Word>();
-    follower = std::make_unique<Follower>(exchange, grid, config, read<RankPlan>(reader));
+    follower = std::make_unique<Follower>(exchange, grid, config, read_as<RankPlan>(reader));
     follower->prepare();
     char host[256] = "";
     gethostname(host, sizeof host - 1);

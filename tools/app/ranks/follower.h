@@ -1,4 +1,4 @@
-// A rank beside rank 0: it has no source, report or page, and runs its share of the workers.
+// A rank other than 0: it runs its share of the workers, without report or page.
 #pragma once
 
 #include <functional>
@@ -8,14 +8,14 @@
 
 namespace millrace::app {
 
-/// Learns as rank 0's run has it, and returns the exit code. `read` gives the config, which must be
-/// rank 0's; it may throw ConfigError. `asked_to_stop` is asked some 20 times a second; rank 0 then
-/// drains all. Throws std::runtime_error for a run that failed. What is wrong before it begins,
-/// rank 0 says.
+/// Learns as part of rank 0's run and returns the exit code. `read` returns the config, which must
+/// equal rank 0's; it may throw ConfigError. `asked_to_stop` is called about 20 times a second; if
+/// true, rank 0 drains all ranks. Throws std::runtime_error if the run fails. Errors before the run
+/// are reported by rank 0.
 int follow(engine::Exchange& exchange, const std::function<Config()>& read,
            const std::function<bool()>& asked_to_stop);
 
-/// On rank 0: tells those that wait for its run that there is none, so that they end with `code`.
+/// On rank 0: tells ranks that wait for the run to exit with `code`.
 void refuse_ranks(engine::Exchange& exchange, int code);
 
 }  // namespace millrace::app

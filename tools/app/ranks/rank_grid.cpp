@@ -144,8 +144,9 @@ void require_grid(const Config& config, const engine::TrainerOptions& options, i
   }
   require_plain(config, options, shared);
   if (options.correction.kind == "gap-aware") {
-    throw config.error("correction.kind",
-                       shared + ": \"gap-aware\" goes by the mean step of all of a stage's weights");
+    throw config.error(
+        "correction.kind",
+        shared + ": \"gap-aware\" goes by the mean step of all of a stage's weights");
   }
   if (config.pipeline.stages > 1 && config.pipeline.cut.empty()) {
     throw config.error("pipeline.cut",

@@ -1,4 +1,4 @@
-// The ranks of a run as a grid: places of a pipeline, ranks that share modules, copies.
+// The ranks of a run as a grid: places in a pipeline, ranks that share modules, copies.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@
 
 namespace millrace::app {
 
-/// p x t x d ranks: `copies` d of a pipeline, each of p places with `tensor` t ranks that share the
-/// modules there; rank r has part r % t of place r / t % p of copy r / (p t). All ranks of a copy
-/// work on every sample of its source; together they have the network once. Copies have a source
-/// each, and agree on each update. Thread-bound.
+/// p x t x d ranks: `copies` d of a pipeline with p places, each with `tensor` t ranks that share
+/// its modules. Rank r has part r % t of place r / t % p of copy r / (p t). The ranks of a copy
+/// hold the network once and work on every sample of the copy's source. Copies have a source each
+/// and sum each update. Thread-bound.
 class RankGrid {
  public:
-  /// Once in each rank, at the same time. `all` outlives it.
+  /// Constructed once on each rank, at the same time. `all` outlives it.
   RankGrid(engine::Exchange& all, const Config& config, engine::GpusOfRanks gpus);
   ~RankGrid();
 
@@ -26,19 +26,19 @@ class RankGrid {
   int copies() const { return copies_; }
   int copy() const { return all_.rank() / (all_.ranks() / copies_); }
   int place_of(int rank) const { return rank % (all_.ranks() / copies_) / tensor_; }
-  /// The ranks of this pipeline, those that share modules with this one, and those with the same
-  /// part and place in other copies.
+  /// The ranks of this pipeline; those that share modules with this one; those with the same part
+  /// and place in other copies.
   engine::Exchange& pipeline() { return pipeline_ ? *pipeline_ : all_; }
   engine::Exchange& group() { return *group_; }
   engine::SumGroup& copies_group() { return *agreed_; }
-  /// Some 20 times a second while it learns: lets others hear that this rank is alive.
+  /// Called about 20 times a second during learning: tells others that this rank is alive.
   void beat();
 
-  /// Has `options`, which are the whole network's, be this rank's. What learning begins with is
-  /// whole() then. Cores that `config` names are of the first part; the others have the next ones.
+  /// Turns `options` of the whole network into this rank's; whole() then holds the initial weights.
+  /// Cores that `config` names belong to the first part; the others take the next ones.
   void share(const Config& config, engine::TrainerOptions& options);
   const stages::StateDict& whole() const { return whole_; }
-  /// Parts of all ranks that share modules, in their order, put together.
+  /// Joins the parts of all ranks that share modules, in their order.
   stages::StateDict put_together(const stages::StateDict& parts) const {
     return split_ ? split_->whole_of(parts) : parts;
   }
@@ -46,22 +46,22 @@ class RankGrid {
  private:
   engine::Exchange& all_;
   const int tensor_, copies_, part_;
-  std::unique_ptr<engine::Exchange> pipeline_, group_, same_;  ///< null: there are no such others
+  std::unique_ptr<engine::Exchange> pipeline_, group_, same_;  ///< null: no such ranks
   std::shared_ptr<engine::SumGroup> sums_, agreed_;            ///< of the latter two
   std::unique_ptr<stages::TensorSplit> split_;
   const engine::GpusOfRanks gpus_;
   stages::StateDict whole_;
 };
 
-/// Throws ConfigError, about pipeline.tensor, source.uris or what does not go with them.
+/// Throws ConfigError about pipeline.tensor, source.uris or keys that conflict with them.
 void require_grid(const Config& config, const engine::TrainerOptions& options, int ranks);
-/// Of the pipeline that `config` asks for.
+/// The number of copies of the pipeline that `config` asks for.
 inline int copies_of(const Config& config) {
   return std::max(1, int(config.source.uris.size()));
 }
 
-/// Whether each weight is one rank's alone. Ranks that have it together would take a new learning
-/// rate, or a snapshot that is asked for, at two samples.
+/// Whether each weight is on one rank only. Ranks that share one would apply a new learning rate,
+/// or a snapshot on demand, at different samples.
 inline bool weights_are_apart(const Config& config) {
   return config.pipeline.tensor == 1 && copies_of(config) == 1;
 }

@@ -16,7 +16,7 @@ namespace {
 using About = engine::Exchange::About;
 using namespace std::chrono_literals;
 
-/// What tells one build from another: FNV-1a over the program's bytes.
+/// Identifies the build: FNV-1a over the program's bytes.
 std::uint64_t build_number() {
   std::ifstream program("/proc/self/exe", std::ios::binary);
   std::vector<char> block(1 << 20);
@@ -129,17 +129,17 @@ engine::ByteWriter write(Word word, const Content& content) {
 }
 
 template <class Content>
-Content read(engine::ByteReader& letter) {
+Content read_as(engine::ByteReader& letter) {
   Content content;
   std::apply([&](auto&... field) { (get(letter, field), ...); }, fields(content));
   return content;
 }
 
 template engine::ByteWriter write(Word, const RankPlan&);
-template RankPlan read(engine::ByteReader&);
+template RankPlan read_as(engine::ByteReader&);
 template engine::ByteWriter write(Word, const SourceReport&);
-template SourceReport read(engine::ByteReader&);
+template SourceReport read_as(engine::ByteReader&);
 template engine::ByteWriter write(Word, const engine::Checkpointer::Part&);
-template engine::Checkpointer::Part read(engine::ByteReader&);
+template engine::Checkpointer::Part read_as(engine::ByteReader&);
 
 }  // namespace millrace::app

@@ -1,4 +1,4 @@
-// What the ranks of a run write to each other beside the pipeline.
+// Messages between the ranks of a run, beside the pipeline's.
 #pragma once
 
 #include <chrono>
@@ -23,25 +23,25 @@ enum class Word : char {
   ready = 'K',   ///< host and process
   failed = 'X',  ///< exit code, and why
   part = 'C',    ///< of a checkpoint
-  stop = 'Q',    ///< a signal asked for it
-  source = 'F',  ///< how a source beside rank 0's went: SourceReport
-  share = 'S',   ///< of the weights, as a run has left them: where modules are shared
+  stop = 'Q',    ///< a signal asks the run to stop
+  source = 'F',  ///< SourceReport of another copy's source
+  share = 'S',   ///< the final weights of shared modules
   // From rank 0.
-  join = 'J',     ///< the grid: all have the same config; everybody's GPUs
+  join = 'J',     ///< all have the same config; GPUs of all ranks
   plan = 'P',     ///< what to build
-  refused = 'R',  ///< exit code: there will be no run
+  refused = 'R',  ///< exit code; there is no run
   go = 'G',
-  settings = 'T',  ///< that may change while it learns
+  settings = 'T',  ///< that may change during a run
 };
 
-/// What may change while it learns.
+/// What may change during a run.
 struct RankSettings {
   double rate = 1;
   std::int64_t every = 0, asked = 0;  ///< of checkpoints
   bool operator==(const RankSettings&) const = default;
 };
 
-/// What rank 0 has found out, that all build the same.
+/// What rank 0 has determined, so that all ranks build the same.
 struct RankPlan {
   stages::ImageShape sample;
   std::vector<int> cut;
@@ -50,7 +50,7 @@ struct RankPlan {
   stages::StateDict weights;  ///< with the optimizer's state
 };
 
-/// Of one of several pipelines, when it has learned.
+/// How one of several pipelines' source did.
 struct SourceReport {
   std::string uri;
   engine::FrameCounts frames;
@@ -63,20 +63,20 @@ inline engine::ByteWriter letter(Word word) {
   return engine::ByteWriter().put(word);
 }
 
-/// Under the exchange's mutex, at once.
+/// Does not wait.
 void post(engine::Exchange& exchange, int to, const engine::ByteWriter& letter);
 /// The next letter, if one is there.
 std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange);
-/// Waits for one. Throws std::runtime_error if none comes for so long.
+/// Waits for a letter. Throws std::runtime_error if none comes within `patience`.
 engine::Exchange::Letter await_letter(engine::Exchange& exchange,
                                       std::chrono::seconds patience = std::chrono::hours(24));
-/// Waits until what was posted needs this process no longer, or is for ranks that are gone.
+/// Waits until posted letters need this process no longer, or their ranks are gone.
 void await_posted(engine::Exchange& exchange,
                   std::chrono::seconds patience = std::chrono::seconds(2));
 
 engine::ByteWriter hello(const Config& config);
-/// Why the rank that sent this can't run with one that says hello(config); "": it can, and its GPUs
-/// are to be read next.
+/// Compares another rank's hello with this rank's `config`: why they can't run together; "": they
+/// can. The GPUs are left to read.
 std::string difference(engine::ByteReader& from, const Config& config);
 
 engine::GpusOfRanks read_gpus(engine::ByteReader& letter);  ///< of Word::join
@@ -85,6 +85,6 @@ engine::GpusOfRanks read_gpus(engine::ByteReader& letter);  ///< of Word::join
 template <class Content>
 engine::ByteWriter write(Word word, const Content& content);
 template <class Content>
-Content read(engine::ByteReader& letter);
+Content read_as(engine::ByteReader& letter);
 
 }  // namespace millrace::app

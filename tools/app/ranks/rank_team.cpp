@@ -15,9 +15,14 @@ namespace millrace::app {
 namespace {
 
 const char* name_of(engine::Cargo cargo) {
-  constexpr const char* kNames[engine::kCargos] = {
-      "activation", "gradient", "target", "prediction",
-      "release",    "sample",   "gradients of a replica", "turn"};
+  constexpr const char* kNames[engine::kCargos] = {"activation",
+                                                   "gradient",
+                                                   "target",
+                                                   "prediction",
+                                                   "release",
+                                                   "sample",
+                                                   "gradients of a replica",
+                                                   "turn"};
   return kNames[int(cargo)];
 }
 
@@ -87,12 +92,13 @@ void RankTeam::tell_all(const engine::ByteWriter& letter) {
 void RankTeam::prepare(const engine::Trainer& trainer, double fps) {
   for (int rank = 1; rank < exchange_.ranks(); ++rank) {
     post(exchange_, rank,
-         write(Word::plan, RankPlan{.sample = trainer.sample(),
-                .cut = trainer.cut(),
-                .module_ms = trainer.module_ms(),
-                .fps = fps,
-                .weights = grid_->tensor() > 1 ? grid_->whole()
-                                               : trainer.share_of(grid_->place_of(rank))}));
+         write(Word::plan,
+               RankPlan{.sample = trainer.sample(),
+                        .cut = trainer.cut(),
+                        .module_ms = trainer.module_ms(),
+                        .fps = fps,
+                        .weights = grid_->tensor() > 1 ? grid_->whole()
+                                                       : trainer.share_of(grid_->place_of(rank))}));
   }
   each(Word::ready, [&](int rank, engine::ByteReader& letter) {
     members_[std::size_t(rank)].host = letter.text();
@@ -124,9 +130,9 @@ Word RankTeam::take(const engine::Exchange::Letter& letter, engine::Checkpointer
   engine::ByteReader reader(letter.text);
   const Word word = reader.get<Word>();
   if (word == Word::part && checkpointer)
-    checkpointer->add(read<engine::Checkpointer::Part>(reader));
+    checkpointer->add(read_as<engine::Checkpointer::Part>(reader));
   if (word == Word::share) shares_[letter.from % grid_->tensor()] = engine::state_of(reader.text());
-  if (word == Word::source) sources_[letter.from / ranks_a_copy()] = read<SourceReport>(reader);
+  if (word == Word::source) sources_[letter.from / ranks_a_copy()] = read_as<SourceReport>(reader);
   return word;
 }
 
@@ -143,8 +149,7 @@ std::string RankTeam::await_sources() {
 stages::StateDict RankTeam::whole(stages::StateDict mine) {
   const int tensor = grid_->tensor();
   if (tensor == 1) return mine;
-  while (int(shares_.size()) < tensor - 1)
-    take(await_letter(exchange_, std::chrono::seconds(30)));
+  while (int(shares_.size()) < tensor - 1) take(await_letter(exchange_, std::chrono::seconds(30)));
   std::set<std::string> names;
   for (const auto& [name, tensor] : mine) names.insert(name);
   for (const auto& [part, share] : shares_) {

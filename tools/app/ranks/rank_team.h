@@ -13,26 +13,27 @@
 
 namespace millrace::app {
 
-/// Throws ConfigError, about pipeline.ranks, for workers that can't be dealt to `ranks` ranks.
+/// Throws ConfigError if the workers can't be distributed over `ranks` ranks.
 void require_ranks(const Config& config, const engine::TrainerOptions& options, int ranks);
 
 /// Thread-bound; trainer and exchange outlive it.
 class RankTeam {
  public:
-  /// Waits until every other rank has said that it has the same build and config. Throws
+  /// Waits until every other rank has reported the same build and config. Throws
   /// ConfigError "rank N ...".
   RankTeam(engine::Exchange& exchange, const Config& config);
 
   RankGrid& grid() { return *grid_; }
-  /// Has the others build their share of `trainer`, and waits for that. Throws ConfigError as above.
+  /// Has the others build their share of `trainer`, and waits for that. Throws ConfigError as
+  /// above.
   void prepare(const engine::Trainer& trainer, double fps);
   /// Starts the others.
   void go();
   /// Takes the ranks' letters and sends them changed settings. Returns a line on what happened, or
   /// "".
   std::string look(double rate, engine::Checkpointer* checkpointer);
-  /// `mine`, the state of this trainer, completed by the other ranks' parts of shared modules. Waits
-  /// for them.
+  /// `mine`, the state of this trainer, completed by the other ranks' parts of shared modules.
+  /// Waits for them.
   stages::StateDict whole(stages::StateDict mine);
   /// Waits until the other pipelines have reported on their sources. Returns why one broke off, or
   /// "".
@@ -45,7 +46,7 @@ class RankTeam {
   nlohmann::ordered_json bottleneck_link() const;
 
  private:
-  /// The next letter of each other rank. Throws for a failure among them.
+  /// Reads the next letter of each other rank. Throws if one reports a failure.
   template <class Read>
   void each(Word expected, const Read& read);
   void tell_all(const engine::ByteWriter& letter);

@@ -1,17 +1,101 @@
 // `millrace tensorboard`: a run's log for TensorBoard to show.
-#include <nlohmann/json.hpp>
-
+#include <array>
+#include <bit>
+#include <cstdint>
 #include <fstream>
 #include <iostream>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "engine/format.h"
 #include "io/files/whole_file.h"
 #include "tools/app/config/config.h"
-#include "tools/app/outputs/event_file.h"
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
 namespace {
+
+/// Names and values at one step; a "/" in a name ends a group's name.
+using Scalars = std::vector<std::pair<std::string, double>>;
+
+// TensorBoard's event files, written by hand: a few fields of four messages are not worth a
+// dependency on protobuf. Records as in tensorflow/core/lib/io/record_writer.h, masked CRCs as in
+// tensorflow/core/lib/hash/crc32c.h, Event and Summary as in tensorflow/core/util/event.proto and
+// framework/summary.proto (all at github.com/tensorflow/tensorflow), protobuf's wire format as in
+// protobuf.dev/programming-guides/encoding.
+
+/// CRC-32C (Castagnoli, reflected polynomial 0x82f63b78; RFC 3720, B.4), a byte at a time.
+constexpr std::array<std::uint32_t, 256> kCrc = [] {
+  std::array<std::uint32_t, 256> table{};
+  for (std::uint32_t byte = 0; byte < 256; ++byte) {
+    std::uint32_t crc = byte;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (crc & 1 ? 0x82f63b78u : 0u);
+    table[byte] = crc;
+  }
+  return table;
+}();
+
+std::uint32_t masked_crc(const std::string& bytes) {
+  std::uint32_t crc = ~0u;
+  for (const char byte : bytes)
+    crc = kCrc[(crc ^ static_cast<unsigned char>(byte)) & 0xff] ^ (crc >> 8);
+  crc = ~crc;
+  // So that a CRC over bytes that hold CRCs is not weaker for it.
+  return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
+}
+
+template <class Number>
+std::string little_endian(Number number) {
+  std::string bytes;
+  for (std::size_t i = 0; i < sizeof number; ++i) bytes += char(number >> (8 * i) & 0xff);
+  return bytes;
+}
+
+std::string varint(std::uint64_t number) {
+  std::string bytes;
+  for (; number >= 0x80; number >>= 7) bytes += char(0x80 | (number & 0x7f));
+  return bytes + char(number);
+}
+
+enum Wire { kVarint = 0, kFixed64 = 1, kLengthDelimited = 2, kFixed32 = 5 };
+
+std::string key(int field, Wire wire) {
+  return varint(std::uint64_t(field) << 3 | wire);
+}
+std::string text_field(int field, const std::string& bytes) {
+  return key(field, kLengthDelimited) + varint(bytes.size()) + bytes;
+}
+
+std::string record(const std::string& event) {
+  const std::string length = little_endian(std::uint64_t(event.size()));
+  return length + little_endian(masked_crc(length)) + event + little_endian(masked_crc(event));
+}
+
+// Event: 1 wall_time (double), 2 step (int64), 3 file_version (string), 5 summary.
+std::string wall_time(double time) {
+  return key(1, kFixed64) + little_endian(std::bit_cast<std::uint64_t>(time));
+}
+
+// Summary: 1 value (repeated). Summary.Value: 1 tag (string), 2 simple_value (float).
+std::string summary_field(const Scalars& scalars) {
+  std::string values;
+  for (const auto& [tag, value] : scalars) {
+    values += text_field(1, text_field(1, tag) + key(2, kFixed32) +
+                                little_endian(std::bit_cast<std::uint32_t>(float(value))));
+  }
+  return values;
+}
+
+/// The beginning of an event file. `time`: seconds since 1970.
+std::string event_file_head(double time) {
+  return record(wall_time(time) + text_field(3, "brain.Event:2"));
+}
+
+std::string event_record(double time, std::int64_t step, const Scalars& scalars) {
+  return record(wall_time(time) + key(2, kVarint) + varint(std::uint64_t(step)) +
+                text_field(5, summary_field(scalars)));
+}
 
 struct TensorboardArguments {
   std::string log;     ///< what output.log left
@@ -21,8 +105,8 @@ struct TensorboardArguments {
 using Line = nlohmann::json;
 
 /// Every number of the line except frame and time. Elements of a list are "stage_ms/0", ...
-app::Scalars scalars_of(const Line& line) {
-  app::Scalars scalars;
+Scalars scalars_of(const Line& line) {
+  Scalars scalars;
   for (const auto& [name, value] : line.items()) {
     if (name == "frame" || name == "time") continue;
     if (value.is_number()) scalars.emplace_back(name, value.get<double>());
@@ -64,9 +148,9 @@ Events read_log(const std::string& path) {
     const double time = line["time"];
     if (events.count++ == 0) {
       events.began = time;
-      events.bytes = app::event_file_head(time);
+      events.bytes = event_file_head(time);
     }
-    events.bytes += app::event_record(time, line["frame"], scalars_of(line));
+    events.bytes += event_record(time, line["frame"], scalars_of(line));
   }
   if (events.count == 0) throw app::ConfigError(path + ": holds no line that output.log wrote");
   return events;
