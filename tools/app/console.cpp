@@ -30,14 +30,18 @@ void Console::look() {
   if (const std::string rate = learner_.rate_watch->look(); !rate.empty()) tell("source: " + rate);
   if (const std::string change = learner_.overload.look(); !change.empty())
     tell("overload: " + change);
-  FrameLog* const log = records_.lines.get();
-  if (log) log->write();
-  records_.writes.look(records_.checkpointer ? records_.checkpointer->error() : "",
-                       log ? log->error() : "", [&](const std::string& line) { tell(line); });
+  if (records_.lines) records_.lines->write();
+  tell_failure("checkpoint", records_.checkpoint_error(), checkpoint_error_);
+  tell_failure("log", records_.log_error(), log_error_);
   if (page) page->obey();
   hear_labels();
   const std::string failed = records_.alerts ? records_.alerts->last_error() : "";
   if (failed != alert_error_) tell("alert: " + (alert_error_ = failed));
+}
+
+void Console::tell_failure(const std::string& output, const std::string& now, std::string& before) {
+  if (before.empty() != now.empty()) tell(output + ": " + (now.empty() ? "written again" : now));
+  before = now;
 }
 
 void Console::tell_dead_units() {

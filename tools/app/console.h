@@ -41,6 +41,8 @@ class Console {
   void tell_source();
   void tell_novelty();
   void tell_dead_units();
+  /// Tells when an output can't be written, and when it can again.
+  void tell_failure(const std::string& output, const std::string& now, std::string& before);
   void hear_labels();  ///< from standard input; never waits
   bool apply(const std::string& key, const Config& fresh);
 
@@ -51,7 +53,7 @@ class Console {
   // What was told already.
   bool connected_ = true, in_event_ = false, dead_told_ = false;
   std::int64_t roll_backs_ = 0, events_ = 0;
-  std::string alert_error_;
+  std::string alert_error_, checkpoint_error_, log_error_;
   // The status line before.
   std::chrono::steady_clock::time_point shown_at_ = std::chrono::steady_clock::now();
   std::int64_t shown_ = 0;  ///< frames

@@ -98,7 +98,7 @@ void FrameLog::write(milliseconds patience) {
 
 void FrameLog::finish() {
   write(kPatience);
-  if (!text_.empty() && error_.empty()) error_ = where() + ": nobody reads it";
+  if (!text_.empty() && error_.empty()) set_error(where() + ": nobody reads it");
 }
 
 bool FrameLog::reopen() {
@@ -148,14 +148,14 @@ bool FrameLog::flush(milliseconds patience) {
       return false;
     }
   }
-  if (!text_.empty()) error_.clear();
+  if (!text_.empty()) set_error("");
   text_.clear();
   done_ = 0;
   return true;
 }
 
 void FrameLog::fail(const std::string& cause) {
-  error_ = where() + ": " + cause;
+  set_error(where() + ": " + cause);
   // Write the line again, after the part that may be there.
   if (done_ > 0) text_ = "\n" + text_;
   done_ = 0;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <string>
 
 #include "engine/monitor/loss_history.h"
@@ -54,8 +55,11 @@ class FrameLog final : public engine::Observer {
   void write(std::chrono::milliseconds patience = {});
   /// Writes the rest, if the reader takes some of it every few seconds.
   void finish();
-  /// "PATH: cause" while writing fails; else "".
-  const std::string& error() const { return error_; }
+  /// "PATH: cause" while writing fails; else "". Any thread.
+  std::string error() const {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
 
  private:
   struct Note {
@@ -73,6 +77,10 @@ class FrameLog final : public engine::Observer {
   /// Whether all of text_ is written.
   bool flush(std::chrono::milliseconds patience);
   void fail(const std::string& cause);
+  void set_error(const std::string& error) {
+    const std::lock_guard lock(mutex_);
+    error_ = error;
+  }
   std::string where() const { return path_ == "-" ? "stdout" : path_; }
 
   const std::string path_;
@@ -85,6 +93,7 @@ class FrameLog final : public engine::Observer {
   Note before_;       ///< the line before; time 0: none
   std::string text_;  ///< a line not yet fully written
   std::size_t done_ = 0;
+  mutable std::mutex mutex_;  ///< of error_, which write() alone sets
   std::string error_;
 };
 

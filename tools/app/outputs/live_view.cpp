@@ -114,6 +114,12 @@ void LiveView::obey() {
   }
 }
 
+std::string LiveView::trouble() const {
+  const std::string checkpoint = records_.checkpoint_error(), log = records_.log_error();
+  if (!checkpoint.empty()) return "checkpoint: " + checkpoint;
+  return log.empty() ? "" : "log: " + log;
+}
+
 page::Snapshot LiveView::look() const {
   engine::Trainer& trainer = learner_.trainer;
   const Novelty& novelty = records_.log.novelty();
@@ -143,7 +149,7 @@ page::Snapshot LiveView::look() const {
       .saves = records_.checkpointer ? records_.checkpointer->written() : 0,
       .notice = saving_ && !intake_.health->connected ? "it saves when pictures come again" : "",
       .failed_saves = records_.checkpointer ? records_.checkpointer->failed() : 0,
-      .trouble = records_.writes.trouble()};
+      .trouble = trouble()};
   const RunLog& log = records_.log;
   if (const ClassScores* const classes = log.classes()) {
     now.accuracy = {classes->hits().recent(), classes->majority_hits().recent()};

@@ -30,6 +30,7 @@ class LiveView final : public engine::Observer {
  private:
   page::PictureShape shown_shape(const stages::ImageShape& sample) const;
   page::Snapshot look() const;
+  std::string trouble() const;  ///< which output can't be written; "": none
   std::vector<page::StageState> stages() const;
 
   const Config& config_;

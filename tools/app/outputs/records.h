@@ -17,7 +17,6 @@
 #include "tools/app/outputs/frame_log.h"
 #include "tools/app/outputs/run_log.h"
 #include "tools/app/outputs/video_out.h"
-#include "tools/app/outputs/write_watch.h"
 
 namespace millrace::app {
 
@@ -33,6 +32,11 @@ struct Progress {
     /// `limit`: number of frames to train on; 0: no limit.
     engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);
 
+    /// Why checkpoint and log can't be written now; "": they can, or nobody asked for them. Any
+    /// thread.
+    std::string checkpoint_error() const { return checkpointer ? checkpointer->error() : ""; }
+    std::string log_error() const { return lines ? lines->error() : ""; }
+
     Observers observers;
     RunLog log;
     std::function<void(const Prediction&)> see;  ///< the user's; set before the run
@@ -44,7 +48,6 @@ struct Progress {
     std::optional<io::FolderClaim> claim;  ///< keeps other runs out of the folder
     CheckpointFiles checkpoints;
     std::unique_ptr<engine::Checkpointer> checkpointer;
-    WriteWatch writes;
 
    private:
     void count_in_trace(const io::FrameQueue& queue);
