@@ -22,37 +22,42 @@ namespace millrace::app {
 
 /// How a run has gone so far.
 struct Progress {
-  std::atomic<bool> stopping{false};
-  /// Parts that the config does not ask for are null.
-  struct Records {
-    /// All arguments outlive this.
-    Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
-            const Progress& progress);
+  std::atomic<bool> stopping{false};       ///< no further frame is wanted; any thread
+  engine::Clock::time_point began, ended;  ///< learning
+  engine::FrameCounts frames;              ///< once it has ended
+  std::string source_error;                ///< why the stream broke off; "": it did not
+};
 
-    /// `limit`: number of frames to train on; 0: no limit.
-    engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);
+/// Parts that the config does not ask for are null.
+struct Records {
+  /// All arguments outlive this.
+  Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
+          const Progress& progress);
 
-    /// Why checkpoint and log can't be written now; "": they can, or nobody asked for them. Any
-    /// thread.
-    std::string checkpoint_error() const { return checkpointer ? checkpointer->error() : ""; }
-    std::string log_error() const { return lines ? lines->error() : ""; }
+  /// `limit`: number of frames to train on; 0: no limit.
+  engine::PipelineOptions pipeline_options(Learner& learner, std::int64_t limit);
 
-    Observers observers;
-    RunLog log;
-    std::function<void(const Prediction&)> see;  ///< the user's; set before the run
-    std::vector<std::unique_ptr<Sink>> sinks;    ///< of plug-ins
-    std::unique_ptr<VideoOut> video;
-    std::unique_ptr<FrameLog> lines;
-    std::unique_ptr<engine::ActionLog> actions;
-    std::unique_ptr<Alerts> alerts;
-    std::optional<io::FolderClaim> claim;  ///< keeps other runs out of the folder
-    CheckpointFiles checkpoints;
-    std::unique_ptr<engine::Checkpointer> checkpointer;
+  /// Why checkpoint and log can't be written now; "": they can, or there are none. Any
+  /// thread.
+  std::string checkpoint_error() const { return checkpointer ? checkpointer->error() : ""; }
+  std::string log_error() const { return lines ? lines->error() : ""; }
 
-   private:
-    void count_in_trace(const io::FrameQueue& queue);
-    void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
-    void show(engine::Sample& sample, float loss);  ///< to `see` and `sinks`
-  };
+  Observers observers;
+  RunLog log;
+  std::function<void(const Prediction&)> see;  ///< the user's; set before the run
+  std::vector<std::unique_ptr<Sink>> sinks;    ///< of plug-ins
+  std::unique_ptr<VideoOut> video;
+  std::unique_ptr<FrameLog> lines;
+  std::unique_ptr<engine::ActionLog> actions;
+  std::unique_ptr<Alerts> alerts;
+  std::optional<io::FolderClaim> claim;  ///< keeps other runs out of the folder
+  CheckpointFiles checkpoints;
+  std::unique_ptr<engine::Checkpointer> checkpointer;
+
+ private:
+  void count_in_trace(const io::FrameQueue& queue);
+  void raise_alerts(const Config& config, const Intake& intake, const engine::Trainer& trainer);
+  void show(engine::Sample& sample, float loss);  ///< to `see` and `sinks`
+};
 
 }  // namespace millrace::app
