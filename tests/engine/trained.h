@@ -113,4 +113,9 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   return result;
 }
 
+inline void expect_equal(const Trained& got, const Trained& expected) {
+  expect_equal_bits(got.weights, expected.weights);
+  EXPECT_EQ(got.losses, expected.losses);
+}
+
 }  // namespace millrace::engine

@@ -16,7 +16,7 @@ const c10::Device kDevice(at::kCUDA, 0);
 constexpr std::int64_t kMany = 1 << 20;
 
 /// What is held when LibTorch's caches are empty.
-host_device::Held held() {
+host_device::Held held_now() {
   c10::cuda::CUDACachingAllocator::emptyCache();
   at::getHostAllocator(at::kCUDA)->empty_cache();
   return host_device::held();
@@ -43,7 +43,7 @@ TEST(Memory, OfARecordedTrainerIsTheNextOnes) {
 }
 
 TEST(Memory, ThatOthersHaveDoneWithGoesBackBeforeABackendRecords) {
-  const std::size_t before = held().device_bytes;
+  const std::size_t before = held_now().device_bytes;
   at::empty({kMany}, at::TensorOptions(kDevice));
   ASSERT_GT(host_device::held().device_bytes, before);
   const auto backend = capture::make_graph_backend(kDevice);
@@ -52,7 +52,7 @@ TEST(Memory, ThatOthersHaveDoneWithGoesBackBeforeABackendRecords) {
 
 TEST(Memory, OnTheHostThatARecordingTookGoesWithItsBackend) {
   const at::Tensor made = at::ones({kMany}, at::TensorOptions(kDevice));
-  const std::size_t before = held().pinned_bytes;
+  const std::size_t before = held_now().pinned_bytes;
   {
     const auto backend = capture::make_graph_backend(kDevice);
     const auto recording = backend->record(0, [&] {
@@ -61,7 +61,7 @@ TEST(Memory, OnTheHostThatARecordingTookGoesWithItsBackend) {
     });
     ASSERT_GT(host_device::held().pinned_bytes, before);
   }
-  EXPECT_EQ(held().pinned_bytes, before);
+  EXPECT_EQ(held_now().pinned_bytes, before);
 }
 
 TEST(Memory, ThatIsStillBeingWrittenIsWaitedForByAnEagerStage) {

@@ -8,6 +8,13 @@
 
 namespace millrace::io {
 
+inline SourceOptions options_for(const std::string& uri, int channels = 3) {
+  SourceOptions options;
+  options.uri = uri;
+  options.channels = channels;
+  return options;
+}
+
 /// Why `options` can't be opened; "" if they can.
 inline std::string open_error(const SourceOptions& options) {
   try {

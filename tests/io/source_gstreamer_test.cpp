@@ -16,13 +16,6 @@ using std::chrono::nanoseconds;
 
 constexpr char kWalkers[] = "/usr/share/doc/opencv-doc/examples/data/vtest.avi";
 
-SourceOptions options_for(const std::string& uri, int channels = 3) {
-  SourceOptions options;
-  options.uri = uri;
-  options.channels = channels;
-  return options;
-}
-
 // Runs a pipeline that ends by itself.
 void run(const std::string& text) {
   start_gstreamer();

@@ -10,13 +10,6 @@
 namespace millrace::io {
 namespace {
 
-SourceOptions options_for(const std::string& uri, int channels = 3) {
-  SourceOptions options;
-  options.uri = uri;
-  options.channels = channels;
-  return options;
-}
-
 // A PNG whose red value in the corner is `mark`.
 void put_picture(const std::string& path, int mark, int width = 8, int height = 6) {
   cv::Mat picture(height, width, CV_8UC3);

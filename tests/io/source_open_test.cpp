@@ -45,7 +45,7 @@ TEST(OpenSource, SaysWhyAFileCannotBeRead) {
 
 TEST(OpenSource, RefusesOddRequests) {
   EXPECT_EQ(open_error(""), "source: no URI is given");
-  EXPECT_NE(open_error({.uri = "synth:shapes", .channels = 4}).find("channels"), std::string::npos);
+  EXPECT_NE(open_error(SourceOptions{.uri = "synth:shapes", .channels = 4}).find("channels"), std::string::npos);
 }
 
 TEST(OpenSource, ATextIsNoVideo) {

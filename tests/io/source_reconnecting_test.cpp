@@ -22,9 +22,9 @@ struct Connection {
   int width = 8;
 };
 
-class ScriptedSource : public Source {
+class ScriptedConnection : public Source {
  public:
-  explicit ScriptedSource(Connection script) : script_(script) {}
+  explicit ScriptedConnection(Connection script) : script_(script) {}
   SourceInfo info() const override {
     SourceInfo info;
     info.fps = 100.0;
@@ -84,7 +84,7 @@ struct Bench {
   std::unique_ptr<Source> open() {
     const Connection now = script[std::min<std::size_t>(opened++, script.size() - 1)];
     if (now.then == Connection::refused) throw SourceError("scripted: refused");
-    return std::make_unique<ScriptedSource>(now);
+    return std::make_unique<ScriptedConnection>(now);
   }
   /// Reads until `enough`; false if that takes more than ten seconds.
   bool read_until(const std::function<bool()>& enough) {

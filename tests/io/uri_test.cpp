@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "io/network/dial.h"
 #include "io/source/source.h"
+#include "io/text/nearest_name.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {

@@ -60,7 +60,7 @@ void expect_colours(const Frame& frame, double down) {
   }
 }
 
-VideoWriterOptions options_for(const std::string& to, int width = 64, int height = 48) {
+VideoWriterOptions writer_options(const std::string& to, int width = 64, int height = 48) {
   return {.to = to, .width = width, .height = height, .fps = 10.0};
 }
 
@@ -79,7 +79,7 @@ void write_all(VideoWriter& writer, int frames, int width, int height, int chann
 
 std::string refusal(const std::string& to) {
   try {
-    open_video_writer(options_for(to));
+    open_video_writer(writer_options(to));
   } catch (const std::runtime_error& refused) {
     return refused.what();
   }
@@ -89,7 +89,7 @@ std::string refusal(const std::string& to) {
 TEST(VideoFile, WhatIsWrittenCanBeRead) {
   const TestFolder folder;
   for (const std::string name : {"new/out.mp4", "new/out.mkv"}) {
-    const auto writer = open_video_writer(options_for(folder / name));
+    const auto writer = open_video_writer(writer_options(folder / name));
     write_all(*writer, 30, 64, 48);
     EXPECT_FALSE(std::filesystem::exists(folder / name)) << "not before it is whole";
     writer->finish();
@@ -111,7 +111,7 @@ TEST(VideoFile, WhatIsWrittenCanBeRead) {
 
 TEST(VideoFile, GreyIsWrittenAsWell) {
   const TestFolder folder;
-  VideoWriterOptions options = options_for(folder / "grey.mkv", 37, 21);
+  VideoWriterOptions options = writer_options(folder / "grey.mkv", 37, 21);
   options.channels = 1;
   const auto writer = open_video_writer(options);
   write_all(*writer, 10, 37, 21, 1);
@@ -125,7 +125,7 @@ TEST(VideoFile, GreyIsWrittenAsWell) {
 
 TEST(VideoFile, TinyPicturesAreEnlarged) {
   const TestFolder folder;
-  const auto writer = open_video_writer(options_for(folder / "tiny.mp4", 8, 6));
+  const auto writer = open_video_writer(writer_options(folder / "tiny.mp4", 8, 6));
   write_all(*writer, 5, 8, 6);
   writer->finish();
   const Seen seen = read_uri(folder / "tiny.mp4");
@@ -137,7 +137,7 @@ TEST(VideoFile, TinyPicturesAreEnlarged) {
 TEST(VideoFile, WhatWasBrokenOffCanBePlayed) {
   const TestFolder folder;
   for (const std::string name : {"out.mp4", "out.mkv"}) {
-    const auto writer = open_video_writer(options_for(folder / name));
+    const auto writer = open_video_writer(writer_options(folder / name));
     write_all(*writer, 100, 64, 48);
     // What a crash would leave: the bytes that are there, seen a moment later.
     const Clock::time_point limit = Clock::now() + seconds(60);
@@ -155,7 +155,7 @@ TEST(VideoFile, WhatWasBrokenOffCanBePlayed) {
 
 TEST(VideoFile, TheWriterIsNeverHeldUp) {
   const TestFolder folder;
-  VideoWriterOptions options = options_for(folder / "out.mkv", 640, 480);
+  VideoWriterOptions options = writer_options(folder / "out.mkv", 640, 480);
   const auto writer = open_video_writer(options);
   const Frame frame = picture(0, 640, 480);
   Frame moving = frame;
@@ -176,12 +176,12 @@ TEST(VideoFile, TheWriterIsNeverHeldUp) {
 TEST(VideoFile, AFileThereWasStaysUntilTheNewOneIsWhole) {
   const TestFolder folder;
   put_bytes(folder / "out.mp4", "old");
-  const auto writer = open_video_writer(options_for(folder / "out.mp4"));
+  const auto writer = open_video_writer(writer_options(folder / "out.mp4"));
   write_all(*writer, 3, 64, 48);
   EXPECT_EQ(bytes_of(folder / "out.mp4"), "old");
   writer->finish();
   EXPECT_EQ(read_uri(folder / "out.mp4").frames.size(), 3u);
-  { const auto none = open_video_writer(options_for(folder / "none.mp4")); }
+  { const auto none = open_video_writer(writer_options(folder / "none.mp4")); }
   EXPECT_FALSE(std::filesystem::exists(folder / "none.mp4")) << "no frames, no file";
   EXPECT_FALSE(std::filesystem::exists(folder / "none.mp4.part"));
 }
@@ -189,15 +189,15 @@ TEST(VideoFile, AFileThereWasStaysUntilTheNewOneIsWhole) {
 TEST(VideoFile, TwoRunsNeverWriteOneFile) {
   const TestFolder folder;
   {
-    const auto one = open_video_writer(options_for(folder / "out.mp4"));
+    const auto one = open_video_writer(writer_options(folder / "out.mp4"));
     try {
-      open_video_writer(options_for(folder / "out.mp4"));
+      open_video_writer(writer_options(folder / "out.mp4"));
       FAIL();
     } catch (const std::runtime_error& error) {
       EXPECT_EQ(std::string(error.what()), folder / "out.mp4: another run writes it");
     }
   }
-  EXPECT_NO_THROW(open_video_writer(options_for(folder / "out.mp4")));
+  EXPECT_NO_THROW(open_video_writer(writer_options(folder / "out.mp4")));
 }
 
 TEST(VideoFile, RefusalsNameTheFile) {
@@ -208,14 +208,14 @@ TEST(VideoFile, RefusalsNameTheFile) {
   EXPECT_NE(refusal(folder / "is.mp4").find("folder"), std::string::npos);
   std::filesystem::create_directory(folder / "x.mp4.part");
   EXPECT_NE(refusal(folder / "x.mp4").find("x.mp4: "), std::string::npos);
-  const auto writer = open_video_writer(options_for(folder / "out.mp4"));
+  const auto writer = open_video_writer(writer_options(folder / "out.mp4"));
   EXPECT_THROW(writer->write(picture(0, 32, 48)), std::invalid_argument);
 }
 
 TEST(VideoFile, AFullDiskIsToldAtTheEnd) {
   const TestFolder folder;
   std::filesystem::create_symlink("/dev/full", folder / "out.mkv.part");
-  const auto writer = open_video_writer(options_for(folder / "out.mkv", 320, 240));
+  const auto writer = open_video_writer(writer_options(folder / "out.mkv", 320, 240));
   write_all(*writer, 3, 320, 240);
   EXPECT_THROW(writer->finish(), std::runtime_error);
   EXPECT_FALSE(std::filesystem::exists(folder / "out.mkv"));
@@ -330,7 +330,7 @@ int port_of(const std::string& uri) {
 }
 
 TEST(VideoServer, SeveralMayLookOn) {
-  const auto writer = open_video_writer(options_for("rtsp://:0/seen"));
+  const auto writer = open_video_writer(writer_options("rtsp://:0/seen"));
   EXPECT_EQ(writer->where().find("rtsp://127.0.0.1:"), 0u) << writer->where();
   Camera camera(*writer, pictures(10));
   std::this_thread::sleep_for(milliseconds(200));
@@ -346,7 +346,7 @@ TEST(VideoServer, SeveralMayLookOn) {
 }
 
 TEST(VideoServer, ASlowViewerHoldsUpNobody) {
-  VideoWriterOptions options = options_for("rtsp://:0/noise", 640, 480);
+  VideoWriterOptions options = writer_options("rtsp://:0/noise", 640, 480);
   options.fps = 300.0;  // for more bits
   const auto writer = open_video_writer(options);
   Camera camera(*writer, noise(8, 640, 480));
@@ -360,7 +360,7 @@ TEST(VideoServer, ASlowViewerHoldsUpNobody) {
 }
 
 TEST(VideoServer, AViewerByUdpThatVanishesIsNotSentToForEver) {
-  VideoWriterOptions options = options_for("rtsp://:0");
+  VideoWriterOptions options = writer_options("rtsp://:0");
   options.patience = seconds(1);
   const auto writer = open_video_writer(options);
   Camera camera(*writer, pictures(10));
@@ -381,7 +381,7 @@ TEST(VideoServer, WhereOthersReachItViewersNeedThePassword) {
   EXPECT_NE(refusal("rtsp://0.0.0.0:0/live").find("needs rtsp://USER:PASSWORD@0.0.0.0"),
             std::string::npos);
   EXPECT_EQ(refusal("rtsp://u:@0.0.0.0:0/live").find("0.0.0.0"), std::string("rtsp://***@").size());
-  const auto writer = open_video_writer(options_for("rtsp://eve:pass%20word@127.0.0.1:0/live"));
+  const auto writer = open_video_writer(writer_options("rtsp://eve:pass%20word@127.0.0.1:0/live"));
   EXPECT_EQ(writer->where().find("pass"), std::string::npos);
   Camera camera(*writer, pictures(10));
   const std::string rest = writer->where().substr(std::string("rtsp://").size());
@@ -391,7 +391,7 @@ TEST(VideoServer, WhereOthersReachItViewersNeedThePassword) {
 }
 
 TEST(VideoServer, ComesAndGoes) {
-  const auto first = open_video_writer(options_for("rtsp://127.0.0.1:0"));
+  const auto first = open_video_writer(writer_options("rtsp://127.0.0.1:0"));
   EXPECT_TRUE(first->where().ends_with("/live"));
   EXPECT_NE(refusal(first->where()), "") << "the port is taken";
   EXPECT_THROW(open_source({.uri = first->where() + "/not_here"}), SourceError);
@@ -401,7 +401,7 @@ TEST(VideoServer, ComesAndGoes) {
     expect_pictures(*open_source({.uri = first->where()}), 5);
   }
   first->finish();
-  const auto second = open_video_writer(options_for(first->where()));
+  const auto second = open_video_writer(writer_options(first->where()));
   Camera camera(*second, pictures(10));
   expect_pictures(*open_source({.uri = second->where()}), 5);
 }

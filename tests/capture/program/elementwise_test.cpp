@@ -134,10 +134,6 @@ TEST(Images, PlanesAndHalosThereAndBack) {
   }
 }
 
-std::vector<float> copy(TestFloats& floats) {
-  return {floats.data(), floats.data() + floats.size()};
-}
-
 /// The formulas of torch.optim in double precision, one element.
 struct Element {
   double weight, momentum = 0, square = 0, mean = 0;

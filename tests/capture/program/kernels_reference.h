@@ -60,4 +60,8 @@ Reference reference_data_gradient(const Convolution& c, TestImage& dy, const flo
 Reference reference_weight_gradient(const Convolution& c, TestImage& x, TestImage& dy);
 Reference reference_bias_gradient(TestImage& dy);
 
+inline std::vector<float> copy(TestFloats& floats) {
+  return {floats.data(), floats.data() + floats.size()};
+}
+
 }  // namespace millrace::kernels

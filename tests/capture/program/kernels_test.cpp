@@ -86,10 +86,6 @@ struct Operator {
   TestFloats weights, bias, weight_gradient, bias_gradient;
 };
 
-std::vector<float> copy(TestFloats& floats) {
-  return {floats.data(), floats.data() + floats.size()};
-}
-
 void check_forward(const Shape& s) {
   Convolution c = convolution(s, Pass::kForward);
   for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kSigmoid}) {

@@ -13,7 +13,7 @@ namespace millrace::program {
 namespace {
 
 using stages::kWays, stages::TensorSplit, stages::ThreadReducer;
-const stages::ImageShape kShape{3, 8, 6};
+const stages::ImageShape kPicture{3, 8, 6};
 constexpr int kSamples = 6;
 
 struct Net {
@@ -25,7 +25,7 @@ std::shared_ptr<const stages::Network> layers(std::vector<stages::LayerSpec> lis
   stages::ModelSpec model;
   model.preset = "layers";
   model.layer = std::move(list);
-  return build_network(model, kShape, stages::Gives::anything);
+  return build_network(model, kPicture, stages::Gives::anything);
 }
 
 stages::LayerSpec wide(const std::string& type, int out) {
@@ -40,7 +40,7 @@ std::vector<Net> nets() {
   model.layers = 4;
   model.features = 20;
   model.kernel = 3;
-  return {{"convolutions", build_network(model, kShape)},
+  return {{"convolutions", build_network(model, kPicture)},
           {"classifier", layers({wide("conv", 4),
                                  {.type = "relu"},
                                  {.type = "flatten"},

@@ -9,12 +9,12 @@
 namespace millrace::kernels {
 namespace {
 
-struct Shape {
+struct SharedShape {
   int height, width, in, out, kernel, stride = 1;
 };
 
 /// Few and many channels against the threads, fewer rows than threads, strides, 3-channel edges.
-const std::vector<Shape> kShapes = {{1, 1, 1, 1, 1},      {2, 3, 3, 16, 7},   {16, 16, 16, 16, 5},
+const std::vector<SharedShape> kShapes = {{1, 1, 1, 1, 1},      {2, 3, 3, 16, 7},   {16, 16, 16, 16, 5},
                                     {13, 17, 3, 32, 5},   {13, 17, 16, 3, 5}, {6, 20, 48, 48, 5},
                                     {5, 33, 17, 19, 3},   {2, 2, 64, 128, 3}, {9, 7, 16, 32, 3, 2},
                                     {8, 9, 16, 16, 1, 2}, {70, 3, 16, 16, 3}, {3, 5, 130, 70, 3}};
@@ -66,7 +66,7 @@ std::vector<float> made_by(int threads, const Convolution& c, const std::string&
 }
 
 TEST(Shares, OfAConvolutionAreBitsOfTheWhole) {
-  for (const Shape& s : kShapes) {
+  for (const SharedShape& s : kShapes) {
     for (const Pass pass : {Pass::kForward, Pass::kDataGradient, Pass::kWeightGradient}) {
       Convolution c;
       c.pass = pass;

@@ -49,11 +49,6 @@ Trained run(const TrainerOptions& options) {
   return {trainer.state(), log.losses};
 }
 
-void expect_equal(const Trained& got, const Trained& expected) {
-  EXPECT_EQ(got.losses, expected.losses);
-  expect_equal_bits(got.weights, expected.weights);
-}
-
 class FramesAsBytes : public testing::TestWithParam<FedCase> {};
 
 TEST_P(FramesAsBytes, EqualTheOracleOnTheirFloats) {

@@ -50,11 +50,6 @@ Trained by_pipeline(const TrainerOptions& options, std::int64_t samples, bool di
   return {trainer.state(), log.losses};
 }
 
-void expect_equal(const Trained& got, const Trained& expected) {
-  expect_equal_bits(got.weights, expected.weights);
-  EXPECT_EQ(got.losses, expected.losses);
-}
-
 class OracleTest : public testing::TestWithParam<ScheduleCase> {};
 
 TEST_P(OracleTest, PipelinedRunEqualsOracleAfter200Samples) {
