@@ -19,7 +19,12 @@ namespace {
 
 class Grey final : public Source {
  public:
-  SourceInfo info() const override { return {.width = 16, .height = 16, .channels = 3, .fps = 25}; }
+  SourceInfo info() const override {
+    SourceInfo info;
+    info.width = info.height = 16;
+    info.fps = 25;
+    return info;
+  }
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     if (frame_ == 40) return ReadStatus::end;
     out.width = out.height = 16;
