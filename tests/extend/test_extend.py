@@ -130,7 +130,8 @@ ADDITIONS = {
     "An optimizer or a correction": [
         put("stages/optimizer_formulas-inl.h", "template <class... Kinds>",
             'struct Zsgd : Sgd {\n  static constexpr OptimizerInfo kInfo = {\n'
-            '      .name = "zsgd", .keys = {"momentum"}, .state = {"momentum"}};\n  using Sgd::Sgd;\n  using Formula = Zsgd;\n};\n\n'),
+            '      .name = "zsgd", .keys = {"momentum"}, .state = {"momentum"}};\n  using Formula = Zsgd;\n'
+            '  FORMULA Zsgd(const UpdateNumbers& n, const Rate& lr, const Rate& steps) : Sgd(n, lr, steps) {}\n};\n\n'),
         ("stages/optimizer_formulas-inl.h", lambda old: old.replace("RmsProp, Sgd>;", "RmsProp, Sgd, Zsgd>;")),
     ],
     "A loss": [put("stages/loss.cpp", '{"l1",', '      {"mine", "absolute error by another name", l1, absolute},\n')],
