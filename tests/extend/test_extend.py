@@ -195,7 +195,7 @@ class Extend(unittest.TestCase):
     def test_a_layer(self):
         config = self.scratch / "layer.toml"
         config.write_text('[source]\nuri = "synth:shapes"\n[model]\npreset = "layers"\n'
-                          '[[model.layer]]\ntype = "conv"\nout = 3\n[[model.layer]]\ntype = "halve"\n')
+                          '[[model.layer]]\ntype = "conv"\nout = 3\nkernel = 3\n[[model.layer]]\ntype = "halve"\n')
         self.assertIn("30 trained", self.says("run", config, "--frames", "30"))
 
     def test_an_optimizer(self):
