@@ -2,7 +2,7 @@
 # sources by absolute paths, which a compiler cache does not find again in another folder and __FILE__ shows to users.
 
 # The sources of TARGET become files of up to 8 `#include`s, relative to the root. Left alone: targets with UNITY_BUILD
-# OFF, files with SKIP_UNITY_BUILD_INCLUSION or without the precompiled header.
+# OFF, files with SKIP_UNITY_BUILD_INCLUSION or with compile options of their own.
 function(millrace_unity target)
   get_target_property(sources ${target} SOURCES)
   get_target_property(folder ${target} SOURCE_DIR)
@@ -19,9 +19,14 @@ function(millrace_unity target)
       cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY ${folder} NORMALIZE OUTPUT_VARIABLE path)
       cmake_path(IS_PREFIX CMAKE_SOURCE_DIR ${path} inside)
       cmake_path(IS_PREFIX CMAKE_BINARY_DIR ${path} generated)
-      get_source_file_property(alone ${path} TARGET_DIRECTORY ${target} SKIP_UNITY_BUILD_INCLUSION)
-      get_source_file_property(no_header ${path} TARGET_DIRECTORY ${target} SKIP_PRECOMPILE_HEADERS)
-      if(NOT path MATCHES "\\.cpp$" OR NOT inside OR generated OR alone OR no_header)
+      set(alone OFF)
+      foreach(property SKIP_UNITY_BUILD_INCLUSION SKIP_PRECOMPILE_HEADERS COMPILE_OPTIONS COMPILE_DEFINITIONS)
+        get_source_file_property(own ${path} TARGET_DIRECTORY ${target} ${property})
+        if(own)
+          set(alone ON)
+        endif()
+      endforeach()
+      if(NOT path MATCHES "\\.cpp$" OR NOT inside OR generated OR alone)
         list(APPEND kept ${source})
         continue()
       endif()
