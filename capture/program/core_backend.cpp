@@ -1,7 +1,7 @@
+// Backends on CPU cores.
 #include "capture/program/core_backend.h"
 
-#include <c10/core/GradMode.h>
-
+#include "capture/eager.h"
 #include "capture/program/program.h"
 #include "capture/program/recording.h"
 
@@ -28,13 +28,13 @@ class CoreGraph final : public Graph {
   std::vector<GraphNode> nodes_;
 };
 
-class CoreBackend final : public Backend {
+/// What is not recorded runs as it does eagerly.
+class CoreBackend final : public EagerBackend {
  public:
   CoreBackend(int threads, const std::function<void(int)>& started) {
     if (threads > 1) team_ = std::make_unique<kernels::Team>(threads, started);
   }
-  bool defers() const override { return false; }
-  std::unique_ptr<Event> make_event() override { return nullptr; }
+  bool records() const override { return true; }
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
     program::run_dry(body);  // recording keeps all that is allocated: bytes are counted here
     return std::make_unique<CoreRecording>(body, arena_, team_.get());
@@ -42,12 +42,6 @@ class CoreBackend final : public Backend {
   std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) override {
     return std::make_unique<CoreGraph>(nodes);
   }
-  void run(std::function<void()> body) override { body(); }
-  void copy(at::Tensor& to, const at::Tensor& from) override {
-    const c10::NoGradGuard no_grad;
-    to.copy_(from);
-  }
-  void synchronize() override {}
 
  private:
   program::Arena arena_;
@@ -55,6 +49,11 @@ class CoreBackend final : public Backend {
 };
 
 }  // namespace
+
+std::unique_ptr<Backend> make_eager_backend(c10::Device device) {
+  if (device.is_cpu()) return std::make_unique<EagerBackend>();
+  return make_eager_cuda_backend(device);
+}
 
 std::unique_ptr<Backend> make_core_backend(int threads,
                                            const std::function<void(int index)>& started) {

@@ -1,4 +1,4 @@
-// Fewer nodes that do the same.
+// Fusion and dead-node elimination.
 #include <algorithm>
 #include <optional>
 
@@ -147,7 +147,7 @@ class Fuser {
     return true;
   }
 
-  /// What is only copied elsewhere is made there.
+  /// A value that is only copied is computed at the copy's destination.
   bool write_there(std::size_t i) {
     Node& node = nodes_[i];
     if (node.kind == Kind::torch || node.kind == Kind::update) return false;
@@ -168,7 +168,7 @@ class Fuser {
     return false;
   }
 
-  /// Weights' gradients that are only added to others, both of them, are added as they are made.
+  /// Weight gradients that are only added to others accumulate in place.
   bool accumulate(std::size_t i) {
     Node& node = nodes_[i];
     if (node.kind != Kind::weight_gradient || node.convolution.accumulate) return false;
@@ -201,7 +201,7 @@ class Fuser {
     return true;
   }
 
-  /// Nodes whose results nobody reads.
+  /// Dead nodes.
   bool leave_out() {
     bool changed = false;
     for (std::size_t i = nodes_.size(); i-- > 0;) {

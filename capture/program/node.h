@@ -66,8 +66,7 @@ bool is_dense(const at::Tensor& tensor);
 /// Whether two float32 tensors' elements lie in one order, without gaps.
 bool lie_alike(const at::Tensor& a, const at::Tensor& b);
 
-/// Memory that a recording's calls made and that nobody else holds: its values may be left out, and
-/// lie where we like.
+/// Memory that the recording alone holds: its values may be moved or eliminated.
 class OwnMemory {
  public:
   explicit OwnMemory(const std::vector<Call>& calls);
@@ -82,12 +81,12 @@ class OwnMemory {
   std::set<const c10::StorageImpl*> storages_;
 };
 
-/// The nodes that `calls` come to: kernels of ours where there are some, the operators as they were
-/// elsewhere, nothing for those that only name memory anew. The calls outlive the nodes.
+/// Lowers calls to nodes: our kernels where they exist, LibTorch's operators elsewhere, nothing for
+/// views. The calls outlive the nodes.
 std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own);
 
-/// Merges neighbours (activations into convolutions, ReLU's mask into gradients, copies and sums
-/// into what makes their source) and leaves out what nobody reads.
+/// Fuses activations into convolutions, ReLU masks into gradients, and copies and sums into their
+/// producers, then removes dead nodes.
 void fuse(std::vector<Node>& nodes, OwnMemory& own);
 
 }  // namespace millrace::program

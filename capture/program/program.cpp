@@ -41,7 +41,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Values of the recording's own, and when they live.
+/// Temporaries and their lifetimes.
 struct Values {
   std::vector<at::Tensor> tensors;  ///< one a storage
   std::vector<Lifetime> lifetimes;
@@ -67,7 +67,7 @@ Values values_of(const std::vector<Node>& nodes, const OwnMemory& own) {
   return values;
 }
 
-/// One copy of each name, kept: who is told of it may look at it when the program is gone.
+/// Interned: a watch may read a name after its program is gone.
 const char* kept_name(const std::string& name) {
   static std::mutex mutex;
   static std::set<std::string> names;

@@ -1,5 +1,4 @@
-// A stage's work on a CPU core, recorded once and run again and again: what a CUDA Graph is to a
-// GPU.
+// Step programs: to a CPU core what a CUDA Graph is to a GPU.
 #pragma once
 
 #include <functional>
@@ -12,10 +11,8 @@
 
 namespace millrace::program {
 
-/// Prepared calls on memory at fixed addresses, with all that depends on the host decided. Running
-/// it allocates nothing and asks nobody, but where a call is a LibTorch operator of which there is
-/// no kernel. Numbers below 1e-38 are zeros to it. Thread-bound; a team's helpers work for that
-/// thread.
+/// Prepared calls on memory at fixed addresses. Running them allocates nothing, except in LibTorch
+/// operators that have no kernel here. Denormals are flushed to zero. Thread-bound, with its team.
 class Program {
  public:
   /// One prepared call.
@@ -29,10 +26,9 @@ class Program {
     capture::OperationInfo info;
   };
 
-  /// Runs `body` once and keeps what it did. Tensors that `body` leaves with others keep their
-  /// addresses; those of its own lie in `arena`. Arena and team (null: none) outlive the program;
-  /// the numbers are the same with and without a team. Throws std::runtime_error for a body that
-  /// can't be recorded.
+  /// Records one run of `body`. Its temporaries move to `arena`, other tensors keep their
+  /// addresses. Arena and team (null: none) outlive the program; results do not depend on the team.
+  /// Throws std::runtime_error if `body` can't be recorded.
   Program(const std::function<void()>& body, Arena& arena, kernels::Team* team = nullptr);
   ~Program();
 

@@ -45,9 +45,8 @@ class ProgramStage {
   void restore_snapshot(int to) { stage_.restore_snapshot(to); }
   bool learns_locally() const { return stage_.learns_locally(); }
   const stages::Stage& stage() const { return stage_; }
-  /// What a sample's step consists of, timed over `rounds` steps, or fewer that take long, on
-  /// made-up numbers; weights and
-  /// state are spoilt by them. Each sample as the forward before had it.
+  /// A step's operations, timed over up to `rounds` steps on made-up numbers, which spoils weights
+  /// and state.
   std::vector<capture::OperationInfo> operations(int rounds);
 
   enum class Part { forward, backward, backward_input, backward_weight, update };

@@ -18,7 +18,7 @@ constexpr c10::DispatchKey kRecording = c10::DispatchKey::Fake;
 
 thread_local std::vector<Call>* recording = nullptr;
 
-/// The same memory without autograd's part, which a recording must not keep alive.
+/// Detached, so that a recording does not keep autograd's graph alive.
 at::Tensor bare(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.variable_data() : tensor;
 }

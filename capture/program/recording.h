@@ -18,11 +18,10 @@ struct Call {
   const std::string& name() const { return operation.schema().name(); }
 };
 
-/// Runs `body` on this thread and returns its calls in order; what an operator calls by itself is
-/// its own. Convolutions are not computed, but leave zeros, and updates leave weights and state: a
-/// replay has kernels of its own, and LibTorch's take seconds for some shapes. Sums over ranks
-/// leave zeros, too. Throws std::runtime_error for an operator that asks the host for a number,
-/// since a replay would not ask again. Reentrant, but not within itself.
+/// Runs `body` on this thread and returns its operator calls in order, without nested ones.
+/// Recording has no side effects and skips slow work: convolutions and sums over ranks give zeros,
+/// updates change nothing. Throws std::runtime_error for an operator that returns a number to the
+/// host, since a replay would not ask again. Recordings do not nest.
 std::vector<Call> record_calls(const std::function<void()>& body);
 
 /// Runs `body` as a recording would, and keeps nothing.

@@ -1,4 +1,4 @@
-// From LibTorch's operators to nodes.
+// Lowers LibTorch's operators to nodes.
 #include <ATen/ATen.h>
 
 #include <map>
@@ -95,7 +95,7 @@ bool only_allocates(const Call& call) {
   return names.count(call.name()) > 0;
 }
 
-/// Whether it gives other names to memory and does nothing else.
+/// Whether it only makes a view.
 bool only_names(const Call& call) {
   const c10::FunctionSchema& schema = call.operation.schema();
   if (schema.is_mutable() || call.results.empty()) return false;

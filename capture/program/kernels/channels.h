@@ -1,4 +1,4 @@
-// What a bias is in forward and backward, apart from its convolution. Images as kernels.h has them.
+// A bias apart from its convolution, forward and backward. Images as in kernels.h.
 #pragma once
 
 #include "capture/program/kernels/kernels.h"

@@ -1,12 +1,12 @@
-// Numbers below 1e-38, which slow some processors down a hundredfold.
+// Denormals, which slow some processors down a hundredfold.
 #pragma once
 
 #include <cstdint>
 
 namespace millrace::kernels {
 
-/// Has this thread take and leave such numbers as zeros while it lives, on x86 and 64-bit ARM.
-/// Gradients and running means that fade away come there sooner or later.
+/// While it lives, this thread flushes denormals to zero, on x86 and 64-bit ARM. Vanishing
+/// gradients and running means reach them sooner or later.
 class DenormalsAreZeros {
  public:
   DenormalsAreZeros() : before_(get()) { set(before_ | kBits); }

@@ -31,12 +31,6 @@ void separate(const float* source, const Layout& from, float* planes) {
 
 }  // namespace
 
-void copy_image(const float* source, const Layout& from, float* destination, const Layout& to) {
-  const std::size_t count = std::size_t(from.width) * from.channels;
-  for (int y = 0; y < from.height; ++y)
-    std::copy_n(source + y * from.row(), count, destination + y * to.row());
-}
-
 void from_planes(const float* planes, float* destination, const Layout& to) {
   to.channels == 3 ? interleave<3>(planes, destination, to)
                    : interleave<0>(planes, destination, to);

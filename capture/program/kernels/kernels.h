@@ -1,11 +1,8 @@
 // The compute kernels of a training step on one core: float32, NHWC. Needs no LibTorch.
 //
-// An operator is described once (Convolution), prepared once (make_kernel), and run every step on
-// memory that the caller owns. run() allocates nothing, takes no lock and depends on no clock: the
-// same bits from the same input, every time, on the same machine with the same implementation, on
-// one thread or shared by a team.
-// Everything here is reentrant; a Kernel is immutable after make_kernel, so threads may share it
-// as long as each brings its own scratch.
+// A Convolution is prepared once (make_kernel) and run every step on the caller's memory. run()
+// neither allocates nor locks, and one implementation gives the same bits on one thread and on a
+// team. All is reentrant: threads may share a Kernel if each has its own scratch.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +16,10 @@
 
 namespace millrace::kernels {
 
-/// Where an image lies. Pixel (y, x) begins at `first + y * row() + x * channels`, where `first`
-/// is the address of pixel (0, 0): kernels take that address. Around the image lie `halo` rows and
-/// columns of pixels; whoever allocates them zeroes them once, and no kernel writes them.
-/// With halo 0 this is LibTorch's channels_last memory. A source whose halo is at least kernel / 2
-/// spares a convolution the padded copy in its scratch.
+/// Where an image lies: pixel (y, x) is at `first + y * row() + x * channels`; kernels take
+/// `first`, the address of pixel (0, 0). The allocator zeroes `halo` rows and columns around it,
+/// which no kernel writes. Halo 0 is LibTorch's channels_last. A source with a halo of at least
+/// kernel / 2 saves a convolution its padded copy.
 struct Layout {
   int height = 0, width = 0, channels = 0;
   int halo = 0;
@@ -56,9 +52,9 @@ struct Convolution {
   bool accumulate = false;
 };
 
-/// Addresses of pixel (0, 0) each; what a pass does not name may be null. Weights are as pack()
-/// left them, or, where packed_floats() is 0, in PyTorch's order, gradients of weights in PyTorch's
-/// order (OIHW). Nothing overlaps. What stands in scratch and shared may be lost between runs.
+/// Addresses of pixel (0, 0); null where a pass does not use them. Weights are packed by pack(),
+/// or, if packed_floats() is 0, in PyTorch's order (OIHW); weight gradients always are. Nothing
+/// overlaps. Scratch and shared need not last between runs.
 struct Operands {
   const float* x = nullptr;          ///< kForward, kWeightGradient: read
   float* y = nullptr;                ///< kForward: written
@@ -121,8 +117,6 @@ bool all_finite(const float* values, std::size_t count);
 
 // ---- Images.
 
-/// Copies the image between layouts of one size (halos may differ; neither is written).
-void copy_image(const float* source, const Layout& from, float* destination, const Layout& to);
 /// From NCHW, [channels][height][width] without gaps, and back.
 void from_planes(const float* planes, float* destination, const Layout& to);
 void to_planes(const float* source, const Layout& from, float* planes);
