@@ -1,7 +1,28 @@
-// Rank 0 takes the samples of the first stage's replicas on other ranks, and sends them there.
+// What ranks do for one another: rank 0 takes the samples of the first stage's replicas elsewhere,
+// and all agree on updates.
+#include <algorithm>
+#include <cmath>
+
 #include "engine/pipeline/rank_edge.h"
 
 namespace millrace::engine {
+namespace {
+
+void meet_copies(const Exchange::Copies& copies, Freight& freight, int stage, bool& learned,
+                 Alarm& alarm) {
+  constexpr std::size_t kVotes = 3;
+  std::vector<float>& numbers = freight.gradient(stage, kVotes);
+  float* const votes = numbers.data() + numbers.size() - kVotes;
+  votes[0] = learned;
+  votes[1] = alarm == Alarm::discard;
+  votes[2] = alarm == Alarm::roll_back;
+  copies.add_up(numbers, stage);
+  learned = votes[0] == float(copies.count);
+  alarm = votes[2] > 0 ? Alarm::roll_back : votes[1] > 0 ? Alarm::discard : Alarm::none;
+  freight.set_gradient(stage, copies.count);
+}
+
+}  // namespace
 
 std::vector<std::pair<std::string, std::function<void()>>> RankEdge::threads() {
   std::vector<std::pair<std::string, std::function<void()>>> all;
@@ -45,6 +66,16 @@ void RankEdge::send_sample(std::int64_t sample) {
   Lock lock(exchange_.mutex());
   put(ports_.to(Cargo::sample, 0, to), lock,
       {.token = {.sample = sample}, .info = shared_.in_flight(sample).info});
+}
+
+void RankEdge::agree(int stage, bool& learned, Alarm& alarm) {
+  if (exchange_.copies.count > 1) meet_copies(exchange_.copies, freight_, stage, learned, alarm);
+  if (!exchange_.add_up_parts) return;
+  const std::vector<float>& gradient = freight_.gradient(stage, 0);
+  float astray =
+      std::ranges::all_of(gradient, [](float one) { return std::isfinite(one); }) ? 0 : 1;
+  exchange_.add_up_parts({&astray, 1}, stage);
+  if (astray > 0) alarm = std::max(alarm, Alarm::discard);
 }
 
 }  // namespace millrace::engine

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "engine/pipeline/edge.h"
-#include "engine/pipeline/rank_agreement.h"
 #include "engine/pipeline/rank_letters.h"
 #include "engine/pipeline/rank_ports.h"
 
@@ -45,9 +44,10 @@ class RankEdge final : public LocalEdge {
   }
   void predicted(std::int64_t sample, float loss) override;
   void release(std::int64_t sample) override;
-  void agree(int stage, bool& learned, Alarm& alarm) override {
-    agree_on_update(exchange_, freight_, stage, learned, alarm);
-  }
+  /// Where copies of the pipeline learn one network, the gradient becomes the mean of theirs, none
+  /// is applied unless all `learned`, and the gravest alarm is everybody's. Where ranks share
+  /// modules, all discard a gradient that is not finite on one. Blocks until all have called it.
+  void agree(int stage, bool& learned, Alarm& alarm) override;
   void fail(const std::exception& error) override;
   /// Throws std::runtime_error, "rank N: ...", if another rank failed; RankLost if nothing was
   /// heard of one for 5 s.

@@ -4,12 +4,52 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
 #include <thread>
+#include <vector>
 
 #include "engine/pipeline/rank_edge.h"
-#include "engine/pipeline/wait_forecast.h"
+#include "engine/schedule/schedule.h"
 
 namespace millrace::engine {
+
+/// A schedule repeats, and so do its waits: before the same action of the period, about as long as
+/// the last times. Thread-bound.
+class WaitForecast {
+ public:
+  using Duration = std::chrono::nanoseconds;
+
+  explicit WaitForecast(const Program& program)
+      : prologue_(std::int64_t(program.prologue.size())), waits_(program.period.size()) {}
+
+  /// What the wait before the action at `index` of the program lasts at least. Less than any of the
+  /// last ones: whoever trusts it and so comes too late is told less the next time.
+  Duration at_least(std::int64_t index) const {
+    if (index < prologue_) return {};
+    const auto& waits = waits_[place(index)];
+    const Duration shortest = *std::min_element(waits.begin(), waits.end());
+    return std::max(Duration(), shortest - shortest / 16 - kMargin);
+  }
+
+  void waited(std::int64_t index, Duration time) {
+    if (index < prologue_) return;
+    auto& waits = waits_[place(index)];
+    std::rotate(waits.begin(), waits.begin() + 1, waits.end());
+    waits.back() = time;
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kMargin{100};  ///< a sleeper wakes up late
+
+  std::size_t place(std::int64_t index) const {
+    return std::size_t(index - prologue_) % waits_.size();
+  }
+
+  const std::int64_t prologue_;
+  std::vector<std::array<Duration, 4>> waits_;  ///< by action of the period; 0: not known
+};
 
 /// Messages arrive only while somebody looks, and ranks may share a core: a worker sleeps for as
 /// long as the schedule's earlier waits at the same action lasted, and looks often after that.

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "engine/simulate/simulation.h"
-#include "engine/simulate/simulator_wires.h"
 
 namespace millrace::engine {
 namespace {

@@ -2,31 +2,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "engine/format.h"
 
 namespace millrace::engine {
 namespace {
-
-/// Bytes of the UTF-8 character that begins at `at`; 0 if none does (RFC 3629: no overlong forms,
-/// no surrogates, nothing beyond U+10FFFF).
-std::size_t character_at(const std::string& text, std::size_t at) {
-  const auto byte = [&](std::size_t i) {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u;
-  };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (length == 0 || first > 0xf4) return 0;
-  const unsigned least = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
-  const unsigned most = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
-  if (byte(1) < least || byte(1) > most) return 0;
-  for (std::size_t i = 2; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  return length;
-}
 
 /// Nanoseconds as microseconds, exactly: a double would lose digits after a few days.
 std::string microseconds(std::int64_t ns) {
@@ -79,22 +61,8 @@ std::string counters(const Counts& counts) {
 }  // namespace
 
 std::string json_string(const std::string& text) {
-  std::string quoted = "\"";
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = character_at(text, at);
-    const auto c = static_cast<unsigned char>(text[at]);
-    if (length == 0) {
-      quoted += "\\ufffd";
-    } else if (c == '"' || c == '\\') {
-      quoted += {'\\', text[at]};
-    } else if (c < 0x20) {
-      quoted += format("\\u%04x", c);
-    } else {
-      quoted.append(text, at, length);
-    }
-    at += std::max<std::size_t>(1, length);
-  }
-  return quoted + "\"";
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string trace_json(const std::string& name, const std::vector<std::string>& workers,

@@ -1,4 +1,4 @@
-#include "engine/pipeline/wait_forecast.h"
+#include "engine/pipeline/rank_patience.h"
 
 #include <gtest/gtest.h>
 
