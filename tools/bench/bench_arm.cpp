@@ -13,7 +13,7 @@ using engine::Clock;
 class TimedFeed final : public engine::Feed {
  public:
   TimedFeed(engine::Trainer& trainer, std::size_t elements, double seconds, std::int64_t least)
-      : trainer_(trainer), least_(least), seconds_(seconds) {
+      : least_(least), seconds_(seconds) {
     const bool as_bytes = !trainer.in_slot(0).input_bytes().empty();
     frames_.resize(kFrames, std::vector<float>(as_bytes ? 0 : elements));
     bytes_.resize(kFrames, std::vector<std::uint8_t>(as_bytes ? elements : 0));
@@ -47,7 +47,6 @@ class TimedFeed final : public engine::Feed {
  private:
   static constexpr std::size_t kFrames = 4;
 
-  engine::Trainer& trainer_;
   std::int64_t least_;
   std::vector<std::vector<float>> frames_;        ///< empty ones where bytes are taken
   std::vector<std::vector<std::uint8_t>> bytes_;  ///< and the other way round

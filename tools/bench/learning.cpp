@@ -45,11 +45,6 @@ double mean(const Losses& losses, std::int64_t begin, std::int64_t end) {
   return std::accumulate(losses.begin() + begin, losses.begin() + end, 0.0) / double(end - begin);
 }
 
-stages::LayerSpec layer(const std::string& type, std::optional<std::int64_t> out = {},
-                        std::optional<std::int64_t> kernel = {}) {
-  return {.type = type, .out = out, .kernel = kernel};
-}
-
 /// The PARTIME experiments' basic network with the job's norm; for classes eight convolutions that
 /// normalise their maps, since without that so deep a network hardly moves in 600 frames, a mean
 /// over twelfths of the picture and a linear layer.
@@ -62,13 +57,15 @@ std::shared_ptr<const stages::Network> network_of(const Json& job, const Stream&
   if (stream.classes == 0) return stages::build_network(model, shape);
   model.preset = "layers";
   for (int i = 0; i < 8; ++i) {
-    stages::LayerSpec norm = layer("groupnorm");
-    norm.groups = 4;
-    model.layer.insert(model.layer.end(), {layer("conv", 16, 3), norm, layer("relu")});
-    if (i == 1) model.layer.push_back(layer("maxpool", {}, 2));
+    model.layer.push_back({.type = "conv", .out = 16, .kernel = 3});
+    model.layer.push_back({.type = "groupnorm", .groups = 4});
+    model.layer.push_back({.type = "relu"});
+    if (i == 1) model.layer.push_back({.type = "maxpool", .kernel = 2});
   }
-  model.layer.insert(model.layer.end(), {layer("avgpool", {}, 6), layer("flatten"),
-                                         layer("linear", stream.classes), layer("sigmoid")});
+  model.layer.push_back({.type = "avgpool", .kernel = 6});
+  model.layer.push_back({.type = "flatten"});
+  model.layer.push_back({.type = "linear", .out = stream.classes});
+  model.layer.push_back({.type = "sigmoid"});
   return stages::build_network(model, shape, stages::Gives::vector);
 }
 

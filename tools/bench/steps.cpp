@@ -88,10 +88,9 @@ class Periods final : public engine::Observer {
 engine::plan::StepCosts total_of(const std::vector<engine::plan::StageCosts>& stages, int group) {
   engine::plan::StepCosts sum;
   for (const engine::plan::StageCosts& stage : stages) {
-    sum.forward += stage.ms.forward;
-    sum.input_gradient += stage.ms.input_gradient;
-    sum.weight_gradient += stage.ms.weight_gradient;
-    sum.update += stage.ms.update / group;
+    engine::plan::StepCosts ms = stage.ms;
+    ms.update /= group;
+    sum += ms;
   }
   return sum;
 }

@@ -17,23 +17,16 @@ constexpr std::int64_t kMostReplay = 1 << 24;  ///< samples, as replay.size has 
 
 struct PlanArguments {
   std::string input;  ///< profile (JSON, or PipeDream's graph.txt), or config (.toml) to measure
-  std::vector<std::string> settings;         ///< of the config
-  std::string devices = "2";                 ///< "8", "2x8": servers x devices
-  std::string links;                         ///< GB/s[:ms] by level, as "3.125,30:0.01"
-  std::string overlap = "none";              ///< none | transfers | all
-  double memory_gb = 0;                      ///< of a device; 0: no limit
-  std::int64_t replay = 0;                   ///< samples to keep at least; 0: none
-  std::vector<std::string> schedules;        ///< "any": all; empty: the config's, or partime
-  std::vector<std::int64_t> microbatches;    ///< to try; empty: the config's
-  std::vector<std::int64_t> virtual_stages;  ///< to try; empty: the config's
-  bool recompute = false;
-  bool replicas = false;
-  bool threads = false;
-  std::int64_t most_tensor = 1;
-  std::int64_t most_copies = 1;
-  std::int64_t stages = 0;   ///< exactly so many; 0: as are best
-  std::int64_t frames = 1;   ///< graph.txt: frames that its figures are for
-  double fps = 0;            ///< F; 0: the config's
+  std::vector<std::string> settings;  ///< of the config
+  std::string devices = "2";          ///< "8", "2x8": servers x devices
+  std::string links;                  ///< GB/s[:ms] by level, as "3.125,30:0.01"
+  std::string overlap = "none";       ///< none | transfers | all
+  double memory_gb = 0;               ///< of a device; 0: no limit
+  std::int64_t replay = 0;            ///< samples to keep at least; 0: none
+  /// What is empty or 0 is as the config has it; the machine is the options above. Schedules may
+  /// be "any".
+  engine::plan::Request request{.schedules = {}, .microbatches = {}, .virtual_stages = {}};
+  int frames = 1;            ///< graph.txt: frames that its figures are for
   std::string kind = "cpu";  ///< what the table calls devices
   std::string output;        ///< where to write the [pipeline] table; "": nowhere
   std::string json;          ///< where to write all of it; "": nowhere
@@ -51,33 +44,17 @@ struct Defaults {
   bool pairs = false;  ///< a sample is two frames
 };
 
-/// "any": every schedule there is.
-std::vector<std::string> schedules_of(const PlanArguments& arguments, const Defaults& defaults) {
-  if (arguments.schedules.empty()) return {defaults.schedule};
-  if (arguments.schedules == std::vector<std::string>{"any"}) return engine::schedule_names();
-  return arguments.schedules;
-}
-
-std::vector<int> or_default(const std::vector<std::int64_t>& given, int other) {
-  if (given.empty()) return {other};
-  return {given.begin(), given.end()};
-}
-
 Request request_of(const PlanArguments& arguments, const Defaults& defaults,
                    const Profile& profile) {
-  Request request;
+  Request request = arguments.request;
   request.machine = engine::plan::parse_machine(
       arguments.devices, arguments.links, arguments.overlap, 1e9 * arguments.memory_gb, profile);
-  request.schedules = schedules_of(arguments, defaults);
-  request.microbatches = or_default(arguments.microbatches, defaults.microbatches);
-  request.virtual_stages = or_default(arguments.virtual_stages, defaults.virtual_stages);
-  request.recompute = arguments.recompute;
-  request.replicas = arguments.replicas;
-  request.threads = arguments.threads;
-  request.most_tensor = int(arguments.most_tensor);
-  request.most_copies = int(arguments.most_copies);
-  request.stages = int(arguments.stages);
-  request.fps = arguments.fps > 0 ? arguments.fps : defaults.fps;
+  if (request.schedules.empty()) request.schedules = {defaults.schedule};
+  if (request.schedules == std::vector<std::string>{"any"})
+    request.schedules = engine::schedule_names();
+  if (request.microbatches.empty()) request.microbatches = {defaults.microbatches};
+  if (request.virtual_stages.empty()) request.virtual_stages = {defaults.virtual_stages};
+  if (!(request.fps > 0)) request.fps = defaults.fps;
   return request;
 }
 
@@ -171,7 +148,7 @@ int plan(const PlanArguments& arguments) {
                 config.task.kind == "next-frame"};
     profile = app::profile_of(config);
   } else {
-    profile = app::read_profile(arguments.input, int(arguments.frames));
+    profile = app::read_profile(arguments.input, arguments.frames);
   }
   Request request;
   engine::plan::Planned planned;
@@ -209,6 +186,7 @@ int plan(const PlanArguments& arguments) {
 }
 
 void add_options(Options& options, PlanArguments& arguments) {
+  Request& request = arguments.request;
   options.add("input", arguments.input,
               "Profile (JSON or PipeDream's graph.txt), or config (.toml) to measure",
               {.required = true});
@@ -226,24 +204,24 @@ void add_options(Options& options, PlanArguments& arguments) {
               {.range = {{0, double(kMostReplay)}}});
   std::vector<std::string> schedules = engine::schedule_names();
   schedules.push_back("any");
-  options.add("--schedules", arguments.schedules, "To choose from, by commas; or any",
+  options.add("--schedules", request.schedules, "To choose from, by commas; or any",
               {.commas = true, .choices = schedules});
-  options.add("--microbatches", arguments.microbatches, "Samples an update, to choose from",
+  options.add("--microbatches", request.microbatches, "Samples an update, to choose from",
               {.commas = true, .range = {{1, 65536}}});
-  options.add("--virtual-stages", arguments.virtual_stages, "interleaved: to choose from",
+  options.add("--virtual-stages", request.virtual_stages, "interleaved: to choose from",
               {.commas = true, .range = {{1, 1024}}});
-  options.add("--recompute", arguments.recompute, "Activations may be computed again");
-  options.add("--replicas", arguments.replicas, "Stages may be replicated");
-  options.add("--threads", arguments.threads, "Stages may take several cores");
-  options.add("--tensor", arguments.most_tensor, "Devices that may share a module",
+  options.add("--recompute", request.recompute, "Activations may be computed again");
+  options.add("--replicas", request.replicas, "Stages may be replicated");
+  options.add("--threads", request.threads, "Stages may take several cores");
+  options.add("--tensor", request.most_tensor, "Devices that may share a module",
               {.range = {{1, 4096}}});
-  options.add("--copies", arguments.most_copies, "Pipelines that may run side by side",
+  options.add("--copies", request.most_copies, "Pipelines that may run side by side",
               {.range = {{1, 4096}}});
-  options.add("--stages", arguments.stages, "Exactly so many; 0: as are best",
+  options.add("--stages", request.stages, "Exactly so many; 0: as are best",
               {.range = {{0, 4096}}});
   options.add("--frames", arguments.frames, "graph.txt: frames its figures are for",
               {.range = {{1, 1'000'000}}});
-  options.add("--fps", arguments.fps, "F for the rule T/N < 1/F", {.range = {{0.0, 1e6}}});
+  options.add("--fps", request.fps, "F for the rule T/N < 1/F", {.range = {{0.0, 1e6}}});
   options.add("--kind", arguments.kind, "What the table calls devices: cpu | cuda",
               {.show_default = true, .choices = {"cpu", "cuda"}});
   options.add("--output", arguments.output, "Where to write the [pipeline] table");

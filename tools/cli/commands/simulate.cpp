@@ -32,7 +32,6 @@ constexpr std::size_t kMostVerified = 128;
 constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
 
 struct SimulateArguments : ScheduleChoice {
-  std::int64_t samples = 0;  ///< 0: enough for a steady period
   // What a sample costs: one value, or one a stage; or a profile.
   std::vector<double> forward = {1}, backward = {2}, update = {0};  ///< ms
   double message_bytes = 0, weight_bytes = 0, stash_bytes = 0;      ///< of every stage
@@ -42,11 +41,10 @@ struct SimulateArguments : ScheduleChoice {
   double link_latency_ms = 0, link_gbps = 0;  ///< Gbit/s; 0: bytes cost nothing
   std::string devices, links;                 ///< as plan takes them
   std::string overlap = "none";               ///< none | transfers | all
-  std::int64_t tensor = 1;                    ///< devices that share each module
-  double delay_ms = 0;                        ///< of every message, in parallel
-  double overhead_ms = 0, contention = 1;
-  std::int64_t cores = 0;  ///< 0: one a worker
-  double fps = 0;          ///< of a live source; 0: samples are there when asked for
+  int tensor = 1;                             ///< devices that share each module
+  double fps = 0;  ///< of a live source; 0: samples are there when asked for
+  /// Costs, machine and source are the options above. Samples: 0: enough for a steady period.
+  SimulationInput input{.samples = 0};
   // Output files; "": none.
   std::string trace, svg, json;
   double until_ms = 0;  ///< where the SVG ends; 0: while names fit
@@ -111,12 +109,8 @@ std::vector<StageCosts> profiled_costs(const SimulateArguments& arguments, const
 }
 
 SimulationInput input_of(const SimulateArguments& arguments, const Schedule& schedule) {
-  SimulationInput input{.samples = arguments.samples,
-                        .delay_ms = arguments.delay_ms,
-                        .overhead_ms = arguments.overhead_ms,
-                        .contention = arguments.contention,
-                        .cores = int(arguments.cores),
-                        .source_period_ms = arguments.fps == 0 ? 0.0 : 1e3 / arguments.fps};
+  SimulationInput input = arguments.input;
+  if (arguments.fps != 0) input.source_period_ms = 1e3 / arguments.fps;
   Profile profile;
   if (arguments.profile.empty()) {
     input.stages = simple_costs(arguments, schedule.stages);
@@ -138,7 +132,7 @@ SimulationInput input_of(const SimulateArguments& arguments, const Schedule& sch
   }
   if (!arguments.profile.empty()) {
     const Profile each =
-        engine::plan::shared_by(std::move(profile), int(arguments.tensor), input.machine);
+        engine::plan::shared_by(std::move(profile), arguments.tensor, input.machine);
     input.stages = profiled_costs(arguments, each, schedule.stages);
   }
   if (input.samples == 0) {
@@ -233,16 +227,16 @@ void add_machine(Options& options, SimulateArguments& simulate) {
               {.range = {{0.0, 1e9}}, .excludes = {&links}});
   options.add("--link-gbps", simulate.link_gbps, "Gbit/s of a link; 0: bytes cost nothing",
               {.range = {{0.0, 1e9}}, .excludes = {&links}});
-  options.add("--delay", simulate.delay_ms,
+  options.add("--delay", simulate.input.delay_ms,
               "ms that a message is under way besides, however many are, as over a long cable",
               {.range = {{0.0, 1e9}}});
   options.add("--overlap", simulate.overlap, "What runs beside computing",
               {.show_default = true, .choices = {"none", "transfers", "all"}});
-  options.add("--overhead", simulate.overhead_ms, "ms to launch an action",
+  options.add("--overhead", simulate.input.overhead_ms, "ms to launch an action",
               {.range = {{0.0, 1e9}}});
-  options.add("--contention", simulate.contention, "Computing takes so many times longer",
+  options.add("--contention", simulate.input.contention, "Computing takes so many times longer",
               {.show_default = true, .range = {{1e-3, 1e3}}});
-  options.add("--cores", simulate.cores, "That workers are dealt to in turn; 0: one for each",
+  options.add("--cores", simulate.input.cores, "That workers are dealt to in turn; 0: one for each",
               {.range = {{0, 65536}}});
   options.add("--fps", simulate.fps, "Frames a second of a live source; 0: not live",
               {.range = {{0.0, 1e9}}});
@@ -250,7 +244,7 @@ void add_machine(Options& options, SimulateArguments& simulate) {
 
 void add_options(Options& options, SimulateArguments& simulate) {
   add_schedule_choice(options, simulate, 65536);
-  options.add("--samples", simulate.samples, "How many; unset: enough for a steady period",
+  options.add("--samples", simulate.input.samples, "How many; unset: enough for a steady period",
               {.range = {{1, 10'000'000}}});
   add_costs(options, simulate);
   add_machine(options, simulate);
