@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "capture/eager.h"
 #include "tests/capture/operator_tape.h"
 
 namespace millrace::capture {
@@ -184,12 +185,9 @@ class ProgramGraph final : public Graph {
   std::vector<GraphNode> nodes_;
 };
 
-class DoubleProgram final : public Backend {
+class DoubleProgram final : public EagerBackend {
  public:
-  bool defers() const override { return false; }
-  std::unique_ptr<Event> make_event() override {
-    throw std::logic_error("whoever is done when it returns has nobody wait");
-  }
+  bool records() const override { return true; }
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
     refuse_if_asked();
     body();
@@ -200,12 +198,6 @@ class DoubleProgram final : public Backend {
       throw std::logic_error("each call is launched by itself");
     return std::make_unique<ProgramGraph>(nodes);
   }
-  void run(std::function<void()> body) override { body(); }
-  void copy(at::Tensor& to, const at::Tensor& from) override {
-    const c10::NoGradGuard no_grad;
-    to.copy_(from);
-  }
-  void synchronize() override {}
 };
 
 }  // namespace

@@ -67,13 +67,6 @@ class Contents(ReportTest):
             self.assertEqual(realtime["holds"], timing["bottleneck"] <= realtime["budget_ms"], (timing, realtime))
         self.assertGreater(min(timing["stage"]), 0)
 
-    def test_ages_are_those_of_the_steady_state_though_the_pipeline_drains(self):
-        for schedule, ages in (("pb", [6, 4, 2, 0]), ("pipedream", [3, 2, 1, 0])):
-            with self.subTest(schedule=schedule):
-                report, _ = self.learn(self.config((2, 4, 6), pipeline={"schedule": schedule}))
-                self.assertEqual(report["gradient_age"], ages)
-                self.assertEqual(report["gradient_age_spread"], [[age, age] for age in ages])
-
     def test_dead_units_are_counted_and_reported(self):
         config = self.config(count=150)
         report, _ = self.learn(config)

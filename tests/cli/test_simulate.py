@@ -22,13 +22,6 @@ class Simulate(program.CliTest):
     def profile(self, *modules, **more):
         return write_profile(self.folder / "profile.json", list(modules), **more)
 
-    def test_a_flush_idles_as_the_paper_says(self):
-        for p, m in [(2, 4), (4, 8)]:
-            found, out = self.simulated("gpipe", "--stages", p, "--microbatches", m, "--samples", m)
-            self.assertAlmostEqual(found["bubble"], (p - 1) / (m + p - 1))
-            self.assertAlmostEqual(found["total_ms"], 3 * (m + p - 1))
-            self.assertIn(f"bubble {100 * found['bubble']:.1f} %", out)
-
     def test_the_slowest_stage_sets_the_pace(self):
         found, out = self.simulated("partime", "--stages", "3", "--forward", "1,2,1", "--backward", "2,3,2",
                                     "--update", "0.5")

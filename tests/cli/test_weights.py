@@ -24,10 +24,6 @@ def safetensors(header, data=b""):
     return struct.pack("<Q", len(text)) + text + data
 
 
-def entry(shape, begin, end, dtype="F32"):
-    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
-
-
 class Exchange(program.CliTest):
 
     def setUp(self):
@@ -134,19 +130,6 @@ class Refusals(program.CliTest):
         self.refused(self.weights)
         self.weights.mkdir()
         self.refused(self.weights)
-
-    def test_absurd_header_size(self):
-        whole = self.weights.read_bytes()
-        for size in (2**64 - 1, 2**63, 2**40, len(whole)):
-            with self.subTest(size=size):
-                self.refused_bytes(struct.pack("<Q", size) + whole[8:], self.weights)
-
-    def test_absurd_entries(self):
-        name = "0.weight"
-        for shape, begin, end in (([2**62, 4], 0, 0), ([-4, 3, 3, 3], 0, 432), ([4, 3, 3, 3], -8, 424),
-                                  ([4, 3, 3, 3], 432, 0), ([4, 3, 3, 3], 2**63, 2**63 + 432), ([0, 2**62, 8], 0, 0)):
-            with self.subTest(shape=shape, begin=begin, end=end):
-                self.refused_bytes(safetensors({name: entry(shape, begin, end)}, bytes(500)), self.weights)
 
 
 if __name__ == "__main__":

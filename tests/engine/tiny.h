@@ -12,12 +12,8 @@ const stages::ImageShape kTiny{3, 8, 8};
 
 /// Six modules, the first, third and fifth with weights.
 inline TrainerOptions tiny(int stages, std::vector<int> cut, const std::string& optimizer = "sgd") {
-  stages::ModelSpec model;
-  model.layers = 3;
-  model.features = 4;
-  model.kernel = 3;
   TrainerOptions options;
-  options.network = stages::build_network(model, kTiny);
+  options.network = stages::build_network({.layers = 3, .features = 4, .kernel = 3}, kTiny);
   options.sample = kTiny;
   options.stages = stages;
   options.cut = std::move(cut);

@@ -7,6 +7,7 @@
 #include "engine/trainer/oracle.h"
 #include "engine/trainer/stage_building.h"
 #include "tests/engine/sample_feed.h"
+#include "tests/engine/stall_watch.h"
 
 namespace millrace::engine {
 
@@ -14,12 +15,8 @@ const stages::ImageShape kShape{3, 12, 16};
 
 /// Eight modules on samples of kShape, with weights.
 inline TrainerOptions small(const std::string& schedule, int stages, std::vector<int> cut) {
-  stages::ModelSpec model;
-  model.layers = 4;
-  model.features = 8;
-  model.kernel = 3;
   TrainerOptions options;
-  options.network = stages::build_network(model, kShape);
+  options.network = stages::build_network({.layers = 4, .features = 8, .kernel = 3}, kShape);
   options.sample = kShape;
   options.schedule = schedule;
   options.stages = stages;
@@ -68,6 +65,23 @@ struct Trained {
   stages::StateDict weights;
   std::vector<float> losses;
 };
+
+/// What a trainer learns. `spoiled`: as the feed has it.
+inline Trained by_pipeline(const TrainerOptions& options, std::int64_t samples,
+                           const std::function<bool(std::int64_t)>& spoiled = {},
+                           PipelineOptions how = {}) {
+  Trainer trainer(options);
+  SampleFeed feed(options.sample, samples);
+  feed.spoiled = spoiled;
+  LossLog log;
+  const StallWatch watch(trainer.schedule(), how);
+  const Outcome outcome = trainer.run(feed, &log, how);
+  EXPECT_EQ(trainer.recorded(), options.capture != Capture::eager) << trainer.recording_error();
+  EXPECT_EQ(outcome.admitted, samples);
+  EXPECT_EQ(outcome.trained + outcome.predicted_only + outcome.rejected, samples);
+  EXPECT_EQ(trainer.trained(), outcome.trained);
+  return {trainer.state(), log.losses};
+}
 
 /// `sample`'s, on the devices of the first and the last stage, which outlive it.
 inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, SampleFunction sample) {

@@ -1,6 +1,6 @@
 // A bare step is the engine's work and no other: it learns to the same bits.
-#include "engine/trainer/stage_building.h"
 #include "tools/bench/gpu/bare_step.h"
+#include "engine/trainer/stage_building.h"
 
 #include <ATen/Parallel.h>  // one intra-op thread
 
@@ -42,23 +42,10 @@ TEST(BareStep, TrainsAsTheOracleAndTheEngineDo) {
   EXPECT_EQ(step.skipped(), 0);
 
   engine::Trainer trainer(options);
-  /// The same sample again and again.
-  class Same final : public engine::Feed {
-   public:
-    explicit Same(const at::Tensor& numbers) : numbers_(numbers) {}
-    Status poll(std::chrono::microseconds) override {
-      return taken_ < kLaunches ? Status::ready : Status::end;
-    }
-    void take(engine::Sample& sample) override {
-      std::memcpy(sample.input().data(), numbers_.const_data_ptr<float>(), numbers_.nbytes());
-      sample.info.frame = taken_++;
-      sample.info.captured = engine::Clock::now();
-    }
-
-   private:
-    at::Tensor numbers_;
-    int taken_ = 0;
-  } feed(sample);
+  engine::SampleFeed feed(kShape, kLaunches);
+  feed.rewrite = [&](std::int64_t, std::span<float> to) {
+    std::copy_n(sample.const_data_ptr<float>(), to.size(), to.begin());
+  };
   trainer.run(feed, nullptr);
   engine::expect_equal_bits(step.stage().parameters().state(), trainer.state());
 }

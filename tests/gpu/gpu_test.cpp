@@ -23,12 +23,8 @@ const stages::ImageShape kLarger{3, 24, 32};
 /// All stages on the first GPU, but those that `cpu` names.
 TrainerOptions on_gpu(const std::string& schedule, int stages, Capture capture,
                       const std::vector<int>& cpu = {}) {
-  stages::ModelSpec model;
-  model.layers = 4;
-  model.features = 8;
-  model.kernel = 5;
   TrainerOptions options;
-  options.network = stages::build_network(model, kLarger);
+  options.network = stages::build_network({.layers = 4, .features = 8, .kernel = 5}, kLarger);
   options.sample = kLarger;
   options.schedule = schedule;
   options.stages = stages;
@@ -40,15 +36,6 @@ TrainerOptions on_gpu(const std::string& schedule, int stages, Capture capture,
     options.devices.push_back({.cuda = true, .index = 0});
   for (const int stage : cpu) options.devices[stage] = {.cuda = false, .index = 0};
   return options;
-}
-
-Trained run(const TrainerOptions& options, std::int64_t samples) {
-  Trainer trainer(options);
-  SampleFeed feed(kLarger, samples);
-  LossLog log;
-  trainer.run(feed, &log);
-  EXPECT_EQ(trainer.recorded(), options.capture != Capture::eager) << trainer.recording_error();
-  return {trainer.state(), log.losses};
 }
 
 /// As far as float32's rounding may take two devices apart in `samples` updates.
@@ -69,30 +56,26 @@ TEST_P(Gpu, RecordedStepsLearnAsTheOracleDoes) {
   for (const int stages : {1, 2, 4}) {
     SCOPED_TRACE(stages);
     const TrainerOptions options = on_gpu(GetParam(), stages, Capture::graph);
-    expect_near(run(options, 100), by_oracle(options, 100));
+    expect_near(by_pipeline(options, 100), by_oracle(options, 100));
   }
 }
 
 TEST_P(Gpu, RunsAreAlikeToTheBit) {
   NEEDS_A_GPU();
   const TrainerOptions options = on_gpu(GetParam(), 4, Capture::graph);
-  const Trained first = run(options, 100), second = run(options, 100);
-  expect_equal_bits(first.weights, second.weights);
-  EXPECT_EQ(first.losses, second.losses);
+  expect_equal(by_pipeline(options, 100), by_pipeline(options, 100));
 }
 
 TEST_P(Gpu, GraphAndEagerAreAlikeToTheBit) {
   NEEDS_A_GPU();
-  const Trained graph = run(on_gpu(GetParam(), 2, Capture::graph), 100);
-  const Trained eager = run(on_gpu(GetParam(), 2, Capture::eager), 100);
-  expect_equal_bits(graph.weights, eager.weights);
-  EXPECT_EQ(graph.losses, eager.losses);
+  expect_equal(by_pipeline(on_gpu(GetParam(), 2, Capture::graph), 100),
+               by_pipeline(on_gpu(GetParam(), 2, Capture::eager), 100));
 }
 
 TEST_P(Gpu, BesideStagesOnCores) {
   NEEDS_A_GPU();
   const TrainerOptions options = on_gpu(GetParam(), 3, Capture::graph, {1});
-  expect_near(run(options, 100), by_oracle(options, 100));
+  expect_near(by_pipeline(options, 100), by_oracle(options, 100));
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Gpu, testing::Values("partime", "pipedream", "gpipe", "2bw"),
@@ -201,10 +184,8 @@ TEST(GpuStep, BytesAndFloatsAreAlikeToTheBit) {
     for (const std::vector<int>& cpu : std::vector<std::vector<int>>{{}, {0}, {2}}) {
       for (const bool target_is_input : {true, false}) {
         const TrainerOptions options = on_gpu("partime", 3, capture, cpu);
-        const Trained bytes = run_on_frames(options, target_is_input, true),
-                      floats = run_on_frames(options, target_is_input, false);
-        expect_equal_bits(bytes.weights, floats.weights);
-        EXPECT_EQ(bytes.losses, floats.losses);
+        expect_equal(run_on_frames(options, target_is_input, true),
+                     run_on_frames(options, target_is_input, false));
       }
     }
   }
@@ -216,7 +197,7 @@ TEST(GpuStep, ModulesOfOtherKinds) {
     TrainerOptions options = on_gpu("partime", 2, Capture::graph);
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.correction.kind = correction;
-    expect_near(run(options, 100), by_oracle(options, 100));
+    expect_near(by_pipeline(options, 100), by_oracle(options, 100));
   }
 }
 

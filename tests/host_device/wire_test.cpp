@@ -24,16 +24,6 @@ TrainerOptions on_two_gpus(const std::string& schedule) {
   return options;
 }
 
-Trained by_one_process(const TrainerOptions& options, std::int64_t samples,
-                       const std::function<bool(std::int64_t)>& spoiled = {}) {
-  Trainer trainer(options);
-  SampleFeed feed(options.sample, samples);
-  feed.spoiled = spoiled;
-  LossLog log;
-  trainer.run(feed, &log);
-  return {trainer.state(), log.losses};
-}
-
 class Wires : public testing::Test {
  protected:
   void SetUp() override {
@@ -61,8 +51,7 @@ TEST_F(Wires, EndWithAnythingOnItsWay) {
   for (const std::string schedule : {"partime", "gpipe", "1f1b", "zb-h1", "2bw"}) {
     for (const std::int64_t samples : {1, 5, 18, 31}) {
       const TrainerOptions options = on_two_gpus(schedule);
-      const Trained expected = by_one_process(options, samples),
-                    got = by_ranks(options, samples, 2);
+      const Trained expected = by_pipeline(options, samples), got = by_ranks(options, samples, 2);
       expect_equal_bits(got.weights, expected.weights);
       for (std::size_t n = 0; n < std::min(got.losses.size(), expected.losses.size()); ++n)
         EXPECT_EQ(got.losses[n], expected.losses[n]) << schedule << ", " << samples << " samples";
@@ -74,7 +63,7 @@ TEST_F(Wires, CarryNoGradientOfAFrameThatIsNotLearnedFrom) {
   const auto spoiled = [](std::int64_t sample) { return sample % 7 < 2; };
   for (const std::string schedule : {"partime", "pipedream", "gpipe"}) {
     const TrainerOptions options = on_two_gpus(schedule);
-    const Trained expected = by_one_process(options, 40, spoiled),
+    const Trained expected = by_pipeline(options, 40, spoiled),
                   got = by_ranks(options, 40, 2, spoiled);
     expect_equal_bits(got.weights, expected.weights);
   }

@@ -8,15 +8,13 @@
 namespace millrace::stages {
 namespace {
 
-const ImageShape kShape{3, 6, 6};
-
 /// A stage of two convolutions, and what a bias of -100 in `silenced` channels of the first makes
 /// of it after so many updates.
 int dead_after(int updates, int silenced, const std::string& activation,
                const std::vector<std::string>& freeze = {}) {
   const auto network = build_network(
       {.layers = 2, .features = 4, .kernel = 3, .activation = activation, .freeze = freeze},
-      kShape);
+      {3, 6, 6});
   Stage stage(network, {0, 4, true, true}, {.lr = 1e-4}, at::kCPU);
   load_state(stage.parameters(), initial_state(*network, 1));
   {

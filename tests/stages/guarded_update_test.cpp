@@ -73,17 +73,5 @@ TEST(GuardedUpdate, LeavesEverythingWhereTheGradientIsNotFinite) {
   }
 }
 
-TEST(GuardedUpdate, MayWriteElsewhere) {
-  const c10::NoGradGuard no_grad;
-  const OptimizerSpec spec{.lr = 0.1};
-  const at::Tensor from = numbers(0), before = from.clone();
-  at::Tensor to = at::zeros({100});
-  guarded_update(update_numbers(spec, 1),
-                 {.from = from, .to = to, .gradient = numbers(1), .state = {}, .memory = {}},
-                 at::ones({}, at::kDouble), at::ones({}, at::kBool));
-  EXPECT_TRUE(at::equal(from, before));
-  EXPECT_TRUE(at::allclose(to, before - 0.1 * numbers(1)));
-}
-
 }  // namespace
 }  // namespace millrace::stages

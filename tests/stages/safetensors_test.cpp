@@ -87,17 +87,5 @@ TEST(Safetensors, ASmallFileCannotAskForMuchMemory) {
   EXPECT_NE(error_of(with_header(many + "]}", 8)).find("too long"), std::string::npos);
 }
 
-TEST(Safetensors, ManyNamesTakeNoMoreThanTwoSecondsAMegabyte) {
-  std::string header = "{\"0\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}";
-  for (int n = 1; n < 50'000; ++n) {
-    header +=
-        ",\"" + std::to_string(n) + "\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}";
-  }
-  const std::string file = write(with_header(header + "}", 0));
-  const std::clock_t began = std::clock();  // of this process: others may keep the machine busy
-  EXPECT_EQ(read_safetensors(file).size(), 50'000u);
-  EXPECT_LT(double(std::clock() - began) / CLOCKS_PER_SEC, 2e-6 * double(header.size()));
-}
-
 }  // namespace
 }  // namespace millrace::stages

@@ -9,11 +9,7 @@ namespace {
 const ImageShape kPicture{3, 6, 6};
 
 Stage make(StageRange range, double lr = 0.1) {
-  ModelSpec model;
-  model.layers = 2;
-  model.features = 4;
-  model.kernel = 3;
-  const auto network = build_network(model, kPicture);
+  const auto network = build_network({.layers = 2, .features = 4, .kernel = 3}, kPicture);
   Stage stage(network, range, {.lr = lr}, at::kCPU);
   load_state(stage.parameters(), initial_state(*network, 1));
   return stage;
@@ -43,20 +39,6 @@ TEST(Stage, TheFirstGivesNoInputGradient) {
   ASSERT_EQ(gradients.size(), 1u);
   EXPECT_EQ(gradients[0].sizes(), at::IntArrayRef({1, 4, 6, 6}));
   EXPECT_TRUE(first.backward(a, gradients).empty());
-}
-
-TEST(Stage, WithoutParametersItStillPassesGradientsOn) {
-  Stage relu = make({1, 2, false, false});
-  auto kept = relu.forward({x - 0.5});
-  EXPECT_TRUE(at::equal(relu.backward(kept, {at::ones_like(x)})[0], at::zeros_like(x)));
-  relu.update({.count = 1}, 1.0);
-}
-
-TEST(Parameters, ViewsShareOneBuffer) {
-  Stage stage = make({0, 4, true, true});
-  stage.parameters().flat().fill_(2);
-  for (const at::Tensor& view : stage.parameters().views())
-    EXPECT_TRUE(at::equal(view, at::full_like(view, 2)));
 }
 
 }  // namespace

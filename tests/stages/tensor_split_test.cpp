@@ -15,24 +15,19 @@ namespace {
 const ImageShape kShape{3, 6, 6};
 
 std::shared_ptr<const Network> convolutions() {
-  ModelSpec model;
-  model.layers = 4;
-  model.features = 4;
-  model.kernel = 3;
-  return build_network(model, kShape);
+  return build_network({.layers = 4, .features = 4, .kernel = 3}, kShape);
 }
 
 std::shared_ptr<const Network> classifier() {
   ModelSpec model;
   model.preset = "layers";
-  LayerSpec conv{.type = "conv"}, wide{.type = "linear"}, last{.type = "linear"};
-  conv.out = 4;
-  conv.kernel = 3;
-  wide.out = 6;
-  last.out = 2;
-  model.layer = {
-      conv, {.type = "relu"}, {.type = "maxpool"}, {.type = "flatten"}, wide, {.type = "relu"},
-      last};
+  model.layer = {{.type = "conv", .out = 4, .kernel = 3},
+                 {.type = "relu"},
+                 {.type = "maxpool"},
+                 {.type = "flatten"},
+                 {.type = "linear", .out = 6},
+                 {.type = "relu"},
+                 {.type = "linear", .out = 2}};
   return build_network(model, kShape, Gives::vector);
 }
 

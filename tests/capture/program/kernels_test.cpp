@@ -204,23 +204,6 @@ TEST_F(EveryInstructionSet, WeightGradientIsTheDefinition) {
   each(check_weight_gradient);
 }
 
-TEST(Kernels, ASecondRunGivesTheSameBits) {
-  const Shape s{19, 21, 16, 16, 5, 1, 2};
-  for (const Pass pass : {Pass::kForward, Pass::kDataGradient, Pass::kWeightGradient}) {
-    const Convolution c = convolution(s, pass);
-    for (const std::string& name : candidates(c)) {
-      const auto kernel = make_kernel(c, name);
-      Operator first(c), second(c);
-      first.run(*kernel, c);
-      for (int i = 0; i < 3; ++i) second.run(*kernel, c);
-      EXPECT_EQ(first.y.values(), second.y.values()) << name;
-      EXPECT_EQ(first.dx.values(), second.dx.values()) << name;
-      EXPECT_EQ(copy(first.weight_gradient), copy(second.weight_gradient)) << name;
-      EXPECT_EQ(copy(first.bias_gradient), copy(second.bias_gradient)) << name;
-    }
-  }
-}
-
 TEST(Kernels, ANaNInTheInputReachesTheOutputThroughActivations) {
   for (const Activation activation : {Activation::kRelu, Activation::kSigmoid}) {
     Convolution c = convolution({6, 6, 16, 3, 3}, Pass::kForward);

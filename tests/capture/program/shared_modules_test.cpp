@@ -28,25 +28,15 @@ std::shared_ptr<const stages::Network> layers(std::vector<stages::LayerSpec> lis
   return build_network(model, kPicture, stages::Gives::anything);
 }
 
-stages::LayerSpec wide(const std::string& type, int out) {
-  stages::LayerSpec spec{.type = type};
-  spec.out = out;
-  if (type == "conv") spec.kernel = 3;
-  return spec;
-}
-
 std::vector<Net> nets() {
-  stages::ModelSpec model;
-  model.layers = 4;
-  model.features = 20;
-  model.kernel = 3;
-  return {{"convolutions", build_network(model, kPicture)},
-          {"classifier", layers({wide("conv", 4),
-                                 {.type = "relu"},
-                                 {.type = "flatten"},
-                                 wide("linear", 6),
-                                 {.type = "relu"},
-                                 wide("linear", 2)})}};
+  return {
+      {"convolutions", stages::build_network({.layers = 4, .features = 20, .kernel = 3}, kPicture)},
+      {"classifier", layers({{.type = "conv", .out = 4, .kernel = 3},
+                             {.type = "relu"},
+                             {.type = "flatten"},
+                             {.type = "linear", .out = 6},
+                             {.type = "relu"},
+                             {.type = "linear", .out = 2}})}};
 }
 
 at::Tensor sample(int i) {

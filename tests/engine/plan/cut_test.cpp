@@ -253,22 +253,5 @@ TEST(Cut, RefusesMoreStagesThanModulesOrPlaces) {
   EXPECT_TRUE(best_cut(CostModel(profile, machine, {}), {}));  // three places, five idle
 }
 
-TEST(Cut, OfAThousandModulesOn64DevicesKeepsTheLimit) {
-  std::mt19937 random(5);
-  for (const Overlap overlap : {Overlap::none, Overlap::transfers, Overlap::all}) {
-    for (const bool hard : {false, true}) {
-      Profile profile = random_profile(random, 1000);
-      if (hard) profile.modules[500].forward.median = 5000;  // bounds rule little out
-      Machine machine{.levels = {{8, {0.01, 1000}}, {8, {0.1, 100}}},
-                      .memory_bytes = hard ? 1e6 : 3e5,
-                      .overlap = overlap};
-      const CostModel model(profile, machine, {.schedule = "pipedream"});
-      const std::optional<Cut> cut = best_cut(model, {.replicas = true});
-      ASSERT_TRUE(cut);
-      EXPECT_LE(peak_memory(model, cut->stages), machine.memory_bytes);
-    }
-  }
-}
-
 }  // namespace
 }  // namespace millrace::engine::plan

@@ -53,13 +53,9 @@ void mutate(Schedule& schedule, std::mt19937& random) {
 }
 
 TrainerOptions options_of(const std::string& name, int stages) {
-  stages::ModelSpec model;
-  model.layers = 2;
-  model.features = 2;
-  model.kernel = 1;
-  model.out_channels = 1;
   TrainerOptions options;
-  options.network = stages::build_network(model, kPicture);
+  options.network =
+      stages::build_network({.layers = 2, .features = 2, .kernel = 1, .out_channels = 1}, kPicture);
   options.sample = kPicture;
   options.schedule = name;
   options.stages = stages;

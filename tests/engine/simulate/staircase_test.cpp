@@ -56,12 +56,5 @@ TEST(Activations, AreAsManyAsThePapersSay) {
   EXPECT_EQ(kept("zb-h1"), (Counts{4, 4, 4, 4}));
 }
 
-TEST(Staircase, FindsADeadlock) {
-  Schedule schedule = make_schedule("sequential", {.stages = 2});
-  std::swap(schedule.workers[0].period[0],
-            schedule.workers[0].period[1]);  // backward before forward
-  EXPECT_THROW(draw_staircase(schedule, 2), std::logic_error);
-}
-
 }  // namespace
 }  // namespace millrace::engine

@@ -17,22 +17,15 @@ TEST_P(RanksTest, EqualTheOracle) {
   const int workers = int(schedule_of(options).workers.size());
   for (const int count : {2, 4}) {
     if (count > workers) continue;
-    const Trained got = by_ranks(options, 40, count);
-    expect_equal_bits(got.weights, expected.weights);
-    EXPECT_EQ(got.losses, expected.losses) << count << " ranks";
+    SCOPED_TRACE(std::to_string(count) + " ranks");
+    expect_equal(by_ranks(options, 40, count), expected);
   }
 }
 
 TEST_P(RanksTest, EqualOneProcessInStepPrograms) {
   TrainerOptions options = small(GetParam());
   options.capture = Capture::graph;
-  Trainer alone(options);
-  SampleFeed feed(kShape, 40);  // whole minibatches
-  LossLog log;
-  alone.run(feed, &log, {});
-  const Trained got = by_ranks(options, 40, 2);
-  expect_equal_bits(got.weights, alone.state());
-  EXPECT_EQ(got.losses, log.losses);
+  expect_equal(by_ranks(options, 40, 2), by_pipeline(options, 40));  // whole minibatches
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -61,9 +54,7 @@ TEST(Ranks, EqualTheOracleWithReplicasOnSeveralRanks) {
     for (const bool reconstructs : {true, false}) {
       options.target_is_input = reconstructs;
       SCOPED_TRACE(testing::PrintToString(one.ranks) + (reconstructs ? " one buffer" : ""));
-      const Trained expected = by_oracle(options, 60), got = by_ranks(options, 60, count);
-      expect_equal_bits(got.weights, expected.weights);
-      EXPECT_EQ(got.losses, expected.losses);
+      expect_equal(by_ranks(options, 60, count), by_oracle(options, 60));
     }
   }
 }
@@ -94,9 +85,8 @@ TEST(Ranks, EqualTheOracleWithCorrectionsGuardAndAdam) {
     options.correction.kind = kind;
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.guard = true;
-    const Trained expected = by_oracle(options, 60), got = by_ranks(options, 60, 2);
-    expect_equal_bits(got.weights, expected.weights);
-    EXPECT_EQ(got.losses, expected.losses) << kind;
+    SCOPED_TRACE(kind);
+    expect_equal(by_ranks(options, 60, 2), by_oracle(options, 60));
   }
 }
 

@@ -36,23 +36,6 @@ TEST(Trainer, BalancesWhatIsNotCut) {
   }
 }
 
-TEST(Trainer, StateIsNamedAsTheUncutNetwork) {
-  Trainer trainer(tiny(3, {1, 3}));
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : trainer.state()) names.push_back(name);
-  EXPECT_EQ(names, (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias", "4.weight",
-                                             "4.bias"}));
-}
-
-TEST(Trainer, RethrowsTheFirstFailureAfterAllHaveStopped) {
-  Trainer trainer(tiny(4, {1, 2, 3}));
-  SampleFeed feed(kTiny, 1000);
-  feed.rewrite = [](std::int64_t n, std::span<float>) {
-    if (n == 10) throw std::runtime_error("the camera caught fire");
-  };
-  EXPECT_THROW(trainer.run(feed, nullptr), std::runtime_error);
-}
-
 /// Ends the run before it when `drain` is set, by a sample's number.
 PipelineOptions drained_at(std::int64_t sample, std::atomic<bool>& drain) {
   PipelineOptions options{.drain = &drain};
