@@ -409,6 +409,7 @@ class Translation {
 const std::map<std::string, Translation::Rule>& Translation::rules() {
   static const std::map<std::string, Rule> table = {
       {"aten::convolution", &Translation::convolution},
+      {"aten::_convolution", &Translation::convolution},  // a traced module's; more flags follow
       {"aten::convolution_backward", &Translation::convolution_backward},
       {"aten::relu", &Translation::relu},
       {"aten::sigmoid", &Translation::sigmoid},
