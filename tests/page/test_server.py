@@ -104,6 +104,32 @@ class Texts(PlayTest):
         counter = re.compile(r"^millrace_frames_trained_total (\d+)", re.M)
         self.assertGreaterEqual(int(counter.search(later)[1]), int(counter.search(text)[1]))
 
+    def test_openapi_tells_of_every_path_wish_and_number(self):
+        def differ(value, schema, at):
+            """Names that are only in one of the two."""
+            if isinstance(value, dict):
+                yield from (f"{at}.{name}" for name in value.keys() ^ schema["properties"].keys())
+                for name in value.keys() & schema["properties"].keys():
+                    yield from differ(value[name], schema["properties"][name], f"{at}.{name}")
+            elif isinstance(value, list) and value:
+                yield from differ(value[0], schema["items"], at)
+
+        play = self.play()
+        api = json.loads(play.ask("/openapi.json")[2])
+        self.assertEqual(sorted(differ(play.state(), api["components"]["schemas"]["State"], "state")), [])
+        served = {path for path in PATHS[1:] if path.count(".") == 0} - {"/live"}
+        told = {path.replace("{name}", name) for path in api["paths"] for name in ("input", "target", "prediction", "error")}
+        self.assertEqual(told - {"/control", "/label", "/openapi.json"}, served)
+        answers = {path: ways["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+                   for path, ways in api["paths"].items() if path in ("/history", "/healthz")}
+        for path, schema in answers.items():
+            self.assertEqual(list(differ(json.loads(play.ask(path)[2]), schema, path)), [])
+        wishes = api["paths"]["/control"]["post"]["requestBody"]["content"]["application/json"]
+        offered = set(play.state()["controls"]["offered"])
+        self.assertEqual(set(wishes["examples"]) - {"resume"}, offered)
+        for name, example in wishes["examples"].items():
+            self.assertEqual(play.wish(example["value"]), 202, name)
+
     def test_health_follows_the_source(self):
         play = self.play()
         self.wait_for(lambda: play.status("/healthz") == 200)
