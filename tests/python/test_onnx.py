@@ -1,0 +1,118 @@
+"""`millrace export --onnx`: who runs the model elsewhere must get what the network gave here."""
+
+import importlib.util
+import os
+import tempfile
+import unittest
+from unittest import mock
+
+import numpy
+import torch
+from safetensors.torch import save_file
+
+import millrace
+import networks
+import program
+from test_layers import NETWORKS, conv, layer
+
+needs_onnx = unittest.skipUnless(importlib.util.find_spec("onnx") and importlib.util.find_spec("onnxruntime"),
+                                 "needs the packages onnx and onnxruntime")
+SHAPE = (3, 16, 24)
+# Where many norms amplify float32's rounding, ours lie as far from float64 as this.
+ROUNDED = {"frozen": 5e-6, "resnet18": 5e-6, "resnet50": 5e-6}
+
+
+def models():
+    """Every preset and every layer, by name: [model] and the sample's shape."""
+    for name, pairs in NETWORKS.items():
+        yield name, {"preset": "layers", "layer": [ours for ours, _ in pairs]}, SHAPE
+    blocks = [conv(8), layer("basic-block", out=8, stride=2), layer("bottleneck", out=8), layer("upsample"), conv(3)]
+    yield "blocks", {"preset": "layers", "layer": blocks}, SHAPE
+    scores = [conv(4, stride=2), layer("relu"), layer("flatten"), layer("linear", out=5)]
+    skips = [conv(4), layer("relu"), conv(4), layer("add", **{"from": 1}), layer("maxpool"), {"type": "upsample", "kind": "bilinear"},
+             layer("concat", **{"from": 2}), conv(3)]
+    yield "skips", {"preset": "layers", "layer": skips}, SHAPE
+    yield "scores", {"preset": "layers", "layer": scores}, SHAPE
+    yield "partime-cnn", {"preset": "partime-cnn"}, SHAPE
+    yield "resnet18", {"preset": "resnet18"}, (3, 64, 64)
+    yield "resnet50", {"preset": "resnet50"}, (3, 64, 64)
+
+
+@needs_onnx
+class Onnx(program.CliTest):
+
+    def export(self, weights, *options):
+        file = self.folder / "net.onnx"
+        done = program.call("export", weights, "--onnx", file, *options)
+        self.assertEqual(done.code, program.DONE, done.err)
+        self.assertIn("net.onnx: ", done.out)
+        return file
+
+    def outputs(self, one, shape):
+        """What the network makes of some frames: [(frame, output)]."""
+        frames = [torch.rand(shape, generator=torch.Generator().manual_seed(seed)) for seed in range(3)]
+        return [(frame[None].numpy(), one._one(frame, None).numpy()) for frame in frames]
+
+    def assert_same(self, file, outputs, within=1e-6):
+        import onnxruntime
+        session = onnxruntime.InferenceSession(str(file))
+        for frame, ours in outputs:
+            theirs, = session.run(["prediction"], {"frame": frame})
+            apart = numpy.abs(theirs.reshape(ours.shape) - ours).max()
+            self.assertLessEqual(apart, within * max(1, numpy.abs(ours).max()))
+
+    def test_every_preset_and_layer(self):
+        for name, model, shape in models():
+            with self.subTest(name):
+                one = millrace.Trainer({"model": model}, schedule="sequential", stages=1)
+                outputs, weights = self.outputs(one, shape), self.folder / "weights.safetensors"
+                save_file(one.state_dict(), weights)
+                config = self.write({"source": {"width": shape[2], "height": shape[1]}, "model": model})
+                self.assert_same(self.export(weights, "--config", config), outputs, ROUNDED.get(name, 1e-6))
+
+    def test_weights_of_a_run_say_what_network_they_are_of(self):
+        config = program.small(model={"layers": 3, "features": 8}, output={"weights": self.folder / "out.safetensors"})
+        self.learn(config, "--frames", "20")
+        one = millrace.Trainer({"model": {"preset": "partime-cnn", "layers": 3, "features": 8, "kernel": 3}}, stages=1,
+                               weights=str(self.folder / "out.safetensors"))
+        self.assert_same(self.export(self.folder / "out.safetensors"), self.outputs(one, SHAPE))
+
+    def test_a_module_of_ones_own(self):
+        net = networks.small()
+        millrace.export(net, torch.rand(1, *SHAPE)).save(self.folder / "net.pt")
+        save_file(net.state_dict(), self.folder / "net.safetensors")
+        config = self.write({"source": {"width": 24, "height": 16}, "model": {"preset": "file", "file": self.folder / "net.pt"}})
+        one = millrace.Trainer(net, stages=1)
+        self.assert_same(self.export(self.folder / "net.safetensors", "--config", config), self.outputs(one, SHAPE))
+
+    def test_bad_input_is_one_line(self):
+        save_file({"0.weight": torch.zeros(3)}, self.folder / "bare.safetensors")
+        onnx = self.folder / "net.onnx"
+        self.assert_refused(program.BAD_USAGE, program.call("export", self.folder / "none.safetensors", "--onnx", onnx), "none")
+        self.assert_refused(program.BAD_USAGE, program.call("export", self.folder / "bare.safetensors", "--onnx", onnx),
+                            "does not say what network it is of")
+        config = self.write({"model": {"preset": "partime-cnn"}})
+        self.assert_refused(program.BAD_USAGE, program.call("export", self.folder / "bare.safetensors", "--onnx", onnx,
+                                                            "--config", config), "0.weight")
+
+
+class Operators(unittest.TestCase):
+
+    @needs_onnx
+    def test_an_operator_that_onnx_lacks_is_one_line(self):
+        from millrace import _onnx
+        class Odd(torch.nn.Module):
+            def forward(self, x):
+                return torch.special.bessel_j0(x)
+        file = self.enterContext(tempfile.TemporaryDirectory()) + "/odd"
+        torch.jit.trace(Odd(), torch.rand(1, 3, 4, 4)).save(file + ".pt")
+        with mock.patch("sys.stderr") as err:
+            self.assertEqual(_onnx.main(file + ".pt", file + ".onnx", "3", "4", "4"), 1)
+        text = "".join(call.args[0] for call in err.write.call_args_list)
+        self.assertIn("millrace: error: --onnx: ONNX has no such operator:", text)
+        self.assertEqual(text.strip().count("\n"), 0)
+        self.assertFalse(os.path.exists(file + ".onnx"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,56 @@
+"""A TorchScript module as an ONNX model, for `millrace export`."""
+
+import contextlib
+import io
+import os
+import sys
+import warnings
+
+import onnx
+import torch
+
+
+def fail(why: str) -> int:
+    print(f"millrace: error: --onnx: {why}", file=sys.stderr)
+    return 1
+
+
+def widened(module: "torch.jit.ScriptModule") -> "torch.jit.ScriptModule":
+    """Strides and sizes of one number, which PyTorch takes for both sides, as the two that ONNX wants. In place."""
+    graph = module.graph
+    torch._C._jit_pass_inline(graph)
+    for node in graph.nodes():
+        if node.kind() not in ("aten::_convolution", "aten::convolution", "aten::max_pool2d", "aten::avg_pool2d"):
+            continue
+        for value in node.inputs():
+            made = value.node()
+            if made.kind() == "prim::ListConstruct" and made.inputsSize() == 1:
+                made.addInput(made.inputsAt(0))
+    return module
+
+
+def main(net: str, out: str, *shape: str) -> int:
+    """Writes `out`, for samples of `shape`: channels, height, width. Returns the exit code."""
+    made = io.BytesIO()
+    try:
+        with warnings.catch_warnings(), contextlib.redirect_stdout(sys.stderr):
+            warnings.simplefilter("ignore")  # of the exporter about itself
+            torch.onnx.export(widened(torch.jit.load(net)), (torch.zeros(1, *map(int, shape)),), made, dynamo=False,
+                              opset_version=18, input_names=["frame"], output_names=["prediction"])
+    except Exception as error:  # the exporter raises many
+        why = " ".join(str(error).split()).split(" [Caused by")[0].split(". Please feel free")[0]
+        named = torch.onnx.errors.UnsupportedOperatorError
+        return fail(f"ONNX has no such operator: {why}" if isinstance(error, named) else why)
+    model = onnx.load_from_string(made.getvalue())
+    onnx.checker.check_model(model)
+    temporary = f"{out}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "wb") as file:
+            file.write(made.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, out)
+    except OSError as error:
+        return fail(f"{out}: {error.strerror}")
+    print(f"{out}: {len(model.graph.node)} operators of ONNX {model.opset_import[0].version}")
+    return 0

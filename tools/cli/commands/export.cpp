@@ -1,0 +1,126 @@
+// `millrace export`: learned weights as a model that others run.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+
+#include "io/files/whole_file.h"
+#include "stages/safetensors.h"
+#include "stages/torchscript.h"
+#include "tools/app/assembly.h"
+#include "tools/cli/commands/command.h"
+
+namespace millrace::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExportArguments {
+  std::string weights, onnx, config;
+  std::vector<std::string> settings;
+};
+
+/// The config of the run that wrote `weights`.
+app::Config config_of(const ExportArguments& arguments, const stages::Metadata& about) {
+  if (!arguments.config.empty()) return app::load_config(arguments.config, arguments.settings);
+  const auto found = about.find("config");
+  if (found == about.end()) {
+    throw app::ConfigError(arguments.weights +
+                           ": does not say what network it is of (no \"config\" in its metadata, "
+                           "where a run writes it): name the run's config by --config");
+  }
+  return app::parse_config(found->second, arguments.weights + " (config)", arguments.settings);
+}
+
+stages::ImageShape sample_shape(const app::Config& config) {
+  const stages::ImageShape shape = app::configured_shape(config);
+  if (shape.width > 0 && shape.height > 0) return shape;
+  throw config.error("source.width", "must say how large frames are, as must source.height: --set "
+                                     "source.width=128 --set source.height=96");
+}
+
+/// Runs `words`; returns its exit code.
+int call(std::vector<std::string> words) {
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error(std::string("fork: ") + std::strerror(errno));
+  if (child == 0) {
+    execvp(argv[0], argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kRunFailed;
+}
+
+/// Python with this build's package: beside the program in a build tree, else the one on PATH.
+std::vector<std::string> python() {
+  const fs::path here = fs::read_symlink("/proc/self/exe").parent_path();
+  const fs::path own = here / "../../.venv/bin/python";
+  std::vector<std::string> words;
+  if (fs::exists(here / "python" / "millrace")) {
+    const char* const before = std::getenv("PYTHONPATH");
+    const std::string path = (here / "python").string() + (before ? std::string(":") + before : "");
+    setenv("PYTHONPATH", path.c_str(), 1);
+  }
+  return {fs::exists(own) ? own.string() : "python3"};
+}
+
+/// Prints a missing package as one line.
+constexpr char kPython[] = R"(import sys
+try:
+    from millrace._onnx import main
+except ImportError as error:
+    sys.exit(f"millrace: error: --onnx: needs the Python package {error.name}: "
+             f"{sys.executable} -m pip install {error.name}")
+sys.exit(main(*sys.argv[1:])))";
+
+int export_weights(const ExportArguments& arguments) {
+  stages::Metadata about;
+  stages::StateDict state;
+  try {
+    state = stages::read_safetensors(arguments.weights, &about);
+  } catch (const stages::WeightsError& error) {
+    throw app::ConfigError(arguments.weights + ": " + error.what());
+  }
+  const app::Config config = config_of(arguments, about);
+  const stages::ImageShape shape = sample_shape(config);
+  std::string script;
+  try {
+    const auto network = stages::build_network(config.model, shape, stages::Gives::anything);
+    script = stages::to_torchscript(*network, state);
+  } catch (const std::invalid_argument& error) {
+    throw app::ConfigError(arguments.weights + ": " + error.what());
+  }
+  const fs::path traced = arguments.onnx + "." + std::to_string(getpid()) + ".pt";
+  io::write_whole(traced, script);
+  std::vector<std::string> words = python();
+  for (const std::string& word :
+       {std::string("-c"), std::string(kPython), traced.string(), arguments.onnx,
+        std::to_string(shape.channels), std::to_string(shape.height), std::to_string(shape.width)})
+    words.push_back(word);
+  const int code = call(words);
+  fs::remove(traced);
+  if (code == 127) throw std::runtime_error("--onnx: needs Python: " + words[0] + " can't be run");
+  return code;
+}
+
+void add_options(Options& options, ExportArguments& arguments) {
+  options.add("weights", arguments.weights, "Weights that a run wrote, .safetensors", {.required = true});
+  options.add("--onnx", arguments.onnx, "The ONNX model to write", {.required = true});
+  options.add("--config", arguments.config, "The run's config; unset: as the weights say");
+  options.add_set(arguments.settings);
+}
+
+}  // namespace
+
+const Command kExport = {95, "export", "Write learned weights as an ONNX model",
+                         add<ExportArguments, add_options, export_weights>};
+
+}  // namespace millrace::cli
