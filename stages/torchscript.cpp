@@ -51,7 +51,8 @@ std::string to_torchscript(const Network& network, const StateDict& state) {
       [&](torch::jit::Stack inputs) -> torch::jit::Stack {
         return {forward(network, inputs[0].toTensor(), parameters)};
       },
-      [](const at::Tensor&) { return ""; }, /*strict=*/true, /*force_outplace=*/true, &module, {"frame"});
+      [](const at::Tensor&) { return ""; }, /*strict=*/true, /*force_outplace=*/true, &module,
+      {"frame"});
   module.type()->addMethod(module._ivalue()->compilation_unit()->create_function(
       c10::QualifiedName(*module.type()->name(), "forward"), traced.first->graph));
   std::ostringstream bytes;

@@ -7,8 +7,8 @@
 
 namespace millrace::stages {
 
-/// The bytes of a TorchScript file: a module of one input, a sample [1,C,H,W], whose parameters have
-/// the network's names. Throws std::invalid_argument if `state` does not fit.
+/// The bytes of a TorchScript file: a module of one input, a sample [1,C,H,W], whose parameters
+/// have the network's names. Throws std::invalid_argument if `state` does not fit.
 std::string to_torchscript(const Network& network, const StateDict& state);
 
 }  // namespace millrace::stages

@@ -23,6 +23,7 @@ struct Frame {
   int channels = 0;
   int label = -1;  ///< class; -1: none
   std::vector<std::uint8_t> pixels;
+  std::vector<float> values;  ///< instead of pixels: [C,H,W], 0..1; empty: it has pixels
   /// What its prediction is compared with, [C,H,W]; empty: the source gives none.
   std::vector<float> target;
 

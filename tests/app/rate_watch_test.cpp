@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/monitor/overload.h"
+#include "io/queue/reader.h"
 
 namespace millrace::app {
 namespace {
@@ -35,6 +36,9 @@ struct Watched {
       : reader(std::make_unique<Rateless>(milliseconds(40), frames), queue, {}) {
     reader.join();
   }
+  std::function<double()> seen() const {
+    return [this] { return reader.fps(); };
+  }
 };
 
 /// Seconds of the stream until its rate is known.
@@ -42,7 +46,7 @@ double seconds_until_known() {
   for (int frames = 1;; ++frames) {
     Watched watched(frames);
     engine::Monitor monitor({1, 1}, 0);
-    if (!RateWatch(watched.reader, monitor).look().empty()) return frames * 0.04;
+    if (!RateWatch(watched.seen(), monitor).look().empty()) return frames * 0.04;
   }
 }
 
@@ -64,7 +68,7 @@ double seconds_until_answered(engine::Policy policy, double took_ms) {
 TEST(RateWatch, TellsTheEstimateOnceAndTheMonitorJudgesByIt) {
   Watched watched;
   engine::Monitor monitor({1, 1}, 0);
-  RateWatch rate(watched.reader, monitor);
+  RateWatch rate(watched.seen(), monitor);
   EXPECT_FALSE(rate.estimated());
   EXPECT_NE(rate.look().find("25 frames a second"), std::string::npos);
   EXPECT_TRUE(rate.estimated());
@@ -84,7 +88,7 @@ TEST(RateWatch, APolicyAnswersWithinThreeSecondsThoughTheStreamNamesNoRate) {
 TEST(RateWatch, ARateThatSomebodyHasSetStays) {
   Watched watched;
   engine::Monitor monitor({1, 1}, 10);
-  RateWatch rate(watched.reader, monitor);
+  RateWatch rate(watched.seen(), monitor);
   EXPECT_EQ(rate.look(), "");
   EXPECT_EQ(monitor.fps(), 10);
   EXPECT_FALSE(rate.estimated());

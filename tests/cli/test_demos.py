@@ -29,13 +29,14 @@ def needs(program):
 class Demos(CliTest):
     def test_each_is_short_and_has_a_readme(self):
         demos = [path for path in DEMOS.iterdir() if path.is_dir()]
-        self.assertEqual({demo.name for demo in demos}, {"hello", "file", "webcam", "two-cameras", "drift", "embedded", "plugins"})
+        self.assertEqual({demo.name for demo in demos}, {"hello", "file", "webcam", "two-cameras", "drift", "embedded", "plugins",
+                                                        "river"})
         for demo in demos:
             readme = (demo / "README.md").read_text()
             for part in ["**What you see:**", "## The command", "## What to try next"]:
                 self.assertIn(part, readme, demo.name)
             for path in demo.iterdir():
-                if path.suffix in {".cpp", ".sh", ".toml", ".service"}:
+                if path.suffix in {".cpp", ".py", ".sh", ".toml", ".service"}:
                     self.assertLess(len(path.read_text().splitlines()), 100, path)
         self.assertLess(len((DEMOS / "hello/main.cpp").read_text().splitlines()), 25)
 

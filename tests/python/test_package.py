@@ -92,6 +92,7 @@ class Package(unittest.TestCase):
         for capture in ["auto", "eager"]:
             trainer = millrace.Trainer(network(), stages=2, cut=[2], **{**PLAIN, "capture": capture})
             runs.append(([r.loss for r in trainer.run(frames)], trainer.state_dict()))
+            self.assertEqual([stage["left_to_libtorch"] for stage in trainer.report()["steps"]], [[], []])
             self.assertEqual(trainer.report()["frames"], {"received": 30, "trained": 30, "dropped": 0, "rejected": 0,
                                                           "in_flight": 0})
         self.assertTrue(numpy.allclose(runs[0][0], runs[1][0], rtol=1e-4))

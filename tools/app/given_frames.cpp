@@ -30,8 +30,8 @@ std::optional<GivenFrame> GivenFrames::next(std::chrono::milliseconds patience) 
   if (!frame) {
     if (drained) {
       over_ = true;
-      intake_.reader->join();
-      const std::string& error = intake_.reader->error();
+      intake_.stop();
+      const std::string error = intake_.error();
       if (!error.empty()) throw io::SourceError(error);
     }
     return std::nullopt;

@@ -4,25 +4,26 @@
 #include <algorithm>
 #include <deque>
 #include <future>
-#include <nlohmann/json.hpp>
+#include <mutex>
 #include <stdexcept>
 #include <unordered_map>
 
-#include "engine/trainer/trainer.h"
+#include "io/source/timeline.h"
 #include "stages/loss.h"
 #include "tools/app/assembly.h"
-#include "tools/app/correction_choice.h"
-#include "tools/app/feeds/given_feed.h"
-#include "tools/app/outputs/report.h"
+#include "tools/app/outputs/results.h"
+#include "tools/app/parts.h"
 
 namespace millrace::app {
 namespace {
 
-/// `config` made consistent, and checked for what given samples can't have.
-Config settled(Config config, bool targets) {
+using namespace std::chrono_literals;
+
+/// `config` for frames of `shape`, checked for what given frames can't have.
+Config for_given(Config config, const stages::ImageShape& shape, bool targets) {
   settle(config);
   const auto refuse = [&](const char* key, bool set, const char* why) {
-    if (set) throw config.error(key, std::string("samples that the caller gives are ") + why);
+    if (set) throw config.error(key, std::string("frames that the caller gives are ") + why);
   };
   refuse("replay.kind", config.replay.kind != "none", "not replayed");
   refuse("source.uris", config.source.uris.size() > 1, "one rank's");
@@ -30,14 +31,14 @@ Config settled(Config config, bool targets) {
   // Scores are of classes, whatever gives them.
   if (targets && stages::Loss(config.task.loss).scores() && !config.places.contains("task.kind"))
     config.task.kind = "label";
+  config.source.channels = int(shape.channels);
+  config.source.height = int(shape.height);
+  config.source.width = int(shape.width);
+  config.source.roi.clear();
+  config.task.labels.clear();
+  config.checkpoint = {};
+  config.output = {};
   return config;
-}
-
-engine::TrainerOptions options_for(const Config& config, const stages::ImageShape& sample,
-                                   bool targets) {
-  engine::TrainerOptions options = assemble(config, sample, nullptr, targets);
-  options.input_as_bytes = options.target_as_bytes = false;
-  return options;
 }
 
 at::Tensor tensor_of(const NamedWeights& one) {
@@ -53,159 +54,211 @@ at::Tensor tensor_of(const NamedWeights& one) {
 }  // namespace
 
 void check_modules(const Config& config, std::int64_t modules) {
-  Config stand_in = settled(config, true);
+  const stages::ImageShape shape{3, 8, 8};
+  Config stand_in = for_given(config, shape, true);
   stand_in.task.kind = "autoencode";
   stand_in.task.loss = {};
   stand_in.weights.file.clear();
-  stand_in.checkpoint = {};
   stand_in.model = {.preset = "layers"};
   stand_in.model.layer.assign(std::size_t(modules), {.type = "relu"});
-  assemble(stand_in, {3, 8, 8}, nullptr, true);
+  assemble(stand_in, shape, nullptr, true);
 }
 
 struct GivenRun::Parts {
-  Parts(const Config& given, const stages::ImageShape& sample_shape, bool with_targets)
-      : config(settled(given, with_targets)),
-        sample(sample_shape),
-        options(options_for(config, sample, with_targets)),
-        trainer(std::make_unique<engine::Trainer>(options)) {
-    options.cut = trainer->cut();
+  Parts(const Config& given, const stages::ImageShape& shape, bool with_targets, bool live)
+      : config(for_given(given, shape, with_targets)), frame(shape), targets(with_targets) {
+    build(live);
   }
   ~Parts() {
     if (!running.valid()) return;
-    feed->stop();
+    queue().stop();
+    queue().close();
     // The last stage may wait for room.
-    for (Results::Entry entry; !done();) results->take(entry, std::chrono::milliseconds(10));
+    for (Results::Entry entry; running.wait_for(0s) != std::future_status::ready;)
+      results->take(entry, 10ms);
   }
 
-  bool done() const {
-    return running.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  /// A run that starts with the config's weights or what was learned.
+  void build(bool live) {
+    auto stream = std::make_shared<GivenStream>();
+    stream->shape = {frame.channels, frame.height, frame.width};
+    stream->targets = targets;
+    stream->live = live;
+    stream->adjust = [this](engine::TrainerOptions& options) {
+      if (learned.empty()) return;
+      options.weights = std::move(learned);
+      options.cut = cut;
+    };
+    ready = {};
+    stream->ready = [this] { ready.set_value(); };
+    run.reset();
+    run = std::make_unique<Run>(config, RunOptions{.given = std::move(stream)});
+    run->on_tick([this] { answer(false); });
+    ran = false;
+    is_live = live;
   }
-  std::size_t samples_an_update() const {
-    return std::size_t(trainer->schedule().samples_a_choice());
+  /// A run that goes on from `state` instead.
+  void rebuild(stages::StateDict state, bool live) {
+    cut = trainer().cut();
+    learned = std::move(state);
+    build(live);
   }
+  /// Gives the report to the threads that wait for it. Called by the run's thread.
+  void answer(bool ended) {
+    const std::lock_guard lock(mutex);
+    for (std::promise<std::string>* const one : asking) one->set_value(run->report());
+    asking.clear();
+    learning = !ended;
+  }
+
+  RunParts& parts() const { return run->parts(); }
+  engine::Trainer& trainer() const { return parts().learner.trainer; }
+  io::FrameQueue& queue() const { return parts().intake.queue; }
+
+  /// Holds results back until their update is complete.
   void take(const Results::Entry& entry) {
-    held.push_back({entry.index, entry.loss, entry.latency_ms, results->place(entry.index)});
-    if (held.size() < samples_an_update()) return;
-    ready.insert(ready.end(), std::make_move_iterator(held.begin()),
-                 std::make_move_iterator(held.end()));
-    held.clear();
+    held.push_back(entry);
+    predictions.push_back(results->prediction(entry));
+    if (int(held.size()) % trainer().schedule().samples_a_choice() == 0) complete = held.size();
   }
   /// After the engine has ended. Samples that no update covers have no result.
   void finish() {
     closed = true;
-    held.clear();
-    outcome = running.get();
+    held.resize(complete);
+    running.get();
   }
 
   const Config config;
-  const stages::ImageShape sample;
-  engine::TrainerOptions options;
-  std::unique_ptr<engine::Trainer> trainer;
-  bool ran = false;
+  const stages::ImageShape frame;
+  const bool targets;
+  stages::StateDict learned;  ///< what the next run starts from; empty: the config's weights
+  std::vector<int> cut;
+  std::unique_ptr<Run> run;
+  bool ran = false, is_live = false;
+  std::promise<void> ready;
+  std::mutex mutex;  ///< of the next two
+  bool learning = false;
+  std::vector<std::promise<std::string>*> asking;  ///< for a report
   // Of the latest start().
-  std::size_t ahead = 1;
-  std::unique_ptr<GivenFeed> feed;
   std::unique_ptr<Results> results;
-  std::future<engine::Outcome> running;
-  std::int64_t given = 0, back = 0;  ///< number of samples given, and of predictions returned
-  bool ended = false, closed = true;
-  std::vector<GivenResult> held;  ///< of an incomplete update
-  std::deque<GivenResult> ready;
-  engine::Outcome outcome;
-  std::int64_t trained_before = 0;
+  std::future<void> running;
+  bool closed = true;
+  std::deque<Results::Entry> held;
+  std::deque<std::vector<float>> predictions;  ///< of `held`
+  std::size_t complete = 0;                    ///< the first so many of `held` may be returned
+  // The giver's.
+  std::int64_t given = 0;
+  std::optional<io::Timeline> timeline;
+  engine::Clock::time_point last;
 };
 
-GivenRun::GivenRun(const Config& config, const stages::ImageShape& sample, bool targets)
-    : parts_(std::make_unique<Parts>(config, sample, targets)) {}
+GivenRun::GivenRun(const Config& config, const stages::ImageShape& frame, bool targets, bool live)
+    : parts_(std::make_unique<Parts>(config, frame, targets, live)) {}
 
 GivenRun::~GivenRun() = default;
 
-void GivenRun::start(int ahead) {
+void GivenRun::start(const GivenPace& pace) {
   Parts& p = *parts_;
   if (!over()) throw std::logic_error("it runs already");
-  p.ahead = std::size_t(std::max(ahead, 1));
-  if (p.ran) p.trainer->recut(p.trainer->cut());
+  if (p.ran || p.is_live != pace.live) p.rebuild(p.trainer().checkpoint(), pace.live);
   p.ran = true;
-  const std::size_t places =
-      p.ahead + std::size_t(p.trainer->schedule().slots()) + p.samples_an_update();
-  p.feed = std::make_unique<GivenFeed>(p.ahead);
-  p.results = std::make_unique<Results>(p.trainer->target_elements(), places);
-  p.given = p.back = 0;
-  p.ended = p.closed = false;
+  const engine::Schedule& schedule = p.trainer().schedule();
+  p.results =
+      std::make_unique<Results>(p.trainer().target_elements(),
+                                std::size_t(std::max(pace.ahead, 1) + schedule.samples_a_choice()));
+  p.parts().records.observers.add(p.results.get());
+  p.closed = false;
   p.held.clear();
-  p.ready.clear();
-  p.outcome = {};
-  p.trained_before = p.trainer->trained();
+  p.predictions.clear();
+  p.complete = 0;
+  p.given = 0;
+  p.timeline.emplace(0ns, 10s);
+  const std::future<void> ready = p.ready.get_future();
+  p.learning = true;
   p.running = std::async(std::launch::async, [&p] {
     struct Close {
-      Results& results;
-      ~Close() { results.close(); }
-    } const close{*p.results};
-    return p.trainer->run(*p.feed, p.results.get());
+      Parts& p;
+      ~Close() {
+        p.answer(true);
+        p.results->close();
+      }
+    } const close{p};
+    p.run->learn();
   });
+  while (ready.wait_for(1ms) != std::future_status::ready &&
+         p.running.wait_for(0s) != std::future_status::ready) {
+  }
 }
 
-bool GivenRun::has_room() const {
-  const Parts& p = *parts_;
-  return !p.ended && p.given - p.back < std::int64_t(p.results->places()) &&
-         std::size_t(p.feed->waiting()) < p.ahead;
-}
-
-int GivenRun::waiting() const {
-  return parts_->feed->waiting();
-}
-
-void GivenRun::give(const float* input, const float* target) {
-  if (!has_room()) throw std::logic_error("no room for a sample");
-  parts_->feed->give({input, target});
-  ++parts_->given;
+std::int64_t GivenRun::give(const float* input, const float* target, double time) {
+  Parts& p = *parts_;
+  io::Frame& frame = p.queue().writable();
+  frame.width = int(p.frame.width);
+  frame.height = int(p.frame.height);
+  frame.channels = int(p.frame.channels);
+  frame.values.assign(input, input + frame.bytes());
+  frame.target.clear();
+  if (target) frame.target.assign(target, target + p.trainer().target_elements());
+  frame.captured = engine::Clock::now();
+  const io::Timeline::nanoseconds stamp(std::int64_t(1e9 * time));
+  frame.pts = p.timeline->map(stamp, p.is_live && p.given > 0 ? frame.captured - p.last : 0ns);
+  p.last = frame.captured;
+  if (p.is_live || time != 0) p.parts().intake.given_fps.store(p.timeline->rate());
+  const bool wanted = p.queue().push();
+  return wanted ? p.given++ : -1;
 }
 
 void GivenRun::end() {
-  if (!std::exchange(parts_->ended, true)) parts_->feed->give({});
+  parts_->queue().close();
 }
 
 void GivenRun::stop() {
-  parts_->ended = true;
-  parts_->feed->stop();
+  parts_->queue().stop();
+  parts_->queue().close();
 }
 
 std::optional<GivenResult> GivenRun::next(std::chrono::milliseconds patience) {
   Parts& p = *parts_;
-  for (Results::Entry entry; p.ready.empty();) {
+  for (Results::Entry entry; p.complete == 0;) {
     if (p.closed || !p.results->take(entry, patience)) return std::nullopt;
     if (entry.index < 0) {
       p.finish();
       return std::nullopt;
     }
-    ++p.back;
     p.take(entry);
   }
-  GivenResult result = std::move(p.ready.front());
-  p.ready.pop_front();
+  const Results::Entry& first = p.held.front();
+  const std::chrono::duration<double, std::milli> latency = engine::Clock::now() - first.captured;
+  GivenResult result{first.index, first.frame, first.loss, latency.count(),
+                     std::move(p.predictions.front())};
+  p.held.pop_front();
+  p.predictions.pop_front();
+  --p.complete;
   return result;
 }
 
 bool GivenRun::over() const {
-  return parts_->closed && parts_->ready.empty();
+  return parts_->closed && parts_->complete == 0;
 }
 
-const stages::ImageShape& GivenRun::prediction_shape() const {
-  const stages::Network& network = *parts_->options.network;
-  return network.shape(network.size() - 1);
+stages::ImageShape GivenRun::prediction_shape() const {
+  return parts_->trainer().output_shape();
+}
+
+int GivenRun::frames_an_update() const {
+  return int(parts_->trainer().schedule().samples_a_choice());
 }
 
 std::vector<std::int64_t> GivenRun::gradient_age() const {
-  const engine::Schedule& schedule = parts_->trainer->schedule();
-  return parts_->options.correction.kind == "local" ? engine::own_gradient_ages(schedule)
-                                                    : engine::gradient_ages(schedule);
+  const engine::Trainer& trainer = parts_->trainer();
+  return trainer.correction().kind == "local" ? engine::own_gradient_ages(trainer.schedule())
+                                              : engine::gradient_ages(trainer.schedule());
 }
 
 std::vector<NamedWeights> GivenRun::weights() const {
   if (!parts_->closed) throw std::logic_error("weights are read when the run is over");
   std::vector<NamedWeights> all;
-  for (const auto& [name, tensor] : parts_->trainer->state()) {
+  for (const auto& [name, tensor] : parts_->trainer().state()) {
     const at::Tensor plain = tensor.contiguous();
     const float* const values = plain.const_data_ptr<float>();
     all.push_back({name, plain.sizes().vec(), {values, values + plain.numel()}});
@@ -216,7 +269,7 @@ std::vector<NamedWeights> GivenRun::weights() const {
 void GivenRun::set_weights(const std::vector<NamedWeights>& weights) {
   Parts& p = *parts_;
   if (!p.closed) throw std::logic_error("weights are set when the run is over");
-  stages::StateDict state = p.trainer->checkpoint();
+  stages::StateDict state = p.trainer().checkpoint();
   std::unordered_map<std::string, at::Tensor> given;
   for (const NamedWeights& one : weights) given[one.name] = tensor_of(one);
   for (auto& [name, tensor] : state) {
@@ -226,31 +279,22 @@ void GivenRun::set_weights(const std::vector<NamedWeights>& weights) {
       throw std::invalid_argument("\"" + name + "\" has another shape than the network's");
     tensor = found->second;
   }
-  p.options.weights = std::move(state);
-  p.trainer.reset();
-  p.trainer = std::make_unique<engine::Trainer>(p.options);
-  p.options.weights.clear();
-  p.ran = false;
+  p.rebuild(std::move(state), p.is_live);
 }
 
 std::string GivenRun::report() const {
   Parts& p = *parts_;
-  const std::int64_t trained = p.trainer->trained() - p.trained_before;
-  // Until the run is over, only what has been trained is known.
-  engine::FrameCounts frames{.received = p.given, .trained = trained};
-  if (p.closed) frames.dropped = p.given - p.outcome.admitted;
-  frames.rejected = p.outcome.rejected + p.outcome.untold;
-  nlohmann::ordered_json report =
-      trainer_report(*p.trainer, p.trainer->monitor().read(), frames, p.closed && p.ran);
-  if (p.closed) report["frames"]["in_flight"] = 0;
-  return report.dump();
+  std::promise<std::string> report;
+  {
+    const std::lock_guard lock(p.mutex);
+    if (!p.learning) return p.run->report();
+    p.asking.push_back(&report);
+  }
+  return report.get_future().get();
 }
 
 std::vector<std::string> GivenRun::remarks() const {
-  std::vector<std::string> all;
-  for (const std::string& line : parts_->options.network->remarks) all.push_back("model: " + line);
-  all.push_back("correction: " + describe_correction(parts_->config, parts_->options));
-  return all;
+  return parts_->run->remarks();
 }
 
 }  // namespace millrace::app

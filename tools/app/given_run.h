@@ -1,4 +1,4 @@
-// A run on samples that the caller passes in. Needs no LibTorch to be included.
+// A run on frames that the caller passes in. Needs no LibTorch to be included.
 #pragma once
 
 #include <chrono>
@@ -12,11 +12,12 @@
 
 namespace millrace::app {
 
-/// What the network made of one sample.
+/// What the network made of one frame.
 struct GivenResult {
-  std::int64_t index = 0;         ///< 0, 1, ... of this start()
+  std::int64_t index = 0;         ///< 0, 1, ... of this start(), of frames that were predicted
+  std::int64_t frame = 0;         ///< what give() returned
   float loss = 0;                 ///< before it was learned from; NaN: there was no target
-  double latency_ms = 0;          ///< from the queue to the prediction
+  double latency_ms = 0;          ///< from give() to the return of this result
   std::vector<float> prediction;  ///< [C,H,W], as prediction_shape() says
 };
 
@@ -30,45 +31,50 @@ struct NamedWeights {
 /// Throws ConfigError if `config` would suit no network of `modules` modules.
 void check_modules(const Config& config, std::int64_t modules);
 
-/// Learns from samples in the caller's memory. Reads [task], [model], [pipeline], [optimizer],
-/// [correction] and [guard] of the config. Thread-bound; the engine has its own threads. Methods
-/// throw as Run's do.
+/// How a start() takes frames.
+struct GivenPace {
+  bool live = false;  ///< the newest frame wins, else give() waits; source.drop may say otherwise
+  int ahead = 32;     ///< results that may wait before the pipeline does; memory is set aside
+};
+
+/// A Run on frames that the caller passes in. Reads all of the config but [source], [checkpoint],
+/// [output] and task.labels. give() and end() are one thread's, next() and over() one thread's; all
+/// else is called by any one thread. Methods throw as Run's do.
 class GivenRun {
  public:
-  /// Samples are float32 [C,H,W]. `targets`: each comes with a target of the prediction's shape;
-  /// else a sample is its own target.
-  GivenRun(const Config& config, const stages::ImageShape& sample, bool targets);
+  /// Frames are float32 [C,H,W]. `targets`: each comes with a target of the prediction's shape;
+  /// else the task makes the target of the frames. `live`: as start() will be asked.
+  GivenRun(const Config& config, const stages::ImageShape& frame, bool targets, bool live = false);
   ~GivenRun();
 
-  /// Starts learning, or continues with the current weights once the run before is over. `ahead`:
-  /// how many samples may wait; memory for them is set aside.
-  void start(int ahead);
-  /// Whether give() would take a sample.
-  bool has_room() const;
-  /// Number of samples that wait for the engine.
-  int waiting() const;
-  /// Only while has_room(). `input` and `target` stay valid until the sample's result is returned
-  /// or over(). `target`: null if unknown; ignored if a sample is its own target.
-  void give(const float* input, const float* target);
-  /// No more samples follow.
+  /// Starts learning, or continues with the current weights once the run before is over. Returns
+  /// when the pipeline is ready for the first frame.
+  void start(const GivenPace& pace);
+  /// Copies a frame and its target (null: unknown, or not used). `time`: seconds, by the caller's
+  /// clock; 0: unknown. Returns the frame's number: 0, 1, ... of this start(); -1: it is over, and
+  /// the frame counts as dropped.
+  std::int64_t give(const float* input, const float* target, double time = 0);
+  /// No more frames follow.
   void end();
-  /// Also discards the samples that still wait.
+  /// Also discards the frames that still wait.
   void stop();
-  /// The next sample's result, in order, if it comes within `patience`. Results come once all
-  /// samples of their update are predicted; samples without an update have none. Rethrows what a
+  /// The next frame's result, in order, if it comes within `patience`. Results come once all
+  /// frames of their update are predicted; frames without an update have none. Rethrows what a
   /// worker threw.
   std::optional<GivenResult> next(std::chrono::milliseconds patience);
   /// Whether all results have been returned.
   bool over() const;
 
-  const stages::ImageShape& prediction_shape() const;
+  stages::ImageShape prediction_shape() const;
+  /// Frames that are learned from together.
+  int frames_an_update() const;
   /// Age of each stage's gradients when they are applied, in frames.
   std::vector<std::int64_t> gradient_age() const;
   /// Only when over() or before start().
   std::vector<NamedWeights> weights() const;
-  /// Replaces weights of the same names; the optimizer's state stays.
+  /// Replaces weights of the same names; the optimizer's state stays. As weights().
   void set_weights(const std::vector<NamedWeights>& weights);
-  std::string report() const;  ///< JSON, with the keys of a run's report
+  std::string report() const;  ///< of the latest start(), as Run's
   std::vector<std::string> remarks() const;
 
  private:

@@ -1,6 +1,7 @@
 // A run's source, and the queue its frames wait in.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -12,7 +13,7 @@
 #include "io/source/source.h"
 #include "io/source/stream_health.h"
 #include "stages/model_spec.h"
-#include "tools/app/config/config.h"
+#include "tools/app/run.h"
 
 namespace millrace::app {
 
@@ -20,9 +21,11 @@ using SourceOpener = std::function<std::unique_ptr<io::Source>()>;
 
 /// Thread-bound, except frames().
 struct Intake {
-  /// Opens `own`, or the config's source if that is empty. `config` outlives this. Throws
-  /// io::SourceError, or ConfigError if the config does not suit the source.
-  explicit Intake(const Config& config, const SourceOpener& own = {});
+  /// Opens `own`, or the config's source if that is empty, or nothing if the caller puts frames
+  /// into the queue. `config` outlives this. Throws io::SourceError, or ConfigError if the config
+  /// does not suit the source.
+  explicit Intake(const Config& config, const SourceOpener& own = {},
+                  std::shared_ptr<const GivenStream> given = nullptr);
 
   stages::ImageShape shape() const;  ///< of a sample's input
   double fps() const;                ///< F; 0: unknown
@@ -30,19 +33,28 @@ struct Intake {
   engine::FrameCounts frames(const engine::FateCounts& fates) const;
   /// Starts reading. If nothing is dropped, it ends after `limit` frames (0: no limit).
   void start(std::int64_t limit = 0);
+  /// No further frame is read.
+  void end();
   /// Stops reading and waits for the reader.
   void stop();
+  double seen_fps() const;    ///< by the frames so far; 0: unknown
+  std::string error() const;  ///< why the stream broke off; "": it did not. After stop()
+  bool hung() const;          ///< the source hung when it was closed. After stop()
 
   const Config& config;
 
-  std::unique_ptr<io::Source> source;  ///< until start()
+  const std::shared_ptr<const GivenStream> given;  ///< null: frames come from a source
+  std::unique_ptr<io::Source> source;              ///< until start()
   const io::SourceInfo info;
   const std::shared_ptr<const io::StreamHealth> health;
   const bool live;  ///< frames arrive at their own rate
   const io::Drop drop;
   io::FrameQueue queue;
   io::Resizer resizer;
-  std::unique_ptr<io::Reader> reader;  ///< null until start()
+  std::atomic<double> given_fps{0.0};  ///< written by who puts frames into the queue
+
+ private:
+  std::unique_ptr<io::Reader> reader_;  ///< null until start()
 };
 
 }  // namespace millrace::app

@@ -15,7 +15,7 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
   const Config& config = request.config;
   const TargetFrom target = task_type(config.task.kind).target;
   if (options.sample != intake.shape()) options = assemble(config, intake.shape());
-  if (target == TargetFrom::label && !request.labels && !request.live_labels)
+  if (target == TargetFrom::label && !request.labels && !request.live_labels && !intake.given)
     require_classes(config, *options.network, intake.info.classes);
   options.fps = intake.fps();
   if (team) team->grid().share(config, options);
@@ -24,12 +24,17 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
   const bool comes_late =
       (target == TargetFrom::later_frame && intake.live) || target == TargetFrom::teacher;
   options.late_targets = comes_late && config.pipeline.replicas.empty() && !options.exchange;
+  if (const GivenStream* const given = intake.given.get()) {
+    options.input_as_bytes = options.target_as_bytes = false;
+    if (given->adjust) given->adjust(options);
+  }
   return options;
 }
 
 /// What gives frames their targets; null: they come with them, or are made from them.
 std::unique_ptr<io::Teller> make_teller(const Request& request, const Intake& intake,
                                         const engine::Trainer& trainer) {
+  if (intake.given) return nullptr;
   if (request.labels) return io::teller_of(*request.labels);
   if (request.live_labels) return io::teller_of(request.live_labels);
   return open_teller(request.config, intake.info, resizer_options(request.config, intake.info),
@@ -40,7 +45,8 @@ std::unique_ptr<io::Teller> make_teller(const Request& request, const Intake& in
 
 std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
                                      const engine::Trainer& trainer) {
-  const TargetFrom target = task_type(config.task.kind).target;
+  const bool given = intake.given && intake.given->targets;
+  const TargetFrom target = given ? TargetFrom::teller : task_type(config.task.kind).target;
   const bool late = trainer.late_targets();
   const int slots = trainer.schedule().slots();
   io::FrameQueue& queue = intake.queue;

@@ -13,6 +13,9 @@ struct RunParts {
   /// Checks config and options, then opens the source. Throws as Run does.
   RunParts(const Config& given, RunOptions options);
 
+  /// What became of every frame so far.
+  engine::FrameCounts frames() { return intake.frames(learner.trainer.monitor().tally().counts()); }
+
   /// `state`, learned here, together with what other ranks have learned.
   stages::StateDict with_other_ranks(stages::StateDict state) const {
     return team ? team->whole(std::move(state)) : state;

@@ -1,28 +1,30 @@
-// F for a stream that names no rate: the reader's estimate, passed to the monitor.
+// F for a stream that names no rate: the intake's estimate, passed to the monitor.
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <string>
+#include <utility>
 
 #include "engine/format.h"
 #include "engine/monitor/monitor.h"
-#include "io/queue/reader.h"
 
 namespace millrace::app {
 
 /// Sets the monitor's F to the rate that time stamps show, unless the config or the source has set
-/// it. Thread-bound; reader and monitor outlive it.
+/// it. Thread-bound; the monitor outlives it.
 class RateWatch {
  public:
-  RateWatch(const io::Reader& reader, engine::Monitor& monitor)
-      : reader_(reader), monitor_(monitor) {}
+  /// `seen`: frames a second by the time stamps so far; 0: unknown.
+  RateWatch(std::function<double()> seen, engine::Monitor& monitor)
+      : seen_(std::move(seen)), monitor_(monitor) {}
 
   /// One line on what changed; "" if nothing did. Small changes are ignored.
   std::string look() {
     constexpr double kChange = 0.1;  // of the rate
     const double set = monitor_.fps();
     if (set > 0 && set != told_) return "";  // the source's own, or the config's
-    const double now = reader_.fps();
+    const double now = seen_();
     if (now <= 0 || (set > 0 && std::abs(now - told_) <= kChange * told_)) return "";
     told_ = now;
     monitor_.set_fps(now);
@@ -33,7 +35,7 @@ class RateWatch {
   bool estimated() const { return told_ > 0 && monitor_.fps() == told_; }
 
  private:
-  const io::Reader& reader_;
+  const std::function<double()> seen_;
   engine::Monitor& monitor_;
   double told_ = 0;  ///< the estimate; 0: none yet
 };

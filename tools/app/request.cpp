@@ -69,7 +69,8 @@ void require_launcher(const Config& config) {
 Request::Request(const Config& given, RunOptions asked)
     : config(settled(given)),
       options(std::move(asked)),
-      trainer(assemble(config, configured_shape(config), &resumed)),
+      trainer(assemble(config, configured_shape(config), &resumed,
+                       options.given && options.given->targets)),
       labels(configured_labels(config)),
       live_labels(app::live_labels(config)) {
   if (options.ranks) {

@@ -24,8 +24,7 @@ void look(RunParts& p, std::int64_t limit) {
   const bool ending = p.progress.stopping.load(std::memory_order_relaxed) ||
                       (limit > 0 && p.learner.feed->taken() >= limit);
   if (!ending) {
-    p.learner.real_time.note(p.intake.frames(p.learner.trainer.monitor().tally().counts()),
-                             p.learner.overload.late());
+    p.learner.real_time.note(p.frames(), p.learner.overload.late());
   }
   if (!p.team) return;
   p.console.tell(p.team->look(p.learner.rate, p.records.checkpointer.get()));
@@ -78,7 +77,7 @@ RunParts::RunParts(const Config& given, RunOptions options)
       team(request.options.ranks
                ? std::make_unique<RankTeam>(*request.options.ranks, request.config)
                : nullptr),
-      intake(request.config, request.options.open_source),
+      intake(request.config, request.options.open_source, request.options.given),
       learner(request, intake, team.get()),
       records(request, intake, learner, team.get(), progress),
       console(request, intake, learner, records) {
@@ -112,12 +111,13 @@ void Run::on_tick(std::function<void()> look) {
 void Run::learn(std::int64_t limit) {
   RunParts& p = *parts_;
   engine::Trainer& trainer = p.learner.trainer;
-  if (p.intake.reader) throw std::logic_error("a run learns once");
+  if (p.learner.rate_watch) throw std::logic_error("a run learns once");
+  p.learner.rate_watch = std::make_unique<RateWatch>([&p] { return p.intake.seen_fps(); },
+                                                     trainer.monitor());
   prepare(p);
   p.intake.start(limit);
-  io::Reader& reader = *p.intake.reader;
-  p.learner.rate_watch = std::make_unique<RateWatch>(reader, trainer.monitor());
   p.progress.began = engine::Clock::now();
+  p.progress.learning = true;
   if (p.team) p.team->go();
   auto running = std::make_unique<std::future<engine::Outcome>>(std::async(std::launch::async, [&] {
     return p.learner.overload.run(p.learner.samples(), &p.records.observers,
@@ -129,7 +129,7 @@ void Run::learn(std::int64_t limit) {
   DrainWatch drain;
   while (running->wait_for(50ms) != std::future_status::ready) {
     if (p.progress.stopping.load()) {
-      reader.stop();
+      p.intake.end();
       if (drain.is_stuck(trainer, trainer.monitor().read().bottleneck)) {
         (void)running.release();  // its thread can't be joined
         throw Wedged(
@@ -140,13 +140,14 @@ void Run::learn(std::int64_t limit) {
     if (p.console.on_tick) p.console.on_tick();
   }
   p.progress.ended = engine::Clock::now();
+  p.progress.learning = false;
   look(p, limit);
   if (!trainer.recording_error().empty())
     p.console.tell("steps ran eagerly, since recording failed: " + trainer.recording_error());
   p.intake.stop();
-  p.progress.source_error = reader.error();
+  p.progress.source_error = p.intake.error();
   tell_of_labels(p);
-  if (reader.hung()) p.console.tell("source: hangs while it is closed; it is left to itself");
+  if (p.intake.hung()) p.console.tell("source: hangs while it is closed; it is left to itself");
   engine::Outcome outcome{trainer.monitor().tally().counts()};
   std::exception_ptr failure;
   try {

@@ -14,6 +14,7 @@
 
 namespace millrace::engine {
 class Exchange;
+struct TrainerOptions;
 }
 
 namespace millrace::io {
@@ -31,6 +32,16 @@ struct Prediction {
   std::span<const float> input;       ///< [C,H,W], 0..1
   std::span<const float> target;      ///< in the network's output shape; empty: none
   std::span<const float> prediction;  ///< in the same shape
+};
+
+/// Frames that the caller puts into the run's queue (RunParts::intake), as values.
+struct GivenStream {
+  std::array<std::int64_t, 3> shape{};  ///< of a frame: channels, height, width
+  bool targets = false;                 ///< frames come with targets of any shape
+  bool live = false;                    ///< frames come at their own rate: the newest one wins
+  /// Changes the trainer's options before it is built; empty: nothing is changed.
+  std::function<void(engine::TrainerOptions&)> adjust;
+  std::function<void()> ready;  ///< called once, by learn()'s thread, when frames are wanted
 };
 
 struct RunParts;
@@ -51,6 +62,8 @@ struct RunOptions {
   /// Opens the caller's own source (io/source/source.h); empty: the config's source.uri is opened.
   /// Throws io::SourceError.
   std::function<std::unique_ptr<io::Source>()> open_source;
+  /// Frames come from the caller, not from a source; null: from a source.
+  std::shared_ptr<const GivenStream> given;
   /// Rank 0's link to the ranks that follow() this run; null: there are none. Outlives the run.
   engine::Exchange* ranks = nullptr;
 };
@@ -95,13 +108,14 @@ class Run {
   std::int64_t trained() const;
   bool paused() const;          ///< by a viewer
   std::string status() const;   ///< one line; rates are since the call before
-  std::string report() const;   ///< JSON; after learn()
+  std::string report() const;   ///< JSON; while it learns, without what only idle workers show
   std::string summary() const;  ///< the report in a few lines, ending with the verdict
   std::string page() const;     ///< its URL; "": not served
   std::string video() const;    ///< where it goes; "": nowhere
   /// What users should know before it learns, a line each.
   std::vector<std::string> remarks() const;
   const std::string& source_error() const;  ///< why the stream broke off; "": it did not
+  RunParts& parts() { return *parts_; }     ///< for those that include tools/app/parts.h
 
  private:
   std::unique_ptr<RunParts> parts_;

@@ -13,7 +13,9 @@ namespace {
 
 /// As bytes if the sample takes bytes, else as floats.
 void write(const io::Frame& frame, std::span<std::uint8_t> bytes, std::span<float> floats) {
-  if (bytes.empty()) {
+  if (!frame.values.empty()) {
+    std::ranges::copy(frame.values, floats.begin());
+  } else if (bytes.empty()) {
     io::to_planar(frame, floats.data());
   } else {
     std::copy_n(frame.pixels.begin(), frame.bytes(), bytes.begin());

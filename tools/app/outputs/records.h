@@ -24,6 +24,7 @@ namespace millrace::app {
 struct Progress {
   std::atomic<bool> stopping{false};       ///< no further frame is wanted; any thread
   engine::Clock::time_point began, ended;  ///< learning
+  bool learning = false;                   ///< workers run; the main thread's
   engine::FrameCounts frames;              ///< once it has ended
   std::string source_error;                ///< why the stream broke off; "": it did not
 };

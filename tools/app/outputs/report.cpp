@@ -128,18 +128,7 @@ Json dead_units_json(const engine::Trainer& trainer) {
   return {{"dead", dead}, {"units", units}};
 }
 
-}  // namespace
-
-stages::Metadata about_weights(const About& run, std::int64_t samples,
-                               engine::Clock::time_point now) {
-  stages::Metadata all = {{"millrace", MILLRACE_VERSION},
-                          {"frames", std::to_string(run.request.resumed.frames + samples)}};
-  const Json about = about_run(run, samples, now);
-  for (const auto& [key, value] : about.items())
-    all[key] = value.is_string() ? value.get<std::string>() : value.dump();
-  return all;
-}
-
+/// `idle`: no worker runs, so that the stages' steps can be read.
 Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
                     const engine::FrameCounts& frames, bool idle) {
   Json devices = Json::array(), steps = Json::array();
@@ -181,13 +170,26 @@ Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
           {"steps", steps}};
 }
 
+}  // namespace
+
+stages::Metadata about_weights(const About& run, std::int64_t samples,
+                               engine::Clock::time_point now) {
+  stages::Metadata all = {{"millrace", MILLRACE_VERSION},
+                          {"frames", std::to_string(run.request.resumed.frames + samples)}};
+  const Json about = about_run(run, samples, now);
+  for (const auto& [key, value] : about.items())
+    all[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  return all;
+}
+
 Json make_report(RunParts& p) {
   const Config& config = p.request.config;
   const engine::Trainer& trainer = p.learner.trainer;
   const engine::Reading r = p.learner.trainer.monitor().read();
-  const engine::FrameCounts& frames = p.progress.frames;
+  const bool idle = !p.progress.learning;
+  const engine::FrameCounts frames = idle ? p.progress.frames : p.frames();
   const RunLog& log = p.records.log;
-  Json report = trainer_report(trainer, r, frames, true);
+  Json report = trainer_report(trainer, r, frames, idle);
   report["task"] = {{"kind", config.task.kind},
                     {"loss", config.task.loss.text()},
                     {"without_target", frames.untold}};
@@ -197,12 +199,13 @@ Json make_report(RunParts& p) {
   report["guard"] = {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}};
   report["dead_units"] = dead_units_json(trainer);
   report["loss"] = loss_json(log);
-  report["memory_bytes"] = memory_json(trainer);
+  if (idle) report["memory_bytes"] = memory_json(trainer);
   report["provenance"] = provenance(int(trainer.schedule().workers.size()));
   report["source"] = source_json(*p.intake.health);
   report["overload"] = p.learner.overload.report();
   report["overload"]["predicted_only"] = frames.predicted_only;
-  report["run"] = about_run({p.request, p.learner, p.progress}, frames.trained, p.progress.ended);
+  report["run"] = about_run({p.request, p.learner, p.progress}, frames.trained,
+                            idle ? p.progress.ended : engine::Clock::now());
   report["novelty"] = {{"marked", log.novelty().marked()}, {"events", log.novelty().events()}};
   if (p.team) {
     report["ranks"] = p.team->report(trainer, r);

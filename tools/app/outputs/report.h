@@ -5,13 +5,9 @@
 
 #include <string>
 
-#include "engine/monitor/real_time.h"
+#include "engine/monitor/clock.h"
 #include "stages/model_spec.h"
 #include "stages/safetensors.h"
-
-namespace millrace::engine {
-class Trainer;
-}
 
 namespace millrace::app {
 
@@ -21,13 +17,9 @@ struct Request;
 struct RunParts;
 class RunLog;
 
-/// The report of a run that has learned; docs/report.md explains each key.
+/// The report of a run; docs/report.md explains each key. Called by learn()'s thread, or when that
+/// has ended.
 nlohmann::ordered_json make_report(RunParts& run);
-/// The part of it that depends on `trainer` and `frames` alone. `idle`: no worker runs, so that the
-/// stages' steps can be read.
-nlohmann::ordered_json trainer_report(const engine::Trainer& trainer,
-                                      const engine::Reading& reading,
-                                      const engine::FrameCounts& frames, bool idle);
 /// make_report()'s report in a few lines, for people; the last one is the verdict.
 std::string summarize(const nlohmann::ordered_json& report);
 

@@ -44,7 +44,7 @@ class CopySource {
     intake_.stop();
     engine::FrameCounts frames = intake_.frames(outcome);
     frames.rejected += outcome.rejected + feed_->pending();
-    return {config_.source.uri, frames, times.stage, times.handoff, intake_.reader->error()};
+    return {config_.source.uri, frames, times.stage, times.handoff, intake_.error()};
   }
 
  private:

@@ -49,7 +49,7 @@ void set_weights(app::GivenRun& run, const std::vector<std::pair<std::string, Fl
   run.set_weights(weights);
 }
 
-/// (index, loss, prediction, latency in ms), or None if no result comes within `ms`.
+/// (index, frame, loss, prediction, latency in ms), or None if no result comes within `ms`.
 py::object next_result(app::GivenRun& run, int ms) {
   std::optional<app::GivenResult> result;
   if (ms == 0) {
@@ -59,9 +59,9 @@ py::object next_result(app::GivenRun& run, int ms) {
     result = run.next(std::chrono::milliseconds(ms));
   }
   if (!result) return py::none();
-  const stages::ImageShape& shape = run.prediction_shape();
+  const stages::ImageShape shape = run.prediction_shape();
   return py::make_tuple(
-      result->index, result->loss,
+      result->index, result->frame, result->loss,
       array_of(std::move(result->prediction), {shape.channels, shape.height, shape.width}),
       result->latency_ms);
 }
@@ -105,7 +105,7 @@ PYBIND11_MODULE(_millrace, m) {
   py::class_<app::Config>(m, "Config")
       .def(py::init(&make_config))
       .def_property_readonly("task", [](const app::Config& c) { return c.task.kind; })
-      .def_property_readonly("horizon", [](const app::Config& c) { return c.task.horizon; });
+      .def_property_readonly("loss", [](const app::Config& c) { return c.task.loss.text(); });
   m.def("config_keys", [] {
     std::vector<std::string> names = {"model.layer"};
     for (const app::KeyEntry& key : app::key_entries()) names.push_back(key.path);
@@ -115,17 +115,22 @@ PYBIND11_MODULE(_millrace, m) {
         [](const app::Config& config, std::int64_t modules) { app::check_modules(config, modules); });
   py::class_<app::GivenFrames>(m, "GivenFrames").def(py::init<const app::Config&>()).def("next", &next_frame);
   py::class_<app::GivenRun>(m, "GivenRun")
-      .def(py::init([](const app::Config& config, const std::array<std::int64_t, 3>& s, bool targets) {
+      .def(py::init([](const app::Config& config, const std::array<std::int64_t, 3>& s, bool targets,
+                       bool live) {
         const py::gil_scoped_release engine_works;
-        return std::make_unique<app::GivenRun>(config, stages::ImageShape{s[0], s[1], s[2]}, targets);
+        return std::make_unique<app::GivenRun>(config, stages::ImageShape{s[0], s[1], s[2]}, targets,
+                                               live);
       }))
-      .def("start", &app::GivenRun::start, py::call_guard<py::gil_scoped_release>())
-      .def("has_room", &app::GivenRun::has_room)
-      .def("waiting", &app::GivenRun::waiting)
+      .def("start",
+           [](app::GivenRun& run, bool live, int ahead) {
+             const py::gil_scoped_release engine_works;
+             run.start({live, ahead});
+           })
       .def("give",
-           [](app::GivenRun& run, std::uintptr_t input, std::uintptr_t target) {
-             run.give(reinterpret_cast<const float*>(input),
-                      reinterpret_cast<const float*>(target));
+           [](app::GivenRun& run, std::uintptr_t input, std::uintptr_t target, double time) {
+             const py::gil_scoped_release engine_works;
+             return run.give(reinterpret_cast<const float*>(input),
+                             reinterpret_cast<const float*>(target), time);
            })
       .def("end", &app::GivenRun::end)
       .def("stop", &app::GivenRun::stop)
@@ -133,13 +138,14 @@ PYBIND11_MODULE(_millrace, m) {
       .def("over", &app::GivenRun::over)
       .def("prediction_shape",
            [](const app::GivenRun& run) {
-             const stages::ImageShape& shape = run.prediction_shape();
+             const stages::ImageShape shape = run.prediction_shape();
              return std::array{shape.channels, shape.height, shape.width};
            })
+      .def("frames_an_update", &app::GivenRun::frames_an_update)
       .def("gradient_age", &app::GivenRun::gradient_age)
       .def("weights", &weights_of)
       .def("set_weights", &set_weights)
-      .def("report", &app::GivenRun::report)
+      .def("report", &app::GivenRun::report, py::call_guard<py::gil_scoped_release>())
       .def("remarks", &app::GivenRun::remarks);
   bind_schedules(m);
 }

@@ -38,8 +38,9 @@ app::Config config_of(const ExportArguments& arguments, const stages::Metadata& 
 stages::ImageShape sample_shape(const app::Config& config) {
   const stages::ImageShape shape = app::configured_shape(config);
   if (shape.width > 0 && shape.height > 0) return shape;
-  throw config.error("source.width", "must say how large frames are, as must source.height: --set "
-                                     "source.width=128 --set source.height=96");
+  throw config.error("source.width",
+                     "must say how large frames are, as must source.height: --set "
+                     "source.width=128 --set source.height=96");
 }
 
 /// Runs `words`; returns its exit code.
@@ -112,7 +113,8 @@ int export_weights(const ExportArguments& arguments) {
 }
 
 void add_options(Options& options, ExportArguments& arguments) {
-  options.add("weights", arguments.weights, "Weights that a run wrote, .safetensors", {.required = true});
+  options.add("weights", arguments.weights, "Weights that a run wrote, .safetensors",
+              {.required = true});
   options.add("--onnx", arguments.onnx, "The ONNX model to write", {.required = true});
   options.add("--config", arguments.config, "The run's config; unset: as the weights say");
   options.add_set(arguments.settings);

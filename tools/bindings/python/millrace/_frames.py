@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy
@@ -26,12 +27,20 @@ def _plain(value: Any, what: str) -> torch.Tensor:
 
 
 def frame(value: Any, number: int) -> torch.Tensor:
-    """[C,H,W]; shares memory with `value` where that is float32 and contiguous."""
+    """[C,H,W], of features by name [C,1,1]; shares memory with `value` where that is float32 and contiguous."""
+    if isinstance(value, Mapping):
+        value = torch.tensor([float(one) for one in value.values()])[:, None, None]
     tensor = _plain(value, f"frame {number}")
     if tensor.dim() == 4 and tensor.size(0) == 1:
         tensor = tensor[0]
     if tensor.dim() != 3:
         raise Error(f"frame {number}: has the shape {list(tensor.shape)}; it must be [C,H,W]")
+    if not tensor.numel():
+        raise Error(f"frame {number}: has the shape {list(tensor.shape)}: it is empty")
+    low, high = (one.item() for one in torch.aminmax(tensor))
+    if not 0 <= low <= high <= 1:  # nor of a nan
+        bytes_ = "; divide bytes by 255" if low >= 0 and 2 < high <= 255 else ""
+        raise Error(f"frame {number}: has values from {low:.4g} to {high:.4g}; they must be in 0..1{bytes_}")
     return tensor
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import collections
-import dataclasses
+import asyncio
+import itertools
 import json
-import math
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,22 +20,10 @@ from millrace._config import settings, toml
 from millrace._cut import cut
 from millrace._error import Error
 from millrace._export import export, prepared
+from millrace._stream import WAIT_MS, Giver, Inbox, Result, Stream
 from millrace.schedule import Schedule
 
-_WAIT_MS = 50  # Ctrl-C is noticed this often
-_MOST_NUMBERS = 1 << 26  # floats waiting at most, so that large frames do not fill memory
 _NOTHING = object()
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Result:
-    """What the network made of one frame."""
-
-    index: int  #: 0, 1, ... in the order of frames
-    loss: float  #: before the update; nan: the frame had no target
-    prediction: torch.Tensor  #: [C,H,W], or a module's output without the batch
-    age: int  #: largest gradient age of any stage, in frames
-    latency: float  #: milliseconds from taking the frame to its prediction
 
 
 class Trainer:
@@ -58,9 +47,12 @@ class Trainer:
         self._run: _millrace.GivenRun | None = None
         self._shape: tuple[int, int, int] | None = None
         self._targets = False
-        self._running = False
+        self._stream: Stream | None = None  # under way
+        self._inbox: Inbox | None = None  # of the latest submit()
+        self._mode = ""  # "run", "submit" or "one": who uses the stream
+        self._giving = threading.RLock()
+        self._see: Callable[[Result], None] | None = None
         self._output: list[int] | None = None  # the module's, without the batch
-        self._ages: list[int] = []
         if isinstance(net, nn.Module):
             self._module = prepared(net)
         elif isinstance(net, Mapping):
@@ -76,7 +68,7 @@ class Trainer:
             if self._module is not None and key in ("model.preset", "model.file", "model.layer"):
                 raise Error(f"{key}: the network is the module that was given")
         config = self._config()
-        self._task, self._horizon = config.task, config.horizon
+        self._task, self._classes = config.task, config.task == "label" or config.loss == "cross-entropy"
         if self._module is not None:
             _millrace.check(config, len(cut(self._module, None)))
 
@@ -94,7 +86,7 @@ class Trainer:
     def _config(self, **more: Any) -> _millrace.Config:
         return _millrace.Config(self._file, self._settings + [(key, toml(value)) for key, value in more.items()])
 
-    def _build(self, shape: tuple[int, int, int], targets: bool) -> _millrace.GivenRun:
+    def _build(self, shape: tuple[int, int, int], targets: bool, live: bool) -> _millrace.GivenRun:
         if self._run is not None and (self._shape, self._targets) == (shape, targets):
             return self._run
         if self._run is not None:
@@ -107,30 +99,42 @@ class Trainer:
             exported.save(path)
             more = {"model.preset": "file", "model.file": path}
             self._output = exported.output[1:]
-        self._run = _millrace.GivenRun(self._config(**more), shape, targets)
+        self._run = _millrace.GivenRun(self._config(**more), shape, targets, live)
         self._shape, self._targets = shape, targets
-        self._ages = self._run.gradient_age()
         return self._run
+
+    def _require_idle(self) -> None:
+        if self._mode:
+            raise Error({"run": "it is already running", "submit": "it learns from submitted frames: close() it first",
+                         "one": "learn_one() or predict_one() uses it: close() it first"}[self._mode])
+
+    def _start(self, mode: str, frame: Any, targets: bool, ahead: int = 32) -> Stream:
+        """Starts learning from frames like this one."""
+        self._require_idle()
+        live = mode == "submit"
+        shape: tuple[int, int, int] = tuple(_frames.frame(frame, 0).shape)  # type: ignore[assignment]
+        run = self._build(shape, targets, live)
+        if mode == "one" and run.frames_an_update() > 1:
+            raise Error(f"pipeline.schedule: learns from {run.frames_an_update()} frames at a time; one by one, take "
+                        "\"sequential\", \"partime\", \"pb\" or \"pipedream\"")
+        self._stream, self._mode = Stream(run, shape, targets, self._output, live=live, ahead=ahead), mode
+        return self._stream
 
     def run(self, frames: Iterable[Any] | None = None, *, ahead: int = 32) -> Iterator[Result]:
         """Learns from `frames` and yields one Result per frame that it learned from, in order. Without `frames`, reads
         the config's own source and labels.
 
-        `frames`: numpy arrays or torch tensors, float32 [C,H,W] (pictures: in 0..1), all of one shape, or pairs of one
-        and its target. A target has the prediction's shape, or is a class's number, or None: the frame is only
-        predicted. A frame without targets is its own target; with task="next-frame" the target is the frame
-        `task.horizon` later. float32 contiguous memory is not copied: do not change it before its result is there. Up
-        to `ahead` frames are taken in advance, in the caller's thread.
+        `frames`: numpy arrays or torch tensors, float32 [C,H,W] in 0..1, all of one shape, or pairs of one and its
+        target. A target has the prediction's shape, or is a class's number, or None: the frame is only predicted. A
+        frame without targets is its own target; with task="next-frame" the target is the frame `task.horizon` later.
+        Frames are taken in advance on a thread of their own, until about `ahead` results wait for the loop, and are
+        copied. None is dropped, unless source.drop = "newest".
 
         A schedule with minibatches leaves out frames at the end that do not fill one. Breaking out of the loop, or
         Ctrl-C, stops the run: the pipeline finishes what it has begun, waiting frames are dropped.
         """
-        if self._running:
-            raise Error("it is already running")
-        if frames is None:
-            frames = _frames_of(self._config(), self._task == "label")
-        return self._results(iter(_with_later(frames, self._horizon) if self._task == "next-frame" else frames),
-                             max(int(ahead), 1))
+        self._require_idle()
+        return self._results(iter(_frames_of(self._config(), self._task == "label") if frames is None else frames), ahead)
 
     def _results(self, frames: Iterator[Any], ahead: int) -> Iterator[Result]:
         try:
@@ -138,62 +142,121 @@ class Trainer:
         except StopIteration:
             return
         pairs = isinstance(item, (tuple, list))
-        run = self._build(tuple(_frames.frame(item[0] if pairs else item, 0).shape), pairs)  # type: ignore[arg-type]
-        shape, goal = self._shape, tuple(run.prediction_shape())
-        held: collections.deque[Any] = collections.deque()  # memory that the engine may still read
-        count, more = 0, True
-        numbers = max(math.prod(shape or (1,)), math.prod(goal))
-        ahead = max(min(ahead, _MOST_NUMBERS // numbers), 2)
-
-        def give() -> None:
-            nonlocal item, count, more
-            if item is _NOTHING:
-                try:
-                    item = next(frames)
-                except StopIteration:
-                    more = False
-                    return run.end()
-            if isinstance(item, (tuple, list)) != pairs or (pairs and len(item) != 2):
-                raise Error(f"frame {count}: {'an (input, target) pair' if pairs else 'a frame without a target'} is due")
-            frame = _frames.frame(item[0] if pairs else item, count)
-            if tuple(frame.shape) != shape:
-                raise Error(f"frame {count}: has the shape {list(frame.shape)}, those before {list(shape)}")
-            told = _frames.target(item[1], count, goal) if pairs else None
-            held.append((frame, told))
-            run.give(frame.data_ptr(), 0 if told is None else told.data_ptr())
-            count += 1
-            item = _NOTHING
-
-        run.start(ahead)
-        self._running = True
+        stream = self._start("run", item[0] if pairs else item, pairs, ahead)
+        giver = Giver(stream, itertools.chain([item], frames))
         try:
-            while not run.over():
-                found = run.next(0)
-                if more and run.has_room() and run.waiting() < (ahead if found is None else ahead // 2):
-                    give()
-                if found is None:
-                    if not more or not run.has_room() or run.waiting() >= ahead:
-                        found = run.next(_WAIT_MS)
-                    if found is None:
-                        continue
-                index, loss, prediction, latency = found
-                while len(held) > count - index - 1:
-                    held.popleft()
-                made = torch.from_numpy(prediction)
-                if self._output is not None and math.prod(self._output) == made.numel():
-                    made = made.reshape(self._output)
-                yield Result(index, loss, made, max(self._ages, default=0), latency)
+            while not stream.over():
+                result = stream.take(WAIT_MS)
+                if result is not None:
+                    yield result
+            if giver.error is not None:
+                raise giver.error
         finally:
-            run.stop()
-            while not run.over():
-                run.next(_WAIT_MS)
-            self._running = False
+            stream.stop()
+            giver.join()
+            self._mode, self._stream = "", None
+
+    def submit(self, frame: Any, target: Any = _NOTHING, *, time: float | None = None) -> int:
+        """Copies a frame of a live source, and its target as run() takes them, and returns at once with the frame's
+        number: 0, 1, ... since the last close(). The first call builds the pipeline. If the pipeline is busy, the
+        newest frame replaces the one that waits, which counts as dropped; with source.drop = "never" submit() waits.
+
+        `time`: when the frame was taken, in seconds of any clock; the result has it, too, and it tells the frame rate.
+        Results come by poll(), on_result() or `async for result in trainer`. Any thread.
+        """
+        with self._giving:
+            targets = target is not _NOTHING
+            if self._mode != "submit":
+                stream = self._start("submit", frame, targets)
+                self._inbox = Inbox(stream, self._see)
+                weakref.finalize(self, _halt, stream, self._inbox)
+            assert self._stream is not None and self._inbox is not None
+            self._inbox.check()
+            if targets != self._stream.pairs:
+                raise Error(f"submit: {'no target' if targets else 'a target, or None,'} is due, as with those before")
+            number = self._stream.give(frame, target if targets else None, time)
+            if number < 0:
+                self.close()
+                raise Error("submit: the run is over")
+            return number
+
+    def poll(self, timeout: float = 0.0) -> Result | None:
+        """The oldest result of a submitted frame, if it comes within `timeout` seconds. The latest 256 are kept. Raises
+        what ended the run. Any thread."""
+        return None if self._inbox is None else self._inbox.take(timeout)
+
+    def on_result(self, see: Callable[[Result], None] | None) -> None:
+        """Has `see` called with each result of a submitted frame, on a thread of its own, instead of keeping it for
+        poll(). What it raises ends the run and is raised by the next submit(), poll() or close()."""
+        self._see = see
+        if self._inbox is not None:
+            self._inbox.see = see
+
+    async def __aiter__(self) -> AsyncIterator[Result]:
+        """The results of submitted frames, until close()."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._inbox is None:
+                await asyncio.sleep(WAIT_MS / 1000)
+                continue
+            result = await loop.run_in_executor(None, self.poll, WAIT_MS / 1000)
+            if result is not None:
+                yield result
+            elif self._inbox.over():
+                return
+
+    def close(self) -> None:
+        """Ends submit(), learn_one() and predict_one(): waits until all frames that were given are learned from. Their
+        results stay for poll(). The next submit() or run() goes on with the same weights."""
+        with self._giving:
+            if self._mode not in ("submit", "one") or self._stream is None:
+                return
+            self._stream.end()
+            if self._mode == "submit" and self._inbox is not None:
+                self._inbox.join()
+            else:
+                self._stream.stop()
+            self._mode, self._stream = "", None
+        if self._inbox is not None:
+            self._inbox.check()
+
+    def _one(self, frame: Any, target: Any) -> torch.Tensor:
+        """Learns from one frame, and waits for its prediction."""
+        with self._giving:
+            if self._mode != "one":
+                weakref.finalize(self, _halt, self._start("one", frame, True, 2), None)
+            assert self._stream is not None
+            number = self._stream.give(frame, target)
+            while number >= 0 and not self._stream.over():
+                result = self._stream.take(WAIT_MS)
+                if result is not None and result.frame == number:
+                    return result.prediction
+            self.close()
+            raise Error("the run is over")
+
+    def learn_one(self, x: Any, y: Any = None) -> None:
+        """Learns from one frame, as River's models do. `x`: a frame, or features in 0..1 by name, in one order; `y`: its
+        target as run() takes it; None: the frame itself. Returns when it is predicted."""
+        self._one(x, x if y is None else int(y) if isinstance(y, bool) else y)
+
+    def predict_one(self, x: Any) -> Any:
+        """What the network makes of one frame, which is not learned from: a class's number, if it learns classes; a
+        number, if it gives one; else a tensor. As River's models."""
+        made = self._one(x, None)
+        if self._classes and made.numel() == made.size(0):
+            return int(made.argmax())
+        return made.item() if made.numel() == 1 else made
+
+    def predict_proba_one(self, x: Any) -> dict[int, float]:
+        """The probability of each class, by softmax. As River's models."""
+        return dict(enumerate(self._one(x, None).flatten().softmax(0).tolist()))
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Copies of all weights under the uncut network's names; of a module with its buffers, for the module's
-        load_state_dict(). Not during a run."""
-        if self._running:
+        load_state_dict(). Not during a run(); after submit() or learn_one() it is close()d first."""
+        if self._mode == "run":
             raise Error("weights cannot be read during a run")
+        self.close()
         if self._run is None and self._module is None:
             raise Error("a config's network has weights once it has seen a frame")
         state = {} if self._run is None else {name: torch.from_numpy(value) for name, value in self._run.weights()}
@@ -211,9 +274,10 @@ class Trainer:
         return found
 
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
-        """Takes weights under the names of state_dict(); the optimizer's state stays. Not during a run."""
-        if self._running:
+        """Takes weights under the names of state_dict(); the optimizer's state stays. As state_dict()."""
+        if self._mode == "run":
             raise Error("weights cannot be set during a run")
+        self.close()
         if self._module is not None:
             try:
                 self._module.load_state_dict(state)
@@ -230,7 +294,7 @@ class Trainer:
         self._run.set_weights([(name, state[name].detach().cpu().float().numpy()) for name in names])
 
     def report(self) -> dict[str, Any]:
-        """The report of `millrace run`, as a dict; {} before the first run."""
+        """The report of `millrace run` on the latest run, as a dict; {} before the first one. Also while it learns."""
         return {} if self._run is None else json.loads(self._run.report())
 
     @property
@@ -242,16 +306,15 @@ class Trainer:
 def _frames_of(config: _millrace.Config, labels: bool) -> Iterator[Any]:
     """Frames of the config's source, with their classes if `labels`."""
     source = _millrace.GivenFrames(config)
-    while (found := source.next(_WAIT_MS)) is not None:
+    while (found := source.next(WAIT_MS)) is not None:
         if found:
             frame, label = found
             yield (frame, None if label < 0 else label) if labels else frame
 
 
-def _with_later(frames: Iterable[Any], horizon: int) -> Iterator[tuple[Any, Any]]:
-    """Each frame with the one `horizon` later."""
-    waiting: collections.deque[Any] = collections.deque()
-    for frame in frames:
-        waiting.append(frame)
-        if len(waiting) > horizon:
-            yield waiting.popleft(), frame
+def _halt(stream: Stream, inbox: Inbox | None) -> None:
+    """Ends a stream whose trainer is gone, or at the interpreter's end."""
+    if inbox is None:
+        return stream.stop()
+    stream.discard()
+    inbox.join()

@@ -1,0 +1,250 @@
+"""What a user with a live source loses if frames pile up, results wait, counts are wrong or River's words mean another."""
+
+import asyncio
+import importlib.util
+import itertools
+import json
+import pathlib
+import runpy
+import sys
+import tempfile
+import threading
+import types
+import unittest
+
+import numpy
+import torch
+from torch import nn
+
+import millrace
+import program
+from test_package import PLAIN, network, not_in_place, pictures
+
+PATIENCE = 120  # seconds; only a hang takes them
+
+
+def trainer(**keys):
+    return millrace.Trainer(network(), **{**PLAIN, "schedule": "partime", "stages": 2, "cut": [2], **keys})
+
+
+class Live(unittest.TestCase):
+
+    def assert_adds_up(self, frames):
+        self.assertEqual(frames["received"],
+                         frames["trained"] + frames["dropped"] + frames["rejected"] + frames["in_flight"], frames)
+
+    def test_a_result_comes_before_the_generators_next_frame(self):
+        """After a burst, a camera that shows frame n + 1 only when the result of frame n is there."""
+        for schedule, cut in (("sequential", []), ("partime", [2]), ("pipedream", [2])):
+            with self.subTest(schedule):
+                arrived, late = [threading.Event() for _ in range(60)], []
+
+                def camera():
+                    for n, frame in enumerate(pictures(60)):
+                        if n > 20 and not arrived[n - 1].wait(PATIENCE):
+                            late.append(n - 1)
+                            return
+                        yield frame
+
+                one = trainer(schedule=schedule, stages=len(cut) + 1, cut=cut)
+                for result in one.run(camera()):
+                    arrived[result.frame].set()
+                self.assertEqual(late, [])
+                self.assertEqual(one.report()["frames"]["trained"], 60)
+
+    def test_the_newest_frame_wins_and_drops_are_counted(self):
+        go_on, seen = threading.Event(), []
+
+        def see(result):
+            go_on.wait(PATIENCE)
+            seen.append(result)
+
+        one = trainer()
+        one.on_result(see)  # which stops the pipeline once it has no room for results
+        numbers = [one.submit(frame) for frame in itertools.islice(itertools.cycle(pictures(10)), 300)]
+        self.assertEqual(numbers, list(range(300)))
+        frames = one.report()["frames"]
+        self.assertEqual(frames["received"], 300)
+        self.assertGreater(frames["dropped"], 150)
+        self.assert_adds_up(frames)
+        go_on.set()
+        one.close()
+        frames = one.report()["frames"]
+        self.assertEqual((frames["received"], frames["in_flight"], frames["trained"]), (300, 0, len(seen)))
+        self.assert_adds_up(frames)
+        self.assertEqual(seen[-1].frame, 299)
+        self.assertEqual([result.index for result in seen], list(range(len(seen))))
+        self.assertEqual([r.frame for r in seen], sorted({r.frame for r in seen}))
+
+    def test_with_drop_never_every_submitted_frame_is_learned_as_by_run(self):
+        frames = pictures(40)
+        whole = [result.loss for result in trainer().run(frames)]
+        one = trainer(source={"drop": "never"})
+        for n, frame in enumerate(frames):
+            one.submit(frame, time=100 + n / 25)
+            frame.zero_()  # it was copied
+        one.close()
+        results = [one.poll() for _ in frames]
+        self.assertEqual([result.loss for result in results], whole)
+        self.assertEqual([result.time for result in results], [100 + n / 25 for n in range(40)])
+        self.assertIsNone(one.poll())
+        self.assertAlmostEqual(one.report()["realtime"]["F"], 25, delta=0.5)
+        one.submit(frames[0])  # goes on
+        self.assertEqual(one.poll(PATIENCE).index, 0)
+        self.assertEqual(len(one.state_dict()), 6)
+
+    def test_targets_are_submitted_too(self):
+        one = trainer(schedule="sequential", stages=1, cut=[])
+        for frame, told in zip(pictures(3), [pictures(1)[0], None, pictures(1)[0]]):
+            one.submit(frame, told)
+            result = one.poll(PATIENCE)
+            self.assertEqual(result.loss != result.loss, told is None)
+        with self.assertRaisesRegex(millrace.Error, "submit: a target, or None, is due"):
+            one.submit(frame)
+        for other in (lambda: one.run([]), lambda: one.learn_one(frame)):
+            with self.assertRaisesRegex(millrace.Error, "it learns from submitted frames: close"):
+                other()
+        one.close()
+
+    def test_asynchronous(self):
+        async def learn(one):
+            async def camera():
+                for frame in pictures(5):
+                    one.submit(frame)
+                    await asyncio.sleep(0)
+                await asyncio.to_thread(one.close)
+            feeding = asyncio.create_task(camera())
+            frames = [result.frame async for result in one]
+            await feeding
+            return frames
+        self.assertEqual(asyncio.run(learn(trainer(source={"drop": "never"}))), list(range(5)))
+
+    def test_what_a_callback_raises_is_raised_where_the_user_waits(self):
+        def broken(result):
+            raise KeyError("mine")
+        one = trainer()
+        one.on_result(broken)
+        with self.assertRaises(KeyError):
+            for frame in itertools.cycle(pictures(3)):
+                one.submit(frame)
+        one.close()
+
+    def test_the_report_is_the_programs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            config = program.small(output={"report": folder + "/report.json"})
+            path = program.write_toml(pathlib.Path(folder) / "my.toml", config)
+            self.assertEqual(program.call("run", path, "--frames", "40").code, 0)
+            of_program = json.loads(pathlib.Path(folder, "report.json").read_text())
+        one = trainer(task="autoencode")
+        losses = []
+        for result in one.run(pictures(40)):
+            losses.append(result.loss)
+            if result.index == 20:
+                during = one.report()
+        report = one.report()
+        self.assertEqual(set(of_program) - set(report), set())
+        self.assert_adds_up(during["frames"])
+        self.assertGreater(during["loss"]["mean"], 0)
+        self.assertAlmostEqual(report["loss"]["mean"], numpy.mean(losses), places=6)
+        self.assertAlmostEqual(report["psnr_db"]["mean"], -10 * numpy.log10(numpy.mean(losses)), places=4)
+        self.assertEqual(report["guard"], {**report["guard"], "roll_backs": 0})
+
+    def test_frames_beyond_0_to_1_are_refused(self):
+        byte = torch.full((3, 16, 24), 200.0)
+        cases = {"frame 0: has values from 200 to 200; they must be in 0..1; divide bytes by 255": byte,
+                 "frame 0: has values from -0.5 to -0.5; they must be in 0..1": torch.full((3, 16, 24), -0.5),
+                 "frame 0: has values from nan to nan; they must be in 0..1": torch.full((3, 16, 24), numpy.nan)}
+        for words, frame in cases.items():
+            for learn in (lambda: list(trainer().run([frame])), lambda: trainer().submit(frame),
+                          lambda: trainer().learn_one(frame)):
+                with self.subTest(words), self.assertRaises(millrace.Error) as caught:
+                    learn()
+                self.assertEqual(str(caught.exception), words)
+
+
+class OneByOne(unittest.TestCase):
+
+    def test_learn_one_is_pytorchs_step(self):
+        torch.manual_seed(3)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+        one = millrace.Trainer(net, stages=1, task={"loss": "cross-entropy"}, **{**PLAIN, "schedule": "sequential"})
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for n, frame in enumerate(pictures(20, shape=(4, 1, 1))):
+            x = dict(zip("abcd", frame.flatten().tolist()))
+            made = net(frame[None])
+            self.assertEqual(one.predict_one(x), made.argmax().item())
+            self.assertEqual(list(one.predict_proba_one(x).values()), made[0].softmax(0).tolist())
+            one.learn_one(x, n % 3)
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(made, nn.functional.one_hot(torch.tensor([n % 3]), 3).float()).backward()
+            optimizer.step()
+        for name, value in one.state_dict().items():
+            self.assertTrue(torch.equal(value, net.state_dict()[name]), name)
+
+    def test_without_a_target_a_frame_is_its_own(self):
+        frames = pictures(10)
+        whole = millrace.Trainer(network(), stages=1, **{**PLAIN, "schedule": "sequential"})
+        list(whole.run(frames))
+        one = millrace.Trainer(network(), stages=1, **{**PLAIN, "schedule": "sequential"})
+        for frame in frames:
+            self.assertEqual(one.predict_one(frame).shape, frame.shape)
+            one.learn_one(frame)
+        for name, value in whole.state_dict().items():
+            self.assertTrue(torch.equal(value, one.state_dict()[name]), name)
+
+    def test_minibatches_can_not_be_learned_one_by_one(self):
+        with self.assertRaisesRegex(millrace.Error, "pipeline.schedule: learns from 4 frames at a time"):
+            trainer(schedule="gpipe").learn_one(pictures(1)[0])
+
+    def test_the_example_runs_under_rivers_own_evaluation(self):
+        if importlib.util.find_spec("river") is None:
+            for name, module in stand_in().items():
+                sys.modules[name] = module
+                self.addCleanup(sys.modules.pop, name)
+        script = program.ROOT / "demos" / "river" / "learn.py"
+        scored = []
+        from river import evaluate, metrics
+        before = evaluate.progressive_val_score
+        evaluate.progressive_val_score = lambda *given: scored.append(before(*given)) or scored[-1]
+        self.addCleanup(setattr, evaluate, "progressive_val_score", before)
+        runpy.run_path(str(script))
+        self.assertIsInstance(scored[0], metrics.Accuracy)
+        self.assertGreater(scored[0].get(), 0.75)
+
+
+def stand_in():
+    """As much of River 0.26 as the example asks for: its protocol, and a data set of the same make."""
+    class Classifier:
+        pass
+
+    class Accuracy:
+        def __init__(self):
+            self.right = self.all = 0
+
+        def update(self, y_true, y_pred):
+            self.right, self.all = self.right + (y_true == y_pred), self.all + 1
+
+        def get(self):
+            return self.right / self.all
+
+    def score(dataset, model, metric):
+        for x, y in dataset:
+            metric.update(y, model.predict_one(x))
+            model.learn_one(x, y)
+        return metric
+
+    def phishing():
+        for frame in pictures(1250, shape=(9,)):
+            x = {f"feature_{i}": float(value) for i, value in enumerate((2 * frame).round() / 2)}
+            yield x, x["feature_0"] + x["feature_3"] > x["feature_5"]
+
+    parts = {"base": types.SimpleNamespace(Classifier=Classifier), "datasets": types.SimpleNamespace(Phishing=phishing),
+             "evaluate": types.SimpleNamespace(progressive_val_score=score),
+             "metrics": types.SimpleNamespace(Accuracy=Accuracy)}
+    river = types.ModuleType("river")
+    river.__dict__.update(parts)
+    return {"river": river}
+
+
+if __name__ == "__main__":
+    unittest.main()

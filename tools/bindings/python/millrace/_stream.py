@@ -1,0 +1,178 @@
+"""Frames into a run of the engine and results out of it."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from millrace import _frames, _millrace
+from millrace._error import Error
+
+WAIT_MS = 50  # Ctrl-C is noticed this often
+_MOST_NUMBERS = 1 << 26  # floats waiting at most, so that large predictions do not fill memory
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Result:
+    """What the network made of one frame."""
+
+    index: int  #: 0, 1, ... in order, of frames that have a result
+    loss: float  #: before the update; nan: the frame had no target
+    prediction: torch.Tensor  #: [C,H,W], or a module's output without the batch
+    age: int  #: largest gradient age of any stage, in frames
+    latency: float  #: milliseconds from handing the frame over to getting this result
+    frame: int = 0  #: the frame's number: 0, 1, ... as submit() returned it
+    time: float | None = None  #: as submit() was given it
+
+
+class Stream:
+    """One start of `run`. One thread gives frames, one thread takes results."""
+
+    def __init__(self, run: _millrace.GivenRun, shape: tuple[int, int, int], pairs: bool, output: list[int] | None, *,
+                 live: bool = False, ahead: int = 32) -> None:
+        self._run, self._shape, self.pairs = run, shape, pairs
+        self._goal = tuple(run.prediction_shape())
+        self._output = output if output is not None and math.prod(output) == math.prod(self._goal) else list(self._goal)
+        self._age = max(run.gradient_age(), default=0)
+        self._times: collections.deque[tuple[int, float]] = collections.deque()
+        self._count = 0
+        run.start(live, max(min(ahead, _MOST_NUMBERS // math.prod(self._goal)), 2))
+
+    def give(self, frame: Any, target: Any = None, time: float | None = None) -> int:
+        """Copies a frame and, of pairs, its target (None: unknown). Returns the frame's number, or -1 once the stream is
+        over."""
+        number = self._count
+        tensor = _frames.frame(frame, number)
+        if tuple(tensor.shape) != self._shape:
+            raise Error(f"frame {number}: has the shape {list(tensor.shape)}, those before {list(self._shape)}")
+        told = _frames.target(target, number, self._goal) if self.pairs else None
+        if time is not None:
+            self._times.append((number, float(time)))
+        self._count += 1
+        return self._run.give(tensor.data_ptr(), 0 if told is None else told.data_ptr(), time or 0.0)
+
+    def give_all(self, items: Iterator[Any]) -> None:
+        """Gives frames, or pairs, until there are no more or the run is stopped."""
+        for item in items:
+            if isinstance(item, (tuple, list)) != self.pairs or (self.pairs and len(item) != 2):
+                due = "an (input, target) pair" if self.pairs else "a frame without a target"
+                raise Error(f"frame {self._count}: {due} is due")
+            if self.give(*item if self.pairs else (item,)) < 0:
+                return
+
+    def take(self, ms: int) -> Result | None:
+        """The next result, if it comes within `ms` milliseconds."""
+        found = self._run.next(ms)
+        if found is None:
+            return None
+        index, frame, loss, prediction, latency = found
+        time = None
+        while self._times and self._times[0][0] <= frame:
+            number, stamp = self._times.popleft()
+            time = stamp if number == frame else None
+        return Result(index, loss, torch.from_numpy(prediction).reshape(self._output), self._age, latency, frame, time)
+
+    def over(self) -> bool:
+        """Whether all results have been taken."""
+        return self._run.over()
+
+    def end(self) -> None:
+        """No frame follows."""
+        self._run.end()
+
+    def discard(self) -> None:
+        """Discards waiting frames; no frame follows. Any thread."""
+        self._run.stop()
+
+    def stop(self) -> None:
+        """Also discards all results that were not taken."""
+        self.discard()
+        while not self._run.over():
+            self._run.next(WAIT_MS)
+
+
+class Giver:
+    """Gives the frames of an iterator to a stream, on a thread of its own: the iterator may wait for its next frame as
+    long as it likes, results come meanwhile."""
+
+    def __init__(self, stream: Stream, items: Iterator[Any]) -> None:
+        self._stream, self._items = stream, items
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._give, name="millrace-frames", daemon=True)
+        self._thread.start()
+
+    def _give(self) -> None:
+        try:
+            self._stream.give_all(self._items)
+        except BaseException as error:  # the user's, whose loop it ends
+            self.error = error
+        finally:
+            self._stream.end()
+
+    def join(self) -> None:
+        """Waits for the iterator's frame at hand, but not for ever."""
+        self._thread.join(1.0)
+
+
+class Inbox:
+    """Takes the results of a stream on a thread of its own, and passes them to `see`. Keeps the latest for take()."""
+
+    KEPT = 256
+
+    def __init__(self, stream: Stream, see: Callable[[Result], None] | None) -> None:
+        self._stream, self.see = stream, see
+        self._changed = threading.Condition()
+        self._results: collections.deque[Result] = collections.deque(maxlen=self.KEPT)
+        self._over = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._take, name="millrace-results", daemon=True)
+        self._thread.start()
+
+    def _take(self) -> None:
+        try:
+            while not self._stream.over():
+                result = self._stream.take(WAIT_MS)
+                if result is None:
+                    continue
+                if self.see is not None:
+                    self.see(result)
+                    continue
+                with self._changed:
+                    self._results.append(result)
+                    self._changed.notify_all()
+        except BaseException as error:  # the engine's or the callback's; raised where the user waits
+            self._error = error
+            self._stream.stop()
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+
+    def take(self, timeout: float) -> Result | None:
+        """The oldest result, if it comes within `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._results or self._over, timeout)
+            if self._results:
+                return self._results.popleft()
+        self.check()
+        return None
+
+    def check(self) -> None:
+        """Raises what ended the stream, once."""
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def over(self) -> bool:
+        """Whether all results have been taken."""
+        with self._changed:
+            return self._over and not self._results
+
+    def join(self) -> None:
+        while self._thread.is_alive():
+            self._thread.join(WAIT_MS / 1000)
