@@ -3,10 +3,14 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
+#include <thread>
 
 namespace millrace::io {
 
@@ -16,6 +20,12 @@ bool is_loopback(const std::string& host) {
   if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == 127;
   if (::inet_pton(AF_INET6, host.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
   return host == "localhost";
+}
+
+int connection_limit(int most) {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return most;
+  return int(std::min<rlim_t>(rlim_t(most), std::max<rlim_t>(files.rlim_cur / 4, 1)));
 }
 
 std::vector<Address> addresses_of(const std::string& host, const std::string& port) {
@@ -31,6 +41,22 @@ std::vector<Address> addresses_of(const std::string& host, const std::string& po
   }
   ::freeaddrinfo(found);
   return addresses;
+}
+
+std::optional<std::vector<Address>> addresses_of(const std::string& host, const std::string& port,
+                                                 std::chrono::milliseconds limit) {
+  std::packaged_task<std::vector<Address>()> ask([=] { return addresses_of(host, port); });
+  std::future<std::vector<Address>> answer = ask.get_future();
+  std::thread(std::move(ask)).detach();
+  if (answer.wait_for(limit) != std::future_status::ready) return std::nullopt;
+  return answer.get();
+}
+
+std::string numeric(const Address& address) {
+  char host[NI_MAXHOST] = "";
+  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address.bytes), address.length, host,
+                sizeof host, nullptr, 0, NI_NUMERICHOST);
+  return host;
 }
 
 Dial::Dial(const Address& to)

@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,11 @@ namespace millrace::io {
 /// Whether only this machine can reach what is served at `host`, an address or "localhost".
 bool is_loopback(const std::string& host);
 
+/// How many connections a server may hold at a time: `most`, but no more than a quarter of the
+/// files that this process may open. Sources, checkpoints and the outputs of the end need the
+/// others.
+int connection_limit(int most);
+
 struct Address {
   sockaddr_storage bytes{};
   socklen_t length = 0;
@@ -19,6 +25,12 @@ struct Address {
 
 /// Asks the name service, which may block. Empty if `host` has no address.
 std::vector<Address> addresses_of(const std::string& host, const std::string& port);
+/// The same, in a thread that is left to itself if the name service is silent for `limit`; then
+/// nothing is returned.
+std::optional<std::vector<Address>> addresses_of(const std::string& host, const std::string& port,
+                                                 std::chrono::milliseconds limit);
+/// "192.0.2.1"; "" if it has no such form.
+std::string numeric(const Address& address);
 
 /// A non-blocking connection, from the attempt to its end. Thread-bound.
 class Dial {

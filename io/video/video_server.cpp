@@ -64,6 +64,39 @@ void on_media(GstRTSPMediaFactory*, GstRTSPMedia* media, gpointer shared) {
   stage->source = std::move(source);
 }
 
+// Connections that have not set up a stream, which takes the password where one is asked for: they
+// may stay for so long, and give way to newcomers where there are many.
+constexpr gint64 kStrangerPatience = 20 * G_USEC_PER_SEC;
+constexpr int kMostClients = 64;
+constexpr char kSince[] = "millrace-since";  // the time of a connection, in microseconds
+
+bool is_stranger(GstRTSPClient* client) {
+  GList* const sessions = gst_rtsp_client_session_filter(client, nullptr, nullptr);
+  const bool none = sessions == nullptr;
+  g_list_free_full(sessions, g_object_unref);
+  return none;
+}
+
+gint64 age(GstRTSPClient* client) {
+  const auto since = gint64(GPOINTER_TO_SIZE(g_object_get_data(G_OBJECT(client), kSince)));
+  return g_get_monotonic_time() - since;
+}
+
+/// Hangs up on the oldest stranger if there are more than `most` connections, and on all that have
+/// stayed for too long.
+void bound_strangers(GstRTSPServer* server, int most) {
+  GList* const clients = gst_rtsp_server_client_filter(server, nullptr, nullptr);
+  GstRTSPClient* oldest = nullptr;
+  for (GList* at = clients; at; at = at->next) {
+    GstRTSPClient* const client = GST_RTSP_CLIENT(at->data);
+    if (!is_stranger(client)) continue;
+    if (!oldest || age(client) > age(oldest)) oldest = client;
+    if (age(client) > kStrangerPatience) gst_rtsp_client_close(client);
+  }
+  if (oldest && int(g_list_length(clients)) > most) gst_rtsp_client_close(oldest);
+  g_list_free_full(clients, g_object_unref);
+}
+
 GstRTSPFilterResult remove_client(GstRTSPServer*, GstRTSPClient*, gpointer) {
   return GST_RTSP_FILTER_REMOVE;
 }
@@ -94,6 +127,7 @@ void require_password(GstRTSPServer* server, GstRTSPMediaFactory* factory, const
 gboolean clean_up(gpointer server) {
   const Owned<GstRTSPSessionPool> pool(gst_rtsp_server_get_session_pool(GST_RTSP_SERVER(server)));
   gst_rtsp_session_pool_cleanup(pool.get());
+  bound_strangers(GST_RTSP_SERVER(server), G_MAXINT);
   return G_SOURCE_CONTINUE;
 }
 
@@ -101,7 +135,12 @@ void on_session(GstRTSPClient*, GstRTSPSession* session, gpointer seconds) {
   gst_rtsp_session_set_timeout(session, GPOINTER_TO_UINT(seconds));
 }
 
-void on_client(GstRTSPServer*, GstRTSPClient* client, gpointer seconds) {
+void on_client(GstRTSPServer* server, GstRTSPClient* client, gpointer seconds) {
+  g_object_set_data(G_OBJECT(client), kSince, GSIZE_TO_POINTER(gsize(g_get_monotonic_time())));
+  const int most = connection_limit(kMostClients);
+  const Owned<GstRTSPSessionPool> pool(gst_rtsp_server_get_session_pool(server));
+  gst_rtsp_session_pool_set_max_sessions(pool.get(), guint(most / 2));
+  bound_strangers(server, most);
   g_signal_connect(client, "new-session", G_CALLBACK(on_session), seconds);
 }
 

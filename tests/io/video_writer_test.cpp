@@ -390,6 +390,26 @@ TEST(VideoServer, WhereOthersReachItViewersNeedThePassword) {
   expect_pictures(*open_source({.uri = "rtsp://eve:pass%20word@" + rest}), 5);
 }
 
+TEST(VideoServer, SilentConnectionsGiveWay) {
+  const auto writer = open_video_writer(writer_options("rtsp://eve:password@127.0.0.1:0/live"));
+  Camera camera(*writer, pictures(10));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port =
+      htons(std::uint16_t(port_of(writer->where().substr(0, writer->where().rfind('/')))));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::vector<int> crowd;
+  for (int i = 0; i < 100; ++i) {
+    crowd.push_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    ::connect(crowd.back(), reinterpret_cast<sockaddr*>(&address), sizeof address);
+  }
+  char byte;
+  for (int i = 0; i < 30; ++i)
+    EXPECT_EQ(::recv(crowd[std::size_t(i)], &byte, 1, 0), 0) << i << ": it was hung up on";
+  expect_pictures(*open_source({.uri = "rtsp://eve:password@" + writer->where().substr(7)}), 5);
+  for (const int one : crowd) ::close(one);
+}
+
 TEST(VideoServer, ComesAndGoes) {
   const auto first = open_video_writer(writer_options("rtsp://127.0.0.1:0"));
   EXPECT_TRUE(first->where().ends_with("/live"));

@@ -220,6 +220,25 @@ class Limits(PlayTest):
         for one in drips:
             one.close()
 
+    def test_health_has_a_place_whoever_else_is_there(self):
+        play = self.play()
+        pipeline = 40 * f"GET /dygraph.js HTTP/1.1\r\nHost: 127.0.0.1:{play.port}\r\n\r\n".encode()
+
+        def asks_much():
+            one = play.connect(buffer=4096)
+            one.sendall(pipeline)
+            return one
+        for come in (play.watch, asks_much):  # viewers that stay, and those who never read their answers
+            with self.subTest(come):
+                crowd = []
+                for _ in range(256):
+                    crowd.append(come())
+                    crowd[-1].recv(1)  # it has its place, or was told that there is none
+                for _ in range(20):
+                    self.assertIn(play.status("/healthz"), (200, 503))
+                for one in crowd:
+                    one.close()
+
     def test_wishes_by_the_thousand_take_no_memory(self):
         play = self.play()
         play.wish({"action": "resume"})

@@ -111,12 +111,17 @@ bool admitted(const Site& site, const Request& request, Response& refusal) {
                "Open this page with ?token=TOKEN, as the run was given it, or send the header "
                "\"Authorization: Bearer TOKEN\".");
     refusal.set(http::field::www_authenticate, "Bearer");
+    refusal.keep_alive(false);  // strangers hold no connection
   } else if (!Gate::same_origin(from)) {
     refusal = refuse(request, http::status::forbidden, "not for pages of other sites");
   } else {
     return true;
   }
   return false;
+}
+
+Response crowded(const Request& request) {
+  return refuse(request, http::status::service_unavailable, "too many viewers; try again later");
 }
 
 Response answer(Site& site, const Request& request) {

@@ -23,7 +23,6 @@ namespace {
 namespace net = boost::asio;
 using net::ip::tcp;
 
-constexpr std::ptrdiff_t kMostLines = 256;
 constexpr int kSendBuffer = 64 << 10;  // bytes the kernel may hold for a viewer that does not read
 constexpr int kNiceness = 10;          // training comes first
 
@@ -107,18 +106,22 @@ struct WebServer::Parts {
     }
   }
 
-  /// Whether there is room for one more line. Where there is none, whoever has been about to ask
-  /// for longest makes some: lines that drip keep nobody out.
+  /// Whether there is room for one more line. If not, the oldest that is about to ask gives way, or
+  /// else the oldest that is slow to take its answer: neither can keep others out.
   bool make_room() {
     const auto open = std::count_if(site.lines.begin(), site.lines.end(),
                                     [](const Line& line) { return !line.hung_up; });
-    if (open < kMostLines) return true;
-    const auto oldest = std::find_if(site.lines.begin(), site.lines.end(),
-                                     [](const Line& line) { return line.asks && !line.hung_up; });
-    if (oldest == site.lines.end()) return false;
-    oldest->hung_up = true;
-    oldest->hang_up();
-    return true;
+    if (open < Site::most_lines()) return true;
+    for (const Doing doing : {Doing::asks, Doing::is_answered}) {
+      const auto oldest = std::find_if(site.lines.begin(), site.lines.end(), [&](const Line& line) {
+        return line.doing == doing && !line.hung_up;
+      });
+      if (oldest == site.lines.end()) continue;
+      oldest->hung_up = true;
+      oldest->hang_up();
+      return true;
+    }
+    return false;
   }
 
   net::awaitable<void> watch_deadlines() {

@@ -63,22 +63,28 @@ net::awaitable<void> serve(Site& site, net::ip::tcp::socket socket) {
   beast::flat_buffer buffer(kMostHeader + kMostBody);
   for (bool more = true; more && !site.publisher.stopped();) {
     Request request;
-    enrolled.line().asks = true;
+    Doing& doing = enrolled.line().doing;
+    doing = Doing::asks;
     const bool read = co_await read_request(stream, buffer, request);
-    enrolled.line().asks = false;
+    doing = Doing::is_answered;
     if (!read) break;
     Response response;
     const bool welcome = admitted(site, request, response);
     const std::size_t picture = welcome ? picture_of(site, request) : kPictureNames.size();
-    if (picture < kPictureNames.size()) {
+    const bool pictures = picture < kPictureNames.size();
+    const bool live =
+        welcome && path_of(request) == "/live" && beast::websocket::is_upgrade(request);
+    const bool stays = (pictures || live) && site.has_room_to_watch();
+    if (stays) doing = Doing::watches;
+    if (stays && pictures) {
       co_await watch_picture(site, stream, picture);
       break;
     }
-    if (welcome && path_of(request) == "/live" && beast::websocket::is_upgrade(request)) {
+    if (stays) {
       co_await watch_live(site, std::move(stream), enrolled.line(), std::move(request));
       break;
     }
-    if (welcome) response = answer(site, request);
+    if (welcome) response = pictures || live ? crowded(request) : answer(site, request);
     more = co_await say(stream, response);
   }
 }

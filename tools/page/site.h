@@ -1,6 +1,7 @@
 // What the connections of a server share.
 #pragma once
 
+#include <algorithm>  // counting
 #include <atomic>      // a count that others read
 #include <chrono>      // deadlines
 #include <functional>  // hanging up
@@ -13,6 +14,7 @@
 #include <boost/beast/http/message.hpp>      // requests
 #include <boost/beast/http/string_body.hpp>  // bodies
 
+#include "io/network/dial.h"
 #include "tools/page/gate.h"
 #include "tools/page/publisher.h"
 #include "tools/page/server.h"
@@ -22,11 +24,15 @@ namespace millrace::page {
 using Request = boost::beast::http::request<boost::beast::http::string_body>;
 using Response = boost::beast::http::response<boost::beast::http::string_body>;
 
+/// What a connection is doing. Watchers have at most three quarters of the places, and the others
+/// give way to a newcomer, so that there is always room for a short question such as /healthz.
+enum class Doing { asks, is_answered, watches };
+
 /// An open connection.
 struct Line {
   std::function<void()> hang_up;                          ///< makes all that waits on it fail
   Clock::time_point deadline = Clock::time_point::max();  ///< then it is hung up
-  bool asks = true;                                       ///< its next request is not there yet
+  Doing doing = Doing::asks;
   bool hung_up = false;                                   ///< it is about to go
 };
 
@@ -37,6 +43,13 @@ struct Site {
   Publisher& publisher;
   std::atomic<int>& viewers;
   std::list<Line> lines{};
+
+  /// Connections that may be open at a time.
+  static int most_lines() { return io::connection_limit(256); }
+  bool has_room_to_watch() const {
+    const auto watch = [](const Line& line) { return line.doing == Doing::watches; };
+    return std::count_if(lines.begin(), lines.end(), watch) < most_lines() * 3 / 4;
+  }
 };
 
 /// While it lives the connection is on the list.
@@ -77,6 +90,8 @@ boost::asio::awaitable<void> serve(Site& site, boost::asio::ip::tcp::socket sock
 
 /// What is said to any request but those that stay: see watch_live() and watch_picture().
 Response answer(Site& site, const Request& request);
+/// What is said to one who would watch where too many do.
+Response crowded(const Request& request);
 /// May this request be answered with what it asks for? If not, `refusal` says so instead.
 bool admitted(const Site& site, const Request& request, Response& refusal);
 /// "/state" of "/state?x=y".
