@@ -26,69 +26,165 @@ nanoseconds frame_period(double source_fps, double fps) {
   return nanoseconds(rate > 0.0 ? std::int64_t(1e9 / rate) : 0);
 }
 
+struct Left {};  // the thread goes on alone
+
 }  // namespace
 
+/// What the thread works with. It survives the reader if the source hangs.
+struct Reader::Work {
+  Work(std::unique_ptr<Source> from, FrameQueue& to, ReaderOptions how)
+      : source(std::move(from)),
+        health(source->health()),
+        queue(to),
+        options(how),
+        live(source->info().live),
+        timeline(frame_period(source->info().fps, options.fps), kJump) {}
+
+  void run();
+  void read_all();
+  bool read_pass();
+  bool deliver();
+  void stamp();
+  bool wait_until_due();
+  bool limit_reached() const { return options.limit > 0 && counted >= options.limit; }
+  template <typename Call>
+  auto ask(const Call& call);
+  bool leave();
+
+  // The thread's alone.
+  std::unique_ptr<Source> source;
+  const std::shared_ptr<const StreamHealth> health;  // outlives the source
+  FrameQueue& queue;                                 // not touched any more once the thread is left
+  const ReaderOptions options;
+  const bool live;    // frames come at their own time
+  Timeline timeline;  // over loops, missing stamps and jumps
+  Frame frame;        // the one at hand; swapped into the queue
+  Clock::time_point last_captured;
+  Clock::time_point start;  // when pts 0 fell due
+  std::int64_t delivered = 0;
+  std::int64_t breaks = 0;      // before the frame at hand
+  std::int64_t in_segment = 0;  // delivered of the segment at hand
+  std::int64_t counted = 0;     // towards the limit
+  std::int64_t last_segment = -1;
+  std::string error;
+  bool hung = false;
+
+  // Shared.
+  enum class Place { here, in_source, left };
+  std::atomic<Place> place{Place::here};
+  std::atomic<double> fps{0.0};
+  std::atomic<bool> stop{false};
+  std::atomic<bool> finished{false};  // it has closed the queue
+  std::atomic<Clock::time_point> stopped{Clock::time_point::max()};
+};
+
 Reader::Reader(std::unique_ptr<Source> source, FrameQueue& queue, ReaderOptions options)
-    : source_(std::move(source)),
-      health_(source_->health()),
-      queue_(queue),
-      options_(options),
-      live_(source_->info().live),
-      timeline_(frame_period(source_->info().fps, options.fps), kJump),
-      thread_([this] { run(); }) {}
+    : work_(std::make_shared<Work>(std::move(source), queue, options)) {
+  std::promise<void> over;
+  over_ = over.get_future();
+  thread_ = std::thread([work = work_, over = std::move(over)]() mutable {
+    work->run();
+    over.set_value();
+  });
+}
 
 Reader::~Reader() {
   stop();
-  if (!finished_.load()) queue_.stop();
+  if (!work_->finished && work_->place != Work::Place::left) work_->queue.stop();
   join();
 }
 
 void Reader::stop() {
-  stop_.store(true);
+  if (!work_->stop.exchange(true)) work_->stopped = Clock::now();
+}
+
+void Reader::leave_hung() {
+  const Clock::time_point stopped = work_->stopped;
+  if (stopped == Clock::time_point::max() || Clock::now() - stopped < work_->options.teardown)
+    return;
+  if (work_->leave()) work_->queue.close();
 }
 
 void Reader::join() {
-  const std::lock_guard lock(join_mutex_);
-  if (thread_.joinable()) thread_.join();
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) return;
+  while (over_.wait_for(kPaceSlice) != std::future_status::ready) {
+    leave_hung();
+    if (work_->place == Work::Place::left) return thread_.detach();
+  }
+  thread_.join();
 }
 
 const std::string& Reader::error() const {
-  return error_;
+  return work_->error;
 }
 
-void Reader::run() {
+bool Reader::hung() const {
+  return work_->hung || work_->place == Work::Place::left;
+}
+
+double Reader::fps() const {
+  return work_->fps.load(std::memory_order_relaxed);
+}
+
+void Reader::Work::run() {
   try {
     read_all();
+  } catch (const Left&) {
+    return;
   } catch (const std::exception& broken) {
-    error_ = broken.what();
+    error = broken.what();
   }
-  queue_.close();  // first: a source that hangs must not delay saving what was learned
-  finished_.store(true);
-  hung_ = !Teardown().destroy(std::move(source_), options_.teardown);
+  queue.close();  // first: a source that hangs must not delay saving what was learned
+  finished = true;
+  hung = !Teardown().destroy(std::move(source), options.teardown);
 }
 
-void Reader::read_all() {
+/// What the source says to `call`. Throws Left if it comes back too late.
+template <typename Call>
+auto Reader::Work::ask(const Call& call) {
+  const auto come_back = [&] {
+    Place from = Place::in_source;
+    if (!place.compare_exchange_strong(from, Place::here)) throw Left();
+  };
+  place = Place::in_source;
+  try {
+    const auto said = call(*source);
+    come_back();
+    return said;
+  } catch (const std::exception&) {
+    come_back();
+    throw;
+  }
+}
+
+/// Leaves the thread to itself if it is in the source. Any thread.
+bool Reader::Work::leave() {
+  Place from = Place::in_source;
+  return place.compare_exchange_strong(from, Place::left);
+}
+
+void Reader::Work::read_all() {
   for (;;) {
-    const std::int64_t before = delivered_;
-    if (!read_pass() || !options_.loop) return;
+    const std::int64_t before = delivered;
+    if (!read_pass() || !options.loop) return;
     // Without any good frame this would loop for ever.
-    if (delivered_ == before || !source_->rewind()) return;
-    timeline_.broke_off();
-    ++breaks_;
+    if (delivered == before || !ask([](Source& from) { return from.rewind(); })) return;
+    timeline.broke_off();
+    ++breaks;
   }
 }
 
 // True if the source's end was reached, false if no more frames are wanted.
-bool Reader::read_pass() {
-  while (!stop_.load() && !limit_reached()) {
-    Frame& frame = queue_.writable();
-    switch (source_->read(frame, kPaceSlice)) {
+bool Reader::Work::read_pass() {
+  while (!stop.load() && !limit_reached()) {
+    switch (ask([this](Source& from) { return from.read(frame, kPaceSlice); })) {
       case ReadStatus::frame:
-        if (!deliver(frame)) return false;
+        if (!deliver()) return false;
         break;
       case ReadStatus::corrupt:
-        queue_.reject();
-        ++breaks_;
+        queue.reject();
+        ++breaks;
         break;
       case ReadStatus::timeout:
         break;
@@ -99,31 +195,32 @@ bool Reader::read_pass() {
   return false;
 }
 
-bool Reader::deliver(Frame& frame) {
-  stamp(frame);
-  if (options_.paced && !wait_until_due(frame)) return false;
-  frame.segment = breaks_ + health_->reconnects.load();
-  if (std::exchange(last_segment_, frame.segment) != frame.segment) in_segment_ = 0;
-  if (++in_segment_ > options_.ahead) ++counted_;
-  ++delivered_;
-  return queue_.push();
+bool Reader::Work::deliver() {
+  stamp();
+  if (options.paced && !wait_until_due()) return false;
+  frame.segment = breaks + health->reconnects.load();
+  if (std::exchange(last_segment, frame.segment) != frame.segment) in_segment = 0;
+  if (++in_segment > options.ahead) ++counted;
+  ++delivered;
+  std::swap(frame, queue.writable());
+  return queue.push();
 }
 
-void Reader::stamp(Frame& frame) {
+void Reader::Work::stamp() {
   frame.captured = Clock::now();
   // Elapsed time means nothing for a file.
-  frame.pts = timeline_.map(frame.pts, live_ ? frame.captured - last_captured_ : nanoseconds(0));
-  last_captured_ = frame.captured;
-  fps_.store(timeline_.rate(), std::memory_order_relaxed);
+  frame.pts = timeline.map(frame.pts, live ? frame.captured - last_captured : nanoseconds(0));
+  last_captured = frame.captured;
+  fps.store(timeline.rate(), std::memory_order_relaxed);
 }
 
 // False if stop() came first.
-bool Reader::wait_until_due(Frame& frame) {
+bool Reader::Work::wait_until_due() {
   const Clock::time_point now = Clock::now();
-  if (delivered_ == 0 || now > start_ + frame.pts + kStall) start_ = now - frame.pts;
-  const Clock::time_point due = start_ + frame.pts;
+  if (delivered == 0 || now > start + frame.pts + kStall) start = now - frame.pts;
+  const Clock::time_point due = start + frame.pts;
   for (auto left = due - now; left > nanoseconds::zero(); left = due - Clock::now()) {
-    if (stop_.load()) return false;
+    if (stop.load()) return false;
     std::this_thread::sleep_for(std::min<nanoseconds>(left, kPaceSlice));
   }
   frame.captured = due;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,12 +21,13 @@ struct ReaderOptions {
   std::int64_t limit = 0;  ///< stop after this many good frames; 0: no limit
   int ahead = 0;           ///< only frames after the first so many of a segment count to the limit
   double fps = 0.0;        ///< rate if neither pts nor the source give one; 0: 25
-  std::chrono::milliseconds teardown{5000};  ///< a source that takes longer to destroy is left
+  std::chrono::milliseconds teardown{5000};  ///< a source that takes longer to stop is left
 };
 
 /// Reads until the source ends or breaks, the limit is reached or stop() is called. Then closes the
-/// queue and destroys the source, for which it waits at most `teardown`. Keeps pts monotonic over
-/// loops. Thread-safe.
+/// queue and destroys the source, for which it waits at most `teardown`. A source that hangs is
+/// left behind with the thread, which then touches nothing of the caller's. Keeps pts monotonic
+/// over loops. Thread-safe.
 class Reader {
  public:
   /// Starts the thread, which owns `source`. `queue` outlives this object.
@@ -38,46 +40,23 @@ class Reader {
 
   /// No further frame is read; noticed within about 20 ms, or when a full queue has room again.
   void stop();
+  /// After stop(): closes the queue if the source has not come back for `teardown`.
+  void leave_hung();
   void join();
   /// Empty unless the stream broke; valid after join().
   const std::string& error() const;
-  /// The source hung in its destructor and was left behind; valid after join().
-  bool hung() const { return hung_; }
+  /// The source hung in a read or in its destructor and was left behind; valid after join().
+  bool hung() const;
   /// Frames a second by the source, or else by the stamps; 0 until about 9 frames have come.
-  double fps() const { return fps_.load(std::memory_order_relaxed); }
+  double fps() const;
 
  private:
-  void run();
-  void read_all();
-  bool read_pass();
-  bool deliver(Frame& frame);
-  void stamp(Frame& frame);
-  bool wait_until_due(Frame& frame);
-  bool limit_reached() const { return options_.limit > 0 && counted_ >= options_.limit; }
+  struct Work;
 
-  // The thread's alone.
-  std::unique_ptr<Source> source_;
-  std::shared_ptr<const StreamHealth> health_;  // outlives the source
-  FrameQueue& queue_;
-  const ReaderOptions options_;
-  const bool live_;    // frames come at their own time
-  Timeline timeline_;  // over loops, missing stamps and jumps
-  Clock::time_point last_captured_;
-  Clock::time_point start_;  // when pts 0 fell due
-  std::int64_t delivered_ = 0;
-  std::int64_t breaks_ = 0;      // before the frame at hand
-  std::int64_t in_segment_ = 0;  // delivered of the segment at hand
-  std::int64_t counted_ = 0;     // towards the limit
-  std::int64_t last_segment_ = -1;
-  std::string error_;
-  bool hung_ = false;
-
-  // Shared.
-  std::atomic<double> fps_{0.0};
-  std::atomic<bool> stop_{false};
-  std::atomic<bool> finished_{false};
-  std::mutex join_mutex_;
-  std::thread thread_;  // last: starts when all else stands
+  const std::shared_ptr<Work> work_;  // the thread's, too
+  std::mutex mutex_;                  // of the members below
+  std::future<void> over_;
+  std::thread thread_;
 };
 
 }  // namespace millrace::io

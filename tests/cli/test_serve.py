@@ -1,13 +1,17 @@
 """`millrace run --serve`: what a viewer sees and controls of a real run. tests/page tests the page itself."""
 
+import os
+import resource
 import signal
+import socket
 import time
 import unittest
 import urllib.error
+import urllib.parse
 
 import program
-from keeping import NEWEST, KeepingTest
-from servers import Page
+from keeping import NEWEST, KeepingTest, figure
+from servers import Page, needs_rtsp
 
 TOKEN = "a-long-enough-token"
 
@@ -114,6 +118,42 @@ class Serve(KeepingTest):
                 self.assertEqual(refused.exception.code, 401)
                 self.assertIn("frames", self.page.get("state", Authorization=f"Bearer {TOKEN}"))
                 self.stop(process)
+
+    def test_a_picture_that_never_comes_is_told_and_costs_nothing(self):
+        uri = program.write_frames(self.folder / "frames", program.random_frames(seed=1, count=50))
+        os.mkfifo(self.folder / "frames" / "00050.png")  # as on a share that hangs
+        process = self.start(source={"uri": uri}, output={"weights": self.weights})
+        self.wait_until(lambda: self.page.health()[1]["status"] == "stalled", "it says that all is well")
+        self.assertEqual(self.page.health()[0], 503)
+        _, err = self.stop(process, signal.SIGTERM)
+        self.assertIn("source: it hangs", err)
+        self.assertTrue(self.weights.exists())
+        self.assertEqual(self.learned(), 49)
+        figure("a picture that never comes", "/healthz says 503, SIGTERM saves all that was learned")
+
+    @needs_rtsp
+    def test_connections_without_the_password_leave_descriptors_to_save_with(self):
+        process = self.start("--token", TOKEN, checkpoint={"every": 20, "dir": self.kept},
+                             output={"video": "rtsp://eve:password@127.0.0.1:0/live", "weights": self.weights})
+        video = urllib.parse.urlsplit(self.read_until(process, "video: "))
+        self.wait_for_more(process)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (128, 128))
+        crowd = []
+        for port in (urllib.parse.urlsplit(self.page.url).port, video.port):
+            for _ in range(200):
+                try:
+                    crowd.append(socket.create_connection(("127.0.0.1", port), timeout=1))
+                    crowd[-1].sendall(b"GET / HTTP/1.1\r\n")
+                except OSError:
+                    break  # nobody takes it in
+        self.wait_for_more(process)
+        self.assertIn("frames", self.page.get("state", Authorization=f"Bearer {TOKEN}"))
+        self.stop(process, signal.SIGTERM)
+        self.assertTrue(self.weights.exists())
+        figure("connections without the password", f"{len(crowd)} to page and video at 128 descriptors: the page answers, "
+                                                   "checkpoints go on, and all is saved at the end")
+        for one in crowd:
+            one.close()
 
     def test_a_token_that_is_missing_or_too_short_is_refused(self):
         file = self.folder / "token"

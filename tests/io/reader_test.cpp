@@ -248,6 +248,37 @@ TEST(Reader, ASourceThatHangsWhileItIsClosedKeepsNobodyFromSaving) {
   EXPECT_TRUE(queue.drained());
 }
 
+/// Gives five frames, then hangs in read() while `gate` is locked.
+class SilentSource : public ScriptedSource {
+ public:
+  explicit SilentSource(std::shared_ptr<std::mutex> gate)
+      : ScriptedSource({every(milliseconds(1), 5), {}}), gate_(std::move(gate)) {}
+  ReadStatus read(Frame& out, milliseconds timeout) override {
+    if (count_++ == 5) const std::lock_guard wait(*gate_);
+    return ScriptedSource::read(out, timeout);
+  }
+
+ private:
+  const std::shared_ptr<std::mutex> gate_;
+  int count_ = 0;
+};
+
+TEST(Reader, APictureThatNeverComesKeepsNobodyFromSaving) {
+  const auto gate = std::make_shared<std::mutex>();
+  auto queue = std::make_unique<FrameQueue>(8, Drop::never);
+  {
+    const std::lock_guard shut(*gate);
+    Reader reader(std::make_unique<SilentSource>(gate), *queue, {.teardown = milliseconds(50)});
+    while (queue->received() < 5) std::this_thread::yield();
+    reader.stop();
+    reader.join();
+    EXPECT_TRUE(reader.hung());
+    EXPECT_EQ(queue->counts().waiting(), 5);
+  }
+  queue.reset();  // the thread, which now comes back, does not touch it
+  while (gate.use_count() > 1) std::this_thread::yield();
+}
+
 TEST(Reader, ASourceThatClosesIsNotCalledHung) {
   FrameQueue queue(8, Drop::never);
   Reader reader(std::make_unique<ScriptedSource>(Script{every(milliseconds(1), 5), {}}), queue, {});

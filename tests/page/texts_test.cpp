@@ -71,6 +71,24 @@ TEST(HistoryJson, RowsHaveAColumnEach) {
   EXPECT_EQ(history["recent"][0].back(), 3);
 }
 
+TEST(HealthJson, AStreamStallsByItsOwnPace) {
+  const auto stalled = [](double period, double silence) {
+    Trend trend;
+    Snapshot s = snapshot();
+    const auto at = [](double seconds) {
+      return Clock::time_point() + std::chrono::milliseconds(std::llround(1e3 * seconds));
+    };
+    for (s.frames.trained = 0; s.frames.trained <= 10; ++s.frames.trained)
+      trend.add(s, at(period * double(s.frames.trained)));
+    --s.frames.trained;
+    return trend.add(s, at(10 * period + silence)).stalled;
+  };
+  EXPECT_FALSE(stalled(0.04, 2));
+  EXPECT_TRUE(stalled(0.04, 4));
+  EXPECT_FALSE(stalled(10, 40)) << "a picture every ten seconds";
+  EXPECT_TRUE(stalled(10, 60));
+}
+
 TEST(HealthJson, SaysWhatIsWrong) {
   Trend trend;
   Clock::time_point now{};

@@ -66,8 +66,9 @@ void Intake::start(std::int64_t limit) {
 }
 
 void Intake::end() {
-  if (reader_) return reader_->stop();
-  queue.close();
+  if (!reader_) return queue.close();
+  reader_->stop();
+  reader_->leave_hung();
 }
 
 void Intake::stop() {

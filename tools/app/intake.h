@@ -39,7 +39,7 @@ struct Intake {
   void stop();
   double seen_fps() const;    ///< by the frames so far; 0: unknown
   std::string error() const;  ///< why the stream broke off; "": it did not. After stop()
-  bool hung() const;          ///< the source hung when it was closed. After stop()
+  bool hung() const;          ///< the source hung and was left behind. After stop()
 
   const Config& config;
 

@@ -147,7 +147,7 @@ void Run::learn(std::int64_t limit) {
   p.intake.stop();
   p.progress.source_error = p.intake.error();
   tell_of_labels(p);
-  if (p.intake.hung()) p.console.tell("source: hangs while it is closed; it is left to itself");
+  if (p.intake.hung()) p.console.tell("source: it hangs and is left to itself");
   engine::Outcome outcome{trainer.monitor().tally().counts()};
   std::exception_ptr failure;
   try {
@@ -155,7 +155,6 @@ void Run::learn(std::int64_t limit) {
   } catch (...) {
     failure = std::current_exception();
   }
-  if (p.records.alerts) p.records.alerts->finish();
   if (trainer.is_whole()) trainer.dismiss_ranks();
   if (p.team && !failure) {
     const std::string broke = p.team->await_sources();
@@ -200,6 +199,7 @@ std::vector<std::string> Run::save() {
   });
   write(whole ? output.weights : "", [&](const std::string& file) { save_weights(file); });
   write(video(), [&](const std::string&) { records.video->finish(); });  // the report counts it
+  if (records.alerts) records.alerts->finish();                          // likewise
   write(output.report, [&](const std::string& file) { io::write_whole(file, report() + "\n"); });
   write(p.request.options.trace, [&](const std::string& file) {
     io::write_whole(file, engine::trace_json(*records.actions, trainer.schedule()));

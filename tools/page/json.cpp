@@ -13,8 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kStalledSeconds = 10;  // without a trained frame nothing is well
-
 /// Rounded to six digits, which is enough for charts and makes the history a third as long.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
@@ -175,11 +173,10 @@ std::string history_json(const Trend& trend) {
 
 Health health_json(const Live& live) {
   const bool connected = live.now.stream.connected;
-  const bool stalled = live.now.frames.trained > 0 && live.still_s > kStalledSeconds;
   const char* status = !connected                          ? "source away"
                        : !live.now.trouble.empty()         ? "not saving"
                        : live.now.paused                   ? "paused"
-                       : stalled                           ? "stalled"
+                       : live.stalled                      ? "stalled"
                        : live.trained_since_reconnect <= 0 ? "starting"
                                                            : "ok";
   const bool ok = std::string(status) == "ok" || std::string(status) == "paused";

@@ -8,8 +8,14 @@ namespace {
 constexpr double kRateSeconds = 2;      // short enough to see, long enough not to flicker
 constexpr double kLatencySeconds = 10;  // a p99 needs some frames
 constexpr double kPointSeconds = 1;
+constexpr double kStalledSeconds = 3, kStalledPeriods = 5;  // without a frame, nothing is well
 constexpr double kMarkSeconds = 0.1;
 constexpr std::size_t kRecentPoints = 300;
+
+/// Frames that the pipeline has done with, learned from or not.
+std::int64_t done(const engine::FrameCounts& frames) {
+  return frames.trained + frames.predicted_only + frames.untold;
+}
 
 double seconds(Clock::duration d) {
   return std::chrono::duration<double>(d).count();
@@ -19,10 +25,13 @@ double seconds(Clock::duration d) {
 
 const Live& Trend::add(Snapshot snapshot, Clock::time_point now) {
   if (marks_.empty()) first_ = last_moved_ = now;
-  if (snapshot.frames.trained != live_.now.frames.trained) last_moved_ = now;
+  if (done(snapshot.frames) != done(live_.now.frames)) last_moved_ = now;
   live_.now = std::move(snapshot);
   live_.seconds = seconds(now - first_);
   live_.still_s = seconds(now - last_moved_);
+  const std::int64_t frames = done(live_.now.frames);
+  const double period = seconds(last_moved_ - first_) / double(std::max<std::int64_t>(1, frames));
+  live_.stalled = frames > 0 && live_.still_s > std::max(kStalledSeconds, kStalledPeriods * period);
   // The source may have reconnected before the first snapshot.
   if (marks_.empty()) reconnects_ = live_.now.stream.reconnects;
   // Not for every snapshot: a mark takes some KiB, and there may be thousands of requests.

@@ -23,7 +23,8 @@ struct Live {
   std::vector<double> load;  ///< by stage: share of the last two seconds at work, 0 to 1
   double latency_p50 = 0, latency_p99 = 0;   ///< of the last ten seconds, milliseconds
   std::int64_t trained_since_reconnect = 0;  ///< a lower bound
-  double still_s = 0;                        ///< since the last trained frame
+  double still_s = 0;                        ///< since the last frame was done
+  bool stalled = false;                      ///< that is long, by the stream's own pace
 };
 
 /// The names of a TrendPoint's numbers.
