@@ -72,7 +72,18 @@ PictureSize typed_size(std::string_view head) {
   return {width, height};
 }
 
+std::optional<PictureSize> positive(const PictureSize& size) {
+  if (size.width <= 0 || size.height <= 0) return std::nullopt;
+  return size;
+}
+
 }  // namespace
+
+std::optional<PictureSize> head_size(std::string_view head) {
+  const std::string_view tag = head.substr(0, 4);
+  const bool webp = tag == "RIFF" && head.size() >= 30 && head.substr(8, 4) == "WEBP";
+  return positive(tag == "\x89PNG" ? png_size(head) : webp ? webp_size(head) : typed_size(head));
+}
 
 std::optional<PictureSize> picture_size(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -80,14 +91,8 @@ std::optional<PictureSize> picture_size(const std::string& path) {
   file.read(head.data(), std::streamsize(head.size()));
   head.resize(std::size_t(file.gcount()));
   const std::string_view all(head), tag = all.substr(0, 4);
-  const bool webp = tag == "RIFF" && all.size() >= 30 && all.substr(8, 4) == "WEBP";
   const bool tiff = tag == std::string_view("II*\0", 4) || tag == std::string_view("MM\0*", 4);
-  const PictureSize size = tag == "\x89PNG" ? png_size(all)
-                           : webp           ? webp_size(all)
-                           : tiff           ? tiff_size(file, all)
-                                            : typed_size(all);
-  if (size.width <= 0 || size.height <= 0) return std::nullopt;
-  return size;
+  return tiff ? positive(tiff_size(file, all)) : head_size(all);
 }
 
 double cut_avi_duration(const std::string& path) {

@@ -4,12 +4,16 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace millrace::io {
 
 struct PictureSize {
   std::int64_t width = 0, height = 0;
 };
+
+/// The size of the picture whose file begins with `head`, as below. Any thread.
+std::optional<PictureSize> head_size(std::string_view head);
 
 /// The size of a PNG, JPEG, WebP, TIFF, BMP or PNM file: a small file may unpack to gigabytes.
 /// Nothing if it is none of these, or cut off. Reads at most 1 MiB. Any thread.

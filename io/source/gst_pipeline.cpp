@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "io/source/gst_bound.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
@@ -193,6 +194,7 @@ GstParts build_pipeline(const SourceOptions& options) {
     parts.converter = child(parts, "millrace_convert");
   }
   set_up_sink(options, parts, own);
+  bound_pictures(parts.pipeline.get(), options.max_pixels);
   return parts;
 }
 

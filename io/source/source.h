@@ -33,6 +33,7 @@ struct SourceOptions {
   int channels = 3;        ///< 3: RGB, 1: grey
   double fps = 0.0;        ///< rate of sources that have none (images, synth); 0: 25
   std::uint64_t seed = 0;  ///< synth: which scene; images by class: their order
+  std::int64_t max_pixels = 7680 * 4320;  ///< of a picture; larger ones are not decoded
   ReconnectOptions reconnect;
 };
 

@@ -202,6 +202,9 @@ class GStreamerSource : public Source {
     if (!caps || !buffer || !gst_video_info_from_caps(&info, caps)) {
       throw source_error(options_, "its appsink gives no raw video");
     }
+    // A decoder whose input does not say the size has decoded it; nothing else is made of it.
+    if (std::int64_t(info.width) * info.height > options_.max_pixels)
+      throw source_error(options_, too_many_pixels(info.width, info.height, options_.max_pixels));
     const GstVideoFormat wanted =
         options_.channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB;
     if (GST_VIDEO_INFO_FORMAT(&info) != wanted) {

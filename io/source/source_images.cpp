@@ -15,8 +15,6 @@
 namespace millrace::io {
 namespace {
 
-constexpr std::int64_t kMostPixels = 7680 * 4320;  // the frame queue holds several
-
 /// The paths of a stream of pictures, in order; "" after the last.
 class PictureNames {
  public:
@@ -61,9 +59,7 @@ class ImagesSource : public Source {
     if (names_.at(0).empty()) throw source_error(options_, "no picture is there");
     for (std::int64_t i = 0; !decode(names_.at(i)); ++i) {
       if (!names_.at(i + 1).empty()) continue;
-      throw source_error(options_, large_.empty()
-                                       ? "no picture can be decoded"
-                                       : "a picture of " + large_ + " is larger than 8K");
+      throw source_error(options_, large_.empty() ? "no picture can be decoded" : large_);
     }
     info_.kind = "images";
     info_.caps = std::filesystem::path(names_.at(0)).extension().string() + " files";
@@ -107,8 +103,8 @@ class ImagesSource : public Source {
   bool decode(const std::string& path) {
     const std::optional<PictureSize> size = picture_size(path);
     if (!size) return false;
-    if (size->width * size->height > kMostPixels) {
-      large_ = std::to_string(size->width) + "x" + std::to_string(size->height);
+    if (size->width * size->height > options_.max_pixels) {
+      large_ = too_many_pixels(size->width, size->height, options_.max_pixels);
       return false;
     }
     try {
@@ -124,7 +120,7 @@ class ImagesSource : public Source {
   const double fps_;
   SourceInfo info_;
   cv::Mat picture_;
-  std::string large_;  // size of the latest picture that was too large
+  std::string large_;  // why the latest picture that was too large was refused
   std::int64_t next_ = 0;
 };
 

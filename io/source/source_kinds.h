@@ -20,6 +20,12 @@ inline SourceError source_error(const SourceOptions& options, const std::string&
   return SourceError(redacted(options.uri) + ": " + cause);
 }
 
+/// Of a picture that is refused.
+inline std::string too_many_pixels(std::int64_t width, std::int64_t height, std::int64_t most) {
+  return "a picture of " + std::to_string(width) + "x" + std::to_string(height) +
+         " has more pixels than source.max_pixels = " + std::to_string(most) + " allows";
+}
+
 /// Throws if a file of `duration_s` by its header ended at `reached_s`, clearly before that.
 inline void require_whole(const SourceOptions& options, double reached_s, double duration_s) {
   if (reached_s >= 0.95 * duration_s) return;  // containers are often off by a little

@@ -44,6 +44,7 @@ KEYS = {
     "source.fps": real(0.0, 10000.0),
     "source.seed": whole(0, MANY),
     "source.silence_s": real(0.1, 3600.0),
+    "source.max_pixels": whole(1, MANY),
     "task.kind": names("autoencode", "next-frame", "label", "mask", "stream", "teacher"),
     "task.loss": names("mse", "l1", "huber", "ssim", "cross-entropy"),
     "task.horizon": whole(1, 1000),

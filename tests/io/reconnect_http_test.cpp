@@ -1,5 +1,6 @@
 // A web camera that breaks off and freezes.
 #include <functional>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
@@ -49,6 +50,28 @@ TEST(ReconnectHttp, AWebCameraIsLiveAndComeBackTo) {
   camera.frozen = false;
   EXPECT_LT(read_until(*source, [&](bool) { return health->reconnects == 2; }), kLimit);
   EXPECT_GT(health->lost_upstream, 0);
+}
+
+// Both would take gigabytes.
+TEST(ReconnectHttp, APictureThatWouldFillTheMemoryIsABreak) {
+  std::string bomb("\xff\xd8\xff\xe0\0\4ab\xff\xc0\0\x0b\x08\x3e\x80\x3e\x80\1\1\x11\0", 23);
+  const std::string endless("\xff\xd8" + std::string(2 << 20, 'x'));
+  for (const auto& [bytes, length, why] :
+       {std::tuple(bomb, bomb.size(), "a picture of 16000x16000 has more pixels"),
+        std::tuple(endless, std::size_t(2'000'000'000), "a picture has more bytes")}) {
+    WebCamera camera;
+    const auto source = open_source({.uri = camera.uri(), .max_pixels = 64 * 48});
+    int frames = 0;
+    const auto ten_more = [&](bool came) { return (frames += came) >= 10; };
+    read_until(*source, ten_more);
+    camera.send_once(bytes, length);
+    const auto health = source->health();
+    EXPECT_LT(read_until(*source, [&](bool) { return health->breaks > 0; }), kLimit);
+    EXPECT_NE(health->last_error().find(why), std::string::npos) << health->last_error();
+    EXPECT_LT(read_until(*source, [&](bool) { return health->reconnects == 1; }), kLimit);
+    frames = 0;
+    EXPECT_LT(read_until(*source, ten_more), kLimit) << "it goes on";
+  }
 }
 
 }  // namespace

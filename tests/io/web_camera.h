@@ -4,9 +4,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -49,6 +51,12 @@ class WebCamera {
 
   std::atomic<bool> hang_up{false};  ///< on the viewer; reset when done
   std::atomic<bool> frozen{false};   ///< sends nothing on open connections
+  /// One part of these bytes comes next, which promises `length`; reset when sent.
+  void send_once(const std::string& bytes, std::size_t length) {
+    const std::lock_guard lock(mutex_);
+    once_ = "--x\r\nContent-Type: image/jpeg\r\nContent-Length: " + std::to_string(length) +
+            "\r\n\r\n" + bytes;
+  }
 
  private:
   void serve() {
@@ -57,7 +65,7 @@ class WebCamera {
       pollfd door{socket_, POLLIN, 0};
       if (viewer < 0 && !frozen && ::poll(&door, 1, 20) > 0) viewer = let_in();
       const bool hang = hang_up.exchange(false);
-      if (viewer >= 0 && (hang || (!frozen && !say(viewer, part_)))) {
+      if (viewer >= 0 && (hang || (!frozen && !say(viewer, next_part())))) {
         ::close(viewer);
         viewer = -1;
       }
@@ -77,11 +85,17 @@ class WebCamera {
     ::close(viewer);
     return -1;
   }
+  std::string next_part() {
+    const std::lock_guard lock(mutex_);
+    return once_.empty() ? part_ : std::exchange(once_, {});
+  }
   static bool say(int to, const std::string& text) {
     return ::send(to, text.data(), text.size(), MSG_NOSIGNAL) == ssize_t(text.size());
   }
 
   std::string part_;
+  std::mutex mutex_;
+  std::string once_;
   int socket_ = -1;
   int port_ = 0;
   std::atomic<bool> stop_{false};

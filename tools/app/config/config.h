@@ -40,6 +40,7 @@ struct Config {
     std::uint64_t seed = 0;
     bool reconnect = true;
     double silence_s = 2.5;
+    std::int64_t max_pixels = 7680 * 4320;
   } source;
   struct {
     std::string kind = "autoencode";

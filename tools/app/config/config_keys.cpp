@@ -165,6 +165,8 @@ std::vector<ConfigKey> make_table() {
       KEY(source.reconnect, flag(), "reopen a live source that breaks off or falls silent"),
       KEY(source.silence_s, real(0.1, 3600),
           "seconds without a picture after which a live source counts as broken off"),
+      KEY(source.max_pixels, whole(1, kMany),
+          "pixels of a picture that may be decoded; a larger one breaks the stream off"),
       KEY(task.kind, one_of(names_of(task_types())), described(task_types(), &TaskType::meaning)),
       KEY(task.loss,
           listed(loss_range(),

@@ -25,6 +25,7 @@ io::SourceOptions source_options(const Config& config) {
           .channels = config.source.channels,
           .fps = config.source.fps,
           .seed = config.source.seed,
+          .max_pixels = config.source.max_pixels,
           .reconnect = {
               .enabled = config.source.reconnect,
               .silence = std::chrono::milliseconds(std::llround(1e3 * config.source.silence_s))}};

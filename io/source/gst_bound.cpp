@@ -1,0 +1,154 @@
+#include "io/source/gst_bound.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "io/source/coded_size.h"
+#include "io/source/source_kinds.h"
+
+namespace millrace::io {
+namespace {
+
+// A coded picture is smaller than the raw one, save for its headers.
+std::uint64_t most_bytes(std::int64_t pixels) {
+  return std::uint64_t(pixels) * 3 + (1 << 20);
+}
+
+/// What flows into an element of `pipeline`, whose pad owns it.
+struct Watch {
+  Watch(GstElement* in, std::int64_t most_pixels) : pipeline(in), most(most_pixels) {}
+
+  GstElement* const pipeline;
+  const std::int64_t most;  ///< pixels
+  JpegHeaders jpeg;
+  std::atomic<std::uint64_t> bytes{0};  ///< of the picture at hand
+  bool begun = false, refused = false;
+
+  /// Posts why, once; everything from here on is dropped. The pipeline posts it, since decodebin
+  /// keeps errors of elements that it tries to itself.
+  void refuse(const std::string& why) {
+    if (!std::exchange(refused, true))
+      GST_ELEMENT_ERROR(pipeline, STREAM, DECODE, ("%s", why.c_str()), (nullptr));
+  }
+  void check(const std::optional<PictureSize>& size) {
+    if (size && size->width * size->height > most)
+      refuse(too_many_pixels(size->width, size->height, most));
+  }
+  void count(std::uint64_t more) {
+    if ((bytes += more) > most_bytes(most))
+      refuse("a picture has more bytes than source.max_pixels = " + std::to_string(most) +
+             " allows");
+  }
+};
+using SharedWatch = std::shared_ptr<Watch>;
+
+void forget_watch(gpointer watch) {
+  delete static_cast<SharedWatch*>(watch);
+}
+
+void forget_watched(gpointer watch, GClosure*) {
+  forget_watch(watch);
+}
+
+void add_probe(GstPad* pad, int types, GstPadProbeCallback call, const SharedWatch& watch) {
+  gst_pad_add_probe(pad, GstPadProbeType(types), call, new SharedWatch(watch), forget_watch);
+}
+
+std::string format_of(GstPad* pad) {
+  const GstOwned<GstCaps> caps(gst_pad_get_current_caps(pad));
+  return caps ? gst_structure_get_name(gst_caps_get_structure(caps.get(), 0)) : "";
+}
+
+void check_buffer(GstPad* pad, GstBuffer* buffer, Watch& watch) {
+  const std::string format = format_of(pad);
+  GstMapInfo map;
+  if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) return;
+  const std::span<const std::uint8_t> bytes(map.data, map.size);
+  if (format == "image/jpeg") {
+    const std::optional<PictureSize> size = watch.jpeg.read(bytes);
+    if (size) watch.bytes = 0;
+    watch.check(size);
+    watch.count(map.size);
+  } else if (!watch.begun || !format.starts_with("image/") || format == "image/png") {
+    watch.check(coded_size(format, bytes));  // of other pictures, only the first bytes are known
+  }
+  watch.begun = true;
+  gst_buffer_unmap(buffer, &map);
+}
+
+void check_caps(GstEvent* event, Watch& watch) {
+  if (GST_EVENT_TYPE(event) != GST_EVENT_CAPS) return;
+  GstCaps* caps = nullptr;
+  gst_event_parse_caps(event, &caps);
+  const GstStructure* const fields = gst_caps_get_structure(caps, 0);
+  int width = 0, height = 0;
+  if (gst_structure_get_int(fields, "width", &width) &&
+      gst_structure_get_int(fields, "height", &height))
+    watch.check(PictureSize{width, height});
+}
+
+GstPadProbeReturn to_decoder(GstPad* pad, GstPadProbeInfo* info, gpointer shared) {
+  Watch& watch = **static_cast<SharedWatch*>(shared);
+  if (info->type & GST_PAD_PROBE_TYPE_BUFFER) {
+    if (!watch.refused) check_buffer(pad, gst_pad_probe_info_get_buffer(info), watch);
+    return watch.refused ? GST_PAD_PROBE_DROP : GST_PAD_PROBE_OK;
+  }
+  check_caps(gst_pad_probe_info_get_event(info), watch);
+  return GST_PAD_PROBE_OK;
+}
+
+GstPadProbeReturn to_demuxer(GstPad*, GstPadProbeInfo* info, gpointer shared) {
+  Watch& watch = **static_cast<SharedWatch*>(shared);
+  watch.count(gst_buffer_get_size(gst_pad_probe_info_get_buffer(info)));
+  return watch.refused ? GST_PAD_PROBE_DROP : GST_PAD_PROBE_OK;
+}
+
+GstPadProbeReturn from_demuxer(GstPad*, GstPadProbeInfo*, gpointer shared) {
+  (*static_cast<SharedWatch*>(shared))->bytes = 0;
+  return GST_PAD_PROBE_OK;
+}
+
+void on_part(GstElement*, GstPad* pad, gpointer shared) {
+  add_probe(pad, GST_PAD_PROBE_TYPE_BUFFER, from_demuxer, *static_cast<SharedWatch*>(shared));
+}
+
+void watch(GstElement* pipeline, GstElement* element, std::int64_t most) {
+  GstElementFactory* const factory = gst_element_get_factory(element);
+  const GstOwned<GstPad> sink(gst_element_get_static_pad(element, "sink"));
+  if (!factory || !sink) return;
+  const auto shared = std::make_shared<Watch>(pipeline, most);
+  if (gst_element_factory_list_is_type(factory, GST_ELEMENT_FACTORY_TYPE_DECODER)) {
+    add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
+              to_decoder, shared);
+  } else if (std::string_view(GST_OBJECT_NAME(factory)) == "multipartdemux") {
+    // It keeps a part until it has all of the bytes that the server promised.
+    add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER, to_demuxer, shared);
+    g_signal_connect_data(element, "pad-added", G_CALLBACK(on_part), new SharedWatch(shared),
+                          forget_watched, GConnectFlags(0));
+  }
+}
+
+void on_added(GstBin* pipeline, GstBin*, GstElement* element, gpointer most) {
+  watch(GST_ELEMENT(pipeline), element, *static_cast<const std::int64_t*>(most));
+}
+
+}  // namespace
+
+void bound_pictures(GstElement* pipeline, std::int64_t most) {
+  const auto kept = new std::int64_t(most);
+  g_signal_connect_data(
+      pipeline, "deep-element-added", G_CALLBACK(on_added), kept,
+      [](gpointer number, GClosure*) { delete static_cast<std::int64_t*>(number); },
+      GConnectFlags(0));
+  const GstOwned<GstIterator> elements(gst_bin_iterate_recurse(GST_BIN(pipeline)));
+  GValue item = G_VALUE_INIT;
+  while (gst_iterator_next(elements.get(), &item) == GST_ITERATOR_OK) {
+    watch(pipeline, GST_ELEMENT(g_value_get_object(&item)), most);
+    g_value_reset(&item);
+  }
+  g_value_unset(&item);
+}
+
+}  // namespace millrace::io
