@@ -175,6 +175,20 @@ TEST(GstElement, ToStopBeforeTheEndSavesToo) {
   EXPECT_NE(millrace::io::bytes_of(report).find("\"in_flight\": 0"), std::string::npos);
 }
 
+TEST(GstElement, StoppedAndStartedAgainItShowsPictures) {
+  Harness harness;
+  for (const GstState stopped : {GST_STATE_READY, GST_STATE_NULL}) {
+    harness.start();
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+      EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
+    }
+    gst_element_set_state(harness->element, stopped);
+    gst_element_set_state(harness->element, GST_STATE_PLAYING);
+    harness.push_event(gst_event_new_stream_start("again"));
+  }
+}
+
 TEST(GstElement, ALiveStreamIsNeverBlocked) {
   Harness harness;
   gst_harness_set_live(harness.get(), TRUE);

@@ -82,6 +82,7 @@ bool Element::read_config() {
 }
 
 void Element::reset() {
+  outlet_.reset();
   position_ = pushed_ = late_ = 0;
   eos_ = over_ = false;
   downstream_ = GST_FLOW_OK;

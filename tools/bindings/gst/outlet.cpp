@@ -47,32 +47,46 @@ void Outlet::flush(bool on, std::int64_t position) {
   flushing_ = on;
   if (on) {
     from_ = position;
-    while (!waiting_.empty()) {
-      spare_.push_back(std::move(waiting_.front()));
-      waiting_.pop_front();
-    }
-    drop_flushed_events();
+    drop_pictures();
+    drop_events(false);
   } else {
     ended_ = false;
   }
   changed_.notify_all();
 }
 
-/// After a flush, upstream sends the segment again, but no other sticky event.
-void Outlet::drop_flushed_events() {
+void Outlet::reset() {
+  const std::lock_guard lock(mutex_);
+  flushing_ = true;
+  ended_ = false;
+  from_ = dropped_ = 0;
+  drop_pictures();
+  drop_events(true);
+}
+
+void Outlet::drop_pictures() {
+  while (!waiting_.empty()) {
+    spare_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+}
+
+/// After a flush, upstream sends the segment again, but no other sticky event: those stay, unless
+/// `all` go.
+void Outlet::drop_events(bool all) {
   const auto stays = [](GstEvent* event) {
     return GST_EVENT_IS_STICKY(event) && GST_EVENT_TYPE(event) != GST_EVENT_SEGMENT &&
            GST_EVENT_TYPE(event) != GST_EVENT_EOS;
   };
   std::erase_if(events_, [&](const Event& one) {
-    if (stays(one.event)) return false;
+    if (!all && stays(one.event)) return false;
     gst_event_unref(one.event);
     return true;
   });
 }
 
 Outlet::~Outlet() {
-  for (const Event& one : events_) gst_event_unref(one.event);
+  drop_events(true);
 }
 
 Outlet::Next Outlet::next(Shown& picture, GstEvent*& event) {

@@ -39,6 +39,8 @@ class Outlet {
   /// On: discards everything, and later also pictures of frames before `position`; next() returns.
   /// Off: starts again.
   void flush(bool on, std::int64_t position);
+  /// Empty and flushing, as made: positions start at 0 again.
+  void reset();
 
   enum class Next { picture, event, end, flushing };
   /// Waits for the next item. The caller owns an event.
@@ -47,7 +49,8 @@ class Outlet {
   std::int64_t dropped() const;
 
  private:
-  void drop_flushed_events();
+  void drop_pictures();
+  void drop_events(bool all);
 
   const std::size_t room_;
   mutable std::mutex mutex_;
