@@ -1,9 +1,12 @@
 // Preloaded into the program: makes one call that writes fail, or cuts the power at it. The file
 // "fault" in the working directory says which: "FOLDER NUMBER KIND", where KIND is count, enospc,
-// eio, erofs, short or power. Calls on files below FOLDER are counted from 1; count writes their
-// number to the file "calls".
+// eio, erofs, short or power. Two are of the whole process: names, the name service never answers;
+// threads, no more than NUMBER threads start beside the first. Calls on files below FOLDER are
+// counted from 1; count writes their number to the file "calls".
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <netdb.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -185,6 +189,41 @@ int rename(const char* from, const char* to) {
 int link(const char* from, const char* to) {
   const int cause = fate_of(to);
   return cause > 0 ? failed(cause) : NEXT(link)(from, to);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                   void* with) {
+  static std::atomic<long> alive{0};
+  struct Begun {
+    void* (*start)(void*);
+    void* with;
+  };
+  State& s = state();
+  {
+    const std::lock_guard lock(s.mutex);
+    if (planned(s) && s.plan.kind == "threads" && alive >= s.plan.number) return EAGAIN;
+  }
+  const auto begin = [](void* begun) -> void* {
+    const std::unique_ptr<Begun> mine(static_cast<Begun*>(begun));
+    void* const end = mine->start(mine->with);
+    --alive;
+    return end;
+  };
+  ++alive;
+  const int failed = NEXT(pthread_create)(thread, attributes, begin, new Begun{start, with});
+  if (failed != 0) --alive;
+  return failed;
+}
+
+int getaddrinfo(const char* node, const char* service, const addrinfo* hints, addrinfo** found) {
+  bool silent = false;
+  {
+    State& s = state();
+    const std::lock_guard lock(s.mutex);
+    silent = planned(s) && s.plan.kind == "names";
+  }
+  while (silent) pause();
+  return NEXT(getaddrinfo)(node, service, hints, found);
 }
 
 int open(const char* path, int flags, ...) {

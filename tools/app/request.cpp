@@ -8,6 +8,7 @@
 #include "tools/app/outputs/outputs.h"
 #include "tools/app/plugins/plugins.h"
 #include "tools/app/ranks/rank_team.h"
+#include "tools/app/thread_limit.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
@@ -89,6 +90,7 @@ Request::Request(const Config& given, RunOptions asked)
   if (options.serve)
     check_option("--serve", [&] { page::web_options(options.serve_at, options.token); });
   sinks = make_sinks(config);
+  require_threads(config);
 }
 
 }  // namespace millrace::app

@@ -20,7 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::chrono::milliseconds kLastPatience = 1s;  // when the run is over
+constexpr std::chrono::milliseconds kLastPatience = 1s;  // when the run is over, for all
 
 /// "20260102T030405Z-event-7-frame-1234.png", in UTC, so that names sort by time.
 std::string snapshot_name(const Alert& alert) {
@@ -114,10 +114,19 @@ bool Alerts::attempt(const Act& act) {
   }
 }
 
+/// For one post. At the end all posts share one.
+std::chrono::milliseconds Alerts::patience() {
+  if (!stop_.load()) return options_.patience;
+  const auto now = std::chrono::steady_clock::now();
+  if (last_end_ == std::chrono::steady_clock::time_point())
+    last_end_ = now + std::min(options_.patience, kLastPatience);
+  return std::max(1ms, std::chrono::ceil<std::chrono::milliseconds>(last_end_ - now));
+}
+
 void Alerts::tell(Slot& slot) {
   bool all = true;
   if (slot.pictures) all = attempt([&] { write_snapshot(slot); });
-  const auto limit = stop_.load() ? std::min(options_.patience, kLastPatience) : options_.patience;
+  const auto limit = patience();
   const std::string json = alert_json(slot.alert, options_.source);
   if (!options_.webhook.empty())
     all = attempt([&] { post_json(options_.webhook, json, limit); }) && all;

@@ -73,6 +73,7 @@ class Alerts {
   };
 
   void run();
+  std::chrono::milliseconds patience();
   void tell(Slot& slot);
   void write_snapshot(Slot& slot);
   template <class Act>
@@ -81,7 +82,9 @@ class Alerts {
   const AlertOptions options_;
   std::vector<Slot> slots_;
   io::SlotRing free_{kWaiting}, ready_{kWaiting};
-  std::deque<std::string> written_;  // snapshots; the thread's own
+  // The thread's own.
+  std::deque<std::string> written_;  // snapshots
+  std::chrono::steady_clock::time_point last_end_;
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> told_{0}, dropped_{0}, failed_{0};
   mutable std::mutex mutex_;

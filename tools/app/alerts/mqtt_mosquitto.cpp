@@ -6,6 +6,7 @@
 
 #include <mosquitto.h>
 
+#include "io/network/dial.h"
 #include "io/source/source.h"  // redacted
 #include "io/source/uri.h"
 #include "tools/app/alerts/mqtt.h"
@@ -83,9 +84,13 @@ void publish(const std::string& url, const std::string& topic, const std::string
   mosquitto_connect_callback_set(client.get(), on_connect);
   mosquitto_publish_callback_set(client.get(), on_publish);
   const io::Authority at = io::authority(io::split_uri(url));
+  // Asked here, since the library would wait for a silent name service.
+  const auto found = io::addresses_of(at.host, "1883", limit);
+  if (!found || found->empty())
+    throw std::runtime_error(where + (found ? ": unknown host" : ": the name service is silent"));
   if (!at.user.empty())
     require(mosquitto_username_pw_set(client.get(), at.user.c_str(), at.password.c_str()));
-  require(mosquitto_connect_async(client.get(), at.host.c_str(),
+  require(mosquitto_connect_async(client.get(), io::numeric(found->front()).c_str(),
                                   at.port.empty() ? 1883 : port_of(at.port), kKeepAliveSeconds));
   require(mosquitto_loop_start(client.get()));
   std::unique_lock lock(delivery.mutex);

@@ -115,7 +115,9 @@ void post_json(const std::string& url, const std::string& json, std::chrono::mil
   int status = 0;
   try {
     std::optional<io::Dial> dial;
-    connect(dial, io::addresses_of(at.host, at.port.empty() ? "80" : at.port), end);
+    const auto found = io::addresses_of(at.host, at.port.empty() ? "80" : at.port, limit);
+    if (!found) throw TimedOut();
+    connect(dial, *found, end);
     status = status_of(exchange(dial->socket(), request_of(url, json), end));
   } catch (const TimedOut&) {
     throw std::runtime_error(io::redacted(url) + ": no answer within " +

@@ -1,8 +1,12 @@
 // The `millrace` program: reads the command line, calls the command, maps failures to exit codes.
 #include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <exception>
 #include <limits>
 
 #include "tools/app/config/config.h"
@@ -50,12 +54,48 @@ int main_program(int argc, char** argv) {
   return parse_and_run(program, argc, argv);
 }
 
+/// Where nobody can catch it: a library's constructor, a destructor, a thread that does not start.
+[[noreturn]] void end_in_a_line() {
+  const char* what = "a thread could not be started; is a limit on processes or memory too low?";
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    what = error.what();
+  } catch (...) {
+    what = "an exception of an unknown type";
+  }
+  std::fprintf(stderr, "millrace: error: %s\n", what);
+  _exit(kRunFailed);
+}
+
+/// Ends if a limit on address space leaves too little beside the libraries, whose constructors
+/// would crash.
+void require_address_space() {
+  constexpr rlim_t kNeeded = 256 << 20;
+  rlimit limit{};
+  unsigned long pages = 0;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  if (FILE* const file = std::fopen("/proc/self/statm", "r")) {
+    (void)!std::fscanf(file, "%lu", &pages);
+    std::fclose(file);
+  }
+  const rlim_t taken = rlim_t(pages) * rlim_t(sysconf(_SC_PAGESIZE));
+  if (taken + kNeeded <= limit.rlim_cur) return;
+  std::fprintf(stderr,
+               "millrace: error: the libraries take %lu MiB of address space, the limit is %lu "
+               "(ulimit -v): raise it to %lu\n",
+               taken >> 20, limit.rlim_cur >> 20, (taken + 4 * kNeeded) >> 20);
+  _exit(kRunFailed);
+}
+
 /// Called before LibTorch's constructors, which take most of a second: a signal may come meanwhile.
-void hear_signals(int argc, char** argv, char**) {
+void come_first(int argc, char** argv, char**) {
+  std::set_terminate(end_in_a_line);
+  require_address_space();
   if (argc > 1 && std::strcmp(argv[1], "run") == 0) catch_signals();
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,
-                                                                   char**) = hear_signals;
+                                                                   char**) = come_first;
 
 }  // namespace
 }  // namespace millrace::cli
