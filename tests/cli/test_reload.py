@@ -79,6 +79,15 @@ class Reload(program.CliTest):
                                                "model.features 4 -> 5")
         self.end_run(process)
 
+    def test_a_network_that_would_fill_the_memory_is_not_allocated(self):
+        process = self.start(checkpoint={"resume": True})
+        self.next_checkpoint(0)
+        told = self.change(process, model={"features": 4096, "layers": 4})
+        self.assertIn("checkpoint.resume", told)
+        peak = next(line for line in open(f"/proc/{process.pid}/status") if line.startswith("VmHWM:"))
+        self.assertLess(int(peak.split()[1]), 1 << 20, "KiB")
+        self.end_run(process)
+
     def test_set_stays_on_top(self):
         process = self.start("--set", "optimizer.lr=0.03")
         self.assertEqual(self.change(process, optimizer={"lr": 0.5}), "nothing has changed")

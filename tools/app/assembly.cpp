@@ -54,7 +54,7 @@ void require_fit(const stages::StateDict& state, const stages::Network& network)
                 "is one frame"
               : ""));
   }
-  stages::Parameters fit(std::move(specs), at::kCPU);
+  stages::Parameters fit(std::move(specs), at::kMeta);  // shapes without memory
   stages::load_state(fit, state);
 }
 
