@@ -1,8 +1,10 @@
 // Which ranks are alive, by when a letter last came from each.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/monitor/clock.h"
@@ -26,10 +28,18 @@ class RankPulse {
   /// `rank` may be silent from now on.
   void ended(int rank) { heard_[std::size_t(rank)] = kEnded; }
   /// "" unless a rank that has begun and not ended has been silent for too long; then says which.
-  std::string lost() const {
+  /// Time in which nobody asked this counts for no rank: this process stood still, as after
+  /// SIGSTOP, and the others may have, too. Asked again and again by whoever waits.
+  std::string lost() {
+    const Clock::time_point now = Clock::now(), before = std::exchange(asked_, now);
+    if (before != kNever && now - before > kStill) {
+      for (Clock::time_point& heard : heard_) {
+        if (heard != kNever && heard != kEnded) heard = std::min(now, heard + (now - before));
+      }
+    }
     for (int rank = 0; rank < exchange_.ranks(); ++rank) {
       const Clock::time_point heard = heard_[std::size_t(rank)];
-      if (heard == kNever || heard == kEnded || Clock::now() - heard < silence_) continue;
+      if (heard == kNever || heard == kEnded || now - heard < silence_) continue;
       return exchange_.name(rank) + " is gone: nothing was heard of it for " +
              std::to_string(silence_.count()) + " s; the last checkpoint stays";
     }
@@ -38,9 +48,11 @@ class RankPulse {
 
  private:
   static constexpr Clock::time_point kNever{}, kEnded = Clock::time_point::max();
+  static constexpr Clock::duration kStill = 4 * kBeat;
   const Exchange& exchange_;
   const std::chrono::seconds silence_;
   std::vector<Clock::time_point> heard_;  ///< by rank; kNever: it has not begun
+  Clock::time_point asked_ = kNever;
 };
 
 }  // namespace millrace::engine

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 import keeping
 import program
-from keeping import EVERY, NEWEST, KeepingTest
+from keeping import EVERY, NEWEST, KeepingTest, figure
 from test_gstreamer import ENVIRONMENT as GST_ENVIRONMENT, LOADABLE
 from test_plugins import PLUGINS
 from test_ranks import ENVIRONMENT, LAUNCH, MPI, processes_under
@@ -62,6 +62,18 @@ class Ranks(KeepingTest):
             process.communicate(timeout=60)
             self.assertNotEqual(process.returncode, program.DONE)
             self.assertGreaterEqual(self.learned(), learned)
+
+    def test_ranks_that_stand_still_for_a_while_go_on(self):
+        process = self.launch()
+        for name in (signal.SIGSTOP, signal.SIGCONT):
+            for rank in processes_under(process.pid):
+                os.kill(rank, name)
+            time.sleep(7 if name == signal.SIGSTOP else 0)  # seconds; a rank is lost after 5 or 6
+        learned = self.learned()
+        self.wait_until(lambda: self.learned() > learned, "it does not go on", process)
+        self.stop_rank(process)
+        self.assert_saved()
+        figure("ranks that stand still", "both stopped for 7 s: they go on, and no frame is lost")
 
     def test_stopped_while_they_load_they_end(self):
         for moment in (0.0, 0.6, 1.2):
