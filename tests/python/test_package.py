@@ -4,6 +4,8 @@ import copy
 import itertools
 import pathlib
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -184,6 +186,22 @@ class Package(unittest.TestCase):
         with self.assertRaises(KeyboardInterrupt):
             list(trainer.run(slow()))
         self.assertGreater(trainer.report()["frames"]["trained"], 0)
+
+    def test_a_daemon_thread_that_trains_at_exit_ends_with_the_process(self):
+        script = """
+import itertools, threading, time, torch, millrace
+trained = []
+def learn():
+    trainer = millrace.Trainer(torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3, padding=1)), devices="cpu")
+    for result in trainer.run(itertools.repeat(torch.zeros(3, 8, 8))):
+        trained.append(result.index)
+threading.Thread(target=learn, daemon=True).start()
+while len(trained) < 20:
+    time.sleep(0.01)
+"""
+        for _ in range(4):
+            done = subprocess.run([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_an_error_of_the_users_own_comes_through(self):
         def breaks():

@@ -5,6 +5,7 @@
 
 #include "tools/app/given_frames.h"
 #include "tools/app/given_run.h"
+#include "tools/bindings/python/gil_release.h"
 
 namespace millrace::python {
 
@@ -45,7 +46,7 @@ void set_weights(app::GivenRun& run, const std::vector<std::pair<std::string, Fl
                        {array.shape(), array.shape() + array.ndim()},
                        {array.data(), array.data() + array.size()}});
   }
-  const py::gil_scoped_release engine_works;
+  const GilRelease engine_works;
   run.set_weights(weights);
 }
 
@@ -55,7 +56,7 @@ py::object next_result(app::GivenRun& run, int ms) {
   if (ms == 0) {
     result = run.next(std::chrono::milliseconds(0));
   } else {
-    const py::gil_scoped_release engine_works;
+    const GilRelease engine_works;
     result = run.next(std::chrono::milliseconds(ms));
   }
   if (!result) return py::none();
@@ -70,7 +71,7 @@ py::object next_result(app::GivenRun& run, int ms) {
 py::object next_frame(app::GivenFrames& frames, int ms) {
   std::optional<app::GivenFrame> frame;
   {
-    const py::gil_scoped_release others_work;
+    const GilRelease others_work;
     frame = frames.next(std::chrono::milliseconds(ms));
   }
   if (!frame) return frames.over() ? py::object(py::none()) : py::object(py::tuple());
@@ -102,6 +103,7 @@ void translate(std::exception_ptr thrown) {
 
 PYBIND11_MODULE(_millrace, m) {
   py::register_exception_translator(translate);
+  py::module_::import("atexit").attr("register")(py::cpp_function(&GilRelease::leave_at_exit));
   py::class_<app::Config>(m, "Config")
       .def(py::init(&make_config))
       .def_property_readonly("task", [](const app::Config& c) { return c.task.kind; })
@@ -117,18 +119,18 @@ PYBIND11_MODULE(_millrace, m) {
   py::class_<app::GivenRun>(m, "GivenRun")
       .def(py::init([](const app::Config& config, const std::array<std::int64_t, 3>& s, bool targets,
                        bool live) {
-        const py::gil_scoped_release engine_works;
+        const GilRelease engine_works;
         return std::make_unique<app::GivenRun>(config, stages::ImageShape{s[0], s[1], s[2]}, targets,
                                                live);
       }))
       .def("start",
            [](app::GivenRun& run, bool live, int ahead) {
-             const py::gil_scoped_release engine_works;
+             const GilRelease engine_works;
              run.start({live, ahead});
            })
       .def("give",
            [](app::GivenRun& run, std::uintptr_t input, std::uintptr_t target, double time) {
-             const py::gil_scoped_release engine_works;
+             const GilRelease engine_works;
              return run.give(reinterpret_cast<const float*>(input),
                              reinterpret_cast<const float*>(target), time);
            })
@@ -145,7 +147,7 @@ PYBIND11_MODULE(_millrace, m) {
       .def("gradient_age", &app::GivenRun::gradient_age)
       .def("weights", &weights_of)
       .def("set_weights", &set_weights)
-      .def("report", &app::GivenRun::report, py::call_guard<py::gil_scoped_release>())
+      .def("report", &app::GivenRun::report, py::call_guard<GilRelease>())
       .def("remarks", &app::GivenRun::remarks);
   bind_schedules(m);
 }
