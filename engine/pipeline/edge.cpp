@@ -66,7 +66,7 @@ bool LocalEdge::choose(std::int64_t sample) {
 }
 
 void LocalEdge::end_of_stream(std::int64_t samples) {
-  shared_.applied.store(shared_.schedule.applied(samples), std::memory_order_relaxed);
+  shared_.end.store(samples, std::memory_order_relaxed);
 }
 
 }  // namespace millrace::engine

@@ -81,8 +81,10 @@ struct Shared {
       again;  ///< by sample, the latest: replayed(); written by stage 0 before it sends
   Edge* edge = nullptr;
   std::atomic<bool> stop{false};  ///< a worker failed: nobody waits any longer
-  /// Samples that will be applied, once the stream's end is known: work on later ones is left out.
-  std::atomic<std::int64_t> applied{std::numeric_limits<std::int64_t>::max()};
+  /// Samples admitted in all, once the stream's end is known: every one of them is predicted, and
+  /// learned from if its group is complete.
+  std::atomic<std::int64_t> end{kEndless};
+  static constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
   // Written by stage 0's workers in turn, read after the join.
   std::int64_t admitted = 0;
   std::int64_t replays = 0;          ///< of them
@@ -92,8 +94,15 @@ struct Shared {
 
   /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
   bool over(std::int64_t sample) const {
+    return stop.load(std::memory_order_relaxed) || sample >= end.load(std::memory_order_relaxed);
+  }
+  /// The same for an action: those that no complete update needs are left out, but for forwards,
+  /// so that which samples are predicted does not depend on when the stream's end is heard of.
+  bool over(const Action& action) const {
+    const std::int64_t samples = end.load(std::memory_order_relaxed);
+    const bool limited = samples != kEndless && action.op != Op::forward;
     return stop.load(std::memory_order_relaxed) ||
-           sample >= applied.load(std::memory_order_relaxed);
+           action.sample >= (limited ? schedule.applied(samples) : samples);
   }
   Sample& in_flight(std::int64_t sample) { return *samples[std::size_t(pool.slot_of(sample))]; }
   /// Of one of the latest samples.

@@ -127,7 +127,7 @@ bool RankLetters::read(const Exchange::Letter& letter) {
   if (kind == 'E') {
     shared_.admitted = bytes.get<std::int64_t>();
     shared_.replays = bytes.get<std::int64_t>();
-    shared_.applied.store(shared_.schedule.applied(shared_.admitted), std::memory_order_relaxed);
+    shared_.end.store(shared_.admitted, std::memory_order_relaxed);
   } else if (kind == 'S' || kind == 'G') {
     const std::string why = exchange_.name(letter.from) + ": " + std::string(bytes.rest());
     give_up(failure_.empty() ? why : failure_, kind == 'G');

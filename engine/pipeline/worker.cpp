@@ -1,6 +1,5 @@
 #include "engine/pipeline/worker.h"
 
-#include <limits>
 #include <utility>
 
 #include "engine/pipeline/perform.h"
@@ -8,8 +7,6 @@
 namespace millrace::engine {
 
 using Part = StageMeter::Part;
-
-constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
 
 Worker::Worker(Shared& shared, int index, const PipelineOptions& options)
     : shared_(shared),
@@ -39,10 +36,10 @@ void Worker::run() {
   if (track_ && options_.actions->operations()) capture::operation_watch = track_;
   const bool watched = track_ || options_.before_action || options_.after_action;
   for (at_ = 0; !shared_.stop.load(std::memory_order_relaxed); ++at_) {
-    const std::int64_t applied = shared_.applied.load(std::memory_order_relaxed);
-    if (applied != kEndless && program_.over(at_, applied)) break;
+    const std::int64_t end = shared_.end.load(std::memory_order_relaxed);
+    if (end != Shared::kEndless && program_.over(at_, end)) break;
     const Action action = program_.at(at_);
-    if (action.sample < applied) {
+    if (!over(action)) {
       const Lowered next = shared_.lowering(index_, action);
       if (watched) {
         perform_watched(next);

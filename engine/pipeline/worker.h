@@ -40,7 +40,7 @@ class Worker {
   bool await_target(const Action& action);
   /// Tries until `attempt` succeeds. `at`: the action of the program whose token it waits for.
   template <class Attempt>
-  bool await(std::int64_t sample, const Attempt& attempt, std::int64_t at = -1);
+  bool await(const Action& action, const Attempt& attempt, std::int64_t at = -1);
   /// Waits for a target that comes late, and takes the loss. `told`: whether it came.
   bool compare(const Action& action, bool& told);
   void take_gradient(const Action& action, const Token& token, bool told);
@@ -62,6 +62,7 @@ class Worker {
 
   /// Whether to wait no longer for `sample`: a worker failed, or the stream ended before it.
   bool over(std::int64_t sample) const { return shared_.over(sample); }
+  bool over(const Action& action) const { return shared_.over(action); }
   Stage& stage(const Action& action) { return by_stage_[std::size_t(action.stage)]; }
   void lap(Stage& stage, StageMeter::Part part, Clock::time_point now = Clock::now()) {
     stage.lap(part, track_, now);

@@ -10,11 +10,11 @@ namespace millrace::engine {
 using Part = StageMeter::Part;
 
 template <class Attempt>
-bool Worker::await(std::int64_t sample, const Attempt& attempt, std::int64_t at) {
+bool Worker::await(const Action& action, const Attempt& attempt, std::int64_t at) {
   patience_->begin(at);
   while (!attempt(patience())) {
     complete_finished();
-    if (over(sample)) return false;
+    if (over(action)) return false;
   }
   return true;
 }
@@ -45,7 +45,7 @@ bool Worker::receive(const Action& action, const Signal& need, Token& token) {
     const Clock::time_point began = Clock::now();
     lap(mine, Part::handoff, began);
     if (!await(
-            action.sample, [&](auto patience) { return queue.receive(token, patience); }, at_))
+            action, [&](auto patience) { return queue.receive(token, patience); }, at_))
       return false;
     waited = Clock::now() - began;
     if (token.sent != Clock::time_point{}) {
@@ -99,7 +99,7 @@ bool Worker::admit(const Action& action) {
   const std::int64_t sample = action.sample;
   if (!edge_.acquire(sample, std::chrono::microseconds(0))) {
     lap(mine, Part::handoff);
-    if (!await(sample, [&](auto patience) { return edge_.acquire(sample, patience); }))
+    if (!await(action, [&](auto patience) { return edge_.acquire(sample, patience); }))
       return false;
     lap(mine, Part::waiting);
   }
@@ -122,7 +122,7 @@ bool Worker::admit(const Action& action) {
 bool Worker::await_target(const Action& action) {
   const bool takes_loss = shared_.lowering.last(action.stage) || options_.own_losses;
   if (action.op != Op::forward || !takes_loss || edge_.has_target(action.sample)) return true;
-  return await(action.sample, [&](std::chrono::microseconds patience) {
+  return await(action, [&](std::chrono::microseconds patience) {
     if (edge_.has_target(action.sample)) return true;
     if (patience.count() > 0) std::this_thread::sleep_for(patience);
     return false;
@@ -138,7 +138,7 @@ bool Worker::compare(const Action& action, bool& told) {
     status = shared_.feed.target(shared_.in_flight(action.sample), patience());
     told = status == Feed::Status::ready;
     if (status == Feed::Status::wait) end_group();  // predictions do not wait for targets
-    if (over(action.sample)) return false;
+    if (over(action)) return false;
   }
   lap(mine, Part::waiting);
   if (told) mine.step->compare(slot);
