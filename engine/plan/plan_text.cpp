@@ -89,6 +89,23 @@ std::string why_text(const CostModel& model, const Plan& plan) {
   return text + format("; T over its %d places is %.3f ms\n", used, even);
 }
 
+/// Why devices are left over.
+std::string idle_text(const Plan& plan, const Request& request) {
+  int used = 0;
+  for (const Stage& stage : plan.cut.stages) used += stage.places();
+  const int idle =
+      request.machine.devices() - used * plan.method.copies * plan.method.tensor;
+  if (idle <= 0) return "";
+  const int slowest = plan.cut.bottleneck;
+  const Stage& stage = plan.cut.stages[slowest];
+  const std::string why =
+      request.stages > 0 ? "--stages asks for " + std::to_string(request.stages)
+      : stage.end - stage.begin == 1
+          ? "stage " + std::to_string(slowest) + " sets the pace and is one module, uncut"
+          : "with more stages the slowest would not be quicker, hand-offs counted";
+  return format("idle      %d of %d devices: %s\n", idle, request.machine.devices(), why.c_str());
+}
+
 std::string next_text(const Planned& planned) {
   const Plan& best = planned.ranked.front();
   if (!planned.next_cut) return "next best there is no other cut\n";
@@ -170,7 +187,7 @@ std::string plan_text(const Profile& profile, const Request& request, const Plan
   text += "plan      " + method_text(plan.method) + ", " + std::to_string(plan.cut.stages.size()) +
           " stages, " + cut_text(plan.cut.stages) + "\n";
   text += stage_rows(profile, model, plan);
-  text += why_text(model, plan) + next_text(planned) + others_text(planned);
+  text += why_text(model, plan) + idle_text(plan, request) + next_text(planned) + others_text(planned);
   text +=
       format("expect    %.4g frames a second, latency %.4g ms, at most %s a device",
              outcome.frames_a_second, outcome.latency_ms, bytes_text(outcome.peak_bytes).c_str());

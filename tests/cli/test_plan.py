@@ -46,6 +46,12 @@ class Plan(program.CliTest):
                      "142.9 frames a second", "real time HOLDS: a frame every 7.000 ms <= 1/F 10.000 ms"]:
             self.assertIn(part, out)
 
+    def test_devices_that_are_left_over_are_explained(self):
+        path = self.profile(module("a", 9), module("b", 1), module("c", 1))
+        _, out = self.planned(path, "--devices", "4")
+        self.assertRegex(out, r"idle      [12] of 4 devices: stage 0 sets the pace and is one module, uncut\n")
+        self.assertNotIn("idle", self.planned(path, "--devices", "2")[1])
+
     def test_memory_is_shared_with_samples_to_replay(self):
         path = self.profile(*[module(name, 1, weight=100, stash=400) for name in "abcd"], input_bytes=10)
         arguments = (path, "--schedules", "pb", "--recompute", "--memory", "3.2e-6", "--fps", "50")
