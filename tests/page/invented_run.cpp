@@ -61,7 +61,11 @@ InventedRun::InventedRun(const InventedOptions& options)
   for (auto* times : {&r.stage, &r.handoff, &r.stage_busy}) times->resize(now_.stages.size());
   for (auto* counts : {&r.updates, &r.misses, &r.gradient_age}) counts->resize(now_.stages.size());
   for (int i = 0; i < options.stages; ++i) {
-    now_.stages[std::size_t(i)].device = "cpu:" + std::to_string(i);
+    page::StageState& stage = now_.stages[std::size_t(i)];
+    stage.device = "cpu:" + std::to_string(i);
+    stage.units = 128;
+    stage.dead = 32 * i;
+    r.misses[std::size_t(i)] = 98765 * i;
     if (i > 0) now_.cut.push_back(5 * i);
   }
   thread_ = std::thread([this] { train(); });
