@@ -28,6 +28,7 @@ std::unique_ptr<Source> open_file(const SourceOptions& options) {
 std::unique_ptr<Source> open_stream(const SourceOptions& options) {
   throw no_source(options);
 }
+void check_images(const SourceOptions&) {}
 std::unique_ptr<Source> open_images(const SourceOptions& options) {
   throw no_source(options);
 }

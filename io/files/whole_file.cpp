@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <mutex>
 #include <random>
 #include <set>
@@ -185,6 +184,15 @@ void replace_file(const fs::path& target, std::string_view bytes, const std::str
 
 }  // namespace
 
+std::filesystem::path behind_links(const std::string& path) {
+  constexpr int kMost = 40;  // as the kernel follows
+  fs::path target = path;
+  std::error_code error;
+  for (int link = 0; link < kMost && fs::is_symlink(fs::symlink_status(target, error)); ++link)
+    target = target.parent_path() / fs::read_symlink(target, error);
+  return target;
+}
+
 void put_in_place(const std::string& temporary, const std::string& path) {
   Descriptor file(::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() < 0 || ::fsync(file.get()) != 0 || file.close() != 0) fail(path);
@@ -199,13 +207,7 @@ void write_whole(const std::string& path, std::string_view bytes, const std::str
   const fs::file_status status = fs::status(path, error);  // follows links
   if (fs::is_directory(status)) fail(path, "is a folder");
   if (fs::exists(status) && !fs::is_regular_file(status)) return write_stream(path, bytes);
-  // Replaces the file behind a symbolic link, not the link.
-  fs::path target = path;
-  if (fs::is_regular_file(status) && fs::is_symlink(fs::symlink_status(path, error))) {
-    target = fs::canonical(path, error);
-    if (error) fail(path, error.message());
-  }
-  replace_file(target, bytes, previous, path);
+  replace_file(behind_links(path), bytes, previous, path);
 }
 
 FolderClaim::FolderClaim(const std::string& path)

@@ -1,6 +1,7 @@
 // Writing files atomically.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,9 @@ namespace millrace::io {
 /// file is kept; "": it is not. Thread-safe. Throws std::runtime_error "PATH: cause"; both files
 /// are then unchanged.
 void write_whole(const std::string& path, std::string_view bytes, const std::string& previous = "");
+
+/// The file that `path` names, or would: what symbolic links lead to, even if it is not there.
+std::filesystem::path behind_links(const std::string& path);
 
 /// Fsyncs the finished file `temporary`, renames it to `path`, in the same folder, and fsyncs the
 /// folder. Throws std::runtime_error.

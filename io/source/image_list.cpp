@@ -57,6 +57,9 @@ NumberedName parse_numbered(const std::string& pattern) {
   const std::string file = whole.filename().string();
   NumberedName name;
   name.folder = folder_of(whole).string();
+  std::error_code ignored;
+  if (name.folder.find('%') != std::string::npos && !fs::exists(name.folder, ignored))
+    throw std::invalid_argument("a number can stand in a file's name only, not in a folder's");
   bool found = false;
   for (std::size_t i = 0; i < file.size(); ++i) {
     std::string& part = found ? name.after : name.before;

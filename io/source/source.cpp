@@ -8,19 +8,28 @@
 namespace millrace::io {
 namespace {
 
+void check_host(const SourceOptions& options) {
+  const std::string wrong = authority_error(split_uri(options.uri));
+  if (!wrong.empty()) throw source_error(options, wrong);
+}
+
 std::vector<SourceKind>& kinds() {
   static std::vector<SourceKind> all = {
       {"file", "file:///PATH", "a video file; a bare path will do", "", false, open_file},
-      {"rtsp", "rtsp://HOST:PORT/PATH", "a camera or a server", "554", true, open_stream},
-      {"rtsps", "rtsps://HOST:PORT/PATH", "the same by TLS", "322", true, open_stream},
-      {"http", "http://HOST:PORT/PATH", "a video, or a web camera", "80", false, open_stream},
-      {"https", "https://HOST:PORT/PATH", "the same by TLS", "443", false, open_stream},
+      {"rtsp", "rtsp://HOST:PORT/PATH", "a camera or a server", "554", true, open_stream,
+       check_host},
+      {"rtsps", "rtsps://HOST:PORT/PATH", "the same by TLS", "322", true, open_stream,
+       check_host},
+      {"http", "http://HOST:PORT/PATH", "a video, or a web camera", "80", false, open_stream,
+       check_host},
+      {"https", "https://HOST:PORT/PATH", "the same by TLS", "443", false, open_stream,
+       check_host},
       {"v4l2", "v4l2:///dev/video0", "a camera of this machine", "", true, open_stream},
       {"gst", "gst:ELEMENT ! ELEMENT", "a GStreamer pipeline", "", false, open_stream},
       {"images", "images:DIR/%05d.png", "pictures: a pattern, a folder or a glob", "", false,
-       open_images},
+       open_images, check_images},
       {"synth", "synth:shapes", "a synthetic stream, the same on every machine", "", false,
-       open_synth},
+       open_synth, check_synth},
   };
   return all;
 }
@@ -55,6 +64,12 @@ std::string scheme_error(const std::string& uri) {
   for (const SourceKind& kind : kinds())
     known += (known.empty() ? "" : ", ") + std::string(kind.scheme);
   return "unknown scheme \"" + split_uri(uri).scheme + "\"; known ones: " + known;
+}
+
+void check_source(const SourceOptions& options) {
+  const SourceKind* const kind = source_kind(options.uri);
+  if (!kind) throw source_error(options, scheme_error(options.uri));
+  if (kind->check) kind->check(options);
 }
 
 std::unique_ptr<Source> open_source(const SourceOptions& options) {

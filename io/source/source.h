@@ -90,6 +90,8 @@ struct SourceKind {
   const char* port;     ///< a server's default; "": no server
   bool live;            ///< always live; false: the stream is asked, if it can be live at all
   std::unique_ptr<Source> (*open)(const SourceOptions&);
+  /// Throws SourceError if the URI itself is wrong; opens nothing. Null: only opening it tells.
+  void (*check)(const SourceOptions&) = nullptr;
 };
 std::span<const SourceKind> source_kinds();
 
@@ -97,6 +99,8 @@ std::span<const SourceKind> source_kinds();
 const SourceKind* source_kind(const std::string& uri);
 /// "" if the URI's scheme is known, else an error that lists all known schemes. Opens nothing.
 std::string scheme_error(const std::string& uri);
+/// Throws SourceError if the URI is one that no source can have. Opens nothing.
+void check_source(const SourceOptions& options);
 
 /// Opens a URI of any of these kinds. Returns after the first frame has arrived, so info()
 /// describes the stream as it is. A live stream reconnects by itself; see health(). Throws

@@ -126,11 +126,21 @@ class ImagesSource : public Source {
 
 }  // namespace
 
-std::unique_ptr<Source> open_images(const SourceOptions& options) {
+void check_images(const SourceOptions& options) {
   const std::string text = split_uri(options.uri).rest;
   if (text.empty()) throw source_error(options, "names no folder");
   try {
-    return std::make_unique<ImagesSource>(options, PictureNames(text, options.seed));
+    if (text.find('%') != std::string::npos) parse_numbered(text);
+  } catch (const std::invalid_argument& bad) {
+    throw source_error(options, bad.what());
+  }
+}
+
+std::unique_ptr<Source> open_images(const SourceOptions& options) {
+  check_images(options);
+  try {
+    return std::make_unique<ImagesSource>(options,
+                                          PictureNames(split_uri(options.uri).rest, options.seed));
   } catch (const std::invalid_argument& bad) {
     throw source_error(options, bad.what());
   }

@@ -1,6 +1,7 @@
 // The openers that open_source() chooses from.
 #pragma once
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -17,7 +18,9 @@ inline double rate_or_default(double fps) {
 
 /// "URI: cause", without the URI's credentials.
 inline SourceError source_error(const SourceOptions& options, const std::string& cause) {
-  return SourceError(redacted(options.uri) + ": " + cause);
+  std::string uri = redacted(options.uri);
+  std::replace(uri.begin(), uri.end(), '\n', '?');  // an error is one line
+  return SourceError(uri + ": " + cause);
 }
 
 /// Of a picture that is refused.
@@ -49,6 +52,8 @@ std::unique_ptr<Source> open_file(const SourceOptions& options);
 std::unique_ptr<Source> open_stream(const SourceOptions& options);
 std::unique_ptr<Source> open_synth(const SourceOptions& options);
 std::unique_ptr<Source> open_images(const SourceOptions& options);
+void check_synth(const SourceOptions& options);
+void check_images(const SourceOptions& options);
 std::unique_ptr<Source> open_gstreamer(const SourceOptions& options);  ///< or NoDecoder
 /// The same without waiting for the first picture: read() returns it, or throws what went wrong.
 /// info() is valid from the first picture on.

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "io/source/source_kinds.h"
@@ -166,9 +167,8 @@ void read_query(const SourceOptions& options, std::string_view query, SceneOptio
   }
 }
 
-}  // namespace
-
-std::unique_ptr<Source> open_synth(const SourceOptions& options) {
+/// What the URI asks for. Throws SourceError.
+std::pair<SceneOptions, StreamOptions> asked_of(const SourceOptions& options) {
   const std::string rest = split_uri(options.uri).rest;
   const std::size_t question = std::min(rest.find('?'), rest.size());
   if (rest.substr(0, question) != "shapes") {
@@ -185,6 +185,17 @@ std::unique_ptr<Source> open_synth(const SourceOptions& options) {
   StreamOptions stream;
   read_query(options, std::string_view(rest).substr(std::min(question + 1, rest.size())), scene,
              stream);
+  return {scene, stream};
+}
+
+}  // namespace
+
+void check_synth(const SourceOptions& options) {
+  asked_of(options);
+}
+
+std::unique_ptr<Source> open_synth(const SourceOptions& options) {
+  const auto [scene, stream] = asked_of(options);
   return std::make_unique<SynthSource>(scene, stream, rate_or_default(options.fps));
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <charconv>
 #include <filesystem>
 
 #include "io/source/source.h"  // redacted
@@ -26,6 +27,9 @@ int hex_digit(char c) {
 
 // Length of the "user:password@" that `text`, which follows "://", begins with; 0 if none does.
 std::size_t credentials_length(std::string_view text) {
+  for (const std::string_view form : {"[USER:PASSWORD@]", "USER:PASSWORD@"}) {
+    if (text.starts_with(form)) return 0;  // help says so
+  }
   const std::string_view word = text.substr(0, text.find_first_of(" \t\n\"'"));
   const std::string_view authority = word.substr(0, word.find_first_of("/?#"));
   std::size_t at = authority.rfind('@');
@@ -96,6 +100,18 @@ Authority authority(const Uri& uri) {
   return {host, colon == std::string::npos ? "" : text.substr(colon + 1),
           percent_decoded(before.substr(0, middle)),
           percent_decoded(before.substr(std::min(middle + 1, before.size())))};
+}
+
+std::string authority_error(const Uri& uri, int least_port) {
+  const Authority at = authority(uri);
+  const bool brackets = at.host.find_first_of("[]") != std::string::npos;
+  if (at.host.empty() || brackets) return "names no host";
+  if (at.port.empty()) return "";
+  int port = -1;
+  const char* const end = at.port.data() + at.port.size();
+  const auto [rest, bad] = std::from_chars(at.port.data(), end, port);
+  if (bad == std::errc() && rest == end && port >= least_port && port <= 65535) return "";
+  return "its port is no number from " + std::to_string(least_port) + " to 65535";  // or a secret
 }
 
 std::string percent_decoded(std::string_view text) {

@@ -28,6 +28,8 @@ struct Authority {
   std::string user, password;
 };
 Authority authority(const Uri& uri);
+/// "" if `uri` names a host, and a port from `least_port` to 65535 or none; else what is wrong.
+std::string authority_error(const Uri& uri, int least_port = 1);
 
 /// Replaces "%20" by a space and so on. A "%" without two hexadecimal digits stays.
 std::string percent_decoded(std::string_view text);

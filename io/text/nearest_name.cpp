@@ -6,9 +6,7 @@
 #include <vector>
 
 namespace millrace::io {
-namespace {
 
-// Insertions, deletions, replacements and exchanges of neighbours.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> two_back(b.size() + 1), back(b.size() + 1), row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);
@@ -23,8 +21,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return row.back();
 }
-
-}  // namespace
 
 std::string nearest_name(std::string_view name, std::span<const std::string_view> known) {
   return std::string(*std::min_element(known.begin(), known.end(), [&](auto a, auto b) {

@@ -7,8 +7,10 @@
 
 namespace millrace::io {
 
-/// The known name with the fewest edits to `name`: a letter more, less or different, or two
-/// neighbours swapped. The first of equals; `known` is not empty.
+/// A letter more, less or different, or two neighbours swapped, is one edit.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+/// The known name with the fewest edits to `name`. The first of equals; `known` is not empty.
 std::string nearest_name(std::string_view name, std::span<const std::string_view> known);
 
 }  // namespace millrace::io

@@ -3,10 +3,12 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <stdexcept>
 #include <string_view>
 
@@ -61,11 +63,10 @@ constexpr Container kContainers[] = {
     {".mp4", VideoUse::mp4, "mp4mux fragment-duration=1000 fragment-mode=first-moov-then-finalise"},
     {".mkv", VideoUse::mkv, "matroskamux"}};
 
+/// `path` has one of the endings.
 const Container& container_of(const std::string& path) {
-  for (const Container& one : kContainers) {
-    if (path.ends_with(one.ending)) return one;
-  }
-  throw std::runtime_error(path + ": a video is FILE.mp4, FILE.mkv or rtsp://ADDRESS:PORT/PATH");
+  return *std::find_if(std::begin(kContainers), std::end(kContainers),
+                       [&](const Container& one) { return path.ends_with(one.ending); });
 }
 
 class VideoFile : public VideoWriter {
@@ -182,6 +183,8 @@ std::unique_ptr<VideoWriter> open_video_writer(const VideoWriterOptions& options
       (options.channels != 1 && options.channels != 3)) {
     throw std::runtime_error(options.to + ": a video needs a size and 1 or 3 channels");
   }
+  const std::string wrong = video_target_error(options.to);
+  if (!wrong.empty()) throw std::runtime_error(redacted(options.to) + ": " + wrong);
   if (split_uri(options.to).scheme == "rtsp") return open_video_server(options);
   start_gstreamer();
   return std::make_unique<VideoFile>(options);

@@ -7,7 +7,6 @@
 
 #include <gst/rtsp-server/rtsp-server.h>
 
-#include "io/network/dial.h"
 #include "io/source/gst_pipeline.h"
 #include "io/source/uri.h"
 #include "io/video/video_encoder.h"
@@ -156,10 +155,6 @@ class VideoServer : public VideoWriter {
     const Uri uri = split_uri(options.to);
     const Authority at = authority(uri);
     host_ = at.host.empty() ? "127.0.0.1" : at.host;
-    if (!is_loopback(host_) && (at.user.empty() || at.password.empty())) {
-      throw std::runtime_error(redacted(uri_) + ": others can reach " + host_ +
-                               ": serving there needs rtsp://USER:PASSWORD@" + host_);
-    }
     const std::size_t slash = uri.rest.find('/', 2);
     path_ = slash == std::string::npos || slash + 1 == uri.rest.size() ? "/live"
                                                                        : uri.rest.substr(slash);

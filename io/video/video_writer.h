@@ -43,6 +43,9 @@ class VideoWriter {
   virtual std::string where() const = 0;
 };
 
+/// "" if video can go to `to`, else why not. Opens nothing.
+std::string video_target_error(const std::string& to);
+
 /// A file is called FILE.part until it is finished; if the process dies, that file can be played up
 /// to its last second. RTSP: without an address, loopback; port 0 is any free one; any address but
 /// loopback needs USER:PASSWORD, which viewers are asked for (digest). A slow viewer misses

@@ -73,6 +73,20 @@ TEST(Redacted, LeavesTheRest) {
   }
 }
 
+TEST(Redacted, LeavesHelp) {
+  for (const char* const help : {"must be mqtt://[USER:PASSWORD@]HOST", "rtsp://USER:PASSWORD@0.0.0.0"})
+    EXPECT_EQ(redacted(help), help);
+}
+
+TEST(Uri, HostsAndPorts) {
+  for (const char* const uri : {"http://h", "http://h:1/x", "http://[::1]:65535", "rtsp://u:p@h"})
+    EXPECT_EQ(authority_error(split_uri(uri)), "") << uri;
+  for (const char* const uri : {"http://", "http://[::1", "http://::1]", "http://h:0", "http://h:65536",
+                                "http://h:x", "http://h:1x"})
+    EXPECT_NE(authority_error(split_uri(uri)), "") << uri;
+  EXPECT_EQ(authority_error(split_uri("rtsp://h:0"), 0), "");
+}
+
 TEST(Uri, CredentialsAreDecoded) {
   const Authority at = authority(split_uri("rtsp://eve:pass%20word%3A@[::1]:8554/live"));
   EXPECT_EQ(at.user, "eve");

@@ -56,6 +56,10 @@ TEST(WholeFile, FollowsALink) {
   write_whole(folder / "link", "new");
   EXPECT_TRUE(fs::is_symlink(folder / "link"));
   EXPECT_EQ(bytes_of(folder / "real"), "new");
+  fs::create_symlink("later", folder / "dangling");
+  write_whole(folder / "dangling", "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "dangling"));
+  EXPECT_EQ(bytes_of(folder / "later"), "new");
 }
 
 TEST(WholeFile, AFolderInTheWayIsLeftAlone) {

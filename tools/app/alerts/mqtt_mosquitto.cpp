@@ -1,8 +1,8 @@
-#include <charconv>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 
 #include <mosquitto.h>
 
@@ -53,21 +53,12 @@ struct Destroy {
   }
 };
 
-int port_of(const std::string& text) {
-  int port = 0;
-  const auto [end, bad] = std::from_chars(text.data(), text.data() + text.size(), port);
-  return bad == std::errc() && end == text.data() + text.size() && port > 0 && port < 65536 ? port
-                                                                                            : 0;
-}
-
 }  // namespace
 
 std::string mqtt_error(const std::string& url) {
   const io::Uri uri = io::split_uri(url);
-  const io::Authority at = io::authority(uri);
-  const bool good =
-      uri.scheme == "mqtt" && !at.host.empty() && (at.port.empty() || port_of(at.port) > 0);
-  return good ? "" : "must be mqtt://[USER:PASSWORD@]HOST[:PORT]";
+  const std::string wrong = uri.scheme == "mqtt" ? io::authority_error(uri) : "is not mqtt";
+  return wrong.empty() ? "" : wrong + "; must be mqtt://[USER:PASSWORD@]HOST[:PORT]";
 }
 
 void publish(const std::string& url, const std::string& topic, const std::string& text,
@@ -91,7 +82,7 @@ void publish(const std::string& url, const std::string& topic, const std::string
   if (!at.user.empty())
     require(mosquitto_username_pw_set(client.get(), at.user.c_str(), at.password.c_str()));
   require(mosquitto_connect_async(client.get(), io::numeric(found->front()).c_str(),
-                                  at.port.empty() ? 1883 : port_of(at.port), kKeepAliveSeconds));
+                                  at.port.empty() ? 1883 : std::stoi(at.port), kKeepAliveSeconds));
   require(mosquitto_loop_start(client.get()));
   std::unique_lock lock(delivery.mutex);
   if (!delivery.changed.wait_for(lock, limit, [&] { return delivery.done; })) {

@@ -104,9 +104,8 @@ int status_of(const std::string& line) {
 std::string webhook_error(const std::string& url) {
   const io::Uri uri = io::split_uri(url);
   if (uri.scheme == "https") return "https:// is not supported; post to an http:// proxy instead";
-  if (uri.scheme != "http" || io::authority(uri).host.empty())
-    return "must be http://HOST[:PORT][/PATH]";
-  return "";
+  const std::string wrong = uri.scheme == "http" ? io::authority_error(uri) : "is not http";
+  return wrong.empty() ? "" : wrong + "; must be http://[USER:PASSWORD@]HOST[:PORT][/PATH]";
 }
 
 void post_json(const std::string& url, const std::string& json, std::chrono::milliseconds limit) {
