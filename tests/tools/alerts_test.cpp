@@ -143,14 +143,21 @@ TEST(Alerts, ASnapshotIsWrittenAndToldOf) {
     }
     EXPECT_EQ(alerts.failed(), 0);
   }
+  io::put_bytes(folder / "shots/kept.png", "not ours");
+  {
+    Alerts later({.snapshots = folder / "shots", .channels = 3, .height = 4, .width = 6, .keep = 1});
+    later.raise({.event = 4, .frame = 40}, picture.data(), picture.data());
+    EXPECT_TRUE(comes_true([&] { return later.told() == 1; })) << later.last_error();
+  }
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "shots"))
     names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
-  ASSERT_EQ(names.size(), 2u) << "the oldest is gone";
-  EXPECT_TRUE(names[1].ends_with("-event-3-frame-30.png")) << names[1];
+  ASSERT_EQ(names.size(), 2u) << "the oldest is gone, of the run before, too";
+  EXPECT_TRUE(names[0].ends_with("-event-4-frame-40.png")) << names[0];
+  EXPECT_EQ(names[1], "kept.png");
   ASSERT_EQ(server.requests.size(), 3u);
-  EXPECT_NE(server.requests[2].find(names[1]), std::string::npos);
+  EXPECT_NE(server.requests[2].find("-event-3-frame-30.png"), std::string::npos);
 }
 
 TEST(Alerts, WhatFindsNoRoomIsDroppedAndCounted) {

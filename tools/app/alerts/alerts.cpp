@@ -1,5 +1,7 @@
 #include "tools/app/alerts/alerts.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
@@ -32,6 +34,19 @@ std::string snapshot_name(const Alert& alert) {
   std::snprintf(name + length, sizeof name - length, "-event-%lld-frame-%lld.png",
                 static_cast<long long>(alert.event), static_cast<long long>(alert.frame));
   return name;
+}
+
+/// The snapshots in `folder`, of earlier runs too, oldest first.
+std::deque<std::string> snapshots_in(const std::string& folder) {
+  std::deque<std::string> found;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (fnmatch("[0-9]*T[0-9]*Z-event-[0-9]*-frame-[0-9]*.png", name.c_str(), 0) == 0)
+      found.push_back(entry.path().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 }  // namespace
@@ -89,6 +104,7 @@ void Alerts::raise(const Alert& alert, const float* input, const float* predicti
 }
 
 void Alerts::run() {
+  if (!options_.snapshots.empty()) written_ = snapshots_in(options_.snapshots);
   for (;;) {
     const bool last = stop_.load();  // asked first: what was raised before is then told
     int number = 0;
@@ -148,10 +164,9 @@ void Alerts::write_snapshot(Slot& slot) {
       path);
   slot.alert.snapshot = path;
   written_.push_back(path);
-  if (written_.size() <= options_.keep) return;
   std::error_code ignored;
-  std::filesystem::remove(written_.front(), ignored);
-  written_.pop_front();
+  for (; written_.size() > options_.keep; written_.pop_front())
+    std::filesystem::remove(written_.front(), ignored);
 }
 
 std::string Alerts::last_error() const {

@@ -36,7 +36,7 @@ struct AlertOptions {
   std::string source;                        ///< told, without credentials
   int channels = 0, height = 0, width = 0;   ///< of pictures
   std::chrono::milliseconds patience{5000};  ///< for each post
-  std::size_t keep = 1000;                   ///< snapshots; older ones of this run are removed
+  std::size_t keep = 1000;                   ///< snapshots in the folder; older ones are removed
 };
 
 /// A bounded queue of alerts and a thread that writes their snapshots and sends them. Alerts that
@@ -83,7 +83,7 @@ class Alerts {
   std::vector<Slot> slots_;
   io::SlotRing free_{kWaiting}, ready_{kWaiting};
   // The thread's own.
-  std::deque<std::string> written_;  // snapshots
+  std::deque<std::string> written_;  // snapshots, of earlier runs too
   std::chrono::steady_clock::time_point last_end_;
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> told_{0}, dropped_{0}, failed_{0};
