@@ -22,10 +22,13 @@ class Compare(program.CliTest):
     def test_two_runs(self):
         first, second = self.reports()
         logs = f"{self.folder}/0.001.jsonl,{self.folder}/0.01.jsonl"
+        plain = program.call("compare", first, second, "--plot", self.folder / "own.png")  # the reports name their logs
         outcome = program.call("compare", first, second, "--logs", logs, "--plot", self.folder / "loss.png")
+        self.assertEqual((plain.code, plain.out.replace("own.png", "loss.png")), (program.DONE, outcome.out))
         self.assert_code(program.DONE, outcome)
         lines = outcome.out.splitlines()
         self.assertEqual(lines[0].split(), [str(first), str(second)])
+        self.assertIn(["optimizer.lr", "0.001", "0.01"], [line.split() for line in lines])
         trained, = (line.split() for line in lines if line.startswith("frames trained"))
         self.assertEqual(trained, ["frames", "trained", "30", "30"])
         self.assertTrue(any(line.startswith("loss, last 100") for line in lines), outcome.out)

@@ -55,6 +55,21 @@ TEST(Compare, TheConfigsKeysAreCompared) {
   EXPECT_EQ(row(text, "seed"), Fields{});
 }
 
+TEST(Compare, TheConfigIsTomlInAReport) {
+  const io::TestFolder folder;
+  std::vector<NamedReport> runs;
+  for (const char* const kind : {"autoencode", "next-frame", "label"}) {
+    ordered_json made = report(1, "pb", 0.1);
+    made.erase("config");
+    made["run"]["config"] = "[task]\nkind = \"" + std::string(kind) + "\"\nhorizon = 1\n";
+    io::put_bytes(folder / "a.json", made.dump());
+    runs.push_back(read_report(folder / "a.json"));
+  }
+  const std::string text = compare_text(runs);
+  EXPECT_EQ(row(text, "task.kind"), (Fields{"autoencode", "next-frame", "label"}));
+  EXPECT_EQ(row(text, "task.horizon"), Fields{});
+}
+
 TEST(Compare, AnOlderReportLacksValuesAndNothingElse) {
   const std::string text =
       compare_text({{"a", report(1, "pb", 0.1)},

@@ -7,10 +7,14 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <stdexcept>
+
+#include <toml++/toml.h>
 
 #include "engine/format.h"
 #include "stages/json_bounds.h"
+#include "tools/app/config/deep_key.h"
 
 namespace millrace::cli {
 namespace {
@@ -18,6 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::uintmax_t kMostBytes = 64 << 20;  // of a report
+constexpr std::size_t kMostConfig = 1 << 20;      // bytes of its config
 constexpr std::size_t kMostPoints = 4000;
 
 /// A row of the table: where its figure stands in a report.
@@ -193,6 +198,21 @@ Json parse_in(const std::string& path, const std::string& text) {
   }
 }
 
+/// The config that a run names in its report, TOML, as JSON. Null: there is none.
+Json config_in(const std::string& path, const Json& report) {
+  const Json* const text = at(report, "/run/config");
+  if (!text || !text->is_string()) return nullptr;
+  const auto& config = text->get_ref<const std::string&>();
+  if (config.size() > kMostConfig || app::line_of_deep_key(config)) return nullptr;
+  std::ostringstream json;
+  try {
+    json << toml::json_formatter(toml::parse(config));
+  } catch (const toml::parse_error&) {
+    return nullptr;
+  }
+  return parse_in(path, json.str());
+}
+
 }  // namespace
 
 NamedReport read_report(const std::string& path) {
@@ -205,6 +225,7 @@ NamedReport read_report(const std::string& path) {
   Json report = parse_in(path, {std::istreambuf_iterator<char>(file), {}});
   if (!report.is_object() || !report.contains("frames") || !report.contains("timing_ms"))
     throw std::invalid_argument(path + ": is no report of a run");
+  if (Json config = config_in(path, report); config.is_object()) report["config"] = std::move(config);
   return {path, std::move(report)};
 }
 
