@@ -120,6 +120,17 @@ TEST(CheckpointFiles, WhereNoneIsGoodTheNewestIsNamed) {
   }
 }
 
+TEST(CheckpointFiles, ACountThatNoRunReachesIsNone) {
+  const TestFolder folder;
+  CheckpointFiles files(folder.path());
+  for (const char* const count : {"9223372036854775807", "-5", "many"}) {
+    files.write(state_of(1), {{"frames", count}});
+    EXPECT_EQ(files.read().frames, 0) << count;
+  }
+  files.write(state_of(1), {{"frames", "12"}});
+  EXPECT_EQ(files.read().frames, 12);
+}
+
 TEST(CheckpointFiles, OnesWithoutAHashAreReadAsBefore) {
   const TestFolder folder;
   put_bytes(newest(folder), stages::to_safetensors(state_of(5)));

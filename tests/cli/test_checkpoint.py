@@ -119,11 +119,26 @@ class Checkpoints(program.CliTest):
         for name, value in load_file(self.folder / "out.safetensors").items():
             self.assertTrue(value.equal(before[name]), name)
 
-    def test_two_damaged_checkpoints_end_the_run_before_anything_starts(self):
+    def test_where_no_checkpoint_is_intact_a_run_starts_anew_and_says_so_once(self):
+        self.state.mkdir()
+        for names in ((NEWEST,), (NEWEST, PREVIOUS)):
+            for name in names:
+                (self.state / name).write_bytes(b"no")
+            _, outcome = self.learn(self.config(self.frames(0, 5), resume=True))
+            line, = outcome.err.splitlines()
+            self.assertIn(f"checkpoint: {self.state / NEWEST}: ", line)
+            self.assertIn("learning starts from new weights", line)
+            self.assertEqual((self.state / "checkpoint.damaged").read_bytes(), b"no")
+            _, outcome = self.learn(self.config(self.frames(5, 6), resume=True))
+            self.assertNotIn("damaged", outcome.err)
+
+    def test_a_run_may_be_told_to_refuse_damaged_checkpoints(self):
         self.state.mkdir()
         for name in (NEWEST, PREVIOUS):
             (self.state / name).write_bytes(b"no")
-        self.assert_run_refuses(self.config("images:/nonexistent", resume=True), self.state / NEWEST)
+        self.assert_run_refuses(self.config("images:/nonexistent", resume=True, checkpoint={"damaged": "refuse"}),
+                                self.state / NEWEST)
+        self.assertTrue((self.state / NEWEST).exists())
 
     def test_a_checkpoint_of_another_network(self):
         self.learn(self.config(self.frames(0, 5)))

@@ -99,7 +99,8 @@ std::int64_t frames_of(const stages::Metadata& metadata) {
     const std::string& text = found->second;
     std::from_chars(text.data(), text.data() + text.size(), frames);
   }
-  return std::max<std::int64_t>(0, frames);
+  constexpr std::int64_t kMost = 1'000'000'000'000'000;  // no run gets that far, and sums fit
+  return frames < 0 || frames > kMost ? 0 : frames;
 }
 
 std::map<std::string, at::Tensor> optimizer_state(const stages::StateDict& all) {
@@ -179,6 +180,13 @@ CheckpointFiles::Loaded CheckpointFiles::read() const {
     return load(previous_, why + "; going on from " + kPrevious);
   } catch (const stages::WeightsError&) {
     throw stages::WeightsError(why);
+  }
+}
+
+void CheckpointFiles::set_aside() {
+  for (const std::string& path : {newest_, previous_}) {
+    std::error_code ignored;  // then it is replaced, as any damaged one
+    std::filesystem::rename(path, std::filesystem::path(path).replace_extension("damaged"), ignored);
   }
 }
 

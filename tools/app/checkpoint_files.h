@@ -13,6 +13,7 @@ struct Resumed {
   std::string path;         ///< "": none
   std::int64_t frames = 0;  ///< trained before it was written
   std::string note;         ///< why it is not the newest; "": it is
+  bool none_intact = false;  ///< there are checkpoints, and all are damaged
 };
 
 /// The newest checkpoint of a folder and the one before it, each with a hash of all of its bytes.
@@ -33,6 +34,9 @@ class CheckpointFiles {
   };
   /// The newest intact one. Throws stages::WeightsError "PATH: cause" if there is none.
   Loaded read() const;
+
+  /// Renames what is there, which is damaged: checkpoint.damaged, checkpoint.previous.damaged.
+  void set_aside();
 
   static constexpr char kNewest[] = "checkpoint.safetensors";
   static constexpr char kPrevious[] = "checkpoint.previous.safetensors";

@@ -40,6 +40,7 @@ Records::Records(Request& request, const Intake& intake, Learner& learner, RankT
   if (config.checkpoint.dir.empty()) return;
   // Even without checkpoint.every: the page or a reloaded config may ask for a snapshot.
   claim.emplace(config.checkpoint.dir);
+  if (request.resumed.none_intact) checkpoints.set_aside();
   checkpointer = std::make_unique<engine::Checkpointer>(
       config.pipeline.stages * config.pipeline.tensor, config.checkpoint.every,
       [&trainer](int stage) { return trainer.checkpoint(stage); },
