@@ -62,7 +62,9 @@ void leave_at_signals() {
 void catch_signals() {
   hear_hangups();
   on_stop(on_signal);
-  std::signal(SIGPIPE, SIG_IGN);  // a closed stdout must not lose the weights
+  // A closed stdout and a file as large as files may be (ulimit -f) must not lose the weights.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 bool asked_to_stop() {
