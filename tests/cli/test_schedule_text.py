@@ -19,6 +19,11 @@ class Text(program.CliTest):
         self.assertIn("bubble         33.3 %", out)
         self.assertIn("gradient age   0 0", out)
 
+    def test_samples_that_fill_no_minibatch_are_named(self):
+        out = self.printed("1f1b", "--stages", "2", "--samples", "6")
+        self.assertIn("left out       the last 2 of 6 samples, which fill no minibatch of 4", out)
+        self.assertNotIn("left out", self.printed("partime", "--stages", "2", "--samples", "6"))
+
     def test_updates_have_a_place_where_nothing_flushes(self):
         out = self.printed("pipedream", "--stages", "2", "--samples", "3", "--format", "csv")
         self.assertIn("0B0,0U0,0F2^1", out.splitlines()[0])

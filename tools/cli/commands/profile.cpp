@@ -79,7 +79,8 @@ void print_speeds(const std::vector<engine::plan::Measured>& speeds, std::size_t
   for (const engine::plan::Measured& speed : speeds)
     std::printf(" %.2f (%.2f)", speed.median, speed.spread);
   if (helpful < speeds.size())
-    std::printf("; %zu cores and more do not help, and no plan uses them", helpful + 1);
+    std::printf("; a stage is no quicker on %zu cores or more, so plans give it fewer",
+                helpful + 1);
   std::printf("\n");
 }
 
@@ -118,7 +119,7 @@ void print_operations(const std::vector<std::vector<capture::OperationInfo>>& st
 
 int profile(const ProfileArguments& arguments) {
   if (arguments.operators) {
-    const app::Config config = app::load_config(arguments.config, arguments.settings);
+    const app::Config config = app::load_argument(arguments.config, arguments.settings);
     const engine::TrainerOptions options = app::assemble(config, app::sample_of(config));
     print_operations(engine::stage_operations(options, 20), options.threads);
     return kDone;
@@ -127,7 +128,7 @@ int profile(const ProfileArguments& arguments) {
   std::unique_ptr<engine::Exchange> ranks = app::launched_ranks();
   if (!ranks || ranks->rank() == 0) {  // else it is the first rank's
     if (!arguments.json.empty()) app::require_writable(arguments.json);
-    config = app::load_config(arguments.config, arguments.settings);
+    config = app::load_argument(arguments.config, arguments.settings);
   }
   const engine::plan::HandOff sums = ranks ? engine::measure_sums(*ranks) : engine::plan::HandOff();
   ranks.reset();

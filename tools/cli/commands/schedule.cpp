@@ -49,7 +49,8 @@ std::string grid_text(const engine::Schedule& schedule, const engine::Staircase&
   return grid;
 }
 
-std::string facts_text(const engine::Schedule& schedule, const engine::Staircase& staircase) {
+std::string facts_text(const engine::Schedule& schedule, const engine::Staircase& staircase,
+                       std::int64_t samples) {
   std::string text = engine::format("\nbubble         %.1f %% of the workers' time above\n",
                                     100 * staircase.bubble());
   const auto list = [&](const char* name, const auto& values) {
@@ -63,6 +64,11 @@ std::string facts_text(const engine::Schedule& schedule, const engine::Staircase
   list("versions kept ", versions);
   list("activations   ", staircase.activations);
   list("gradient age  ", engine::gradient_ages(schedule));
+  if (const std::int64_t left = samples - schedule.applied(samples); left > 0) {
+    text += engine::format("left out       the last %lld of %lld samples, which fill no minibatch of %d\n",
+                           static_cast<long long>(left), static_cast<long long>(samples),
+                           schedule.group);
+  }
   return text;
 }
 
@@ -92,7 +98,7 @@ int schedule(const ScheduleArguments& arguments) {
   const engine::Staircase staircase = engine::draw_staircase(schedule, arguments.samples);
   std::cout << (arguments.format == "csv"
                     ? csv_text(schedule, staircase)
-                    : grid_text(schedule, staircase) + facts_text(schedule, staircase));
+                    : grid_text(schedule, staircase) + facts_text(schedule, staircase, arguments.samples));
   return kDone;
 }
 

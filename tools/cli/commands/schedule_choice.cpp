@@ -1,11 +1,17 @@
 #include "tools/cli/commands/schedule_choice.h"
 
+#include <iostream>
 #include <stdexcept>
 
 #include "engine/schedule/schedule_csv.h"
 #include "tools/app/config/config.h"
 
 namespace millrace::cli {
+namespace {
+
+constexpr int kMany = 200;  // stages that take over a second
+
+}  // namespace
 
 void add_schedule_choice(Options& options, ScheduleChoice& choice, std::int64_t most_stages) {
   options.add(
@@ -32,6 +38,8 @@ engine::Schedule chosen_schedule(const ScheduleChoice& choice, int stages) {
     if (spec.stages == 0 && engine::is_schedule_file(spec.schedule))
       spec.stages = engine::read_schedule_csv(spec.schedule).stages;
     if (spec.stages == 0) spec.stages = 4;
+    if (spec.stages > kMany)
+      std::cerr << spec.stages << " stages take a while: the time grows with their square\n";
     return engine::make_schedule(spec);
   } catch (const std::invalid_argument& error) {
     const std::string what = error.what();
