@@ -281,6 +281,8 @@ while len(trained) < 20:
                 lambda: list(millrace.Trainer(net, stages=1).run([frames[0], torch.rand(3, 5, 5)])),
             "frame 0: is uint8; it must be float32":
                 lambda: list(millrace.Trainer(net).run([(frames[0] * 255).byte()])),
+            "output.report: a Trainer writes nothing": lambda: millrace.Trainer(net, output={"report": "r.json"}),
+            "checkpoint.dir: a Trainer writes nothing": lambda: millrace.Trainer(net, checkpoint={"dir": "kept"}),
             "frame 0: is a str": lambda: list(millrace.Trainer(net).run(["a.png"])),
             "target 0: has the shape [2, 2]":
                 lambda: list(millrace.Trainer(net, stages=1).run([(frames[0], torch.rand(2, 2))])),

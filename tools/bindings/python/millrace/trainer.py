@@ -63,7 +63,11 @@ class Trainer:
             keys = {**keys, **self._own(schedule)}
         elif schedule is not None:
             keys["pipeline.schedule"] = schedule
-        self._settings += settings(keys)
+        own = settings(keys)
+        for key, _ in own:
+            if key.startswith(("checkpoint.", "novelty.", "output.")):
+                raise Error(f"{key}: a Trainer writes nothing: save its state_dict() and report()")
+        self._settings += own
         for key, _ in self._settings:
             if self._module is not None and key in ("model.preset", "model.file", "model.layer"):
                 raise Error(f"{key}: the network is the module that was given")
