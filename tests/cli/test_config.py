@@ -290,10 +290,38 @@ class Values(program.CliTest):
         self.assertEqual(program.call("check", file).out, first.out)
 
     def test_where_alerts_cannot_go(self):
-        for key, value, part in (("webhook", "https://u:secret@host/", "http://"), ("webhook", "host", "http://"),
+        for key, value, part in (("webhook", "https://u:secret@host/", "http://"), ("webhook", "host", "http://[USER:PASSWORD@]HOST"),
+                                 ("webhook", "http://[::1", "no host"), ("webhook", "http://h:0", "65535"),
+                                 ("mqtt", "localhost", "mqtt://[USER:PASSWORD@]HOST[:PORT]"),
                                  ("mqtt", "http://host", "mqtt"), ("mqtt", "mqtt://host:x", "mqtt")):
             outcome = program.call("check", "--set", f"novelty.{key}={value}")
             self.assert_refused(program.BAD_USAGE, outcome, f"novelty.{key}", part)
+
+    def test_a_source_that_cannot_be_is_refused_before_it_is_opened(self):
+        for uri, part in (("synth:nosuch", "synth:shapes"), ("synth:shapes?scenes=-1", "scenes"),
+                          ("images:%s%s%n/%d.png", "folder"), ("rtsp://[::1", "no host"), ("http://h:99999/x", "65535")):
+            for key in ("source.uri", "task.stream"):
+                outcome = program.call("check", "--set", f"{key}={uri}", *(["--set", "task.kind=stream"] if "task" in key else []))
+                self.assert_refused(program.BAD_USAGE, outcome, key, part)
+
+    def test_the_answer_comes_before_the_keys(self):
+        out = program.call("check", "--set", "source.uri=synth:shapes").out
+        self.assertTrue(out.startswith("# source synth:shapes\n# would run: "), out)
+        self.assertLess(out.index("# would run"), out.index("[source]"))
+
+    def test_a_default_source_is_said_to_be_one(self):
+        self.assertIn("vtest.avi, the default, since none is named\n", program.call("check").out)
+        told = self.ends(program.start("run", "--set", "source.width=16", "--set", "source.height=12", "--frames", "3"))
+        out, err = self.finish(told)
+        self.assertIn("source: none is named, so it is the default, ", err)
+        self.assertRegex(out, r"(?m)^source    .*vtest.avi$")
+
+    def test_an_empty_config_says_so(self):
+        empty = self.folder / "empty.toml"
+        empty.write_text("# nothing\n")
+        outcome = program.call("check", empty)
+        self.assert_code(program.DONE, outcome)
+        self.assertIn(f"{empty} is empty", outcome.err)
 
     def test_check_shows_no_password(self):
         outcome = program.call("check", "--set", "novelty.webhook=http://u:hunter2@h/x?token=hunter2",
@@ -341,6 +369,8 @@ class Mistakes(program.CliTest):
         self.refused("[source]\n  widht = 3\n", ":2:3: ", "source.widht", "source.width")
         self.assert_refused(program.BAD_USAGE, program.call("check", "--set", "optimizer.momentmu=3"),
                             "--set optimizer.momentmu", "optimizer.momentum")
+        for key, meant in (("optimizer.learning_rate", "optimizer.lr"), ("lr", "optimizer.lr")):
+            self.assert_refused(program.BAD_USAGE, program.call("check", "--set", f"{key}=3"), f"the nearest is {meant}")
 
     def test_a_table_that_is_none(self):
         outcome = self.refused("source = 3\n", ":1:1: ", "source")
@@ -355,6 +385,11 @@ class Mistakes(program.CliTest):
         for path in (self.folder / "none.toml", self.folder):
             with self.subTest(path=path):
                 self.assert_refused(program.BAD_USAGE, program.call("run", path), f"error: {path}: ")
+
+    def test_what_is_too_large_for_a_config(self):
+        self.assert_refused(program.BAD_USAGE, program.call("check", "/dev/zero"), "/dev/zero: is larger than")
+        layers = "".join("[[model.layer]]\ntype = \"relu\"\n" for _ in range(5000))
+        self.refused("[model]\npreset = \"layers\"\n" + layers, "5000 modules, at most 4096")
 
     def test_a_set_without_a_value(self):
         commands = [("check", "--set", setting) for setting in ("source.width", "", "=3", "width=3")]

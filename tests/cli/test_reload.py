@@ -1,5 +1,6 @@
 """SIGHUP: the config is read again, what may change does, and one line says what."""
 
+import os
 import signal
 import time
 import unittest
@@ -87,6 +88,33 @@ class Reload(program.CliTest):
         peak = next(line for line in open(f"/proc/{process.pid}/status") if line.startswith("VmHWM:"))
         self.assertLess(int(peak.split()[1]), 1 << 20, "KiB")
         self.end_run(process)
+
+    def test_a_file_that_was_emptied_moves_no_output(self):
+        process = self.start()
+        self.assertEqual(self.change(process, ""), f"{self.file}: is empty; nothing has changed")
+        self.assertIn("output.report: /proc/foo/r.json: ", self.change(process, output={"report": "/proc/foo/r.json"}))
+        self.end_run(process)
+
+    def test_a_config_through_a_pipe_is_read_once(self):
+        file = self.write(program.bare(program.small(source={"pace": "live"})))
+        script = 'exec "$0" run <(cat "$1") --report "$2"'
+        process = self.spawn(["bash", "-c", script, program.MILLRACE, file, self.folder / "report.json"])
+        self.read_until(process, "frame ")
+        process.send_signal(signal.SIGHUP)
+        self.assertIn("can be read only once; nothing has changed", self.read_until(process, "config: "))
+        self.end_run(process)
+
+    def test_a_fifo_as_config_does_not_keep_a_run_from_ending(self):
+        fifo = self.folder / "config.toml"
+        os.mkfifo(fifo)
+        process = self.ends(program.start("run", fifo))
+        opened = os.open(fifo, os.O_WRONLY)
+        os.write(opened, b"[source]\nuri = \"synth:shapes\"\npace = \"live\"\n")
+        os.close(opened)
+        self.read_until(process, "frame ")
+        process.send_signal(signal.SIGHUP)
+        self.assertIn("can be read only once", self.read_until(process, "config: "))
+        self.stop(process, signal.SIGTERM)
 
     def test_set_stays_on_top(self):
         process = self.start("--set", "optimizer.lr=0.03")

@@ -43,6 +43,14 @@ class Refusals(SourceTest):
                      f"images:{self.folder}/empty", f"images:{self.folder}/frames", "v4l2:///dev/video4095",
                      "http://127.0.0.1:1/x.mp4", "gst:nosuchelement ! fakesink")
 
+    def test_a_recording_is_no_config_whatever_it_holds(self):
+        for name, data, part in (("empty.mp4", b"", "the file is empty"), ("text.avi", b"x = 1\n", "text.avi"),
+                                 ("none.mp4", None, "no such file"), ("two\nlines.avi", b"", "two?lines.avi: the file is empty")):
+            with self.subTest(name):
+                if data is not None:
+                    (self.folder / name).write_bytes(data)
+                self.assert_refused(program.NO_SOURCE, program.call("run", self.folder / name, "--frames", "3"), part)
+
     def test_an_unknown_scheme_is_the_configs_fault_and_gets_a_list(self):
         for command in ("run", "check"):
             for scheme in ("rtps", "ftp"):

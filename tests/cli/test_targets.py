@@ -351,6 +351,13 @@ class Targets(program.CliTest):
         self.assertIn("a label is JSON", error)
         self.assertEqual(json.loads(report.read_text())["frames"]["trained"], 20)
 
+    def test_a_flood_of_wrong_labels_is_told_of_in_few_lines(self):
+        done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet"], text=True, timeout=100,
+                              input='{"class": "dusk"}\n' * 20000 + '{"class": "night"}', capture_output=True)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        self.assertIn('unknown class "dusk"', done.stderr)
+        self.assertLess(len(done.stderr.splitlines()), 40)
+
     def test_the_last_line_of_standard_input_counts_without_its_end(self):
         done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet"], input='{"class": "night"}',
                               capture_output=True, text=True, timeout=100)

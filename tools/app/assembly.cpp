@@ -20,6 +20,8 @@
 namespace millrace::app {
 namespace {
 
+constexpr int kMostModules = 4096;  // as many as stages
+
 /// Most library errors begin with the key they are about ("model.layer[2] (conv): ..."). For the
 /// others `fallback` names it.
 ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
@@ -61,18 +63,30 @@ void require_fit(const stages::StateDict& state, const stages::Network& network)
 /// The weights that training starts from, of a checkpoint or a file; empty: by seed.
 CheckpointFiles::Loaded find_start(const Config& config, const stages::Network& network) {
   const CheckpointFiles checkpoints(config.checkpoint.dir);
-  const bool resumes = config.checkpoint.resume && checkpoints.any();
-  const std::string key = resumes ? "checkpoint.resume" : "model.weights";
+  bool resumes = config.checkpoint.resume && checkpoints.any();
   const std::string& file = config.weights.file;
-  if (!resumes && file.empty()) return {};
-  CheckpointFiles::Loaded start = check_key<stages::WeightsError>(config, key, [&] {
-    if (resumes) return checkpoints.read();
-    try {
-      return CheckpointFiles::Loaded{{}, read_checked(file)};
-    } catch (const stages::WeightsError& error) {
-      throw stages::WeightsError(file + ": " + error.what());
-    }
-  });
+  CheckpointFiles::Loaded start;
+  try {
+    if (resumes) start = checkpoints.read();
+  } catch (const stages::WeightsError& error) {
+    if (config.checkpoint.damaged == "refuse")
+      throw config.error("checkpoint.resume", error.what());
+    start.none_intact = true;
+    start.note = error.what() + std::string("; it is set aside, and learning starts from ") +
+                 (file.empty() ? "new weights" : file);
+  }
+  resumes = resumes && !start.none_intact;
+  const std::string key = resumes ? "checkpoint.resume" : "model.weights";
+  if (!resumes && file.empty()) return start;
+  if (!resumes) {
+    check_key<stages::WeightsError>(config, key, [&] {
+      try {
+        start.state = read_checked(file);
+      } catch (const stages::WeightsError& error) {
+        throw stages::WeightsError(file + ": " + error.what());
+      }
+    });
+  }
   try {
     require_fit(start.state, network);
   } catch (const std::invalid_argument& error) {
@@ -82,6 +96,11 @@ CheckpointFiles::Loaded find_start(const Config& config, const stages::Network& 
 }
 
 void check_cut(const Config& config, int modules) {
+  if (modules > kMostModules) {
+    throw config.error("model.preset", "the network has " + std::to_string(modules) +
+                                           " modules, at most " + std::to_string(kMostModules) +
+                                           " can be cut into stages");
+  }
   const int stages = config.pipeline.stages;
   const std::vector<int>& cut = config.pipeline.cut;
   if (stages > modules) {

@@ -97,12 +97,25 @@ void Console::tell_roll_backs() {
       std::pow(engine::LossGuard::kSlower, double(roll_backs_))));
 }
 
+void Console::complain(const std::string& line) {
+  constexpr int kAtOnce = 10;  // then one a second: a program may send thousands
+  const auto now = std::chrono::steady_clock::now();
+  ++complaints_;
+  if (complaints_ > kAtOnce && now - complained_at_ < std::chrono::seconds(1)) {
+    ++untold_;
+    return;
+  }
+  complained_at_ = now;
+  tell(line + (untold_ > 0 ? " (and " + std::to_string(untold_) + " more)" : ""));
+  untold_ = 0;
+}
+
 void Console::hear_labels() {
   constexpr std::size_t kLongest = 4096;
   constexpr int kBlocks = 16;  // endless input must not block the caller
   const auto hear = [&] {
     const std::string wrong = stdin_line_.empty() ? "" : request_.live_labels->hear(stdin_line_);
-    if (!wrong.empty()) tell("task.labels: " + wrong);
+    if (!wrong.empty()) complain("task.labels: " + wrong);
     stdin_line_.clear();
   };
   char bytes[kLongest];

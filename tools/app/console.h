@@ -43,6 +43,8 @@ class Console {
   void tell_dead_units();
   /// Tells when an output can't be written, and when it can again.
   void tell_failure(const std::string& output, const std::string& now, std::string& before);
+  /// tell() for what may come in floods.
+  void complain(const std::string& line);
   void hear_labels();  ///< from standard input; never waits
   bool apply(const std::string& key, const Config& fresh);
 
@@ -59,6 +61,8 @@ class Console {
   std::int64_t shown_ = 0;  ///< frames
   bool stdin_open_;
   std::string stdin_line_;
+  std::int64_t complaints_ = 0, untold_ = 0;
+  std::chrono::steady_clock::time_point complained_at_;
 };
 
 }  // namespace millrace::app

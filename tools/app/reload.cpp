@@ -1,5 +1,6 @@
 #include "tools/app/assembly.h"
 #include "tools/app/console.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/app/ranks/rank_grid.h"
 
 namespace millrace::app {
@@ -10,6 +11,7 @@ std::string Console::reload() {
   try {
     fresh = request_.options.read_again();
     assemble(fresh, configured_shape(fresh));  // finds what a restart would
+    require_outputs(fresh, request_.options.trace);
   } catch (const std::exception& error) {
     return std::string(error.what()) + "; nothing has changed";
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "io/source/source.h"
 #include "tools/app/assembly.h"
 #include "tools/app/feeds/run_source.h"
 #include "tools/app/outputs/outputs.h"
@@ -85,12 +86,15 @@ Request::Request(const Config& given, RunOptions asked)
   if (classes > 0) require_classes(config, *trainer.network, int(classes));
   if (config.task.labels == "http" && !options.serve)
     throw config.error("task.labels", "\"http\" needs the page: --serve");
-  require_writable(config);
-  if (!options.trace.empty()) check_option("--trace", [&] { require_writable(options.trace); });
+  require_outputs(config, options.trace);
   if (options.serve)
     check_option("--serve", [&] { page::web_options(options.serve_at, options.token); });
   sinks = make_sinks(config);
   require_threads(config);
+}
+
+std::string Request::source() const {
+  return options.open_source || options.given ? "" : io::redacted(config.source.uri);
 }
 
 }  // namespace millrace::app

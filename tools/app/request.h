@@ -19,6 +19,9 @@ struct Request {
   /// Throws ConfigError.
   Request(const Config& given, RunOptions options);
 
+  /// The source, as reports name it; "" if it is the caller's own.
+  std::string source() const;
+
   const Config config;
   const RunOptions options;
   Resumed resumed;                                    ///< from this checkpoint

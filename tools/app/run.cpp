@@ -264,6 +264,10 @@ std::vector<std::string> Run::remarks() const {
   const engine::TrainerOptions& assembled = p.learner.assembled;
   const Resumed& resumed = p.request.resumed;
   std::vector<std::string> all;
+  if (config.empty_file)
+    all.push_back("config: " + config.name + " is empty, so every key has its default");
+  if (!names_source(config) && !p.request.source().empty())
+    all.push_back("source: none is named, so it is the default, " + config.source.uri);
   const std::string fit = squash_note(config, p.intake.info);
   if (!fit.empty()) all.push_back("source: " + fit);
   if (config.correction.kind == "auto" && assembled.correction.kind != "none")

@@ -10,7 +10,8 @@ namespace millrace::cli {
 
 int fail(ExitCode code, const std::string& what) {
   // Never shows a URI's password, never sends control characters to a terminal.
-  std::string line = io::redacted(what.substr(0, what.find('\n')));
+  constexpr std::size_t kLongest = 2000;  // a library may tell all it knows
+  std::string line = io::redacted(what.substr(0, what.find('\n'))).substr(0, kLongest);
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < ' ') c = '?';
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <sstream>
 
 #include "io/source/source.h"
@@ -19,6 +18,8 @@ namespace {
 
 // Above all tables. It is read first, since other keys name what plug-ins add.
 constexpr char kPlugins[] = "plugins";
+constexpr char kNoFile[] = "(default)";       // Config::name
+constexpr std::size_t kMostBytes = 4 << 20;  // of a config file
 
 std::string place(const std::string& name, const toml::source_region& region) {
   return name + ":" + std::to_string(region.begin.line) + ":" + std::to_string(region.begin.column);
@@ -31,10 +32,22 @@ const ConfigKey* find_key(std::string_view path) {
   return found == keys.end() ? nullptr : &*found;
 }
 
+/// The key with the fewest edits to `path`. Where that is a guess, the key whose meaning says so:
+/// optimizer.learning_rate is optimizer.lr.
 std::string nearest_key(const std::string& path) {
   std::vector<std::string_view> names = {"model.layer"};
   for (const ConfigKey& key : config_keys()) names.push_back(key.path);
-  return io::nearest_name(path, names);
+  const std::string nearest = io::nearest_name(path, names);
+  const std::size_t dot = path.rfind('.') + 1;  // npos + 1 is 0
+  std::string words = path.substr(dot);
+  if (words.empty() || 2 * io::edit_distance(path, nearest) <= words.size()) return nearest;
+  std::replace(words.begin(), words.end(), '_', ' ');
+  for (const ConfigKey& key : config_keys()) {
+    const bool named = dot == 0 && key.path.ends_with("." + words);
+    const bool meant = key.path.starts_with(path.substr(0, dot)) && key.meaning.starts_with(words);
+    if (named || meant) return key.path;
+  }
+  return nearest;
 }
 
 std::string nearest_table(std::string_view name) {
@@ -108,6 +121,7 @@ void apply_file(Config& config, const std::string& text) {
   } catch (const toml::parse_error& error) {
     throw ConfigError(place(config.name, error.source()) + ": " + std::string(error.description()));
   }
+  config.empty_file = root.empty() && config.name != kNoFile;
   for (const auto& [name, node] : root) {
     if (name == kPlugins) set_key(config, kPlugins, node, place(config.name, name.source()));
   }
@@ -214,12 +228,35 @@ Config parse_config(const std::string& text, const std::string& name,
 }
 
 Config load_config(const std::string& path, const std::vector<std::string>& settings) {
-  if (path.empty()) return parse_config("", "(default)", settings);
-  if (std::filesystem::is_directory(path)) throw ConfigError(path + ": is a folder");
+  if (path.empty()) return parse_config("", kNoFile, settings);
+  if (std::filesystem::is_directory(path))
+    throw ConfigError(path + ": is a folder; images:" + path + " is the pictures in it");
   std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throw ConfigError(path + ": cannot be read");
+  std::string text(kMostBytes + 1, '\0');
+  file.read(text.data(), std::streamsize(text.size()));
+  if (!file.eof() && file.gcount() <= std::streamsize(kMostBytes)) throw ConfigError(path + ": cannot be read");
+  if (!file.eof()) throw ConfigError(path + ": is larger than 4 MiB, so no config");
+  text.resize(std::size_t(file.gcount()));
   return parse_config(text, path, settings);
+}
+
+bool names_a_source(const std::string& argument) {
+  if (argument.find(':') != std::string::npos && io::scheme_error(argument).empty()) return true;
+  const std::filesystem::path path(argument);
+  std::error_code ignored;
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  return !argument.empty() && path.extension() != ".toml" &&
+         (std::filesystem::is_regular_file(status) || !std::filesystem::exists(status));
+}
+
+bool names_source(const Config& config) {
+  return config.places.contains("source.uri") || config.places.contains("source.uris");
+}
+
+Config load_argument(const std::string& argument, std::vector<std::string> settings) {
+  if (!names_a_source(argument)) return load_config(argument, settings);
+  settings.insert(settings.begin(), "source.uri=" + value_text(argument));
+  return load_config("", settings);
 }
 
 std::string to_toml(Config config) {

@@ -90,6 +90,7 @@ struct Config {
     std::string dir;
     std::int64_t every = 0;
     bool resume = false;
+    std::string damaged = "set-aside";
   } checkpoint;
   struct {
     std::string report;
@@ -104,6 +105,7 @@ struct Config {
 
   std::map<std::string, std::string> places;  ///< where each key was set, if it was
   std::string name;  ///< the file's, for errors about keys that were not set
+  bool empty_file = false;  ///< it is there and sets no key
 
   /// Sets "table.key" to `value`, in TOML's syntax; a bare word is a string. Throws ConfigError.
   void set(const std::string& key, const std::string& value);
@@ -115,6 +117,14 @@ struct Config {
 /// Throws ConfigError for the first thing wrong; every value is in its key's range afterwards.
 Config load_config(const std::string& path, const std::vector<std::string>& settings);
 
+/// Whether a command's argument names a source instead of a config file: a URI, or a file that is
+/// not called *.toml. Pipes and devices are configs.
+bool names_a_source(const std::string& argument);
+/// Whether the user has set a source.
+bool names_source(const Config& config);
+/// The config file that the argument names, or every key's default with that source.
+Config load_argument(const std::string& argument, std::vector<std::string> settings);
+
 /// Config text read from memory; `name` stands for the file in errors.
 Config parse_config(const std::string& text, const std::string& name,
                     const std::vector<std::string>& settings);
@@ -125,6 +135,9 @@ void settle(Config& config);
 
 /// All keys as TOML, with the values `config` holds.
 std::string to_toml(Config config);
+
+/// `text` as a TOML string.
+std::string value_text(const std::string& text);
 
 /// Whether `key` has its default value.
 bool is_default(const Config& config, const std::string& key);

@@ -292,6 +292,9 @@ std::vector<ConfigKey> make_table() {
       KEY(checkpoint.every, whole(0, kMany), "frames between checkpoints; 0: only at the end"),
       KEY(checkpoint.resume, flag(),
           "go on from the checkpoint in checkpoint.dir, if there is one"),
+      KEY(checkpoint.damaged, one_of({"set-aside", "refuse"}),
+          "what to do if no checkpoint is intact; set-aside: rename it and start from model.weights "
+          "or anew; refuse: end the run with 2"),
       KEY(output.report, text(), "the report, .json"),
       KEY(output.weights, text(), "final weights, .safetensors"),
       KEY(output.loss_plot, text(), "the loss curve, .png"),

@@ -49,7 +49,6 @@ const std::vector<ConfigKey>& config_keys();
 bool read_value(const toml::node& node, const Range& range, Place place);
 /// A value as TOML.
 std::string value_text(Place place);
-std::string value_text(const std::string& text);
 /// The fewest digits that read as `value` again: 0.9, 1000.0, 1e-08.
 std::string value_text(double value);
 

@@ -125,7 +125,7 @@ page::Snapshot LiveView::look() const {
   const Novelty& novelty = records_.log.novelty();
   page::Snapshot now{
       .version = MILLRACE_VERSION,
-      .source = config_.source.uri,
+      .source = request_.source(),
       .task = config_.task.kind,
       .schedule = trainer.schedule().name,
       .cut = trainer.cut(),

@@ -1,17 +1,38 @@
 #include "tools/app/outputs/outputs.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <stdexcept>
 #include <utility>
+#include <vector>
+
+#include "engine/schedule/schedule_csv.h"
+#include "io/files/whole_file.h"
+#include "io/source/source.h"
+#include "io/source/uri.h"
+#include "io/video/video_writer.h"
+#include "tools/app/checkpoint_files.h"
 
 namespace millrace::app {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// "" if a file can be created in `folder`, else why not. A file system that takes none may still
+/// grant the right to.
+std::string trial(const fs::path& folder) {
+  std::string name = (folder / "millrace.tmp.XXXXXX").string();
+  const int file = ::mkstemp(name.data());
+  if (file < 0) return std::strerror(errno);
+  ::close(file);
+  ::unlink(name.c_str());
+  return "";
+}
 
 /// "" if `path` can be created or overwritten, else why not. `folder`: as a folder.
 std::string obstacle(const std::string& path, bool folder) {
@@ -23,35 +44,119 @@ std::string obstacle(const std::string& path, bool folder) {
   if (folder && fs::exists(there) && !fs::is_directory(there)) return std::strerror(ENOTDIR);
   // A file is replaced by another one beside it, so its folder must be writable, or the nearest one
   // above that exists.
-  fs::path above = fs::absolute(path, ignored);
+  fs::path above = fs::absolute(io::behind_links(path), ignored);
   if (!folder || !fs::exists(there)) above = above.parent_path();
   while (!fs::exists(above, ignored) && above.has_relative_path()) {
     if (ignored == std::errc::not_a_directory) break;
     above = above.parent_path();
   }
-  if (!fs::is_directory(above, ignored)) return std::strerror(ENOTDIR);
-  return access(above.c_str(), W_OK | X_OK) == 0 ? "" : std::strerror(errno);
+  return fs::is_directory(above, ignored) ? trial(above) : std::strerror(ENOTDIR);
+}
+
+/// "" unless the path ends as another format's files do.
+std::string wrong_ending(const std::string& key, const std::string& path) {
+  std::string ending = fs::path(path).extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return char(std::tolower(c)); });
+  const bool picture = key == "output.loss_plot" || key == "output.prediction";
+  if (picture && !ending.empty() && ending != ".png") return "is a PNG: call it FILE.png";
+  const bool pytorch = ending == ".pt" || ending == ".pth" || ending == ".onnx";
+  if (key == "output.weights" && pytorch) return "is safetensors: call it FILE.safetensors";
+  return key == "output.video" ? io::video_target_error(path) : "";
+}
+
+/// A file by the key that names it.
+struct Named {
+  std::string key, path;
+};
+
+bool is_uri(const std::string& path) {
+  return path.find("://") != std::string::npos;
+}
+
+std::vector<Named> outputs_of(const Config& config, const std::string& trace) {
+  const auto& output = config.output;
+  std::vector<Named> all = {{"output.report", output.report},
+                            {"output.weights", output.weights},
+                            {"output.loss_plot", output.loss_plot},
+                            {"output.prediction", output.prediction},
+                            {"output.log", output.log},
+                            {"output.video", output.video},
+                            {"--trace", trace}};
+  std::erase_if(all, [](const Named& one) { return one.path.empty() || one.path == "-"; });
+  return all;
+}
+
+/// The files that a run reads.
+std::vector<Named> inputs_of(const Config& config) {
+  std::vector<Named> all = {{"the config", config.name},
+                            {"task.labels", config.task.labels},
+                            {"task.teacher", config.task.teacher},
+                            {"model.file", config.model.file}};
+  const auto add_source = [&](const char* key, const std::string& uri) {
+    const io::Uri parts = io::split_uri(uri);
+    if (parts.is_file()) all.push_back({key, io::file_path(parts)});
+  };
+  add_source("source.uri", config.source.uri);
+  for (const std::string& uri : config.source.uris) add_source("source.uris", uri);
+  add_source("task.stream", config.task.stream);
+  for (const std::string& plugin : config.plugins) all.push_back({"plugins", plugin});
+  if (engine::is_schedule_file(config.pipeline.schedule))
+    all.push_back({"pipeline.schedule", config.pipeline.schedule});
+  return all;
+}
+
+/// Whether both are one regular file, or would be.
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  const fs::file_status there = fs::status(a, error);
+  if (fs::exists(there) && !fs::is_regular_file(there)) return false;  // a device takes several
+  if (fs::exists(there) && fs::exists(b, error)) return fs::equivalent(a, b, error);
+  return fs::weakly_canonical(io::behind_links(a), error) ==
+         fs::weakly_canonical(io::behind_links(b), error);
+}
+
+[[noreturn]] void refuse(const Config& config, const std::string& key, const std::string& what) {
+  if (key.starts_with("--")) throw ConfigError(key + ": " + what);
+  throw config.error(key, what);
+}
+
+/// Each output is a file of its own. Weights may replace those that training starts from.
+void require_apart(const Config& config, const std::vector<Named>& outputs) {
+  std::vector<Named> taken = inputs_of(config);
+  if (!config.checkpoint.dir.empty()) {
+    for (const char* name : {CheckpointFiles::kNewest, CheckpointFiles::kPrevious})
+      taken.push_back({"checkpoint.dir", config.checkpoint.dir + "/" + name});
+  }
+  for (const Named& output : outputs) {
+    if (is_uri(output.path)) continue;
+    for (const Named& other : taken) {
+      if (!other.path.empty() && same_file(output.path, other.path))
+        refuse(config, output.key, output.path + ": is the file of " + other.key);
+    }
+    const bool start = !config.weights.file.empty() && output.key != "output.weights";
+    if (start && same_file(output.path, config.weights.file))
+      refuse(config, output.key, output.path + ": is the file of model.weights");
+    taken.push_back(output);
+    if (output.key == "output.video") taken.push_back({output.key, output.path + ".part"});
+  }
 }
 
 }  // namespace
 
-void require_writable(const Config& config) {
-  const auto& output = config.output;
-  const std::pair<const char*, const std::string&> files[] = {
-      {"output.report", output.report},
-      {"output.weights", output.weights},
-      {"output.loss_plot", output.loss_plot},
-      {"output.prediction", output.prediction},
-      {"output.log", output.log},
-      {"output.video", output.video}};
-  for (const auto& [key, path] : files) {
-    if (path.empty() || path == "-" || path.find("://") != std::string::npos) continue;
-    const std::string why = obstacle(path, false);
-    if (!why.empty()) throw config.error(key, path + ": " + why);
+void require_outputs(const Config& config, const std::string& trace) {
+  const std::vector<Named> outputs = outputs_of(config, trace);
+  for (const auto& [key, path] : outputs) {
+    const std::string wrong = wrong_ending(key, path);
+    const std::string why = wrong.empty() && !is_uri(path) ? obstacle(path, false) : wrong;
+    if (!why.empty()) refuse(config, key, path + ": " + why);
   }
-  if (config.checkpoint.dir.empty()) return;
-  const std::string why = obstacle(config.checkpoint.dir, true);
-  if (!why.empty()) throw config.error("checkpoint.dir", config.checkpoint.dir + ": " + why);
+  for (const auto& [key, path] : {std::pair{"checkpoint.dir", config.checkpoint.dir},
+                                  std::pair{"novelty.snapshots", config.novelty.snapshots}}) {
+    const std::string why = path.empty() ? "" : obstacle(path, true);
+    if (!why.empty()) refuse(config, key, path + ": " + why);
+  }
+  require_apart(config, outputs);
 }
 
 void require_writable(const std::string& path) {

@@ -81,8 +81,10 @@ Json real_time_json(const engine::Reading& r, const engine::Verdict& verdict, bo
 }
 
 /// How the connection to the source fared.
-Json source_json(const io::StreamHealth& health) {
-  return {{"connected", health.connected.load()},
+Json source_json(const Intake& intake) {
+  const io::StreamHealth& health = *intake.health;
+  return {{"live", intake.live},
+          {"connected", health.connected.load()},
           {"breaks", health.breaks.load()},
           {"reconnects", health.reconnects.load()},
           {"attempts", health.attempts.load()},
@@ -104,7 +106,7 @@ Json about_run(const About& run, std::int64_t trained, engine::Clock::time_point
   const std::chrono::duration<double> seconds = ended - run.progress.began;
   Config config = run.request.config;
   config.optimizer = run.learner.assembled.optimizer;  // as it ran
-  return {{"uri", io::redacted(run.request.config.source.uri)},
+  return {{"uri", run.request.source()},
           {"seed", run.request.config.weights.seed},
           {"host", host},
           {"duration_s", seconds.count()},
@@ -201,7 +203,7 @@ Json make_report(RunParts& p) {
   report["loss"] = loss_json(log);
   if (idle) report["memory_bytes"] = memory_json(trainer);
   report["provenance"] = provenance(int(trainer.schedule().workers.size()));
-  report["source"] = source_json(*p.intake.health);
+  report["source"] = source_json(p.intake);
   report["overload"] = p.learner.overload.report();
   report["overload"]["predicted_only"] = frames.predicted_only;
   report["run"] = about_run({p.request, p.learner, p.progress}, frames.trained,

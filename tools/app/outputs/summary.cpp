@@ -19,6 +19,8 @@ std::string text(const Json& value, const char* pattern = "%.3g") {
 }
 
 void tell_frames(std::ostream& out, const Json& report) {
+  if (const auto& uri = report["run"]["uri"].get_ref<const std::string&>(); !uri.empty())
+    out << "source    " << uri << "\n";
   const Json& frames = report["frames"];
   out << "frames    " << frames["received"] << " received = " << frames["trained"] << " trained + "
       << frames["dropped"] << " dropped + " << frames["rejected"] << " rejected";
@@ -35,7 +37,8 @@ void tell_frames(std::ostream& out, const Json& report) {
 
 void tell_time(std::ostream& out, const Json& report) {
   const Json &timing = report["timing_ms"], &latency = report["latency_ms"];
-  const bool waits = timing["step_p50"].get<double>() > 1.5 * timing["bottleneck"].get<double>();
+  const bool waits = report["source"]["live"] == true && report["frames"]["dropped"] == 0 &&
+                     timing["step_p50"].get<double>() > 1.5 * timing["bottleneck"].get<double>();
   out << "pipeline  " << report["schedule"].get<std::string>() << ", " << report["stages"]
       << " stages cut at " << report["cut"].dump() << " on " << report["devices"].dump()
       << " with threads " << report["threads"].dump() << "\n";

@@ -11,6 +11,7 @@
 #include "tools/app/correction_choice.h"
 #include "tools/app/feeds/replay_options.h"
 #include "tools/app/feeds/run_source.h"
+#include "tools/app/outputs/outputs.h"
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {
@@ -97,6 +98,20 @@ void print_replay(const app::Config& config, const engine::TrainerOptions& optio
   std::cout << "#   replay " << app::describe_replay(config, options, live) << "\n";
 }
 
+/// Prints what would be learned from. Throws ConfigError for a URI that no source can have.
+void describe_source(const app::Config& config) {
+  const auto check = [&](const char* key, const std::string& uri) {
+    io::SourceOptions options = app::source_options(config);
+    options.uri = uri;
+    app::check_key<io::SourceError>(config, key, [&] { io::check_source(options); });
+  };
+  check("source.uri", config.source.uri);
+  for (const std::string& uri : config.source.uris) check("source.uris", uri);
+  if (!config.task.stream.empty()) check("task.stream", config.task.stream);
+  std::cout << "# source " << io::redacted(config.source.uri)
+            << (app::names_source(config) ? "\n" : ", the default, since none is named\n");
+}
+
 /// Prints how pictures of another shape are fitted: only the source knows theirs.
 void describe_frames(const app::Config& config) {
   const auto& source = config.source;
@@ -133,15 +148,19 @@ int check(const CheckArguments& arguments) {
     std::cout << app::describe_keys() << app::describe_layers();
     return kDone;
   }
-  app::Config config = app::load_config(arguments.config, arguments.settings);
-  const engine::TrainerOptions options = app::assemble(config, app::configured_shape(config));
+  app::Config config = app::load_argument(arguments.config, arguments.settings);
+  app::Resumed resumed;
+  const engine::TrainerOptions options = app::assemble(config, app::configured_shape(config), &resumed);
   config.optimizer = options.optimizer;  // as it will run
   const std::optional<io::Labels> labels = app::configured_labels(config);
   const std::vector<std::string>& classes = labels ? labels->classes() : config.task.classes;
   const bool masks = !config.task.masks.empty();
   if (!classes.empty() && !masks)
     app::require_classes(config, *options.network, int(classes.size()));
-  std::cout << app::to_toml(config) << "\n";
+  app::require_outputs(config);
+  if (config.empty_file)
+    std::cerr << config.name << " is empty, so every key has its default\n";
+  describe_source(config);
   describe_pipeline(options);
   std::cout << "#   correction " << app::describe_correction(config, options) << "\n";
   const std::string local = app::local_note(options);
@@ -150,12 +169,16 @@ int check(const CheckArguments& arguments) {
   if (!config.model.file.empty())
     std::cout << "#   " << config.model.file
               << " is TorchScript, which is code: load only what you trust\n";
+  if (!resumed.path.empty())
+    std::cout << "#   goes on from " << resumed.path << ", after " << resumed.frames << " frames\n";
+  if (!resumed.note.empty()) std::cout << "#   checkpoint: " << resumed.note << "\n";
   std::cout << "#   guard " << config.guard.kind << "\n";
   print_replay(config, options);
   describe_capture(options);
   describe_policy(config, options);
   describe_frames(config);
   if (!classes.empty()) describe_classes(classes, masks ? "task.masks" : "task.labels");
+  std::cout << "# every key:\n\n" << app::to_toml(config);
   return kDone;
 }
 

@@ -1,10 +1,7 @@
 // The `millrace` program: reads the command line, calls the command, maps failures to exit codes.
 #include <fcntl.h>
 #include <malloc.h>
-<<<<<<< HEAD
 #include <sys/resource.h>
-=======
->>>>>>> 7acb997 (signals: keep closed standard streams and SIGXFSZ from files)
 #include <unistd.h>
 
 #include <algorithm>
@@ -58,7 +55,14 @@ int main_program(int argc, char** argv) {
   return parse_and_run(program, argc, argv);
 }
 
-<<<<<<< HEAD
+/// Without standard streams the first files that are opened would be them, and would get progress
+/// and errors between their bytes.
+void open_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (fcntl(stream, F_GETFD) < 0) (void)open("/dev/null", O_RDWR);  // takes the lowest number
+  }
+}
+
 /// Where nobody can catch it: a library's constructor, a destructor, a thread that does not start.
 [[noreturn]] void end_in_a_line() {
   const char* what = "a thread could not be started; is a limit on processes or memory too low?";
@@ -95,30 +99,13 @@ void require_address_space() {
 
 /// Called before LibTorch's constructors, which take most of a second: a signal may come meanwhile.
 void come_first(int argc, char** argv, char**) {
+  open_standard_streams();
   std::set_terminate(end_in_a_line);
   require_address_space();
   if (argc > 1 && std::strcmp(argv[1], "run") == 0) catch_signals();
 }
 [[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,
                                                                    char**) = come_first;
-=======
-/// Without standard streams the first files that are opened would be them, and would get progress
-/// and errors between their bytes.
-void open_standard_streams() {
-  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
-    if (fcntl(stream, F_GETFD) < 0) (void)open("/dev/null", O_RDWR);  // takes the lowest number
-  }
-}
-
-/// Called before LibTorch's constructors, which open files and take most of a second: a signal may
-/// come meanwhile.
-void begin(int argc, char** argv, char**) {
-  open_standard_streams();
-  if (argc > 1 && std::strcmp(argv[1], "run") == 0) catch_signals();
-}
-[[gnu::section(".preinit_array"), gnu::used]] void (*const kFirst)(int, char**,
-                                                                   char**) = begin;
->>>>>>> 7acb997 (signals: keep closed standard streams and SIGXFSZ from files)
 
 }  // namespace
 }  // namespace millrace::cli

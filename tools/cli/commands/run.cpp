@@ -123,33 +123,6 @@ class Attendant {
   bool stopping_ = false;
 };
 
-std::string toml_string(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') quoted += '\\';
-    quoted += c;
-  }
-  return quoted + "\"";
-}
-
-/// A video container has a zero byte among its first 512, a text has none.
-bool is_video(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  char head[512] = {};
-  file.read(head, sizeof head);
-  return std::find(head, head + file.gcount(), '\0') != head + file.gcount();
-}
-
-/// Whether the argument is a source instead of a config: a URI, or an existing video file.
-bool names_a_source(const std::string& argument) {
-  const std::size_t colon = argument.find(':');
-  if (colon != std::string::npos && io::scheme_error(argument).empty()) return true;
-  std::error_code ignored;
-  const std::filesystem::path path(argument);
-  return std::filesystem::is_regular_file(path, ignored) && path.extension() != ".toml" &&
-         is_video(path);
-}
-
 /// The token in `path`, without line ends. Throws ConfigError.
 std::string token_in(const std::string& path) {
   constexpr std::size_t kMost = 4096;
@@ -167,18 +140,24 @@ std::string token_in(const std::string& path) {
   return token;
 }
 
-/// Reads the config that the arguments ask for, each time from the files as they are then.
+/// Reads the config that the arguments ask for, each time from the file as it is then. A pipe is
+/// read once.
 std::function<app::Config()> config_reader(const RunArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
   if (!arguments.report.empty())
-    settings.push_back("output.report=" + toml_string(arguments.report));
-  // A source in place of a config: every key at its default.
-  std::string file = arguments.config;
-  if (names_a_source(file)) {
-    settings.insert(settings.begin(), "source.uri=" + toml_string(file));
-    file.clear();
-  }
-  return [=] { return app::load_config(file, settings); };
+    settings.push_back("output.report=" + app::value_text(arguments.report));
+  const std::string file = arguments.config;
+  const bool config = !file.empty() && !app::names_a_source(file);
+  std::error_code ignored;
+  const bool once = config && std::filesystem::exists(file, ignored) &&
+                    !std::filesystem::is_regular_file(file, ignored);
+  return [=, again = false]() mutable {
+    if (again && once) throw app::ConfigError(file + ": is a pipe, which can be read only once");
+    const app::Config read = app::load_argument(file, settings);
+    if (again && read.empty_file) throw app::ConfigError(file + ": is empty");
+    again = true;
+    return read;
+  };
 }
 
 /// Runs all of it, or with `ranks` the part that has the source.
@@ -223,7 +202,14 @@ int run(const RunArguments& arguments) {
   const std::unique_ptr<engine::Exchange> ranks = app::launched_ranks();
   if (!ranks) {
     leave_at_signals();  // a rank stays: the others would wait for it
-    return asked_to_stop() ? kDone : learn(arguments, nullptr);
+    if (asked_to_stop()) return kDone;
+    try {
+      return learn(arguments, nullptr);
+    } catch (const io::SourceError& error) {
+      const bool path = app::names_a_source(arguments.config) &&
+                        arguments.config.find(':') == std::string::npos;
+      throw io::SourceError(error.what() + std::string(path ? " (a config is called *.toml)" : ""));
+    }
   }
   if (ranks->rank() != 0) return app::follow(*ranks, config_reader(arguments), asked_to_stop);
   const auto refuse = [&](ExitCode code) { app::refuse_ranks(*ranks, code); };

@@ -1,0 +1,95 @@
+"""Where results go is checked before anything is learned, so that a typing error costs no night and no file."""
+
+import os
+import resource
+import subprocess
+import unittest
+
+from safetensors.torch import load_file
+
+import program
+from keeping import NEWEST
+
+
+class Outputs(program.CliTest):
+
+    def refused(self, *parts, uri="synth:shapes?frames=3", options=(), **tables):
+        """Both `check` and `run` refuse it, before a frame is learned from."""
+        file = self.write(program.small(uri, **tables))
+        for outcome in program.call_all([("check", file), ("run", file, *options)][bool(options):]):
+            self.assert_refused(program.BAD_USAGE, outcome, *parts)
+
+    def test_where_nothing_can_be_written(self):
+        for key in ("report", "weights", "loss_plot", "prediction", "log"):
+            with self.subTest(key):
+                self.refused(f"output.{key}", "/proc/foo", output={key: "/proc/foo/file"})
+        self.refused("output.video", "/proc/foo", output={"video": "/proc/foo/a.mp4"})
+        self.refused("novelty.snapshots", "/proc/foo", novelty={"snapshots": "/proc/foo"})
+        self.refused("checkpoint.dir", "/proc/foo", checkpoint={"dir": "/proc/foo"})
+        self.assertEqual(os.listdir(self.folder), ["config.toml"])
+
+    def test_endings_of_other_formats(self):
+        for key, path, part in (("prediction", "p.gif", "FILE.png"), ("loss_plot", "l.jpg", "FILE.png"),
+                                ("video", "v.avi", "FILE.mp4"), ("weights", "w.pt", "FILE.safetensors"),
+                                ("video", "rtsp://127.0.0.1:99999/x", "65535"),
+                                ("video", "rtsp://0.0.0.0:8554/x", "rtsp://USER:PASSWORD@0.0.0.0")):
+            with self.subTest(path):
+                self.refused(f"output.{key}", part, output={key: path if "://" in path else self.folder / path})
+
+    def test_no_output_replaces_an_input(self):
+        video = self.folder / "clip.mp4"
+        video.write_bytes(bytes(100))
+        os.link(video, self.folder / "hard.mp4")
+        (self.folder / "soft.mp4").symlink_to(video)
+        for name in ("clip.mp4", "hard.mp4", "soft.mp4", f"../{self.folder.name}/clip.mp4"):
+            for key in ("video", "log"):
+                with self.subTest(name=name, key=key):
+                    self.refused(f"output.{key}", "is the file of source.uri", uri=str(video), output={key: self.folder / name})
+        config = self.folder / "config.toml"
+        self.refused("output.report", "is the file of the config", options=("--report", config))
+        self.refused("--trace", "is the file of the config", options=("--trace", config))
+        self.assertEqual(video.read_bytes(), bytes(100))
+
+    def test_each_output_is_a_file_of_its_own(self):
+        one = self.folder / "one.safetensors"
+        self.refused("output.weights", "is the file of output.report", output={"weights": one, "report": one})
+        (self.folder / "dangling").symlink_to(one)
+        self.refused("output.weights", "is the file of output.report",
+                     output={"weights": one, "report": self.folder / "dangling"})
+        self.refused("output.weights", "is the file of checkpoint.dir", checkpoint={"dir": self.folder},
+                     output={"weights": self.folder / NEWEST})
+        nowhere = {"report": "/dev/null", "weights": "/dev/null"}
+        self.learn(program.small("synth:shapes?frames=3", output={**nowhere, "weights": one}), "--set", "output.log=/dev/null")
+        # Going on where an earlier run ended is no mistake.
+        self.learn(program.small("synth:shapes?frames=3", model={"weights": one}, output={"weights": one}))
+
+    def test_a_dangling_link_is_written_through(self):
+        (self.folder / "link.json").symlink_to(self.folder / "there.json")
+        self.assert_code(program.DONE, program.call("run", self.write(program.small("synth:shapes?frames=3")), "--quiet",
+                                                    "--report", self.folder / "link.json"))
+        self.assertTrue((self.folder / "link.json").is_symlink())
+        self.report("there.json")
+
+    def test_without_standard_streams_no_file_takes_their_place(self):
+        tables = program.small("synth:shapes?frames=60", source={"pace": "live", "fps": 10.0},
+                               checkpoint={"dir": self.folder / "kept", "every": 1},
+                               output={"log": self.folder / "log.jsonl", "log_every": 1})
+        done = subprocess.run(["bash", "-c", 'exec "$0" run "$1" <&- >&- 2>&-', program.MILLRACE, self.write(tables)], timeout=120)
+        self.assertEqual(done.returncode, program.DONE)
+        lines = (self.folder / "log.jsonl").read_text().splitlines()
+        self.assertEqual([line for line in lines if not line.startswith('{"frame"')], [])
+        load_file(self.folder / "kept" / NEWEST)
+
+    def test_a_log_as_large_as_files_may_be_costs_the_log_alone(self):
+        weights = self.folder / "weights.safetensors"
+        tables = program.small("synth:shapes?frames=200", output={
+            "log": self.folder / "log.jsonl", "log_every": 1, "weights": weights})
+        done = subprocess.run([program.MILLRACE, "run", self.write(tables), "--quiet"], capture_output=True, text=True,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)), timeout=120)
+        self.assertEqual(done.returncode, program.FAILED, done)
+        self.assertIn("log.jsonl: File too large", done.stderr)
+        load_file(weights)
+
+
+if __name__ == "__main__":
+    unittest.main()
