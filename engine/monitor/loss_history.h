@@ -24,6 +24,8 @@ class LossHistory {
     recent_ = kNone;
   }
   void add(float loss);
+  /// Sets last() alone, to a loss that does not count.
+  void show(float loss) { last_ = loss; }
 
   std::int64_t count() const { return count_; }
   double last() const { return last_; }

@@ -70,7 +70,7 @@ void RunLog::compare(engine::Sample& sample, float loss) {
   if (classes_) classes_->see(target, prediction);
   losses_.network.add(loss);
   const float of_mean = mean_frame_.compare(target);
-  if (mean_known) losses_.mean_frame.add(of_mean);
+  mean_known ? losses_.mean_frame.add(of_mean) : losses_.mean_frame.show(of_mean);
 }
 
 float RunLog::squared_error(const float* made, const float* target) const {
