@@ -211,7 +211,8 @@ while len(trained) < 20:
             list(millrace.Trainer(network(), stages=1, **PLAIN).run(breaks()))
 
     def test_a_config_as_dict_and_as_file(self):
-        config = {"model": {"layers": 2, "features": 4, "kernel": 3, "seed": 3}, "pipeline": {"stages": 1},
+        config = {"model": {"preset": "partime-cnn", "layers": 2, "features": 4, "kernel": 3, "seed": 3},
+                  "pipeline": {"stages": 1}, "task": {"kind": "autoencode"},
                   "optimizer": {"kind": "sgd", "lr": LR}}
         frames = pictures(8)
         trainer = millrace.Trainer(config, correction="none", guard="none", capture="eager")
