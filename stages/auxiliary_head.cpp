@@ -12,16 +12,17 @@
 namespace millrace::stages {
 
 AuxiliaryHead::AuxiliaryHead(std::int64_t channels, std::int64_t target, int kernel,
-                             const Loss& loss, const OptimizerSpec& optimizer, std::uint64_t seed,
+                             const Loss& loss, const OptimizerSpec& optimizer,
+                             std::optional<std::uint64_t> seed,
                              const at::TensorOptions& tensors)
     : padding_(kernel / 2), loss_(loss), spec_(optimizer) {
   const c10::NoGradGuard no_grad;
   const std::int64_t weights = target * channels * kernel * kernel;
   // As nn.Conv2d begins: U(-b, b), b = 1 / sqrt(fan_in), weights and bias alike.
   const double bound = 1.0 / std::sqrt(double(channels * kernel * kernel));
-  flat_ = at::empty({weights + target}, at::kFloat)
-              .uniform_(-bound, bound, at::detail::createCPUGenerator(seed))
-              .to(tensors.dtype(at::kFloat));
+  flat_ = at::zeros({weights + target}, at::kFloat);
+  if (seed) flat_.uniform_(-bound, bound, at::detail::createCPUGenerator(*seed));
+  flat_ = flat_.to(tensors.dtype(at::kFloat));
   gradient_ = at::zeros_like(flat_);
   for (at::Tensor* flat : {&flat_, &gradient_}) {
     std::vector<at::Tensor> views = {
@@ -35,7 +36,8 @@ AuxiliaryHead::AuxiliaryHead(std::int64_t channels, std::int64_t target, int ker
   optimizer_.emplace(optimizer, flat_);
 }
 
-at::Tensor AuxiliaryHead::loss(const at::Tensor& activations, const at::Tensor& target) const {
+at::Tensor AuxiliaryHead::loss(const at::Tensor& activations, const at::Tensor& target,
+                               const at::Tensor& base) const {
   at::Tensor maps = at::conv2d(activations, parameters_[0], parameters_[1], 1, padding_);
   const bool vector = target.size(2) == 1 && target.size(3) == 1;
   if (vector) maps = maps.mean({2, 3}, /*keepdim=*/true);
@@ -43,6 +45,7 @@ at::Tensor AuxiliaryHead::loss(const at::Tensor& activations, const at::Tensor& 
     throw std::invalid_argument(
         "correction \"local\" needs stages whose maps have the target's size");
   }
+  if (base.defined()) return loss_.of(maps + base, target);
   return loss_.of(loss_.scores() ? maps : at::sigmoid(maps), target);
 }
 

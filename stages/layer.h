@@ -17,6 +17,7 @@ namespace millrace::stages {
 enum class Init {
   kaiming_uniform,  ///< U(-b, b), b = sqrt(3) * sqrt(2 / (1 + 5)) / sqrt(fan_in): weights
   fan_in_uniform,   ///< U(-b, b), b = 1 / sqrt(fan_in): biases
+  he_uniform,       ///< U(-b, b), b = sqrt(6 / fan_in): weights before a ReLU (arXiv 1502.01852)
   ones,
   zeros,
 };

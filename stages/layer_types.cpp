@@ -64,7 +64,8 @@ const std::vector<LayerField>& layer_fields() {
       {"out", &LayerSpec::out, 1, 65536},    {"kernel", &LayerSpec::kernel, 1, 63},
       {"stride", &LayerSpec::stride, 1, 64}, {"groups", &LayerSpec::groups, 1, 65536},
       {"factor", &LayerSpec::factor, 1, 64}, {"slope", &LayerSpec::slope},
-      {"from", &LayerSpec::from, -1, 65536}, {"kind", &LayerSpec::kind}};
+      {"from", &LayerSpec::from, -1, 65536}, {"kind", &LayerSpec::kind},
+      {"init", &LayerSpec::init}};
   return table;
 }
 

@@ -11,32 +11,35 @@ namespace {
 
 class Conv final : public Layer, public Splittable {
  public:
+  /// `init`: of its weights, with a bias of zeros; kaiming_uniform: both as PyTorch's.
   Conv(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
-       std::int64_t groups)
-      : in_(in), out_(out), kernel_(kernel), stride_(stride), groups_(groups) {}
+       std::int64_t groups, Init init = Init::kaiming_uniform)
+      : in_(in), out_(out), kernel_(kernel), stride_(stride), groups_(groups), init_(init) {}
   std::string describe() const override {
     return "conv " + std::to_string(in_) + "->" + std::to_string(out_) + " k" + std::to_string(kernel_) +
            (stride_ > 1 ? " s" + std::to_string(stride_) : "") + (groups_ > 1 ? " g" + std::to_string(groups_) : "");
   }
   std::vector<ParameterSpec> parameters() const override {
     const std::int64_t fan_in = in_ / groups_ * kernel_ * kernel_;
-    return {{"weight", {out_, in_ / groups_, kernel_, kernel_}, Init::kaiming_uniform, fan_in},
-            {"bias", {out_}, Init::fan_in_uniform, fan_in}};
+    const Init bias = init_ == Init::kaiming_uniform ? Init::fan_in_uniform : Init::zeros;
+    return {{"weight", {out_, in_ / groups_, kernel_, kernel_}, init_, fan_in},
+            {"bias", {out_}, bias, fan_in}};
   }
   at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
     return at::conv2d(x[0], p[0], p[1], stride_, kernel_ / 2, /*dilation=*/1, groups_);
   }
   std::unique_ptr<Layer> column(int ways) const override {
     if (groups_ > 1 || out_ % ways != 0) return nullptr;
-    return std::make_unique<Conv>(in_, out_ / ways, kernel_, stride_, 1);
+    return std::make_unique<Conv>(in_, out_ / ways, kernel_, stride_, 1, init_);
   }
   std::unique_ptr<Layer> row(int ways) const override {
     if (groups_ > 1 || in_ % ways != 0) return nullptr;
-    return std::make_unique<Conv>(in_ / ways, out_, kernel_, stride_, 1);
+    return std::make_unique<Conv>(in_ / ways, out_, kernel_, stride_, 1, init_);
   }
 
  private:
   std::int64_t in_, out_, kernel_, stride_, groups_;
+  Init init_;
 };
 
 /// Each pixel becomes a square of `factor` x `factor`: PyTorch's ConvTranspose2d with kernel and
@@ -175,7 +178,13 @@ std::unique_ptr<Layer> conv_layer(const LayerSpec& spec, ImageShape& shape, cons
                                 " channels and its out");
   }
   shape = {out, (shape.height + stride - 1) / stride, (shape.width + stride - 1) / stride};
-  return std::make_unique<Conv>(in, out, kernel, stride, groups);
+  const std::string init = spec.init.value_or("torch");
+  if (init != "torch" && init != "he" && init != "zero")
+    throw std::invalid_argument("init must be \"torch\", \"he\" or \"zero\"");
+  return std::make_unique<Conv>(in, out, kernel, stride, groups,
+                                init == "he"     ? Init::he_uniform
+                                : init == "zero" ? Init::zeros
+                                                 : Init::kaiming_uniform);
 }
 
 std::unique_ptr<Layer> transposed_conv(const LayerSpec& spec, ImageShape& shape,
@@ -216,7 +225,10 @@ std::vector<LayerType> learned_layers() {
        {out,
         {"kernel", "side of its kernel, odd", ""},
         {"stride", "pixels from one output to the next", "1"},
-        {"groups", "groups of channels kept apart; as many as channels: depthwise", "1"}},
+        {"groups", "groups of channels kept apart; as many as channels: depthwise", "1"},
+        {"init",
+         "initial weights: \"torch\": nn.Conv2d's; \"he\": for a ReLU after it, bias 0; \"zero\"",
+         "torch"}},
        conv_layer},
       {"transposed-conv",
        "each pixel becomes a square, learned: factor times as wide and high",

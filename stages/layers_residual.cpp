@@ -1,4 +1,4 @@
-// ResNet's blocks: a branch of convolutions beside a shortcut.
+// Blocks with a shortcut: what they learn is added to their input.
 #include <ATen/ATen.h>
 
 #include "stages/layers.h"
@@ -89,6 +89,34 @@ class ResidualBlock final : public Layer {
   std::size_t branch_ = 0;  ///< parts before this one are the branch, the rest the shortcut
 };
 
+/// x + relu(conv(x)). Half of He's initial weights make that x + relu(conv(x)) / 2: signal and
+/// gradient keep their size through many blocks, and a gradient that comes late still fits.
+class ResidualConv final : public Layer {
+ public:
+  ResidualConv(std::int64_t channels, std::int64_t kernel)
+      : channels_(channels), kernel_(kernel) {}
+  std::string describe() const override {
+    return "residual " + std::to_string(channels_) + " k" + std::to_string(kernel_);
+  }
+  std::vector<ParameterSpec> parameters() const override {
+    const std::int64_t fan_in = channels_ * kernel_ * kernel_;
+    return {{"weight", {channels_, channels_, kernel_, kernel_}, Init::he_uniform, 4 * fan_in},
+            {"bias", {channels_}, Init::zeros}};
+  }
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
+    return x[0] + at::relu(at::conv2d(x[0], p[0], p[1], 1, kernel_ / 2));
+  }
+
+ private:
+  std::int64_t channels_, kernel_;
+};
+
+std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
+  if (*spec.kernel % 2 == 0)
+    throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
+  return std::make_unique<ResidualConv>(shape.channels, *spec.kernel);
+}
+
 std::unique_ptr<Layer> make_block(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
   const bool bottleneck = spec.type == "bottleneck";
   const std::int64_t in = shape.channels, width = *spec.out, stride = spec.stride.value_or(1);
@@ -110,7 +138,11 @@ std::vector<LayerType> residual_layers() {
           {"bottleneck",
            "ResNet's block of 1x1, 3x3 and 1x1 convolutions, with group norm",
            {{"out", "channels inside; it gives 4 times as many", ""}, stride},
-           make_block}};
+           make_block},
+          {"residual",
+           "its input plus the ReLU of a convolution of it, begun at half of He's weights",
+           {{"kernel", "side of its kernel, odd", ""}},
+           make_residual}};
 }
 
 }  // namespace millrace::stages

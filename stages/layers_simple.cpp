@@ -48,6 +48,19 @@ class Join final : public Layer {
   std::int64_t from_;
 };
 
+/// The change to a sample's latest frame, added to that frame.
+class AddToLastFrame final : public Layer {
+ public:
+  explicit AddToLastFrame(std::int64_t channels) : channels_(channels) {}
+  std::string describe() const override { return "add to the last frame"; }
+  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor>) const override {
+    return x[0] + latest_frame(x[1], channels_);
+  }
+
+ private:
+  std::int64_t channels_;
+};
+
 std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape, const ImageShape*) {
   if (shape.height == 0 || shape.width == 0) {
     throw std::invalid_argument("flatten needs source.width and source.height to be set");
@@ -142,6 +155,11 @@ std::unique_ptr<Layer> leaky_relu(const LayerSpec& spec, ImageShape&, const Imag
       spec.slope.value_or(0.01));
 }
 
+std::unique_ptr<Layer> make_scale(const LayerSpec& spec, ImageShape&, const ImageShape*) {
+  return std::make_unique<ChannelOperator>(
+      spec.type, [](const at::Tensor& x, double slope) { return x * slope; }, *spec.slope);
+}
+
 /// A view: each module gives a tensor of its own.
 at::Tensor same(const at::Tensor& x) {
   return x.view(x.sizes());
@@ -152,6 +170,14 @@ at::Tensor gelu(const at::Tensor& x) {
 }
 
 }  // namespace
+
+at::Tensor latest_frame(const at::Tensor& sample, std::int64_t channels) {
+  return sample.narrow(1, sample.size(1) - channels, channels);
+}
+
+std::unique_ptr<Layer> make_change(std::int64_t channels) {
+  return std::make_unique<AddToLastFrame>(channels);
+}
 
 std::vector<LayerType> simple_layers() {
   const LayerKey side{"kernel", "side of the squares, which do not overlap", "2"};
@@ -171,6 +197,7 @@ std::vector<LayerType> simple_layers() {
        make_pixel_shuffle},
       {"relu", "max(x, 0)", {}, pointwise<at::relu>},
       {"leaky-relu", "x, or slope x below 0", {{"slope", "below 0", "0.01"}}, leaky_relu},
+      {"scale", "slope x", {{"slope", "the factor", ""}}, make_scale},
       {"gelu", "x times the normal distribution's share below x", {}, pointwise<gelu>},
       {"silu", "x sigmoid(x)", {}, pointwise<at::silu>},
       {"tanh", "tanh(x), from -1 to 1", {}, pointwise<at::tanh>},

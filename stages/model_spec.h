@@ -22,6 +22,12 @@ struct ImageShape {
 /// each of the sample's pixels, or whatever the target is.
 enum class Gives { picture, vector, map, anything };
 
+/// How samples hold a stream's past, and what a prediction is.
+struct Forecast {
+  int context = 1;      ///< frames in a sample, the latest one's channels last
+  bool change = false;  ///< the network gives the change to the latest frame
+};
+
 /// One `[[model.layer]]` table. A key that the layer's type does not take stays empty.
 struct LayerSpec {
   std::string type;  ///< see layer_types(), which says what each type takes
@@ -33,6 +39,7 @@ struct LayerSpec {
   std::optional<double> slope;
   std::optional<std::int64_t> from;  ///< an earlier module; -1: the sample
   std::optional<std::string> kind;
+  std::optional<std::string> init;  ///< of weights: "he" or "zero"
   bool operator==(const LayerSpec&) const = default;
 };
 

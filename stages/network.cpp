@@ -8,6 +8,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "stages/layers.h"
 #include "stages/network_file.h"
 
 namespace millrace::stages {
@@ -37,6 +38,27 @@ std::vector<LayerSpec> partime_cnn(const ModelSpec& model) {
   }
   list.push_back(conv(model.out_channels, model.kernel));
   list.push_back({.type = "sigmoid"});
+  return list;
+}
+
+/// conv, relu, (layers-2) x residual, conv, scale: a network of changes. It begins at zero, and each
+/// block passes its gradient on whole, however late it comes. Changes are small: adam moves every
+/// weight of the last convolution by about the rate, which at full scale would be worse than no change
+/// for hundreds of frames.
+std::vector<LayerSpec> residual_cnn(const ModelSpec& model) {
+  std::vector<LayerSpec> list;
+  if (model.layers > 1) {
+    list = {conv(model.features, model.kernel), {.type = "relu"}};
+    list.front().init = "he";
+  }
+  for (int i = 0; i + 2 < model.layers; ++i) {
+    list.push_back({.type = "residual"});
+    list.back().kernel = model.kernel;
+  }
+  list.push_back(conv(model.out_channels, model.kernel));
+  list.back().init = "zero";
+  list.push_back({.type = "scale"});
+  list.back().slope = 0.25;
   return list;
 }
 
@@ -70,6 +92,7 @@ using Preset = std::vector<LayerSpec> (*)(const ModelSpec&);
 const std::map<std::string, Preset>& presets() {
   static const std::map<std::string, Preset> table = {
       {"partime-cnn", partime_cnn},
+      {"residual-cnn", residual_cnn},
       {"resnet18",
        [](const ModelSpec& m) {
          return resnet(m, "basic-block", {2, 2, 2, 2});
@@ -143,17 +166,24 @@ void Network::freeze(const std::vector<std::string>& patterns) {
   std::sort(frozen_.begin(), frozen_.end());
 }
 
-std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input, Gives gives) {
+void Network::predict_change(std::int64_t channels) {
+  modules_.push_back(make_change(channels));
+  from_.push_back(kSample);
+  shapes_.push_back(ImageShape(shapes_.back()));
+  predicts_change_ = true;
+}
+
+namespace {
+
+std::vector<LayerSpec> layers_of(const ModelSpec& spec) {
   const auto preset = presets().find(spec.preset);
   if (preset == presets().end())
     throw std::invalid_argument("model.preset: unknown \"" + spec.preset + "\"");
-  if (spec.preset == "file") {
-    std::shared_ptr<Network> network = read_network(spec.file, input, spec.channels_last);
-    require_gives(gives, input, network->shape(network->size() - 1));
-    network->freeze(spec.freeze);
-    return network;
-  }
-  const std::vector<LayerSpec> list = preset->second(spec);
+  return preset->second(spec);
+}
+
+std::shared_ptr<Network> make_network(const ModelSpec& spec, const ImageShape& input) {
+  const std::vector<LayerSpec> list = layers_of(spec);
   if (list.empty())
     throw std::invalid_argument(
         "model.layer: preset \"layers\" needs at least one [[model.layer]]");
@@ -173,11 +203,29 @@ std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape i
                                   layer.type + "): " + error.what());
     }
   }
-  require_gives(gives, input, shape);
-  auto network = std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
-                                           spec.channels_last);
+  return std::make_shared<Network>(std::move(modules), std::move(from), std::move(shapes),
+                                   spec.channels_last);
+}
+
+}  // namespace
+
+std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageShape& frame,
+                                             Gives gives, Forecast forecast) {
+  const ImageShape input{frame.channels * forecast.context, frame.height, frame.width};
+  const std::shared_ptr<Network> network =
+      spec.preset == "file" ? read_network(spec.file, input, spec.channels_last)
+                            : make_network(spec, input);
+  const ImageShape& made = network->shape(network->size() - 1);
+  require_gives(forecast.change ? Gives::picture : gives, frame, made);
+  if (forecast.change) network->predict_change(frame.channels);
   network->freeze(spec.freeze);
   return network;
+}
+
+bool ends_in_sigmoid(const ModelSpec& spec) {
+  if (spec.preset == "file") return file_ends_in_sigmoid(spec.file);
+  const std::vector<LayerSpec> list = layers_of(spec);
+  return !list.empty() && list.back().type == "sigmoid";
 }
 
 const std::vector<std::string>& preset_names() {

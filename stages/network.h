@@ -28,6 +28,12 @@ class Network {
         shapes_(std::move(shapes)),
         channels_last_(channels_last) {}
 
+  /// Adds the sample's latest frame, of `channels`, to the output, which has its shape. Before it
+  /// is shared.
+  void predict_change(std::int64_t channels);
+
+  bool predicts_change() const { return predicts_change_; }
+
   /// Fixes the parameters whose names match one of `patterns`, where * stands for anything. Throws
   /// std::invalid_argument for a pattern that matches none. Before it is shared.
   void freeze(const std::vector<std::string>& patterns);
@@ -60,15 +66,20 @@ class Network {
   std::vector<std::unique_ptr<Layer>> modules_;
   std::vector<int> from_;
   std::vector<ImageShape> shapes_;
-  bool channels_last_;
+  bool channels_last_, predicts_change_ = false;
   std::vector<std::string> frozen_;  ///< names
 };
 
-/// Builds the network `spec` describes for samples of shape `input`.
+/// Builds the network `spec` describes for frames of shape `frame`, as many to a sample as
+/// `forecast` says.
 /// `gives`: what its output is compared with.
 /// Throws std::invalid_argument naming the key of [model] that is wrong, or saying that the output
 /// has not the shape of what it is compared with.
-std::shared_ptr<const Network> build_network(const ModelSpec& spec, ImageShape input,
-                                             Gives gives = Gives::picture);
+std::shared_ptr<const Network> build_network(const ModelSpec& spec, const ImageShape& frame,
+                                             Gives gives = Gives::picture, Forecast forecast = {});
+
+/// Whether the network `spec` describes ends in a sigmoid, so that it gives pictures, not changes.
+/// Throws std::invalid_argument for a file that can't be read.
+bool ends_in_sigmoid(const ModelSpec& spec);
 
 }  // namespace millrace::stages

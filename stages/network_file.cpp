@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
+#include <torch/csrc/jit/passes/inliner.h>
 #include <torch/csrc/jit/runtime/interpreter.h>
 #include <torch/csrc/jit/serialization/import.h>
 
@@ -162,13 +163,12 @@ std::shared_ptr<Network> make(const File& file, const ImageShape& input, bool ch
   return network;
 }
 
-}  // namespace
-
-std::shared_ptr<Network> read_network(const std::string& file, const ImageShape& input,
-                                      bool channels_last) {
+/// What `use` makes of the opened file; errors name it.
+template <class Use>
+auto with_file(const std::string& file, const Use& use) {
   if (file.empty()) throw std::invalid_argument("model.file: preset \"file\" needs one");
   try {
-    return make(open(file), input, channels_last);
+    return use(open(file));
   } catch (const json::exception&) {
     throw std::invalid_argument("model.file: " + file +
                                 ": what it says of its parts can't be read");
@@ -178,6 +178,25 @@ std::shared_ptr<Network> read_network(const std::string& file, const ImageShape&
     throw std::invalid_argument("model.file: " + file + ": " +
                                 first_line(error.what_without_backtrace()));
   }
+}
+
+}  // namespace
+
+std::shared_ptr<Network> read_network(const std::string& file, const ImageShape& input,
+                                      bool channels_last) {
+  return with_file(file, [&](const File& opened) { return make(opened, input, channels_last); });
+}
+
+bool file_ends_in_sigmoid(const std::string& file) {
+  return with_file(file, [](const File& opened) {
+    const std::size_t parts = opened.about.at("parts").size();
+    if (parts == 0) throw std::invalid_argument("has no parts");
+    const torch::jit::Module last =
+        opened.module.attr("part_" + std::to_string(parts - 1)).toModule();
+    const auto graph = last.get_method("forward").graph()->copy();
+    torch::jit::Inline(*graph);
+    return graph->outputs().at(0)->node()->kind() == c10::aten::sigmoid;
+  });
 }
 
 }  // namespace millrace::stages

@@ -17,4 +17,7 @@ namespace millrace::stages {
 std::shared_ptr<Network> read_network(const std::string& file, const ImageShape& input,
                                       bool channels_last);
 
+/// Whether its last part ends in a sigmoid. Throws as read_network().
+bool file_ends_in_sigmoid(const std::string& file);
+
 }  // namespace millrace::stages

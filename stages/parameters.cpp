@@ -33,6 +33,11 @@ void init_parameter(at::Tensor& tensor, const ParameterSpec& spec, const at::Gen
       tensor.uniform_(-bound, bound, generator);
       return;
     }
+    case Init::he_uniform: {
+      const double bound = std::sqrt(3.0) * (std::sqrt(2.0) / std::sqrt(double(spec.fan_in)));
+      tensor.uniform_(-bound, bound, generator);
+      return;
+    }
     case Init::ones:
       tensor.fill_(1);
       return;

@@ -6,6 +6,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "stages/layers.h"
 #include "stages/shifted.h"
 
 namespace millrace::stages {
@@ -69,7 +70,11 @@ std::unique_ptr<AuxiliaryHead> Stage::make_head(OptimizerSpec optimizer,
   }
   optimizer.lr *= options_.correction.rate;
   return std::make_unique<AuxiliaryHead>(mine.channels, target.channels, options_.correction.kernel,
-                                         *loss_, optimizer, std::uint64_t(range_.end), tensors);
+                                         *loss_, optimizer,
+                                         network_->predicts_change()
+                                             ? std::nullopt
+                                             : std::optional(std::uint64_t(range_.end)),
+                                         tensors);
 }
 
 void Stage::replicate(std::vector<const Tensors*> sums) {
@@ -181,7 +186,11 @@ void Stage::run(Activations& a, bool keep) const {
 }
 
 void Stage::take_loss(Activations& a, SegmentGraph& graph) const {
-  graph.outputs = {head_ ? head_->loss(graph.compared, a.target)
+  // The sample crosses every cut of a network of changes, before all else.
+  const at::Tensor base = head_ && network_->predicts_change()
+                              ? latest_frame(a.inputs[0], a.target.size(1))
+                              : at::Tensor();
+  graph.outputs = {head_ ? head_->loss(graph.compared, a.target, base)
                          : loss_->of(graph.compared, a.target)};
   a.loss = graph.outputs[0].detach();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -10,30 +11,37 @@
 
 namespace millrace::engine {
 
-/// First, last, mean, the mean of the latest kRecent, and a curve of at most kPoints points. One
-/// writer; last(), recent() and count() from any thread, the rest when the writer has stopped.
+/// First, last, mean, the mean of the latest kRecent, all nan before the first loss, and a curve of
+/// at most kPoints points. One writer; last(), recent() and count() from any thread, the rest when the writer has stopped.
 /// Never allocates after construction.
 class LossHistory {
  public:
   static constexpr std::int64_t kRecent = 100;
   static constexpr std::size_t kPoints = 2048;
 
-  LossHistory() : ring_(kRecent, 0.0f) {}
+  LossHistory() : ring_(kRecent, 0.0f) {
+    last_ = kNone;
+    recent_ = kNone;
+  }
   void add(float loss);
+  /// Sets last() alone, to a loss that does not count.
+  void show(float loss) { last_ = loss; }
 
   std::int64_t count() const { return count_; }
   double last() const { return last_; }
   double recent() const { return recent_; }
   double first() const { return first_; }
-  double mean() const { return count() > 0 ? sum_ / double(count()) : 0.0; }
+  double mean() const { return count() > 0 ? sum_ / double(count()) : kNone; }
   std::int64_t not_finite() const { return not_finite_; }
   /// (sample number in the middle, mean loss) of each point.
   std::vector<std::pair<double, double>> curve() const;
 
  private:
+  static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
   Counter<std::int64_t> count_;
   Counter<double> last_, recent_;
-  double first_ = 0, sum_ = 0;
+  double first_ = kNone, sum_ = 0;
   std::int64_t not_finite_ = 0;
   std::vector<float> ring_;  ///< the latest kRecent losses
   Downsampled<1> curve_{kPoints};

@@ -22,8 +22,15 @@ std::string frames(std::int64_t count) {
 
 }  // namespace
 
-Verdict judge(const Reading& r, const FrameCounts& window, double window_s, bool late) {
+Verdict judge(const Reading& r, const FrameCounts& window, double window_s, bool late,
+              bool before) {
   Verdict verdict{.judged = r.budget > 0, .window_s = window_s, .window = window};
+  if (before || (window.trained == 0 && window_s >= kSilence)) {
+    verdict.judged = verdict.holds = false;
+    verdict.reason = before ? "no frame was learned from yet"
+                            : "no frame was learned from in the last " + text(window_s) + " s";
+    return verdict;
+  }
   if (!verdict.judged) {
     verdict.reason = "the source has no rate (set monitor.fps)";
     return verdict;
@@ -53,7 +60,7 @@ Verdict judge(const Reading& r, const FrameCounts& window, double window_s, bool
 std::string rule_text(const Reading& r, const Verdict& verdict) {
   const std::string times =
       "T/N " + text(r.T_over_N) + " ms, slowest stage " + text(r.bottleneck) + " ms";
-  if (!verdict.judged) return times + " (no rate to hold)";
+  if (!verdict.judged) return times + (r.budget > 0 ? " (" + verdict.reason + ")" : " (no rate to hold)");
   return times + " of 1/F " + text(r.budget) + " ms: " + (verdict.holds ? "HOLDS" : "FAILS");
 }
 
@@ -67,7 +74,8 @@ void RealTime::note(const FrameCounts& now, bool late, Clock::time_point time) {
 
 Verdict RealTime::verdict(const Reading& reading) const {
   const std::lock_guard lock(mutex_);
-  if (seen_.empty()) return judge(reading, {}, 0, late_);
+  if (seen_.empty() || seen_.back().second.trained == 0)
+    return judge(reading, {}, 0, late_, /*before=*/true);
   const std::chrono::duration<double> passed = seen_.back().first - seen_.front().first;
   return judge(reading, seen_.back().second - seen_.front().second, passed.count(), late_);
 }

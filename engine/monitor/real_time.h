@@ -27,7 +27,7 @@ struct FrameCounts {
 };
 
 struct Verdict {
-  bool judged = false;  ///< there is a rate to hold
+  bool judged = false;  ///< there is a rate to hold, and frames were learned from
   bool holds = true;    ///< every frame of the window was learned from in time
   double window_s = 0;
   FrameCounts window;
@@ -35,8 +35,11 @@ struct Verdict {
 };
 
 /// Judges a window: the rate holds if the slowest stage with its hand-off meets 1/F, no frame was
-/// dropped or only predicted, and `late` is false (the load's means are within 1/F).
-Verdict judge(const Reading& reading, const FrameCounts& window, double window_s, bool late);
+/// dropped or only predicted, and `late` is false (the load's means are within 1/F). There is no
+/// verdict on a window of kSilence without a frame learned from, nor `before` the first one.
+Verdict judge(const Reading& reading, const FrameCounts& window, double window_s, bool late,
+              bool before = false);
+constexpr double kSilence = 5.0;  ///< seconds
 
 /// "T/N 12.3 ms, slowest stage 15.1 of 1/F 100 ms: HOLDS".
 std::string rule_text(const Reading& reading, const Verdict& verdict);

@@ -49,7 +49,8 @@ class Sample {
   }
 
   // For Observer: floats [C,H,W] on the CPU, until the call returns.
-  virtual std::span<const float> shown_input() { return {}; }
+  virtual std::span<const float> shown_context() { return {}; }  ///< every frame of the input
+  virtual std::span<const float> shown_input() { return {}; }    ///< the latest of them
   virtual std::span<const float> shown_target() { return {}; }
   virtual std::span<const float> prediction() { return {}; }
 };

@@ -118,7 +118,7 @@ Trainer::Trainer(TrainerOptions options)
                target_shape(options_), records_,
                {options_.input_as_bytes, options_.target_as_bytes}) {
   for (int slot = 0; slot < schedule_.slots(); ++slot)
-    sample_in_.push_back(std::make_unique<TrainerSample>(samples_, slot));
+    sample_in_.push_back(std::make_unique<TrainerSample>(samples_, slot, options_.context));
   samples_.late_target = options_.late_targets;
   require_correction(options_, schedule_);
   require_threads(options_);

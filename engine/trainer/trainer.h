@@ -91,7 +91,9 @@ class Trainer {
   }
 
   const Schedule& schedule() const { return schedule_; }
-  const stages::ImageShape& sample() const { return options_.sample; }
+  /// Of one of the `context()` frames in a sample.
+  stages::ImageShape frame() const { return options_.frame(); }
+  int context() const { return options_.context; }
   std::vector<int> cut() const;
   const std::vector<double>& module_ms() const { return options_.module_ms; }
   const std::vector<int>& threads() const { return options_.threads; }

@@ -33,6 +33,7 @@ using GpusOfRanks = std::vector<std::vector<capture::GpuId>>;
 struct TrainerOptions : ScheduleSpec {
   std::shared_ptr<const stages::Network> network;
   stages::ImageShape sample;    ///< every size known
+  int context = 1;              ///< frames in it, the latest one's channels last
   bool target_is_input = true;  ///< autoencode: one buffer serves both; else as the network gives
   stages::LossSpec loss;
   /// Targets are written after the samples were taken, see Feed::target(). Not with replicas.
@@ -65,6 +66,10 @@ struct TrainerOptions : ScheduleSpec {
   std::vector<int> rank_of_worker;  ///< empty: dealt in order
   GpusOfRanks gpus;  ///< recorded steps on two of them have a capture::Wire; empty: none has
   std::vector<double> module_ms;  ///< what each costs; empty: measured where the cut needs it
+
+  stages::ImageShape frame() const {
+    return {sample.channels / context, sample.height, sample.width};
+  }
 };
 
 /// The schedule that `options` names, verified. Throws std::invalid_argument.

@@ -38,8 +38,12 @@ std::span<std::uint8_t> TrainerSample::target_bytes() {
   return numbers<std::uint8_t>(buffers_.target[slot]);
 }
 
-std::span<const float> TrainerSample::shown_input() {
+std::span<const float> TrainerSample::shown_context() {
   return input_.of(buffers_.input[slot]);
+}
+std::span<const float> TrainerSample::shown_input() {
+  const std::span<const float> all = shown_context();
+  return all.last(all.size() / context_);
 }
 std::span<const float> TrainerSample::shown_target() {
   if (buffers_.target_is_input()) return shown_input();

@@ -12,13 +12,15 @@ namespace millrace::engine {
 /// call: first stage 0's worker, then the last stage's; the tokens between them order the calls.
 class TrainerSample final : public Sample {
  public:
-  /// `buffers` outlives this.
-  TrainerSample(capture::SampleBuffers& buffers, int slot) : Sample(slot), buffers_(buffers) {}
+  /// `buffers` outlives this. `context`: frames in an input.
+  TrainerSample(capture::SampleBuffers& buffers, int slot, int context)
+      : Sample(slot), buffers_(buffers), context_(std::size_t(context)) {}
 
   std::span<float> input() override;
   std::span<std::uint8_t> input_bytes() override;
   std::span<float> target() override;
   std::span<std::uint8_t> target_bytes() override;
+  std::span<const float> shown_context() override;
   std::span<const float> shown_input() override;
   std::span<const float> shown_target() override;
   std::span<const float> prediction() override;
@@ -32,6 +34,7 @@ class TrainerSample final : public Sample {
   };
 
   capture::SampleBuffers& buffers_;
+  const std::size_t context_;
   Shown input_, target_;
 };
 

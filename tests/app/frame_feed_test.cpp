@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -17,8 +19,8 @@ using Floats = std::vector<float>;
 
 constexpr int kSide = 6;
 
-engine::TrainerOptions options_for(TargetFrom target, bool as_bytes) {
-  engine::TrainerOptions options{.sample = {3, kSide, kSide}};
+engine::TrainerOptions options_for(TargetFrom target, bool as_bytes, int context = 1) {
+  engine::TrainerOptions options{.sample = {3 * context, kSide, kSide}, .context = context};
   options.stages = 1;
   stages::ModelSpec model{.layers = 2, .features = 4, .kernel = 3};
   if (target == TargetFrom::label) {
@@ -26,8 +28,9 @@ engine::TrainerOptions options_for(TargetFrom target, bool as_bytes) {
     model.layer = {{.type = "flatten"}, {.type = "linear", .out = 4}};
   }
   options.network = stages::build_network(
-      model, options.sample,
-      target == TargetFrom::label ? stages::Gives::vector : stages::Gives::picture);
+      model, options.frame(),
+      target == TargetFrom::label ? stages::Gives::vector : stages::Gives::picture,
+      {.context = context});
   options.target_is_input = target == TargetFrom::input;
   options.input_as_bytes = as_bytes;
   options.target_as_bytes = as_bytes && target == TargetFrom::later_frame;
@@ -37,7 +40,8 @@ engine::TrainerOptions options_for(TargetFrom target, bool as_bytes) {
 std::unique_ptr<FrameFeed> feed_of(TargetFrom target, engine::Trainer& trainer, io::FrameQueue& queue,
                                    io::Resizer& resizer, int horizon = 1, bool late = false) {
   if (target != TargetFrom::later_frame) return std::make_unique<FrameFeed>(queue, resizer, target);
-  return std::make_unique<NextFrameFeed>(queue, resizer, horizon, late, trainer.schedule().slots());
+  return std::make_unique<NextFrameFeed>(queue, resizer, Ahead{horizon, trainer.context()}, late,
+                                         trainer.schedule().slots());
 }
 
 /// Frame n: its bytes count up from 60 n, its class is n.
@@ -118,8 +122,8 @@ class LateTargets : public FrameFeedTest {
   using Status = engine::Feed::Status;
   static constexpr std::chrono::microseconds kNow{0};
 
-  void start(int horizon) {
-    engine::TrainerOptions options = options_for(TargetFrom::later_frame, GetParam());
+  void start(int horizon, int context = 1) {
+    engine::TrainerOptions options = options_for(TargetFrom::later_frame, GetParam(), context);
     options.schedule = "pipedream";
     options.stages = 3;  // slots for several samples
     options.cut = {1, 2};
@@ -140,6 +144,14 @@ class LateTargets : public FrameFeedTest {
   }
   Floats target(int slot) { return floats(sample(slot).shown_target()); }
   engine::Sample& sample(int slot) { return trainer_->in_slot(slot); }
+  /// Takes the next frame, which must have been `frames`.back(), and expects it after the others.
+  void expect_context(const std::vector<int>& frames) {
+    Floats expected;
+    for (const int n : frames) std::ranges::copy(floats_of(n), std::back_inserter(expected));
+    EXPECT_EQ(take(0), frames.back());
+    EXPECT_EQ(floats(sample(0).shown_context()), expected);
+    EXPECT_EQ(floats(sample(0).shown_input()), floats_of(frames.back()));
+  }
 
   io::FrameQueue queue_{8, io::Drop::never};
   io::Resizer resizer_{kSide, kSide};
@@ -181,6 +193,19 @@ TEST_P(LateTargets, NoneComesOverAGapADropOrTheEnd) {
   EXPECT_EQ(feed_->pending(), 0);
 }
 
+TEST_P(LateTargets, ASampleHoldsTheFramesBeforeItsOwn) {
+  start(1, 3);
+  for (int n = 0; n < 4; ++n) push(n);
+  expect_context({0, 0, 0});  // the start of the stream: nothing moves
+  expect_context({0, 0, 1});
+  expect_context({0, 1, 2});
+  expect_context({1, 2, 3});
+  push(4, 1);  // after an outage, or a loop's seam
+  push(5, 1);
+  expect_context({4, 4, 4});
+  expect_context({4, 4, 5});
+}
+
 INSTANTIATE_TEST_SUITE_P(Ways, LateTargets, testing::Bool(),
                          [](const auto& info) { return info.param ? "bytes" : "floats"; });
 
@@ -194,7 +219,7 @@ TEST_P(FrameFeedTest, NextFrameNeverPairsOverAGap) {
   }
   queue.close();
   io::Resizer resizer(kSide, kSide);
-  NextFrameFeed feed(queue, resizer, 1, false, trainer.schedule().slots());
+  NextFrameFeed feed(queue, resizer, {}, false, trainer.schedule().slots());
   std::vector<std::int64_t> inputs;
   for (auto status = engine::Feed::Status::wait; status != engine::Feed::Status::end;) {
     status = feed.poll(std::chrono::microseconds(0));

@@ -174,7 +174,7 @@ TEST_P(PairsComeWhole, NextFrame) {
   }
   queue.close();
   io::Resizer resizer(16, 12);
-  NextFrameFeed stream(queue, resizer, 1, GetParam(), trainer.schedule().slots());
+  NextFrameFeed stream(queue, resizer, {}, GetParam(), trainer.schedule().slots());
   ReplayFeed feed(trainer, stream, false,
                   {.kind = ReplayKind::reservoir, .places = 10, .share = 0.5, .seed = 5});
   Seen seen;

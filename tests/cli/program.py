@@ -85,13 +85,15 @@ def merged(tables, more):
     return {**tables, **{table: {**tables.get(table, {}), **keys} for table, keys in more.items()}}
 
 
-BARE = {"optimizer": {"kind": "sgd", "lr": 0.01}, "correction": {"kind": "none"}, "guard": {"kind": "none"}}
+PLAIN = {"task": {"kind": "autoencode"}, "model": {"preset": "partime-cnn"}}
+BARE = {**PLAIN, "optimizer": {"kind": "sgd", "lr": 0.01}, "correction": {"kind": "none"}, "guard": {"kind": "none"}}
 SMALL = {"source": {"uri": "synth:shapes", "width": 24, "height": 16},
-         "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]}}
+         "model": {"preset": "partime-cnn", "layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
+         "task": {"kind": "autoencode"}}
 
 
 def bare(tables):
-    """`tables`, with the schedule's bare update rule where they don't name another."""
+    """`tables`, with PARTIME's network and task and the schedule's bare update rule where they don't name others."""
     return merged(BARE, tables)
 
 

@@ -12,6 +12,28 @@ from torch import nn
 torch.set_num_threads(1)  # as in a stage: the order of sums depends on it
 
 
+class Residual(nn.Conv2d):
+    """x + relu(conv(x))."""
+
+    def __init__(self, channels, kernel):
+        super().__init__(channels, channels, kernel, padding=kernel // 2)
+
+    def forward(self, x):
+        return x + nn.functional.relu(super().forward(x))
+
+
+class Scale(nn.Module):
+    def forward(self, x):
+        return x * 0.25
+
+
+def residual_cnn(layers, features, kernel, channels, context):
+    """conv, relu, (layers-2) x residual, conv, scale."""
+    return nn.Sequential(nn.Conv2d(context * channels, features, kernel, padding=kernel // 2), nn.ReLU(),
+                         *[Residual(features, kernel) for _ in range(layers - 2)],
+                         nn.Conv2d(features, channels, kernel, padding=kernel // 2), Scale())
+
+
 def partime_cnn(layers, features, kernel, channels):
     """(layers-1) x {conv, relu}, conv, sigmoid; padding keeps the size."""
     modules = []
@@ -36,6 +58,20 @@ def next_frame(frames):
     """The target of a frame is its successor."""
     x = tensors(frames)
     return list(zip(x, x[1:]))
+
+
+def change(frames, context):
+    """The latest `context` frames, oldest first, the first one standing for those before it; the target is the next
+    frame, and the prediction the last one plus what the network gives."""
+    x = tensors(frames)
+    past = [x[0]] * (context - 1) + x
+    return [(torch.cat(past[n:n + context], 1), x[n + 1], x[n]) for n in range(len(x) - 1)]
+
+
+def loss_of(y, sample):
+    """The loss of what the network gives of a sample (input, target), or (input, target, frame to add it to)."""
+    _, target, *base = sample
+    return nn.functional.mse_loss(y + base[0] if base else y, target)
 
 
 def sgd(momentum, lr):
@@ -94,12 +130,12 @@ def traced(stages, losses):
 def sequential(stages, samples):
     """Each sample through all stages and back before the next one."""
     losses = []
-    for picture, target in samples:
-        ends, x = [], picture
+    for sample in samples:
+        ends, x = [], sample[0]
         for index, stage in enumerate(stages):
             ends.append(stage.forward(x, first=index == 0))
             x = ends[-1][1]
-        loss = nn.functional.mse_loss(x, target)
+        loss = loss_of(x, sample)
         losses.append(loss.item())
         gradient = torch.autograd.grad(loss, x, retain_graph=True)[0]
         for stage, (x, y) in zip(reversed(stages), reversed(ends)):
@@ -122,7 +158,7 @@ def partime(stages, samples):
             last = index == count - 1
             x, y = stage.forward(samples[sample][0] if index == 0 else activations[index], first=index == 0)
             if last:
-                loss = nn.functional.mse_loss(y, samples[sample][1])
+                loss = loss_of(y, samples[sample])
                 losses.append(loss.item())
                 arrived = (torch.autograd.grad(loss, y, retain_graph=True)[0], sample)
             else:

@@ -28,8 +28,8 @@ def drawn(number, folder):
     some(chance, tables,
          ("source", "channels", (1, 3)), ("source", "fit", ("stretch", "crop", "pad")), ("source", "seed", (1, 7)),
          ("task", "kind", ("autoencode", "next-frame")), ("task", "loss", ("mse", "l1", "huber", "ssim")),
-         ("task", "horizon", (1, 3)),
-         ("model", "norm", ("none", "instance", "group")), ("model", "activation", ("relu", "leaky-relu")),
+         ("task", "horizon", (1, 3)), ("task", "context", (1, 3)), ("task", "predict", ("change", "frame")),
+         ("model", "preset", ("partime-cnn", "residual-cnn")), ("model", "norm", ("none", "instance", "group")), ("model", "activation", ("relu", "leaky-relu")),
          ("model", "memory_format", ("contiguous", "channels_last")), ("model", "freeze", (["0.*"], ["*.bias"], ["*"])),
          ("model", "features", (3, 16)), ("model", "kernel", (1, 5)),
          ("pipeline", "schedule", ("1f1b", "2bw", "gpipe", "interleaved", "partime", "pb", "pipedream", "sequential", "zb-h1")),
@@ -45,7 +45,8 @@ def drawn(number, folder):
          ("replay", "kind", ("recent", "reservoir", "hard")), ("replay", "size", (1, 8)), ("replay", "share", (0.3, 0.7)),
          ("monitor", "policy", ("drop", "skip")))
     had = lambda table, key: tables.get(table, {}).get(key)
-    for table, key, wanted in (("task", "horizon", had("task", "kind") == "next-frame"),
+    later = had("task", "kind") != "autoencode"
+    for table, key, wanted in (("task", "horizon", later), ("task", "context", later), ("task", "predict", later),
                                ("replay", "size", had("replay", "kind")), ("replay", "share", had("replay", "kind")),
                                ("pipeline", "replicas", had("pipeline", "schedule") == "pipedream")):
         if not wanted and chance.random() < 0.95:  # or most would be refused for the same few reasons

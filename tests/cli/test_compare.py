@@ -14,7 +14,7 @@ class Compare(program.CliTest):
             paths.append(self.folder / f"{rate}.json")
             outcome = program.call("run", "--quiet", "--report", paths[-1], *program.settings({
                 "source": {"uri": "synth:shapes?frames=30", "width": 16, "height": 12},
-                "model": {"layers": 2, "features": 2}, "pipeline": {"cut": [2]}, "optimizer": {"lr": rate},
+                **program.PLAIN, "model": {"preset": "partime-cnn", "layers": 2, "features": 2}, "pipeline": {"cut": [2]}, "optimizer": {"lr": rate},
                 "output": {"log": self.folder / f"{rate}.jsonl", "log_every": 1}}))
             self.assert_code(program.DONE, outcome)
         return paths

@@ -48,8 +48,10 @@ KEYS = {
     "task.kind": names("autoencode", "next-frame", "label", "mask", "stream", "teacher"),
     "task.loss": names("mse", "l1", "huber", "ssim", "cross-entropy"),
     "task.horizon": whole(1, 1000),
+    "task.context": whole(1, 64),
+    "task.predict": names("auto", "change", "frame"),
     "task.classes": listed([1], "a"),
-    "model.preset": names("partime-cnn", "resnet18", "resnet50", "layers", "file"),
+    "model.preset": names("auto", "partime-cnn", "residual-cnn", "resnet18", "resnet50", "layers", "file"),
     "model.freeze": listed("a", [1], [""], 2),
     "model.layers": whole(1, 1000),
     "model.features": whole(1, 4096),
@@ -103,8 +105,8 @@ KEYS = {
 DEFAULTS = {
     "source": {"uri": f"file://{program.VIDEO}", "pace": "auto", "drop": "auto", "width": 128, "height": 96,
                "fit": "stretch", "roi": [], "channels": 3, "loop": False},
-    "task": {"kind": "autoencode", "loss": "mse"},
-    "model": {"preset": "partime-cnn", "layers": 4, "features": 32, "kernel": 3, "out_channels": 3, "weights": "",
+    "task": {"kind": "next-frame", "context": 2, "loss": "mse"},
+    "model": {"preset": "auto", "layers": 4, "features": 32, "kernel": 3, "out_channels": 3, "weights": "",
               "seed": 0},
     "pipeline": {"schedule": "partime", "stages": 2, "cut": [], "devices": "auto", "microbatches": 4,
                  "virtual_stages": 2, "vertical_sync": False, "capture": "auto"},
@@ -121,7 +123,7 @@ OTHERS = {
     "source": {"uri": "synth:shapes", "pace": "asap", "drop": "newest", "width": 16384, "height": 0, "fit": "pad",
                "roi": [1, 2, 3, 4], "channels": 1,
                "fps": 12.5, "loop": True, "seed": 10**12},
-    "task": {"kind": "next-frame", "loss": "l1", "horizon": 3},
+    "task": {"loss": "l1", "horizon": 3, "context": 3, "predict": "change"},
     "model": {"layers": 3, "features": 1, "kernel": 63, "out_channels": 1, "seed": 5},
     "pipeline": {"schedule": "sequential", "stages": 3, "cut": [2, 4], "devices": ["cpu:0", "cpu:0", "cpu:0"],
                  "microbatches": 65536, "virtual_stages": 1, "vertical_sync": True,
@@ -261,9 +263,11 @@ class Values(program.CliTest):
             self.assertIn(f"\n{line}\n", out)
 
     def test_what_check_prints_learns_as_auto_would(self):
-        first = program.call("check")
-        self.assertIn("#   correction inverse-age (auto): ", first.out)
-        self.assertIn("#   local would ", first.out)
+        for kind, words in (("next-frame", ["#   correction local (auto): "]),
+                            ("autoencode", ["#   correction inverse-age (auto): ", "#   local would "])):
+            first = program.call("check", "--set", f"task.kind={kind}")
+            for part in words:
+                self.assertIn(part, first.out)
         file = self.folder / "again.toml"
         file.write_text(first.out)
         self.assertEqual(program.call("check", file).out, first.out)
@@ -398,8 +402,8 @@ class Mistakes(program.CliTest):
                 self.assert_refused(program.BAD_USAGE, outcome, "--set")
 
     def test_cuts_and_stages_that_do_not_fit(self):
-        # A file that says nothing has 4 layers, 8 modules, 2 stages.
-        self.refused("[pipeline]\nstages = 9\n", ":2:1: pipeline.stages", "8")
+        # A file that says nothing has 7 modules, 2 stages.
+        self.refused("[pipeline]\nstages = 9\n", ":2:1: pipeline.stages", "7")
         for cut in ([8], [0], [3, 4]):
             with self.subTest(cut=cut):
                 self.refused(f"[pipeline]\ncut = {cut}\n", ":2:1: pipeline.cut")

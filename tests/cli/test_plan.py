@@ -19,7 +19,8 @@ parameter_size=7.0
 \tnode3 -- node4
 """
 # Four modules: conv, relu, conv, sigmoid.
-NETWORK = {"source": {"uri": "synth:shapes", "width": 16, "height": 16}, "model": {"layers": 2, "features": 4}}
+NETWORK = {"source": {"uri": "synth:shapes", "width": 16, "height": 16}, "task": {"kind": "autoencode"},
+           "model": {"preset": "partime-cnn", "layers": 2, "features": 4}}
 
 
 class Plan(program.CliTest):

@@ -8,7 +8,8 @@ import unittest
 
 import program
 
-SMALL = {"source": {"uri": "synth:shapes", "width": 16, "height": 12}, "model": {"layers": 2, "features": 4, "kernel": 5}}
+SMALL = {"source": {"uri": "synth:shapes", "width": 16, "height": 12}, "task": {"kind": "autoencode"},
+         "model": {"preset": "partime-cnn", "layers": 2, "features": 4, "kernel": 5}}
 
 
 class Profile(program.CliTest):

@@ -104,6 +104,34 @@ class Rules(Reference):
             self.assertFalse(torch.allclose(value, sequential.state_dict()[name], atol=1e-5), name)
 
 
+class Changes(Reference):
+    """The network predicts the change to the last of the frames it sees."""
+
+    def config(self, uri, cut, context=2, schedule="partime", **optimizer):
+        tables = super().config(uri, cut, schedule=schedule, task="next-frame", **optimizer)
+        tables["task"]["context"] = context
+        tables["model"]["preset"] = "residual-cnn"
+        return tables
+
+    def test_it_is_added_to_the_last_frame(self):
+        frames, uri = self.frames()
+        for context, cut, schedule in ((2, [2, 3], "partime"), (3, [3], "partime"), (1, [], "sequential"), (2, [], "partime")):
+            with self.subTest(context=context, cut=cut):
+                network = reference.residual_cnn(4, FEATURES, 3, 3, context)
+                save_file(network.state_dict(), self.folder / "start.safetensors")
+                stages = reference.cut_network(network, cut, reference.sgd(0.9, LR))
+                expected = reference.RULES[schedule](stages, reference.change(frames, context))
+                report, _ = self.learn(self.config(uri, cut, context, schedule, momentum=0.9))
+                self.assert_same_weights(network)
+                self.assert_same_trace(expected, report)
+
+    def test_it_begins_as_the_copy_of_the_last_frame(self):
+        config = self.config(self.frames()[1], [], lr=0.0)
+        config["model"]["weights"] = ""
+        report, _ = self.learn(config)
+        self.assertAlmostEqual(report["loss"]["mean"], report["loss"]["last_frame"]["mean"], places=6)
+
+
 class Seed(Reference):
 
     def test_a_seed_is_torch_manual_seed(self):

@@ -64,16 +64,17 @@ class Onnx(program.CliTest):
     def test_every_preset_and_layer(self):
         for name, model, shape in models():
             with self.subTest(name):
-                one = millrace.Trainer({"model": model}, schedule="sequential", stages=1)
+                one = millrace.Trainer({"model": model}, task="autoencode", schedule="sequential", stages=1)
                 outputs, weights = self.outputs(one, shape), self.folder / "weights.safetensors"
                 save_file(one.state_dict(), weights)
-                config = self.write({"source": {"width": shape[2], "height": shape[1]}, "model": model})
+                config = self.write({"source": {"width": shape[2], "height": shape[1]}, "model": model,
+                                     "task": {"kind": "autoencode"}})
                 self.assert_same(self.export(weights, "--config", config), outputs, ROUNDED.get(name, 1e-6))
 
     def test_weights_of_a_run_say_what_network_they_are_of(self):
         config = program.small(model={"layers": 3, "features": 8}, output={"weights": self.folder / "out.safetensors"})
         self.learn(config, "--frames", "20")
-        one = millrace.Trainer({"model": {"preset": "partime-cnn", "layers": 3, "features": 8, "kernel": 3}}, stages=1,
+        one = millrace.Trainer({"model": {"preset": "partime-cnn", "layers": 3, "features": 8, "kernel": 3}}, stages=1, task="autoencode",
                                weights=str(self.folder / "out.safetensors"))
         self.assert_same(self.export(self.folder / "out.safetensors"), self.outputs(one, SHAPE))
 
@@ -81,7 +82,8 @@ class Onnx(program.CliTest):
         net = networks.small()
         millrace.export(net, torch.rand(1, *SHAPE)).save(self.folder / "net.pt")
         save_file(net.state_dict(), self.folder / "net.safetensors")
-        config = self.write({"source": {"width": 24, "height": 16}, "model": {"preset": "file", "file": self.folder / "net.pt"}})
+        config = self.write({"source": {"width": 24, "height": 16}, "model": {"preset": "file", "file": self.folder / "net.pt"},
+                             "task": {"kind": "autoencode"}})
         one = millrace.Trainer(net, stages=1)
         self.assert_same(self.export(self.folder / "net.safetensors", "--config", config), self.outputs(one, SHAPE))
 

@@ -211,7 +211,8 @@ while len(trained) < 20:
             list(millrace.Trainer(network(), stages=1, **PLAIN).run(breaks()))
 
     def test_a_config_as_dict_and_as_file(self):
-        config = {"model": {"layers": 2, "features": 4, "kernel": 3, "seed": 3}, "pipeline": {"stages": 1},
+        config = {"model": {"preset": "partime-cnn", "layers": 2, "features": 4, "kernel": 3, "seed": 3},
+                  "pipeline": {"stages": 1}, "task": {"kind": "autoencode"},
                   "optimizer": {"kind": "sgd", "lr": LR}}
         frames = pictures(8)
         trainer = millrace.Trainer(config, correction="none", guard="none", capture="eager")
@@ -267,6 +268,15 @@ while len(trained) < 20:
         own = not_in_place(network())
         samples = [(x[None], y[None]) for x, y in zip(frames, frames[1:])]
         self.assertEqual([r.loss for r in trainer.run(frames)], expected(own, "sequential", samples, []))
+
+    def test_a_module_that_ends_in_no_sigmoid_predicts_the_change_to_the_last_frame(self):
+        frames = pictures(10)
+        torch.manual_seed(1)
+        net = reference.residual_cnn(3, 4, 3, 3, context=2)
+        trainer = millrace.Trainer(net, schedule="sequential", stages=1, task="next-frame", **PLAIN)
+        seen = [frames[0], *frames]
+        samples = [(torch.cat(seen[n:n + 2])[None], frames[n + 1][None], frames[n][None]) for n in range(9)]
+        self.assertEqual([r.loss for r in trainer.run(frames)], expected(net, "sequential", samples, []))
 
     def test_bad_input_is_one_line_with_the_programs_words(self):
         net, frames = network(), pictures(3)

@@ -112,6 +112,10 @@ void check_cut(const Config& config, int modules) {
   check_key(config, "pipeline.cut", [&] { engine::require_cut(cut, stages, modules); });
 }
 
+bool predicts_later_frame(const Config& config) {
+  return task_type(config.task.kind).target == TargetFrom::later_frame;
+}
+
 /// Checks the keys of [task] against the task's kind. Returns the task.
 const TaskType& check_task(const Config& config) {
   const TaskType& task = task_type(config.task.kind);
@@ -123,6 +127,10 @@ const TaskType& check_task(const Config& config) {
       throw config.error(owner.key, "is for task.kind \"" + owner.name + "\"");
     if (!given && needed && owner.name == task.name)
       throw config.error("task.kind", task.name + " needs " + owner.key);
+  }
+  for (const char* key : {"task.context", "task.predict"}) {
+    if (!predicts_later_frame(config) && !is_default(config, key))
+      throw config.error(key, "is for task.kind \"next-frame\"");
   }
   const bool live = told_live(config);
   if (live && keys.classes.empty())
@@ -227,6 +235,30 @@ void choose_frames(const Config& config, engine::TrainerOptions& options) {
 
 }  // namespace
 
+stages::ModelSpec model_of(const Config& config) {
+  stages::ModelSpec model = config.model;
+  const bool change = predicts_later_frame(config) && config.task.predict != "frame";
+  if (model.preset == "auto") model.preset = change ? "residual-cnn" : "partime-cnn";
+  return model;
+}
+
+stages::Forecast forecast_of(const Config& config) {
+  if (!predicts_later_frame(config)) return {};
+  stages::Forecast forecast{config.task.context, config.task.predict == "change"};
+  if (config.task.predict == "auto") {
+    check_located(config, "model.preset",
+                  [&] { forecast.change = !stages::ends_in_sigmoid(model_of(config)); });
+  }
+  if (!forecast.change && !config.places.contains("task.context")) forecast.context = 1;
+  return forecast;
+}
+
+Config as_run(Config config, const engine::TrainerOptions& options) {
+  config.optimizer = options.optimizer;
+  if (predicts_later_frame(config)) config.task.context = options.context;
+  return config;
+}
+
 std::int64_t channels_before(const Config& config) {
   return config.task.with_input ? config.source.channels : 0;
 }
@@ -266,16 +298,18 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
                                 Resumed* resumed, bool targets) {
   engine::TrainerOptions options;
   const TaskType& task = check_task(config);
+  const stages::Forecast forecast = forecast_of(config);
   const bool out = config.places.contains("model.out_channels");
   check_located(config, out ? "model.out_channels" : "model.preset", [&] {
-    options.network =
-        stages::build_network(config.model, shape, targets ? stages::Gives::anything : task.gives);
+    options.network = stages::build_network(
+        model_of(config), shape, targets ? stages::Gives::anything : task.gives, forecast);
     check_output(config, task, shape, options.network->shape(options.network->size() - 1));
   });
   check_told(config, shape, options.network->shape(options.network->size() - 1));
   check_cut(config, options.network->size());
   check_policy(config);
-  options.sample = shape;
+  options.sample = {shape.channels * forecast.context, shape.height, shape.width};
+  options.context = forecast.context;
   options.target_is_input = task.target == TargetFrom::input && !targets;
   options.loss = config.task.loss;
   static_cast<engine::ScheduleSpec&>(options) = config.pipeline;

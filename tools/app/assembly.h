@@ -28,6 +28,15 @@ auto check_key(const Config& config, const std::string& key, const Check& check)
   }
 }
 
+/// What samples hold of the stream's past, and whether the network predicts a change. Throws
+/// ConfigError.
+stages::Forecast forecast_of(const Config& config);
+/// [model], with the preset that "auto" stands for.
+stages::ModelSpec model_of(const Config& config);
+
+/// `config` with what it left open as `options` have it, so that it runs the same once more.
+Config as_run(Config config, const engine::TrainerOptions& options);
+
 /// Throws ConfigError unless `network` has as many outputs as the stream has classes.
 void require_classes(const Config& config, const stages::Network& network, int classes);
 

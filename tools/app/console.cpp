@@ -142,12 +142,17 @@ std::string Console::status() {
                      replayed = learner_.trainer.monitor().tally().counts().replayed;
   const RunLog& log = records_.log;
   std::string text = engine::format(
-      "frame %lld  %.1f fps  %s  latency %.0f/%.0f ms  dropped %lld  loss %.4f (mean frame %.4f)",
+      "frame %lld  %.1f fps  %s  latency %.0f/%.0f ms  dropped %lld",
       static_cast<long long>(request_.resumed.frames + trained),
       double(trained - shown_) / std::max(1e-9, seconds),
       engine::rule_text(r, learner_.real_time.verdict(r)).c_str(), r.latency_p50, r.latency_p99,
-      static_cast<long long>(intake_.queue.dropped()), log.network().recent(),
-      log.baseline().recent());
+      static_cast<long long>(intake_.queue.dropped()));
+  if (const double loss = log.network().recent(); log.network().count() > 0) {
+    text += engine::format("  loss %.4f", loss);
+    const Standing standing = log.standing();
+    if (*standing.strongest)
+      text += engine::format(" (%s: %.3gx)", standing.strongest, standing.times);
+  }
   shown_ = trained;
   shown_at_ = now;
   if (replayed > 0) text += "  replayed " + std::to_string(replayed);

@@ -20,6 +20,18 @@ std::string summary_of(const std::string& kind) {
       ->summary;
 }
 
+/// Whether `local` can be used, and gradients of a stage's own loss are fresh.
+bool local_fits(engine::TrainerOptions options, const engine::Schedule& schedule) {
+  if (!fresh(engine::own_gradient_ages(schedule))) return false;
+  options.correction.kind = "local";
+  try {
+    engine::require_correction(options, schedule);
+  } catch (const std::invalid_argument&) {
+    return false;  // the stages' maps have not the target's size
+  }
+  return true;
+}
+
 }  // namespace
 
 void choose_correction(const Config& config, const engine::Schedule& schedule,
@@ -27,6 +39,11 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
   if (options.correction.kind != "auto") return;
   if (fresh(engine::gradient_ages(schedule))) {
     options.correction.kind = "none";
+    return;
+  }
+  // Errors of motion do not stay in place: a late gradient would meet another frame's.
+  if (options.network->predicts_change() && local_fits(options, schedule)) {
+    options.correction.kind = "local";
     return;
   }
   options.correction.kind = "inverse-age";
@@ -55,15 +72,8 @@ std::string local_note(const engine::TrainerOptions& options) {
   const engine::Schedule schedule = engine::schedule_of(options);
   // If a stage's backward comes long after its forward, its own loss is as old.
   if (options.correction.kind == "local" || fresh(engine::gradient_ages(schedule)) ||
-      !fresh(engine::own_gradient_ages(schedule)))
+      !local_fits(options, schedule))
     return "";
-  engine::TrainerOptions local = options;
-  local.correction.kind = "local";
-  try {
-    engine::require_correction(local, schedule);
-  } catch (const std::invalid_argument&) {
-    return "";  // the stages' maps have not the target's size
-  }
   return "local would teach each stage by an auxiliary head of its own: no gradient is old, and "
          "pictures are often predicted better, but nothing comes back from downstream";
 }

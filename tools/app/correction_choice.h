@@ -8,8 +8,9 @@
 
 namespace millrace::app {
 
-/// Resolves correction.kind "auto". If gradients are fresh: "none". Else "inverse-age", the best
-/// rule whose gradients come from downstream, with a beta1 of 0 unless the config sets
+/// Resolves correction.kind "auto". If gradients are fresh: "none". Else, of a network that predicts
+/// changes, "local" where it fits; of others "inverse-age", the best rule whose gradients come from
+/// downstream, with a beta1 of 0 unless the config sets
 /// optimizer.beta1, since a running mean makes old gradients even older.
 /// docs/benchmarks/learning.md has the figures.
 void choose_correction(const Config& config, const engine::Schedule& schedule,

@@ -29,8 +29,8 @@ Config for_given(Config config, const stages::ImageShape& shape, bool targets) {
   refuse("source.uris", config.source.uris.size() > 1, "one rank's");
   refuse("pipeline.tensor", config.pipeline.tensor > 1, "one rank's");
   // Scores are of classes, whatever gives them.
-  if (targets && stages::Loss(config.task.loss).scores() && !config.places.contains("task.kind"))
-    config.task.kind = "label";
+  if (targets && (!config.places.contains("task.kind") || config.task.kind == "next-frame"))
+    config.task.kind = stages::Loss(config.task.loss).scores() ? "label" : "autoencode";
   config.source.channels = int(shape.channels);
   config.source.height = int(shape.height);
   config.source.width = int(shape.width);
@@ -56,12 +56,15 @@ at::Tensor tensor_of(const NamedWeights& one) {
 void check_modules(const Config& config, std::int64_t modules) {
   const stages::ImageShape shape{3, 8, 8};
   Config stand_in = for_given(config, shape, true);
-  stand_in.task.kind = "autoencode";
-  stand_in.task.loss = {};
+  stand_in.task = {.kind = "autoencode"};
   stand_in.weights.file.clear();
   stand_in.model = {.preset = "layers"};
   stand_in.model.layer.assign(std::size_t(modules), {.type = "relu"});
   assemble(stand_in, shape, nullptr, true);
+}
+
+int context_of(const Config& config) {
+  return forecast_of(config).context;
 }
 
 struct GivenRun::Parts {

@@ -31,6 +31,9 @@ struct NamedWeights {
 /// Throws ConfigError if `config` would suit no network of `modules` modules.
 void check_modules(const Config& config, std::int64_t modules);
 
+/// Frames in a sample of the config's task, the latest one's channels last. Throws ConfigError.
+int context_of(const Config& config);
+
 /// How a start() takes frames.
 struct GivenPace {
   bool live = false;  ///< the newest frame wins, else give() waits; source.drop may say otherwise

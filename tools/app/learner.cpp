@@ -14,7 +14,7 @@ engine::TrainerOptions complete(engine::TrainerOptions options, const Request& r
                                 const Intake& intake, RankTeam* team) {
   const Config& config = request.config;
   const TargetFrom target = task_type(config.task.kind).target;
-  if (options.sample != intake.shape()) options = assemble(config, intake.shape());
+  if (options.frame() != intake.shape()) options = assemble(config, intake.shape());
   if (target == TargetFrom::label && !request.labels && !request.live_labels && !intake.given)
     require_classes(config, *options.network, intake.info.classes);
   options.fps = intake.fps();
@@ -53,7 +53,8 @@ std::unique_ptr<FrameFeed> make_feed(const Config& config, Intake& intake,
   io::Resizer& resizer = intake.resizer;
   switch (target) {
     case TargetFrom::later_frame:
-      return std::make_unique<NextFrameFeed>(queue, resizer, config.task.horizon, late, slots);
+      return std::make_unique<NextFrameFeed>(
+          queue, resizer, Ahead{config.task.horizon, trainer.context()}, late, slots);
     case TargetFrom::teacher:
       return std::make_unique<TeacherFeed>(
           queue, resizer, Teacher(config, intake.shape(), trainer.output_shape()), late, slots);

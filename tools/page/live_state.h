@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -48,7 +49,12 @@ struct Snapshot {
   // How well it predicts.
   double loss_last = 0;
   double loss_recent = 0;        ///< mean of the last 100 frames
-  double mean_frame_recent = 0;  ///< the same for always predicting the mean of all frames
+  // The same of trivial predictors; nan: the task has none such.
+  double mean_frame_recent = 0;
+  double last_frame_recent = std::numeric_limits<double>::quiet_NaN();
+  double linear_recent = std::numeric_limits<double>::quiet_NaN();
+  std::string strongest;  ///< of the trivial predictors; empty: none is known yet
+  double times = 0;       ///< how many times as large its error is
   /// With classes: share of the last 100 frames (or of their pixels) classified correctly, and the
   /// same for always choosing the most frequent class.
   struct Accuracy {

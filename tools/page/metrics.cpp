@@ -98,7 +98,11 @@ std::string metrics_text(const Snapshot& s, int viewers) {
   sheet.histogram(s.latency);
   sheet.family("millrace_loss", "Mean loss of the last 100 predictions.", MetricType::Gauge);
   sheet.value(s.loss_recent, {{"predictor", "network"}});
-  sheet.value(s.mean_frame_recent, {{"predictor", "mean_frame"}});
+  for (const auto& [name, recent] : {std::pair{"mean_frame", s.mean_frame_recent},
+                                     std::pair{"last_frame", s.last_frame_recent},
+                                     std::pair{"linear", s.linear_recent}}) {
+    if (std::isfinite(recent)) sheet.value(recent, {{"predictor", name}});
+  }
   if (s.accuracy) {
     sheet.family("millrace_accuracy", "Share of the last 100 frames whose class was told.",
                  MetricType::Gauge);
@@ -129,7 +133,8 @@ std::string metrics_text(const Snapshot& s, int viewers) {
   sheet.gauge("millrace_budget_seconds", "1/F: time there is for a frame; 0: no rate to hold.",
               s.reading.budget * 1e-3);
   sheet.gauge("millrace_real_time_holds",
-              "1 if every frame of the last seconds was learned from in time, or there is no rate.",
+              "1 if every frame of the last seconds was learned from in time, or there is no rate "
+              "to hold; 0 while no frame is learned from.",
               s.verdict.holds);
   sheet.gauge("millrace_paused", "1 while training rests on demand.", s.paused);
   sheet.counter("millrace_checkpoints_written_total", "Checkpoints written.", s.saves);

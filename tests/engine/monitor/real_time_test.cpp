@@ -48,6 +48,21 @@ TEST(RealTime, WithoutARateThereIsNoVerdict) {
   EXPECT_FALSE(verdict.judged);
 }
 
+TEST(RealTime, NothingHoldsBeforeAFrameOrOnceNoneComes) {
+  RealTime real_time;
+  Clock::time_point now{};
+  EXPECT_FALSE(real_time.verdict(reading(1, 25)).holds);
+  real_time.note({.received = 1}, false, now);
+  EXPECT_FALSE(real_time.verdict(reading(1, 25)).holds);
+  real_time.note({.received = 2, .trained = 2}, false, now += 1s);
+  EXPECT_TRUE(real_time.verdict(reading(1, 25)).holds);
+  for (int second = 0; second < 12; ++second)
+    real_time.note({.received = 2, .trained = 2}, false, now += 1s);
+  const Verdict verdict = real_time.verdict(reading(1, 25));
+  EXPECT_FALSE(verdict.judged || verdict.holds);
+  EXPECT_NE(verdict.reason.find("no frame was learned from"), std::string::npos) << verdict.reason;
+}
+
 TEST(RealTime, ForgetsWhatIsOlderThanItsWindowAndWhileThePipelineFilled) {
   RealTime real_time;
   Clock::time_point now{};

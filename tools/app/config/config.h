@@ -43,9 +43,11 @@ struct Config {
     std::int64_t max_pixels = 7680 * 4320;
   } source;
   struct {
-    std::string kind = "autoencode";
+    std::string kind = "next-frame";
     stages::LossSpec loss;
     int horizon = 1;
+    int context = 2;
+    std::string predict = "auto";
     std::string labels;
     std::vector<std::string> classes;
     std::string masks;
@@ -53,7 +55,7 @@ struct Config {
     std::string teacher;
     bool with_input = false;
   } task;
-  stages::ModelSpec model{.layers = 4, .features = 32, .kernel = 3};
+  stages::ModelSpec model{.preset = "auto", .layers = 4, .features = 32, .kernel = 3};
   struct {
     std::string file;
     std::uint64_t seed = 0;

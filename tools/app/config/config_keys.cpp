@@ -93,6 +93,12 @@ Range patterns() {
           }};
 }
 
+Range presets() {
+  std::vector<std::string> names = stages::preset_names();
+  names.insert(names.begin(), "auto");
+  return one_of(names);
+}
+
 Range schedules() {
   return listed({.choices = engine::schedule_names(), .or_if = engine::is_schedule_file},
                 " or a .csv file");
@@ -175,6 +181,12 @@ std::vector<ConfigKey> make_table() {
               "; a list: their sum, as [{kind = \"mse\"}, {kind = \"ssim\", weight = 0.5}]; "
               "cross-entropy takes label_smoothing, each takes channels = [FIRST, COUNT]"),
       KEY(task.horizon, whole(1, 1000), "next-frame: frames from the input to the predicted frame"),
+      KEY(task.context, whole(1, 64),
+          "next-frame: frames that the network sees, the latest one's channels last; unset: 1 for a "
+          "network that predicts the frame itself"),
+      KEY(task.predict, one_of({"auto", "change", "frame"}),
+          "next-frame: change: the network's output is added to the latest frame; frame: it is the "
+          "frame; auto: frame for networks that end in a sigmoid, else change"),
       KEY(task.labels, text(),
           "label: a CSV of classes, its first line \"frame,class\" or \"time,class\" (seconds), or "
           "JSON lines as {\"frame\": 17, \"class\": \"day\"}; \"http\": POSTed to the page's "
@@ -191,11 +203,14 @@ std::vector<ConfigKey> make_table() {
           "config's own network, .safetensors"),
       KEY(task.with_input, flag(),
           "mask, stream: predict the input as well, by the network's first channels"),
-      KEY(model.preset, one_of(stages::preset_names()),
-          "layers: as written in [[model.layer]]; file: model.file"),
-      KEY(model.layers, whole(1, 1000), "partime-cnn: convolutions"),
-      KEY(model.features, whole(1, 4096), "partime-cnn: channels between convolutions"),
-      KEY(model.kernel, kernel_side(), "partime-cnn: side of a convolution's kernel"),
+      KEY(model.preset, presets(),
+          "auto: residual-cnn where a change is predicted, else partime-cnn; layers: as written in "
+          "[[model.layer]]; file: model.file"),
+      KEY(model.layers, whole(1, 1000), "partime-cnn, residual-cnn: convolutions"),
+      KEY(model.features, whole(1, 4096),
+          "partime-cnn, residual-cnn: channels between convolutions"),
+      KEY(model.kernel, kernel_side(),
+          "partime-cnn, residual-cnn: side of a convolution's kernel"),
       KEY(model.norm, one_of({"none", "instance", "group"}),
           "partime-cnn: normalization between a convolution and its activation"),
       KEY(model.activation, one_of({"relu", "leaky-relu"}),
@@ -260,7 +275,8 @@ std::vector<ConfigKey> make_table() {
       KEY(correction.kind, corrections(),
           "what to do about old gradients; none: the schedule's bare rule; auto: none where "
           "gradients "
-          "are fresh, else inverse-age, with optimizer.beta1 = 0 unless that is set"),
+          "are fresh; else local for a network of changes, where it fits, and for others inverse-age, "
+          "with optimizer.beta1 = 0 unless that is set"),
       KEY(correction.anneal, whole(1, kMany), "pipemare: updates until the full rate is reached"),
       KEY(correction.lambda, real(0, 1000), "dc-asgd: strength"),
       KEY(correction.decay, real(0.000001, 1),

@@ -11,8 +11,8 @@ constexpr int kMostRepeats = 200;  // of a module, on a machine that is busy
 
 engine::plan::Profile profile_of(const Config& config,
                                  std::vector<engine::plan::Measured>* speeds) {
-  const stages::ImageShape sample = sample_of(config);
-  const engine::TrainerOptions options = assemble(config, sample);
+  const engine::TrainerOptions options = assemble(config, sample_of(config));
+  const stages::ImageShape& sample = options.sample;
   const bool programs = engine::runs_programs(options, 0);
   engine::plan::Profile profile =
       engine::measure_profile(options.network, sample, options.optimizer,
@@ -21,7 +21,7 @@ engine::plan::Profile profile_of(const Config& config,
                                .neighbours = true,
                                .programs = programs,
                                .parts = !options.devices.front().cuda});
-  profile.network = config.model.preset + " at " + std::to_string(sample.width) + "x" +
+  profile.network = model_of(config).preset + " at " + std::to_string(sample.width) + "x" +
                     std::to_string(sample.height);
   profile.source = std::string("measured by millrace " MILLRACE_VERSION) +
                    (programs ? ", step programs" : ", operator by operator");

@@ -84,6 +84,23 @@ void FrameFeed::write_input(const io::Frame& frame, engine::Sample& sample) {
   write(frame, sample.input_bytes(), sample.input());
 }
 
+void FrameFeed::write_input(const io::Frame& frame, engine::Sample& sample, int place,
+                            int context) {
+  if (context == 1) return write_input(frame, sample);
+  const std::size_t channels = std::size_t(frame.channels), first = std::size_t(place) * channels;
+  const std::span<std::uint8_t> bytes = sample.input_bytes();
+  if (bytes.empty()) {
+    const std::span<float> floats = sample.input();
+    return io::to_planar(frame, floats.data() + frame.bytes() * std::size_t(place));
+  }
+  // A pixel's channels of all frames lie together.
+  const std::size_t step = channels * std::size_t(context);
+  for (std::size_t pixel = 0; pixel * step < bytes.size(); ++pixel) {
+    std::copy_n(frame.pixels.begin() + std::ptrdiff_t(pixel * channels), channels,
+                bytes.begin() + std::ptrdiff_t(pixel * step + first));
+  }
+}
+
 void FrameFeed::write_target(const io::Frame& frame, engine::Sample& sample) {
   write(frame, sample.target_bytes(), sample.target());
 }

@@ -45,6 +45,8 @@ class FrameFeed : public engine::Feed {
   /// Copies the pixels of `frame`, which has the samples' size, as the slot takes them: bytes or
   /// floats.
   static void write_input(const io::Frame& frame, engine::Sample& sample);
+  /// The same as frame `place` of the `context` in a sample.
+  static void write_input(const io::Frame& frame, engine::Sample& sample, int place, int context);
   static void write_target(const io::Frame& frame, engine::Sample& sample);
 
   io::FrameQueue& queue_;

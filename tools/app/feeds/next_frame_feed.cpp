@@ -8,12 +8,13 @@ namespace millrace::app {
 using Status = engine::Feed::Status;
 using namespace std::chrono_literals;
 
-NextFrameFeed::NextFrameFeed(io::FrameQueue& queue, io::Resizer& resizer, int horizon, bool late,
+NextFrameFeed::NextFrameFeed(io::FrameQueue& queue, io::Resizer& resizer, Ahead ahead, bool late,
                              int slots)
     : FrameFeed(queue, resizer, TargetFrom::later_frame),
-      horizon_(horizon),
+      horizon_(ahead.horizon),
+      context_(ahead.context),
       late_(late),
-      window_(std::size_t(horizon) + 1),
+      window_(std::size_t(ahead.horizon) + std::size_t(ahead.context)),
       awaited_(std::size_t(slots)) {}
 
 Status NextFrameFeed::poll(std::chrono::microseconds patience) {
@@ -40,7 +41,7 @@ Status NextFrameFeed::poll(std::chrono::microseconds patience) {
 void NextFrameFeed::take(engine::Sample& sample) {
   const std::lock_guard lock(mutex_);
   const io::Frame& frame = at(passed_);
-  write_input(frame, sample);
+  write_context(sample);
   sample.info = info_of(frame);
   bool never = false;
   if (!late_) write_target(*pair(never), sample);
@@ -53,6 +54,14 @@ void NextFrameFeed::take(engine::Sample& sample) {
   awaited.target.store(Target::open, std::memory_order_relaxed);
   for (std::int64_t n = passed_; n < arrived_; ++n) tell(awaited, at(n));
   if (ended_) miss(awaited);
+}
+
+void NextFrameFeed::write_context(engine::Sample& sample) {
+  std::int64_t n = passed_;
+  for (int place = context_ - 1; place >= 0; --place) {
+    write_input(at(n), sample, place, context_);
+    if (n > 0 && at(n - 1).segment == at(n).segment) --n;
+  }
 }
 
 Status NextFrameFeed::target(engine::Sample& sample, std::chrono::microseconds patience) {

@@ -11,8 +11,17 @@
 
 namespace millrace::app {
 
-/// A frame's target is the frame `horizon` later in the same segment of the stream. There is none
+/// How far ahead is predicted, and of what.
+struct Ahead {
+  int horizon = 1;  ///< frames from a sample's latest frame to its target
+  int context = 1;  ///< frames in a sample
+};
+
+/// A frame's target is the frame `Ahead::horizon` later in the same segment of the stream. There is none
 /// if that frame was dropped or not decoded, or if an outage or a loop's seam lies between.
+///
+/// A sample begins with the frames that arrived before its own in the segment. If there are too few,
+/// the earliest is repeated: at the start of a stream nothing moves.
 ///
 /// Late targets: a frame becomes a sample at once, so that the network predicts the future. Its
 /// target is written when it arrives; if it never does, the sample has no target. Stages that wait
@@ -25,7 +34,7 @@ namespace millrace::app {
 class NextFrameFeed final : public FrameFeed {
  public:
   /// `slots`: samples in flight.
-  NextFrameFeed(io::FrameQueue& queue, io::Resizer& resizer, int horizon, bool late, int slots);
+  NextFrameFeed(io::FrameQueue& queue, io::Resizer& resizer, Ahead ahead, bool late, int slots);
 
   Status poll(std::chrono::microseconds patience) override;
   void take(engine::Sample& sample) override;
@@ -45,6 +54,7 @@ class NextFrameFeed final : public FrameFeed {
   // Under the lock.
   std::int64_t waiting() const { return arrived_ - passed_; }  ///< frames in the window
   io::Frame& at(std::int64_t n) { return window_[std::size_t(n) % window_.size()]; }
+  void write_context(engine::Sample& sample);
   /// Takes one frame, if one comes, into the window and writes it to the samples that await it.
   bool look(std::chrono::microseconds patience);
   void tell(Awaited& awaited, const io::Frame& frame);
@@ -55,9 +65,10 @@ class NextFrameFeed final : public FrameFeed {
   const io::Frame* pair(bool& never);
 
   const std::int64_t horizon_;
+  const int context_;
   const bool late_;
   std::mutex mutex_;
-  std::vector<io::Frame> window_;  ///< ring of frames that are no samples yet
+  std::vector<io::Frame> window_;  ///< ring of the latest samples' frames, and of those to come
   std::int64_t arrived_ = 0, passed_ = 0;
   bool ended_ = false;            ///< the stream has ended
   std::vector<Awaited> awaited_;  ///< by slot

@@ -28,7 +28,7 @@ Teacher::Teacher(const Config& config, const stages::ImageShape& sample,
                  const stages::ImageShape& target)
     : file_(config.task.teacher), sample_(sample) {
   const bool weights = file_.ends_with(".safetensors");
-  stages::ModelSpec model = config.model;
+  stages::ModelSpec model = model_of(config);
   if (!weights) model = {.preset = "file", .file = file_};
   try {
     const auto network = stages::build_network(model, sample, stages::Gives::anything);

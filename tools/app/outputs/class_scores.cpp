@@ -48,6 +48,7 @@ ClassScores::ClassScores(std::size_t classes, std::size_t pixels, std::size_t of
       truth_(pixels),
       told_(pixels),
       majority_(pixels),
+      latest_(pixels, kNone),
       best_(pixels),
       counts_(classes * pixels),
       overlap_(classes),
@@ -56,13 +57,16 @@ ClassScores::ClassScores(std::size_t classes, std::size_t pixels, std::size_t of
 void ClassScores::see(const float* target, const float* prediction) {
   largest(target + offset_, true, truth_);
   largest(prediction + offset_, false, told_);
-  std::int64_t seen = 0, right = 0, usual = 0;
+  std::int64_t seen = 0, right = 0, usual = 0, again = 0, known = 0;
   for (std::size_t i = 0; i < pixels_; ++i) {
     const std::size_t truth = truth_[i];
     if (truth == kNone) continue;
     ++seen;
     right += told_[i] == truth;
     usual += majority_[i] == truth;
+    known += latest_[i] != kNone;
+    again += latest_[i] == truth;
+    latest_[i] = truth;
     overlap_.add(truth, told_[i]);
     majority_overlap_.add(truth, majority_[i]);
     const std::int32_t count = ++counts_[truth * pixels_ + i],
@@ -72,6 +76,7 @@ void ClassScores::see(const float* target, const float* prediction) {
   if (seen == 0) return;
   hits_.add(float(right) / float(seen));
   majority_hits_.add(float(usual) / float(seen));
+  if (known > 0) last_hits_.add(float(again) / float(known));
   overlap_.end_frame();
   majority_overlap_.end_frame();
 }

@@ -47,6 +47,8 @@ class ClassScores {
   const engine::LossHistory& hits() const { return hits_; }
   /// The same for always predicting the pixel's most frequent class so far.
   const engine::LossHistory& majority_hits() const { return majority_hits_; }
+  /// The same for always predicting the pixel's latest class; none before the second frame.
+  const engine::LossHistory& last_hits() const { return last_hits_; }
   const Overlap& overlap() const { return overlap_; }
   const Overlap& majority_overlap() const { return majority_overlap_; }
   bool pixels() const { return pixels_ > 1; }
@@ -57,10 +59,10 @@ class ClassScores {
   void largest(const float* numbers, bool any, std::vector<std::size_t>& classes);
 
   const std::size_t classes_, pixels_, offset_;
-  std::vector<std::size_t> truth_, told_, majority_;
+  std::vector<std::size_t> truth_, told_, majority_, latest_;
   std::vector<float> best_;
   std::vector<std::int32_t> counts_;  ///< [classes][pixels]: frames so far
-  engine::LossHistory hits_, majority_hits_;
+  engine::LossHistory hits_, majority_hits_, last_hits_;
   Overlap overlap_, majority_overlap_;
 };
 

@@ -138,6 +138,8 @@ page::Snapshot LiveView::look() const {
       .loss_last = records_.log.network().last(),
       .loss_recent = records_.log.network().recent(),
       .mean_frame_recent = records_.log.baseline().recent(),
+      .last_frame_recent = records_.log.losses().last_frame.recent(),
+      .linear_recent = records_.log.losses().linear.recent(),
       .unexpected = novelty.marked(),
       .events = novelty.events(),
       .deviation = novelty.deviation(),
@@ -151,6 +153,9 @@ page::Snapshot LiveView::look() const {
       .failed_saves = records_.checkpointer ? records_.checkpointer->failed() : 0,
       .trouble = trouble()};
   const RunLog& log = records_.log;
+  const Standing standing = log.standing();
+  now.strongest = standing.strongest;
+  now.times = standing.times;
   if (const ClassScores* const classes = log.classes()) {
     now.accuracy = {classes->hits().recent(), classes->majority_hits().recent()};
     if (classes->pixels())

@@ -22,6 +22,8 @@ class MeanFrame {
   float loss_of(const float* prediction, const float* target) const;
 
   const std::vector<float>& mean() const { return mean_; }
+  /// Whether there is a mean yet: of pictures, not before the first.
+  bool known() const { return seen_ > 0 || !counts_.empty(); }
 
  private:
   template <class Element>

@@ -24,11 +24,14 @@ void draw_loss(const RunLog& log, const std::string& path) {
                   .x_label = "frame",
                   .y_label = "mean squared error",
                   .log_y = true};
-  auto mean_frame = log.baseline().curve();
-  if (!mean_frame.empty())
-    mean_frame.erase(mean_frame.begin());  // before the first frame there is no mean
-  chart.series = {{.label = "network", .points = log.network().curve()},
+  const Compared& losses = log.losses();
+  auto mean_frame = losses.mean_frame.curve();
+  for (auto& [frame, loss] : mean_frame) ++frame;  // before the first frame there is no mean
+  chart.series = {{.label = "network", .points = losses.network.curve()},
                   {.label = "mean frame", .points = std::move(mean_frame), .dashed = true}};
+  if (losses.last_frame.count() > 0)
+    chart.series.push_back(
+        {.label = "last frame", .points = losses.last_frame.curve(), .dashed = true});
   io::write_chart(chart, path);
 }
 
@@ -41,8 +44,11 @@ void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const s
   const auto picture = [&](const float* data) {
     return io::from_planar(data, channels, height, width);
   };
+  const engine::LossHistory& copies = log.losses().last_frame;
   io::write_strip("What the network saw and said of the last frame",
-                  {{"input", "", picture(log.input())},
+                  {{"input",
+                    copies.count() > 0 ? loss_text(copies.recent()) + " as the prediction" : "",
+                    picture(log.input())},
                    {"target", "", picture(target)},
                    {"prediction", loss_text(log.network().recent()) + " (last 100 frames)",
                     picture(prediction)},

@@ -7,7 +7,8 @@ namespace millrace::app {
 
 Records::Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
                  const Progress& progress)
-    : log(learner.trainer, task_type(request.config.task.kind), channels_before(request.config)),
+    : log(learner.trainer, task_type(request.config.task.kind), channels_before(request.config),
+          request.config.task.horizon),
       checkpoints(request.config.checkpoint.dir) {
   const Config& config = request.config;
   engine::Trainer& trainer = learner.trainer;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "tools/app/assembly.h"
 #include "tools/app/correction_choice.h"
 #include "tools/app/parts.h"
 #include "tools/app/provenance.h"
@@ -26,12 +27,20 @@ Json mean_json(const History& history) {
   return {{"mean", number(history.mean())}, {"recent", number(history.recent())}};
 }
 
+/// Adds each trivial predictor that has errors, as `show` gives them.
+template <class Show>
+void add_trivial(Json& json, const Compared& errors, const Show& show) {
+  json["mean_frame"] = show(errors.mean_frame);
+  if (errors.last_frame.count() > 0) json["last_frame"] = show(errors.last_frame);
+  if (errors.linear.count() > 0) json["linear"] = show(errors.linear);
+}
+
 Json loss_json(const RunLog& log) {
   const engine::LossHistory& net = log.network();
   Json json = {{"first", number(net.first())},   {"last", number(net.last())},
                {"mean", number(net.mean())},     {"recent", number(net.recent())},
-               {"not_finite", net.not_finite()}, {"mean_frame", mean_json(log.baseline())}};
-  if (log.last_frame().count() > 0) json["last_frame"] = mean_json(log.last_frame());
+               {"not_finite", net.not_finite()}};
+  add_trivial(json, log.losses(), mean_json<engine::LossHistory>);
   return json;
 }
 
@@ -40,8 +49,7 @@ Json psnr_json(const Compared& squared) {
     return Json{{"mean", number(psnr(errors.mean()))}, {"recent", number(psnr(errors.recent()))}};
   };
   Json json = of(squared.network);
-  json["mean_frame"] = of(squared.mean_frame);
-  if (squared.last_frame.count() > 0) json["last_frame"] = of(squared.last_frame);
+  add_trivial(json, squared, of);
   return json;
 }
 
@@ -69,6 +77,7 @@ Json memory_json(const engine::Trainer& trainer) {
 Json real_time_json(const engine::Reading& r, const engine::Verdict& verdict, bool F_estimated) {
   return {{"F", r.F},
           {"budget_ms", r.budget},
+          {"judged", verdict.judged},
           {"holds", verdict.holds},
           {"reason", verdict.reason},
           {"window",
@@ -104,14 +113,12 @@ Json about_run(const About& run, std::int64_t trained, engine::Clock::time_point
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   const std::chrono::duration<double> seconds = ended - run.progress.began;
-  Config config = run.request.config;
-  config.optimizer = run.learner.assembled.optimizer;  // as it ran
   return {{"uri", run.request.source()},
           {"seed", run.request.config.weights.seed},
           {"host", host},
           {"duration_s", seconds.count()},
           {"fps", seconds.count() > 0 ? double(trained) / seconds.count() : 0.0},
-          {"config", to_toml(config)}};
+          {"config", to_toml(as_run(run.request.config, run.learner.assembled))}};
 }
 
 /// The replayed share of all samples learned from.
@@ -128,6 +135,24 @@ Json dead_units_json(const engine::Trainer& trainer) {
     units.push_back(stage.units);
   }
   return {{"dead", dead}, {"units", units}};
+}
+
+/// What was predicted how well: loss, psnr_db, accuracy, iou, and whether it is learned.
+Json learned_report(const RunLog& log) {
+  const Standing standing = log.standing();
+  Json report = {{"loss", loss_json(log)},
+                 {"learned",
+                  {{"yes", standing.learned()},
+                   {"strongest", standing.strongest},
+                   {"times", number(standing.times)}}}};
+  if (log.squared()) report["psnr_db"] = psnr_json(*log.squared());
+  if (const ClassScores* const classes = log.classes()) {
+    report["accuracy"] = score_json(classes->hits(), classes->majority_hits());
+    report["accuracy"]["last_class"] = mean_json(classes->last_hits());
+    if (classes->pixels())
+      report["iou"] = score_json(classes->overlap(), classes->majority_overlap());
+  }
+  return report;
 }
 
 /// `idle`: no worker runs, so that the stages' steps can be read.
@@ -200,7 +225,7 @@ Json make_report(RunParts& p) {
   report["optimizer"] = optimizer_json(p.learner.assembled.optimizer);
   report["guard"] = {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}};
   report["dead_units"] = dead_units_json(trainer);
-  report["loss"] = loss_json(log);
+  report.update(learned_report(log));
   if (idle) report["memory_bytes"] = memory_json(trainer);
   report["provenance"] = provenance(int(trainer.schedule().workers.size()));
   report["source"] = source_json(p.intake);
@@ -229,12 +254,6 @@ Json make_report(RunParts& p) {
                                    {"dropped", alerts->dropped()},
                                    {"failed", alerts->failed()},
                                    {"last_error", alerts->last_error()}};
-  }
-  if (log.squared()) report["psnr_db"] = psnr_json(*log.squared());
-  if (const ClassScores* const classes = log.classes()) {
-    report["accuracy"] = score_json(classes->hits(), classes->majority_hits());
-    if (classes->pixels())
-      report["iou"] = score_json(classes->overlap(), classes->majority_overlap());
   }
   if (p.records.video) {
     const io::VideoWriter& video = p.records.video->writer();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace millrace::app {
 namespace {
@@ -28,14 +29,17 @@ double psnr(double mean_squared_error) {
   return -10 * std::log10(mean_squared_error);
 }
 
-RunLog::RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes)
+RunLog::RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes,
+               int horizon)
     : pictures_(task.pictures),
       later_frame_(task.target == TargetFrom::later_frame),
+      horizon_(float(horizon)),
       shape_(trainer.output_shape()),
       mean_frame_(shape_, trainer.loss()),
       last_(&trainer.in_slot(0)) {
   if (pictures_ && trainer.loss().text() != "mse") squared_.emplace();
   const std::size_t pixels = std::size_t(shape_.height * shape_.width);
+  if (later_frame_ && trainer.context() > 1) linear_.resize(trainer.target_elements());
   if (task.classes)
     classes_.emplace(std::size_t(shape_.channels - before_classes), pixels,
                      std::size_t(before_classes) * pixels);
@@ -54,23 +58,60 @@ void RunLog::predicted(engine::Sample& sample, float loss) {
 }
 
 void RunLog::compare(engine::Sample& sample, float loss) {
-  const std::span<const float> target = sample.shown_target(), prediction = sample.prediction();
-  const auto squared_error = [&](const float* made) {
-    return mean_squared_error(made, target.data(), target.size());
-  };
+  const float *target = sample.shown_target().data(), *prediction = sample.prediction().data();
+  const bool mean_known = mean_frame_.known();
   if (squared_) {
-    squared_->network.add(squared_error(prediction.data()));
-    squared_->mean_frame.add(squared_error(mean_frame_.mean().data()));
+    squared_->network.add(squared_error(prediction, target));
+    if (mean_known)
+      squared_->mean_frame.add(squared_error(mean_frame_.mean().data(), target));
   }
-  if (later_frame_) {
-    const float* const input = sample.shown_input().data();
-    const float squared = squared_error(input);
-    losses_.last_frame.add(squared_ ? mean_frame_.loss_of(input, target.data()) : squared);
-    if (squared_) squared_->last_frame.add(squared);
-  }
-  if (classes_) classes_->see(target.data(), prediction.data());
+  if (later_frame_) add(&Compared::last_frame, sample.shown_input().data(), target);
+  if (!linear_.empty()) add(&Compared::linear, extrapolated(sample), target);
+  if (classes_) classes_->see(target, prediction);
   losses_.network.add(loss);
-  losses_.mean_frame.add(mean_frame_.compare(target.data()));
+  const float of_mean = mean_frame_.compare(target);
+  mean_known ? losses_.mean_frame.add(of_mean) : losses_.mean_frame.show(of_mean);
+}
+
+float RunLog::squared_error(const float* made, const float* target) const {
+  return mean_squared_error(made, target, mean_frame_.mean().size());
+}
+
+void RunLog::add(engine::LossHistory Compared::*predictor, const float* made,
+                 const float* target) {
+  const float squared = squared_error(made, target);
+  (losses_.*predictor).add(squared_ ? mean_frame_.loss_of(made, target) : squared);
+  if (squared_) ((*squared_).*predictor).add(squared);
+}
+
+const float* RunLog::extrapolated(engine::Sample& sample) {
+  const float* const last = sample.shown_input().data();
+  const float* const before = last - linear_.size();
+  for (std::size_t i = 0; i < linear_.size(); ++i)
+    linear_[i] = std::clamp(last[i] + horizon_ * (last[i] - before[i]), 0.0f, 1.0f);
+  return linear_.data();
+}
+
+Standing RunLog::standing() const {
+  Standing best;
+  double least = std::numeric_limits<double>::infinity(), mine = losses_.network.recent();
+  const auto meet = [&](const char* name, double error) {
+    if (error < least) {
+      least = error;
+      best.strongest = name;
+    }
+  };
+  if (classes_) {
+    mine = 1 - classes_->hits().recent();
+    meet("majority class", 1 - classes_->majority_hits().recent());
+    meet("last class", 1 - classes_->last_hits().recent());
+  } else {
+    meet("mean frame", losses_.mean_frame.recent());
+    meet("last frame", losses_.last_frame.recent());
+    meet("linear extrapolation", losses_.linear.recent());
+  }
+  if (*best.strongest) best.times = least / mine;
+  return best;
 }
 
 void RunLog::keep_pictures(engine::Sample& sample) {

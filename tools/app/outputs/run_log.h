@@ -13,24 +13,38 @@
 
 namespace millrace::app {
 
-/// A loss of the network and of the trivial predictors.
+/// A loss of the network and of the trivial predictors; of those that the task has not, empty.
 struct Compared {
-  engine::LossHistory network, mean_frame, last_frame;
+  engine::LossHistory network;
+  engine::LossHistory mean_frame;  ///< of the targets so far
+  engine::LossHistory last_frame;  ///< the input again
+  engine::LossHistory linear;      ///< the last frame, and its change since the one before once more
+};
+
+/// The network beside the strongest of its task's trivial predictors, over the last 100 frames: by
+/// loss, or by the share of classes that it misses.
+struct Standing {
+  const char* strongest = "";  ///< "last frame"; "": there is nothing to compare yet
+  double times = 0;            ///< how many times as large the strongest one's error is
+  bool learned() const { return times > 1; }
 };
 
 /// Losses of the network and of trivial predictors, class scores and novelty. Written by the last
 /// stage's worker; LossHistory says what other threads may read.
 class RunLog final : public engine::Observer {
  public:
-  /// `before_classes`: leading channels of a target that are no classes.
-  RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes);
+  /// `before_classes`: leading channels of a target that are no classes. `horizon`: frames from the
+  /// input to the target.
+  RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes,
+         int horizon = 1);
 
   void predicted(engine::Sample& sample, float loss) override;
 
   const engine::LossHistory& network() const { return losses_.network; }
   const engine::LossHistory& baseline() const { return losses_.mean_frame; }
-  /// Of always predicting the input; empty unless the task is to predict a later frame.
-  const engine::LossHistory& last_frame() const { return losses_.last_frame; }
+  const Compared& losses() const { return losses_; }
+  /// Any thread.
+  Standing standing() const;
   /// Mean squared errors of pictures; null: targets are not pictures.
   const Compared* squared() const {
     return !pictures_ ? nullptr : squared_ ? &*squared_ : &losses_;
@@ -48,13 +62,19 @@ class RunLog final : public engine::Observer {
 
  private:
   void compare(engine::Sample& sample, float loss);
+  /// Adds the error of `made` to `errors`, and its squared one.
+  void add(engine::LossHistory Compared::*predictor, const float* made, const float* target);
+  float squared_error(const float* made, const float* target) const;
+  const float* extrapolated(engine::Sample& sample);
 
   const bool pictures_, later_frame_;
+  const float horizon_;
   const stages::ImageShape shape_;  ///< of a target
   Compared losses_;
   std::optional<Compared> squared_;  ///< none: the loss is the MSE
   std::optional<ClassScores> classes_;
   MeanFrame mean_frame_;
+  std::vector<float> linear_;  ///< empty: samples hold one frame
   engine::Sample* last_;
   std::vector<float> input_, target_, prediction_;  ///< empty: read from the slot
   Novelty novelty_;

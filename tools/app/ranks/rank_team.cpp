@@ -93,7 +93,7 @@ void RankTeam::prepare(const engine::Trainer& trainer, double fps) {
   for (int rank = 1; rank < exchange_.ranks(); ++rank) {
     post(exchange_, rank,
          write(Word::plan,
-               RankPlan{.sample = trainer.sample(),
+               RankPlan{.sample = trainer.frame(),
                         .cut = trainer.cut(),
                         .module_ms = trainer.module_ms(),
                         .fps = fps,

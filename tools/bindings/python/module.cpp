@@ -107,7 +107,8 @@ PYBIND11_MODULE(_millrace, m) {
   py::class_<app::Config>(m, "Config")
       .def(py::init(&make_config))
       .def_property_readonly("task", [](const app::Config& c) { return c.task.kind; })
-      .def_property_readonly("loss", [](const app::Config& c) { return c.task.loss.text(); });
+      .def_property_readonly("loss", [](const app::Config& c) { return c.task.loss.text(); })
+      .def_property_readonly("context", [](const app::Config& c) { return app::context_of(c); });
   m.def("config_keys", [] {
     std::vector<std::string> names = {"model.layer"};
     for (const app::KeyEntry& key : app::key_entries()) names.push_back(key.path);

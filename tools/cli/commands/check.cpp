@@ -148,10 +148,11 @@ int check(const CheckArguments& arguments) {
     std::cout << app::describe_keys() << app::describe_layers();
     return kDone;
   }
-  app::Config config = app::load_argument(arguments.config, arguments.settings);
+  const app::Config asked = app::load_argument(arguments.config, arguments.settings);
   app::Resumed resumed;
-  const engine::TrainerOptions options = app::assemble(config, app::configured_shape(config), &resumed);
-  config.optimizer = options.optimizer;  // as it will run
+  const engine::TrainerOptions options =
+      app::assemble(asked, app::configured_shape(asked), &resumed);
+  const app::Config config = app::as_run(asked, options);
   const std::optional<io::Labels> labels = app::configured_labels(config);
   const std::vector<std::string>& classes = labels ? labels->classes() : config.task.classes;
   const bool masks = !config.task.masks.empty();

@@ -91,14 +91,17 @@ int export_weights(const ExportArguments& arguments) {
     throw app::ConfigError(arguments.weights + ": " + error.what());
   }
   const app::Config config = config_of(arguments, about);
-  const stages::ImageShape shape = sample_shape(config);
+  const stages::Forecast forecast = app::forecast_of(config);
+  stages::ImageShape shape = sample_shape(config);
   std::string script;
   try {
-    const auto network = stages::build_network(config.model, shape, stages::Gives::anything);
+    const auto network = stages::build_network(app::model_of(config), shape,
+                                               stages::Gives::anything, forecast);
     script = stages::to_torchscript(*network, state);
   } catch (const std::invalid_argument& error) {
     throw app::ConfigError(arguments.weights + ": " + error.what());
   }
+  shape.channels *= forecast.context;
   const fs::path traced = arguments.onnx + "." + std::to_string(getpid()) + ".pt";
   io::write_whole(traced, script);
   std::vector<std::string> words = python();

@@ -30,7 +30,7 @@ struct Row {
   const char* label;
   const char* pointer;  ///< JSON pointer
 };
-constexpr std::array<Row, 22> kRows = {{
+constexpr std::array<Row, 24> kRows = {{
     {"frames received", "/frames/received"},
     {"frames trained", "/frames/trained"},
     {"frames dropped", "/frames/dropped"},
@@ -50,6 +50,8 @@ constexpr std::array<Row, 22> kRows = {{
     {"loss, mean", "/loss/mean"},
     {"loss, last 100", "/loss/recent"},
     {"mean frame, last 100", "/loss/mean_frame/recent"},
+    {"last frame, last 100", "/loss/last_frame/recent"},
+    {"strongest trivial", "/learned/strongest"},
     {"accuracy, last 100", "/accuracy/recent"},
     {"roll-backs", "/guard/roll_backs"},
     {"unexpected frames", "/novelty/marked"},
@@ -123,8 +125,9 @@ Table asked_table(const std::vector<NamedReport>& runs) {
   return table;
 }
 
-/// How many times better than always predicting the mean frame.
+/// How many times better than the strongest trivial predictor, or, in older reports, the mean frame.
 Json learned(const Json& report) {
+  if (const Json* times = at(report, "/learned/times")) return *times;
   const Json *loss = at(report, "/loss/recent"), *mean = at(report, "/loss/mean_frame/recent");
   if (!loss || !mean || !loss->is_number() || !mean->is_number()) return nullptr;
   const double ratio = mean->get<double>() / loss->get<double>();

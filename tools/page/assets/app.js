@@ -73,7 +73,7 @@ function show(state) {
 }
 
 function showVerdict({realtime, timing_ms: timing, stream, controls, frames}) {
-  const {F, budget_ms: budget, holds, reason} = realtime;
+  const {F, budget_ms: budget, judged, holds, reason} = realtime;
   const mean = document.getElementById('gauge-mean');
   const busy = document.getElementById('gauge-busy');
   busy.parentElement.hidden = !(budget > 0);
@@ -86,6 +86,8 @@ function showVerdict({realtime, timing_ms: timing, stream, controls, frames}) {
     setVerdict('rests', 'Paused', `at frame ${count(frames.before + frames.trained)}`);
   } else if (frames.trained === 0) {
     setVerdict('rests', 'Starting', 'waiting for the first frame');
+  } else if (F > 0 && !judged) {
+    setVerdict('rests', 'No frames', reason);
   } else if (!(F > 0)) {
     setVerdict('rests', 'No rate to hold', `slowest stage ${three(timing.bottleneck)} ms`);
   } else if (holds) {
@@ -101,27 +103,26 @@ function setVerdict(mood, text, why) {
   say('verdict-why', why);
 }
 
-function showLoss({loss: {recent, mean_frame: {recent: mean}}, psnr_db: psnr}) {
+function showLoss({loss: {recent}, learned: {yes, strongest, times}, psnr_db: psnr}) {
   say('loss', three(recent));
-  const ratio = mean / recent;
-  const better = ratio > 1;
   const why = document.getElementById('loss-why');
-  why.dataset.mood = better ? 'good' : 'rests';
-  say('loss-why', Number.isFinite(ratio) && ratio > 0
-      ? `${three(better ? ratio : 1 / ratio)}× ${better ? 'better' : 'worse'} than the mean frame` : ' ');
+  why.dataset.mood = yes ? 'good' : 'rests';
+  say('loss-why', strongest && times > 0
+      ? `${three(yes ? times : 1 / times)}× ${yes ? 'better' : 'worse'} than the ${strongest}` : ' ');
   // In dB, beside the trivial predictors.
   const beside = psnr && [[psnr.mean_frame.recent, 'mean'], [psnr.last_frame.recent, 'last frame']]
     .filter(([db]) => Number.isFinite(db)).map(([db, who]) => `${who} ${db.toFixed(1)}`).join(', ');
   why.title = psnr && Number.isFinite(psnr.recent) ? `PSNR ${psnr.recent.toFixed(1)} dB; ${beside}` : '';
 }
 
-function showAccuracy({accuracy, iou, loss}) {
+function showAccuracy({accuracy, iou, loss, learned: {yes, strongest}}) {
   const {recent, majority} = iou ?? accuracy;
   const percent = (share) => `${Math.round(100 * share)} %`;
   say('loss-title', iou ? 'IoU' : 'Accuracy');
   say('loss', percent(recent));
-  document.getElementById('loss-why').dataset.mood = recent > majority.recent ? 'good' : 'rests';
-  say('loss-why', `majority class ${percent(majority.recent)}, loss ${three(loss.recent)}`);
+  document.getElementById('loss-why').dataset.mood = yes ? 'good' : 'rests';
+  say('loss-why', `majority class ${percent(majority.recent)}, loss ${three(loss.recent)}`
+      + (strongest ? `; ${yes ? 'better' : 'no better'} than the ${strongest}` : ''));
 }
 
 // Which colour is which class of a pixel; they stay the same while a run lasts.

@@ -129,6 +129,14 @@ def _label(nodes: list[fx.Node]) -> str:
     return modules[0] if modules else str(getattr(nodes[0].target, "__name__", nodes[0].target))
 
 
+def ends_in_sigmoid(graph: fx.GraphModule) -> bool:
+    """Whether its output is a sigmoid's: a picture, not the change to one."""
+    last = next(node for node in graph.graph.nodes if node.op == "output").args[0]
+    if last.op == "call_module":
+        return isinstance(graph.get_submodule(last.target), nn.Sigmoid)
+    return last.target in (torch.sigmoid, nn.functional.sigmoid, "sigmoid")
+
+
 def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
     """The parts of `module`, in order. Calls in its forward and in its nn.Sequentials are not split further. `example`
     ([1,C,H,W]) shows which values may lie between parts; None: any may."""

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 class Config:
     task: str
     loss: str
+    context: int
     def __init__(self, file: str, settings: list[tuple[str, str]]) -> None: ...
 
 class GivenFrames:

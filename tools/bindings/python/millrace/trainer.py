@@ -17,7 +17,7 @@ from torch import nn
 
 from millrace import _frames, _millrace
 from millrace._config import settings, toml
-from millrace._cut import cut
+from millrace._cut import cut, ends_in_sigmoid
 from millrace._error import Error
 from millrace._export import export, prepared
 from millrace._stream import WAIT_MS, Giver, Inbox, Result, Stream
@@ -72,9 +72,16 @@ class Trainer:
             if self._module is not None and key in ("model.preset", "model.file", "model.layer"):
                 raise Error(f"{key}: the network is the module that was given")
         config = self._config()
-        self._task, self._classes = config.task, config.task == "label" or config.loss == "cross-entropy"
+        named = "task.kind" in (key for key, _ in self._settings)
+        self._task = config.task if self._module is None or named else "autoencode"
+        self._classes = config.task == "label" or config.loss == "cross-entropy"
         if self._module is not None:
-            _millrace.check(config, len(cut(self._module, None)))
+            parts = cut(self._module, None)
+            _millrace.check(config, len(parts))
+            if self._task == "next-frame" and ends_in_sigmoid(parts[-1].graph):
+                self._settings.insert(0, ("task.predict", toml("frame")))  # a later setting counts
+                config = self._config()
+        self._context = config.context if self._task == "next-frame" else 1
 
     def _own(self, schedule: Schedule) -> dict[str, Any]:
         """Writes the caller's schedule to a file, as a config would name it."""
@@ -96,12 +103,15 @@ class Trainer:
         if self._run is not None:
             raise Error(f"frames of {list(shape)} {'with' if targets else 'without'} targets: it has learned from frames "
                         f"of {list(self._shape or ())} {'with' if self._targets else 'without'} targets")
-        more = {}
+        more: dict[str, Any] = {}
         if self._module is not None:
-            exported = export(self._module, torch.rand(1, *shape, generator=torch.Generator().manual_seed(0)))
+            if not targets:
+                more["task.kind"] = self._task
+            sample = (shape[0] if targets else shape[0] * self._context, *shape[1:])
+            exported = export(self._module, torch.rand(1, *sample, generator=torch.Generator().manual_seed(0)))
             path = os.path.join(self._folder.name, "net.pt")
             exported.save(path)
-            more = {"model.preset": "file", "model.file": path}
+            more |= {"model.preset": "file", "model.file": path}
             self._output = exported.output[1:]
         self._run = _millrace.GivenRun(self._config(**more), shape, targets, live)
         self._shape, self._targets = shape, targets
@@ -130,9 +140,10 @@ class Trainer:
 
         `frames`: numpy arrays or torch tensors, float32 [C,H,W] in 0..1, all of one shape, or pairs of one and its
         target. A target has the prediction's shape, or is a class's number, or None: the frame is only predicted. A
-        frame without targets is its own target; with task="next-frame" the target is the frame `task.horizon` later.
-        Frames are taken in advance on a thread of their own, until about `ahead` results wait for the loop, and are
-        copied. None is dropped, unless source.drop = "newest".
+        frame without targets is its own target; with task="next-frame" the target is the frame `task.horizon` later,
+        and the network sees `task.context` frames, as channels, the latest one's last. Frames are taken in advance on a
+        thread of their own, until about `ahead` results wait for the loop, and are copied. None is dropped, unless
+        source.drop = "newest".
 
         A schedule with minibatches leaves out frames at the end that do not fill one. Breaking out of the loop, or
         Ctrl-C, stops the run: the pipeline finishes what it has begun, waiting frames are dropped.
