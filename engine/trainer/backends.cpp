@@ -80,7 +80,7 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
     backends[replica_id] = !record || !records(options, replica_id)
                                ? capture::make_eager_backend(place)
                            : options.make_backend ? options.make_backend(place)
-                           : place.is_cuda()      ? capture::make_graph_backend(place)
+                           : place.is_cuda()      ? capture::make_graph_backend(place, /*own_kernels=*/true)
                                                   : make_core_backend(options, replica_id);
   }
   return backends;
