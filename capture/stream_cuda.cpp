@@ -66,9 +66,7 @@ class CudaStream final : public Backend {
     const program::OneThread alone;
     body();
   }
-  void copy(at::Tensor& to, const at::Tensor& from) override {
-    program::copy_bytes(to, from);
-  }
+  void copy(at::Tensor& to, const at::Tensor& from) override { program::copy_bytes(to, from); }
   void synchronize() override { stream_.synchronize(); }
 
  private:

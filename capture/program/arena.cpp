@@ -19,7 +19,8 @@ char* Arena::block(std::size_t bytes) {
   if (blocks_.empty() || blocks_.back().bytes < bytes) {
     const std::size_t size = rounded(std::max<std::size_t>(bytes, kAlign));
     c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(size);
-    if (device_.is_cpu()) std::memset(memory.get(), 0, size);  // pages are there before they are needed
+    if (device_.is_cpu())
+      std::memset(memory.get(), 0, size);  // pages are there before they are needed
     blocks_.push_back({size, std::move(memory)});
   }
   return static_cast<char*>(blocks_.back().memory.get());

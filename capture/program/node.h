@@ -42,7 +42,8 @@ struct Node {
   const Call* call = nullptr;  ///< that it was made of
   std::vector<at::Tensor> reads, writes;
   kernels::Convolution convolution{};
-  std::vector<kernels::Convolution> group;  ///< whose weights' gradients it makes, one after another
+  std::vector<kernels::Convolution>
+      group;                         ///< whose weights' gradients it makes, one after another
   kernels::Activation activation{};  ///< add_to_channels
   bool through_sigmoid = false;      ///< mse_gradient: on through the sigmoid before it
 };
@@ -57,7 +58,8 @@ Range range_of(const at::Tensor& tensor);
 /// All of the memory that it is a view of.
 Range storage_range(const at::Tensor& tensor);
 
-/// How kernels have the pictures of a device: a core's with channels side by side, a GPU's in planes.
+/// How kernels have the pictures of a device: a core's with channels side by side, a GPU's in
+/// planes.
 at::MemoryFormat image_format(c10::Device device);
 /// Whether it is one float32 picture, [1,C,H,W], in that format without gaps, and its layout.
 bool is_image(const at::Tensor& tensor);
@@ -85,8 +87,7 @@ class OwnMemory {
 
 /// Lowers calls to nodes: our kernels where they exist, LibTorch's operators elsewhere, nothing for
 /// views. The calls outlive the nodes.
-std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own,
-                            bool on_gpu);
+std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool on_gpu);
 
 /// Fuses activations into convolutions, ReLU masks into gradients, and copies and sums into their
 /// producers, then removes dead nodes.

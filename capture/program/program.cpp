@@ -11,8 +11,8 @@
 #include <string>
 
 #include "capture/operation_watch.h"
-#include "capture/program/kernels/denormals.h"
 #include "capture/program/cuda/operations.h"
+#include "capture/program/kernels/denormals.h"
 #include "capture/program/node.h"
 #include "capture/program/operations.h"
 

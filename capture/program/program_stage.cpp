@@ -34,7 +34,8 @@ ProgramStage::ProgramStage(stages::Stage stage, int places, int count, kernels::
       places_(places),
       free_(std::make_shared<std::vector<int>>()),
       arena_(stage_.parameters().flat().device()),
-      rate_(at::ones({}, at::TensorOptions(stage_.parameters().flat().device()).dtype(at::kDouble))),
+      rate_(
+          at::ones({}, at::TensorOptions(stage_.parameters().flat().device()).dtype(at::kDouble))),
       skipped_(at::zeros({}, stage_.parameters().flat().device())) {}
 
 ProgramStage::ProgramStage(ProgramStage&&) noexcept = default;

@@ -168,7 +168,8 @@ class Translation {
   }
   /// An image for what `tensor` is to hold; to be followed by written().
   at::Tensor image_for(const at::Tensor& tensor) {
-    return is_image(tensor) ? tensor : own(tensor.sizes(), image_format(tensor.device()), tensor.device());
+    return is_image(tensor) ? tensor
+                            : own(tensor.sizes(), image_format(tensor.device()), tensor.device());
   }
   void written(const at::Tensor& tensor, const at::Tensor& image) {
     if (tensor.is_same(image)) return;
@@ -286,7 +287,8 @@ class Translation {
     if (!call.arguments[1].isTensor() || call.arguments[2].toScalar().toDouble() != 1) return false;
     const at::Tensor &a = tensor(call, 0), &b = tensor(call, 1), &made = result(call);
     if (!is_dense(a) || !is_dense(b)) return false;
-    if (!on_gpu_ && is_picture(a) && is_picture(made) && is_of_channels(b, a) && b.sizes() != a.sizes()) {
+    if (!on_gpu_ && is_picture(a) && is_picture(made) && is_of_channels(b, a) &&
+        b.sizes() != a.sizes()) {
       const at::Tensor from = read(a), image = image_for(made);
       add(Kind::add_to_channels, {from, b}, {image});
       written(made, image);

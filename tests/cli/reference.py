@@ -12,6 +12,11 @@ from torch import nn
 torch.set_num_threads(1)  # as in a stage: the order of sums depends on it
 
 
+def same(got, want):
+    """Operators as they are do the same operations in the same order, so that bits are the same."""
+    return torch.equal(got, want)
+
+
 def partime_cnn(layers, features, kernel, channels):
     """(layers-1) x {conv, relu}, conv, sigmoid; padding keeps the size."""
     modules = []

@@ -48,7 +48,9 @@ struct Block {
 };
 thread_local Block* current = nullptr;
 
-Fiber& fiber() { return current->fibers[std::size_t(current->thread)]; }
+Fiber& fiber() {
+  return current->fibers[std::size_t(current->thread)];
+}
 
 /// A thread of each block, again and again.
 void enter() {
@@ -105,7 +107,9 @@ bool is_guard(float value) {
 
 void check(const Copy& copy) {
   const std::size_t bytes = std::size_t(copy.floats) * sizeof(float);
-  const auto misaligned = [&](const void* at) { return reinterpret_cast<std::size_t>(at) % bytes != 0; };
+  const auto misaligned = [&](const void* at) {
+    return reinterpret_cast<std::size_t>(at) % bytes != 0;
+  };
   if (misaligned(copy.to) || misaligned(copy.from))
     return hostDeviceFault("an asynchronous copy is not aligned");
   const float* const end = current->shared.data() + current->shared.size() - kGuard;
@@ -136,10 +140,18 @@ void run_blocks(int blocks, int threads, std::size_t shared_bytes, const std::ve
   }
 }
 
-int thread_index() { return current->thread; }
-int block_index() { return current->block; }
-int block_count() { return current->blocks; }
-float* shared_memory() { return current->shared.data(); }
+int thread_index() {
+  return current->thread;
+}
+int block_index() {
+  return current->block;
+}
+int block_count() {
+  return current->blocks;
+}
+float* shared_memory() {
+  return current->shared.data();
+}
 
 void meet() {
   if (_setjmp(fiber().here) == 0) _longjmp(current->scheduler, 1);
@@ -149,7 +161,9 @@ void copy_async(float* to, const float* from, int floats, bool there) {
   fiber().begun.push_back({to, from, floats, there});
   check(fiber().begun.back());
 }
-void commit() { fiber().open.push_back(std::exchange(fiber().begun, {})); }
+void commit() {
+  fiber().open.push_back(std::exchange(fiber().begun, {}));
+}
 void wait(int open) {
   std::deque<std::vector<Copy>>& all = fiber().open;
   for (; all.size() > std::size_t(open); all.pop_front()) {

@@ -36,20 +36,36 @@ void wait(int open);
 
 namespace millrace::gpu {
 
-inline int thread() { return host_device::thread_index(); }
-inline int block() { return host_device::block_index(); }
-inline int blocks() { return host_device::block_count(); }
-inline void meet() { host_device::meet(); }
-inline float* shared_memory() { return host_device::shared_memory(); }
+inline int thread() {
+  return host_device::thread_index();
+}
+inline int block() {
+  return host_device::block_index();
+}
+inline int blocks() {
+  return host_device::block_count();
+}
+inline void meet() {
+  host_device::meet();
+}
+inline float* shared_memory() {
+  return host_device::shared_memory();
+}
 inline void copy_async(float* to, const float* from, bool there) {
   host_device::copy_async(to, from, 1, there);
 }
 inline void copy_async_4(float* to, const float* from, bool there) {
   host_device::copy_async(to, from, 4, there);
 }
-inline void commit() { host_device::commit(); }
+inline void commit() {
+  host_device::commit();
+}
 template <int kOpen>
-void wait() { host_device::wait(kOpen); }
-inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+void wait() {
+  host_device::wait(kOpen);
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+  return {x, y, z, w};
+}
 
 }  // namespace millrace::gpu

@@ -129,8 +129,9 @@ cudaError_t launch(const void* kernel, dim3 grid, dim3 block, void** arguments,
     const std::string name = found == kernels.end() ? "unknown" : found->second;
     for (const auto& [part, make] : played) {
       if (name.find(part) == std::string::npos) continue;
-      return give(stream_of(stream), std::make_shared<Work>(make(
-                                         {grid, block, arguments, shared_bytes, name.c_str()})));
+      return give(
+          stream_of(stream),
+          std::make_shared<Work>(make({grid, block, arguments, shared_bytes, name.c_str()})));
     }
     violation("a kernel that only a GPU can run: %.300s", name.c_str());
     return cudaErrorNotSupported;
@@ -176,8 +177,8 @@ API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* k
   return launch(kernel, how->gridDim, how->blockDim, arguments, how->dynamicSmemBytes, how->stream);
 }
 // A library's kernels are known by their names alone: somebody plays them.
-API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void*, cudaJitOption*, void**, unsigned,
-                                    cudaLibraryOption*, void**, unsigned) {
+API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void*, cudaJitOption*, void**,
+                                    unsigned, cudaLibraryOption*, void**, unsigned) {
   return call(__func__, [&](Guard&) {
     *library = reinterpret_cast<cudaLibrary_t>(new char);
     return cudaSuccess;

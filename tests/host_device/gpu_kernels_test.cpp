@@ -1,4 +1,5 @@
-// A step program's kernels for a GPU: on the host device against double, and as NVRTC compiles them.
+// A step program's kernels for a GPU: on the host device against double, and as NVRTC compiles
+// them.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +16,9 @@ namespace {
 
 const c10::Device kGpu(at::kCUDA, 0);
 
-bool is_long() { return std::getenv("MILLRACE_LONG") != nullptr; }
+bool is_long() {
+  return std::getenv("MILLRACE_LONG") != nullptr;
+}
 
 /// A convolution with its gradients; sizes that the host device has kernels of.
 struct Case {
@@ -24,11 +27,13 @@ struct Case {
 
   static Case random(std::mt19937& random) {
     const auto up_to = [&](int most) { return std::int64_t(1 + random() % unsigned(most)); };
-    static constexpr std::pair<int, int> sizes[] = {{1, 1}, {1, 2}, {3, 1}, {3, 2}, {5, 1}, {7, 2}, {15, 1}};
+    static constexpr std::pair<int, int> sizes[] = {{1, 1}, {1, 2}, {3, 1}, {3, 2},
+                                                    {5, 1}, {7, 2}, {15, 1}};
     const auto [kernel, stride] = sizes[random() % std::size(sizes)];
     const auto kind = random() % 3;
-    return {kernel, stride, up_to(24), up_to(24), up_to(40), up_to(40),
-            random() % 2 == 0, kind == 1, kind == 2, random() % 2 == 0};
+    return {kernel,    stride,           up_to(24),         up_to(24),
+            up_to(40), up_to(40),        random() % 2 == 0, kind == 1,
+            kind == 2, random() % 2 == 0};
   }
   friend std::ostream& operator<<(std::ostream& out, const Case& c) {
     return out << c.in << "x" << c.height << "x" << c.width << " to " << c.out << ", kernel "
@@ -72,8 +77,8 @@ TEST(GpuKernels, EqualDoubleOnAnyShape) {
     const at::Tensor x = at::randn({1, c.in, c.height, c.width}),
                      w = at::randn({c.out, c.in, c.kernel, c.kernel}), b = at::randn({c.out}),
                      dy = at::randn({1, c.out, strided(c.height), strided(c.width)});
-    const Results wanted = compute(c, x.to(at::kDouble), w.to(at::kDouble), b.to(at::kDouble),
-                                   dy.to(at::kDouble));
+    const Results wanted =
+        compute(c, x.to(at::kDouble), w.to(at::kDouble), b.to(at::kDouble), dy.to(at::kDouble));
     const at::Tensor on_gpu[] = {x.to(kGpu), w.to(kGpu), b.to(kGpu), dy.to(kGpu)};
     Arena arena(kGpu);
     Results got;
@@ -96,10 +101,11 @@ TEST(GpuKernels, CompileWithoutSpillsForEveryGeneration) {
   std::vector<std::string> sizes = {"3, 1"};
   if (is_long()) sizes = {"1, 1", "1, 2", "3, 1", "3, 2", "5, 1", "7, 2", "15, 1"};
   for (const std::string& size : sizes) {
-#define TILE(...)                                                                                  \
-  names.push_back("convolution<" + size + ", false, millrace::gpu::Activation::relu, " #__VA_ARGS__ \
-                  ">");                                                                            \
-  names.push_back("convolution<" + size + ", true, millrace::gpu::Activation::none, " #__VA_ARGS__ ">");
+#define TILE(...)                                                                 \
+  names.push_back("convolution<" + size +                                         \
+                  ", false, millrace::gpu::Activation::relu, " #__VA_ARGS__ ">"); \
+  names.push_back("convolution<" + size +                                         \
+                  ", true, millrace::gpu::Activation::none, " #__VA_ARGS__ ">");
     MILLRACE_CONVOLUTION_TILES(TILE)
 #undef TILE
 #define TILE(...) names.push_back("weight_gradients<" + size + ", " #__VA_ARGS__ ">");

@@ -1,4 +1,5 @@
-// The kernels of step programs, done by a host: NVRTC's name of an instance is that of the one here.
+// The kernels of step programs, done by a host: NVRTC's name of an instance is that of the one
+// here.
 #define MILLRACE_HOST_DEVICE
 #include <dlfcn.h>
 
@@ -8,11 +9,13 @@
 
 namespace millrace::gpu {
 
-#define CONVOLUTION(kernel, stride, gradient, activation, ...) \
-  template KERNEL(0) convolution<kernel, stride, gradient, Activation::activation, __VA_ARGS__>(ConvolutionArguments);
-#define SIZES(...)                                                                     \
-  SIZE(1, 1, __VA_ARGS__) SIZE(1, 2, __VA_ARGS__) SIZE(3, 1, __VA_ARGS__)             \
-  SIZE(3, 2, __VA_ARGS__) SIZE(5, 1, __VA_ARGS__) SIZE(7, 2, __VA_ARGS__) SIZE(15, 1, __VA_ARGS__)
+#define CONVOLUTION(kernel, stride, gradient, activation, ...)                                   \
+  template KERNEL(0) convolution<kernel, stride, gradient, Activation::activation, __VA_ARGS__>( \
+      ConvolutionArguments);
+#define SIZES(...)                                                                                \
+  SIZE(1, 1, __VA_ARGS__)                                                                         \
+  SIZE(1, 2, __VA_ARGS__) SIZE(3, 1, __VA_ARGS__) SIZE(3, 2, __VA_ARGS__) SIZE(5, 1, __VA_ARGS__) \
+      SIZE(7, 2, __VA_ARGS__) SIZE(15, 1, __VA_ARGS__)
 #define SIZE(kernel, stride, ...)                          \
   CONVOLUTION(kernel, stride, false, none, __VA_ARGS__)    \
   CONVOLUTION(kernel, stride, false, relu, __VA_ARGS__)    \

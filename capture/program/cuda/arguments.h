@@ -18,9 +18,9 @@ struct ConvolutionArguments {
 };
 
 struct WeightGradient {
-  const float* x;   ///< [in][in_height][in_width]
-  const float* dy;  ///< [out][out_height][out_width]
-  float* parts;     ///< [slices][out][in][taps]
+  const float* x;     ///< [in][in_height][in_width]
+  const float* dy;    ///< [out][out_height][out_width]
+  float* parts;       ///< [slices][out][in][taps]
   float* bias_parts;  ///< [slices][out], or null
   int in_channels, in_height, in_width, out_channels, out_height, out_width;
   int kernel, slices, blocks;
@@ -35,7 +35,7 @@ struct Parts {
   const float* parts;  ///< [slices][count]
   float* sum;          ///< [count]
   int slices, count;
-  bool accumulate;     ///< adds to what is there
+  bool accumulate;  ///< adds to what is there
   int blocks;
 };
 struct PartsArguments {

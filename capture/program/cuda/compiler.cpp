@@ -34,7 +34,8 @@ class Nvrtc {
 
 #define FUNCTION(name) decltype(::nvrtc##name)* name = find<decltype(::nvrtc##name)>("nvrtc" #name)
  private:
-  static constexpr const char* kLibrary = "libnvrtc.so.13";  // as the CUDA that LibTorch is built for
+  static constexpr const char* kLibrary =
+      "libnvrtc.so.13";  // as the CUDA that LibTorch is built for
   void* const library_ = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
   std::string missing_ = library_ ? "" : std::string("no ") + kLibrary;
   template <class Function>

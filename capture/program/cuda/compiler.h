@@ -18,9 +18,9 @@ std::string missing_compiler(int device);
 const void* kernel(const std::string& expression, int device, std::size_t shared_bytes);
 
 struct Compiled {
-  std::string name;   ///< in the binary
+  std::string name;  ///< in the binary
   std::string binary;
-  std::string log;    ///< registers and spills, where the compiler is asked to tell them
+  std::string log;  ///< registers and spills, where the compiler is asked to tell them
 };
 /// Without the caches, and without a device. Thread-safe. Throws as kernel() does.
 Compiled compile(const std::string& expression, int architecture, bool tell_registers = false);

@@ -90,7 +90,7 @@ class Convolution {
     }
   }
   DEVICE const float* at(int c, int y, int x) const {
-    return a.in + (long long)(c) * a.in_height * a.in_width + y * a.in_width + x;
+    return a.in + (long long)(c)*a.in_height * a.in_width + y * a.in_width + x;
   }
 
   /// [in][tap][out], whose outs are what a thread reads at once.
@@ -104,8 +104,8 @@ class Convolution {
       const int in = kGradient ? outer : inner, out = kGradient ? inner : outer;
       const int c = channel + in, o = first_channel + out;
       const bool there = c < a.in_channels && o < a.out_channels;
-      const long long row = kGradient ? (long long)(c) * a.out_channels + o
-                                      : (long long)(o) * a.in_channels + c;
+      const long long row =
+          kGradient ? (long long)(c)*a.out_channels + o : (long long)(o)*a.in_channels + c;
       copy_async(to + (in * kTaps + (kGradient ? kTaps - 1 - tap : tap)) * kPlan.weight_row + out,
                  there ? a.weights + row * kTaps + tap : a.weights, there);
     }

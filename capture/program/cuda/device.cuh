@@ -14,11 +14,19 @@
 
 namespace millrace::gpu {
 
-DEVICE int thread() { return int(threadIdx.x); }
-DEVICE int block() { return int(blockIdx.x); }
-DEVICE int blocks() { return int(gridDim.x); }
+DEVICE int thread() {
+  return int(threadIdx.x);
+}
+DEVICE int block() {
+  return int(blockIdx.x);
+}
+DEVICE int blocks() {
+  return int(gridDim.x);
+}
 /// Waits for the block's other threads, which then see what this one wrote.
-DEVICE void meet() { __syncthreads(); }
+DEVICE void meet() {
+  __syncthreads();
+}
 /// The block's own memory, as much as its launch asked for; 16-byte aligned.
 DEVICE float* shared_memory() {
   extern __shared__ float4 memory[];
@@ -30,19 +38,21 @@ DEVICE float* shared_memory() {
 
 /// Four bytes, or a zero; `from` is an address that can be read even so.
 DEVICE void copy_async(float* to, const float* from, bool there) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
-                   unsigned(__cvta_generic_to_shared(to))),
-               "l"(from), "r"(there ? 4 : 0)
-               : "memory");
+  asm volatile(
+      "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(unsigned(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(there ? 4 : 0)
+      : "memory");
 }
 /// Sixteen bytes, or zeros; both addresses 16-byte aligned.
 DEVICE void copy_async_4(float* to, const float* from, bool there) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   unsigned(__cvta_generic_to_shared(to))),
-               "l"(from), "r"(there ? 16 : 0)
-               : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(unsigned(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(there ? 16 : 0)
+      : "memory");
 }
-DEVICE void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+DEVICE void commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
 template <int kOpen>
 DEVICE void wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");

@@ -1,7 +1,7 @@
 #include "capture/program/cuda/operations.h"
 
-#include <ATen/cuda/CUDAContext.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
@@ -32,7 +32,8 @@ class Launch {
  public:
   Launch() = default;
   Launch(const std::string& expression, int threads, std::size_t shared_floats = 0)
-      : kernel_(gpu::kernel(expression, c10::cuda::current_device(), shared_floats * sizeof(float))),
+      : kernel_(
+            gpu::kernel(expression, c10::cuda::current_device(), shared_floats * sizeof(float))),
         threads_(threads),
         shared_bytes_(shared_floats * sizeof(float)) {}
   template <class Arguments>
@@ -60,8 +61,7 @@ std::string numbers(const Numbers&... all) {
 constexpr gpu::ConvolutionTile kConvolutionTiles[] = {
 #define TILE(...) {__VA_ARGS__},
     MILLRACE_CONVOLUTION_TILES(TILE)};
-constexpr gpu::WeightGradientTile kWeightGradientTiles[] = {
-    MILLRACE_WEIGHT_GRADIENT_TILES(TILE)};
+constexpr gpu::WeightGradientTile kWeightGradientTiles[] = {MILLRACE_WEIGHT_GRADIENT_TILES(TILE)};
 #undef TILE
 
 int tiles_of(int width, int height, int of_width, int of_height) {
@@ -73,12 +73,14 @@ bool fits(int floats) {
 /// About the time of so many multiply-adds in all, by blocks of so many threads: a processor needs
 /// some 256 threads, and one with few sums spends its time on loads.
 double cost(double products, int blocks, int threads, int sums_of_thread) {
-  const double busy = std::min(1.0, double(blocks) * threads / (256.0 * device_properties().multiProcessorCount));
+  const double busy =
+      std::min(1.0, double(blocks) * threads / (256.0 * device_properties().multiProcessorCount));
   return products / busy / (sums_of_thread / (sums_of_thread + 8.0));
 }
 
 struct Image {
-  explicit Image(const kernels::Layout& l) : channels(l.channels), height(l.height), width(l.width) {}
+  explicit Image(const kernels::Layout& l)
+      : channels(l.channels), height(l.height), width(l.width) {}
   int channels, height, width;
 };
 
@@ -92,12 +94,14 @@ class GpuConvolution final : public Prepared {
     const kernels::Convolution& c = node.convolution;
     const gpu::ConvolutionTile& tile = choose(c);
     static constexpr const char* activations[] = {"none", "relu", "sigmoid"};
-    launch_ = Launch("convolution<" + numbers(c.kernel, c.stride) + (gradient_ ? ", true" : ", false") +
-                         ", millrace::gpu::Activation::" + activations[int(c.activation)] + ", " +
-                         numbers(tile.width, tile.height, tile.pixels, tile.block_channels,
-                                 tile.channels, tile.chunk, tile.parts) + ">",
-                     tile.threads(),
-                     std::size_t(gpu::ConvolutionPlan(c.kernel, c.stride, gradient_, tile).floats));
+    launch_ =
+        Launch("convolution<" + numbers(c.kernel, c.stride) + (gradient_ ? ", true" : ", false") +
+                   ", millrace::gpu::Activation::" + activations[int(c.activation)] + ", " +
+                   numbers(tile.width, tile.height, tile.pixels, tile.block_channels, tile.channels,
+                           tile.chunk, tile.parts) +
+                   ">",
+               tile.threads(),
+               std::size_t(gpu::ConvolutionPlan(c.kernel, c.stride, gradient_, tile).floats));
     blocks_ = blocks(tile);
     info.name = describe(c);
     info.kernel = "gpu " + numbers(tile.width, tile.height, tile.block_channels);
@@ -130,8 +134,8 @@ class GpuConvolution final : public Prepared {
     double least = std::numeric_limits<double>::infinity();
     for (const gpu::ConvolutionTile& tile : kConvolutionTiles) {
       if (!fits(gpu::ConvolutionPlan(c.kernel, c.stride, gradient_, tile).floats)) continue;
-      const double products = double(blocks(tile)) * tile.width * tile.height * tile.block_channels *
-                              gpu::rounded_up(from_.channels, tile.chunk);
+      const double products = double(blocks(tile)) * tile.width * tile.height *
+                              tile.block_channels * gpu::rounded_up(from_.channels, tile.chunk);
       const double time = cost(products, blocks(tile), tile.threads(), tile.channels * tile.pixels);
       if (time < least) best = &tile, least = time;
     }
@@ -161,10 +165,10 @@ class GpuWeightGradients final : public Prepared {
     for (std::size_t i = 0; i < node.group.size(); ++i) place(node, i, products);
     for (Group& group : groups_) {
       const gpu::WeightGradientTile& t = *group.tile;
-      group.launch = Launch("weight_gradients<" + numbers(group.kernel, group.stride, t.width, t.height,
-                                                          t.in, t.out, t.threads) + ">",
-                            t.threads,
-                            std::size_t(gpu::WeightGradientPlan(group.kernel, group.stride, t).floats));
+      group.launch = Launch(
+          "weight_gradients<" +
+              numbers(group.kernel, group.stride, t.width, t.height, t.in, t.out, t.threads) + ">",
+          t.threads, std::size_t(gpu::WeightGradientPlan(group.kernel, group.stride, t).floats));
     }
   }
   std::size_t scratch_bytes() const override { return scratch_floats_ * sizeof(float); }
@@ -176,28 +180,29 @@ class GpuWeightGradients final : public Prepared {
       for (const Member& member : group.members) {
         const kernels::Convolution& c = node.group[member.index];
         const Image x(c.input), dy(c.output);
-        const at::Tensor &dw = node.writes[2 * member.index], &db = node.writes[2 * member.index + 1];
+        const at::Tensor &dw = node.writes[2 * member.index],
+                         &db = node.writes[2 * member.index + 1];
         const int weights = dy.channels * x.channels * c.kernel * c.kernel;
-        float* const bias_parts = db.defined() ? memory + std::size_t(member.slices) * weights : nullptr;
+        float* const bias_parts =
+            db.defined() ? memory + std::size_t(member.slices) * weights : nullptr;
         if (group.arguments.empty() || group.count == gpu::kMostWeightGradients) {
           group.arguments.emplace_back();
           group.blocks.push_back(0);
           group.count = 0;
         }
-        group.arguments.back().all[group.count++] = {
-            .x = floats(node.reads[2 * member.index + 1]),
-            .dy = floats(node.reads[2 * member.index]),
-            .parts = memory,
-            .bias_parts = bias_parts,
-            .in_channels = x.channels,
-            .in_height = x.height,
-            .in_width = x.width,
-            .out_channels = dy.channels,
-            .out_height = dy.height,
-            .out_width = dy.width,
-            .kernel = c.kernel,
-            .slices = member.slices,
-            .blocks = member.slices * member.blocks};
+        group.arguments.back().all[group.count++] = {.x = floats(node.reads[2 * member.index + 1]),
+                                                     .dy = floats(node.reads[2 * member.index]),
+                                                     .parts = memory,
+                                                     .bias_parts = bias_parts,
+                                                     .in_channels = x.channels,
+                                                     .in_height = x.height,
+                                                     .in_width = x.width,
+                                                     .out_channels = dy.channels,
+                                                     .out_height = dy.height,
+                                                     .out_width = dy.width,
+                                                     .kernel = c.kernel,
+                                                     .slices = member.slices,
+                                                     .blocks = member.slices * member.blocks};
         group.blocks.back() += member.slices * member.blocks;
         add_sum(memory, floats(dw), member.slices, weights, c.accumulate);
         memory += std::size_t(member.slices) * weights;
@@ -209,14 +214,15 @@ class GpuWeightGradients final : public Prepared {
   }
   void run(int, kernels::Share) override {
     for (const Group& group : groups_) {
-      for (std::size_t i = 0; i < group.arguments.size(); ++i) group.launch(group.blocks[i], group.arguments[i]);
+      for (std::size_t i = 0; i < group.arguments.size(); ++i)
+        group.launch(group.blocks[i], group.arguments[i]);
     }
     for (const Sums& sums : sums_) add_up_(sums.blocks, sums.arguments);
   }
 
  private:
   struct Member {
-    std::size_t index;  ///< in the node
+    std::size_t index;   ///< in the node
     int slices, blocks;  ///< blocks of a slice
   };
   struct Group {
@@ -253,11 +259,13 @@ class GpuWeightGradients final : public Prepared {
     TORCH_CHECK(best, "no tile for a kernel of ", c.kernel);
     const int tiles = tiles_of(best->width, best->height, c.output.width, c.output.height);
     // Two blocks a processor, by each convolution's part of the work.
-    const double wanted = 2.0 * device_properties().multiProcessorCount * kernels::flops(c) / products;
+    const double wanted =
+        2.0 * device_properties().multiProcessorCount * kernels::flops(c) / products;
     const Member member{.index = index,
                         .slices = std::clamp(int(std::ceil(wanted / blocks(c, *best))), 1, tiles),
                         .blocks = blocks(c, *best)};
-    const std::size_t weights = std::size_t(c.input.channels) * c.output.channels * c.kernel * c.kernel;
+    const std::size_t weights =
+        std::size_t(c.input.channels) * c.output.channels * c.kernel * c.kernel;
     scratch_floats_ += member.slices * (weights + c.output.channels);
     for (Group& group : groups_) {
       if (group.kernel == c.kernel && group.stride == c.stride && group.tile == best)
@@ -269,7 +277,8 @@ class GpuWeightGradients final : public Prepared {
   void add_sum(const float* parts, float* sum, int slices, int count, bool accumulate) {
     if (sums_.empty() || sums_.back().count == 2 * gpu::kMostWeightGradients) sums_.emplace_back();
     const int blocks = gpu::divided_up(count, 256);
-    sums_.back().arguments.all[sums_.back().count++] = {parts, sum, slices, count, accumulate, blocks};
+    sums_.back().arguments.all[sums_.back().count++] = {parts, sum,        slices,
+                                                        count, accumulate, blocks};
     sums_.back().blocks += blocks;
   }
 
@@ -284,8 +293,8 @@ template <class Arguments>
 class GpuCall final : public Prepared {
  public:
   using Bind = std::function<Arguments(const Node& node)>;
-  GpuCall(std::string name, const std::string& expression, int threads, int blocks, std::size_t shared,
-          Bind bind)
+  GpuCall(std::string name, const std::string& expression, int threads, int blocks,
+          std::size_t shared, Bind bind)
       : launch_(expression, threads, shared), blocks_(blocks), bind_(std::move(bind)) {
     info.name = std::move(name);
     info.kernel = "gpu";
@@ -316,7 +325,8 @@ std::unique_ptr<Prepared> copy(const Node& node) {
   const at::Tensor& to = node.writes[0];
   const int count = int(to.numel());
   return std::make_unique<GpuCall<gpu::CopyArguments>>(
-      "copy", "copy_strided", gpu::kThreads, gpu::divided_up(count, gpu::kThreads), 0, [](const Node& n) {
+      "copy", "copy_strided", gpu::kThreads, gpu::divided_up(count, gpu::kThreads), 0,
+      [](const Node& n) {
         const at::Tensor &from = n.reads[0], &to = n.writes[0];
         gpu::CopyArguments c{.from = floats(from), .to = floats(to), .sizes = {1, 1, 1, 1}};
         for (std::int64_t d = 0; d < to.dim(); ++d) {
@@ -346,8 +356,8 @@ std::unique_ptr<Prepared> squared_error(const Node& node) {
     return std::make_unique<Call>("mean squared error", "squared_error", gpu::kSumThreads, 1,
                                   gpu::kSumThreads, bind);
   }
-  return std::make_unique<Call>("mean squared error's gradient", "squared_error_gradient", gpu::kThreads,
-                                gpu::divided_up(count, gpu::kThreads), 0, bind);
+  return std::make_unique<Call>("mean squared error's gradient", "squared_error_gradient",
+                                gpu::kThreads, gpu::divided_up(count, gpu::kThreads), 0, bind);
 }
 
 }  // namespace
@@ -395,7 +405,8 @@ void gather_weight_gradients(std::vector<Node>& nodes) {
       });
     };
     Node& node = nodes[i];
-    bool can_wait = true;  // nobody in between writes what it reads, or has to do with what it writes
+    bool can_wait =
+        true;  // nobody in between writes what it reads, or has to do with what it writes
     for (std::size_t k = i + 1; last < nodes.size() && k <= last; ++k)
       can_wait &= !meets(nodes[k].writes, node.reads) && !meets(nodes[k].writes, node.writes) &&
                   !meets(nodes[k].reads, node.writes);

@@ -16,9 +16,9 @@ std::unique_ptr<Prepared> prepare_on_gpu(const Node& node);
 /// several: each keeps few of a GPU's processors busy.
 void gather_weight_gradients(std::vector<Node>& nodes);
 
-/// millrace::copy_bytes: between any two places, host (pinned), this device or a peer, on the current
-/// stream. An operator, so that recordings have it. One call for every kind of copy; LibTorch's own
-/// brings in the other device's stream.
+/// millrace::copy_bytes: between any two places, host (pinned), this device or a peer, on the
+/// current stream. An operator, so that recordings have it. One call for every kind of copy;
+/// LibTorch's own brings in the other device's stream.
 void copy_bytes(const at::Tensor& to, const at::Tensor& from);
 
 }  // namespace millrace::program

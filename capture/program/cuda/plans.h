@@ -9,8 +9,12 @@
 
 namespace millrace::gpu {
 
-PLAN int divided_up(int a, int b) { return (a + b - 1) / b; }
-PLAN int rounded_up(int a, int to) { return divided_up(a, to) * to; }
+PLAN int divided_up(int a, int b) {
+  return (a + b - 1) / b;
+}
+PLAN int rounded_up(int a, int to) {
+  return divided_up(a, to) * to;
+}
 
 /// A block makes a tile of pixels of some channels, from `chunk` input channels at a time.
 struct ConvolutionTile {
@@ -87,14 +91,16 @@ struct WeightGradientTile {
   TILE(8, 8, 4, 4, 32)
 
 struct WeightGradientPlan {
-  int tap_rows;    ///< of a block: few enough for a thread's registers
-  int row_blocks;  ///< blocks for all rows of taps
+  int tap_rows;                        ///< of a block: few enough for a thread's registers
+  int row_blocks;                      ///< blocks for all rows of taps
   int pad, lead, first, skip, window;  ///< as ConvolutionPlan's
   int in_rows, in_row, in_plane, out_plane;
   int stage, sums, floats;  ///< sums: of a thread
 
   PLAN WeightGradientPlan(int kernel, int stride, const WeightGradientTile& t)
-      : tap_rows(kernel <= 5 ? kernel : kernel <= 25 ? 25 / kernel : 1),
+      : tap_rows(kernel <= 5    ? kernel
+                 : kernel <= 25 ? 25 / kernel
+                                : 1),
         row_blocks(divided_up(kernel, tap_rows)),
         pad(kernel / 2),
         lead(stride == 1 ? rounded_up(pad, 4) : pad),

@@ -51,7 +51,9 @@ class WeightGradientSum {
 
  private:
   static constexpr int kBiasSharers = kThreads / kTile.out;
-  DEVICE bool has_bias() const { return g.bias_parts && first_in == 0 && first_tap_row == 0; }
+  DEVICE bool has_bias() const {
+    return g.bias_parts && first_in == 0 && first_tap_row == 0;
+  }
 
   DEVICE void begin(int tile, int tiles, int stage) const {
     if (tile < tiles) {
@@ -59,8 +61,8 @@ class WeightGradientSum {
       const int x = tile % across * kTile.width, y = tile / across * kTile.height;
       float* const to = shared_memory() + stage * kPlan.stage;
       fetch<kTile.in, kPlan.in_rows, kPlan.in_row, kPlan.in_plane, kStride == 1>(
-          to, g.x, first_in, g.in_channels, y * kStride - kPlan.pad + first_tap_row,
-          g.in_height, x * kStride - kPlan.lead, g.in_width);
+          to, g.x, first_in, g.in_channels, y * kStride - kPlan.pad + first_tap_row, g.in_height,
+          x * kStride - kPlan.lead, g.in_width);
       fetch<kTile.out, kTile.height, kTile.width, kPlan.out_plane, true>(
           to + kTile.in * kPlan.in_plane, g.dy, first_out, g.out_channels, y, g.out_height, x,
           g.out_width);
@@ -81,7 +83,7 @@ class WeightGradientSum {
       float* const place =
           to + i / (kRows * row) * kPlane + i / row % kRows * kRow + i % row * apart;
       const float* const source =
-          there ? from + (long long)(c) * height * width + y * width + x : from;
+          there ? from + (long long)(c)*height * width + y * width + x : from;
       apart == 4 ? copy_async_4(place, source, there) : copy_async(place, source, there);
     }
   }
@@ -101,8 +103,8 @@ class WeightGradientSum {
 #pragma unroll
       for (int ky = 0; ky < kPlan.tap_rows; ++ky) {
         float window[kPlan.window];
-        load<kPlan.window>(window, x + (row * kStride + ky) * kPlan.in_row + column * kStride +
-                                        kPlan.first);
+        load<kPlan.window>(
+            window, x + (row * kStride + ky) * kPlan.in_row + column * kStride + kPlan.first);
 #pragma unroll
         for (int p = 0; p < kPixels; ++p) {
 #pragma unroll
@@ -142,13 +144,12 @@ class WeightGradientSum {
     const int channel_in = first_in + in;
     if (channel_in >= g.in_channels) return;
     constexpr int kTaps = kKernel * kKernel;
-    float* const slice_parts =
-        g.parts + (long long)(slice) * g.out_channels * g.in_channels * kTaps;
+    float* const slice_parts = g.parts + (long long)(slice)*g.out_channels * g.in_channels * kTaps;
 #pragma unroll
     for (int i = 0; i < kPlan.sums; ++i) {
       const int o = first_out + out + i % 4, tap = first_tap_row * kKernel + i / 4;
       if (o < g.out_channels && tap < kTaps)
-        slice_parts[((long long)(o) * g.in_channels + channel_in) * kTaps + tap] = sums[i];
+        slice_parts[((long long)(o)*g.in_channels + channel_in) * kTaps + tap] = sums[i];
     }
   }
 
@@ -187,7 +188,7 @@ KERNEL(256) add_up_parts(BY_VALUE PartsArguments arguments) {
   const int i = own * 256 + thread();
   if (i >= p.count) return;
   float sum = 0;
-  for (int slice = 0; slice < p.slices; ++slice) sum += p.parts[(long long)(slice) * p.count + i];
+  for (int slice = 0; slice < p.slices; ++slice) sum += p.parts[(long long)(slice)*p.count + i];
   p.sum[i] = p.accumulate ? p.sum[i] + sum : sum;
 }
 
