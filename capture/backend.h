@@ -90,7 +90,9 @@ class Backend {
 std::unique_ptr<Backend> make_eager_backend(c10::Device device);
 /// A backend that records on the whole device. Throws std::invalid_argument for a device that this
 /// build can't record on.
-std::unique_ptr<Backend> make_graph_backend(c10::Device device);
+/// \param own_kernels a body's operators become a step program's, where the device has kernels for
+///   them; a body does nothing then that is no LibTorch operator, copy() apart.
+std::unique_ptr<Backend> make_graph_backend(c10::Device device, bool own_kernels = false);
 /// Whether `device` can copy from `other`'s memory.
 bool reads(c10::Device device, c10::Device other);
 /// Zeros on the host that a device can copy from and to by itself; plain memory where no CUDA

@@ -5,6 +5,7 @@
 
 #include "capture/devices.h"
 #include "capture/eager.h"
+#include "capture/program/cuda/operations.h"
 
 namespace millrace::capture {
 namespace {
@@ -19,7 +20,7 @@ std::unique_ptr<Backend> make_eager_cuda_backend(c10::Device) {
   refuse();
 }
 
-std::unique_ptr<Backend> make_graph_backend(c10::Device) {
+std::unique_ptr<Backend> make_graph_backend(c10::Device, bool) {
   refuse();
 }
 
@@ -44,3 +45,15 @@ std::string cuda_version() {
 }
 
 }  // namespace millrace::capture
+
+namespace millrace::program {
+
+bool has_gpu_kernels(c10::Device) {
+  return false;
+}
+std::unique_ptr<Prepared> prepare_on_gpu(const Node&) {
+  capture::refuse();
+}
+void gather_weight_gradients(std::vector<Node>&) {}
+
+}  // namespace millrace::program

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "capture/backend.h"
+#include "capture/program/program.h"
 
 namespace millrace::capture {
 
@@ -50,11 +51,17 @@ class Capturing {
 
 class CudaRecording final : public Recording {
  public:
-  explicit CudaRecording(OwnGraph graph) : graph_(std::move(graph)) {}
+  /// \param program whose launches it holds; null: those of LibTorch's operators.
+  CudaRecording(OwnGraph graph, std::unique_ptr<program::Program> program)
+      : graph_(std::move(graph)), program_(std::move(program)) {}
   cudaGraph_t get() const { return graph_.get(); }
+  std::vector<OperationInfo> operations() const override {
+    return program_ ? program_->operations() : std::vector<OperationInfo>();
+  }
 
  private:
   OwnGraph graph_;
+  std::unique_ptr<program::Program> program_;  ///< the graph's memory
 };
 
 /// Recordings as child graphs, one after another, with event nodes between them.

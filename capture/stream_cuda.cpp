@@ -1,7 +1,6 @@
 // Streams of CUDA devices: what runs on one is captured and replayed.
 #include <ATen/ATen.h>
 #include <ATen/cuda/PeerToPeerAccess.h>
-#include <c10/core/AutogradState.h>      // backward on the thread that captures
 #include <c10/cuda/CUDAGuard.h>
 
 #include <map>
@@ -12,27 +11,17 @@
 #include "capture/own_stream_cuda.h"
 #include "capture/plain_errors.h"
 #include "capture/pool_cuda.h"
+#include "capture/program/cuda/operations.h"
+#include "capture/program/recording.h"
 
 namespace millrace::capture {
 namespace {
 
-/// A backward's kernels come from this thread while it lives: the one that captures.
-class OneThread {
- public:
-  OneThread() { state().set_multithreading_enabled(false); }
-  ~OneThread() { state().set_multithreading_enabled(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  static c10::AutogradState& state() { return c10::AutogradState::get_tls_state(); }
-  const bool before_ = state().get_multithreading_enabled();
-};
-
 class CudaStream final : public Backend {
  public:
-  explicit CudaStream(c10::Device device)
+  CudaStream(c10::Device device, bool own_kernels)
       : device_(device),
+        own_kernels_(own_kernels && program::has_gpu_kernels(device)),
         own_(device),
         stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {
     // While anything is captured, no memory goes back to the device: that of earlier recordings
@@ -47,18 +36,22 @@ class CudaStream final : public Backend {
 
   std::unique_ptr<Recording> record(int pool, std::function<void()> body) override {
     return with_plain_errors([&] {
+      std::unique_ptr<program::Program> program;
       run([&] {
         // What the body reads may have been made on another stream, by whoever set it up.
         C10_CUDA_CHECK(cudaDeviceSynchronize());
-        body();  // libraries load their kernels and choose among them
+        if (!own_kernels_) return body();
+        program::run_dry(body);  // recording keeps all that is allocated: bytes are counted here
+        program = std::make_unique<program::Program>(body, arena_);
+        program->run();  // libraries load their kernels and choose among them
       });
       stream_.synchronize();
       std::unique_ptr<Recording> recording;
       run([&] {
         const Pool::Use memory(pools_.try_emplace(pool, device_).first->second, stream_);
         Capturing capturing(own_.get());
-        body();
-        recording = std::make_unique<CudaRecording>(capturing.end());
+        program ? program->run() : body();
+        recording = std::make_unique<CudaRecording>(capturing.end(), std::move(program));
       });
       return recording;
     });
@@ -70,28 +63,26 @@ class CudaStream final : public Backend {
   }
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
-    const OneThread alone;
+    const program::OneThread alone;
     body();
   }
-  void copy(at::Tensor& to, const at::Tensor& from) override {
-    // One call for every kind of copy; LibTorch's own brings in the other device's stream.
-    C10_CUDA_CHECK(cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes(),
-                                   cudaMemcpyDefault, own_.get()));
-  }
+  void copy(at::Tensor& to, const at::Tensor& from) override { program::copy_bytes(to, from); }
   void synchronize() override { stream_.synchronize(); }
 
  private:
   c10::Device device_;
+  const bool own_kernels_;
   OwnStream own_;
   c10::cuda::CUDAStream stream_;
   std::map<int, Pool> pools_;
+  program::Arena arena_{device_};
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_graph_backend(c10::Device device) {
+std::unique_ptr<Backend> make_graph_backend(c10::Device device, bool own_kernels) {
   if (!device.is_cuda()) throw std::invalid_argument(device.str() + " runs steps as they are");
-  return std::make_unique<CudaStream>(device);
+  return std::make_unique<CudaStream>(device, own_kernels);
 }
 
 bool reads(c10::Device device, c10::Device other) {

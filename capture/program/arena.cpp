@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <numeric>
 
 namespace millrace::program {
@@ -16,18 +15,15 @@ std::size_t rounded(std::size_t bytes) {
 
 }  // namespace
 
-void Arena::Free::operator()(char* memory) const {
-  ::operator delete(memory, std::align_val_t(kAlign));
-}
-
 char* Arena::block(std::size_t bytes) {
   if (blocks_.empty() || blocks_.back().bytes < bytes) {
     const std::size_t size = rounded(std::max<std::size_t>(bytes, kAlign));
-    auto* memory = static_cast<char*>(::operator new(size, std::align_val_t(kAlign)));
-    std::memset(memory, 0, size);  // its pages are there before they are needed
-    blocks_.push_back({size, std::unique_ptr<char, Free>(memory)});
+    c10::DataPtr memory = c10::GetAllocator(device_.type())->allocate(size);
+    if (device_.is_cpu())
+      std::memset(memory.get(), 0, size);  // pages are there before they are needed
+    blocks_.push_back({size, std::move(memory)});
   }
-  return blocks_.back().memory.get();
+  return static_cast<char*>(blocks_.back().memory.get());
 }
 
 std::size_t Arena::bytes() const {

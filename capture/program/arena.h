@@ -1,8 +1,9 @@
 // Memory for what lives within one program only.
 #pragma once
 
+#include <c10/core/Allocator.h>
+
 #include <cstddef>
-#include <memory>
 #include <vector>
 
 namespace millrace::program {
@@ -10,18 +11,18 @@ namespace millrace::program {
 /// Programs of one stage run one after another, so that all may use one block. Thread-bound.
 class Arena {
  public:
+  explicit Arena(c10::Device device = c10::kCPU) : device_(device) {}
+  c10::Device device() const { return device_; }
   /// At least `bytes` at an address that stays, 64-byte aligned; shared with whoever asked before.
   char* block(std::size_t bytes);
   std::size_t bytes() const;
 
  private:
-  struct Free {
-    void operator()(char* memory) const;
-  };
   struct Block {
     std::size_t bytes = 0;
-    std::unique_ptr<char, Free> memory;
+    c10::DataPtr memory;
   };
+  c10::Device device_;
   std::vector<Block> blocks_;  ///< each larger than the one before
 };
 

@@ -18,7 +18,7 @@ enum class Kind {
   torch,                ///< the LibTorch operator that was called
   convolution,          ///< {x, w[, bias]} -> {y}, with an activation
   data_gradient,        ///< {dy, w[, mask]} -> {dx}
-  weight_gradient,      ///< {dy, x} -> {dw, db}; either may be undefined
+  weight_gradient,      ///< {dy, x} -> {dw, db}; either may be undefined. On a GPU of a group
   relu,                 ///< {x} -> {y}
   sigmoid,              ///< {x} -> {y}
   relu_mask,            ///< {dy, y} -> {dx}
@@ -42,6 +42,8 @@ struct Node {
   const Call* call = nullptr;  ///< that it was made of
   std::vector<at::Tensor> reads, writes;
   kernels::Convolution convolution{};
+  std::vector<kernels::Convolution>
+      group;                         ///< whose weights' gradients it makes, one after another
   kernels::Activation activation{};  ///< add_to_channels
   bool through_sigmoid = false;      ///< mse_gradient: on through the sigmoid before it
 };
@@ -56,11 +58,13 @@ Range range_of(const at::Tensor& tensor);
 /// All of the memory that it is a view of.
 Range storage_range(const at::Tensor& tensor);
 
-/// Whether it is one float32 picture on a core, [1,C,H,W], whose channels lie side by side without
-/// gaps, and its layout.
+/// How kernels have the pictures of a device: a core's with channels side by side, a GPU's in
+/// planes.
+at::MemoryFormat image_format(c10::Device device);
+/// Whether it is one float32 picture, [1,C,H,W], in that format without gaps, and its layout.
 bool is_image(const at::Tensor& tensor);
 kernels::Layout layout_of(const at::Tensor& tensor);
-/// Whether it is float32 on a core and its elements fill their range in some order.
+/// Whether it is float32 on a core or a GPU and its elements fill their range in some order.
 bool is_dense(const at::Tensor& tensor);
 
 /// Whether two float32 tensors' elements lie in one order, without gaps.
@@ -83,7 +87,7 @@ class OwnMemory {
 
 /// Lowers calls to nodes: our kernels where they exist, LibTorch's operators elsewhere, nothing for
 /// views. The calls outlive the nodes.
-std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own);
+std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool on_gpu);
 
 /// Fuses activations into convolutions, ReLU masks into gradients, and copies and sums into their
 /// producers, then removes dead nodes.

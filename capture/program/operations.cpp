@@ -8,6 +8,7 @@
 #include <functional>
 #include <stdexcept>
 
+#include "capture/program/cuda/operations.h"
 #include "capture/program/kernels/channels.h"
 #include "capture/program/kernels/norm.h"
 #include "stages/guarded_update.h"
@@ -28,17 +29,6 @@ std::string text_of(const kernels::Layout& layout) {
 const char* text_of(kernels::Activation activation) {
   static constexpr const char* texts[] = {"", " relu", " sigmoid"};
   return texts[int(activation)];
-}
-
-/// "forward 16x64x64 -> 16x64x64 k5 s1 relu".
-std::string describe(const kernels::Convolution& c) {
-  using kernels::Pass;
-  const char* pass = c.pass == Pass::kForward        ? "forward "
-                     : c.pass == Pass::kDataGradient ? "data-gradient "
-                                                     : "weight-gradient ";
-  const std::string text = pass + text_of(c.input) + " -> " + text_of(c.output) + " k" +
-                           std::to_string(c.kernel) + " s" + std::to_string(c.stride);
-  return text + text_of(c.activation) + (c.masked ? " masked" : "");
 }
 
 /// The operator that was called, on the tensors of its recording.
@@ -412,7 +402,20 @@ class Copy final : public Prepared {
 
 }  // namespace
 
+std::string describe(const kernels::Convolution& c) {
+  using kernels::Pass;
+  const char* pass = c.pass == Pass::kForward        ? "forward "
+                     : c.pass == Pass::kDataGradient ? "data-gradient "
+                                                     : "weight-gradient ";
+  const std::string text = pass + text_of(c.input) + " -> " + text_of(c.output) + " k" +
+                           std::to_string(c.kernel) + " s" + std::to_string(c.stride);
+  return text + text_of(c.activation) + (c.masked ? " masked" : "");
+}
+
 std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
+  const bool strided = node.kind == Kind::add && !lie_alike(node.reads[0], node.reads[1]);
+  if (strided) return std::make_unique<StridedAdd>(node);
+  if (node.kind != Kind::torch && node.writes[0].is_cuda()) return prepare_on_gpu(node);
   switch (node.kind) {
     case Kind::torch:
       return std::make_unique<TorchOperation>(*node.call);
@@ -426,7 +429,6 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::sigmoid_gradient:
       return elementwise(node);
     case Kind::add:
-      if (!lie_alike(node.reads[0], node.reads[1])) return std::make_unique<StridedAdd>(node);
       return elementwise(node);
     case Kind::mse:
       return mean_squared_error(node);

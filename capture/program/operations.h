@@ -15,6 +15,9 @@ class Prepared : public Program::Operation {
   virtual void bind(const Node& node, char* scratch) = 0;
 };
 
+/// "forward 16x64x64 -> 16x64x64 k5 s1 relu".
+std::string describe(const kernels::Convolution& convolution);
+
 /// For a team of so many threads. A LibTorch operator takes over what it needs of its call.
 std::unique_ptr<Prepared> prepare(const Node& node, int threads);
 

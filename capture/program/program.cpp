@@ -11,6 +11,7 @@
 #include <string>
 
 #include "capture/operation_watch.h"
+#include "capture/program/cuda/operations.h"
 #include "capture/program/kernels/denormals.h"
 #include "capture/program/node.h"
 #include "capture/program/operations.h"
@@ -83,8 +84,10 @@ Program::Program(const std::function<void()>& body, Arena& arena, kernels::Team*
   std::vector<Call> calls = record_calls(body);
   OwnMemory own(calls);
   std::vector<Node>& nodes = parts_->nodes;
-  nodes = translate(calls, own);
+  const bool on_gpu = arena.device().is_cuda();
+  nodes = translate(calls, own, on_gpu);
   fuse(nodes, own);
+  if (on_gpu) gather_weight_gradients(nodes);
 
   Values values = values_of(nodes, own);
   const std::size_t own_values = values.tensors.size();
@@ -97,7 +100,7 @@ Program::Program(const std::function<void()>& body, Arena& arena, kernels::Team*
   char* block = arena.block(plan.bytes);
   for (std::size_t i = 0; i < own_values; ++i) {
     values.tensors[i].storage().unsafeGetStorageImpl()->set_data_ptr_noswap(
-        c10::DataPtr(block + plan.offsets[i], c10::kCPU));
+        c10::DataPtr(block + plan.offsets[i], arena.device()));
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     prepared[i]->bind(nodes[i], block + plan.offsets[own_values + i]);

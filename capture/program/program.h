@@ -1,4 +1,5 @@
-// Step programs: to a CPU core what a CUDA Graph is to a GPU.
+// Step programs: a stage's work, recorded once and run again and again on a core, or captured in a
+// CUDA Graph on a GPU.
 #pragma once
 
 #include <functional>

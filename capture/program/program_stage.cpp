@@ -33,8 +33,10 @@ ProgramStage::ProgramStage(stages::Stage stage, int places, int count, kernels::
       team_(team),
       places_(places),
       free_(std::make_shared<std::vector<int>>()),
-      rate_(at::ones({}, at::kDouble)),
-      skipped_(at::zeros({})) {}
+      arena_(stage_.parameters().flat().device()),
+      rate_(
+          at::ones({}, at::TensorOptions(stage_.parameters().flat().device()).dtype(at::kDouble))),
+      skipped_(at::zeros({}, stage_.parameters().flat().device())) {}
 
 ProgramStage::ProgramStage(ProgramStage&&) noexcept = default;
 ProgramStage::~ProgramStage() = default;

@@ -78,7 +78,7 @@ void make_up_update(torch::jit::Stack& stack, std::size_t arguments) {
   at::Tensor to = stack[stack.size() - arguments + 1].toTensor();
   if (to.const_data_ptr() != from.const_data_ptr()) to.copy_(from);
   torch::jit::drop(stack, arguments);
-  torch::jit::push(stack, at::zeros({}, at::kBool));
+  torch::jit::push(stack, at::zeros({}, from.options().dtype(at::kBool)));
 }
 
 /// add_up(part, reducer, place): other ranks have nothing to do with a recording.
@@ -121,6 +121,7 @@ struct Recorder {
   explicit Recorder(std::vector<Call>& calls) { recording = &calls; }
   ~Recorder() { recording = nullptr; }
   c10::impl::IncludeDispatchKeyGuard on{kRecording};
+  OneThread alone;
 };
 
 }  // namespace
@@ -138,6 +139,7 @@ std::vector<Call> record_calls(const std::function<void()>& body) {
 
 void run_dry(const std::function<void()>& body) {
   const c10::impl::IncludeDispatchKeyGuard on(kRecording);
+  const OneThread alone;
   body();
 }
 

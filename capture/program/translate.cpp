@@ -24,13 +24,17 @@ Range storage_range(const at::Tensor& tensor) {
 }
 
 bool is_dense(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kFloat && tensor.is_cpu() &&
+  return tensor.scalar_type() == at::kFloat && (tensor.is_cpu() || tensor.is_cuda()) &&
          tensor.is_non_overlapping_and_dense();
+}
+
+at::MemoryFormat image_format(c10::Device device) {
+  return device.is_cuda() ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
 }
 
 bool is_image(const at::Tensor& tensor) {
   return is_dense(tensor) && tensor.dim() == 4 && tensor.size(0) == 1 &&
-         tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
+         tensor.is_contiguous(image_format(tensor.device()));
 }
 
 kernels::Layout layout_of(const at::Tensor& tensor) {
@@ -39,7 +43,7 @@ kernels::Layout layout_of(const at::Tensor& tensor) {
 }
 
 bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
-  return is_dense(a) && is_dense(b) && a.sizes() == b.sizes() &&
+  return is_dense(a) && is_dense(b) && a.device() == b.device() && a.sizes() == b.sizes() &&
          (a.strides() == b.strides() || (is_image(a) && is_image(b)) ||
           (a.is_contiguous() && b.is_contiguous()));
 }
@@ -107,21 +111,25 @@ bool only_names(const Call& call) {
 
 class Translation {
  public:
-  explicit Translation(OwnMemory& own) : own_(own) {}
+  Translation(OwnMemory& own, bool on_gpu) : own_(own), on_gpu_(on_gpu) {}
 
   std::vector<Node> run(const std::vector<Call>& calls) {
     for (const Call& call : calls) {
       if (only_allocates(call) || only_names(call)) continue;
       call_ = &call;
       const auto rule = rules().find(call.name());
-      if (rule == rules().end() || !(this->*rule->second)(call)) left(call);
+      const bool known = rule != rules().end() && (!on_gpu_ || rule->second.on_gpu);
+      if (!known || !(this->*rule->second.translate)(call)) left(call);
     }
     return std::move(nodes_);
   }
 
  private:
   /// Adds what the call comes to; false, and nothing is added, if there are no kernels for it.
-  using Rule = bool (Translation::*)(const Call& call);
+  struct Rule {
+    bool (Translation::*translate)(const Call& call);
+    bool on_gpu = false;  ///< a GPU has such kernels, too
+  };
   static const std::map<std::string, Rule>& rules();
 
   Node& add(Kind kind, std::vector<at::Tensor> reads, std::vector<at::Tensor> writes) {
@@ -137,8 +145,9 @@ class Translation {
   }
 
   /// Memory of the program's own.
-  at::Tensor own(at::IntArrayRef sizes, at::MemoryFormat format) {
-    const at::Tensor made = at::empty(sizes, at::TensorOptions(at::kFloat).memory_format(format));
+  at::Tensor own(at::IntArrayRef sizes, at::MemoryFormat format, c10::Device device) {
+    const at::Tensor made =
+        at::empty(sizes, at::TensorOptions(at::kFloat).device(device).memory_format(format));
     own_.add(made);
     return made;
   }
@@ -152,14 +161,15 @@ class Translation {
     const auto found = images_.find(tensor.const_data_ptr());
     if (found != images_.end() && found->second.first.sizes() == tensor.sizes())
       return found->second.second;
-    const at::Tensor image = own(tensor.sizes(), at::MemoryFormat::ChannelsLast);
+    const at::Tensor image = own(tensor.sizes(), image_format(tensor.device()), tensor.device());
     add(Kind::copy, {tensor}, {image});
     images_[tensor.const_data_ptr()] = {tensor, image};
     return image;
   }
   /// An image for what `tensor` is to hold; to be followed by written().
   at::Tensor image_for(const at::Tensor& tensor) {
-    return is_image(tensor) ? tensor : own(tensor.sizes(), at::MemoryFormat::ChannelsLast);
+    return is_image(tensor) ? tensor
+                            : own(tensor.sizes(), image_format(tensor.device()), tensor.device());
   }
   void written(const at::Tensor& tensor, const at::Tensor& image) {
     if (tensor.is_same(image)) return;
@@ -180,18 +190,22 @@ class Translation {
     add(Kind::torch, std::move(reads), std::move(writes));
   }
 
+  static constexpr std::int64_t kLargestOnGpu = 31;  ///< kernel: its sums fill a thread's registers
+
   /// Whether it is one that kernels know; `first`: the place of stride, before padding, dilation,
   /// transposed, output_padding, groups.
   static bool known_convolution(const at::Tensor& input, const at::Tensor& weight, const Call& call,
                                 std::size_t first) {
     if (!is_picture(input) || weight.dim() != 4) return false;
     const std::int64_t kernel = weight.size(2);
+    if (weight.is_cuda() && kernel > kLargestOnGpu) return false;
     const auto& a = call.arguments;
     return weight.is_contiguous() && is_dense(weight) && kernel % 2 == 1 &&
            weight.size(3) == kernel && all_are(a[first], a[first].toIntVector()[0]) &&
            all_are(a[first + 1], kernel / 2) && all_are(a[first + 2], 1) &&
            !a[first + 3].toBool() && a[first + 5].toInt() == 1;
   }
+
   static kernels::Convolution described(kernels::Pass pass, const at::Tensor& input,
                                         const at::Tensor& output, const at::Tensor& weight,
                                         const c10::IValue& stride) {
@@ -230,7 +244,7 @@ class Translation {
     }
     if (dw.defined()) {
       const at::Tensor plain =
-          dw.is_contiguous() ? dw : own(dw.sizes(), at::MemoryFormat::Contiguous);
+          dw.is_contiguous() ? dw : own(dw.sizes(), at::MemoryFormat::Contiguous, dw.device());
       add(Kind::weight_gradient, {gradient, read(x)}, {plain, db}).convolution =
           described(kernels::Pass::kWeightGradient, x, dy, w, call.arguments[4]);
       if (!plain.is_same(dw)) add(Kind::copy, {plain}, {dw});
@@ -273,7 +287,8 @@ class Translation {
     if (!call.arguments[1].isTensor() || call.arguments[2].toScalar().toDouble() != 1) return false;
     const at::Tensor &a = tensor(call, 0), &b = tensor(call, 1), &made = result(call);
     if (!is_dense(a) || !is_dense(b)) return false;
-    if (is_picture(a) && is_picture(made) && is_of_channels(b, a) && b.sizes() != a.sizes()) {
+    if (!on_gpu_ && is_picture(a) && is_picture(made) && is_of_channels(b, a) &&
+        b.sizes() != a.sizes()) {
       const at::Tensor from = read(a), image = image_for(made);
       add(Kind::add_to_channels, {from, b}, {image});
       written(made, image);
@@ -371,7 +386,9 @@ class Translation {
   }
 
   bool copies(const at::Tensor& from, const at::Tensor& to) {
-    if (!is_dense(from) || !is_dense(to) || from.sizes() != to.sizes()) return false;
+    if (!is_dense(from) || !is_dense(to) || from.device() != to.device() ||
+        from.sizes() != to.sizes() || (on_gpu_ && from.dim() > 4))
+      return false;
     const bool image = is_picture(from) && !lie_alike(from, to) && is_image(to) &&
                        images_.count(from.const_data_ptr()) > 0;
     add(Kind::copy, {image ? read(from) : from}, {to});
@@ -400,6 +417,7 @@ class Translation {
   }
 
   OwnMemory& own_;
+  const bool on_gpu_;
   const Call* call_ = nullptr;  ///< under way
   std::vector<Node> nodes_;
   /// By address: the picture and its image.
@@ -408,33 +426,34 @@ class Translation {
 
 const std::map<std::string, Translation::Rule>& Translation::rules() {
   static const std::map<std::string, Rule> table = {
-      {"aten::convolution", &Translation::convolution},
-      {"aten::_convolution", &Translation::convolution},  // a traced module's; more flags follow
-      {"aten::convolution_backward", &Translation::convolution_backward},
-      {"aten::relu", &Translation::relu},
-      {"aten::sigmoid", &Translation::sigmoid},
-      {"aten::threshold_backward", &Translation::threshold_backward},
-      {"aten::sigmoid_backward", &Translation::sigmoid_backward},
-      {"aten::add", &Translation::sum},
-      {"aten::add_", &Translation::sum},
-      {"aten::sum", &Translation::channel_sums},
-      {"aten::mse_loss", &Translation::mse_loss},
-      {"aten::mse_loss_backward", &Translation::mse_loss_backward},
-      {"aten::native_group_norm", &Translation::group_norm},
-      {"aten::native_group_norm_backward", &Translation::group_norm_backward},
-      {"aten::copy_", &Translation::copy},
-      {"aten::clone", &Translation::clone},
-      {"aten::_to_copy", &Translation::clone},
-      {"millrace::add_up", &Translation::add_up},
-      {"millrace::check_and_update", &Translation::update},
+      {"aten::convolution", {&Translation::convolution, true}},
+      // A traced module's; more flags follow.
+      {"aten::_convolution", {&Translation::convolution, true}},
+      {"aten::convolution_backward", {&Translation::convolution_backward, true}},
+      {"aten::relu", {&Translation::relu, true}},
+      {"aten::sigmoid", {&Translation::sigmoid, true}},
+      {"aten::threshold_backward", {&Translation::threshold_backward, true}},
+      {"aten::sigmoid_backward", {&Translation::sigmoid_backward, true}},
+      {"aten::add", {&Translation::sum, true}},
+      {"aten::add_", {&Translation::sum, true}},
+      {"aten::sum", {&Translation::channel_sums}},
+      {"aten::mse_loss", {&Translation::mse_loss, true}},
+      {"aten::mse_loss_backward", {&Translation::mse_loss_backward, true}},
+      {"aten::native_group_norm", {&Translation::group_norm}},
+      {"aten::native_group_norm_backward", {&Translation::group_norm_backward}},
+      {"aten::copy_", {&Translation::copy, true}},
+      {"aten::clone", {&Translation::clone, true}},
+      {"aten::_to_copy", {&Translation::clone, true}},
+      {"millrace::add_up", {&Translation::add_up}},
+      {"millrace::check_and_update", {&Translation::update}},
   };
   return table;
 }
 
 }  // namespace
 
-std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own) {
-  return Translation(own).run(calls);
+std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool on_gpu) {
+  return Translation(own, on_gpu).run(calls);
 }
 
 }  // namespace millrace::program

@@ -77,11 +77,11 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
   for (int replica_id = 0; replica_id < replica_ids; ++replica_id) {
     if (here && !here(replica_id)) continue;
     const c10::Device place = place_of(options, replica_id);
-    backends[replica_id] = !record || !records(options, replica_id)
-                               ? capture::make_eager_backend(place)
-                           : options.make_backend ? options.make_backend(place)
-                           : place.is_cuda()      ? capture::make_graph_backend(place)
-                                                  : make_core_backend(options, replica_id);
+    backends[replica_id] =
+        !record || !records(options, replica_id) ? capture::make_eager_backend(place)
+        : options.make_backend                   ? options.make_backend(place)
+        : place.is_cuda() ? capture::make_graph_backend(place, /*own_kernels=*/true)
+                          : make_core_backend(options, replica_id);
   }
   return backends;
 }

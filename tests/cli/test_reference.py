@@ -57,7 +57,7 @@ class Reference(program.CliTest):
         self.assertEqual(weights.keys(), network.state_dict().keys())
         for name, value in network.state_dict().items():
             off = (weights[name] - value).abs().max()
-            self.assertTrue(torch.equal(weights[name], value), f"{name} is off by {off}")
+            self.assertTrue(reference.same(weights[name], value), f"{name} is off by {off}")
 
     def assert_same_trace(self, expected, report):
         self.assertEqual(report["frames"]["trained"], len(expected.losses))

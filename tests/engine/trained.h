@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "capture/program/program_stage.h"
 #include "engine/trainer/oracle.h"
 #include "engine/trainer/stage_building.h"
 #include "tests/engine/sample_feed.h"
@@ -83,14 +84,13 @@ inline Trained by_pipeline(const TrainerOptions& options, std::int64_t samples,
   return {trainer.state(), log.losses};
 }
 
-/// `sample`'s, on the devices of the first and the last stage, which outlive it.
+/// `sample`'s, on the devices of the first and the last stage.
 inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, SampleFunction sample) {
-  return [&stages, sample = std::move(sample)](std::int64_t n) {
-    const auto device = [](const stages::Stage& stage) {
-      return stage.parameters().flat().device();
-    };
+  const c10::Device first = stages.front().parameters().flat().device(),
+                    last = stages.back().parameters().flat().device();
+  return [=, sample = std::move(sample)](std::int64_t n) {
     const auto [input, target] = sample(n);
-    return std::pair(input.to(device(stages.front())), target.to(device(stages.back())));
+    return std::pair(input.to(first), target.to(last));
   };
 }
 
@@ -117,11 +117,27 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   const auto learns = [&](std::int64_t n) {
     return n / schedule.samples_a_choice() % train_every == 0 && (!told || told(n));
   };
-  result.losses = run_oracle(schedule, stages, brought, samples, learns, guard, guard_lag);
+  const auto run = [&](auto& of) {
+    result.losses = run_oracle(schedule, of, brought, samples, learns, guard, guard_lag);
+  };
+  std::vector<program::ProgramStage> programs;  // what a GPU records
+  if (as_recorded && stages[0].parameters().flat().device().is_cuda()) {
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+      programs.emplace_back(std::move(stages[std::size_t(stage)]), 2 * schedule.slots() + 4,
+                            int(schedule.samples_an_update(stage)));
+    }
+    run(programs);
+  } else {
+    run(stages);
+  }
+  const auto state = [&](int stage, int replica) {
+    const auto id = std::size_t(schedule.replica_id(stage, replica));
+    return (programs.empty() ? stages[id] : programs[id].stage()).parameters().state();
+  };
   for (int stage = 0; stage < schedule.stages; ++stage) {
-    const stages::StateDict first = stages[schedule.replica_id(stage, 0)].parameters().state();
+    const stages::StateDict first = state(stage, 0);
     for (int replica = 1; replica < schedule.replicas_of(stage); ++replica)
-      expect_equal_bits(stages[schedule.replica_id(stage, replica)].parameters().state(), first);
+      expect_equal_bits(state(stage, replica), first);
     result.weights.insert(result.weights.end(), first.begin(), first.end());
   }
   return result;

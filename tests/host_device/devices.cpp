@@ -117,19 +117,21 @@ API cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
 // Programs register their kernels when they are loaded. Those that somebody plays can be launched;
 // operators.cpp takes the place of what would launch LibTorch's.
 namespace {
-using Make = Work (*)(dim3, dim3, void**);
+using Make = Work (*)(const Launch&);
 std::unordered_map<const void*, const char*>& kernels =
     *new std::unordered_map<const void*, const char*>;
 std::map<std::string, Make>& played = *new std::map<std::string, Make>;
 
 cudaError_t launch(const void* kernel, dim3 grid, dim3 block, void** arguments,
-                   cudaStream_t stream) {
+                   std::size_t shared_bytes, cudaStream_t stream) {
   return call("cudaLaunchKernel", [&](Guard&) -> cudaError_t {
     const auto found = kernels.find(kernel);
     const std::string name = found == kernels.end() ? "unknown" : found->second;
     for (const auto& [part, make] : played) {
       if (name.find(part) == std::string::npos) continue;
-      return give(stream_of(stream), std::make_shared<Work>(make(grid, block, arguments)));
+      return give(
+          stream_of(stream),
+          std::make_shared<Work>(make({grid, block, arguments, shared_bytes, name.c_str()})));
     }
     violation("a kernel that only a GPU can run: %.300s", name.c_str());
     return cudaErrorNotSupported;
@@ -163,16 +165,31 @@ API cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   return cudaSuccess;
 }
 API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
-                                   std::size_t, cudaStream_t stream) {
-  return launch(kernel, grid, block, arguments, stream);
+                                   std::size_t shared_bytes, cudaStream_t stream) {
+  return launch(kernel, grid, block, arguments, shared_bytes, stream);
 }
 API cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
-                                 std::size_t, cudaStream_t stream) {
-  return launch(kernel, grid, block, arguments, stream);
+                                 std::size_t shared_bytes, cudaStream_t stream) {
+  return launch(kernel, grid, block, arguments, shared_bytes, stream);
 }
 API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* kernel,
                                     void** arguments) {
-  return launch(kernel, how->gridDim, how->blockDim, arguments, how->stream);
+  return launch(kernel, how->gridDim, how->blockDim, arguments, how->dynamicSmemBytes, how->stream);
+}
+// A library's kernels are known by their names alone: somebody plays them.
+API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void*, cudaJitOption*, void**,
+                                    unsigned, cudaLibraryOption*, void**, unsigned) {
+  return call(__func__, [&](Guard&) {
+    *library = reinterpret_cast<cudaLibrary_t>(new char);
+    return cudaSuccess;
+  });
+}
+API cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t, const char* name) {
+  return call(__func__, [&](Guard&) {
+    *kernel = reinterpret_cast<cudaKernel_t>(new char);
+    kernels[*kernel] = (new std::string(name))->c_str();
+    return cudaSuccess;
+  });
 }
 API cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
   *attributes = {};

@@ -12,6 +12,11 @@ thread_local CUcontext current = nullptr;
 API CUresult cuInit(unsigned) {
   return CUDA_SUCCESS;
 }
+/// NVRTC asks, and takes no missing function for an answer.
+API CUresult cuGetExportTable(const void** table, const CUuuid*) {
+  *table = nullptr;
+  return CUDA_ERROR_NOT_FOUND;
+}
 API CUresult cuDriverGetVersion(int* version) {
   *version = CUDA_VERSION;
   return CUDA_SUCCESS;

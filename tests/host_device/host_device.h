@@ -30,6 +30,14 @@ struct Work {
   std::function<void(CUstream_st&)> given;
 };
 
+/// A launch as the program asked for it.
+struct Launch {
+  dim3 grid, block;
+  void** arguments;
+  std::size_t shared_bytes;
+  const char* name;  ///< the kernel's, mangled
+};
+
 /// What the program holds. Bytes count what was asked for, on all devices.
 struct Held {
   int streams = 0, events = 0, graphs = 0, executables = 0, captures = 0;
@@ -44,8 +52,7 @@ void* hostDeviceReach(const void* address);
 /// Gives a stream work, as a kernel's launch would; moves from it.
 cudaError_t hostDeviceLaunch(cudaStream_t stream, host_device::Work* work);
 /// Has `make` say what a launch of the kernel whose mangled name holds `part` does.
-void hostDevicePlay(const char* part,
-                    host_device::Work (*make)(dim3 grid, dim3 block, void** arguments));
+void hostDevicePlay(const char* part, host_device::Work (*make)(const host_device::Launch&));
 /// A kernel has failed: every later call says so.
 void hostDeviceFault(const char* what);
 }

@@ -1,0 +1,72 @@
+// What a GPU's kernels are told: read by the kernels and by who launches them. Images are planes,
+// [channels][height][width], without gaps.
+#pragma once
+
+namespace millrace::gpu {
+
+enum class Activation { none, relu, sigmoid };  // as kernels::Activation
+
+struct ConvolutionArguments {
+  const float* in;
+  const float* weights;  ///< [out][in][taps]; of a data gradient [in][out][taps]
+  const float* bias;     ///< a number an output channel, or null
+  const float* mask;     ///< as out: zeros where it is not above 0, or null
+  float* out;
+  int in_channels, in_height, in_width;
+  int out_channels, out_height, out_width;
+  int kernel;
+};
+
+struct WeightGradient {
+  const float* x;     ///< [in][in_height][in_width]
+  const float* dy;    ///< [out][out_height][out_width]
+  float* parts;       ///< [slices][out][in][taps]
+  float* bias_parts;  ///< [slices][out], or null
+  int in_channels, in_height, in_width, out_channels, out_height, out_width;
+  int kernel, slices, blocks;
+};
+constexpr int kMostWeightGradients = 32;
+struct WeightGradientArguments {
+  WeightGradient all[kMostWeightGradients];
+};
+
+/// Sums of which parts lie one after another.
+struct Parts {
+  const float* parts;  ///< [slices][count]
+  float* sum;          ///< [count]
+  int slices, count;
+  bool accumulate;  ///< adds to what is there
+  int blocks;
+};
+struct PartsArguments {
+  Parts all[2 * kMostWeightGradients];
+};
+
+constexpr int kThreads = 256;  ///< of a block of these kernels
+constexpr int kSumThreads = 1024;
+
+enum class Elementwise { relu, sigmoid, relu_mask, sigmoid_gradient, add };
+
+struct ElementwiseArguments {
+  const float *a, *b;  ///< b: of those that have two operands
+  float* out;
+  int count;
+};
+
+/// Between two tensors of up to four dimensions; strides in floats.
+struct CopyArguments {
+  const float* from;
+  float* to;
+  int sizes[4];
+  int from_strides[4], to_strides[4];
+};
+
+struct SquaredErrorArguments {
+  const float *prediction, *target;
+  const float* scale;  ///< of the gradient: one number
+  float* out;          ///< the loss, or the gradient
+  int count;
+  bool through_sigmoid;  ///< the gradient by what the sigmoid that made the prediction was given
+};
+
+}  // namespace millrace::gpu

@@ -1,0 +1,29 @@
+# Writes a header with the text of files, for a compiler that runs within the program:
+#   kMain: a source that includes FILES; kNames, kSources: what #include finds, FILES and HEADERS.
+# Names are as from the root. Included by path, so that each change of a file configures anew.
+function(millrace_embed header namespace)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "FILES;HEADERS")
+  set(main "")
+  set(names "")
+  set(sources "")
+  foreach(file ${arg_FILES} ${arg_HEADERS})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${file})
+    file(READ ${CMAKE_SOURCE_DIR}/${file} text)
+    if(file IN_LIST arg_FILES)
+      string(APPEND main "#include \"${file}\"\\n")
+    endif()
+    string(APPEND names "    \"${file}\",\n")
+    string(APPEND sources "    R\"embedded(${text})embedded\",\n")
+  endforeach()
+  string(REPLACE "\"" "\\\"" main "${main}")
+  file(CONFIGURE OUTPUT ${header} @ONLY CONTENT
+"#pragma once
+namespace ${namespace} {
+constexpr const char* kMain = \"@main@\";
+constexpr const char* kNames[] = {
+@names@};
+constexpr const char* kSources[] = {
+@sources@};
+}  // namespace ${namespace}
+")
+endfunction()
