@@ -5,13 +5,13 @@
 namespace millrace::io {
 namespace {
 
-using Shared = std::shared_ptr<std::atomic<GstClockTime>>;
+using SharedTime = std::shared_ptr<std::atomic<GstClockTime>>;
 
-void forget(gpointer shared) {
-  delete static_cast<Shared*>(shared);
+void forget_time(gpointer shared) {
+  delete static_cast<SharedTime*>(shared);
 }
-void forget_closure(gpointer shared, GClosure*) {
-  forget(shared);
+void forget_time_closure(gpointer shared, GClosure*) {
+  forget_time(shared);
 }
 
 void note(std::atomic<GstClockTime>& reached, GstBuffer* buffer) {
@@ -25,7 +25,7 @@ void note(std::atomic<GstClockTime>& reached, GstBuffer* buffer) {
 }
 
 GstPadProbeReturn on_data(GstPad*, GstPadProbeInfo* info, gpointer shared) {
-  std::atomic<GstClockTime>& reached = **static_cast<Shared*>(shared);
+  std::atomic<GstClockTime>& reached = **static_cast<SharedTime*>(shared);
   if (GstBuffer* const buffer = gst_pad_probe_info_get_buffer(info)) {
     note(reached, buffer);
   } else if (GstBufferList* const list = gst_pad_probe_info_get_buffer_list(info)) {
@@ -38,14 +38,14 @@ GstPadProbeReturn on_data(GstPad*, GstPadProbeInfo* info, gpointer shared) {
 void on_pad(GstElement*, GstPad* pad, gpointer shared) {
   if (!GST_PAD_IS_SRC(pad)) return;
   const auto data = GstPadProbeType(GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_BUFFER_LIST);
-  gst_pad_add_probe(pad, data, on_data, new Shared(*static_cast<Shared*>(shared)), forget);
+  gst_pad_add_probe(pad, data, on_data, new SharedTime(*static_cast<SharedTime*>(shared)), forget_time);
 }
 
-void on_element(GstBin*, GstBin*, GstElement* element, gpointer shared) {
+void watch_element(GstBin*, GstBin*, GstElement* element, gpointer shared) {
   const gchar* const kind = gst_element_get_metadata(element, GST_ELEMENT_METADATA_KLASS);
   if (!kind || std::string_view(kind).find("Demux") == std::string_view::npos) return;
   g_signal_connect_data(element, "pad-added", G_CALLBACK(on_pad),
-                        new Shared(*static_cast<Shared*>(shared)), forget_closure,
+                        new SharedTime(*static_cast<SharedTime*>(shared)), forget_time_closure,
                         GConnectFlags(0));
 }
 
@@ -53,8 +53,8 @@ void on_element(GstBin*, GstBin*, GstElement* element, gpointer shared) {
 
 GstExtent::GstExtent(GstElement* pipeline)
     : reached_(std::make_shared<std::atomic<GstClockTime>>(0)) {
-  g_signal_connect_data(pipeline, "deep-element-added", G_CALLBACK(on_element),
-                        new Shared(reached_), forget_closure, GConnectFlags(0));
+  g_signal_connect_data(pipeline, "deep-element-added", G_CALLBACK(watch_element),
+                        new SharedTime(reached_), forget_time_closure, GConnectFlags(0));
 }
 
 }  // namespace millrace::io

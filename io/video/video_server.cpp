@@ -7,6 +7,7 @@
 
 #include <gst/rtsp-server/rtsp-server.h>
 
+#include "io/network/dial.h"
 #include "io/source/gst_pipeline.h"
 #include "io/source/uri.h"
 #include "io/video/video_encoder.h"

@@ -12,7 +12,11 @@ from torch import nn
 torch.set_num_threads(1)  # as in a stage: the order of sums depends on it
 
 
-<<<<<<< HEAD
+def same(got, want):
+    """Operators as they are do the same operations in the same order, so that bits are the same."""
+    return torch.equal(got, want)
+
+
 class Residual(nn.Conv2d):
     """x + relu(conv(x))."""
 
@@ -33,11 +37,6 @@ def residual_cnn(layers, features, kernel, channels, context):
     return nn.Sequential(nn.Conv2d(context * channels, features, kernel, padding=kernel // 2), nn.ReLU(),
                          *[Residual(features, kernel) for _ in range(layers - 2)],
                          nn.Conv2d(features, channels, kernel, padding=kernel // 2), Scale())
-=======
-def same(got, want):
-    """Operators as they are do the same operations in the same order, so that bits are the same."""
-    return torch.equal(got, want)
->>>>>>> gpu
 
 
 def partime_cnn(layers, features, kernel, channels):
