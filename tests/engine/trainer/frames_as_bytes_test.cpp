@@ -93,7 +93,7 @@ TEST(FramesAsBytes, WhereOneStageIsRecorded) {
 
 TEST(TrainerSample, MakesFloatsOfBytesOnceAFrame) {
   capture::SampleBuffers buffers(2, {1, 1, 2, 2}, {}, false, {.input = true});
-  TrainerSample first(buffers, 0), second(buffers, 1);
+  TrainerSample first(buffers, 0, 1), second(buffers, 1, 1);
   std::ranges::fill(second.input_bytes(), 255);
   EXPECT_EQ(second.shown_input()[3], 1.0f);
   buffers.input[1].fill_(51);
@@ -105,7 +105,7 @@ TEST(TrainerSample, MakesFloatsOfBytesOnceAFrame) {
 
 TEST(TrainerSample, ShowsFloatsWhereTheyLie) {
   capture::SampleBuffers buffers(1, {1, 1, 2, 2}, {1, 1, 2, 2});
-  TrainerSample sample(buffers, 0);
+  TrainerSample sample(buffers, 0, 1);
   EXPECT_EQ(sample.shown_input().data(), sample.input().data());
   EXPECT_EQ(sample.memory()[1].data(), reinterpret_cast<std::byte*>(sample.target().data()));
 }
