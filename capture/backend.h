@@ -85,14 +85,23 @@ class Backend {
   virtual void synchronize() = 0;
 };
 
+/// What a body came to.
+class LoweredBody {
+ public:
+  virtual ~LoweredBody() = default;
+  virtual void run() = 0;
+  virtual std::vector<OperationInfo> operations() const = 0;
+};
+using Lowering = std::function<std::unique_ptr<LoweredBody>(const std::function<void()>& body)>;
+
 /// A core or a CUDA device; the latter on a stream of its own, each body waited for. Throws
 /// std::invalid_argument for a device that this build can't use.
 std::unique_ptr<Backend> make_eager_backend(c10::Device device);
 /// A backend that records on the whole device. Throws std::invalid_argument for a device that this
 /// build can't record on.
-/// \param own_kernels a body's operators become a step program's, where the device has kernels for
-///   them; a body does nothing then that is no LibTorch operator, copy() apart.
-std::unique_ptr<Backend> make_graph_backend(c10::Device device, bool own_kernels = false);
+/// \param lowering makes of each body what is recorded in its place; empty: nothing. A body does
+///   nothing then that is no LibTorch operator, copy() apart.
+std::unique_ptr<Backend> make_graph_backend(c10::Device device, Lowering lowering = {});
 /// Whether `device` can copy from `other`'s memory.
 bool reads(c10::Device device, c10::Device other);
 /// Zeros on the host that a device can copy from and to by itself; plain memory where no CUDA

@@ -5,7 +5,6 @@
 
 #include "capture/devices.h"
 #include "capture/eager.h"
-#include "capture/program/cuda/operations.h"
 
 namespace millrace::capture {
 namespace {
@@ -20,7 +19,7 @@ std::unique_ptr<Backend> make_eager_cuda_backend(c10::Device) {
   refuse();
 }
 
-std::unique_ptr<Backend> make_graph_backend(c10::Device, bool) {
+std::unique_ptr<Backend> make_graph_backend(c10::Device, Lowering) {
   refuse();
 }
 
@@ -45,15 +44,3 @@ std::string cuda_version() {
 }
 
 }  // namespace millrace::capture
-
-namespace millrace::program {
-
-bool has_gpu_kernels(c10::Device) {
-  return false;
-}
-std::unique_ptr<Prepared> prepare_on_gpu(const Node&) {
-  capture::refuse();
-}
-void gather_weight_gradients(std::vector<Node>&) {}
-
-}  // namespace millrace::program

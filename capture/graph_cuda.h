@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "capture/backend.h"
-#include "capture/program/program.h"
 
 namespace millrace::capture {
 
@@ -51,17 +50,17 @@ class Capturing {
 
 class CudaRecording final : public Recording {
  public:
-  /// \param program whose launches it holds; null: those of LibTorch's operators.
-  CudaRecording(OwnGraph graph, std::unique_ptr<program::Program> program)
-      : graph_(std::move(graph)), program_(std::move(program)) {}
+  /// \param lowered whose launches it holds; null: those of LibTorch's operators.
+  CudaRecording(OwnGraph graph, std::unique_ptr<LoweredBody> lowered)
+      : graph_(std::move(graph)), lowered_(std::move(lowered)) {}
   cudaGraph_t get() const { return graph_.get(); }
   std::vector<OperationInfo> operations() const override {
-    return program_ ? program_->operations() : std::vector<OperationInfo>();
+    return lowered_ ? lowered_->operations() : std::vector<OperationInfo>();
   }
 
  private:
   OwnGraph graph_;
-  std::unique_ptr<program::Program> program_;  ///< the graph's memory
+  std::unique_ptr<LoweredBody> lowered_;  ///< the graph's memory
 };
 
 /// Recordings as child graphs, one after another, with event nodes between them.

@@ -6,22 +6,22 @@
 #include <map>
 
 #include "capture/backend.h"
+#include "capture/copy_cuda.h"
 #include "capture/devices.h"
 #include "capture/graph_cuda.h"
+#include "capture/one_thread.h"
 #include "capture/own_stream_cuda.h"
 #include "capture/plain_errors.h"
 #include "capture/pool_cuda.h"
-#include "capture/program/cuda/operations.h"
-#include "capture/program/recording.h"
 
 namespace millrace::capture {
 namespace {
 
 class CudaStream final : public Backend {
  public:
-  CudaStream(c10::Device device, bool own_kernels)
+  CudaStream(c10::Device device, Lowering lowering)
       : device_(device),
-        own_kernels_(own_kernels && program::has_gpu_kernels(device)),
+        lowering_(std::move(lowering)),
         own_(device),
         stream_(c10::cuda::getStreamFromExternal(own_.get(), device.index())) {
     // While anything is captured, no memory goes back to the device: that of earlier recordings
@@ -36,22 +36,20 @@ class CudaStream final : public Backend {
 
   std::unique_ptr<Recording> record(int pool, std::function<void()> body) override {
     return with_plain_errors([&] {
-      std::unique_ptr<program::Program> program;
+      std::unique_ptr<LoweredBody> lowered;
       run([&] {
         // What the body reads may have been made on another stream, by whoever set it up.
         C10_CUDA_CHECK(cudaDeviceSynchronize());
-        if (!own_kernels_) return body();
-        program::run_dry(body);  // recording keeps all that is allocated: bytes are counted here
-        program = std::make_unique<program::Program>(body, arena_);
-        program->run();  // libraries load their kernels and choose among them
+        if (lowering_) lowered = lowering_(body);
+        lowered ? lowered->run() : body();  // libraries load their kernels and choose among them
       });
       stream_.synchronize();
       std::unique_ptr<Recording> recording;
       run([&] {
         const Pool::Use memory(pools_.try_emplace(pool, device_).first->second, stream_);
         Capturing capturing(own_.get());
-        program ? program->run() : body();
-        recording = std::make_unique<CudaRecording>(capturing.end(), std::move(program));
+        lowered ? lowered->run() : body();
+        recording = std::make_unique<CudaRecording>(capturing.end(), std::move(lowered));
       });
       return recording;
     });
@@ -63,26 +61,25 @@ class CudaStream final : public Backend {
   }
   void run(std::function<void()> body) override {
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
-    const program::OneThread alone;
+    const OneThread alone;
     body();
   }
-  void copy(at::Tensor& to, const at::Tensor& from) override { program::copy_bytes(to, from); }
+  void copy(at::Tensor& to, const at::Tensor& from) override { copy_bytes(to, from); }
   void synchronize() override { stream_.synchronize(); }
 
  private:
   c10::Device device_;
-  const bool own_kernels_;
+  const Lowering lowering_;
   OwnStream own_;
   c10::cuda::CUDAStream stream_;
   std::map<int, Pool> pools_;
-  program::Arena arena_{device_};
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_graph_backend(c10::Device device, bool own_kernels) {
+std::unique_ptr<Backend> make_graph_backend(c10::Device device, Lowering lowering) {
   if (!device.is_cuda()) throw std::invalid_argument(device.str() + " runs steps as they are");
-  return std::make_unique<CudaStream>(device, own_kernels);
+  return std::make_unique<CudaStream>(device, std::move(lowering));
 }
 
 bool reads(c10::Device device, c10::Device other) {

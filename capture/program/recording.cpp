@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "capture/one_thread.h"
+
 namespace millrace::program {
 namespace {
 
@@ -121,7 +123,7 @@ struct Recorder {
   explicit Recorder(std::vector<Call>& calls) { recording = &calls; }
   ~Recorder() { recording = nullptr; }
   c10::impl::IncludeDispatchKeyGuard on{kRecording};
-  OneThread alone;
+  capture::OneThread alone;
 };
 
 }  // namespace
@@ -139,7 +141,7 @@ std::vector<Call> record_calls(const std::function<void()>& body) {
 
 void run_dry(const std::function<void()>& body) {
   const c10::impl::IncludeDispatchKeyGuard on(kRecording);
-  const OneThread alone;
+  const capture::OneThread alone;
   body();
 }
 

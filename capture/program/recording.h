@@ -3,7 +3,6 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
-#include <c10/core/AutogradState.h>
 
 #include <functional>
 #include <vector>
@@ -17,19 +16,6 @@ struct Call {
   std::vector<c10::IValue> arguments, results;
 
   const std::string& name() const { return operation.schema().name(); }
-};
-
-/// While it lives, a backward's operators are called by this thread, not by one of the device's.
-class OneThread {
- public:
-  OneThread() { state().set_multithreading_enabled(false); }
-  ~OneThread() { state().set_multithreading_enabled(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  static c10::AutogradState& state() { return c10::AutogradState::get_tls_state(); }
-  const bool before_ = state().get_multithreading_enabled();
 };
 
 /// Runs `body` on this thread and returns its operator calls in order, without nested ones.

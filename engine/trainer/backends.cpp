@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "capture/program/cuda/operations.h"
 #include "capture/program/core_backend.h"
 #include "capture/program/kernels/kernels.h"
 #include "engine/pipeline/pinning.h"
@@ -80,7 +81,7 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
     backends[replica_id] =
         !record || !records(options, replica_id) ? capture::make_eager_backend(place)
         : options.make_backend                   ? options.make_backend(place)
-        : place.is_cuda() ? capture::make_graph_backend(place, /*own_kernels=*/true)
+        : place.is_cuda() ? capture::make_graph_backend(place, program::gpu_lowering(place))
                           : make_core_backend(options, replica_id);
   }
   return backends;

@@ -1,6 +1,6 @@
 // The kernels of step programs, done by a host: NVRTC's name of an instance is that of the one
 // here.
-#define MILLRACE_HOST_DEVICE
+#define MILLRACE_HOST_DEVICE "tests/host_device/block.h"
 #include <dlfcn.h>
 
 #include "capture/program/cuda/convolution.cuh"

@@ -61,7 +61,7 @@ def main():
         for target in system[name]:
             if room(name).startswith(("io", "tools/page")) and LIBTORCH.match(target):
                 faults.append(f"{name} includes {target}: {room(name)} never includes LibTorch")
-            if CUDA.match(target) and not re.match(r"(tests/)?(capture|stages|tools/bench/gpu)/[^/]*_cuda[^/]*$|tests/(gpu|host_device)/", name):
+            if CUDA.match(target) and not re.match(r"(tests/)?(capture(/program/cuda)?|stages|tools/bench/gpu)/[^/]*_cuda[^/]*$|tests/(gpu|host_device)/", name):
                 faults.append(f"{name} includes {target}: only *_cuda* of capture, stages and tools/bench/gpu may")
     for name in ours:
         if re.match(r"engine/pipeline/(worker|edge)", name):

@@ -6,7 +6,7 @@
 #include "capture/program/cuda/plans.h"
 
 #ifdef MILLRACE_HOST_DEVICE
-#include "tests/host_device/block.h"
+#include MILLRACE_HOST_DEVICE
 #else
 #define DEVICE __device__ __forceinline__
 #define KERNEL(threads) __global__ void __launch_bounds__(threads)

@@ -1,9 +1,7 @@
 #include "capture/program/cuda/operations.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAStream.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +11,7 @@
 #include "capture/program/cuda/arguments.h"
 #include "capture/program/cuda/compiler.h"
 #include "capture/program/cuda/plans.h"
+#include "capture/program/recording.h"
 
 namespace millrace::program {
 namespace {
@@ -360,11 +359,19 @@ std::unique_ptr<Prepared> squared_error(const Node& node) {
                                 gpu::kThreads, gpu::divided_up(count, gpu::kThreads), 0, bind);
 }
 
-}  // namespace
+class Lowered final : public capture::LoweredBody {
+ public:
+  Lowered(const std::function<void()>& body, std::shared_ptr<Arena> arena)
+      : arena_(std::move(arena)), program_(body, *arena_) {}
+  void run() override { program_.run(); }
+  std::vector<capture::OperationInfo> operations() const override { return program_.operations(); }
 
-bool has_gpu_kernels(c10::Device device) {
-  return gpu::missing_compiler(device.index()).empty();
-}
+ private:
+  const std::shared_ptr<Arena> arena_;
+  Program program_;
+};
+
+}  // namespace
 
 std::unique_ptr<Prepared> prepare_on_gpu(const Node& node) {
   switch (node.kind) {
@@ -424,27 +431,12 @@ void gather_weight_gradients(std::vector<Node>& nodes) {
   }
 }
 
-namespace {
-
-void copy_bytes_operator(const at::Tensor& to, const at::Tensor& from) {
-  C10_CUDA_CHECK(cudaMemcpyAsync(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes(),
-                                 cudaMemcpyDefault, c10::cuda::getCurrentCUDAStream()));
-}
-
-TORCH_LIBRARY_FRAGMENT(millrace, library) {
-  library.def("copy_bytes(Tensor(a!) to, Tensor from) -> ()");
-}
-TORCH_LIBRARY_IMPL(millrace, CompositeExplicitAutograd, library) {
-  library.impl("copy_bytes", &copy_bytes_operator);
-}
-
-}  // namespace
-
-void copy_bytes(const at::Tensor& to, const at::Tensor& from) {
-  static const auto called = c10::Dispatcher::singleton()
-                                 .findSchemaOrThrow("millrace::copy_bytes", "")
-                                 .typed<decltype(copy_bytes_operator)>();
-  called.call(to, from);
+capture::Lowering gpu_lowering(c10::Device device) {
+  if (!gpu::missing_compiler(device.index()).empty()) return {};
+  return [arena = std::make_shared<Arena>(device)](const std::function<void()>& body) {
+    run_dry(body);  // recording keeps all that is allocated: bytes are counted here
+    return std::make_unique<Lowered>(body, arena);
+  };
 }
 
 }  // namespace millrace::program

@@ -1,0 +1,14 @@
+// A build whose LibTorch has no CUDA.
+#include "capture/program/cuda/operations.h"
+
+namespace millrace::program {
+
+capture::Lowering gpu_lowering(c10::Device) {
+  return {};
+}
+std::unique_ptr<Prepared> prepare_on_gpu(const Node&) {
+  return nullptr;
+}
+void gather_weight_gradients(std::vector<Node>&) {}
+
+}  // namespace millrace::program
