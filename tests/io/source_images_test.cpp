@@ -146,7 +146,7 @@ TEST(Images, APatternHasOneWholeNumber) {
   expect_refused("images:/x/%n", "whole number");
   expect_refused("images:/x/%", "whole number");
   expect_refused("images:/x/%d%d.png", "more than one number");
-  expect_refused("images:/x%d/a.png", "no number");
+  expect_refused("images:/x%d/a.png", "not in a folder's");
   expect_refused("images:/x/%%.png", "no number");
   expect_refused("images:/x/%00000000000d.png", "too many digits");
 }

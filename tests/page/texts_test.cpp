@@ -102,7 +102,6 @@ TEST(HealthJson, SaysWhatIsWrong) {
   EXPECT_EQ(status(), "starting 503");
   s.frames.trained = 5;
   EXPECT_EQ(status(), "ok 200");
-  EXPECT_EQ(status(), "ok 200");
   EXPECT_EQ(status(), "stalled 503");
   s.paused = true;
   EXPECT_EQ(status(), "paused 200");

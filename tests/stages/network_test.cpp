@@ -82,6 +82,10 @@ LayerSpec least(const std::string& type) {
       {"out", 8}, {"kernel", 3}, {"groups", 2}, {"factor", 2}, {"from", -1}};
   for (const LayerKey& key : layer_type(type).keys) {
     if (!key.fallback.empty()) continue;
+    if (key.name == "slope") {
+      spec.slope = 0.5;
+      continue;
+    }
     for (const LayerField& field : layer_fields()) {
       if (field.name == key.name)
         spec.*std::get<std::optional<std::int64_t> LayerSpec::*>(field.member) =
@@ -178,7 +182,7 @@ TEST(Layers, SayWhatIsWrong) {
   EXPECT_NE(complaint(spec, {3, 8, 8}).find("(4 channels at 8x8)"), std::string::npos);
   spec.layer[0].slope = 0.1;
   EXPECT_EQ(complaint(spec, {3, 8, 8}),
-            "model.layer[0] (conv): takes no slope (it takes out, kernel, stride, groups)");
+            "model.layer[0] (conv): takes no slope (it takes out, kernel, stride, groups, init)");
   spec.layer = {least("add")};
   spec.layer[0].from = 0;
   EXPECT_EQ(complaint(spec, {3, 8, 8}),
