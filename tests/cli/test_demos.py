@@ -93,7 +93,7 @@ class Embedded(CliTest):
         resumed = self.first_loss()
         shutil.rmtree(checkpoint.parent)
         self.assert_code(DONE, call("run", config, *settings, "--frames", 10))
-        self.assertLess(resumed, 0.8 * self.first_loss())
+        self.assertLess(resumed, self.first_loss(), "which is that of the copy of the last frame")
 
     def first_loss(self):
         return float(re.search(r'"first": ([0-9.e-]+)', (self.folder / "report.json").read_text())[1])

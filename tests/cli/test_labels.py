@@ -116,7 +116,7 @@ class Labels(program.CliTest):
                              (self.config(output={"prediction": "x.png"}), "output.prediction"),
                              ({"task": {"loss": "cross-entropy"}}, "task.kind"),
                              ({"task": {"labels": "x.csv"}}, "task.labels"),
-                             ({"task": {"horizon": 2}}, "task.horizon")):
+                             ({"task": {"kind": "autoencode", "horizon": 2}}, "task.horizon")):
             file = program.write_toml(self.folder / "bad.toml", tables)
             self.assert_refused(program.BAD_USAGE, program.call("run", file), "bad.toml", part)
 

@@ -227,8 +227,8 @@ class Refusals(LayersTest):
             self.assert_refused(program.BAD_USAGE, outcome, f"{file}:", "24x16")
 
     def test_more_stages_than_modules(self):
-        file = program.write_toml(self.folder / "config.toml", self.config([conv(3), layer("relu")], [1, 2]))
-        self.assert_refused(program.BAD_USAGE, program.call("run", file), f"{file}:", "pipeline.stages", "2")
+        file = program.write_toml(self.folder / "config.toml", self.config([conv(3), layer("relu")], [1, 2, 3]))
+        self.assert_refused(program.BAD_USAGE, program.call("run", file), f"{file}:", "pipeline.stages", "3")
 
     def test_sizes_known_when_the_source_is_open(self):
         # 0 is the source's own: check can't know it and must not mind.
