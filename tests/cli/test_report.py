@@ -161,7 +161,7 @@ class Outputs(ReportTest):
     """Results go to stdout or files, progress to stderr, nothing anywhere under --quiet."""
 
     def run_with(self, *options, **output):
-        return program.call("run", self.write(self.config(output=output)), *options)
+        return program.call("run", self.write(self.config(task={"kind": "autoencode"}, output=output)), *options)
 
     def test_the_summary(self):
         outcome = self.run_with()
