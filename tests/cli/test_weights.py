@@ -86,12 +86,12 @@ class Refusals(program.CliTest):
 
     def outcome(self):
         config = self.folder / "config.toml"
-        config.write_text('[source]\nuri = "file:///is/not/there"\n[model]\nlayers = 4\nfeatures = 4\nkernel = 3\n'
+        config.write_text('[source]\nuri = "file:///is/not/there"\n[model]\npreset = "partime-cnn"\nlayers = 4\nfeatures = 4\nkernel = 3\n'
                           f'  weights = "{self.weights}"\n')
         return program.call("run", "--quiet", config)
 
     def refused(self, *parts):
-        self.assert_refused(program.BAD_USAGE, self.outcome(), f"{self.folder}/config.toml:7:3: ", *parts)
+        self.assert_refused(program.BAD_USAGE, self.outcome(), f"{self.folder}/config.toml:8:3: ", *parts)
 
     def refused_state(self, change, *parts):
         save_file({**self.good, **change}, self.weights)

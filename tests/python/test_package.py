@@ -192,7 +192,7 @@ class Package(unittest.TestCase):
 import itertools, threading, time, torch, millrace
 trained = []
 def learn():
-    trainer = millrace.Trainer(torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3, padding=1)), devices="cpu")
+    trainer = millrace.Trainer(torch.nn.Sequential(torch.nn.Conv2d(3, 3, 3, padding=1)), stages=1, devices="cpu")
     for result in trainer.run(itertools.repeat(torch.zeros(3, 8, 8))):
         trained.append(result.index)
 threading.Thread(target=learn, daemon=True).start()
