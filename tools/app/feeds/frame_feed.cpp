@@ -91,7 +91,8 @@ void FrameFeed::write_input(const io::Frame& frame, engine::Sample& sample, int 
   const std::span<std::uint8_t> bytes = sample.input_bytes();
   if (bytes.empty()) {
     const std::span<float> floats = sample.input();
-    return io::to_planar(frame, floats.data() + frame.bytes() * std::size_t(place));
+    const std::size_t elements = floats.size() / std::size_t(context);
+    return write(frame, {}, floats.subspan(elements * std::size_t(place), elements));
   }
   // A pixel's channels of all frames lie together.
   const std::size_t step = channels * std::size_t(context);
