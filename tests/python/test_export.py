@@ -262,7 +262,7 @@ class Export(unittest.TestCase):
         own = not_in_place(networks.make())
         stages = reference.cut_network(own, [2], reference.sgd(0.0, LR))
         reference.partime(stages, reference.autoencode(frames))
-        keys = program.settings({"source": {"uri": uri, "width": 24, "height": 16},
+        keys = program.settings({"source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "autoencode"},
                                  "model": {"preset": "file", "file": "net.pt"}, "optimizer": {"kind": "sgd", "lr": LR},
                                  "correction": {"kind": "none"}, "guard": {"kind": "none"}})
         done = self.program("run", *keys, *program.settings({"pipeline": {"cut": [2], "capture": "eager"}}),
