@@ -2,6 +2,7 @@
 #pragma once
 
 #include <c10/core/Device.h>
+#include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
 
 #include <memory>
@@ -12,9 +13,14 @@
 
 namespace millrace::capture {
 
+/// A failure is told, and is not the next launch's.
 struct DestroyGraph {
-  void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
-  void operator()(cudaGraphExec_t graph) const { cudaGraphExecDestroy(graph); }
+  void operator()(cudaGraph_t graph) const {
+    C10_CUDA_CHECK_WARN(cudaGraphDestroy(graph));
+  }
+  void operator()(cudaGraphExec_t graph) const {
+    C10_CUDA_CHECK_WARN(cudaGraphExecDestroy(graph));
+  }
 };
 using OwnGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
 using OwnGraphExec = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, DestroyGraph>;
@@ -23,7 +29,7 @@ class CudaEvent final : public Event {
  public:
   /// On the current device.
   explicit CudaEvent(unsigned flags);
-  ~CudaEvent() override { cudaEventDestroy(event_); }
+  ~CudaEvent() override { C10_CUDA_CHECK_WARN(cudaEventDestroy(event_)); }
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
   bool over() const;

@@ -13,7 +13,7 @@ class OwnStream {
     const c10::cuda::CUDAGuard guard(device);
     C10_CUDA_CHECK(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
   }
-  ~OwnStream() { cudaStreamDestroy(stream_); }
+  ~OwnStream() { C10_CUDA_CHECK_WARN(cudaStreamDestroy(stream_)); }
   OwnStream(const OwnStream&) = delete;
   OwnStream& operator=(const OwnStream&) = delete;
   cudaStream_t get() const { return stream_; }

@@ -66,7 +66,7 @@ class Ranks(KeepingTest):
     def test_ranks_that_stand_still_for_a_while_go_on(self):
         process = self.launch()
         for name in (signal.SIGSTOP, signal.SIGCONT):
-            for rank in processes_under(process.pid):
+            for rank in processes_under(process.pid).values():
                 os.kill(rank, name)
             time.sleep(7 if name == signal.SIGSTOP else 0)  # seconds; a rank is lost after 5 or 6
         learned = self.learned()

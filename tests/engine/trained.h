@@ -94,6 +94,17 @@ inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, Sampl
   };
 }
 
+/// The same stages as step programs.
+inline std::vector<program::ProgramStage> program_stages(std::vector<stages::Stage> built,
+                                                         const Schedule& schedule) {
+  std::vector<program::ProgramStage> stages;
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    stages.emplace_back(std::move(built[std::size_t(stage)]), 2 * schedule.slots() + 4,
+                        int(schedule.samples_an_update(stage)));
+  }
+  return stages;
+}
+
 /// On a core. `train_every`: of the smallest groups that whole updates cover. `as_recorded`: stages
 /// stay on their devices and update as recorded ones do, whose formulas round differently. `sample`
 /// empty: sample_at(). `guard`, `guard_lag`: see run_oracle().
@@ -122,10 +133,7 @@ inline Trained by_oracle(TrainerOptions options, std::int64_t samples, std::int6
   };
   std::vector<program::ProgramStage> programs;  // what a GPU records
   if (as_recorded && stages[0].parameters().flat().device().is_cuda()) {
-    for (int stage = 0; stage < schedule.stages; ++stage) {
-      programs.emplace_back(std::move(stages[std::size_t(stage)]), 2 * schedule.slots() + 4,
-                            int(schedule.samples_an_update(stage)));
-    }
+    programs = program_stages(std::move(stages), schedule);
     run(programs);
   } else {
     run(stages);

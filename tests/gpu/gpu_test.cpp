@@ -15,7 +15,8 @@
 namespace millrace::engine {
 namespace {
 
-const stages::ImageShape kLarger{3, 24, 32};
+const stages::ImageShape kLarger{3, 16, 20};
+constexpr int kSamples = 40;
 
 #define NEEDS_A_GPU() \
   if (capture::cuda_devices() == 0) GTEST_SKIP() << "no CUDA device here: nothing of this ran"
@@ -56,26 +57,26 @@ TEST_P(Gpu, RecordedStepsLearnAsTheOracleDoes) {
   for (const int stages : {1, 2, 4}) {
     SCOPED_TRACE(stages);
     const TrainerOptions options = on_gpu(GetParam(), stages, Capture::graph);
-    expect_near(by_pipeline(options, 100), by_oracle(options, 100));
+    expect_near(by_pipeline(options, kSamples), by_oracle(options, kSamples));
   }
 }
 
 TEST_P(Gpu, RunsAreAlikeToTheBit) {
   NEEDS_A_GPU();
   const TrainerOptions options = on_gpu(GetParam(), 4, Capture::graph);
-  expect_equal(by_pipeline(options, 100), by_pipeline(options, 100));
+  expect_equal(by_pipeline(options, kSamples), by_pipeline(options, kSamples));
 }
 
 TEST_P(Gpu, RecordedStepsAreTheOracleOfTheSameKernels) {
   NEEDS_A_GPU();
   const TrainerOptions options = on_gpu(GetParam(), 2, Capture::graph);
-  expect_equal(by_pipeline(options, 60), by_oracle(options, 60, 1, /*as_recorded=*/true));
+  expect_equal(by_pipeline(options, kSamples), by_oracle(options, kSamples, 1, /*as_recorded=*/true));
 }
 
 TEST_P(Gpu, BesideStagesOnCores) {
   NEEDS_A_GPU();
   const TrainerOptions options = on_gpu(GetParam(), 3, Capture::graph, {1});
-  expect_near(by_pipeline(options, 100), by_oracle(options, 100));
+  expect_near(by_pipeline(options, kSamples), by_oracle(options, kSamples));
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Gpu, testing::Values("partime", "pipedream", "gpipe", "2bw"),
@@ -172,7 +173,7 @@ Trained run_on_frames(TrainerOptions options, bool target_is_input, bool as_byte
   options.target_is_input = target_is_input;
   options.input_as_bytes = options.target_as_bytes = as_bytes;
   Trainer trainer(options);
-  FrameStream feed(options, 100);
+  FrameStream feed(options, 20);
   ShownLog log(options);
   trainer.run(feed, &log);
   return {trainer.state(), log.losses};
@@ -197,7 +198,7 @@ TEST(GpuStep, ModulesOfOtherKinds) {
     TrainerOptions options = on_gpu("partime", 2, Capture::graph);
     options.optimizer = {.kind = "adam", .lr = 1e-3};
     options.correction.kind = correction;
-    expect_near(by_pipeline(options, 100), by_oracle(options, 100));
+    expect_near(by_pipeline(options, kSamples), by_oracle(options, kSamples));
   }
 }
 

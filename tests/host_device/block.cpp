@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <random>
-#include <utility>
 
 namespace host_device {
 namespace {
@@ -25,15 +23,15 @@ struct Copy {
   bool there;
 };
 
-/// A thread of a block. Its first turn comes by swapcontext(), later ones by longjmp(), which asks
+/// A thread of a block. Its first turn comes by setcontext(), later ones by longjmp(), which asks
 /// the kernel of the host nothing.
 struct Fiber {
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStack);
   ucontext_t context;
   jmp_buf here;
   bool started = false, over = true;
-  std::vector<Copy> begun;             ///< since the last commit
-  std::deque<std::vector<Copy>> open;  ///< committed, not waited for
+  std::vector<Copy> copies;          ///< that have not arrived
+  std::vector<std::size_t> commits;  ///< the number of copies until each, of those not waited for
 };
 
 struct Block {
@@ -41,15 +39,13 @@ struct Block {
   std::vector<float> shared;
   const std::vector<Range>* memory = nullptr;
   const std::function<void()>* body = nullptr;
-  int block = 0, blocks = 0, thread = 0;
   jmp_buf scheduler;
-  ucontext_t scheduler_context;
   std::minstd_rand random;
 };
-thread_local Block* current = nullptr;
+thread_local Block* current __attribute__((tls_model("initial-exec"))) = nullptr;
 
 Fiber& fiber() {
-  return current->fibers[std::size_t(current->thread)];
+  return current->fibers[std::size_t(turn.thread)];
 }
 
 /// A thread of each block, again and again.
@@ -63,7 +59,7 @@ void enter() {
 
 /// Until it meets the others, or its end.
 void run(int thread) {
-  current->thread = thread;
+  turn.thread = thread;
   Fiber& next = fiber();
   if (_setjmp(current->scheduler) != 0) return;
   if (next.started) _longjmp(next.here, 1);
@@ -83,8 +79,8 @@ void run_block(int threads) {
   for (const int i : order) {
     Fiber& next = current->fibers[std::size_t(i)];
     next.over = false;
-    next.begun.clear();
-    next.open.clear();
+    next.copies.clear();
+    next.commits.clear();
   }
   while (!order.empty()) {
     switch (current->random() % 3) {
@@ -132,45 +128,39 @@ void run_blocks(int blocks, int threads, std::size_t shared_bytes, const std::ve
   block.shared.assign(shared_bytes / sizeof(float) + kGuard, 0);
   block.memory = &memory;
   block.body = &thread;
-  block.blocks = blocks;
-  for (block.block = 0; block.block < blocks; ++block.block) {
+  turn.shared = block.shared.data();
+  for (turn.block = 0; turn.block < blocks; ++turn.block) {
     run_block(threads);
     if (!std::all_of(block.shared.end() - kGuard, block.shared.end(), is_guard))
       return hostDeviceFault("a kernel writes behind its shared memory");
   }
 }
 
-int thread_index() {
-  return current->thread;
-}
-int block_index() {
-  return current->block;
-}
-int block_count() {
-  return current->blocks;
-}
-float* shared_memory() {
-  return current->shared.data();
-}
+constinit thread_local Turn turn;
 
 void meet() {
   if (_setjmp(fiber().here) == 0) _longjmp(current->scheduler, 1);
 }
 
 void copy_async(float* to, const float* from, int floats, bool there) {
-  fiber().begun.push_back({to, from, floats, there});
-  check(fiber().begun.back());
+  fiber().copies.push_back({to, from, floats, there});
+  check(fiber().copies.back());
 }
 void commit() {
-  fiber().open.push_back(std::exchange(fiber().begun, {}));
+  fiber().commits.push_back(fiber().copies.size());
 }
 void wait(int open) {
-  std::deque<std::vector<Copy>>& all = fiber().open;
-  for (; all.size() > std::size_t(open); all.pop_front()) {
-    for (const Copy& copy : all.front()) {
-      for (int i = 0; i < copy.floats; ++i) copy.to[i] = copy.there ? copy.from[i] : 0;
-    }
+  Fiber& of = fiber();
+  if (of.commits.size() <= std::size_t(open)) return;
+  const auto last = of.commits.end() - open;
+  const std::size_t arrived = last[-1];
+  for (std::size_t n = 0; n < arrived; ++n) {
+    const Copy& copy = of.copies[n];
+    for (int i = 0; i < copy.floats; ++i) copy.to[i] = copy.there ? copy.from[i] : 0;
   }
+  of.copies.erase(of.copies.begin(), of.copies.begin() + std::ptrdiff_t(arrived));
+  of.commits.erase(of.commits.begin(), last);
+  for (std::size_t& count : of.commits) count -= arrived;
 }
 
 }  // namespace host_device

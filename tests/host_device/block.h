@@ -23,11 +23,14 @@ namespace host_device {
 void run_blocks(int blocks, int threads, std::size_t shared_bytes, const std::vector<Range>& memory,
                 const std::function<void()>& thread);
 
-int thread_index();
-int block_index();
-int block_count();
+/// The thread whose turn it is. (Initial-exec: this library is preloaded, and looks here often.)
+struct Turn {
+  int thread = 0, block = 0;
+  float* shared = nullptr;
+};
+extern constinit thread_local Turn turn __attribute__((tls_model("initial-exec")));
+
 void meet();
-float* shared_memory();
 void copy_async(float* to, const float* from, int floats, bool there);
 void commit();
 void wait(int open);
@@ -37,19 +40,16 @@ void wait(int open);
 namespace millrace::gpu {
 
 inline int thread() {
-  return host_device::thread_index();
+  return host_device::turn.thread;
 }
 inline int block() {
-  return host_device::block_index();
-}
-inline int blocks() {
-  return host_device::block_count();
+  return host_device::turn.block;
 }
 inline void meet() {
   host_device::meet();
 }
 inline float* shared_memory() {
-  return host_device::shared_memory();
+  return host_device::turn.shared;
 }
 inline void copy_async(float* to, const float* from, bool there) {
   host_device::copy_async(to, from, 1, there);

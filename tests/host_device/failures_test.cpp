@@ -28,10 +28,12 @@ struct Ended {
   Trained trained;
 };
 
-Ended train() {
+Ended train(Capture capture = Capture::automatic) {
   Ended ended;
   try {
-    Trainer trainer(on_device());
+    TrainerOptions options = on_device();
+    options.capture = capture;
+    Trainer trainer(options);
     SampleFeed feed(kShape, kSamples);
     LossLog log;
     trainer.run(feed, &log);
@@ -73,7 +75,8 @@ class Failures : public testing::TestWithParam<int> {};
 
 TEST_P(Failures, NeverLeadToWrongWeightsOrLeaks) {
   ASSERT_TRUE(host_device::present());
-  train();  // libraries have set themselves up
+  const Ended eager = train(Capture::eager);  // LibTorch's operators, what is fallen back to
+  train();                                    // libraries have set themselves up
   const std::map<std::string, int> before = calls();
   const Ended expected = train();
   ASSERT_EQ(expected.error, "");
@@ -91,7 +94,7 @@ TEST_P(Failures, NeverLeadToWrongWeightsOrLeaks) {
       const Ended ended = train();
       host_device::fail("", 0, 0);
       if (ended.error.empty()) {
-        expect_right(ended, expected);
+        expect_right(ended, ended.recorded ? expected : eager);
         ++(ended.recorded ? unseen : fallbacks);
       } else {
         EXPECT_EQ(ended.error.find('\n'), std::string::npos) << ended.error;

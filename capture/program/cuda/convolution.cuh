@@ -115,7 +115,7 @@ class Convolution {
     const float* const input = stage + row * kPlan.step * kPlan.row + column * kPlan.step;
     const float* const weights = stage + kPlan.input + group * kTile.channels;
     // Few sums leave registers for all rows of taps at once.
-    constexpr int kUnroll = kTile.channels * kTile.pixels <= 32 || kKernel <= 3 ? kKernel : 1;
+    [[maybe_unused]] constexpr int kUnroll = kTile.channels * kTile.pixels <= 32 || kKernel <= 3 ? kKernel : 1;
     constexpr int kOwn = kTile.chunk / kTile.parts;
 #pragma unroll 1
     for (int c = part * kOwn; c < (part + 1) * kOwn; ++c) {

@@ -20,9 +20,6 @@ DEVICE int thread() {
 DEVICE int block() {
   return int(blockIdx.x);
 }
-DEVICE int blocks() {
-  return int(gridDim.x);
-}
 /// Waits for the block's other threads, which then see what this one wrote.
 DEVICE void meet() {
   __syncthreads();

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "capture/program/cuda/arguments.h"
 #include "capture/program/cuda/compiler.h"
@@ -15,8 +14,6 @@
 
 namespace millrace::program {
 namespace {
-
-using kernels::Pass;
 
 float* floats(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
@@ -66,6 +63,7 @@ constexpr gpu::WeightGradientTile kWeightGradientTiles[] = {MILLRACE_WEIGHT_GRAD
 int tiles_of(int width, int height, int of_width, int of_height) {
   return gpu::divided_up(of_width, width) * gpu::divided_up(of_height, height);
 }
+constexpr double kNever = std::numeric_limits<double>::infinity();
 bool fits(int floats) {
   return std::size_t(floats) * sizeof(float) <= device_properties().sharedMemPerBlockOptin;
 }
@@ -77,11 +75,35 @@ double cost(double products, int blocks, int threads, int sums_of_thread) {
   return products / busy / (sums_of_thread / (sums_of_thread + 8.0));
 }
 
-struct Image {
-  explicit Image(const kernels::Layout& l)
-      : channels(l.channels), height(l.height), width(l.width) {}
-  int channels, height, width;
+/// The tile that takes the least `time(tile)`.
+template <class Tile, std::size_t kCount, class Time>
+const Tile& quickest(const Tile (&tiles)[kCount], int kernel, const Time& time) {
+  const Tile* best = nullptr;
+  double least = kNever;
+  for (const Tile& tile : tiles) {
+    const double takes = time(tile);
+    if (takes < least) best = &tile, least = takes;
+  }
+  TORCH_CHECK(best, "no tile for a kernel of ", kernel);
+  return *best;
+}
+
+/// A launch that does several pieces of work, each by blocks of its own.
+template <class Arguments>
+struct Batch {
+  Arguments arguments{};
+  std::size_t count = 0;
+  int blocks = 0;
 };
+/// To the last of `batches`, or to a new one if that is full.
+template <class Arguments, class Work>
+void add_work(std::vector<Batch<Arguments>>& batches, const Work& work) {
+  if (batches.empty() || batches.back().count == std::size(batches.back().arguments.all))
+    batches.emplace_back();
+  Batch<Arguments>& batch = batches.back();
+  batch.arguments.all[batch.count++] = work;
+  batch.blocks += work.blocks;
+}
 
 /// Forward or data gradient.
 class GpuConvolution final : public Prepared {
@@ -129,21 +151,16 @@ class GpuConvolution final : public Prepared {
            gpu::divided_up(to_.channels, tile.block_channels);
   }
   const gpu::ConvolutionTile& choose(const kernels::Convolution& c) const {
-    const gpu::ConvolutionTile* best = nullptr;
-    double least = std::numeric_limits<double>::infinity();
-    for (const gpu::ConvolutionTile& tile : kConvolutionTiles) {
-      if (!fits(gpu::ConvolutionPlan(c.kernel, c.stride, gradient_, tile).floats)) continue;
+    return quickest(kConvolutionTiles, c.kernel, [&](const gpu::ConvolutionTile& tile) {
+      if (!fits(gpu::ConvolutionPlan(c.kernel, c.stride, gradient_, tile).floats)) return kNever;
       const double products = double(blocks(tile)) * tile.width * tile.height *
                               tile.block_channels * gpu::rounded_up(from_.channels, tile.chunk);
-      const double time = cost(products, blocks(tile), tile.threads(), tile.channels * tile.pixels);
-      if (time < least) best = &tile, least = time;
-    }
-    TORCH_CHECK(best, "no tile for a kernel of ", c.kernel);
-    return *best;
+      return cost(products, blocks(tile), tile.threads(), tile.channels * tile.pixels);
+    });
   }
 
   const bool gradient_;
-  const Image from_, to_;
+  const kernels::Layout from_, to_;
   Launch launch_;
   int blocks_ = 0;
   gpu::ConvolutionArguments arguments_{};
@@ -153,15 +170,11 @@ class GpuConvolution final : public Prepared {
 /// launch, and one for all sums of parts.
 class GpuWeightGradients final : public Prepared {
  public:
-  explicit GpuWeightGradients(const Node& node) : add_up_("add_up_parts", 256) {
+  explicit GpuWeightGradients(const Node& node) : add_up_("add_up_parts", gpu::kThreads) {
     info.name = "weight gradients of " + std::to_string(node.group.size()) + " convolutions";
     info.kernel = "gpu";
-    double products = 0;
-    for (const kernels::Convolution& c : node.group) {
-      info.flops += kernels::flops(c);
-      products += kernels::flops(c);
-    }
-    for (std::size_t i = 0; i < node.group.size(); ++i) place(node, i, products);
+    for (const kernels::Convolution& c : node.group) info.flops += kernels::flops(c);
+    for (std::size_t i = 0; i < node.group.size(); ++i) place(node, i);
     for (Group& group : groups_) {
       const gpu::WeightGradientTile& t = *group.tile;
       group.launch = Launch(
@@ -175,34 +188,28 @@ class GpuWeightGradients final : public Prepared {
     auto* memory = reinterpret_cast<float*>(scratch);
     sums_.clear();
     for (Group& group : groups_) {
-      group.arguments.clear();
+      group.batches.clear();
       for (const Member& member : group.members) {
         const kernels::Convolution& c = node.group[member.index];
-        const Image x(c.input), dy(c.output);
+        const kernels::Layout &x = c.input, &dy = c.output;
         const at::Tensor &dw = node.writes[2 * member.index],
                          &db = node.writes[2 * member.index + 1];
         const int weights = dy.channels * x.channels * c.kernel * c.kernel;
         float* const bias_parts =
             db.defined() ? memory + std::size_t(member.slices) * weights : nullptr;
-        if (group.arguments.empty() || group.count == gpu::kMostWeightGradients) {
-          group.arguments.emplace_back();
-          group.blocks.push_back(0);
-          group.count = 0;
-        }
-        group.arguments.back().all[group.count++] = {.x = floats(node.reads[2 * member.index + 1]),
-                                                     .dy = floats(node.reads[2 * member.index]),
-                                                     .parts = memory,
-                                                     .bias_parts = bias_parts,
-                                                     .in_channels = x.channels,
-                                                     .in_height = x.height,
-                                                     .in_width = x.width,
-                                                     .out_channels = dy.channels,
-                                                     .out_height = dy.height,
-                                                     .out_width = dy.width,
-                                                     .kernel = c.kernel,
-                                                     .slices = member.slices,
-                                                     .blocks = member.slices * member.blocks};
-        group.blocks.back() += member.slices * member.blocks;
+        add_work(group.batches, gpu::WeightGradient{.x = floats(node.reads[2 * member.index + 1]),
+                                                    .dy = floats(node.reads[2 * member.index]),
+                                                    .parts = memory,
+                                                    .bias_parts = bias_parts,
+                                                    .in_channels = x.channels,
+                                                    .in_height = x.height,
+                                                    .in_width = x.width,
+                                                    .out_channels = dy.channels,
+                                                    .out_height = dy.height,
+                                                    .out_width = dy.width,
+                                                    .kernel = c.kernel,
+                                                    .slices = member.slices,
+                                                    .blocks = member.slices * member.blocks});
         add_sum(memory, floats(dw), member.slices, weights, c.accumulate);
         memory += std::size_t(member.slices) * weights;
         if (!bias_parts) continue;
@@ -213,10 +220,9 @@ class GpuWeightGradients final : public Prepared {
   }
   void run(int, kernels::Share) override {
     for (const Group& group : groups_) {
-      for (std::size_t i = 0; i < group.arguments.size(); ++i)
-        group.launch(group.blocks[i], group.arguments[i]);
+      for (const auto& batch : group.batches) group.launch(batch.blocks, batch.arguments);
     }
-    for (const Sums& sums : sums_) add_up_(sums.blocks, sums.arguments);
+    for (const auto& batch : sums_) add_up_(batch.blocks, batch.arguments);
   }
 
  private:
@@ -229,13 +235,7 @@ class GpuWeightGradients final : public Prepared {
     const gpu::WeightGradientTile* tile;
     std::vector<Member> members;
     Launch launch;
-    std::vector<gpu::WeightGradientArguments> arguments;  ///< of each launch
-    std::vector<int> blocks;
-    int count = 0;  ///< in the last of them
-  };
-  struct Sums {
-    gpu::PartsArguments arguments;
-    int blocks = 0, count = 0;
+    std::vector<Batch<gpu::WeightGradientArguments>> batches;
   };
 
   static int blocks(const kernels::Convolution& c, const gpu::WeightGradientTile& t) {
@@ -243,47 +243,43 @@ class GpuWeightGradients final : public Prepared {
            gpu::WeightGradientPlan(c.kernel, c.stride, t).row_blocks;
   }
 
-  /// \param products of all convolutions, which share the device.
-  void place(const Node& node, std::size_t index, double products) {
+  /// Of all the convolutions' work, which is info.flops.
+  void place(const Node& node, std::size_t index) {
     const kernels::Convolution& c = node.group[index];
-    const gpu::WeightGradientTile* best = nullptr;
-    double least = std::numeric_limits<double>::infinity();
-    for (const gpu::WeightGradientTile& t : kWeightGradientTiles) {
-      if (!fits(gpu::WeightGradientPlan(c.kernel, c.stride, t).floats)) continue;
-      const int tiles = tiles_of(t.width, t.height, c.output.width, c.output.height);
-      const double time = cost(double(tiles) * t.width * t.height * blocks(c, t) * t.in * t.out,
-                               tiles * blocks(c, t), t.threads, t.threads >= 128 ? 64 : 32);
-      if (time < least) best = &t, least = time;
-    }
-    TORCH_CHECK(best, "no tile for a kernel of ", c.kernel);
-    const int tiles = tiles_of(best->width, best->height, c.output.width, c.output.height);
+    const auto tiles_by = [&](const gpu::WeightGradientTile& t) {
+      return tiles_of(t.width, t.height, c.output.width, c.output.height);
+    };
+    const gpu::WeightGradientTile& tile =
+        quickest(kWeightGradientTiles, c.kernel, [&](const gpu::WeightGradientTile& t) {
+          if (!fits(gpu::WeightGradientPlan(c.kernel, c.stride, t).floats)) return kNever;
+          return cost(double(tiles_by(t)) * t.width * t.height * blocks(c, t) * t.in * t.out,
+                      tiles_by(t) * blocks(c, t), t.threads, t.threads >= 128 ? 64 : 32);
+        });
     // Two blocks a processor, by each convolution's part of the work.
     const double wanted =
-        2.0 * device_properties().multiProcessorCount * kernels::flops(c) / products;
-    const Member member{.index = index,
-                        .slices = std::clamp(int(std::ceil(wanted / blocks(c, *best))), 1, tiles),
-                        .blocks = blocks(c, *best)};
+        2.0 * device_properties().multiProcessorCount * kernels::flops(c) / info.flops;
+    const Member member{
+        .index = index,
+        .slices = std::clamp(int(std::ceil(wanted / blocks(c, tile))), 1, tiles_by(tile)),
+        .blocks = blocks(c, tile)};
     const std::size_t weights =
         std::size_t(c.input.channels) * c.output.channels * c.kernel * c.kernel;
     scratch_floats_ += member.slices * (weights + c.output.channels);
     for (Group& group : groups_) {
-      if (group.kernel == c.kernel && group.stride == c.stride && group.tile == best)
+      if (group.kernel == c.kernel && group.stride == c.stride && group.tile == &tile)
         return group.members.push_back(member);
     }
-    groups_.push_back({.kernel = c.kernel, .stride = c.stride, .tile = best, .members = {member}});
+    groups_.push_back({.kernel = c.kernel, .stride = c.stride, .tile = &tile, .members = {member}});
   }
 
   void add_sum(const float* parts, float* sum, int slices, int count, bool accumulate) {
-    if (sums_.empty() || sums_.back().count == 2 * gpu::kMostWeightGradients) sums_.emplace_back();
-    const int blocks = gpu::divided_up(count, 256);
-    sums_.back().arguments.all[sums_.back().count++] = {parts, sum,        slices,
-                                                        count, accumulate, blocks};
-    sums_.back().blocks += blocks;
+    add_work(sums_, gpu::Parts{parts, sum, slices, count, accumulate,
+                               gpu::divided_up(count, gpu::kThreads)});
   }
 
   const Launch add_up_;
   std::vector<Group> groups_;
-  std::vector<Sums> sums_;
+  std::vector<Batch<gpu::PartsArguments>> sums_;
   std::size_t scratch_floats_ = 0;
 };
 

@@ -39,27 +39,36 @@ struct ConvolutionTile {
   TILE(32, 8, 8, 16, 8, 4, 1)            \
   TILE(16, 8, 4, 8, 8, 1, 1)
 
-/// Where a convolution's data lies in shared memory, in floats.
-struct ConvolutionPlan {
-  int taps, pad;
-  int step, apart;  ///< between inputs of neighbours; between the input's pixels (else zeros)
+/// The inputs that a thread reads for a row of taps.
+struct TapWindow {
+  int pad;
   int lead;         ///< columns before the tile's first: fours of them are aligned in the image
-  int first, skip;  ///< a thread's inputs of a row of taps begin at first + skip
-  int window;       ///< of them, with what is read to be aligned
+  int first, skip;  ///< they begin at first + skip
+  int window;       ///< how many, with what is read to be aligned
+
+  /// \param step between the inputs of neighbours. \param pixels of the thread.
+  PLAN TapWindow(int kernel, int step, int pixels)
+      : pad(kernel / 2),
+        lead(step == 1 ? rounded_up(pad, 4) : pad),
+        first((lead - pad) / 4 * 4),
+        skip((lead - pad) % 4),
+        window(rounded_up(skip + (pixels - 1) * step + kernel, 4)) {}
+};
+
+/// Where a convolution's data lies in shared memory, in floats.
+struct ConvolutionPlan : TapWindow {
+  int taps;
+  int step, apart;       ///< between inputs of neighbours; between the input's pixels (else zeros)
   int rows, row, input;  ///< of an input channel; all of them
   int weight_row;
   int stage, floats;  ///< of a chunk; in all
 
   /// \param stride of the forward. \param gradient the data gradient.
   PLAN ConvolutionPlan(int kernel, int stride, bool gradient, const ConvolutionTile& t)
-      : taps(kernel * kernel),
-        pad(kernel / 2),
+      : TapWindow(kernel, gradient ? 1 : stride, t.pixels),
+        taps(kernel * kernel),
         step(gradient ? 1 : stride),
         apart(gradient ? stride : 1),
-        lead(step == 1 ? rounded_up(pad, 4) : pad),
-        first((lead - pad) / 4 * 4),
-        skip((lead - pad) % 4),
-        window(rounded_up(skip + (t.pixels - 1) * step + kernel, 4)),
         rows((t.height - 1) * step + kernel),
         row(rounded_up((t.width - t.pixels) * step + first + window, 4)),
         input(t.chunk * rows * row),
@@ -90,23 +99,18 @@ struct WeightGradientTile {
   TILE(32, 8, 16, 4, 128)                    \
   TILE(8, 8, 4, 4, 32)
 
-struct WeightGradientPlan {
-  int tap_rows;                        ///< of a block: few enough for a thread's registers
-  int row_blocks;                      ///< blocks for all rows of taps
-  int pad, lead, first, skip, window;  ///< as ConvolutionPlan's
+struct WeightGradientPlan : TapWindow {
+  int tap_rows;    ///< of a block: few enough for a thread's registers
+  int row_blocks;  ///< blocks for all rows of taps
   int in_rows, in_row, in_plane, out_plane;
   int stage, sums, floats;  ///< sums: of a thread
 
   PLAN WeightGradientPlan(int kernel, int stride, const WeightGradientTile& t)
-      : tap_rows(kernel <= 5    ? kernel
+      : TapWindow(kernel, stride, t.pixels),
+        tap_rows(kernel <= 5    ? kernel
                  : kernel <= 25 ? 25 / kernel
                                 : 1),
         row_blocks(divided_up(kernel, tap_rows)),
-        pad(kernel / 2),
-        lead(stride == 1 ? rounded_up(pad, 4) : pad),
-        first((lead - pad) / 4 * 4),
-        skip((lead - pad) % 4),
-        window(rounded_up(skip + (t.pixels - 1) * stride + kernel, 4)),
         in_rows((t.height - 1) * stride + tap_rows),
         in_row(rounded_up((t.width - t.pixels) * stride + first + window, 4)),
         // Channels' planes begin in different banks.

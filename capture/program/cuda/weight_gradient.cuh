@@ -181,11 +181,11 @@ weight_gradients(BY_VALUE WeightGradientArguments arguments) {
 }
 
 /// A thread a sum.
-KERNEL(256) add_up_parts(BY_VALUE PartsArguments arguments) {
+KERNEL(kThreads) add_up_parts(BY_VALUE PartsArguments arguments) {
   int own = block(), k = 0;
   while (own >= arguments.all[k].blocks) own -= arguments.all[k++].blocks;
   const Parts& p = arguments.all[k];
-  const int i = own * 256 + thread();
+  const int i = own * kThreads + thread();
   if (i >= p.count) return;
   float sum = 0;
   for (int slice = 0; slice < p.slices; ++slice) sum += p.parts[(long long)(slice)*p.count + i];

@@ -25,22 +25,12 @@ std::pair<at::Tensor, at::Tensor> smooth(std::int64_t n) {
   return sample_at(n, kShape);
 }
 
-std::vector<program::ProgramStage> program_stages(const TrainerOptions& options,
-                                                  const Schedule& schedule) {
-  std::vector<program::ProgramStage> stages;
-  std::vector<stages::Stage> built = build_stages(options, schedule);
-  for (int stage = 0; stage < schedule.stages; ++stage) {
-    stages.emplace_back(std::move(built[stage]), 2 * schedule.slots() + 4,
-                        int(schedule.samples_an_update(stage)));
-  }
-  return stages;
-}
-
 Trained by_oracle_of_programs(const TrainerOptions& options, std::int64_t samples,
                               const SampleFunction& sample = smooth,
                               const LearnFunction& learns = {}) {
   const Schedule schedule = schedule_of(options);
-  std::vector<program::ProgramStage> stages = program_stages(options, schedule);
+  std::vector<program::ProgramStage> stages =
+      program_stages(build_stages(options, schedule), schedule);
   Trained result;
   result.losses = run_oracle(schedule, stages, sample, samples, learns);
   for (const program::ProgramStage& stage : stages) {
@@ -194,7 +184,8 @@ TEST(ProgramPipeline, TurnsBackWhereTheOracleDoes) {
   trainer.run(feed, nullptr);
   EXPECT_GE(trainer.guard().roll_backs(), 1);
   const Schedule schedule = schedule_of(options);
-  std::vector<program::ProgramStage> stages = program_stages(options, schedule);
+  std::vector<program::ProgramStage> stages =
+      program_stages(build_stages(options, schedule), schedule);
   LossGuard guard(2 * for_recording(schedule).slots());
   const SampleFunction sample = [&](std::int64_t n) {
     return spoiled_at(n, kShape, feed.spoiled(n));

@@ -47,9 +47,8 @@ TEST_P(RecordedTest, EqualsTheOracleOnABackendThatReplaysAtOnce) {
 
 TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
   const TrainerOptions options = recorded(late(small(GetParam())));
-  const Trained expected = by_oracle(options, 100, 1, /*as_recorded=*/true, late_sample, told_most);
-  expect_equal_with_late_targets(options, expected);
-  expect_equal_with_late_targets(replayed_at_once(options), expected);
+  for (const TrainerOptions& how : {options, replayed_at_once(options)})
+    expect_equal_with_late_targets(how, by_oracle(how, 100, 1, true, late_sample, told_most));
 }
 
 INSTANTIATE_TEST_SUITE_P(
