@@ -155,7 +155,7 @@ std::unique_ptr<Layer> leaky_relu(const LayerSpec& spec, ImageShape&, const Imag
       spec.slope.value_or(0.01));
 }
 
-std::unique_ptr<Layer> make_scale(const LayerSpec& spec, ImageShape&, const ImageShape*) {
+std::unique_ptr<Layer> make_multiply(const LayerSpec& spec, ImageShape&, const ImageShape*) {
   return std::make_unique<ChannelOperator>(
       spec.type, [](const at::Tensor& x, double slope) { return x * slope; }, *spec.slope);
 }
@@ -197,7 +197,7 @@ std::vector<LayerType> simple_layers() {
        make_pixel_shuffle},
       {"relu", "max(x, 0)", {}, pointwise<at::relu>},
       {"leaky-relu", "x, or slope x below 0", {{"slope", "below 0", "0.01"}}, leaky_relu},
-      {"scale", "slope x", {{"slope", "the factor", ""}}, make_scale},
+      {"multiply", "slope x", {{"slope", "the factor", ""}}, make_multiply},
       {"gelu", "x times the normal distribution's share below x", {}, pointwise<gelu>},
       {"silu", "x sigmoid(x)", {}, pointwise<at::silu>},
       {"tanh", "tanh(x), from -1 to 1", {}, pointwise<at::tanh>},

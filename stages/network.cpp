@@ -57,7 +57,7 @@ std::vector<LayerSpec> residual_cnn(const ModelSpec& model) {
   }
   list.push_back(conv(model.out_channels, model.kernel));
   list.back().init = "zero";
-  list.push_back({.type = "scale"});
+  list.push_back({.type = "multiply"});
   list.back().slope = 0.25;
   return list;
 }

@@ -39,6 +39,11 @@ Tensors first_input(const Subject& subject, c10::Device device) {
   return {x.to(device)};
 }
 
+at::Tensor target_of(const Subject& subject) {
+  const stages::ImageShape& made = subject.network->shape(subject.network->size() - 1);
+  return at::rand({1, made.channels, made.height, made.width});
+}
+
 /// A stage on one input, whose parts run again and again, by its operators or by step programs.
 class Rig {
  public:
@@ -125,7 +130,7 @@ class Neighbours {
         at::set_num_threads(1);
         const Tensors x = first_input(subject, at::kCPU);
         Rig rig(subject, subject.whole(), /*split=*/false, at::kCPU, options.programs);
-        rig.begin(x, x[0]);
+        rig.begin(x, target_of(subject));
         while (!stop_.load(std::memory_order_relaxed)) {
           rig.forward();
           rig.backward();
@@ -269,7 +274,7 @@ std::vector<double> steps_ms(const Subject& subject, int threads, bool programs,
     Rig rig(subject, subject.whole(), /*split=*/false, at::kCPU, programs,
             threads > 1 ? &team : nullptr);
     const Tensors x = first_input(subject, at::kCPU);
-    rig.begin(x, x[0]);
+    rig.begin(x, target_of(subject));
     const Times times = time_parts(rig, false, at::kCPU, count, count);
     for (int i = 0; i < count; ++i)
       steps.push_back(times.forward[i] + times.input_gradient[i] + times.update[i]);

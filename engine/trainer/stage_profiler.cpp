@@ -27,9 +27,9 @@ class Bench {
  public:
   /// `activations` and `gradients`: what neighbours send; undefined at the ends of the network.
   Bench(stages::Stage stage, std::unique_ptr<capture::Backend> backend, const Schedule& schedule,
-        const at::Tensor& sample, const stages::Tensors& activations,
+        const at::Tensor& sample, const at::Tensor& target, const stages::Tensors& activations,
         const stages::Tensors& gradients)
-      : samples_(schedule.slots(), sample.sizes(), {}),
+      : samples_(schedule.slots(), sample.sizes(), target.sizes()),
         up_(schedule.slots()),
         down_(schedule.slots()),
         first_(stage.range().first),
@@ -43,6 +43,7 @@ class Bench {
     };
     for (int slot = 0; slot < schedule.slots(); ++slot) {
       samples_.input[slot].copy_(sample);
+      samples_.target[slot].copy_(target);
       up_.activations.tensors[slot] = copies(activations);
       down_.gradients.tensors[slot] = copies(gradients);
     }
@@ -151,8 +152,11 @@ std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
                                                  const Schedule& schedule,
                                                  std::vector<plan::StageCosts>& costs) {
   std::vector<stages::Stage> built = build_stages(options, schedule);
-  const at::Tensor sample =
-      at::rand({1, options.sample.channels, options.sample.height, options.sample.width});
+  const auto made_up = [](const stages::ImageShape& shape) {
+    return at::rand({1, shape.channels, shape.height, shape.width});
+  };
+  const at::Tensor sample = made_up(options.sample);
+  const at::Tensor target = made_up(options.network->shape(options.network->size() - 1));
   std::vector<std::unique_ptr<Bench>> benches;
   auto backends = make_backends(options, schedule.stages, records_any(options));
   stages::Tensors arriving = {sample};
@@ -160,7 +164,7 @@ std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
     plan::StepBytes& bytes = costs[stage].bytes;
     bytes.weight = double(built[stage].weight_bytes());
     bytes.state = double(built[stage].optimizer_bytes());
-    const stages::Tensors leaving = built[stage].forward(arriving, sample).outputs;
+    const stages::Tensors leaving = built[stage].forward(arriving, target).outputs;
     stages::Tensors gradients;
     for (const at::Tensor& output : leaving) {
       bytes.activation += double(output.nbytes());
@@ -168,7 +172,7 @@ std::vector<std::unique_ptr<Bench>> make_benches(const TrainerOptions& options,
     }
     bytes.gradient = bytes.activation;
     benches.push_back(std::make_unique<Bench>(std::move(built[stage]), std::move(backends[stage]),
-                                              schedule, sample, arriving, gradients));
+                                              schedule, sample, target, arriving, gradients));
     arriving = leaving;
   }
   return benches;

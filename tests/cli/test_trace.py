@@ -36,7 +36,8 @@ class Trace(program.CliTest):
 
     def config(self, name, stages, **pipeline):
         uri = program.write_frames(self.folder / "frames", program.random_frames(1, FRAMES))
-        return {"source": {"uri": uri, "width": 24, "height": 16}, "model": {"layers": 3, "features": 2, "kernel": 3},
+        return {"source": {"uri": uri, "width": 24, "height": 16}, **program.PLAIN,
+                "model": {"preset": "partime-cnn", "layers": 3, "features": 2, "kernel": 3},
                 "pipeline": {"schedule": name, "stages": stages, "cut": list(range(1, stages)), **pipeline}}
 
     def traced(self, name, stages, *options, **pipeline):
@@ -117,7 +118,8 @@ class Trace(program.CliTest):
         file = self.folder / "trace.json"
         config = program.write_toml(self.folder / "endless.toml", {
             "source": {"uri": "synth:shapes", "pace": "live", "width": 16, "height": 16},
-            "model": {"layers": 2, "features": 2, "kernel": 3}, "pipeline": {"stages": 2, "cut": [2]},
+            "task": {"kind": "autoencode"}, "model": {"layers": 2, "features": 2, "kernel": 3},
+            "pipeline": {"stages": 2, "cut": [2]},
             "output": {"report": self.folder / "report.json"}})
         process = self.start_run(config, "--trace", file)
         process.send_signal(signal.SIGINT)
@@ -153,7 +155,7 @@ class Trace(program.CliTest):
     def test_where_it_cannot_be_written(self):
         config = program.write_toml(self.folder / "config.toml", self.config("partime", 2))
         outcome = program.call("run", config, "--quiet", "--trace", "/proc/nowhere/trace.json")
-        self.assert_refused(program.FAILED, outcome, "/proc/nowhere/trace.json")
+        self.assert_refused(program.BAD_USAGE, outcome, "/proc/nowhere/trace.json")
 
 
 if __name__ == "__main__":

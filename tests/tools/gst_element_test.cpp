@@ -18,7 +18,7 @@ constexpr GstClockTime kFrame = GST_SECOND / 25;
 constexpr char kCaps[] = "video/x-raw,format=RGB,width=24,height=16,framerate=25/1";
 const std::string kSmall =
     "source.width=24;source.height=16;model.layers=2;model.features=2;pipeline.cut=[2];"
-    "pipeline.capture=eager";
+    "pipeline.capture=eager;task.kind=autoencode;model.preset=partime-cnn";
 
 GstBuffer* frame(int number) {
   const gsize bytes = gsize(3) * kWidth * kHeight;

@@ -255,6 +255,10 @@ bool names_source(const Config& config) {
 
 Config load_argument(const std::string& argument, std::vector<std::string> settings) {
   if (!names_a_source(argument)) return load_config(argument, settings);
+  for (const ConfigKey& key : config_keys()) {
+    if (argument.starts_with(key.path + "="))
+      throw ConfigError(argument + " is no file: a key is set by --set " + argument);
+  }
   settings.insert(settings.begin(), "source.uri=" + value_text(argument));
   return load_config("", settings);
 }
