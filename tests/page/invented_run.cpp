@@ -203,6 +203,7 @@ void InventedRun::note_times() {
   }
   r.T_over_N = r.T / options_.stages;
   r.holds = now_.verdict.holds = r.bottleneck <= r.budget;
+  now_.verdict.judged = true;
   record(now_.latency, latency);
   r.latency_p50 = now_.latency.median_ms();
   r.latency_p99 = now_.latency.quantile_ms(0.99);
