@@ -248,9 +248,11 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   engine::TrainerOptions options;
   const TaskType& task = check_task(config);
   const bool out = config.places.contains("model.out_channels");
+  stages::ModelSpec model = config.model;
+  if (!config.weights.learn) model.freeze = {"*"};
   check_located(config, out ? "model.out_channels" : "model.preset", [&] {
     options.network =
-        stages::build_network(config.model, shape, targets ? stages::Gives::anything : task.gives);
+        stages::build_network(model, shape, targets ? stages::Gives::anything : task.gives);
     check_output(config, task, shape, options.network->shape(options.network->size() - 1));
   });
   check_told(config, shape, options.network->shape(options.network->size() - 1));
@@ -269,8 +271,9 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
     options.threads.resize(std::size_t(options.stages), options.threads[0]);
   options.may_recut = config.monitor.policy == "recut";
   options.optimizer = config.optimizer;
-  options.correction = config.correction;
-  options.guard = config.guard.kind == "roll-back";
+  const bool learns = config.weights.learn;
+  options.correction = learns ? config.correction : stages::CorrectionSpec();
+  options.guard = learns && config.guard.kind == "roll-back";
   place(config, options);
   choose_frames(config, options);
   replay_options(config, options);

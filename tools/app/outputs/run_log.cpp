@@ -28,13 +28,17 @@ double psnr(double mean_squared_error) {
   return -10 * std::log10(mean_squared_error);
 }
 
-RunLog::RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes)
+RunLog::RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes,
+               NoveltyWatch watch)
     : pictures_(task.pictures),
       later_frame_(task.target == TargetFrom::later_frame),
       shape_(trainer.output_shape()),
       mean_frame_(shape_, trainer.loss()),
-      last_(&trainer.in_slot(0)) {
+      last_(&trainer.in_slot(0)),
+      watch_(watch),
+      novelty_(watch.options) {
   if (pictures_ && trainer.loss().text() != "mse") squared_.emplace();
+  if (pictures_) changed_.emplace(shape_.channels, shape_.height, shape_.width);
   const std::size_t pixels = std::size_t(shape_.height * shape_.width);
   if (task.classes)
     classes_.emplace(std::size_t(shape_.channels - before_classes), pixels,
@@ -49,8 +53,17 @@ void RunLog::predicted(engine::Sample& sample, float loss) {
     std::ranges::copy(sample.prediction(), prediction_.begin());
   }
   if (!sample.info.has_target) return;
-  novelty_.see(loss);
+  novelty_.see({.loss = loss,
+                .changed = changed_ ? changed_->see(sample.shown_target().data()) : -1,
+                .frame = frame_of(sample.info),
+                .seconds = seconds_of(sample.info)});
   compare(sample, loss);
+}
+
+double RunLog::seconds_of(const engine::SampleInfo& sample) const {
+  // A file may be read faster than it was filmed.
+  if (watch_.fps > 0) return double(sample.frame) / watch_.fps;
+  return std::chrono::duration<double>(sample.captured.time_since_epoch()).count();
 }
 
 void RunLog::compare(engine::Sample& sample, float loss) {

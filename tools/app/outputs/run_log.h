@@ -7,6 +7,7 @@
 #include "engine/pipeline/feed.h"
 #include "engine/trainer/trainer.h"
 #include "tools/app/config/task.h"
+#include "tools/app/outputs/changed_share.h"
 #include "tools/app/outputs/class_scores.h"
 #include "tools/app/outputs/mean_frame.h"
 #include "tools/app/outputs/novelty.h"
@@ -18,12 +19,20 @@ struct Compared {
   engine::LossHistory network, mean_frame, last_frame;
 };
 
+/// What is marked as novel, and how a frame's number follows from its input's.
+struct NoveltyWatch {
+  NoveltyOptions options = {};
+  std::int64_t horizon = 0;  ///< frames from the input to the one that is predicted
+  double fps = 0;            ///< of the stream; 0: unknown
+};
+
 /// Losses of the network and of trivial predictors, class scores and novelty. Written by the last
 /// stage's worker; LossHistory says what other threads may read.
 class RunLog final : public engine::Observer {
  public:
   /// `before_classes`: leading channels of a target that are no classes.
-  RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes);
+  RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes,
+         NoveltyWatch watch = {});
 
   void predicted(engine::Sample& sample, float loss) override;
 
@@ -37,6 +46,10 @@ class RunLog final : public engine::Observer {
   }
   const ClassScores* classes() const { return classes_ ? &*classes_ : nullptr; }
   const Novelty& novelty() const { return novelty_; }
+  /// The number at the source of the frame that the network was to predict.
+  std::int64_t frame_of(const engine::SampleInfo& sample) const {
+    return sample.frame + watch_.horizon;
+  }
   const MeanFrame& mean_frame() const { return mean_frame_; }
   /// Copies each sample's pictures, for runs that reuse the slot before they end. `sample`: any,
   /// for its shapes. Before the run.
@@ -48,6 +61,7 @@ class RunLog final : public engine::Observer {
 
  private:
   void compare(engine::Sample& sample, float loss);
+  double seconds_of(const engine::SampleInfo& sample) const;
 
   const bool pictures_, later_frame_;
   const stages::ImageShape shape_;  ///< of a target
@@ -57,6 +71,8 @@ class RunLog final : public engine::Observer {
   MeanFrame mean_frame_;
   engine::Sample* last_;
   std::vector<float> input_, target_, prediction_;  ///< empty: read from the slot
+  const NoveltyWatch watch_;
+  std::optional<ChangedShare> changed_;  ///< none: targets are no pictures
   Novelty novelty_;
 };
 
