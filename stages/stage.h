@@ -100,7 +100,7 @@ class Stage {
   /// What the optimizer's rate is multiplied by in the next update, which it counts.
   double next_rate();
   /// Halves the rate after a roll-back; takes a tenth if it has not recovered from the one before.
-  /// It doubles again every 200 updates.
+  /// It doubles again every 50 updates.
   void back_off() { rate_ *= rate_ < 1 ? 0.1 : 0.5; }
   /// What back_off() has left of the rate.
   double backed_off() const { return rate_; }

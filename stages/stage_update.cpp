@@ -58,7 +58,7 @@ bool Stage::update(const Change& change, double rate) {
 }
 
 double Stage::next_rate() {
-  static const double recovery = std::exp2(1.0 / 200);
+  static const double recovery = std::exp2(1.0 / 50);
   rate_ = std::min(1.0, rate_ * recovery);
   return rate_ * asked_rate_ * scheduled_rate(spec_, updates_++) *
          (correction_ ? correction_->rate(applied_++) : 1.0);

@@ -8,7 +8,8 @@ namespace {
 
 constexpr auto relaxed = std::memory_order_relaxed;
 constexpr double kFactor = 10;                           // above the usual
-constexpr double kStartFactor = 2;                       // above the first loss
+constexpr double kBeganFactor = 2;                       // above the first loss,
+constexpr double kSceneFactor = 3;                       // and above the mean frame's error
 constexpr std::int64_t kEnough = 20;                     // losses to measure by
 constexpr int kNotFinite = 4;                            // in a row: the weights' fault
 constexpr double kLeastLoss = 1e-7, kLeastError = 1e-6;  // what is below them counts as they do
@@ -100,8 +101,9 @@ bool LossGuard::measures() const {
 }
 
 bool LossGuard::raised(double loss, const SceneErrors& scene) {
-  if (measures()) return loss > kFactor * usual_loss();
-  return loss > kStartFactor * usual_loss() && loss > kFactor * larger(scene);
+  if (measures() && loss > kFactor * usual_loss()) return true;
+  return loss > kBeganFactor * std::max(is_.began, kLeastLoss) &&
+         loss > kSceneFactor * larger(scene);
 }
 
 bool LossGuard::excused(double loss, const SceneErrors& scene) {

@@ -18,10 +18,10 @@ enum class Alarm : std::uint8_t {
 
 /// Losses of an endless run, judged one by one. A loss that is not finite is discarded: one may be
 /// its frame's fault, four in a row are the weights'. A loss is raised if the median of the latest
-/// 10 is above 10 times the median of the 200 before; at the start, above twice the first loss and
-/// 10 times the mean frame's error. A raised loss is excused by a change of scene: the error of the
-/// mean frame (SampleInfo::scene) has risen as much at the same moment, or is as high as the loss.
-/// Raised without an excuse is diverged.
+/// 10 is above 10 times the median of the 200 before; or above twice the first loss, when nothing
+/// was learned, and three times the mean frame's error. A raised loss is excused by a change of
+/// scene: the error of the mean frame (SampleInfo::scene) has risen as much at the same moment, or
+/// is as high as the loss. Raised without an excuse is diverged.
 ///
 /// After a roll-back the losses from before remain the measure. Gradients are discarded until the
 /// restored weights have shown a few losses: if these are raised, too, the weights were not at
@@ -57,7 +57,7 @@ class LossGuard {
     std::array<float, kProbe> probe{};
     std::int64_t seen = 0;   ///< in `recent`, since the last roll-back
     std::int64_t known = 0;  ///< put into `history`
-    double began = -1;       ///< the first loss; measures while `history` is short
+    double began = -1;       ///< the first loss; what untrained weights lose
     std::int64_t discard_until = 0, excused_until = 0;
     int probed = 0, not_finite = 0, raised_for = 0;  ///< the latter two in a row
   };
