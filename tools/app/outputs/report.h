@@ -9,6 +9,10 @@
 #include "stages/model_spec.h"
 #include "stages/safetensors.h"
 
+namespace millrace::engine {
+class Trainer;
+}
+
 namespace millrace::app {
 
 struct Learner;
