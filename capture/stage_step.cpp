@@ -32,6 +32,7 @@ StageStep::StageStep(stages::Stage stage, std::unique_ptr<Backend> backend, c10:
       skipped_on_device_(at::zeros({}, at::TensorOptions(device))),
       skipped_(pinned_zeros({})),
       bytes_(kept_.size(), 0) {
+  tell_rate();
   for (int slot = 0; defers() && slot < slots(); ++slot) {
     if (!downstream_) shown_[slot] = std::make_unique<Fence>(device);
     for (BoundaryBuffers* boundary : written()) {
@@ -159,7 +160,10 @@ void StageStep::backward_weight(int slot) {
 }
 
 void StageStep::update() {
-  follow_rate(stage_.next_rate());
+  if (!calls_.capturing()) {
+    tell_rate();
+    follow_rate(stage_.next_rate());
+  }
   const stages::Change change = stage_.advance();
   // Recording warms up by running the update: with a gradient that it turns down.
   if (calls_.capturing())
@@ -170,7 +174,7 @@ void StageStep::update() {
 }
 
 void StageStep::follow_rate(double rate) {
-  if (rate == rate_ || calls_.capturing()) return;
+  if (rate == rate_) return;
   if (update_called_) launch();  // that one has the rate from before
   rate_ = rate;
   if (!records()) return;
@@ -178,6 +182,11 @@ void StageStep::follow_rate(double rate) {
     const c10::NoGradGuard no_grad;
     rate_on_device_.fill_(rate);
   });
+}
+
+void StageStep::tell_rate() {
+  lr_.store(stage_.learning_rate(), std::memory_order_relaxed);
+  backed_off_.store(stage_.backed_off(), std::memory_order_relaxed);
 }
 
 void StageStep::skip_update() {
@@ -192,10 +201,11 @@ void StageStep::take_snapshot() {
   give([this, newest = stage_.newest_buffer()] { stage_.take_snapshot(newest); });
 }
 
-void StageStep::roll_back(double factor) {
+void StageStep::roll_back() {
   skip_update();
   launch();
-  stage_.slow_down(factor);
+  stage_.back_off();
+  tell_rate();
   give([this, newest = stage_.newest_buffer()] { stage_.restore_snapshot(newest); });
 }
 

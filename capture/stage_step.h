@@ -1,6 +1,7 @@
 // A stage's step: what its worker calls, done on a backend.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -13,6 +14,12 @@
 #include "stages/stage.h"
 
 namespace millrace::capture {
+
+/// A stage's learning rate.
+struct RateInForce {
+  double lr = 0;            ///< as the next update has it, but for the correction's share
+  double backed_off = 1.0;  ///< what roll-backs have left of it; recovers
+};
 
 /// Owns its stage and its backend; the buffers outlive it. Thread-bound once the capture pass is
 /// over, which another thread may run; stage() and counts may be read when the workers are not
@@ -43,7 +50,7 @@ class StageStep final : public Step {
   void update() override;
   void skip_update() override;
   void take_snapshot() override;
-  void roll_back(double factor) override;
+  void roll_back() override;
   void set_rate(double factor) override { stage_.set_rate(factor); }
   float loss(int slot) const override;
   std::int64_t skipped() const override;
@@ -63,6 +70,10 @@ class StageStep final : public Step {
   stages::Stage& stage() { return stage_; }
   /// Counted on cores alone: elsewhere looking would make the host wait. Any thread.
   const stages::DeadUnits& dead_units() const { return dead_units_; }
+  /// Any thread.
+  RateInForce rate_in_force() const {
+    return {lr_.load(std::memory_order_relaxed), backed_off_.load(std::memory_order_relaxed)};
+  }
   /// Bytes of activations kept at the worst moment so far, beyond what upstream gave: what lies
   /// between forward and backward, of all samples.
   std::int64_t peak_activation_bytes() const { return peak_bytes_; }
@@ -112,6 +123,7 @@ class StageStep final : public Step {
   void call_backward(Kind kind, Backward part, int slot, int gradient_slot, bool first);
   void await(const BoundaryBuffers& from, int slot) const;
   void follow_rate(double rate);
+  void tell_rate();
 
   // Their bodies: stage_step_bodies.cpp.
   void run_forward(int slot, int buffer);
@@ -155,6 +167,7 @@ class StageStep final : public Step {
   std::vector<std::unique_ptr<Fence>> shown_;  ///< last stage: loss and prediction are on the host
 
   double rate_ = 1.0;  ///< what rate_on_device_ holds
+  std::atomic<double> lr_{0}, backed_off_{1};
   at::Tensor rate_on_device_, skipped_on_device_, skipped_;
 
   std::vector<std::int64_t> bytes_;  ///< by kept_at()

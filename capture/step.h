@@ -49,10 +49,9 @@ class Step {
   /// Forgets those gradients instead; the version's number changes as it would.
   virtual void skip_update() = 0;
   /// Keeps weights and optimizer state for roll_back(), which goes back to the last snapshot but
-  /// one (or the only one) and multiplies the learning rate by `factor`; a new version, like an
-  /// update.
+  /// one (or the only one) and backs off with the learning rate; a new version, like an update.
   virtual void take_snapshot() = 0;
-  virtual void roll_back(double factor) = 0;
+  virtual void roll_back() = 0;
   /// Multiplies the learning rate by `factor`, beside what roll_back() left, until set anew.
   virtual void set_rate(double factor) = 0;
 

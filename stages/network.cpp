@@ -156,7 +156,7 @@ void Network::freeze(const std::vector<std::string>& patterns) {
     for (const ParameterSpec& spec : all) {
       if (fnmatch(pattern.c_str(), spec.name.c_str(), 0) == 0) frozen_.push_back(spec.name);
     }
-    if (frozen_.size() > before) continue;
+    if (frozen_.size() > before || all.empty()) continue;
     std::string names;
     for (std::size_t i = 0; i < all.size() && i < 6; ++i) names += (i ? ", " : "") + all[i].name;
     throw std::invalid_argument("model.freeze: \"" + pattern +

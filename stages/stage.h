@@ -11,6 +11,7 @@
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
+#include "stages/rate_schedule.h"
 
 namespace millrace::stages {
 
@@ -98,10 +99,19 @@ class Stage {
   Change advance();
   /// What the optimizer's rate is multiplied by in the next update, which it counts.
   double next_rate();
-  /// Multiplies the rate by `factor`: from now on, and beside that until set anew.
-  void slow_down(double factor) { rate_ *= factor; }
+  /// Halves the rate after a roll-back; takes a tenth if it has not recovered from the one before.
+  /// It doubles again every 50 updates.
+  void back_off() { rate_ *= rate_ < 1 ? 0.1 : 0.5; }
+  /// What back_off() has left of the rate.
+  double backed_off() const { return rate_; }
+  void set_backed_off(double rate) { rate_ = rate; }
+  /// Multiplies the rate beside that, until set anew.
   void set_rate(double factor) { asked_rate_ = factor; }
-  /// Counts versions, updates and gradients from the start again.
+  /// The optimizer's rate with all of that, but without the correction's share.
+  double learning_rate() const {
+    return spec_.lr * rate_ * asked_rate_ * scheduled_rate(spec_, updates_);
+  }
+  /// Counts versions and gradients from the start again.
   void reset_count() { newest_ = applied_ = added_ = 0; }
 
   // The work.
@@ -206,6 +216,7 @@ class Stage {
   Tensors wanted_of(const Segment& segment, int buffer) const;
   void add_found(const Segment& segment, Tensors found, bool first);
   Tensors lasting(int buffer) const;    ///< all that a snapshot holds; aliases
+  bool keeps_count() const { return !is_constant(spec_) && parameters().learn(); }
   StateDict optimizer_entries() const;  ///< as checkpoint() names them; aliases
 
   std::shared_ptr<const Network> network_;
@@ -228,7 +239,8 @@ class Stage {
   std::optional<Correction> correction_;  ///< none: nothing is to be done
   std::unique_ptr<AuxiliaryHead> head_;   ///< null: none
   std::int64_t applied_ = 0;              ///< updates that the correction's rate has counted
-  double rate_ = 1.0;                     ///< what slow_down() left
+  std::int64_t updates_ = 0;  ///< that the rate's schedule has counted; checkpoints keep it
+  double rate_ = 1.0;                     ///< backed_off()
   double asked_rate_ = 1.0;               ///< what set_rate() asked for
   bool as_recorded_ = false;
   std::vector<Tensors> snapshots_;  ///< two, the older one first

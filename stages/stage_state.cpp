@@ -8,6 +8,13 @@
 #include "stages/stage.h"
 
 namespace millrace::stages {
+namespace {
+
+// The rate schedule's count of updates, as two digits: a float holds no more than 2^24 of them.
+constexpr char kCount[] = "scheduled";
+constexpr std::int64_t kCountBase = 1 << 24;
+
+}  // namespace
 
 Tensors Stage::lasting(int buffer) const {
   Tensors all = {versions_[buffer].flat()};
@@ -69,6 +76,12 @@ StateDict Stage::checkpoint() const {
   StateDict all = parameters().state();
   for (const auto& [name, value] : optimizer_entries())
     all.emplace_back(name, value.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true));
+  if (!keeps_count()) return all;
+  const at::Tensor count = at::empty({2});
+  count[0].fill_(double(updates_ / kCountBase));
+  count[1].fill_(double(updates_ % kCountBase));
+  for (const ParameterSpec& spec : parameters().specs())
+    if (!spec.fixed) all.emplace_back(entry_name(kCount, spec.name), count);
   return all;
 }
 
@@ -80,6 +93,12 @@ void Stage::restore(const StateDict& state) {
     const auto found = by_name.find(name);
     if (found != by_name.end() && found->second.sizes() == value.sizes())
       at::Tensor(value).copy_(found->second);
+  }
+  for (const ParameterSpec& spec : parameters().specs()) {
+    const auto found = by_name.find(entry_name(kCount, spec.name));
+    if (!keeps_count() || found == by_name.end() || found->second.numel() != 2) continue;
+    updates_ = std::int64_t(found->second[0].item<float>()) * kCountBase +
+               std::int64_t(found->second[1].item<float>());
   }
   if (correction_) correction_->restart(parameters().flat());  // it knew other weights
 }

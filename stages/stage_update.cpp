@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -57,7 +58,10 @@ bool Stage::update(const Change& change, double rate) {
 }
 
 double Stage::next_rate() {
-  return rate_ * asked_rate_ * (correction_ ? correction_->rate(applied_++) : 1.0);
+  static const double recovery = std::exp2(1.0 / 50);
+  rate_ = std::min(1.0, rate_ * recovery);
+  return rate_ * asked_rate_ * scheduled_rate(spec_, updates_++) *
+         (correction_ ? correction_->rate(applied_++) : 1.0);
 }
 
 void Stage::guarded_update(const Change& change, const at::Tensor& rate, at::Tensor& skipped) {

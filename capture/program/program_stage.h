@@ -39,7 +39,7 @@ class ProgramStage {
   bool count_gradient() { return stage_.count_gradient(); }
   stages::Change advance() { return stage_.advance(); }
   double next_rate() { return stage_.next_rate(); }
-  void slow_down(double factor) { stage_.slow_down(factor); }
+  void back_off() { stage_.back_off(); }
   void copy_weights(int from, int to) { stage_.copy_weights(from, to); }
   void take_snapshot(int from) { stage_.take_snapshot(from); }
   void restore_snapshot(int to) { stage_.restore_snapshot(to); }

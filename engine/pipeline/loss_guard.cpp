@@ -2,9 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace millrace::engine {
+namespace {
+
+constexpr auto relaxed = std::memory_order_relaxed;
+constexpr double kFactor = 10;                           // above the usual
+constexpr double kBeganFactor = 2;                       // above the first loss,
+constexpr double kSceneFactor = 3;                       // and above the mean frame's error
+constexpr std::int64_t kEnough = 20;                     // losses to measure by
+constexpr int kNotFinite = 4;                            // in a row: the weights' fault
+constexpr double kLeastLoss = 1e-7, kLeastError = 1e-6;  // what is below them counts as they do
+
+double larger(const SceneErrors& scene) {
+  return std::max(scene.input, scene.target);
+}
+
+}  // namespace
 
 LossGuard::LossGuard(std::int64_t in_flight) : in_flight_(in_flight) {}
 
@@ -14,50 +28,151 @@ void LossGuard::go_on_from(const State& state, const Told& told) {
 }
 
 LossGuard::Told LossGuard::told() const {
-  return {roll_backs(), last_sample(), last_loss(), last_median()};
+  return {roll_backs_.load(relaxed), judged_.load(relaxed),    last_sample_.load(relaxed),
+          last_frame_.load(relaxed), last_loss_.load(relaxed), last_median_.load(relaxed),
+          astray_.load(relaxed)};
 }
 
 void LossGuard::mirror(const Told& told) {
-  last_sample_.store(told.last_sample, std::memory_order_relaxed);
-  last_loss_.store(told.last_loss, std::memory_order_relaxed);
-  last_median_.store(told.last_median, std::memory_order_relaxed);
-  roll_backs_.store(told.roll_backs, std::memory_order_relaxed);
+  if (told.judged < judged_.load(relaxed)) return;
+  roll_backs_.store(told.roll_backs, relaxed);
+  last_sample_.store(told.last_sample, relaxed);
+  last_frame_.store(told.last_frame, relaxed);
+  last_loss_.store(told.last_loss, relaxed);
+  last_median_.store(told.last_median, relaxed);
+  astray_.store(told.astray, relaxed);
+  judged_.store(told.judged, relaxed);
 }
 
-Alarm LossGuard::judge(std::int64_t sample, float loss) {
-  if (sample < is_.discard_until) return Alarm::discard;
+bool LossGuard::proved(const Told& then) const {
+  return roll_backs() == then.roll_backs && judged_.load(relaxed) >= then.judged + window();
+}
+
+bool LossGuard::disproved(const Told& then) const {
+  return roll_backs() != then.roll_backs || then.astray;
+}
+
+Alarm LossGuard::judge(const SampleInfo& sample, float loss) {
+  const Alarm alarm = sample.has_target ? verdict(sample, loss) : Alarm::none;
+  astray_.store(sample.sample < is_.discard_until || is_.not_finite > 1 || leaps(), relaxed);
+  judged_.store(sample.sample + 1, relaxed);
+  return alarm;
+}
+
+Alarm LossGuard::verdict(const SampleInfo& sample, float loss) {
+  if (sample.sample < is_.discard_until) return discard(sample, loss);
   if (!std::isfinite(loss))
-    return ++is_.not_finite < kNotFinite ? Alarm::discard : roll_back(sample, loss, median());
+    return ++is_.not_finite < kNotFinite ? Alarm::discard : roll_back(sample, loss);
+  remember({loss, sample.scene});
+  return look(sample);
+}
+
+void LossGuard::remember(const Moment& now) {
   is_.not_finite = 0;
-  // The history ends where the recent losses begin.
-  float& slot = is_.recent[std::size_t(is_.seen) % kRecent];
-  if (is_.seen >= std::int64_t(kRecent))
-    is_.history[(std::size_t(is_.seen) - kRecent) % kHistory] = slot;
-  slot = loss;
+  if (is_.began < 0) is_.began = now.loss;
+  // The history ends where the recent losses begin, and takes none while they are raised.
+  Moment& slot = is_.recent[std::size_t(is_.seen % kRecent)];
+  if (is_.seen >= kRecent && is_.raised_for == 0)
+    is_.history[std::size_t(is_.known++ % kHistory)] = slot;
+  slot = now;
   ++is_.seen;
-  if (is_.seen < std::int64_t(kRecent)) return Alarm::none;
-  const double mean = std::accumulate(is_.recent.begin(), is_.recent.end(), 0.0) / double(kRecent);
-  if (is_.began < 0) is_.began = mean;
-  if (is_.seen < std::int64_t(kRecent + kHistory) || mean <= is_.began) return Alarm::none;
-  const double middle = median();
-  return mean > kFactor * middle ? roll_back(sample, mean, middle) : Alarm::none;
 }
 
-double LossGuard::median() {
-  const std::int64_t known = std::min<std::int64_t>(is_.seen - std::int64_t(kRecent), kHistory);
-  if (known <= 0) return 0;
-  std::copy_n(is_.history.begin(), known, sorted_.begin());
-  const auto middle = sorted_.begin() + known / 2;
-  std::nth_element(sorted_.begin(), middle, sorted_.begin() + known);
-  return *middle;
+Alarm LossGuard::look(const SampleInfo& sample) {
+  if (is_.seen < kRecent) return Alarm::none;
+  const double loss = median(kRecent, [&](std::size_t i) { return is_.recent[i].loss; });
+  SceneErrors scene;
+  for (const Moment& moment : is_.recent) {
+    scene.input = std::max(scene.input, moment.scene.input);
+    scene.target = std::max(scene.target, moment.scene.target);
+  }
+  if (!raised(loss, scene)) {
+    is_.raised_for = 0;
+    return Alarm::none;
+  }
+  if (excused(loss, scene)) is_.excused_until = sample.sample + kHistory / 2;
+  if (sample.sample >= is_.excused_until) return roll_back(sample, loss);
+  if (++is_.raised_for >= kHistory) measure_by(loss);
+  return Alarm::none;
 }
 
-Alarm LossGuard::roll_back(std::int64_t sample, double loss, double median) {
-  mirror({roll_backs() + 1, sample, loss, median});
-  is_.seen = 0;
-  is_.not_finite = 0;
-  is_.discard_until = sample + 1 + in_flight_;
+bool LossGuard::measures() const {
+  return is_.known >= kEnough;
+}
+
+bool LossGuard::raised(double loss, const SceneErrors& scene) {
+  if (measures() && loss > kFactor * usual_loss()) return true;
+  return loss > kBeganFactor * std::max(is_.began, kLeastLoss) &&
+         loss > kSceneFactor * larger(scene);
+}
+
+bool LossGuard::excused(double loss, const SceneErrors& scene) {
+  if (!measures()) return false;
+  const double times = loss / usual_loss();
+  const SceneErrors usual = usual_scene();
+  const auto excuses = [&](double error, double usual_error) {
+    const double rise = error / std::max(usual_error, kLeastError);
+    return rise >= times || (rise > 2 && error >= loss);
+  };
+  return excuses(scene.input, usual.input) || excuses(scene.target, usual.target);
+}
+
+Alarm LossGuard::discard(const SampleInfo& sample, float loss) {
+  if (sample.sample >= is_.discard_until - kProbe && std::isfinite(loss))
+    is_.probe[std::size_t(is_.probed++)] = loss;
+  if (sample.sample + 1 < is_.discard_until || is_.probed == 0) return Alarm::discard;
+  const double shown = median(is_.probed, [&](std::size_t i) { return is_.probe[i]; });
+  if (raised(shown, sample.scene)) measure_by(shown);
+  return Alarm::discard;
+}
+
+void LossGuard::measure_by(double loss) {
+  is_.began = loss;
+  is_.known = is_.raised_for = 0;
+  is_.excused_until = 0;
+}
+
+Alarm LossGuard::roll_back(const SampleInfo& sample, double loss) {
+  last_sample_.store(sample.sample, relaxed);
+  last_frame_.store(sample.frame < 0 ? sample.sample : sample.frame, relaxed);
+  last_loss_.store(loss, relaxed);
+  last_median_.store(usual_loss(), relaxed);
+  roll_backs_.store(roll_backs() + 1, relaxed);
+  is_.seen = is_.excused_until = 0;
+  is_.not_finite = is_.raised_for = is_.probed = 0;
+  is_.discard_until = sample.sample + 1 + in_flight_ + kProbe;
   return Alarm::roll_back;
+}
+
+bool LossGuard::leaps() {
+  constexpr std::int64_t kFew = 3;
+  if (is_.seen < kFew) return false;
+  for (std::int64_t n = is_.seen - kFew; n < is_.seen; ++n) {
+    const Moment& moment = is_.recent[std::size_t(n % kRecent)];
+    if (!raised(moment.loss, moment.scene) || excused(moment.loss, moment.scene)) return false;
+  }
+  return true;
+}
+
+double LossGuard::usual_loss() {
+  if (!measures()) return std::max(is_.began, kLeastLoss);
+  const auto loss = [&](std::size_t i) { return is_.history[i].loss; };
+  return std::max(median(std::min<std::int64_t>(is_.known, kHistory), loss), kLeastLoss);
+}
+
+SceneErrors LossGuard::usual_scene() {
+  const std::int64_t count = std::min<std::int64_t>(is_.known, kHistory);
+  const auto input = [&](std::size_t i) { return is_.history[i].scene.input; };
+  const auto target = [&](std::size_t i) { return is_.history[i].scene.target; };
+  return {float(median(count, input)), float(median(count, target))};
+}
+
+template <class Value>
+double LossGuard::median(std::int64_t count, const Value& value) {
+  for (std::int64_t i = 0; i < count; ++i) sorted_[std::size_t(i)] = value(std::size_t(i));
+  const auto middle = sorted_.begin() + count / 2;
+  std::nth_element(sorted_.begin(), middle, sorted_.begin() + count);
+  return *middle;
 }
 
 }  // namespace millrace::engine

@@ -15,6 +15,7 @@
 #include "engine/pipeline/fates.h"
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/loss_guard.h"
+#include "engine/pipeline/scene_watch.h"
 #include "engine/pipeline/slot_pool.h"
 #include "engine/schedule/launch_groups.h"
 #include "engine/schedule/schedule.h"
@@ -46,6 +47,8 @@ struct PipelineOptions {
   const std::atomic<double>* rate = nullptr;
   /// Judges losses, and has the stages roll back when the run goes astray; null: nobody does.
   LossGuard* guard = nullptr;
+  /// What the guard's verdicts need of samples; null without a guard.
+  SceneWatch* scene = nullptr;
   /// Whether stages learn from losses of their own, so that a gradient is as old as its sample.
   bool own_losses = false;
   /// Whether the feed writes targets after it gave the samples, so that stages take losses when
@@ -55,8 +58,8 @@ struct PipelineOptions {
   ActionLog* actions = nullptr;
   /// The other processes that this run is spread over; null: none. Outlives the run.
   const RankOptions* ranks = nullptr;
-  /// Where samples' numbers lie, by slot, Schedule::slots() of them; they outlive the run. Empty: samples
-  /// have none.
+  /// Where samples' numbers lie, by slot, Schedule::slots() of them; they outlive the run. Empty:
+  /// samples have none.
   std::vector<Sample*> samples;
   /// Called by a worker around each action, also one that is then left out. For profilers, and
   /// tests that disturb the timing; empty otherwise.
@@ -72,8 +75,8 @@ struct Shared {
   Observer* observer;
   Monitor& monitor;
   SlotPool pool;
-  std::int64_t choice;            ///< samples that are learned from together
-  std::vector<Sample*> samples;   ///< by slot; info is written by stage 0 before it sends
+  std::int64_t choice;           ///< samples that are learned from together
+  std::vector<Sample*> samples;  ///< by slot; info is written by stage 0 before it sends
   Lowering lowering;
   Channels channels;
   Fates fates;

@@ -219,8 +219,7 @@ void RankEdge::count(int rank, const LossCounts& counts) {
   FateCounts& known = counted_[std::size_t(rank)];
   shared_.monitor.tally().add(counts.fates - known);
   known = counts.fates;
-  LossGuard* const guard = options_.guard;
-  if (guard && counts.guard.roll_backs > guard->roll_backs()) guard->mirror(counts.guard);
+  if (options_.guard) options_.guard->mirror(counts.guard);
 }
 
 void RankEdge::end_of_stream(std::int64_t samples) {
@@ -262,6 +261,7 @@ FateCounts RankEdge::finish() {
     const RankLetters::Final* const last = letters_.final(rank);
     if (!last) continue;
     if (admits() && rank != 0) count(rank, last->counts);
+    if (options_.guard) options_.guard->mirror(last->counts.guard);
     all += last->counts.fates;
   }
   return all;

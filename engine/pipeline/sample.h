@@ -10,15 +10,22 @@
 
 namespace millrace::engine {
 
+/// How wrong a mean frame is about a sample: mean squared errors; see SceneWatch.
+struct SceneErrors {
+  float input = 0, target = 0;
+};
+
 /// What is known of a sample besides its numbers.
 struct SampleInfo {
   std::int64_t sample = -1;  ///< 0, 1, ... in order of admission
-  std::int64_t index = -1;   ///< 0, 1, ... without replayed samples; from the feed, else as `sample`
-  std::int64_t frame = -1;   ///< the frame's number at its source
+  std::int64_t index = -1;  ///< 0, 1, ... without replayed samples; from the feed, else as `sample`
+  std::int64_t frame = -1;  ///< the frame's number at its source
   Clock::time_point captured;
   bool learns = true;      ///< false: predicted, but not trained on
   bool has_target = true;  ///< false: no target is known, so the loss means nothing
-  bool replayed = false;   ///< trained on before: counted apart, and its times say nothing of the stream
+  SceneErrors scene;       ///< where a guard judges
+  bool replayed =
+      false;  ///< trained on before: counted apart, and its times say nothing of the stream
   Clock::time_point predicted;  ///< when its prediction was ready
 };
 

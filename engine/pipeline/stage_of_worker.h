@@ -64,12 +64,12 @@ struct StageOfWorker {
   bool apply(bool learns_now, bool guarded) {
     const Alarm worst = std::exchange(pending, Alarm::none);
     if (worst == Alarm::roll_back) {
-      step->roll_back(LossGuard::kSlower);
+      step->roll_back();
     } else if (worst == Alarm::discard || !learns_now) {
       step->skip_update();  // the version still advances
     } else {
+      if (guarded && tries++ % LossGuard::kSnapshotEvery == 0) step->take_snapshot();
       step->update();
-      if (guarded && ++tries % LossGuard::kSnapshotEvery == 1) step->take_snapshot();
       return true;
     }
     return false;

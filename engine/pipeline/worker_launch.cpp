@@ -105,8 +105,7 @@ void Worker::compared(const Action& action) {
   const float loss = loss_of(action);
   edge_.predicted(action.sample, loss);
   if (!options_.guard) return;
-  verdicts_[std::size_t(action.sample) % verdicts_.size()] =
-      info.has_target ? options_.guard->judge(info.sample, loss) : Alarm::none;
+  verdicts_[std::size_t(action.sample) % verdicts_.size()] = options_.guard->judge(info, loss);
 }
 
 void Worker::updated(const Completion& update) {

@@ -10,12 +10,14 @@
 namespace millrace::engine {
 
 Checkpointer::Checkpointer(int stages, std::int64_t every,
-                           std::function<stages::StateDict(int)> copy, Write write)
+                           std::function<stages::StateDict(int)> copy, Write write,
+                           const LossGuard* guard)
     : stages_(stages),
       every_(every),
       progress_(stages, Progress{.every = every}),
       copy_(std::move(copy)),
       write_(std::move(write)),
+      guard_(guard),
       writer_([this] { write_loop(); }) {}
 
 Checkpointer::~Checkpointer() {
@@ -36,6 +38,7 @@ void Checkpointer::add(Part part) {
   snapshot.parts[part.stage] = std::move(part.state);
   snapshot.samples = std::max(snapshot.samples, part.sample + 1);
   if (int(snapshot.parts.size()) < stages_) return;
+  if (guard_) snapshot.told = guard_->told();
   whole_ = std::move(snapshot);
   // Earlier ones of its kind that are not whole never will be: set_every() came between stages.
   gathering_.erase(gathering_.lower_bound({due.first, 0}), std::next(gathering_.find(due)));
@@ -72,12 +75,21 @@ std::string Checkpointer::error() const {
   return error_;
 }
 
+bool Checkpointer::proved(const Snapshot& snapshot, std::unique_lock<std::mutex>& lock) {
+  while (guard_ && !guard_->proved(snapshot.told)) {
+    if (finished_ || guard_->disproved(snapshot.told)) return false;
+    changed_.wait_for(lock, std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
 void Checkpointer::write_loop() {
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [this] { return finished_ || !whole_.parts.empty(); });
     if (whole_.parts.empty()) return;
     const Snapshot snapshot = std::exchange(whole_, {});
+    if (!proved(snapshot, lock)) continue;
     lock.unlock();
     std::string error;
     try {

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/pipeline/loss_guard.h"
 #include "stages/parameters.h"
 
 namespace millrace::engine {
@@ -34,9 +35,10 @@ class Checkpointer {
     stages::StateDict state;
   };
   /// `copy`: a stage's state, called on its worker. `write`: saves a snapshot, made after so many
-  /// samples; may throw.
+  /// samples; may throw. `guard`: a snapshot is written once later losses have proved its weights
+  /// good, and dropped if the guard rolls back first; null: it is written at once.
   Checkpointer(int stages, std::int64_t every, std::function<stages::StateDict(int stage)> copy,
-               Write write);
+               Write write, const LossGuard* guard = nullptr);
   ~Checkpointer();
 
   void after_sample(int stage, std::int64_t sample);
@@ -56,13 +58,14 @@ class Checkpointer {
   std::int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
   /// Why the latest snapshot could not be written; "" if it was. Any thread.
   std::string error() const;
-  /// Writes what is whole and ends the writer.
+  /// Writes what is whole and proved good, and ends the writer.
   void finish();
 
  private:
   struct Snapshot {
     std::map<int, stages::StateDict> parts;
     std::int64_t samples = 0;
+    LossGuard::Told told;  ///< when it was whole
   };
   /// How far a stage has come; its worker's.
   struct Progress {
@@ -72,6 +75,7 @@ class Checkpointer {
   };
   bool reached(Progress& progress, std::int64_t sample, Due& due) const;
   void write_loop();
+  bool proved(const Snapshot& snapshot, std::unique_lock<std::mutex>& lock);  ///< waits
 
   const int stages_;
   std::atomic<std::int64_t> every_;
@@ -80,6 +84,7 @@ class Checkpointer {
   std::vector<Progress> progress_;  ///< by stage
   const std::function<stages::StateDict(int)> copy_;
   const Write write_;
+  const LossGuard* const guard_;
   std::function<void(const Part&)> pass_on_;  ///< empty: they are gathered here
   mutable std::mutex mutex_;                  ///< guards all below
   std::condition_variable changed_;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "capture/program/program_stage.h"
+#include "engine/pipeline/scene_watch.h"
 
 namespace millrace::engine {
 namespace {
@@ -49,6 +50,8 @@ class Oracle {
         moved = true;
       }
     }
+    for (std::size_t i = 0; guard_ && guard_->told().astray && i < stages_.size(); ++i)
+      apply(stages_[i], int(i), false, Alarm::roll_back);
     return losses_;
   }
 
@@ -61,16 +64,26 @@ class Oracle {
       const stages::Change skipped = stage.advance();
       stage.copy_weights(skipped.from, skipped.to);
       if (alarm != Alarm::roll_back) return;
-      stage.slow_down(LossGuard::kSlower);
+      stage.back_off();
       return stage.restore_snapshot(stage.newest_buffer());
     }
+    if (guard_ && updates_[replica_id]++ % LossGuard::kSnapshotEvery == 0)
+      stage.take_snapshot(stage.newest_buffer());
     const double rate = stage.next_rate();
     stage.update(stage.advance(), rate);
-    if (guard_ && ++updates_[replica_id] % LossGuard::kSnapshotEvery == 1)
-      stage.take_snapshot(stage.newest_buffer());
   }
   Stage& stage_of(const Program& program, const Action& action) {
     return stages_[schedule_.replica_id(action.stage, program.replica)];
+  }
+
+  /// Of samples in order.
+  SceneErrors scene_of(std::int64_t sample) {
+    const auto [input, target] = sample_(sample);
+    const at::Tensor x = input.cpu().contiguous(), y = target.cpu().contiguous();
+    const auto numbers = [](const at::Tensor& of) {
+      return std::span(of.const_data_ptr<float>(), std::size_t(of.numel()));
+    };
+    return scene_.see(numbers(x), at::equal(x, y) ? std::span<const float>() : numbers(y));
   }
 
   bool learns(std::int64_t sample) const { return !learns_ || learns_(sample); }
@@ -166,8 +179,8 @@ class Oracle {
       const at::Tensor& loss = kept.loss;
       losses_.push_back(loss.item<float>());
       if (guard_) {
-        alarms_[{action.stage, action.sample + guard_lag_}] =
-            guard_->judge(action.sample, losses_.back());
+        const SampleInfo info{.sample = action.sample, .scene = scene_of(action.sample)};
+        alarms_[{action.stage, action.sample + guard_lag_}] = guard_->judge(info, losses_.back());
       }
     } else {
       activations_[key] = kept.outputs;
@@ -219,6 +232,7 @@ class Oracle {
   const LearnFunction& learns_;
 
   LossGuard* guard_;
+  SceneWatch scene_;
   std::int64_t guard_lag_;
   std::int64_t applied_;
   std::map<Key, Kept> kept_;

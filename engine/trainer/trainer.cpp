@@ -49,8 +49,7 @@ TrainerOptions completed(TrainerOptions options) {
   require_threads(options);
   const bool balances = options.cut.empty() && options.stages > 1;
   const bool programs = runs_programs(options, 0);
-  const bool measures =
-      options.module_ms.empty() && (balances || options.may_recut);
+  const bool measures = options.module_ms.empty() && (balances || options.may_recut);
   if (measures && programs) {
     options.module_ms = module_times_by_programs(options, 1);
   } else if (measures) {
@@ -174,11 +173,11 @@ bool Trainer::may_cut_at(const std::vector<int>& cut) const {
 void Trainer::recut(const std::vector<int>& cut) {
   cut_at(cut);
   stages::StateDict weights = checkpoint();
-  if (options_.exchange) tell_of_cut(*options_.exchange, cut, weights, guard_.roll_backs());
-  recut(cut, std::move(weights));
+  if (options_.exchange) tell_of_cut(*options_.exchange, cut, weights, backed_off());
+  recut(cut, std::move(weights), backed_off());
 }
 
-void Trainer::recut(const std::vector<int>& cut, stages::StateDict weights) {
+void Trainer::recut(const std::vector<int>& cut, stages::StateDict weights, double backed_off) {
   {
     const std::lock_guard lock(cut_mutex_);
     options_.cut = cut;
@@ -187,10 +186,13 @@ void Trainer::recut(const std::vector<int>& cut, stages::StateDict weights) {
   build();
   monitor_.forget_times();
   for (const auto& step : steps_) {
-    if (!step) continue;
-    step->stage().slow_down(std::pow(LossGuard::kSlower, double(guard_.roll_backs())));
-    if (options_.guard) step->take_snapshot();
+    if (step) step->stage().set_backed_off(backed_off);
   }
+}
+
+double Trainer::backed_off() const {
+  const auto here = std::ranges::find_if(steps_, [](const auto& step) { return step != nullptr; });
+  return here == steps_.end() ? 1 : (*here)->stage().backed_off();
 }
 
 std::vector<int> Trainer::cut() const {
@@ -210,6 +212,7 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
     }
   }
   options.guard = options_.guard ? &guard_ : nullptr;
+  options.scene = options_.guard ? &scene_ : nullptr;
   if (capture::profiler_attached()) name_for_profiler(options);
   options.late_targets = options_.late_targets;
   options.own_losses = options_.correction.kind == "local";
@@ -228,6 +231,13 @@ Outcome Trainer::run(Feed& feed, Observer* observer, PipelineOptions options) {
       if (wires_) wires_->connect();
       outcome = Pipeline(schedule_, steps, feed, observer, monitor_, std::move(options)).run();
       if (wires_) wires_->drain();
+      if (options_.guard && guard_.told().astray) {
+        for (capture::Step* step : steps) {
+          if (!step) continue;
+          step->roll_back();
+          step->synchronize();
+        }
+      }
     });
   } catch (const RankLost&) {
     freight_->abandon();

@@ -100,11 +100,14 @@ class Trainer {
   const std::vector<Device>& devices() const { return devices_; }
   Monitor& monitor() { return monitor_; }
   const LossGuard& guard() const { return guard_; }
+  /// As this process's first stage has it. Any thread.
+  capture::RateInForce rate() const;
   /// Whether steps are replayed from recordings, and why not though they were to be ("": nothing
   /// failed).
   bool recorded() const { return records_; }
   const std::string& recording_error() const { return recording_error_; }
   const stages::CorrectionSpec& correction() const { return options_.correction; }
+  const stages::OptimizerSpec& optimizer() const { return options_.optimizer; }
   const stages::LossSpec& loss() const { return options_.loss; }
   bool late_targets() const { return options_.late_targets; }
   std::int64_t trained() { return monitor_.tally().counts().trained; }
@@ -118,7 +121,8 @@ class Trainer {
   void join(int stage, const capture::Backend* above, const capture::Backend* below);
   std::unique_ptr<capture::StageStep> make_step(stages::Stage stage, int index, int replica_id,
                                                 std::unique_ptr<capture::Backend> backend);
-  void recut(const std::vector<int>& cut, stages::StateDict weights);
+  void recut(const std::vector<int>& cut, stages::StateDict weights, double backed_off);
+  double backed_off() const;
   void check_ranks();
   void gather();  ///< every rank's weights to rank 0
   /// The options with another cut.
@@ -144,6 +148,7 @@ class Trainer {
   std::string recording_error_;  ///< "": there was none
   Monitor monitor_;
   LossGuard guard_;
+  SceneWatch scene_;
   capture::SampleBuffers samples_;
   std::vector<std::unique_ptr<Sample>> sample_in_;  ///< by slot
   std::vector<std::unique_ptr<capture::Boundary>> boundaries_;

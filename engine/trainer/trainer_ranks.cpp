@@ -46,9 +46,9 @@ int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica
 }
 
 void tell_of_cut(Exchange& exchange, const std::vector<int>& cut, const stages::StateDict& weights,
-                 std::int64_t roll_backs) {
+                 double backed_off) {
   post_to_all(exchange,
-              ByteWriter().put('C').put(roll_backs).put(cut).raw(to_bytes(weights)).bytes());
+              ByteWriter().put('C').put(backed_off).put(cut).raw(to_bytes(weights)).bytes());
 }
 
 void Trainer::check_ranks() {
@@ -63,8 +63,7 @@ void Trainer::check_ranks() {
   }
   wires_ = std::make_unique<RankWires>(options_, schedule_, devices_);
   freight_ = std::make_unique<TensorFreight>(
-      options_, samples_, boundaries_,
-      [this](int stage) { return step_of(stage); },
+      options_, samples_, boundaries_, [this](int stage) { return step_of(stage); },
       [this](int replica_id) -> const capture::StageStep& {
         return *steps_[std::size_t(replica_id)];
       });
@@ -159,11 +158,9 @@ bool Trainer::follow() {
   await_ranks(exchange, [&] { return (letter = exchange.letter(About::state)).has_value(); });
   ByteReader bytes(letter->text);
   if (bytes.get<char>() == 'E') return false;
-  LossGuard::Told told = guard_.told();
-  told.roll_backs = bytes.get<std::int64_t>();
-  guard_.mirror(told);
+  const double backed_off = bytes.get<double>();
   const std::vector<int> cut = bytes.list<int>();
-  recut(cut, state_of(bytes.rest()));
+  recut(cut, state_of(bytes.rest()), backed_off);
   return true;
 }
 

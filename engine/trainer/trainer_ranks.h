@@ -21,7 +21,7 @@ int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica
 
 /// To all other ranks: go on at `cut`, with `weights`, after so many roll-backs.
 void tell_of_cut(Exchange& exchange, const std::vector<int>& cut, const stages::StateDict& weights,
-                 std::int64_t roll_backs);
+                 double backed_off);
 
 /// Waits for `step` to be true, which is asked under the exchange's mutex. Throws RankLost if it
 /// does not come true.

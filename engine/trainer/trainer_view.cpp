@@ -1,4 +1,5 @@
 // What a trainer shows: its weights and memory.
+#include <algorithm>
 #include <set>
 #include <string>
 
@@ -41,6 +42,12 @@ StageFacts Trainer::facts(int stage) const {
                      .activations = step->peak_activation_bytes()},
           .dead_units = dead_units(stage),
           .capture = {.recorded = step->records(), .left = left_to_libtorch(step->operations())}};
+}
+
+capture::RateInForce Trainer::rate() const {
+  const std::lock_guard lock(cut_mutex_);
+  const auto here = std::ranges::find_if(steps_, [](const auto& step) { return step != nullptr; });
+  return here == steps_.end() ? capture::RateInForce() : (*here)->rate_in_force();
 }
 
 std::vector<StageFacts> Trainer::facts() const {

@@ -1,4 +1,5 @@
 // Unusual losses are marked, and what lasts becomes usual.
+#include "tools/app/outputs/changed_share.h"
 #include "tools/app/outputs/novelty.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <vector>
 
 namespace millrace::app {
 namespace {
@@ -22,27 +24,40 @@ class Losses {
   std::normal_distribution<double> normal_;
 };
 
-/// A Novelty that has seen `frames` usual frames.
-void settle(Novelty& novelty, Losses& losses, int frames = 2000, double level = 0.01) {
+/// A Novelty of a stream of 25 frames a second, whose frames are numbered from 1000.
+class NoveltyOfAStream : public Novelty {
+ public:
+  using Novelty::Novelty;
+  bool see(float loss) {
+    const std::int64_t frame = frame_++;
+    return Novelty::see({.loss = loss, .frame = 1000 + frame, .seconds = double(frame) / 25});
+  }
+
+ private:
+  std::int64_t frame_ = 0;
+};
+
+/// One that has seen `frames` usual frames.
+void settle(NoveltyOfAStream& novelty, Losses& losses, int frames = 2000, double level = 0.01) {
   for (int i = 0; i < frames; ++i) novelty.see(losses.about(level));
 }
 
 TEST(Novelty, UsualFramesAreHardlyEverMarked) {
-  Novelty novelty;
+  NoveltyOfAStream novelty;
   Losses losses;
   settle(novelty, losses, 100'000);
   EXPECT_LE(novelty.marked(), 20);  // 4 deviations of a normal distribution: 3 in 100,000
 }
 
 TEST(Novelty, AStrangeFrameIsMarkedAndTheNextOneIsNot) {
-  Novelty novelty;
+  NoveltyOfAStream novelty;
   Losses losses;
   settle(novelty, losses);
   const std::int64_t before = novelty.marked();
   EXPECT_TRUE(novelty.see(0.1f));
   EXPECT_GT(novelty.deviation(), 8.0);
   EXPECT_TRUE(novelty.in_event());
-  EXPECT_EQ(novelty.event_began(), 2000);
+  EXPECT_EQ(novelty.event_began(), 3000);
   EXPECT_FALSE(novelty.see(0.01f));
   EXPECT_NEAR(novelty.deviation(), 0.0, 0.5);
   EXPECT_TRUE(novelty.see(0.1f)) << "one strange frame does not make the next usual";
@@ -50,7 +65,7 @@ TEST(Novelty, AStrangeFrameIsMarkedAndTheNextOneIsNot) {
 }
 
 TEST(Novelty, FramesCloseTogetherAreOneEvent) {
-  Novelty novelty;
+  NoveltyOfAStream novelty;
   Losses losses;
   settle(novelty, losses);
   const std::int64_t before = novelty.events();
@@ -62,12 +77,12 @@ TEST(Novelty, FramesCloseTogetherAreOneEvent) {
   EXPECT_TRUE(novelty.in_event());
   for (int i = 0; i < 25; ++i) novelty.see(0.01f);
   EXPECT_FALSE(novelty.in_event());
-  EXPECT_EQ(novelty.event_began(), 2000);
+  EXPECT_EQ(novelty.event_began(), 3000);
   EXPECT_GT(novelty.event_peak(), 8.0);
 }
 
 TEST(Novelty, WhatLastsBecomesUsual) {
-  Novelty novelty;
+  NoveltyOfAStream novelty;
   Losses losses;
   settle(novelty, losses);
   int marked = 0;
@@ -78,7 +93,7 @@ TEST(Novelty, WhatLastsBecomesUsual) {
 }
 
 TEST(Novelty, TheFallOfTheFirstLossesIsNoReasonToMarkOrToOverlook) {
-  Novelty novelty;
+  NoveltyOfAStream novelty;
   Losses losses;
   for (int i = 0; i < 1000; ++i) novelty.see(losses.about(0.01 + 0.2 * std::exp(-i / 40.0), 0.1));
   EXPECT_LE(novelty.marked(), 1);
@@ -86,33 +101,72 @@ TEST(Novelty, TheFallOfTheFirstLossesIsNoReasonToMarkOrToOverlook) {
 }
 
 TEST(Novelty, SlowDriftIsUsual) {
-  Novelty novelty;
+  NoveltyOfAStream novelty;
   Losses losses;
   for (int i = 0; i < 20'000; ++i) novelty.see(losses.about(0.01 * std::exp(i / 5000.0)));
   EXPECT_LE(novelty.marked(), 10);
 }
 
 TEST(Novelty, NothingIsMarkedWhileSettling) {
-  Novelty novelty;
+  NoveltyOfAStream novelty;
   for (int i = 0; i < 299; ++i) EXPECT_FALSE(novelty.see(i % 50 == 49 ? 1.0f : 0.001f));
   EXPECT_EQ(novelty.deviation(), 0.0);
 }
 
 TEST(Novelty, PerfectPredictionsAreNoNeedle) {
-  Novelty novelty;
+  NoveltyOfAStream novelty;
   for (int i = 0; i < 1000; ++i) novelty.see(0.01f);
   EXPECT_FALSE(novelty.see(0.0105f)) << "no deviation at all, and yet 5 % is not news";
   EXPECT_TRUE(novelty.see(0.02f));
 }
 
+TEST(Novelty, AnEventTakesItsMinimumOfFrames) {
+  NoveltyOfAStream novelty({.minimum = 3});
+  Losses losses;
+  settle(novelty, losses);
+  const std::int64_t before = novelty.events();
+  for (int i = 0; i < 2; ++i) novelty.see(0.1f);
+  novelty.see(0.01f);
+  EXPECT_EQ(novelty.events(), before) << "two are not enough";
+  for (int i = 0; i < 3; ++i) novelty.see(0.1f);
+  EXPECT_EQ(novelty.events(), before + 1);
+  EXPECT_EQ(novelty.event_began(), 3003) << "with the first of them";
+}
+
+TEST(Novelty, NoEventBeginsWhileItCoolsDown) {
+  NoveltyOfAStream novelty({.cooldown = 10});
+  Losses losses;
+  settle(novelty, losses);
+  const std::int64_t before = novelty.events();
+  novelty.see(0.1f);
+  for (int i = 0; i < 100; ++i) novelty.see(0.01f);
+  novelty.see(0.1f);
+  EXPECT_EQ(novelty.events(), before + 1) << "4 s after the first, which lasted 1 s";
+  for (int i = 0; i < 200; ++i) novelty.see(0.01f);
+  novelty.see(0.1f);
+  EXPECT_EQ(novelty.events(), before + 2);
+}
+
 TEST(Novelty, WhatIsNoNumberIsUnexpectedAndTeachesNothing) {
-  Novelty novelty;
+  NoveltyOfAStream novelty;
   Losses losses;
   settle(novelty, losses);
   EXPECT_TRUE(novelty.see(std::numeric_limits<float>::quiet_NaN()));
   EXPECT_TRUE(novelty.see(std::numeric_limits<float>::infinity()));
   EXPECT_FALSE(novelty.see(0.01f));
   EXPECT_FALSE(novelty.see(0.0f)) << "better than usual";
+  int marked = 0;
+  for (int i = 0; i < 20; ++i) marked += novelty.see(0.0f) ? 1 : 0;
+  EXPECT_GT(marked, 10) << "for so long: a frozen picture";
+}
+
+TEST(ChangedShare, CountsCellsThatAreNotAsTheyWereLately) {
+  ChangedShare changed(1, 24, 32);
+  std::vector<float> picture(24 * 32, 0.5f);
+  for (int i = 0; i < 100; ++i) changed.see(picture.data());
+  EXPECT_EQ(changed.see(picture.data()), 0.0);
+  std::fill_n(picture.begin(), 24 * 8, 0.8f);
+  EXPECT_EQ(changed.see(picture.data()), 0.25);
 }
 
 }  // namespace

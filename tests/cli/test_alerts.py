@@ -37,13 +37,32 @@ class Alerts(program.CliTest):
         self.assertEqual(report["novelty"]["alerts"], {"told": 1, "dropped": 0, "failed": 0, "last_error": ""})
         post, = server.posts
         self.assertEqual((post["kind"], post["event"], post["frame"]), ("unexpected", 1, 380))
+        self.assertEqual(report["novelty"]["frame"], 380)
         shot, = (self.folder / "shots").iterdir()
         self.assertEqual(post["snapshot"], str(shot))
-        self.assertGreater(program.png_size(shot)[0], 32)
+        self.assertIn("-frame-380.png", shot.name)
+        self.assertGreater(program.png_size(shot)[0], 48)  # three pictures
         lines = [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
         self.assertEqual([line["frame"] for line in lines if line["unexpected"]][0], 380)
         self.assertGreater(lines[380]["deviation"], 4)
         self.assertFalse(lines[379]["unexpected"])
+
+    def test_an_event_has_one_number_everywhere_and_a_clip(self):
+        config = self.config(snapshots=self.folder / "shots", clip_seconds=0.4, minimum=2)
+        config["task"] = {"kind": "next-frame"}
+        report, outcome = self.learn(config)
+        self.assertEqual((report["novelty"]["events"], report["novelty"]["frame"]), (1, 380), "of the frame that is new")
+        self.assertIn("unexpected: since frame 380\n", outcome.err)
+        clip, shot = sorted((self.folder / "shots").iterdir())
+        self.assertRegex(clip.name, "-event-1-frame-380.mp4$")
+        self.assertRegex(shot.name, "-event-1-frame-380.png$")
+        self.assertIn("32x16", program.call("inspect", clip).out, "the frame beside its error")
+
+    def test_what_is_asked_of_events(self):
+        for novelty, events in (({"threshold": 1000}, 0), ({"minimum": 10}, 0), ({"cooldown": 1}, 1)):
+            with self.subTest(novelty):
+                report, _ = self.learn(self.config(**novelty))
+                self.assertEqual(report["novelty"]["events"], events)
 
     def test_an_event_of_the_last_frame_is_reported(self):
         _, outcome = self.learn(self.config(unexpected=slice(399, None)))

@@ -36,7 +36,7 @@ class Examples(program.CliTest):
                 "output": {key: "" for key in ("weights", "loss_plot", "prediction", "video", "log")}}
         kept = tempfile.mkdtemp(dir=self.folder)  # for this one alone: each has a network of its own
         kept = ["--set", f"checkpoint.dir={kept}"] if "[checkpoint]" in text else []
-        outcome = program.call("run", config, "--quiet", "--frames", 400, "--report", report,
+        outcome = program.call("run", config, "--quiet", "--frames", 200, "--report", report,
                                *program.settings(here), *kept, timeout=300)
         self.assert_code(program.DONE, outcome)
         loss = json.loads(report.read_text())["loss"]

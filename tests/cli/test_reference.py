@@ -146,12 +146,26 @@ class Seed(Reference):
                 self.assert_same_weights(network)
 
 
+def scheduled(optimizer, make):
+    """Takes a step of the rate's schedule with each of the optimizer's."""
+    schedule, step = make(optimizer), optimizer.step
+    optimizer.step = lambda: (step(), schedule.step())
+    return optimizer
+
+
 class Optimizers(Reference):
     """With one stage the program is torch.optim's training loop."""
 
     def test_one_stage_learns_as_torch_optim(self):
-        optim = torch.optim
+        optim, rates = torch.optim, torch.optim.lr_scheduler
         for make, options in (
+                (lambda p: scheduled(optim.SGD(p, 0.1), lambda o: rates.StepLR(o, 3, 0.5)),
+                 {"kind": "sgd", "lr": 0.1, "schedule": "step", "step_size": 3, "gamma": 0.5}),
+                (lambda p: scheduled(optim.Adam(p, 0.01), lambda o: rates.CosineAnnealingLR(o, 8, 0.001)),
+                 {"kind": "adam", "lr": 0.01, "schedule": "cosine", "T_max": 8, "eta_min": 0.001}),
+                (lambda p: scheduled(optim.SGD(p, 0.1), lambda o: rates.SequentialLR(
+                    o, [rates.LinearLR(o, 0.25, 1.0, 4), rates.CosineAnnealingLR(o, 6)], [4])),
+                 {"kind": "sgd", "lr": 0.1, "warmup": 4, "start_factor": 0.25, "schedule": "cosine", "T_max": 6}),
                 (lambda p: optim.SGD(p, 0.1, momentum=0.5, weight_decay=0.01),
                  {"kind": "sgd", "lr": 0.1, "momentum": 0.5, "weight_decay": 0.01}),
                 (lambda p: optim.Adam(p, 0.01), {"kind": "adam", "lr": 0.01}),
@@ -166,7 +180,7 @@ class Optimizers(Reference):
                 frames, uri = self.frames()
                 network = self.network()
                 expected = reference.sequential(reference.cut_network(network, [], make), reference.autoencode(frames))
-                report, _ = self.learn(self.config(uri, [], **options))
+                report, _ = self.learn({**self.config(uri, []), "optimizer": options})
                 self.assertTrue(math.isclose(report["loss"]["last"], expected.losses[-1], rel_tol=1e-5))
                 weights = load_file(self.folder / "out.safetensors")
                 for name, value in network.state_dict().items():

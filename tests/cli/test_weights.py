@@ -75,6 +75,41 @@ class Exchange(program.CliTest):
         self.assertEqual(set(names), expected)
 
 
+class HeldOut(Exchange):
+    """What was learned, on a stream that nothing is learned from."""
+
+    def test_without_learning_the_same_is_predicted_and_no_weight_changes(self):
+        self.learn(self.config([4]))
+        learned = self.folder / "out.safetensors"
+        weights, kept = load_file(learned), learned.rename(self.folder / "learned.safetensors")
+        still, _ = self.learn(program.merged(self.config([4], kept), {"model": {"learn": False}}))
+        same = load_file(learned)
+        self.assertTrue(all(torch.equal(same[name], weights[name]) for name in weights))
+        self.assertEqual((still["frames"]["trained"], still["updates"]), (12, [0, 0]))
+        again, _ = self.learn(self.config([4], kept, lr=0.0))
+        self.assertEqual(still["loss"], again["loss"])
+
+    def test_a_figure_beside_the_strongest_trivial_predictor(self):
+        report, _ = self.learn(self.config([4]))
+        learned = self.folder / "out.safetensors"
+        outcome = program.call("evaluate", learned, self.uri, "--report", self.folder / "held-out.json")
+        self.assert_code(program.DONE, outcome)
+        self.assertRegex(outcome.out, r"^frames    12, none of them learned from\nloss +[\d.e-]+, mean frame [\d.e-]+\n"
+                                      r"PSNR +[\d.]+ dB, mean frame [\d.]+ dB\nverdict   (not )?better: ")
+        held_out = json.loads((self.folder / "held-out.json").read_text())
+        self.assertEqual((held_out["stages"], held_out["updates"]), (1, [0]))
+        self.assertEqual(held_out["loss"]["mean_frame"], report["loss"]["mean_frame"])
+
+    def test_exit_codes(self):
+        self.learn(self.config([4]))
+        learned, none = self.folder / "out.safetensors", self.folder / "none"
+        for code, *arguments in ((program.BAD_USAGE, none, self.uri), (program.BAD_USAGE, learned),
+                                 (program.NO_SOURCE, learned, none / "clip.mp4"),
+                                 (program.BAD_USAGE, learned, self.uri, "--set", "task.kind=guess")):
+            with self.subTest(arguments):
+                self.assert_refused(code, program.call("evaluate", *arguments))
+
+
 class Refusals(program.CliTest):
     """Exit 2 naming the key's place, before the source is opened: that one would give exit 3."""
 

@@ -19,7 +19,7 @@ class EmptyStep : public capture::Step {
   void update() override {}
   void skip_update() override {}
   void take_snapshot() override {}
-  void roll_back(double) override {}
+  void roll_back() override {}
   void set_rate(double) override {}
   float loss(int) const override { return 1.0f; }
   std::int64_t skipped() const override { return 0; }

@@ -33,6 +33,10 @@ Snapshot snapshot() {
   s.unexpected = 12;
   s.events = 3;
   s.deviation = 4.5;
+  s.roll_backs = 2;
+  s.last_roll_back = 77;
+  s.backed_off = 0.25;
+  s.rate_in_force = 0.0005;
   s.in_event = true;
   return s;
 }
@@ -51,6 +55,8 @@ TEST(StateJson, IsReadBackAndHoldsNoSecrets) {
   EXPECT_TRUE(state["loss"]["recent"].is_null());
   EXPECT_EQ(state["novelty"]["events"], 3);
   EXPECT_EQ(state["novelty"]["in_event"], true);
+  EXPECT_EQ(state["guard"], json::parse(R"({"roll_backs": 2, "last_frame": 77, "rate": 0.25})"));
+  EXPECT_EQ(state["learning_rate"], 0.0005);
   EXPECT_EQ(state["stages"].size(), 2u);
   EXPECT_EQ(state["stages"][0]["dead_units"], 3);
   EXPECT_EQ(state["stages"][0]["units"], 16);
@@ -168,6 +174,8 @@ TEST(Metrics, CountersAndHistograms) {
   has("millrace_unexpected_frames_total 12");
   has("millrace_unexpected_events_total 3");
   has("millrace_loss_deviation 4.5");
+  has("millrace_learning_rate 0.0005");
+  has("millrace_roll_backs_total 2");
   has("# TYPE millrace_stage_seconds histogram");
   has(R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="0.008192"} 0)");
   has(R"(millrace_stage_seconds_bucket{stage="0",device="cpu:0",le="0.016384"} 5)");

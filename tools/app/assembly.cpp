@@ -300,9 +300,11 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   const TaskType& task = check_task(config);
   const stages::Forecast forecast = forecast_of(config);
   const bool out = config.places.contains("model.out_channels");
+  stages::ModelSpec model = model_of(config);
+  if (!config.weights.learn) model.freeze = {"*"};
   check_located(config, out ? "model.out_channels" : "model.preset", [&] {
     options.network = stages::build_network(
-        model_of(config), shape, targets ? stages::Gives::anything : task.gives, forecast);
+        model, shape, targets ? stages::Gives::anything : task.gives, forecast);
     check_output(config, task, shape, options.network->shape(options.network->size() - 1));
   });
   check_told(config, shape, options.network->shape(options.network->size() - 1));
@@ -322,8 +324,9 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
     options.threads.resize(std::size_t(options.stages), options.threads[0]);
   options.may_recut = config.monitor.policy == "recut";
   options.optimizer = config.optimizer;
-  options.correction = config.correction;
-  options.guard = config.guard.kind == "roll-back";
+  const bool learns = config.weights.learn;
+  options.correction = learns ? config.correction : stages::CorrectionSpec();
+  options.guard = learns && config.guard.kind == "roll-back";
   place(config, options);
   choose_frames(config, options);
   replay_options(config, options);

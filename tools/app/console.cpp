@@ -68,7 +68,7 @@ void Console::tell_novelty() {
   if (begun > 1) tell("unexpected: " + std::to_string(begun) + " events");
   if (begun > 0) tell("unexpected: since frame " + std::to_string(novelty.event_began()));
   if (!now) {
-    tell(engine::format("usual again; the loss had been %.1f deviations up", novelty.event_peak()));
+    tell(engine::format("usual again; it had been %.1f deviations off", novelty.event_peak()));
   }
   events_ += begun;
   in_event_ = now;
@@ -87,14 +87,13 @@ void Console::tell_source() {
 }
 
 void Console::tell_roll_backs() {
-  const engine::LossGuard& guard = learner_.trainer.guard();
-  if (guard.roll_backs() == roll_backs_) return;
-  roll_backs_ = guard.roll_backs();
+  const engine::LossGuard::Told guard = learner_.trainer.guard().told();
+  if (guard.roll_backs == roll_backs_) return;
+  roll_backs_ = guard.roll_backs;
   tell(engine::format(
-      "guard: at frame %lld the loss was %.4g (median %.4g): back to the last good "
-      "weights, rate x %.3g",
-      static_cast<long long>(guard.last_sample()), guard.last_loss(), guard.last_median(),
-      std::pow(engine::LossGuard::kSlower, double(roll_backs_))));
+      "guard: at frame %lld the loss was %.4g (median %.4g), which the scene does not explain: "
+      "back to the last good weights, with a lower rate",
+      static_cast<long long>(guard.last_frame), guard.last_loss, guard.last_median));
 }
 
 void Console::complain(const std::string& line) {

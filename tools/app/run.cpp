@@ -275,6 +275,7 @@ std::vector<std::string> Run::remarks() const {
   if (p.learner.replay)
     all.push_back("replay: " + describe_replay(config, assembled, p.intake.live));
   for (const std::string& line : assembled.network->remarks) all.push_back("model: " + line);
+  if (const std::string line = guard_remark(p.learner.trainer); !line.empty()) all.push_back(line);
   if (!resumed.path.empty())
     all.push_back("checkpoint: goes on from " + resumed.path + ", after " +
                   std::to_string(resumed.frames) + " frames");

@@ -78,11 +78,17 @@ struct Snapshot {
   engine::Verdict verdict;
   engine::Histogram latency;  ///< capture to prediction
 
+  // How it learns.
+  double rate_in_force = 0;     ///< the learning rate as roll-backs and schedule have left it
+  double backed_off = 1;        ///< the roll-backs' share in that; 1: recovered, or there was none
+  std::int64_t roll_backs = 0;  ///< of the guard
+  std::int64_t last_roll_back = 0;  ///< the frame whose loss led to the last one
+
   // Controls.
-  double learning_rate = 0;
-  bool paused = false;     ///< it has stopped, not only been asked to
-  std::int64_t saves = 0;  ///< checkpoints written
-  std::string notice;      ///< the result of the latest request, for people; may be empty
+  double learning_rate = 0;  ///< as asked for
+  bool paused = false;       ///< it has stopped, not only been asked to
+  std::int64_t saves = 0;    ///< checkpoints written
+  std::string notice;        ///< the result of the latest request, for people; may be empty
 
   // Failed writes.
   std::int64_t failed_saves = 0;  ///< checkpoints that could not be written

@@ -129,7 +129,9 @@ std::string metrics_text(const Snapshot& s, int viewers) {
   sheet.gauge("millrace_loss_deviation",
               "Deviations of the last frame's loss above the usual; 0 while settling.",
               s.deviation);
-  sheet.gauge("millrace_learning_rate", "Learning rate.", s.learning_rate);
+  sheet.gauge("millrace_learning_rate", "Learning rate in force.", s.rate_in_force);
+  sheet.counter("millrace_roll_backs_total", "Times the guard went back to earlier weights.",
+                s.roll_backs);
   sheet.gauge("millrace_budget_seconds", "1/F: time there is for a frame; 0: no rate to hold.",
               s.reading.budget * 1e-3);
   sheet.gauge("millrace_real_time_holds",

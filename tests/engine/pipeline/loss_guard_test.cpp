@@ -7,55 +7,102 @@
 namespace millrace::engine {
 namespace {
 
-/// Feeds `count` losses of `loss`; the first alarm among them.
-Alarm feed(LossGuard& guard, std::int64_t& sample, int count, float loss) {
-  Alarm first = Alarm::none;
-  for (int i = 0; i < count; ++i) {
-    const Alarm alarm = guard.judge(sample++, loss);
-    if (first == Alarm::none) first = alarm;
+constexpr SceneErrors kCalm{0.001f, 0.001f}, kNew{0.1f, 0.1f};
+
+struct Stream {
+  LossGuard guard{4};
+  std::int64_t sample = 0;
+
+  Alarm judge(float loss, SceneErrors scene = kCalm) {
+    return guard.judge({.sample = sample++, .frame = 1000 + sample, .scene = scene}, loss);
   }
-  return first;
-}
+  /// The first alarm among `count` losses.
+  Alarm feed(int count, float loss, SceneErrors scene = kCalm) {
+    Alarm first = Alarm::none;
+    for (int i = 0; i < count; ++i) {
+      const Alarm alarm = judge(loss, scene);
+      if (first == Alarm::none) first = alarm;
+    }
+    return first;
+  }
+};
 
 TEST(LossGuard, TurnsBackFromWhatIsNoNumber) {
-  LossGuard guard(4);
-  std::int64_t sample = 0;
-  EXPECT_EQ(feed(guard, sample, 30, 0.1f), Alarm::none);
+  Stream stream;
+  EXPECT_EQ(stream.feed(30, 0.1f), Alarm::none);
   const float none = std::numeric_limits<float>::quiet_NaN();
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(guard.judge(sample++, none), Alarm::discard);
-  EXPECT_EQ(guard.judge(sample++, none), Alarm::roll_back);
-  EXPECT_EQ(guard.last_sample(), 33);
-  for (int i = 0; i < 4; ++i) EXPECT_EQ(guard.judge(sample++, 0.1f), Alarm::discard);
-  EXPECT_EQ(feed(guard, sample, 30, 0.1f), Alarm::none);
-  EXPECT_EQ(guard.roll_backs(), 1);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(stream.judge(none), Alarm::discard);
+  EXPECT_EQ(stream.judge(none), Alarm::roll_back);
+  EXPECT_EQ(stream.guard.told().last_sample, 33);
+  EXPECT_EQ(stream.guard.told().last_frame, 1034);
+  for (int i = 0; i < 4 + LossGuard::kProbe; ++i) EXPECT_EQ(stream.judge(0.1f), Alarm::discard);
+  EXPECT_EQ(stream.feed(30, 0.1f), Alarm::none);
+  EXPECT_EQ(stream.guard.roll_backs(), 1);
 }
 
 TEST(LossGuard, AFrameWithoutNumbersNowAndThenCostsItselfAlone) {
-  LossGuard guard(4);
-  std::int64_t sample = 0;
+  Stream stream;
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(feed(guard, sample, 20, 0.1f), Alarm::none);
-    EXPECT_EQ(guard.judge(sample++, std::numeric_limits<float>::infinity()), Alarm::discard);
+    EXPECT_EQ(stream.feed(20, 0.1f), Alarm::none);
+    EXPECT_EQ(stream.judge(std::numeric_limits<float>::infinity()), Alarm::discard);
   }
-  EXPECT_EQ(guard.roll_backs(), 0);
+  EXPECT_EQ(stream.guard.roll_backs(), 0);
 }
 
-TEST(LossGuard, TurnsBackFromALossFarAboveItsMedianAndAboveTheBeginning) {
-  LossGuard guard(4);
-  std::int64_t sample = 0;
-  feed(guard, sample, 10, 0.05f);
-  EXPECT_EQ(feed(guard, sample, 300, 0.002f), Alarm::none);
-  EXPECT_EQ(feed(guard, sample, 40, 0.04f), Alarm::none) << "a new scene: not worse than untrained";
-  feed(guard, sample, 300, 0.002f);
-  EXPECT_EQ(feed(guard, sample, 10, 0.3f), Alarm::roll_back);
-  EXPECT_NEAR(guard.last_median(), 0.002, 1e-6);
+TEST(LossGuard, TellsANewSceneFromDivergence) {
+  Stream stream;
+  stream.feed(300, 0.002f);
+  EXPECT_EQ(stream.judge(0.9f), Alarm::none) << "one flash";
+  stream.feed(20, 0.002f);
+  EXPECT_EQ(stream.feed(500, 0.05f, kNew), Alarm::none) << "the mean frame is as wrong";
+  EXPECT_EQ(stream.feed(300, 0.04f, kNew), Alarm::none);
+  EXPECT_EQ(stream.feed(300, 0.002f), Alarm::none);
+  EXPECT_EQ(stream.feed(10, 0.04f), Alarm::roll_back) << "in a scene that has not changed";
+  EXPECT_NEAR(stream.guard.told().last_median, 0.002, 1e-6);
+  EXPECT_TRUE(stream.guard.told().astray);
 }
 
-TEST(LossGuard, LeavesALossAloneThatNeverWasBetter) {
-  LossGuard guard(4);
-  std::int64_t sample = 0;
-  feed(guard, sample, 300, 0.05f);
-  EXPECT_EQ(feed(guard, sample, 300, 0.2f), Alarm::none);
+/// A rate that is far too high for a while: each roll-back is judged by the losses before the
+/// first.
+TEST(LossGuard, ABadLossNeverBecomesTheMeasure) {
+  Stream stream;
+  stream.feed(300, 0.002f);
+  for (int i = 0; i < 8; ++i) {
+    EXPECT_EQ(stream.feed(10, 0.3f), Alarm::roll_back) << i;
+    // What is in flight, and what the restored weights show.
+    while (stream.guard.state().discard_until > stream.sample) stream.judge(0.002f);
+  }
+  EXPECT_EQ(stream.feed(300, 0.002f), Alarm::none);
+  EXPECT_FALSE(stream.guard.told().astray);
+}
+
+TEST(LossGuard, TakesALossForTheScenesIfGoodWeightsShowIt) {
+  Stream stream;
+  stream.feed(300, 0.002f);
+  EXPECT_EQ(stream.feed(10, 0.3f), Alarm::roll_back);
+  while (stream.guard.state().discard_until > stream.sample) stream.judge(0.3f);
+  EXPECT_EQ(stream.feed(1000, 0.3f), Alarm::none);
+}
+
+TEST(LossGuard, SeesARateThatIsFarTooHighFromTheStart) {
+  Stream stream;
+  stream.judge(0.06f);
+  EXPECT_EQ(stream.feed(9, 0.3f), Alarm::roll_back);
+  Stream slow;
+  EXPECT_EQ(slow.feed(1000, 0.06f), Alarm::none) << "it learns nothing, but does no harm";
+}
+
+TEST(LossGuard, WeightsProveGoodByWhatTheyLose) {
+  Stream stream;
+  stream.feed(300, 0.002f);
+  const LossGuard::Told then = stream.guard.told();
+  stream.feed(5, 0.002f);
+  EXPECT_FALSE(stream.guard.proved(then));
+  stream.feed(14, 0.002f);
+  EXPECT_TRUE(stream.guard.proved(then));
+  stream.feed(10, 0.3f);
+  EXPECT_TRUE(stream.guard.disproved(then));
+  EXPECT_FALSE(stream.guard.proved(then));
 }
 
 }  // namespace

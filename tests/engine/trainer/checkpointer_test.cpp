@@ -18,6 +18,9 @@ TrainerOptions in_sequence(int stages, std::vector<int> cut, const std::string& 
   options.schedule = "sequential";
   options.optimizer.lr = 0.05;
   options.optimizer.momentum = 0.9;
+  options.optimizer.schedule = "cosine";  // its rate is another one at each update
+  options.optimizer.T_max = 30;
+  options.optimizer.warmup = 4;
   return options;
 }
 

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <limits>
+#include <numeric>
 
 #include <torch/csrc/autograd/autograd.h>
 
@@ -219,6 +220,47 @@ TEST(Guard, TurnsARunBackThatDivergesAsTheOracleSays) {
       EXPECT_TRUE(at::isfinite(tensor).all().item<bool>()) << entry;
     expect_equal_bits(trainer.state(), expected);
   }
+}
+
+/// A rate that is far too high, for a while or from the start: what was learned is kept, the rate
+/// recovers, and no loss of diverged weights becomes the measure.
+TEST(Guard, SurvivesARateThatIsFarTooHigh) {
+  for (const double times : {50.0, 1e6}) {
+    TrainerOptions options = small("partime", 2, {4});
+    options.optimizer = {.kind = "adam", .lr = 1e-3};
+    options.guard = true;
+    Trainer trainer(options);
+    std::atomic<double> rate{1};
+    struct Hand final : Observer {
+      void predicted(Sample& sample, float loss) override {
+        losses.push_back(loss);
+        *rate = sample.info.index >= 600 && sample.info.index < 700 ? times : 1;
+      }
+      std::atomic<double>* rate;
+      double times;
+      std::vector<float> losses;
+    } hand;
+    hand.rate = &rate;
+    hand.times = times;
+    SampleFeed feed(kShape, 1500);
+    trainer.run(feed, &hand, {.rate = &rate});
+    const auto mean = [&](std::size_t from) {
+      return std::accumulate(hand.losses.begin() + std::ptrdiff_t(from),
+                             hand.losses.begin() + std::ptrdiff_t(from + 100), 0.0);
+    };
+    EXPECT_LT(mean(1400), 1.5 * mean(500)) << times;
+    EXPECT_GE(trainer.guard().roll_backs(), times > 1000 ? 1 : 0);
+    EXPECT_DOUBLE_EQ(trainer.rate().backed_off, 1) << "it has recovered";
+  }
+  TrainerOptions options = small("partime", 2, {4});
+  options.optimizer = {.kind = "adam", .lr = 1000};
+  options.guard = true;
+  Trainer trainer(options);
+  SampleFeed feed(kShape, 400);
+  LossLog log;
+  trainer.run(feed, &log);
+  EXPECT_GE(trainer.guard().roll_backs(), 1);
+  EXPECT_LT(trainer.rate().lr, 100);
 }
 
 TEST(Updates, ThatAreNotFiniteChangeNothing) {

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <exception>
@@ -24,14 +25,14 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kLastPatience = 1s;  // when the run is over, for all
 
-/// "20260102T030405Z-event-7-frame-1234.png", in UTC, so that names sort by time.
-std::string snapshot_name(const Alert& alert) {
+/// "20260102T030405Z-event-7-frame-1234", in UTC, so that names sort by time.
+std::string name_of(const Alert& alert) {
   const std::time_t seconds = std::chrono::system_clock::to_time_t(alert.time);
   std::tm parts{};
   gmtime_r(&seconds, &parts);
   char name[96];
   const std::size_t length = std::strftime(name, sizeof name, "%Y%m%dT%H%M%SZ", &parts);
-  std::snprintf(name + length, sizeof name - length, "-event-%lld-frame-%lld.png",
+  std::snprintf(name + length, sizeof name - length, "-event-%lld-frame-%lld",
                 static_cast<long long>(alert.event), static_cast<long long>(alert.frame));
   return name;
 }
@@ -56,11 +57,12 @@ std::string alert_json(const Alert& alert, const std::string& source) {
   const nlohmann::ordered_json json = {{"kind", "unexpected"},
                                        {"event", alert.event},
                                        {"frame", alert.frame},
-                                       {"source_frame", alert.source_frame},
+                                       {"source_frame", alert.frame},  // its name of old
                                        {"time", Seconds(alert.time.time_since_epoch()).count()},
                                        {"loss", alert.loss},  // nan is written as null
                                        {"deviation", alert.deviation},
                                        {"snapshot", alert.snapshot},
+                                       {"clip", alert.clip},
                                        {"source", io::redacted(source)}};
   // A path need not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -68,9 +70,17 @@ std::string alert_json(const Alert& alert, const std::string& source) {
 
 Alerts::Alerts(AlertOptions options) : options_(std::move(options)), slots_(kWaiting) {
   const std::size_t elements = std::size_t(options_.channels) * options_.height * options_.width;
+  if (!options_.snapshots.empty() && options_.clip_seconds > 0) {
+    clips_ =
+        std::make_unique<ClipRecorder>(ClipOptions{.channels = options_.channels,
+                                                   .height = options_.height,
+                                                   .width = options_.width,
+                                                   .seconds = options_.clip_seconds,
+                                                   .fps = options_.fps > 0 ? options_.fps : 25});
+  }
   for (int slot = 0; slot < kWaiting; ++slot) {
     if (!options_.snapshots.empty()) {
-      slots_[std::size_t(slot)].input.resize(elements);
+      slots_[std::size_t(slot)].frame.resize(elements);
       slots_[std::size_t(slot)].prediction.resize(elements);
     }
     free_.put(slot);
@@ -83,11 +93,16 @@ Alerts::~Alerts() {
 }
 
 void Alerts::finish() {
+  if (clips_) clips_->end();
   stop_.store(true);
   if (thread_.joinable()) thread_.join();
 }
 
-void Alerts::raise(const Alert& alert, const float* input, const float* prediction) {
+void Alerts::film(const float* frame, const float* prediction) {
+  if (clips_) clips_->see(frame, prediction);
+}
+
+void Alerts::raise(const Alert& alert, const float* frame, const float* prediction) {
   int number = 0;
   if (!free_.take(number)) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
@@ -95,9 +110,10 @@ void Alerts::raise(const Alert& alert, const float* input, const float* predicti
   }
   Slot& slot = slots_[std::size_t(number)];
   slot.alert = alert;
-  slot.pictures = input && prediction && !slot.input.empty();
+  slot.pictures = frame && prediction && !slot.frame.empty();
+  slot.films = clips_ && clips_->keep();
   if (slot.pictures) {
-    std::copy_n(input, slot.input.size(), slot.input.begin());
+    std::copy_n(frame, slot.frame.size(), slot.frame.begin());
     std::copy_n(prediction, slot.prediction.size(), slot.prediction.begin());
   }
   ready_.put(number);
@@ -111,6 +127,9 @@ void Alerts::run() {
     if (ready_.take(number, last ? 0us : 20ms)) {
       tell(slots_[std::size_t(number)]);
       free_.put(number);
+    } else if (clips_ && clips_->ready()) {
+      attempt([&] { clips_->write(clip_path_); });
+      keep(clip_path_);
     } else if (last) {
       return;
     }
@@ -142,6 +161,7 @@ std::chrono::milliseconds Alerts::patience() {
 void Alerts::tell(Slot& slot) {
   bool all = true;
   if (slot.pictures) all = attempt([&] { write_snapshot(slot); });
+  if (slot.films) slot.alert.clip = clip_path_ = path_of(slot.alert, ".mp4");
   const auto limit = patience();
   const std::string json = alert_json(slot.alert, options_.source);
   if (!options_.webhook.empty())
@@ -152,17 +172,28 @@ void Alerts::tell(Slot& slot) {
 }
 
 void Alerts::write_snapshot(Slot& slot) {
-  const std::string path =
-      (std::filesystem::path(options_.snapshots) / snapshot_name(slot.alert)).string();
+  const std::string path = path_of(slot.alert, ".png");
+  std::vector<float> error(slot.frame.size());
+  for (std::size_t i = 0; i < error.size(); ++i)
+    error[i] = ClipRecorder::kErrorGain * std::abs(slot.frame[i] - slot.prediction[i]);
   const auto picture = [&](const std::vector<float>& data) {
     return io::from_planar(data.data(), options_.channels, options_.height, options_.width);
   };
-  const std::string caption = engine::format("%.1f deviations up", slot.alert.deviation);
-  io::write_strip(
-      "Unexpected: frame " + std::to_string(slot.alert.frame),
-      {{"input", "", picture(slot.input)}, {"prediction", caption, picture(slot.prediction)}},
-      path);
+  const std::string caption = engine::format("%.1f deviations off", slot.alert.deviation);
+  io::write_strip("Unexpected: frame " + std::to_string(slot.alert.frame),
+                  {{"input", "", picture(slot.frame)},
+                   {"prediction", caption, picture(slot.prediction)},
+                   {"error x4", "input - prediction", picture(error)}},
+                  path);
   slot.alert.snapshot = path;
+  keep(path);
+}
+
+std::string Alerts::path_of(const Alert& alert, const char* ending) const {
+  return (std::filesystem::path(options_.snapshots) / (name_of(alert) + ending)).string();
+}
+
+void Alerts::keep(const std::string& path) {
   written_.push_back(path);
   std::error_code ignored;
   for (; written_.size() > options_.keep; written_.pop_front())

@@ -4,24 +4,26 @@
 #include <atomic>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "io/queue/slot_ring.h"
+#include "tools/app/alerts/clip_recorder.h"
 
 namespace millrace::app {
 
 /// The first frame of an event, which is a run of unexpected frames.
 struct Alert {
   std::int64_t event = 0;  ///< 1, 2, ... in this run
-  std::int64_t frame = 0;  ///< number among the trained ones, as in output.log
-  std::int64_t source_frame = 0;
+  std::int64_t frame = 0;  ///< its number at the source
   std::chrono::system_clock::time_point time;
   double loss = 0;       ///< may not be finite
   double deviation = 0;  ///< above the usual
   std::string snapshot;  ///< path of the picture; "": there is none
+  std::string clip;  ///< path of the video, which is written once the event has gone on; "": none
 };
 
 /// One JSON object on one line, without the credentials of the URI `source`. A non-finite loss is
@@ -33,15 +35,17 @@ struct AlertOptions {
   std::string webhook;    ///< http://...; "": none
   std::string mqtt;       ///< mqtt://...; "": none
   std::string topic;
-  std::string source;                        ///< told, without credentials
-  int channels = 0, height = 0, width = 0;   ///< of pictures
+  std::string source;                       ///< told, without credentials
+  int channels = 0, height = 0, width = 0;  ///< of pictures
+  double clip_seconds = 0;                  ///< before and after an event's first frame; 0: no clip
+  double fps = 0;                           ///< of clips; 0: 25
   std::chrono::milliseconds patience{5000};  ///< for each post
   std::size_t keep = 1000;                   ///< snapshots in the folder; older ones are removed
 };
 
-/// A bounded queue of alerts and a thread that writes their snapshots and sends them. Alerts that
-/// find the queue full are dropped and counted; failures are counted. Error texts contain no
-/// credentials.
+/// A bounded queue of alerts and a thread that writes their snapshots and clips and sends them.
+/// Alerts that find the queue full are dropped and counted; failures are counted. Error texts
+/// contain no credentials.
 class Alerts {
  public:
   static constexpr int kWaiting = 4;  ///< alerts that may wait, pictures included
@@ -52,9 +56,11 @@ class Alerts {
   Alerts(const Alerts&) = delete;
   Alerts& operator=(const Alerts&) = delete;
 
-  /// Copies `alert` and the pictures, float32 [channels][height][width] in 0..1, or null. Neither
-  /// allocates nor waits. One thread.
-  void raise(const Alert& alert, const float* input, const float* prediction);
+  /// Copies `alert` and the pictures, float32 [channels][height][width] in 0..1, or null: the frame
+  /// and what the network had predicted. Neither allocates nor waits. One thread.
+  void raise(const Alert& alert, const float* frame, const float* prediction);
+  /// Keeps the frame for clips, as raise() does. Before raise() for the same frame.
+  void film(const float* frame, const float* prediction);
   /// Sends what is waiting, with shorter time-outs, and stops. One thread.
   void finish();
 
@@ -68,22 +74,27 @@ class Alerts {
  private:
   struct Slot {
     Alert alert;
-    bool pictures = false;
-    std::vector<float> input, prediction;
+    bool pictures = false, films = false;
+    std::vector<float> frame, prediction;
   };
 
   void run();
   std::chrono::milliseconds patience();
   void tell(Slot& slot);
   void write_snapshot(Slot& slot);
+  std::string path_of(const Alert& alert, const char* ending) const;
+  void keep(const std::string& path);  ///< and remove the oldest beyond options_.keep
   template <class Act>
   bool attempt(const Act& act);
 
   const AlertOptions options_;
+  std::unique_ptr<ClipRecorder> clips_;  ///< null: none
   std::vector<Slot> slots_;
   io::SlotRing free_{kWaiting}, ready_{kWaiting};
-  // The thread's own.
-  std::deque<std::string> written_;  // snapshots, of earlier runs too
+  // The thread's own: snapshots and clips that are there, of earlier runs too, and where the clip
+  // under way will be.
+  std::deque<std::string> written_;
+  std::string clip_path_;
   std::chrono::steady_clock::time_point last_end_;
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> told_{0}, dropped_{0}, failed_{0};

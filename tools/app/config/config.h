@@ -59,7 +59,8 @@ struct Config {
   struct {
     std::string file;
     std::uint64_t seed = 0;
-  } weights;  ///< model.weights, model.seed
+    bool learn = true;
+  } weights;  ///< model.weights, model.seed, model.learn
   struct : engine::ScheduleSpec {
     std::vector<int> cut;
     std::vector<std::string> devices = {"auto"};
@@ -83,7 +84,11 @@ struct Config {
     std::string policy = "drop";
   } monitor;
   struct {
+    double threshold = 0.0;
+    std::int64_t minimum = 1;
+    double cooldown = 0.0;
     std::string snapshots;
+    double clip_seconds = 0.0;
     std::string webhook;
     std::string mqtt;
     std::string topic = "millrace/unexpected";

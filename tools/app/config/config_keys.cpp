@@ -231,6 +231,8 @@ std::vector<ConfigKey> make_table() {
              "up to "
              "5 and far slower for large ones; results differ by rounding"),
       KEY_AT("model.weights", weights.file, text(), "a .safetensors file to start from"),
+      KEY_AT("model.learn", weights.learn, flag(),
+             "false: predict and mark what is new with the weights as they are"),
       KEY_AT("model.seed", weights.seed, whole(0, kMany), "initial weights, as torch.manual_seed"),
       KEY(pipeline.schedule, schedules(),
           "which worker does what when, and so the update rule; a .csv: as "
@@ -272,6 +274,17 @@ std::vector<ConfigKey> make_table() {
       KEY(optimizer.beta2, real(0, 0.9999999), "adam, adamw: decay of the square"),
       KEY(optimizer.alpha, real(0, 0.9999999), "rmsprop: decay of the square"),
       KEY(optimizer.eps, real(0, 1), "rmsprop, adam, adamw"),
+      KEY(optimizer.schedule, one_of({"constant", "step", "cosine"}),
+          "how the rate changes from update to update, as torch.optim.lr_scheduler's StepLR and "
+          "CosineAnnealingLR, whose rate rises again after T_max"),
+      KEY(optimizer.step_size, whole(1, kMany), "step: updates from one rate to the next"),
+      KEY(optimizer.gamma, real(0, 1), "step: the next rate over the one before"),
+      KEY(optimizer.T_max, whole(1, kMany), "cosine: updates from the largest rate to the smallest"),
+      KEY(optimizer.eta_min, real(0, 1000), "cosine: the smallest rate"),
+      KEY(optimizer.warmup, whole(0, kMany),
+          "updates in which the rate rises to lr, as LinearLR's total_iters, before the schedule "
+          "begins; 0: none"),
+      KEY(optimizer.start_factor, real(0, 1), "warmup: the first rate over lr"),
       KEY(correction.kind, corrections(),
           "what to do about old gradients; none: the schedule's bare rule; auto: none where "
           "gradients "
@@ -284,7 +297,8 @@ std::vector<ConfigKey> make_table() {
       KEY(correction.kernel, kernel_side(), "local: side of the auxiliary heads' kernel"),
       KEY(correction.rate, real(0, 1000), "local: the auxiliary heads' rate over the stage's"),
       KEY(guard.kind, one_of({"none", "roll-back"}),
-          "roll-back: when the loss diverges, go back to the last good weights and halve the rate"),
+          "roll-back: if the loss diverges, which a change of scene does not, go back to the last "
+          "good weights and learn more slowly for a while"),
       KEY(replay.kind, one_of(replay_names()),
           "samples to learn from again while the stream leaves time; recent: the latest; "
           "reservoir: a "
@@ -297,8 +311,17 @@ std::vector<ConfigKey> make_table() {
       KEY(monitor.policy, one_of(engine::policy_names()),
           "what to do if the stream outruns the slowest stage; drop: keep the newest frame; skip: "
           "predict every frame, learn from every k-th; recut: measure again and move the cut"),
+      KEY(novelty.threshold, real(0, 1000),
+          "deviations above the usual, as the stream itself has shown it, from which a frame is "
+          "unexpected; 0: 4"),
+      KEY(novelty.minimum, whole(1, 100000), "unexpected frames in a row that make an event"),
+      KEY(novelty.cooldown, real(0, 1e9),
+          "seconds of the stream after an event in which none begins"),
       KEY(novelty.snapshots, text(),
           "folder for a picture of each event of unexpected frames; empty: none"),
+      KEY(novelty.clip_seconds, real(0, 60),
+          "with novelty.snapshots: seconds before and after an event's first frame that are kept as "
+          "a video; 0: none"),
       KEY(novelty.webhook, text(),
           "http://[USER:PASSWORD@]HOST:PORT/PATH: each event is posted there as JSON; empty: none"),
       KEY(novelty.mqtt, text(),

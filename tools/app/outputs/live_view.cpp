@@ -122,6 +122,8 @@ std::string LiveView::trouble() const {
 
 page::Snapshot LiveView::look() const {
   engine::Trainer& trainer = learner_.trainer;
+  const engine::LossGuard::Told guard = trainer.guard().told();
+  const capture::RateInForce rate = trainer.rate();
   const Novelty& novelty = records_.log.novelty();
   page::Snapshot now{
       .version = MILLRACE_VERSION,
@@ -146,6 +148,10 @@ page::Snapshot LiveView::look() const {
       .in_event = novelty.in_event(),
       .reading = trainer.monitor().read(),
       .latency = trainer.monitor().latency(),
+      .rate_in_force = rate.lr,
+      .backed_off = rate.backed_off,
+      .roll_backs = guard.roll_backs,
+      .last_roll_back = guard.last_frame,
       .learning_rate = config_.optimizer.lr * learner_.rate.load(std::memory_order_relaxed),
       .paused = controls_.paused(),
       .saves = records_.checkpointer ? records_.checkpointer->written() : 0,

@@ -4,11 +4,24 @@
 #include "tools/app/outputs/report.h"
 
 namespace millrace::app {
+namespace {
+
+NoveltyWatch novelty_watch(const Config& config, const Intake& intake) {
+  NoveltyWatch watch{.options = {.minimum = config.novelty.minimum,
+                                 .cooldown = config.novelty.cooldown},
+                     .fps = intake.info.fps};
+  if (config.novelty.threshold > 0) watch.options.deviations = config.novelty.threshold;
+  if (task_type(config.task.kind).target == TargetFrom::later_frame)
+    watch.horizon = config.task.horizon;
+  return watch;
+}
+
+}  // namespace
 
 Records::Records(Request& request, const Intake& intake, Learner& learner, RankTeam* team,
                  const Progress& progress)
     : log(learner.trainer, task_type(request.config.task.kind), channels_before(request.config),
-          request.config.task.horizon),
+          novelty_watch(request.config, intake)),
       checkpoints(request.config.checkpoint.dir) {
   const Config& config = request.config;
   engine::Trainer& trainer = learner.trainer;
@@ -49,7 +62,8 @@ Records::Records(Request& request, const Intake& intake, Learner& learner, RankT
                                                               std::int64_t samples) {
         checkpoints.write(team ? team->grid().put_together(state) : state,
                           about_weights(about, samples, engine::Clock::now()));
-      });
+      },
+      learner.assembled.guard ? &trainer.guard() : nullptr);
 }
 
 void Records::count_in_trace(const io::FrameQueue& queue) {
@@ -94,20 +108,25 @@ void Records::raise_alerts(const Config& config, const Intake& intake,
                                                  .source = config.source.uri,
                                                  .channels = int(picture.channels),
                                                  .height = int(picture.height),
-                                                 .width = int(picture.width)});
+                                                 .width = int(picture.width),
+                                                 .clip_seconds = to.clip_seconds,
+                                                 .fps = intake.info.fps});
   observers.add(
       [this, pictures, seen = std::int64_t(0)](engine::Sample& sample, float loss) mutable {
+        // With what is new in it: the frame that was to be predicted.
+        const bool has_target = pictures && sample.info.has_target;
+        const float* const frame = has_target ? sample.shown_target().data() : nullptr;
+        const float* const prediction = has_target ? sample.prediction().data() : nullptr;
+        if (frame) alerts->film(frame, prediction);
         const Novelty& novelty = log.novelty();
         if (novelty.events() == seen) return;
         seen = novelty.events();
         alerts->raise({.event = seen,
-                       .frame = sample.info.index,
-                       .source_frame = sample.info.frame,
+                       .frame = novelty.event_began(),
                        .time = std::chrono::system_clock::now(),
                        .loss = loss,
                        .deviation = novelty.deviation()},
-                      pictures ? sample.shown_input().data() : nullptr,
-                      pictures ? sample.prediction().data() : nullptr);
+                      frame, prediction);
       });
 }
 

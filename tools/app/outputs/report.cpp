@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/app/assembly.h"
+#include "engine/format.h"
 #include "tools/app/correction_choice.h"
 #include "tools/app/parts.h"
 #include "tools/app/provenance.h"
@@ -102,8 +103,8 @@ Json source_json(const Intake& intake) {
           {"last_error", health.last_error()}};
 }
 
-Json optimizer_json(const stages::OptimizerSpec& optimizer) {
-  Json json = {{"kind", optimizer.kind}, {"lr", optimizer.lr}};
+Json optimizer_json(const stages::OptimizerSpec& optimizer, double rate) {
+  Json json = {{"kind", optimizer.kind}, {"lr", optimizer.lr}, {"lr_in_force", rate}};
   if (has_beta1(optimizer)) json["beta1"] = optimizer.beta1;
   return json;
 }
@@ -158,6 +159,7 @@ Json learned_report(const RunLog& log) {
 /// `idle`: no worker runs, so that the stages' steps can be read.
 Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
                     const engine::FrameCounts& frames, bool idle) {
+  const engine::LossGuard::Told guard = trainer.guard().told();
   Json devices = Json::array(), steps = Json::array();
   for (const engine::Device& device : trainer.devices()) devices.push_back(device.name());
   if (idle) {
@@ -193,11 +195,28 @@ Json trainer_report(const engine::Trainer& trainer, const engine::Reading& r,
           {"gradient_age", r.gradient_age},
           {"gradient_age_spread", r.gradient_age_spread},
           {"correction", trainer.correction().kind},
+          {"optimizer", optimizer_json(trainer.optimizer(), trainer.rate().lr)},
+          {"guard",
+           {{"roll_backs", guard.roll_backs},
+            {"last_frame", guard.roll_backs > 0 ? Json(guard.last_frame) : Json()},
+            {"rate", trainer.rate().backed_off},
+            {"skipped_updates", r.skipped}}},
           {"capture", trainer.recorded() ? "graph" : "eager"},
           {"steps", steps}};
 }
 
 }  // namespace
+
+std::string guard_remark(const engine::Trainer& trainer) {
+  const engine::LossGuard::Told guard = trainer.guard().told();
+  if (guard.roll_backs == 0) return "";
+  const capture::RateInForce rate = trainer.rate();
+  return engine::format("guard: %lld roll-backs, the last at frame %lld; the learning rate is %.3g",
+                        static_cast<long long>(guard.roll_backs),
+                        static_cast<long long>(guard.last_frame), rate.lr) +
+         (rate.backed_off < 1 ? engine::format(", %.3g of what was asked for", rate.backed_off)
+                              : "");
+}
 
 stages::Metadata about_weights(const About& run, std::int64_t samples,
                                engine::Clock::time_point now) {
@@ -222,8 +241,6 @@ Json make_report(RunParts& p) {
                     {"without_target", frames.untold}};
   report["realtime"] = real_time_json(r, p.learner.real_time.verdict(r),
                                       p.learner.rate_watch && p.learner.rate_watch->estimated());
-  report["optimizer"] = optimizer_json(p.learner.assembled.optimizer);
-  report["guard"] = {{"roll_backs", trainer.guard().roll_backs()}, {"skipped_updates", r.skipped}};
   report["dead_units"] = dead_units_json(trainer);
   report.update(learned_report(log));
   if (idle) report["memory_bytes"] = memory_json(trainer);
@@ -234,6 +251,8 @@ Json make_report(RunParts& p) {
   report["run"] = about_run({p.request, p.learner, p.progress}, frames.trained,
                             idle ? p.progress.ended : engine::Clock::now());
   report["novelty"] = {{"marked", log.novelty().marked()}, {"events", log.novelty().events()}};
+  if (log.novelty().events() > 0) report["novelty"]["frame"] = log.novelty().event_began();
+  if (!config.weights.learn) report["updates"] = std::vector<int>(r.updates.size(), 0);
   if (p.team) {
     report["ranks"] = p.team->report(trainer, r);
     report["bottleneck_link"] = p.team->bottleneck_link();

@@ -9,6 +9,10 @@
 #include "stages/model_spec.h"
 #include "stages/safetensors.h"
 
+namespace millrace::engine {
+class Trainer;
+}
+
 namespace millrace::app {
 
 struct Learner;
@@ -20,6 +24,8 @@ class RunLog;
 /// The report of a run; docs/report.md explains each key. Called by learn()'s thread, or when that
 /// has ended.
 nlohmann::ordered_json make_report(RunParts& run);
+/// How often the guard rolled back, in a line; "": never.
+std::string guard_remark(const engine::Trainer& trainer);
 /// make_report()'s report in a few lines, for people; the last one is the verdict.
 std::string summarize(const nlohmann::ordered_json& report);
 

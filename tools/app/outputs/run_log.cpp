@@ -30,14 +30,16 @@ double psnr(double mean_squared_error) {
 }
 
 RunLog::RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes,
-               int horizon)
+               NoveltyWatch watch)
     : pictures_(task.pictures),
       later_frame_(task.target == TargetFrom::later_frame),
-      horizon_(float(horizon)),
       shape_(trainer.output_shape()),
       mean_frame_(shape_, trainer.loss()),
-      last_(&trainer.in_slot(0)) {
+      last_(&trainer.in_slot(0)),
+      watch_(watch),
+      novelty_(watch.options) {
   if (pictures_ && trainer.loss().text() != "mse") squared_.emplace();
+  if (pictures_) changed_.emplace(shape_.channels, shape_.height, shape_.width);
   const std::size_t pixels = std::size_t(shape_.height * shape_.width);
   if (later_frame_ && trainer.context() > 1) linear_.resize(trainer.target_elements());
   if (task.classes)
@@ -53,8 +55,17 @@ void RunLog::predicted(engine::Sample& sample, float loss) {
     std::ranges::copy(sample.prediction(), prediction_.begin());
   }
   if (!sample.info.has_target) return;
-  novelty_.see(loss);
+  novelty_.see({.loss = loss,
+                .changed = changed_ ? changed_->see(sample.shown_target().data()) : -1,
+                .frame = frame_of(sample.info),
+                .seconds = seconds_of(sample.info)});
   compare(sample, loss);
+}
+
+double RunLog::seconds_of(const engine::SampleInfo& sample) const {
+  // A file may be read faster than it was filmed.
+  if (watch_.fps > 0) return double(sample.frame) / watch_.fps;
+  return std::chrono::duration<double>(sample.captured.time_since_epoch()).count();
 }
 
 void RunLog::compare(engine::Sample& sample, float loss) {
@@ -87,8 +98,9 @@ void RunLog::add(engine::LossHistory Compared::*predictor, const float* made,
 const float* RunLog::extrapolated(engine::Sample& sample) {
   const float* const last = sample.shown_input().data();
   const float* const before = last - linear_.size();
+  const float horizon = float(watch_.horizon);
   for (std::size_t i = 0; i < linear_.size(); ++i)
-    linear_[i] = std::clamp(last[i] + horizon_ * (last[i] - before[i]), 0.0f, 1.0f);
+    linear_[i] = std::clamp(last[i] + horizon * (last[i] - before[i]), 0.0f, 1.0f);
   return linear_.data();
 }
 

@@ -7,6 +7,7 @@
 #include "engine/pipeline/feed.h"
 #include "engine/trainer/trainer.h"
 #include "tools/app/config/task.h"
+#include "tools/app/outputs/changed_share.h"
 #include "tools/app/outputs/class_scores.h"
 #include "tools/app/outputs/mean_frame.h"
 #include "tools/app/outputs/novelty.h"
@@ -29,14 +30,20 @@ struct Standing {
   bool learned() const { return times > 1; }
 };
 
+/// What is marked as novel, and how a frame's number follows from its input's.
+struct NoveltyWatch {
+  NoveltyOptions options = {};
+  std::int64_t horizon = 0;  ///< frames from the input to the one that is predicted
+  double fps = 0;            ///< of the stream; 0: unknown
+};
+
 /// Losses of the network and of trivial predictors, class scores and novelty. Written by the last
 /// stage's worker; LossHistory says what other threads may read.
 class RunLog final : public engine::Observer {
  public:
-  /// `before_classes`: leading channels of a target that are no classes. `horizon`: frames from the
-  /// input to the target.
+  /// `before_classes`: leading channels of a target that are no classes.
   RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes,
-         int horizon = 1);
+         NoveltyWatch watch = {});
 
   void predicted(engine::Sample& sample, float loss) override;
 
@@ -51,6 +58,10 @@ class RunLog final : public engine::Observer {
   }
   const ClassScores* classes() const { return classes_ ? &*classes_ : nullptr; }
   const Novelty& novelty() const { return novelty_; }
+  /// The number at the source of the frame that the network was to predict.
+  std::int64_t frame_of(const engine::SampleInfo& sample) const {
+    return sample.frame + watch_.horizon;
+  }
   const MeanFrame& mean_frame() const { return mean_frame_; }
   /// Copies each sample's pictures, for runs that reuse the slot before they end. `sample`: any,
   /// for its shapes. Before the run.
@@ -66,9 +77,9 @@ class RunLog final : public engine::Observer {
   void add(engine::LossHistory Compared::*predictor, const float* made, const float* target);
   float squared_error(const float* made, const float* target) const;
   const float* extrapolated(engine::Sample& sample);
+  double seconds_of(const engine::SampleInfo& sample) const;
 
   const bool pictures_, later_frame_;
-  const float horizon_;
   const stages::ImageShape shape_;  ///< of a target
   Compared losses_;
   std::optional<Compared> squared_;  ///< none: the loss is the MSE
@@ -77,6 +88,8 @@ class RunLog final : public engine::Observer {
   std::vector<float> linear_;  ///< empty: samples hold one frame
   engine::Sample* last_;
   std::vector<float> input_, target_, prediction_;  ///< empty: read from the slot
+  const NoveltyWatch watch_;
+  std::optional<ChangedShare> changed_;  ///< none: targets are no pictures
   Novelty novelty_;
 };
 

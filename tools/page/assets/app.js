@@ -66,7 +66,7 @@ function show(state) {
   say('latency-why', `p99 ${three(latency.recent_p99)}, longest ${three(latency.max)}`);
   showClasses(state.classes);
   showStages(state);
-  say('correction', ['Old gradients: ' + state.correction, state.local_note].filter(Boolean).join('; '));
+  say('correction', ['Old gradients: ' + state.correction, state.local_note, rollBacks(state)].filter(Boolean).join('; '));
   showControls(state.controls);
   showEvents(state);
   addPoint(state);
@@ -101,6 +101,12 @@ function setVerdict(mood, text, why) {
   document.getElementById('verdict').dataset.mood = mood;
   say('verdict-text', text);
   say('verdict-why', why);
+}
+
+function rollBacks({guard: {roll_backs: times, last_frame: frame, rate}, learning_rate: now}) {
+  if (times === 0) return '';
+  const left = rate < 1 ? `, learning rate ${three(now)} for now` : '';
+  return `rolled back ${times === 1 ? 'once' : `${count(times)} times`}, last at frame ${count(frame)}${left}`;
 }
 
 function showLoss({loss: {recent}, learned: {yes, strongest, times}, psnr_db: psnr}) {

@@ -4,13 +4,17 @@ import {clock} from './format.js';
 const SHOWN = 12;  // pictures; marks stay for as long as their chart
 
 let known = null;  // events that have been seen; null: no state yet
-const pictures = [];  // {t, url}
+const pictures = [];  // {t, urls}
 
-/// Keeps the input's picture when an event begins.
+function urlOf(id) {
+  const canvas = document.getElementById(id);
+  return canvas.width > 0 && !canvas.parentElement.hidden ? canvas.toDataURL('image/jpeg', 0.8) : '';
+}
+
+/// Keeps the frame, which was to be predicted, and its error map when an event begins.
 export function showEvents({t, novelty}) {
   if (known !== null && novelty.events > known) {
-    const canvas = document.getElementById('input');
-    pictures.push({t, url: canvas.width > 0 ? canvas.toDataURL('image/jpeg', 0.8) : ''});
+    pictures.push({t, urls: [urlOf('target') || urlOf('input'), urlOf('error')].filter(Boolean)});
     if (pictures.length > SHOWN) pictures.shift();
     draw();
   }
@@ -20,11 +24,10 @@ export function showEvents({t, novelty}) {
 function draw() {
   const list = document.getElementById('events');
   list.parentElement.hidden = pictures.length === 0;
-  list.replaceChildren(...pictures.map(({t, url}) => {
+  list.replaceChildren(...pictures.map(({t, urls}) => {
     const figure = document.createElement('figure');
     const caption = Object.assign(document.createElement('figcaption'), {textContent: clock(t)});
-    const image = Object.assign(new Image(), {src: url, alt: `Unexpected at ${clock(t)}`});
-    figure.append(...(url ? [image] : []), caption);
+    figure.append(...urls.map((src) => Object.assign(new Image(), {src, alt: `Unexpected at ${clock(t)}`})), caption);
     return figure;
   }));
 }

@@ -1,0 +1,144 @@
+// `millrace evaluate`: what weights are worth on a stream that they do not learn from.
+#include <algorithm>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/format.h"
+#include "io/files/whole_file.h"
+#include "tools/app/checkpoint_files.h"
+#include "tools/app/run.h"
+#include "tools/cli/commands/command.h"
+#include "tools/cli/commands/signals.h"
+
+namespace millrace::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct EvaluateArguments {
+  std::string weights, source;
+  std::vector<std::string> settings;
+  std::int64_t frames = 0;  ///< 0: all
+  std::string report;
+};
+
+/// The config that the weights were made with, as far as it says what is computed, with SOURCE in
+/// place of its stream. The cut is not in the weights: one stage computes all. Throws ConfigError.
+app::Config config_of(const EvaluateArguments& arguments) {
+  stages::Metadata about;
+  try {
+    app::read_checked(arguments.weights, &about);
+  } catch (const stages::WeightsError& error) {
+    throw app::ConfigError(arguments.weights + ": " + error.what());
+  }
+  const app::Config made = app::parse_config(about["config"], arguments.weights, {});
+  app::Config config = app::load_config("", {});
+  config.name = arguments.weights;
+  config.plugins = made.plugins;
+  config.source = made.source;
+  config.task = made.task;
+  config.model = made.model;
+  for (const auto& [key, place] : made.places) {
+    if (key.starts_with("model.") || key.starts_with("task.")) config.places[key] = place;
+  }
+  config.pipeline.schedule = "sequential";
+  config.pipeline.stages = 1;
+  config.weights = {.file = arguments.weights, .seed = made.weights.seed, .learn = false};
+  config.source.uri = arguments.source;
+  config.source.uris.clear();
+  config.source.pace = config.source.drop = "auto";
+  config.source.loop = false;
+  for (const std::string& setting : arguments.settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == setting.npos) throw app::ConfigError("--set " + setting + ": expected KEY=VALUE");
+    config.set(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  app::settle(config);
+  return config;
+}
+
+/// A figure of the network and of the trivial predictors.
+struct Figure {
+  std::string name, unit;
+  double network = 0;
+  std::vector<std::pair<std::string, double>> trivial;
+  bool more_is_better = false;
+
+  const std::pair<std::string, double>& strongest() const {
+    const auto worse = [&](const auto& a, const auto& b) {
+      return more_is_better ? a.second < b.second : a.second > b.second;
+    };
+    return *std::max_element(trivial.begin(), trivial.end(), worse);
+  }
+};
+
+std::optional<Figure> figure(const Json& report, const std::string& key, const std::string& name,
+                             const std::string& unit, bool more_is_better) {
+  if (!report.contains(key) || !report[key]["mean"].is_number()) return std::nullopt;
+  Figure one{name, unit, report[key]["mean"], {}, more_is_better};
+  for (const auto& [trivial, value] : report[key].items()) {
+    if (!value.is_object() || !value.contains("mean") || !value["mean"].is_number()) continue;
+    std::string text = trivial;
+    for (char& c : text) c = c == '_' ? ' ' : c;
+    one.trivial.emplace_back(text, value["mean"]);
+  }
+  return one.trivial.empty() ? std::nullopt : std::optional(one);
+}
+
+std::string line(const Figure& one) {
+  const auto& [name, best] = one.strongest();
+  return engine::format("%-9s %.4g%s, %s %.4g%s\n", one.name.c_str(), one.network,
+                        one.unit.c_str(), name.c_str(), best, one.unit.c_str());
+}
+
+int evaluate(const EvaluateArguments& arguments) {
+  catch_signals();
+  app::Run run(config_of(arguments));
+  run.on_tick([&] {
+    if (asked_to_stop()) run.stop();
+  });
+  run.learn(arguments.frames);
+  const std::string text = run.report();
+  if (!arguments.report.empty()) io::write_whole(arguments.report, text + "\n");
+  if (!run.source_error().empty()) throw std::runtime_error(run.source_error());
+  const Json report = Json::parse(text);
+  const std::optional<Figure> loss = figure(report, "loss", "loss", "", false);
+  if (!loss) throw std::runtime_error(arguments.source + ": no frame could be evaluated");
+  std::cout << "frames    " << report["frames"]["trained"] << ", none of them learned from\n"
+            << line(*loss);
+  for (const auto& one : {figure(report, "psnr_db", "PSNR", " dB", true),
+                          figure(report, "accuracy", "accuracy", "", true),
+                          figure(report, "iou", "IoU", "", true)}) {
+    if (one) std::cout << line(*one);
+  }
+  const std::optional<Figure> scores = figure(report, "accuracy", "", "", true);
+  const Figure& judged = scores ? *scores : *loss;
+  const auto& [name, best] = judged.strongest();
+  const bool better = judged.more_is_better ? judged.network > best : judged.network < best;
+  const double ratio = judged.more_is_better ? judged.network / best : best / judged.network;
+  std::cout << "verdict   "
+            << (better ? engine::format("better: %.3g times better than ", ratio)
+                       : engine::format("not better: %.3g times worse than ", 1 / ratio))
+            << "the strongest trivial predictor, " << name << "\n";
+  return kDone;
+}
+
+void add_options(Options& options, EvaluateArguments& arguments) {
+  options.add("weights", arguments.weights, "Weights or a checkpoint, .safetensors",
+              {.required = true});
+  options.add("source", arguments.source, "The stream to predict, as source.uri",
+              {.required = true});
+  options.add_set(arguments.settings);
+  options.add("--frames", arguments.frames, "Frames to predict; 0: until the source ends",
+              {.range = {{0, 1e12}}});
+  options.add("--report", arguments.report, "Where to write the report, JSON");
+}
+
+}  // namespace
+
+const Command kEvaluate = {85, "evaluate",
+                           "Predict a stream with weights as they are, beside trivial predictors",
+                           add<EvaluateArguments, add_options, evaluate>};
+
+}  // namespace millrace::cli
