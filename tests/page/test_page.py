@@ -77,6 +77,8 @@ class PageTest(PlayTest):
         self.prefer("dark")
 
     def open(self, url):
+        self.browser.get("about:blank")
+        self.complaints()  # of the page before, whose run has ended
         self.browser.get(url)
         self.wait_for(lambda: self.text("fps") not in ("–", ""), "no numbers")
 

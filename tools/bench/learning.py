@@ -131,6 +131,7 @@ TURN, EDGE, BUCKET, FPS = 100, 20, 10, 50  # frames a scene stays; that show how
 def replay_turn(machine, kind, number, frames, stages):
     settings = {"source.uri": f"synth:shapes?scenes=2&switch={TURN}&frames={frames}", "source.pace": "live",
                 "source.fps": FPS, "source.width": 64, "source.height": 48, "source.seed": number, "model.seed": number,
+                "task.kind": "autoencode", "model.preset": "partime-cnn",
                 "pipeline.stages": stages, "replay.kind": kind}
     if stages == 2:
         settings["pipeline.cut"] = [4]  # the same in every round

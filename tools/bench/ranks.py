@@ -16,6 +16,7 @@ def even_cut(stages):
 
 def settings(schedule, stages, size):
     return {"source.uri": "synth:shapes", "source.pace": "asap", "source.width": size, "source.height": size,
+            "task.kind": "autoencode", "model.preset": "partime-cnn",
             "model.layers": 10, "model.features": 16, "model.kernel": 5, "correction.kind": "none", "guard.kind": "none",
             "optimizer.kind": "sgd", "optimizer.lr": 0.01, "pipeline.capture": "graph", "pipeline.schedule": schedule,
             "pipeline.microbatches": MICROBATCHES, "pipeline.stages": stages, "pipeline.cut": even_cut(stages)}
