@@ -4,15 +4,18 @@ import http.client
 import itertools
 import json
 import re
+import shutil
 import subprocess
 import time
 import unittest
+from pathlib import Path
 
 from play import PLAY, TOKEN, Play, PlayTest, messages
 
 PATHS = ["/", "/app.js", "/app.css", "/dygraph.js", "/state", "/history", "/metrics", "/healthz", "/live",
          "/picture/input", "/picture/target", "/picture/prediction", "/picture/error"]
 STALLED = 100
+MONITORING = Path(__file__).resolve().parents[2] / "tools" / "page" / "monitoring"
 
 
 class Admission(PlayTest):
@@ -103,6 +106,37 @@ class Texts(PlayTest):
         later = play.ask("/metrics")[2]
         counter = re.compile(r"^millrace_frames_trained_total (\d+)", re.M)
         self.assertGreaterEqual(int(counter.search(later)[1]), int(counter.search(text)[1]))
+
+    def test_dashboard_and_alert_rules_ask_for_metrics_that_there_are(self):
+        play = self.play()
+        self.wait_for(lambda: play.tell()[0] > 20)
+        there = {}  # the labels of each metric
+        for name, labels in re.findall(r"^(millrace_\w+)(?:\{(.*)\})? ", play.ask("/metrics")[2], re.M):
+            there.setdefault(name, {"instance"}).update(re.findall(r'(\w+)="', labels))
+        board = json.loads((MONITORING / "grafana-dashboard.json").read_text())
+        # What Grafana asks of a dashboard, its panels, variables and annotations: kinds/dashboard/dashboard_kind.cue.
+        self.assertTrue(board["uid"] and board["title"])
+        self.assertIsInstance(board["schemaVersion"], int)
+        self.assertEqual(len({panel["id"] for panel in board["panels"]}), len(board["panels"]))
+        cells = [(x, y) for at in (panel["gridPos"] for panel in board["panels"])
+                 for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])]
+        self.assertEqual((len(set(cells)), max(cells)[0]), (len(cells), 23), "no panel lies on another")
+        for panel in board["panels"]:
+            self.assertTrue(panel["type"] and panel["title"] and panel["datasource"]["uid"])
+            self.assertEqual(len({target["refId"] for target in panel["targets"]}), len(panel["targets"]))
+            for target in panel["targets"]:
+                name, = re.findall(r"millrace_\w+", target["expr"])
+                used = re.findall(r"(\w+)=~", target["expr"]) + re.findall(r"{{(\w+)}}", target["legendFormat"])
+                self.assertLessEqual(set(used), there[name], target)
+        for item, keys in (("templating", ("name", "type")), ("annotations", ("name", "datasource", "enable", "iconColor", "expr"))):
+            for one in board[item]["list"]:
+                self.assertLessEqual(set(keys), one.keys())
+        rules = MONITORING / "prometheus-alerts.yml"
+        others = [json.dumps(board["templating"]), board["annotations"]["list"][0]["expr"], rules.read_text()]
+        self.assertLessEqual(set(re.findall(r"millrace_\w+", " ".join(others))), there.keys())
+        if promtool := shutil.which("promtool"):
+            checked = subprocess.run([promtool, "check", "rules", rules], capture_output=True, text=True)
+            self.assertEqual(checked.returncode, 0, checked.stderr)
 
     def test_openapi_tells_of_every_path_wish_and_number(self):
         def differ(value, schema, at):

@@ -125,4 +125,6 @@ install(FILES ${texts}/millrace.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPO
 install(FILES ${texts}/millrace DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT program)
 install(FILES ${texts}/_millrace DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT program)
 install(FILES ${texts}/millrace.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT program)
+install(FILES tools/page/monitoring/grafana-dashboard.json tools/page/monitoring/prometheus-alerts.yml
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/millrace COMPONENT program)
 install(FILES README.md ARCHITECTURE.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
