@@ -57,7 +57,8 @@ bool balance_threads(TrainerOptions& options) {
   for (const std::vector<int>& counts : choices) {
     named += counts.front();
     for (const int count : counts) {
-      if (costs.count(count) == 0) costs[count] = module_times_by_programs(options, count);
+      if (costs.count(count) == 0)
+        costs[count] = cuttable(options, module_times_by_programs(options, count));
     }
   }
   Balance found = balanced(costs, choices, std::max(usable_cores(), named), options.cut);

@@ -83,6 +83,16 @@ double sgemm_flops() {
   return best;
 }
 
+std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> costs) {
+  if (options.correction.kind != "local") return costs;
+  int last = options.network->size() - 1;
+  while (last > 0 && options.network->module(last).parameters().empty()) --last;
+  const std::size_t kept = std::size_t(std::max(last + 1, options.stages));
+  if (!options.cut.empty() && std::size_t(options.cut.back()) >= kept) return costs;
+  for (; costs.size() > kept; costs.pop_back()) costs[kept - 1] += costs.back();
+  return costs;
+}
+
 std::vector<double> module_times_by_programs(TrainerOptions options, int threads) {
   options.schedule = "sequential";
   options.correction = {};

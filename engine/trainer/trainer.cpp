@@ -58,6 +58,7 @@ TrainerOptions completed(TrainerOptions options) {
     for (const plan::ModuleProfile& module : profile.modules)
       options.module_ms.push_back(module.ms().total());
   }
+  options.module_ms = cuttable(options, std::move(options.module_ms));
   if (!balance_threads(options) && balances)
     options.cut = balanced_cut(options.module_ms, options.stages);
   require_cut(options.cut, options.stages, modules);

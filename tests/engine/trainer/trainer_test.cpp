@@ -107,6 +107,16 @@ TEST(Recut, CountsOn) {
   EXPECT_EQ(trainer.monitor().read().updates, (std::vector<std::int64_t>{8 + 18, 10 + 20}));
 }
 
+/// Its output would be a head's to teach.
+TEST(Trainer, AStageThatLearnsByItselfIsNotLeftWithoutWeightsAtTheEnd) {
+  for (const char* correction : {"none", "local"}) {
+    TrainerOptions options = tiny(2, {});
+    options.correction.kind = correction;
+    options.module_ms = {1, 1, 1, 1, 1, 9};
+    EXPECT_EQ(Trainer(options).cut().front() == 5, std::string(correction) == "none");
+  }
+}
+
 TEST(Recut, RefusesACutThatCannotBe) {
   TrainerOptions options = tiny(2, {2});
   options.may_recut = true;
