@@ -54,6 +54,11 @@ std::string LiveLabels::hear(std::string_view text) {
   return "";
 }
 
+std::string LiveLabels::now() const {
+  const std::lock_guard lock(mutex_);
+  return now_ < 0 ? "" : classes_[std::size_t(now_)];
+}
+
 int LiveLabels::of(std::int64_t number) {
   const std::lock_guard lock(mutex_);
   next_ = number + 1;

@@ -20,6 +20,8 @@ class LiveLabels {
   /// {"class": "day"} labels every frame from now on, null none; {"frame": 17, "class": "day"}
   /// labels that frame alone. Returns "" or a one-line error.
   std::string hear(std::string_view text);
+  /// What frames from now on are labelled; "": nothing.
+  std::string now() const;
   /// The class of frame `number`, the next one; -1: it has none.
   int of(std::int64_t number);
   /// How many labelled frames have not arrived yet, and the last of them.

@@ -102,6 +102,7 @@ void InventedRun::train() {
 void InventedRun::obey() {
   const std::lock_guard lock(mutex_);
   now_.paused = controls_.paused();
+  now_.label = labels_.now();
   if (const auto rate = controls_.take_learning_rate()) {
     now_.learning_rate = *rate;
     now_.notice = "learning rate changed at frame " + std::to_string(now_.frames.trained);

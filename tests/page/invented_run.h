@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "io/source/live_labels.h"
 #include "io/source/synth_scene.h"
 #include "tools/page/controls.h"
 #include "tools/page/live_state.h"
@@ -57,7 +58,9 @@ class InventedRun {
 
   // Shared.
   PictureBoard board_;
-  Controls controls_{Controls::Offered{}};
+  io::LiveLabels labels_{{"day", "night"}};
+  Controls controls_{
+      {.labels = {"day", "night"}, .hear_label = [this](auto text) { return labels_.hear(text); }}};
   mutable std::mutex mutex_;
   Snapshot now_;  ///< under mutex_
   std::atomic<bool> stop_{false}, connected_{true};

@@ -170,6 +170,16 @@ class PageTest(PlayTest):
         self.assertEqual(play.state()["controls"]["learning_rate"], 0.01)
         self.wait_for(lambda: rate.get_attribute("value") == "0.01", "what was refused still stands there")
 
+    def test_a_button_says_what_frames_show(self):
+        play = self.play()
+        self.open(play.url)
+        day, night = self.find("labels").find_elements(By.TAG_NAME, "button")
+        for pressed, label in ((day, "day"), (night, "night"), (night, None)):
+            pressed.click()
+            self.wait_for(lambda: play.state()["controls"]["label"] == label, label)
+            self.wait_for(lambda: [b.get_attribute("aria-pressed") for b in (day, night)]
+                          == [str(label == name).lower() for name in ("day", "night")], "another button is pressed")
+
     def test_dark_and_light(self):
         play = self.play()
         self.prefer("light")

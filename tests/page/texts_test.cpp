@@ -157,11 +157,19 @@ TEST(Obey, TakesWishesAndRefusesTheRest) {
   }
   Controls none({.pause = false, .save = false, .learning_rate = false});
   for (const char* refused :
-       {R"({"action": "pause"})", R"({"action": "save"})", R"({"learning_rate": 1})"}) {
+       {R"({"action": "pause"})", R"({"action": "save"})", R"({"learning_rate": 1})",
+        R"({"label": "day"})"}) {
     EXPECT_NE(obey(refused, none), "") << refused;
   }
   EXPECT_FALSE(controls.take_save());
   EXPECT_FALSE(none.paused());
+  std::string heard;
+  Controls labels({.labels = {"day"}, .hear_label = [&](std::string_view text) {
+                     heard = text;
+                     return std::string();
+                   }});
+  EXPECT_EQ(obey(R"({"label": "day"})", labels), "");
+  EXPECT_EQ(heard, R"({"class":"day"})");
 }
 
 TEST(Metrics, CountersAndHistograms) {

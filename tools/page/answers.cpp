@@ -69,13 +69,14 @@ Response welcome(const Site& site, const Request& request) {
 
 /// What a POST asks for: "" if it is done, or why it is not.
 std::string obey(Site& site, const Request& request) {
-  if (path_of(request) == "/label") return site.subject.hear_label(request.body());
+  if (path_of(request) == "/label") return site.subject.controls->offered().hear_label(request.body());
   return obey(request.body(), *site.subject.controls);
 }
 
 Response control(Site& site, const Request& request) {
   const bool label = path_of(request) == "/label";
-  if (label ? !site.subject.hear_label : !site.subject.controls) {
+  const Controls* const controls = site.subject.controls;
+  if (!controls || (label && !controls->offered().hear_label)) {
     return refuse(
         request, http::status::not_found,
         label ? "this run takes no labels: task.labels = \"http\"" : "this page has no controls");

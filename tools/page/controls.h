@@ -3,8 +3,12 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace millrace::page {
 
@@ -16,6 +20,9 @@ class Controls {
     bool pause = true;
     bool save = true;
     bool learning_rate = true;
+    std::vector<std::string> labels = {};  ///< classes that people may say a frame is of
+    /// Takes a label as io::LiveLabels does: "", or what is wrong. Thread-safe. Empty: none.
+    std::function<std::string(std::string_view)> hear_label = {};
   };
   explicit Controls(const Offered& offered) : offered_(offered) {}
   const Offered& offered() const { return offered_; }

@@ -49,7 +49,8 @@ Json stream_json(const StreamState& stream) {
 
 Json controls_json(const Snapshot& now, const Controls* controls) {
   const Controls::Offered offered =
-      controls ? controls->offered() : Controls::Offered{false, false, false};
+      controls ? controls->offered()
+               : Controls::Offered{.pause = false, .save = false, .learning_rate = false};
   return {{"paused", now.paused},
           {"pause_asked", controls && controls->paused()},
           {"learning_rate", number(now.learning_rate)},
@@ -57,10 +58,12 @@ Json controls_json(const Snapshot& now, const Controls* controls) {
           {"failed_saves", now.failed_saves},
           {"trouble", io::redacted(now.trouble)},
           {"notice", io::redacted(now.notice)},
+          {"label", now.label.empty() ? Json() : Json(now.label)},
           {"offered",
            {{"pause", offered.pause},
             {"save", offered.save},
-            {"learning_rate", offered.learning_rate}}}};
+            {"learning_rate", offered.learning_rate},
+            {"labels", offered.labels}}}};
 }
 
 /// Null: the run has no classes.
@@ -212,7 +215,12 @@ std::string obey(const std::string& json, Controls& controls) {
     controls.set_learning_rate(rate);
     return "";
   }
-  if (name != "action" || !value.is_string()) return "expected \"action\" or \"learning_rate\"";
+  if (name == "label") {
+    if (!offered.hear_label) return "this run takes no labels: task.labels = \"http\"";
+    return offered.hear_label(Json{{"class", value}}.dump());
+  }
+  if (name != "action" || !value.is_string())
+    return "expected \"action\", \"label\" or \"learning_rate\"";
   const std::string action = value.get<std::string>();
   if (action == "pause" || action == "resume") {
     if (!offered.pause) return "this run cannot be paused";

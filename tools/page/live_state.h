@@ -88,6 +88,7 @@ struct Snapshot {
   double learning_rate = 0;  ///< as asked for
   bool paused = false;       ///< it has stopped, not only been asked to
   std::int64_t saves = 0;    ///< checkpoints written
+  std::string label;         ///< what people say that frames show now; empty: nothing
   std::string notice;        ///< the result of the latest request, for people; may be empty
 
   // Failed writes.

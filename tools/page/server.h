@@ -20,8 +20,6 @@ struct WebSubject {
   std::function<Snapshot()> look;
   PictureBoard* pictures = nullptr;  ///< null: none to show
   Controls* controls = nullptr;      ///< null: look, don't touch
-  /// Takes a label as JSON; "", or what is wrong. On the server's thread. Empty: none are taken.
-  std::function<std::string(std::string_view)> hear_label = {};
 };
 
 /// Serves over HTTP on one thread of its own, of low priority, until destroyed:

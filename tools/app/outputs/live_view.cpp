@@ -11,10 +11,19 @@
 namespace millrace::app {
 namespace {
 
-page::Controls::Offered offered(const Config& config, const Records& records) {
-  return {.pause = true,
-          .save = records.checkpointer != nullptr && config.pipeline.tensor == 1,
-          .learning_rate = config.optimizer.lr > 0 && weights_are_apart(config)};
+page::Controls::Offered offered(const Request& request, const Records& records) {
+  const Config& config = request.config;
+  page::Controls::Offered offered = {
+      .pause = true,
+      .save = records.checkpointer != nullptr && config.pipeline.tensor == 1,
+      .learning_rate = config.optimizer.lr > 0 && weights_are_apart(config)};
+  if (config.task.labels == "http") {
+    offered.labels = config.task.classes;
+    offered.hear_label = [labels = request.live_labels](std::string_view text) {
+      return labels->hear(text);
+    };
+  }
+  return offered;
 }
 
 /// Names of the classes that pixels have; empty: they have none.
@@ -52,18 +61,13 @@ LiveView::LiveView(const Request& request, const Intake& intake, Learner& learne
       records_(records),
       correction_(describe_correction(config_, learner.assembled)),
       local_note_(local_note(learner.assembled)),
-      controls_(offered(config_, records)),
+      controls_(offered(request, records)),
       classes_(pixel_classes(config_, learner.trainer.output_shape())) {
   const stages::ImageShape sample = intake.shape();
   const page::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
   board_ = std::make_unique<page::PictureBoard>(shape, shown_shape(sample));
   page::WebSubject subject{
       .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_};
-  if (config_.task.labels == "http") {
-    subject.hear_label = [labels = request.live_labels](std::string_view text) {
-      return labels->hear(text);
-    };
-  }
   server_ = std::make_unique<page::WebServer>(
       page::web_options(request.options.serve_at, request.options.token), std::move(subject));
 }
@@ -155,6 +159,7 @@ page::Snapshot LiveView::look() const {
       .learning_rate = config_.optimizer.lr * learner_.rate.load(std::memory_order_relaxed),
       .paused = controls_.paused(),
       .saves = records_.checkpointer ? records_.checkpointer->written() : 0,
+      .label = request_.live_labels ? request_.live_labels->now() : "",
       .notice = saving_ && !intake_.health->connected ? "it saves when pictures come again" : "",
       .failed_saves = records_.checkpointer ? records_.checkpointer->failed() : 0,
       .trouble = trouble()};

@@ -17,7 +17,27 @@ export function startControls() {
   document.getElementById('save').addEventListener('click', () => ask({action: 'save'}));
 }
 
-export function showControls({offered, pause_asked: asked, paused, learning_rate: now, notice, trouble, saves}) {
+// A button a class: what frames show from now on, until it is pressed again.
+function showLabels(names, label) {
+  const buttons = document.getElementById('labels');
+  buttons.hidden = names.length === 0;
+  if (buttons.children.length !== names.length) {
+    buttons.replaceChildren(...names.map((name) => {
+      const button = document.createElement('button');
+      button.type = 'button';
+      button.textContent = name;
+      button.addEventListener('click', () => {
+        ask({label: button.getAttribute('aria-pressed') === 'true' ? null : name});
+      });
+      return button;
+    }));
+  }
+  for (const button of buttons.children)
+    button.setAttribute('aria-pressed', String(button.textContent === label));
+}
+
+export function showControls({offered, pause_asked: asked, paused, learning_rate: now, notice, trouble, saves, label}) {
+  showLabels(offered.labels, label);
   const rate = document.getElementById('rate');
   const pause = document.getElementById('pause');
   document.getElementById('controls').hidden =
