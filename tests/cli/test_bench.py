@@ -1,6 +1,7 @@
 """Bench runs its suites, writes what it measured and compares. Says nothing of how fast anything is."""
 
 import json
+import math
 import os
 import shutil
 import unittest
@@ -145,27 +146,22 @@ class Bench(program.CliTest):
                     self.assertEqual(stage["activations"], stage["formula"], (name, stage))
         self.assertIn("## Bubbles", outcome.out)
 
-    def test_learning(self):
-        results, outcome = self.results("learning", "--streams", "scenes,labels", "--frames", "12", "--stages", "2",
-                                        "--plot", self.folder / "learning.png")
-        self.assertEqual([stream["stream"] for stream in results["streams"]], ["scenes", "labels"])
-        local = [arm for arm in results["arms"] if arm["correction"] == "local"]
-        self.assertEqual([(arm["stream"], arm["stages"], arm["norm"]) for arm in local],
-                         [("scenes", 2, "none"), ("scenes", 2, "instance"), ("scenes", 2, "instance, leaky ReLU 0.3"),
-                          ("labels", 2, "none")])
-        for arm in results["arms"]:
-            self.assertGreater(arm["loss"]["mean"], 0, arm)
-            self.assertLessEqual(arm["loss"]["min"], arm["loss"]["max"])
-            self.assertEqual(arm["no_numbers"]["max"], 0, arm)
-        self.assertIn("held out", outcome.out)
-        # One stream anew, and of it one arm; all else stays.
-        page = self.folder / "learning.md"
-        again, _ = self.results("learning", "--streams", "labels", "--arms", "every 2nd", "--frames", "12",
-                                "--from", self.folder / "learning.json", "--page", page)
-        self.assertEqual([arm["arm"] for arm in again["arms"]], [arm["arm"] for arm in results["arms"]])
-        self.assertEqual(again["streams"], results["streams"])
-        self.assertIn("| N = 2, equal samples |", page.read_text())
-        self.assertIn("| every 2nd |", page.read_text())
+    def test_streams(self):
+        page, plot = self.folder / "streams.md", self.folder / "streams.png"
+        results, outcome = self.results("streams", "--quick", "--streams", "shapes,turns", "--frames", "16", "--stages", "1",
+                                        "--arms", "rmsprop", "--page", page, "--plot", plot)
+        names = ["sequential x1", "sequential x1, rmsprop", "PyTorch's loop, rmsprop"]
+        self.assertEqual([(arm["stream"], arm["arm"]) for arm in results["arms"]],
+                         [(stream, name) for stream in ("shapes", "turns") for name in names])
+        for one, ours, theirs in (results["arms"][:3], results["arms"][3:]):
+            self.assertEqual((one["gain"]["mean"], one["ferret"]), (0, 0))
+            for figure in ("error", "last_100", "out_of_stream"):  # the same pictures, weights and rule
+                self.assertTrue(math.isclose(ours[figure]["mean"], theirs[figure]["mean"], rel_tol=1e-3), (ours, theirs))
+            self.assertNotEqual(ours["error"]["mean"], results["streams"][0]["rival"]["error"])
+            self.assertGreater(ours["memory_bytes"], theirs["memory_bytes"])
+        self.assertIn("## turns", outcome.out)
+        for picture in (plot.with_stem("streams-turns"), plot.with_stem("streams-optimizers")):
+            self.assertTrue(picture.read_bytes().startswith(b"\x89PNG"))
 
     def test_replay(self):
         plot = self.folder / "replay.png"
@@ -224,8 +220,7 @@ class Bench(program.CliTest):
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--sizes", "0"), "--sizes")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--networks", "basics"), "basic")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "partime", "--networks", "resnet18"), "framerate")
-        self.assert_refused(program.BAD_USAGE, program.call("bench", "learning", "--streams", "labels", "--frames", "12",
-                                                            "--arms", "partme"), "--arms", "partme")
+        self.assert_refused(program.BAD_USAGE, program.call("bench", "streams", "--arms", "partme"), "--arms", "partme")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "pipeline", "--compare", "/nonexistent"), "--compare")
 
 

@@ -12,7 +12,7 @@ namespace millrace::app {
 /// changes, "local" where it fits; of others "inverse-age", the best rule whose gradients come from
 /// downstream, with a beta1 of 0 unless the config sets
 /// optimizer.beta1, since a running mean makes old gradients even older.
-/// docs/benchmarks/learning.md has the figures.
+/// docs/old-gradients.md has the figures.
 void choose_correction(const Config& config, const engine::Schedule& schedule,
                        engine::TrainerOptions& options);
 

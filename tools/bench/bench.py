@@ -6,12 +6,13 @@ import sys
 from pathlib import Path
 
 import frames
-import learning
 import pages
 import plots
 import ranks
+import replay
 import seeds
 import steps
+import streams
 import tables
 from measuring import Failure, Machine
 
@@ -19,13 +20,13 @@ SUITES = {
     "camera": (frames.camera, "from a picture that an RTSP camera shows to its prediction"),
     "framerate": (steps.framerate, "networks by size, stages and threads, beside PyTorch and the cores' limit"),
     "ingest": (frames.ingest, "from a decoded frame to a sample, and from thread to thread"),
-    "learning": (learning.learning, "rules and corrections on streams"),
     "partime": (steps.partime, "the PARTIME paper's experiments, measured and predicted"),
     "pipeline": (steps.pipeline, "the engine's own cost"),
     "prediction": (steps.prediction, "the simulator's prediction against the clock"),
     "ranks": (ranks.ranks, "several processes over MPI, beside one and beside PyTorch"),
-    "replay": (learning.replay, "learning again from kept samples, on scenes that come back"),
+    "replay": (replay.replay, "learning again from kept samples, on scenes that come back"),
     "seeds": (seeds.seeds, "the other pipelines' claims beside steps and bytes"),
+    "streams": (streams.streams, "what each rule learns: error in and out of the stream, accuracy, memory"),
     "tables": (tables.published, "published figures, planned again"),
 }
 
@@ -73,20 +74,19 @@ def parser():
         help="1 to this many stages (prediction: workers); 0: the suite's own")
     add("--rounds", type=number(int, 1, 1000), default=5, help="how often the arms take turns (5)")
     add("--seconds", type=number(float, 0.01, 3600), default=0.5, help="length of an arm's turn (0.5)")
-    add("--quick", action="store_true", help="learning, partime, ranks, seeds: a small part of it")
+    add("--quick", action="store_true", help="partime, ranks, seeds, streams: a small part of it")
     add("--captures", type=one_of("graph", "eager"), default=[], help="framerate, partime: graph, eager; unset: auto, both")
-    add("--pytorch", default="", help="framerate, ranks: a Python with torch, to train the same networks beside")
+    add("--pytorch", default="", help="framerate, ranks, streams: a Python with torch, to train the same networks beside")
     add("--memory-format", choices=["contiguous", "channels_last"], default="contiguous", help="framerate, pipeline")
     add("--frames", type=number(int, 0, 100000), default=0,
-        help="learning: frames of each stream (0: 600); replay: of the stream (0: 800)")
-    add("--streams", type=one_of(*learning.STREAMS), default=[], help="learning: which of vtest, film, scenes, labels")
-    add("--arms", default="", help="learning, ranks: only those with this in their names")
+        help="streams: learned from of each (0: 480); replay: of the stream (0: 800)")
+    add("--streams", type=one_of(*streams.STREAMS), default=[], help="streams: which of " + ", ".join(streams.STREAMS))
+    add("--arms", default="", help="ranks, streams: only those with this in their names")
     add("--profiles", default="", help='tables: the folder "profiler" of a copy of PipeDream\'s repository')
     add("--json", help="where to write the results")
     add("--page", help="where to write a page of them, Markdown")
     add("--plot", help="where to write the plot, PNG; some suites put others beside it")
-    add("--from", dest="earlier", help="results of an earlier run to make page and plot of, instead of measuring; "
-        "learning with --streams: to replace those streams' arms in")
+    add("--from", dest="earlier", help="results of an earlier run to make page and plot of, instead of measuring")
     add("--compare", help="results of another run to show ratios to")
     return made
 
@@ -113,13 +113,12 @@ def print_ratios(mine, theirs):
             print(f"{arm['arm']:<20}", "  ".join(ratios))
 
 
-def measure(program, options, earlier):
+def measure(program, options):
     machine = Machine(program)
     try:
-        results = SUITES[options.suite][0](machine, options)
+        return SUITES[options.suite][0](machine, options)
     finally:
         machine.close()
-    return learning.merged(earlier, results) if earlier else results
 
 
 def main():
@@ -130,8 +129,7 @@ def main():
         raise Failure(f"--plot: bench {options.suite} has no plot", 2)
     other = read_results("--compare", options.compare, options.suite) if options.compare else None
     results = read_results("--from", options.earlier, options.suite) if options.earlier else None
-    if results is None or (options.suite == "learning" and options.streams):
-        results = measure(sys.argv[1], options, results)
+    results = results or measure(sys.argv[1], options)
     page = pages.page(results)
     if options.json:
         Path(options.json).write_text(json.dumps(results, indent=2) + "\n")

@@ -25,9 +25,9 @@ const std::map<std::string, Json (*)(const Json&)> kQuestions = {
     {"describe", describe},
     {"equal_stages_bubble", equal_stages_bubble},
     {"flops", flops},
+    {"frames", frames},
     {"hop", hop},
     {"ingest", ingest},
-    {"learn", learn},
     {"machine", machine},
     {"memory", memory},
     {"monitor", monitor},
@@ -36,6 +36,7 @@ const std::map<std::string, Json (*)(const Json&)> kQuestions = {
     {"predict", predict},
     {"predict_by_modules", predict_by_modules},
     {"profile", profile},
+    {"schedules", schedules},
     {"turn", turn}};
 
 /// {"answer"}, or {"error", "code"} with the exit code that users' scripts rely on.

@@ -53,8 +53,11 @@ Json camera(const Json& question);
 Json ingest(const Json& question);
 /// {"pause_us", "seconds"}: a frame from thread to thread, nanoseconds by way.
 Json hop(const Json& question);
-/// {"stream", "jobs"}: the stream's baseline, and a score for each job.
-Json learn(const Json& question);
+/// {"uri", "seed", "width", "height", "frames", "folder"}: writes the first frames there as
+/// 00000.ppm and so on. Answers with their classes, -1 where there is none.
+Json frames(const Json& question);
+/// {}: [{"name", "flushes", "minibatches", "vertical_sync"}]: ScheduleEntry.
+Json schedules(const Json& question);
 
 /// {"path", "frames"}: a profile file as JSON.
 Json profile(const Json& question);

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import plots
-from learning import frames_text
 from partime_answers import lookup
 
 
@@ -190,68 +189,6 @@ def ingest(results):
             "keep its core busy while nothing comes.\n\n" + table(hops, [arm for arm in results["arms"] if "queue_ns" in arm]))
 
 
-# --- learning ---
-
-def over_seeds(key):
-    def find(row):
-        figures = [row[key][name] for name in ("mean", "min", "max")]
-        return "-" if None in figures else "{:.4f} ({:.4f} to {:.4f})".format(*figures)
-    return find
-
-
-def goals(results, stream):
-    """What a pipeline may lose, or must win, against one stage: what was set out to be reached."""
-    def best(wanted):
-        found = [(arm["loss"]["mean"], arm) for arm in results["arms"]
-                 if arm["stream"] == stream and arm["loss"]["mean"] is not None and wanted(arm)]
-        return min(found, key=lambda each: each[0], default=None)
-
-    rows = []
-    for stages, every, most in ((2, 1, 1.05), (8, 1, 1.1 if stream == "labels" else 1.25), (8, 4, 0.7)):
-        for norm in ("none", "instance", "instance, leaky ReLU 0.3"):
-            one = best(lambda arm: arm["schedule"] == "sequential" and arm["every"] == every and arm.get("norm", "none") == norm)
-            for local in (False, True):
-                pipeline = best(lambda arm: arm["stages"] == stages and arm.get("norm", "none") == norm
-                                and (arm["correction"] == "local") == local)
-                if not pipeline or not one:
-                    continue
-                ratio = pipeline[0] / one[0]
-                rows.append({
-                    "goal": f"N = {stages}, " + ("equal samples" if every == 1
-                                                 else "equal wall-clock, a stream 4 times too fast"), "norm": norm,
-                    "gradients": "own heads'" if local else "from downstream", "one": one[0], "ratio": ratio,
-                    "pipeline": f"{pipeline[1]['schedule']}, {pipeline[1]['correction']}: {pipeline[0]:.4f}",
-                    "most": f"<= {most:.2f}", "verdict": "reached" if ratio <= most else "**missed**"})
-    return table([("mean loss", "goal"), ("norm", "norm"), ("gradients", "gradients"), ("best pipeline", "pipeline"),
-                  ("sequential, same network", "one", ".4f"), ("ratio", "ratio", ".2f"), ("goal", "most"), ("", "verdict")], rows)
-
-
-def learning(results):
-    text = ("# Learning under delay\n\n" + command("learning") + "![Loss over the last 100 frames](learning.png)\n\n"
-            "The PARTIME experiments' basic network (10 layers, 16 features, kernel 5; for labels eight of 16 features, kernel "
-            f"3, with group normalisation, and a linear layer) at {results['width']}x{results['height']}, {results['frames']} "
-            f"frames. Losses are of predictions made before learning from the frame: means over {results['seeds']} seeds "
-            "(least to most). Each arm's rate is the best of the same grid for its optimizer (adam 0.0001 to 0.003, sgd 0.008 "
-            "to 0.25), chosen by seed 0. `every 4th`: a live stream at 4 times what the learner can take, which drops the "
-            "rest; the pipeline beside it is the one with N = 4. Held out: the final weights on frames never learned from. "
-            "Return: a scene's loss when it comes back over its loss when it left. Told: held-out frames whose class is told. "
-            "Every arm runs with the loss guard; a prediction that is no number counts as a loss of 1, the most there is.")
-    unguarded = sum("roll_backs" not in arm for arm in results["arms"])
-    text += f" {unguarded} arms are from an earlier version, without guard.\n\n" if unguarded else "\n\n"
-    for stream in results["streams"]:
-        name, mean = stream["stream"], stream["mean_frame"]
-        extra = {"scenes": [("return", at("forgetting", "mean"), ".2f")],
-                 "labels": [("told", lambda arm: f"{100 * arm['held_out_hits']['mean']:.0f} %")]}.get(name, [])
-        text += (f"## {name}\n\n`{stream['uri']}`; always the mean of the targets so far: {mean['loss']:.4f} over the run, "
-                 f"{mean['last_100']:.4f} over the last 100 frames.\n\n")
-        text += table([("schedule", "schedule"), ("N", "stages"), ("optimizer", "optimizer"), ("correction", "correction"),
-                       ("norm", lambda arm: arm.get("norm", "none")), ("frames", lambda arm: frames_text(arm["every"])),
-                       ("rate", "lr", "g"), ("loss", over_seeds("loss")), ("last 100", over_seeds("last_100")),
-                       ("held out", at("held_out", "mean"), ".4f"), *extra],
-                      [arm for arm in results["arms"] if arm["stream"] == name]) + "\n" + goals(results, name) + "\n"
-    return text + made_by(results)
-
-
 # --- partime ---
 
 def partime(results):
@@ -419,6 +356,48 @@ def seeds(results):
     return text + "\n" + made_by(results)
 
 
+# --- streams ---
+
+def spread(key, scale, pattern, share=False):
+    """Mean and standard deviation over the seeds; of a share missed, the share hit."""
+    def find(row):
+        mean = 1 - row[key]["mean"] if share else row[key]["mean"]
+        return f"{format(scale * mean, pattern)} ± {format(scale * row[key]['std'], pattern)}"
+    return find
+
+
+def streams(results):
+    text = ("# What each rule learns from a stream\n\n" + command("streams")
+            + f"Networks of eight layers with weights (16 features, residual blocks) at {results['width']}x{results['height']}, cut "
+            f"evenly; every arm sees the same {results['frames']} pictures once, in their order, and predicts each before it "
+            f"learns from it. Means and standard deviations over {results['seeds']} seeds (of the weights, and of the streams "
+            "that are made). The rate is the better of two for the optimizer ("
+            + "; ".join(f"{kind} {', '.join(map(str, rates))}" for kind, rates in results["rates"].items())
+            + "), chosen by the first seed. Corrections for old gradients and the guard are the program's defaults.\n\n"
+            f"- *In stream*: over all {results['frames']} frames. *Out of stream*: of the {results['held']} frames that follow, "
+            "with the weights as they are.\n"
+            "- *Memory*: weights, stashed versions, optimizer's state, gradients and activations of all stages; of PyTorch "
+            "without what its operators need meanwhile.\n"
+            "- *Gain*: decibels of signal to noise, or percentage points of accuracy, over one stage (the first row). "
+            "*Ferret*: log(exp(gain) / memory ratio), the figure of Zhou et al., arXiv 2503.12053.\n"
+            "- *every k*: one update for the mean gradient of k frames. Of *PyTorch's loop*: it learns from every k-th frame, "
+            "as on a stream k times as fast as it learns, and so is what N = k stages compete with.\n\n")
+    for stream in results["streams"]:
+        name, labels, rival = stream["stream"], stream["labels"], stream["rival"]
+        shown = (lambda error: f"{100 * (1 - error):.1f} %") if labels else (lambda error: f"{1e6 * error:.0f}")
+        figure = ((lambda key: spread(key, 100, ".1f", share=True)) if labels else (lambda key: spread(key, 1e6, ".0f")))
+        text += (f"## {name}\n\n`{stream['uri']}`: " + ("accuracy in %" if labels else "squared error in millionths")
+                 + f". {'The most frequent class' if labels else 'Copying the last frame'}: {shown(rival['error'])}, last 100 "
+                 f"{shown(rival['last_100'])}, out of stream {shown(rival['out_of_stream'])}.\n\n"
+                 + f"![{name}: in stream, by schedule and stages](streams{'-' + name if name != 'street' else ''}.png)\n\n"
+                 + table([("", "arm"), ("rate", "rate", "g"), ("in stream", figure("error")), ("last 100", figure("last_100")),
+                          ("out of stream", figure("out_of_stream")),
+                          ("memory, KiB", lambda row: row["memory_bytes"] / 1024, ".0f"), ("gain", spread("gain", 1, ".1f")),
+                          ("Ferret", "ferret", ".1f")], [arm for arm in results["arms"] if arm["stream"] == name]) + "\n")
+    return (text + "## Optimizers\n\n![Error over adam's](streams-optimizers.png)\n\n## Memory\n\n"
+            "![Error over memory](streams-memory.png)\n\n" + made_by(results))
+
+
 def comparisons(rows):
     """A table for each source, in the order of the rows."""
     return "\n".join(f"## {source}\n\n" + table([("what", "what"), ("published", "published"), ("ours", "ours"),
@@ -430,8 +409,8 @@ def tables(results):
     return comparisons(results["arms"])
 
 
-PAGES = {"camera": camera, "framerate": framerate, "gpu": gpu, "ingest": ingest, "learning": learning, "partime": partime,
-         "pipeline": pipeline, "prediction": prediction, "ranks": ranks, "replay": replay, "seeds": seeds, "tables": tables}
+PAGES = {"camera": camera, "framerate": framerate, "gpu": gpu, "ingest": ingest, "partime": partime, "pipeline": pipeline,
+         "prediction": prediction, "ranks": ranks, "replay": replay, "seeds": seeds, "streams": streams, "tables": tables}
 
 
 def page(results):

@@ -57,24 +57,6 @@ def framerate(axes, results):
          "% of the limit" if limits else "frames a second", [name for _, name, _ in rows], grouped(sorted(shares)))
 
 
-def learning(axes, results):
-    """The last 100 frames of the first stream with partime."""
-    first, rows = results["streams"][0]["stream"], []
-    for arm in results["arms"]:
-        optimizer, alone = arm["optimizer"], arm["schedule"] == "sequential"
-        if (arm["stream"] != first or arm["every"] != 1 or arm["schedule"] not in ("partime", "sequential")
-                or optimizer.startswith("sgd") or (alone and optimizer != "adam") or arm["last_100"]["mean"] is None):
-            continue
-        name = "sequential" if alone else arm["correction"]
-        if name == "none" and optimizer == "adam":
-            name = "none, beta1 0.9"
-        name += ", beta1 0.5" if optimizer == "adam, beta1 0.5" else ""
-        name += ", norm" if arm.get("norm", "none") != "none" else ""
-        rows.append((f"N = {arm['stages']}", name, arm["last_100"]["mean"]))
-    bars(axes, f"Loss over the last 100 frames of {first}, partime", "mean squared error", [row[1] for row in rows],
-         grouped(rows))
-
-
 def partime_cameras(axes, results):
     rows = [(f"{row['fps']} fps", f"{row['network']} x{row['stages']}" + (" pred." if row["kind"] == "predicted" else ""),
              row["size"]) for row in results["cameras"]]
@@ -148,11 +130,58 @@ def seeds_equal(axes, results):
     lines(axes, f"Time a sample over memory, {results['workers']} workers", "KiB of the largest stage", "ms", series)
 
 
+def streams_by_stages(name):
+    def draw(axes, results):
+        stream = next((stream for stream in results["streams"] if stream["stream"] == name), None)
+        if not stream:
+            return
+        series = {}
+        for arm in results["arms"]:
+            if arm["stream"] == name and arm["group"] in ("schedules", "PyTorch") and arm["optimizer"] == "adam":
+                label, at = arm["schedule"], arm["stages"]
+                if arm["group"] == "PyTorch":
+                    label, at = "PyTorch's loop, every N-th frame", arm["every"]
+                label += ", vertical sync" if arm["settings"] else ""
+                series.setdefault(label, []).append((at, arm["error"]["mean"], arm["error"]["std"]))
+        for label, points in series.items():
+            axes.errorbar(*zip(*points), fmt="k--o" if label.startswith("PyTorch") else "-o", capsize=3, label=label)
+        what = "most frequent class" if stream["labels"] else "copy of the last frame"
+        axes.axhline(stream["rival"]["error"], color="grey", linestyle=":", label=what)
+        axes.set_xscale("log", base=2)
+        finish(axes, f"{name}: in stream, mean and deviation over {results['seeds']} seeds", "N",
+               "share of frames whose class is missed" if stream["labels"] else "mean squared error")
+    return draw
+
+
+def streams_optimizers(axes, results):
+    """Over adam's error with the same schedule and stages."""
+    def key(arm, optimizer):
+        return arm["stream"], arm["schedule"], arm["stages"], optimizer
+    plain = {key(arm, arm["optimizer"]): arm["error"]["mean"] for arm in results["arms"] if arm["group"] == "schedules"}
+    rows = []
+    for arm in results["arms"]:
+        if arm["group"] == "optimizers":
+            adams = plain.get(key(arm, "adam"), plain[arm["stream"], "sequential", 1, "adam"])
+            rows.append((arm["stream"], arm["arm"], arm["error"]["mean"] / (adams or float("nan"))))
+    bars(axes, "Error in the stream over adam's", "ratio", [row[1] for row in rows], grouped(rows))
+
+
+def streams_memory(axes, results):
+    series = {}
+    for arm in results["arms"]:
+        if arm["stream"] == results["streams"][0]["stream"] and arm["group"] == "schedules":
+            series.setdefault(arm["schedule"], []).append((arm["memory_bytes"] / 1024, arm["error"]["mean"]))
+    lines(axes, f"{results['streams'][0]['stream']}: error in the stream over memory, a point a number of stages", "KiB",
+          "error", series)
+
+
 # By suite: what stands between the file's stem and its suffix, and what draws it.
-PLOTS = {"framerate": {"": framerate}, "learning": {"": learning}, "pipeline": {"": pipeline}, "prediction": {"": prediction},
+PLOTS = {"framerate": {"": framerate}, "pipeline": {"": pipeline}, "prediction": {"": prediction},
          "ranks": {"": ranks}, "replay": {"": replay},
          "partime": {"": partime_cameras, **{f"-{network}": partime_network(network) for network in PARTIME_NETWORKS}},
-         "seeds": {"": seeds_bubbles, "-rates": seeds_rates, "-memory": seeds_memory, "-equal": seeds_equal}}
+         "seeds": {"": seeds_bubbles, "-rates": seeds_rates, "-memory": seeds_memory, "-equal": seeds_equal},
+         "streams": {"": streams_by_stages("street"), **{f"-{name}": streams_by_stages(name) for name in ("shapes", "turns", "drift")},
+                     "-optimizers": streams_optimizers, "-memory": streams_memory}}
 
 
 def draw(results, path):

@@ -1,0 +1,104 @@
+"""PyTorch's side of `millrace bench streams`: the plain loop, one frame after the other.
+
+Reads a job, JSON, from standard input and answers with what a report would say of the frames learned from, of those
+after them, and with the bytes of weights, gradients, state and saved activations. With `every` = k it predicts each frame
+and learns from every k-th, as on a stream k times as fast as it learns.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from torch.nn import functional
+
+
+class Residual(nn.Conv2d):
+    def forward(self, x):
+        return x + torch.relu(super().forward(x))
+
+
+class Multiply(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return self.factor * x
+
+
+MODULES = {"relu": lambda layer: nn.ReLU(), "maxpool": lambda layer: nn.MaxPool2d(layer["kernel"]),
+           "avgpool": lambda layer: nn.AvgPool2d(layer["kernel"]), "flatten": lambda layer: nn.Flatten(),
+           "linear": lambda layer: nn.LazyLinear(layer["out"]), "multiply": lambda layer: Multiply(layer["slope"])}
+
+
+def network(layers, channels, weights):
+    """In PyTorch's modules, with the program's initial weights."""
+    modules = []
+    for layer in layers:
+        if layer["type"] in ("conv", "residual"):
+            kernel, out = layer["kernel"], layer.get("out", channels)
+            modules.append((Residual if layer["type"] == "residual" else nn.Conv2d)(channels, out, kernel, padding=kernel // 2))
+            channels = out
+        else:
+            modules.append(MODULES[layer["type"]](layer))
+    made = nn.Sequential(*modules)
+    made.load_state_dict(weights)
+    return made
+
+
+def picture(path):
+    """A binary PPM as [1,3,H,W], value/255."""
+    _, size, _, pixels = path.read_bytes().split(b"\n", 3)
+    width, height = map(int, size.split())
+    return torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(1, height, width, 3).permute(0, 3, 1, 2).float() / 255
+
+
+def main():
+    job = json.load(sys.stdin)
+    torch.set_num_threads(1)
+    frames = [picture(path) for path in sorted(Path(job["folder"]).glob("*.ppm"))]
+    classes = job["classes"]
+    net = network(job["layers"], 3 if classes else 6, load_file(job["weights"]))
+    optimizer = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop, "sgd": torch.optim.SGD}[job["optimizer"]](
+        net.parameters(), lr=job["lr"])
+    losses, beside, saved = [], [], {}  # beside: right answers, or errors of the last frame
+
+    def keep(tensor):
+        if not isinstance(tensor, nn.Parameter):
+            saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    for n in range(job["count"]):
+        learns = n < job["learn"] and n % job["every"] == 0
+        with torch.set_grad_enabled(learns), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+            if classes:
+                scores = net(frames[n])
+                loss = functional.cross_entropy(scores, torch.tensor([classes[n]]))
+                beside.append(float(scores.argmax() == classes[n]))
+            else:
+                output = frames[n] + net(torch.cat([frames[max(n - 1, 0)], frames[n]], 1))
+                loss = functional.mse_loss(output, frames[n + 1])
+                beside.append(functional.mse_loss(frames[n], frames[n + 1]).item())
+        losses.append(loss.item())
+        if learns:
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        if n == 0:
+            memory = sum(saved.values()) + sum(2 * p.nbytes for p in net.parameters()) + sum(
+                value.nbytes for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value))
+
+    def report(end):
+        parts = {"mean": slice(0, end), "recent": slice(max(end - 100, 0), end)}
+        loss, other = ({key: sum(values[part]) / len(values[part]) for key, part in parts.items()}
+                       for values in (losses, beside))
+        return {"loss": loss, "accuracy": other} if classes else {"loss": {**loss, "last_frame": other}}
+
+    print(json.dumps({"learned": report(job["learn"]), "after": report(job["count"]), "memory_bytes": memory}))
+
+
+if __name__ == "__main__":
+    main()

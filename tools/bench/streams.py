@@ -1,0 +1,209 @@
+"""`millrace bench streams`: what each rule learns from a stream, beside PyTorch's plain loop on the same pictures."""
+
+import json
+import math
+import os
+import queue
+import statistics
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from measuring import HERE, Failure, progress
+
+WIDTH, HEIGHT, HELD = 48, 36, 101  # frames that follow those learned from; of the first the target was learned
+# {next}: past the frames learned from, so that what follows is a scene never seen.
+STREAMS = {"street": "file:///usr/share/doc/opencv-doc/examples/data/vtest.avi",
+           "shapes": "synth:shapes?scenes=2&switch={next}",
+           "turns": "synth:shapes?scenes=4&switch=25",
+           "drift": "synth:shapes?scenes=4&switch=4&order=random&drift=0.6"}
+LABELLED = ("turns", "drift")
+RATES = {"adam": (3e-4, 1e-3), "rmsprop": (3e-4, 1e-3), "sgd": (0.03, 0.1)}
+
+BLOCKS = [{"type": "residual", "kernel": 3}] * 6
+CHANGES = [{"type": "conv", "out": 16, "kernel": 3}, {"type": "relu"}, *BLOCKS,
+           {"type": "conv", "out": 3, "kernel": 3, "init": "zero"}, {"type": "multiply", "slope": 0.25}]
+CLASSES = [{"type": "conv", "out": 16, "kernel": 3}, {"type": "relu"}, {"type": "maxpool", "kernel": 2}, *BLOCKS,
+           {"type": "avgpool", "kernel": 6}, {"type": "flatten"}, {"type": "linear", "out": 4}]
+
+
+def cut(layers, stages):
+    """Eight layers learn; every stage has as many of them."""
+    learned = [place for place, layer in enumerate(layers) if layer["type"] in ("conv", "residual", "linear")]
+    return learned[::len(learned) // stages][1:]
+
+
+def arms_of(machine, most):
+    """The first one is what the others' memory and gain are held against."""
+    def arm(group, schedule="sequential", stages=1, optimizer="adam", every=1, settings=None):
+        name = f"{schedule} x{stages}" if group != "PyTorch" else "PyTorch's loop"
+        name += f", {optimizer}" if optimizer != "adam" else ""
+        name += f", every {every}" if every > 1 else ""
+        name += "".join(f", {key.partition('.')[2].replace('_', ' ')}" for key in settings or {})
+        return {"arm": name, "group": group, "schedule": schedule, "stages": stages, "optimizer": optimizer, "every": every,
+                "settings": settings or {}}
+
+    arms = [arm("schedules")]
+    for entry in machine.schedules():
+        if entry["flushes"] or entry["name"] == "sequential":
+            continue
+        for stages in (1, 2, 4, 8):
+            group = max(4, stages) if entry["minibatches"] else 1
+            if stages > 1 or group > 1:  # else it is the one above
+                arms.append(arm("schedules", entry["name"], stages, every=group))
+            if stages > 1 and entry["vertical_sync"]:
+                arms.append(arm("schedules", entry["name"], stages, settings={"pipeline.vertical_sync": "true"}))
+    for schedule, stages in (("sequential", 1), ("partime", 4)):
+        arms += [arm("optimizers", schedule, stages, optimizer) for optimizer in ("rmsprop", "sgd")]
+    arms += [arm("optimizers", "gpipe", every=every) for every in (4, 16)]
+    arms += [arm("PyTorch", every=every) for every in (1, 2, 4, 8)] + [arm("PyTorch", optimizer="rmsprop")]
+    return [each for each in arms if not most or each["stages"] <= most]
+
+
+def toml(value):
+    if isinstance(value, list):
+        return "[" + ", ".join(map(toml, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {toml(each)}" for key, each in value.items()) + "}"
+    return json.dumps(value)
+
+
+class Stream:
+    """The pictures and classes of one seed in a folder, and the network's initial weights."""
+
+    def __init__(self, machine, name, seed, frames, folder):
+        self.name, self.frames, self.labels, self.seed, self.folder = name, frames, name in LABELLED, seed, folder
+        self.layers = CLASSES if self.labels else CHANGES
+        folder.mkdir()
+        classes = machine.frames(uri=STREAMS[name].format(next=frames + 1), seed=seed, width=WIDTH, height=HEIGHT,
+                                 frames=frames + HELD + 1, folder=str(folder))
+        self.classes = classes if self.labels else None
+        if self.labels:
+            (folder / "classes.csv").write_text("frame,class\n" + "".join(f"{n},{c}\n" for n, c in enumerate(classes)))
+        self.start = folder / "start.safetensors"
+        machine.run({**self.settings(), "optimizer.lr": 0, "output.weights": self.start}, 1)
+
+    def settings(self):
+        task = ({"task.kind": "label", "task.loss": "cross-entropy", "task.labels": self.folder / "classes.csv"}
+                if self.labels else {"task.kind": "next-frame"})
+        return {"source.uri": f"images:{self.folder}/%05d.ppm", "source.width": WIDTH, "source.height": HEIGHT, **task,
+                "model.preset": "layers", "model.layer": toml(self.layers), "model.seed": self.seed,
+                "pipeline.schedule": "sequential", "pipeline.stages": 1}
+
+    def errors(self, report):
+        """(mean, last 100, what is to be beaten in either): squared errors, or shares of classes missed."""
+        if self.labels:
+            hits, rival = report["accuracy"], report["accuracy"].get("majority", {})
+            return tuple(1 - each.get(part, 0) for each in (hits, rival) for part in ("mean", "recent"))
+        rival = report["loss"]["last_frame"]
+        return tuple(1.0 if each[part] is None else each[part]  # no number: the most that a square can be
+                     for each in (report["loss"], rival) for part in ("mean", "recent"))
+
+
+class Learner:
+    """Runs arms on cores of their own, one each."""
+
+    def __init__(self, machine, python):
+        self.machine, self.python, self.cores = machine, python, queue.Queue()
+        for core in os.sched_getaffinity(0):
+            self.cores.put(core)
+        self.pool = ThreadPoolExecutor(self.cores.qsize())
+
+    def all(self, text, work, jobs):
+        """work(launcher, *job) of each."""
+        done = iter(range(1, len(jobs) + 1))
+
+        def run(job):
+            core = self.cores.get()
+            try:
+                return work(("taskset", "-c", str(core)), *job)
+            finally:
+                self.cores.put(core)
+                progress(f"{text}: {next(done)} of {len(jobs)} runs")
+        return list(self.pool.map(run, jobs))
+
+    def learn(self, launcher, stream, arm, rate):
+        """The report of a run, and its weights; of PyTorch's also what came after."""
+        if arm["group"] == "PyTorch":
+            return self.in_pytorch(launcher, stream, arm, rate)
+        weights = stream.folder / f"{arm['arm']} {rate}.safetensors"
+        learned = self.machine.run(
+            {**stream.settings(), "model.weights": stream.start, "output.weights": weights,
+             "pipeline.schedule": arm["schedule"], "pipeline.stages": arm["stages"],
+             "pipeline.cut": cut(stream.layers, arm["stages"]), "pipeline.microbatches": arm["every"],
+             **arm["settings"], "optimizer.kind": arm["optimizer"], "optimizer.lr": rate}, stream.frames, launcher)
+        return {"learned": learned, "weights": weights, "memory_bytes": sum(learned["memory_bytes"]["total"])}
+
+    def in_pytorch(self, launcher, stream, arm, rate):
+        job = {"folder": str(stream.folder), "weights": str(stream.start), "layers": stream.layers, "classes": stream.classes,
+               "learn": stream.frames, "count": stream.frames + HELD, "optimizer": arm["optimizer"], "lr": rate,
+               "every": arm["every"]}
+        done = subprocess.run([*launcher, self.python, HERE / "pytorch_stream.py"], input=json.dumps(job), capture_output=True,
+                              text=True)
+        if done.returncode != 0:
+            raise Failure(f"{self.python}: {done.stderr.strip().rpartition(chr(10))[2]}")
+        return json.loads(done.stdout)
+
+    def figures(self, launcher, stream, run):
+        after = run.get("after") or self.machine.run(
+            {**stream.settings(), "model.weights": run["weights"], "model.learn": "false"}, stream.frames + HELD, launcher)
+        error, last, rival, rival_last = stream.errors(run["learned"])
+        _, held, _, rival_held = stream.errors(after)
+        return {"error": error, "last_100": last, "out_of_stream": held, "memory_bytes": run["memory_bytes"],
+                "rival": {"error": rival, "last_100": rival_last, "out_of_stream": rival_held}}
+
+
+def gain(labels, one, error):
+    """Of accuracy in percentage points, or of the signal-to-noise ratio in decibels."""
+    return 100 * (one - error) if labels else 10 * math.log10(max(one, 1e-12) / max(error, 1e-12))
+
+
+def over_seeds(values):
+    return {"mean": statistics.fmean(values), "std": statistics.stdev(values) if len(values) > 1 else 0.0}
+
+
+def on_stream(learner, streams, arms, rates):
+    """Every arm at the best rate of its optimizer's grid, which the first seed chooses."""
+    name, first = streams[0].name, streams[0]
+    jobs = [(first, arm, rate) for arm in arms for rate in rates[arm["optimizer"]]]
+    tried = list(zip(jobs, learner.all(f"{name}, rates", learner.learn, jobs)))
+    best = [min((found for found in tried if found[0][1] is arm), key=lambda found: first.errors(found[1]["learned"])[0])
+            for arm in arms]
+    jobs = [(stream, *job[1:]) for job, _ in best for stream in streams[1:]]
+    more = iter(learner.all(f"{name}, seeds", learner.learn, jobs))
+    runs = [(stream, run if stream is first else next(more)) for _, run in best for stream in streams]
+    found = iter(learner.all(f"{name}, after", learner.figures, runs))
+    rows, one = [], None
+    for arm, (job, _) in zip(arms, best):
+        seeds = [next(found) for _ in streams]
+        one = one or seeds
+        gains = over_seeds([gain(first.labels, a["error"], b["error"]) for a, b in zip(one, seeds)])
+        rows.append({**arm, "stream": name, "rate": job[2],
+                     **{key: over_seeds([each[key] for each in seeds]) for key in ("error", "last_100", "out_of_stream")},
+                     "memory_bytes": seeds[0]["memory_bytes"], "gain": gains,
+                     # Ferret (arXiv 2503.12053): log(exp(gain) / (memory / memory of what it is gained on)).
+                     "ferret": gains["mean"] - math.log(seeds[0]["memory_bytes"] / one[0]["memory_bytes"])})
+    rival = {key: statistics.fmean(each["rival"][key] for each in one) for key in one[0]["rival"]}
+    return {"stream": name, "labels": first.labels, "rival": rival}, rows
+
+
+def streams(machine, options):
+    frames, seeds = options.frames or 480, 1 if options.quick else 3
+    arms = arms_of(machine, options.stages)
+    arms = [arm for arm in arms if arm is arms[0] or options.arms in arm["arm"]]
+    if len(arms) == 1 and options.arms not in arms[0]["arm"]:
+        raise Failure(f'--arms: no arm has "{options.arms}" in its name', 2)
+    learner = Learner(machine, options.pytorch or sys.executable)
+    rates = {kind: grid[1:2] if options.quick else grid for kind, grid in RATES.items()}
+    results = {"suite": "streams", "frames": frames, "held": HELD - 1, "width": WIDTH, "height": HEIGHT, "seeds": seeds,
+               "rates": rates, "streams": [], "arms": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.streams or STREAMS:
+            made = [Stream(machine, name, seed, frames, Path(folder, f"{name}-{seed}")) for seed in range(seeds)]
+            stream, rows = on_stream(learner, made, arms, rates)
+            results["streams"].append({**stream, "uri": STREAMS[name].format(next=frames + 1)})
+            results["arms"] += rows
+    progress("")
+    return {**results, "provenance": machine.provenance(1)}
