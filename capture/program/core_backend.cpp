@@ -10,8 +10,9 @@ namespace {
 
 class CoreRecording final : public Recording {
  public:
-  CoreRecording(const std::function<void()>& body, program::Arena& arena, kernels::Team* team)
-      : program(body, arena, team) {}
+  CoreRecording(const std::function<void()>& body, program::Arena& arena,
+                const program::ProgramOptions& options)
+      : program(body, arena, options) {}
   std::vector<OperationInfo> operations() const override { return program.operations(); }
   mutable program::Program program;
 };
@@ -31,19 +32,22 @@ class CoreGraph final : public Graph {
 /// What is not recorded runs as it does eagerly.
 class CoreBackend final : public EagerBackend {
  public:
-  CoreBackend(int threads, const std::function<void(int)>& started) {
+  CoreBackend(int threads, const std::function<void(int)>& started, kernels::Method convolution)
+      : convolution_(convolution) {
     if (threads > 1) team_ = std::make_unique<kernels::Team>(threads, started);
   }
   bool records() const override { return true; }
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
     program::run_dry(body);  // recording keeps all that is allocated: bytes are counted here
-    return std::make_unique<CoreRecording>(body, arena_, team_.get());
+    return std::make_unique<CoreRecording>(body, arena_,
+                                           program::ProgramOptions{team_.get(), convolution_});
   }
   std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) override {
     return std::make_unique<CoreGraph>(nodes);
   }
 
  private:
+  const kernels::Method convolution_;
   program::Arena arena_;
   std::unique_ptr<kernels::Team> team_;  ///< null: the launching thread alone
 };
@@ -56,8 +60,9 @@ std::unique_ptr<Backend> make_eager_backend(c10::Device device) {
 }
 
 std::unique_ptr<Backend> make_core_backend(int threads,
-                                           const std::function<void(int index)>& started) {
-  return std::make_unique<CoreBackend>(threads, started);
+                                           const std::function<void(int index)>& started,
+                                           kernels::Method convolution) {
+  return std::make_unique<CoreBackend>(threads, started, convolution);
 }
 
 }  // namespace millrace::capture

@@ -78,9 +78,9 @@ const char* kept_name(const std::string& name) {
 
 }  // namespace
 
-Program::Program(const std::function<void()>& body, Arena& arena, kernels::Team* team)
+Program::Program(const std::function<void()>& body, Arena& arena, const ProgramOptions& options)
     : parts_(std::make_unique<Parts>()) {
-  parts_->team = team;
+  parts_->team = options.team;
   std::vector<Call> calls = record_calls(body);
   OwnMemory own(calls);
   std::vector<Node>& nodes = parts_->nodes;
@@ -88,12 +88,13 @@ Program::Program(const std::function<void()>& body, Arena& arena, kernels::Team*
   nodes = translate(calls, own, on_gpu);
   fuse(nodes, own);
   if (on_gpu) gather_weight_gradients(nodes);
+  for (Node& node : nodes) node.convolution.method = options.convolution;
 
   Values values = values_of(nodes, own);
   const std::size_t own_values = values.tensors.size();
   std::vector<std::unique_ptr<Prepared>> prepared;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    prepared.push_back(prepare(nodes[i], team ? team->threads() : 1));
+    prepared.push_back(prepare(nodes[i], options.team ? options.team->threads() : 1));
     values.lifetimes.push_back({i, i, prepared.back()->scratch_bytes()});
   }
   const ArenaPlan plan = plan_arena(values.lifetimes);

@@ -8,9 +8,14 @@
 
 #include "capture/operation_info.h"
 #include "capture/program/arena.h"
-#include "capture/program/kernels/team.h"
+#include "capture/program/kernels/kernels.h"
 
 namespace millrace::program {
+
+struct ProgramOptions {
+  kernels::Team* team = nullptr;  ///< shares each operation; results do not depend on it
+  kernels::Method convolution = kernels::Method::kAccurate;
+};
 
 /// Prepared calls on memory at fixed addresses. Running them allocates nothing, except in LibTorch
 /// operators that have no kernel here. Denormals are flushed to zero. Thread-bound, with its team.
@@ -28,9 +33,9 @@ class Program {
   };
 
   /// Records one run of `body`. Its temporaries move to `arena`, other tensors keep their
-  /// addresses. Arena and team (null: none) outlive the program; results do not depend on the team.
+  /// addresses. Arena and team outlive the program.
   /// Throws std::runtime_error if `body` can't be recorded.
-  Program(const std::function<void()>& body, Arena& arena, kernels::Team* team = nullptr);
+  Program(const std::function<void()>& body, Arena& arena, const ProgramOptions& options = {});
   ~Program();
 
   void run();

@@ -27,13 +27,14 @@ stages::Tensors copies(const stages::Tensors& tensors) {
 
 }  // namespace
 
-ProgramStage::ProgramStage(stages::Stage stage, int places, int count, kernels::Team* team)
+ProgramStage::ProgramStage(stages::Stage stage, int places, int count,
+                           const ProgramOptions& options)
     : stage_(std::move(stage)),
       count_(count),
-      team_(team),
+      options_(options),
+      arena_(stage_.parameters().flat().device()),
       places_(places),
       free_(std::make_shared<std::vector<int>>()),
-      arena_(stage_.parameters().flat().device()),
       rate_(
           at::ones({}, at::TensorOptions(stage_.parameters().flat().device()).dtype(at::kDouble))),
       skipped_(at::zeros({}, stage_.parameters().flat().device())) {}
@@ -57,7 +58,7 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
     stage_.fill_gradients(std::numeric_limits<float>::quiet_NaN());
     updates_[to] = std::make_unique<Program>(
         [&] { stage_.guarded_update({.from = from, .to = to, .count = count_}, rate_, skipped_); },
-        arena_, team_);
+        arena_, options_);
   }
   stage_.fill_gradients(0);
   skipped_.zero_();
@@ -66,7 +67,7 @@ void ProgramStage::record_all(const stages::Tensors& inputs, const at::Tensor& t
 void ProgramStage::record(Place& place, int buffer) {
   Recorded& made = place.recorded[buffer];
   const auto program = [&](const std::function<void()>& body) {
-    return std::make_unique<Program>(body, arena_, team_);
+    return std::make_unique<Program>(body, arena_, options_);
   };
   made.forward = program([&] { made.kept = stage_.forward(place.inputs, place.target, buffer); });
   made.outputs = made.kept.outputs;  // recomputing makes others

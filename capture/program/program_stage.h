@@ -15,8 +15,7 @@ namespace millrace::program {
 class ProgramStage {
  public:
   /// `places`: how many samples may be between forward and backward. `count`: backwards an update.
-  /// `team`: as Program has it.
-  ProgramStage(stages::Stage stage, int places, int count, kernels::Team* team = nullptr);
+  ProgramStage(stages::Stage stage, int places, int count, const ProgramOptions& options = {});
   ProgramStage(ProgramStage&&) noexcept;
   ~ProgramStage();
 
@@ -76,7 +75,7 @@ class ProgramStage {
 
   stages::Stage stage_;
   int count_;
-  kernels::Team* team_;
+  const ProgramOptions options_;
   Arena arena_;
   std::vector<Place> places_;
   std::shared_ptr<std::vector<int>> free_;

@@ -4,8 +4,8 @@
 
 #include <stdexcept>
 
-#include "capture/program/cuda/operations.h"
 #include "capture/program/core_backend.h"
+#include "capture/program/cuda/operations.h"
 #include "capture/program/kernels/kernels.h"
 #include "engine/pipeline/pinning.h"
 
@@ -14,12 +14,14 @@ namespace {
 
 /// Its helpers are pinned to the cores after the stage's own.
 std::unique_ptr<capture::Backend> make_core_backend(const TrainerOptions& options, int stage) {
-  if (options.threads.empty()) return capture::make_core_backend();
+  if (options.threads.empty()) return capture::make_core_backend(1, {}, options.convolution);
   const int core = options.devices.empty() ? 0 : options.devices[std::size_t(stage)].index;
-  return capture::make_core_backend(options.threads[std::size_t(stage)], [=](int index) {
+  const auto started = [=](int index) {
     pthread_setname_np(pthread_self(), ("stage " + std::to_string(stage) + " helper").c_str());
     pin_this_thread(core + index);
-  });
+  };
+  return capture::make_core_backend(options.threads[std::size_t(stage)], started,
+                                    options.convolution);
 }
 
 }  // namespace

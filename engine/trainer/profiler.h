@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "capture/program/kernels/kernels.h"
 #include "engine/pipeline/exchange.h"
 #include "engine/plan/profile.h"
 #include "engine/trainer/device.h"
@@ -20,7 +21,8 @@ struct ProfilerOptions {
   /// Keep the other usable cores busy with the same network meanwhile, as a pipeline would.
   bool neighbours = false;
   bool programs = false;  ///< by step programs, on a core; else operator by operator
-  bool parts = false;     ///< of modules that ranks may share, too; on a core
+  kernels::Method convolution = kernels::Method::kAccurate;  ///< of step programs
+  bool parts = false;  ///< of modules that ranks may share, too; on a core
 };
 
 /// Times each module's forward, input gradient, weight gradient and update on the activations that
@@ -41,9 +43,9 @@ plan::HandOff measure_hand_off();
 plan::HandOff measure_sums(Exchange& exchange);
 
 /// Speed of the whole network on 1, 2, ... cores against one, in turns until it is known to 10 %,
-/// or for some seconds a count of cores. `programs`: as ProfilerOptions has it.
+/// or for some seconds a count of cores; by `programs` that use `convolution`, or by operators.
 std::vector<plan::Measured> measure_thread_speedup(
     const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
-    const stages::OptimizerSpec& optimizer, bool programs);
+    const stages::OptimizerSpec& optimizer, bool programs, kernels::Method convolution);
 
 }  // namespace millrace::engine

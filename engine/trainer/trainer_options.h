@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "capture/backend.h"
+#include "capture/program/kernels/kernels.h"
 #include "capture/wire.h"
 #include "engine/schedule/schedule.h"
 #include "engine/trainer/device.h"
@@ -48,6 +49,7 @@ struct TrainerOptions : ScheduleSpec {
   /// program; empty: one; 0: as many as make the slowest stage fastest. Numbers are the same with
   /// any count.
   std::vector<int> threads;
+  kernels::Method convolution = kernels::Method::kAccurate;  ///< of step programs
   stages::OptimizerSpec optimizer;
   stages::CorrectionSpec correction;
   bool guard = false;         ///< roll back when the loss goes astray

@@ -75,6 +75,7 @@ KEYS = {
     "pipeline.ranks": listed([-1], ["0"], 2),
     "pipeline.tensor": whole(1, 64),
     "pipeline.capture": names("auto", "graph", "eager"),
+    "pipeline.convolution": names("accurate", "fast", "direct"),
     "optimizer.kind": names("sgd", "rmsprop", "adam", "adamw"),
     "optimizer.lr": real(0.0, 1000.0),
     "optimizer.momentum": real(0.0, 1.0),

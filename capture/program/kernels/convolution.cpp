@@ -40,6 +40,11 @@ const float* PaddedRows::copy(const float* source, const Layout& from, int first
   return buffer + border;
 }
 
+const std::vector<std::string>& method_names() {
+  static const std::vector<std::string> names = {"accurate", "fast", "direct"};
+  return names;
+}
+
 double flops(const Convolution& c) {
   return 2.0 * c.output.height * c.output.width * c.output.channels * c.input.channels * c.kernel *
          c.kernel;
@@ -47,8 +52,15 @@ double flops(const Convolution& c) {
 
 std::vector<std::string> candidates(const Convolution& convolution) {
   check(convolution);
-  return convolution.pass == Pass::kWeightGradient ? own_weight_gradients(convolution)
-                                                   : own_correlations(convolution);
+  std::vector<std::string> names = convolution.pass == Pass::kWeightGradient
+                                       ? own_weight_gradients(convolution)
+                                       : own_correlations(convolution);
+  const std::vector<std::string> transforms = own_transforms(convolution);
+  names.insert(names.end(), transforms.begin(), transforms.end());
+  if (convolution.method == Method::kDirect || names.front() == kRows) return names;
+  const auto first = std::find(names.begin(), names.end(), faster_transform(convolution));
+  if (first != names.end()) std::rotate(names.begin(), first, first + 1);
+  return names;
 }
 
 std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
@@ -61,6 +73,7 @@ std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
     throw std::invalid_argument("convolution: no implementation \"" + name + "\" here, only " +
                                 known);
   }
+  if (auto made = own_transformed(convolution, name)) return made;
   return convolution.pass == Pass::kWeightGradient ? own_weight_gradient(convolution, name)
                                                    : own_correlation(convolution, name);
 }

@@ -34,6 +34,15 @@ struct Layout {
 enum class Pass { kForward, kDataGradient, kWeightGradient };
 enum class Activation { kNone, kRelu, kSigmoid };
 
+/// Which kernels a convolution may choose from.
+enum class Method {
+  kAccurate,  ///< those whose rounding error is at most twice a direct sum's in float32
+  kFast,      ///< also those with errors to 3e-5 of the result's norm
+  kDirect,    ///< sums of products of pixels and weights alone
+};
+/// Their names: accurate, fast, direct.
+const std::vector<std::string>& method_names();
+
 /// One pass of a 2D convolution with an odd square kernel and kernel / 2 zeros around the input:
 /// output height = (input height - 1) / stride + 1, width alike.
 struct Convolution {
@@ -48,6 +57,7 @@ struct Convolution {
   /// halo.
   bool masked = false;
   int mask_halo = 0;
+  Method method = Method::kAccurate;  ///< says which of candidates() is first, no more
   /// kWeightGradient: add to the gradients that are there instead of overwriting them.
   bool accumulate = false;
 };
@@ -87,7 +97,9 @@ class Kernel {
   virtual int phases(int threads) const { return 1; }
   virtual void run(const Operands& operands, int phase, Share share) const = 0;
   /// On one thread.
-  void run(const Operands& operands) const { run(operands, 0, {}); }
+  void run(const Operands& operands) const {
+    for (int phase = 0; phase < phases(1); ++phase) run(operands, phase, {});
+  }
 };
 
 /// The implementations that can do it, by short names that hold no space, comma or colon; never

@@ -21,6 +21,14 @@ std::vector<std::string> own_weight_gradients(const Convolution& convolution);
 std::unique_ptr<Kernel> own_weight_gradient(const Convolution& convolution,
                                             const std::string& name);
 
+/// As products of transformed squares; empty: none can do it.
+std::vector<std::string> own_transforms(const Convolution& convolution);
+/// The one that is fastest of those that the method allows, if it is faster than a direct kernel;
+/// else empty. By shape alone.
+std::string faster_transform(const Convolution& convolution);
+/// Null: the name is none of own_transforms().
+std::unique_ptr<Kernel> own_transformed(const Convolution& convolution, const std::string& name);
+
 /// Rows of an image with zeros left and right, for a source that has no halo of its own.
 struct PaddedRows {
   int padding = 0;

@@ -240,7 +240,7 @@ TEST(Program, TakesNumbersThatHaveFadedAwayForZeros) {
     Arena arena;
     const at::Tensor x = at::full({4096}, 1e-39);
     at::Tensor sum;
-    Program program([&] { sum = x + x; }, arena, team);
+    Program program([&] { sum = x + x; }, arena, {.team = team});
     program.run();
     const float* made = sum.const_data_ptr<float>();
     EXPECT_EQ(std::count(made, made + 4096, 0.0f), 4096);

@@ -66,7 +66,7 @@ struct Result {
 Result learn(stages::Stage stage, int threads) {
   const at::Tensor wanted = target(stage.network());
   kernels::Team team(threads);
-  ProgramStage program(std::move(stage), 1, 2, threads > 1 ? &team : nullptr);
+  ProgramStage program(std::move(stage), 1, 2, {.team = threads > 1 ? &team : nullptr});
   Result result;
   for (int i = 0; i < kSamples; ++i) {
     ProgramStage::Activations kept = program.forward({sample(i)}, wanted, 0);

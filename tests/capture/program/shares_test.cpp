@@ -14,10 +14,11 @@ struct SharedShape {
 };
 
 /// Few and many channels against the threads, fewer rows than threads, strides, 3-channel edges.
-const std::vector<SharedShape> kShapes = {{1, 1, 1, 1, 1},      {2, 3, 3, 16, 7},   {16, 16, 16, 16, 5},
-                                    {13, 17, 3, 32, 5},   {13, 17, 16, 3, 5}, {6, 20, 48, 48, 5},
-                                    {5, 33, 17, 19, 3},   {2, 2, 64, 128, 3}, {9, 7, 16, 32, 3, 2},
-                                    {8, 9, 16, 16, 1, 2}, {70, 3, 16, 16, 3}, {3, 5, 130, 70, 3}};
+const std::vector<SharedShape> kShapes = {
+    {1, 1, 1, 1, 1},      {2, 3, 3, 16, 7},     {16, 16, 16, 16, 5}, {13, 17, 3, 32, 5},
+    {13, 17, 16, 3, 5},   {6, 20, 48, 48, 5},   {5, 33, 17, 19, 3},  {2, 2, 64, 128, 3},
+    {9, 7, 16, 32, 3, 2}, {8, 9, 16, 16, 1, 2}, {70, 3, 16, 16, 3},  {3, 5, 130, 70, 3},
+    {50, 50, 16, 16, 5},  {40, 35, 8, 9, 15}};
 
 /// What a pass made of the same numbers, by so many threads.
 std::vector<float> made_by(int threads, const Convolution& c, const std::string& name) {

@@ -65,7 +65,7 @@ struct Config {
     std::vector<int> cut;
     std::vector<std::string> devices = {"auto"};
     std::vector<int> threads = {1};  ///< per stage, or one number for all; 0: chosen at the start
-    std::string capture = "auto";
+    std::string capture = "auto", convolution = "accurate";
     std::vector<int> ranks;  ///< one per worker; empty: dealt in order
     int tensor = 1;          ///< ranks that share each worker's modules
   } pipeline;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "capture/program/kernels/kernels.h"
 #include "engine/monitor/overload.h"
 #include "engine/schedule/schedule.h"
 #include "engine/schedule/schedule_csv.h"
@@ -182,7 +183,8 @@ std::vector<ConfigKey> make_table() {
               "cross-entropy takes label_smoothing, each takes channels = [FIRST, COUNT]"),
       KEY(task.horizon, whole(1, 1000), "next-frame: frames from the input to the predicted frame"),
       KEY(task.context, whole(1, 64),
-          "next-frame: frames that the network sees, the latest one's channels last; unset: 1 for a "
+          "next-frame: frames that the network sees, the latest one's channels last; unset: 1 for "
+          "a "
           "network that predicts the frame itself"),
       KEY(task.predict, one_of({"auto", "change", "frame"}),
           "next-frame: change: the network's output is added to the latest frame; frame: it is the "
@@ -209,8 +211,7 @@ std::vector<ConfigKey> make_table() {
       KEY(model.layers, whole(1, 1000), "partime-cnn, residual-cnn: convolutions"),
       KEY(model.features, whole(1, 4096),
           "partime-cnn, residual-cnn: channels between convolutions"),
-      KEY(model.kernel, kernel_side(),
-          "partime-cnn, residual-cnn: side of a convolution's kernel"),
+      KEY(model.kernel, kernel_side(), "partime-cnn, residual-cnn: side of a convolution's kernel"),
       KEY(model.norm, one_of({"none", "instance", "group"}),
           "partime-cnn: normalization between a convolution and its activation"),
       KEY(model.activation, one_of({"relu", "leaky-relu"}),
@@ -265,6 +266,10 @@ std::vector<ConfigKey> make_table() {
           "which equals eager within rounding; eager: operator by operator, on a core PyTorch's "
           "own "
           "bits; auto: graph where a step can be recorded and a core has vector instructions"),
+      KEY(pipeline.convolution, one_of(kernels::method_names()),
+          "kernels of step programs: accurate: FFT and Winograd where they are faster, rounding at "
+          "most twice as much as a direct sum; fast: also Winograd with errors to 3e-5; direct: "
+          "sums of products alone"),
       KEY(optimizer.kind, one_of(stages::optimizer_names()), "as in torch.optim"),
       KEY(optimizer.lr, real(0, 1000), "learning rate"),
       KEY(optimizer.momentum, real(0, 1), "sgd, rmsprop"),
@@ -279,7 +284,8 @@ std::vector<ConfigKey> make_table() {
           "CosineAnnealingLR, whose rate rises again after T_max"),
       KEY(optimizer.step_size, whole(1, kMany), "step: updates from one rate to the next"),
       KEY(optimizer.gamma, real(0, 1), "step: the next rate over the one before"),
-      KEY(optimizer.T_max, whole(1, kMany), "cosine: updates from the largest rate to the smallest"),
+      KEY(optimizer.T_max, whole(1, kMany),
+          "cosine: updates from the largest rate to the smallest"),
       KEY(optimizer.eta_min, real(0, 1000), "cosine: the smallest rate"),
       KEY(optimizer.warmup, whole(0, kMany),
           "updates in which the rate rises to lr, as LinearLR's total_iters, before the schedule "
@@ -288,7 +294,8 @@ std::vector<ConfigKey> make_table() {
       KEY(correction.kind, corrections(),
           "what to do about old gradients; none: the schedule's bare rule; auto: none where "
           "gradients "
-          "are fresh; else local for a network of changes, where it fits, and for others inverse-age, "
+          "are fresh; else local for a network of changes, where it fits, and for others "
+          "inverse-age, "
           "with optimizer.beta1 = 0 unless that is set"),
       KEY(correction.anneal, whole(1, kMany), "pipemare: updates until the full rate is reached"),
       KEY(correction.lambda, real(0, 1000), "dc-asgd: strength"),
@@ -320,7 +327,8 @@ std::vector<ConfigKey> make_table() {
       KEY(novelty.snapshots, text(),
           "folder for a picture of each event of unexpected frames; empty: none"),
       KEY(novelty.clip_seconds, real(0, 60),
-          "with novelty.snapshots: seconds before and after an event's first frame that are kept as "
+          "with novelty.snapshots: seconds before and after an event's first frame that are kept "
+          "as "
           "a video; 0: none"),
       KEY(novelty.webhook, text(),
           "http://[USER:PASSWORD@]HOST:PORT/PATH: each event is posted there as JSON; empty: none"),
@@ -332,7 +340,8 @@ std::vector<ConfigKey> make_table() {
       KEY(checkpoint.resume, flag(),
           "go on from the checkpoint in checkpoint.dir, if there is one"),
       KEY(checkpoint.damaged, one_of({"set-aside", "refuse"}),
-          "what to do if no checkpoint is intact; set-aside: rename it and start from model.weights "
+          "what to do if no checkpoint is intact; set-aside: rename it and start from "
+          "model.weights "
           "or anew; refuse: end the run with 2"),
       KEY(output.report, text(), "the report, .json"),
       KEY(output.weights, text(), "final weights, .safetensors"),

@@ -1,0 +1,350 @@
+// Convolutions of stride 1 as products in a transformed domain, square by square: an FFT of
+// overlapping squares, or Winograd's. A product a frequency replaces kernel^2 multiply-adds a
+// pixel.
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+
+#include "capture/program/kernels/own.h"
+#include "capture/program/kernels/simd.h"
+#include "capture/program/kernels/transformed.h"
+
+namespace millrace::kernels {
+namespace {
+
+struct Kind {
+  const char* name;
+  Transform transform;
+  int side, kernel;  ///< kernel 0: any that leaves room for outputs
+  bool accurate;
+  /// What a square of `lanes` channels takes, in the time of so many multiply-adds of vectors:
+  /// images there and back, weights there and back. Measured with 8 lanes on a Zen 3 of 2021.
+  double image, output, weights, weight_gradient;
+};
+constexpr Kind kKinds[] = {
+    {"fft12", Transform::kFft12, 12, 0, true, 2500, 2200, 1100, 1500},
+    {"fft20", Transform::kFft20, 20, 0, true, 10000, 8500, 4500, 4900},
+    {"fft30", Transform::kFft30, 30, 0, true, 31000, 21500, 16500, 21700},
+    {"winograd4x3", Transform::kWinograd43, 6, 3, true, 420, 290, 220, 140},
+    {"winograd6x3", Transform::kWinograd63, 8, 3, false, 690, 500, 330, 230},
+    {"winograd4x5", Transform::kWinograd45, 8, 5, false, 690, 370, 350, 300},
+};
+bool is_fft(const Kind& kind) {
+  return kind.kernel == 0;
+}
+int frequencies_of(const Kind& kind) {
+  const int half = kind.side / 2;
+  return is_fft(kind) ? (half - 1) * kind.side + 2 * (half + 1) : kind.side * kind.side;
+}
+
+bool can_do(const Kind& kind, const Convolution& c) {
+  if (c.stride != 1 || c.kernel == 1) return false;
+  return is_fft(kind) ? 2 * c.kernel <= kind.side + 1 : kind.kernel == c.kernel;
+}
+
+double vectors(int channels) {
+  return double(round_up(std::size_t(channels), lanes()) / lanes());
+}
+
+/// In the time of multiply-adds of vectors.
+double cost_of(const Kind& kind, const Convolution& c) {
+  const bool gradient = c.pass == Pass::kDataGradient;
+  const Layout &from = gradient ? c.output : c.input, &to = gradient ? c.input : c.output;
+  const int tile = kind.side - c.kernel + 1;
+  const double tiles = double((to.height + tile - 1) / tile) * ((to.width + tile - 1) / tile);
+  const double taps = double(c.kernel) * c.kernel,
+               of_weights = from.channels * vectors(to.channels);
+  const double product = frequencies_of(kind) * of_weights * (is_fft(kind) ? 4.6 : 1.3);
+  const double inputs = tiles * vectors(from.channels) * kind.image;
+  const double outputs = tiles * vectors(to.channels);
+  if (c.pass == Pass::kWeightGradient) {  // a product's sums go to memory
+    return inputs + outputs * kind.image + (tiles + 2) * product +
+           of_weights * (kind.weight_gradient + 15 * taps);
+  }
+  return inputs + outputs * kind.output + tiles * product + of_weights * (kind.weights + 10 * taps);
+}
+
+/// The same of the kernels that sum products directly.
+double direct_cost(const Convolution& c) {
+  const bool gradient = c.pass == Pass::kDataGradient;
+  const int from = gradient ? c.output.channels : c.input.channels;
+  const int to = gradient ? c.input.channels : c.output.channels;
+  const double pixels = double(c.output.height) * c.output.width, side = c.kernel;
+  const double wide = pixels * side * side * from * vectors(to);
+  if (c.pass == Pass::kWeightGradient)
+    return 1.25 * std::min(wide, pixels * side * side * to * vectors(from));
+  const double narrow = pixels * to * (1.5 * side * vectors(c.kernel * from) + 4);
+  return std::min(1.17 * wide, narrow);
+}
+
+/// Floats of one plane of each image in the cache at a time.
+constexpr std::size_t kBlockFloats = 128 << 10;
+
+/// Spectra of one side of the products, [frequency][count][real and imaginary][channels].
+struct Spectra {
+  std::size_t channels = 0;  ///< in whole vectors
+  std::size_t parts = 1, plane = 0, floats = 0;
+
+  Spectra(std::size_t wanted, std::size_t count, std::size_t parts, std::size_t frequencies)
+      : channels(round_up(wanted, lanes())), parts(parts) {
+    // Not a power of two, or all planes would compete for one place of the cache.
+    plane = round_up(count * row(), 16) + 16;
+    floats = plane * frequencies;
+  }
+  std::size_t row() const { return parts * channels; }
+  Spectrum at(float* first, std::size_t index, std::size_t channel) const {
+    return {first + index * row() + channel, plane, channels};
+  }
+};
+
+class OwnTransformed final : public Kernel {
+ public:
+  OwnTransformed(const Convolution& c, const Kind& kind)
+      : c_(c),
+        kind_(kind),
+        tile_(kind.side - c.kernel + 1),
+        tiles_across_((c.output.width + tile_ - 1) / tile_),
+        tiles_(std::size_t((c.output.height + tile_ - 1) / tile_) * tiles_across_),
+        frequencies_(std::size_t(frequencies_of(kind))),
+        from_(gradient() ? c.output : c.input),
+        to_(gradient() ? c.input : c.output),
+        blocks_(blocks()),
+        block_((tiles_ + blocks_ - 1) / blocks_),
+        a_(from_.channels, block_, parts(), frequencies_),
+        b_(to_.channels, block_, parts(), frequencies_),
+        weights_(to_.channels, from_.channels, parts(), frequencies_) {
+    const int taps = c.kernel * c.kernel;
+    for (int q = 0; q < taps; ++q) {
+      const int tap = gradient() ? taps - 1 - q : q;
+      places_.push_back(std::uint32_t((tap / c.kernel * kind.side + tap % c.kernel) * lanes()));
+    }
+  }
+
+  std::string name() const override { return kind_.name; }
+  std::size_t packed_floats() const override { return 0; }
+  std::size_t scratch_floats() const override {
+    return std::size_t(kind_.side) * kind_.side * lanes_;
+  }
+  std::size_t shared_floats(int) const override { return a_.floats + b_.floats + weights_.floats; }
+  void pack(const float*, float*, Share) const override {}
+  /// Block by block: the transforms there, the products; with the next block's the way back.
+  int phases(int) const override { return int(2 * blocks_ + 1); }
+
+  void run(const Operands& operands, int phase, Share share) const override {
+    const std::size_t block = std::size_t(phase) / 2;
+    if (phase % 2 == 1) return multiply(operands, block, share);
+    if (weight_gradient()) {
+      if (block == blocks_) return finish_weights(operands, share);
+      spread_images(operands.x, c_.input, Side::kInput, block, operands, share);
+      spread_images(operands.dy, c_.output, Side::kGradient, block, operands, share);
+      return;
+    }
+    if (block == 0) spread_weights(operands, share);
+    if (block > 0) finish_images(operands, block - 1, share);
+    if (block < blocks_) {
+      const float* source = gradient() ? operands.dy : operands.x;
+      spread_images(source, from_, Side::kInput, block, operands, share);
+    }
+  }
+
+ private:
+  bool gradient() const { return c_.pass == Pass::kDataGradient; }
+  bool weight_gradient() const { return c_.pass == Pass::kWeightGradient; }
+  std::size_t parts() const { return is_fft(kind_) ? 2 : 1; }
+  /// An FFT's way there and back multiplies by this.
+  float scale() const { return is_fft(kind_) ? 1.0f / float(4 * kind_.side * kind_.side) : 1.0f; }
+  std::size_t blocks() const {
+    const std::size_t of_tile = frequencies_ * parts() *
+                                (round_up(from_.channels, lanes_) + round_up(to_.channels, lanes_));
+    const std::size_t most = std::max<std::size_t>(12, kBlockFloats / of_tile);
+    return (tiles_ + most - 1) / most;
+  }
+  float* a(const Operands& operands) const { return operands.shared; }
+  float* b(const Operands& operands) const { return operands.shared + a_.floats; }
+  float* weights(const Operands& operands) const { return b(operands) + b_.floats; }
+  Square scratch(const Operands& operands) const {
+    return {operands.scratch, kind_.side * lanes_, lanes_};
+  }
+  std::size_t tiles_in(std::size_t block) const {
+    return std::min(block_, tiles_ - block * block_);
+  }
+
+  /// Where a tile's square, its corner `border` pixels up and left of the tile, meets the image;
+  /// at most `extent` rows and columns of it.
+  Window window(std::size_t tile, const Layout& image, int border, int extent) const {
+    const int y = int(tile) / tiles_across_ * tile_ - border;
+    const int x = int(tile) % tiles_across_ * tile_ - border;
+    return {.row = image.row(),
+            .column = std::size_t(image.channels),
+            .side = kind_.side,
+            .top = std::max(0, -y),
+            .bottom = std::min(extent, image.height - y),
+            .left = std::max(0, -x),
+            .right = std::min(extent, image.width - x)};
+  }
+  /// Floats from the image's pixel (0, 0) to the square's.
+  std::ptrdiff_t offset(std::size_t tile, const Layout& image, int border) const {
+    const int y = int(tile) / tiles_across_ * tile_ - border;
+    const int x = int(tile) % tiles_across_ * tile_ - border;
+    return y * std::ptrdiff_t(image.row()) + x * std::ptrdiff_t(image.channels);
+  }
+
+  void spread_images(const float* image, const Layout& layout, Side side, std::size_t block,
+                     const Operands& operands, Share share) const {
+    const bool input = side == Side::kInput;
+    const int border = input ? c_.kernel / 2 : 0, extent = input ? kind_.side : tile_;
+    const Spectra& spectra = input ? a_ : b_;
+    float* const to = input ? a(operands) : b(operands);
+    const std::size_t vectors = spectra.channels / lanes_;
+    const auto [begin, end] = share.of(tiles_in(block) * vectors);
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t index = i / vectors, channel = i % vectors * lanes_;
+      const std::size_t tile = block * block_ + index;
+      Window w = window(tile, layout, border, extent);
+      w.channels = layout.channels - int(channel);
+      const float* const corner = image + offset(tile, layout, border) + channel;
+      Square from{corner, w.row, w.column};
+      const int side_there = std::min(w.bottom - w.top, w.right - w.left);
+      if (side_there < kind_.side || w.channels < int(lanes_)) {
+        copy_square(corner, w, operands.scratch);
+        from = scratch(operands);
+      }
+      spread(kind_.transform, side, from, w.bottom, spectra.at(to, index, channel));
+    }
+  }
+
+  void spread_weights(const Operands& operands, Share share) const {
+    float* const square = operands.scratch;
+    std::fill_n(square, scratch_floats(), 0.0f);
+    const std::size_t taps = places_.size(), in = c_.input.channels;
+    const std::size_t vectors = weights_.channels / lanes_;
+    const auto [begin, end] = share.of(from_.channels * vectors);
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t from = i / vectors, to = i % vectors * lanes_;
+      const std::size_t rows = std::min(lanes_, to_.channels - to);
+      if (gradient()) {
+        to_lanes(operands.packed + (from * in + to) * taps, taps, rows, places_, square);
+      } else {
+        to_lanes(operands.packed + (to * in + from) * taps, in * taps, rows, places_, square);
+      }
+      scale_taps(square);
+      spread(kind_.transform, Side::kWeights, scratch(operands), c_.kernel,
+             weights_.at(weights(operands), from, to));
+    }
+  }
+
+  void scale_taps(float* square) const {
+    const float factor = scale();
+    for (const std::uint32_t place : places_) {
+      for (std::size_t l = 0; l < lanes_; ++l) square[place + l] *= factor;
+    }
+  }
+
+  void multiply(const Operands& operands, std::size_t block, Share share) const {
+    Products p{.complex = is_fft(kind_)};
+    p.vectors = int(b_.channels / lanes_);
+    p.a_imaginary = a_.channels;
+    p.b_imaginary = p.c_imaginary = b_.channels;
+    p.b_k = p.c_row = b_.row();
+    const int tiles = int(tiles_in(block)), channels = from_.channels;
+    const bool sums_tiles = weight_gradient();
+    p.rows = sums_tiles ? channels : tiles;
+    p.depth = sums_tiles ? tiles : channels;
+    p.a_row = sums_tiles ? 1 : a_.row();
+    p.a_k = sums_tiles ? a_.row() : 1;
+    p.accumulate = sums_tiles && block > 0;
+    const auto [begin, end] = share.of(std::size_t(frequencies_));
+    for (std::size_t f = begin; f < end; ++f) {
+      float* const image = b(operands) + f * b_.plane;
+      float* const kernel = weights(operands) + f * weights_.plane;
+      p.a = a(operands) + f * a_.plane;
+      p.b = sums_tiles ? image : kernel;
+      p.c = sums_tiles ? kernel : image;
+      products(p);
+    }
+  }
+
+  void finish_images(const Operands& operands, std::size_t block, Share share) const {
+    Layout mask = to_;
+    mask.halo = c_.mask_halo;
+    float* const image = gradient() ? operands.dx : operands.y;
+    const std::size_t vectors = b_.channels / lanes_;
+    const auto [begin, end] = share.of(tiles_in(block) * vectors);
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t index = i / vectors, channel = i % vectors * lanes_;
+      const std::size_t tile = block * block_ + index;
+      Window w = window(tile, to_, 0, tile_);
+      w.channels = to_.channels - int(channel);
+      gather(kind_.transform, Side::kOutput, b_.at(b(operands), index, channel), w.bottom,
+             operands.scratch);
+      const bool masked = gradient() && c_.masked;
+      finish_square(operands.scratch,
+                    !gradient() && operands.bias ? operands.bias + channel : nullptr,
+                    gradient() ? Activation::kNone : c_.activation,
+                    masked ? operands.mask + offset(tile, mask, 0) + channel : nullptr,
+                    window(tile, mask, 0, tile_), image + offset(tile, to_, 0) + channel, w);
+    }
+  }
+
+  void finish_weights(const Operands& operands, Share share) const {
+    const std::size_t taps = places_.size(), in = c_.input.channels;
+    const std::size_t vectors = weights_.channels / lanes_;
+    const auto [begin, end] = share.of(in * vectors);
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t from = i / vectors, to = i % vectors * lanes_;
+      gather(kind_.transform, Side::kWeights, weights_.at(weights(operands), from, to), c_.kernel,
+             operands.scratch);
+      scale_taps(operands.scratch);
+      from_lanes(operands.scratch, places_, operands.weight_gradient + (to * in + from) * taps,
+                 in * taps, std::min(lanes_, to_.channels - to), c_.accumulate);
+    }
+    if (!operands.bias_gradient) return;
+    const auto [first, last] = share.of(c_.output.channels, lanes_);
+    channel_sums(operands.dy, c_.output, first, last, operands.bias_gradient, c_.accumulate);
+  }
+
+  const std::size_t lanes_ = lanes();
+  const Convolution c_;
+  const Kind kind_;
+  const int tile_;  ///< outputs of a square
+  const int tiles_across_;
+  const std::size_t tiles_;
+  const std::size_t frequencies_;
+  const Layout from_, to_;            ///< images: of the products' depth, and of their columns
+  const std::size_t blocks_, block_;  ///< of tiles, and tiles in each but the last
+  const Spectra a_, b_, weights_;
+  std::vector<std::uint32_t> places_;  ///< of the taps in a square
+};
+
+}  // namespace
+
+std::vector<std::string> own_transforms(const Convolution& c) {
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) {
+    if (can_do(kind, c)) names.push_back(kind.name);
+  }
+  return names;
+}
+
+std::string faster_transform(const Convolution& c) {
+  constexpr double kWorthIt = 0.8;  // small ones are estimated worse
+  const char* best = "";
+  double least = kWorthIt * direct_cost(c);
+  for (const Kind& kind : kKinds) {
+    if (!can_do(kind, c) || !(kind.accurate || c.method == Method::kFast)) continue;
+    const double cost = cost_of(kind, c);
+    if (cost >= least) continue;
+    best = kind.name;
+    least = cost;
+  }
+  return best;
+}
+
+std::unique_ptr<Kernel> own_transformed(const Convolution& c, const std::string& name) {
+  for (const Kind& kind : kKinds) {
+    if (name == kind.name) return std::make_unique<OwnTransformed>(c, kind);
+  }
+  return nullptr;
+}
+
+}  // namespace millrace::kernels

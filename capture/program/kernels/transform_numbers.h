@@ -1,0 +1,114 @@
+// The numbers of the transforms, made by the compiler. Internal to this folder.
+#pragma once
+
+namespace millrace::kernels {
+
+/// 4 if it divides n, else its smallest prime factor.
+constexpr int first_factor(int n) {
+  if (n % 4 == 0) return 4;
+  for (int factor = 2; factor < n; ++factor) {
+    if (n % factor == 0) return factor;
+  }
+  return n;
+}
+
+/// cos and sin of 2 pi i / N, by their series around 0, to double's precision.
+template <int N>
+struct Roots {
+  float cos[N] = {}, sin[N] = {};
+
+  constexpr Roots() {
+    for (int i = 0; i < N; ++i) {
+      // Within -pi .. pi the series are exact enough.
+      const double angle = 6.283185307179586476925 * (2 * i > N ? i - N : i) / N;
+      double term = 1, c = 0, s = 0;
+      for (int n = 0; n < 40; n += 2) {
+        c += term;
+        s += term * angle / (n + 1);
+        term *= -angle * angle / ((n + 1) * (n + 2));
+      }
+      cos[i] = float(4 * i % N == 0 && 2 * i % N != 0 ? 0 : c);
+      sin[i] = float(2 * i % N == 0 ? 0 : s);
+    }
+  }
+};
+template <int N>
+inline constexpr Roots<N> kRoots;
+
+template <int Rows, int Columns>
+struct Matrix {
+  static constexpr int rows = Rows, columns = Columns;
+  float at[Rows][Columns] = {};
+  bool points_are_rows = true;
+
+  /// Whether row or column i is of a point p > 0, and the next of -p.
+  constexpr bool pairs(int i) const {
+    return i % 2 == 1 && i + 2 < (points_are_rows ? Rows : Columns);
+  }
+  /// Of such a pair: whether the even powers are alike; else the odd ones are.
+  constexpr bool even_sign(int i) const {
+    for (int power = 0; power < (points_are_rows ? Columns : Rows); ++power) {
+      const float p = points_are_rows ? at[i][power] : at[power][i];
+      const float minus_p = points_are_rows ? at[i + 1][power] : at[power][i + 1];
+      if (p != 0) return (p == minus_p) == (power % 2 == 0);
+    }
+    return true;
+  }
+  constexpr Matrix<Columns, Rows> transposed() const {
+    Matrix<Columns, Rows> made;
+    made.points_are_rows = !points_are_rows;
+    for (int i = 0; i < Rows; ++i) {
+      for (int j = 0; j < Columns; ++j) made.at[j][i] = at[i][j];
+    }
+    return made;
+  }
+};
+
+/// F(M, R) at points 0, +-p, +-q ... and infinity: of Toom and Cook, as in Lavin and Gray (arXiv
+/// 1509.09308). The points of F(4, 3) are those with the smallest error of many that were tried.
+template <int M, int R>
+struct WinogradMatrices {
+  static constexpr int N = M + R - 1;
+  Matrix<N, N> input;
+  Matrix<N, R> weights;
+  Matrix<N, M> gradient;
+
+  constexpr WinogradMatrices() {
+    constexpr double kAccurate[] = {0, 0.625, -0.625, 1.5, -1.5};
+    constexpr double kOther[] = {0, 1, -1, 2, -2, 0.5, -0.5};
+    double points[N - 1] = {};
+    for (int i = 0; i < N - 1; ++i) points[i] = N == 6 ? kAccurate[i] : kOther[i];
+    for (int i = 0; i < N; ++i) {
+      const bool infinity = i == N - 1;
+      // The product of x - q over all other points, its value at this one.
+      double product[N + 1] = {1}, value = 1;
+      for (int j = 0, degree = 0; j < N - 1; ++j) {
+        if (j == i) continue;
+        if (!infinity) value *= points[i] - points[j];
+        for (int k = ++degree; k > 0; --k) product[k] = product[k - 1] - points[j] * product[k];
+        product[0] *= -points[j];
+      }
+      double largest = 0, scale = 1;
+      for (double c : product) largest = c > largest ? c : -c > largest ? -c : largest;
+      while (!infinity && largest * scale > 4) scale /= 2;
+      for (int k = 0; k < N; ++k) input.at[i][k] = float(product[k] * scale);
+      double power = 1;
+      for (int k = 0; k < N; ++k, power *= infinity ? 0 : points[i]) {
+        if (k < R) weights.at[i][k] = float(infinity ? k == R - 1 : power / value / scale);
+        if (k < M) gradient.at[i][k] = float(infinity ? k == M - 1 : power);
+      }
+    }
+  }
+};
+template <int M, int R>
+inline constexpr auto kInput = WinogradMatrices<M, R>().input;
+template <int M, int R>
+inline constexpr auto kWeights = WinogradMatrices<M, R>().weights;
+template <int M, int R>
+inline constexpr auto kGradient = WinogradMatrices<M, R>().gradient;
+template <int M, int R>
+inline constexpr auto kOutput = kGradient<M, R>.transposed();
+template <int M, int R>
+inline constexpr auto kWeightGradient = kWeights<M, R>.transposed();
+
+}  // namespace millrace::kernels
