@@ -318,9 +318,10 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph
                     : config.pipeline.capture == "eager" ? engine::Capture::eager
                                                          : engine::Capture::automatic;
-  const std::vector<std::string>& methods = kernels::method_names();
-  options.convolution = kernels::Method(
-      std::find(methods.begin(), methods.end(), config.pipeline.convolution) - methods.begin());
+  options.convolution =
+      kernels::Method(std::find(std::begin(kernels::kMethodNames), std::end(kernels::kMethodNames),
+                                config.pipeline.convolution) -
+                      kernels::kMethodNames);
   options.cut = config.pipeline.cut;
   options.threads = config.pipeline.threads;
   if (options.threads.size() == 1)

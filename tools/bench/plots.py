@@ -53,8 +53,8 @@ def framerate(axes, results):
     rows += [("PyTorch's best", f"{row['network']} {row['size']}", 1e3 / row["pytorch_ms"])
              for row in results.get("pytorch", []) if row["pytorch_ms"]]
     shares = [(label, name, 100 * fps / limits[name] if limits else fps) for label, name, fps in rows]
-    bars(axes, "Frames learned a second" + (", as a share of what the cores' multiply-adds allow" if limits else ""),
-         "% of the limit" if limits else "frames a second", [name for _, name, _ in rows], grouped(sorted(shares)))
+    bars(axes, "Frames learned a second" + (", as a share of what direct convolutions allow" if limits else ""),
+         "% of the direct limit" if limits else "frames a second", [name for _, name, _ in rows], grouped(sorted(shares)))
 
 
 def partime_cameras(axes, results):

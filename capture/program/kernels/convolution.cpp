@@ -40,11 +40,6 @@ const float* PaddedRows::copy(const float* source, const Layout& from, int first
   return buffer + border;
 }
 
-const std::vector<std::string>& method_names() {
-  static const std::vector<std::string> names = {"accurate", "fast", "direct"};
-  return names;
-}
-
 double flops(const Convolution& c) {
   return 2.0 * c.output.height * c.output.width * c.output.channels * c.input.channels * c.kernel *
          c.kernel;

@@ -266,7 +266,8 @@ std::vector<ConfigKey> make_table() {
           "which equals eager within rounding; eager: operator by operator, on a core PyTorch's "
           "own "
           "bits; auto: graph where a step can be recorded and a core has vector instructions"),
-      KEY(pipeline.convolution, one_of(kernels::method_names()),
+      KEY(pipeline.convolution,
+          one_of({std::begin(kernels::kMethodNames), std::end(kernels::kMethodNames)}),
           "kernels of step programs: accurate: FFT and Winograd where they are faster, rounding at "
           "most twice as much as a direct sum; fast: also Winograd with errors to 3e-5; direct: "
           "sums of products alone"),
