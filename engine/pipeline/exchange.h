@@ -20,7 +20,8 @@ namespace millrace::engine {
 /// allocates nothing; its messages arrive in order. A letter has any size; letters of one kind
 /// between two ranks arrive in order. No call waits for another rank. Messages move on while some
 /// call is made on both sides. Whoever calls anything but rank() and ranks() holds mutex(). Throws
-/// std::runtime_error where the transport fails.
+/// std::runtime_error where the transport fails. A call that does not return for 6 s ends the
+/// process with 1.
 class Exchange {
  public:
   virtual ~Exchange() = default;

@@ -1,11 +1,16 @@
 // Messages by MPI: a module of its own, so that a run without mpirun never loads MPI.
 #include <mpi.h>
 
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <list>
 #include <span>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "engine/pipeline/exchange.h"
@@ -68,11 +73,50 @@ std::vector<std::span<const std::span<std::byte>>> messages_of(const Exchange::P
   return messages;
 }
 
+/// Ends the process when a call of MPI does not return. Open MPI 4.1 loops for good where a peer is
+/// killed while it is written to, and the thread within can't be stopped. A stopped process
+/// (SIGSTOP) counts as no time.
+class CallWatch {
+ public:
+  /// Within a call. One thread at a time.
+  class Call {
+   public:
+    explicit Call(CallWatch& watch) : watch_(watch) { watch_.step(); }
+    ~Call() { watch_.step(); }
+    Call(const Call&) = delete;
+
+   private:
+    CallWatch& watch_;
+  };
+
+ private:
+  static constexpr std::chrono::milliseconds kLook{100};
+  static constexpr int kLooks = 60;
+
+  void step() { steps_.fetch_add(1, std::memory_order_relaxed); }
+  void watch(const std::stop_token& over) {
+    std::uint64_t seen = 0;
+    for (int same = 0; !over.stop_requested(); std::this_thread::sleep_for(kLook)) {
+      const std::uint64_t now = steps_.load(std::memory_order_relaxed);
+      same = now % 2 != 0 && now == seen ? same + 1 : 0;
+      seen = now;
+      if (same < kLooks) continue;
+      std::fputs(
+          "millrace: error: a rank is gone: MPI does not return; the last checkpoint stays\n",
+          stderr);
+      std::_Exit(1);
+    }
+  }
+
+  std::atomic<std::uint64_t> steps_ = 0;  ///< odd: within a call
+  std::jthread thread_{[this](const std::stop_token& over) { watch(over); }};
+};
+
 /// Ports are persistent requests: a message is set up once, and started again and again. Whoever
 /// holds the mutex calls MPI, one thread at a time (MPI_THREAD_SERIALIZED).
 class MpiExchange final : public Exchange {
  public:
-  MpiExchange() : abandoned_(std::make_shared<bool>(false)) {
+  MpiExchange() : abandoned_(std::make_shared<bool>(false)), watch_(std::make_shared<CallWatch>()) {
     send_at_once();
     int provided = 0;
     require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
@@ -84,7 +128,7 @@ class MpiExchange final : public Exchange {
   }
   /// Of those of `whole` with the same colour.
   MpiExchange(const MpiExchange& whole, int colour)
-      : Exchange(whole), part_(true), abandoned_(whole.abandoned_) {
+      : Exchange(whole), part_(true), abandoned_(whole.abandoned_), watch_(whole.watch_) {
     MPI_Comm all = MPI_COMM_NULL;
     require(MPI_Comm_split(whole.all_, colour, whole.rank_, &all), "MPI_Comm_split");
     complete(all);
@@ -131,17 +175,20 @@ class MpiExchange final : public Exchange {
     ports_.clear();
   }
   void start(int port) override {
+    const CallWatch::Call call(*watch_);
     Port& mine = ports_[std::size_t(port)];
     mine.missing = mine.count;
     require(MPI_Startall(mine.count, mine.requests()), "MPI_Startall");
   }
   bool over(int port) override {
+    const CallWatch::Call call(*watch_);
     const Port& mine = ports_[std::size_t(port)];
     int over = 0;
     require(MPI_Testall(mine.count, mine.requests(), &over, MPI_STATUSES_IGNORE), "MPI_Testall");
     return over != 0;
   }
   int arrived() override {
+    const CallWatch::Call call(*watch_);
     while (true) {
       int place = MPI_UNDEFINED, any = 0;
       require(
@@ -154,6 +201,7 @@ class MpiExchange final : public Exchange {
   }
 
   void post(int to, About about, std::string text) override {
+    const CallWatch::Call call(*watch_);
     sweep();
     posted_.push_back({std::move(text), MPI_REQUEST_NULL});
     Posted& last = posted_.back();
@@ -162,6 +210,7 @@ class MpiExchange final : public Exchange {
             "MPI_Isend");
   }
   std::optional<Letter> letter(About about) override {
+    const CallWatch::Call call(*watch_);
     sweep();
     std::optional<Coming>& coming = coming_[std::size_t(about)];
     if (!coming) {
@@ -185,6 +234,7 @@ class MpiExchange final : public Exchange {
     return letter;
   }
   bool all_posted() override {
+    const CallWatch::Call call(*watch_);
     sweep();
     return posted_.empty();
   }
@@ -235,8 +285,9 @@ class MpiExchange final : public Exchange {
   static constexpr int kLetters = 16;  ///< tags below are letters'
   MPI_Comm all_ = MPI_COMM_NULL;
   int rank_ = 0, ranks_ = 1;
-  const bool part_ = false;          ///< of another, which ends MPI
-  std::shared_ptr<bool> abandoned_;  ///< one for all parts
+  const bool part_ = false;           ///< of another, which ends MPI
+  std::shared_ptr<bool> abandoned_;   ///< one for all parts
+  std::shared_ptr<CallWatch> watch_;  ///< one for all parts
   std::vector<MPI_Request> receiving_, sending_;
   std::vector<int> port_of_;  ///< of each receiving one
   std::vector<Port> ports_;

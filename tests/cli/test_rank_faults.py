@@ -81,7 +81,9 @@ class Hosts(RanksTest):
                 (self.folder / "out.safetensors").unlink(missing_ok=True)
                 # Without recovery mpirun itself would end the others.
                 self.assert_all_end_soon(lambda bed, processes: os.kill(processes[1], 9), "--enable-recovery", **tables)
-                self.assertIn(f"millrace: error: rank 1 is gone: nothing was heard of it for {seconds} s", self.stderr_of(0))
+                # Now and then it is killed while rank 0 writes to it, and MPI does not return.
+                self.assertRegex(self.stderr_of(0), f"millrace: error: (rank 1 is gone: nothing was heard of it for {seconds} s|"
+                                                    "a rank is gone: MPI does not return); the last checkpoint stays")
 
     def test_mpirun_ends_all_when_a_rank_is_killed(self):
         self.assert_all_end_soon(lambda bed, processes: os.kill(processes[0], 9))
