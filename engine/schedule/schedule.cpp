@@ -64,13 +64,15 @@ std::vector<int> stages_of(const Program& program) {
 
 namespace {
 
-/// Every action of prologues and periods, once, with its worker.
+/// Every action of prologues and periods on a stage that exists, once, with its worker.
 template <class Visit>
 void for_each_action(const Schedule& schedule, const Visit& visit) {
   for (int worker = 0; worker < int(schedule.workers.size()); ++worker) {
     const Program& program = schedule.workers[worker];
     for (const auto* list : {&program.prologue, &program.period}) {
-      for (const Action& action : *list) visit(worker, action);
+      for (const Action& action : *list) {
+        if (action.stage >= 0 && action.stage < schedule.stages) visit(worker, action);
+      }
     }
   }
 }
@@ -103,11 +105,14 @@ std::int64_t Schedule::trained(std::int64_t samples) const {
 }
 
 std::vector<int> workers_of_replicas(const Schedule& schedule) {
+  std::vector<int> first;  // replica of each stage
+  for (int stage = 0, id = 0; stage < schedule.stages; id += schedule.replicas_of(stage++))
+    first.push_back(id);
   std::vector<int> workers(schedule.replica_ids(), 0);
   for_each_action(schedule, [&](int worker, const Action& action) {
     const int replica = schedule.workers[worker].replica;
     if (replica < schedule.replicas_of(action.stage))  // or it has no place in the schedule
-      workers[schedule.replica_id(action.stage, replica)] = worker;
+      workers[first[action.stage] + replica] = worker;
   });
   return workers;
 }
@@ -124,12 +129,11 @@ std::vector<std::string> worker_names(const Schedule& schedule) {
   return names;
 }
 
-StageNeeds needs_of(const Schedule& schedule, int stage) {
-  StageNeeds needs;
+std::vector<StageNeeds> stage_needs(const Schedule& schedule) {
+  std::vector<StageNeeds> needs(schedule.stages);
   for_each_action(schedule, [&](int, const Action& action) {
-    if (action.stage != stage) return;
-    needs.split = needs.split || action.op == Op::backward_weight;
-    needs.recompute = needs.recompute || action.op == Op::recompute;
+    needs[action.stage].split |= action.op == Op::backward_weight;
+    needs[action.stage].recompute |= action.op == Op::recompute;
   });
   return needs;
 }

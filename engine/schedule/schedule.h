@@ -137,7 +137,8 @@ struct StageNeeds {
   bool split = false;      ///< the weights' gradient apart from the input's
   bool recompute = false;  ///< run forward again before going back
 };
-StageNeeds needs_of(const Schedule& schedule, int stage);
+/// By stage.
+std::vector<StageNeeds> stage_needs(const Schedule& schedule);
 
 /// By stage: the first sample that goes backward there. The stage is done with earlier ones after
 /// their forward.

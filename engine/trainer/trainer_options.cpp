@@ -87,7 +87,7 @@ std::vector<int> threads_of_workers(const TrainerOptions& options, const Schedul
 
 stages::Stage build_stage(const TrainerOptions& options, const Schedule& schedule, int index,
                           int replica_id) {
-  const StageNeeds needs = needs_of(schedule, index);
+  const StageNeeds needs = stage_needs(schedule)[index];
   const std::int64_t age = gradient_ages(schedule)[std::size_t(index)];
   const stages::Delay delay{.frames = age,
                             .updates = age / schedule.samples_an_update(index),

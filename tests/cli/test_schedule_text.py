@@ -36,7 +36,14 @@ class Text(program.CliTest):
     def test_bad_usage(self):
         self.assert_refused(program.BAD_USAGE, program.call("schedule", "gpip"), "gpipe")
         self.assert_refused(program.BAD_USAGE, program.call("schedule", "2bw", "--stages", "8"), "microbatches")
-        self.assert_refused(program.BAD_USAGE, program.call("schedule", "partime", "--stages", "0"), "--stages")
+        for stages in (0, 1025, 10000000):
+            self.assert_refused(program.BAD_USAGE, program.call("schedule", "partime", "--stages", stages), "--stages")
+
+    def test_many_stages_say_that_they_take_a_while(self):
+        outcome = program.call("schedule", "1f1b", "--stages", "400", "--microbatches", "8", "--samples", "8", "--format", "csv")
+        self.assert_code(program.DONE, outcome)
+        self.assertEqual(outcome.err, "400 stages take a while\n")
+        self.assertEqual(len(outcome.out.splitlines()), 400)
 
 
 if __name__ == "__main__":

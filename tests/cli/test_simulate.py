@@ -123,6 +123,7 @@ class Simulate(program.CliTest):
         for arguments, parts in [
             (["gpip"], ["gpipe"]),
             (["partime", "--stages", "0"], ["--stages"]),
+            (["partime", "--stages", "4097"], ["--stages"]),
             (["partime", "--forward", "-1"], ["--forward"]),
             (["partime", "--forward", "1,2,3"], ["--forward", "3 values", "4 stages"]),
             (["partime", "--link-gbps", "8"], ["--link-gbps", "--message-bytes"]),

@@ -88,9 +88,9 @@ TEST(ReplicatedPipedream, WithOneReplicaIsPipedream) {
 
 TEST(StageNeeds, FollowFromTheActions) {
   const Schedule s = make_schedule("gpipe", {.stages = 2, .microbatches = 2, .recompute = true});
-  EXPECT_TRUE(needs_of(s, 0).recompute);
-  EXPECT_FALSE(needs_of(s, 0).split);
-  EXPECT_TRUE(needs_of(make_schedule("zb-h1", {.stages = 2}), 1).split);
+  EXPECT_TRUE(stage_needs(s)[0].recompute);
+  EXPECT_FALSE(stage_needs(s)[0].split);
+  EXPECT_TRUE(stage_needs(make_schedule("zb-h1", {.stages = 2}))[1].split);
 }
 
 TEST(WorkerNames, SayReplicasAndChunks) {

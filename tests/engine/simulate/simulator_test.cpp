@@ -64,6 +64,7 @@ TEST(Simulator, StartsEachActionAsSoonAsItsNeedsAreMet) {
     const Simulation simulation =
         simulate(schedule, with_events(random_costs(schedule.stages, 5), 18));
     const std::vector<std::int64_t> first = first_backwards(schedule);
+    const std::vector<StageNeeds> of = stage_needs(schedule);
     Times ends;
     std::vector<double> free(schedule.workers.size(), 0.0);
     for (const SimulatedAction& event : simulation.events) {  // ends of what it needs come first
@@ -74,14 +75,14 @@ TEST(Simulator, StartsEachActionAsSoonAsItsNeedsAreMet) {
       if (a.op == Op::forward && a.stage == 0 && a.sample >= schedule.in_flight) {
         for (int stage = 0; stage < schedule.stages; ++stage) {
           const std::int64_t before = a.sample - schedule.in_flight;
-          const Op last = before < first[stage]             ? Op::forward
-                          : needs_of(schedule, stage).split ? Op::backward_weight
-                                                            : Op::backward;
+          const Op last = before < first[stage] ? Op::forward
+                          : of[stage].split     ? Op::backward_weight
+                                                : Op::backward;
           needs = std::max(needs, ends.at({last, stage, before}));
         }
       }
       if (takes_gradient(a.op) && a.stage + 1 < schedule.stages) {
-        const Op op = needs_of(schedule, a.stage + 1).split ? Op::backward_input : Op::backward;
+        const Op op = of[a.stage + 1].split ? Op::backward_input : Op::backward;
         needs = std::max(needs, ends.at({op, a.stage + 1, a.gradient}));
       }
       EXPECT_EQ(event.start_ms, needs) << described(schedule) << action_text(a, true);

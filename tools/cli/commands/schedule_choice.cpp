@@ -4,12 +4,15 @@
 #include <stdexcept>
 
 #include "engine/schedule/schedule_csv.h"
+#include "engine/schedule/verifier.h"
 #include "tools/app/config/config.h"
 
 namespace millrace::cli {
 namespace {
 
 constexpr int kMany = 200;  // stages that take over a second
+/// The verifier's time grows with the cube of the workers. Tests prove the generators' schedules.
+constexpr std::size_t kMostVerified = 128;
 
 }  // namespace
 
@@ -38,9 +41,13 @@ engine::Schedule chosen_schedule(const ScheduleChoice& choice, int stages) {
     if (spec.stages == 0 && engine::is_schedule_file(spec.schedule))
       spec.stages = engine::read_schedule_csv(spec.schedule).stages;
     if (spec.stages == 0) spec.stages = 4;
-    if (spec.stages > kMany)
-      std::cerr << spec.stages << " stages take a while: the time grows with their square\n";
-    return engine::make_schedule(spec);
+    if (spec.stages > kMany) std::cerr << spec.stages << " stages take a while\n";
+    const engine::Schedule schedule = engine::make_schedule(spec);
+    const bool verifies =
+        schedule.workers.size() <= kMostVerified || engine::is_schedule_file(spec.schedule);
+    if (const auto fault = verifies ? engine::verify(schedule) : std::nullopt)
+      throw app::ConfigError(fault->text(schedule.name));
+    return schedule;
   } catch (const std::invalid_argument& error) {
     const std::string what = error.what();
     throw app::ConfigError(what.starts_with(spec.schedule) ? what : spec.schedule + ": " + what);

@@ -14,8 +14,8 @@ struct ScheduleChoice : engine::ScheduleSpec {
 /// Adds the name and the options, which go to `choice`.
 void add_schedule_choice(Options& options, ScheduleChoice& choice, std::int64_t most_stages);
 
-/// The schedule, not verified yet. `stages`: how many where --stages says nothing; 0: 4, or as many
-/// as the file has. Throws ConfigError.
+/// The schedule, verified unless a generator made it for many workers. `stages`: how many without
+/// --stages; 0: 4, or as many as the file has. Throws ConfigError.
 engine::Schedule chosen_schedule(const ScheduleChoice& choice, int stages = 0);
 
 }  // namespace millrace::cli

@@ -7,7 +7,6 @@
 
 #include "engine/plan/balance.h"
 #include "engine/schedule/schedule_csv.h"
-#include "engine/schedule/verifier.h"
 #include "engine/simulate/timeline.h"
 #include "engine/trace/trace.h"
 #include "io/files/whole_file.h"
@@ -26,8 +25,6 @@ using engine::SimulationInput;
 using engine::plan::Profile;
 using engine::plan::StageCosts;
 
-/// The verifier's time grows with the square of the workers. Tests prove the generators' schedules.
-constexpr std::size_t kMostVerified = 128;
 /// The most actions to list, and to simulate without --samples.
 constexpr std::int64_t kMostListed = 1'000'000, kMostUnasked = 20'000'000;
 
@@ -58,15 +55,6 @@ int stages_of_cut(const SimulateArguments& arguments) {
                            std::to_string(arguments.stages));
   }
   return int(cut);
-}
-
-Schedule schedule_of(const SimulateArguments& arguments) {
-  Schedule schedule = chosen_schedule(arguments, stages_of_cut(arguments));
-  if (schedule.workers.size() <= kMostVerified || engine::is_schedule_file(arguments.schedule)) {
-    if (const auto fault = engine::verify(schedule))
-      throw app::ConfigError(fault->text(schedule.name));
-  }
-  return schedule;
 }
 
 /// One value for every stage, or one a stage.
@@ -177,7 +165,7 @@ void write_files(const SimulateArguments& arguments, const Schedule& schedule,
 }
 
 int simulate_costs(const SimulateArguments& arguments) {
-  const Schedule schedule = schedule_of(arguments);
+  const Schedule schedule = chosen_schedule(arguments, stages_of_cut(arguments));
   Simulation simulation;
   try {
     simulation = engine::simulate(schedule, input_of(arguments, schedule));
@@ -243,7 +231,7 @@ void add_machine(Options& options, SimulateArguments& simulate) {
 }
 
 void add_options(Options& options, SimulateArguments& simulate) {
-  add_schedule_choice(options, simulate, 65536);
+  add_schedule_choice(options, simulate, 4096);
   options.add("--samples", simulate.input.samples, "How many; unset: enough for a steady period",
               {.range = {{1, 10'000'000}}});
   add_costs(options, simulate);
