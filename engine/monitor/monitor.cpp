@@ -103,9 +103,10 @@ void Monitor::forget_times() {
 
 void Monitor::admitted(Clock::time_point asked, Clock::time_point given) {
   if (last_given_ != Clock::time_point{}) {
-    frames_ns_ += ns(asked - last_given_);
+    frames_ns_ += ns(asked - last_given_ - paused_);
     frames_ += 1;
   }
+  paused_ = {};
   last_given_ = given;
 }
 

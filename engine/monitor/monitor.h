@@ -113,6 +113,8 @@ class Monitor {
 
   /// Stage 0 had room for a frame at `asked` and was given one at `given`. One thread at a time.
   void admitted(Clock::time_point asked, Clock::time_point given);
+  /// Since then the worker that admits waited so long for the stream to bring a target. Its thread.
+  void paused(Clock::duration waited) { paused_ += waited; }
 
   Reading read() const;
   Totals totals() const;  ///< so far
@@ -124,6 +126,7 @@ class Monitor {
   Counter<double> fps_;
   std::unique_ptr<StageMeter[]> meters_;
   Clock::time_point last_prediction_{}, last_given_{};
+  Clock::duration paused_{};  ///< since last_given_
   Counter<std::int64_t> frames_, frames_ns_;
   Tally tally_;
   Histogram period_, latency_;

@@ -72,10 +72,15 @@ void RealTime::note(const FrameCounts& now, bool late, Clock::time_point time) {
   while (seen_.size() > 2 && seen_[1].first <= time - kWindow) seen_.pop_front();
 }
 
-Verdict RealTime::verdict(const Reading& reading) const {
+bool RealTime::began() const {
   const std::lock_guard lock(mutex_);
-  if (seen_.empty() || seen_.back().second.trained == 0)
-    return judge(reading, {}, 0, late_, /*before=*/true);
+  return !seen_.empty() && seen_.back().second.trained > 0;
+}
+
+Verdict RealTime::verdict(const Reading& reading) const {
+  if (!began())
+    return judge(reading, {}, 0, false, /*before=*/true);
+  const std::lock_guard lock(mutex_);
   const std::chrono::duration<double> passed = seen_.back().first - seen_.front().first;
   return judge(reading, seen_.back().second - seen_.front().second, passed.count(), late_);
 }

@@ -52,6 +52,8 @@ class RealTime {
 
   void note(const FrameCounts& now, bool late, Clock::time_point time = Clock::now());
   Verdict verdict(const Reading& reading) const;
+  /// Whether a frame had been learned from when it was last noted.
+  bool began() const;
 
  private:
   mutable std::mutex mutex_;

@@ -84,6 +84,7 @@ class Worker {
   CompletionQueue completions_;
   bool completing_ = false;
   std::int64_t at_ = 0;          ///< the action, in its program
+  bool admits_ = false;          ///< it has admitted a sample
   Clock::duration showing_{};    ///< from launch to prediction, lately
   std::vector<Alarm> verdicts_;  ///< of the guard: sample n's at n mod size
 };

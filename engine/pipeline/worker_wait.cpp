@@ -114,6 +114,7 @@ bool Worker::admit(const Action& action) {
   }
   lap(mine, Part::waiting);
   edge_.take(sample, asked);
+  admits_ = true;
   pass_on(*shared_.lowering(index_, action).gives.find(Signal::Kind::admission));
   lap(mine, Part::handoff);
   return true;
@@ -134,12 +135,14 @@ bool Worker::compare(const Action& action, bool& told) {
   if (!options_.late_targets || !(last || options_.own_losses)) return true;
   Stage& mine = stage(action);
   const int slot = this->slot(action.sample);
+  const Clock::time_point asked = Clock::now();
   for (Feed::Status status = Feed::Status::wait; status == Feed::Status::wait;) {
     status = shared_.feed.target(shared_.in_flight(action.sample), patience());
     told = status == Feed::Status::ready;
     if (status == Feed::Status::wait) end_group();  // predictions do not wait for targets
     if (over(action)) return false;
   }
+  if (admits_) shared_.monitor.paused(Clock::now() - asked);
   lap(mine, Part::waiting);
   if (told) mine.step->compare(slot);
   if (!last) return true;

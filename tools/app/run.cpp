@@ -20,12 +20,11 @@ using namespace std::chrono_literals;
 /// What the main thread does beside the pipeline, again and again.
 void look(RunParts& p, std::int64_t limit) {
   p.console.look();
-  // Frames left over at the end say nothing about the rate.
+  // Frames left over at the end say nothing about the rate, unless the run is over this soon.
   const bool ending = p.progress.stopping.load(std::memory_order_relaxed) ||
                       (limit > 0 && p.learner.feed->taken() >= limit);
-  if (!ending) {
+  if (!ending || !p.learner.real_time.began())
     p.learner.real_time.note(p.frames(), p.learner.overload.late());
-  }
   if (!p.team) return;
   p.console.tell(p.team->look(p.learner.rate, p.records.checkpointer.get()));
   p.team->grid().beat();

@@ -84,6 +84,19 @@ TEST(Monitor, WaitingCostsNobody) {
   EXPECT_NEAR(monitor.read().bottleneck, 1.0, 0.01);
 }
 
+TEST(Monitor, WaitingForATargetMakesNoFrameLate) {
+  // Next-frame with a loss at stage 0: the target of each frame is the next one, 100 ms later.
+  Monitor monitor({1}, 10.0);
+  Clock::time_point now{1s};
+  for (int i = 0; i < 11; ++i) {
+    monitor.admitted(now, now);
+    monitor.paused(70ms);
+    now += 100ms;
+  }
+  EXPECT_EQ(monitor.totals().frames, 10);
+  EXPECT_EQ(monitor.totals().frames_ns, 10 * 30'000'000);
+}
+
 TEST(Monitor, LatencyPeriodAndSpeedUp) {
   Monitor monitor({1, 1}, 0.0);
   play(monitor.meter(0), 10, 0ms, 0ms, 4ms);

@@ -63,6 +63,17 @@ TEST(RealTime, NothingHoldsBeforeAFrameOrOnceNoneComes) {
   EXPECT_NE(verdict.reason.find("no frame was learned from"), std::string::npos) << verdict.reason;
 }
 
+TEST(RealTime, BeganWithTheFirstFrameLearnedFrom) {
+  RealTime real_time;
+  Clock::time_point now{};
+  real_time.note({.received = 3}, false, now);
+  EXPECT_FALSE(real_time.began());
+  EXPECT_EQ(real_time.verdict(reading(1, 25)).reason, "no frame was learned from yet");
+  real_time.note({.received = 3, .trained = 3}, false, now += 20ms);
+  EXPECT_TRUE(real_time.began());
+  EXPECT_EQ(real_time.verdict(reading(1, 25)).window.trained, 3);
+}
+
 TEST(RealTime, ForgetsWhatIsOlderThanItsWindowAndWhileThePipelineFilled) {
   RealTime real_time;
   Clock::time_point now{};
