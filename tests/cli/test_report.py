@@ -170,6 +170,24 @@ class Outputs(ReportTest):
             self.assertIn(part, outcome.out)
         self.assertNotIn("received", outcome.err)
 
+    def test_figures_that_do_not_exist_are_left_out(self):
+        # Frames that are all alike, which "mean frame" predicts without an error; and labels of none of them.
+        still = program.write_frames(self.folder / "still", program.random_frames(1, 1).repeat(150, axis=0))
+        (self.folder / "labels.csv").write_text("frame,class\n100000,0\n")
+        picture = {"type": "flatten"}, {"type": "linear", "out": 1}
+        for tables in ({"task": {"kind": "autoencode"}},
+                       {"task": {"kind": "label", "labels": self.folder / "labels.csv"},
+                        "model": {"preset": "layers", "layer": list(picture)}, "pipeline": {"stages": 1, "cut": []}}):
+            with self.subTest(tables["task"]["kind"]):
+                outcome = program.call("run", self.write({**self.config(), "source": {
+                    "uri": still, "width": 24, "height": 16, "fps": 100.0, "pace": "live"}, **tables}))
+                self.assert_code(program.DONE, outcome)
+                self.assertNotIn("nan", outcome.out + outcome.err)
+
+    def test_a_run_over_at_once_gets_a_verdict(self):
+        report, _ = self.learn(self.config(count=3, monitor={"fps": 0.1}))
+        self.assertEqual((report["frames"]["trained"], report["realtime"]["judged"]), (3, True), report["realtime"])
+
     def test_quiet(self):
         self.assertEqual(self.run_with("--quiet"), program.Outcome(program.DONE, "", ""))
 

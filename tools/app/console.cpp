@@ -149,7 +149,7 @@ std::string Console::status() {
   if (const double loss = log.network().recent(); log.network().count() > 0) {
     text += engine::format("  loss %.4f", loss);
     const Standing standing = log.standing();
-    if (*standing.strongest)
+    if (*standing.strongest && std::isfinite(standing.times))
       text += engine::format(" (%s: %.3gx)", standing.strongest, standing.times);
   }
   shown_ = trained;

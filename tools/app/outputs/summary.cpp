@@ -62,7 +62,9 @@ std::string trivial(const Json& of, const std::string& unit = "") {
   for (const auto& [key, name] : {std::pair{"mean_frame", "mean frame"},
                                   std::pair{"last_frame", "last frame"},
                                   std::pair{"linear", "linear extrapolation"}}) {
-    if (of.contains(key)) all += std::string(", ") + name + " " + text(of[key]["recent"]) + unit;
+    if (!of.contains(key)) continue;
+    const Json& recent = of[key]["recent"];  // null: the PSNR of no error is infinite
+    all += std::string(", ") + name + " " + (recent.is_null() ? "no error" : text(recent) + unit);
   }
   return all;
 }
@@ -89,6 +91,7 @@ void tell_loss(std::ostream& out, const Json& report) {
 }
 
 void tell_scores(std::ostream& out, const Json& report) {
+  if (report["frames"]["trained"] == 0) return;
   for (const auto& [key, name] :
        {std::pair{"accuracy", "accuracy"}, std::pair{"iou", "IoU     "}}) {
     if (!report.contains(key)) continue;
@@ -99,7 +102,7 @@ void tell_scores(std::ostream& out, const Json& report) {
       out << ", the last class " << text(score["last_class"]["recent"]);
     out << "\n";
   }
-  if (!report.contains("psnr_db") || report["frames"]["trained"] == 0) return;
+  if (!report.contains("psnr_db")) return;
   const Json& psnr = report["psnr_db"];
   out << "PSNR      last 100 " << text(psnr["recent"]) << " dB" << trivial(psnr, " dB") << "\n";
 }
