@@ -1,8 +1,11 @@
 """Every command starts and ends as a process of its own. All other tests fork one loaded process."""
 
+import os
+import resource
+import subprocess
 import unittest
 
-from program import DONE, CliTest, start
+from program import DONE, FAILED, MILLRACE, CliTest, start
 
 
 class WholeStarts(CliTest):
@@ -16,6 +19,20 @@ class WholeStarts(CliTest):
             with self.subTest(command=command), start(*command, env={}) as process:
                 out, err = process.communicate(timeout=120)
                 self.assertEqual(process.returncode, DONE, (out, err))
+
+    @unittest.skipIf("ASAN_OPTIONS" in os.environ, "a sanitizer takes terabytes of address space")
+    def test_too_little_address_space_ends_in_a_line(self):
+        told = ""
+        for limit in range(512 << 20, 6 << 30, 512 << 20):
+            done = subprocess.run([MILLRACE, "run", "--quiet", "--frames", "3", "--set", "source.uri=synth:shapes"],
+                                  preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+                                  capture_output=True, text=True, timeout=120)
+            if done.returncode == DONE:
+                break
+            self.assertIn(done.returncode, (FAILED, 127), done)  # 127: the loader's
+            self.assertEqual(len(done.stderr.splitlines()), 1, done)
+            told += done.stderr
+        self.assertIn("ulimit -v", told)
 
 
 if __name__ == "__main__":

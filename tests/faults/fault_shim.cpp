@@ -1,12 +1,17 @@
-// Preloaded into the program: makes one call that writes fail, or cuts the power at it. The file
-// "fault" in the working directory says which: "FOLDER NUMBER KIND", where KIND is count, enospc,
-// eio, erofs, short or power. Two are of the whole process: names, the name service never answers;
-// threads, no more than NUMBER threads start beside the first. Calls on files below FOLDER are
-// counted from 1; count writes their number to the file "calls".
+// Preloaded into the program: makes calls fail or come late, each once, or cuts the power at one.
+// The file "fault" in the working directory says which: "FOLDER NUMBER KIND [NUMBER KIND]...",
+// where KIND is, of calls that write to files below FOLDER: count, enospc, eio, erofs, short, power
+// or slow (by a second); of calls that read them: unread (EIO) or late; of calls that wait:
+// interrupted or overslept; of allocations of at least 1 KiB: memory. Two are of the whole process:
+// names, the name service never answers; threads, no more than NUMBER threads start beside the
+// first. Calls are counted from 1; count writes how many there were of each, in this order, to the
+// file "calls". What happened is added to the file "fired".
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +27,9 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
+
+extern "C" void* __libc_malloc(std::size_t size);
 
 namespace {
 
@@ -31,17 +39,25 @@ Function* next(Function*, const char* name) {
 }
 #define NEXT(name) next(&::name, #name)
 
-struct Plan {
-  std::string folder, kind;
+struct Fault {
   long number = 0;
+  std::string kind;
 };
+
+struct Plan {
+  std::string folder;
+  std::vector<Fault> faults;
+};
+
+/// Allocations until one fails; 0: none will.
+std::atomic<long> allocations_left{0};
 
 /// One for each process: a fork has its own working directory and plan.
 struct State {
   std::mutex mutex;
   pid_t owner = 0;
   Plan plan;
-  long calls = 0;
+  long calls = 0, reads = 0, waits = 0;
   // What a power cut takes: files written to since their last sync, by inode.
   std::set<ino_t> unsynced;
   std::map<ino_t, std::string> paths;  ///< their current paths
@@ -70,20 +86,40 @@ bool below(const State& s, const char* path) {
 
 /// Reads the plan once a process; false: there is none.
 bool planned(State& s) {
-  if (s.owner == getpid()) return !s.plan.kind.empty();
+  if (s.owner == getpid()) return !s.plan.faults.empty();
   s.owner = getpid();
   s.plan = {};
-  s.calls = 0;
+  s.calls = s.reads = s.waits = 0;
   char text[PATH_MAX + 64] = "", folder[PATH_MAX], kind[32];
   const int fd = NEXT(open)("fault", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  const ssize_t size = read(fd, text, sizeof text - 1);
+  (void)!NEXT(read)(fd, text, sizeof text - 1);
   close(fd);
-  if (size > 0 && std::sscanf(text, "%4095s %ld %31s", folder, &s.plan.number, kind) == 3) {
-    s.plan.folder = folder;
-    s.plan.kind = kind;
+  int at = 0, size = 0;
+  long number = 0;
+  if (std::sscanf(text, "%4095s%n", folder, &at) == 1) s.plan.folder = folder;
+  for (; std::sscanf(text + at, "%ld %31s%n", &number, kind, &size) == 2; at += size) {
+    s.plan.faults.push_back({number, kind});
+    if (s.plan.faults.back().kind == "memory") allocations_left = number;
+    if (s.plan.faults.back().kind == "count") allocations_left = LONG_MAX;
   }
-  return !s.plan.kind.empty();
+  return !s.plan.faults.empty();
+}
+
+/// The fault of that kind; null: it is not planned.
+Fault* planned(State& s, const char* kind) {
+  if (!planned(s)) return nullptr;
+  for (Fault& fault : s.plan.faults) {
+    if (fault.kind == kind) return &fault;
+  }
+  return nullptr;
+}
+
+void note_fired(const std::string& kind) {
+  const int fd = NEXT(open)("fired", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  (void)!NEXT(write)(fd, (kind + "\n").c_str(), kind.size() + 1);
+  close(fd);
 }
 
 /// Empties the files that were not synced and ends the process.
@@ -93,8 +129,9 @@ bool planned(State& s) {
 }
 
 void note_calls(const State& s) {
-  char text[32];
-  const int size = std::snprintf(text, sizeof text, "%ld", s.calls);
+  char text[96];
+  const int size = std::snprintf(text, sizeof text, "%ld %ld %ld %ld", s.calls, s.reads, s.waits,
+                                 LONG_MAX - allocations_left.load());
   const int fd = NEXT(open)("calls", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return;
   (void)!NEXT(write)(fd, text, std::size_t(size));
@@ -103,17 +140,53 @@ void note_calls(const State& s) {
 
 /// 0: make the call; an errno: fail with it; -1: write half.
 int fate(State& s, bool writes) {
+  static const std::map<std::string, int> causes{{"enospc", ENOSPC}, {"eio", EIO}, {"erofs", EROFS},
+                                                 {"short", -1},      {"slow", 0},  {"power", 0}};
   ++s.calls;
-  if (s.plan.kind == "count") note_calls(s);
-  if (s.plan.kind == "short") {  // the next write
-    if (!writes || s.calls < s.plan.number) return 0;
-    s.plan.number = LONG_MAX;
-    return -1;
+  for (Fault& fault : s.plan.faults) {
+    const std::string& kind = fault.kind;
+    if (kind == "count") note_calls(s);
+    const auto cause = causes.find(kind);
+    if (cause == causes.end() || s.calls < fault.number) continue;
+    if (kind == "short" ? !writes : s.calls != fault.number) continue;  // short: the next write
+    fault.number = LONG_MAX;
+    if (kind == "power") cut_power(s);
+    note_fired(kind);
+    if (kind == "slow") sleep(1);
+    if (cause->second != 0) return cause->second;
   }
-  if (s.calls != s.plan.number) return 0;
-  const std::string& kind = s.plan.kind;
-  if (kind == "power") cut_power(s);
-  return kind == "enospc" ? ENOSPC : kind == "eio" ? EIO : kind == "erofs" ? EROFS : 0;
+  return 0;
+}
+
+/// Whether the call at `count`, which is counted now, comes with the planned fault `kind`.
+bool comes(State& s, const char* kind, long count) {
+  Fault* const fault = planned(s, kind);
+  if (fault == nullptr || fault->number != count) return false;
+  note_fired(kind);
+  return true;
+}
+
+/// Whether a wait is interrupted. One that is overslept has been so on return.
+bool interrupted() {
+  bool overslept = false, ends = false;
+  {
+    State& s = state();
+    const std::lock_guard lock(s.mutex);
+    if (!planned(s)) return false;
+    ++s.waits;
+    overslept = comes(s, "overslept", s.waits);
+    ends = comes(s, "interrupted", s.waits);
+  }
+  if (overslept) sleep(1);
+  return ends;
+}
+
+/// Whether this allocation fails.
+bool starves(std::size_t size) {
+  if (size < 1024 || allocations_left.load(std::memory_order_relaxed) <= 0) return false;
+  if (allocations_left.fetch_sub(1) != 1) return false;
+  note_fired("memory");
+  return true;
 }
 
 /// The same for a call on `fd`; 0 if it is not below the folder.
@@ -162,6 +235,45 @@ int failed(int cause) {
 
 extern "C" {
 
+void* malloc(std::size_t size) {
+  if (!starves(size)) return __libc_malloc(size);
+  errno = ENOMEM;
+  return nullptr;
+}
+
+int posix_memalign(void** memory, std::size_t alignment, std::size_t size) {
+  return starves(size) ? ENOMEM : NEXT(posix_memalign)(memory, alignment, size);
+}
+
+ssize_t read(int fd, void* bytes, std::size_t size) {
+  bool late = false, fails = false;
+  {
+    State& s = state();
+    const std::lock_guard lock(s.mutex);
+    if (planned(s) && !path_of(s, fd).empty()) {
+      ++s.reads;
+      late = comes(s, "late", s.reads);
+      fails = comes(s, "unread", s.reads);
+    }
+  }
+  if (late) sleep(1);
+  return fails ? failed(EIO) : NEXT(read)(fd, bytes, size);
+}
+
+int poll(pollfd* those, nfds_t count, int ms) {
+  return interrupted() ? failed(EINTR) : NEXT(poll)(those, count, ms);
+}
+
+int epoll_wait(int fd, epoll_event* events, int most, int ms) {
+  return interrupted() ? failed(EINTR) : NEXT(epoll_wait)(fd, events, most, ms);
+}
+
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                           const timespec* until) {
+  // Any wait may return early, without a cause.
+  return interrupted() ? 0 : NEXT(pthread_cond_clockwait)(condition, mutex, clock, until);
+}
+
 ssize_t write(int fd, const void* bytes, std::size_t size) {
   const int cause = fate_of(fd, true);
   if (cause > 0) return failed(cause);
@@ -201,7 +313,7 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
   State& s = state();
   {
     const std::lock_guard lock(s.mutex);
-    if (planned(s) && s.plan.kind == "threads" && alive >= s.plan.number) return EAGAIN;
+    if (const Fault* fault = planned(s, "threads"); fault && alive >= fault->number) return EAGAIN;
   }
   const auto begin = [](void* begun) -> void* {
     const std::unique_ptr<Begun> mine(static_cast<Begun*>(begun));
@@ -220,7 +332,7 @@ int getaddrinfo(const char* node, const char* service, const addrinfo* hints, ad
   {
     State& s = state();
     const std::lock_guard lock(s.mutex);
-    silent = planned(s) && s.plan.kind == "names";
+    silent = planned(s, "names") != nullptr;
   }
   while (silent) pause();
   return NEXT(getaddrinfo)(node, service, hints, found);
