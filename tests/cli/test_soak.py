@@ -1,8 +1,13 @@
-"""Hours of what happens to a camera's box: nothing grows, and every frame is accounted for."""
+"""Hours of what happens to a camera's box: nothing grows, and every frame is accounted for.
+
+MILLRACE_SOAK says how many seconds, MILLRACE_SOAK_RATE how many frames a second. With MILLRACE_SOAK_STATE=FOLDER a soak
+is one piece of a longer one: it goes on from the checkpoint that the piece before left there, and adds its sums.
+"""
 
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,14 +18,15 @@ from pathlib import Path
 from statistics import median
 
 import program
-from keeping import LONG, MODEL, figure
+from keeping import LONG, MODEL, NEWEST, figure, frames_of
 from servers import Camera, Page, needs_rtsp
 
 HOUR = 3600
-SECONDS = int(os.environ.get("MILLRACE_SOAK", 4 * HOUR if LONG else 12))
+SECONDS = int(os.environ.get("MILLRACE_SOAK", 4 * HOUR if LONG else 6))  # of a piece
 CYCLE = 60 if SECONDS > 600 else 6  # s
 SETTLE = 600                        # s until memory must be flat
-RATE = 100                          # frames a second: four times a camera's
+RATE = int(os.environ.get("MILLRACE_SOAK_RATE", 100))  # frames a second: four times a camera's
+FATES = ("received", "trained", "dropped", "rejected", "in_flight")
 WATCH = (b"GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
          b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")
 
@@ -37,12 +43,13 @@ class Soak(program.CliTest):
             self.addCleanup(subprocess.run, ["umount", self.disk])
         self.camera = Camera("tcp", f"rate={RATE}")
         self.addCleanup(lambda: self.camera.stop())
-        self.rate, self.samples, self.reloads, self.breaks, self.fills = 0.001, [], 0, 0, 0
+        self.state = Path(os.environ.get("MILLRACE_SOAK_STATE", self.folder / "state"))
+        self.state.mkdir(parents=True, exist_ok=True)
 
     def write_config(self):
         return self.write(program.small(
             f"{self.camera.uri}/ball", source={"width": 48, "height": 32}, model=MODEL,
-            optimizer={"lr": self.rate}, monitor={"policy": "skip"}, checkpoint={"dir": self.disk, "every": 200},
+            optimizer={"lr": self.rate}, monitor={"policy": "skip"}, checkpoint={"dir": self.disk, "every": 200, "resume": True},
             output={"log": self.disk / "log.jsonl", "log_every": 100, "report": self.folder / "report.json"}))
 
     def begin(self):
@@ -114,6 +121,22 @@ class Soak(program.CliTest):
         self.fills += 1
 
     def test_nothing_grows_and_every_frame_is_accounted_for(self):
+        self.run_piece()
+        if "MILLRACE_SOAK_STATE" not in os.environ:
+            self.run_piece()
+        sums = json.loads((self.state / "sums.json").read_text())
+        first, last = sums["MiB"][0], sums["MiB"][-1]
+        figure(f"soak in {len(sums['MiB'])} pieces", f"{sums['s'] / HOUR:.2f} h, each piece from the checkpoint of the one before, which "
+               f"holds exactly the {sums['learned']} frames learned until then; {', '.join(f'{sums[fate]} {fate}' for fate in FATES[:-1])}; "
+               f"{first:.1f} MiB of its own at the end of the first piece, {last:.1f} at the last's")
+
+    def run_piece(self):
+        """A run that goes on from the piece before and leaves its checkpoint and sums to the next."""
+        sums = {"s": 0, "learned": 0, "MiB": [], **dict.fromkeys(FATES, 0)}
+        if (self.state / "sums.json").exists():
+            sums = json.loads((self.state / "sums.json").read_text())
+            shutil.copy(self.state / NEWEST, self.disk)
+        self.rate, self.samples, self.reloads, self.breaks, self.fills = 0.001, [], 0, 0, 0
         self.began = time.monotonic()
         self.begin()
         self.sample()
@@ -124,7 +147,15 @@ class Soak(program.CliTest):
         self.assertEqual(self.process.wait(timeout=120), program.DONE, self.told()[-2000:])
         report = self.report()
         self.assertEqual(report["source"]["reconnects"], self.breaks)
+        self.assertEqual(report["run"].get("resumed", {"frames": 0})["frames"], sums["learned"])
+        learned = report["frames"]["trained"] + report["overload"]["predicted_only"]
+        self.assertEqual(frames_of(self.disk / NEWEST), sums["learned"] + learned, "the checkpoint counts every frame once")
         self.assert_flat(report)
+        sums = {"s": sums["s"] + round(time.monotonic() - self.began), "learned": sums["learned"] + learned,
+                "MiB": [*sums["MiB"], self.samples[-1]["anonymous"] / 1024],
+                **{fate: sums[fate] + report["frames"][fate] for fate in FATES}}
+        shutil.copy(self.disk / NEWEST, self.state)
+        (self.state / "sums.json").write_text(json.dumps(sums))
 
     def assert_flat(self, report):
         settled = [held for held in self.samples if held["s"] >= SETTLE] or self.samples[1:]
