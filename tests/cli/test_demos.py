@@ -7,7 +7,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from program import DONE, MILLRACE, NO_SOURCE, ROOT, CliTest, call, png_size, start
+from program import DONE, MILLRACE, NO_SOURCE, ROOT, VIDEO, CliTest, call, png_size, start
 
 DEMOS = ROOT / "demos"
 BUILD = Path(MILLRACE).parent
@@ -30,7 +30,7 @@ class Demos(CliTest):
     def test_each_is_short_and_has_a_readme(self):
         demos = [path for path in DEMOS.iterdir() if path.is_dir()]
         self.assertEqual({demo.name for demo in demos}, {"hello", "file", "webcam", "two-cameras", "drift", "embedded", "plugins",
-                                                        "river"})
+                                                        "river", "unexpected"})
         for demo in demos:
             readme = (demo / "README.md").read_text()
             for part in ["**What you see:**", "## The command", "## What to try next"]:
@@ -58,6 +58,17 @@ class Demos(CliTest):
             outcome = call("run", DEMOS / name / f"{name}.toml", *SYNTHETIC, *settings, "--frames", 60)
             self.assert_code(DONE, outcome)
             self.assertGreater(png_size(self.folder / f"{name}-prediction.png")[0], 100)
+
+    @unittest.skipUnless(VIDEO.exists() and shutil.which("gst-launch-1.0"), "no street scene or no GStreamer")
+    def test_what_is_new_is_marked_once_and_comes_first(self):
+        outcome = call("run", DEMOS / "unexpected/unexpected.toml", "--frames", 430, "--set", f"novelty.snapshots={self.folder}")
+        self.assert_code(DONE, outcome)
+        self.assertEqual(len(re.findall(r"^unexpected: since frame 40\d$", outcome.err, re.M)), 1, outcome.err)
+        self.assertEqual(len(list(self.folder.glob("*-event-1-frame-40*.png"))), 1)
+        readme, demo = (ROOT / "README.md").read_text(), (ROOT / "tools/demo").read_text()
+        for text, first, then in ((readme, "## A camera that marks what is new", "## Teach it a label"),
+                                  (readme, "## Teach it a label", "T/N"), (demo, "unexpected.toml", "loss.png")):
+            self.assertLess(text.index(first), text.index(then))
 
     @unittest.skipUnless(DRIFT.exists(), "built without demos")
     def test_drift_compares_three_and_draws(self):
