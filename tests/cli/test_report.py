@@ -169,6 +169,7 @@ class Outputs(ReportTest):
         for part in ("30 received = 30 trained + 0 dropped + 0 rejected", "partime", "T/N", "loss", "real time"):
             self.assertIn(part, outcome.out)
         self.assertNotIn("received", outcome.err)
+        self.assertNotIn("the stream sets the pace", outcome.out, "it came as fast as it was taken")
 
     def test_figures_that_do_not_exist_are_left_out(self):
         # Frames that are all alike, which "mean frame" predicts without an error; and labels of none of them.
