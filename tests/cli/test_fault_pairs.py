@@ -1,14 +1,21 @@
 """Two faults at once, of disk, memory or time: the run ends with what it may end with, and every file is whole."""
 
+import itertools
 import os
 import random
+import resource
 import signal
+import socket
+import subprocess
+import time
 import unittest
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import program
-from keeping import LONG, figure
+from keeping import LONG, KeepingTest, figure
+from servers import Camera, Page, needs_rtsp
 from test_faults import FaultTest
 
 SINGLES = int(os.environ.get("MILLRACE_SINGLES", 60 if LONG else 1))  # of each kind
@@ -71,6 +78,108 @@ class FaultPairs(FaultTest):
         for number in range(PAIRS):
             self.try_faults(*map(self.any_fault, self.chance.choice(pairs) if not LONG else pairs[number % len(pairs)]))
         figure("two faults of disk, memory or time", self.told(self.codes.total()))
+
+
+@needs_rtsp
+class PairsFromOutside(KeepingTest):
+    """A camera over RTSP, the page, checkpoints and a log; two things happen at the same time, and it goes on."""
+
+    def stand_still(self):
+        self.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.2)
+        self.process.send_signal(signal.SIGCONT)
+
+    def lose_descriptors(self):
+        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (40, 4096))
+        time.sleep(0.3)
+        resource.prlimit(self.process.pid, resource.RLIMIT_NOFILE, (4096, 4096))
+
+    def reach_the_limit_of_files(self):
+        for limit in (3000, 1 << 40):
+            resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, (limit, 1 << 40))
+            time.sleep(0.6)
+
+    def lose_the_camera(self):
+        self.camera.stop()
+        time.sleep(0.8)
+        self.camera = Camera("tcp", "rate=50", port=self.camera.port)
+
+    def freeze_the_camera(self):
+        self.camera.process.send_signal(signal.SIGSTOP)
+        time.sleep(1)
+        self.camera.process.send_signal(signal.SIGCONT)
+
+    def lose_the_disk(self):
+        self.break_disk()
+        time.sleep(0.7)
+        self.mend_disk()
+
+    def read_the_config_again(self):
+        self.write(self.tables_there)
+        self.process.send_signal(signal.SIGHUP)
+
+    def break_the_config(self):
+        (self.folder / "config.toml").write_text("[")
+        self.process.send_signal(signal.SIGHUP)
+
+    def crowd_the_page(self):
+        for _ in range(60):
+            one = socket.create_connection(("127.0.0.1", int(self.page.url.split(":")[2].strip("/"))), timeout=1)
+            self.addCleanup(one.close)
+            one.sendall(b"GET / HT")
+
+    def raise_the_rate(self):
+        self.page.ask(learning_rate=100.0)
+
+    def pause_and_resume(self):
+        self.page.ask(action="pause")
+        time.sleep(0.5)
+        self.page.ask(action="resume")
+
+    HAPPEN = (stand_still, lose_descriptors, reach_the_limit_of_files, lose_the_camera, freeze_the_camera, lose_the_disk,
+              read_the_config_again, break_the_config, crowd_the_page, raise_the_rate, pause_and_resume)
+
+    def begin(self):
+        self.camera = Camera("tcp", "rate=50")
+        self.addCleanup(lambda: self.camera.stop())
+        self.tables_there = program.small(
+            f"{self.camera.uri}/ball", source={"width": 48, "height": 32},
+            checkpoint={"dir": self.kept, "every": 20, "resume": True},
+            output={"weights": self.weights, "report": self.folder / "report.json", "log": self.folder / "log.jsonl", "log_every": 1})
+        with open(self.folder / "stderr", "w") as err:
+            self.process = subprocess.Popen([program.MILLRACE, "run", self.write(self.tables_there), "--serve", "127.0.0.1:0"],
+                                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+        self.addCleanup(self.process.wait)
+        self.addCleanup(self.process.kill)
+        self.wait_until(lambda: "page: " in self.told(), "no page", self.process)
+        self.page = Page(self.told().partition("page: ")[2].split()[0])
+        self.wait_until(lambda: self.page.trained() > 10, "nothing is trained", self.process)
+
+    def told(self):
+        return (self.folder / "stderr").read_text()
+
+    def test_two_things_happen_at_once(self):
+        pairs = list(itertools.combinations(self.HAPPEN, 2))
+        for pair in pairs if LONG else random.Random(5).sample(pairs, 2):
+            with self.subTest([happens.__name__ for happens in pair]), ThreadPoolExecutor(2) as pool:
+                self.begin()
+                list(pool.map(lambda happens: self.try_to(happens), pair))
+                learned = self.learned()
+                self.wait_until(lambda: self.learned() > learned, "it does not go on", self.process)
+                self.process.send_signal(signal.SIGTERM)
+                code = self.process.wait(timeout=60)
+                # The log that was cut by the limit is a failure, and the only one.
+                self.assertIn(code, (program.DONE, program.FAILED) if self.reach_the_limit_of_files.__func__ in pair else (program.DONE,))
+                self.assert_saved()
+                self.camera.stop()
+        figure("two things at once, from outside", f"{len(pairs)} pairs of {', '.join(one.__name__.replace('_', ' ') for one in self.HAPPEN)}: "
+               "each run goes on, ends in order, and all is saved")
+
+    def try_to(self, happens):
+        try:
+            happens(self)
+        except OSError:
+            pass  # the page has no place, as what else happens took the last descriptor
 
 
 if __name__ == "__main__":
