@@ -33,7 +33,7 @@ AuxiliaryHead::AuxiliaryHead(std::int64_t channels, std::int64_t target, int ker
       if (flat == &flat_) parameters_.push_back(view.variable_data().set_requires_grad(true));
     }
   }
-  optimizer_.emplace(optimizer, flat_);
+  optimizer_.emplace(optimizer, flat_, std::vector{std::int64_t(0), weights, weights, target});
 }
 
 at::Tensor AuxiliaryHead::loss(const at::Tensor& activations, const at::Tensor& target,
@@ -63,11 +63,13 @@ void AuxiliaryHead::add(const std::vector<at::Tensor>& gradients, bool first) {
 void AuxiliaryHead::update(int count) {
   const c10::NoGradGuard no_grad;
   if (count > 1) gradient_.div_(count);
+  optimizer_->orthogonalize(gradient_, 1);
   optimizer_->step(flat_, gradient_);
 }
 
 void AuxiliaryHead::guarded_update(int count, const at::Tensor& rate, at::Tensor& skipped,
                                    const at::Tensor& finite) {
+  optimizer_->orthogonalize(gradient_, count);
   check_and_update(update_numbers(spec_, count),
                    {.from = flat_,
                     .to = flat_,

@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "stages/orthogonal.h"
+
 namespace millrace::stages {
 namespace {
 
@@ -106,19 +108,29 @@ UpdateNumbers update_numbers(const OptimizerSpec& spec, int count) {
   return n;
 }
 
-Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights)
-    : numbers_(update_numbers(spec, 1)) {
+Optimizer::Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
+                     std::vector<std::int64_t> places)
+    : numbers_(update_numbers(spec, 1)), places_(std::move(places)), decay_(spec.orthogonal) {
   const OptimizerInfo& info = optimizer_info(spec.kind);
   for (const char* const name : info.state) {
     if (name && (name != std::string("momentum") || spec.momentum != 0))
       state_.emplace_back(name, at::zeros_like(weights));
   }
   if (info.counts_steps) state_.emplace_back("steps", at::zeros({1}, weights.options()));
+  if (decay_ == 0) return;
+  mean_ = at::zeros_like(weights);
+  state_.emplace_back("orthogonal", mean_);
+}
+
+void Optimizer::orthogonalize(at::Tensor& gradient, int count) {
+  if (mean_.defined()) stages::orthogonalize(gradient, mean_, places_, decay_, count);
 }
 
 std::vector<at::Tensor> Optimizer::buffers() const {
   std::vector<at::Tensor> all;
-  for (const auto& [name, buffer] : state_) all.push_back(buffer);
+  for (const auto& [name, buffer] : state_) {
+    if (!buffer.is_same(mean_)) all.push_back(buffer);
+  }
   return all;
 }
 

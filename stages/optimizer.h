@@ -23,9 +23,13 @@ UpdateNumbers update_numbers(const OptimizerSpec& spec, int count);
 /// Thread-bound. Holds the state (momenta, second moments) of one stage.
 class Optimizer {
  public:
-  /// `weights` gives size and device of the state. Throws std::invalid_argument for an unknown
-  /// kind.
-  Optimizer(const OptimizerSpec& spec, const at::Tensor& weights);
+  /// `weights` gives size and device of the state; `places`: Parameters::places(), of which
+  /// OptimizerSpec::orthogonal alone makes use. Throws std::invalid_argument for an unknown kind.
+  Optimizer(const OptimizerSpec& spec, const at::Tensor& weights,
+            std::vector<std::int64_t> places = {});
+  /// Before each update: projects `gradient`, a sum of `count`, if OptimizerSpec::orthogonal says
+  /// so (orthogonal.h). May be recorded. Must run in no-grad mode.
+  void orthogonalize(at::Tensor& gradient, int count);
   /// Updates `weights` in place; both are flat buffers of one layout. `gradient` may be
   /// overwritten. Must run in no-grad mode.
   void step(at::Tensor& weights, at::Tensor& gradient);
@@ -33,13 +37,16 @@ class Optimizer {
   void set_rate(double factor) { rate_ = factor; }
   /// What must be kept to go on later. It aliases: copy to save, copy_ into to restore.
   const NamedTensors& state() const { return state_; }
-  /// The same without names.
+  /// Those of them that the optimizer's formula reads and writes.
   std::vector<at::Tensor> buffers() const;
 
  private:
   UpdateNumbers numbers_;
   double rate_ = 1.0;
-  NamedTensors state_;
+  NamedTensors state_;  ///< the formula's, then mean_
+  std::vector<std::int64_t> places_;
+  double decay_;
+  at::Tensor mean_;  ///< of gradients; undefined where they are not projected
   at::Tensor scratch_;
 };
 

@@ -17,6 +17,8 @@ struct OptimizerSpec {
   double beta2 = 0.999;       ///< adam, adamw
   double alpha = 0.99;        ///< rmsprop
   double eps = 1e-8;          ///< rmsprop, adam, adamw
+  /// Above 0: the decay of the running mean on which gradients are projected (orthogonal.h).
+  double orthogonal = 0.0;
   // How lr changes, update by update; as torch.optim.lr_scheduler's StepLR, CosineAnnealingLR and,
   // for the first `warmup` updates, LinearLR.
   std::string schedule = "constant";  ///< constant | step | cosine

@@ -88,6 +88,14 @@ std::vector<at::Tensor> Parameters::views_of(const at::Tensor& flat) const {
   return views;
 }
 
+std::vector<std::int64_t> Parameters::places() const {
+  std::vector<std::int64_t> all;
+  for (std::size_t i = 0; i < specs_.size(); ++i) {
+    if (!specs_[i].fixed) all.insert(all.end(), {offsets_[i], count(specs_[i].shape)});
+  }
+  return all;
+}
+
 StateDict Parameters::state() const {
   const c10::NoGradGuard no_grad;
   StateDict state;

@@ -37,6 +37,9 @@ class Parameters {
   /// Undefined for fixed parameters.
   std::vector<at::Tensor> views_of(const at::Tensor& flat) const;
 
+  /// Of each that is not fixed: where it begins in flat(), and its size.
+  std::vector<std::int64_t> places() const;
+
   /// Copies of the weights, named, on the CPU.
   StateDict state() const;
 

@@ -46,7 +46,7 @@ Stage::Stage(std::shared_ptr<const Network> network, StageRange range,
       learns_before_(network_->learns_before(range.begin)),
       versions_(buffers(*network_, range, tensors, options.versions)),
       spec_(corrected(optimizer, options)),
-      optimizer_(spec_, parameters().flat()),
+      optimizer_(spec_, parameters().flat(), parameters().places()),
       gradients_{at::zeros_like(parameters().flat())},
       gradient_views_{parameters().views_of(gradients_[0])},
       correction_(make_correction(options.correction, options.delay, parameters().flat())) {

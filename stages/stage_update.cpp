@@ -42,6 +42,7 @@ bool Stage::update(const Change& change, double rate) {
     return false;
   if (count > 1) gradient->div_(count);
   if (learns) {
+    optimizer_.orthogonalize(*gradient, 1);
     if (correction_) correction_->correct(*gradient, weights, {});
     const at::Tensor before = !correction_ || correction_->only_rate() ? at::Tensor()
                               : change.from == change.to               ? weights.clone()
@@ -69,6 +70,7 @@ void Stage::guarded_update(const Change& change, const at::Tensor& rate, at::Ten
   if (!parameters().learn()) return;
   UpdateNumbers numbers = update_numbers(spec_, change.count);
   if (correction_) numbers.correction = correction_->numbers();
+  optimizer_.orthogonalize(gradients_[0], change.count);
   const at::Tensor finite =
       check_and_update(numbers,
                        {.from = versions_[change.from].flat(),

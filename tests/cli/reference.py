@@ -83,6 +83,24 @@ def sgd(momentum, lr):
     return lambda parameters: torch.optim.SGD(parameters, lr=lr, momentum=momentum)
 
 
+def orthogonal(make, decay):
+    """Optimizers that see of each tensor's gradient what is orthogonal to its running mean (arXiv 2504.01961)."""
+    def made(parameters):
+        optimizer = make(parameters)
+        means, step = [torch.zeros_like(parameter) for parameter in parameters], optimizer.step
+
+        def project_and_step():
+            for parameter, c in zip(parameters, means):
+                g = parameter.grad
+                parameter.grad = torch.addcmul(g, c, (g * c).sum() / (c * c).sum().clamp_min(1e-30), value=-1)
+                c.mul_(decay).add_(g, alpha=1 - decay)
+            step()
+
+        optimizer.step = project_and_step
+        return optimizer
+    return made
+
+
 @dataclass
 class Trace:
     losses: list = field(default_factory=list)

@@ -35,12 +35,13 @@ class Checkpoints(program.CliTest):
         self.assert_refused(program.BAD_USAGE, outcome, "checkpoint.resume", *parts)
 
     def test_going_on_equals_never_having_stopped(self):
-        self.learn(self.config(self.frames(0, 40), checkpoint={"dir": ""}))
+        optimizer = {"orthogonal": 0.9}
+        self.learn(self.config(self.frames(0, 40), checkpoint={"dir": ""}, optimizer=optimizer))
         expected = self.final()
         log = self.folder / "log.jsonl"
         output = {"log": log, "log_every": 10}
-        self.learn(self.config(self.frames(0, 25), output=output))
-        report, _ = self.learn(self.config(self.frames(25, 40), resume=True, output=output))
+        self.learn(self.config(self.frames(0, 25), output=output, optimizer=optimizer))
+        report, _ = self.learn(self.config(self.frames(25, 40), resume=True, output=output, optimizer=optimizer))
         self.assertEqual(self.final(), expected)
         self.assertEqual(report["frames"]["trained"], 15)
         self.assertEqual(report["run"]["resumed"], {"from": str(self.state / NEWEST), "frames": 25})

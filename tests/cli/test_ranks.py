@@ -182,7 +182,8 @@ class Ranks(RanksTest):
         for tables, words in (({"pipeline": {"cut": []}}, ("pipeline.cut", "name the cut")),
                               ({"pipeline": {"cut": [1]}, "model": {"layers": 2}}, ("pipeline.tensor", "no stage has two")),
                               ({"pipeline": {"tensor": 3}}, ("pipeline.tensor", "a multiple of 3 ranks")),
-                              ({"correction": {"kind": "gap-aware"}}, ("correction.kind", "gap-aware", "mean step"))):
+                              ({"correction": {"kind": "gap-aware"}}, ("correction.kind", "gap-aware", "mean step")),
+                              ({"optimizer": {"orthogonal": 0.9}}, ("optimizer.orthogonal", "whole tensor"))):
             with self.subTest(words=words):
                 tables = program.merged(program.merged(self.config(), {"pipeline": {"tensor": 2}}), tables)
                 self.assert_ranks_refuse(4, tables, *words)

@@ -186,6 +186,17 @@ class Optimizers(Reference):
                 for name, value in network.state_dict().items():
                     self.assertTrue(torch.allclose(weights[name], value, rtol=1e-5, atol=1e-7), name)
 
+    def test_orthogonal_gradients(self):
+        frames, uri = self.frames()
+        for schedule, cut in (("sequential", []), ("partime", [2, 5])):
+            with self.subTest(schedule):
+                network = self.network()
+                make = reference.orthogonal(reference.sgd(0.9, LR), 0.75)
+                expected = reference.RULES[schedule](reference.cut_network(network, cut, make), reference.autoencode(frames))
+                report, _ = self.learn(self.config(uri, cut, schedule=schedule, momentum=0.9, orthogonal=0.75))
+                self.assert_same_weights(network)
+                self.assert_same_trace(expected, report)
+
     def test_inverse_age_divides_a_stages_rate(self):
         # Gradients of the first of two stages are 2 frames old.
         frames, uri = self.frames()

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "stages/optimizer.h"
+#include "stages/orthogonal.h"
 
 namespace millrace::stages {
 namespace {
@@ -47,6 +48,28 @@ TEST(GuardedUpdate, DoesWhatTheOptimizerDoes) {
     }
     EXPECT_TRUE(at::allclose(guarded, plain, 1e-5, 1e-7)) << spec.kind << " " << spec.momentum;
   }
+}
+
+TEST(OrthogonalGradients, LoseWhatTheirTensorsMeanForetells) {
+  const c10::NoGradGuard no_grad;
+  const std::vector<std::int64_t> places = {0, 3, 4, 2};  // one place between them is nobody's
+  const auto projected = [&](std::vector<float> values, at::Tensor& mean, int count = 1) {
+    at::Tensor gradient = at::tensor(values);
+    orthogonalize(gradient, mean, places, 0.5, count);
+    return gradient;
+  };
+  at::Tensor mean = at::zeros({6});
+  EXPECT_TRUE(at::equal(projected({1, 0, 0, 0, 2, 2}, mean),
+                        at::tensor({1., 0., 0., 0., 2., 2.}).to(at::kFloat)));
+  EXPECT_TRUE(at::equal(projected({4, 2, 0, 0, 3, 1}, mean, 2),
+                        at::tensor({0., 2., 0., 0., 1., -1.}).to(at::kFloat)));
+  const at::Tensor want = at::tensor({1.25, 0.5, 0., 0., 1.25, 0.75}).to(at::kFloat);
+  EXPECT_TRUE(at::equal(mean, want)) << mean;
+  EXPECT_FALSE(at::isfinite(projected({NAN, 0, 0, 0, 0, 0}, mean)).all().item<bool>());
+  EXPECT_TRUE(at::equal(mean, want)) << "kept where the gradient is not finite";
+  const float huge = 3e38F;
+  EXPECT_TRUE(at::equal(projected({huge, huge, 0, 0, 0, 0}, mean),
+                        at::tensor({huge, huge, 0.F, 0.F, 0.F, 0.F})));
 }
 
 TEST(GuardedUpdate, LeavesEverythingWhereTheGradientIsNotFinite) {

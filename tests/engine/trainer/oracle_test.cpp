@@ -180,6 +180,25 @@ TEST(Corrections, RunAsTheOracleSays) {
   }
 }
 
+TEST(OrthogonalGradients, RunAsTheOracleSays) {
+  for (const ScheduleCase& of :
+       {ScheduleCase{"sequential", 3, {2, 5}}, ScheduleCase{"partime", 4, {2, 4, 6}},
+        ScheduleCase{"pb", 2, {4}}, ScheduleCase{"pipedream", 2, {4}, {2, 1}},
+        ScheduleCase{"2bw", 3, {2, 5}}, ScheduleCase{"zb-h1", 2, {4}}}) {
+    for (const char* kind : {"none", "local"}) {
+      if (kind == std::string("local") && of.schedule != "partime") continue;
+      SCOPED_TRACE(name_of(of) + kind);
+      TrainerOptions options = small(of);
+      options.correction.kind = kind;
+      options.optimizer.orthogonal = 0.9;
+      const Trained got = by_pipeline(options, 60, true);
+      expect_equal(got, by_oracle(options, 60));
+      options.optimizer.orthogonal = 0;
+      EXPECT_NE(by_oracle(options, 60).losses, got.losses);
+    }
+  }
+}
+
 /// What no loss is: the input is spoiled for a while, as by a broken camera.
 bool spoiled(std::int64_t frame) {
   return frame >= 450 && frame < 455;

@@ -280,6 +280,9 @@ std::vector<ConfigKey> make_table() {
       KEY(optimizer.beta2, real(0, 0.9999999), "adam, adamw: decay of the square"),
       KEY(optimizer.alpha, real(0, 0.9999999), "rmsprop: decay of the square"),
       KEY(optimizer.eps, real(0, 1), "rmsprop, adam, adamw"),
+      KEY(optimizer.orthogonal, real(0, 0.9999999),
+          "orthogonal gradients: each weight tensor's gradient loses its projection on the running "
+          "mean of those before, which decays by this; 0: off"),
       KEY(optimizer.schedule, one_of({"constant", "step", "cosine"}),
           "how the rate changes from update to update, as torch.optim.lr_scheduler's StepLR and "
           "CosineAnnealingLR, whose rate rises again after T_max"),
