@@ -28,6 +28,8 @@ const std::map<std::string, Json (*)(const Json&)> kQuestions = {
     {"frames", frames},
     {"hop", hop},
     {"ingest", ingest},
+    {"learn", learn},
+    {"link", link},
     {"machine", machine},
     {"memory", memory},
     {"monitor", monitor},

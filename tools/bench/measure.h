@@ -44,7 +44,9 @@ Json flops(const Json& question);
 Json monitor(const Json& question);
 /// {}: FLOP/s of a core's multiply-adds on its registers alone.
 Json peak(const Json& question);
-/// {"threads"}: {"link": {"latency_ms", "bytes_per_ms"}, "cores", "provenance"}: this machine, now.
+/// {}: {"latency_ms", "bytes_per_ms"}: a hand-off between cores, now.
+Json link(const Json& question);
+/// {"threads"}: {"cores", "provenance"}: this machine.
 Json machine(const Json& question);
 
 /// {"size", "frames"}: from the moment that an RTSP camera shows a picture to its prediction.
@@ -56,6 +58,9 @@ Json hop(const Json& question);
 /// {"uri", "seed", "width", "height", "frames", "folder"}: writes the first frames there as
 /// 00000.ppm and so on. Answers with their classes, -1 where there is none.
 Json frames(const Json& question);
+/// {"settings", "frames", "weights"}: the report of a run with these keys, which leaves its weights
+/// there.
+Json learn(const Json& question);
 /// {}: [{"name", "flushes", "minibatches", "vertical_sync"}]: ScheduleEntry.
 Json schedules(const Json& question);
 

@@ -1,5 +1,6 @@
 """What the suites share: questions to the C++ half, runs of the program, turns, medians and the machine's load."""
 
+import functools
 import json
 import math
 import os
@@ -25,11 +26,16 @@ class Failure(Exception):
 class Machine:
     """The C++ half, kept running: machine.turn(arm=..., seconds=...) asks it the question "turn" (measure.h)."""
 
-    def __init__(self, program):
-        self.millrace = Path(program).with_name("millrace")
-        self.process = subprocess.Popen([program, "--measure"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, program, *launcher):
+        self.program, self.millrace = program, Path(program).with_name("millrace")
+        self.process = subprocess.Popen([*launcher, program, "--measure"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
         self.facts = self.machine()
-        self.cores, self.link = self.facts["cores"], self.facts["link"]
+        self.cores = self.facts["cores"]
+
+    @functools.cached_property
+    def link(self):
+        return self.ask({"question": "link"})  # takes seconds
 
     def __getattr__(self, question):
         return lambda **details: self.ask({"question": question, **details})

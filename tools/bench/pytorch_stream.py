@@ -1,7 +1,7 @@
 """PyTorch's side of `millrace bench streams`: the plain loop, one frame after the other.
 
-Reads a job, JSON, from standard input and answers with what a report would say of the frames learned from, of those
-after them, and with the bytes of weights, gradients, state and saved activations. With `every` = k it predicts each frame
+Reads jobs from standard input, JSON, a line each, and answers with what a report would say of the frames learned from, of
+those after them, and with the bytes of weights, gradients, state and saved activations. With `every` = k it predicts each frame
 and learns from every k-th, as on a stream k times as fast as it learns.
 """
 
@@ -56,9 +56,7 @@ def picture(path):
     return torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(1, height, width, 3).permute(0, 3, 1, 2).float() / 255
 
 
-def main():
-    job = json.load(sys.stdin)
-    torch.set_num_threads(1)
+def learn(job):
     frames = [picture(path) for path in sorted(Path(job["folder"]).glob("*.ppm"))]
     classes = job["classes"]
     net = network(job["layers"], 3 if classes else 6, load_file(job["weights"]))
@@ -97,7 +95,13 @@ def main():
                        for values in (losses, beside))
         return {"loss": loss, "accuracy": other} if classes else {"loss": {**loss, "last_frame": other}}
 
-    print(json.dumps({"learned": report(job["learn"]), "after": report(job["count"]), "memory_bytes": memory}))
+    return {"learned": report(job["learn"]), "after": report(job["count"]), "memory_bytes": memory}
+
+
+def main():
+    torch.set_num_threads(1)
+    for line in sys.stdin:
+        print(json.dumps(learn(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ class Bench:
         size = self.bytes[arm["arm"]] = links[1]["bytes"]
         bare, cold = map(float, call(*over(arm["hosts"], arm["delay_ms"], 2),
                                      self.machine.millrace.with_name("ranks_ping_pong"), size).split())
-        link = self.machine.machine()["link"]
+        link = self.machine.link
         in_process = link["latency_ms"] + (size / link["bytes_per_ms"] if link["bytes_per_ms"] else 0)
         return {"ours_ms": (links[0]["ms"] + links[1]["ms"]) / 2, "bare_ms": bare / 1e3, "bare_cold_ms": cold / 1e3,
                 "in_process_ms": in_process}

@@ -267,10 +267,13 @@ Json peak(const Json&) {
   return kernels::fma_peak();
 }
 
-Json machine(const Json& question) {
+Json link(const Json&) {
   const engine::plan::Link link = engine::plan::fit_link(engine::measure_hand_off().points);
-  return {{"link", {{"latency_ms", link.latency_ms}, {"bytes_per_ms", link.bytes_per_ms}}},
-          {"cores", engine::usable_cores()},
+  return {{"latency_ms", link.latency_ms}, {"bytes_per_ms", link.bytes_per_ms}};
+}
+
+Json machine(const Json& question) {
+  return {{"cores", engine::usable_cores()},
           {"provenance", app::provenance(question.value("threads", engine::usable_cores()))}};
 }
 

@@ -177,7 +177,7 @@ def prediction(machine, options):
 
     def turn(arm, number):
         if number == len(latency):
-            machine.link = machine.machine()["link"]
+            machine.link = machine.ask({"question": "link"})
             latency.append(machine.link["latency_ms"])
         beside, predicted = quietest(machine, lambda: machine.predict(arm=arm, seconds=options.seconds / 2,
                                                                       link=machine.link)["predicted_ms"])

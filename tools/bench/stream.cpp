@@ -7,6 +7,7 @@
 #include "engine/schedule/registry.h"
 #include "io/queue/resizer.h"
 #include "io/source/source.h"
+#include "tools/app/run.h"
 #include "tools/bench/measure.h"
 
 namespace millrace::bench {
@@ -35,6 +36,16 @@ Json frames(const Json& question) {
     labels.push_back(frame.label);
   }
   return labels;
+}
+
+Json learn(const Json& question) {
+  app::Config config;
+  for (const auto& [key, value] : question.at("settings").items())
+    config.set(key, value.get<std::string>());
+  app::Run run(config);
+  run.learn(question.at("frames"));
+  run.save_weights(question.at("weights"));
+  return Json::parse(run.report());
 }
 
 Json schedules(const Json&) {

@@ -1,5 +1,7 @@
 """`millrace bench streams`: what each rule learns from a stream, beside PyTorch's plain loop on the same pictures."""
 
+import contextlib
+import itertools
 import json
 import math
 import os
@@ -11,7 +13,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from measuring import HERE, Failure, progress
+from measuring import HERE, Failure, Machine, progress
 
 WIDTH, HEIGHT, HELD = 48, 36, 101  # frames that follow those learned from; of the first the target was learned
 # {next}: past the frames learned from, so that what follows is a scene never seen.
@@ -56,7 +58,10 @@ def arms_of(machine, most):
             if stages > 1 and entry["vertical_sync"]:
                 arms.append(arm("schedules", entry["name"], stages, settings={"pipeline.vertical_sync": "true"}))
     for schedule, stages in (("sequential", 1), ("partime", 4)):
-        arms += [arm("optimizers", schedule, stages, optimizer) for optimizer in ("rmsprop", "sgd")]
+        for optimizer in ("adam", "rmsprop", "sgd"):
+            if optimizer != "adam":  # else it is among those above
+                arms.append(arm("optimizers", schedule, stages, optimizer))
+            arms.append(arm("optimizers", schedule, stages, optimizer, settings={"optimizer.orthogonal": 0.9}))
     arms += [arm("optimizers", "gpipe", every=every) for every in (4, 16)]
     arms += [arm("PyTorch", every=every) for every in (1, 2, 4, 8)] + [arm("PyTorch", optimizer="rmsprop")]
     return [each for each in arms if not most or each["stages"] <= most]
@@ -83,14 +88,17 @@ class Stream:
         if self.labels:
             (folder / "classes.csv").write_text("frame,class\n" + "".join(f"{n},{c}\n" for n, c in enumerate(classes)))
         self.start = folder / "start.safetensors"
-        machine.run({**self.settings(), "optimizer.lr": 0, "output.weights": self.start}, 1)
+        self.run(machine, {"optimizer.lr": 0}, 1, self.start)
 
-    def settings(self):
+    def run(self, machine, settings, frames, weights=os.devnull):
+        """The report of a run on these pictures, of one stage where the settings don't say otherwise."""
         task = ({"task.kind": "label", "task.loss": "cross-entropy", "task.labels": self.folder / "classes.csv"}
                 if self.labels else {"task.kind": "next-frame"})
-        return {"source.uri": f"images:{self.folder}/%05d.ppm", "source.width": WIDTH, "source.height": HEIGHT, **task,
-                "model.preset": "layers", "model.layer": toml(self.layers), "model.seed": self.seed,
-                "pipeline.schedule": "sequential", "pipeline.stages": 1}
+        settings = {"source.uri": f"images:{self.folder}/%05d.ppm", "source.width": WIDTH, "source.height": HEIGHT, **task,
+                    "model.preset": "layers", "model.layer": toml(self.layers), "model.seed": self.seed,
+                    "pipeline.schedule": "sequential", "pipeline.stages": 1, **settings}
+        return machine.learn(settings={key: str(value) for key, value in settings.items()}, frames=frames,
+                             weights=str(weights))
 
     def errors(self, report):
         """(mean, last 100, what is to be beaten in either): squared errors, or shares of classes missed."""
@@ -103,52 +111,59 @@ class Stream:
 
 
 class Learner:
-    """Runs arms on cores of their own, one each."""
+    """Runs arms, on each core one at a time: the program's in a measuring program, PyTorch's in a Python."""
 
     def __init__(self, machine, python):
-        self.machine, self.python, self.cores = machine, python, queue.Queue()
+        self.cores, self.count = queue.Queue(), 0
         for core in os.sched_getaffinity(0):
-            self.cores.put(core)
+            launcher = ("taskset", "-c", str(core))
+            command = [*launcher, python, HERE / "pytorch_stream.py"]
+            self.cores.put((Machine(machine.program, *launcher),
+                            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)))
         self.pool = ThreadPoolExecutor(self.cores.qsize())
 
+    def close(self):
+        self.pool.shutdown(cancel_futures=True)
+        while not self.cores.empty():
+            machine, other = self.cores.get()
+            machine.close()
+            other.communicate()
+
     def all(self, text, work, jobs):
-        """work(launcher, *job) of each."""
-        done = iter(range(1, len(jobs) + 1))
+        """work(core, *job) of each."""
+        done = itertools.count(1)
 
         def run(job):
             core = self.cores.get()
             try:
-                return work(("taskset", "-c", str(core)), *job)
+                return work(*core, *job)
             finally:
                 self.cores.put(core)
                 progress(f"{text}: {next(done)} of {len(jobs)} runs")
         return list(self.pool.map(run, jobs))
 
-    def learn(self, launcher, stream, arm, rate):
+    def learn(self, machine, other, stream, arm, rate):
         """The report of a run, and its weights; of PyTorch's also what came after."""
         if arm["group"] == "PyTorch":
-            return self.in_pytorch(launcher, stream, arm, rate)
+            job = {"folder": str(stream.folder), "weights": str(stream.start), "layers": stream.layers,
+                   "classes": stream.classes, "learn": stream.frames, "count": stream.frames + HELD,
+                   "optimizer": arm["optimizer"], "lr": rate, "every": arm["every"]}
+            other.stdin.write(json.dumps(job) + "\n")
+            other.stdin.flush()
+            line = other.stdout.readline()
+            if not line:
+                raise Failure(f"{other.args[3]}: ended with {other.wait()}")
+            return json.loads(line)
         weights = stream.folder / f"{arm['arm']} {rate}.safetensors"
-        learned = self.machine.run(
-            {**stream.settings(), "model.weights": stream.start, "output.weights": weights,
-             "pipeline.schedule": arm["schedule"], "pipeline.stages": arm["stages"],
-             "pipeline.cut": cut(stream.layers, arm["stages"]), "pipeline.microbatches": arm["every"],
-             **arm["settings"], "optimizer.kind": arm["optimizer"], "optimizer.lr": rate}, stream.frames, launcher)
+        learned = stream.run(machine, {
+            "model.weights": stream.start, "pipeline.schedule": arm["schedule"], "pipeline.stages": arm["stages"],
+            "pipeline.cut": cut(stream.layers, arm["stages"]), "pipeline.microbatches": arm["every"], **arm["settings"],
+            "optimizer.kind": arm["optimizer"], "optimizer.lr": rate}, stream.frames, weights)
         return {"learned": learned, "weights": weights, "memory_bytes": sum(learned["memory_bytes"]["total"])}
 
-    def in_pytorch(self, launcher, stream, arm, rate):
-        job = {"folder": str(stream.folder), "weights": str(stream.start), "layers": stream.layers, "classes": stream.classes,
-               "learn": stream.frames, "count": stream.frames + HELD, "optimizer": arm["optimizer"], "lr": rate,
-               "every": arm["every"]}
-        done = subprocess.run([*launcher, self.python, HERE / "pytorch_stream.py"], input=json.dumps(job), capture_output=True,
-                              text=True)
-        if done.returncode != 0:
-            raise Failure(f"{self.python}: {done.stderr.strip().rpartition(chr(10))[2]}")
-        return json.loads(done.stdout)
-
-    def figures(self, launcher, stream, run):
-        after = run.get("after") or self.machine.run(
-            {**stream.settings(), "model.weights": run["weights"], "model.learn": "false"}, stream.frames + HELD, launcher)
+    def figures(self, machine, _, stream, run):
+        after = run.get("after") or stream.run(machine, {"model.weights": run["weights"], "model.learn": "false"},
+                                               stream.frames + HELD)
         error, last, rival, rival_last = stream.errors(run["learned"])
         _, held, _, rival_held = stream.errors(after)
         return {"error": error, "last_100": last, "out_of_stream": held, "memory_bytes": run["memory_bytes"],
@@ -195,11 +210,11 @@ def streams(machine, options):
     arms = [arm for arm in arms if arm is arms[0] or options.arms in arm["arm"]]
     if len(arms) == 1 and options.arms not in arms[0]["arm"]:
         raise Failure(f'--arms: no arm has "{options.arms}" in its name', 2)
-    learner = Learner(machine, options.pytorch or sys.executable)
     rates = {kind: grid[1:2] if options.quick else grid for kind, grid in RATES.items()}
     results = {"suite": "streams", "frames": frames, "held": HELD - 1, "width": WIDTH, "height": HEIGHT, "seeds": seeds,
                "rates": rates, "streams": [], "arms": []}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(
+            Learner(machine, options.pytorch or sys.executable)) as learner:
         for name in options.streams or STREAMS:
             made = [Stream(machine, name, seed, frames, Path(folder, f"{name}-{seed}")) for seed in range(seeds)]
             stream, rows = on_stream(learner, made, arms, rates)
