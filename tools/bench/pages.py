@@ -364,7 +364,9 @@ def spread(key, scale, pattern, share=False):
 
 
 def streams(results):
-    text = ("# What each rule learns from a stream\n\n" + command("streams")
+    names = ",".join(stream["stream"] for stream in results["streams"])
+    text = ("# What each rule learns from a stream\n\n"
+            + command("streams", options=f"--streams {names} --frames {results['frames']} ")
             + f"Networks of eight layers with weights (16 features, residual blocks) at {results['width']}x{results['height']}, cut "
             f"evenly; every arm sees the same {results['frames']} pictures once, in their order, and predicts each before it "
             f"learns from it. Means and standard deviations over {results['seeds']} seeds (of the weights, and of the streams "
@@ -372,7 +374,9 @@ def streams(results):
             + "; ".join(f"{kind} {', '.join(map(str, rates))}" for kind, rates in results["rates"].items())
             + "), chosen by the first seed. Corrections for old gradients and the guard are the program's defaults.\n\n"
             f"- *In stream*: over all {results['frames']} frames. *Out of stream*: of the {results['held']} frames that follow, "
-            "with the weights as they are.\n"
+            "with the weights as they are. A class that holds for some frames can be followed without being known: the last frame's "
+            "class is the prediction to beat in the stream, and only what is right out of the stream has been learned.\n"
+            "- An error that is no number, after a divergence, counts as 1; an arm that has one needs a lower rate.\n"
             "- *Memory*: weights, stashed versions, optimizer's state, gradients and activations of all stages; of PyTorch "
             "without what its operators need meanwhile.\n"
             "- *Gain*: decibels of signal to noise, or percentage points of accuracy, over one stage (the first row). "
