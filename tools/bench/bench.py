@@ -74,7 +74,8 @@ def parser():
         help="1 to this many stages (prediction: workers); 0: the suite's own")
     add("--rounds", type=number(int, 1, 1000), default=5, help="how often the arms take turns (5)")
     add("--seconds", type=number(float, 0.01, 3600), default=0.5, help="length of an arm's turn (0.5)")
-    add("--quick", action="store_true", help="partime, ranks, seeds, streams: a small part of it")
+    add("--quick", action="store_true",
+        help="partime, ranks, seeds, streams: a small part of it; prediction: disturbed turns are not taken again")
     add("--captures", type=one_of("graph", "eager"), default=[], help="framerate, partime: graph, eager; unset: auto, both")
     add("--pytorch", default="", help="framerate, ranks, streams: a Python with torch, to train the same networks beside")
     add("--memory-format", choices=["contiguous", "channels_last"], default="contiguous", help="framerate, pipeline")

@@ -154,10 +154,10 @@ def cut_once(machine, arms):
         yield {**arm, "cut": cuts[place]}
 
 
-def quietest(machine, ask):
-    """What `ask` returns, and the cores that others took meanwhile. A disturbed turn is taken again, twice at most."""
+def quietest(machine, ask, tries=3):
+    """What `ask` returns, and the cores that others took meanwhile. A disturbed turn is taken again."""
     best = None
-    for _ in range(3):
+    for _ in range(tries):
         others = OtherLoad(machine)
         answer = ask()
         best = min(filter(None, (best, (others.cores(), answer))), key=lambda each: each[0])
@@ -173,15 +173,16 @@ def prediction(machine, options):
          "stages": workers * (2 if schedule == "interleaved" else 1)}
         for network in options.networks or NETWORKS for size in options.sizes or [own_size[network]]
         for workers in range(1, (options.stages or 2) + 1) for schedule in sorted(SCHEDULES)]))
-    latency = []
+    latency, tries = [], 1 if options.quick else 3
 
     def turn(arm, number):
         if number == len(latency):
             machine.link = machine.ask({"question": "link"})
             latency.append(machine.link["latency_ms"])
         beside, predicted = quietest(machine, lambda: machine.predict(arm=arm, seconds=options.seconds / 2,
-                                                                      link=machine.link)["predicted_ms"])
-        meanwhile, measured = quietest(machine, lambda: machine.turn(arm=arm, seconds=options.seconds / 2)["period_ms"])
+                                                                      link=machine.link)["predicted_ms"], tries)
+        meanwhile, measured = quietest(machine, lambda: machine.turn(arm=arm, seconds=options.seconds / 2)["period_ms"],
+                                       tries)
         return {"predicted_ms": predicted, "measured_ms": measured, "ratio": predicted / measured,
                 "others_cores": max(beside, meanwhile)}
 
