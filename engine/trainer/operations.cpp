@@ -85,11 +85,12 @@ double sgemm_flops() {
 
 std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> costs) {
   if (options.correction.kind != "local") return costs;
-  int last = options.network->size() - 1;
-  while (last > 0 && options.network->module(last).parameters().empty()) --last;
-  const std::size_t kept = std::size_t(std::max(last + 1, options.stages));
-  if (!options.cut.empty() && std::size_t(options.cut.back()) >= kept) return costs;
-  for (; costs.size() > kept; costs.pop_back()) costs[kept - 1] += costs.back();
+  int kept = options.network->size();
+  for (int layers = 0; kept > options.stages; --kept) {
+    if (!options.network->module(kept - 1).parameters().empty() && ++layers == 2) break;
+  }
+  if (!options.cut.empty() && options.cut.back() >= kept) return costs;
+  for (; int(costs.size()) > kept; costs.pop_back()) costs[kept - 1] += costs.back();
   return costs;
 }
 

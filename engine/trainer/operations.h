@@ -22,9 +22,10 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
 /// FLOP/s of LibTorch's product of two matrices of 512x512, on one thread: the best of 25.
 double sgemm_flops();
 
-/// `costs` by module, with what comes behind the last weights put on the module that has them, so
-/// that no cut parts them, where stages learn from heads of their own: else a head alone would
-/// teach the output. As they are if the options' cut parts them already.
+/// `costs` by module. Where stages learn from heads of their own, all from the last but one layer
+/// with weights on is put on that one, so that no cut parts it while there are modules enough: a last
+/// stage of one layer learns no more than the head before it. As they are if the options' cut parts
+/// them already.
 std::vector<double> cuttable(const TrainerOptions& options, std::vector<double> costs);
 
 /// What each module costs as a step program of its own, in ms.

@@ -46,7 +46,9 @@ def drawn(number, folder):
          ("monitor", "policy", ("drop", "skip")))
     had = lambda table, key: tables.get(table, {}).get(key)
     later = had("task", "kind") != "autoencode"
+    partime = had("model", "preset") == "partime-cnn" or had("model", "preset") is None and not later
     for table, key, wanted in (("task", "horizon", later), ("task", "context", later), ("task", "predict", later),
+                               ("model", "norm", partime), ("model", "activation", partime),
                                ("replay", "size", had("replay", "kind")), ("replay", "share", had("replay", "kind")),
                                ("pipeline", "replicas", had("pipeline", "schedule") == "pipedream")):
         if not wanted and chance.random() < 0.95:  # or most would be refused for the same few reasons

@@ -316,6 +316,12 @@ class Values(program.CliTest):
             outcome = program.call("check", "--set", f"novelty.{key}={value}")
             self.assert_refused(program.BAD_USAGE, outcome, f"novelty.{key}", part)
 
+    def test_a_key_of_another_preset_is_refused(self):
+        for key, value in (("norm", "instance"), ("activation", "leaky-relu")):
+            outcome = program.call("check", "--set", f"model.{key}={value}")
+            self.assert_refused(program.BAD_USAGE, outcome, f"model.{key}", "partime-cnn's; the preset is residual-cnn")
+            self.assert_code(program.DONE, program.call("check", "--set", f"model.{key}={value}", "--set", "task.kind=autoencode"))
+
     def test_a_source_that_cannot_be_is_refused_before_it_is_opened(self):
         for uri, part in (("synth:nosuch", "synth:shapes"), ("synth:shapes?scenes=-1", "scenes"),
                           ("images:%s%s%n/%d.png", "folder"), ("rtsp://[::1", "no host"), ("http://h:99999/x", "65535")):

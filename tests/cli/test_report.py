@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import unittest
 
 from safetensors.numpy import load_file, save_file
@@ -102,6 +103,24 @@ class Contents(ReportTest):
                 told = program.call("run", self.folder / "config.toml").err
                 said = f"correction: inverse-age (auto): rate / (1 + age in frames), {optimizer['kind']}'s beta1 {beta1:g}\n"
                 self.assertEqual(said in told, report["correction"] != "none", told)
+
+    def test_auto_learns_changes_by_small_heads_after_a_warm_up(self):
+        """(what the config names, and what auto makes of it: correction, the heads' kernel, warm-up)"""
+        config = ["--set", "source.uri=synth:shapes?frames=8", "--set", "source.width=16", "--set", "source.height=16",
+                  "--set", "model.layers=8", "--set", "pipeline.schedule=partime"]
+        for named, *expected in (((), "local", 3, 50), (("pipeline.stages=1",), "none", 5, 50),
+                                 (("correction.kernel=5", "optimizer.warmup=0"), "local", 5, 0),
+                                 (("optimizer.kind=sgd",), "local", 3, 0), (("optimizer.schedule=cosine",), "local", 3, 0),
+                                 (("correction.kind=none",), "none", 5, 0), (("task.kind=autoencode",), "inverse-age", 5, 0)):
+            with self.subTest(named=named):
+                checked = program.call("check", *config, "--set", "pipeline.stages=4",
+                                       *[part for setting in named for part in ("--set", setting)]).out
+                for line in (f"# correction {expected[0]}", f"kernel = {expected[1]}\n", f"warmup = {expected[2]}\n"):
+                    self.assertIn(line, re.sub(r"#   corr", "# corr", checked))
+        # The last stage has two layers, or it would learn no more than the head before it.
+        file = self.folder / "report.json"
+        self.assert_code(program.DONE, program.call("run", *config, "--set", "pipeline.stages=7", "--report", file))
+        self.assertLessEqual(json.loads(file.read_text())["cut"][-1], 7)
 
     def test_every_key_is_there_and_makes_sense(self):
         version = program.call("--version").out.strip()

@@ -189,6 +189,16 @@ void check_told(const Config& config, const stages::ImageShape& sample,
     Teacher(config, sample, made);
 }
 
+/// A key of one preset says nothing to the others.
+void check_preset(const Config& config, const std::string& preset) {
+  if (preset == "partime-cnn") return;
+  for (const auto& [key, plain] :
+       {std::pair{"model.norm", config.model.norm == "none"},
+        std::pair{"model.activation", config.model.activation == "relu"}}) {
+    if (!plain) throw config.error(key, "is partime-cnn's; the preset is " + preset);
+  }
+}
+
 /// A re-cut needs stages to move modules between, one worker each.
 void check_policy(const Config& config) {
   if (config.monitor.policy != "recut") return;
@@ -255,6 +265,7 @@ stages::Forecast forecast_of(const Config& config) {
 
 Config as_run(Config config, const engine::TrainerOptions& options) {
   config.optimizer = options.optimizer;
+  config.correction.kernel = options.correction.kernel;
   if (predicts_later_frame(config)) config.task.context = options.context;
   return config;
 }
@@ -301,6 +312,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   const stages::Forecast forecast = forecast_of(config);
   const bool out = config.places.contains("model.out_channels");
   stages::ModelSpec model = model_of(config);
+  check_preset(config, model.preset);
   if (!config.weights.learn) model.freeze = {"*"};
   check_located(config, out ? "model.out_channels" : "model.preset", [&] {
     options.network = stages::build_network(

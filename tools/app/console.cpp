@@ -54,8 +54,8 @@ void Console::tell_dead_units() {
     dead_told_ = true;
     return tell(
         engine::format("units: %d of %d of stage %zu are dead, their ReLU lets nothing through; "
-                       "model.norm = \"instance\" or model.activation = \"leaky-relu\" keeps "
-                       "them alive",
+                       "a norm before it or leaky-relu keeps them alive (partime-cnn: "
+                       "model.norm = \"instance\")",
                        dead, units, stage));
   }
 }

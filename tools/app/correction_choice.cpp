@@ -37,18 +37,22 @@ bool local_fits(engine::TrainerOptions options, const engine::Schedule& schedule
 void choose_correction(const Config& config, const engine::Schedule& schedule,
                        engine::TrainerOptions& options) {
   if (options.correction.kind != "auto") return;
+  const auto unset = [&](const char* key) { return !config.places.contains(key); };
+  const bool change = options.network->predicts_change();
+  if (change && unset("optimizer.kind") && unset("optimizer.schedule") && unset("optimizer.warmup"))
+    options.optimizer.warmup = 50;
   if (fresh(engine::gradient_ages(schedule))) {
     options.correction.kind = "none";
     return;
   }
   // Errors of motion do not stay in place: a late gradient would meet another frame's.
-  if (options.network->predicts_change() && local_fits(options, schedule)) {
+  if (change && local_fits(options, schedule)) {
     options.correction.kind = "local";
+    if (unset("correction.kernel")) options.correction.kernel = 3;
     return;
   }
   options.correction.kind = "inverse-age";
-  if (has_beta1(options.optimizer) && !config.places.contains("optimizer.beta1"))
-    options.optimizer.beta1 = 0;
+  if (has_beta1(options.optimizer) && unset("optimizer.beta1")) options.optimizer.beta1 = 0;
 }
 
 bool has_beta1(const stages::OptimizerSpec& optimizer) {
@@ -65,6 +69,7 @@ std::string describe_correction(const Config& config, const engine::TrainerOptio
        << (fresh(engine::gradient_ages(engine::schedule_of(options))) ? "gradients are fresh"
                                                                       : summary_of(kind));
   if (has_beta1(optimizer)) text << ", " << optimizer.kind << "'s beta1 " << optimizer.beta1;
+  if (optimizer.warmup > 0) text << ", warm-up of " << optimizer.warmup << " updates";
   return text.str();
 }
 

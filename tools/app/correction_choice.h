@@ -9,9 +9,10 @@
 namespace millrace::app {
 
 /// Resolves correction.kind "auto". If gradients are fresh: "none". Else, of a network that predicts
-/// changes, "local" where it fits; of others "inverse-age", the best rule whose gradients come from
-/// downstream, with a beta1 of 0 unless the config sets
-/// optimizer.beta1, since a running mean makes old gradients even older.
+/// changes, "local" where it fits, with heads of kernel 3; of others "inverse-age", the best rule
+/// whose gradients come from downstream, with a beta1 of 0, since a running mean makes old gradients
+/// even older. A network that predicts changes also gets a warm-up of 50 updates unless the config
+/// names the optimizer's kind or schedule. What the config sets stays as it is.
 /// docs/old-gradients.md has the figures.
 void choose_correction(const Config& config, const engine::Schedule& schedule,
                        engine::TrainerOptions& options);

@@ -293,7 +293,7 @@ std::vector<ConfigKey> make_table() {
       KEY(optimizer.eta_min, real(0, 1000), "cosine: the smallest rate"),
       KEY(optimizer.warmup, whole(0, kMany),
           "updates in which the rate rises to lr, as LinearLR's total_iters, before the schedule "
-          "begins; 0: none"),
+          "begins; 0: none; unset, a network of changes whose optimizer is the default has 50"),
       KEY(optimizer.start_factor, real(0, 1), "warmup: the first rate over lr"),
       KEY(correction.kind, corrections(),
           "what to do about old gradients; none: the schedule's bare rule; auto: none where "
@@ -305,7 +305,8 @@ std::vector<ConfigKey> make_table() {
       KEY(correction.lambda, real(0, 1000), "dc-asgd: strength"),
       KEY(correction.decay, real(0.000001, 1),
           "discrepancy: share of a change of the weights that is left after a delay"),
-      KEY(correction.kernel, kernel_side(), "local: side of the auxiliary heads' kernel"),
+      KEY(correction.kernel, kernel_side(),
+          "local: side of the auxiliary heads' kernel; what auto takes has 3 unless that is set"),
       KEY(correction.rate, real(0, 1000), "local: the auxiliary heads' rate over the stage's"),
       KEY(guard.kind, one_of({"none", "roll-back"}),
           "roll-back: if the loss diverges, which a change of scene does not, go back to the last "
