@@ -372,7 +372,8 @@ def streams(results):
             f"learns from it. Means and standard deviations over {results['seeds']} seeds (of the weights, and of the streams "
             "that are made). The rate is the better of two for the optimizer ("
             + "; ".join(f"{kind} {', '.join(map(str, rates))}" for kind, rates in results["rates"].items())
-            + "), chosen by the first seed. Corrections for old gradients and the guard are the program's defaults.\n\n"
+            + "), chosen by the first seed. Corrections for old gradients and the guard are the program's defaults; where "
+            "a change is predicted, so is the warm-up, of 50 frames, which PyTorch's loop has as well.\n\n"
             f"- *In stream*: over all {results['frames']} frames. *Out of stream*: of the {results['held']} frames that follow, "
             "with the weights as they are. A class that holds for some frames can be followed without being known: the last frame's "
             "class is the prediction to beat in the stream, and only what is right out of the stream has been learned.\n"

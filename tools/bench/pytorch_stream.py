@@ -62,6 +62,7 @@ def learn(job):
     net = network(job["layers"], 3 if classes else 6, load_file(job["weights"]))
     optimizer = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop, "sgd": torch.optim.SGD}[job["optimizer"]](
         net.parameters(), lr=job["lr"])
+    rate = torch.optim.lr_scheduler.LinearLR(optimizer, 1 / 3 if job["warmup"] else 1, total_iters=job["warmup"])
     losses, beside, saved = [], [], {}  # beside: right answers, or errors of the last frame
 
     def keep(tensor):
@@ -85,6 +86,7 @@ def learn(job):
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            rate.step()
         if n == 0:
             memory = sum(saved.values()) + sum(2 * p.nbytes for p in net.parameters()) + sum(
                 value.nbytes for state in optimizer.state.values() for value in state.values() if torch.is_tensor(value))

@@ -37,6 +37,11 @@ def cut(layers, stages):
     return learned[::len(learned) // stages][1:]
 
 
+def warmup(labels, every):
+    """Updates: the program's default, less where groups make few."""
+    return 0 if labels else 50 // every
+
+
 def arms_of(machine, most):
     """The first one is what the others' memory and gain are held against."""
     def arm(group, schedule="sequential", stages=1, optimizer="adam", every=1, settings=None):
@@ -147,7 +152,7 @@ class Learner:
         if arm["group"] == "PyTorch":
             job = {"folder": str(stream.folder), "weights": str(stream.start), "layers": stream.layers,
                    "classes": stream.classes, "learn": stream.frames, "count": stream.frames + HELD,
-                   "optimizer": arm["optimizer"], "lr": rate, "every": arm["every"]}
+                   "optimizer": arm["optimizer"], "lr": rate, "every": arm["every"], "warmup": warmup(stream.labels, arm["every"])}
             other.stdin.write(json.dumps(job) + "\n")
             other.stdin.flush()
             line = other.stdout.readline()
@@ -158,7 +163,8 @@ class Learner:
         learned = stream.run(machine, {
             "model.weights": stream.start, "pipeline.schedule": arm["schedule"], "pipeline.stages": arm["stages"],
             "pipeline.cut": cut(stream.layers, arm["stages"]), "pipeline.microbatches": arm["every"], **arm["settings"],
-            "optimizer.kind": arm["optimizer"], "optimizer.lr": rate}, stream.frames, weights)
+            "optimizer.kind": arm["optimizer"], "optimizer.lr": rate,
+            "optimizer.warmup": warmup(stream.labels, arm["every"])}, stream.frames, weights)
         return {"learned": learned, "weights": weights, "memory_bytes": sum(learned["memory_bytes"]["total"])}
 
     def figures(self, machine, _, stream, run):
