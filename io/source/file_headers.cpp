@@ -1,14 +1,13 @@
 #include "io/source/file_headers.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <string_view>
 
-#include <gst/base/gsttypefindhelper.h>
-
-#include "io/source/gst_handles.h"
-#include "io/source/gst_pipeline.h"  // start_gstreamer
+#include "io/source/coded_size.h"
 
 namespace millrace::io {
 namespace {
@@ -59,17 +58,24 @@ PictureSize tiff_size(std::ifstream& file, std::string_view head) {
   return size;
 }
 
-PictureSize typed_size(std::string_view head) {
-  start_gstreamer();
-  const GstOwned<GstCaps> caps(gst_type_find_helper_for_data(
-      nullptr, reinterpret_cast<const guint8*>(head.data()), head.size(), nullptr));
-  int width = 0, height = 0;
-  if (caps) {
-    const GstStructure* const fields = gst_caps_get_structure(caps.get(), 0);
-    gst_structure_get_int(fields, "width", &width);
-    gst_structure_get_int(fields, "height", &height);
+PictureSize bmp_size(std::string_view head) {
+  if (number(head, 14, 4, false) < 40)  // the first header
+    return {std::int64_t(number(head, 18, 2, false)), std::int64_t(number(head, 20, 2, false))};
+  const auto side = [&](std::size_t at) {
+    return std::abs(std::int64_t(std::int32_t(number(head, at, 4, false))));
+  };
+  return {side(18), side(22)};  // rows from the top have a negative height
+}
+
+/// "P6", then width and height as words, perhaps behind lines of comment.
+PictureSize pnm_size(std::string_view head) {
+  std::istringstream words{std::string(head.substr(2, 4096))};
+  PictureSize size;
+  for (std::int64_t* side : {&size.width, &size.height}) {
+    while ((words >> std::ws).peek() == '#') words.ignore(4096, '\n');
+    words >> *side;
   }
-  return {width, height};
+  return size;
 }
 
 std::optional<PictureSize> positive(const PictureSize& size) {
@@ -82,7 +88,15 @@ std::optional<PictureSize> positive(const PictureSize& size) {
 std::optional<PictureSize> head_size(std::string_view head) {
   const std::string_view tag = head.substr(0, 4);
   const bool webp = tag == "RIFF" && head.size() >= 30 && head.substr(8, 4) == "WEBP";
-  return positive(tag == "\x89PNG" ? png_size(head) : webp ? webp_size(head) : typed_size(head));
+  if (tag == "\x89PNG") return positive(png_size(head));
+  if (webp) return positive(webp_size(head));
+  if (tag.starts_with("\xff\xd8")) {
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(head.data());
+    return positive(JpegHeaders().read({bytes, head.size()}).value_or(PictureSize()));
+  }
+  if (tag.starts_with("BM")) return positive(bmp_size(head));
+  const bool pnm = tag.size() == 4 && tag[0] == 'P' && tag[1] >= '1' && tag[1] <= '6';
+  return pnm ? positive(pnm_size(head)) : std::nullopt;
 }
 
 std::optional<PictureSize> picture_size(const std::string& path) {

@@ -10,6 +10,7 @@
 
 #include "io/source/gst_bound.h"
 #include "io/source/source_kinds.h"
+#include "io/source/versions.h"
 
 namespace millrace::io {
 namespace {
@@ -172,6 +173,12 @@ GstParts build(const SourceOptions& options, const Uri& uri) {
 }
 
 }  // namespace
+
+std::string gstreamer_version() {
+  guint major = 0, minor = 0, micro = 0, nano = 0;
+  gst_version(&major, &minor, &micro, &nano);  // needs no gst_init
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(micro);
+}
 
 void start_gstreamer() {
   static std::once_flag once;

@@ -1,9 +1,11 @@
 // Files that GStreamer has no decoder for, through OpenCV's FFmpeg.
+#include <opencv2/core/utility.hpp>
 #include <opencv2/core/utils/logger.hpp>
 #include <opencv2/imgproc.hpp>
 #include <opencv2/videoio.hpp>
 
 #include "io/source/source_kinds.h"
+#include "io/source/versions.h"
 
 namespace millrace::io {
 namespace {
@@ -86,6 +88,10 @@ class OpenCvSource : public Source {
 
 std::unique_ptr<Source> open_opencv(const SourceOptions& options, const std::string& path) {
   return std::make_unique<OpenCvSource>(options, path);
+}
+
+std::string opencv_version() {
+  return cv::getVersionString();
 }
 
 }  // namespace millrace::io

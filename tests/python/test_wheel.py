@@ -1,5 +1,6 @@
-"""The wheel that `pip install .` makes learns where the tree is out of sight."""
+"""Wheels, by `pip install .` and by tools/package, learn where the tree is out of sight."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -36,6 +37,33 @@ class Wheel(unittest.TestCase):
                                        env={**os.environ, "PYTHONPATH": str(site)}).split()[-2:]
             self.assertTrue(where.startswith(str(site)), where)
             self.assertEqual(learned, "20")
+
+    @unittest.skipUnless("MILLRACE_LONG" in os.environ, "minutes: OpenCV is compiled")
+    def test_a_packaged_wheel_needs_no_library_of_this_system(self):
+        own = ("millrace.libs/", "/torch/", "/nvidia/", "libgst", "libglib", "libgobject", "libstdc++", "libgcc_s", "linux-vdso", "libz.so",
+               "libc.so", "libm.so", "libdl.so", "libpthread.so", "librt.so", "libresolv.so", "ld-linux", "libutil.so", "libnuma", "libgomp")
+        with tempfile.TemporaryDirectory() as folder:
+            self.call(ROOT / "tools/package", "wheel", folder)
+            wheel, = Path(folder).glob("millrace-*-manylinux_*.whl")
+            # Beside LibTorch, as site-packages are.
+            site = Path(folder) / "site"
+            for beside in ("torch", "nvidia"):
+                (site / beside).parent.mkdir(exist_ok=True)
+                (site / beside).symlink_to(Path(importlib.util.find_spec(beside).submodule_search_locations[0]))
+            self.call(sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--target", site, wheel)
+            needed = self.call("ldd", site / "millrace/plain/millrace")
+            foreign = [line for line in needed.splitlines() if not any(name in line for name in own)]
+            self.assertEqual(foreign, [])
+            where = {**os.environ, "PYTHONPATH": str(site)}
+            for program in ((site / "millrace/plain/millrace",), (sys.executable, site / "bin/millrace")):
+                out = self.call(*program, "run", "--set", "source.uri=synth:shapes?frames=20", "--set", "source.width=16",
+                                "--set", "source.height=16", cwd=folder, env=where)
+                self.assertIn("20 received = 19 trained", out)
+            camera = subprocess.run([site / "millrace/plain/millrace", "run", "rtsp://127.0.0.1:9/x"], capture_output=True, text=True)
+            self.assertEqual((camera.returncode, camera.stderr.count("\n")), (3, 1))
+            self.assertIn("GStreamer is missing; on Debian: apt install", camera.stderr)
+            self.assertIn("/gstreamer/_millrace", self.call(sys.executable, "-P", "-c", "import millrace; print(millrace._millrace.__file__)",
+                                                            cwd=folder, env=where))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,15 @@
     net.load_state_dict(trainer.state_dict())
 """
 
+import importlib.util
+
 import torch  # noqa: F401  loads LibTorch for the extension module
+
+if importlib.util.find_spec("millrace._millrace") is None:  # a wheel has two
+    try:
+        from millrace.gstreamer import _millrace
+    except ImportError:  # no GStreamer on this system
+        from millrace.plain import _millrace  # noqa: F401
 
 from millrace._error import Error
 from millrace._export import Exported, export

@@ -1,4 +1,4 @@
-// What a build without GStreamer and OpenCV does in place of the files that need them.
+// What a build without OpenCV does in place of the files that need it.
 #include <stdexcept>
 
 #include "io/plot/plot.h"
@@ -6,7 +6,6 @@
 #include "io/queue/resizer.h"
 #include "io/source/source_kinds.h"
 #include "io/source/versions.h"
-#include "io/video/video_writer.h"
 
 namespace millrace::io {
 namespace {
@@ -33,9 +32,6 @@ std::unique_ptr<Source> open_images(const SourceOptions& options) {
   throw no_source(options);
 }
 
-std::string gstreamer_version() {
-  return "";
-}
 std::string opencv_version() {
   return "";
 }
@@ -62,10 +58,6 @@ void write_chart(const Chart&, const std::string&) {
 }
 void write_strip(const std::string&, const std::vector<Panel>&, const std::string&) {
   no_plot();
-}
-
-std::unique_ptr<VideoWriter> open_video_writer(const VideoWriterOptions& options) {
-  throw std::runtime_error(options.to + ": this build has no GStreamer and writes no video");
 }
 
 }  // namespace millrace::io
