@@ -241,8 +241,8 @@ Json flops(const Json& question) {
   engine::TrainerOptions options = arm_of(question).options();
   options.cut.clear();
   double sum = 0;
-  for (const capture::OperationInfo& operation : engine::stage_operations(options, 0).front())
-    sum += operation.flops;
+  const auto stages = engine::stage_operations(options, 0);
+  for (const capture::OperationInfo& operation : stages.front()) sum += operation.flops;
   return sum;
 }
 
