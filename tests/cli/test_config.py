@@ -30,7 +30,7 @@ MANY = 10**12
 RATE = real(0.0, 0.9999999)
 KEYS = {
     **dict.fromkeys(("source.uri task.labels task.masks task.stream task.teacher model.file model.weights novelty.snapshots "
-                      "novelty.webhook novelty.mqtt novelty.topic checkpoint.dir output.report output.weights output.loss_plot "
+                      "novelty.webhook novelty.mqtt novelty.topic mqtt.broker mqtt.topic_prefix mqtt.discovery_prefix checkpoint.dir output.report output.weights output.loss_plot "
                       "output.prediction output.video output.log").split(), TEXT),
     **dict.fromkeys(("source.loop source.reconnect task.with_input model.learn pipeline.vertical_sync pipeline.recompute checkpoint.resume").split(), FLAG),
     "plugins": listed([3], "a.so"),
@@ -315,6 +315,11 @@ class Values(program.CliTest):
                                  ("mqtt", "http://host", "mqtt"), ("mqtt", "mqtt://host:x", "mqtt")):
             outcome = program.call("check", "--set", f"novelty.{key}={value}")
             self.assert_refused(program.BAD_USAGE, outcome, f"novelty.{key}", part)
+        self.assert_refused(program.BAD_USAGE, program.call("check", "--set", "mqtt.broker=u:secret@h"), "mqtt.broker", "mqtt://")
+        for key in ("novelty.topic", "mqtt.topic_prefix", "mqtt.discovery_prefix"):
+            for topic in ("a/+/b", "a/#", "$SYS/x"):
+                self.assert_refused(program.BAD_USAGE, program.call("check", "--set", f"{key}={topic}"), key, "without + and #")
+        self.assert_refused(program.BAD_USAGE, program.call("check", "--set", "mqtt.topic_prefix="), "mqtt.topic_prefix")
 
     def test_a_key_of_another_preset_is_refused(self):
         for key, value in (("norm", "instance"), ("activation", "leaky-relu")):

@@ -187,11 +187,12 @@ class Names(FaultTest):
         frames[380:383] = 255 - frames[380:383]  # an event to report
         uri = program.write_frames(self.folder / "events", frames)
         Path("fault").write_text(f"{self.out} 0 names")
-        for to in ({"webhook": "http://camera.example/"}, {"mqtt": "mqtt://broker.example"}):
-            with self.subTest(to=to):
+        for to, state in (({"webhook": "http://camera.example/"}, {}), ({"mqtt": "mqtt://broker.example"}, {}),
+                          ({"webhook": "http://camera.example/"}, {"broker": "mqtt://broker.example"})):
+            with self.subTest(to=to, state=state):
                 self.write(program.bare({
                     "source": {"uri": uri, "width": 16, "height": 16, "pace": "asap"}, "pipeline": {"stages": 1},
-                    "model": {"layers": 2, "features": 4, "kernel": 3}, "novelty": to,
+                    "model": {"layers": 2, "features": 4, "kernel": 3}, "novelty": to, "mqtt": state,
                     "output": {"weights": self.out / "weights.safetensors", "report": self.out / "report.json"}}))
                 _, err = self.start().communicate(timeout=120)
                 load_file(self.out / "weights.safetensors")

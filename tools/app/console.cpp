@@ -11,8 +11,8 @@
 namespace millrace::app {
 
 Console::Console(const Request& request, Intake& intake, Learner& learner, Records& records)
-    : page(request.options.serve ? std::make_unique<LiveView>(request, intake, learner, records)
-                                 : nullptr),
+    : page(LiveView::wanted(request) ? std::make_unique<LiveView>(request, intake, learner, records)
+                                     : nullptr),
       config(request.config),
       request_(request),
       intake_(intake),
@@ -33,7 +33,10 @@ void Console::look() {
   if (records_.lines) records_.lines->write();
   tell_failure("checkpoint", records_.checkpoint_error(), checkpoint_error_);
   tell_failure("log", records_.log_error(), log_error_);
-  if (page) page->obey();
+  if (page) {
+    page->obey();
+    if (const std::string line = page->take_note(); !line.empty()) complain(line);
+  }
   hear_labels();
   const std::string failed = records_.alerts ? records_.alerts->last_error() : "";
   if (failed != alert_error_) tell("alert: " + (alert_error_ = failed));
@@ -140,12 +143,12 @@ std::string Console::status() {
   const std::int64_t trained = learner_.trainer.trained(), every = learner_.overload.train_every(),
                      replayed = learner_.trainer.monitor().tally().counts().replayed;
   const RunLog& log = records_.log;
-  std::string text = engine::format(
-      "frame %lld  %.1f fps  %s  latency %.0f/%.0f ms  dropped %lld",
-      static_cast<long long>(request_.resumed.frames + trained),
-      double(trained - shown_) / std::max(1e-9, seconds),
-      engine::rule_text(r, learner_.real_time.verdict(r)).c_str(), r.latency_p50, r.latency_p99,
-      static_cast<long long>(intake_.queue.dropped()));
+  std::string text =
+      engine::format("frame %lld  %.1f fps  %s  latency %.0f/%.0f ms  dropped %lld",
+                     static_cast<long long>(request_.resumed.frames + trained),
+                     double(trained - shown_) / std::max(1e-9, seconds),
+                     engine::rule_text(r, learner_.real_time.verdict(r)).c_str(), r.latency_p50,
+                     r.latency_p99, static_cast<long long>(intake_.queue.dropped()));
   if (const double loss = log.network().recent(); log.network().count() > 0) {
     text += engine::format("  loss %.4f", loss);
     const Standing standing = log.standing();

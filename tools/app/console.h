@@ -33,7 +33,7 @@ class Console {
 
   std::function<void(const std::string& line)> on_event;
   std::function<void()> on_tick;
-  std::unique_ptr<LiveView> page;  ///< null: not served
+  std::unique_ptr<LiveView> page;  ///< null: nobody watches
   Config config;                   ///< as reload() left it
 
  private:

@@ -84,8 +84,8 @@ Request::Request(const Config& given, RunOptions asked)
                               : live_labels ? config.task.classes.size()
                                             : 0;
   if (classes > 0) require_classes(config, *trainer.network, int(classes));
-  if (config.task.labels == "http" && !options.serve)
-    throw config.error("task.labels", "\"http\" needs the page: --serve");
+  if (config.task.labels == "http" && !options.serve && config.mqtt.broker.empty())
+    throw config.error("task.labels", "\"http\" needs the page, --serve, or mqtt.broker");
   require_outputs(config, options.trace);
   if (options.serve)
     check_option("--serve", [&] { page::web_options(options.serve_at, options.token); });

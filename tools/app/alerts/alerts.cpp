@@ -187,6 +187,8 @@ void Alerts::write_snapshot(Slot& slot) {
                   path);
   slot.alert.snapshot = path;
   keep(path);
+  const std::lock_guard lock(mutex_);
+  last_snapshot_ = path;
 }
 
 std::string Alerts::path_of(const Alert& alert, const char* ending) const {
@@ -198,6 +200,11 @@ void Alerts::keep(const std::string& path) {
   std::error_code ignored;
   for (; written_.size() > options_.keep; written_.pop_front())
     std::filesystem::remove(written_.front(), ignored);
+}
+
+std::string Alerts::last_snapshot() const {
+  const std::lock_guard lock(mutex_);
+  return last_snapshot_;
 }
 
 std::string Alerts::last_error() const {

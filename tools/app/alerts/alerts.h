@@ -68,6 +68,8 @@ class Alerts {
   std::int64_t told() const { return told_.load(std::memory_order_relaxed); }
   std::int64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
   std::int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
+  /// Path of the latest snapshot; "": there is none yet.
+  std::string last_snapshot() const;
   /// "WHERE: cause" of the latest failure; "" if none.
   std::string last_error() const;
 
@@ -99,7 +101,7 @@ class Alerts {
   std::atomic<bool> stop_{false};
   std::atomic<std::int64_t> told_{0}, dropped_{0}, failed_{0};
   mutable std::mutex mutex_;
-  std::string last_error_;
+  std::string last_error_, last_snapshot_;
   std::thread thread_;  // last: starts when all else stands
 };
 

@@ -1,17 +1,60 @@
-// Publishes to an MQTT broker.
+// Messages to an MQTT broker, and from it.
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace millrace::app {
 
-/// "", or an error unless `url` is mqtt://[USER:PASSWORD@]HOST[:PORT] and this build has
-/// libmosquitto.
+/// "" if messages can go to `url`, else what is wrong with it.
 std::string mqtt_error(const std::string& url);
+/// "" if messages can be published to `topic`, or to topics that begin so, else what is wrong.
+std::string topic_error(const std::string& topic);
 
-/// Publishes `text` once, QoS 1, and waits until the broker has it, at most for `limit`. Throws
-/// std::runtime_error "URL: cause", without credentials. Blocks; one thread at a time.
+struct MqttMessage {
+  std::string topic, text;
+  bool retain = false;  ///< the broker keeps it for those who subscribe later
+};
+
+struct MqttOptions {
+  std::string url;       ///< mqtt://[USER:PASSWORD@]HOST[:PORT]
+  std::string presence;  ///< topic: "online" while connected, else "offline", retained; "": none
+  std::vector<MqttMessage> births;                   ///< published at each connection
+  std::string subscription;                          ///< topic; "": none
+  std::function<void(std::string_view text)> heard;  ///< of the subscription; inside work()
+};
+
+/// A connection that comes back by itself. Thread-bound.
+class MqttClient {
+ public:
+  explicit MqttClient(MqttOptions options);
+  /// Says that it is offline and disconnects: a second at most.
+  ~MqttClient();
+  MqttClient(const MqttClient&) = delete;
+  MqttClient& operator=(const MqttClient&) = delete;
+
+  /// Receives, sends and, a second after a failure, connects again. Returns after `limit`, later
+  /// only where the name service is silent, and then a second.
+  void work(std::chrono::milliseconds limit);
+  bool connected() const;
+  /// "WHERE: cause" of the latest failure, without the password; "" while connected.
+  const std::string& error() const;
+  /// Sends in work(), at least once. Dropped if not connected.
+  void publish(const MqttMessage& message);
+  /// All that was published has been confirmed.
+  bool idle() const;
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+/// Publishes one message over a connection of its own and waits for the confirmation, `limit` at
+/// most. Throws std::runtime_error "WHERE: cause", without the password.
 void publish(const std::string& url, const std::string& topic, const std::string& text,
              std::chrono::milliseconds limit);
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "io/source/source.h"
 #include "io/text/nearest_name.h"
@@ -18,7 +19,7 @@ namespace {
 
 // Above all tables. It is read first, since other keys name what plug-ins add.
 constexpr char kPlugins[] = "plugins";
-constexpr char kNoFile[] = "(default)";       // Config::name
+constexpr char kNoFile[] = "(default)";      // Config::name
 constexpr std::size_t kMostBytes = 4 << 20;  // of a config file
 
 std::string place(const std::string& name, const toml::source_region& region) {
@@ -181,10 +182,19 @@ void settle(Config& config) {
   const auto& novelty = config.novelty;
   const std::string hook = novelty.webhook.empty() ? "" : webhook_error(novelty.webhook);
   if (!hook.empty()) throw config.error("novelty.webhook", hook);
-  const std::string broker = novelty.mqtt.empty() ? "" : mqtt_error(novelty.mqtt);
-  if (!broker.empty()) throw config.error("novelty.mqtt", broker);
-  if (!novelty.mqtt.empty() && novelty.topic.empty())
-    throw config.error("novelty.topic", "novelty.mqtt needs one");
+  using Named = std::pair<const char*, const std::string*>;
+  for (const auto& [key, broker] :
+       {Named{"novelty.mqtt", &novelty.mqtt}, Named{"mqtt.broker", &config.mqtt.broker}}) {
+    const std::string wrong = broker->empty() ? "" : mqtt_error(*broker);
+    if (!wrong.empty()) throw config.error(key, wrong);
+  }
+  for (const auto& [key, topic] : {Named{"novelty.topic", &novelty.topic},
+                                   Named{"mqtt.topic_prefix", &config.mqtt.topic_prefix},
+                                   Named{"mqtt.discovery_prefix", &config.mqtt.discovery_prefix}}) {
+    const bool none = topic->empty() && topic == &config.mqtt.discovery_prefix;
+    const std::string wrong = none ? "" : topic_error(*topic);
+    if (!wrong.empty()) throw config.error(key, wrong);
+  }
   if (!config.places.contains("model.out_channels"))
     config.model.out_channels = config.source.channels;
   if (config.model.preset == "layers" && config.model.layer.empty()) {
@@ -234,7 +244,8 @@ Config load_config(const std::string& path, const std::vector<std::string>& sett
   std::ifstream file(path, std::ios::binary);
   std::string text(kMostBytes + 1, '\0');
   file.read(text.data(), std::streamsize(text.size()));
-  if (!file.eof() && file.gcount() <= std::streamsize(kMostBytes)) throw ConfigError(path + ": cannot be read");
+  if (!file.eof() && file.gcount() <= std::streamsize(kMostBytes))
+    throw ConfigError(path + ": cannot be read");
   if (!file.eof()) throw ConfigError(path + ": is larger than 4 MiB, so no config");
   text.resize(std::size_t(file.gcount()));
   return parse_config(text, path, settings);
@@ -264,8 +275,9 @@ Config load_argument(const std::string& argument, std::vector<std::string> setti
 }
 
 std::string to_toml(Config config) {
-  for (std::string* const uri : {&config.source.uri, &config.task.stream, &config.output.video,
-                                 &config.novelty.webhook, &config.novelty.mqtt})
+  for (std::string* const uri :
+       {&config.source.uri, &config.task.stream, &config.output.video, &config.novelty.webhook,
+        &config.novelty.mqtt, &config.mqtt.broker})
     *uri = io::redacted(*uri);
   for (std::string& uri : config.source.uris) uri = io::redacted(uri);
   std::ostringstream out;

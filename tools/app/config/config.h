@@ -94,6 +94,11 @@ struct Config {
     std::string topic = "millrace/unexpected";
   } novelty;
   struct {
+    std::string broker;
+    std::string topic_prefix = "millrace";
+    std::string discovery_prefix = "homeassistant";
+  } mqtt;
+  struct {
     std::string dir;
     std::int64_t every = 0;
     bool resume = false;

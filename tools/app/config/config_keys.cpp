@@ -192,7 +192,7 @@ std::vector<ConfigKey> make_table() {
       KEY(task.labels, text(),
           "label: a CSV of classes, its first line \"frame,class\" or \"time,class\" (seconds), or "
           "JSON lines as {\"frame\": 17, \"class\": \"day\"}; \"http\": POSTed to the page's "
-          "/label; "
+          "/label, or by mqtt.broker; "
           "\"-\": standard input"),
       KEY(task.classes, texts(),
           "names of classes: for labels over http or standard input; for masks, from class 0 on"),
@@ -340,6 +340,12 @@ std::vector<ConfigKey> make_table() {
       KEY(novelty.mqtt, text(),
           "mqtt://[USER:PASSWORD@]HOST[:PORT]: each event is published there; empty: none"),
       KEY(novelty.topic, text(), "topic that novelty.mqtt publishes to"),
+      KEY(mqtt.broker, text(),
+          "mqtt://[USER:PASSWORD@]HOST[:PORT]: the run's state is published there each second, and "
+          "wishes are heard; empty: none"),
+      KEY(mqtt.topic_prefix, text(), "of the topics state, availability, event and control"),
+      KEY(mqtt.discovery_prefix, text(),
+          "Home Assistant's, which is told what there is; empty: not"),
       KEY(checkpoint.dir, text(), "folder for checkpoints; empty: none"),
       KEY(checkpoint.every, whole(0, kMany), "frames between checkpoints; 0: only at the end"),
       KEY(checkpoint.resume, flag(),

@@ -63,13 +63,30 @@ LiveView::LiveView(const Request& request, const Intake& intake, Learner& learne
       local_note_(local_note(learner.assembled)),
       controls_(offered(request, records)),
       classes_(pixel_classes(config_, learner.trainer.output_shape())) {
-  const stages::ImageShape sample = intake.shape();
+  if (request.options.serve) serve_page();
+  if (!config_.mqtt.broker.empty()) join_broker();
+}
+
+void LiveView::serve_page() {
+  const stages::ImageShape sample = intake_.shape();
   const page::PictureShape shape{int(sample.channels), int(sample.height), int(sample.width)};
   board_ = std::make_unique<page::PictureBoard>(shape, shown_shape(sample));
   page::WebSubject subject{
       .look = [this] { return look(); }, .pictures = board_.get(), .controls = &controls_};
   server_ = std::make_unique<page::WebServer>(
-      page::web_options(request.options.serve_at, request.options.token), std::move(subject));
+      page::web_options(request_.options.serve_at, request_.options.token), std::move(subject));
+}
+
+void LiveView::join_broker() {
+  const Alerts* const alerts = records_.alerts.get();
+  mqtt_ = std::make_unique<MqttView>(
+      MqttViewOptions{.broker = config_.mqtt.broker,
+                      .prefix = config_.mqtt.topic_prefix,
+                      .discovery_prefix = config_.mqtt.discovery_prefix},
+      MqttView::Subject{.look = [this] { return look(); },
+                        .snapshot = [alerts] { return alerts ? alerts->last_snapshot() : ""; },
+                        .snapshots = alerts && !config_.novelty.snapshots.empty(),
+                        .controls = controls_});
 }
 
 /// The shape of targets and predictions; those that are not pictures are not shown.
@@ -83,7 +100,7 @@ page::PictureShape LiveView::shown_shape(const stages::ImageShape& sample) const
 }
 
 void LiveView::predicted(engine::Sample& sample, float) {
-  page::Pictures* const room = board_->room();
+  page::Pictures* const room = board_ ? board_->room() : nullptr;
   if (!room) return;
   const float *target = sample.shown_target().data(), *prediction = sample.prediction().data();
   std::copy_n(sample.shown_input().data(), room->input.size(), room->input.begin());

@@ -1,4 +1,4 @@
-// The page on which users watch and control a run.
+// The page and the broker at which users watch and control a run.
 #pragma once
 
 #include <atomic>
@@ -7,17 +7,23 @@
 
 #include "tools/app/intake.h"
 #include "tools/app/learner.h"
+#include "tools/app/outputs/mqtt_view.h"
 #include "tools/app/outputs/records.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
 
-/// Serves the page from construction to destruction. predicted() is called by the last stage's
-/// worker, obey() by the main thread, paused() by any thread.
+/// Serves the page, if one was asked for, and the broker that the config names, from construction
+/// to destruction. predicted() is called by the last stage's worker, obey() and take_note() by the
+/// main thread, paused() by any thread.
 class LiveView final : public engine::Observer {
  public:
   /// All arguments outlive this. Throws std::runtime_error if the page can't be served.
   LiveView(const Request& request, const Intake& intake, Learner& learner, const Records& records);
+
+  static bool wanted(const Request& request) {
+    return request.options.serve || !request.config.mqtt.broker.empty();
+  }
 
   /// Copies the sample's pictures if a viewer waits for them.
   void predicted(engine::Sample& sample, float loss) override;
@@ -25,9 +31,13 @@ class LiveView final : public engine::Observer {
   void obey();
   /// False while a save on demand is under way, for which every stage must reach the same sample.
   bool paused() const { return controls_.paused() && !saving_.load(std::memory_order_relaxed); }
-  std::string url() const { return server_->url(); }
+  std::string url() const { return server_ ? server_->url() : ""; }  ///< "": not served
+  /// What people should be told of the broker, once; "": nothing.
+  std::string take_note() { return mqtt_ ? mqtt_->take_note() : ""; }
 
  private:
+  void serve_page();
+  void join_broker();
   page::PictureShape shown_shape(const stages::ImageShape& sample) const;
   page::Snapshot look() const;
   std::string trouble() const;  ///< which output can't be written; "": none
@@ -44,7 +54,9 @@ class LiveView final : public engine::Observer {
   std::int64_t saves_before_ = 0;     ///< written and failed
   std::vector<std::string> classes_;  ///< of pixels; empty: pixels have none
   std::unique_ptr<page::PictureBoard> board_;
-  std::unique_ptr<page::WebServer> server_;  ///< last: it reads all of the above
+  // Last: they read all of the above.
+  std::unique_ptr<page::WebServer> server_;
+  std::unique_ptr<MqttView> mqtt_;
 };
 
 }  // namespace millrace::app

@@ -13,7 +13,6 @@
 namespace millrace::app {
 namespace {
 
-using About = engine::Exchange::About;
 using namespace std::chrono_literals;
 
 /// Identifies the build: FNV-1a over the program's bytes.
@@ -69,12 +68,12 @@ void get(engine::ByteReader& from, Field& field) {
 
 void post(engine::Exchange& exchange, int to, const engine::ByteWriter& letter) {
   const std::lock_guard lock(exchange.mutex());
-  exchange.post(to, About::run, letter.bytes());
+  exchange.post(to, engine::Exchange::About::run, letter.bytes());
 }
 
 std::optional<engine::Exchange::Letter> next_letter(engine::Exchange& exchange) {
   const std::lock_guard lock(exchange.mutex());
-  return exchange.letter(About::run);
+  return exchange.letter(engine::Exchange::About::run);
 }
 
 engine::Exchange::Letter await_letter(engine::Exchange& exchange, std::chrono::seconds patience) {

@@ -1,0 +1,156 @@
+"""A run at an MQTT broker, read as Home Assistant reads it: https://www.home-assistant.io/integrations/mqtt."""
+
+import contextlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import unittest
+
+import jinja2
+
+import program
+
+LAYERS = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "flatten"}, {"type": "linear", "out": 2}]
+
+
+class Home:
+    """Hears all topics, and keeps the entities that discovery announced."""
+
+    def __init__(self, test):
+        self.port, self.latest = test.port, {}
+        self.process = test.spawn(["mosquitto_sub", "-p", test.port, "-t", "#", "-F", "%x %t", "-q", "1"])
+        threading.Thread(target=self.hear, daemon=True).start()
+
+    def hear(self):
+        with contextlib.suppress(ValueError):  # the test has ended
+            for line in self.process.stdout:
+                payload, topic = line.rstrip("\n").split(" ", 1)
+                self.latest[topic] = bytes.fromhex(payload)
+
+    def text(self, topic):
+        return self.latest.get(topic, b"").decode()
+
+    def entities(self):
+        """By (platform, name): what its discovery topic says."""
+        told = [(topic.split("/")[1], json.loads(text)) for topic, text in list(self.latest.items()) if topic.startswith("homeassistant/")]
+        return {(platform, entity["name"]): entity for platform, entity in told}
+
+    def shows(self, platform, name):
+        entity = self.entities()[platform, name]
+        return jinja2.Template(entity["value_template"]).render(value_json=json.loads(self.text(entity["state_topic"])))
+
+    def send(self, topic, text):
+        subprocess.run(["mosquitto_pub", "-p", str(self.port), "-t", topic, "-m", text], check=True)
+
+    def press(self, name):
+        button = self.entities()["button", name]
+        self.send(button["command_topic"], button["payload_press"])
+
+    def choose(self, name, value):
+        select = self.entities()["select", name]
+        self.send(select["command_topic"], jinja2.Template(select["command_template"]).render(value=value))
+
+
+@unittest.skipUnless(shutil.which("mosquitto_sub") and shutil.which("mosquitto", path="/usr/sbin:/usr/bin"), "no mosquitto")
+class Mqtt(program.CliTest):
+
+    def setUp(self):
+        super().setUp()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        (self.folder / "mosquitto.conf").write_text(f"listener {self.port} 127.0.0.1\nallow_anonymous true\n")
+
+    def broker(self):
+        process = self.spawn(["/usr/sbin/mosquitto", "-c", self.folder / "mosquitto.conf"])
+        def listens():
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", self.port)) == 0
+        self.wait(listens)
+        return process
+
+    def wait(self, what, text="it does not come"):
+        self.wait_until(what, text)
+
+    def config(self, **tables):
+        return self.write(program.merged(program.bare({
+            "source": {"uri": "synth:shapes", "width": 16, "height": 16, "pace": "live", "fps": 50.0},
+            "model": {"layers": 2, "features": 4, "kernel": 3}, "pipeline": {"stages": 1},
+            "checkpoint": {"dir": self.folder / "kept"}, "mqtt": {"broker": f"mqtt://127.0.0.1:{self.port}", "topic_prefix": "door/cam 1"}}),
+            tables))
+
+    def test_home_assistant_finds_shows_and_steers_a_run(self):
+        self.broker()
+        home = Home(self)
+        run = self.start_run(self.config())
+        self.wait(lambda: home.text("door/cam 1/state"))
+        self.wait(lambda: float(home.shows("sensor", "Loss") or 0) > 0)
+        self.assertEqual(home.text("door/cam 1/availability"), "online")
+        self.wait(lambda: home.shows("sensor", "Real time") == "holds")
+        self.wait(lambda: float(home.shows("sensor", "Frame rate")) > 1)
+        self.assertEqual((home.shows("binary_sensor", "Something new"), home.shows("binary_sensor", "Camera")), ("OFF", "ON"))
+        entities = home.entities()
+        self.assertEqual(len({entity["unique_id"] for entity in entities.values()}), len(entities))
+        for entity in entities.values():
+            self.assertEqual((entity["availability_topic"], entity["device"]["identifiers"]), ("door/cam 1/availability", ["door_cam_1"]))
+        home.press("Pause")
+        self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["paused"])
+        home.press("Resume")
+        self.wait(lambda: not json.loads(home.text("door/cam 1/state"))["controls"]["paused"])
+        home.press("Save")
+        self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["saves"] == 1)
+        home.send("door/cam 1/control", '{"action": "paws"}')
+        self.read_until(run, 'mqtt: door/cam 1/control: expected "pause"')
+        run.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(timeout=60), program.DONE)
+        self.wait(lambda: home.text("door/cam 1/availability") == "offline")
+
+    def test_a_label_is_taught(self):
+        self.broker()
+        home = Home(self)
+        run = self.start_run(self.config(task={"kind": "label", "labels": "http", "classes": ["day", "night"], "loss": "cross-entropy"},
+                                         model={"preset": "layers", "layer": LAYERS}))
+        self.wait(lambda: ("select", "It shows") in home.entities() and home.text("door/cam 1/state"))
+        self.assertEqual(home.entities()["select", "It shows"]["options"], ["day", "night"])
+        home.choose("It shows", "night")
+        self.wait(lambda: home.shows("select", "It shows") == "night")
+        self.wait(lambda: float(home.shows("sensor", "Accuracy").replace("None", "0")) > 90)
+        home.choose("It shows", "nigth")
+        self.assertIn("night", self.read_until(run, "mqtt: door/cam 1/control: "))
+        self.assertEqual(home.shows("select", "It shows"), "night")
+        run.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(timeout=60), program.DONE)
+
+    def test_an_events_picture_is_shown(self):
+        self.broker()
+        home = Home(self)
+        frames = program.random_frames(1, 400, 16, 16) // 8 + 64
+        frames[380:383] = 255 - frames[380:383]
+        self.assert_code(program.DONE, program.call("run", self.config(source={"uri": program.write_frames(self.folder / "frames", frames), "fps": 200.0},
+                                  novelty={"snapshots": self.folder / "shots"})))
+        self.assertIn("event", home.entities()["image", "Last event"]["image_topic"])
+        self.wait(lambda: home.latest.get("door/cam 1/event", b"").startswith(b"\x89PNG"))
+
+    def test_a_dead_run_is_offline_and_a_broker_may_come_late_and_go(self):
+        run = self.ends(program.start("run", self.config(mqtt={"discovery_prefix": ""})))
+        away = f"mqtt: mqtt://127.0.0.1:{self.port}: "
+        self.read_until(run, away)
+        broker = self.broker()
+        home = Home(self)
+        self.wait(lambda: home.text("door/cam 1/state"))
+        self.assertEqual(home.entities(), {})
+        broker.terminate()
+        broker.wait()
+        self.read_until(run, away)
+        self.broker()
+        home = Home(self)
+        self.wait(lambda: home.text("door/cam 1/availability") == "online")
+        run.kill()
+        self.wait(lambda: home.text("door/cam 1/availability") == "offline")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,172 @@
+#include "tools/app/outputs/mqtt_view.h"
+
+#include <algorithm>
+#include <cctype>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "io/source/source.h"  // redacted
+#include "tools/app/alerts/mqtt.h"
+#include "tools/page/json.h"
+#include "tools/page/trend.h"
+
+namespace millrace::app {
+namespace {
+
+using namespace std::chrono_literals;
+using Json = nlohmann::ordered_json;
+
+/// One of Home Assistant's: https://www.home-assistant.io/integrations/mqtt#mqtt-discovery.
+struct Entity {
+  const char *platform, *id, *name;
+  Json more;
+};
+
+Json value(const std::string& expression) {
+  return {{"value_template", "{{ " + expression + " }}"}};
+}
+
+Json measured(const std::string& expression, const char* unit = nullptr) {
+  Json more = value(expression);
+  more["state_class"] = "measurement";
+  if (unit) more["unit_of_measurement"] = unit;
+  return more;
+}
+
+Json pressed(const char* action) {
+  return {{"payload_press", Json({{"action", action}}).dump()}};
+}
+
+std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Offered& offered,
+                             bool snapshots) {
+  std::vector<Entity> all = {
+      {"sensor", "loss", "Loss", measured("value_json.loss.recent")},
+      {"sensor", "times", "Better than trivial", measured("value_json.learned.times", "times")},
+      {"sensor", "novelty", "Novelty", measured("value_json.novelty.deviation")},
+      {"sensor", "events", "Events", value("value_json.novelty.events")},
+      {"sensor", "frame_rate", "Frame rate", measured("value_json.rate.fps", "fps")},
+      {"sensor", "latency", "Latency", measured("value_json.latency_ms.recent_p50", "ms")},
+      {"sensor", "verdict", "Real time",
+       value("('holds' if value_json.realtime.holds else 'fails') if value_json.realtime.judged "
+             "else 'unknown'")},
+      {"binary_sensor", "new", "Something new",
+       value("'ON' if value_json.novelty.in_event else 'OFF'")},
+      {"binary_sensor", "connected", "Camera",
+       value("'ON' if value_json.stream.connected else 'OFF'")}};
+  all[3].more["state_class"] = "total_increasing";
+  all.back().more["device_class"] = "connectivity";
+  if (now.accuracy)
+    all.push_back(
+        {"sensor", "accuracy", "Accuracy", measured("100 * value_json.accuracy.recent", "%")});
+  if (snapshots) all.push_back({"image", "event", "Last event", {{"content_type", "image/png"}}});
+  if (offered.pause) {
+    all.push_back({"button", "pause", "Pause", pressed("pause")});
+    all.push_back({"button", "resume", "Resume", pressed("resume")});
+  }
+  if (offered.save) all.push_back({"button", "save", "Save", pressed("save")});
+  if (!offered.labels.empty()) {
+    all.push_back({"select", "label", "It shows", value("value_json.controls.label")});
+    all.back().more["options"] = offered.labels;
+    all.back().more["command_template"] = "{\"label\": {{ value | tojson }}}";
+  }
+  return all;
+}
+
+/// `text` as it may stand in an object's name.
+std::string id_of(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return !std::isalnum(c); }, '_');
+  return text;
+}
+
+std::vector<MqttMessage> discovery(const MqttViewOptions& options, const page::Snapshot& now,
+                                   const page::Controls::Offered& offered, bool snapshots) {
+  std::vector<MqttMessage> all;
+  if (options.discovery_prefix.empty()) return all;
+  const std::string id = id_of(options.prefix);
+  for (Entity& entity : entities(now, offered, snapshots)) {
+    Json& json = entity.more;
+    const std::string platform = entity.platform;
+    json["name"] = entity.name;
+    json["unique_id"] = id + "_" + entity.id;
+    json["availability_topic"] = options.prefix + "/availability";
+    if (platform == "image") {
+      json["image_topic"] = options.prefix + "/event";
+    } else if (platform != "button") {
+      json["state_topic"] = options.prefix + "/state";
+    }
+    if (platform == "button" || platform == "select")
+      json["command_topic"] = options.prefix + "/control";
+    json["device"] = {{"identifiers", {id}},
+                      {"name", options.prefix},
+                      {"manufacturer", "Millrace"},
+                      {"model", now.task},
+                      {"sw_version", now.version}};
+    all.push_back(
+        {options.discovery_prefix + "/" + platform + "/" + id + "/" + entity.id + "/config",
+         json.dump(-1, ' ', false, Json::error_handler_t::replace), true});
+  }
+  return all;
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+MqttView::MqttView(const MqttViewOptions& options, Subject subject)
+    : subject_(std::move(subject)), thread_([this, options] { run(options); }) {}
+
+MqttView::~MqttView() {
+  stop_ = true;
+  thread_.join();
+}
+
+std::string MqttView::take_note() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(note_, "");
+}
+
+void MqttView::note(const std::string& line) {
+  const std::lock_guard lock(mutex_);
+  note_ = "mqtt: " + line;
+}
+
+void MqttView::run(const MqttViewOptions& options) {
+  const auto hear = [&](std::string_view text) {
+    const std::string wrong = page::obey(std::string(text), subject_.controls);
+    if (!wrong.empty()) note(options.prefix + "/control: " + wrong);
+  };
+  MqttClient client({.url = options.broker,
+                     .presence = options.prefix + "/availability",
+                     .births = discovery(options, subject_.look(), subject_.controls.offered(),
+                                         subject_.snapshots),
+                     .subscription = options.prefix + "/control",
+                     .heard = hear});
+  page::Trend trend;
+  std::string before = client.error(), shown;
+  io::Clock::time_point next;
+  for (bool last = false; !last;) {
+    last = stop_;  // asked first: what came before is then published
+    client.work(last ? 0ms : 100ms);
+    if (client.error() != before) {
+      before = client.error();
+      note(before.empty() ? "connected to " + io::redacted(options.broker) : before);
+    }
+    const io::Clock::time_point now = io::Clock::now();
+    if (!client.connected() || (now < next && !last)) continue;
+    next = now + 1s;
+    client.publish({options.prefix + "/state",
+                    page::state_json(trend.add(subject_.look(), now), &subject_.controls, 0),
+                    true});
+    if (const std::string path = subject_.snapshot(); path != shown)
+      client.publish({options.prefix + "/event", bytes_of(shown = path), true});
+  }
+}
+
+}  // namespace millrace::app
