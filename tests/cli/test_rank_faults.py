@@ -1,4 +1,5 @@
-"""A run over hosts that fail, are cut off or slow. Hosts are network namespaces (tools/bench/hosts.py) and need root."""
+"""A run over hosts that fail, are cut off or slow. Hosts are network namespaces (tools/bench/hosts.py) and need root; one
+test does without them."""
 
 import json
 import os
@@ -10,8 +11,8 @@ import unittest
 from pathlib import Path
 
 import program
-from keeping import NEWEST, PREVIOUS, frames_of
-from test_ranks import ENVIRONMENT, MPI, RanksTest
+from keeping import FPS, NEWEST, PREVIOUS, figure, frames_of
+from test_ranks import ENVIRONMENT, LAUNCH, MPI, RanksTest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools" / "bench"))
 import hosts
@@ -27,9 +28,7 @@ def is_running(process):
         return False
 
 
-@unittest.skipUnless(MPI, "no MPI")
-@unittest.skipUnless(HOSTS, "no network namespaces: not root, or no iproute2")
-class Hosts(RanksTest):
+class RankFaults(RanksTest):
 
     def live(self, **tables):
         return program.merged(self.config(optimizer={"kind": "adam", "lr": 0.01}), program.merged({
@@ -38,6 +37,45 @@ class Hosts(RanksTest):
 
     def stderr_of(self, rank):
         return (self.folder / f"err.{rank}").read_text()
+
+    def assert_goes_on(self):
+        self.assertFalse((self.folder / "out.safetensors").exists(), "weights were written that are not all there")
+        frames = frames_of(self.folder / "state" / NEWEST)
+        self.assertGreaterEqual(frames, 20)
+        file = self.write(self.live(checkpoint={"resume": True}))
+        self.assert_code(program.DONE, program.call("run", file, "--frames", "5", "--quiet", "--report", self.folder / "report.json"))
+        self.assertEqual(self.report()["run"]["resumed"]["frames"], frames)
+
+
+@unittest.skipUnless(MPI, "no MPI")
+@unittest.skipUnless(os.environ.get("FORK_SERVER"), "no shim under a sanitizer")
+class Sockets(RankFaults):
+
+    def test_a_rank_whose_mpi_does_not_return_ends_with_a_line_and_a_whole_checkpoint(self):
+        file = self.write(self.live(source={"fps": FPS}))
+        # Of the 51st frame's two large messages the first, so that Open MPI goes on to send the other; one came before all.
+        (self.folder / "fault").write_text("/ 102 reset")
+        script = (f"[ $OMPI_COMM_WORLD_RANK = 0 ] && export LD_PRELOAD={os.environ['FAULT_SHIM']}\n"
+                  f"{program.MILLRACE} run {file} 2> err.$OMPI_COMM_WORLD_RANK; echo $? > code.$OMPI_COMM_WORLD_RANK")
+        over_tcp = [word for key, value in (("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", "lo"))
+                    for word in ("--mca", key, value)]
+        run = subprocess.Popen([*LAUNCH, *over_tcp, "--enable-recovery", "-n", "2", "sh", "-c", script], cwd=self.folder,
+                               env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.terminate)
+        run.wait(SOON)
+        self.assertEqual((self.folder / "fired").read_text(), "reset\n")
+        for rank, why in ((0, "a rank is gone: MPI does not return"), (1, "rank 0 is gone: nothing was heard of it for 5 s")):
+            self.assertIn(f"millrace: error: {why}; the last checkpoint stays\n", self.stderr_of(rank))
+            self.assertEqual((self.folder / f"code.{rank}").read_text(), f"{program.FAILED}\n")
+        self.assert_goes_on()
+        figure("MPI that does not return", "a connection reset under a message: both ranks end with a line and 1, and a later run "
+                                           "goes on from the last checkpoint")
+
+
+@unittest.skipUnless(MPI, "no MPI")
+@unittest.skipUnless(HOSTS, "no network namespaces: not root, or no iproute2")
+class Hosts(RankFaults):
 
     def assert_all_end_soon(self, harm, *options, **tables):
         """A run over two hosts has saved a checkpoint; then harm(bed, processes by rank) ends every rank, and a later run
@@ -57,14 +95,6 @@ class Hosts(RanksTest):
                 time.sleep(0.05)
             self.assertFalse([process for process in processes.values() if is_running(process)], "a rank hangs")
         self.assert_goes_on()
-
-    def assert_goes_on(self):
-        self.assertFalse((self.folder / "out.safetensors").exists(), "weights were written that are not all there")
-        frames = frames_of(self.folder / "state" / NEWEST)
-        self.assertGreaterEqual(frames, 20)
-        file = self.write(self.live(checkpoint={"resume": True}))
-        self.assert_code(program.DONE, program.call("run", file, "--frames", "5", "--quiet", "--report", self.folder / "report.json"))
-        self.assertEqual(self.report()["run"]["resumed"]["frames"], frames)
 
     def test_a_cut_link_ends_both_sides_with_a_line_and_a_whole_checkpoint(self):
         self.assert_all_end_soon(lambda bed, processes: bed.cut(1))

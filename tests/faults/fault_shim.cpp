@@ -2,17 +2,20 @@
 // The file "fault" in the working directory says which: "FOLDER NUMBER KIND [NUMBER KIND]...",
 // where KIND is, of calls that write to files below FOLDER: count, enospc, eio, erofs, short, power
 // or slow (by a second); of calls that read them: unread (EIO) or late; of calls that wait:
-// interrupted or overslept; of allocations of at least 1 KiB: memory. Two are of the whole process:
-// names, the name service never answers; threads, no more than NUMBER threads start beside the
-// first. Calls are counted from 1; count writes how many there were of each, in this order, to the
-// file "calls". What happened is added to the file "fired".
+// interrupted or overslept; of allocations of at least 1 KiB: memory; of those by which MPI sends
+// at least 1 KiB over TCP: reset (ECONNRESET). Two are of the whole process: names, the name
+// service never answers; threads, no more than NUMBER threads start beside the first. Calls are
+// counted from 1; count writes how many there were of each, in this order, to the file "calls".
+// What happened is added to the file "fired".
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -25,6 +28,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -57,7 +61,7 @@ struct State {
   std::mutex mutex;
   pid_t owner = 0;
   Plan plan;
-  long calls = 0, reads = 0, waits = 0;
+  long calls = 0, reads = 0, waits = 0, sent = 0;
   // What a power cut takes: files written to since their last sync, by inode.
   std::set<ino_t> unsynced;
   std::map<ino_t, std::string> paths;  ///< their current paths
@@ -78,6 +82,18 @@ std::string path_of(const State& s, int fd) {
   return name.starts_with(s.plan.folder) ? name : "";
 }
 
+bool is_tcp(int fd) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  return getsockname(fd, reinterpret_cast<sockaddr*>(&name), &size) == 0 &&
+         name.ss_family == AF_INET;
+}
+
+std::size_t bytes_of(const iovec* parts, int count) {
+  return std::accumulate(parts, parts + count, std::size_t(0),
+                         [](std::size_t sum, const iovec& part) { return sum + part.iov_len; });
+}
+
 bool below(const State& s, const char* path) {
   if (path[0] == '/') return std::string(path).starts_with(s.plan.folder);
   char here[PATH_MAX];
@@ -89,7 +105,7 @@ bool planned(State& s) {
   if (s.owner == getpid()) return !s.plan.faults.empty();
   s.owner = getpid();
   s.plan = {};
-  s.calls = s.reads = s.waits = 0;
+  s.calls = s.reads = s.waits = s.sent = 0;
   char text[PATH_MAX + 64] = "", folder[PATH_MAX], kind[32];
   const int fd = NEXT(open)("fault", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
@@ -280,6 +296,16 @@ ssize_t write(int fd, const void* bytes, std::size_t size) {
   const ssize_t done = NEXT(write)(fd, bytes, cause < 0 && size > 1 ? size / 2 : size);
   if (done > 0) written(fd);
   return done;
+}
+
+ssize_t writev(int fd, const iovec* parts, int count) {
+  {
+    State& s = state();
+    const std::lock_guard lock(s.mutex);
+    if (planned(s) && is_tcp(fd) && bytes_of(parts, count) >= 1024 && comes(s, "reset", ++s.sent))
+      return failed(ECONNRESET);
+  }
+  return NEXT(writev)(fd, parts, count);
 }
 
 int fsync(int fd) {
