@@ -8,17 +8,20 @@ wrong. Plain SGD; everything float32.
 import torch
 from torch import nn
 
+from reference import orthogonal_part
+
 aten = torch.ops.aten
 
 
 class VersionedStage:
     """A slice of an nn.Sequential, run at any of its versions."""
 
-    def __init__(self, modules, lr):
+    def __init__(self, modules, lr, orthogonal=0.0):
         self.modules = modules
         self.names = [name for name, _ in modules.named_parameters()]
         self.versions = [[p.detach().clone() for p in modules.parameters()]]
-        self.lr = lr
+        self.lr, self.decay = lr, orthogonal
+        self.means = [torch.zeros_like(w) for w in self.versions[0]]
 
     def forward(self, x, version, first):
         x = x.detach().requires_grad_(not first)
@@ -34,6 +37,8 @@ class VersionedStage:
                 into += g
         if len(gradients) > 1:
             total = [g / len(gradients) for g in total]
+        if self.decay:
+            total = [orthogonal_part(g, c, self.decay) for g, c in zip(total, self.means)]
         self.versions.append([w.add(g, alpha=-self.lr) for w, g in zip(self.versions[-1], total)])
 
 

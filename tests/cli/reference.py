@@ -83,17 +83,22 @@ def sgd(momentum, lr):
     return lambda parameters: torch.optim.SGD(parameters, lr=lr, momentum=momentum)
 
 
+def orthogonal_part(g, c, decay):
+    """Of the gradient of one tensor, which then enters its running mean c (arXiv 2504.01961)."""
+    part = torch.addcmul(g, c, (g * c).sum() / (c * c).sum().clamp_min(1e-30), value=-1)
+    c.mul_(decay).add_(g, alpha=1 - decay)
+    return part
+
+
 def orthogonal(make, decay):
-    """Optimizers that see of each tensor's gradient what is orthogonal to its running mean (arXiv 2504.01961)."""
+    """Optimizers that see of each tensor's gradient what is orthogonal to its running mean."""
     def made(parameters):
         optimizer = make(parameters)
         means, step = [torch.zeros_like(parameter) for parameter in parameters], optimizer.step
 
         def project_and_step():
             for parameter, c in zip(parameters, means):
-                g = parameter.grad
-                parameter.grad = torch.addcmul(g, c, (g * c).sum() / (c * c).sum().clamp_min(1e-30), value=-1)
-                c.mul_(decay).add_(g, alpha=1 - decay)
+                parameter.grad = orthogonal_part(parameter.grad, c, decay)
             step()
 
         optimizer.step = project_and_step

@@ -18,7 +18,7 @@ class Sources(RanksTest):
     def test_pipelines_with_a_source_each_learn_what_one_process_learns_from_all(self):
         """PipeDream's replicas take samples in turn, so one process with three replicas of each stage is the reference."""
         folders, turns = self.sources(3)
-        tables = self.config(schedule="pipedream", optimizer={"kind": "adam", "lr": 0.01})
+        tables = self.config(schedule="pipedream", optimizer={"kind": "adam", "lr": 0.01, "orthogonal": 0.9})
         tables["source"]["uri"] = turns
         alone = tables | {"pipeline": tables["pipeline"] | {"replicas": [3, 3]}}
         expected = self.run_over(1, alone, "alone")

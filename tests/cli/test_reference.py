@@ -212,13 +212,15 @@ class Local(Reference):
 
     def test_stages_learn_from_their_own_heads(self):
         frames, uri = self.frames()
-        for cut in ([4], [2, 5], [2, 4, 6]):
-            with self.subTest(cut=cut):
+        for cut, decay in (([4], 0), ([2, 5], 0), ([2, 4, 6], 0), ([2, 4, 6], 0.75)):
+            with self.subTest(cut=cut, orthogonal=decay):
                 network = self.network()
-                stages = reference.cut_network(network, cut, reference.sgd(0.9, LR))
-                heads = [reference.AuxiliaryHead(FEATURES, 3, 5, place, reference.sgd(0.9, 3 * LR)) for place in cut]
+                make, make_for_heads = (reference.orthogonal(reference.sgd(0.9, lr), decay) if decay else reference.sgd(0.9, lr)
+                                        for lr in (LR, 3 * LR))
+                stages = reference.cut_network(network, cut, make)
+                heads = [reference.AuxiliaryHead(FEATURES, 3, 5, place, make_for_heads) for place in cut]
                 losses = reference.partime_local(stages, heads, reference.autoencode(frames))
-                report, _ = self.learn({**self.config(uri, cut, momentum=0.9), "correction": {"kind": "local"}})
+                report, _ = self.learn({**self.config(uri, cut, momentum=0.9, orthogonal=decay), "correction": {"kind": "local"}})
                 self.assert_same_weights(network)
                 self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-6))
                 self.assertEqual(report["gradient_age"], [0] * (len(cut) + 1))

@@ -17,21 +17,21 @@ MICROBATCHES = 4
 
 class Schedules(program.CliTest):
 
-    def compare(self, schedule, rule, cut, count=30, rejected=None, **pipeline):
+    def compare(self, schedule, rule, cut, count=30, rejected=None, orthogonal=0.0, **pipeline):
         frames = program.random_frames(seed=3, count=count)
         uri = program.write_frames(self.folder / f"frames-{count}", frames)
         torch.manual_seed(2)
         network = reference.partime_cnn(layers=4, features=6, kernel=3, channels=3)
         save_file(network.state_dict(), self.folder / "start.safetensors")
         places = [0, *cut, len(network)]
-        stages = [delayed_rules.VersionedStage(network[a:b], LR) for a, b in zip(places, places[1:])]
+        stages = [delayed_rules.VersionedStage(network[a:b], LR, orthogonal) for a, b in zip(places, places[1:])]
         losses = rule(stages, reference.autoencode(frames), group=MICROBATCHES)
         report, _ = self.learn({
             "source": {"uri": uri, "width": 24, "height": 16},
             "model": {"layers": 4, "features": 6, "kernel": 3, "weights": self.folder / "start.safetensors"},
             "pipeline": {"schedule": schedule, "stages": len(stages), "cut": cut, "microbatches": MICROBATCHES,
                          "capture": "eager", **pipeline},
-            "optimizer": {"lr": LR}})
+            "optimizer": {"lr": LR, "orthogonal": orthogonal}})
         rejected = count - len(losses) if rejected is None else rejected
         self.assertEqual(report["frames"]["rejected"], rejected)
         self.assertEqual(report["frames"]["trained"], count - rejected)
@@ -82,6 +82,14 @@ class Schedules(program.CliTest):
             with self.subTest(replicas=replicas):
                 self.compare("pipedream", delayed_rules.pipedream_replicated(replicas), cut, rejected=rejected,
                              replicas=replicas)
+
+    def test_orthogonal_gradients(self):
+        for schedule, rule in (("pb", delayed_rules.pb), ("2bw", delayed_rules.two_buffered)):
+            with self.subTest(schedule):
+                self.compare(schedule, rule, [4], orthogonal=0.75)
+
+    def test_orthogonal_gradients_of_replicated_stages(self):
+        self.compare("pipedream", delayed_rules.pipedream_replicated([2, 3]), [4], orthogonal=0.75, replicas=[2, 3])
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ TEST(Ranks, EqualTheOracleWithReplicasOnSeveralRanks) {
     TrainerOptions options = small("pipedream", int(one.replicas.size()), one.cut);
     options.replicas = one.replicas;
     options.rank_of_worker = one.ranks;
-    options.optimizer = {.kind = "adam", .lr = 1e-3};
+    options.optimizer = {.kind = "adam", .lr = 1e-3, .orthogonal = 0.9};
     const int count = *std::max_element(one.ranks.begin(), one.ranks.end()) + 1;
     for (const bool reconstructs : {true, false}) {
       options.target_is_input = reconstructs;
