@@ -15,20 +15,22 @@ namespace millrace::program {
 
 /// What a node does, and what its operands are.
 enum class Kind {
-  torch,                ///< the LibTorch operator that was called
-  convolution,          ///< {x, w[, bias]} -> {y}, with an activation
-  data_gradient,        ///< {dy, w[, mask]} -> {dx}
-  weight_gradient,      ///< {dy, x} -> {dw, db}; either may be undefined. On a GPU of a group
-  relu,                 ///< {x} -> {y}
-  sigmoid,              ///< {x} -> {y}
-  relu_mask,            ///< {dy, y} -> {dx}
-  sigmoid_gradient,     ///< {dy, y} -> {dx}
-  add,                  ///< {a, b} -> {sum}
-  mse,                  ///< {prediction, target} -> {loss}
-  mse_gradient,         ///< {scale, prediction, target} -> {gradient}
-  group_norm,           ///< {x[, weight, bias]} -> {y, mean, rstd}; what is not there is undefined
-  group_norm_gradient,  ///< {dy, x, mean, rstd, weight} -> {dx, dw, db}; each may be undefined
-  copy,                 ///< {source} -> {destination}
+  torch,                 ///< the LibTorch operator that was called
+  convolution,           ///< {x, w[, bias]} -> {y}, with an activation
+  data_gradient,         ///< {dy, w[, mask]} -> {dx}
+  weight_gradient,       ///< {dy, x} -> {dw, db}; either may be undefined. On a GPU of a group
+  relu,                  ///< {x} -> {y}
+  sigmoid,               ///< {x} -> {y}
+  relu_mask,             ///< {dy, y} -> {dx}
+  sigmoid_gradient,      ///< {dy, y} -> {dx}
+  add,                   ///< {a, b} -> {sum}
+  mse,                   ///< {prediction, target} -> {loss}
+  mse_gradient,          ///< {scale, prediction, target} -> {gradient}
+  group_norm,            ///< {x[, weight, bias]} -> {y, mean, rstd}; what is not there is undefined
+  group_norm_gradient,   ///< {dy, x, mean, rstd, weight} -> {dx, dw, db}; each may be undefined
+  frozen_norm,           ///< {x, weight, bias, mean, variance} -> {y}; batch norm in evaluation
+  frozen_norm_gradient,  ///< {dy, x, mean, variance, weight} -> {dx, dw, db}; likewise
+  copy,                  ///< {source} -> {destination}
   update,  ///< {weights, gradient, rate, finite, state..., memory...} -> {finite, skipped, to,
            ///< state..., memory...}; finite may be undefined
   add_up,  ///< {part} -> {sum}: over the ranks that share modules

@@ -251,14 +251,20 @@ class StridedAdd final : public Prepared {
 
 class GroupNorm final : public Prepared {
  public:
-  explicit GroupNorm(const Node& node) : gradient_(node.kind == Kind::group_norm_gradient) {
+  explicit GroupNorm(const Node& node)
+      : gradient_(node.kind == Kind::group_norm_gradient ||
+                  node.kind == Kind::frozen_norm_gradient) {
+    const bool frozen = node.kind == Kind::frozen_norm || node.kind == Kind::frozen_norm_gradient;
     const at::Tensor& source = node.reads[gradient_ ? 1 : 0];
     const auto& arguments = node.call->arguments;
     norm_ = {.pixels = std::size_t(source.size(2) * source.size(3)),
              .channels = int(source.size(1)),
-             .groups = int(arguments[gradient_ ? 8 : 6].toInt()),
-             .eps = gradient_ ? 0 : arguments[7].toDouble()};
-    info.name = (norm_.groups == norm_.channels ? "instance norm " : "group norm ") +
+             .groups = int(frozen ? source.size(1) : arguments[gradient_ ? 8 : 6].toInt()),
+             .frozen = frozen};
+    if (frozen || !gradient_) norm_.eps = arguments[frozen && gradient_ ? 8 : 7].toDouble();
+    info.name = (frozen                           ? "batch norm "
+                 : norm_.groups == norm_.channels ? "instance norm "
+                                                  : "group norm ") +
                 text_of(layout_of(source)) + (gradient_ ? " gradient" : "");
     info.kernel = kernels::instruction_set();
   }
@@ -280,8 +286,8 @@ class GroupNorm final : public Prepared {
       operands_.source = floats(reads[0]);
       operands_.weight = floats(reads[1]);
       operands_.bias = floats(reads[2]);
-      operands_.mean = floats(writes[1]);
-      operands_.rstd = floats(writes[2]);
+      operands_.mean = floats(norm_.frozen ? reads[3] : writes[1]);
+      operands_.rstd = floats(norm_.frozen ? reads[4] : writes[2]);
     }
   }
   std::vector<bool> phases() const override { return {true, false, true}; }
@@ -436,6 +442,8 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
       return mean_squared_error_gradient(node);
     case Kind::group_norm:
     case Kind::group_norm_gradient:
+    case Kind::frozen_norm:
+    case Kind::frozen_norm_gradient:
       return std::make_unique<GroupNorm>(node);
     case Kind::copy:
       return std::make_unique<Copy>(node);

@@ -385,6 +385,39 @@ class Translation {
     return true;
   }
 
+  // native_batch_norm(input, weight?, bias?, mean?, variance?, training, momentum, eps)
+  bool batch_norm(const Call& call) {
+    const at::Tensor &x = tensor(call, 0), &y = result(call, 0);
+    const at::Tensor weight = optional(call, 1), bias = optional(call, 2), mean = optional(call, 3),
+                     variance = optional(call, 4);
+    if (call.arguments[5].toBool() || !mean.defined() || !variance.defined() || !is_picture(x) ||
+        !is_picture(y) || !is_plain(weight) || !is_plain(bias) || !is_plain(mean) ||
+        !is_plain(variance))
+      return false;
+    const at::Tensor from = read(x), image = image_for(y);
+    add(Kind::frozen_norm, {from, weight, bias, mean, variance}, {image});
+    written(y, image);
+    return true;
+  }
+
+  // native_batch_norm_backward(gradient, input, weight?, mean?, variance?, saved mean, saved rstd,
+  // training, eps, mask)
+  bool batch_norm_backward(const Call& call) {
+    const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1), &dx = result(call, 0),
+                     &dw = result(call, 1), &db = result(call, 2);
+    const at::Tensor weight = optional(call, 2), mean = optional(call, 3),
+                     variance = optional(call, 4);
+    if (call.arguments[7].toBool() || !mean.defined() || !variance.defined() || !is_picture(dy) ||
+        !is_picture(x) || (dx.defined() && !is_picture(dx)) || !is_plain(weight) ||
+        !is_plain(mean) || !is_plain(variance) || !is_plain(dw) || !is_plain(db))
+      return false;
+    const at::Tensor gradient = read(dy), from = read(x),
+                     image = dx.defined() ? image_for(dx) : at::Tensor();
+    add(Kind::frozen_norm_gradient, {gradient, from, mean, variance, weight}, {image, dw, db});
+    if (dx.defined()) written(dx, image);
+    return true;
+  }
+
   bool copies(const at::Tensor& from, const at::Tensor& to) {
     if (!is_dense(from) || !is_dense(to) || from.device() != to.device() ||
         from.sizes() != to.sizes() || (on_gpu_ && from.dim() > 4))
@@ -441,6 +474,8 @@ const std::map<std::string, Translation::Rule>& Translation::rules() {
       {"aten::mse_loss_backward", {&Translation::mse_loss_backward, true}},
       {"aten::native_group_norm", {&Translation::group_norm}},
       {"aten::native_group_norm_backward", {&Translation::group_norm_backward}},
+      {"aten::native_batch_norm", {&Translation::batch_norm}},
+      {"aten::native_batch_norm_backward", {&Translation::batch_norm_backward}},
       {"aten::copy_", {&Translation::copy, true}},
       {"aten::clone", {&Translation::clone, true}},
       {"aten::_to_copy", {&Translation::clone, true}},

@@ -132,6 +132,30 @@ struct Room {
   float *const first, *const second, *const third;
 };
 
+double rstd_of(const GroupNorm& norm, const GroupNormOperands& o, std::size_t channel) {
+  return 1 / std::sqrt(double(o.rstd[channel]) + norm.eps);
+}
+
+/// What scales and shifts each channel by the statistics that are given.
+void scale_by_given(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
+  for (std::size_t c = 0; c < room.channels; ++c) {
+    const double factor = rstd_of(norm, o, c) * (o.weight ? double(o.weight[c]) : 1.0);
+    room.first[c] = float(factor);
+    room.second[c] = float((o.bias ? double(o.bias[c]) : 0.0) - double(o.mean[c]) * factor);
+  }
+}
+
+/// The gradients of weight and bias, and what the source's is of the output's, by channel.
+void scale_gradient_by_given(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
+  for (std::size_t c = 0; c < room.channels; ++c) {
+    const double r = rstd_of(norm, o, c);
+    if (o.weight_gradient) o.weight_gradient[c] = float(room.products[c] * r);
+    if (o.bias_gradient) o.bias_gradient[c] = float(room.sums[c]);
+    room.first[c] = float(r * (o.weight ? double(o.weight[c]) : 1.0));
+    room.second[c] = 0;
+  }
+}
+
 /// What scales and shifts each channel, and the groups' mean and rstd.
 void sum_groups(const GroupNorm& norm, const Room& room, const GroupNormOperands& o) {
   float *const scale = room.first, *const shift = room.second;
@@ -191,6 +215,8 @@ constexpr std::size_t kBlock = 16;  ///< channels, of any vector's width
 
 void group_norm(const GroupNorm& norm, const GroupNormOperands& o, int phase, Share share) {
   const Room room(norm, o.scratch);
+  if (norm.frozen && phase == 0) return;
+  if (norm.frozen && phase == 1) return scale_by_given(norm, room, o);
   if (phase == 0) {
     const auto [begin, end] = share.of(room.channels, kBlock);
     room.clear(begin, end);
@@ -216,10 +242,16 @@ void group_norm_gradient(const GroupNorm& norm, const GroupNormOperands& o, int 
     return HWY_DYNAMIC_DISPATCH(products)(o.gradient, o.source, origin, norm.pixels, room.channels,
                                           begin, end, room.sums, room.products);
   }
-  if (phase == 1) return sum_groups_of_gradient(norm, room, o);
+  if (phase == 1)
+    return norm.frozen ? scale_gradient_by_given(norm, room, o)
+                       : sum_groups_of_gradient(norm, room, o);
   if (!o.destination) return;
   const auto [begin, end] = share.of(norm.pixels);
   const std::size_t at = begin * room.channels;
+  if (norm.frozen) {
+    return HWY_DYNAMIC_DISPATCH(scale_and_shift)(o.gradient + at, room.first, room.second,
+                                                 end - begin, room.channels, o.destination + at);
+  }
   HWY_DYNAMIC_DISPATCH(combine)
   (o.gradient + at, room.first, o.source + at, room.second, room.third, end - begin, room.channels,
    o.destination + at);
