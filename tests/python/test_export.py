@@ -55,6 +55,34 @@ def of_picture(out, x):
     return nn.functional.mse_loss(out, x[None])
 
 
+class Branches(nn.Module):
+    """Changes the list that it is given."""
+
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(2))
+
+    def forward(self, both):
+        for i, conv in enumerate(self.convs):
+            both[i] = conv(both[i])
+        return both[0] + both[1]
+
+
+class Optional(nn.Module):
+    """Its forward takes more than a sample, and has lists of branches."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.branches, self.last = nn.Conv2d(3, 4, 1), Branches(), nn.Conv2d(4, 3, 1)
+
+    def forward(self, x, mask=None, scale: float = 0.5, twice: bool = False):
+        x = self.first(x)
+        x = self.branches([x, x * scale])
+        if mask is not None:
+            x = x * mask
+        return self.last(x + x if twice else x)
+
+
 class Carry(nn.Module):
     """`work` on tensors of `shapes`, which come and go as one flat tensor: what crosses a cut."""
 
@@ -139,7 +167,7 @@ class Export(unittest.TestCase):
 
     def test_every_network_learns_as_in_pytorch(self):
         cases = [(networks.ResNet, (3, 32, 32), [[], [4], [5, 8]], True), (networks.UNet, (3, 16, 24), [[], [5], [3, 10]], False),
-                 (networks.ViT, (3, 16, 16), [[], [5], [4, 6]], True)]
+                 (networks.ViT, (3, 16, 16), [[], [5], [4, 6]], True), (Optional, (3, 8, 8), [[], [1]], False)]
         for kind, shape, cuts, classes in cases:
             samples = class_samples(10, shape) if classes else [(x, x) for x in pictures(10, shape=shape)]
             own = made(kind)

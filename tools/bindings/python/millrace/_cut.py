@@ -4,6 +4,7 @@ perhaps of one earlier part's."""
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import operator
 from collections.abc import Iterator
 
@@ -36,8 +37,16 @@ class _Tracer(fx.Tracer):
 
 
 def _trace(module: nn.Module, opened: set[str]) -> fx.Graph:
+    """Further arguments of its forward have their defaults."""
+    optional = list(inspect.signature(module.forward).parameters.values())[1:]
+    fixed = {one.name: one.default for one in optional if isinstance(one.default, (type(None), bool, int, float, str))}
     try:
-        return _Tracer(opened).trace(module)
+        graph = _Tracer(opened).trace(module, concrete_args=fixed or None)
+        for node in reversed(list(graph.nodes)):  # the checks that nobody gives others, and those arguments
+            checks = node.op == "call_function" and getattr(node.target, "__name__", "").startswith("_assert")
+            if checks or (node.op == "placeholder" and not node.users and node.name.startswith(tuple(fixed))):
+                graph.erase_node(node)
+        return graph
     except Exception as error:  # forward may do anything with a proxy
         why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise Error(f"{type(module).__name__} can't be cut: its forward can't be traced: {why}") from error
@@ -67,6 +76,10 @@ class _Watch(fx.Interpreter):
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module)
         self.fit: set[fx.Node] = set()
+
+    def call_module(self, target, args, kwargs):
+        # A forward may change a list that it is given; the graph's own are immutable.
+        return super().call_module(target, tuple(list(one) if isinstance(one, list) else one for one in args), kwargs)
 
     def run_node(self, n: fx.Node):
         made = super().run_node(n)
