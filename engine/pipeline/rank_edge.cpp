@@ -236,9 +236,11 @@ void RankEdge::fail(const std::exception& error) {
 
 template <class Done>
 void RankEdge::receive_until(Lock& lock, const Done& done) {
-  for (receive(); !done(); receive()) {
+  for (receive();; receive()) {
     letters_.look_for_losses();
+    // Before the end is told: who has ended is no longer listened for.
     if (letters_.is_lost()) throw RankLost(letters_.failure());
+    if (done()) return;
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     lock.lock();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -46,6 +47,7 @@ class ThreadExchange final : public Exchange {
       waiting_[mine.way].push_back(port);
       return;
     }
+    if (is_mute) return;
     std::vector<std::byte> bytes;
     for (const auto& part : mine.parts) bytes.insert(bytes.end(), part.begin(), part.end());
     const std::lock_guard lock(sea_->mutex);
@@ -71,6 +73,7 @@ class ThreadExchange final : public Exchange {
     return -1;
   }
   void post(int to, About about, std::string text) override {
+    if (is_mute) return;
     const std::lock_guard lock(sea_->mutex);
     sea_->letters[{to, int(about)}].push_back({rank_, std::move(text)});
   }
@@ -86,6 +89,7 @@ class ThreadExchange final : public Exchange {
   void abandon() override {}
 
   std::int64_t messages_sent = 0;
+  std::atomic<bool> is_mute = false;  ///< what this rank sends is lost
 
  private:
   struct Port {

@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "engine/schedule/registry.h"
-#include "tests/engine/random_sleeps.h"
 #include "tests/engine/empty_step.h"
+#include "tests/engine/random_sleeps.h"
 #include "tests/engine/thread_exchange.h"
 
 namespace millrace::engine {
@@ -384,6 +384,21 @@ TEST(Ranks, AllEndWhenOneFailsAndNameIt) {
           rank == failing ? "out of paper" : "rank " + std::to_string(failing) + ": out of paper");
     }
   }
+}
+
+TEST(Ranks, EndWhenOneHearsTheOtherButIsNotHeard) {
+  Ranks ranks(make_schedule("partime", {.stages = 2}), 1'000'000, {0, 1}, 2);
+  ranks.run([&](int rank) {
+    PipelineOptions options;
+    options.before_action = [&, rank](int, const Action& action) {
+      if (rank == 1 && action.sample == 20) ranks.exchanges[1]->is_mute = true;
+    };
+    return options;
+  });
+  for (const int rank : {0, 1})
+    EXPECT_EQ(ranks.failures[std::size_t(rank)],
+              "rank " + std::to_string(1 - rank) +
+                  " is gone: nothing was heard of it for 5 s; the last checkpoint stays");
 }
 
 TEST(Ranks, DrainWhenRankZeroIsAskedTo) {
