@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "io/source/labels.h"
+#include "io/text/nearest_name.h"
 
 namespace millrace::io {
 namespace {
@@ -35,9 +36,12 @@ std::string LiveLabels::hear(std::string_view text) {
   if (row.name) {
     const auto found = std::find(classes_.begin(), classes_.end(), *row.name);
     if (found == classes_.end()) {
+      const std::vector<std::string_view> names(classes_.begin(), classes_.end());
+      const std::string told = row.name->substr(0, 40);
       std::string known;
       for (const std::string& name : classes_) known += (known.empty() ? "" : ", ") + name;
-      return "unknown class \"" + row.name->substr(0, 40) + "\"; there are " + known;
+      return "unknown class \"" + told + "\"; there are " + known + "; the nearest is \"" +
+             nearest_name(told, names) + "\"";
     }
     label = int(found - classes_.begin());
   }

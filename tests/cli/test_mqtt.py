@@ -121,6 +121,19 @@ class Mqtt(program.CliTest):
         home.choose("It shows", "nigth")
         self.assertIn("night", self.read_until(run, "mqtt: door/cam 1/control: "))
         self.assertEqual(home.shows("select", "It shows"), "night")
+        for word, text, part in (("paus", "", 'the nearest is "pause"'), ("label", "dy", 'the nearest is "day"'),
+                                 ("label", "\n" * 9999, "a label is JSON"), ("learning_rate", "fast", "must be a number"),
+                                 ("save/now", "", 'the nearest is "save"')):
+            home.send("door/cam 1/control/" + word, text)
+            self.assertIn(part, self.read_until(run, f"mqtt: door/cam 1/control/{word}: "))
+        state = json.loads(home.text("door/cam 1/state"))
+        self.assertEqual((state["controls"]["label"], state["controls"]["pause_asked"]), ("night", False))
+        home.send("door/cam 1/control/label", "day")
+        self.wait(lambda: home.shows("select", "It shows") == "day")
+        home.send("door/cam 1/control/learning_rate", "0.5")
+        self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["learning_rate"] == 0.5)
+        home.send("door/cam 1/control/pause", "")
+        self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["paused"])
         run.send_signal(signal.SIGTERM)
         self.assertEqual(run.wait(timeout=60), program.DONE)
 
@@ -135,8 +148,9 @@ class Mqtt(program.CliTest):
         self.wait(lambda: home.latest.get("door/cam 1/event", b"").startswith(b"\x89PNG"))
 
     def test_a_dead_run_is_offline_and_a_broker_may_come_late_and_go(self):
-        run = self.ends(program.start("run", self.config(mqtt={"discovery_prefix": ""})))
-        away = f"mqtt: mqtt://127.0.0.1:{self.port}: "
+        # The name may have an address at which nobody listens, too.
+        run = self.ends(program.start("run", self.config(mqtt={"broker": f"mqtt://localhost:{self.port}", "discovery_prefix": ""})))
+        away = f"mqtt: mqtt://localhost:{self.port}: "
         self.read_until(run, away)
         broker = self.broker()
         home = Home(self)

@@ -106,7 +106,8 @@ TEST(LiveLabels, HoldUntilTheNextAndThoseOfAFrameAreItsAlone) {
   EXPECT_EQ(labels.hear("{\"class\": \"night\"}"), "");
   EXPECT_EQ(labels.hear("{\"class\": \"day\", \"frame\": 2}"), "");
   EXPECT_EQ(labels.hear("{\"class\": \"day\", \"frame\": 0}"), "frame 0 has gone by");
-  EXPECT_EQ(labels.hear("{\"class\": \"dusk\"}"), "unknown class \"dusk\"; there are day, night");
+  EXPECT_EQ(labels.hear("{\"class\": \"dusk\"}"),
+            "unknown class \"dusk\"; there are day, night; the nearest is \"day\"");
   EXPECT_NE(labels.hear("{\"class\": \"day\", \"time\": 1}"), "");
   EXPECT_EQ(labels.of(1), 1);
   EXPECT_EQ(labels.waiting().first, 1u);

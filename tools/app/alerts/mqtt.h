@@ -23,9 +23,10 @@ struct MqttMessage {
 struct MqttOptions {
   std::string url;       ///< mqtt://[USER:PASSWORD@]HOST[:PORT]
   std::string presence;  ///< topic: "online" while connected, else "offline", retained; "": none
-  std::vector<MqttMessage> births;                   ///< published at each connection
-  std::string subscription;                          ///< topic; "": none
-  std::function<void(std::string_view text)> heard;  ///< of the subscription; inside work()
+  std::vector<MqttMessage> births;  ///< published at each connection
+  std::string subscription;         ///< filter of topics; "": none
+  /// Of the subscription; inside work().
+  std::function<void(std::string_view topic, std::string_view text)> heard;
 };
 
 /// A connection that comes back by itself. Thread-bound.

@@ -43,11 +43,13 @@ struct MqttClient::Parts {
   bool dialled = false;
   int unconfirmed = 0;
   Clock::time_point next_try;
+  std::vector<io::Address> addresses;  ///< of the broker, still to be tried
   std::string error = where + ": not connected yet";
 
   void fail(const std::string& cause) {
     connected = dialled = false;
     unconfirmed = 0;
+    if (!addresses.empty()) return;  // the next one may answer
     error = where + ": " + cause;
     next_try = Clock::now() + kRetry;
   }
@@ -62,12 +64,16 @@ struct MqttClient::Parts {
   void dial() {
     const io::Authority at = io::authority(io::split_uri(options.url));
     // Asked here, since the library would wait for a silent name service.
-    const auto found = io::addresses_of(at.host, "1883", kRetry);
-    if (!found || found->empty())
-      return fail(found ? "unknown host" : "the name service is silent");
-    const int failed =
-        mosquitto_connect_async(client, io::numeric(found->front()).c_str(),
-                                at.port.empty() ? 1883 : std::stoi(at.port), kKeepAliveSeconds);
+    if (addresses.empty()) {
+      const auto found = io::addresses_of(at.host, "1883", kRetry);
+      if (!found || found->empty())
+        return fail(found ? "unknown host" : "the name service is silent");
+      addresses = *found;
+    }
+    const std::string address = io::numeric(addresses.front());
+    addresses.erase(addresses.begin());
+    const int failed = mosquitto_connect_async(
+        client, address.c_str(), at.port.empty() ? 1883 : std::stoi(at.port), kKeepAliveSeconds);
     if (failed) return fail(mosquitto_strerror(failed));
     dialled = true;
   }
@@ -77,6 +83,7 @@ struct MqttClient::Parts {
     if (code != 0) return parts.fail(mosquitto_connack_string(code));
     parts.connected = true;
     parts.error.clear();
+    parts.addresses.clear();
     if (!parts.options.presence.empty()) parts.send({parts.options.presence, "online", true});
     for (const MqttMessage& birth : parts.options.births) parts.send(birth);
     const std::string& topic = parts.options.subscription;
@@ -88,6 +95,7 @@ struct MqttClient::Parts {
   static void on_message(mosquitto*, void* object, const mosquitto_message* message) {
     if (message->retain) return;  // a wish of long ago
     static_cast<Parts*>(object)->options.heard(
+        message->topic,
         {static_cast<const char*>(message->payload), std::size_t(message->payloadlen)});
   }
 };

@@ -1,6 +1,7 @@
 #include "tools/app/outputs/mqtt_view.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <fstream>
 #include <iterator>
@@ -9,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/source/source.h"  // redacted
+#include "io/text/nearest_name.h"
 #include "tools/app/alerts/mqtt.h"
 #include "tools/page/json.h"
 #include "tools/page/trend.h"
@@ -112,6 +114,24 @@ std::vector<MqttMessage> discovery(const MqttViewOptions& options, const page::S
   return all;
 }
 
+/// Obeys `text` at PREFIX/control/`word`, as the page obeys {"action": word} or {word: text}.
+std::string obey_word(const std::string& word, std::string_view text, page::Controls& controls) {
+  constexpr std::size_t kLongest = 200;
+  constexpr std::array<std::string_view, 5> known = {"pause", "resume", "save", "label",
+                                                     "learning_rate"};
+  if (std::find(known.begin(), known.end(), word) == known.end()) {
+    return "unknown; the nearest is \"" + io::nearest_name(word.substr(0, kLongest), known) + "\"";
+  }
+  const std::string said(text.substr(0, kLongest));
+  Json wish = {{"action", word}};
+  if (word == "label") wish = {{word, said.empty() ? Json() : Json(said)}};
+  if (word == "learning_rate") {
+    const Json rate = Json::parse(said, nullptr, /*allow_exceptions=*/false);
+    wish = {{word, rate.is_number() ? rate : Json()}};
+  }
+  return page::obey(wish.dump(-1, ' ', false, Json::error_handler_t::replace), controls);
+}
+
 std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
@@ -138,15 +158,19 @@ void MqttView::note(const std::string& line) {
 }
 
 void MqttView::run(const MqttViewOptions& options) {
-  const auto hear = [&](std::string_view text) {
-    const std::string wrong = page::obey(std::string(text), subject_.controls);
-    if (!wrong.empty()) note(options.prefix + "/control: " + wrong);
+  const std::string control = options.prefix + "/control";
+  const auto hear = [&](std::string_view topic, std::string_view text) {
+    const std::string wrong =
+        topic == control
+            ? page::obey(std::string(text), subject_.controls)
+            : obey_word(std::string(topic.substr(control.size() + 1)), text, subject_.controls);
+    if (!wrong.empty()) note(std::string(topic.substr(0, control.size() + 200)) + ": " + wrong);
   };
   MqttClient client({.url = options.broker,
                      .presence = options.prefix + "/availability",
                      .births = discovery(options, subject_.look(), subject_.controls.offered(),
                                          subject_.snapshots),
-                     .subscription = options.prefix + "/control",
+                     .subscription = control + "/#",  // and itself
                      .heard = hear});
   page::Trend trend;
   std::string before = client.error(), shown;

@@ -20,8 +20,9 @@ struct MqttViewOptions {
 
 /// Publishes, retained: PREFIX/availability, "online" or "offline"; PREFIX/state, once a second,
 /// what the page has at /state; PREFIX/event, the latest snapshot as PNG; and Home Assistant's
-/// discovery. Obeys PREFIX/control as the page obeys /control. On a thread of its own, which a
-/// broker that is away does not end.
+/// discovery. Obeys PREFIX/control as the page obeys /control, and single words:
+/// PREFIX/control/pause, PREFIX/control/label "night". On a thread of its own, which a broker that
+/// is away does not end.
 class MqttView {
  public:
   /// What it shows. All outlives the view and may be called by any thread.
