@@ -10,6 +10,7 @@
 
 #include "capture/program/cuda/operations.h"
 #include "capture/program/kernels/channels.h"
+#include "capture/program/kernels/depthwise.h"
 #include "capture/program/kernels/norm.h"
 #include "stages/guarded_update.h"
 #include "stages/tensor_split.h"
@@ -218,6 +219,28 @@ std::unique_ptr<Prepared> channel_sums(const Node& node) {
                                       [l](const Addresses& at, kernels::Share share) {
                                         kernels::channel_sums(l, at.reads[0], at.writes[0], share);
                                       });
+}
+
+std::unique_ptr<Prepared> depthwise(const Node& node) {
+  return std::make_unique<KernelCall>(
+      "depthwise " + describe(node.convolution), true,
+      [c = node.convolution](const Addresses& at, kernels::Share share) {
+        kernels::Operands o;
+        switch (c.pass) {
+          case kernels::Pass::kForward:
+            o = {.x = at.reads[0], .y = at.writes[0], .packed = at.reads[1], .bias = at.reads[2]};
+            break;
+          case kernels::Pass::kDataGradient:
+            o = {.dy = at.reads[0], .dx = at.writes[0], .packed = at.reads[1]};
+            break;
+          case kernels::Pass::kWeightGradient:
+            o = {.x = at.reads[1],
+                 .dy = at.reads[0],
+                 .weight_gradient = at.writes[0],
+                 .bias_gradient = at.writes[1]};
+        }
+        kernels::depthwise(c, o, share);
+      });
 }
 
 /// millrace::add_up. Whoever shares the modules runs the same programs.
@@ -429,6 +452,8 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::data_gradient:
     case Kind::weight_gradient:
       return std::make_unique<ConvolutionOperation>(node, threads);
+    case Kind::depthwise:
+      return depthwise(node);
     case Kind::relu:
     case Kind::sigmoid:
     case Kind::relu_mask:

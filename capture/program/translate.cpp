@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "capture/program/kernels/depthwise.h"
 #include "capture/program/node.h"
 
 namespace millrace::program {
@@ -203,7 +204,15 @@ class Translation {
     return weight.is_contiguous() && is_dense(weight) && kernel % 2 == 1 &&
            weight.size(3) == kernel && all_are(a[first], a[first].toIntVector()[0]) &&
            all_are(a[first + 1], kernel / 2) && all_are(a[first + 2], 1) &&
-           !a[first + 3].toBool() && a[first + 5].toInt() == 1;
+           !a[first + 3].toBool() &&
+           (a[first + 5].toInt() == 1 || is_depthwise(input, weight, call, first));
+  }
+  /// Whether each channel is convolved by itself, by kernels that a core has.
+  static bool is_depthwise(const at::Tensor& input, const at::Tensor& weight, const Call& call,
+                           std::size_t first) {
+    const std::int64_t groups = call.arguments[first + 5].toInt();
+    return groups > 1 && groups == input.size(1) && groups == weight.size(0) && input.is_cpu() &&
+           weight.size(2) <= kernels::kLargestDepthwise;
   }
 
   static kernels::Convolution described(kernels::Pass pass, const at::Tensor& input,
@@ -223,7 +232,8 @@ class Translation {
     std::vector<at::Tensor> reads = {read(x), w};
     if (!call.arguments[2].isNone() && tensor(call, 2).defined()) reads.push_back(tensor(call, 2));
     const at::Tensor image = image_for(y);
-    add(Kind::convolution, std::move(reads), {image}).convolution =
+    const Kind kind = is_depthwise(x, w, call, 3) ? Kind::depthwise : Kind::convolution;
+    add(kind, std::move(reads), {image}).convolution =
         described(kernels::Pass::kForward, x, y, w, call.arguments[3]);
     written(y, image);
     return true;
@@ -236,17 +246,18 @@ class Translation {
     if (!known_convolution(x, w, call, 4) || !is_picture(dy)) return false;
     if (db.defined() && !dw.defined()) return false;
     const at::Tensor gradient = read(dy);
+    const bool depthwise = is_depthwise(x, w, call, 4);
     if (dx.defined()) {
       const at::Tensor image = image_for(dx);
-      add(Kind::data_gradient, {gradient, w}, {image}).convolution =
+      add(depthwise ? Kind::depthwise : Kind::data_gradient, {gradient, w}, {image}).convolution =
           described(kernels::Pass::kDataGradient, x, dy, w, call.arguments[4]);
       written(dx, image);
     }
     if (dw.defined()) {
       const at::Tensor plain =
           dw.is_contiguous() ? dw : own(dw.sizes(), at::MemoryFormat::Contiguous, dw.device());
-      add(Kind::weight_gradient, {gradient, read(x)}, {plain, db}).convolution =
-          described(kernels::Pass::kWeightGradient, x, dy, w, call.arguments[4]);
+      add(depthwise ? Kind::depthwise : Kind::weight_gradient, {gradient, read(x)}, {plain, db})
+          .convolution = described(kernels::Pass::kWeightGradient, x, dy, w, call.arguments[4]);
       if (!plain.is_same(dw)) add(Kind::copy, {plain}, {dw});
     }
     return true;

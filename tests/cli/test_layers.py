@@ -69,11 +69,16 @@ NETWORKS = {
                (layer("transposed-conv", out=6), nn.ConvTranspose2d(6, 6, 2, 2)), (layer("avgpool"), nn.AvgPool2d(2)),
                (conv(6, groups=6), nn.Conv2d(6, 6, 3, padding=1, groups=6)), (layer("instancenorm"), nn.GroupNorm(6, 6)),
                (conv(3), nn.Conv2d(6, 3, 3, padding=1))],
+    "depthwise": [(conv(20), nn.Conv2d(3, 20, 3, padding=1)),
+                  (conv(20, 5, stride=2, groups=20), nn.Conv2d(20, 20, 5, stride=2, padding=2, groups=20)), (layer("relu"), nn.ReLU()),
+                  (conv(20, groups=20), nn.Conv2d(20, 20, 3, padding=1, groups=20)), (conv(12, 1), nn.Conv2d(20, 12, 1)),
+                  (layer("pixel-shuffle", factor=2), nn.PixelShuffle(2))],
     # Its first stage has nothing to learn.
     "bare first": [(layer("avgpool"), nn.AvgPool2d(2)), (conv(12, 1), nn.Conv2d(3, 12, 1)),
                    (layer("pixel-shuffle", factor=2), nn.PixelShuffle(2))],
 }
-CUTS = {"attention": [2], "frozen": [3], "activations": [5], "sizes": [3], "norm": [2], "bare first": [1]}
+CUTS = {"attention": [2], "frozen": [3], "activations": [5], "sizes": [3], "norm": [2], "bare first": [1],
+        "depthwise": [2]}
 
 
 class LayersTest(program.CliTest):
@@ -106,7 +111,10 @@ class Types(LayersTest):
             report, _ = self.learn(config)
             self.assertEqual(report["updates"], expected.updates)
             self.assertTrue(math.isclose(report["loss"]["last"], expected.losses[-1], rel_tol=loss), capture)
-            self.assertNotIn("norm", str([stage["left_to_libtorch"] for stage in report["steps"]]))
+            left = str([stage["left_to_libtorch"] for stage in report["steps"]])
+            self.assertNotIn("norm", left)
+            if name == "depthwise":
+                self.assertNotIn("conv", left)
             weights = load_file(self.folder / "out.safetensors")
             for key, value in network.state_dict().items():
                 if not key.endswith("num_batches_tracked"):
