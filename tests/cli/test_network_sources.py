@@ -62,7 +62,7 @@ class RtspCamera(NetworkTest):
         # 2 stages of this network take far longer than 1/25 s.
         report, outcome = self.learn_frames(
             30, f"{self.uri}/rateless", source={"width": 320, "height": 240},
-            model={"layers": 4, "features": 32, "kernel": 5}, pipeline={"cut": [4]}, monitor={"policy": "skip"})
+            model={"layers": 4, "features": 64, "kernel": 5}, pipeline={"cut": [4]}, monitor={"policy": "skip"})
         self.assertAlmostEqual(report["realtime"]["F"], 25, delta=2)
         self.assertTrue(report["realtime"]["F_estimated"])
         self.assertFalse(report["realtime"]["holds"])
