@@ -16,13 +16,11 @@ namespace HWY_NAMESPACE {
 
 void add_to_channels(const float* source, const float* added, Activation activation,
                      std::size_t pixels, std::size_t channels, float* destination) {
-  const D d;
   for (std::size_t i = 0; i < pixels; ++i, source += channels, destination += channels) {
     for (std::size_t c = 0; c < channels; c += kLanes) {
-      const auto part = hn::FirstN(d, channels - c);
-      const V sum =
-          hn::Add(hn::MaskedLoad(part, d, source + c), hn::MaskedLoad(part, d, added + c));
-      hn::BlendedStore(activated(sum, activation), part, d, destination + c);
+      const auto part = first_lanes(channels - c);
+      const V sum = hn::Add(load_part(part, source + c), load_part(part, added + c));
+      store_part(activated(sum, activation), part, destination + c);
     }
   }
 }

@@ -97,8 +97,8 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
   add_last_rows<1>(source + c.kernel_rows * c.source_row, c,
                    weights + (c.kernel_rows - 1) * weights_row, weights_row, begin, end, sums);
   const std::size_t left = c.channels - channel;
-  const auto part = hn::FirstN(d, left);
-  const V bias = c.bias ? hn::MaskedLoad(part, d, c.bias + channel) : hn::Zero(d);
+  const auto part = first_lanes(left);
+  const V bias = c.bias ? load_part(part, c.bias + channel) : hn::Zero(d);
 #pragma GCC unroll 8
   for (int j = 0; j < R; ++j) {
 #pragma GCC unroll 16
@@ -106,13 +106,13 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
       V v = activated(hn::Add(sums[j][p], bias), c.activation);
       if (c.mask) {
         const float* mask = c.mask + at(c.mask_step_y, c.mask_step_x, j, p);
-        v = hn::IfThenZeroElse(hn::Le(hn::MaskedLoad(part, d, mask), hn::Zero(d)), v);
+        v = hn::IfThenZeroElse(hn::Le(load_part(part, mask), hn::Zero(d)), v);
       }
       float* to = c.destination + at(c.step_y, c.step_x, j, p);
       if (left >= kLanes) {
         hn::StoreU(v, d, to);
       } else {
-        hn::BlendedStore(v, part, d, to);
+        store_part(v, part, to);
       }
     }
   }
@@ -175,7 +175,7 @@ HWY_INLINE void store_sums_of_four(V a, V b, V c, V d, float* to) {
                    hn::BitCast(f, hn::InterleaveUpper(pairs, ab, cd)));
   if constexpr (kLanes >= 8) sums = hn::Add(sums, hn::ConcatLowerUpper(f, sums, sums));
   if constexpr (kLanes >= 16) sums = hn::Add(sums, hn::SwapAdjacentBlocks(sums));
-  hn::BlendedStore(sums, hn::FirstN(f, 4), f, to);
+  store_part(sums, first_lanes(4), to);
 #endif
 }
 
@@ -198,7 +198,7 @@ HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
   const float* channel_weights = c.weights + channel * of_channel;
   const int top = c.top + y * c.row_step;
   const int begin = std::max(0, -top), end = std::min(c.kernel_rows, c.source_height - top);
-  const auto part = hn::FirstN(d, c.taps - (vectors - 1) * kLanes);
+  const auto part = first_lanes(c.taps - (vectors - 1) * kLanes);
   V sums[O][P];
 #pragma GCC unroll 8
   for (int o = 0; o < O; ++o) {
@@ -214,7 +214,7 @@ HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
       const float* from = source + r * c.source_row + t * kLanes;
 #pragma GCC unroll 16
       for (int p = 0; p < P; ++p, from += c.pixel_step) {
-        const V value = t + 1 < vectors ? hn::LoadU(d, from) : hn::MaskedLoad(part, d, from);
+        const V value = t + 1 < vectors ? hn::LoadU(d, from) : load_part(part, from);
 #pragma GCC unroll 8
         for (int o = 0; o < O; ++o) sums[o][p] = hn::MulAdd(value, w[o], sums[o][p]);
       }
@@ -225,7 +225,7 @@ HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
   for (int o = 0; o < O; ++o) bias[o] = c.bias ? c.bias[channel + o] : 0;
   store_sums<O, P>(sums, values);
   for (int i = 0; i < O * P; ++i) values[i] += bias[i % O];
-  for (std::size_t i = 0; i < P * O; i += kLanes)
+  for (int i = 0; i < P * O; i += int(kLanes))
     hn::Store(activated(hn::Load(d, values + i), c.activation), d, values + i);
   for (int p = 0; p < P; ++p) {
     const std::size_t row = y, column = x + p;

@@ -41,13 +41,13 @@ struct Weights {
 
 struct Block {
   std::size_t channel, count;
-  hn::Mask<D> part;
+  Lanes part;
   Block(const Convolution& c, std::size_t first)
       : channel(first),
         count(std::min(kLanes, std::size_t(c.input.channels) - first)),
-        part(hn::FirstN(D(), count)) {}
-  V load(const float* at) const { return hn::MaskedLoad(part, D(), at); }
-  void store(V v, float* at) const { hn::BlendedStore(v, part, D(), at); }
+        part(first_lanes(count)) {}
+  V load(const float* at) const { return load_part(part, at); }
+  void store(V v, float* at) const { store_part(v, part, at); }
 };
 
 void forward(const Convolution& c, const Operands& o, std::size_t channel) {

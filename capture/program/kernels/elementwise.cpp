@@ -23,9 +23,9 @@ HWY_INLINE void map(const float* left, const float* right, float* destination, s
   for (; i + kLanes <= count; i += kLanes)
     hn::StoreU(function(hn::LoadU(d, left + i), hn::LoadU(d, right + i)), d, destination + i);
   if (i == count) return;
-  const auto part = hn::FirstN(d, count - i);
-  const V v = function(hn::MaskedLoad(part, d, left + i), hn::MaskedLoad(part, d, right + i));
-  hn::BlendedStore(v, part, d, destination + i);
+  const auto part = first_lanes(count - i);
+  const V v = function(load_part(part, left + i), load_part(part, right + i));
+  store_part(v, part, destination + i);
 }
 
 void relu(const float* source, float* destination, std::size_t count) {
@@ -67,7 +67,7 @@ bool all_finite(const float* values, std::size_t count) {
     if (!hn::AllTrue(d, hn::And(first, second))) return false;
   }
   for (; i < count; i += kLanes) {
-    const V v = hn::MaskedLoad(hn::FirstN(d, count - i), d, values + i);
+    const V v = load_part(first_lanes(count - i), values + i);
     if (!hn::AllTrue(d, finite(v))) return false;
   }
   return true;
@@ -80,13 +80,13 @@ float mse_row(const float* prediction, const float* target, float* gradient, std
   const V factor = hn::Set(d, scale);
   V sum = hn::Zero(d);
   for (std::size_t i = 0; i < count; i += kLanes) {
-    const auto part = hn::FirstN(d, count - i);
-    const V p = hn::MaskedLoad(part, d, prediction + i);
-    const V difference = hn::Sub(p, hn::MaskedLoad(part, d, target + i));
+    const auto part = first_lanes(count - i);
+    const V p = load_part(part, prediction + i);
+    const V difference = hn::Sub(p, load_part(part, target + i));
     sum = hn::MulAdd(difference, difference, sum);
     if (!gradient) continue;
     const V g = hn::Mul(factor, difference);
-    hn::BlendedStore(through_sigmoid ? through_sigmoid_of(g, p) : g, part, d, gradient + i);
+    store_part(through_sigmoid ? through_sigmoid_of(g, p) : g, part, gradient + i);
   }
   return hn::GetLane(hn::SumOfLanes(d, sum));
 }

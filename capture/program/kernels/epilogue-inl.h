@@ -20,6 +20,46 @@ using D = hn::ScalableTag<float>;
 using V = hn::Vec<D>;
 constexpr std::size_t kLanes = hn::MaxLanes(D());
 
+/// The first `count` lanes of a vector. What lies beyond them in memory is neither read nor
+/// written: another thread may be writing it. Highway's own masked loads and stores do both where a
+/// processor has none.
+#if HWY_TARGET == HWY_NEON
+struct Lanes {
+  std::size_t count;
+};
+HWY_INLINE Lanes first_lanes(std::size_t count) {
+  return {count < kLanes ? count : kLanes};
+}
+HWY_INLINE V load_part(Lanes part, const float* from) {
+  HWY_ALIGN float lanes[kLanes] = {};
+  for (std::size_t i = 0; i < part.count; ++i) lanes[i] = from[i];
+  return hn::Load(D(), lanes);
+}
+HWY_INLINE void store_part(V v, Lanes part, float* to) {
+  HWY_ALIGN float lanes[kLanes];
+  hn::Store(v, D(), lanes);
+  for (std::size_t i = 0; i < part.count; ++i) to[i] = lanes[i];
+}
+/// Zeros in the other lanes.
+HWY_INLINE V only_part(Lanes part, V v) {
+  return hn::IfThenElseZero(hn::FirstN(D(), part.count), v);
+}
+#else
+using Lanes = hn::Mask<D>;
+HWY_INLINE Lanes first_lanes(std::size_t count) {
+  return hn::FirstN(D(), count);
+}
+HWY_INLINE V load_part(Lanes part, const float* from) {
+  return hn::MaskedLoad(part, D(), from);
+}
+HWY_INLINE void store_part(V v, Lanes part, float* to) {
+  hn::BlendedStore(v, part, D(), to);
+}
+HWY_INLINE V only_part(Lanes part, V v) {
+  return hn::IfThenElseZero(part, v);
+}
+#endif
+
 HWY_INLINE V relu_of(V v) {  // keeps NaN, as LibTorch does
   return hn::IfThenZeroElse(hn::Lt(v, hn::Zero(D())), v);
 }

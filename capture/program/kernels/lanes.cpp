@@ -74,15 +74,15 @@ void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,
   const D d;
   const std::size_t count = places.size();
   if (count == 1 && stride == 1) {  // a column that lies as it should
-    const V v = hn::MaskedLoad(hn::FirstN(d, row_count), d, rows);
+    const V v = load_part(first_lanes(row_count), rows);
     return hn::StoreU(v, d, packed + places[0]);
   }
   for (std::size_t q = 0; q < count; q += kLanes) {
-    const auto part = hn::FirstN(d, count - q);
+    const auto part = first_lanes(count - q);
     V v[kLanes];
 #pragma GCC unroll 16
     for (std::size_t r = 0; r < kLanes; ++r)
-      v[r] = r < row_count ? hn::MaskedLoad(part, d, rows + r * stride + q) : hn::Zero(d);
+      v[r] = r < row_count ? load_part(part, rows + r * stride + q) : hn::Zero(d);
     transpose(v);
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < kLanes; ++i) {
@@ -96,7 +96,7 @@ void from_lanes(const float* packed, std::span<const std::uint32_t> places, floa
   const D d;
   const std::size_t count = places.size();
   for (std::size_t q = 0; q < count; q += kLanes) {
-    const auto part = hn::FirstN(d, count - q);
+    const auto part = first_lanes(count - q);
     V v[kLanes];
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < kLanes; ++i)
@@ -106,8 +106,8 @@ void from_lanes(const float* packed, std::span<const std::uint32_t> places, floa
     for (std::size_t r = 0; r < kLanes; ++r) {
       if (r >= row_count) continue;
       float* to = rows + r * stride + q;
-      if (add) v[r] = hn::Add(v[r], hn::MaskedLoad(part, d, to));
-      hn::BlendedStore(v[r], part, d, to);
+      if (add) v[r] = hn::Add(v[r], load_part(part, to));
+      store_part(v[r], part, to);
     }
   }
 }

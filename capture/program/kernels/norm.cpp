@@ -22,8 +22,7 @@ constexpr std::size_t kChunk = 64;  ///< pixels summed in float
 /// For each block of lanes of channels [begin, end): `work(first channel, mask)`.
 template <class Work>
 HWY_INLINE void each_block(std::size_t begin, std::size_t end, const Work& work) {
-  for (std::size_t c = begin; c < end; c += kLanes)
-    work(c, hn::FirstN(D(), std::min(kLanes, end - c)));
+  for (std::size_t c = begin; c < end; c += kLanes) work(c, first_lanes(std::min(kLanes, end - c)));
 }
 
 /// sums[c] += sum of left, products[c] += sum of left * (right - origin) for channels [first,
@@ -37,12 +36,12 @@ HWY_INLINE void add_up(const float* left, const float* right, const float* origi
   for (std::size_t begin = 0; begin < pixels; begin += kChunk) {
     const std::size_t end = std::min(begin + kChunk, pixels);
     each_block(first, last, [&](std::size_t c, auto part) {
-      const V about = hn::MaskedLoad(part, d, origin + c);
+      const V about = load_part(part, origin + c);
       V sum[2] = {hn::Zero(d), hn::Zero(d)}, product[2] = {hn::Zero(d), hn::Zero(d)};
       for (std::size_t i = begin; i < end; ++i) {
         const std::size_t at = i * channels + c;
-        const V r = hn::Sub(hn::MaskedLoad(part, d, right + at), about);
-        const V l = squares ? r : hn::MaskedLoad(part, d, left + at);
+        const V r = hn::Sub(load_part(part, right + at), about);
+        const V l = squares ? r : load_part(part, left + at);
         sum[i % 2] = hn::Add(sum[i % 2], l);
         product[i % 2] = hn::MulAdd(l, r, product[i % 2]);
       }
@@ -70,14 +69,12 @@ void products(const float* gradient, const float* source, const float* origin, s
 /// destination = source * scale[c] + shift[c].
 void scale_and_shift(const float* source, const float* scale, const float* shift,
                      std::size_t pixels, std::size_t channels, float* destination) {
-  const D d;
   for (std::size_t i = 0; i < pixels; ++i) {
     each_block(0, channels, [&](std::size_t c, auto part) {
       const std::size_t at = i * channels + c;
-      const V made =
-          hn::MulAdd(hn::MaskedLoad(part, d, source + at), hn::MaskedLoad(part, d, scale + c),
-                     hn::MaskedLoad(part, d, shift + c));
-      hn::BlendedStore(made, part, d, destination + at);
+      const V made = hn::MulAdd(load_part(part, source + at), load_part(part, scale + c),
+                                load_part(part, shift + c));
+      store_part(made, part, destination + at);
     });
   }
 }
@@ -86,16 +83,14 @@ void scale_and_shift(const float* source, const float* scale, const float* shift
 void combine(const float* gradient, const float* of_gradient, const float* source,
              const float* of_source, const float* shift, std::size_t pixels, std::size_t channels,
              float* destination) {
-  const D d;
   for (std::size_t i = 0; i < pixels; ++i) {
     each_block(0, channels, [&](std::size_t c, auto part) {
       const std::size_t at = i * channels + c;
-      const V from_source =
-          hn::MulAdd(hn::MaskedLoad(part, d, source + at), hn::MaskedLoad(part, d, of_source + c),
-                     hn::MaskedLoad(part, d, shift + c));
-      const V made = hn::MulAdd(hn::MaskedLoad(part, d, gradient + at),
-                                hn::MaskedLoad(part, d, of_gradient + c), from_source);
-      hn::BlendedStore(made, part, d, destination + at);
+      const V from_source = hn::MulAdd(load_part(part, source + at), load_part(part, of_source + c),
+                                       load_part(part, shift + c));
+      const V made =
+          hn::MulAdd(load_part(part, gradient + at), load_part(part, of_gradient + c), from_source);
+      store_part(made, part, destination + at);
     });
   }
 }

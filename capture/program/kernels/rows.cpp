@@ -56,8 +56,8 @@ HWY_INLINE void products(const Rows& r, std::size_t row, int pixel) {
   for (; k + kLanes <= r.row; k += kLanes)
     add([&](const float* from) HWY_ATTR { return hn::LoadU(d, from); }, k);
   if (k < r.row) {
-    const auto part = hn::FirstN(d, r.row - k);
-    add([&](const float* from) HWY_ATTR { return hn::MaskedLoad(part, d, from); }, k);
+    const auto part = first_lanes(r.row - k);
+    add([&](const float* from) HWY_ATTR { return load_part(part, from); }, k);
   }
   for (int p = 0; p < P; ++p) {
     for (int o = 0; o < O; ++o) {
@@ -107,9 +107,9 @@ HWY_INLINE void add_rows(const Rows& r, std::size_t row, int pixel, std::size_t 
         [&](V v, float* to) HWY_ATTR { hn::StoreU(v, d, to); }, k);
   }
   if (k == end) return;
-  const auto part = hn::FirstN(d, end - k);
-  add([&](const float* from) HWY_ATTR { return hn::MaskedLoad(part, d, from); },
-      [&](V v, float* to) HWY_ATTR { hn::BlendedStore(v, part, d, to); }, k);
+  const auto part = first_lanes(end - k);
+  add([&](const float* from) HWY_ATTR { return load_part(part, from); },
+      [&](V v, float* to) HWY_ATTR { store_part(v, part, to); }, k);
 }
 
 void row_sums(const Rows& r) {
@@ -139,12 +139,12 @@ void finish_pixel(const float* values, const float* bias, Activation activation,
                   float* to, std::size_t count) {
   const D d;
   for (std::size_t i = 0; i < count; i += kLanes) {
-    const auto part = hn::FirstN(d, count - i);
-    V v = hn::MaskedLoad(part, d, values + i);
-    if (bias) v = hn::Add(v, hn::MaskedLoad(part, d, bias + i));
+    const auto part = first_lanes(count - i);
+    V v = load_part(part, values + i);
+    if (bias) v = hn::Add(v, load_part(part, bias + i));
     v = activated(v, activation);
-    if (mask) v = hn::IfThenZeroElse(hn::Le(hn::MaskedLoad(part, d, mask + i), hn::Zero(d)), v);
-    hn::BlendedStore(v, part, d, to + i);
+    if (mask) v = hn::IfThenZeroElse(hn::Le(load_part(part, mask + i), hn::Zero(d)), v);
+    store_part(v, part, to + i);
   }
 }
 

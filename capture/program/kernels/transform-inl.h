@@ -19,6 +19,8 @@ namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
 struct Complex {
+  HWY_INLINE Complex() {}  // GCC makes its own without NEON
+  HWY_INLINE Complex(V re, V im) : re(re), im(im) {}
   V re, im;
 };
 HWY_INLINE Complex operator+(Complex a, Complex b) {

@@ -127,7 +127,7 @@ void copy_square(const float* image, const Window& window, float* square) {
   const Window w = window;  // which no store can change
   const D d;
   const bool full = w.channels >= int(kLanes);
-  const auto part = hn::FirstN(d, std::size_t(w.channels));
+  const auto part = first_lanes(std::size_t(w.channels));
   for (int y = 0; y < w.side; ++y) {
     float* to = square + y * w.side * kLanes;
     const bool there = y >= w.top && y < w.bottom;
@@ -136,7 +136,7 @@ void copy_square(const float* image, const Window& window, float* square) {
     int x = 0;
     for (; x < left; ++x) hn::Store(hn::Zero(d), d, to + x * kLanes);
     for (; x < right; ++x, from += w.column)
-      hn::Store(full ? hn::LoadU(d, from) : hn::MaskedLoad(part, d, from), d, to + x * kLanes);
+      hn::Store(full ? hn::LoadU(d, from) : load_part(part, from), d, to + x * kLanes);
     for (; x < w.side; ++x) hn::Store(hn::Zero(d), d, to + x * kLanes);
   }
 }
@@ -146,9 +146,9 @@ void finish_square(const float* square, const float* bias, Activation activation
   const Window w = window;  // which no store can change
   const std::size_t mask_row = mask_window.row, mask_step = mask_window.column;
   const D d;
-  const auto part = hn::FirstN(d, std::size_t(w.channels));
+  const auto part = first_lanes(std::size_t(w.channels));
   const bool full = w.channels >= int(kLanes);
-  const V added = bias ? hn::MaskedLoad(part, d, bias) : hn::Zero(d);
+  const V added = bias ? load_part(part, bias) : hn::Zero(d);
   const auto finish = [&](const auto& finished) HWY_ATTR {
     for (int y = w.top; y < w.bottom; ++y) {
       const float* from = square + (y * w.side + w.left) * kLanes;
@@ -159,14 +159,14 @@ void finish_square(const float* square, const float* bias, Activation activation
         if (full) {
           hn::StoreU(v, d, to);
         } else {
-          hn::BlendedStore(v, part, d, to);
+          store_part(v, part, to);
         }
       }
     }
   };
   if (mask) {
     finish([&](V v, const float* masks) HWY_ATTR {
-      return hn::IfThenZeroElse(hn::Le(hn::MaskedLoad(part, d, masks), hn::Zero(d)), v);
+      return hn::IfThenZeroElse(hn::Le(load_part(part, masks), hn::Zero(d)), v);
     });
   } else if (activation == Activation::kRelu) {
     finish([](V v, const float*) HWY_ATTR { return relu_of(v); });

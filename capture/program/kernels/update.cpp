@@ -28,10 +28,10 @@ struct Whole {
 /// The last few elements.
 struct Rest {
   std::size_t at;
-  hn::Mask<D> part;
-  V load(const float* buffer) const { return hn::MaskedLoad(part, D(), buffer + at); }
-  void store(float* buffer, V v) const { hn::BlendedStore(v, part, D(), buffer + at); }
-  V only(V v) const { return hn::IfThenElseZero(part, v); }
+  Lanes part;
+  V load(const float* buffer) const { return load_part(part, buffer + at); }
+  void store(float* buffer, V v) const { store_part(v, part, buffer + at); }
+  V only(V v) const { return only_part(part, v); }
 };
 
 HWY_INLINE V constant(double value) {
@@ -181,7 +181,7 @@ HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, do
     V gradient = hn::Mul(elements.load(o.gradient), share);
     gradient = corrected.gradient(elements, before, gradient);
     if (decay != 0) gradient = hn::MulAdd(before, decay_v, gradient);
-    V weights = hn::Mul(before, kept), state[2], scratch;
+    V weights = hn::Mul(before, kept), state[2] = {hn::Zero(d), hn::Zero(d)}, scratch;
     if (first) state[0] = elements.load(first);
     if (second) state[1] = elements.load(second);
     formula(weights, gradient, state, scratch);
@@ -194,7 +194,7 @@ HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, do
     std::size_t i = block * kUpdateBlock;
     const std::size_t end = std::min(o.count, i + kUpdateBlock);
     for (; i + kLanes <= end; i += kLanes) step(Whole{i});
-    if (i < end) step(Rest{i, hn::FirstN(d, end - i)});
+    if (i < end) step(Rest{i, first_lanes(end - i)});
     corrected.block_over(block);
   }
 }

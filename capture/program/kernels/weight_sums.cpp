@@ -55,10 +55,10 @@ HWY_INLINE void add_partial_row(const float* broadcast, std::size_t broadcast_st
                                 const float* const (&vectors)[R], std::size_t vectors_step,
                                 int width, std::size_t channels, V (&sums)[R][T]) {
   const D d;
-  const auto part = hn::FirstN(d, channels);
+  const auto part = first_lanes(channels);
   for (int x = 0; x < width; ++x) {
     for (int k = 0; k < R; ++k) {
-      const V v = hn::MaskedLoad(part, d, vectors[k] + x * vectors_step);
+      const V v = load_part(part, vectors[k] + x * vectors_step);
       for (int t = 0; t < T; ++t)
         sums[k][t] = hn::MulAdd(hn::Set(d, broadcast[x * broadcast_step + t]), v, sums[k][t]);
     }
@@ -165,17 +165,17 @@ void channel_sums(const float* source, const Layout& layout, std::size_t begin, 
                   float* sums, bool accumulate) {
   const D d;
   for (std::size_t channel = begin; channel < end; channel += kLanes) {
-    const auto part = hn::FirstN(d, end - channel);
+    const auto part = first_lanes(end - channel);
     V total = hn::Zero(d);
     for (int y = 0; y < layout.height; ++y) {
       const float* from = source + y * layout.row() + channel;
       V row[4] = {hn::Zero(d), hn::Zero(d), hn::Zero(d), hn::Zero(d)};
       for (int x = 0; x < layout.width; ++x, from += layout.channels)
-        row[x % 4] = hn::Add(row[x % 4], hn::MaskedLoad(part, d, from));
+        row[x % 4] = hn::Add(row[x % 4], load_part(part, from));
       total = hn::Add(total, hn::Add(hn::Add(row[0], row[1]), hn::Add(row[2], row[3])));
     }
-    if (accumulate) total = hn::Add(total, hn::MaskedLoad(part, d, sums + channel));
-    hn::BlendedStore(total, part, d, sums + channel);
+    if (accumulate) total = hn::Add(total, load_part(part, sums + channel));
+    store_part(total, part, sums + channel);
   }
 }
 
