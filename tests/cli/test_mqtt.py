@@ -82,6 +82,15 @@ class Mqtt(program.CliTest):
             "checkpoint": {"dir": self.folder / "kept"}, "mqtt": {"broker": f"mqtt://127.0.0.1:{self.port}", "topic_prefix": "door/cam 1"}}),
             tables))
 
+    def test_the_gallerys_camera_is_a_device_of_13_entities(self):
+        self.broker()
+        home = Home(self)
+        outcome = program.call("run", program.ROOT / "demos/home-assistant/door.toml", "--frames", 20, *(
+            part for setting in ("source.uri=synth:shapes", f"mqtt.broker=mqtt://127.0.0.1:{self.port}", f"checkpoint.dir={self.folder}",
+                                 f"novelty.snapshots={self.folder}") for part in ("--set", setting)))
+        self.assert_code(program.DONE, outcome)
+        self.wait(lambda: len(home.entities()) == 13)
+
     def test_home_assistant_finds_shows_and_steers_a_run(self):
         self.broker()
         home = Home(self)

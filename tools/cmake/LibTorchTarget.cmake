@@ -1,10 +1,12 @@
 # LibTorch as the imported targets `libtorch` and `libcudart`, from the folder MILLRACE_TORCH. Read by the
 # build and, installed, by find_package(millrace). LibTorch's own CMake package wants a CUDA toolkit even to
 # link programs that run without one; the libraries themselves do not.
-if(EXISTS ${MILLRACE_TORCH}/lib/libtorch_cuda.so)
-  set(MILLRACE_TORCH_CUDA ON)
-else()
-  set(MILLRACE_TORCH_CUDA OFF)
+if(NOT DEFINED MILLRACE_TORCH_CUDA)
+  if(EXISTS ${MILLRACE_TORCH}/lib/libtorch_cuda.so)
+    set(MILLRACE_TORCH_CUDA ON)
+  else()
+    set(MILLRACE_TORCH_CUDA OFF)  # said by hand: a program that runs with either LibTorch
+  endif()
 endif()
 
 if(NOT TARGET libtorch)
@@ -13,9 +15,9 @@ if(NOT TARGET libtorch)
     ${MILLRACE_TORCH}/include ${MILLRACE_TORCH}/include/torch/csrc/api/include)
   target_link_directories(libtorch INTERFACE ${MILLRACE_TORCH}/lib)
   # --no-as-needed: nothing refers to torch_cuda by symbol; it registers its kernels when loaded.
-  set(torch_links -ltorch -ltorch_cpu -lc10)
+  set(torch_links -ltorch_cpu -lc10)
   if(MILLRACE_TORCH_CUDA)
-    list(APPEND torch_links -ltorch_cuda -lc10_cuda)
+    list(APPEND torch_links -ltorch -ltorch_cuda -lc10_cuda)
   endif()
   target_link_options(libtorch INTERFACE -Wl,--no-as-needed ${torch_links} -Wl,--as-needed
     -Wl,-rpath,${MILLRACE_TORCH}/lib)
