@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "engine/monitor/core_clock.h"
+
 namespace millrace::app {
 namespace {
 
@@ -58,7 +60,9 @@ std::string OverloadWatch::look() {
     cut_ = change.cut;
     drain_.store(true, std::memory_order_release);
   }
-  const std::string line = engine::text(change);
+  std::string line = engine::text(change);
+  const std::string clock = change.took_ms > change.budget_ms ? engine::slow_clock() : "";
+  if (!clock.empty()) line += "; " + clock;
   ++changes_;
   record_.push_back({{"trained", trainer_.trained()}, {"what", line}});
   if (record_.size() > kRecord) record_.pop_front();
