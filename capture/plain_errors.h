@@ -9,7 +9,8 @@
 namespace millrace::capture {
 
 /// Does `work`. What LibTorch throws, CUDA's errors among it, becomes a std::runtime_error with the
-/// first line of its text: the rest is advice for PyTorch's users and a backtrace.
+/// first line of its text: the rest is advice for PyTorch's users and a backtrace. Of TorchScript's
+/// errors it is the last line, which follows on the place.
 template <class Work>
 decltype(auto) with_plain_errors(const Work& work) {
   try {
@@ -17,6 +18,11 @@ decltype(auto) with_plain_errors(const Work& work) {
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     throw std::runtime_error(text.substr(0, text.find('\n')));
+  } catch (const std::runtime_error& error) {
+    std::string text = error.what();
+    if (text.find("TorchScript interpreter") == std::string::npos) throw;
+    while (text.ends_with('\n')) text.pop_back();
+    throw std::runtime_error(text.substr(text.rfind('\n') + 1));
   }
 }
 
