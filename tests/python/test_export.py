@@ -242,6 +242,24 @@ class Export(unittest.TestCase):
             with self.subTest(kind.__name__):
                 self.assertTrue(numpy.allclose(runs["auto"], runs["eager"], rtol=1e-3), runs)
 
+    def test_arithmetic_of_sizes_does_not_stop_a_recording(self):
+        class Shuffle(nn.Module):
+            def forward(self, x):
+                b, c, h, w = x.shape
+                x = x.view(b, 2, c // 2, h, w).transpose(1, 2).reshape(b, -1, h, w)
+                return nn.functional.pad(x, (0, 0, 0, (5 - h % 5) % 5))[:, :, :h * 2 - h // 2 - h]
+
+        runs = {}
+        for capture in ["graph", "eager"]:
+            torch.manual_seed(0)
+            net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), Shuffle(), nn.Conv2d(4, 2, 3, padding=1))
+            trainer = millrace.Trainer(net, stages=1, **{**PLAIN, "capture": capture})
+            runs[capture] = [r.loss for r in trainer.run((x, torch.rand(2, 6, 16, generator=torch.Generator().manual_seed(2)))
+                                                         for x in pictures(6, shape=(3, 12, 16)))]
+        self.assertTrue(numpy.allclose(runs["graph"], runs["eager"], rtol=1e-4), runs)
+        part = millrace.export(net, torch.rand(1, 3, 12, 16)).parts[1].traced
+        self.assertEqual(list(part(torch.rand(1, 4, 20, 8)).shape), [1, 4, 10, 8], "other sizes as well")
+
     def test_what_is_frozen_stays_and_the_rest_learns_as_in_pytorch(self):
         samples = class_samples(8, (3, 32, 32))
         own = made(networks.ResNet)

@@ -182,11 +182,50 @@ def _values(part: Part, owners: dict[int, Part]) -> list[Value]:
     return values
 
 
+_OF_SIZES = {"aten::floor_divide": "aten::floordiv", "aten::mul": "aten::mul", "aten::add": "aten::add", "aten::sub": "aten::sub",
+             "aten::rsub": "aten::sub", "aten::remainder": "aten::remainder"}
+
+
+def _count_in_numbers(graph: torch.Graph) -> None:
+    """Arithmetic of sizes, which tracing makes one of tensors: steps that ask for a tensor's value can't be recorded."""
+    torch._C._jit_pass_inline(graph)
+    numbers: dict[str, torch.Value] = {}  # of tensors
+
+    def operator(node):
+        kind, given = node.kind(), [value.toIValue() for value in node.inputs()][2:]
+        if kind == "aten::div" and given and given[0] in ("trunc", "floor"):
+            return "aten::floordiv"  # sizes are not negative
+        return _OF_SIZES.get(kind) if all(alpha == 1 for alpha in given) else None
+
+    def number(kind, node, inputs=()):
+        made = graph.create(kind, list(inputs), 1)
+        made.output().setType(torch._C.IntType.get())
+        made.insertBefore(node)
+        numbers[node.output().debugName()] = made.output()
+        return made
+
+    for node in list(graph.nodes()):
+        inputs, kind = list(node.inputs()), node.kind()
+        of = [numbers.get(value.debugName(), value) for value in inputs[:2]]
+        if kind == "prim::NumToTensor":
+            numbers[node.output().debugName()] = inputs[0]
+        elif kind == "prim::Constant" and node.hasAttribute("value") and node.kindOf("value") == "t":
+            value = node.t("value")
+            if value.dim() == 0 and value.dtype == torch.int64:
+                number(kind, node).i_("value", int(value))
+        elif kind == "aten::Int" and inputs[0].debugName() in numbers:
+            node.output().replaceAllUsesWith(of[0])
+        elif len(of) == 2 and all(value.type().kind() == "IntType" for value in of) and of != inputs[:2] and operator(node):
+            number(operator(node), node, of[::-1] if kind == "aten::rsub" else of)
+    torch._C._jit_pass_dce(graph)
+
+
 def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torch.jit.ScriptModule:
     given = (*inputs, *(value.tensor for value in values))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about fixed shapes, which are meant, and about TorchScript being old
         traced = torch.jit.trace(_Function(part, [value.name for value in values]), given, check_trace=False)
+    _count_in_numbers(traced.graph)
     arguments = list(traced.graph.inputs())[1 + len(inputs):]
     for value, argument in zip(values, arguments):
         value.fixed = value.fixed or not list(argument.uses())
