@@ -35,7 +35,7 @@ class Home:
 
     def entities(self):
         """By (platform, name): what its discovery topic says."""
-        told = [(topic.split("/")[1], json.loads(text)) for topic, text in list(self.latest.items()) if topic.startswith("homeassistant/")]
+        told = [(topic.split("/")[1], json.loads(text)) for topic, text in list(self.latest.items()) if topic.startswith("homeassistant/") and text]
         return {(platform, entity["name"]): entity for platform, entity in told}
 
     def shows(self, platform, name):
@@ -145,6 +145,9 @@ class Mqtt(program.CliTest):
         self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["paused"])
         run.send_signal(signal.SIGTERM)
         self.assertEqual(run.wait(timeout=60), program.DONE)
+        self.start_run(self.config())
+        self.wait(lambda: ("select", "It shows") not in home.entities(), "the select of a run with classes stays")
+        self.assertNotIn(("sensor", "Accuracy"), home.entities())
 
     def test_an_events_picture_is_shown(self):
         self.broker()

@@ -25,6 +25,7 @@ using Json = nlohmann::ordered_json;
 struct Entity {
   const char *platform, *id, *name;
   Json more;
+  bool offered = true;  ///< by this run; an earlier one's is taken back
 };
 
 Json value(const std::string& expression) {
@@ -60,20 +61,17 @@ std::vector<Entity> entities(const page::Snapshot& now, const page::Controls::Of
        value("'ON' if value_json.stream.connected else 'OFF'")}};
   all[3].more["state_class"] = "total_increasing";
   all.back().more["device_class"] = "connectivity";
-  if (now.accuracy)
-    all.push_back(
-        {"sensor", "accuracy", "Accuracy", measured("100 * value_json.accuracy.recent", "%")});
-  if (snapshots) all.push_back({"image", "event", "Last event", {{"content_type", "image/png"}}});
-  if (offered.pause) {
-    all.push_back({"button", "pause", "Pause", pressed("pause")});
-    all.push_back({"button", "resume", "Resume", pressed("resume")});
-  }
-  if (offered.save) all.push_back({"button", "save", "Save", pressed("save")});
-  if (!offered.labels.empty()) {
-    all.push_back({"select", "label", "It shows", value("value_json.controls.label")});
-    all.back().more["options"] = offered.labels;
-    all.back().more["command_template"] = "{\"label\": {{ value | tojson }}}";
-  }
+  all.insert(all.end(),
+             {{"sensor", "accuracy", "Accuracy", measured("100 * value_json.accuracy.recent", "%"),
+               now.accuracy.has_value()},
+              {"image", "event", "Last event", {{"content_type", "image/png"}}, snapshots},
+              {"button", "pause", "Pause", pressed("pause"), offered.pause},
+              {"button", "resume", "Resume", pressed("resume"), offered.pause},
+              {"button", "save", "Save", pressed("save"), offered.save},
+              {"select", "label", "It shows", value("value_json.controls.label"),
+               !offered.labels.empty()}});
+  all.back().more["options"] = offered.labels;
+  all.back().more["command_template"] = "{\"label\": {{ value | tojson }}}";
   return all;
 }
 
@@ -109,7 +107,7 @@ std::vector<MqttMessage> discovery(const MqttViewOptions& options, const page::S
                       {"sw_version", now.version}};
     all.push_back(
         {options.discovery_prefix + "/" + platform + "/" + id + "/" + entity.id + "/config",
-         json.dump(-1, ' ', false, Json::error_handler_t::replace), true});
+         entity.offered ? json.dump(-1, ' ', false, Json::error_handler_t::replace) : "", true});
   }
   return all;
 }
