@@ -10,8 +10,8 @@ import program
 FENCE = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-# What these name is the reader's to build or export: test_plugins.py and test_export.py do.
-OWN_FILES = re.compile(r'^plugins = |^masks = |^preset *= "file"', re.MULTILINE)
+# What these name is the reader's to build or export: test_plugins.py, test_export.py and test_gallery.py do.
+OWN_FILES = re.compile(r'^plugins = |^masks = |^preset *= "file"|^teacher *= ', re.MULTILINE)
 
 
 def examples():
