@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from millrace._cut import NONE, Part, cut
 from millrace._error import Error
+from millrace._files import write_whole
 
 FORMAT = 1  # as stages/network_file.cpp has it
 _aten = torch.ops.aten
@@ -121,16 +122,9 @@ class Exported:
         if isinstance(file, io.BytesIO):
             file.write(memory.getvalue())
             return
-        temporary = f"{os.fspath(file)}.{os.getpid()}.tmp"
         try:
-            with open(temporary, "wb") as out:
-                out.write(memory.getvalue())
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(temporary, file)
+            write_whole(file, memory.getvalue())
         except OSError as error:
-            if os.path.exists(temporary):
-                os.remove(temporary)
             raise Error(f"{os.fspath(file)}: can't be written: {error.strerror}") from error
 
     def __str__(self) -> str:

@@ -2,12 +2,13 @@
 
 import contextlib
 import io
-import os
 import sys
 import warnings
 
 import onnx
 import torch
+
+from millrace._files import write_whole
 
 
 def fail(why: str) -> int:
@@ -43,13 +44,8 @@ def main(net: str, out: str, *shape: str) -> int:
         return fail(f"ONNX has no such operator: {why}" if isinstance(error, named) else why)
     model = onnx.load_from_string(made.getvalue())
     onnx.checker.check_model(model)
-    temporary = f"{out}.{os.getpid()}.tmp"
     try:
-        with open(temporary, "wb") as file:
-            file.write(made.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, out)
+        write_whole(out, made.getvalue())
     except OSError as error:
         return fail(f"{out}: {error.strerror}")
     print(f"{out}: {len(model.graph.node)} operators of ONNX {model.opset_import[0].version}")
