@@ -17,55 +17,25 @@ struct Sum {
   }
 };
 
-struct Memory {
-  explicit Memory(const Convolution& c)
-      : x(c.input),
-        y(c.output),
-        dx(c.input),
-        dy(c.output),
-        weights(std::size_t(c.input.channels * c.kernel * c.kernel)),
-        weight_gradient(weights.size()),
-        bias(std::size_t(c.input.channels)),
-        bias_gradient(bias.size()) {
-    std::mt19937 random(7);
-    x.fill(random);
-    dy.fill(random);
-    weights.fill(random);
-    bias.fill(random);
+void run(TestConvolution& memory, Convolution c, int threads) {
+  for (const Pass pass : {Pass::kForward, Pass::kDataGradient, Pass::kWeightGradient}) {
+    c.pass = pass;
+    Operands operands = memory.operands(c);
+    if (pass != Pass::kWeightGradient) operands.bias_gradient = nullptr;
+    for (int thread = 0; thread < threads; ++thread) depthwise(c, operands, {thread, threads});
   }
-  Operands operands() {
-    return {.x = x.first(),
-            .y = y.first(),
-            .dy = dy.first(),
-            .dx = dx.first(),
-            .packed = weights.data(),
-            .bias = bias.data(),
-            .weight_gradient = weight_gradient.data(),
-            .bias_gradient = bias_gradient.data()};
-  }
-  void run(Convolution c, int threads) {
-    for (const Pass pass : {Pass::kForward, Pass::kDataGradient, Pass::kWeightGradient}) {
-      c.pass = pass;
-      Operands o = operands();
-      if (pass != Pass::kWeightGradient) o.bias_gradient = nullptr;
-      for (int thread = 0; thread < threads; ++thread) depthwise(c, o, {thread, threads});
-    }
-  }
-  std::vector<float> made() {
-    std::vector<float> all = y.values();
-    for (const auto& part :
-         {dx.values(),
-          std::vector<float>(weight_gradient.data(), weight_gradient.data() + weights.size()),
-          std::vector<float>(bias_gradient.data(), bias_gradient.data() + bias.size())})
-      all.insert(all.end(), part.begin(), part.end());
-    return all;
-  }
-  TestImage x, y, dx, dy;
-  TestFloats weights, weight_gradient, bias, bias_gradient;
-};
+}
+
+std::vector<float> made(TestConvolution& memory) {
+  std::vector<float> all = memory.y.values();
+  for (const auto& part :
+       {memory.dx.values(), copy(memory.weight_gradient), copy(memory.bias_gradient)})
+    all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
 
 /// All four results as the definition has them, in made()'s order.
-std::vector<Sum> expected(const Convolution& c, Memory& m) {
+std::vector<Sum> expected(const Convolution& c, TestConvolution& m) {
   const int k = c.kernel, channels = c.input.channels;
   const auto pixel = [&](const Layout& l, int y, int x, int channel) {
     return std::size_t((y * l.width + x) * channels + channel);
@@ -108,15 +78,15 @@ TEST(Depthwise, IsItsDefinitionOnAnyNumberOfThreads) {
                              (shape.width - 1) / shape.stride + 1, shape.channels},
                   .kernel = shape.kernel,
                   .stride = shape.stride};
-    Memory one(c), three(c);
-    one.run(c, 1);
-    three.run(c, 3);
+    TestConvolution one(c, 1), three(c, 1);
+    run(one, c, 1);
+    run(three, c, 3);
     const std::vector<Sum> sums = expected(c, one);
-    const std::vector<float> made = one.made();
-    ASSERT_EQ(made.size(), sums.size());
-    for (std::size_t i = 0; i < made.size(); ++i)
-      ASSERT_NEAR(made[i], sums[i].value, 1e-5 * sums[i].magnitude) << i;
-    EXPECT_EQ(made, three.made());
+    const std::vector<float> found = made(one);
+    ASSERT_EQ(found.size(), sums.size());
+    for (std::size_t i = 0; i < found.size(); ++i)
+      ASSERT_NEAR(found[i], sums[i].value, 1e-5 * sums[i].magnitude) << i;
+    EXPECT_EQ(found, made(three));
     EXPECT_TRUE(one.y.border_is_untouched() && one.dx.border_is_untouched());
   }
 }

@@ -163,4 +163,33 @@ Reference reference_bias_gradient(TestImage& dy) {
   return sums.made_;
 }
 
+TestConvolution::TestConvolution(const Convolution& c, int inputs)
+    : x(c.input),
+      y(c.output),
+      dy(c.output),
+      dx(c.input),
+      mask({c.input.height, c.input.width, c.input.channels, c.mask_halo}),
+      weights(std::size_t(inputs) * c.output.channels * c.kernel * c.kernel),
+      bias(c.output.channels),
+      weight_gradient(weights.size()),
+      bias_gradient(bias.size()) {
+  std::mt19937 random(7);
+  for (TestImage* image : {&x, &dy, &mask}) image->fill(random);
+  for (TestFloats* floats : {&weights, &bias, &weight_gradient, &bias_gradient})
+    floats->fill(random);
+  relu(mask.first(), mask.first(), mask.layout().floats() - mask.layout().first());
+}
+
+Operands TestConvolution::operands(const Convolution& c) {
+  return {.x = x.first(),
+          .y = y.first(),
+          .dy = dy.first(),
+          .dx = dx.first(),
+          .mask = c.masked ? mask.first() : nullptr,
+          .packed = weights.data(),
+          .bias = bias.data(),
+          .weight_gradient = weight_gradient.data(),
+          .bias_gradient = bias_gradient.data()};
+}
+
 }  // namespace millrace::kernels

@@ -48,6 +48,18 @@ class TestFloats {
   float* data_;
 };
 
+/// What a convolution reads and writes, filled alike each time: what is written, too.
+struct TestConvolution {
+  /// \param inputs channels that each output channel is made of; depthwise: 1
+  TestConvolution(const Convolution& c, int inputs);
+  explicit TestConvolution(const Convolution& c) : TestConvolution(c, c.input.channels) {}
+  /// With plain weights, and neither scratch nor shared memory.
+  Operands operands(const Convolution& c);
+
+  TestImage x, y, dy, dx, mask;
+  TestFloats weights, bias, weight_gradient, bias_gradient;
+};
+
 /// One pass as the definition has it; results in the order of memory without halo, or OIHW.
 /// `magnitudes` are the same sums over absolute values: what rounding is relative to.
 struct Reference {

@@ -54,57 +54,28 @@ Convolution convolution(const Shape& s, Pass pass) {
   return c;
 }
 
-/// A convolution's memory, filled at random.
-struct Operator {
-  explicit Operator(const Convolution& c)
-      : x(c.input),
-        y(c.output),
-        dy(c.output),
-        dx(c.input),
-        mask({c.input.height, c.input.width, c.input.channels, c.mask_halo}),
-        weights(std::size_t(c.input.channels) * c.output.channels * c.kernel * c.kernel),
-        bias(c.output.channels),
-        weight_gradient(weights.size()),
-        bias_gradient(bias.size()) {
-    std::mt19937 random(7);
-    for (TestImage* image : {&x, &dy, &mask}) image->fill(random);
-    for (TestFloats* floats : {&weights, &bias, &weight_gradient, &bias_gradient})
-      floats->fill(random);
-    relu(mask.first(), mask.first(), mask.layout().floats() - mask.layout().first());
-  }
-
-  /// Scratch comes full of NaN, since its contents may be anything.
-  void run(const Kernel& kernel, const Convolution& c) {
-    TestFloats packed(kernel.packed_floats(), NAN), scratch(kernel.scratch_floats(), NAN);
-    TestFloats shared(kernel.shared_floats(1), NAN);
-    kernel.pack(weights.data(), packed.data());
-    kernel.run({.x = x.first(),
-                .y = y.first(),
-                .dy = dy.first(),
-                .dx = dx.first(),
-                .mask = c.masked ? mask.first() : nullptr,
-                .packed = kernel.packed_floats() > 0 ? packed.data() : weights.data(),
-                .bias = bias.data(),
-                .weight_gradient = weight_gradient.data(),
-                .bias_gradient = bias_gradient.data(),
-                .scratch = scratch.data(),
-                .shared = shared.data()});
-  }
-
-  TestImage x, y, dy, dx, mask;
-  TestFloats weights, bias, weight_gradient, bias_gradient;
-};
+/// Scratch comes full of NaN, since its contents may be anything.
+void run(TestConvolution& memory, const Kernel& kernel, const Convolution& c) {
+  TestFloats packed(kernel.packed_floats(), NAN), scratch(kernel.scratch_floats(), NAN);
+  TestFloats shared(kernel.shared_floats(1), NAN);
+  kernel.pack(memory.weights.data(), packed.data());
+  Operands operands = memory.operands(c);
+  if (kernel.packed_floats() > 0) operands.packed = packed.data();
+  operands.scratch = scratch.data();
+  operands.shared = shared.data();
+  kernel.run(operands);
+}
 
 void check_forward(const Shape& s) {
   Convolution c = convolution(s, Pass::kForward);
   for (const Activation activation : {Activation::kNone, Activation::kRelu, Activation::kSigmoid}) {
     c.activation = activation;
-    Operator given(c);
+    TestConvolution given(c);
     const Reference expected =
         reference_forward(c, given.x, given.weights.data(), given.bias.data());
     for (const std::string& name : candidates(c)) {
-      Operator op(c);
-      op.run(*make_kernel(c, name), c);
+      TestConvolution op(c);
+      run(op, *make_kernel(c, name), c);
       expect_near(expected, op.y.values(), is_direct(name), "forward " + words(s, name));
       EXPECT_TRUE(op.y.border_is_untouched()) << words(s, name);
     }
@@ -116,12 +87,12 @@ void check_data_gradient(const Shape& s) {
   for (const bool masked : {false, true}) {
     c.masked = masked;
     c.mask_halo = masked ? 1 : 0;
-    Operator given(c);
+    TestConvolution given(c);
     const Reference expected =
         reference_data_gradient(c, given.dy, given.weights.data(), masked ? &given.mask : nullptr);
     for (const std::string& name : candidates(c)) {
-      Operator op(c);
-      op.run(*make_kernel(c, name), c);
+      TestConvolution op(c);
+      run(op, *make_kernel(c, name), c);
       expect_near(expected, op.dx.values(), is_direct(name), "data gradient " + words(s, name));
       EXPECT_TRUE(op.dx.border_is_untouched()) << words(s, name);
     }
@@ -132,7 +103,7 @@ void check_weight_gradient(const Shape& s) {
   Convolution c = convolution(s, Pass::kWeightGradient);
   for (const bool accumulate : {false, true}) {
     c.accumulate = accumulate;
-    Operator given(c);
+    TestConvolution given(c);
     Reference weights = reference_weight_gradient(c, given.x, given.dy);
     Reference bias = reference_bias_gradient(given.dy);
     for (std::size_t i = 0; i < weights.values.size() && accumulate; ++i)
@@ -142,8 +113,8 @@ void check_weight_gradient(const Shape& s) {
     for (double& m : weights.magnitudes) m += 1;
     for (double& m : bias.magnitudes) m += 1;
     for (const std::string& name : candidates(c)) {
-      Operator op(c);
-      op.run(*make_kernel(c, name), c);
+      TestConvolution op(c);
+      run(op, *make_kernel(c, name), c);
       expect_near(weights, copy(op.weight_gradient), is_direct(name),
                   "weight gradient " + words(s, name));
       expect_near(bias, copy(op.bias_gradient), true, "bias gradient " + words(s, name));
@@ -228,9 +199,9 @@ TEST(Kernels, ANaNInTheInputReachesTheOutputThroughActivations) {
     Convolution c = convolution({6, 6, 16, 3, 3}, Pass::kForward);
     c.activation = activation;
     for (const std::string& name : candidates(c)) {
-      Operator op(c);
+      TestConvolution op(c);
       op.x.at(3, 3, 5) = NAN;
-      op.run(*make_kernel(c, name), c);
+      run(op, *make_kernel(c, name), c);
       EXPECT_TRUE(std::isnan(op.y.at(2, 2, 0))) << name;
       // A transform spreads it over its square.
       EXPECT_TRUE(!is_direct(name) || !std::isnan(op.y.at(0, 0, 0))) << name;

@@ -23,12 +23,7 @@ const std::vector<SharedShape> kShapes = {
 /// What a pass made of the same numbers, by so many threads.
 std::vector<float> made_by(int threads, const Convolution& c, const std::string& name) {
   const auto kernel = make_kernel(c, name);
-  std::mt19937 random(7);
-  TestImage x(c.input), y(c.output), dy(c.output), dx(c.input), mask(c.input);
-  TestFloats weights(std::size_t(c.input.channels) * c.output.channels * c.kernel * c.kernel);
-  TestFloats bias(c.output.channels), dw(weights.size()), db(bias.size());
-  for (TestImage* image : {&x, &dy, &mask}) image->fill(random);
-  for (TestFloats* floats : {&weights, &bias, &dw, &db}) floats->fill(random);
+  TestConvolution memory(c);
   TestFloats shared(kernel->shared_floats(threads), NAN);
   std::list<TestFloats> packed, scratch;
   for (int i = 0; i < threads; ++i) {
@@ -38,30 +33,23 @@ std::vector<float> made_by(int threads, const Convolution& c, const std::string&
   Team team(threads);
   team.run([&](Share share) {
     float* const mine = std::next(packed.begin(), share.index)->data();
-    kernel->pack(weights.data(), mine, share);
+    kernel->pack(memory.weights.data(), mine, share);
+    Operands operands = memory.operands(c);
+    if (kernel->packed_floats() > 0) operands.packed = mine;
+    operands.scratch = std::next(scratch.begin(), share.index)->data();
+    operands.shared = shared.data();
     for (int phase = 0; phase < kernel->phases(threads); ++phase) {
-      kernel->run({.x = x.first(),
-                   .y = y.first(),
-                   .dy = dy.first(),
-                   .dx = dx.first(),
-                   .mask = c.masked ? mask.first() : nullptr,
-                   .packed = kernel->packed_floats() > 0 ? mine : weights.data(),
-                   .bias = bias.data(),
-                   .weight_gradient = dw.data(),
-                   .bias_gradient = db.data(),
-                   .scratch = std::next(scratch.begin(), share.index)->data(),
-                   .shared = shared.data()},
-                  phase, share);
+      kernel->run(operands, phase, share);
       team.meet();
     }
   });
   std::vector<float> all;
-  for (TestImage* image : {&y, &dx}) {
+  for (TestImage* image : {&memory.y, &memory.dx}) {
     EXPECT_TRUE(image->border_is_untouched());
     const std::vector<float> values = image->values();
     all.insert(all.end(), values.begin(), values.end());
   }
-  for (TestFloats* floats : {&dw, &db})
+  for (TestFloats* floats : {&memory.weight_gradient, &memory.bias_gradient})
     all.insert(all.end(), floats->data(), floats->data() + floats->size());
   return all;
 }
