@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "stages/torchscript.h"
+
 namespace millrace::capture {
 
 /// Does `work`. What LibTorch throws, CUDA's errors among it, becomes a std::runtime_error with the
@@ -19,10 +21,9 @@ decltype(auto) with_plain_errors(const Work& work) {
     const std::string text = error.what_without_backtrace();
     throw std::runtime_error(text.substr(0, text.find('\n')));
   } catch (const std::runtime_error& error) {
-    std::string text = error.what();
+    const std::string text = error.what();
     if (text.find("TorchScript interpreter") == std::string::npos) throw;
-    while (text.ends_with('\n')) text.pop_back();
-    throw std::runtime_error(text.substr(text.rfind('\n') + 1));
+    throw std::runtime_error(stages::last_line(text));
   }
 }
 

@@ -10,6 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "stages/torchscript.h"
+
 namespace millrace::stages {
 namespace {
 
@@ -71,12 +73,6 @@ struct File {
 
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
-}
-
-/// TorchScript's errors end with what happened, after where.
-std::string last_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text.substr(text.rfind('\n') + 1);
 }
 
 File open(const std::string& file) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "stages/safetensors.h"
+#include "stages/torchscript.h"
 #include "tools/app/checkpoint_files.h"
 
 namespace millrace::app {
@@ -14,12 +15,6 @@ namespace {
 std::string text(const stages::ImageShape& shape) {
   return std::to_string(shape.channels) + "x" + std::to_string(shape.height) + "x" +
          std::to_string(shape.width);
-}
-
-/// The line in which TorchScript says what went wrong, after a stack trace.
-std::string last_line(std::string text) {
-  text.erase(text.find_last_not_of("\n ") + 1);
-  return text.substr(text.rfind('\n') + 1);
 }
 
 }  // namespace
@@ -55,7 +50,7 @@ void Teacher::tell(const float* input, float* target) const {
     const at::Tensor made = network_->forward({sample}).outputs[0].contiguous();
     std::copy_n(made.const_data_ptr<float>(), made.numel(), target);
   } catch (const std::exception& error) {
-    throw std::runtime_error("task.teacher: " + file_ + ": " + last_line(error.what()));
+    throw std::runtime_error("task.teacher: " + file_ + ": " + stages::last_line(error.what()));
   }
 }
 
