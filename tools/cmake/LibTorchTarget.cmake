@@ -1,11 +1,11 @@
 # LibTorch as the imported targets `libtorch` and `libcudart`, from the folder MILLRACE_TORCH. Read by the
 # build and, installed, by find_package(millrace). LibTorch's own CMake package wants a CUDA toolkit even to
 # link programs that run without one; the libraries themselves do not.
-if(NOT DEFINED MILLRACE_TORCH_CUDA)
+if(NOT DEFINED MILLRACE_TORCH_CUDA)  # OFF by hand: a program that needs LibTorch's part for cores alone
   if(EXISTS ${MILLRACE_TORCH}/lib/libtorch_cuda.so)
     set(MILLRACE_TORCH_CUDA ON)
   else()
-    set(MILLRACE_TORCH_CUDA OFF)  # said by hand: a program that runs with either LibTorch
+    set(MILLRACE_TORCH_CUDA OFF)
   endif()
 endif()
 
