@@ -60,6 +60,15 @@ def call(*args, timeout=LONG_ENOUGH, env=None):
     return Outcome(process.returncode, out, err)
 
 
+def output_of(*command, env=None, **settings):
+    """What any command prints; it must end with 0."""
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+                          env={**os.environ, **(env or {})}, **settings)
+    if done.returncode != 0:
+        raise AssertionError(done.stdout)
+    return done.stdout
+
+
 def call_all(commands):
     """Outcomes of many calls, one per core at a time: most of a short call is start-up."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:

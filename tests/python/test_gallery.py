@@ -1,8 +1,6 @@
 """What demos/README.md shows and Python runs: the notebook, the teacher and its student."""
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -12,7 +10,9 @@ import matplotlib
 import numpy
 from matplotlib import image
 
-DEMOS = Path(__file__).resolve().parents[2] / "demos"
+import program
+
+DEMOS = program.ROOT / "demos"
 STREAM = "synth:shapes?frames=150"
 SMALL = ["--set", f"source.uri={STREAM}", "--set", "source.width=48", "--set", "source.height=32"]
 
@@ -34,16 +34,13 @@ class Gallery(unittest.TestCase):
     def test_a_teacher_teaches_and_the_student_leaves_as_onnx(self):
         with tempfile.TemporaryDirectory() as folder:
             def call(*command):
-                done = subprocess.run([str(part) for part in command], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                      text=True, check=False, env={**os.environ, "MPLBACKEND": "Agg"})
-                self.assertEqual(done.returncode, 0, done.stdout)
-                return done.stdout
+                return program.output_of(*command, cwd=folder, env={"MPLBACKEND": "Agg"})
 
             out = Path(folder) / "out/teacher"
             out.mkdir(parents=True)
             call(sys.executable, "-m", "millrace.export", f"{DEMOS}/teacher/teacher.py:make", "-o", out / "teacher.pt")
-            self.assertIn("150 trained", call(os.environ["MILLRACE"], "run", DEMOS / "teacher/teacher.toml", *SMALL))
-            call(os.environ["MILLRACE"], "export", out / "student.safetensors", "--onnx", out / "student.onnx")
+            self.assertIn("150 trained", call(program.MILLRACE, "run", DEMOS / "teacher/teacher.toml", *SMALL))
+            call(program.MILLRACE, "export", out / "student.safetensors", "--onnx", out / "student.onnx")
             image.imsave(out / "frame.png", numpy.full((32, 48, 3), 0.5))
             call(sys.executable, DEMOS / "teacher/draw.py", out / "frame.png", out / "teacher.png")
             self.assertEqual(image.imread(out / "teacher.png").shape[1], 720)
