@@ -209,8 +209,8 @@ def _count_in_numbers(graph: torch.Graph) -> None:
                 number(kind, node).i_("value", int(value))
         elif kind == "aten::Int" and inputs[0].debugName() in numbers:
             node.output().replaceAllUsesWith(of[0])
-        elif len(of) == 2 and all(value.type().kind() == "IntType" for value in of) and of != inputs[:2] and operator(node):
-            number(operator(node), node, of[::-1] if kind == "aten::rsub" else of)
+        elif len(of) == 2 and all(value.type().kind() == "IntType" for value in of) and of != inputs[:2] and (name := operator(node)):
+            number(name, node, of[::-1] if kind == "aten::rsub" else of)
     torch._C._jit_pass_dce(graph)
 
 
