@@ -42,6 +42,9 @@ bool can_do(const Kind& kind, const Convolution& c) {
   return is_fft(kind) ? 2 * c.kernel <= kind.side + 1 : kind.kernel == c.kernel;
 }
 
+/// Weights' spectra larger than this leave a core's own cache between the steps.
+constexpr double kCachedFloats = 256 << 10;
+
 double vectors(int channels) {
   return double(round_up(std::size_t(channels), lanes()) / lanes());
 }
@@ -55,13 +58,16 @@ double cost_of(const Kind& kind, const Convolution& c) {
   const double taps = double(c.kernel) * c.kernel,
                of_weights = from.channels * vectors(to.channels);
   const double product = frequencies_of(kind) * of_weights * (is_fft(kind) ? 4.6 : 1.3);
+  const double spectra = frequencies_of(kind) * of_weights * double(lanes());  // in floats
+  const double spilled = spectra > kCachedFloats ? 1.6 * spectra : 0;
   const double inputs = tiles * vectors(from.channels) * kind.image;
   const double outputs = tiles * vectors(to.channels);
   if (c.pass == Pass::kWeightGradient) {  // a product's sums go to memory
     return inputs + outputs * kind.image + (tiles + 2) * product +
-           of_weights * (kind.weight_gradient + 15 * taps);
+           of_weights * (kind.weight_gradient + 15 * taps) + spilled;
   }
-  return inputs + outputs * kind.output + tiles * product + of_weights * (kind.weights + 10 * taps);
+  return inputs + outputs * kind.output + tiles * product +
+         of_weights * (kind.weights + 10 * taps) + spilled;
 }
 
 /// The same of the kernels that sum products directly.
