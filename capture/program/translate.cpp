@@ -263,6 +263,57 @@ class Translation {
     return true;
   }
 
+  // Linear layers are convolutions of kernel 1 over a picture with a row's numbers in each pixel.
+
+  static bool is_matrix(const at::Tensor& tensor) { return is_dense(tensor) && tensor.dim() == 2; }
+  /// A matrix's rows as the pixels of an image.
+  static at::Tensor as_pixels(const at::Tensor& rows) {
+    const std::int64_t pixels = rows.size(0), channels = rows.size(1);
+    return rows.as_strided({1, channels, 1, pixels}, {rows.numel(), 1, rows.numel(), channels});
+  }
+  static kernels::Convolution pointwise(kernels::Pass pass, const at::Tensor& input,
+                                        const at::Tensor& output) {
+    return {.pass = pass, .input = layout_of(input), .output = layout_of(output)};
+  }
+
+  /// a times b, of which the memory's order says what they are: of samples [T,C] and weights [N,C],
+  /// a layer's output is x w', its input's gradient dy w, its weights' dy' x.
+  bool product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
+               const at::Tensor& made) {
+    if (!is_matrix(a) || !is_matrix(b) || !is_matrix(made) || !made.is_contiguous()) return false;
+    const at::Tensor a_turned = a.t(), b_turned = b.t();
+    if (!bias.defined() && a_turned.is_contiguous() && b.is_contiguous() &&
+        (a.size(1) == 1 || !a.is_contiguous())) {
+      const at::Tensor dy = as_pixels(a_turned), x = as_pixels(b);
+      add(Kind::weight_gradient, {dy, x}, {made, {}}).convolution =
+          pointwise(kernels::Pass::kWeightGradient, x, dy);
+      return true;
+    }
+    if (!a.is_contiguous()) return false;
+    const at::Tensor from = as_pixels(a), to = as_pixels(made);
+    if (b_turned.is_contiguous()) {
+      std::vector<at::Tensor> reads = {from, b_turned};
+      if (bias.defined()) reads.push_back(bias);
+      add(Kind::convolution, std::move(reads), {to}).convolution =
+          pointwise(kernels::Pass::kForward, from, to);
+      return true;
+    }
+    if (bias.defined() || !b.is_contiguous()) return false;
+    add(Kind::data_gradient, {from, b}, {to}).convolution =
+        pointwise(kernels::Pass::kDataGradient, to, from);
+    return true;
+  }
+  bool product(const Call& call) {
+    return product(tensor(call, 0), tensor(call, 1), {}, result(call));
+  }
+  // addmm(bias, a, b, beta, alpha)
+  bool product_and_bias(const Call& call) {
+    const at::Tensor &bias = tensor(call, 0), &made = result(call);
+    return call.arguments[3].toScalar().toDouble() == 1 &&
+           call.arguments[4].toScalar().toDouble() == 1 && is_dense(bias) && bias.dim() == 1 &&
+           bias.size(0) == made.size(1) && product(tensor(call, 1), tensor(call, 2), bias, made);
+  }
+
   /// One function of each element of `operands`.
   bool elementwise(Kind kind, std::vector<at::Tensor> operands, const at::Tensor& made) {
     bool as_they_lie = true, as_images = is_picture(made);
@@ -319,10 +370,11 @@ class Translation {
   // sum(input, dim[], keepdim, dtype?)
   bool channel_sums(const Call& call) {
     const at::Tensor &x = tensor(call, 0), &made = result(call);
-    if (!is_picture(x) || !is_dense(made) || !is_of_channels(made, x) ||
-        !call.arguments[3].isNone())
-      return false;
-    const at::Tensor from = read(x);
+    if (!is_dense(made) || !call.arguments[3].isNone()) return false;
+    const bool of_rows = is_matrix(x) && x.is_contiguous() && made.numel() == x.size(1) &&
+                         all_are(call.arguments[1], 0);
+    if (!of_rows && !(is_picture(x) && is_of_channels(made, x))) return false;
+    const at::Tensor from = of_rows ? as_pixels(x) : read(x);
     add(Kind::channel_sums, {from}, {made});
     return true;
   }
@@ -474,6 +526,8 @@ const std::map<std::string, Translation::Rule>& Translation::rules() {
       // A traced module's; more flags follow.
       {"aten::_convolution", {&Translation::convolution, true}},
       {"aten::convolution_backward", {&Translation::convolution_backward, true}},
+      {"aten::mm", {&Translation::product}},
+      {"aten::addmm", {&Translation::product_and_bias}},
       {"aten::relu", {&Translation::relu, true}},
       {"aten::sigmoid", {&Translation::sigmoid, true}},
       {"aten::threshold_backward", {&Translation::threshold_backward, true}},

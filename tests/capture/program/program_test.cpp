@@ -233,6 +233,33 @@ TEST(Program, RunsWhatItDoesNotKnowAsLibTorch) {
   EXPECT_GE(step.left_to_libtorch().size(), 5u);
 }
 
+/// A linear layer is a convolution of kernel 1, whether of one row or of several.
+TEST(Program, LinearLayersAreConvolutions) {
+  const auto generator = at::detail::createCPUGenerator(3);
+  for (const std::int64_t rows : {1, 7}) {
+    SCOPED_TRACE(std::to_string(rows) + " rows");
+    const at::Tensor x = at::rand({rows, 50}, generator), w = at::rand({20, 50}, generator),
+                     b = at::rand({20}, generator), dy = at::rand({rows, 20}, generator);
+    at::Tensor y, dx, dw, db;
+    Arena arena;
+    Program program(
+        [&] {
+          y = at::addmm(b, x, w.t());
+          dx = dy.mm(w);
+          dw = dy.t().mm(x);
+          db = dy.sum(0, true);
+        },
+        arena);
+    program.run();
+    EXPECT_LT(difference(y, at::addmm(b, x, w.t())), 1e-6);
+    EXPECT_LT(difference(dx, dy.mm(w)), 1e-6);
+    EXPECT_LT(difference(dw, dy.t().mm(x)), 1e-6);
+    EXPECT_LT(difference(db, dy.sum(0, true)), 1e-6);
+    for (const capture::OperationInfo& operation : program.operations())
+      EXPECT_NE(operation.kernel, capture::kLibTorch) << operation.name;
+  }
+}
+
 /// They would take a hundred times as long, whoever of a team has them.
 TEST(Program, TakesNumbersThatHaveFadedAwayForZeros) {
   kernels::Team two(2);
