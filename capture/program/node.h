@@ -19,7 +19,6 @@ enum class Kind {
   convolution,           ///< {x, w[, bias]} -> {y}, with an activation
   data_gradient,         ///< {dy, w[, mask]} -> {dx}
   weight_gradient,       ///< {dy, x} -> {dw, db}; either may be undefined. On a GPU of a group
-  depthwise,             ///< any pass of a convolution of each channel by itself, as those above
   relu,                  ///< {x} -> {y}
   sigmoid,               ///< {x} -> {y}
   relu_mask,             ///< {dy, y} -> {dx}

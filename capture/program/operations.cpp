@@ -10,7 +10,6 @@
 
 #include "capture/program/cuda/operations.h"
 #include "capture/program/kernels/channels.h"
-#include "capture/program/kernels/depthwise.h"
 #include "capture/program/kernels/norm.h"
 #include "stages/guarded_update.h"
 #include "stages/tensor_split.h"
@@ -221,28 +220,6 @@ std::unique_ptr<Prepared> channel_sums(const Node& node) {
                                       });
 }
 
-std::unique_ptr<Prepared> depthwise(const Node& node) {
-  return std::make_unique<KernelCall>(
-      "depthwise " + describe(node.convolution), true,
-      [c = node.convolution](const Addresses& at, kernels::Share share) {
-        kernels::Operands o;
-        switch (c.pass) {
-          case kernels::Pass::kForward:
-            o = {.x = at.reads[0], .y = at.writes[0], .packed = at.reads[1], .bias = at.reads[2]};
-            break;
-          case kernels::Pass::kDataGradient:
-            o = {.dy = at.reads[0], .dx = at.writes[0], .packed = at.reads[1]};
-            break;
-          case kernels::Pass::kWeightGradient:
-            o = {.x = at.reads[1],
-                 .dy = at.reads[0],
-                 .weight_gradient = at.writes[0],
-                 .bias_gradient = at.writes[1]};
-        }
-        kernels::depthwise(c, o, share);
-      });
-}
-
 /// millrace::add_up. Whoever shares the modules runs the same programs.
 std::unique_ptr<Prepared> add_up(const Node& node) {
   auto* const reducer = reinterpret_cast<stages::Reducer*>(node.call->arguments[1].toInt());
@@ -406,6 +383,9 @@ class Copy final : public Prepared {
     } else if (is_image(from_) && to_.is_contiguous()) {
       run_ = &Copy::to_planes;
       info.name = "copy of pixels to planes";
+    } else if (has_pixels(from_) && has_pixels(to_)) {
+      run_ = &Copy::pixels;
+      info.name = "copy of some channels";
     } else {
       run_ = &Copy::strided;
       info.kernel = capture::kLibTorch;
@@ -421,6 +401,17 @@ class Copy final : public Prepared {
   void as_it_lies() { std::memcpy(made_, source_, from_.nbytes()); }
   void from_planes() { kernels::from_planes(source_, made_, layout_of(to_)); }
   void to_planes() { kernels::to_planes(source_, layout_of(from_), made_); }
+  /// Whether a pixel's channels lie side by side, whatever lies between pixels.
+  static bool has_pixels(const at::Tensor& t) {
+    return t.dim() == 4 && t.size(0) == 1 && t.stride(1) == 1;
+  }
+  void pixels() {
+    for (std::int64_t y = 0; y < to_.size(2); ++y) {
+      for (std::int64_t x = 0; x < to_.size(3); ++x)
+        std::copy_n(source_ + y * from_.stride(2) + x * from_.stride(3), to_.size(1),
+                    made_ + y * to_.stride(2) + x * to_.stride(3));
+    }
+  }
   void strided() { to_.copy_(from_); }
 
   at::Tensor from_, to_;
@@ -436,8 +427,17 @@ std::string describe(const kernels::Convolution& c) {
   const char* pass = c.pass == Pass::kForward        ? "forward "
                      : c.pass == Pass::kDataGradient ? "data-gradient "
                                                      : "weight-gradient ";
-  const std::string text = pass + text_of(c.input) + " -> " + text_of(c.output) + " k" +
-                           std::to_string(c.kernel) + " s" + std::to_string(c.stride);
+  const auto [rows, columns] = kernels::window_of(c);
+  const auto sides = [](int of_rows, int of_columns) {
+    return std::to_string(of_rows) +
+           (of_rows == of_columns ? "" : "x" + std::to_string(of_columns));
+  };
+  std::string text = pass + text_of(c.input) + " -> " + text_of(c.output) + " k" +
+                     sides(rows.count, columns.count) + " s" + sides(rows.stride, columns.stride);
+  if (c.window)
+    text +=
+        " p" + sides(rows.padding, columns.padding) + " d" + sides(rows.dilation, columns.dilation);
+  if (c.groups > 1) text += " of " + std::to_string(c.groups) + " groups";
   return text + text_of(c.activation) + (c.masked ? " masked" : "");
 }
 
@@ -452,8 +452,6 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::data_gradient:
     case Kind::weight_gradient:
       return std::make_unique<ConvolutionOperation>(node, threads);
-    case Kind::depthwise:
-      return depthwise(node);
     case Kind::relu:
     case Kind::sigmoid:
     case Kind::relu_mask:

@@ -1,10 +1,11 @@
 // Lowers LibTorch's operators to nodes.
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
-#include "capture/program/kernels/depthwise.h"
 #include "capture/program/node.h"
 
 namespace millrace::program {
@@ -79,9 +80,14 @@ const at::Tensor& result(const Call& call, std::size_t index = 0) {
   return call.results[index].toTensor();
 }
 
+/// Whether it is float32 and kernels can copy it: on a core whatever its strides.
+bool is_copyable(const at::Tensor& tensor) {
+  return is_dense(tensor) || (tensor.is_cpu() && tensor.scalar_type() == at::kFloat);
+}
+
 /// Whether it could be an image, laid out otherwise.
 bool is_picture(const at::Tensor& tensor) {
-  return is_dense(tensor) && tensor.dim() == 4 && tensor.size(0) == 1;
+  return is_copyable(tensor) && tensor.dim() == 4 && tensor.size(0) == 1;
 }
 
 /// Whether each of a list's numbers, one or one a dimension, is `value`.
@@ -160,7 +166,8 @@ class Translation {
   at::Tensor read(const at::Tensor& tensor) {
     if (is_image(tensor)) return tensor;
     const auto found = images_.find(tensor.const_data_ptr());
-    if (found != images_.end() && found->second.first.sizes() == tensor.sizes())
+    if (found != images_.end() && found->second.first.sizes() == tensor.sizes() &&
+        found->second.first.strides() == tensor.strides())
       return found->second.second;
     const at::Tensor image = own(tensor.sizes(), image_format(tensor.device()), tensor.device());
     add(Kind::copy, {tensor}, {image});
@@ -191,50 +198,72 @@ class Translation {
     add(Kind::torch, std::move(reads), std::move(writes));
   }
 
-  static constexpr std::int64_t kLargestOnGpu = 31;  ///< kernel: its sums fill a thread's registers
+  static constexpr int kLargestOnGpu = 31;  ///< kernel: its sums fill a thread's registers
+  /// Floats: where the taps' inputs are more, LibTorch, which does not put them side by side.
+  static constexpr double kLargestUnfolded = 4 << 20;
 
-  /// Whether it is one that kernels know; `first`: the place of stride, before padding, dilation,
-  /// transposed, output_padding, groups.
-  static bool known_convolution(const at::Tensor& input, const at::Tensor& weight, const Call& call,
-                                std::size_t first) {
-    if (!is_picture(input) || weight.dim() != 4) return false;
-    const std::int64_t kernel = weight.size(2);
-    if (weight.is_cuda() && kernel > kLargestOnGpu) return false;
-    const auto& a = call.arguments;
-    return weight.is_contiguous() && is_dense(weight) && kernel % 2 == 1 &&
-           weight.size(3) == kernel && all_are(a[first], a[first].toIntVector()[0]) &&
-           all_are(a[first + 1], kernel / 2) && all_are(a[first + 2], 1) &&
-           !a[first + 3].toBool() &&
-           (a[first + 5].toInt() == 1 || is_depthwise(input, weight, call, first));
+  /// The convolution without its pass, if there are kernels for it. `first`: the place of stride,
+  /// before padding, dilation, transposed, output_padding, groups.
+  static std::optional<kernels::Convolution> described(const at::Tensor& input,
+                                                       const at::Tensor& output,
+                                                       const at::Tensor& weight, const Call& call,
+                                                       std::size_t first) {
+    if (!is_picture(input) || !is_picture(output) || weight.dim() != 4 || !is_dense(weight) ||
+        !weight.is_contiguous())
+      return {};
+    const auto taps = [&](std::size_t side) {
+      const auto number = [&](std::size_t argument) {
+        const std::vector<std::int64_t> of_sides = call.arguments[argument].toIntVector();
+        return int(of_sides[std::min(side, of_sides.size() - 1)]);
+      };
+      return kernels::Taps{.count = int(weight.size(std::int64_t(2 + side))),
+                           .stride = number(first),
+                           .padding = number(first + 1),
+                           .dilation = number(first + 2)};
+    };
+    const kernels::TapGrid window = {taps(0), taps(1)};
+    kernels::Convolution c = {.input = layout_of(input),
+                              .output = layout_of(output),
+                              .kernel = window.rows.count,
+                              .stride = window.rows.stride,
+                              .groups = int(call.arguments[first + 5].toInt())};
+    if (is_transposed(call, first)) std::swap(c.input, c.output);
+    const auto usual = [&](const kernels::Taps& t) {
+      return t.count == c.kernel && t.stride == c.stride && t.padding == t.count / 2 &&
+             t.dilation == 1;
+    };
+    if (c.kernel % 2 == 0 || !usual(window.rows) || !usual(window.columns)) c.window = window;
+    const bool each_alone = c.groups == c.input.channels && c.groups == c.output.channels;
+    const double unfolded = double(c.output.height) * c.output.width * c.input.channels / c.groups *
+                            kernels::taps_of(window);
+    if (c.window && !each_alone && unfolded > kLargestUnfolded) return {};
+    if (input.is_cuda() &&
+        (c.window || c.groups > 1 || is_transposed(call, first) || c.kernel > kLargestOnGpu))
+      return {};
+    return c;
   }
-  /// Whether each channel is convolved by itself, by kernels that a core has.
-  static bool is_depthwise(const at::Tensor& input, const at::Tensor& weight, const Call& call,
-                           std::size_t first) {
-    const std::int64_t groups = call.arguments[first + 5].toInt();
-    return groups > 1 && groups == input.size(1) && groups == weight.size(0) && input.is_cpu() &&
-           weight.size(2) <= kernels::kLargestDepthwise;
+  static bool is_transposed(const Call& call, std::size_t first) {
+    return call.arguments[first + 3].toBool();
   }
 
-  static kernels::Convolution described(kernels::Pass pass, const at::Tensor& input,
-                                        const at::Tensor& output, const at::Tensor& weight,
-                                        const c10::IValue& stride) {
-    return {.pass = pass,
-            .input = layout_of(input),
-            .output = layout_of(output),
-            .kernel = int(weight.size(2)),
-            .stride = int(stride.toIntVector()[0])};
-  }
-
-  // convolution(input, weight, bias?, stride, ...)
+  // convolution(input, weight, bias?, stride, ...). A transposed one is the input's gradient of
+  // another, whose output is this one's input.
   bool convolution(const Call& call) {
     const at::Tensor &x = tensor(call, 0), &w = tensor(call, 1), &y = result(call);
-    if (!known_convolution(x, w, call, 3) || !is_picture(y)) return false;
-    std::vector<at::Tensor> reads = {read(x), w};
-    if (!call.arguments[2].isNone() && tensor(call, 2).defined()) reads.push_back(tensor(call, 2));
-    const at::Tensor image = image_for(y);
-    const Kind kind = is_depthwise(x, w, call, 3) ? Kind::depthwise : Kind::convolution;
-    add(kind, std::move(reads), {image}).convolution =
-        described(kernels::Pass::kForward, x, y, w, call.arguments[3]);
+    std::optional<kernels::Convolution> c = described(x, y, w, call, 3);
+    if (!c) return false;
+    const at::Tensor bias = optional(call, 2), from = read(x), image = image_for(y);
+    if (is_transposed(call, 3)) {
+      c->pass = kernels::Pass::kDataGradient;
+      const at::Tensor sums =
+          bias.defined() ? own(y.sizes(), image_format(y.device()), y.device()) : image;
+      add(Kind::data_gradient, {from, w}, {sums}).convolution = *c;
+      if (bias.defined()) add(Kind::add_to_channels, {sums, bias}, {image});
+    } else {
+      std::vector<at::Tensor> reads = {from, w};
+      if (bias.defined()) reads.push_back(bias);
+      add(Kind::convolution, std::move(reads), {image}).convolution = *c;
+    }
     written(y, image);
     return true;
   }
@@ -243,22 +272,26 @@ class Translation {
   bool convolution_backward(const Call& call) {
     const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1), &w = tensor(call, 2);
     const at::Tensor &dx = result(call, 0), &dw = result(call, 1), &db = result(call, 2);
-    if (!known_convolution(x, w, call, 4) || !is_picture(dy)) return false;
-    if (db.defined() && !dw.defined()) return false;
+    std::optional<kernels::Convolution> c = described(x, dy, w, call, 4);
+    if (!c || (db.defined() && !dw.defined())) return false;
+    const bool transposed = is_transposed(call, 4);
     const at::Tensor gradient = read(dy);
-    const bool depthwise = is_depthwise(x, w, call, 4);
     if (dx.defined()) {
       const at::Tensor image = image_for(dx);
-      add(depthwise ? Kind::depthwise : Kind::data_gradient, {gradient, w}, {image}).convolution =
-          described(kernels::Pass::kDataGradient, x, dy, w, call.arguments[4]);
+      c->pass = transposed ? kernels::Pass::kForward : kernels::Pass::kDataGradient;
+      add(transposed ? Kind::convolution : Kind::data_gradient, {gradient, w}, {image})
+          .convolution = *c;
       written(dx, image);
     }
     if (dw.defined()) {
       const at::Tensor plain =
           dw.is_contiguous() ? dw : own(dw.sizes(), at::MemoryFormat::Contiguous, dw.device());
-      add(depthwise ? Kind::depthwise : Kind::weight_gradient, {gradient, read(x)}, {plain, db})
-          .convolution = described(kernels::Pass::kWeightGradient, x, dy, w, call.arguments[4]);
+      const at::Tensor from = read(x);
+      c->pass = kernels::Pass::kWeightGradient;
+      transposed ? add(Kind::weight_gradient, {from, gradient}, {plain, {}}).convolution = *c
+                 : add(Kind::weight_gradient, {gradient, from}, {plain, db}).convolution = *c;
       if (!plain.is_same(dw)) add(Kind::copy, {plain}, {dw});
+      if (transposed && db.defined()) add(Kind::channel_sums, {gradient}, {db});
     }
     return true;
   }
@@ -348,7 +381,7 @@ class Translation {
   bool sum(const Call& call) {
     if (!call.arguments[1].isTensor() || call.arguments[2].toScalar().toDouble() != 1) return false;
     const at::Tensor &a = tensor(call, 0), &b = tensor(call, 1), &made = result(call);
-    if (!is_dense(a) || !is_dense(b)) return false;
+    if (!is_copyable(a) || !is_copyable(b)) return false;
     if (!on_gpu_ && is_picture(a) && is_picture(made) && is_of_channels(b, a) &&
         b.sizes() != a.sizes()) {
       const at::Tensor from = read(a), image = image_for(made);
@@ -356,7 +389,9 @@ class Translation {
       written(made, image);
       return true;
     }
-    if (a.sizes() != b.sizes() || !lie_alike(a, made)) return false;
+    if (a.sizes() != b.sizes()) return false;
+    if (!is_dense(a) || !is_dense(b)) return elementwise(Kind::add, {a, b}, made);
+    if (!lie_alike(a, made)) return false;
     add(Kind::add, {a, b}, {made});
     return true;
   }
@@ -482,7 +517,7 @@ class Translation {
   }
 
   bool copies(const at::Tensor& from, const at::Tensor& to) {
-    if (!is_dense(from) || !is_dense(to) || from.device() != to.device() ||
+    if (!is_copyable(from) || !is_copyable(to) || from.device() != to.device() ||
         from.sizes() != to.sizes() || (on_gpu_ && from.dim() > 4))
       return false;
     const bool image = is_picture(from) && !lie_alike(from, to) && is_image(to) &&
@@ -490,6 +525,25 @@ class Translation {
     add(Kind::copy, {image ? read(from) : from}, {to});
     return true;
   }
+  // cat(tensors, dim)
+  bool concatenation(const Call& call) {
+    const std::vector<at::Tensor> parts = call.arguments[0].toTensorVector();
+    const at::Tensor& made = result(call);
+    const std::int64_t side = call.arguments[1].toInt();
+    if ((side != 1 && side != -3) || !is_picture(made) ||
+        !std::all_of(parts.begin(), parts.end(), is_picture))
+      return false;
+    const at::Tensor image = image_for(made);
+    std::int64_t channel = 0;
+    for (const at::Tensor& part : parts) {
+      const at::Tensor from = read(part);
+      add(Kind::copy, {from}, {image.narrow(1, channel, part.size(1))});
+      channel += part.size(1);
+    }
+    written(made, image);
+    return true;
+  }
+
   bool copy(const Call& call) { return copies(tensor(call, 1), tensor(call, 0)); }
   bool clone(const Call& call) { return copies(tensor(call, 0), result(call)); }
 
@@ -541,6 +595,7 @@ const std::map<std::string, Translation::Rule>& Translation::rules() {
       {"aten::native_group_norm_backward", {&Translation::group_norm_backward}},
       {"aten::native_batch_norm", {&Translation::batch_norm}},
       {"aten::native_batch_norm_backward", {&Translation::batch_norm_backward}},
+      {"aten::cat", {&Translation::concatenation}},
       {"aten::copy_", {&Translation::copy, true}},
       {"aten::clone", {&Translation::clone, true}},
       {"aten::_to_copy", {&Translation::clone, true}},

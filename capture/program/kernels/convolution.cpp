@@ -1,5 +1,6 @@
 // Which implementations there are for a convolution, and making one ready.
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "capture/program/kernels/kernels.h"
@@ -13,16 +14,28 @@ void require(bool met, const char* what) {
 }
 
 void check(const Convolution& c) {
-  require(c.kernel > 0 && c.kernel % 2 == 1, "the kernel is not odd");
-  require(c.stride > 0, "the stride is not positive");
+  require(c.window || (c.kernel > 0 && c.kernel % 2 == 1), "the kernel is not odd");
+  const auto [rows, columns] = window_of(c);
+  for (const Taps& taps : {rows, columns}) {
+    require(taps.count > 0 && taps.stride > 0 && taps.dilation > 0 && taps.padding >= 0,
+            "a kernel's side, stride or dilation is not positive");
+  }
   for (const Layout& side : {c.input, c.output}) {
     require(side.height > 0 && side.width > 0 && side.channels > 0, "an image is empty");
     require(side.halo >= 0, "a halo is negative");
   }
   require(c.mask_halo >= 0, "a halo is negative");
-  require(c.output.height == (c.input.height - 1) / c.stride + 1 &&
-              c.output.width == (c.input.width - 1) / c.stride + 1,
-          "the output's size is not (input - 1) / stride + 1");
+  require(c.output.height == rows.outputs(c.input.height) &&
+              c.output.width == columns.outputs(c.input.width),
+          "the output's size is not what the window makes of the input's");
+  require(c.groups > 0 && c.input.channels % c.groups == 0 && c.output.channels % c.groups == 0,
+          "the groups do not divide the channels");
+}
+
+/// Names of what does a part of the work, behind what does the rest.
+std::vector<std::string> with_prefix(const char* prefix, std::vector<std::string> names) {
+  for (std::string& name : names) name.insert(0, prefix);
+  return names;
 }
 
 }  // namespace
@@ -40,13 +53,23 @@ const float* PaddedRows::copy(const float* source, const Layout& from, int first
   return buffer + border;
 }
 
+TapGrid window_of(const Convolution& c) {
+  const Taps taps{.count = c.kernel, .stride = c.stride, .padding = c.kernel / 2};
+  return c.window.value_or(TapGrid{taps, taps});
+}
+
 double flops(const Convolution& c) {
-  return 2.0 * c.output.height * c.output.width * c.output.channels * c.input.channels * c.kernel *
-         c.kernel;
+  return 2.0 * c.output.height * c.output.width * c.output.channels * c.input.channels *
+         taps_of(window_of(c)) / c.groups;
 }
 
 std::vector<std::string> candidates(const Convolution& convolution) {
   check(convolution);
+  if (convolution.groups > 1 && convolution.groups == convolution.input.channels &&
+      convolution.groups == convolution.output.channels)
+    return {kDepthwise};
+  if (convolution.groups > 1) return with_prefix(kGrouped, candidates(of_one_group(convolution)));
+  if (convolution.window) return with_prefix(kUnfolded, candidates(of_one_tap(convolution)));
   std::vector<std::string> names = convolution.pass == Pass::kWeightGradient
                                        ? own_weight_gradients(convolution)
                                        : own_correlations(convolution);
@@ -68,6 +91,11 @@ std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
     throw std::invalid_argument("convolution: no implementation \"" + name + "\" here, only " +
                                 known);
   }
+  if (name == kDepthwise) return own_depthwise(convolution);
+  if (name.starts_with(kGrouped))
+    return own_grouped(convolution, name.substr(std::strlen(kGrouped)));
+  if (name.starts_with(kUnfolded))
+    return own_unfolded(convolution, name.substr(std::strlen(kUnfolded)));
   if (auto made = own_transformed(convolution, name)) return made;
   return convolution.pass == Pass::kWeightGradient ? own_weight_gradient(convolution, name)
                                                    : own_correlation(convolution, name);

@@ -1,8 +1,8 @@
-// Vectors along the channels: every tap is a product of two of them.
-#include "capture/program/kernels/depthwise.h"
-
+// Convolutions of each channel by itself: vectors along the channels, every tap is a product of
+// two.
 #include <algorithm>
 
+#include "capture/program/kernels/own.h"
 #include "capture/program/kernels/simd.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -16,27 +16,21 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr std::size_t kTaps = kLargestDepthwise * kLargestDepthwise;
-
-/// Outputs `first` to `last` of which tap `tap` lies inside the input.
+/// Taps [from, to) that lie inside the input if tap 0 lies at `first`.
 struct Inside {
-  Inside(int tap, const Convolution& c, int input, int output)
-      : offset(tap - c.kernel / 2),
-        first(std::max(0, (-offset + c.stride - 1) / c.stride)),
-        last(input > offset ? std::min(output, (input - 1 - offset) / c.stride + 1) : 0) {}
-  const int offset, first, last;
+  Inside(const Taps& taps, int first, int inputs)
+      : from(first < 0 ? (-first + taps.dilation - 1) / taps.dilation : 0),
+        to(inputs > first ? std::min(taps.count, (inputs - 1 - first) / taps.dilation + 1) : 0) {}
+  const int from, to;
 };
 
-/// The weights of channels [channel, channel + count), a vector a tap.
-struct Weights {
-  Weights(const Convolution& c, const float* weights, std::size_t channel, std::size_t count) {
-    const std::size_t taps = std::size_t(c.kernel) * std::size_t(c.kernel);
-    for (std::size_t tap = 0; tap < taps; ++tap) {
-      for (std::size_t lane = 0; lane < kLanes; ++lane)
-        of[tap * kLanes + lane] = lane < count ? weights[(channel + lane) * taps + tap] : 0;
-    }
-  }
-  HWY_ALIGN float of[kTaps * kLanes];
+/// Outputs [first, last) of which tap `tap` lies inside the input.
+struct Outputs {
+  Outputs(int tap, const Taps& taps, int inputs, int outputs)
+      : offset(tap * taps.dilation - taps.padding),
+        first(std::max(0, (-offset + taps.stride - 1) / taps.stride)),
+        last(inputs > offset ? std::min(outputs, (inputs - 1 - offset) / taps.stride + 1) : 0) {}
+  const int offset, first, last;
 };
 
 struct Block {
@@ -48,29 +42,40 @@ struct Block {
         part(first_lanes(count)) {}
   V load(const float* at) const { return load_part(part, at); }
   void store(V v, float* at) const { store_part(v, part, at); }
+  /// The weights of its channels, a vector a tap.
+  const float* weights(const Operands& o, std::size_t taps) const {
+    for (std::size_t tap = 0; tap < taps; ++tap) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane)
+        o.scratch[tap * kLanes + lane] = lane < count ? o.packed[(channel + lane) * taps + tap] : 0;
+    }
+    return o.scratch;
+  }
 };
 
 void forward(const Convolution& c, const Operands& o, std::size_t channel) {
   const Block block(c, channel);
-  const Weights weights(c, o.packed, block.channel, block.count);
+  const auto [rows, columns] = window_of(c);
+  const float* const weights = block.weights(o, std::size_t(rows.count * columns.count));
   const std::size_t step = std::size_t(c.input.channels);
   const V bias = o.bias ? block.load(o.bias + channel) : hn::Zero(D());
-  const int middle = c.kernel / 2;
   for (int y = 0; y < c.output.height; ++y) {
-    const int top = y * c.stride - middle;
-    const int from_y = std::max(0, -top), to_y = std::min(c.kernel, c.input.height - top);
+    const int top = y * rows.stride - rows.padding;
+    const Inside down(rows, top, c.input.height);
     for (int x = 0; x < c.output.width; ++x) {
-      const int left = x * c.stride - middle;
-      const int from_x = std::max(0, -left), to_x = std::min(c.kernel, c.input.width - left);
+      const int left = x * columns.stride - columns.padding;
+      const Inside right(columns, left, c.input.width);
       V sum = bias;
-      for (int i = from_y; i < to_y; ++i) {
-        const float* source = o.x + std::size_t(top + i) * c.input.row() +
-                              std::size_t(left + from_x) * step + channel;
-        const float* weight = weights.of + std::size_t(i * c.kernel + from_x) * kLanes;
-        for (int j = from_x; j < to_x; ++j, source += step, weight += kLanes)
+      for (int i = down.from; i < down.to; ++i) {
+        const float* source = o.x + std::size_t(top + i * rows.dilation) * c.input.row() +
+                              std::size_t(left + right.from * columns.dilation) * step + channel;
+        const float* weight = weights + std::size_t(i * columns.count + right.from) * kLanes;
+        for (int j = right.from; j < right.to; ++j, weight += kLanes) {
           sum = hn::MulAdd(block.load(source), hn::Load(D(), weight), sum);
+          source += std::size_t(columns.dilation) * step;
+        }
       }
-      block.store(sum, o.y + std::size_t(y) * c.output.row() + std::size_t(x) * step + channel);
+      block.store(activated(sum, c.activation),
+                  o.y + std::size_t(y) * c.output.row() + std::size_t(x) * step + channel);
     }
   }
 }
@@ -78,23 +83,33 @@ void forward(const Convolution& c, const Operands& o, std::size_t channel) {
 /// Each output's gradient goes to the inputs that it was made of.
 void data_gradient(const Convolution& c, const Operands& o, std::size_t channel) {
   const Block block(c, channel);
-  const Weights weights(c, o.packed, block.channel, block.count);
+  const auto [rows, columns] = window_of(c);
+  const float* const weights = block.weights(o, std::size_t(rows.count * columns.count));
   const std::size_t step = std::size_t(c.input.channels);
+  Layout mask = c.input;
+  mask.halo = c.mask_halo;
   for (int y = 0; y < c.input.height; ++y) {
     for (int x = 0; x < c.input.width; ++x) {
       V sum = hn::Zero(D());
-      for (int i = 0; i < c.kernel; ++i) {
-        const int down = y + c.kernel / 2 - i;
-        if (down < 0 || down % c.stride || down / c.stride >= c.output.height) continue;
-        const float* const row = o.dy + std::size_t(down / c.stride) * c.output.row() + channel;
-        for (int j = 0; j < c.kernel; ++j) {
-          const int right = x + c.kernel / 2 - j;
-          if (right < 0 || right % c.stride || right / c.stride >= c.output.width) continue;
-          sum = hn::MulAdd(block.load(row + std::size_t(right / c.stride) * step),
-                           hn::Load(D(), weights.of + std::size_t(i * c.kernel + j) * kLanes), sum);
+      for (int i = 0; i < rows.count; ++i) {
+        const int down = y + rows.padding - i * rows.dilation;
+        if (down < 0 || down % rows.stride || down / rows.stride >= c.output.height) continue;
+        const float* const row = o.dy + std::size_t(down / rows.stride) * c.output.row() + channel;
+        for (int j = 0; j < columns.count; ++j) {
+          const int right = x + columns.padding - j * columns.dilation;
+          if (right < 0 || right % columns.stride || right / columns.stride >= c.output.width)
+            continue;
+          sum =
+              hn::MulAdd(block.load(row + std::size_t(right / columns.stride) * step),
+                         hn::Load(D(), weights + std::size_t(i * columns.count + j) * kLanes), sum);
         }
       }
-      block.store(sum, o.dx + std::size_t(y) * c.input.row() + std::size_t(x) * step + channel);
+      const std::size_t at = std::size_t(x) * step + channel;
+      if (c.masked) {
+        const V made = block.load(o.mask + std::size_t(y) * mask.row() + at);
+        sum = hn::IfThenZeroElse(hn::Le(made, hn::Zero(D())), sum);
+      }
+      block.store(sum, o.dx + std::size_t(y) * c.input.row() + at);
     }
   }
 }
@@ -102,32 +117,32 @@ void data_gradient(const Convolution& c, const Operands& o, std::size_t channel)
 void weight_gradient(const Convolution& c, const Operands& o, std::size_t channel) {
   const D d;
   const Block block(c, channel);
+  const auto [rows, columns] = window_of(c);
   const std::size_t step = std::size_t(c.input.channels);
-  const std::size_t taps = std::size_t(c.kernel) * std::size_t(c.kernel);
+  const std::size_t taps = std::size_t(rows.count * columns.count);
   HWY_ALIGN float lanes[kLanes];
-  for (int i = 0; i < c.kernel; ++i) {
-    const Inside rows(i, c, c.input.height, c.output.height);
-    for (int j = 0; j < c.kernel; ++j) {
-      const Inside columns(j, c, c.input.width, c.output.width);
-      V sum = hn::Zero(d);
-      for (int y = rows.first; y < rows.last; ++y) {
-        const float* gradient =
-            o.dy + std::size_t(y) * c.output.row() + std::size_t(columns.first) * step + channel;
-        const float* source = o.x + std::size_t(y * c.stride + rows.offset) * c.input.row() +
-                              std::size_t(columns.first * c.stride + columns.offset) * step +
-                              channel;
-        V row[2] = {hn::Zero(d), hn::Zero(d)};
-        for (int x = columns.first; x < columns.last; ++x) {
-          row[x % 2] = hn::MulAdd(block.load(gradient), block.load(source), row[x % 2]);
-          gradient += step;
-          source += std::size_t(c.stride) * step;
-        }
-        sum = hn::Add(sum, hn::Add(row[0], row[1]));
+  for (std::size_t tap = 0; tap < taps; ++tap) {
+    const Outputs down(int(tap) / columns.count, rows, c.input.height, c.output.height);
+    const Outputs right(int(tap) % columns.count, columns, c.input.width, c.output.width);
+    V sum = hn::Zero(d);
+    for (int y = down.first; y < down.last; ++y) {
+      const float* gradient =
+          o.dy + std::size_t(y) * c.output.row() + std::size_t(right.first) * step + channel;
+      const float* source = o.x + std::size_t(y * rows.stride + down.offset) * c.input.row() +
+                            std::size_t(right.first * columns.stride + right.offset) * step +
+                            channel;
+      V row[2] = {hn::Zero(d), hn::Zero(d)};
+      for (int x = right.first; x < right.last; ++x) {
+        row[x % 2] = hn::MulAdd(block.load(gradient), block.load(source), row[x % 2]);
+        gradient += step;
+        source += std::size_t(columns.stride) * step;
       }
-      hn::Store(sum, d, lanes);
-      const std::size_t tap = std::size_t(i * c.kernel + j);
-      for (std::size_t lane = 0; lane < block.count; ++lane)
-        o.weight_gradient[(channel + lane) * taps + tap] = lanes[lane];
+      sum = hn::Add(sum, hn::Add(row[0], row[1]));
+    }
+    hn::Store(sum, d, lanes);
+    for (std::size_t lane = 0; lane < block.count; ++lane) {
+      float& made = o.weight_gradient[(channel + lane) * taps + tap];
+      made = c.accumulate ? made + lanes[lane] : lanes[lane];
     }
   }
 }
@@ -149,11 +164,34 @@ namespace millrace::kernels {
 
 HWY_EXPORT(depthwise);
 
-void depthwise(const Convolution& convolution, const Operands& operands, Share share) {
-  const auto [begin, end] = share.of(std::size_t(convolution.input.channels), lanes());
-  HWY_DYNAMIC_DISPATCH(depthwise)(convolution, operands, begin, end);
-  if (operands.bias_gradient)
-    channel_sums(operands.dy, convolution.output, begin, end, operands.bias_gradient, false);
+namespace {
+
+class Depthwise final : public Kernel {
+ public:
+  explicit Depthwise(const Convolution& c) : convolution_(c) {}
+  std::string name() const override { return kDepthwise; }
+  std::size_t packed_floats() const override { return 0; }
+  std::size_t scratch_floats() const override {
+    return std::size_t(taps_of(window_of(convolution_))) * lanes();
+  }
+  void pack(const float*, float*, Share) const override {}
+  /// Threads share the channels.
+  void run(const Operands& operands, int, Share share) const override {
+    const Convolution& c = convolution_;
+    const auto [begin, end] = share.of(std::size_t(c.input.channels), lanes());
+    HWY_DYNAMIC_DISPATCH(depthwise)(c, operands, begin, end);
+    if (c.pass == Pass::kWeightGradient && operands.bias_gradient)
+      channel_sums(operands.dy, c.output, begin, end, operands.bias_gradient, c.accumulate);
+  }
+
+ private:
+  const Convolution convolution_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> own_depthwise(const Convolution& convolution) {
+  return std::make_unique<Depthwise>(convolution);
 }
 
 }  // namespace millrace::kernels

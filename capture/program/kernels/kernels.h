@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,14 +43,30 @@ enum class Method {
 };
 inline const char* const kMethodNames[] = {"accurate", "fast", "direct"};
 
-/// One pass of a 2D convolution with an odd square kernel and kernel / 2 zeros around the input:
-/// output height = (input height - 1) / stride + 1, width alike.
+/// A window's taps along one side: `dilation` inputs apart, over an input with `padding` zeros
+/// before and after it.
+struct Taps {
+  int count = 1, stride = 1, padding = 0, dilation = 1;
+  int outputs(int inputs) const {
+    return (inputs + 2 * padding - dilation * (count - 1) - 1) / stride + 1;
+  }
+};
+struct TapGrid {
+  Taps rows, columns;
+};
+
+/// One pass of a 2D convolution. As a rule its kernel is an odd square with kernel / 2 zeros around
+/// the input: output height = (input height - 1) / stride + 1, width alike.
 struct Convolution {
   Pass pass = Pass::kForward;
   Layout input;   ///< of the layer's input x, or of its gradient in kDataGradient
   Layout output;  ///< of the layer's output y in kForward, of its gradient dy elsewhere
   int kernel = 1;
   int stride = 1;
+  /// Any other window; kernel and stride say nothing then.
+  std::optional<TapGrid> window;
+  /// Parts that the channels of both sides fall into, each convolved by itself.
+  int groups = 1;
   Activation activation = Activation::kNone;  ///< kForward: y = activation(x * w + bias)
   /// kDataGradient: the gradient is 0 where the mask (Operands::mask, as a rule the layer's input,
   /// which a ReLU made) is at most 0; a NaN lets it through. The mask has input's size and this
@@ -62,8 +79,8 @@ struct Convolution {
 };
 
 /// Addresses of pixel (0, 0); null where a pass does not use them. Weights are packed by pack(),
-/// or, if packed_floats() is 0, in PyTorch's order (OIHW); weight gradients always are. Nothing
-/// overlaps. Scratch and shared need not last between runs.
+/// or, if packed_floats() is 0, in PyTorch's order (OIHW, I in a group); weight gradients always
+/// are. Nothing overlaps. Scratch and shared need not last between runs.
 struct Operands {
   const float* x = nullptr;          ///< kForward, kWeightGradient: read
   float* y = nullptr;                ///< kForward: written
@@ -110,6 +127,11 @@ std::vector<std::string> candidates(const Convolution& convolution);
 /// \throws std::invalid_argument for an impossible shape or a name that candidates() does not list.
 std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
                                     const std::string& implementation = "");
+
+TapGrid window_of(const Convolution& convolution);
+inline int taps_of(const TapGrid& window) {
+  return window.rows.count * window.columns.count;
+}
 
 /// Operations that the limit counts: 2 for each tap, those on the padding too.
 double flops(const Convolution& convolution);

@@ -29,6 +29,20 @@ std::string faster_transform(const Convolution& convolution);
 /// Null: the name is none of own_transforms().
 std::unique_ptr<Kernel> own_transformed(const Convolution& convolution, const std::string& name);
 
+/// For a convolution of each channel by itself: vectors along the channels.
+constexpr const char* kDepthwise = "depthwise";
+std::unique_ptr<Kernel> own_depthwise(const Convolution& convolution);
+
+/// A kernel of one group's channels, group by group, on copies of them.
+constexpr const char* kGrouped = "grouped-";  ///< and the kernel's name
+Convolution of_one_group(const Convolution& convolution);
+std::unique_ptr<Kernel> own_grouped(const Convolution& convolution, const std::string& name);
+
+/// A window of any kind: what its taps meet, side by side, is the input of a kernel of one tap.
+constexpr const char* kUnfolded = "unfolded-";  ///< and the kernel's name
+Convolution of_one_tap(const Convolution& convolution);
+std::unique_ptr<Kernel> own_unfolded(const Convolution& convolution, const std::string& name);
+
 /// Rows of an image with zeros left and right, for a source that has no halo of its own.
 struct PaddedRows {
   int padding = 0;

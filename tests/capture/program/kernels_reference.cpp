@@ -22,19 +22,35 @@ void fill_range(std::mt19937& random, float* begin, std::size_t count) {
 /// Calls visit(output y, x, ky, kx, input y, x) for each meeting of an output pixel and a tap.
 template <typename Visit>
 void each_tap(const Convolution& c, const Visit& visit) {
+  const auto [rows, columns] = window_of(c);
   for (int y = 0; y < c.output.height; ++y) {
     for (int x = 0; x < c.output.width; ++x) {
-      for (int ky = 0; ky < c.kernel; ++ky) {
-        for (int kx = 0; kx < c.kernel; ++kx) {
-          const int from_y = y * c.stride + ky - c.kernel / 2;
-          const int from_x = x * c.stride + kx - c.kernel / 2;
+      for (int ky = 0; ky < rows.count; ++ky) {
+        for (int kx = 0; kx < columns.count; ++kx) {
+          const int from_y = y * rows.stride + ky * rows.dilation - rows.padding;
+          const int from_x = x * columns.stride + kx * columns.dilation - columns.padding;
           if (from_y < 0 || from_y >= c.input.height) continue;
           if (from_x < 0 || from_x >= c.input.width) continue;
-          visit(y, x, ky, kx, from_y, from_x);
+          visit(y, x, ky * columns.count + kx, from_y, from_x);
         }
       }
     }
   }
+}
+
+/// Calls visit(output channel, input channel, place of the weight of the tap).
+template <typename Visit>
+void each_pair(const Convolution& c, int tap, const Visit& visit) {
+  const int inputs = c.input.channels / c.groups, outputs = c.output.channels / c.groups;
+  for (int o = 0; o < c.output.channels; ++o) {
+    for (int i = 0; i < inputs; ++i)
+      visit(o, o / outputs * inputs + i,
+            std::size_t((o * inputs + i) * taps_of(window_of(c)) + tap));
+  }
+}
+
+std::size_t weights_of(const Convolution& c) {
+  return std::size_t(c.input.channels / c.groups * c.output.channels * taps_of(window_of(c)));
 }
 
 class Sums {
@@ -50,10 +66,6 @@ class Sums {
 
 std::size_t index(const Layout& l, int y, int x, int c) {
   return (std::size_t(y) * l.width + x) * l.channels + c;
-}
-
-std::size_t tap_index(const Convolution& c, int o, int i, int ky, int kx) {
-  return ((std::size_t(o) * c.input.channels + i) * c.kernel + ky) * c.kernel + kx;
 }
 
 }  // namespace
@@ -112,12 +124,10 @@ Reference reference_forward(const Convolution& c, TestImage& x, const float* wei
   Sums sums(std::size_t(out.height) * out.width * out.channels);
   for (std::size_t i = 0; i < sums.made_.values.size() && bias; ++i)
     sums.add(i, bias[i % out.channels]);
-  each_tap(c, [&](int y, int at_x, int ky, int kx, int from_y, int from_x) {
-    for (int o = 0; o < out.channels; ++o) {
-      for (int i = 0; i < c.input.channels; ++i)
-        sums.add(index(out, y, at_x, o),
-                 x.value(from_y, from_x, i) * weights[tap_index(c, o, i, ky, kx)]);
-    }
+  each_tap(c, [&](int y, int at_x, int tap, int from_y, int from_x) {
+    each_pair(c, tap, [&](int o, int i, std::size_t weight) {
+      sums.add(index(out, y, at_x, o), x.value(from_y, from_x, i) * weights[weight]);
+    });
   });
   for (double& v : sums.made_.values) {
     if (c.activation == Activation::kRelu) v = v < 0 ? 0 : v;
@@ -130,12 +140,10 @@ Reference reference_data_gradient(const Convolution& c, TestImage& dy, const flo
                                   TestImage* mask) {
   const Layout& in = c.input;
   Sums sums(std::size_t(in.height) * in.width * in.channels);
-  each_tap(c, [&](int y, int x, int ky, int kx, int from_y, int from_x) {
-    for (int o = 0; o < c.output.channels; ++o) {
-      for (int i = 0; i < in.channels; ++i)
-        sums.add(index(in, from_y, from_x, i),
-                 dy.value(y, x, o) * weights[tap_index(c, o, i, ky, kx)]);
-    }
+  each_tap(c, [&](int y, int x, int tap, int from_y, int from_x) {
+    each_pair(c, tap, [&](int o, int i, std::size_t weight) {
+      sums.add(index(in, from_y, from_x, i), dy.value(y, x, o) * weights[weight]);
+    });
   });
   if (mask) {
     const std::vector<float> masks = mask->values();
@@ -146,12 +154,11 @@ Reference reference_data_gradient(const Convolution& c, TestImage& dy, const flo
 }
 
 Reference reference_weight_gradient(const Convolution& c, TestImage& x, TestImage& dy) {
-  Sums sums(std::size_t(c.output.channels) * c.input.channels * c.kernel * c.kernel);
-  each_tap(c, [&](int y, int at_x, int ky, int kx, int from_y, int from_x) {
-    for (int o = 0; o < c.output.channels; ++o) {
-      for (int i = 0; i < c.input.channels; ++i)
-        sums.add(tap_index(c, o, i, ky, kx), x.value(from_y, from_x, i) * dy.value(y, at_x, o));
-    }
+  Sums sums(weights_of(c));
+  each_tap(c, [&](int y, int at_x, int tap, int from_y, int from_x) {
+    each_pair(c, tap, [&](int o, int i, std::size_t weight) {
+      sums.add(weight, x.value(from_y, from_x, i) * dy.value(y, at_x, o));
+    });
   });
   return sums.made_;
 }
@@ -163,13 +170,13 @@ Reference reference_bias_gradient(TestImage& dy) {
   return sums.made_;
 }
 
-TestConvolution::TestConvolution(const Convolution& c, int inputs)
+TestConvolution::TestConvolution(const Convolution& c)
     : x(c.input),
       y(c.output),
       dy(c.output),
       dx(c.input),
       mask({c.input.height, c.input.width, c.input.channels, c.mask_halo}),
-      weights(std::size_t(inputs) * c.output.channels * c.kernel * c.kernel),
+      weights(weights_of(c)),
       bias(c.output.channels),
       weight_gradient(weights.size()),
       bias_gradient(bias.size()) {

@@ -50,9 +50,7 @@ class TestFloats {
 
 /// What a convolution reads and writes, filled alike each time: what is written, too.
 struct TestConvolution {
-  /// \param inputs channels that each output channel is made of; depthwise: 1
-  TestConvolution(const Convolution& c, int inputs);
-  explicit TestConvolution(const Convolution& c) : TestConvolution(c, c.input.channels) {}
+  explicit TestConvolution(const Convolution& c);
   /// With plain weights, and neither scratch nor shared memory.
   Operands operands(const Convolution& c);
 

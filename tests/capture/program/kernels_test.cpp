@@ -18,7 +18,7 @@ namespace {
 constexpr double kBound = 1e-5;
 
 bool is_direct(const std::string& name) {
-  return name.substr(0, 3) != "fft" && name.substr(0, 8) != "winograd";
+  return name.find("fft") == name.npos && name.find("winograd") == name.npos;
 }
 
 /// A transform's rounding is relative to what is in its square, a direct sum's to its own terms.
@@ -35,22 +35,28 @@ void expect_near(const Reference& expected, const std::vector<float>& found, boo
 struct Shape {
   int height, width, in, out, kernel, stride = 1;
   int halo = 0;
+  int groups = 1;
+  std::optional<TapGrid> window{};
 };
 
 std::string words(const Shape& s, const std::string& name) {
   return std::to_string(s.height) + "x" + std::to_string(s.width) + " " + std::to_string(s.in) +
          "->" + std::to_string(s.out) + " k" + std::to_string(s.kernel) + " stride " +
-         std::to_string(s.stride) + " halo " + std::to_string(s.halo) + " by " + name + " with " +
-         instruction_set();
+         std::to_string(s.stride) + " halo " + std::to_string(s.halo) +
+         (s.window ? " window " : " ") + std::to_string(s.groups) + " groups by " + name +
+         " with " + instruction_set();
 }
 
 Convolution convolution(const Shape& s, Pass pass) {
   Convolution c;
   c.pass = pass;
   c.input = {s.height, s.width, s.in, s.halo};
-  c.output = {(s.height - 1) / s.stride + 1, (s.width - 1) / s.stride + 1, s.out, s.halo};
   c.kernel = s.kernel;
   c.stride = s.stride;
+  c.window = s.window;
+  c.groups = s.groups;
+  const auto [rows, columns] = window_of(c);
+  c.output = {rows.outputs(s.height), columns.outputs(s.width), s.out, s.halo};
   return c;
 }
 
@@ -165,7 +171,28 @@ std::vector<Shape> shapes() {
           {5, 7, 64, 64, 3, 2},
           {4, 4, 130, 256, 1},
           {8, 7, 64, 96, 3, 2, 1},
-          {4, 3, 200, 180, 1, 2}};
+          {4, 3, 200, 180, 1, 2},
+          // Each channel by itself.
+          {1, 1, 2, 2, 3, 1, 0, 2},
+          {5, 7, 3, 3, 3, 1, 0, 3},
+          {6, 4, 20, 20, 5, 2, 0, 20},
+          {2, 3, 17, 17, 13, 1, 2, 17},
+          {9, 8, 33, 33, 3, 2, 0, 33},
+          {1, 6, 5, 5, 5, 3, 1, 5},
+          {9, 7, 18, 18, 0, 0, 0, 18, TapGrid{{2, 2, 0, 1}, {3, 1, 2, 2}}},
+          // Several channels a group.
+          {5, 7, 6, 4, 3, 1, 0, 2},
+          {12, 11, 48, 96, 3, 1, 1, 3},
+          {9, 8, 40, 40, 5, 2, 0, 5},
+          {4, 5, 32, 64, 1, 1, 0, 4},
+          {8, 7, 6, 12, 0, 0, 1, 3, TapGrid{{2, 1, 1, 1}, {2, 1, 0, 3}}},
+          // Any window.
+          {8, 12, 3, 16, 0, 0, 0, 1, TapGrid{{4, 4, 0, 1}, {4, 4, 0, 1}}},
+          {9, 11, 20, 7, 0, 0, 1, 1, TapGrid{{2, 2, 0, 1}, {2, 2, 0, 1}}},
+          {11, 9, 3, 33, 0, 0, 0, 1, TapGrid{{3, 2, 0, 1}, {3, 2, 0, 1}}},
+          {7, 8, 16, 5, 0, 0, 2, 1, TapGrid{{1, 1, 0, 1}, {7, 1, 3, 1}}},
+          {10, 9, 17, 18, 0, 0, 0, 1, TapGrid{{3, 1, 4, 4}, {3, 2, 2, 2}}},
+          {3, 2, 4, 4, 0, 0, 0, 1, TapGrid{{4, 2, 1, 1}, {4, 2, 1, 1}}}};
 }
 
 /// Runs with the instruction sets that this machine and this build have, one after the other.
@@ -237,6 +264,9 @@ TEST(Kernels, AnUnknownImplementationAndAnImpossibleShapeAreRefused) {
   EXPECT_THROW(make_kernel(c, "nowhere"), std::invalid_argument);
   c.kernel = 4;
   EXPECT_THROW(make_kernel(c), std::invalid_argument);
+  c.groups = 3;
+  EXPECT_THROW(make_kernel(c), std::invalid_argument);
+  c.groups = 1;
   c.kernel = 3;
   c.output.width = 9;
   EXPECT_THROW(make_kernel(c), std::invalid_argument);

@@ -233,6 +233,78 @@ TEST(Program, RunsWhatItDoesNotKnowAsLibTorch) {
   EXPECT_GE(step.left_to_libtorch().size(), 5u);
 }
 
+/// Of any window, in groups, transposed.
+TEST(Program, ConvolutionsOfAllKinds) {
+  struct {
+    std::vector<std::int64_t> weight, stride, padding, dilation;
+    bool transposed;
+    std::int64_t groups;
+  } const kinds[] = {{{8, 6, 2, 2}, {2, 2}, {0, 0}, {1, 1}, false, 1},
+                     {{8, 3, 3, 5}, {1, 2}, {1, 0}, {2, 1}, false, 2},
+                     {{6, 1, 3, 3}, {2, 2}, {1, 1}, {1, 1}, false, 6},
+                     {{6, 5, 2, 2}, {2, 2}, {0, 0}, {1, 1}, true, 1},
+                     {{6, 4, 4, 4}, {2, 2}, {1, 1}, {1, 1}, true, 3},
+                     {{6, 5, 3, 3}, {1, 1}, {1, 1}, {1, 1}, true, 1}};
+  const auto generator = at::detail::createCPUGenerator(3);
+  const auto images = at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
+  for (const auto& k : kinds) {
+    SCOPED_TRACE(testing::PrintToString(k.weight) + (k.transposed ? " transposed" : ""));
+    const at::Tensor x = at::empty({1, 6, 9, 8}, images).uniform_(-1, 1, generator);
+    const at::Tensor w = at::rand(k.weight, generator);
+    const at::Tensor b = at::rand({k.transposed ? k.weight[1] * k.groups : k.weight[0]}, generator);
+    const auto forward = [&] {
+      return at::convolution(x, w, b, k.stride, k.padding, k.dilation, k.transposed, {0, 0},
+                             k.groups);
+    };
+    const at::Tensor expected = forward();
+    const at::Tensor dy = at::empty(expected.sizes(), images).uniform_(-1, 1, generator);
+    const auto backward = [&] {
+      return at::convolution_backward(dy, x, w, b.sizes(), k.stride, k.padding, k.dilation,
+                                      k.transposed, {0, 0}, k.groups, {true, true, true});
+    };
+    const auto [dx, dw, db] = backward();
+    at::Tensor y;
+    std::tuple<at::Tensor, at::Tensor, at::Tensor> gradients;
+    Arena arena;
+    Program program(
+        [&] {
+          y = forward();
+          gradients = backward();
+        },
+        arena);
+    program.run();
+    EXPECT_LT(difference(y, expected), 1e-6);
+    EXPECT_LT(difference(std::get<0>(gradients), dx), 1e-6);
+    EXPECT_LT(difference(std::get<1>(gradients), dw), 1e-6);
+    EXPECT_LT(difference(std::get<2>(gradients), db), 1e-6);
+    for (const capture::OperationInfo& operation : program.operations())
+      EXPECT_TRUE(operation.kernel != capture::kLibTorch || operation.name == "copy");
+  }
+}
+
+TEST(Program, ConcatenationAndItsPartsAreCopiesOfChannels) {
+  const auto images = at::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
+  const auto generator = at::detail::createCPUGenerator(3);
+  const auto picture = [&](std::int64_t channels) {
+    return at::empty({1, channels, 5, 6}, images).uniform_(-1, 1, generator);
+  };
+  const at::Tensor a = picture(3), b = picture(20), w = at::rand({7, 8, 1, 1});
+  at::Tensor all, y;
+  Arena arena;
+  Program program(
+      [&] {
+        all = at::cat({a, b}, 1);
+        y = at::convolution(all.narrow(1, 10, 8), w, {}, {1, 1}, {0, 0}, {1, 1}, false, {0, 0}, 1);
+      },
+      arena);
+  b.fill_(0.25);
+  program.run();
+  EXPECT_TRUE(all.equal(at::cat({a, b}, 1)));
+  EXPECT_LT(difference(y, at::conv2d(all.narrow(1, 10, 8), w)), 1e-6);
+  for (const capture::OperationInfo& operation : program.operations())
+    EXPECT_NE(operation.kernel, capture::kLibTorch) << operation.name;
+}
+
 /// A linear layer is a convolution of kernel 1, whether of one row or of several.
 TEST(Program, LinearLayersAreConvolutions) {
   const auto generator = at::detail::createCPUGenerator(3);

@@ -10,15 +10,29 @@ namespace millrace::kernels {
 namespace {
 
 struct SharedShape {
-  int height, width, in, out, kernel, stride = 1;
+  int height, width, in, out, kernel, stride = 1, groups = 1;
+  std::optional<TapGrid> window{};
 };
 
 /// Few and many channels against the threads, fewer rows than threads, strides, 3-channel edges.
 const std::vector<SharedShape> kShapes = {
-    {1, 1, 1, 1, 1},      {2, 3, 3, 16, 7},     {16, 16, 16, 16, 5}, {13, 17, 3, 32, 5},
-    {13, 17, 16, 3, 5},   {6, 20, 48, 48, 5},   {5, 33, 17, 19, 3},  {2, 2, 64, 128, 3},
-    {9, 7, 16, 32, 3, 2}, {8, 9, 16, 16, 1, 2}, {70, 3, 16, 16, 3},  {3, 5, 130, 70, 3},
-    {50, 50, 16, 16, 5},  {40, 35, 8, 9, 15}};
+    {1, 1, 1, 1, 1},
+    {2, 3, 3, 16, 7},
+    {16, 16, 16, 16, 5},
+    {13, 17, 3, 32, 5},
+    {13, 17, 16, 3, 5},
+    {6, 20, 48, 48, 5},
+    {5, 33, 17, 19, 3},
+    {2, 2, 64, 128, 3},
+    {9, 7, 16, 32, 3, 2},
+    {8, 9, 16, 16, 1, 2},
+    {70, 3, 16, 16, 3},
+    {3, 5, 130, 70, 3},
+    {50, 50, 16, 16, 5},
+    {40, 35, 8, 9, 15},
+    {6, 7, 40, 40, 3, 1, 40},
+    {9, 8, 24, 12, 3, 2, 4},
+    {8, 9, 20, 33, 0, 0, 1, TapGrid{{2, 2, 0, 1}, {3, 1, 2, 2}}}};
 
 /// What a pass made of the same numbers, by so many threads.
 std::vector<float> made_by(int threads, const Convolution& c, const std::string& name) {
@@ -60,9 +74,12 @@ TEST(Shares, OfAConvolutionAreBitsOfTheWhole) {
       Convolution c;
       c.pass = pass;
       c.input = {s.height, s.width, s.in};
-      c.output = {(s.height - 1) / s.stride + 1, (s.width - 1) / s.stride + 1, s.out};
       c.kernel = s.kernel;
       c.stride = s.stride;
+      c.groups = s.groups;
+      c.window = s.window;
+      const auto [rows, columns] = window_of(c);
+      c.output = {rows.outputs(s.height), columns.outputs(s.width), s.out};
       c.masked = pass == Pass::kDataGradient;
       c.accumulate = pass == Pass::kWeightGradient;
       for (const std::string& name : candidates(c)) {
