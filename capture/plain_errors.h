@@ -15,15 +15,18 @@ namespace millrace::capture {
 /// errors it is the last line, which follows on the place.
 template <class Work>
 decltype(auto) with_plain_errors(const Work& work) {
+  const auto is_of_torchscript = [](const std::string& text) {
+    return text.find("TorchScript interpreter") != std::string::npos;
+  };
   try {
     return work();
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
-    throw std::runtime_error(text.substr(0, text.find('\n')));
+    throw std::runtime_error(is_of_torchscript(text) ? stages::last_line(text)
+                                                     : text.substr(0, text.find('\n')));
   } catch (const std::runtime_error& error) {
-    const std::string text = error.what();
-    if (text.find("TorchScript interpreter") == std::string::npos) throw;
-    throw std::runtime_error(stages::last_line(text));
+    if (!is_of_torchscript(error.what())) throw;
+    throw std::runtime_error(stages::last_line(error.what()));
   }
 }
 

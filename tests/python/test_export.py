@@ -180,6 +180,25 @@ class Export(unittest.TestCase):
                     self.assertEqual([r.loss for r in results], losses)
                     self.assert_same(trainer.state_dict(), own)
 
+    def test_what_forward_does_in_place_spares_what_a_stage_is_given(self):
+        class InPlace(nn.Module):
+            def forward(self, x):
+                x = nn.functional.relu(x, inplace=True)
+                x *= 0.5
+                return x.sigmoid_()
+
+        class Plain(nn.Module):
+            def forward(self, x):
+                return (nn.functional.relu(x) * 0.5).sigmoid()
+
+        found = []
+        for kind in [InPlace, Plain]:
+            torch.manual_seed(0)
+            net = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), kind(), nn.Conv2d(4, 3, 3, padding=1))
+            trainer = millrace.Trainer(net, schedule="sequential", stages=2, cut=[1], **PLAIN)
+            found.append([r.loss for r in trainer.run(pictures(6))])
+        self.assertEqual(*found)
+
     def test_every_schedule_takes_skips_and_norms(self):
         """gpipe, 1f1b, zb-h1 and interleaved are one rule; so is everything at one stage."""
         frames = pictures(8)

@@ -214,12 +214,33 @@ def _count_in_numbers(graph: torch.Graph) -> None:
     torch._C._jit_pass_dce(graph)
 
 
+def _out_of_place(graph: torch.Graph) -> None:
+    """`relu(x, inplace=True)` and `x += y` as operators that leave x, which may be what a stage is given or keeps. Writes to
+    views stay."""
+    def views(node):
+        schema = torch._C.parse_schema(node.schema()) if node.schema() != "(no schema)" else None
+        return schema is not None and not schema.is_mutable and any(one.alias_info for one in schema.returns)
+
+    for node in list(graph.nodes()):
+        space, _, name = node.kind().partition("::")
+        if space != "aten" or not name.endswith("_") or not hasattr(torch.ops.aten, name[:-1]):
+            continue
+        written = node.inputsAt(0)
+        if views(written.node()) or any(views(use.user) for use in written.uses()):
+            continue
+        made = graph.create(f"aten::{name[:-1]}", list(node.inputs()), 1).insertBefore(node)
+        made.output().setType(node.output().type())
+        node.output().replaceAllUsesWith(made.output())
+        node.destroy()
+
+
 def _traced(part: Part, inputs: list[torch.Tensor], values: list[Value]) -> torch.jit.ScriptModule:
     given = (*inputs, *(value.tensor for value in values))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about fixed shapes, which are meant, and about TorchScript being old
         traced = torch.jit.trace(_Function(part, [value.name for value in values]), given, check_trace=False)
     _count_in_numbers(traced.graph)
+    _out_of_place(traced.graph)
     arguments = list(traced.graph.inputs())[1 + len(inputs):]
     for value, argument in zip(values, arguments):
         value.fixed = value.fixed or not list(argument.uses())
