@@ -189,7 +189,7 @@ std::unique_ptr<Prepared> mean_squared_error(const Node& node) {
   const kernels::Layout l = layout_of(node.reads[0]);
   return std::make_unique<KernelCall>(
       "mean squared error", false, [l](const Addresses& at, kernels::Share) {
-        *at.writes[0] = kernels::mse(at.reads[0], l, at.reads[1], l, nullptr, l, false);
+        *at.writes[0] = kernels::mse(l, at.reads[0], at.reads[1], nullptr, false);
       });
 }
 
@@ -198,8 +198,7 @@ std::unique_ptr<Prepared> mean_squared_error_gradient(const Node& node) {
   return std::make_unique<KernelCall>(
       "mean squared error's gradient", false,
       [l, through_sigmoid = node.through_sigmoid](const Addresses& at, kernels::Share) {
-        kernels::mse(at.reads[1], l, at.reads[2], l, at.writes[0], l, through_sigmoid,
-                     *at.reads[0]);
+        kernels::mse(l, at.reads[1], at.reads[2], at.writes[0], through_sigmoid, *at.reads[0]);
       });
 }
 

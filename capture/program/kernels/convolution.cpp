@@ -22,9 +22,7 @@ void check(const Convolution& c) {
   }
   for (const Layout& side : {c.input, c.output}) {
     require(side.height > 0 && side.width > 0 && side.channels > 0, "an image is empty");
-    require(side.halo >= 0, "a halo is negative");
   }
-  require(c.mask_halo >= 0, "a halo is negative");
   require(c.output.height == rows.outputs(c.input.height) &&
               c.output.width == columns.outputs(c.input.width),
           "the output's size is not what the window makes of the input's");
@@ -75,6 +73,10 @@ std::vector<std::string> candidates(const Convolution& convolution) {
                                        : own_correlations(convolution);
   const std::vector<std::string> transforms = own_transforms(convolution);
   names.insert(names.end(), transforms.begin(), transforms.end());
+  if (matrix_can_do(convolution)) {
+    const bool first = names.front() == kWide || names.front() == kPlain;
+    names.insert(first && matrix_is_faster(convolution) ? names.begin() : names.end(), kMatrix);
+  }
   if (convolution.method == Method::kDirect || names.front() == kRows) return names;
   const auto first = std::find(names.begin(), names.end(), faster_transform(convolution));
   if (first != names.end()) std::rotate(names.begin(), first, first + 1);
@@ -91,6 +93,7 @@ std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
     throw std::invalid_argument("convolution: no implementation \"" + name + "\" here, only " +
                                 known);
   }
+  if (name == kMatrix) return own_matrix(convolution);
   if (name == kDepthwise) return own_depthwise(convolution);
   if (name.starts_with(kGrouped))
     return own_grouped(convolution, name.substr(std::strlen(kGrouped)));

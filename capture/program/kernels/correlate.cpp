@@ -77,16 +77,14 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
 #pragma GCC unroll 16
     for (int p = 0; p < P; ++p) sums[j][p] = hn::Zero(d);
   }
-  const auto at = [&](std::size_t step_y, std::size_t step_x, int j, int p) {
-    return (y + j) * step_y + (x + p) * step_x + channel;
-  };
+  const auto at = [&](int j, int p) { return (y + j) * c.step_y + (x + p) * c.step_x + channel; };
   // What the end touches comes from afar while the sums are made.
 #pragma GCC unroll 8
   for (int j = 0; j < R; ++j) {
 #pragma GCC unroll 16
     for (int p = 0; p < P; ++p) {
-      if (c.mask) hwy::Prefetch(c.mask + at(c.mask_step_y, c.mask_step_x, j, p));
-      hwy::Prefetch(c.destination + at(c.step_y, c.step_x, j, p));
+      if (c.mask) hwy::Prefetch(c.mask + at(j, p));
+      hwy::Prefetch(c.destination + at(j, p));
     }
   }
   add_first_rows<0>(source, c, weights, weights_row, begin, end, sums);
@@ -104,11 +102,9 @@ HWY_NOINLINE void wide_tile(const Correlation& c, int y, int x, int channel, con
 #pragma GCC unroll 16
     for (int p = 0; p < P; ++p) {
       V v = activated(hn::Add(sums[j][p], bias), c.activation);
-      if (c.mask) {
-        const float* mask = c.mask + at(c.mask_step_y, c.mask_step_x, j, p);
-        v = hn::IfThenZeroElse(hn::Le(load_part(part, mask), hn::Zero(d)), v);
-      }
-      float* to = c.destination + at(c.step_y, c.step_x, j, p);
+      if (c.mask)
+        v = hn::IfThenZeroElse(hn::Le(load_part(part, c.mask + at(j, p)), hn::Zero(d)), v);
+      float* to = c.destination + at(j, p);
       if (left >= kLanes) {
         hn::StoreU(v, d, to);
       } else {
@@ -228,10 +224,9 @@ HWY_NOINLINE void narrow_tile(const Correlation& c, int y, int x, int channel) {
   for (int i = 0; i < P * O; i += int(kLanes))
     hn::Store(activated(hn::Load(d, values + i), c.activation), d, values + i);
   for (int p = 0; p < P; ++p) {
-    const std::size_t row = y, column = x + p;
-    float* to = c.destination + row * c.step_y + column * c.step_x + channel;
-    const float* mask =
-        c.mask ? c.mask + row * c.mask_step_y + column * c.mask_step_x + channel : nullptr;
+    const std::size_t at = y * c.step_y + (x + p) * c.step_x + channel;
+    float* to = c.destination + at;
+    const float* mask = c.mask ? c.mask + at : nullptr;
     for (int o = 0; o < O; ++o) to[o] = mask && mask[o] <= 0 ? 0 : values[p * O + o];
   }
 }

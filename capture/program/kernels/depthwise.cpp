@@ -86,8 +86,6 @@ void data_gradient(const Convolution& c, const Operands& o, std::size_t channel)
   const auto [rows, columns] = window_of(c);
   const float* const weights = block.weights(o, std::size_t(rows.count * columns.count));
   const std::size_t step = std::size_t(c.input.channels);
-  Layout mask = c.input;
-  mask.halo = c.mask_halo;
   for (int y = 0; y < c.input.height; ++y) {
     for (int x = 0; x < c.input.width; ++x) {
       V sum = hn::Zero(D());
@@ -106,7 +104,7 @@ void data_gradient(const Convolution& c, const Operands& o, std::size_t channel)
       }
       const std::size_t at = std::size_t(x) * step + channel;
       if (c.masked) {
-        const V made = block.load(o.mask + std::size_t(y) * mask.row() + at);
+        const V made = block.load(o.mask + std::size_t(y) * c.input.row() + at);
         sum = hn::IfThenZeroElse(hn::Le(made, hn::Zero(D())), sum);
       }
       block.store(sum, o.dx + std::size_t(y) * c.input.row() + at);

@@ -126,19 +126,16 @@ bool all_finite(const float* values, std::size_t count) {
   return HWY_DYNAMIC_DISPATCH(all_finite)(values, count);
 }
 
-float mse(const float* prediction, const Layout& layout, const float* target,
-          const Layout& target_layout, float* gradient, const Layout& gradient_layout,
+float mse(const Layout& layout, const float* prediction, const float* target, float* gradient,
           bool through_sigmoid, float scale) {
-  const std::size_t of_row = std::size_t(layout.width) * layout.channels;
-  const double count = double(of_row) * layout.height;
-  const auto row = HWY_DYNAMIC_DISPATCH(mse_row);
+  const std::size_t row = layout.row(), count = layout.floats();
+  const auto of_row = HWY_DYNAMIC_DISPATCH(mse_row);
   double sum = 0;
-  for (int y = 0; y < layout.height; ++y) {
-    sum += row(prediction + y * layout.row(), target + y * target_layout.row(),
-               gradient ? gradient + y * gradient_layout.row() : nullptr, of_row,
-               float(2 / count) * scale, through_sigmoid);
+  for (std::size_t i = 0; i < count; i += row) {
+    sum += of_row(prediction + i, target + i, gradient ? gradient + i : nullptr, row,
+                  float(2.0 / double(count)) * scale, through_sigmoid);
   }
-  return float(sum / count);
+  return float(sum / double(count));
 }
 
 }  // namespace millrace::kernels

@@ -10,22 +10,19 @@ namespace {
 template <int kChannels>
 void interleave(const float* planes, float* destination, const Layout& to) {
   const std::size_t plane = std::size_t(to.height) * to.width;
-  const int channels = kChannels ? kChannels : to.channels;
-  for (int y = 0; y < to.height; ++y, planes += to.width, destination += to.row()) {
-    for (int x = 0; x < to.width; ++x) {
-      for (int c = 0; c < channels; ++c) destination[x * channels + c] = planes[c * plane + x];
-    }
+  const std::size_t channels = kChannels ? kChannels : to.channels;
+  for (std::size_t i = 0; i < plane; ++i) {
+    for (std::size_t c = 0; c < channels; ++c)
+      destination[i * channels + c] = planes[c * plane + i];
   }
 }
 
 template <int kChannels>
 void separate(const float* source, const Layout& from, float* planes) {
   const std::size_t plane = std::size_t(from.height) * from.width;
-  const int channels = kChannels ? kChannels : from.channels;
-  for (int y = 0; y < from.height; ++y, planes += from.width, source += from.row()) {
-    for (int x = 0; x < from.width; ++x) {
-      for (int c = 0; c < channels; ++c) planes[c * plane + x] = source[x * channels + c];
-    }
+  const std::size_t channels = kChannels ? kChannels : from.channels;
+  for (std::size_t i = 0; i < plane; ++i) {
+    for (std::size_t c = 0; c < channels; ++c) planes[c * plane + i] = source[i * channels + c];
   }
 }
 

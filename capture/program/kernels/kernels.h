@@ -17,18 +17,13 @@
 
 namespace millrace::kernels {
 
-/// Where an image lies: pixel (y, x) is at `first + y * row() + x * channels`; kernels take
-/// `first`, the address of pixel (0, 0). The allocator zeroes `halo` rows and columns around it,
-/// which no kernel writes. Halo 0 is LibTorch's channels_last. A source with a halo of at least
-/// kernel / 2 saves a convolution its padded copy.
+/// Where an image lies: pixel (y, x) at `y * row() + x * channels` from its first one, as
+/// LibTorch's channels_last.
 struct Layout {
   int height = 0, width = 0, channels = 0;
-  int halo = 0;
 
-  std::size_t row() const { return std::size_t(width + 2 * halo) * channels; }   ///< in floats
-  std::size_t floats() const { return std::size_t(height + 2 * halo) * row(); }  ///< of the buffer
-  /// Floats from the buffer's begin to pixel (0, 0).
-  std::size_t first() const { return std::size_t(halo) * row() + std::size_t(halo) * channels; }
+  std::size_t row() const { return std::size_t(width) * channels; }  ///< in floats
+  std::size_t floats() const { return std::size_t(height) * row(); }
   bool operator==(const Layout&) const = default;
 };
 
@@ -69,18 +64,16 @@ struct Convolution {
   int groups = 1;
   Activation activation = Activation::kNone;  ///< kForward: y = activation(x * w + bias)
   /// kDataGradient: the gradient is 0 where the mask (Operands::mask, as a rule the layer's input,
-  /// which a ReLU made) is at most 0; a NaN lets it through. The mask has input's size and this
-  /// halo.
+  /// which a ReLU made) is at most 0; a NaN lets it through. The mask has input's layout.
   bool masked = false;
-  int mask_halo = 0;
   Method method = Method::kAccurate;  ///< says which of candidates() is first, no more
   /// kWeightGradient: add to the gradients that are there instead of overwriting them.
   bool accumulate = false;
 };
 
-/// Addresses of pixel (0, 0); null where a pass does not use them. Weights are packed by pack(),
-/// or, if packed_floats() is 0, in PyTorch's order (OIHW, I in a group); weight gradients always
-/// are. Nothing overlaps. Scratch and shared need not last between runs.
+/// Addresses of images and numbers; null where a pass does not use them. Weights are packed by
+/// pack(), or, if packed_floats() is 0, in PyTorch's order (OIHW, I in a group); weight gradients
+/// always are. Nothing overlaps. Scratch and shared need not last between runs.
 struct Operands {
   const float* x = nullptr;          ///< kForward, kWeightGradient: read
   float* y = nullptr;                ///< kForward: written
@@ -155,12 +148,11 @@ void from_planes(const float* planes, float* destination, const Layout& to);
 void to_planes(const float* source, const Layout& from, float* planes);
 
 /// Mean squared error over all elements and its gradient; `scale` multiplies the gradient alone.
-/// \param prediction in `layout`; \param target in `target_layout`, of the same size.
-/// \param gradient in `gradient_layout`: of the loss by the prediction, or, with through_sigmoid,
-///   by what the sigmoid that made the prediction was given. Null: not wanted.
+/// \param gradient of the loss by the prediction, or, with through_sigmoid, by what the sigmoid
+/// that
+///   made the prediction was given. Null: not wanted.
 /// \returns the loss: a row's squares summed in float, the rows in double.
-float mse(const float* prediction, const Layout& layout, const float* target,
-          const Layout& target_layout, float* gradient, const Layout& gradient_layout,
+float mse(const Layout& layout, const float* prediction, const float* target, float* gradient,
           bool through_sigmoid, float scale = 1);
 
 // ---- The update: one pass over a stage's flat buffers, the formulas of

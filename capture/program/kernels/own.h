@@ -9,6 +9,7 @@
 
 namespace millrace::kernels {
 
+constexpr const char* kWide = "wide";  ///< vectors along the output channels
 std::vector<std::string> own_correlations(const Convolution& convolution);
 std::unique_ptr<Kernel> own_correlation(const Convolution& convolution, const std::string& name);
 
@@ -17,6 +18,13 @@ constexpr const char* kRows = "rows";
 bool rows_are_faster(const Convolution& convolution);
 std::unique_ptr<Kernel> own_rows(const Convolution& convolution);
 
+/// For a kernel of one tap.
+constexpr const char* kMatrix = "matrix";
+bool matrix_can_do(const Convolution& convolution);
+bool matrix_is_faster(const Convolution& convolution);
+std::unique_ptr<Kernel> own_matrix(const Convolution& convolution);
+
+constexpr const char* kPlain = "plain";  ///< likewise
 std::vector<std::string> own_weight_gradients(const Convolution& convolution);
 std::unique_ptr<Kernel> own_weight_gradient(const Convolution& convolution,
                                             const std::string& name);
@@ -43,7 +51,7 @@ constexpr const char* kUnfolded = "unfolded-";  ///< and the kernel's name
 Convolution of_one_tap(const Convolution& convolution);
 std::unique_ptr<Kernel> own_unfolded(const Convolution& convolution, const std::string& name);
 
-/// Rows of an image with zeros left and right, for a source that has no halo of its own.
+/// Rows of an image with zeros left and right.
 struct PaddedRows {
   int padding = 0;
   int width = 0, channels = 0;

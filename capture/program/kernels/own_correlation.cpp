@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kAhead = 4;
 constexpr std::size_t kBandFloats = 32 << 10;
-constexpr const char *kNarrow = "narrow", *kWide = "wide";
+constexpr const char* kNarrow = "narrow";
 
 bool forward(const Convolution& c) {
   return c.pass == Pass::kForward;
@@ -26,7 +26,7 @@ const Layout& destination_of(const Convolution& c) {
 struct Piece {
   Correlation correlation;  ///< without addresses
   int left = 0;             ///< source column of the first tap
-  std::size_t destination = 0, mask = 0, weights = 0;
+  std::size_t destination = 0, weights = 0;
 };
 
 /// Along one axis of the data gradient: destination index stride * i + phase takes the kernel's
@@ -115,7 +115,7 @@ class OwnCorrelation final : public Kernel {
   }
 
  private:
-  bool copies() const { return source_of(convolution_).halo < convolution_.kernel / 2; }
+  bool copies() const { return convolution_.kernel > 1; }
   int row_step() const { return forward(convolution_) ? convolution_.stride : 1; }
 
   /// What a thread does of the output: some rows of some blocks of channels.
@@ -163,7 +163,7 @@ class OwnCorrelation final : public Kernel {
       made.destination = (forward(c) ? operands.y : operands.dx) + piece.destination;
       made.destination += begin * made.step_y + channel;
       made.mask =
-          c.masked ? operands.mask + piece.mask + begin * made.mask_step_y + channel : nullptr;
+          c.masked ? operands.mask + piece.destination + begin * made.step_y + channel : nullptr;
       made.weights = operands.packed + piece.weights + channel / lanes() * block_;
       made.bias = forward(c) && operands.bias ? operands.bias + channel : nullptr;
       name_ == kNarrow ? correlate_narrow(made) : correlate_wide(made);
@@ -226,8 +226,6 @@ class OwnCorrelation final : public Kernel {
   void add_gradient_piece(int y, const Phase& rows, int x, const Phase& columns,
                           std::size_t weights) {
     const Convolution& c = convolution_;
-    Layout mask = c.input;
-    mask.halo = c.mask_halo;
     Piece piece = piece_of(rows.count, columns.count);
     Correlation& made = piece.correlation;
     made.height = rows.size;
@@ -236,11 +234,8 @@ class OwnCorrelation final : public Kernel {
     made.pixel_step = padded_.channels;
     made.step_y = c.stride * c.input.row();
     made.step_x = std::size_t(c.stride) * c.input.channels;
-    made.mask_step_y = c.stride * mask.row();
-    made.mask_step_x = std::size_t(c.stride) * mask.channels;
     piece.left = columns.offset - columns.count + 1;
     piece.destination = y * c.input.row() + x * c.input.channels;
-    piece.mask = y * mask.row() + x * mask.channels;
     piece.weights = weights;
     pieces_.push_back(piece);
   }

@@ -63,11 +63,8 @@ class Grouped final : public Kernel {
       case Pass::kDataGradient:
         one.dy = gathered(all.dy + outputs, c.output, one_.output, output);
         one.dx = input;
-        if (c.masked) {
-          Layout mask = c.input;
-          mask.halo = c.mask_halo;
-          one.mask = gathered(all.mask + inputs, mask, one_.input, next(one_.input.floats()));
-        }
+        if (c.masked)
+          one.mask = gathered(all.mask + inputs, c.input, one_.input, next(one_.input.floats()));
         kernel_->run(one);
         scatter(input, one_.input, c.input, all.dx + inputs);
         return;
@@ -107,12 +104,8 @@ class Grouped final : public Kernel {
 
 Convolution of_one_group(const Convolution& convolution) {
   Convolution one = convolution;
-  for (Layout* side : {&one.input, &one.output}) {
-    side->channels /= convolution.groups;
-    side->halo = 0;
-  }
+  for (Layout* side : {&one.input, &one.output}) side->channels /= convolution.groups;
   one.groups = 1;
-  one.mask_halo = 0;
   return one;
 }
 

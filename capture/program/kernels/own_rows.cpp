@@ -72,10 +72,11 @@ class OwnRows final : public Kernel {
     row_products(r);
     for (std::size_t pixel = 0; pixel < pixels(); ++pixel) {
       const std::size_t width = c.output.width;
-      finish_pixel(r.values + pixel * r.channels + r.begin,
-                   operands.bias ? operands.bias + r.begin : nullptr, c.activation, nullptr,
-                   operands.y + at(c.output, pixel / width, pixel % width) + r.begin,
-                   r.end - r.begin);
+      finish_rows({.values = r.values + pixel * r.channels + r.begin,
+                   .bias = operands.bias ? operands.bias + r.begin : nullptr,
+                   .activation = c.activation,
+                   .to = operands.y + at(c.output, pixel / width, pixel % width) + r.begin,
+                   .count = r.end - r.begin});
     }
   }
 
@@ -103,11 +104,10 @@ class OwnRows final : public Kernel {
           const float* from = r.columns + pixel * row_ + tap;
           for (std::size_t i = begin; i < end; ++i) sum[i] += from[i * taps_];
         });
-        Layout mask = c.input;
-        mask.halo = c.mask_halo;
-        finish_pixel(sum + begin, nullptr, Activation::kNone,
-                     c.masked ? operands.mask + at(mask, y, x) + begin : nullptr,
-                     operands.dx + at(c.input, y, x) + begin, end - begin);
+        finish_rows({.values = sum + begin,
+                     .mask = c.masked ? operands.mask + at(c.input, y, x) + begin : nullptr,
+                     .to = operands.dx + at(c.input, y, x) + begin,
+                     .count = end - begin});
       }
     }
   }

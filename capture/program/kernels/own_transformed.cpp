@@ -271,8 +271,6 @@ class OwnTransformed final : public Kernel {
   }
 
   void finish_images(const Operands& operands, std::size_t block, Share share) const {
-    Layout mask = to_;
-    mask.halo = c_.mask_halo;
     float* const image = gradient() ? operands.dx : operands.y;
     const std::size_t vectors = b_.channels / lanes_;
     const auto [begin, end] = share.of(tiles_in(block) * vectors);
@@ -287,8 +285,8 @@ class OwnTransformed final : public Kernel {
       finish_square(operands.scratch,
                     !gradient() && operands.bias ? operands.bias + channel : nullptr,
                     gradient() ? Activation::kNone : c_.activation,
-                    masked ? operands.mask + offset(tile, mask, 0) + channel : nullptr,
-                    window(tile, mask, 0, tile_), image + offset(tile, to_, 0) + channel, w);
+                    masked ? operands.mask + offset(tile, to_, 0) + channel : nullptr,
+                    image + offset(tile, to_, 0) + channel, w);
     }
   }
 

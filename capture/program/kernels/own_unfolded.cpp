@@ -71,8 +71,6 @@ class Unfolded final : public Kernel {
   /// Each input pixel gets what the taps that met it were given. Threads share the input's rows.
   void fold(const float* unfolded, const Operands& operands, Share share) const {
     const Layout& in = convolution_.input;
-    Layout mask = in;
-    mask.halo = convolution_.mask_halo;
     const auto [begin, end] = share.of(std::size_t(in.height));
     for (std::size_t y = begin; y < end; ++y) {
       for (std::size_t x = 0; x < std::size_t(in.width); ++x) {
@@ -80,7 +78,7 @@ class Unfolded final : public Kernel {
         std::fill_n(to, in.channels, 0.0f);
         for (int tap = 0; tap < int(taps_); ++tap) add_tap(unfolded, tap, int(y), int(x), to);
         if (!convolution_.masked) continue;
-        const float* const of_mask = operands.mask + y * mask.row() + x * mask.channels;
+        const float* const of_mask = operands.mask + y * in.row() + x * in.channels;
         for (int i = 0; i < in.channels; ++i) to[i] = of_mask[i] <= 0 ? 0 : to[i];
       }
     }
@@ -114,7 +112,6 @@ Convolution of_one_tap(const Convolution& c) {
   one.window.reset();
   one.kernel = one.stride = 1;
   one.masked = false;
-  one.mask_halo = 0;
   return one;
 }
 

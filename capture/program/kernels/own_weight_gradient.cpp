@@ -7,7 +7,6 @@
 namespace millrace::kernels {
 namespace {
 
-constexpr const char* kPlain = "plain";
 constexpr const char* kSwapped = "swapped";
 
 class OwnWeightGradient final : public Kernel {
@@ -91,7 +90,7 @@ class OwnWeightGradient final : public Kernel {
   }
 
  private:
-  bool copies() const { return taps_side_.halo < convolution_.kernel / 2; }
+  bool copies() const { return convolution_.kernel > 1; }
   std::size_t blocks() const { return round_up(lane_side_.channels, lanes()) / lanes(); }
   /// Whether threads share the channels, each with sums of its own; else the taps, since there are
   /// too few channels for all to have as many.

@@ -135,16 +135,39 @@ void row_sums(const Rows& r) {
   }
 }
 
-void finish_pixel(const float* values, const float* bias, Activation activation, const float* mask,
-                  float* to, std::size_t count) {
+void finish_rows(const FinishRows& given) {
+  const FinishRows f = given;  // which no store can change
   const D d;
-  for (std::size_t i = 0; i < count; i += kLanes) {
-    const auto part = first_lanes(count - i);
-    V v = load_part(part, values + i);
-    if (bias) v = hn::Add(v, load_part(part, bias + i));
-    v = activated(v, activation);
-    if (mask) v = hn::IfThenZeroElse(hn::Le(load_part(part, mask + i), hn::Zero(d)), v);
-    store_part(v, part, to + i);
+  const std::size_t whole = f.count / kLanes * kLanes;
+  const auto part = first_lanes(f.count - whole);
+  const auto finish = [&](const auto& finished) HWY_ATTR {
+    for (std::size_t r = 0; r < f.rows; ++r) {
+      const float* const from = f.values + r * f.values_row;
+      float* const to = f.to + r * f.row;
+      const float* const with = f.mask ? f.mask + r * f.row : to;
+      const auto sum = [&](const auto& load, std::size_t i) HWY_ATTR {
+        const V v = load(from + i);
+        return f.bias ? hn::Add(v, load(f.bias + i)) : v;
+      };
+      const auto load = [&](const float* p) HWY_ATTR { return hn::LoadU(d, p); };
+      const auto load_last = [&](const float* p) HWY_ATTR { return load_part(part, p); };
+      std::size_t i = 0;
+      for (; i < whole; i += kLanes) hn::StoreU(finished(sum(load, i), load, with + i), d, to + i);
+      if (i < f.count) store_part(finished(sum(load_last, i), load_last, with + i), part, to + i);
+    }
+  };
+  if (f.mask) {
+    finish([](V v, const auto& load, const float* mask)
+               HWY_ATTR { return hn::IfThenZeroElse(hn::Le(load(mask), hn::Zero(D())), v); });
+  } else if (f.accumulate) {
+    finish([](V v, const auto& load, const float* total)
+               HWY_ATTR { return hn::Add(load(total), v); });
+  } else if (f.activation == Activation::kRelu) {
+    finish([](V v, const auto&, const float*) HWY_ATTR { return relu_of(v); });
+  } else if (f.activation == Activation::kSigmoid) {
+    finish([](V v, const auto&, const float*) HWY_ATTR { return sigmoid_of(v); });
+  } else {
+    finish([](V v, const auto&, const float*) HWY_ATTR { return v; });
   }
 }
 
@@ -157,7 +180,7 @@ namespace millrace::kernels {
 
 HWY_EXPORT(row_products);
 HWY_EXPORT(row_sums);
-HWY_EXPORT(finish_pixel);
+HWY_EXPORT(finish_rows);
 
 void row_products(const Rows& r) {
   HWY_DYNAMIC_DISPATCH(row_products)(r);
@@ -165,9 +188,8 @@ void row_products(const Rows& r) {
 void row_sums(const Rows& r) {
   HWY_DYNAMIC_DISPATCH(row_sums)(r);
 }
-void finish_pixel(const float* values, const float* bias, Activation activation, const float* mask,
-                  float* to, std::size_t count) {
-  HWY_DYNAMIC_DISPATCH(finish_pixel)(values, bias, activation, mask, to, count);
+void finish_rows(const FinishRows& f) {
+  HWY_DYNAMIC_DISPATCH(finish_rows)(f);
 }
 
 }  // namespace millrace::kernels

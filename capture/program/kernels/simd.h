@@ -41,8 +41,7 @@ struct Correlation {
   int height = 0, width = 0, channels = 0;  ///< of the output
   const float* bias = nullptr;
   Activation activation = Activation::kNone;
-  const float* mask = nullptr;
-  std::size_t mask_step_y = 0, mask_step_x = 0;
+  const float* mask = nullptr;  ///< lies as the destination
 };
 
 /// Vectors along the output channels; one broadcast source float meets every kernel row that
@@ -55,7 +54,8 @@ void correlate_narrow(const Correlation& c);
 /// The gradient of a correlation's weights for `lanes` channels of `vectors`:
 /// [kernel_rows][taps][lanes] at `sums`, of which taps [tap_begin, tap_end) are made.
 struct WeightSums {
-  const float* broadcast = nullptr;  ///< pixel (0, 0) of the side with the taps; halo in columns
+  const float* broadcast =
+      nullptr;  ///< pixel (0, 0) of the side with the taps; zeros left and right
   std::size_t broadcast_row = 0;
   int broadcast_height = 0, broadcast_channels = 0;
   const float* vectors = nullptr;  ///< pixel (0, 0) of the other side
@@ -87,9 +87,19 @@ struct Rows {
 void row_products(const Rows& r);
 /// columns = the sums of all rows, each times its value; elements [begin, end).
 void row_sums(const Rows& r);
-/// to = activation(values + bias), zeros where the mask is at most 0; bias and mask may be null.
-void finish_pixel(const float* values, const float* bias, Activation activation, const float* mask,
-                  float* to, std::size_t count);
+/// Rows of sums made final: to = activation(values + bias), zeros where the mask is at most 0.
+struct FinishRows {
+  const float* values = nullptr;
+  std::size_t values_row = 0;
+  const float* bias = nullptr;  ///< or null
+  Activation activation = Activation::kNone;
+  const float* mask = nullptr;  ///< or null
+  bool accumulate = false;      ///< without a mask and an activation: add to what is there
+  float* to = nullptr;
+  std::size_t row = 0;  ///< floats to the next of `to` and of the mask
+  std::size_t rows = 1, count = 0;
+};
+void finish_rows(const FinishRows& f);
 
 /// packed[places[q] + l] = rows[l * stride + q]; lanes from `row_count` on get zeros.
 void to_lanes(const float* rows, std::size_t stride, std::size_t row_count,

@@ -60,8 +60,8 @@ HWY_INLINE void product(const Products& p, int row, int column) {
     V re[C], im[C];
 #pragma GCC unroll 2
     for (int c = 0; c < C; ++c) {
-      re[c] = hn::Load(d, b + c * kLanes);
-      if constexpr (kComplex) im[c] = hn::Load(d, b + p.b_imaginary + c * kLanes);
+      re[c] = hn::LoadU(d, b + c * kLanes);
+      if constexpr (kComplex) im[c] = hn::LoadU(d, b + p.b_imaginary + c * kLanes);
     }
 #pragma GCC unroll 32
     for (int r = 0; r < R; ++r) {
@@ -88,7 +88,7 @@ HWY_INLINE void product(const Products& p, int row, int column) {
       for (int part = 0; part < kParts; ++part) {
         float* const total = to + part * p.c_imaginary + r * p.c_row + c * kLanes;
         const V sum = sums[part][r][c];
-        hn::Store(kAccumulate ? hn::Add(hn::Load(d, total), sum) : sum, d, total);
+        hn::StoreU(kAccumulate ? hn::Add(hn::LoadU(d, total), sum) : sum, d, total);
       }
     }
   }
@@ -142,9 +142,8 @@ void copy_square(const float* image, const Window& window, float* square) {
 }
 
 void finish_square(const float* square, const float* bias, Activation activation, const float* mask,
-                   const Window& mask_window, float* image, const Window& window) {
+                   float* image, const Window& window) {
   const Window w = window;  // which no store can change
-  const std::size_t mask_row = mask_window.row, mask_step = mask_window.column;
   const D d;
   const auto part = first_lanes(std::size_t(w.channels));
   const bool full = w.channels >= int(kLanes);
@@ -153,8 +152,8 @@ void finish_square(const float* square, const float* bias, Activation activation
     for (int y = w.top; y < w.bottom; ++y) {
       const float* from = square + (y * w.side + w.left) * kLanes;
       float* to = image + y * w.row + w.left * w.column;
-      const float* masks = mask + y * mask_row + w.left * mask_step;
-      for (int x = w.left; x < w.right; ++x, from += kLanes, to += w.column, masks += mask_step) {
+      const float* masks = mask + y * w.row + w.left * w.column;
+      for (int x = w.left; x < w.right; ++x, from += kLanes, to += w.column, masks += w.column) {
         const V v = finished(hn::Add(hn::Load(d, from), added), masks);
         if (full) {
           hn::StoreU(v, d, to);
@@ -203,9 +202,9 @@ void copy_square(const float* image, const Window& window, float* square) {
   HWY_DYNAMIC_DISPATCH(copy_square)(image, window, square);
 }
 void finish_square(const float* square, const float* bias, Activation activation, const float* mask,
-                   const Window& mask_window, float* image, const Window& window) {
+                   float* image, const Window& window) {
   HWY_DYNAMIC_DISPATCH(finish_square)
-  (square, bias, activation, mask, mask_window, image, window);
+  (square, bias, activation, mask, image, window);
 }
 
 }  // namespace millrace::kernels

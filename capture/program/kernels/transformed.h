@@ -58,9 +58,8 @@ struct Window {
 /// Copies what is there, zeros elsewhere. `image`: where the square's pixel (0, 0) is or would be.
 void copy_square(const float* image, const Window& window, float* square);
 /// image = activation(square + bias), or with a mask (square + bias), zeros where it is at most 0.
-/// Bias and mask may be null.
-/// The mask's window is of the same size.
+/// Bias and mask may be null; the mask lies as the image.
 void finish_square(const float* square, const float* bias, Activation activation, const float* mask,
-                   const Window& mask_window, float* image, const Window& window);
+                   float* image, const Window& window);
 
 }  // namespace millrace::kernels

@@ -96,12 +96,11 @@ TEST(Channels, EachPixelGetsItsChannelsNumberAndSumsAreOverPixels) {
 
 TEST(Loss, MseAndItsGradientThroughTheSigmoid) {
   for (const bool through_sigmoid : {false, true}) {
-    TestImage p({5, 7, 3, 0}), t({5, 7, 3, 1}), g({5, 7, 3, 2});
+    TestImage p({5, 7, 3}), t({5, 7, 3}), g({5, 7, 3});
     std::mt19937 random(5);
     p.fill(random);
     t.fill(random);
-    const float loss = mse(p.first(), p.layout(), t.first(), t.layout(), g.first(), g.layout(),
-                           through_sigmoid, 0.5f);
+    const float loss = mse(p.layout(), p.first(), t.first(), g.first(), through_sigmoid, 0.5f);
     double sum = 0;
     for (int y = 0; y < 5; ++y) {
       for (int x = 0; x < 7; ++x) {
@@ -114,13 +113,13 @@ TEST(Loss, MseAndItsGradientThroughTheSigmoid) {
     }
     EXPECT_NEAR(loss, sum / 105, 1e-6);
     EXPECT_TRUE(g.border_is_untouched());
-    EXPECT_EQ(loss, mse(p.first(), p.layout(), t.first(), t.layout(), nullptr, {}, false));
+    EXPECT_EQ(loss, mse(p.layout(), p.first(), t.first(), nullptr, false));
   }
 }
 
-TEST(Images, PlanesAndHalosThereAndBack) {
+TEST(Images, PlanesThereAndBack) {
   for (const int channels : {1, 3, 5}) {
-    TestImage a({4, 6, channels, 0}), b({4, 6, channels, 2});
+    TestImage a({4, 6, channels}), b({4, 6, channels});
     std::mt19937 random(6);
     a.fill(random);
     TestFloats planes(a.layout().floats());

@@ -12,18 +12,18 @@ namespace millrace::kernels {
 /// UpdateNumbers::optimizer of adam.
 constexpr int kAdam = 0;
 
-/// A buffer of a layout, 64-byte aligned, with a zeroed halo and room to see writes that go beyond.
+/// A buffer of a layout, 64-byte aligned, with room to see writes that go beyond.
 class TestImage {
  public:
   explicit TestImage(const Layout& layout);
   TestImage(const TestImage&) = delete;
-  float* first() { return data_ + layout_.first(); }
+  float* first() { return data_; }
   float& at(int y, int x, int c) { return first()[y * layout_.row() + x * layout_.channels + c]; }
   /// Zero outside the image.
   double value(int y, int x, int c);
   const Layout& layout() const { return layout_; }
   void fill(std::mt19937& random);
-  /// Whether halo and guard floats hold what the constructor put there.
+  /// Whether the floats before and behind it hold what the constructor put there.
   bool border_is_untouched();
   std::vector<float> values();
 
@@ -58,7 +58,7 @@ struct TestConvolution {
   TestFloats weights, bias, weight_gradient, bias_gradient;
 };
 
-/// One pass as the definition has it; results in the order of memory without halo, or OIHW.
+/// One pass as the definition has it; results in the order of memory, or OIHW.
 /// `magnitudes` are the same sums over absolute values: what rounding is relative to.
 struct Reference {
   std::vector<double> values, magnitudes;

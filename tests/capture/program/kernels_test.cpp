@@ -34,7 +34,6 @@ void expect_near(const Reference& expected, const std::vector<float>& found, boo
 
 struct Shape {
   int height, width, in, out, kernel, stride = 1;
-  int halo = 0;
   int groups = 1;
   std::optional<TapGrid> window{};
 };
@@ -42,21 +41,20 @@ struct Shape {
 std::string words(const Shape& s, const std::string& name) {
   return std::to_string(s.height) + "x" + std::to_string(s.width) + " " + std::to_string(s.in) +
          "->" + std::to_string(s.out) + " k" + std::to_string(s.kernel) + " stride " +
-         std::to_string(s.stride) + " halo " + std::to_string(s.halo) +
-         (s.window ? " window " : " ") + std::to_string(s.groups) + " groups by " + name +
-         " with " + instruction_set();
+         std::to_string(s.stride) + (s.window ? " window " : " ") + std::to_string(s.groups) +
+         " groups by " + name + " with " + instruction_set();
 }
 
 Convolution convolution(const Shape& s, Pass pass) {
   Convolution c;
   c.pass = pass;
-  c.input = {s.height, s.width, s.in, s.halo};
+  c.input = {s.height, s.width, s.in};
   c.kernel = s.kernel;
   c.stride = s.stride;
   c.window = s.window;
   c.groups = s.groups;
   const auto [rows, columns] = window_of(c);
-  c.output = {rows.outputs(s.height), columns.outputs(s.width), s.out, s.halo};
+  c.output = {rows.outputs(s.height), columns.outputs(s.width), s.out};
   return c;
 }
 
@@ -92,7 +90,6 @@ void check_data_gradient(const Shape& s) {
   Convolution c = convolution(s, Pass::kDataGradient);
   for (const bool masked : {false, true}) {
     c.masked = masked;
-    c.mask_halo = masked ? 1 : 0;
     TestConvolution given(c);
     const Reference expected =
         reference_data_gradient(c, given.dy, given.weights.data(), masked ? &given.mask : nullptr);
@@ -129,32 +126,33 @@ void check_weight_gradient(const Shape& s) {
 }
 
 /// Every kernel size, odd images, images smaller than the kernel, channels beside the vector's
-/// width, strides, with and without a halo.
+/// width, strides.
 std::vector<Shape> shapes() {
   return {{1, 1, 1, 1, 1},
           {1, 1, 16, 16, 5},
           {2, 3, 3, 16, 7},
           {5, 4, 16, 3, 5},
           {7, 9, 16, 16, 3},
-          {8, 8, 16, 16, 5, 1, 2},
           {16, 16, 16, 16, 5},
-          {13, 17, 3, 16, 5, 1, 2},
-          {13, 17, 16, 3, 5, 1, 3},
+          {13, 17, 3, 16, 5},
+          {13, 17, 16, 3, 5},
           {9, 11, 32, 32, 3},
           {10, 12, 3, 32, 3},
-          {10, 12, 32, 3, 3, 1, 1},
+          {10, 12, 32, 3, 3},
           {6, 20, 48, 48, 5},
           {5, 33, 17, 19, 3},
           {12, 10, 5, 7, 3},
           {4, 4, 2, 4, 5},
-          {3, 70, 16, 16, 5, 1, 2},
+          {3, 70, 16, 16, 5},
           {70, 3, 16, 16, 3},
-          {18, 18, 16, 16, 15, 1, 7},
+          {18, 18, 16, 16, 15},
           {4, 6, 8, 16, 15},
           {9, 8, 16, 16, 1},
-          {24, 24, 16, 32, 1, 1, 2},
+          {24, 24, 16, 32, 1},
+          {5, 11, 40, 600, 1},
+          {3, 20, 512, 33, 1},
           {8, 8, 16, 16, 3, 2},
-          {9, 7, 16, 32, 3, 2, 1},
+          {9, 7, 16, 32, 3, 2},
           {11, 12, 3, 16, 7, 2},
           {8, 9, 16, 16, 1, 2},
           {5, 5, 16, 3, 5, 2},
@@ -164,35 +162,35 @@ std::vector<Shape> shapes() {
           // Several squares of each transform, some of them partial, and blocks of squares.
           {37, 45, 9, 17, 5},
           {45, 40, 8, 8, 9},
-          {45, 50, 2, 3, 15, 1, 2},
+          {45, 50, 2, 3, 15},
           // Few pixels and many weights.
           {2, 2, 64, 70, 3},
           {1, 3, 61, 67, 3},
           {5, 7, 64, 64, 3, 2},
           {4, 4, 130, 256, 1},
-          {8, 7, 64, 96, 3, 2, 1},
+          {8, 7, 64, 96, 3, 2},
           {4, 3, 200, 180, 1, 2},
           // Each channel by itself.
-          {1, 1, 2, 2, 3, 1, 0, 2},
-          {5, 7, 3, 3, 3, 1, 0, 3},
-          {6, 4, 20, 20, 5, 2, 0, 20},
-          {2, 3, 17, 17, 13, 1, 2, 17},
-          {9, 8, 33, 33, 3, 2, 0, 33},
-          {1, 6, 5, 5, 5, 3, 1, 5},
-          {9, 7, 18, 18, 0, 0, 0, 18, TapGrid{{2, 2, 0, 1}, {3, 1, 2, 2}}},
+          {1, 1, 2, 2, 3, 1, 2},
+          {5, 7, 3, 3, 3, 1, 3},
+          {6, 4, 20, 20, 5, 2, 20},
+          {2, 3, 17, 17, 13, 1, 17},
+          {9, 8, 33, 33, 3, 2, 33},
+          {1, 6, 5, 5, 5, 3, 5},
+          {9, 7, 18, 18, 0, 0, 18, TapGrid{{2, 2, 0, 1}, {3, 1, 2, 2}}},
           // Several channels a group.
-          {5, 7, 6, 4, 3, 1, 0, 2},
-          {12, 11, 48, 96, 3, 1, 1, 3},
-          {9, 8, 40, 40, 5, 2, 0, 5},
-          {4, 5, 32, 64, 1, 1, 0, 4},
-          {8, 7, 6, 12, 0, 0, 1, 3, TapGrid{{2, 1, 1, 1}, {2, 1, 0, 3}}},
+          {5, 7, 6, 4, 3, 1, 2},
+          {12, 11, 48, 96, 3, 1, 3},
+          {9, 8, 40, 40, 5, 2, 5},
+          {4, 5, 32, 64, 1, 1, 4},
+          {8, 7, 6, 12, 0, 0, 3, TapGrid{{2, 1, 1, 1}, {2, 1, 0, 3}}},
           // Any window.
-          {8, 12, 3, 16, 0, 0, 0, 1, TapGrid{{4, 4, 0, 1}, {4, 4, 0, 1}}},
-          {9, 11, 20, 7, 0, 0, 1, 1, TapGrid{{2, 2, 0, 1}, {2, 2, 0, 1}}},
-          {11, 9, 3, 33, 0, 0, 0, 1, TapGrid{{3, 2, 0, 1}, {3, 2, 0, 1}}},
-          {7, 8, 16, 5, 0, 0, 2, 1, TapGrid{{1, 1, 0, 1}, {7, 1, 3, 1}}},
-          {10, 9, 17, 18, 0, 0, 0, 1, TapGrid{{3, 1, 4, 4}, {3, 2, 2, 2}}},
-          {3, 2, 4, 4, 0, 0, 0, 1, TapGrid{{4, 2, 1, 1}, {4, 2, 1, 1}}}};
+          {8, 12, 3, 16, 0, 0, 1, TapGrid{{4, 4, 0, 1}, {4, 4, 0, 1}}},
+          {9, 11, 20, 7, 0, 0, 1, TapGrid{{2, 2, 0, 1}, {2, 2, 0, 1}}},
+          {11, 9, 3, 33, 0, 0, 1, TapGrid{{3, 2, 0, 1}, {3, 2, 0, 1}}},
+          {7, 8, 16, 5, 0, 0, 1, TapGrid{{1, 1, 0, 1}, {7, 1, 3, 1}}},
+          {10, 9, 17, 18, 0, 0, 1, TapGrid{{3, 1, 4, 4}, {3, 2, 2, 2}}},
+          {3, 2, 4, 4, 0, 0, 1, TapGrid{{4, 2, 1, 1}, {4, 2, 1, 1}}}};
 }
 
 /// Runs with the instruction sets that this machine and this build have, one after the other.
