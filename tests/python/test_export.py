@@ -16,6 +16,7 @@ from torch import nn
 
 import delayed_rules
 import millrace
+from millrace import _cut
 import networks
 import program
 import reference
@@ -164,6 +165,22 @@ class Export(unittest.TestCase):
         self.assertEqual([len(part.sources) for part in unet if part.name == "cat"], [2, 2])
         vit = [part.name for part in millrace.export(made(networks.ViT), torch.rand(1, 3, 16, 16)).parts]
         self.assertTrue({"blocks.0", "blocks.1", "blocks.2"} <= set(vit), vit)
+
+    def test_a_module_with_most_of_the_weights_is_cut(self):
+        class Body(nn.Module):
+            def __init__(self, asks):
+                super().__init__()
+                self.first, self.last, self.asks = nn.Conv2d(3, 16, 3), nn.Conv2d(16, 16, 3), asks
+
+            def forward(self, x):
+                x = self.first(x)
+                return self.last(x) if not self.asks or x.sum() > 0 else x
+
+        for asks, expected in [(False, ["body.first", "body.last", "head"]), (True, ["body", "head"])]:
+            net = nn.Sequential()
+            net.body, net.head = Body(asks), nn.Conv2d(16, 3, 1)
+            found = [part.name for part in _cut.cut(net, torch.rand(1, 3, 8, 8))]
+            self.assertEqual(found, expected)
 
     def test_every_network_learns_as_in_pytorch(self):
         cases = [(networks.ResNet, (3, 32, 32), [[], [4], [5, 8]], True), (networks.UNet, (3, 16, 24), [[], [5], [3, 10]], False),

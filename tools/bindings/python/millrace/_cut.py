@@ -14,6 +14,7 @@ from torch import fx, nn
 from millrace._error import Error
 
 SAMPLE, NONE = -1, -2  # as stages/network.h has them
+MOST = 0.75  # of a network's weights: no stage would be left for the others
 
 
 @dataclasses.dataclass
@@ -150,45 +151,82 @@ def ends_in_sigmoid(graph: fx.GraphModule) -> bool:
     return last.target in (torch.sigmoid, nn.functional.sigmoid, "sigmoid")
 
 
-def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
-    """The parts of `module`, in order. Calls in its forward and in its nn.Sequentials are not split further. `example`
-    ([1,C,H,W]) shows which values may lie between parts; None: any may."""
+@dataclasses.dataclass
+class _Cut:
+    """A module's calls and the longest chain of parts that they make."""
+
+    traced: fx.GraphModule
+    sample: fx.Node
+    output: fx.Node
+    chain: list[list[fx.Node]]
+
+
+def _cut_with(module: nn.Module, opened: set[str], example: torch.Tensor | None) -> _Cut:
+    traced = fx.GraphModule(module, _trace(module, opened))
+    graph = traced.graph
+    _fold_batch(graph)
+    graph.eliminate_dead_code()
+    nodes = list(graph.nodes)
+    samples = [node for node in nodes if node.op == "placeholder"]
+    if len([node for node in samples if not node.args]) > 1:
+        raise Error(f"{type(module).__name__} can't be cut: its forward takes {len(samples)} inputs, not one")
+    output = nodes[-1].args[0]
+    if not isinstance(output, fx.Node):
+        raise Error(f"{type(module).__name__} can't be cut: its forward gives a {type(output).__name__}, not one tensor")
+    calls = [node for node in nodes if node.op in ("call_module", "call_function", "call_method")]
+    if not calls:
+        raise Error(f"{type(module).__name__} can't be cut: it computes nothing")
+    traced.recompile()
+    fit = set(calls)
+    if example is not None:
+        watch = _Watch(traced)
+        watch.run(example)
+        fit = watch.fit
+    chain = _chain(calls, samples[0], fit) if calls[-1] is output else [calls]
+    return _Cut(traced, samples[0], output, chain)
+
+
+def _closed(module: nn.Module, part: list[fx.Node]) -> set[str]:
+    """The modules that a part calls and that could be traced into."""
+    names = {str(node.target) for node in part if node.op == "call_module"}
+    return {name for name in names if not type(module.get_submodule(name)).__module__.startswith("torch.nn.")}
+
+
+def _weights(module: nn.Module) -> int:
+    return sum(one.numel() for one in module.parameters())
+
+
+def _longest(module: nn.Module, example: torch.Tensor | None) -> _Cut:
+    """Looks into a module around a module, and into one with most of the weights, where tracing can."""
     opened: set[str] = set()
-    while True:
-        traced = fx.GraphModule(module, _trace(module, opened))
-        graph = traced.graph
-        _fold_batch(graph)
-        graph.eliminate_dead_code()
-        nodes = list(graph.nodes)
-        samples = [node for node in nodes if node.op == "placeholder"]
-        if len([node for node in samples if not node.args]) > 1:
-            raise Error(f"{type(module).__name__} can't be cut: its forward takes {len(samples)} inputs, not one")
-        output = nodes[-1].args[0]
-        if not isinstance(output, fx.Node):
-            raise Error(f"{type(module).__name__} can't be cut: its forward gives a {type(output).__name__}, "
-                        "not one tensor")
-        calls = [node for node in nodes if node.op in ("call_module", "call_function", "call_method")]
-        if not calls:
-            raise Error(f"{type(module).__name__} can't be cut: it computes nothing")
-        traced.recompile()
-        fit = set(calls)
-        if example is not None:
-            watch = _Watch(traced)
-            watch.run(example)
-            fit = watch.fit
-        chains = _chain(calls, samples[0], fit) if calls[-1] is output else [calls]
-        closed = {str(node.target) for node in calls if node.op == "call_module"
-                  and not type(module.get_submodule(str(node.target))).__module__.startswith("torch.nn.")}
-        if len(chains) == 1 and closed:  # a module around a module: look inside
-            opened |= closed
+    found = _cut_with(module, opened, example)
+    while len(found.chain) == 1 and (closed := _closed(module, found.chain[0])):
+        opened |= closed
+        found = _cut_with(module, opened, example)
+    most = MOST * _weights(module)
+    shut: set[str] = set()
+    while large := {name for part in found.chain for name in _closed(module, part) - shut
+                    if _weights(module.get_submodule(name)) > most}:
+        shut |= large
+        try:
+            inside = _cut_with(module, opened | large, example)
+        except Error:
             continue
-        break
-    number: dict[fx.Node, int] = {samples[0]: SAMPLE}
+        if len(inside.chain) > len(found.chain):
+            found, opened = inside, opened | large
+    return found
+
+
+def cut(module: nn.Module, example: torch.Tensor | None) -> list[Part]:
+    """The parts of `module`, in order. Calls in its forward and in its nn.Sequentials are not split further, but for a
+    module's that has most of the weights. `example` ([1,C,H,W]) shows which values may lie between parts; None: any may."""
+    found = _longest(module, example)
+    number: dict[fx.Node, int] = {found.sample: SAMPLE}
     parts = []
-    for i, chain in enumerate(chains):
+    for i, chain in enumerate(found.chain):
         taken = {one for node in chain for one in _inputs(node) if one not in chain}
         sources = sorted(taken, key=lambda node: number[node] != i - 1)  # SAMPLE is -1
-        result = output if i + 1 == len(chains) else chain[-1]
+        result = found.output if i + 1 == len(found.chain) else chain[-1]
         parts.append(Part(_label(chain), _part(module, chain, sources, result), [number[node] for node in sources]))
         number[chain[-1]] = i
     return parts
