@@ -8,6 +8,7 @@ namespace millrace::program {
 namespace {
 
 using kernels::Activation;
+using kernels::Function;
 
 /// Operators that make the same numbers every time.
 bool is_constant(const Node& node) {
@@ -99,16 +100,15 @@ class Fuser {
 
   bool activate(std::size_t i) {
     Node& node = nodes_[i];
-    if (node.kind != Kind::convolution && node.kind != Kind::add_to_channels) return false;
-    Activation& activation =
-        node.kind == Kind::convolution ? node.convolution.activation : node.activation;
-    if (activation != Activation::kNone) return false;
+    if (node.kind != Kind::convolution || node.convolution.activation != Activation::kNone)
+      return false;
     const Place user = only_user(i, node.writes[0]);
     if (!user) return false;
     const Node& next = nodes_[*user];
-    if (next.kind != Kind::relu && next.kind != Kind::sigmoid) return false;
+    const bool relu = is_map(next, Function::relu);
+    if (!relu && !is_map(next, Function::sigmoid)) return false;
     if (!is_image(next.writes[0]) || !untouched(i, *user, next.writes[0])) return false;
-    activation = next.kind == Kind::relu ? Activation::kRelu : Activation::kSigmoid;
+    node.convolution.activation = relu ? Activation::kRelu : Activation::kSigmoid;
     node.writes = next.writes;
     erase(*user);
     return true;
@@ -118,7 +118,7 @@ class Fuser {
     Node& node = nodes_[i];
     if (node.kind != Kind::data_gradient || node.convolution.masked) return false;
     const Place user = only_user(i, node.writes[0]);
-    if (!user || nodes_[*user].kind != Kind::relu_mask) return false;
+    if (!user || !is_map(nodes_[*user], Function::relu_gradient)) return false;
     const Node& next = nodes_[*user];
     if (!same_memory(next.reads[0], node.writes[0]) || !is_image(next.reads[1]) ||
         !is_image(next.writes[0]) || !unwritten(i, *user, next.reads[1]) ||
@@ -135,7 +135,7 @@ class Fuser {
     Node& node = nodes_[i];
     if (node.kind != Kind::mse_gradient || node.through_sigmoid) return false;
     const Place user = only_user(i, node.writes[0]);
-    if (!user || nodes_[*user].kind != Kind::sigmoid_gradient) return false;
+    if (!user || !is_map(nodes_[*user], Function::sigmoid_gradient)) return false;
     const Node& next = nodes_[*user];
     if (!same_memory(next.reads[0], node.writes[0]) || !same_memory(next.reads[1], node.reads[1]) ||
         !is_image(next.writes[0]) || !unwritten(i, *user, next.reads[1]) ||
@@ -186,7 +186,7 @@ class Fuser {
         source = nodes_[*user].writes[0];
         user = only_user(*user, source);
       }
-      if (!user || nodes_[*user].kind != Kind::add) return false;
+      if (!user || !is_map(nodes_[*user], Function::add)) return false;
       const Node& next = nodes_[*user];
       if (!same_memory(next.writes[0], next.reads[0]) || !same_memory(next.reads[1], source) ||
           !next.writes[0].is_contiguous() || !untouched(i, *user, next.writes[0]))

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "capture/program/kernels/kernels.h"
+#include "capture/program/kernels/map.h"
 #include "capture/program/recording.h"
 
 namespace millrace::program {
@@ -19,11 +20,7 @@ enum class Kind {
   convolution,           ///< {x, w[, bias]} -> {y}, with an activation
   data_gradient,         ///< {dy, w[, mask]} -> {dx}
   weight_gradient,       ///< {dy, x} -> {dw, db}; either may be undefined. On a GPU of a group
-  relu,                  ///< {x} -> {y}
-  sigmoid,               ///< {x} -> {y}
-  relu_mask,             ///< {dy, y} -> {dx}
-  sigmoid_gradient,      ///< {dy, y} -> {dx}
-  add,                   ///< {a, b} -> {sum}
+  map,                   ///< {left[, right]} -> {made}
   mse,                   ///< {prediction, target} -> {loss}
   mse_gradient,          ///< {scale, prediction, target} -> {gradient}
   group_norm,            ///< {x[, weight, bias]} -> {y, mean, rstd}; what is not there is undefined
@@ -34,8 +31,7 @@ enum class Kind {
   update,  ///< {weights, gradient, rate, finite, state..., memory...} -> {finite, skipped, to,
            ///< state..., memory...}; finite may be undefined
   add_up,  ///< {part} -> {sum}: over the ranks that share modules
-  add_to_channels,  ///< {x, number a channel} -> {y}, with an activation
-  channel_sums,     ///< {x} -> {sum over each channel's pixels}
+  channel_sums,  ///< {x} -> {sum over each channel's pixels}
 };
 
 /// One operation on memory at fixed addresses.
@@ -45,10 +41,15 @@ struct Node {
   std::vector<at::Tensor> reads, writes;
   kernels::Convolution convolution{};
   std::vector<kernels::Convolution>
-      group;                         ///< whose weights' gradients it makes, one after another
-  kernels::Activation activation{};  ///< add_to_channels
-  bool through_sigmoid = false;      ///< mse_gradient: on through the sigmoid before it
+      group;  ///< whose weights' gradients it makes, one after another
+  kernels::Map map{};
+  float factor = 1;              ///< channel_sums: of each sum
+  bool through_sigmoid = false;  ///< mse_gradient: on through the sigmoid before it
 };
+
+inline bool is_map(const Node& node, kernels::Function function) {
+  return node.kind == Kind::map && node.map.function == function;
+}
 
 /// Bytes [begin, end) that a tensor may touch.
 struct Range {

@@ -9,7 +9,6 @@
 #include <stdexcept>
 
 #include "capture/program/cuda/operations.h"
-#include "capture/program/kernels/channels.h"
 #include "capture/program/kernels/norm.h"
 #include "stages/guarded_update.h"
 #include "stages/tensor_split.h"
@@ -153,36 +152,12 @@ class KernelCall final : public Prepared {
 };
 using Addresses = KernelCall::Addresses;
 
-/// A function of `count` elements, of which a team's threads take parts.
-template <class Kernel>
-std::unique_ptr<Prepared> elementwise(const char* name, const Node& node, const Kernel& kernel) {
-  const auto count = std::size_t(node.writes[0].numel());
-  return std::make_unique<KernelCall>(
-      name, true, [count, kernel](const Addresses& at, kernels::Share share) {
-        const auto [begin, end] = share.of(count, 16);
-        const float* const b = at.reads[1] ? at.reads[1] + begin : nullptr;
-        kernel(at.reads[0] + begin, b, at.writes[0] + begin, end - begin);
-      });
-}
-
-std::unique_ptr<Prepared> elementwise(const Node& node) {
-  using In = const float*;
-  switch (node.kind) {
-    case Kind::relu:
-      return elementwise("relu", node, [](In a, In, float* made, std::size_t count) {
-        kernels::relu(a, made, count);
-      });
-    case Kind::sigmoid:
-      return elementwise("sigmoid", node, [](In a, In, float* made, std::size_t count) {
-        kernels::sigmoid(a, made, count);
-      });
-    case Kind::relu_mask:
-      return elementwise("relu mask", node, kernels::relu_mask);
-    case Kind::sigmoid_gradient:
-      return elementwise("sigmoid gradient", node, kernels::sigmoid_gradient);
-    default:
-      return elementwise("add", node, kernels::add);
-  }
+std::unique_ptr<Prepared> map(const Node& node) {
+  return std::make_unique<KernelCall>(kernels::name_of(node.map.function), true,
+                                      [m = node.map](const Addresses& at, kernels::Share share) {
+                                        kernels::map(m, at.reads[0], at.reads[1], at.writes[0],
+                                                     share);
+                                      });
 }
 
 std::unique_ptr<Prepared> mean_squared_error(const Node& node) {
@@ -202,21 +177,13 @@ std::unique_ptr<Prepared> mean_squared_error_gradient(const Node& node) {
       });
 }
 
-std::unique_ptr<Prepared> add_to_channels(const Node& node) {
-  const kernels::Layout l = layout_of(node.writes[0]);
-  return std::make_unique<KernelCall>(
-      "add to channels of " + text_of(l) + text_of(node.activation), true,
-      [l, activation = node.activation](const Addresses& at, kernels::Share share) {
-        kernels::add_to_channels(l, at.reads[0], at.reads[1], activation, at.writes[0], share);
-      });
-}
-
 std::unique_ptr<Prepared> channel_sums(const Node& node) {
   const kernels::Layout l = layout_of(node.reads[0]);
-  return std::make_unique<KernelCall>("channel sums of " + text_of(l), true,
-                                      [l](const Addresses& at, kernels::Share share) {
-                                        kernels::channel_sums(l, at.reads[0], at.writes[0], share);
-                                      });
+  return std::make_unique<KernelCall>(
+      "channel sums of " + text_of(l), true,
+      [l, factor = node.factor](const Addresses& at, kernels::Share share) {
+        kernels::channel_sums(l, at.reads[0], factor, at.writes[0], share);
+      });
 }
 
 /// millrace::add_up. Whoever shares the modules runs the same programs.
@@ -233,20 +200,6 @@ std::unique_ptr<Prepared> add_up(const Node& node) {
   made->info.kernel = "ranks";
   return made;
 }
-
-class StridedAdd final : public Prepared {
- public:
-  explicit StridedAdd(const Node& node)
-      : a_(node.reads[0]), b_(node.reads[1]), sum_(node.writes[0]) {
-    info.name = "add of other strides";
-    info.kernel = capture::kLibTorch;
-  }
-  void bind(const Node&, char*) override {}
-  void run(int, kernels::Share) override { at::add_out(sum_, a_, b_); }
-
- private:
-  at::Tensor a_, b_, sum_;
-};
 
 class GroupNorm final : public Prepared {
  public:
@@ -441,8 +394,6 @@ std::string describe(const kernels::Convolution& c) {
 }
 
 std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
-  const bool strided = node.kind == Kind::add && !lie_alike(node.reads[0], node.reads[1]);
-  if (strided) return std::make_unique<StridedAdd>(node);
   if (node.kind != Kind::torch && node.writes[0].is_cuda()) return prepare_on_gpu(node);
   switch (node.kind) {
     case Kind::torch:
@@ -451,13 +402,8 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::data_gradient:
     case Kind::weight_gradient:
       return std::make_unique<ConvolutionOperation>(node, threads);
-    case Kind::relu:
-    case Kind::sigmoid:
-    case Kind::relu_mask:
-    case Kind::sigmoid_gradient:
-      return elementwise(node);
-    case Kind::add:
-      return elementwise(node);
+    case Kind::map:
+      return map(node);
     case Kind::mse:
       return mean_squared_error(node);
     case Kind::mse_gradient:
@@ -473,8 +419,6 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
       return std::make_unique<Update>(node, threads);
     case Kind::add_up:
       return add_up(node);
-    case Kind::add_to_channels:
-      return add_to_channels(node);
     case Kind::channel_sums:
       return channel_sums(node);
   }

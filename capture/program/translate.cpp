@@ -1,10 +1,13 @@
 // Lowers LibTorch's operators to nodes.
 #include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 
 #include "capture/program/node.h"
 
@@ -124,9 +127,7 @@ class Translation {
     for (const Call& call : calls) {
       if (only_allocates(call) || only_names(call)) continue;
       call_ = &call;
-      const auto rule = rules().find(call.name());
-      const bool known = rule != rules().end() && (!on_gpu_ || rule->second.on_gpu);
-      if (!known || !(this->*rule->second.translate)(call)) left(call);
+      if (!translated(call)) left(call);
     }
     return std::move(nodes_);
   }
@@ -138,6 +139,18 @@ class Translation {
     bool on_gpu = false;  ///< a GPU has such kernels, too
   };
   static const std::map<std::string, Rule>& rules();
+
+  bool translated(const Call& call) { return translated(call, call.name()); }
+  bool translated(const Call& call, const std::string& name) {
+    const auto known = [&](const auto& rules) {
+      const auto rule = rules.find(name);
+      return rule != rules.end() && (!on_gpu_ || rule->second.on_gpu) ? &rule->second : nullptr;
+    };
+    if (const Rule* rule = known(rules())) return (this->*rule->translate)(call);
+    if (const MapRule* rule = known(map_rules())) return map(call, *rule);
+    const bool in_place = name.ends_with('_');
+    return in_place && translated(call, name.substr(0, name.size() - 1));
+  }
 
   Node& add(Kind kind, std::vector<at::Tensor> reads, std::vector<at::Tensor> writes) {
     for (const at::Tensor& written : writes) {
@@ -258,7 +271,7 @@ class Translation {
       const at::Tensor sums =
           bias.defined() ? own(y.sizes(), image_format(y.device()), y.device()) : image;
       add(Kind::data_gradient, {from, w}, {sums}).convolution = *c;
-      if (bias.defined()) add(Kind::add_to_channels, {sums, bias}, {image});
+      if (bias.defined()) map(kernels::Function::add, {}, {sums, bias.view({-1, 1, 1})}, image);
     } else {
       std::vector<at::Tensor> reads = {from, w};
       if (bias.defined()) reads.push_back(bias);
@@ -347,71 +360,176 @@ class Translation {
            bias.size(0) == made.size(1) && product(tensor(call, 1), tensor(call, 2), bias, made);
   }
 
-  /// One function of each element of `operands`.
-  bool elementwise(Kind kind, std::vector<at::Tensor> operands, const at::Tensor& made) {
-    bool as_they_lie = true, as_images = is_picture(made);
+  // Functions of each element.
+
+  /// Puts the elements of `made` into rows so that each operand, spread over `made`, has one step
+  /// from row to row and one, 0 or 1, in a row. Nothing if they can't be.
+  static std::optional<kernels::Map> in_rows(const at::Tensor& made,
+                                             const std::vector<at::Tensor>& operands) {
+    std::vector<std::int64_t> order;  // of dimensions, in that of memory
+    for (std::int64_t d = 0; d < made.dim(); ++d) {
+      if (made.size(d) > 1) order.push_back(d);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](auto a, auto b) { return made.stride(a) > made.stride(b); });
+    for (std::size_t split = 0; split <= order.size(); ++split) {
+      kernels::Map map;
+      const auto dimensions = std::span(order);
+      const auto outer = dimensions.first(split), inner = dimensions.subspan(split);
+      map.rows = std::size_t(elements(made, outer));
+      map.row = std::size_t(elements(made, inner));
+      bool fits = true;
+      for (std::size_t i = 0; i < operands.size(); ++i) {
+        const at::Tensor spread = operands[i].expand(made.sizes());
+        const std::optional<std::int64_t> row = step(spread, outer), each = step(spread, inner);
+        fits = fits && row && each && *row >= 0 && (*each == 0 || *each == 1);
+        if (!fits) break;
+        (i == 0 ? map.left : map.right) = {std::size_t(*row), *each == 1};
+      }
+      if (fits) return map;
+    }
+    return {};
+  }
+  static std::int64_t elements(const at::Tensor& tensor, std::span<const std::int64_t> dimensions) {
+    std::int64_t count = 1;
+    for (const std::int64_t d : dimensions) count *= tensor.size(d);
+    return count;
+  }
+  /// From an element to the next along dimensions that go on from one to the other.
+  static std::optional<std::int64_t> step(const at::Tensor& tensor,
+                                          std::span<const std::int64_t> dimensions) {
+    for (std::size_t i = 0; i + 1 < dimensions.size(); ++i) {
+      const std::int64_t d = dimensions[i], next = dimensions[i + 1];
+      if (tensor.stride(d) != tensor.stride(next) * tensor.size(next)) return {};
+    }
+    return dimensions.empty() ? 0 : tensor.stride(dimensions.back());
+  }
+
+  /// Adds function(operands), each of which is spread over `made`.
+  bool map(kernels::Function function, const std::array<float, 3>& numbers,
+           std::vector<at::Tensor> operands, const at::Tensor& made) {
+    using Operands = std::vector<at::Tensor>;
+    if (!is_dense(made) || made.numel() == 0) return false;
+    Operands wide, narrow;  // of made's size, and smaller
     for (const at::Tensor& operand : operands) {
-      as_they_lie &= lie_alike(operand, made) && images_.count(operand.const_data_ptr()) == 0;
-      as_images &= is_picture(operand) && operand.sizes() == made.sizes();
+      if (!is_copyable(operand) || operand.device() != made.device() ||
+          !at::is_expandable_to(operand.sizes(), made.sizes()))
+        return false;
+      (operand.sizes() == made.sizes() ? wide : narrow).push_back(operand);
     }
-    if (as_they_lie) {
-      add(kind, std::move(operands), {made});
-      return true;
+    const auto lies_well = [&](const at::Tensor& operand) {
+      return lie_alike(operand, made) && images_.count(operand.const_data_ptr()) == 0;
+    };
+    const bool as_it_lies =
+        std::all_of(wide.begin(), wide.end(), lies_well) && (!wide.empty() || !is_picture(made));
+    if (on_gpu_ && !(narrow.empty() && (as_it_lies || is_picture(made)))) return false;
+    const at::Tensor to = as_it_lies || !is_picture(made) ? made : image_for(made);
+    if (!narrow.empty() && !in_rows(to, narrow)) return false;
+    for (at::Tensor& operand : operands) {
+      if (operand.sizes() != made.sizes() || lie_alike(operand, to)) continue;
+      if (is_picture(made)) {
+        operand = read(operand);
+      } else {
+        const at::Tensor alike = at::empty_strided(made.sizes(), made.strides(), made.options());
+        own_.add(alike);
+        add(Kind::copy, {operand}, {alike});
+        operand = alike;
+      }
     }
-    if (!as_images) return false;
-    for (at::Tensor& operand : operands) operand = read(operand);
-    const at::Tensor image = image_for(made);
-    add(kind, std::move(operands), {image});
-    written(made, image);
+    std::optional<kernels::Map> rows = in_rows(to, operands);
+    if (!rows) rows = kernels::Map{.row = std::size_t(to.numel())};  // all lie alike
+    rows->function = function;
+    std::copy(numbers.begin(), numbers.end(), rows->numbers);
+    add(Kind::map, std::move(operands), {to}).map = *rows;
+    written(made, to);
     return true;
   }
 
-  bool relu(const Call& call) { return elementwise(Kind::relu, {tensor(call, 0)}, result(call)); }
-  bool sigmoid(const Call& call) {
-    return elementwise(Kind::sigmoid, {tensor(call, 0)}, result(call));
+  /// The operator's function, and which of its arguments are operands and numbers.
+  struct MapRule {
+    kernels::Function function;
+    std::vector<std::size_t> operands, numbers;
+    bool on_gpu = false;
+  };
+  static const std::map<std::string, MapRule>& map_rules();
+
+  bool map(const Call& call, const MapRule& rule) {
+    std::vector<at::Tensor> operands;
+    for (const std::size_t i : rule.operands) operands.push_back(operand(call.arguments[i]));
+    std::array<float, 3> numbers{};
+    for (std::size_t i = 0; i < rule.numbers.size(); ++i)
+      numbers[i] = float(call.arguments[rule.numbers[i]].toScalar().toDouble());
+    return map(rule.function, numbers, std::move(operands), result(call));
   }
+  /// A number is an operand of one element.
+  static at::Tensor operand(const c10::IValue& value) {
+    return value.isTensor() ? value.toTensor() : at::scalar_tensor(value.toScalar(), at::kFloat);
+  }
+
   bool threshold_backward(const Call& call) {
     return call.arguments[2].toScalar().toDouble() == 0 &&
-           elementwise(Kind::relu_mask, {tensor(call, 0), tensor(call, 1)}, result(call));
+           map(kernels::Function::relu_gradient, {}, {tensor(call, 0), tensor(call, 1)},
+               result(call));
   }
-  bool sigmoid_backward(const Call& call) {
-    return elementwise(Kind::sigmoid_gradient, {tensor(call, 0), tensor(call, 1)}, result(call));
+  // gelu(x, approximate)
+  bool gelu(const Call& call) {
+    using kernels::Function;
+    return map(call.arguments[1].toStringRef() == "tanh" ? Function::gelu_tanh : Function::gelu, {},
+               {tensor(call, 0)}, result(call));
   }
-
+  bool gelu_backward(const Call& call) {
+    using kernels::Function;
+    const bool by_tanh = call.arguments[2].toStringRef() == "tanh";
+    return map(by_tanh ? Function::gelu_tanh_gradient : Function::gelu_gradient, {},
+               {tensor(call, 0), tensor(call, 1)}, result(call));
+  }
+  // elu_backward(gradient, alpha, scale, input_scale, is_result, given or made)
+  bool elu_backward(const Call& call) {
+    using kernels::Function;
+    return map(call,
+               {call.arguments[4].toBool() ? Function::elu_result_gradient : Function::elu_gradient,
+                {0, 5},
+                {1, 2, 3}});
+  }
+  // add(a, b, alpha), sub alike
   bool sum(const Call& call) {
-    if (!call.arguments[1].isTensor() || call.arguments[2].toScalar().toDouble() != 1) return false;
-    const at::Tensor &a = tensor(call, 0), &b = tensor(call, 1), &made = result(call);
-    if (!is_copyable(a) || !is_copyable(b)) return false;
-    if (!on_gpu_ && is_picture(a) && is_picture(made) && is_of_channels(b, a) &&
-        b.sizes() != a.sizes()) {
-      const at::Tensor from = read(a), image = image_for(made);
-      add(Kind::add_to_channels, {from, b}, {image});
-      written(made, image);
-      return true;
-    }
-    if (a.sizes() != b.sizes()) return false;
-    if (!is_dense(a) || !is_dense(b)) return elementwise(Kind::add, {a, b}, made);
-    if (!lie_alike(a, made)) return false;
-    add(Kind::add, {a, b}, {made});
-    return true;
+    return call.arguments[2].toScalar().toDouble() == 1 &&
+           map(call, {kernels::Function::add, {0, 1}, {}});
+  }
+  bool subtraction(const Call& call) {
+    return call.arguments[2].toScalar().toDouble() == 1 &&
+           map(call, {kernels::Function::subtract, {0, 1}, {}});
   }
 
-  /// Whether it is a number for each channel of `picture`.
+  /// Whether it is a number for each channel of `picture`, whose sums' sizes it has.
   static bool is_of_channels(const at::Tensor& tensor, const at::Tensor& picture) {
-    return tensor.dim() == 4 && tensor.size(1) == picture.size(1) &&
-           tensor.numel() == tensor.size(1);
+    return tensor.numel() == picture.size(1) &&
+           (tensor.dim() != 4 || tensor.size(1) == picture.size(1));
   }
 
-  // sum(input, dim[], keepdim, dtype?)
-  bool channel_sums(const Call& call) {
+  // sum(input, dim[], keepdim, dtype?) and mean alike
+  bool channel_sums(const Call& call) { return channel_sums(call, 1); }
+  bool channel_means(const Call& call) {
+    return channel_sums(call, 1 / float(tensor(call, 0).numel() / result(call).numel()));
+  }
+  bool channel_sums(const Call& call, float factor) {
     const at::Tensor &x = tensor(call, 0), &made = result(call);
-    if (!is_dense(made) || !call.arguments[3].isNone()) return false;
-    const bool of_rows = is_matrix(x) && x.is_contiguous() && made.numel() == x.size(1) &&
-                         all_are(call.arguments[1], 0);
+    if (!is_dense(made) || made.numel() == 0 || !call.arguments[3].isNone()) return false;
+    const bool of_rows = is_dense(x) && x.is_contiguous() && x.dim() > 1 &&
+                         made.numel() == x.size(-1) && all_but_the_last(x, call.arguments[1]);
     if (!of_rows && !(is_picture(x) && is_of_channels(made, x))) return false;
-    const at::Tensor from = of_rows ? as_pixels(x) : read(x);
-    add(Kind::channel_sums, {from}, {made});
+    const at::Tensor from = of_rows ? as_pixels(x.view({-1, x.size(-1)})) : read(x);
+    add(Kind::channel_sums, {from}, {made}).factor = factor;
     return true;
+  }
+  /// Whether the sum is over all dimensions but the last, or those that it leaves have one element.
+  static bool all_but_the_last(const at::Tensor& x, const c10::IValue& dimensions) {
+    std::set<std::int64_t> summed;
+    for (const std::int64_t d : dimensions.toIntVector()) summed.insert(d < 0 ? d + x.dim() : d);
+    for (std::int64_t d = 0; d + 1 < x.dim(); ++d) {
+      if (x.size(d) > 1 && summed.count(d) == 0) return false;
+    }
+    return summed.count(x.dim() - 1) == 0;
   }
 
   // add_up(part, reducer, place)
@@ -582,13 +700,14 @@ const std::map<std::string, Translation::Rule>& Translation::rules() {
       {"aten::convolution_backward", {&Translation::convolution_backward, true}},
       {"aten::mm", {&Translation::product}},
       {"aten::addmm", {&Translation::product_and_bias}},
-      {"aten::relu", {&Translation::relu, true}},
-      {"aten::sigmoid", {&Translation::sigmoid, true}},
       {"aten::threshold_backward", {&Translation::threshold_backward, true}},
-      {"aten::sigmoid_backward", {&Translation::sigmoid_backward, true}},
       {"aten::add", {&Translation::sum, true}},
-      {"aten::add_", {&Translation::sum, true}},
+      {"aten::sub", {&Translation::subtraction}},
+      {"aten::gelu", {&Translation::gelu}},
+      {"aten::gelu_backward", {&Translation::gelu_backward}},
+      {"aten::elu_backward", {&Translation::elu_backward}},
       {"aten::sum", {&Translation::channel_sums}},
+      {"aten::mean", {&Translation::channel_means}},
       {"aten::mse_loss", {&Translation::mse_loss, true}},
       {"aten::mse_loss_backward", {&Translation::mse_loss_backward, true}},
       {"aten::native_group_norm", {&Translation::group_norm}},
@@ -601,6 +720,34 @@ const std::map<std::string, Translation::Rule>& Translation::rules() {
       {"aten::_to_copy", {&Translation::clone, true}},
       {"millrace::add_up", {&Translation::add_up}},
       {"millrace::check_and_update", {&Translation::update}},
+  };
+  return table;
+}
+
+const std::map<std::string, Translation::MapRule>& Translation::map_rules() {
+  using kernels::Function;
+  static const std::map<std::string, MapRule> table = {
+      {"aten::mul", {Function::multiply, {0, 1}, {}}},
+      {"aten::div", {Function::divide, {0, 1}, {}}},
+      {"aten::neg", {Function::negate, {0}, {}}},
+      {"aten::abs", {Function::absolute, {0}, {}}},
+      {"aten::sgn", {Function::sign, {0}, {}}},
+      {"aten::relu", {Function::relu, {0}, {}, true}},
+      {"aten::sigmoid", {Function::sigmoid, {0}, {}, true}},
+      {"aten::sigmoid_backward", {Function::sigmoid_gradient, {0, 1}, {}, true}},
+      {"aten::tanh", {Function::tanh, {0}, {}}},
+      {"aten::tanh_backward", {Function::tanh_gradient, {0, 1}, {}}},
+      {"aten::silu", {Function::silu, {0}, {}}},
+      {"aten::silu_backward", {Function::silu_gradient, {0, 1}, {}}},
+      {"aten::hardsigmoid", {Function::hard_sigmoid, {0}, {}}},
+      {"aten::hardsigmoid_backward", {Function::hard_sigmoid_gradient, {0, 1}, {}}},
+      {"aten::hardswish", {Function::hard_swish, {0}, {}}},
+      {"aten::hardswish_backward", {Function::hard_swish_gradient, {0, 1}, {}}},
+      {"aten::hardtanh", {Function::clamp, {0}, {1, 2}}},
+      {"aten::hardtanh_backward", {Function::clamp_gradient, {0, 1}, {2, 3}}},
+      {"aten::leaky_relu", {Function::leaky_relu, {0}, {1}}},
+      {"aten::leaky_relu_backward", {Function::leaky_relu_gradient, {0, 1}, {2}}},
+      {"aten::elu", {Function::elu, {0}, {1, 2, 3}}},
   };
   return table;
 }

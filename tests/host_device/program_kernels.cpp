@@ -14,8 +14,9 @@ namespace millrace::gpu {
       ConvolutionArguments);
 #define SIZES(...)                                                                                \
   SIZE(1, 1, __VA_ARGS__)                                                                         \
-  SIZE(1, 2, __VA_ARGS__) SIZE(3, 1, __VA_ARGS__) SIZE(3, 2, __VA_ARGS__) SIZE(5, 1, __VA_ARGS__) \
-      SIZE(7, 2, __VA_ARGS__) SIZE(15, 1, __VA_ARGS__)
+  SIZE(1, 2, __VA_ARGS__)                                                                         \
+  SIZE(3, 1, __VA_ARGS__) SIZE(3, 2, __VA_ARGS__) SIZE(5, 1, __VA_ARGS__) SIZE(7, 2, __VA_ARGS__) \
+      SIZE(15, 1, __VA_ARGS__)
 #define SIZE(kernel, stride, ...)                          \
   CONVOLUTION(kernel, stride, false, none, __VA_ARGS__)    \
   CONVOLUTION(kernel, stride, false, relu, __VA_ARGS__)    \
@@ -29,7 +30,7 @@ MILLRACE_WEIGHT_GRADIENT_TILES(SIZES)
 
 template KERNEL(0) elementwise<Elementwise::relu>(ElementwiseArguments);
 template KERNEL(0) elementwise<Elementwise::sigmoid>(ElementwiseArguments);
-template KERNEL(0) elementwise<Elementwise::relu_mask>(ElementwiseArguments);
+template KERNEL(0) elementwise<Elementwise::relu_gradient>(ElementwiseArguments);
 template KERNEL(0) elementwise<Elementwise::sigmoid_gradient>(ElementwiseArguments);
 template KERNEL(0) elementwise<Elementwise::add>(ElementwiseArguments);
 

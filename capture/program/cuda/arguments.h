@@ -45,7 +45,7 @@ struct PartsArguments {
 constexpr int kThreads = 256;  ///< of a block of these kernels
 constexpr int kSumThreads = 1024;
 
-enum class Elementwise { relu, sigmoid, relu_mask, sigmoid_gradient, add };
+enum class Elementwise { relu, sigmoid, relu_gradient, sigmoid_gradient, add };
 
 struct ElementwiseArguments {
   const float *a, *b;  ///< b: of those that have two operands

@@ -14,7 +14,7 @@ elementwise(BY_VALUE ElementwiseArguments arguments) {
   float made = a;
   if constexpr (kFunction == Elementwise::relu) made = activated(a, Activation::relu);
   if constexpr (kFunction == Elementwise::sigmoid) made = activated(a, Activation::sigmoid);
-  if constexpr (kFunction == Elementwise::relu_mask) made = arguments.b[i] <= 0 ? 0 : a;
+  if constexpr (kFunction == Elementwise::relu_gradient) made = arguments.b[i] <= 0 ? 0 : a;
   if constexpr (kFunction == Elementwise::sigmoid_gradient)
     made = a * arguments.b[i] * (1 - arguments.b[i]);
   if constexpr (kFunction == Elementwise::add) made = a + arguments.b[i];

@@ -304,10 +304,13 @@ class GpuCall final : public Prepared {
   Arguments arguments_{};
 };
 
-std::unique_ptr<Prepared> elementwise(const char* name, const char* function, const Node& node) {
+std::unique_ptr<Prepared> elementwise(const Node& node) {
   const int count = int(node.writes[0].numel());
+  const std::string name = kernels::name_of(node.map.function);
+  std::string function = name;
+  std::replace(function.begin(), function.end(), ' ', '_');
   return std::make_unique<GpuCall<gpu::ElementwiseArguments>>(
-      name, std::string("elementwise<millrace::gpu::Elementwise::") + function + ">", gpu::kThreads,
+      name, "elementwise<millrace::gpu::Elementwise::" + function + ">", gpu::kThreads,
       gpu::divided_up(count, gpu::kThreads), 0, [count](const Node& n) {
         return gpu::ElementwiseArguments{.a = floats(n.reads[0]),
                                          .b = n.reads.size() > 1 ? floats(n.reads[1]) : nullptr,
@@ -376,16 +379,8 @@ std::unique_ptr<Prepared> prepare_on_gpu(const Node& node) {
       return std::make_unique<GpuConvolution>(node);
     case Kind::weight_gradient:
       return std::make_unique<GpuWeightGradients>(node);
-    case Kind::relu:
-      return elementwise("relu", "relu", node);
-    case Kind::sigmoid:
-      return elementwise("sigmoid", "sigmoid", node);
-    case Kind::relu_mask:
-      return elementwise("relu mask", "relu_mask", node);
-    case Kind::sigmoid_gradient:
-      return elementwise("sigmoid gradient", "sigmoid_gradient", node);
-    case Kind::add:
-      return elementwise("add", "add", node);
+    case Kind::map:
+      return elementwise(node);
     case Kind::mse:
     case Kind::mse_gradient:
       return squared_error(node);

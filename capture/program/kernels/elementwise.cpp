@@ -1,4 +1,4 @@
-// Elementwise kernels, the loss, the finite check.
+// The loss, and whether all is finite.
 #include <limits>
 
 #include "capture/program/kernels/simd.h"
@@ -14,44 +14,8 @@ HWY_BEFORE_NAMESPACE();
 namespace millrace::kernels {
 namespace HWY_NAMESPACE {
 
-/// destination[i] = function(left[i], right[i]).
-template <typename Function>
-HWY_INLINE void map(const float* left, const float* right, float* destination, std::size_t count,
-                    const Function& function) {
-  const D d;
-  std::size_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    hn::StoreU(function(hn::LoadU(d, left + i), hn::LoadU(d, right + i)), d, destination + i);
-  if (i == count) return;
-  const auto part = first_lanes(count - i);
-  const V v = function(load_part(part, left + i), load_part(part, right + i));
-  store_part(v, part, destination + i);
-}
-
-void relu(const float* source, float* destination, std::size_t count) {
-  map(source, source, destination, count, [](V v, V) { return relu_of(v); });
-}
-
-void sigmoid(const float* source, float* destination, std::size_t count) {
-  map(source, source, destination, count, [](V v, V) { return sigmoid_of(v); });
-}
-
-void add(const float* left, const float* right, float* destination, std::size_t count) {
-  map(left, right, destination, count, [](V a, V b) { return hn::Add(a, b); });
-}
-
-void relu_mask(const float* source, const float* mask, float* destination, std::size_t count) {
-  map(source, mask, destination, count,
-      [](V v, V m) { return hn::IfThenZeroElse(hn::Le(m, hn::Zero(D())), v); });
-}
-
 HWY_INLINE V through_sigmoid_of(V gradient, V output) {
   return hn::Mul(hn::Mul(gradient, hn::Sub(hn::Set(D(), 1.0f), output)), output);
-}
-
-void sigmoid_gradient(const float* gradient, const float* output, float* destination,
-                      std::size_t count) {
-  map(gradient, output, destination, count, [](V g, V y) { return through_sigmoid_of(g, y); });
 }
 
 bool all_finite(const float* values, std::size_t count) {
@@ -98,30 +62,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace millrace::kernels {
 
-HWY_EXPORT(relu);
-HWY_EXPORT(sigmoid);
-HWY_EXPORT(add);
-HWY_EXPORT(relu_mask);
-HWY_EXPORT(sigmoid_gradient);
 HWY_EXPORT(all_finite);
 HWY_EXPORT(mse_row);
 
-void relu(const float* source, float* destination, std::size_t count) {
-  HWY_DYNAMIC_DISPATCH(relu)(source, destination, count);
-}
-void sigmoid(const float* source, float* destination, std::size_t count) {
-  HWY_DYNAMIC_DISPATCH(sigmoid)(source, destination, count);
-}
-void add(const float* left, const float* right, float* destination, std::size_t count) {
-  HWY_DYNAMIC_DISPATCH(add)(left, right, destination, count);
-}
-void relu_mask(const float* source, const float* mask, float* destination, std::size_t count) {
-  HWY_DYNAMIC_DISPATCH(relu_mask)(source, mask, destination, count);
-}
-void sigmoid_gradient(const float* gradient, const float* output, float* destination,
-                      std::size_t count) {
-  HWY_DYNAMIC_DISPATCH(sigmoid_gradient)(gradient, output, destination, count);
-}
 bool all_finite(const float* values, std::size_t count) {
   return HWY_DYNAMIC_DISPATCH(all_finite)(values, count);
 }

@@ -129,16 +129,6 @@ inline int taps_of(const TapGrid& window) {
 /// Operations that the limit counts: 2 for each tap, those on the padding too.
 double flops(const Convolution& convolution);
 
-// ---- Elementwise over `count` floats. Source and destination may be the same address.
-
-void relu(const float* source, float* destination, std::size_t count);
-void sigmoid(const float* source, float* destination, std::size_t count);
-void add(const float* left, const float* right, float* destination, std::size_t count);
-/// destination = mask <= 0 ? 0 : source, as at::threshold_backward.
-void relu_mask(const float* source, const float* mask, float* destination, std::size_t count);
-/// Backward of sigmoid from its output: destination = gradient * output * (1 - output).
-void sigmoid_gradient(const float* gradient, const float* output, float* destination,
-                      std::size_t count);
 bool all_finite(const float* values, std::size_t count);
 
 // ---- Images.
@@ -146,6 +136,10 @@ bool all_finite(const float* values, std::size_t count);
 /// From NCHW, [channels][height][width] without gaps, and back.
 void from_planes(const float* planes, float* destination, const Layout& to);
 void to_planes(const float* source, const Layout& from, float* planes);
+
+/// sums = factor times the sum over all pixels, a number a channel. A team shares the channels.
+void channel_sums(const Layout& layout, const float* source, float factor, float* sums,
+                  Share share);
 
 /// Mean squared error over all elements and its gradient; `scale` multiplies the gradient alone.
 /// \param gradient of the loss by the prediction, or, with through_sigmoid, by what the sigmoid

@@ -68,9 +68,9 @@ struct WeightSums {
   float* sums = nullptr;
 };
 void weight_sums(const WeightSums& w);
-/// Sum over all pixels, for each of channels [begin, end).
+/// Factor times the sum over all pixels, for each of channels [begin, end).
 void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
-                  float* sums, bool accumulate);
+                  float* sums, bool accumulate, float factor = 1);
 
 /// A matrix of weights in PyTorch's order, a row an output channel, and a column of each of a few
 /// output pixels.

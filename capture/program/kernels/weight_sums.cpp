@@ -162,7 +162,7 @@ void weight_sums(const WeightSums& w) {
 }
 
 void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
-                  float* sums, bool accumulate) {
+                  float* sums, bool accumulate, float factor) {
   const D d;
   for (std::size_t channel = begin; channel < end; channel += kLanes) {
     const auto part = first_lanes(end - channel);
@@ -174,6 +174,7 @@ void channel_sums(const float* source, const Layout& layout, std::size_t begin, 
         row[x % 4] = hn::Add(row[x % 4], load_part(part, from));
       total = hn::Add(total, hn::Add(hn::Add(row[0], row[1]), hn::Add(row[2], row[3])));
     }
+    total = hn::Mul(total, hn::Set(d, factor));
     if (accumulate) total = hn::Add(total, load_part(part, sums + channel));
     store_part(total, part, sums + channel);
   }
@@ -193,8 +194,13 @@ void weight_sums(const WeightSums& w) {
   HWY_DYNAMIC_DISPATCH(weight_sums)(w);
 }
 void channel_sums(const float* source, const Layout& layout, std::size_t begin, std::size_t end,
-                  float* sums, bool accumulate) {
-  HWY_DYNAMIC_DISPATCH(channel_sums)(source, layout, begin, end, sums, accumulate);
+                  float* sums, bool accumulate, float factor) {
+  HWY_DYNAMIC_DISPATCH(channel_sums)(source, layout, begin, end, sums, accumulate, factor);
+}
+void channel_sums(const Layout& layout, const float* source, float factor, float* sums,
+                  Share share) {
+  const auto [begin, end] = share.of(std::size_t(layout.channels), lanes());
+  channel_sums(source, layout, begin, end, sums, /*accumulate=*/false, factor);
 }
 
 }  // namespace millrace::kernels

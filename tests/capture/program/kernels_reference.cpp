@@ -1,5 +1,6 @@
 #include "tests/capture/program/kernels_reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -170,7 +171,8 @@ TestConvolution::TestConvolution(const Convolution& c)
   for (TestImage* image : {&x, &dy, &mask}) image->fill(random);
   for (TestFloats* floats : {&weights, &bias, &weight_gradient, &bias_gradient})
     floats->fill(random);
-  relu(mask.first(), mask.first(), mask.layout().floats());
+  for (std::size_t i = 0; i < c.input.floats(); ++i)
+    mask.first()[i] = std::max(0.0f, mask.first()[i]);
 }
 
 Operands TestConvolution::operands(const Convolution& c) {
