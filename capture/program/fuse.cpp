@@ -13,10 +13,10 @@ using kernels::Function;
 /// Operators that make the same numbers every time.
 bool is_constant(const Node& node) {
   static const std::set<std::string> names = {
-      "aten::ones", "aten::ones_like", "aten::zeros",         "aten::zeros_like",
-      "aten::full", "aten::full_like", "aten::scalar_tensor",
+      "aten::ones", "aten::ones_like", "aten::full", "aten::full_like", "aten::scalar_tensor",
   };
-  return node.kind == Kind::torch && names.count(node.call->name()) > 0;
+  return node.kind == Kind::zero ||
+         (node.kind == Kind::torch && names.count(node.call->name()) > 0);
 }
 
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {

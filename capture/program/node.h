@@ -10,6 +10,8 @@
 
 #include "capture/program/kernels/kernels.h"
 #include "capture/program/kernels/map.h"
+#include "capture/program/kernels/pool.h"
+#include "capture/program/kernels/row_functions.h"
 #include "capture/program/recording.h"
 
 namespace millrace::program {
@@ -28,10 +30,17 @@ enum class Kind {
   frozen_norm,           ///< {x, weight, bias, mean, variance} -> {y}; batch norm in evaluation
   frozen_norm_gradient,  ///< {dy, x, mean, variance, weight} -> {dx, dw, db}; likewise
   copy,                  ///< {source} -> {destination}
-  update,  ///< {weights, gradient, rate, finite, state..., memory...} -> {finite, skipped, to,
-           ///< state..., memory...}; finite may be undefined
-  add_up,  ///< {part} -> {sum}: over the ranks that share modules
-  channel_sums,  ///< {x} -> {sum over each channel's pixels}
+  update,      ///< {weights, gradient, rate, finite, state..., memory...} -> {finite, skipped, to,
+               ///< state..., memory...}; finite may be undefined
+  add_up,      ///< {part} -> {sum}: over the ranks that share modules
+  layer_norm,  ///< {x, weight, bias} -> {y, mean, rstd}; weight and bias may be undefined
+  layer_norm_gradient,  ///< {dy, x, mean, rstd, weight} -> {dx, dw, db}; likewise
+  softmax,              ///< {x} -> {y}
+  softmax_gradient,     ///< {dy, y} -> {dx}
+  pool,                 ///< {x} -> {y}
+  pool_gradient,        ///< {dy[, x]} -> {dx}
+  zero,                 ///< {} -> {made}
+  channel_sums,         ///< {x} -> {sum over each channel's pixels}
 };
 
 /// One operation on memory at fixed addresses.
@@ -43,7 +52,10 @@ struct Node {
   std::vector<kernels::Convolution>
       group;  ///< whose weights' gradients it makes, one after another
   kernels::Map map{};
-  float factor = 1;              ///< channel_sums: of each sum
+  float factor = 1;          ///< channel_sums: of each sum
+  kernels::Matrix matrix{};  ///< layer_norm, softmax and their gradients
+  bool logarithm = false;    ///< softmax
+  kernels::Pool pool{};
   bool through_sigmoid = false;  ///< mse_gradient: on through the sigmoid before it
 };
 

@@ -201,14 +201,55 @@ std::unique_ptr<Prepared> add_up(const Node& node) {
   return made;
 }
 
-class GroupNorm final : public Prepared {
+std::unique_ptr<Prepared> zero(const Node& node) {
+  return std::make_unique<KernelCall>(
+      "zero", false, [bytes = node.writes[0].nbytes()](const Addresses& at, kernels::Share) {
+        std::memset(at.writes[0], 0, bytes);
+      });
+}
+
+std::unique_ptr<Prepared> softmax(const Node& node) {
+  const bool gradient = node.kind == Kind::softmax_gradient;
+  const std::string name = node.logarithm ? "log softmax" : "softmax";
+  return std::make_unique<KernelCall>(
+      name + (gradient ? " gradient" : ""), true,
+      [m = node.matrix, logarithm = node.logarithm, gradient](const Addresses& at,
+                                                              kernels::Share share) {
+        gradient
+            ? kernels::softmax_gradient(m, logarithm, at.reads[0], at.reads[1], at.writes[0], share)
+            : kernels::softmax(m, logarithm, at.reads[0], at.writes[0], share);
+      });
+}
+
+std::unique_ptr<Prepared> pool(const Node& node) {
+  const bool gradient = node.kind == Kind::pool_gradient;
+  const kernels::Pool& p = node.pool;
+  const char* kind = p.largest ? "max pool " : p.divisor == 1 ? "sum pool " : "average pool ";
+  return std::make_unique<KernelCall>(
+      kind + text_of(p.input) + " -> " + text_of(p.output) + (gradient ? " gradient" : ""), true,
+      [p, gradient](const Addresses& at, kernels::Share share) {
+        gradient ? kernels::pool_gradient(p, at.reads[0], at.reads[1], at.writes[0], share)
+                 : kernels::pool(p, at.reads[0], at.writes[0], share);
+      });
+}
+
+class Norm final : public Prepared {
  public:
-  explicit GroupNorm(const Node& node)
+  explicit Norm(const Node& node)
       : gradient_(node.kind == Kind::group_norm_gradient ||
-                  node.kind == Kind::frozen_norm_gradient) {
+                  node.kind == Kind::frozen_norm_gradient ||
+                  node.kind == Kind::layer_norm_gradient),
+        layer_(node.kind == Kind::layer_norm || node.kind == Kind::layer_norm_gradient),
+        matrix_(node.matrix) {
+    info.kernel = kernels::instruction_set();
+    const auto& arguments = node.call->arguments;
+    if (layer_) {
+      info.name = std::string("layer norm") + (gradient_ ? " gradient" : "");
+      if (!gradient_) norm_.eps = arguments[4].toDouble();
+      return;
+    }
     const bool frozen = node.kind == Kind::frozen_norm || node.kind == Kind::frozen_norm_gradient;
     const at::Tensor& source = node.reads[gradient_ ? 1 : 0];
-    const auto& arguments = node.call->arguments;
     norm_ = {.pixels = std::size_t(source.size(2) * source.size(3)),
              .channels = int(source.size(1)),
              .groups = int(frozen ? source.size(1) : arguments[gradient_ ? 8 : 6].toInt()),
@@ -218,7 +259,6 @@ class GroupNorm final : public Prepared {
                  : norm_.groups == norm_.channels ? "instance norm "
                                                   : "group norm ") +
                 text_of(layout_of(source)) + (gradient_ ? " gradient" : "");
-    info.kernel = kernels::instruction_set();
   }
   std::size_t scratch_bytes() const override { return norm_.scratch() * sizeof(double); }
   void bind(const Node& node, char* scratch) override {
@@ -242,14 +282,22 @@ class GroupNorm final : public Prepared {
       operands_.rstd = floats(norm_.frozen ? reads[4] : writes[2]);
     }
   }
-  std::vector<bool> phases() const override { return {true, false, true}; }
+  std::vector<bool> phases() const override {
+    return layer_ ? std::vector<bool>{true} : std::vector<bool>{true, false, true};
+  }
   void run(int phase, kernels::Share share) override {
-    gradient_ ? kernels::group_norm_gradient(norm_, operands_, phase, share)
-              : kernels::group_norm(norm_, operands_, phase, share);
+    if (layer_) {
+      gradient_ ? kernels::layer_norm_gradient(matrix_, operands_, share)
+                : kernels::layer_norm(matrix_, norm_.eps, operands_, share);
+    } else {
+      gradient_ ? kernels::group_norm_gradient(norm_, operands_, phase, share)
+                : kernels::group_norm(norm_, operands_, phase, share);
+    }
   }
 
  private:
-  const bool gradient_;
+  const bool gradient_, layer_;
+  const kernels::Matrix matrix_;  ///< of a layer norm
   kernels::GroupNorm norm_;
   kernels::GroupNormOperands operands_;
 };
@@ -412,7 +460,17 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
     case Kind::group_norm_gradient:
     case Kind::frozen_norm:
     case Kind::frozen_norm_gradient:
-      return std::make_unique<GroupNorm>(node);
+    case Kind::layer_norm:
+    case Kind::layer_norm_gradient:
+      return std::make_unique<Norm>(node);
+    case Kind::softmax:
+    case Kind::softmax_gradient:
+      return softmax(node);
+    case Kind::pool:
+    case Kind::pool_gradient:
+      return pool(node);
+    case Kind::zero:
+      return zero(node);
     case Kind::copy:
       return std::make_unique<Copy>(node);
     case Kind::update:

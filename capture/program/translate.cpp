@@ -112,6 +112,7 @@ bool only_allocates(const Call& call) {
 /// Whether it only makes a view.
 bool only_names(const Call& call) {
   const c10::FunctionSchema& schema = call.operation.schema();
+  if (call.name() == "aten::as_strided_") return true;
   if (schema.is_mutable() || call.results.empty()) return false;
   for (const c10::Argument& returned : schema.returns()) {
     if (!returned.alias_info()) return false;
@@ -124,6 +125,7 @@ class Translation {
   Translation(OwnMemory& own, bool on_gpu) : own_(own), on_gpu_(on_gpu) {}
 
   std::vector<Node> run(const std::vector<Call>& calls) {
+    calls_ = calls;
     for (const Call& call : calls) {
       if (only_allocates(call) || only_names(call)) continue;
       call_ = &call;
@@ -327,6 +329,9 @@ class Translation {
   bool product(const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
                const at::Tensor& made) {
     if (!is_matrix(a) || !is_matrix(b) || !is_matrix(made) || !made.is_contiguous()) return false;
+    // Both turned is b' a' turned, of which there is no kernel.
+    if (a.size(1) > 1 && !a.is_contiguous() && !b.is_contiguous() && b.t().is_contiguous())
+      return product(contiguous(a), b, bias, made);
     const at::Tensor a_turned = a.t(), b_turned = b.t();
     if (!bias.defined() && a_turned.is_contiguous() && b.is_contiguous() &&
         (a.size(1) == 1 || !a.is_contiguous())) {
@@ -634,6 +639,193 @@ class Translation {
     return true;
   }
 
+  // native_layer_norm(input, normalized_shape, weight?, bias?, eps)
+  bool layer_norm(const Call& call) {
+    const at::Tensor &x = tensor(call, 0), &y = result(call);
+    const at::Tensor weight = optional(call, 2), bias = optional(call, 3);
+    if (!is_plain(x) || !is_plain(y) || !is_plain(weight) || !is_plain(bias)) return false;
+    add(Kind::layer_norm, {x, weight, bias}, {y, result(call, 1), result(call, 2)}).matrix =
+        rows_of(x, call.arguments[1]);
+    return true;
+  }
+  // native_layer_norm_backward(gradient, input, normalized_shape, mean, rstd, weight?, bias?, mask)
+  bool layer_norm_backward(const Call& call) {
+    const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1), &dx = result(call, 0),
+                     &dw = result(call, 1), &db = result(call, 2);
+    const at::Tensor weight = optional(call, 5);
+    if (!is_copyable(dy) || !is_plain(x) || !is_plain(dx) || !is_plain(dw) || !is_plain(db) ||
+        !is_plain(weight))
+      return false;
+    const at::Tensor gradient = contiguous(dy);
+    add(Kind::layer_norm_gradient, {gradient, x, tensor(call, 3), tensor(call, 4), weight},
+        {dx, dw, db})
+        .matrix = rows_of(x, call.arguments[2]);
+    return true;
+  }
+  static kernels::Matrix rows_of(const at::Tensor& x, const c10::IValue& normalized_shape) {
+    std::int64_t row = 1;
+    for (const std::int64_t size : normalized_shape.toIntVector()) row *= size;
+    return {std::size_t(x.numel() / row), std::size_t(row)};
+  }
+  /// It, or a copy without gaps.
+  at::Tensor contiguous(const at::Tensor& tensor) {
+    if (tensor.is_contiguous()) return tensor;
+    const at::Tensor made = own(tensor.sizes(), at::MemoryFormat::Contiguous, tensor.device());
+    add(Kind::copy, {tensor}, {made});
+    return made;
+  }
+
+  // _softmax(x, dim, half_to_float), _log_softmax alike, and
+  // _softmax_backward_data(gradient, made, dim, dtype)
+  bool softmax(const Call& call) { return softmax(call, Kind::softmax, 1); }
+  bool softmax_backward(const Call& call) { return softmax(call, Kind::softmax_gradient, 2); }
+  bool softmax(const Call& call, Kind kind, std::size_t operands) {
+    const at::Tensor& made = result(call);
+    const std::int64_t side = call.arguments[operands].toInt();
+    std::vector<at::Tensor> reads;
+    for (std::size_t i = 0; i < operands; ++i) reads.push_back(tensor(call, i));
+    if (!is_plain(made) || made.dim() == 0 || made.numel() == 0 ||
+        (side != made.dim() - 1 && side != -1) ||
+        !std::all_of(reads.begin(), reads.end(), is_copyable))
+      return false;
+    for (at::Tensor& each : reads) each = contiguous(each);
+    const auto row = std::size_t(made.size(-1));
+    Node& node = add(kind, std::move(reads), {made});
+    node.matrix = {std::size_t(made.numel()) / row, row};
+    node.logarithm = call.name().starts_with("aten::_log");
+    return true;
+  }
+
+  // Pooling. `first`: the place of kernel, before stride, padding and, of the largest, dilation.
+
+  static std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y,
+                                              const Call& call, std::size_t first, bool largest) {
+    if (!is_picture(x) || !is_picture(y)) return {};
+    const auto taps = [&](std::size_t side) {
+      const auto number = [&](std::size_t argument) {
+        const std::vector<std::int64_t> sides = call.arguments[first + argument].toIntVector();
+        return sides.empty() ? 0 : int(sides[std::min(side, sides.size() - 1)]);
+      };
+      kernels::Taps made{.count = number(0), .stride = number(1), .padding = number(2)};
+      if (made.stride == 0) made.stride = made.count;
+      if (largest) made.dilation = number(3);
+      return made;
+    };
+    kernels::Pool pool{.input = layout_of(x),
+                       .output = layout_of(y),
+                       .window = {taps(0), taps(1)},
+                       .largest = largest};
+    if (largest) return pool;
+    const auto [rows, columns] = pool.window;
+    if (rows.outputs(pool.input.height) != pool.output.height ||
+        columns.outputs(pool.input.width) != pool.output.width)
+      return {};  // what lies beyond the padding counts otherwise
+    pool.counts_zeros = call.arguments[first + 4].toBool();
+    if (!call.arguments[first + 5].isNone())
+      pool.divisor = float(call.arguments[first + 5].toInt());
+    return pool;
+  }
+  bool pools(const std::optional<kernels::Pool>& pool, const at::Tensor& x, const at::Tensor& y) {
+    if (!pool) return false;
+    const at::Tensor from = read(x), image = image_for(y);
+    add(Kind::pool, {from}, {image}).pool = *pool;
+    written(y, image);
+    return true;
+  }
+  bool pools_back(const std::optional<kernels::Pool>& pool, const at::Tensor& dy,
+                  const at::Tensor& x, const at::Tensor& dx) {
+    if (!pool || !is_picture(dy) || !is_picture(dx)) return false;
+    std::vector<at::Tensor> reads = {read(dy)};
+    if (pool->largest) reads.push_back(read(x));
+    const at::Tensor image = image_for(dx);
+    add(Kind::pool_gradient, std::move(reads), {image}).pool = *pool;
+    written(dx, image);
+    return true;
+  }
+
+  // max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil) -> {y, indices}, which the
+  // gradient finds anew.
+  bool max_pool(const Call& call) {
+    const at::Tensor& indices = result(call, 1);
+    for (const Call& other : calls_) {
+      bool reads = false;
+      each_tensor(other.arguments, [&](const at::Tensor& t) { reads |= t.is_alias_of(indices); });
+      if (reads && other.name() != "aten::max_pool2d_with_indices_backward") return false;
+    }
+    return pools(pooling(tensor(call, 0), result(call), call, 1, true), tensor(call, 0),
+                 result(call));
+  }
+  // max_pool2d_with_indices_backward(gradient, x, kernel, ...)
+  bool max_pool_backward(const Call& call) {
+    const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1);
+    return pools_back(pooling(x, dy, call, 2, true), dy, x, result(call));
+  }
+  // avg_pool2d(x, kernel, stride, padding, ceil, counts zeros, divisor?)
+  bool mean_pool(const Call& call) {
+    return pools(pooling(tensor(call, 0), result(call), call, 1, false), tensor(call, 0),
+                 result(call));
+  }
+  // avg_pool2d_backward(gradient, x, kernel, ...)
+  bool mean_pool_backward(const Call& call) {
+    const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1);
+    return pools_back(pooling(x, dy, call, 2, false), dy, x, result(call));
+  }
+
+  /// Windows of equal size, side by side: the way from `fine` to `coarse`.
+  static std::optional<kernels::Pool> tiles(const at::Tensor& fine, const at::Tensor& coarse) {
+    if (!is_picture(fine) || !is_picture(coarse)) return {};
+    kernels::Pool pool{.input = layout_of(fine), .output = layout_of(coarse)};
+    const auto side = [](int from, int to) {
+      return kernels::Taps{.count = from / to, .stride = from / to};
+    };
+    if (pool.input.height % pool.output.height != 0 || pool.input.width % pool.output.width != 0)
+      return {};
+    pool.window = {side(pool.input.height, pool.output.height),
+                   side(pool.input.width, pool.output.width)};
+    return pool;
+  }
+  // _adaptive_avg_pool2d(x, size)
+  bool adaptive_pool(const Call& call) {
+    return pools(tiles(tensor(call, 0), result(call)), tensor(call, 0), result(call));
+  }
+  // _adaptive_avg_pool2d_backward(gradient, x)
+  bool adaptive_pool_backward(const Call& call) {
+    const at::Tensor &dy = tensor(call, 0), &dx = result(call);
+    return pools_back(tiles(dx, dy), dy, {}, dx);
+  }
+  /// By a whole number: what a sum over tiles gives back.
+  static std::optional<kernels::Pool> enlargement(const at::Tensor& fine, const at::Tensor& coarse,
+                                                  const Call& call, std::size_t scales) {
+    std::optional<kernels::Pool> pool = tiles(fine, coarse);
+    const auto agrees = [&](std::size_t argument, int factor) {
+      const c10::IValue& scale = call.arguments[argument];
+      return scale.isNone() || scale.toDouble() == factor;
+    };
+    if (!pool || !agrees(scales, pool->window.rows.count) ||
+        !agrees(scales + 1, pool->window.columns.count))
+      return {};
+    pool->divisor = 1;
+    return pool;
+  }
+  // upsample_nearest2d(x, size, scale?, scale?)
+  bool upsample(const Call& call) {
+    const at::Tensor &x = tensor(call, 0), &y = result(call);
+    return pools_back(enlargement(y, x, call, 2), x, {}, y);
+  }
+  // upsample_nearest2d_backward(gradient, size, size of x, scale?, scale?)
+  bool upsample_backward(const Call& call) {
+    const at::Tensor &dy = tensor(call, 0), &dx = result(call);
+    return pools(enlargement(dy, dx, call, 3), dy, dx);
+  }
+
+  // new_zeros, zeros, zeros_like, zero_
+  bool zero(const Call& call) {
+    const at::Tensor& made = result(call);
+    if (!is_dense(made)) return false;
+    add(Kind::zero, {}, {made});
+    return true;
+  }
+
   bool copies(const at::Tensor& from, const at::Tensor& to) {
     if (!is_copyable(from) || !is_copyable(to) || from.device() != to.device() ||
         from.sizes() != to.sizes() || (on_gpu_ && from.dim() > 4))
@@ -686,6 +878,7 @@ class Translation {
 
   OwnMemory& own_;
   const bool on_gpu_;
+  std::span<const Call> calls_;
   const Call* call_ = nullptr;  ///< under way
   std::vector<Node> nodes_;
   /// By address: the picture and its image.
@@ -714,6 +907,24 @@ const std::map<std::string, Translation::Rule>& Translation::rules() {
       {"aten::native_group_norm_backward", {&Translation::group_norm_backward}},
       {"aten::native_batch_norm", {&Translation::batch_norm}},
       {"aten::native_batch_norm_backward", {&Translation::batch_norm_backward}},
+      {"aten::native_layer_norm", {&Translation::layer_norm}},
+      {"aten::native_layer_norm_backward", {&Translation::layer_norm_backward}},
+      {"aten::_softmax", {&Translation::softmax}},
+      {"aten::_log_softmax", {&Translation::softmax}},
+      {"aten::_softmax_backward_data", {&Translation::softmax_backward}},
+      {"aten::_log_softmax_backward_data", {&Translation::softmax_backward}},
+      {"aten::max_pool2d_with_indices", {&Translation::max_pool}},
+      {"aten::max_pool2d_with_indices_backward", {&Translation::max_pool_backward}},
+      {"aten::avg_pool2d", {&Translation::mean_pool}},
+      {"aten::avg_pool2d_backward", {&Translation::mean_pool_backward}},
+      {"aten::_adaptive_avg_pool2d", {&Translation::adaptive_pool}},
+      {"aten::_adaptive_avg_pool2d_backward", {&Translation::adaptive_pool_backward}},
+      {"aten::upsample_nearest2d", {&Translation::upsample}},
+      {"aten::upsample_nearest2d_backward", {&Translation::upsample_backward}},
+      {"aten::new_zeros", {&Translation::zero}},
+      {"aten::zeros", {&Translation::zero}},
+      {"aten::zeros_like", {&Translation::zero}},
+      {"aten::zero_", {&Translation::zero}},
       {"aten::cat", {&Translation::concatenation}},
       {"aten::copy_", {&Translation::copy, true}},
       {"aten::clone", {&Translation::clone, true}},

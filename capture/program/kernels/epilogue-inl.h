@@ -72,6 +72,12 @@ HWY_INLINE V sigmoid_of(V v) {
   return hn::IfThenElse(hn::IsNaN(v), v, made);  // Exp takes a NaN for a small number
 }
 
+/// exp of what is at most 0. Exp takes a NaN for a small number.
+HWY_INLINE V exp_below(V v) {
+  const D d;
+  return hn::IfThenElse(hn::IsNaN(v), v, hn::Exp(d, hn::Max(v, hn::Set(d, -104.0f))));
+}
+
 HWY_INLINE V activated(V v, Activation activation) {
   if (activation == Activation::kRelu) return relu_of(v);
   if (activation == Activation::kSigmoid) return sigmoid_of(v);

@@ -24,10 +24,6 @@ HWY_INLINE V least_of(V v, V most) {  // Min's and Max's NaN is the processor's 
 HWY_INLINE V most_of(V v, V least) {
   return hn::IfThenElse(hn::Lt(v, least), least, v);
 }
-/// exp of at most 0, a NaN's is one.
-HWY_INLINE V exp_of(V v) {
-  return hn::IfThenElse(hn::IsNaN(v), v, hn::Exp(D(), most_of(v, of(-104))));
-}
 HWY_INLINE V tanh_of(V v) {
   return hn::IfThenElse(hn::IsNaN(v), v, hn::Tanh(D(), least_of(most_of(v, of(-20)), of(20))));
 }
@@ -61,7 +57,7 @@ HWY_INLINE V below(V v) {
   return hn::MulAdd(of(0.5f), erf_of(hn::Mul(v, of(0.70710678f))), of(0.5f));
 }
 HWY_INLINE V through_gelu(V gradient, V x) {
-  const V density = hn::Mul(of(0.39894228f), exp_of(hn::Mul(of(-0.5f), hn::Mul(x, x))));
+  const V density = hn::Mul(of(0.39894228f), exp_below(hn::Mul(of(-0.5f), hn::Mul(x, x))));
   return hn::Mul(gradient, hn::MulAdd(x, density, below(x)));
 }
 
@@ -164,7 +160,7 @@ void with(const Map& m, const Action& action) {
       });
     case Function::elu_gradient:
       return action([=](V dy, V x) HWY_ATTR {
-        const V slope = hn::Mul(exp_of(least_of(hn::Mul(x, of(c)), of(0))), of(a * b * c));
+        const V slope = hn::Mul(exp_below(least_of(hn::Mul(x, of(c)), of(0))), of(a * b * c));
         return hn::Mul(dy, where_positive(x, of(b), slope));
       });
     case Function::elu_result_gradient:
