@@ -1,0 +1,177 @@
+// Lowers convolutions and linear layers.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "capture/program/lower/lowering.h"
+
+namespace millrace::program {
+namespace {
+
+constexpr int kLargestOnGpu = 31;  ///< kernel: its sums fill a thread's registers
+/// Floats: where the taps' inputs are more, LibTorch, which does not put them side by side.
+constexpr double kLargestUnfolded = 4 << 20;
+
+bool is_transposed(const Call& call, std::size_t first) {
+  return call.arguments[first + 3].toBool();
+}
+
+/// The convolution without its pass, if there are kernels for it. `first`: the place of stride,
+/// before padding, dilation, transposed, output_padding, groups.
+std::optional<kernels::Convolution> described(const at::Tensor& input, const at::Tensor& output,
+                                              const at::Tensor& weight, const Call& call,
+                                              std::size_t first) {
+  if (!is_picture(input) || !is_picture(output) || weight.dim() != 4 || !is_dense(weight) ||
+      !weight.is_contiguous())
+    return {};
+  const auto taps = [&](std::size_t side) {
+    const auto number = [&](std::size_t argument) {
+      const std::vector<std::int64_t> of_sides = call.arguments[argument].toIntVector();
+      return int(of_sides[std::min(side, of_sides.size() - 1)]);
+    };
+    return kernels::Taps{.count = int(weight.size(std::int64_t(2 + side))),
+                         .stride = number(first),
+                         .padding = number(first + 1),
+                         .dilation = number(first + 2)};
+  };
+  const kernels::TapGrid window = {taps(0), taps(1)};
+  kernels::Convolution c = {.input = layout_of(input),
+                            .output = layout_of(output),
+                            .kernel = window.rows.count,
+                            .stride = window.rows.stride,
+                            .groups = int(call.arguments[first + 5].toInt())};
+  if (is_transposed(call, first)) std::swap(c.input, c.output);
+  const auto usual = [&](const kernels::Taps& t) {
+    return t.count == c.kernel && t.stride == c.stride && t.padding == t.count / 2 &&
+           t.dilation == 1;
+  };
+  if (c.kernel % 2 == 0 || !usual(window.rows) || !usual(window.columns)) c.window = window;
+  const bool each_alone = c.groups == c.input.channels && c.groups == c.output.channels;
+  const double unfolded = double(c.output.height) * c.output.width * c.input.channels / c.groups *
+                          kernels::taps_of(window);
+  if (c.window && !each_alone && unfolded > kLargestUnfolded) return {};
+  if (input.is_cuda() &&
+      (c.window || c.groups > 1 || is_transposed(call, first) || c.kernel > kLargestOnGpu))
+    return {};
+  return c;
+}
+
+// convolution(input, weight, bias?, stride, ...). A transposed one is the input's gradient of
+// another, whose output is this one's input.
+bool convolution(Lowering& lower, const Call& call) {
+  const at::Tensor &x = tensor(call, 0), &w = tensor(call, 1), &y = result(call);
+  std::optional<kernels::Convolution> c = described(x, y, w, call, 3);
+  if (!c) return false;
+  const at::Tensor bias = optional(call, 2), from = lower.read(x), image = lower.image_for(y);
+  if (is_transposed(call, 3)) {
+    c->pass = kernels::Pass::kDataGradient;
+    const at::Tensor sums =
+        bias.defined() ? lower.own(y.sizes(), image_format(y.device()), y.device()) : image;
+    lower.add(Kind::data_gradient, {from, w}, {sums}).convolution = *c;
+    if (bias.defined())
+      lower_map(lower, kernels::Function::add, {}, {sums, bias.view({-1, 1, 1})}, image);
+  } else {
+    std::vector<at::Tensor> reads = {from, w};
+    if (bias.defined()) reads.push_back(bias);
+    lower.add(Kind::convolution, std::move(reads), {image}).convolution = *c;
+  }
+  lower.written(y, image);
+  return true;
+}
+
+// convolution_backward(gradient, input, weight, bias_sizes?, stride, ..., output_mask)
+bool convolution_backward(Lowering& lower, const Call& call) {
+  const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1), &w = tensor(call, 2);
+  const at::Tensor &dx = result(call, 0), &dw = result(call, 1), &db = result(call, 2);
+  std::optional<kernels::Convolution> c = described(x, dy, w, call, 4);
+  if (!c || (db.defined() && !dw.defined())) return false;
+  const bool transposed = is_transposed(call, 4);
+  const at::Tensor gradient = lower.read(dy);
+  if (dx.defined()) {
+    const at::Tensor image = lower.image_for(dx);
+    c->pass = transposed ? kernels::Pass::kForward : kernels::Pass::kDataGradient;
+    lower.add(transposed ? Kind::convolution : Kind::data_gradient, {gradient, w}, {image})
+        .convolution = *c;
+    lower.written(dx, image);
+  }
+  if (dw.defined()) {
+    const at::Tensor plain =
+        dw.is_contiguous() ? dw : lower.own(dw.sizes(), at::MemoryFormat::Contiguous, dw.device());
+    const at::Tensor from = lower.read(x);
+    c->pass = kernels::Pass::kWeightGradient;
+    transposed ? lower.add(Kind::weight_gradient, {from, gradient}, {plain, {}}).convolution = *c
+               : lower.add(Kind::weight_gradient, {gradient, from}, {plain, db}).convolution = *c;
+    if (!plain.is_same(dw)) lower.add(Kind::copy, {plain}, {dw});
+    if (transposed && db.defined()) lower.add(Kind::channel_sums, {gradient}, {db});
+  }
+  return true;
+}
+
+// Linear layers are convolutions of kernel 1 over a picture with a row's numbers in each pixel.
+
+bool is_matrix(const at::Tensor& tensor) {
+  return is_dense(tensor) && tensor.dim() == 2;
+}
+kernels::Convolution pointwise(kernels::Pass pass, const at::Tensor& input,
+                               const at::Tensor& output) {
+  return {.pass = pass, .input = layout_of(input), .output = layout_of(output)};
+}
+
+/// a times b, of which the memory's order says what they are: of samples [T,C] and weights [N,C],
+/// a layer's output is x w', its input's gradient dy w, its weights' dy' x.
+bool add_product(Lowering& lower, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias,
+                 const at::Tensor& made) {
+  if (!is_matrix(a) || !is_matrix(b) || !is_matrix(made) || !made.is_contiguous()) return false;
+  // Both turned is b' a' turned, of which there is no kernel.
+  if (a.size(1) > 1 && !a.is_contiguous() && !b.is_contiguous() && b.t().is_contiguous())
+    return add_product(lower, lower.contiguous(a), b, bias, made);
+  const at::Tensor a_turned = a.t(), b_turned = b.t();
+  if (!bias.defined() && a_turned.is_contiguous() && b.is_contiguous() &&
+      (a.size(1) == 1 || !a.is_contiguous())) {
+    const at::Tensor dy = as_pixels(a_turned), x = as_pixels(b);
+    lower.add(Kind::weight_gradient, {dy, x}, {made, {}}).convolution =
+        pointwise(kernels::Pass::kWeightGradient, x, dy);
+    return true;
+  }
+  if (!a.is_contiguous()) return false;
+  const at::Tensor from = as_pixels(a), to = as_pixels(made);
+  if (b_turned.is_contiguous()) {
+    std::vector<at::Tensor> reads = {from, b_turned};
+    if (bias.defined()) reads.push_back(bias);
+    lower.add(Kind::convolution, std::move(reads), {to}).convolution =
+        pointwise(kernels::Pass::kForward, from, to);
+    return true;
+  }
+  if (bias.defined() || !b.is_contiguous()) return false;
+  lower.add(Kind::data_gradient, {from, b}, {to}).convolution =
+      pointwise(kernels::Pass::kDataGradient, to, from);
+  return true;
+}
+bool product(Lowering& lower, const Call& call) {
+  return add_product(lower, tensor(call, 0), tensor(call, 1), {}, result(call));
+}
+// addmm(bias, a, b, beta, alpha)
+bool product_and_bias(Lowering& lower, const Call& call) {
+  const at::Tensor &bias = tensor(call, 0), &made = result(call);
+  return call.arguments[3].toScalar().toDouble() == 1 &&
+         call.arguments[4].toScalar().toDouble() == 1 && is_dense(bias) && bias.dim() == 1 &&
+         bias.size(0) == made.size(1) &&
+         add_product(lower, tensor(call, 1), tensor(call, 2), bias, made);
+}
+
+}  // namespace
+
+const Rules& convolution_rules() {
+  static const Rules rules = {
+      {"aten::convolution", {convolution, true}},
+      // A traced module's; more flags follow.
+      {"aten::_convolution", {convolution, true}},
+      {"aten::convolution_backward", {convolution_backward, true}},
+      {"aten::mm", {product}},
+      {"aten::addmm", {product_and_bias}},
+  };
+  return rules;
+}
+
+}  // namespace millrace::program

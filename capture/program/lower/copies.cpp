@@ -1,0 +1,96 @@
+// Lowers copies, zeros, sums over ranks and the update.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "capture/program/lower/lowering.h"
+
+namespace millrace::program {
+namespace {
+
+// add_up(part, reducer, place)
+bool add_up(Lowering& lower, const Call& call) {
+  const at::Tensor &part = tensor(call, 0), &made = result(call);
+  if (!is_picture(part) || !is_picture(made)) return false;
+  const at::Tensor from = lower.read(part), image = lower.image_for(made);
+  lower.add(Kind::add_up, {from}, {image});
+  lower.written(made, image);
+  return true;
+}
+
+// new_zeros, zeros, zeros_like, zero_
+bool zero(Lowering& lower, const Call& call) {
+  const at::Tensor& made = result(call);
+  if (!is_dense(made)) return false;
+  lower.add(Kind::zero, {}, {made});
+  return true;
+}
+
+bool copies(Lowering& lower, const at::Tensor& from, const at::Tensor& to) {
+  if (!is_copyable(from) || !is_copyable(to) || from.device() != to.device() ||
+      from.sizes() != to.sizes() || (lower.on_gpu() && from.dim() > 4))
+    return false;
+  const bool image =
+      is_picture(from) && !lie_alike(from, to) && is_image(to) && lower.has_image(from);
+  lower.add(Kind::copy, {image ? lower.read(from) : from}, {to});
+  return true;
+}
+// cat(tensors, dim)
+bool concatenation(Lowering& lower, const Call& call) {
+  const std::vector<at::Tensor> parts = call.arguments[0].toTensorVector();
+  const at::Tensor& made = result(call);
+  const std::int64_t side = call.arguments[1].toInt();
+  if ((side != 1 && side != -3) || !is_picture(made) ||
+      !std::all_of(parts.begin(), parts.end(), is_picture))
+    return false;
+  const at::Tensor image = lower.image_for(made);
+  std::int64_t channel = 0;
+  for (const at::Tensor& part : parts) {
+    const at::Tensor from = lower.read(part);
+    lower.add(Kind::copy, {from}, {image.narrow(1, channel, part.size(1))});
+    channel += part.size(1);
+  }
+  lower.written(made, image);
+  return true;
+}
+
+bool copy(Lowering& lower, const Call& call) {
+  return copies(lower, tensor(call, 1), tensor(call, 0));
+}
+bool clone(Lowering& lower, const Call& call) {
+  return copies(lower, tensor(call, 0), result(call));
+}
+
+// check_and_update(weights, to, gradient, state[], memory[], numbers, rate, skipped, finite?)
+bool update(Lowering& lower, const Call& call) {
+  const at::Tensor &from = tensor(call, 0), &to = tensor(call, 1), &gradient = tensor(call, 2),
+                   &rate = tensor(call, 6), &skipped = tensor(call, 7);
+  if (!is_dense(from) || !is_dense(gradient) || !is_dense(skipped) ||
+      rate.scalar_type() != at::kDouble)
+    return false;
+  std::vector<at::Tensor> reads = {from, gradient, rate, optional(call, 8)},
+                          writes = {result(call), skipped, to};
+  for (const std::size_t list : {3, 4}) {
+    for (const at::Tensor& kept : call.arguments[list].toTensorVector()) {
+      reads.push_back(kept);
+      writes.push_back(kept);
+    }
+  }
+  lower.add(Kind::update, std::move(reads), std::move(writes));
+  return true;
+}
+
+}  // namespace
+
+const Rules& copy_rules() {
+  static const Rules rules = {
+      {"aten::new_zeros", {zero}},    {"aten::zeros", {zero}},
+      {"aten::zeros_like", {zero}},   {"aten::zero_", {zero}},
+      {"aten::cat", {concatenation}}, {"aten::copy_", {copy, true}},
+      {"aten::clone", {clone, true}}, {"aten::_to_copy", {clone, true}},
+      {"millrace::add_up", {add_up}}, {"millrace::check_and_update", {update}},
+  };
+  return rules;
+}
+
+}  // namespace millrace::program

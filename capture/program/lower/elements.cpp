@@ -1,0 +1,233 @@
+// Lowers functions of each element, whose operands may be spread, and sums over all but channels.
+#include <ATen/ATen.h>
+#include <ATen/ExpandUtils.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "capture/program/lower/lowering.h"
+
+namespace millrace::program {
+namespace {
+
+using kernels::Function;
+using Dimensions = std::span<const std::int64_t>;
+
+std::int64_t elements(const at::Tensor& tensor, Dimensions dimensions) {
+  std::int64_t count = 1;
+  for (const std::int64_t d : dimensions) count *= tensor.size(d);
+  return count;
+}
+/// From an element to the next along dimensions that go on from one to the other.
+std::optional<std::int64_t> step(const at::Tensor& tensor, Dimensions dimensions) {
+  for (std::size_t i = 0; i + 1 < dimensions.size(); ++i) {
+    const std::int64_t d = dimensions[i], next = dimensions[i + 1];
+    if (tensor.stride(d) != tensor.stride(next) * tensor.size(next)) return {};
+  }
+  return dimensions.empty() ? 0 : tensor.stride(dimensions.back());
+}
+
+/// Puts the elements of `made` into rows so that each operand, spread over `made`, has one step
+/// from row to row and one, 0 or 1, in a row. Nothing if they can't be.
+std::optional<kernels::Map> in_rows(const at::Tensor& made,
+                                    const std::vector<at::Tensor>& operands) {
+  std::vector<std::int64_t> order;  // of dimensions, in that of memory
+  for (std::int64_t d = 0; d < made.dim(); ++d) {
+    if (made.size(d) > 1) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto a, auto b) { return made.stride(a) > made.stride(b); });
+  for (std::size_t split = 0; split <= order.size(); ++split) {
+    const Dimensions outer = Dimensions(order).first(split),
+                     inner = Dimensions(order).subspan(split);
+    kernels::Map map;
+    map.rows = std::size_t(elements(made, outer));
+    map.row = std::size_t(elements(made, inner));
+    const auto fits = [&](std::size_t i) {
+      const at::Tensor spread = operands[i].expand(made.sizes());
+      const std::optional<std::int64_t> row = step(spread, outer), each = step(spread, inner);
+      if (!row || !each || *each < 0 || *each > 1) return false;
+      (i == 0 ? map.left : map.right) = {std::size_t(*row), *each == 1};
+      return true;
+    };
+    bool all = true;
+    for (std::size_t i = 0; i < operands.size(); ++i) all = all && fits(i);
+    if (all) return map;
+  }
+  return {};
+}
+
+/// A number is an operand of one element.
+at::Tensor operand(const c10::IValue& value) {
+  return value.isTensor() ? value.toTensor() : at::scalar_tensor(value.toScalar(), at::kFloat);
+}
+
+/// A function of arguments `operands`, with the numbers that arguments `numbers` are.
+Rule mapped(Function function, std::vector<std::size_t> operands,
+            std::vector<std::size_t> numbers = {}, bool on_gpu = false) {
+  const auto apply = [=](Lowering& lower, const Call& call) {
+    std::vector<at::Tensor> tensors;
+    for (const std::size_t i : operands) tensors.push_back(operand(call.arguments[i]));
+    std::array<float, 3> values{};
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      values[i] = float(call.arguments[numbers[i]].toScalar().toDouble());
+    return lower_map(lower, function, values, std::move(tensors), result(call));
+  };
+  return {apply, on_gpu};
+}
+
+// threshold_backward(gradient, made, threshold)
+bool threshold_backward(Lowering& lower, const Call& call) {
+  return call.arguments[2].toScalar().toDouble() == 0 &&
+         mapped(Function::relu_gradient, {0, 1}).lower(lower, call);
+}
+
+// add(a, b, alpha), sub alike
+Rule sum(Function function, bool on_gpu) {
+  const auto apply = [rule = mapped(function, {0, 1})](Lowering& lower, const Call& call) {
+    return call.arguments[2].toScalar().toDouble() == 1 && rule.lower(lower, call);
+  };
+  return {apply, on_gpu};
+}
+
+// div(a, b[, rounding mode])
+bool division(Lowering& lower, const Call& call) {
+  return call.arguments.size() == 2 && mapped(Function::divide, {0, 1}).lower(lower, call);
+}
+
+// gelu(x, approximate), gelu_backward(gradient, x, approximate)
+Rule gelu(Function function, Function by_tanh, std::vector<std::size_t> operands) {
+  const std::size_t how = operands.size();
+  return {[exact = mapped(function, operands), approximate = mapped(by_tanh, operands), how](
+              Lowering& lower, const Call& call) {
+    return (call.arguments[how].toStringRef() == "tanh" ? approximate : exact).lower(lower, call);
+  }};
+}
+
+// elu_backward(gradient, alpha, scale, input_scale, is_result, given or made)
+bool elu_backward(Lowering& lower, const Call& call) {
+  const bool of_result = call.arguments[4].toBool();
+  return mapped(of_result ? Function::elu_result_gradient : Function::elu_gradient, {0, 5},
+                {1, 2, 3})
+      .lower(lower, call);
+}
+
+/// Whether it is a number for each channel of `picture`, whose sums' sizes it has.
+bool is_of_channels(const at::Tensor& tensor, const at::Tensor& picture) {
+  return tensor.numel() == picture.size(1) &&
+         (tensor.dim() != 4 || tensor.size(1) == picture.size(1));
+}
+/// Whether a sum leaves the last dimension alone.
+bool all_but_the_last(const at::Tensor& x, const c10::IValue& dimensions) {
+  std::set<std::int64_t> summed;
+  for (const std::int64_t d : dimensions.toIntVector()) summed.insert(d < 0 ? d + x.dim() : d);
+  for (std::int64_t d = 0; d + 1 < x.dim(); ++d) {
+    if (x.size(d) > 1 && summed.count(d) == 0) return false;
+  }
+  return summed.count(x.dim() - 1) == 0;
+}
+/// Whether it leaves the channels of a picture alone.
+bool all_but_channels(const at::Tensor& x, const c10::IValue& dimensions) {
+  std::set<std::int64_t> summed;
+  for (const std::int64_t d : dimensions.toIntVector()) summed.insert(d < 0 ? d + x.dim() : d);
+  return summed.count(1) == 0 && (x.size(2) == 1 || summed.count(2) > 0) &&
+         (x.size(3) == 1 || summed.count(3) > 0);
+}
+
+// sum(input, dim[], keepdim, dtype?), mean alike
+bool channel_sums(Lowering& lower, const Call& call, bool mean) {
+  const at::Tensor &x = tensor(call, 0), &made = result(call);
+  if (!is_dense(made) || made.numel() == 0 || !call.arguments[1].isIntList() ||
+      !call.arguments[3].isNone())
+    return false;
+  const bool of_rows = is_dense(x) && x.is_contiguous() && x.dim() > 1 &&
+                       made.numel() == x.size(-1) && all_but_the_last(x, call.arguments[1]);
+  if (!of_rows &&
+      !(is_picture(x) && is_of_channels(made, x) && all_but_channels(x, call.arguments[1])))
+    return false;
+  const at::Tensor from = of_rows ? as_pixels(x.view({-1, x.size(-1)})) : lower.read(x);
+  lower.add(Kind::channel_sums, {from}, {made}).factor =
+      mean ? float(made.numel()) / float(x.numel()) : 1;
+  return true;
+}
+
+}  // namespace
+
+bool lower_map(Lowering& lower, Function function, const std::array<float, 3>& numbers,
+               std::vector<at::Tensor> operands, const at::Tensor& made) {
+  if (!is_dense(made) || made.numel() == 0) return false;
+  std::vector<at::Tensor> wide, narrow;  // of made's size, and smaller
+  for (const at::Tensor& operand : operands) {
+    if (!is_copyable(operand) || operand.device() != made.device() ||
+        !at::is_expandable_to(operand.sizes(), made.sizes()))
+      return false;
+    (operand.sizes() == made.sizes() ? wide : narrow).push_back(operand);
+  }
+  const auto lies_well = [&](const at::Tensor& operand) {
+    return lie_alike(operand, made) && !lower.has_image(operand);
+  };
+  const bool as_it_lies =
+      std::all_of(wide.begin(), wide.end(), lies_well) && (!wide.empty() || !is_picture(made));
+  if (lower.on_gpu() && !(narrow.empty() && (as_it_lies || is_picture(made)))) return false;
+  const at::Tensor to = as_it_lies || !is_picture(made) ? made : lower.image_for(made);
+  if (!narrow.empty() && !in_rows(to, narrow)) return false;
+  for (at::Tensor& operand : operands) {
+    if (operand.sizes() != made.sizes() || lie_alike(operand, to)) continue;
+    if (is_picture(made)) {
+      operand = lower.read(operand);
+    } else {
+      const at::Tensor alike = lower.own_like(made);
+      lower.add(Kind::copy, {operand}, {alike});
+      operand = alike;
+    }
+  }
+  kernels::Map map =
+      in_rows(to, operands).value_or(kernels::Map{.row = std::size_t(to.numel())});  // alike
+  map.function = function;
+  std::copy(numbers.begin(), numbers.end(), map.numbers);
+  lower.add(Kind::map, std::move(operands), {to}).map = map;
+  lower.written(made, to);
+  return true;
+}
+
+const Rules& element_rules() {
+  const auto sums = [](bool mean) {
+    return Rule{
+        [mean](Lowering& lower, const Call& call) { return channel_sums(lower, call, mean); }};
+  };
+  static const Rules rules = {
+      {"aten::add", sum(Function::add, true)},
+      {"aten::sub", sum(Function::subtract, false)},
+      {"aten::mul", mapped(Function::multiply, {0, 1})},
+      {"aten::div", {division}},
+      {"aten::neg", mapped(Function::negate, {0})},
+      {"aten::abs", mapped(Function::absolute, {0})},
+      {"aten::sgn", mapped(Function::sign, {0})},
+      {"aten::relu", mapped(Function::relu, {0}, {}, true)},
+      {"aten::threshold_backward", {threshold_backward, true}},
+      {"aten::sigmoid", mapped(Function::sigmoid, {0}, {}, true)},
+      {"aten::sigmoid_backward", mapped(Function::sigmoid_gradient, {0, 1}, {}, true)},
+      {"aten::tanh", mapped(Function::tanh, {0})},
+      {"aten::tanh_backward", mapped(Function::tanh_gradient, {0, 1})},
+      {"aten::silu", mapped(Function::silu, {0})},
+      {"aten::silu_backward", mapped(Function::silu_gradient, {0, 1})},
+      {"aten::gelu", gelu(Function::gelu, Function::gelu_tanh, {0})},
+      {"aten::gelu_backward", gelu(Function::gelu_gradient, Function::gelu_tanh_gradient, {0, 1})},
+      {"aten::hardsigmoid", mapped(Function::hard_sigmoid, {0})},
+      {"aten::hardsigmoid_backward", mapped(Function::hard_sigmoid_gradient, {0, 1})},
+      {"aten::hardswish", mapped(Function::hard_swish, {0})},
+      {"aten::hardswish_backward", mapped(Function::hard_swish_gradient, {0, 1})},
+      {"aten::hardtanh", mapped(Function::clamp, {0}, {1, 2})},
+      {"aten::hardtanh_backward", mapped(Function::clamp_gradient, {0, 1}, {2, 3})},
+      {"aten::leaky_relu", mapped(Function::leaky_relu, {0}, {1})},
+      {"aten::leaky_relu_backward", mapped(Function::leaky_relu_gradient, {0, 1}, {2})},
+      {"aten::elu", mapped(Function::elu, {0}, {1, 2, 3})},
+      {"aten::elu_backward", {elu_backward}},
+      {"aten::sum", sums(false)},
+      {"aten::mean", sums(true)},
+  };
+  return rules;
+}
+
+}  // namespace millrace::program

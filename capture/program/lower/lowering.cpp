@@ -1,0 +1,126 @@
+#include "capture/program/lower/lowering.h"
+
+#include <ATen/ATen.h>
+
+#include <set>
+
+namespace millrace::program {
+namespace {
+
+/// Operators whose results have no values yet.
+bool only_allocates(const Call& call) {
+  static const std::set<std::string> names = {"aten::empty", "aten::empty_like",
+                                              "aten::empty_strided", "aten::new_empty",
+                                              "aten::new_empty_strided"};
+  return names.count(call.name()) > 0;
+}
+
+/// Whether it only makes a view.
+bool only_names(const Call& call) {
+  const c10::FunctionSchema& schema = call.operation.schema();
+  if (call.name() == "aten::as_strided_") return true;
+  if (schema.is_mutable() || call.results.empty()) return false;
+  for (const c10::Argument& returned : schema.returns()) {
+    if (!returned.alias_info()) return false;
+  }
+  return true;
+}
+
+const Rule* rule_of(const std::string& name, bool on_gpu) {
+  for (const Rules* rules :
+       {&convolution_rules(), &element_rules(), &norm_rules(), &pool_rules(), &copy_rules()}) {
+    const auto found = rules->find(name);
+    if (found != rules->end() && (!on_gpu || found->second.on_gpu)) return &found->second;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<Node> Lowering::run() {
+  for (const Call& call : calls_) {
+    if (only_allocates(call) || only_names(call)) continue;
+    call_ = &call;
+    if (!translated(call, call.name())) left(call);
+  }
+  return std::move(nodes_);
+}
+
+bool Lowering::translated(const Call& call, const std::string& name) {
+  if (const Rule* rule = rule_of(name, on_gpu_)) return rule->lower(*this, call);
+  const bool in_place = name.ends_with('_');
+  return in_place && translated(call, name.substr(0, name.size() - 1));
+}
+
+void Lowering::left(const Call& call) {
+  std::vector<at::Tensor> reads, writes;
+  each_tensor(call.arguments, [&](const at::Tensor& t) { reads.push_back(t); });
+  each_tensor(call.results, [&](const at::Tensor& t) { writes.push_back(t); });
+  const std::vector<c10::Argument>& arguments = call.operation.schema().arguments();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].alias_info() || !arguments[i].alias_info()->isWrite()) continue;
+    each_tensor({call.arguments[i]}, [&](const at::Tensor& t) { writes.push_back(t); });
+  }
+  add(Kind::torch, std::move(reads), std::move(writes));
+}
+
+Node& Lowering::add(Kind kind, std::vector<at::Tensor> reads, std::vector<at::Tensor> writes) {
+  for (const at::Tensor& written : writes) {
+    if (!written.defined()) continue;
+    std::erase_if(images_, [&](const auto& entry) {
+      return range_of(entry.second.first).overlaps(range_of(written));
+    });
+  }
+  nodes_.push_back(
+      {.kind = kind, .call = call_, .reads = std::move(reads), .writes = std::move(writes)});
+  return nodes_.back();
+}
+
+at::Tensor Lowering::own(at::IntArrayRef sizes, at::MemoryFormat format, c10::Device device) {
+  const at::Tensor made =
+      at::empty(sizes, at::TensorOptions(at::kFloat).device(device).memory_format(format));
+  own_.add(made);
+  return made;
+}
+
+at::Tensor Lowering::own_like(const at::Tensor& tensor) {
+  const at::Tensor made = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
+  own_.add(made);
+  return made;
+}
+
+at::Tensor Lowering::read(const at::Tensor& tensor) {
+  if (is_image(tensor)) return tensor;
+  const auto found = images_.find(tensor.const_data_ptr());
+  if (found != images_.end() && found->second.first.sizes() == tensor.sizes() &&
+      found->second.first.strides() == tensor.strides())
+    return found->second.second;
+  const at::Tensor image = own(tensor.sizes(), image_format(tensor.device()), tensor.device());
+  add(Kind::copy, {tensor}, {image});
+  images_[tensor.const_data_ptr()] = {tensor, image};
+  return image;
+}
+
+at::Tensor Lowering::image_for(const at::Tensor& tensor) {
+  return is_image(tensor) ? tensor
+                          : own(tensor.sizes(), image_format(tensor.device()), tensor.device());
+}
+
+void Lowering::written(const at::Tensor& tensor, const at::Tensor& image) {
+  if (tensor.is_same(image)) return;
+  add(Kind::copy, {image}, {tensor});
+  images_[tensor.const_data_ptr()] = {tensor, image};
+}
+
+at::Tensor Lowering::contiguous(const at::Tensor& tensor) {
+  if (tensor.is_contiguous()) return tensor;
+  const at::Tensor made = own(tensor.sizes(), at::MemoryFormat::Contiguous, tensor.device());
+  add(Kind::copy, {tensor}, {made});
+  return made;
+}
+
+std::vector<Node> translate(const std::vector<Call>& calls, OwnMemory& own, bool on_gpu) {
+  return Lowering(calls, own, on_gpu).run();
+}
+
+}  // namespace millrace::program

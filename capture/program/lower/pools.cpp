@@ -1,0 +1,150 @@
+// Lowers pooling and enlarging.
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "capture/program/lower/lowering.h"
+
+namespace millrace::program {
+namespace {
+
+// Pooling. `first`: the place of kernel, before stride, padding and, of the largest, dilation.
+
+std::optional<kernels::Pool> pooling(const at::Tensor& x, const at::Tensor& y, const Call& call,
+                                     std::size_t first, bool largest) {
+  if (!is_picture(x) || !is_picture(y)) return {};
+  const auto taps = [&](std::size_t side) {
+    const auto number = [&](std::size_t argument) {
+      const std::vector<std::int64_t> sides = call.arguments[first + argument].toIntVector();
+      return sides.empty() ? 0 : int(sides[std::min(side, sides.size() - 1)]);
+    };
+    kernels::Taps made{.count = number(0), .stride = number(1), .padding = number(2)};
+    if (made.stride == 0) made.stride = made.count;
+    if (largest) made.dilation = number(3);
+    return made;
+  };
+  kernels::Pool pool{.input = layout_of(x),
+                     .output = layout_of(y),
+                     .window = {taps(0), taps(1)},
+                     .largest = largest};
+  if (largest) return pool;
+  const auto [rows, columns] = pool.window;
+  if (rows.outputs(pool.input.height) != pool.output.height ||
+      columns.outputs(pool.input.width) != pool.output.width)
+    return {};  // what lies beyond the padding counts otherwise
+  pool.counts_zeros = call.arguments[first + 4].toBool();
+  if (!call.arguments[first + 5].isNone()) pool.divisor = float(call.arguments[first + 5].toInt());
+  return pool;
+}
+bool pools(Lowering& lower, const std::optional<kernels::Pool>& pool, const at::Tensor& x,
+           const at::Tensor& y) {
+  if (!pool) return false;
+  const at::Tensor from = lower.read(x), image = lower.image_for(y);
+  lower.add(Kind::pool, {from}, {image}).pool = *pool;
+  lower.written(y, image);
+  return true;
+}
+bool pools_back(Lowering& lower, const std::optional<kernels::Pool>& pool, const at::Tensor& dy,
+                const at::Tensor& x, const at::Tensor& dx) {
+  if (!pool || !is_picture(dy) || !is_picture(dx)) return false;
+  std::vector<at::Tensor> reads = {lower.read(dy)};
+  if (pool->largest) reads.push_back(lower.read(x));
+  const at::Tensor image = lower.image_for(dx);
+  lower.add(Kind::pool_gradient, std::move(reads), {image}).pool = *pool;
+  lower.written(dx, image);
+  return true;
+}
+
+// max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil) -> {y, indices}, which the
+// gradient finds anew.
+bool max_pool(Lowering& lower, const Call& call) {
+  const at::Tensor& indices = result(call, 1);
+  for (const Call& other : lower.calls()) {
+    bool reads = false;
+    each_tensor(other.arguments, [&](const at::Tensor& t) { reads |= t.is_alias_of(indices); });
+    if (reads && other.name() != "aten::max_pool2d_with_indices_backward") return false;
+  }
+  return pools(lower, pooling(tensor(call, 0), result(call), call, 1, true), tensor(call, 0),
+               result(call));
+}
+// max_pool2d_with_indices_backward(gradient, x, kernel, ...)
+bool max_pool_backward(Lowering& lower, const Call& call) {
+  const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1);
+  return pools_back(lower, pooling(x, dy, call, 2, true), dy, x, result(call));
+}
+// avg_pool2d(x, kernel, stride, padding, ceil, counts zeros, divisor?)
+bool mean_pool(Lowering& lower, const Call& call) {
+  return pools(lower, pooling(tensor(call, 0), result(call), call, 1, false), tensor(call, 0),
+               result(call));
+}
+// avg_pool2d_backward(gradient, x, kernel, ...)
+bool mean_pool_backward(Lowering& lower, const Call& call) {
+  const at::Tensor &dy = tensor(call, 0), &x = tensor(call, 1);
+  return pools_back(lower, pooling(x, dy, call, 2, false), dy, x, result(call));
+}
+
+/// Windows of equal size, side by side: the way from `fine` to `coarse`.
+std::optional<kernels::Pool> tiles(const at::Tensor& fine, const at::Tensor& coarse) {
+  if (!is_picture(fine) || !is_picture(coarse)) return {};
+  kernels::Pool pool{.input = layout_of(fine), .output = layout_of(coarse)};
+  const auto side = [](int from, int to) {
+    return kernels::Taps{.count = from / to, .stride = from / to};
+  };
+  if (pool.input.height % pool.output.height != 0 || pool.input.width % pool.output.width != 0)
+    return {};
+  pool.window = {side(pool.input.height, pool.output.height),
+                 side(pool.input.width, pool.output.width)};
+  return pool;
+}
+// _adaptive_avg_pool2d(x, size)
+bool adaptive_pool(Lowering& lower, const Call& call) {
+  return pools(lower, tiles(tensor(call, 0), result(call)), tensor(call, 0), result(call));
+}
+// _adaptive_avg_pool2d_backward(gradient, x)
+bool adaptive_pool_backward(Lowering& lower, const Call& call) {
+  const at::Tensor &dy = tensor(call, 0), &dx = result(call);
+  return pools_back(lower, tiles(dx, dy), dy, {}, dx);
+}
+/// By a whole number: what a sum over tiles gives back.
+std::optional<kernels::Pool> enlargement(const at::Tensor& fine, const at::Tensor& coarse,
+                                         const Call& call, std::size_t scales) {
+  std::optional<kernels::Pool> pool = tiles(fine, coarse);
+  const auto agrees = [&](std::size_t argument, int factor) {
+    const c10::IValue& scale = call.arguments[argument];
+    return scale.isNone() || scale.toDouble() == factor;
+  };
+  if (!pool || !agrees(scales, pool->window.rows.count) ||
+      !agrees(scales + 1, pool->window.columns.count))
+    return {};
+  pool->divisor = 1;
+  return pool;
+}
+// upsample_nearest2d(x, size, scale?, scale?)
+bool upsample(Lowering& lower, const Call& call) {
+  const at::Tensor &x = tensor(call, 0), &y = result(call);
+  return pools_back(lower, enlargement(y, x, call, 2), x, {}, y);
+}
+// upsample_nearest2d_backward(gradient, size, size of x, scale?, scale?)
+bool upsample_backward(Lowering& lower, const Call& call) {
+  const at::Tensor &dy = tensor(call, 0), &dx = result(call);
+  return pools(lower, enlargement(dy, dx, call, 3), dy, dx);
+}
+
+}  // namespace
+
+const Rules& pool_rules() {
+  static const Rules rules = {
+      {"aten::max_pool2d_with_indices", {max_pool}},
+      {"aten::max_pool2d_with_indices_backward", {max_pool_backward}},
+      {"aten::avg_pool2d", {mean_pool}},
+      {"aten::avg_pool2d_backward", {mean_pool_backward}},
+      {"aten::_adaptive_avg_pool2d", {adaptive_pool}},
+      {"aten::_adaptive_avg_pool2d_backward", {adaptive_pool_backward}},
+      {"aten::upsample_nearest2d", {upsample}},
+      {"aten::upsample_nearest2d_backward", {upsample_backward}},
+  };
+  return rules;
+}
+
+}  // namespace millrace::program

@@ -1,0 +1,70 @@
+#include "capture/program/node.h"
+
+#include <ATen/ATen.h>
+
+#include <map>
+
+namespace millrace::program {
+
+Range range_of(const at::Tensor& tensor) {
+  const auto* begin = static_cast<const char*>(tensor.const_data_ptr());
+  std::int64_t last = 0;
+  for (std::int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.size(d) == 0) return {begin, begin};
+    last += (tensor.size(d) - 1) * tensor.stride(d);
+  }
+  return {begin, begin + (last + 1) * std::int64_t(tensor.itemsize())};
+}
+
+Range storage_range(const at::Tensor& tensor) {
+  const auto* begin = static_cast<const char*>(tensor.storage().data());
+  return {begin, begin + tensor.storage().nbytes()};
+}
+
+bool is_dense(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kFloat && (tensor.is_cpu() || tensor.is_cuda()) &&
+         tensor.is_non_overlapping_and_dense();
+}
+
+at::MemoryFormat image_format(c10::Device device) {
+  return device.is_cuda() ? at::MemoryFormat::Contiguous : at::MemoryFormat::ChannelsLast;
+}
+
+bool is_image(const at::Tensor& tensor) {
+  return is_dense(tensor) && tensor.dim() == 4 && tensor.size(0) == 1 &&
+         tensor.is_contiguous(image_format(tensor.device()));
+}
+
+kernels::Layout layout_of(const at::Tensor& tensor) {
+  return {
+      .height = int(tensor.size(2)), .width = int(tensor.size(3)), .channels = int(tensor.size(1))};
+}
+
+bool lie_alike(const at::Tensor& a, const at::Tensor& b) {
+  return is_dense(a) && is_dense(b) && a.device() == b.device() && a.sizes() == b.sizes() &&
+         (a.strides() == b.strides() || (is_image(a) && is_image(b)) ||
+          (a.is_contiguous() && b.is_contiguous()));
+}
+
+OwnMemory::OwnMemory(const std::vector<Call>& calls) {
+  std::set<const c10::StorageImpl*> seen;
+  std::map<const c10::StorageImpl*, std::size_t> held;
+  std::vector<at::Tensor> made;
+  for (const Call& call : calls) {
+    each_tensor(call.arguments, [&](const at::Tensor& t) {
+      seen.insert(storage(t));
+      ++held[storage(t)];
+    });
+    each_tensor(call.results, [&](const at::Tensor& t) {
+      ++held[storage(t)];
+      if (seen.insert(storage(t)).second) made.push_back(t);
+    });
+  }
+  for (const at::Tensor& tensor : made) {
+    // `made` shares the tensor, not its storage: one hold more a tensor object, which is the
+    // call's.
+    if (std::size_t(tensor.storage().use_count()) == held.at(storage(tensor))) add(tensor);
+  }
+}
+
+}  // namespace millrace::program
