@@ -111,11 +111,11 @@ class StepPrograms(program.CliTest):
                     self.assertEqual(torch.equal(value, start[name]), any(fnmatch.fnmatch(name, one) for one in freeze), name)
 
     def test_what_has_no_kernel_is_told_before_and_after(self):
-        layers = [LAYERS[0], {"type": "gelu"}, *LAYERS[1:]]
+        layers = [LAYERS[0], {"type": "upsample", "kind": "bilinear"}, {"type": "avgpool", "kernel": 2}, *LAYERS[1:]]
         config = self.config(model={"preset": "layers", "layer": layers})
         report, _ = self.learn(config)
         left = [stage["left_to_libtorch"] for stage in report["steps"]]
-        self.assertEqual(left, [["aten::gelu", "aten::gelu_backward"], []])
+        self.assertEqual(left, [["aten::upsample_bilinear2d", "aten::upsample_bilinear2d_backward"], []])
         shown = program.call("check", program.write_toml(self.folder / "checked.toml", program.bare(config)))
         self.assertIn("stage 0 leaves to LibTorch's operators: " + " ".join(left[0]) + "\n", shown.out)
         self.assertIn("stage 1 leaves to LibTorch's operators: none\n", shown.out)
@@ -123,7 +123,8 @@ class StepPrograms(program.CliTest):
         config["source"].update(width=0, height=0)
         shown = program.call("inspect", program.write_toml(self.folder / "open.toml", program.bare(config)))
         self.assertIn("sample     3x16x24\n", shown.out)
-        self.assertRegex(shown.out, r"stage 0 .* LibTorch x2\b.*\nLibTorch   aten::gelu\nLibTorch   aten::gelu_backward\n"
+        self.assertRegex(shown.out, r"stage 0 .* LibTorch x2\b.*\nLibTorch   aten::upsample_bilinear2d\n"
+                                    r"LibTorch   aten::upsample_bilinear2d_backward\n"
                                     r"stage 1 (?!.*LibTorch)")
 
 

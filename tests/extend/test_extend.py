@@ -59,7 +59,7 @@ namespace {
 struct Halve final : Layer {
   std::string describe() const override { return "halve"; }
   at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor>) const override {
-    return x[0] * 0.5;
+    return x[0].exp().log() * 0.5;
   }
 };
 
@@ -141,6 +141,13 @@ ADDITIONS = {
         put("io/source/source.cpp", '{"synth",', '      {"grey", "grey:", "grey pictures", "", false, open_grey},\n'),
         put("io/CMakeLists.txt", "source/source_synth.cpp", "  source/source_grey.cpp\n"),
     ],
+    "A kernel of step programs": [
+        put("capture/program/kernels/map.h", "add,", "  exponential,\n"),
+        ("capture/program/kernels/map.cpp", lambda old: old.replace('names[] = {"add"', 'names[] = {"exponential", "add"')),
+        put("capture/program/kernels/map.cpp", "case Function::add:",
+            "    case Function::exponential:\n      return action([](V x, V) HWY_ATTR { return hn::Exp(D(), x); });\n"),
+        put("capture/program/lower/elements.cpp", '{"aten::add",', '      {"aten::exp", mapped(Function::exponential, {0})},\n'),
+    ],
     "A command": [new("tools/cli/commands/greet.cpp", COMMAND)],
     "A config key": [
         put("tools/app/config/config.h", "double silence_s", "    int answer = 42;\n"),
@@ -197,6 +204,9 @@ class Extend(unittest.TestCase):
         config.write_text('[source]\nuri = "synth:shapes"\n[model]\npreset = "layers"\n'
                           '[[model.layer]]\ntype = "conv"\nout = 3\nkernel = 3\n[[model.layer]]\ntype = "halve"\n')
         self.assertIn("30 trained", self.says("run", config, "--frames", "30"))
+        kernels = self.says("profile", config, "--operators")  # of exp and of log
+        self.assertRegex(kernels, r"\n +exponential +(?!LibTorch)")
+        self.assertRegex(kernels, r"\n +aten::log +LibTorch")
 
     def test_an_optimizer(self):
         for capture in ("graph", "eager"):
@@ -206,7 +216,7 @@ class Extend(unittest.TestCase):
         self.learns("task.loss=mine")
 
     def test_a_source(self):
-        self.assertIn("40 trained", self.says("run", "grey:"))
+        self.assertIn("40 received = 39 trained", self.says("run", "grey:"))  # the last has no next
 
     def test_a_command(self):
         self.assertEqual(self.says("greet"), "hello\n")
