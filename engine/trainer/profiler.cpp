@@ -29,7 +29,7 @@ struct Subject {
   const std::shared_ptr<const stages::Network>& network;
   const stages::ImageShape& sample;
   const stages::OptimizerSpec& optimizer;
-  kernels::Method convolution;  ///< of step programs
+  kernels::Numerics numerics;
   stages::StageRange whole() const { return {0, network->size(), true, true}; }
 };
 
@@ -54,7 +54,7 @@ class Rig {
       : split_(split), stage_(made(subject, range, device, false)) {
     if (programs)
       program_ = std::make_unique<ProgramStage>(made(subject, range, device, true), 1, 1,
-                                                program::ProgramOptions{team, subject.convolution});
+                                                program::ProgramOptions{team, subject.numerics});
   }
 
   void begin(const Tensors& inputs, const at::Tensor& target) {
@@ -218,7 +218,7 @@ void profile_parts(plan::Profile& profile, const Subject& subject, int ways,
                    const std::vector<Tensors>& given, const ProfilerOptions& options) {
   const stages::TensorSplit split(subject.network, {}, ways);
   const std::shared_ptr<const stages::Network> network = split.part(std::make_shared<Alone>());
-  const Subject part{network, subject.sample, subject.optimizer, subject.convolution};
+  const Subject part{network, subject.sample, subject.optimizer, subject.numerics};
   for (const auto& [first, second] : split.pairs()) {
     plan::ModuleProfile& taker = profile.modules[std::size_t(first)];
     plan::ModuleProfile& giver = profile.modules[std::size_t(second)];
@@ -259,7 +259,7 @@ plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& netw
                               const ProfilerOptions& options) {
   return on_core(0, [&] {
     at::set_num_threads(1);
-    return profile_here({network, sample, optimizer, options.convolution}, options);
+    return profile_here({network, sample, optimizer, options.numerics}, options);
   });
 }
 
@@ -288,7 +288,7 @@ std::vector<double> steps_ms(const Subject& subject, int threads, bool programs,
 
 std::vector<plan::Measured> measure_thread_speedup(
     const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
-    const stages::OptimizerSpec& optimizer, bool programs, kernels::Method convolution) {
+    const stages::OptimizerSpec& optimizer, bool programs, const kernels::Numerics& numerics) {
   constexpr int kTurn = 5, kMostTurns = 20;
   constexpr double kKnown = 0.1;
   const auto cores = std::size_t(usable_cores());
@@ -302,7 +302,7 @@ std::vector<plan::Measured> measure_thread_speedup(
     for (int threads = 1; threads <= usable_cores(); ++threads) {
       std::vector<double>& all = steps[std::size_t(threads - 1)];
       for (const double ms :
-           steps_ms({network, sample, optimizer, convolution}, threads, programs, kTurn))
+           steps_ms({network, sample, optimizer, numerics}, threads, programs, kTurn))
         all.push_back(ms);
     }
   }

@@ -20,7 +20,7 @@ engine::plan::Profile profile_of(const Config& config,
                                .device = options.devices.front(),
                                .neighbours = true,
                                .programs = programs,
-                               .convolution = options.convolution,
+                               .numerics = options.numerics,
                                .parts = !options.devices.front().cuda});
   profile.network = model_of(config).preset + " at " + std::to_string(sample.width) + "x" +
                     std::to_string(sample.height);
@@ -28,7 +28,7 @@ engine::plan::Profile profile_of(const Config& config,
                    (programs ? ", step programs" : ", operator by operator");
   profile.hand_offs = {engine::measure_hand_off()};
   const std::vector<engine::plan::Measured> tried = engine::measure_thread_speedup(
-      options.network, sample, options.optimizer, programs, options.convolution);
+      options.network, sample, options.optimizer, programs, options.numerics);
   profile.thread_speedup = engine::plan::speeds_that_help(tried);
   if (speeds) *speeds = tried;
   return profile;
