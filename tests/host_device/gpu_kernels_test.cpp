@@ -3,12 +3,18 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <regex>
 #include <thread>
 
+#include "capture/program/cuda/cache.h"
 #include "capture/program/cuda/choices.h"
 #include "capture/program/cuda/compiler.h"
 #include "capture/program/cuda/operations.h"
@@ -156,6 +162,64 @@ INSTANTIATE_TEST_SUITE_P(GpuKernels, AnyGpuConvolution,
                          [](const auto& info) {
                            return std::string(kernels::kPrecisionNames[int(info.param)]);
                          });
+
+/// A cache folder of a test's own.
+class GpuChoices : public testing::Test {
+ protected:
+  GpuChoices() {
+    const char* const own = std::getenv("XDG_CACHE_HOME");
+    before_ = own ? own : "";
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  ~GpuChoices() override {
+    setenv("XDG_CACHE_HOME", before_.c_str(), 1);
+    std::filesystem::remove_all(folder_);
+  }
+  /// How often kernels were timed to make this choice.
+  int timed(const std::string& task, std::size_t wanted) {
+    int count = 0;
+    const std::size_t chosen = gpu::choose(task, {"slow", "quick", "slower"}, [&](std::size_t i) {
+      ++count;
+      return i == 1 ? 1.0 : 2.0 + double(i);
+    });
+    EXPECT_EQ(chosen, wanted);
+    return count;
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("choices-" + std::to_string(getpid()));
+  std::string before_;
+};
+
+TEST_F(GpuChoices, AreTimedOnceAndGiveWayToACheckpoints) {
+  EXPECT_EQ(timed("a", 1), 3);
+  EXPECT_EQ(timed("a", 1), 0);
+  gpu::take_choices({{"a", "slower"}, {"b", "gone"}});
+  EXPECT_EQ(timed("a", 2), 0);
+  EXPECT_EQ(timed("b", 1), 3) << "a kernel that is none any more";
+  EXPECT_EQ(gpu::choices().at("b"), "quick");
+}
+
+TEST_F(GpuChoices, SurviveACacheThatIsDamagedOrCannotBeWritten) {
+  std::string content;
+  gpu::write_cached("key", "content");
+  EXPECT_TRUE(gpu::read_cached("key", content));
+  EXPECT_EQ(content, "content");
+  EXPECT_FALSE(gpu::read_cached("another key", content));
+  for (const auto& file : std::filesystem::recursive_directory_iterator(folder_)) {
+    if (file.is_regular_file()) std::ofstream(file.path(), std::ios::app) << "more";
+  }
+  EXPECT_FALSE(gpu::read_cached("key", content));
+  gpu::write_cached("key", "content");
+  EXPECT_TRUE(gpu::read_cached("key", content));
+  std::filesystem::remove_all(folder_);
+  std::ofstream(folder_) << "a file, where a folder should be";
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(timed("c", 1), 3);
+  EXPECT_EQ(timed("d", 1), 3);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
 
 /// All kernels of a tile: of windows, products and directions each by itself, or one of each kind.
 std::vector<std::string> every_kernel() {

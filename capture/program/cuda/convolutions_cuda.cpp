@@ -327,7 +327,9 @@ int blocks(const Shape& shape, const GradientChoice& choice) {
 int tiles(const kernels::Convolution& c, const gpu::WeightGradientTile& t) {
   return gpu::divided_up(c.output.width, t.width) * gpu::divided_up(c.output.height, t.height);
 }
-std::vector<GradientChoice> gradient_candidates(const kernels::Convolution& c, const Shape& shape) {
+/// \param share of its work in that of all that is done at the same time.
+std::vector<GradientChoice> gradient_candidates(const kernels::Convolution& c, const Shape& shape,
+                                                double share = 1) {
   std::vector<GradientChoice> all;
   for (const gpu::Products products : products_of(c, shape)) {
     const auto add = [&](const gpu::WeightGradientTile& tile) {
@@ -336,7 +338,7 @@ std::vector<GradientChoice> gradient_candidates(const kernels::Convolution& c, c
       if (fits(plan(shape, choice).floats, threads)) {
         choice.cost = cost(double(tiles(c, tile)) * tile.width * tile.height *
                                blocks(shape, choice) * tile.in * tile.out,
-                           products, tiles(c, tile) * blocks(shape, choice), threads,
+                           products, int(tiles(c, tile) * blocks(shape, choice) / share), threads,
                            threads >= 128 ? 64 : 32);
       }
       all.push_back(choice);
@@ -443,6 +445,7 @@ class GpuWeightGradients final : public Prepared {
           early(gpu::kThreads, gpu::kThreads));
       return;
     }
+    const double share = shape.flops / info.flops;
     const auto with = [&](const Choice& choice) {
       gpu::WeightGradient by = work;
       by.slices = slices(c, shape, choice);
@@ -453,7 +456,7 @@ class GpuWeightGradients final : public Prepared {
       return early(choice.tile.threads(choice.products), plan(shape, choice).floats);
     };
     const Choice choice = choose<gpu::WeightGradientTile>(
-        gradient_candidates(c, shape), c.tuned, task_of(c, shape.flops / info.flops),
+        gradient_candidates(c, shape, share), c.tuned, task_of(c, share),
         [&](const Choice& tried) { return expression(shape, tried); },
         [&](const Choice& tried) {
           const at::Tensor x = some_floats(double(c.input.floats())),

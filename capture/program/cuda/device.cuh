@@ -10,7 +10,7 @@
 #else
 #define DEVICE __device__ __forceinline__
 #define KERNEL(threads) __global__ void __launch_bounds__(threads)
-/// Of at most 128 registers a thread, or 255.
+/// Of at most 128 registers a thread, or, with `many`, as many as there are.
 #define BOUNDED_KERNEL(threads, many) \
   __global__ void __launch_bounds__(threads, (many) || (threads) > 256 ? 1 : 512 / (threads))
 #define BY_VALUE const __grid_constant__

@@ -319,7 +319,7 @@ class WeightGradientSum {
 
 /// As many blocks as all of them have.
 template <class kWindow, Products kProducts, int... kNumbers>
-KERNEL(WeightGradientTile{kNumbers...}.threads(kProducts))
+BOUNDED_KERNEL(WeightGradientTile{kNumbers...}.threads(kProducts), true)
 weight_gradients(BY_VALUE WeightGradientArguments arguments) {
   start();
   int own = block(), i = 0;
