@@ -34,8 +34,7 @@ struct Fiber {
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStack);
   ucontext_t context;
   jmp_buf here;
-  bool begun = false;  ///< a fiber serves many kernels
-  State state = State::over;
+  bool begun = false;                ///< a fiber serves many kernels
   bool waited;                       ///< for the launch before
   std::vector<Copy> copies;          ///< that have not arrived
   std::vector<std::size_t> commits;  ///< the number of copies until each, of those not waited for
@@ -48,6 +47,7 @@ struct Fiber {
 
 struct Cluster {
   std::vector<std::unique_ptr<Fiber>> fibers;  ///< [block][thread]
+  std::vector<State> states;                   ///< of them, side by side to be looked through
   std::vector<float> shared;                   ///< of all blocks
   std::size_t floats = 0;                      ///< of one, with its guard
   int threads = 0, running = 0;                ///< of a block; the fiber whose turn it is
@@ -61,13 +61,16 @@ thread_local Cluster* current __attribute__((tls_model("initial-exec"))) = nullp
 Fiber& fiber(int index) {
   return *current->fibers[std::size_t(index)];
 }
+State& state(int index) {
+  return current->states[std::size_t(index)];
+}
 Fiber& self() {
   return fiber(current->running);
 }
 
 /// Until the others are there.
-void rest(State state) {
-  self().state = state;
+void rest(State until) {
+  state(current->running) = until;
   if (_setjmp(self().here) == 0) _longjmp(current->scheduler, 1);
 }
 
@@ -97,25 +100,37 @@ void run(int index, int first_block) {
   setcontext(&next.context);
 }
 
-/// Lets those that rest in `state` go on, group by group of so many: where all of a group do that
+/// Lets those that rest in `where` go on, group by group of so many: where all of a group do that
 /// are not over. Whether any may.
-bool release(State state, int group) {
+bool release(State where, int group) {
   bool any = false;
-  const int count = turn.cluster * current->threads;
-  for (int begin = 0; begin < count; begin += group) {
-    const int end = std::min(begin + group, count);
-    bool all = true, some = false;
-    for (int i = begin; i < end; ++i) {
-      some |= fiber(i).state == state;
-      all &= fiber(i).state == state || fiber(i).state == State::over;
-    }
-    if (!all || !some) continue;
+  const auto count = std::ptrdiff_t(current->states.size());
+  for (std::ptrdiff_t first = 0; first < count; first += group) {
+    const auto begin = current->states.begin() + first,
+               end = current->states.begin() + std::min<std::ptrdiff_t>(first + group, count);
+    const auto resting = std::count(begin, end, where);
+    if (resting == 0 || resting + std::count(begin, end, State::over) < end - begin) continue;
+    std::replace(begin, end, where, State::ready);
     any = true;
-    for (int i = begin; i < end; ++i) {
-      if (fiber(i).state == state) fiber(i).state = State::ready;
-    }
   }
   return any;
+}
+
+/// In an order that changes, each that is ready runs until it rests. Whether any is left.
+bool run_round(std::vector<int>& order, int first_block) {
+  switch (current->random() % 3) {
+    case 0:
+      std::reverse(order.begin(), order.end());
+      break;
+    case 1:
+      std::shuffle(order.begin(), order.end(), current->random);
+      break;
+  }
+  for (const int i : order) {
+    if (state(i) == State::ready) run(i, first_block);
+  }
+  const auto& states = current->states;
+  return std::any_of(states.begin(), states.end(), [](State s) { return s != State::over; });
 }
 
 void run_cluster(int first_block, bool early) {
@@ -124,36 +139,21 @@ void run_cluster(int first_block, bool early) {
             std::numeric_limits<float>::signaling_NaN());
   std::vector<int> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  for (int i = 0; i < count; ++i) {
-    fiber(i).state = State::ready;
+  current->states.assign(order.size(), State::ready);
+  for (const int i : order) {
     fiber(i).waited = false;
     fiber(i).copies.clear();
     fiber(i).commits.clear();
   }
-  const auto over = [](int i) { return fiber(i).state == State::over; };
-  for (;;) {
-    switch (current->random() % 3) {
-      case 0:
-        std::reverse(order.begin(), order.end());
-        break;
-      case 1:
-        std::shuffle(order.begin(), order.end(), current->random);
-        break;
-    }
-    for (const int i : order) {
-      if (fiber(i).state == State::ready) run(i, first_block);
-    }
-    if (std::all_of(order.begin(), order.end(), over)) break;
-    if (!release(State::at_block, current->threads) && !release(State::at_cluster, count) &&
-        !std::any_of(order.begin(), order.end(),
-                     [](int i) { return fiber(i).state == State::ready; })) {
-      current->fibers.clear();  // they are within a kernel
-      return hostDeviceFault("a kernel's threads wait for others that do not come");
-    }
+  while (run_round(order, first_block)) {
+    if (release(State::at_block, current->threads) || release(State::at_cluster, count)) continue;
+    const auto& states = current->states;
+    if (std::find(states.begin(), states.end(), State::ready) != states.end()) continue;
+    current->fibers.clear();  // they are within a kernel
+    return hostDeviceFault("a kernel's threads wait for others that do not come");
   }
-  for (int i = 0; early && i < count; ++i) {
-    if (!fiber(i).waited) return hostDeviceFault("a kernel comes early and does not wait");
-  }
+  if (early && std::any_of(order.begin(), order.end(), [](int i) { return !fiber(i).waited; }))
+    hostDeviceFault("a kernel comes early and does not wait");
 }
 
 bool is_guard(float value) {
@@ -253,13 +253,13 @@ void multiply(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1
   const int first = current->running - turn.thread % kLanes;
   int there = 1;
   for (int i = first; i < first + kLanes; ++i) {
-    there += fiber(i).state == State::at_warp;
-    if (fiber(i).state == State::at_warp && fiber(i).halves != halves)
+    there += state(i) == State::at_warp;
+    if (state(i) == State::at_warp && fiber(i).halves != halves)
       hostDeviceFault("the lanes of a warp part");
   }
   if (there < kLanes) return rest(State::at_warp);
   multiply_warp(first);
-  for (int i = first; i < first + kLanes; ++i) fiber(i).state = State::ready;
+  for (int i = first; i < first + kLanes; ++i) state(i) = State::ready;
 }
 
 void copy_async(float* to, const float* from, int floats, bool there) {

@@ -1,6 +1,8 @@
 #include "capture/program/cuda/choices.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <mutex>
 
 #include "capture/program/cuda/cache.h"
@@ -35,12 +37,12 @@ std::size_t choose(const std::string& task, const std::vector<std::string>& name
   std::size_t best = read_cached(task, cached) ? place_of(cached) : names.size();
   if (best == names.size()) {
     best = 0;
-    double least = names.size() > 1 ? time(0) : 0;
-    for (std::size_t i = 1; i < names.size(); ++i) {
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < names.size(); ++i) {
       const double took = time(i);
       if (took < least) best = i, least = took;
     }
-    write_cached(task, names[best]);
+    if (std::isfinite(least)) write_cached(task, names[best]);
   }
   made[task] = names[best];
   return best;

@@ -17,8 +17,8 @@ Choices choices();
 void take_choices(const Choices& made);
 
 /// The one of `names` to take for `task`: as this process or the cache folder chose before, else
-/// the one that `time` (of a place in `names`; in any unit) finds fastest, which is kept.
-/// Thread-safe.
+/// the one that `time` (of a place in `names`; in any unit; infinity: unknown) finds fastest, which
+/// is kept. Thread-safe.
 std::size_t choose(const std::string& task, const std::vector<std::string>& names,
                    const std::function<double(std::size_t)>& time);
 

@@ -164,7 +164,11 @@ void prepare_kernels(const std::vector<std::string>& expressions, int device) {
   const auto to_compile = std::count_if(wanted.begin(), wanted.end(), [&](const auto& expression) {
     return !read_cached(key_of(expression, architecture), content);
   });
-  if (to_compile > 3) std::fprintf(stderr, "compiling %d kernels for the GPU\n", int(to_compile));
+  static std::atomic<bool> said = false;
+  constexpr int kFew = 3;  // soon done
+  if (to_compile > kFew && !said.exchange(true))
+    std::fprintf(stderr, "compiling kernels for the GPU, %d at first; later starts have them\n",
+                 int(to_compile));
   std::atomic<std::size_t> next = 0;
   std::mutex failing;
   std::exception_ptr failure;

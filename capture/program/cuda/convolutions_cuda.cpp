@@ -158,7 +158,11 @@ Candidate<Tile> choose(const std::vector<Candidate<Tile>>& all, bool tuned, cons
       gpu::prepare_kernels(expressions, c10::cuda::current_device());
       compiled = true;
     }
-    return time(all[i]);
+    try {
+      return time(all[i]);
+    } catch (const c10::OutOfMemoryError&) {
+      return kNever;  // what is chosen by shape needs no memory to be tried in
+    }
   })];
 }
 
