@@ -55,12 +55,7 @@ class Convolution {
       if (chunk + 2 < end) begin(chunk + 2);
       commit();
     }
-    if (kTile.parts > 1 || cluster_size() > 1) {
-      add_parts(sums);
-    } else {
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) write(Sums::place(thread(), v), sums.four(v));
-    }
+    write_all(sums);
   }
 
  private:
@@ -123,8 +118,9 @@ class Convolution {
     }
   }
 
-  /// Each thread of the cluster adds up some of the sums.
-  DEVICE void add_parts(Sums& sums) {
+  /// By way of shared memory, so that neighbours are written by neighbours: each thread of the
+  /// cluster adds up some of the parts' sums.
+  DEVICE void write_all(Sums& sums) {
     float4* const mine = reinterpret_cast<float4*>(shared_memory());
 #pragma unroll
     for (int v = 0; v < kVectors; ++v)
