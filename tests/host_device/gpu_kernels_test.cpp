@@ -45,9 +45,9 @@ struct Case {
         {{7, 7}, {2, 2}, {1, 1}, {3, 3}}, {{15, 15}, {1, 1}, {1, 1}, {7, 7}}};
     Case c = windows[random() % windows.size()];
     const bool wide = random() % 3 == 0;  // channels for tensor cores
-    c.groups = random() % 4 == 0 ? up_to(3) : 1;
-    c.in = c.groups * (wide ? 15 + up_to(30) : up_to(24));
-    c.out = c.groups * (wide ? 15 + up_to(30) : up_to(24));
+    c.groups = random() % 4 == 0 ? up_to(wide ? 2 : 3) : 1;
+    c.in = c.groups * (wide ? 15 + up_to(20) : up_to(24));
+    c.out = c.groups * (wide ? 15 + up_to(20) : up_to(24));
     if (random() % 8 == 0) c.groups = c.in = c.out;
     c.height = 3 + up_to(wide ? 16 : 36);
     c.width = up_to(wide ? 16 : 36);
