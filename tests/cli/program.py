@@ -84,6 +84,11 @@ def settings(tables):
     return options
 
 
+def sets(*each):
+    """Settings as they stand on the command line, "source.width=8", each behind its --set."""
+    return [word for setting in each for word in ("--set", setting)]
+
+
 def toml_value(value):
     """Strings, numbers, booleans and lists are written alike in JSON and TOML."""
     return json.dumps(str(value) if isinstance(value, Path) else value)
@@ -189,11 +194,24 @@ class CliTest(unittest.TestCase):
     def assert_code(self, code, outcome):
         self.assertEqual(outcome.code, code, outcome)
 
+    def succeed(self, *args, **options):
+        """The outcome of a call that ends with 0."""
+        outcome = call(*args, **options)
+        self.assert_code(DONE, outcome)
+        return outcome
+
     def assert_refused(self, code, outcome, *parts):
         """It ended with that code, an empty stdout and one line on stderr that holds every part."""
         self.assert_code(code, outcome)
         self.assertEqual(outcome.out, "", outcome)
         self.assert_one_error(outcome, *parts)
+
+    def assert_each_refused(self, cases, code=BAD_USAGE):
+        """Each case: a command's words, then what its error holds."""
+        cases = list(cases)
+        for (command, *parts), outcome in zip(cases, call_all([command for command, *_ in cases])):
+            with self.subTest(command):
+                self.assert_refused(code, outcome, *parts)
 
     def assert_check_refuses(self, tables, *parts):
         self.assert_refused(BAD_USAGE, call("check", self.write(tables)), *parts)

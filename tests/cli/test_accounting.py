@@ -1,7 +1,6 @@
 """Every frame is accounted for: received = trained + dropped + rejected + in_flight, at every rate of the source."""
 
 import time
-import unittest
 
 import program
 
@@ -109,7 +108,3 @@ class CorruptPictures(AccountingTest):
                     self.assertGreaterEqual(report["frames"]["rejected"], 2)
                 else:
                     self.assertEqual(report["frames"]["rejected"], 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

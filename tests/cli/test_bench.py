@@ -16,8 +16,7 @@ class Bench(program.CliTest):
 
     def results(self, suite, *options, env=None):
         file = self.folder / f"{suite}.json"
-        outcome = program.call("bench", suite, *SHORT, "--json", file, *options, env=env)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("bench", suite, *SHORT, "--json", file, *options, env=env)
         return json.loads(file.read_text()), outcome
 
     def test_framerate(self):
@@ -39,8 +38,7 @@ class Bench(program.CliTest):
 
     def test_camera(self):
         file = self.folder / "camera.json"
-        outcome = program.call("bench", "camera", "--rounds", "1", "--seconds", "1", "--sizes", "64", "--json", file)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("bench", "camera", "--rounds", "1", "--seconds", "1", "--sizes", "64", "--json", file)
         (arm,) = json.loads(file.read_text())["arms"]
         self.assertEqual(arm["unreadable"], 0)  # each picture says when it was shown
         shown, captured = arm["shown_to_prediction_ms"], arm["capture_to_prediction_ms"]
@@ -218,7 +216,3 @@ class Bench(program.CliTest):
         self.assert_refused(program.BAD_USAGE, program.call("bench", "partime", "--networks", "resnet18"), "framerate")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "streams", "--arms", "partme"), "--arms", "partme")
         self.assert_refused(program.BAD_USAGE, program.call("bench", "pipeline", "--compare", "/nonexistent"), "--compare")
-
-
-if __name__ == "__main__":
-    unittest.main()

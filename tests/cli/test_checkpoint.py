@@ -3,7 +3,6 @@
 import json
 import shutil
 import tomllib
-import unittest
 
 from safetensors import safe_open
 from safetensors.torch import load_file
@@ -147,7 +146,3 @@ class Checkpoints(program.CliTest):
 
     def test_every_needs_a_folder(self):
         self.assert_check_refuses({"checkpoint": {"every": 5}}, "checkpoint.dir")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -57,14 +57,12 @@ class Demos(CliTest):
                        for key, kind in [("report", "json"), ("weights", "st"), ("loss_plot", "png"), ("prediction", "png")]]
             settings = [part for setting in [*outputs, f"checkpoint.dir={self.folder}/{name}", "source.pace=asap"]
                         for part in ["--set", setting]]
-            outcome = call("run", DEMOS / name / f"{name}.toml", *SYNTHETIC, *settings, "--frames", 60)
-            self.assert_code(DONE, outcome)
+            outcome = self.succeed("run", DEMOS / name / f"{name}.toml", *SYNTHETIC, *settings, "--frames", 60)
             self.assertGreater(png_size(self.folder / f"{name}-prediction.png")[0], 100)
 
     @unittest.skipUnless(VIDEO.exists() and shutil.which("gst-launch-1.0"), "no street scene or no GStreamer")
     def test_what_is_new_is_marked_once_and_comes_first(self):
-        outcome = call("run", DEMOS / "unexpected/unexpected.toml", "--frames", 430, "--set", f"novelty.snapshots={self.folder}")
-        self.assert_code(DONE, outcome)
+        outcome = self.succeed("run", DEMOS / "unexpected/unexpected.toml", "--frames", 430, "--set", f"novelty.snapshots={self.folder}")
         self.assertEqual(len(re.findall(r"^unexpected: since frame (399|40\d)$", outcome.err, re.M)), 1, outcome.err)
         self.assertEqual(len(list(self.folder.glob("*-event-1-frame-*.png"))), 1)
         readme, demo = (ROOT / "README.md").read_text(), (ROOT / "tools/demo").read_text()
@@ -143,7 +141,3 @@ class Embedded(CliTest):
         kept.write_text("# the user's own\n")
         run(DEMOS / "embedded/install.sh", env={"DESTDIR": str(root)})
         self.assertEqual(kept.read_text(), "# the user's own\n")
-
-
-if __name__ == "__main__":
-    unittest.main()

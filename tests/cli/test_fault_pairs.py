@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import time
-import unittest
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -180,7 +179,3 @@ class PairsFromOutside(KeepingTest):
             happens(self)
         except OSError:
             pass  # the page has no place, as what else happens took the last descriptor
-
-
-if __name__ == "__main__":
-    unittest.main()

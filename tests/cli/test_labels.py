@@ -1,7 +1,6 @@
 """task.kind = "label": the class of a frame, a number each."""
 
 import math
-import unittest
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -119,7 +118,3 @@ class Labels(program.CliTest):
                              ({"task": {"kind": "autoencode", "horizon": 2}}, "task.horizon")):
             file = program.write_toml(self.folder / "bad.toml", tables)
             self.assert_refused(program.BAD_USAGE, program.call("run", file), "bad.toml", part)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -5,7 +5,6 @@ import math
 import os
 import pty
 import subprocess
-import unittest
 
 import program
 from keeping import MODEL
@@ -60,8 +59,7 @@ class Log(program.CliTest):
         self.assertEqual([json.loads(line)["frame"] for line in lines], 2 * [0, 10, 20, 30, 40])
 
     def test_on_stdout_it_is_alone_there(self):
-        outcome = program.call("run", self.write(self.config(log="-")))
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("run", self.write(self.config(log="-")))
         self.assertEqual([json.loads(line)["frame"] for line in outcome.out.splitlines()], [0, 10, 20, 30, 40])
         self.assertIn("50 received", outcome.err)  # the summary
 
@@ -114,7 +112,3 @@ class Progress(program.CliTest):
         self.assertEqual(process.returncode, program.DONE)
         # A terminal turns the one line feed at the end into two characters.
         self.assertRegex(told.decode(), "^(\rframe [^\r\n]*\x1b\\[K)+\r\n$")
-
-
-if __name__ == "__main__":
-    unittest.main()

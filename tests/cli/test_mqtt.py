@@ -85,10 +85,9 @@ class Mqtt(program.CliTest):
     def test_the_gallerys_camera_is_a_device_of_13_entities(self):
         self.broker()
         home = Home(self)
-        outcome = program.call("run", program.ROOT / "demos/home-assistant/door.toml", "--frames", 20, *(
+        outcome = self.succeed("run", program.ROOT / "demos/home-assistant/door.toml", "--frames", 20, *(
             part for setting in ("source.uri=synth:shapes", f"mqtt.broker=mqtt://127.0.0.1:{self.port}", f"checkpoint.dir={self.folder}",
                                  f"novelty.snapshots={self.folder}") for part in ("--set", setting)))
-        self.assert_code(program.DONE, outcome)
         self.wait(lambda: len(home.entities()) == 13)
 
     def test_home_assistant_finds_shows_and_steers_a_run(self):
@@ -176,7 +175,3 @@ class Mqtt(program.CliTest):
         self.wait(lambda: home.text("door/cam 1/availability") == "online")
         run.kill()
         self.wait(lambda: home.text("door/cam 1/availability") == "offline")
-
-
-if __name__ == "__main__":
-    unittest.main()

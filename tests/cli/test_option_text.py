@@ -129,7 +129,3 @@ class OptionText(CliTest):
         self.assertEqual(done.returncode, 0, done)
         self.assertNotIn("warning", done.stdout)
         self.assertIn("pipeline.schedule = 'partime'", done.stdout)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -3,7 +3,6 @@
 import os
 import resource
 import subprocess
-import unittest
 
 from safetensors.torch import load_file
 
@@ -89,7 +88,3 @@ class Outputs(program.CliTest):
         self.assertEqual(done.returncode, program.FAILED, done)
         self.assertIn("log.jsonl: File too large", done.stderr)
         load_file(weights)
-
-
-if __name__ == "__main__":
-    unittest.main()

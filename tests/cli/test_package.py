@@ -162,7 +162,3 @@ class Package(CliTest):
         for header in folder.rglob("*.h"):
             for name in re.findall(r'^#include "([^"]+)"', header.read_text(), re.M):
                 self.assertTrue((folder / name).exists(), f"{header} includes {name}")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -31,8 +31,7 @@ class Plan(program.CliTest):
     def planned(self, *arguments):
         """The [pipeline] table, and what was printed."""
         table = self.folder / "plan.toml"
-        outcome = program.call("plan", *arguments, "--output", table)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("plan", *arguments, "--output", table)
         self.assertTrue(outcome.out.endswith(table.read_text()), outcome)
         return tomllib.loads(table.read_text())["pipeline"], outcome.out
 
@@ -185,7 +184,3 @@ class Plan(program.CliTest):
                 self.refused(*arguments, parts=parts)
         config = program.write_toml(self.folder / "typo.toml", {"model": {"layrs": 2}})
         self.refused(config, parts=["typo.toml", "layers"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,6 +1,5 @@
 """Plug-ins: layers, losses, sources and sinks of a user's own, from shared objects."""
 
-import os
 import subprocess
 import unittest
 
@@ -27,8 +26,7 @@ class Plugins(program.CliTest):
         return self.folder / "my.toml"
 
     def test_each_kind_takes_part_in_a_run(self):
-        outcome = program.call("run", self.config(), "--frames", 200, "--report", self.folder / "report.json")
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("run", self.config(), "--frames", 200, "--report", self.folder / "report.json")
         rows = (self.folder / "loss.csv").read_text().splitlines()
         self.assertEqual(rows[0], "frame,loss,latency_ms")
         self.assertEqual(len(rows), 201)
@@ -36,8 +34,7 @@ class Plugins(program.CliTest):
         self.assertLess(sum(losses[-20:]), 0.7 * sum(losses[:20]))
 
     def test_check_and_the_key_list_name_what_they_add(self):
-        outcome = program.call("check", self.config())
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("check", self.config())
         self.assertIn("charbonnier", outcome.out)
         outcome = program.call("check", "--set", "task.loss=charbonier", "--set", f"plugins={ALL}".replace("'", '"'))
         self.assert_refused(program.BAD_USAGE, outcome, "task.loss", "charbonnier")
@@ -64,7 +61,3 @@ class Plugins(program.CliTest):
     def test_examples_are_short(self):
         for path in (program.ROOT / "demos/plugins").glob("*.cpp"):
             self.assertLess(len(path.read_text().splitlines()), 60, path)
-
-
-if __name__ == "__main__":
-    unittest.main()

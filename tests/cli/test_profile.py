@@ -4,7 +4,6 @@ import json
 import pathlib
 import shutil
 import tempfile
-import unittest
 
 import program
 
@@ -50,8 +49,7 @@ class Profile(program.CliTest):
 
     def test_operators_beside_what_the_core_could_do(self):
         config = program.write_toml(self.folder / "c.toml", {**SMALL, "pipeline": {"stages": 2, "cut": [2]}})
-        outcome = program.call("profile", config, "--operators")
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("profile", config, "--operators")
         self.assertRegex(outcome.out, r"forward 3x12x16 -> 4x12x16 k5 s1 relu +\S+ +\d+\.\d+ +\d+\.\d% +\d+\.\d +\d+%")
         self.assertRegex(outcome.out, r"stage 1\n(.*\n)+ +update by adam ")
         self.assertRegex(outcome.out, r"peak, .*: \d+\.\d GFLOP/s; its sgemm: \d+\.\d GFLOP/s")
@@ -74,7 +72,3 @@ class Profile(program.CliTest):
         outcome = program.call("profile", config, "--json", self.folder / "file" / "x.json")
         self.assert_code(program.FAILED, outcome)
         self.assert_one_error(outcome, "x.json")
-
-
-if __name__ == "__main__":
-    unittest.main()

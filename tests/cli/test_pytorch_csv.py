@@ -1,7 +1,6 @@
 """Schedules to and from torch.distributed.pipelining: its CSV is run here, ours is run there."""
 
 import csv
-import unittest
 from types import SimpleNamespace
 
 import torch
@@ -58,8 +57,7 @@ class FromPyTorch(program.CliTest):
                 count, order = written_by_pytorch(name, ranks=2)
                 path = self.folder / f"{name}.csv"
                 write_csv(path, order)
-                shown = program.call("schedule", path, "--samples", MICROBATCHES)
-                self.assert_code(program.DONE, shown)
+                shown = self.succeed("schedule", path, "--samples", MICROBATCHES)
                 self.assertIn("bubble", shown.out)
                 self.compare(uri, frames, path, count)
 
@@ -122,8 +120,7 @@ class ToPyTorch(program.CliTest):
     def test_pytorch_runs_what_we_write(self):
         names, cut = {"gpipe": 2, "1f1b": 2, "zb-h1": 2, "interleaved": 4}, {2: [4], 4: [2, 4, 6]}
         for name, count in names.items():
-            shown = program.call("schedule", name, "--stages", count, "--samples", MICROBATCHES, "--format", "csv")
-            self.assert_code(program.DONE, shown)
+            shown = self.succeed("schedule", name, "--stages", count, "--samples", MICROBATCHES, "--format", "csv")
             (self.folder / f"{name}.csv").write_text(shown.out)
         torch.multiprocessing.spawn(run_rank, (2, str(self.folder), names, cut), nprocs=2)
         expected = self.minibatch_gradient()
@@ -147,7 +144,3 @@ class ToPyTorch(program.CliTest):
             (self.folder / "again.csv").write_text(shown.out)
             again = program.call("schedule", self.folder / "again.csv", "--samples", 4, "--format", "csv")
             self.assertEqual(again.out, shown.out)
-
-
-if __name__ == "__main__":
-    unittest.main()

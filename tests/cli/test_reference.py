@@ -2,7 +2,6 @@
 
 import itertools
 import math
-import unittest
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -236,7 +235,3 @@ class Local(Reference):
                 ("local", {"pipeline": {"schedule": "pipedream", "stages": 2, "replicas": [2, 1]}}, "replicated")):
             source = {"uri": "synth:shapes", "width": 24, "height": 16}
             self.assert_check_refuses({"source": source, **tables, "correction": {"kind": correction}}, "config.toml", part)
-
-
-if __name__ == "__main__":
-    unittest.main()

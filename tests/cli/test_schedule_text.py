@@ -1,15 +1,12 @@
 """`millrace schedule`: the staircase for people, the CSV for PyTorch."""
 
-import unittest
-
 import program
 
 
 class Text(program.CliTest):
 
     def printed(self, *arguments):
-        outcome = program.call("schedule", *arguments)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("schedule", *arguments)
         return outcome.out
 
     def test_staircase(self):
@@ -40,11 +37,6 @@ class Text(program.CliTest):
             self.assert_refused(program.BAD_USAGE, program.call("schedule", "partime", "--stages", stages), "--stages")
 
     def test_many_stages_say_that_they_take_a_while(self):
-        outcome = program.call("schedule", "1f1b", "--stages", "400", "--microbatches", "8", "--samples", "8", "--format", "csv")
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("schedule", "1f1b", "--stages", "400", "--microbatches", "8", "--samples", "8", "--format", "csv")
         self.assertEqual(outcome.err, "400 stages take a while\n")
         self.assertEqual(len(outcome.out.splitlines()), 400)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,6 @@
 """Every schedule that keeps activations or weights ends with the weights its definition gives."""
 
 import math
-import unittest
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -90,7 +89,3 @@ class Schedules(program.CliTest):
 
     def test_orthogonal_gradients_of_replicated_stages(self):
         self.compare("pipedream", delayed_rules.pipedream_replicated([2, 3]), [4], orthogonal=0.75, replicas=[2, 3])
-
-
-if __name__ == "__main__":
-    unittest.main()

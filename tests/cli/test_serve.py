@@ -5,7 +5,6 @@ import resource
 import signal
 import socket
 import time
-import unittest
 import urllib.error
 import urllib.parse
 
@@ -164,7 +163,3 @@ class Serve(KeepingTest):
             self.assert_refused(program.BAD_USAGE, outcome, "--token-file", file)
         outcome = program.call("run", "--serve", "0.0.0.0:0", "--set", "source.uri=synth:shapes")
         self.assert_refused(program.BAD_USAGE, outcome, "--serve", "token")
-
-
-if __name__ == "__main__":
-    unittest.main()

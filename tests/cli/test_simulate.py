@@ -1,7 +1,6 @@
 """`millrace simulate`: a schedule run against costs."""
 
 import json
-import unittest
 from xml.etree import ElementTree
 
 import program
@@ -15,8 +14,7 @@ class Simulate(program.CliTest):
     def simulated(self, *arguments):
         """The results' JSON, and what was printed."""
         path = self.folder / "out.json"
-        outcome = program.call("simulate", *arguments, "--json", path)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("simulate", *arguments, "--json", path)
         return json.loads(path.read_text()), outcome.out
 
     def profile(self, *modules, **more):
@@ -152,7 +150,3 @@ class Simulate(program.CliTest):
         outcome = program.call("simulate", "partime", "--samples", "30", "--svg", self.folder / "file" / "x.svg")
         self.assert_code(program.FAILED, outcome)
         self.assert_one_error(outcome, "x.svg")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,7 +1,5 @@
 """Connections that skip over cuts: the same numbers as the uncut network, whose modules never heard of stages."""
 
-import unittest
-
 import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
@@ -139,7 +137,3 @@ class SkipConnections(program.CliTest):
         for schedule in ("gpipe", "1f1b", "zb-h1"):
             self.each_cut(schedule, lambda network, cut, samples: by_versions(
                 network, cut, samples, MICROBATCHES, lambda m, i: m // MICROBATCHES))
-
-
-if __name__ == "__main__":
-    unittest.main()

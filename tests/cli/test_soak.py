@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import time
-import unittest
 import urllib.request
 from pathlib import Path
 from statistics import median
@@ -175,7 +174,3 @@ class Soak(program.CliTest):
                        f"{settled[-1]['threads']} threads, {settled[-1]['files']} descriptors")
         if long_enough:
             self.assertLessEqual(last - first, 1, [(held["KiB"], held["anonymous"]) for held in settled])
-
-
-if __name__ == "__main__":
-    unittest.main()

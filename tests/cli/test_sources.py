@@ -206,8 +206,7 @@ class Inspect(SourceTest):
             if program.VIDEO in args and not program.VIDEO.exists():
                 continue
             with self.subTest(args):
-                outcome = program.call("inspect", *args)
-                self.assert_code(program.DONE, outcome)
+                outcome = self.succeed("inspect", *args)
                 for part in parts:
                     self.assertIn(part, outcome.out)
 
@@ -216,10 +215,5 @@ class InPlaceOfAConfig(program.CliTest):
 
     def test_a_video_or_uri_just_runs(self):
         for source in (program.VIDEO, "synth:shapes"):
-            outcome = program.call("run", source, "--frames", 3, "--set", "source.width=16", "--set", "source.height=16")
-            self.assert_code(program.DONE, outcome)
+            outcome = self.succeed("run", source, "--frames", 3, "--set", "source.width=16", "--set", "source.height=16")
             self.assertIn("3 trained", outcome.out)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -126,7 +126,3 @@ class StepPrograms(program.CliTest):
         self.assertRegex(shown.out, r"stage 0 .* LibTorch x2\b.*\nLibTorch   aten::upsample_bilinear2d\n"
                                     r"LibTorch   aten::upsample_bilinear2d_backward\n"
                                     r"stage 1 (?!.*LibTorch)")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -48,8 +48,7 @@ class Trace(program.CliTest):
 
     def order(self, name, stages, *options):
         """What `millrace schedule` has each worker do: its row without bubbles, each update by itself."""
-        outcome = program.call("schedule", name, "--stages", stages, "--samples", FRAMES, *options)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("schedule", name, "--stages", stages, "--samples", FRAMES, *options)
         rows = [re.sub(r"^(stage|worker) \d+ +", "", line).split() for line in outcome.out.split("\n\n")[0].splitlines()]
         return [[part for cell in row if cell != "." for part in (cell.removesuffix("U"), *"U"[:cell.endswith("U")])]
                 for row in rows]
@@ -133,9 +132,8 @@ class Trace(program.CliTest):
     def test_a_profiler_sees_a_range_around_each_action(self):
         config = program.write_toml(self.folder / "config.toml", self.config("pipedream", 2))
         ranges, file = self.folder / "ranges", self.folder / "trace.json"
-        outcome = program.call("run", config, "--quiet", "--trace", file,
+        outcome = self.succeed("run", config, "--quiet", "--trace", file,
                                env={"NVTX_INJECTION64_PATH": os.environ["PROFILER"], "RANGES_FILE": str(ranges)})
-        self.assert_code(program.DONE, outcome)
         first, *lines = ranges.read_text().splitlines()
         self.assertEqual(first, "domain millrace")
         threads = {}
@@ -156,7 +154,3 @@ class Trace(program.CliTest):
         config = program.write_toml(self.folder / "config.toml", self.config("partime", 2))
         outcome = program.call("run", config, "--quiet", "--trace", "/proc/nowhere/trace.json")
         self.assert_refused(program.BAD_USAGE, outcome, "/proc/nowhere/trace.json")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 
 import json
 import struct
-import unittest
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -92,8 +91,7 @@ class HeldOut(Exchange):
     def test_a_figure_beside_the_strongest_trivial_predictor(self):
         report, _ = self.learn(self.config([4]))
         learned = self.folder / "out.safetensors"
-        outcome = program.call("evaluate", learned, self.uri, "--report", self.folder / "held-out.json")
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("evaluate", learned, self.uri, "--report", self.folder / "held-out.json")
         self.assertRegex(outcome.out, r"^frames    12, none of them learned from\nloss +[\d.e-]+, mean frame [\d.e-]+\n"
                                       r"PSNR +[\d.]+ dB, mean frame [\d.]+ dB\nverdict   (not )?better: ")
         held_out = json.loads((self.folder / "held-out.json").read_text())
@@ -165,7 +163,3 @@ class Refusals(program.CliTest):
         self.refused(self.weights)
         self.weights.mkdir()
         self.refused(self.weights)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import time
-import unittest
 from pathlib import Path
 
 from play import PLAY, TOKEN, Play, PlayTest, messages
@@ -323,7 +322,3 @@ class Limits(PlayTest):
         self.assertEqual(play.process.returncode, 0)
         for one in viewers:
             one.close()
-
-
-if __name__ == "__main__":
-    unittest.main()

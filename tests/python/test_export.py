@@ -404,7 +404,3 @@ class Export(unittest.TestCase):
                 self.assertIn(words, done.stderr)
                 self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
                 self.assertFalse(os.path.exists(os.path.join(self.folder, "net.pt")))
-
-
-if __name__ == "__main__":
-    unittest.main()

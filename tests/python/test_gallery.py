@@ -44,7 +44,3 @@ class Gallery(unittest.TestCase):
             image.imsave(out / "frame.png", numpy.full((32, 48, 3), 0.5))
             call(sys.executable, DEMOS / "teacher/draw.py", out / "frame.png", out / "teacher.png")
             self.assertEqual(image.imread(out / "teacher.png").shape[1], 720)
-
-
-if __name__ == "__main__":
-    unittest.main()

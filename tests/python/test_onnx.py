@@ -114,7 +114,3 @@ class Operators(unittest.TestCase):
         self.assertIn("millrace: error: --onnx: ONNX has no such operator:", text)
         self.assertEqual(text.strip().count("\n"), 0)
         self.assertFalse(os.path.exists(file + ".onnx"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -352,7 +352,3 @@ def _loaded(state):
     net = network()
     net.load_state_dict(state)
     return net
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -244,7 +244,3 @@ def stand_in():
     river = types.ModuleType("river")
     river.__dict__.update(parts)
     return {"river": river}
-
-
-if __name__ == "__main__":
-    unittest.main()
