@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -67,6 +68,11 @@ def output_of(*command, env=None, **settings):
     if done.returncode != 0:
         raise AssertionError(done.stdout)
     return done.stdout
+
+
+def needs(name):
+    """For tests that another program takes part in."""
+    return unittest.skipUnless(shutil.which(name), f"no {name} here")
 
 
 def call_all(commands):
