@@ -79,7 +79,3 @@ class Video(program.CliTest):
                 self.assertEqual(report["video"]["written"] + report["video"]["dropped"], 30)
                 told = self.succeed("inspect", self.folder / name)
                 self.assertIn("96x32", told.out)
-
-    def test_a_place_that_cannot_be_written(self):
-        config = self.write(self.config("frames/00000.png/out.mp4"))
-        self.assert_refused(program.BAD_USAGE, program.call("run", config, "--quiet"), "output.video", "out.mp4")

@@ -78,10 +78,6 @@ class Log(program.CliTest):
         self.assertTrue(at_the_end.startswith("millrace: error: /dev/full: "), outcome)
         self.assertTrue((self.folder / "out.safetensors").exists())
 
-    def test_one_that_cannot_be_opened_is_refused_before_anything_is_learned(self):
-        config = self.write(self.config(log=self.folder))
-        self.assert_refused(program.BAD_USAGE, program.call("run", config, "--quiet"), "output.log", self.folder)
-
 
 class Progress(program.CliTest):
 

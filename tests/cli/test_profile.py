@@ -59,12 +59,10 @@ class Profile(program.CliTest):
             self.assert_code(program.DONE, program.call(*command))
 
     def test_bad_usage(self):
-        config = program.write_toml(self.folder / "bad.toml", {"model": {"layrs": 2}})
-        self.assert_refused(program.BAD_USAGE, program.call("profile", config), "bad.toml:2", "layers")
-        self.assert_refused(program.BAD_USAGE, program.call("profile", self.folder / "none.toml"), "none.toml")
-        config = program.write_toml(self.folder / "small.toml", SMALL)
-        self.assert_refused(program.BAD_USAGE, program.call("profile", config, "--sett", "a.b=1"), "--sett")
-        self.assert_refused(program.BAD_USAGE, program.call("profile", config, "--set", "model.layers=0"), "layers")
+        bad, config = self.write({"model": {"layrs": 2}}, "bad.toml"), self.write(SMALL)
+        self.assert_each_refused((("profile", *words), *parts) for words, *parts in (
+            ([bad], "bad.toml:2", "layers"), ([self.folder / "none.toml"], "none.toml"),
+            ([config, "--sett", "a.b=1"], "--sett"), ([config, "--set", "model.layers=0"], "layers")))
 
     def test_a_file_that_cannot_be_written(self):
         config = program.write_toml(self.folder / "small.toml", SMALL)

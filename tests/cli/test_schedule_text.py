@@ -31,10 +31,8 @@ class Text(program.CliTest):
             self.assertRegex(help_text, rf"(?m)^  {name} +\w.{{20,}}$")
 
     def test_bad_usage(self):
-        self.assert_refused(program.BAD_USAGE, program.call("schedule", "gpip"), "gpipe")
-        self.assert_refused(program.BAD_USAGE, program.call("schedule", "2bw", "--stages", "8"), "microbatches")
-        for stages in (0, 1025, 10000000):
-            self.assert_refused(program.BAD_USAGE, program.call("schedule", "partime", "--stages", stages), "--stages")
+        self.assert_each_refused(((("schedule", "gpip"), "gpipe"), (("schedule", "2bw", "--stages", "8"), "microbatches"),
+                                  *((("schedule", "partime", "--stages", stages), "--stages") for stages in (0, 1025, 10000000))))
 
     def test_many_stages_say_that_they_take_a_while(self):
         outcome = self.succeed("schedule", "1f1b", "--stages", "400", "--microbatches", "8", "--samples", "8", "--format", "csv")

@@ -10,7 +10,7 @@ import urllib.request
 
 import numpy
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
@@ -52,20 +52,6 @@ def ssim(y, t):
     return 1 - (like / ((a + b + c1) * (yy - a + (tt - b) + c2))).mean()
 
 
-def train(network, samples, loss_of, lr=0.1):
-    sgd = torch.optim.SGD(network.parameters(), lr=lr)
-    losses, told = [], []
-    for x, target in samples:
-        y = network(x)
-        loss = loss_of(y, target)
-        losses.append(loss.item())
-        told.append(y.detach())
-        sgd.zero_grad()
-        loss.backward()
-        sgd.step()
-    return losses, told
-
-
 def mean_iou(pairs):
     """Of (truth, told) pairs of class maps, 255 being none, over all their pixels."""
     both, either = numpy.zeros(CLASSES), numpy.zeros(CLASSES)
@@ -77,18 +63,13 @@ def mean_iou(pairs):
     return (both[either > 0] / either[either > 0]).mean()
 
 
-class Targets(program.CliTest):
+class Targets(reference.ReferenceTest):
 
     def config(self, frames, layers, **task):
         return {"source": {"uri": program.write_frames(self.folder / "frames", frames), "width": 24, "height": 16},
                 "task": task, "model": {"preset": "layers", "layer": layers},
                 "pipeline": {"schedule": "sequential", "stages": 1, "capture": "eager"},
                 "optimizer": {"kind": "sgd", "lr": 0.1}}
-
-    def assert_weights_are(self, network):
-        weights = load_file(self.folder / "out.safetensors")
-        for name, tensor in network.state_dict().items():
-            self.assertEqual(weights[name].tolist(), tensor.tolist(), name)
 
     def masks(self, count):
         """Bands of classes that move, some pixels of no class; none for every fourth frame, one that tells nothing."""
@@ -114,8 +95,8 @@ class Targets(program.CliTest):
         network = network_of(MASKS)
         x = reference.tensors(frames)
         samples = [(x[n], torch.from_numpy(mask).long()[None]) for n, mask in masks.items()]
-        losses, told = train(network, samples, lambda y, t: functional.cross_entropy(y, t, ignore_index=255))
-        self.assert_weights_are(network)
+        losses, told = reference.train(network, samples, lambda y, t: functional.cross_entropy(y, t, ignore_index=255))
+        self.assert_weights(network.state_dict())
         self.assertEqual(report["frames"], {"received": 24, "trained": 17, "dropped": 0, "rejected": 7, "in_flight": 0})
         self.assertEqual(report["task"]["without_target"], 7)
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 17, places=6)
@@ -200,8 +181,8 @@ class Targets(program.CliTest):
                 settings = ["--set", "task.loss=" + self.inline(loss)]
                 report, _ = self.learn(tables, *settings)
                 network = network_of(PICTURE)
-                losses, told = train(network, pairs, of)
-                self.assert_weights_are(network)
+                losses, told = reference.train(network, pairs, of)
+                self.assert_weights(network.state_dict())
                 self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 12, places=6)
                 squared = numpy.mean([mse(y, t).item() for y, (_, t) in zip(told, pairs)])
                 self.assertAlmostEqual(report["psnr_db"]["mean"], -10 * math.log10(squared), places=4)
@@ -227,9 +208,8 @@ class Targets(program.CliTest):
         torch.manual_seed(0)
         network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 24, 2))
         samples = [(x, torch.tensor([n % 2])) for n, x in enumerate(reference.tensors(frames)[:8])]
-        train(network, samples, lambda y, t: functional.cross_entropy(y, t, label_smoothing=0.1), lr=0.01)
-        weights = load_file(self.folder / "out.safetensors")
-        self.assertEqual(weights["1.weight"].tolist(), network[1].weight.tolist())
+        reference.train(network, samples, lambda y, t: functional.cross_entropy(y, t, label_smoothing=0.1), lr=0.01)
+        self.assert_weights(network.state_dict())
         self.assertEqual(report["task"]["without_target"], 2)
 
     def test_two_tasks_are_learned_at_once(self):
@@ -242,9 +222,9 @@ class Targets(program.CliTest):
         network = network_of(layers)
         x = reference.tensors(frames)
         samples = [(x[n], (x[n], torch.from_numpy(mask).long()[None])) for n, mask in masks.items()]
-        losses, told = train(network, samples, lambda y, t: functional.mse_loss(y[:, :3], t[0]) +
+        losses, told = reference.train(network, samples, lambda y, t: functional.mse_loss(y[:, :3], t[0]) +
                              functional.cross_entropy(y[:, 3:], t[1], ignore_index=255) * 0.1)
-        self.assert_weights_are(network)
+        self.assert_weights(network.state_dict())
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / len(samples), places=6)
         pairs = [(mask, y[0, 3:].argmax(0).numpy()) for mask, y in zip(masks.values(), told)]
         self.assertAlmostEqual(report["iou"]["mean"], mean_iou(pairs), places=6)
@@ -254,8 +234,8 @@ class Targets(program.CliTest):
         tables = self.config(here, PICTURE, kind="stream", stream=program.write_frames(self.folder / "there", there))
         report, _ = self.learn(tables)
         network = network_of(PICTURE)
-        losses, _ = train(network, list(zip(reference.tensors(here), reference.tensors(there))), functional.mse_loss)
-        self.assert_weights_are(network)
+        losses, _ = reference.train(network, list(zip(reference.tensors(here), reference.tensors(there))), functional.mse_loss)
+        self.assert_weights(network.state_dict())
         self.assertEqual(report["frames"]["trained"], 9)
         self.assertEqual(report["task"]["without_target"], 3)
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 9, places=6)
@@ -280,8 +260,8 @@ class Targets(program.CliTest):
         network = network_of(PICTURE)
         with torch.no_grad():
             samples = [(x, teacher(x)) for x in reference.tensors(frames)]
-        losses, _ = train(network, samples, functional.mse_loss)
-        self.assert_weights_are(network)
+        losses, _ = reference.train(network, samples, functional.mse_loss)
+        self.assert_weights(network.state_dict())
         self.assertEqual(report["frames"]["trained"], 12)
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 12, places=6)
         # Beside stages that work at once: the oracle's own rule is tested elsewhere, here that it ends and counts.
@@ -339,41 +319,33 @@ class Targets(program.CliTest):
         self.assertGreater(counts["frames"]["trained"], 10)
         self.assertGreater(counts["task"]["without_target"], 5)
 
+    def told_on_standard_input(self, *options, **how):
+        """What a run says that learns 20 frames."""
+        done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet", *options],
+                              capture_output=True, text=True, timeout=100, **how)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        return done.stderr
+
     def test_people_tell_classes_over_standard_input(self):
         report = self.folder / "r.json"
-        with subprocess.Popen([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet", "--report", report],
-                              stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            process.stdin.write('nonsense\n{"class": "night"}\n')
-            process.stdin.flush()
-            error = process.communicate(timeout=60)[1]
-        self.assertEqual(process.returncode, 0, error)
-        self.assertIn("a label is JSON", error)
+        said = self.told_on_standard_input("--report", report, input='nonsense\n{"class": "night"}\n')
+        self.assertIn("a label is JSON", said)
         self.assertEqual(json.loads(report.read_text())["frames"]["trained"], 20)
 
-    def test_a_flood_of_wrong_labels_is_told_of_in_few_lines(self):
-        done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet"], text=True, timeout=100,
-                              input='{"class": "dusk"}\n' * 20000 + '{"class": "night"}', capture_output=True)
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        self.assertIn('unknown class "dusk"', done.stderr)
-        self.assertLess(len(done.stderr.splitlines()), 40)
-
-    def test_the_last_line_of_standard_input_counts_without_its_end(self):
-        done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet"], input='{"class": "night"}',
-                              capture_output=True, text=True, timeout=100)
-        self.assertEqual(done.returncode, 0, done.stderr)
+    def test_a_flood_of_wrong_labels_is_told_of_in_few_lines_and_the_last_counts_without_its_end(self):
+        said = self.told_on_standard_input(input='{"class": "dusk"}\n' * 20000 + '{"class": "night"}')
+        self.assertIn('unknown class "dusk"', said)
+        self.assertLess(len(said.splitlines()), 40)
 
     def test_standard_input_without_end_does_not_keep_a_run_from_ending(self):
         with open("/dev/zero") as endless:
-            done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--set", "source.uri=synth:shapes?frames=10", "--quiet"],
-                                  stdin=endless, capture_output=True, text=True, timeout=100)
-        self.assertEqual(done.returncode, 0, done.stderr)
+            self.told_on_standard_input("--set", "source.uri=synth:shapes?frames=10", stdin=endless)
 
     def test_labels_of_frames_that_never_come_are_told_of(self):
         (self.folder / "labels.csv").write_text("frame,class\n0,a\n1,b\n7,a\n9,b\n")
         layers = [{"type": "flatten"}, {"type": "linear", "out": 2}]
         tables = self.config(program.random_frames(1, 4), layers, kind="label", labels=self.folder / "labels.csv")
-        file = program.write_toml(self.folder / "config.toml", program.bare(tables))
-        outcome = self.succeed("run", file)
+        outcome = self.succeed("run", self.write(program.bare(tables)))
         self.assertIn("2 labels are of frames that never came, as 9; 4 came", outcome.err)
 
     def test_what_does_not_fit_is_one_line(self):
@@ -405,8 +377,7 @@ class Targets(program.CliTest):
                                 "task.loss", "11x11"),
                                ({**picture, "task": {"kind": "label", "labels": "http"}}, "task.classes"),
                                ({**picture, "task": {"loss": ["mse", "mso"]}}, "task.loss", "must be one of")):
-            file = program.write_toml(self.folder / "bad.toml", program.bare(tables))
-            self.assert_refused(program.BAD_USAGE, program.call("run", file), "bad.toml", *parts)
+            self.assert_refused(program.BAD_USAGE, program.call("run", self.write(program.bare(tables))), "config.toml", *parts)
 
     def test_a_mask_that_turns_out_wrong_ends_the_run_and_loses_nothing(self):
         frames = program.random_frames(1, 6)

@@ -119,8 +119,7 @@ class Tensorboard(program.CliTest):
         self.assertIn("31 frames, 1 lines left out", outcome.out)
 
     def test_bad_usage(self):
-        self.assert_refused(program.BAD_USAGE, program.call("tensorboard", "/nowhere.jsonl", self.folder), "/nowhere.jsonl")
-        self.assert_refused(program.BAD_USAGE, program.call("tensorboard", program.VIDEO, self.folder), program.VIDEO)
+        self.assert_each_refused((("tensorboard", log, self.folder), log) for log in ("/nowhere.jsonl", program.VIDEO))
         log = self.folder / "one.jsonl"
         log.write_text('{"frame":0,"time":1.5,"loss":0.5}\n')
         self.assert_refused(program.FAILED, program.call("tensorboard", log, "/proc/nowhere"), "/proc/nowhere")
