@@ -160,3 +160,6 @@ def pb(stages, samples, **_):
             found, gradient = backward_at(stages[i], tapes[i], m, gradient, first=i == 0)
             stages[i].update([found])
     return losses
+
+
+RULES = {"pb": pb, "pipedream": pipedream, "2bw": two_buffered, "gpipe": flushed, "1f1b": flushed, "zb-h1": flushed}

@@ -29,6 +29,26 @@ class Camera:
         self.process.communicate()
 
 
+class CameraRun:
+    """Of a test: a run at an RTSP camera that serves its page, as a process whose words go to a file."""
+
+    def begin(self, tables):
+        with open(self.folder / "stderr", "w") as err:
+            self.process = subprocess.Popen([program.MILLRACE, "run", self.write(tables), "--serve", "127.0.0.1:0"],
+                                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+        self.addCleanup(self.process.wait)
+        self.addCleanup(self.process.kill)
+        self.wait_until(lambda: "page: " in self.told(), "no page", self.process)
+        self.page = Page(self.told().partition("page: ")[2].split()[0])
+
+    def open_camera(self, rate):
+        self.camera = Camera("tcp", f"rate={rate}")
+        self.addCleanup(lambda: self.camera.stop())
+
+    def told(self):
+        return (self.folder / "stderr").read_text()
+
+
 class QuietServer(http.server.ThreadingHTTPServer):
     def handle_error(self, *_):
         """A client that has read enough hangs up."""

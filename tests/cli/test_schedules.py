@@ -10,8 +10,6 @@ import reference
 
 LR = 0.5
 CUTS = [[], [4], [3, 5], [2, 4, 6]]
-RULES = {"pb": delayed_rules.pb, "pipedream": delayed_rules.pipedream, "2bw": delayed_rules.two_buffered,
-         "gpipe": delayed_rules.flushed, "1f1b": delayed_rules.flushed, "zb-h1": delayed_rules.flushed}
 MICROBATCHES = 4
 
 
@@ -39,7 +37,7 @@ class Schedules(reference.ReferenceTest):
         self.assert_weights(network.state_dict())
 
     def test_each_at_every_cut(self):
-        for schedule, rule in RULES.items():
+        for schedule, rule in delayed_rules.RULES.items():
             for cut in CUTS:
                 with self.subTest(schedule, cut=cut):
                     self.compare(schedule, rule, cut)
@@ -55,7 +53,7 @@ class Schedules(reference.ReferenceTest):
     def test_recomputation_changes_no_number(self):
         for schedule in ("gpipe", "1f1b", "zb-h1", "pipedream", "2bw"):
             with self.subTest(schedule):
-                self.compare(schedule, RULES[schedule], [3, 5], recompute=True)
+                self.compare(schedule, delayed_rules.RULES[schedule], [3, 5], recompute=True)
 
     def test_replicated_stages(self):
         for cut, replicas, rejected in (([4], [2, 1], 0), ([4], [1, 3], 0), ([3, 5], [2, 1, 2], 0), ([], [2], 0),
@@ -67,5 +65,5 @@ class Schedules(reference.ReferenceTest):
     def test_orthogonal_gradients(self):
         for schedule in ("pb", "2bw"):
             with self.subTest(schedule):
-                self.compare(schedule, RULES[schedule], [4], orthogonal=0.75)
+                self.compare(schedule, delayed_rules.RULES[schedule], [4], orthogonal=0.75)
         self.compare("pipedream", delayed_rules.pipedream_replicated([2, 3]), [4], orthogonal=0.75, replicas=[2, 3])
