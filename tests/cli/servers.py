@@ -67,15 +67,25 @@ def web_server(test, handler):
 class Page:
     """What a run with --serve answers."""
 
-    def __init__(self, url):
+    def __init__(self, url, token=""):
         self.url = url
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
 
-    def get(self, path, **headers):
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=120) as answer:
-            return answer.read().decode()
+    def request(self, path, body=None, **headers):
+        """(HTTP status, text); a `body` is sent as the page sends its wishes."""
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers = {"Content-Type": "application/json", "X-Millrace": "control", **headers}
+        request = urllib.request.Request(self.url + path, data, {**self.headers, **headers})
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
 
     def state(self):
-        return json.loads(self.get("state"))
+        return json.loads(self.request("state")[1])
 
     def controls(self):
         return self.state()["controls"]
@@ -85,13 +95,8 @@ class Page:
 
     def health(self):
         """(HTTP status, JSON)"""
-        try:
-            return 200, json.loads(self.get("healthz"))
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())
+        status, text = self.request("healthz")
+        return status, json.loads(text)
 
     def ask(self, **wish):
-        headers = {"Content-Type": "application/json", "X-Millrace": "control"}
-        request = urllib.request.Request(self.url + "control", json.dumps(wish).encode(), headers)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status
+        return self.request("control", wish)[0]

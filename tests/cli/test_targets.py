@@ -1,7 +1,5 @@
 """Targets that are not in the frame: masks, another stream, a teacher, people; and what losses make of them."""
 
-import contextlib
-import http.client
 import json
 import math
 import shutil
@@ -16,6 +14,7 @@ from torch.nn import functional
 
 import program
 import reference
+from servers import Page
 
 CONV = {"type": "conv", "kernel": 3}
 PICTURE = [{**CONV, "out": 4}, {"type": "relu"}, {**CONV, "out": 3}, {"type": "sigmoid"}]
@@ -134,11 +133,9 @@ class Targets(reference.ReferenceTest):
                              with_input=True, classes=["road", "car", "sky"])
         tables["source"] |= {"uri": "synth:shapes?frames=3000", "pace": "live", "fps": 20}
         tables["task"]["loss"] = [{"kind": "mse", "channels": [0, 3]}, {"kind": "cross-entropy", "channels": [3, CLASSES]}]
-        process = program.start("run", program.write_toml(self.folder / "live.toml", program.bare(tables)), "--serve", "127.0.0.1:0")
-        self.addCleanup(self.end, process)
-        url = next(line.split()[1] for line in iter(process.stderr.readline, "") if line.startswith("page: "))
-        with urllib.request.urlopen(url + "state", timeout=30) as state:
-            classes = json.load(state)["classes"]
+        process = self.ends(program.start("run", self.write(program.bare(tables)), "--serve", "127.0.0.1:0"))
+        url = self.read_until(process, "page: ").split()[0]
+        classes = Page(url).state()["classes"]
         self.assertEqual([one["name"] for one in classes], ["road", "car", "sky"])
         colours = numpy.array([[int(one["colour"][at:at + 2], 16) for at in (1, 3, 5)] for one in classes] + [[224, 224, 192]])
 
@@ -285,23 +282,14 @@ class Targets(reference.ReferenceTest):
 
     def test_people_tell_classes_over_http(self):
         report = self.folder / "r.json"
-        process = program.start("run", self.live("http"), "--serve", "127.0.0.1:0", "--token", "x" * 20, "--report", report)
-        self.addCleanup(self.end, process)
-        port = next(int(line.split(":")[-1].strip(" /\n")) for line in iter(process.stderr.readline, "") if line.startswith("page: "))
-
-        def ask(verb, path, body=None, **headers):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request(verb, path, body, {
-                "Content-Type": "application/json", "X-Millrace": "control", "Authorization": "Bearer " + "x" * 20, **headers})
-            with contextlib.closing(connection):
-                answer = connection.getresponse()
-                return answer.status, answer.read().decode()
+        process = self.ends(program.start("run", self.live("http"), "--serve", "127.0.0.1:0", "--token", "x" * 20, "--report", report))
+        page = Page(self.read_until(process, "page: ").split()[0], "x" * 20)
 
         def post(body, **headers):
-            return ask("POST", "/label", json.dumps(body), **headers)
+            return page.request("label", body, **headers)
 
         def frames(fate):
-            return json.loads(ask("GET", "/state")[1])["frames"][fate]
+            return page.state()["frames"][fate]
 
         self.wait_until(lambda: frames("rejected") > 5, "no frame comes", process)
         self.assertEqual(post({"class": "day"}, Authorization="Bearer no")[0], 401)
