@@ -14,7 +14,7 @@ import program
 
 DEMOS = program.ROOT / "demos"
 STREAM = "synth:shapes?frames=150"
-SMALL = ["--set", f"source.uri={STREAM}", "--set", "source.width=48", "--set", "source.height=32"]
+SMALL = program.sets(f"source.uri={STREAM}", "source.width=48", "source.height=32")
 
 
 class Gallery(unittest.TestCase):
