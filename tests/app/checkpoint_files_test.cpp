@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "stages/safetensors.h"
+#include "tests/complaint.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::app {
@@ -14,7 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using io::bytes_of;
 using io::put_bytes;
-using io::TestFolder;
 
 stages::StateDict state_of(float value) {
   return {{"0.weight", at::full({3, 2}, value)},
@@ -25,39 +25,35 @@ float value_of(const stages::StateDict& state) {
   return state.at(0).second.flatten()[0].item<float>();
 }
 
-std::string newest(const TestFolder& folder) {
-  return folder / CheckpointFiles::kNewest;
-}
-std::string previous(const TestFolder& folder) {
-  return folder / CheckpointFiles::kPrevious;
-}
+class CheckpointFolder : public io::FolderTest {
+ protected:
+  int entries() const {
+    return int(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()));
+  }
 
-int entries(const TestFolder& folder) {
-  return int(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()));
-}
+  const std::string newest = folder / CheckpointFiles::kNewest;
+  const std::string previous = folder / CheckpointFiles::kPrevious;
+  CheckpointFiles files{folder.path()};
+};
 
-TEST(CheckpointFiles, TheLastTwoAreKeptAndNoMore) {
-  const TestFolder folder;
-  CheckpointFiles files(folder.path());
+TEST_F(CheckpointFolder, TheLastTwoAreKeptAndNoMore) {
   EXPECT_FALSE(files.any());
   for (const float value : {1.0f, 2.0f, 3.0f, 4.0f}) files.write(state_of(value));
   EXPECT_EQ(value_of(files.read().state), 4);
   EXPECT_EQ(files.read().note, "");
-  EXPECT_EQ(value_of(read_checked(previous(folder))), 3);
-  EXPECT_EQ(entries(folder), 2);
+  EXPECT_EQ(value_of(read_checked(previous)), 3);
+  EXPECT_EQ(entries(), 2);
 }
 
-TEST(CheckpointFiles, AnyFlippedBitIsNoticedAndTheOneBeforeTakesOver) {
-  const TestFolder folder;
-  CheckpointFiles files(folder.path());
+TEST_F(CheckpointFolder, AnyFlippedBitIsNoticedAndTheOneBeforeTakesOver) {
   files.write(state_of(1));
   files.write(state_of(2));
-  const std::string good = bytes_of(newest(folder));
+  const std::string good = bytes_of(newest);
   int unnoticed = 0;
   for (std::size_t bit = 0; bit < 8 * good.size(); ++bit) {
     std::string damaged = good;
     damaged[bit / 8] = char(damaged[bit / 8] ^ (1 << bit % 8));
-    put_bytes(newest(folder), damaged);
+    put_bytes(newest, damaged);
     const CheckpointFiles::Loaded loaded = files.read();
     const bool noticed = !loaded.note.empty() && value_of(loaded.state) == 1;
     // If the name of the hash is damaged, the file has no hash, and its tensors are intact.
@@ -68,35 +64,30 @@ TEST(CheckpointFiles, AnyFlippedBitIsNoticedAndTheOneBeforeTakesOver) {
   EXPECT_LE(unnoticed, 8 * 10) << "more than the name of the hash";
 }
 
-TEST(CheckpointFiles, ATruncatedOneFallsBackWithALineThatNamesBoth) {
-  const TestFolder folder;
-  CheckpointFiles files(folder.path());
+TEST_F(CheckpointFolder, ATruncatedOneFallsBackWithALineThatNamesBoth) {
   files.write(state_of(1));
   files.write(state_of(2));
-  const std::string good = bytes_of(newest(folder));
+  const std::string good = bytes_of(newest);
   for (const std::size_t length :
        {std::size_t(0), std::size_t(7), good.size() / 2, good.size() - 1}) {
-    put_bytes(newest(folder), good.substr(0, length));
+    put_bytes(newest, good.substr(0, length));
     const CheckpointFiles::Loaded loaded = files.read();
     EXPECT_EQ(value_of(loaded.state), 1);
-    EXPECT_EQ(loaded.note.find(newest(folder) + ": "), 0u) << loaded.note;
+    EXPECT_EQ(loaded.note.find(newest + ": "), 0u) << loaded.note;
     EXPECT_NE(loaded.note.find(CheckpointFiles::kPrevious), std::string::npos) << loaded.note;
   }
 }
 
-TEST(CheckpointFiles, ADamagedOneNeverTakesTheGoodOnesPlace) {
-  const TestFolder folder;
+TEST_F(CheckpointFolder, ADamagedOneNeverTakesTheGoodOnesPlace) {
   CheckpointFiles(folder.path()).write(state_of(1));
   CheckpointFiles(folder.path()).write(state_of(2));
-  put_bytes(newest(folder), "damaged");
+  put_bytes(newest, "damaged");
   CheckpointFiles(folder.path()).write(state_of(3));
-  EXPECT_EQ(value_of(read_checked(newest(folder))), 3);
-  EXPECT_EQ(value_of(read_checked(previous(folder))), 1);
+  EXPECT_EQ(value_of(read_checked(newest)), 3);
+  EXPECT_EQ(value_of(read_checked(previous)), 1);
 }
 
-TEST(CheckpointFiles, NumbersThatAreNotFiniteAreNeitherWrittenNorLearnedFrom) {
-  const TestFolder folder;
-  CheckpointFiles files(folder.path());
+TEST_F(CheckpointFolder, NumbersThatAreNotFiniteAreNeitherWrittenNorLearnedFrom) {
   files.write(state_of(1));
   for (const float bad : {NAN, INFINITY}) {
     EXPECT_THROW(files.write(state_of(bad)), std::runtime_error);
@@ -104,25 +95,17 @@ TEST(CheckpointFiles, NumbersThatAreNotFiniteAreNeitherWrittenNorLearnedFrom) {
     put_bytes(folder / "bad", to_hashed_safetensors(state_of(bad)));
     EXPECT_THROW(read_checked(folder / "bad"), stages::WeightsError);
   }
-  EXPECT_FALSE(fs::exists(previous(folder)));
+  EXPECT_FALSE(fs::exists(previous));
 }
 
-TEST(CheckpointFiles, WhereNoneIsGoodTheNewestIsNamed) {
-  const TestFolder folder;
-  CheckpointFiles files(folder.path());
-  put_bytes(newest(folder), "no");
-  put_bytes(previous(folder), "neither");
-  try {
-    files.read();
-    FAIL();
-  } catch (const stages::WeightsError& error) {
-    EXPECT_EQ(std::string(error.what()).find(newest(folder) + ": "), 0u) << error.what();
-  }
+TEST_F(CheckpointFolder, WhereNoneIsGoodTheNewestIsNamed) {
+  put_bytes(newest, "no");
+  put_bytes(previous, "neither");
+  const std::string told = complaint<stages::WeightsError>([&] { files.read(); });
+  EXPECT_TRUE(told.starts_with(newest + ": ")) << told;
 }
 
-TEST(CheckpointFiles, ACountThatNoRunReachesIsNone) {
-  const TestFolder folder;
-  CheckpointFiles files(folder.path());
+TEST_F(CheckpointFolder, ACountThatNoRunReachesIsNone) {
   for (const char* const count : {"9223372036854775807", "-5", "many"}) {
     files.write(state_of(1), {{"frames", count}});
     EXPECT_EQ(files.read().frames, 0) << count;
@@ -131,22 +114,19 @@ TEST(CheckpointFiles, ACountThatNoRunReachesIsNone) {
   EXPECT_EQ(files.read().frames, 12);
 }
 
-TEST(CheckpointFiles, OnesWithoutAHashAreReadAsBefore) {
-  const TestFolder folder;
-  put_bytes(newest(folder), stages::to_safetensors(state_of(5)));
+TEST_F(CheckpointFolder, OnesWithoutAHashAreReadAsBefore) {
+  put_bytes(newest, stages::to_safetensors(state_of(5)));
   EXPECT_EQ(value_of(CheckpointFiles(folder.path()).read().state), 5);
 }
 
 // A run killed between its two renames leaves one file under both names.
-TEST(CheckpointFiles, TwoNamesForOneFileLeaveNothingBehind) {
-  const TestFolder folder;
-  CheckpointFiles files(folder.path());
+TEST_F(CheckpointFolder, TwoNamesForOneFileLeaveNothingBehind) {
   files.write(state_of(1));
-  fs::create_hard_link(newest(folder), previous(folder));
+  fs::create_hard_link(newest, previous);
   files.write(state_of(2));
-  EXPECT_EQ(value_of(read_checked(previous(folder))), 1);
-  EXPECT_EQ(value_of(read_checked(newest(folder))), 2);
-  EXPECT_EQ(entries(folder), 2);
+  EXPECT_EQ(value_of(read_checked(previous)), 1);
+  EXPECT_EQ(value_of(read_checked(newest)), 2);
+  EXPECT_EQ(entries(), 2);
 }
 
 }  // namespace

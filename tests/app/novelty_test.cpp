@@ -32,27 +32,31 @@ class NoveltyOfAStream : public Novelty {
     const std::int64_t frame = frame_++;
     return Novelty::see({.loss = loss, .frame = 1000 + frame, .seconds = double(frame) / 25});
   }
+  /// So many frames of that loss.
+  void repeat(int frames, float loss) {
+    for (int i = 0; i < frames; ++i) see(loss);
+  }
 
  private:
   std::int64_t frame_ = 0;
 };
 
 /// One that has seen `frames` usual frames.
-void settle(NoveltyOfAStream& novelty, Losses& losses, int frames = 2000, double level = 0.01) {
-  for (int i = 0; i < frames; ++i) novelty.see(losses.about(level));
-}
+struct Settled : NoveltyOfAStream {
+  explicit Settled(const NoveltyOptions& options = {}, int frames = 2000)
+      : NoveltyOfAStream(options) {
+    for (int i = 0; i < frames; ++i) see(losses.about(0.01));
+  }
+  Losses losses;
+};
 
 TEST(Novelty, UsualFramesAreHardlyEverMarked) {
-  NoveltyOfAStream novelty;
-  Losses losses;
-  settle(novelty, losses, 100'000);
+  const Settled novelty({}, 100'000);
   EXPECT_LE(novelty.marked(), 20);  // 4 deviations of a normal distribution: 3 in 100,000
 }
 
 TEST(Novelty, AStrangeFrameIsMarkedAndTheNextOneIsNot) {
-  NoveltyOfAStream novelty;
-  Losses losses;
-  settle(novelty, losses);
+  Settled novelty;
   const std::int64_t before = novelty.marked();
   EXPECT_TRUE(novelty.see(0.1f));
   EXPECT_GT(novelty.deviation(), 8.0);
@@ -65,28 +69,24 @@ TEST(Novelty, AStrangeFrameIsMarkedAndTheNextOneIsNot) {
 }
 
 TEST(Novelty, FramesCloseTogetherAreOneEvent) {
-  NoveltyOfAStream novelty;
-  Losses losses;
-  settle(novelty, losses);
+  Settled novelty;
   const std::int64_t before = novelty.events();
   for (int round = 0; round < 5; ++round) {
-    for (int i = 0; i < 5; ++i) novelty.see(0.1f);
-    for (int i = 0; i < 10; ++i) novelty.see(0.01f);
+    novelty.repeat(5, 0.1f);
+    novelty.repeat(10, 0.01f);
   }
   EXPECT_EQ(novelty.events(), before + 1);
   EXPECT_TRUE(novelty.in_event());
-  for (int i = 0; i < 25; ++i) novelty.see(0.01f);
+  novelty.repeat(25, 0.01f);
   EXPECT_FALSE(novelty.in_event());
   EXPECT_EQ(novelty.event_began(), 3000);
   EXPECT_GT(novelty.event_peak(), 8.0);
 }
 
 TEST(Novelty, WhatLastsBecomesUsual) {
-  NoveltyOfAStream novelty;
-  Losses losses;
-  settle(novelty, losses);
+  Settled novelty;
   int marked = 0;
-  for (int i = 0; i < 1000; ++i) marked += novelty.see(losses.about(0.1)) ? 1 : 0;
+  for (int i = 0; i < 1000; ++i) marked += novelty.see(novelty.losses.about(0.1)) ? 1 : 0;
   EXPECT_GT(marked, 20) << "a change is noticed for a while";
   EXPECT_LT(marked, 600);
   EXPECT_FALSE(novelty.in_event());
@@ -115,42 +115,36 @@ TEST(Novelty, NothingIsMarkedWhileSettling) {
 
 TEST(Novelty, PerfectPredictionsAreNoNeedle) {
   NoveltyOfAStream novelty;
-  for (int i = 0; i < 1000; ++i) novelty.see(0.01f);
+  novelty.repeat(1000, 0.01f);
   EXPECT_FALSE(novelty.see(0.0105f)) << "no deviation at all, and yet 5 % is not news";
   EXPECT_TRUE(novelty.see(0.02f));
 }
 
 TEST(Novelty, AnEventTakesItsMinimumOfFrames) {
-  NoveltyOfAStream novelty({.minimum = 3});
-  Losses losses;
-  settle(novelty, losses);
+  Settled novelty({.minimum = 3});
   const std::int64_t before = novelty.events();
-  for (int i = 0; i < 2; ++i) novelty.see(0.1f);
+  novelty.repeat(2, 0.1f);
   novelty.see(0.01f);
   EXPECT_EQ(novelty.events(), before) << "two are not enough";
-  for (int i = 0; i < 3; ++i) novelty.see(0.1f);
+  novelty.repeat(3, 0.1f);
   EXPECT_EQ(novelty.events(), before + 1);
   EXPECT_EQ(novelty.event_began(), 3003) << "with the first of them";
 }
 
 TEST(Novelty, NoEventBeginsWhileItCoolsDown) {
-  NoveltyOfAStream novelty({.cooldown = 10});
-  Losses losses;
-  settle(novelty, losses);
+  Settled novelty({.cooldown = 10});
   const std::int64_t before = novelty.events();
   novelty.see(0.1f);
-  for (int i = 0; i < 100; ++i) novelty.see(0.01f);
+  novelty.repeat(100, 0.01f);
   novelty.see(0.1f);
   EXPECT_EQ(novelty.events(), before + 1) << "4 s after the first, which lasted 1 s";
-  for (int i = 0; i < 200; ++i) novelty.see(0.01f);
+  novelty.repeat(200, 0.01f);
   novelty.see(0.1f);
   EXPECT_EQ(novelty.events(), before + 2);
 }
 
 TEST(Novelty, WhatIsNoNumberIsUnexpectedAndTeachesNothing) {
-  NoveltyOfAStream novelty;
-  Losses losses;
-  settle(novelty, losses);
+  Settled novelty;
   EXPECT_TRUE(novelty.see(std::numeric_limits<float>::quiet_NaN()));
   EXPECT_TRUE(novelty.see(std::numeric_limits<float>::infinity()));
   EXPECT_FALSE(novelty.see(0.01f));

@@ -42,6 +42,19 @@ class VersionedStage:
         self.versions.append([w.add(g, alpha=-self.lr) for w, g in zip(self.versions[-1], total)])
 
 
+def cut_network(network, cut, lr, orthogonal=0.0):
+    places = [0, *cut, len(network)]
+    return [VersionedStage(network[a:b], lr, orthogonal) for a, b in zip(places, places[1:])]
+
+
+def take_versions(stages):
+    """Gives the modules the weights that their stages have learned."""
+    with torch.no_grad():
+        for stage in stages:
+            for parameter, value in zip(stage.modules.parameters(), stage.versions[-1]):
+                parameter.copy_(value)
+
+
 def train_by_versions(stages, samples, spans, version_of):
     """Stage i updates after each spans[i] samples, with their mean gradient; sample m goes forward and back at
     stage i at version_of(m, i). Updates that the stream cannot fill are skipped. Returns losses."""
@@ -147,3 +160,6 @@ def pb(stages, samples, **_):
             found, gradient = backward_at(stages[i], tapes[i], m, gradient, first=i == 0)
             stages[i].update([found])
     return losses
+
+
+RULES = {"pb": pb, "pipedream": pipedream, "2bw": two_buffered, "gpipe": flushed, "1f1b": flushed, "zb-h1": flushed}

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -69,6 +70,11 @@ def output_of(*command, env=None, **settings):
     return done.stdout
 
 
+def needs(name):
+    """For tests that another program takes part in."""
+    return unittest.skipUnless(shutil.which(name), f"no {name} here")
+
+
 def call_all(commands):
     """Outcomes of many calls, one per core at a time: most of a short call is start-up."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -82,6 +88,11 @@ def settings(tables):
         for key, value in keys.items():
             options += ["--set", f"{table}.{key}={toml_value(value)}"]
     return options
+
+
+def sets(*each):
+    """Settings as they stand on the command line, "source.width=8", each behind its --set."""
+    return [word for setting in each for word in ("--set", setting)]
 
 
 def toml_value(value):
@@ -189,11 +200,24 @@ class CliTest(unittest.TestCase):
     def assert_code(self, code, outcome):
         self.assertEqual(outcome.code, code, outcome)
 
+    def succeed(self, *args, **options):
+        """The outcome of a call that ends with 0."""
+        outcome = call(*args, **options)
+        self.assert_code(DONE, outcome)
+        return outcome
+
     def assert_refused(self, code, outcome, *parts):
         """It ended with that code, an empty stdout and one line on stderr that holds every part."""
         self.assert_code(code, outcome)
         self.assertEqual(outcome.out, "", outcome)
         self.assert_one_error(outcome, *parts)
+
+    def assert_each_refused(self, cases, code=BAD_USAGE):
+        """Each case: a command's words, then what its error holds."""
+        cases = list(cases)
+        for (command, *parts), outcome in zip(cases, call_all([command for command, *_ in cases])):
+            with self.subTest(command):
+                self.assert_refused(code, outcome, *parts)
 
     def assert_check_refuses(self, tables, *parts):
         self.assert_refused(BAD_USAGE, call("check", self.write(tables)), *parts)

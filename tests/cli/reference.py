@@ -7,14 +7,33 @@ A network is an nn.Sequential, a stage a slice of it with an optimizer of its ow
 from dataclasses import dataclass, field
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
+
+import program
 
 torch.set_num_threads(1)  # as in a stage: the order of sums depends on it
 
 
-def same(got, want):
-    """Operators as they are do the same operations in the same order, so that bits are the same."""
-    return torch.equal(got, want)
+class ReferenceTest(program.CliTest):
+    """Runs that are held against PyTorch. Operators as they are do the same in the same order, so that bits are the same."""
+
+    def weights(self):
+        """What the last run learned."""
+        return load_file(self.folder / "out.safetensors")
+
+    def start_file(self, network):
+        """The network's weights as a file."""
+        save_file(network.state_dict(), self.folder / "start.safetensors")
+        return self.folder / "start.safetensors"
+
+    def assert_weights(self, expected, **near):
+        """The last run's are these, to the bit or as torch.allclose() has it."""
+        weights = self.weights()
+        self.assertEqual(weights.keys(), expected.keys())
+        for name, want in expected.items():
+            close = torch.allclose(weights[name], want, **near) if near else torch.equal(weights[name], want)
+            self.assertTrue(close, f"{name} is off by {(weights[name] - want).abs().max()}")
 
 
 class Residual(nn.Conv2d):
@@ -81,6 +100,21 @@ def loss_of(y, sample):
 
 def sgd(momentum, lr):
     return lambda parameters: torch.optim.SGD(parameters, lr=lr, momentum=momentum)
+
+
+def train(network, samples, loss_of, lr=0.1):
+    """Plain SGD, a step a sample (input, target). Returns losses and what the network told."""
+    optimizer = torch.optim.SGD(network.parameters(), lr=lr)
+    losses, told = [], []
+    for x, target in samples:
+        y = network(x)
+        loss = loss_of(y, target)
+        losses.append(loss.item())
+        told.append(y.detach())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return losses, told
 
 
 def orthogonal_part(g, c, decay):

@@ -29,6 +29,26 @@ class Camera:
         self.process.communicate()
 
 
+class CameraRun:
+    """Of a test: a run at an RTSP camera that serves its page, as a process whose words go to a file."""
+
+    def begin(self, tables):
+        with open(self.folder / "stderr", "w") as err:
+            self.process = subprocess.Popen([program.MILLRACE, "run", self.write(tables), "--serve", "127.0.0.1:0"],
+                                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+        self.addCleanup(self.process.wait)
+        self.addCleanup(self.process.kill)
+        self.wait_until(lambda: "page: " in self.told(), "no page", self.process)
+        self.page = Page(self.told().partition("page: ")[2].split()[0])
+
+    def open_camera(self, rate):
+        self.camera = Camera("tcp", f"rate={rate}")
+        self.addCleanup(lambda: self.camera.stop())
+
+    def told(self):
+        return (self.folder / "stderr").read_text()
+
+
 class QuietServer(http.server.ThreadingHTTPServer):
     def handle_error(self, *_):
         """A client that has read enough hangs up."""
@@ -47,15 +67,25 @@ def web_server(test, handler):
 class Page:
     """What a run with --serve answers."""
 
-    def __init__(self, url):
+    def __init__(self, url, token=""):
         self.url = url
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
 
-    def get(self, path, **headers):
-        with urllib.request.urlopen(urllib.request.Request(self.url + path, headers=headers), timeout=120) as answer:
-            return answer.read().decode()
+    def request(self, path, body=None, **headers):
+        """(HTTP status, text); a `body` is sent as the page sends its wishes."""
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers = {"Content-Type": "application/json", "X-Millrace": "control", **headers}
+        request = urllib.request.Request(self.url + path, data, {**self.headers, **headers})
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
 
     def state(self):
-        return json.loads(self.get("state"))
+        return json.loads(self.request("state")[1])
 
     def controls(self):
         return self.state()["controls"]
@@ -65,13 +95,8 @@ class Page:
 
     def health(self):
         """(HTTP status, JSON)"""
-        try:
-            return 200, json.loads(self.get("healthz"))
-        except urllib.error.HTTPError as error:
-            return error.code, json.loads(error.read())
+        status, text = self.request("healthz")
+        return status, json.loads(text)
 
     def ask(self, **wish):
-        headers = {"Content-Type": "application/json", "X-Millrace": "control"}
-        request = urllib.request.Request(self.url + "control", json.dumps(wish).encode(), headers)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status
+        return self.request("control", wish)[0]

@@ -2,7 +2,6 @@
 
 import http.server
 import json
-import unittest
 
 import program
 from servers import web_server
@@ -74,7 +73,3 @@ class Alerts(program.CliTest):
         self.assertEqual(report["novelty"]["alerts"]["failed"], 1)
         self.assertIn("127.0.0.1:1", report["novelty"]["alerts"]["last_error"])
         self.assertNotIn("hunter2", json.dumps(report) + outcome.err)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -16,9 +16,20 @@ class Bench(program.CliTest):
 
     def results(self, suite, *options, env=None):
         file = self.folder / f"{suite}.json"
-        outcome = program.call("bench", suite, *SHORT, "--json", file, *options, env=env)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("bench", suite, *SHORT, "--json", file, *options, env=env)
         return json.loads(file.read_text()), outcome
+
+    def assert_drawn(self, *pictures):
+        for picture in pictures:
+            self.assertTrue(picture.read_bytes().startswith(b"\x89PNG"), picture)
+
+    def assert_positive(self, entry, *figures):
+        for figure in figures:
+            self.assertGreater(entry[figure], 0, (entry, figure))
+
+    def assert_in_each(self, text, *parts):
+        for part in parts:
+            self.assertIn(part, text)
 
     def test_framerate(self):
         plot, page = self.folder / "rates.png", self.folder / "rates.md"
@@ -30,18 +41,15 @@ class Bench(program.CliTest):
                           for arm in ("x1", "x2", "x1x2") if several or arm != "x1x2"])
         self.assertIn("| kernel, 16 | ", page.read_text())
         for arm in results["arms"]:
-            for figure in ("fps", "speedup", "T_ms", "T_over_N_ms", "bottleneck_ms", "latency_p50_ms", "latency_p99_ms"):
-                self.assertGreater(arm[figure], 0, (arm["arm"], figure))
+            self.assert_positive(arm, "fps", "speedup", "T_ms", "T_over_N_ms", "bottleneck_ms", "latency_p50_ms", "latency_p99_ms")
         self.assertEqual(results["arms"][0]["speedup"], 1)
         self.assertIn("libtorch", results["provenance"])
         self.assertIn("## Stages or threads", outcome.out)
-        self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
+        self.assert_drawn(plot)
 
     def test_camera(self):
-        file = self.folder / "camera.json"
-        outcome = program.call("bench", "camera", "--rounds", "1", "--seconds", "1", "--sizes", "64", "--json", file)
-        self.assert_code(program.DONE, outcome)
-        (arm,) = json.loads(file.read_text())["arms"]
+        results, outcome = self.results("camera", "--seconds", "1", "--sizes", "64")
+        (arm,) = results["arms"]
         self.assertEqual(arm["unreadable"], 0)  # each picture says when it was shown
         shown, captured = arm["shown_to_prediction_ms"], arm["capture_to_prediction_ms"]
         self.assertGreater(shown["p50"], captured["p50"])
@@ -52,9 +60,8 @@ class Bench(program.CliTest):
         other = (self.folder / "pipeline.json").rename(self.folder / "other.json")
         results, outcome = self.results("pipeline", "--stages", "1", "--compare", other)
         (arm,) = results["arms"]
-        self.assertGreater(arm["bare_loop_ms"], 0)
-        self.assertGreater(arm["step_over_bare"], 0)
-        self.assertGreater(results["monitor_ns"], 0)
+        self.assert_positive(arm, "bare_loop_ms", "step_over_bare")
+        self.assert_positive(results, "monitor_ns")
         self.assertIn("step/bare", outcome.out)
         self.assertIn("step_ms", outcome.out.partition("ratios to")[2])
 
@@ -71,8 +78,7 @@ class Bench(program.CliTest):
             for kind in ("predicted", "measured"):
                 self.assertEqual(kind in arm, kind in kinds, arm["arm"])
             for kind in kinds:
-                for figure in ("step_ms", "T_ms", "slowest_ms", "K"):
-                    self.assertGreater(arm[kind][figure], 0, (arm["arm"], kind, figure))
+                self.assert_positive(arm[kind], "step_ms", "T_ms", "slowest_ms", "K")
         self.assertEqual(len(results["statements"]), 5)
         said = {row["statement"]: row["answer"] for row in results["statements"]}
         self.assertEqual(said["The deeper, the more linear"], "-")  # that network was not run
@@ -80,11 +86,8 @@ class Bench(program.CliTest):
         self.assertEqual({camera["fps"] for camera in results["cameras"]}, {10, 25, 30, 60})
         self.assertLessEqual(max(camera["size"] for camera in results["cameras"]), 24)
         self.assertIn("Shallow networks", outcome.out)
-        text = page.read_text()
-        for part in ("**Predicted**", "partime-basic.png", "Which camera", "eager: measured ms"):
-            self.assertIn(part, text)
-        for picture in (plot, self.folder / "partime-basic.png"):
-            self.assertTrue(picture.read_bytes().startswith(b"\x89PNG"))
+        self.assert_in_each(page.read_text(), "**Predicted**", "partime-basic.png", "Which camera", "eager: measured ms")
+        self.assert_drawn(plot, self.folder / "partime-basic.png")
 
     @unittest.skipUnless(shutil.which("mpirun"), "no MPI")
     def test_ranks(self):
@@ -93,12 +96,11 @@ class Bench(program.CliTest):
         arms = {arm["kind"]: arm for arm in results["arms"]}
         self.assertEqual(set(arms), {"handoff", "step"} | (set() if results["lacks_hosts"] else {"delay"}))
         for arm in results["arms"]:
-            self.assertGreater(arm["ours_ms"], 0, arm["arm"])
-            self.assertGreater(arm["ratio"], 0, arm["arm"])
+            self.assert_positive(arm, "ours_ms", "ratio")
         self.assertGreater(arms["handoff"]["bytes"], 16 * 16 * 16 * 4)  # an activation and its head
         self.assertIn("hand-off, shared memory, 16 px", outcome.out)
         self.assertIn("bare MPI", page.read_text())
-        self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
+        self.assert_drawn(plot)
 
     def test_prediction(self):
         page = self.folder / "prediction.md"
@@ -110,8 +112,7 @@ class Bench(program.CliTest):
         for arm in results["arms"]:
             self.assertEqual(arm["stages"], arm["workers"] * (2 if arm["schedule"] == "interleaved" else 1))
             self.assertEqual(len(arm["cut"]), arm["stages"] - 1)
-            for figure in ("predicted_ms", "measured_ms", "ratio"):
-                self.assertGreater(arm[figure], 0, (arm["arm"], figure))
+            self.assert_positive(arm, "predicted_ms", "measured_ms", "ratio")
         self.assertIn("libtorch", results["provenance"])
         self.assertIn(f"{results['within']} of 18 are within 5 %", outcome.out)
         self.assertIn("## basic, 16 x 16", page.read_text())
@@ -122,8 +123,7 @@ class Bench(program.CliTest):
         results, outcome = self.results("seeds", "--quick", "--stages", "2", "--page", page, "--plot", plot)
         steps = {arm["arm"]: arm for arm in results["arms"]}
         for name in ("sequential", "pipedream", "2bw, m = 4", "gpipe, m = 4", "1f1b, m = 4", "interleaved, m = 4"):
-            for figure in ("measured_ms", "predicted_ms", "work_ms"):
-                self.assertGreater(steps[name][figure], 0, (name, figure))
+            self.assert_positive(steps[name], "measured_ms", "predicted_ms", "work_ms")
         if results["workers"] == 2:
             for name, share in (("gpipe", 1 / 5), ("1f1b", 1 / 5), ("interleaved", 1 / 9)):
                 bubble = steps[f"{name}, m = 4"]["bubble"]
@@ -131,9 +131,8 @@ class Bench(program.CliTest):
                 self.assertAlmostEqual(bubble["equal_stages"], share)  # the schedule's text waits as its paper says
         self.assertEqual({claim["seed"] for claim in results["claims"]},
                          {"GPipe", "1F1B", "interleaved 1F1B", "PipeDream", "2BW"})
-        for part in ("## Bubbles", "seeds-rates.png", "## Memory", "(p-1)/m"):
-            self.assertIn(part, page.read_text())
-        self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
+        self.assert_in_each(page.read_text(), "## Bubbles", "seeds-rates.png", "## Memory", "(p-1)/m")
+        self.assert_drawn(plot)
         arms = {arm["arm"]: arm["stages"] for arm in results["memory"]["arms"]}
         self.assertLessEqual({"sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "gpipe recompute", "1f1b",
                               "interleaved", "zb-h1"}, arms.keys())
@@ -164,8 +163,7 @@ class Bench(program.CliTest):
             self.assertGreater(projected["memory_bytes"], ours["memory_bytes"])  # the running mean
             self.assertGreater(ours["memory_bytes"], theirs["memory_bytes"])
         self.assertIn("## turns", outcome.out)
-        for picture in (plot.with_stem("streams-turns"), plot.with_stem("streams-optimizers")):
-            self.assertTrue(picture.read_bytes().startswith(b"\x89PNG"))
+        self.assert_drawn(plot.with_stem("streams-turns"), plot.with_stem("streams-optimizers"))
 
     def test_replay(self):
         plot = self.folder / "replay.png"
@@ -173,11 +171,10 @@ class Bench(program.CliTest):
         self.assertEqual([arm["arm"] for arm in results["arms"]], ["none", "recent", "reservoir", "hard"])
         for arm in results["arms"]:
             self.assertEqual(len(arm["curve"]), (230 - arm["dropped"]) // 10, arm)
-            for figure in ("loss_mean", "loss_last_100", "latency_p99_ms", "p99_over_none"):
-                self.assertGreater(arm[figure], 0, (arm["arm"], figure))
+            self.assert_positive(arm, "loss_mean", "loss_last_100", "latency_p99_ms", "p99_over_none")
             self.assertEqual(arm["replayed"] > 0, arm["arm"] != "none", arm)
         self.assertIn("| reservoir |", outcome.out)
-        self.assertTrue(plot.read_bytes().startswith(b"\x89PNG"))
+        self.assert_drawn(plot)
 
     def test_ingest(self):
         page = self.folder / "ingest.md"
@@ -188,8 +185,7 @@ class Bench(program.CliTest):
         for name, arm in arms.items():
             ways = ("queue_ns", "gstreamer_ns", "mutex_ns", "over_gstreamer", "over_mutex") if "hop" in name else (
                 "ingest_us", "memcpy_us", "opencv_us", "over_memcpy", "over_opencv")
-            for figure in ways:
-                self.assertGreater(arm[figure], 0, (name, figure))
+            self.assert_positive(arm, *ways)
             self.assertIn(f"| {name} |", page.read_text())
         self.assertIn("over memcpy", outcome.out)
 
@@ -212,13 +208,7 @@ class Bench(program.CliTest):
         self.assert_refused(program.BAD_USAGE, program.call("bench", "tables", "--profiles", self.folder), "graph.txt")
 
     def test_bad_usage(self):
-        self.assert_refused(program.BAD_USAGE, program.call("bench", "framrate"), "framerate")
-        self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--sizes", "0"), "--sizes")
-        self.assert_refused(program.BAD_USAGE, program.call("bench", "framerate", "--networks", "basics"), "basic")
-        self.assert_refused(program.BAD_USAGE, program.call("bench", "partime", "--networks", "resnet18"), "framerate")
-        self.assert_refused(program.BAD_USAGE, program.call("bench", "streams", "--arms", "partme"), "--arms", "partme")
-        self.assert_refused(program.BAD_USAGE, program.call("bench", "pipeline", "--compare", "/nonexistent"), "--compare")
-
-
-if __name__ == "__main__":
-    unittest.main()
+        self.assert_each_refused((("bench", *words), part) for part, *words in (
+            ("framerate", "framrate"), ("--sizes", "framerate", "--sizes", "0"), ("basic", "framerate", "--networks", "basics"),
+            ("framerate", "partime", "--networks", "resnet18"), ("partme", "streams", "--arms", "partme"),
+            ("--compare", "pipeline", "--compare", "/nonexistent")))

@@ -133,7 +133,3 @@ class Published(unittest.TestCase):
         for row in self.rows + self.schedules:
             for text in ("published", "ours", "explanation"):
                 self.assertTrue(row[text], row["what"])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,7 +2,6 @@
 
 import os
 import random
-import unittest
 
 import program
 
@@ -91,11 +90,6 @@ class Combinations(program.CliTest):
         for same in ("frames", "loss", "updates", "gradient_age"):
             self.assertEqual(second[same], report[same], same)
         if (folder / "kept").exists():
-            outcome = program.call("run", config, "--quiet", "--set", "checkpoint.resume=true")
-            self.assert_code(program.DONE, outcome)
+            outcome = self.succeed("run", config, "--quiet", "--set", "checkpoint.resume=true")
             resumed = self.report(f"{number}/report.json")
             self.assertEqual(resumed["run"]["resumed"]["frames"], report["frames"]["trained"])
-
-
-if __name__ == "__main__":
-    unittest.main()

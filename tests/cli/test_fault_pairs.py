@@ -6,16 +6,14 @@ import random
 import resource
 import signal
 import socket
-import subprocess
 import time
-import unittest
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import program
 from keeping import LONG, KeepingTest, figure
-from servers import Camera, Page, needs_rtsp
+from servers import Camera, CameraRun, needs_rtsp
 from test_faults import FaultTest
 
 SINGLES = int(os.environ.get("MILLRACE_SINGLES", 60 if LONG else 1))  # of each kind
@@ -81,7 +79,7 @@ class FaultPairs(FaultTest):
 
 
 @needs_rtsp
-class PairsFromOutside(KeepingTest):
+class PairsFromOutside(CameraRun, KeepingTest):
     """A camera over RTSP, the page, checkpoints and a log; two things happen at the same time, and it goes on."""
 
     def stand_still(self):
@@ -139,30 +137,20 @@ class PairsFromOutside(KeepingTest):
     HAPPEN = (stand_still, lose_descriptors, reach_the_limit_of_files, lose_the_camera, freeze_the_camera, lose_the_disk,
               read_the_config_again, break_the_config, crowd_the_page, raise_the_rate, pause_and_resume)
 
-    def begin(self):
-        self.camera = Camera("tcp", "rate=50")
-        self.addCleanup(lambda: self.camera.stop())
+    def begin_some_frames(self):
+        self.open_camera(rate=50)
         self.tables_there = program.small(
             f"{self.camera.uri}/ball", source={"width": 48, "height": 32},
             checkpoint={"dir": self.kept, "every": 20, "resume": True},
             output={"weights": self.weights, "report": self.folder / "report.json", "log": self.folder / "log.jsonl", "log_every": 1})
-        with open(self.folder / "stderr", "w") as err:
-            self.process = subprocess.Popen([program.MILLRACE, "run", self.write(self.tables_there), "--serve", "127.0.0.1:0"],
-                                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
-        self.addCleanup(self.process.wait)
-        self.addCleanup(self.process.kill)
-        self.wait_until(lambda: "page: " in self.told(), "no page", self.process)
-        self.page = Page(self.told().partition("page: ")[2].split()[0])
+        self.begin(self.tables_there)
         self.wait_until(lambda: self.page.trained() > 10, "nothing is trained", self.process)
-
-    def told(self):
-        return (self.folder / "stderr").read_text()
 
     def test_two_things_happen_at_once(self):
         pairs = list(itertools.combinations(self.HAPPEN, 2))
         for pair in pairs if LONG else random.Random(5).sample(pairs, 2):
             with self.subTest([happens.__name__ for happens in pair]), ThreadPoolExecutor(2) as pool:
-                self.begin()
+                self.begin_some_frames()
                 list(pool.map(lambda happens: self.try_to(happens), pair))
                 learned = self.learned()
                 self.wait_until(lambda: self.learned() > learned, "it does not go on", self.process)
@@ -180,7 +168,3 @@ class PairsFromOutside(KeepingTest):
             happens(self)
         except OSError:
             pass  # the page has no place, as what else happens took the last descriptor
-
-
-if __name__ == "__main__":
-    unittest.main()

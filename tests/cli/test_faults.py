@@ -272,7 +272,3 @@ class WallClock(program.CliTest):
         self.assertLess(report["frames"]["received"], 100 * report["run"]["duration_s"] + 100, "an hour's frames at once")
         figure("wall clock", f"an hour forth and back: latency {report['latency_ms']['max']:.0f} ms at most, "
                              f"{report['frames']['received']} frames in {report['run']['duration_s']:.1f} s")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -148,7 +148,3 @@ class Plugins(KeepingTest):
                 self.assertEqual(frames["received"], sum(frames[fate] for fate in ("trained", "dropped", "rejected", "in_flight")))
                 self.assertGreaterEqual(self.learned(), EVERY)
                 load_file(self.kept / NEWEST)
-
-
-if __name__ == "__main__":
-    unittest.main()

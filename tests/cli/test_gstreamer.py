@@ -37,8 +37,7 @@ class Element(program.CliTest):
         self.assert_code(0, outcome)
         self.assertIn("trained", outcome.out)  # run's summary
         options = {"source": {"uri": f"gst:{BALL % 40}", "pace": "asap"}, "output": {"weights": self.folder / "run.safetensors"}}
-        outcome = program.call("run", self.folder / "config.toml", "--quiet", *program.settings(options))
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("run", self.folder / "config.toml", "--quiet", *program.settings(options))
         self.assertEqual(program.tensors_of(self.folder / "gst.safetensors"), program.tensors_of(self.folder / "run.safetensors"))
 
     def test_pictures_go_on_down_the_pipeline(self):
@@ -59,7 +58,3 @@ class Element(program.CliTest):
         self.assert_code(0, outcome)
         for name in ["config", "weights", "schedule", "report", "rate", "output", "qos"]:
             self.assertRegex(outcome.out, re.compile(rf"^  {name} +: \S.{{20}}", re.M))
-
-
-if __name__ == "__main__":
-    unittest.main()

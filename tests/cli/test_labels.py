@@ -1,10 +1,9 @@
 """task.kind = "label": the class of a frame, a number each."""
 
 import math
-import unittest
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 
 import program
@@ -14,7 +13,7 @@ LAYERS = [{"type": "conv", "out": 4, "kernel": 3}, {"type": "relu"}, {"type": "a
           {"type": "flatten"}, {"type": "linear", "out": 3}, {"type": "sigmoid"}]
 
 
-class Labels(program.CliTest):
+class Labels(reference.ReferenceTest):
 
     def config(self, uri="synth:shapes?scenes=3&switch=2&frames=30", layers=LAYERS, cut=(2,), **tables):
         return {"source": {"uri": uri, "width": 24, "height": 16}, "task": {"kind": "label"},
@@ -56,28 +55,21 @@ class Labels(program.CliTest):
                   "guard": {"kind": "none"}}
         tables["pipeline"]["capture"] = "eager"
         report, _ = self.learn(tables)
-        weights = load_file(self.folder / "out.safetensors")
         told = [n for n in range(40) if n % 5 != 4]
         self.assertEqual(report["frames"], {"received": 40, "trained": 32, "dropped": 0, "rejected": 8,
                                             "in_flight": 0})
         self.assertEqual(report["task"], {"kind": "label", "loss": "cross-entropy", "without_target": 8})
         torch.manual_seed(0)
         network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 24, 2))
-        sgd = torch.optim.SGD(network.parameters(), lr=0.01)
-        hits, majority, losses, counts = [], [], [], [0, 0]
-        for n in told:
-            truth = torch.tensor([["day", "night"].index(names[n])])
-            y = network(samples[n])
-            loss = nn.functional.cross_entropy(y, truth)
-            losses.append(loss.item())
-            hits.append(float(y.argmax() == truth))
+        truths = [["day", "night"].index(names[n]) for n in told]
+        losses, outputs = reference.train(network, [(samples[n], torch.tensor([truth])) for n, truth in zip(told, truths)],
+                                          nn.functional.cross_entropy, lr=0.01)
+        hits = [float(y.argmax() == truth) for y, truth in zip(outputs, truths)]
+        majority, counts = [], [0, 0]
+        for truth in truths:
             majority.append(float(counts.index(max(counts)) == truth))
             counts[truth] += 1
-            sgd.zero_grad()
-            loss.backward()
-            sgd.step()
-        self.assertEqual(weights["1.weight"].tolist(), network[1].weight.tolist())
-        self.assertEqual(weights["1.bias"].tolist(), network[1].bias.tolist())
+        self.assert_weights(network.state_dict())
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 32, places=6)
         self.assertAlmostEqual(report["accuracy"]["mean"], sum(hits) / 32)
         self.assertAlmostEqual(report["accuracy"]["majority"]["mean"], sum(majority) / 32)
@@ -102,9 +94,7 @@ class Labels(program.CliTest):
                 (self.folder / "classes.csv").unlink()
             tables = self.config(uri=frames, layers=linear, cut=())
             tables["task"]["labels"] = self.folder / "classes.csv"
-            file = program.write_toml(self.folder / "bad.toml", tables)
-            for command in ("run", "check"):
-                self.assert_refused(program.BAD_USAGE, program.call(command, file), "bad.toml", part)
+            self.assert_each_refused(((command, self.write(tables)), "config.toml", part) for command in ("run", "check"))
 
     def test_what_does_not_fit_is_refused(self):
         frames = program.write_frames(self.folder / "frames", program.random_frames(1, 2))
@@ -117,9 +107,4 @@ class Labels(program.CliTest):
                              ({"task": {"loss": "cross-entropy"}}, "task.kind"),
                              ({"task": {"labels": "x.csv"}}, "task.labels"),
                              ({"task": {"kind": "autoencode", "horizon": 2}}, "task.horizon")):
-            file = program.write_toml(self.folder / "bad.toml", tables)
-            self.assert_refused(program.BAD_USAGE, program.call("run", file), "bad.toml", part)
-
-
-if __name__ == "__main__":
-    unittest.main()
+            self.assert_refused(program.BAD_USAGE, program.call("run", self.write(tables)), "config.toml", part)

@@ -2,7 +2,6 @@
 
 import signal
 import time
-import unittest
 
 import program
 from keeping import NEWEST
@@ -78,14 +77,5 @@ class Video(program.CliTest):
             with self.subTest(name):
                 report, _ = self.learn(self.config(name))
                 self.assertEqual(report["video"]["written"] + report["video"]["dropped"], 30)
-                told = program.call("inspect", self.folder / name)
-                self.assert_code(program.DONE, told)
+                told = self.succeed("inspect", self.folder / name)
                 self.assertIn("96x32", told.out)
-
-    def test_a_place_that_cannot_be_written(self):
-        config = self.write(self.config("frames/00000.png/out.mp4"))
-        self.assert_refused(program.BAD_USAGE, program.call("run", config, "--quiet"), "output.video", "out.mp4")
-
-
-if __name__ == "__main__":
-    unittest.main()

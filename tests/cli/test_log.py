@@ -5,7 +5,6 @@ import math
 import os
 import pty
 import subprocess
-import unittest
 
 import program
 from keeping import MODEL
@@ -60,8 +59,7 @@ class Log(program.CliTest):
         self.assertEqual([json.loads(line)["frame"] for line in lines], 2 * [0, 10, 20, 30, 40])
 
     def test_on_stdout_it_is_alone_there(self):
-        outcome = program.call("run", self.write(self.config(log="-")))
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("run", self.write(self.config(log="-")))
         self.assertEqual([json.loads(line)["frame"] for line in outcome.out.splitlines()], [0, 10, 20, 30, 40])
         self.assertIn("50 received", outcome.err)  # the summary
 
@@ -79,10 +77,6 @@ class Log(program.CliTest):
         self.assertTrue(while_running.startswith("log: /dev/full: "), outcome)
         self.assertTrue(at_the_end.startswith("millrace: error: /dev/full: "), outcome)
         self.assertTrue((self.folder / "out.safetensors").exists())
-
-    def test_one_that_cannot_be_opened_is_refused_before_anything_is_learned(self):
-        config = self.write(self.config(log=self.folder))
-        self.assert_refused(program.BAD_USAGE, program.call("run", config, "--quiet"), "output.log", self.folder)
 
 
 class Progress(program.CliTest):
@@ -114,7 +108,3 @@ class Progress(program.CliTest):
         self.assertEqual(process.returncode, program.DONE)
         # A terminal turns the one line feed at the end into two characters.
         self.assertRegex(told.decode(), "^(\rframe [^\r\n]*\x1b\\[K)+\r\n$")
-
-
-if __name__ == "__main__":
-    unittest.main()

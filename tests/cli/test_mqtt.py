@@ -72,6 +72,11 @@ class Mqtt(program.CliTest):
         self.wait(listens)
         return process
 
+    def home(self):
+        """One that listens at a broker."""
+        self.broker()
+        return Home(self)
+
     def wait(self, what, text="it does not come"):
         self.wait_until(what, text)
 
@@ -83,17 +88,14 @@ class Mqtt(program.CliTest):
             tables))
 
     def test_the_gallerys_camera_is_a_device_of_13_entities(self):
-        self.broker()
-        home = Home(self)
-        outcome = program.call("run", program.ROOT / "demos/home-assistant/door.toml", "--frames", 20, *(
-            part for setting in ("source.uri=synth:shapes", f"mqtt.broker=mqtt://127.0.0.1:{self.port}", f"checkpoint.dir={self.folder}",
-                                 f"novelty.snapshots={self.folder}") for part in ("--set", setting)))
-        self.assert_code(program.DONE, outcome)
+        home = self.home()
+        self.succeed("run", program.ROOT / "demos/home-assistant/door.toml", "--frames", 20, *program.sets(
+            "source.uri=synth:shapes", f"mqtt.broker=mqtt://127.0.0.1:{self.port}", f"checkpoint.dir={self.folder}",
+            f"novelty.snapshots={self.folder}"))
         self.wait(lambda: len(home.entities()) == 13)
 
     def test_home_assistant_finds_shows_and_steers_a_run(self):
-        self.broker()
-        home = Home(self)
+        home = self.home()
         run = self.start_run(self.config())
         self.wait(lambda: home.text("door/cam 1/state"))
         self.wait(lambda: float(home.shows("sensor", "Loss") or 0) > 0)
@@ -113,13 +115,11 @@ class Mqtt(program.CliTest):
         self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["saves"] == 1)
         home.send("door/cam 1/control", '{"action": "paws"}')
         self.read_until(run, 'mqtt: door/cam 1/control: expected "pause"')
-        run.send_signal(signal.SIGTERM)
-        self.assertEqual(run.wait(timeout=60), program.DONE)
+        self.stop(run, signal.SIGTERM)
         self.wait(lambda: home.text("door/cam 1/availability") == "offline")
 
     def test_a_label_is_taught(self):
-        self.broker()
-        home = Home(self)
+        home = self.home()
         run = self.start_run(self.config(task={"kind": "label", "labels": "http", "classes": ["day", "night"], "loss": "cross-entropy"},
                                          model={"preset": "layers", "layer": LAYERS}))
         self.wait(lambda: ("select", "It shows") in home.entities() and home.text("door/cam 1/state"))
@@ -143,19 +143,19 @@ class Mqtt(program.CliTest):
         self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["learning_rate"] == 0.5)
         home.send("door/cam 1/control/pause", "")
         self.wait(lambda: json.loads(home.text("door/cam 1/state"))["controls"]["paused"])
-        run.send_signal(signal.SIGTERM)
-        self.assertEqual(run.wait(timeout=60), program.DONE)
+        self.stop(run, signal.SIGTERM)
         self.start_run(self.config())
         self.wait(lambda: ("select", "It shows") not in home.entities(), "the select of a run with classes stays")
         self.assertNotIn(("sensor", "Accuracy"), home.entities())
 
-    def test_an_events_picture_is_shown(self):
-        self.broker()
-        home = Home(self)
+    def test_an_event_is_told_and_its_picture_shown(self):
+        home = self.home()
         frames = program.random_frames(1, 400, 16, 16) // 8 + 64
         frames[380:383] = 255 - frames[380:383]
-        self.assert_code(program.DONE, program.call("run", self.config(source={"uri": program.write_frames(self.folder / "frames", frames), "fps": 200.0},
-                                  novelty={"snapshots": self.folder / "shots"})))
+        self.succeed("run", self.config(source={"uri": program.write_frames(self.folder / "frames", frames), "fps": 200.0}, novelty={
+            "snapshots": self.folder / "shots", "mqtt": f"mqtt://127.0.0.1:{self.port}", "topic": "alerts/door"}))
+        self.wait(lambda: home.text("alerts/door"))
+        self.assertEqual(json.loads(home.text("alerts/door"))["event"], 1)
         self.assertIn("event", home.entities()["image", "Last event"]["image_topic"])
         self.wait(lambda: home.latest.get("door/cam 1/event", b"").startswith(b"\x89PNG"))
 
@@ -171,12 +171,7 @@ class Mqtt(program.CliTest):
         broker.terminate()
         broker.wait()
         self.read_until(run, away)
-        self.broker()
-        home = Home(self)
+        home = self.home()
         self.wait(lambda: home.text("door/cam 1/availability") == "online")
         run.kill()
         self.wait(lambda: home.text("door/cam 1/availability") == "offline")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -70,14 +70,9 @@ class RtspCamera(NetworkTest):
         self.assertIn("overload: train every: 1 -> ", outcome.err)
 
     def test_inspect_tells_what_it_is(self):
-        outcome = program.call("inspect", f"{self.uri}/ball")
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("inspect", f"{self.uri}/ball")
         self.assertIn("64x48", outcome.out)
         self.assertIn("live       yes", outcome.out)
 
     def test_a_stream_that_is_not_there(self):
         self.assert_not_there(f"{self.uri}/none")
-
-
-if __name__ == "__main__":
-    unittest.main()

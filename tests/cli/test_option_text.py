@@ -2,11 +2,8 @@
 
 import functools
 import re
-import shutil
-import subprocess
-import unittest
 
-from program import BAD_USAGE, DONE, CliTest, call
+from program import BAD_USAGE, DONE, CliTest, call, needs, output_of
 
 # What bash sets before it asks, and what it does with the answer.
 ASK_BASH = """
@@ -17,20 +14,12 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-def run(*command, text=None):
-    return subprocess.run(command, input=text, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60)
-
-
 @functools.cache
 def printed(*options):
     """What the program prints for these, asked once: most of such a call is start-up."""
     outcome = call(*options)
     assert outcome.code == DONE, outcome
     return outcome.out
-
-
-def needs(program):
-    return unittest.skipUnless(shutil.which(program), f"no {program} here")
 
 
 class OptionText(CliTest):
@@ -41,14 +30,11 @@ class OptionText(CliTest):
 
     def offered_by_bash(self, *words):
         """What bash would offer for the last of the words."""
-        done = run("bash", "--norc", "-c", ASK_BASH, "bash", self.script("bash"), "millrace", *words)
-        self.assertEqual(done.returncode, 0, done)
-        return done.stdout.split()
+        return output_of("bash", "--norc", "-c", ASK_BASH, "bash", self.script("bash"), "millrace", *words).split()
 
     def offered_by_fish(self, line):
-        done = run("fish", "--no-config", "-c", f"source {self.script('fish')}; complete -C '{line}'")
-        self.assertEqual(done.returncode, 0, done)
-        return [offer.split("\t")[0] for offer in done.stdout.splitlines()]
+        told = output_of("fish", "--no-config", "-c", f"source {self.script('fish')}; complete -C '{line}'")
+        return [offer.split("\t")[0] for offer in told.splitlines()]
 
     def test_commands(self):
         self.assertEqual(self.offered_by_bash("sch"), ["schedule"])
@@ -71,22 +57,15 @@ class OptionText(CliTest):
         keys.remove("model.layer")  # tables, which only a file can hold
         self.assertEqual(self.offered_by_bash("run", "--set", ""), [key + "=" for key in keys])
 
-    def test_values_of_a_key_as_bash_splits_them(self):
-        self.assertEqual(self.offered_by_bash("run", "--set", "source.pace", "="), ["auto", "live", "asap"])
-        self.assertEqual(self.offered_by_bash("run", "--set", "pipeline.schedule", "=", "pi"), ["pipedream"])
-        self.assertEqual(self.offered_by_bash("run", "--set", "source.loop", "=", "t"), ["true"])
-
-    def test_values_of_a_key_in_one_word(self):
-        self.assertEqual(self.offered_by_bash("run", "--set", "source.pace=l"), ["source.pace=live"])
-
-    def test_schedules(self):
-        self.assertEqual(self.offered_by_bash("schedule", "part"), ["partime"])
-        self.assertEqual(self.offered_by_bash("schedule", "--format", "g"), ["grid"])
-        self.assertEqual(self.offered_by_bash("schedule", "--format", "=", "c"), ["csv"])
-
-    def test_numbers_and_files_offer_no_words(self):
-        self.assertEqual(self.offered_by_bash("run", "--frames", ""), [])
-        self.assertEqual(self.offered_by_bash("run", "--report", ""), [])
+    def test_values_of_keys_and_options(self):
+        # Bash splits at "=". Numbers and files have no words to offer.
+        for words, offers in ((("run", "--set", "source.pace", "="), ["auto", "live", "asap"]),
+                              (("run", "--set", "pipeline.schedule", "=", "pi"), ["pipedream"]),
+                              (("run", "--set", "source.loop", "=", "t"), ["true"]),
+                              (("run", "--set", "source.pace=l"), ["source.pace=live"]), (("schedule", "part"), ["partime"]),
+                              (("schedule", "--format", "g"), ["grid"]), (("schedule", "--format", "=", "c"), ["csv"]),
+                              (("run", "--frames", ""), []), (("run", "--report", ""), [])):
+            self.assertEqual(self.offered_by_bash(*words), offers, words)
 
     @needs("fish")
     def test_fish(self):
@@ -98,8 +77,7 @@ class OptionText(CliTest):
 
     @needs("zsh")
     def test_zsh_can_read_its_script(self):
-        done = run("zsh", "-f", "-c", f"autoload -U compinit && compinit -D && source {self.script('zsh')}")
-        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertEqual(output_of("zsh", "-f", "-c", f"autoload -U compinit && compinit -D && source {self.script('zsh')}"), "")
 
     def test_unknown_shell(self):
         self.assert_refused(BAD_USAGE, call("--completion", "tcsh"), "tcsh")
@@ -125,11 +103,6 @@ class OptionText(CliTest):
 
     @needs("man")
     def test_man_page_has_no_warnings(self):
-        done = run("man", "--warnings", "-l", "-", text=printed("--man"))
-        self.assertEqual(done.returncode, 0, done)
-        self.assertNotIn("warning", done.stdout)
-        self.assertIn("pipeline.schedule = 'partime'", done.stdout)
-
-
-if __name__ == "__main__":
-    unittest.main()
+        told = output_of("man", "--warnings", "-l", "-", input=printed("--man"))
+        self.assertNotIn("warning", told)
+        self.assertIn("pipeline.schedule = 'partime'", told)

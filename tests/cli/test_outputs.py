@@ -3,7 +3,6 @@
 import os
 import resource
 import subprocess
-import unittest
 
 from safetensors.torch import load_file
 
@@ -20,13 +19,18 @@ class Outputs(program.CliTest):
             self.assert_refused(program.BAD_USAGE, outcome, *parts)
 
     def test_where_nothing_can_be_written(self):
-        for key in ("report", "weights", "loss_plot", "prediction", "log"):
-            with self.subTest(key):
-                self.refused(f"output.{key}", "/proc/foo", output={key: "/proc/foo/file"})
-        self.refused("output.video", "/proc/foo", output={"video": "/proc/foo/a.mp4"})
+        (self.folder / "file").write_text("no folder")
+        (self.folder / "folder.png").mkdir()
+        for key, ending in (("report", ".json"), ("weights", ".safetensors"), ("loss_plot", ".png"), ("prediction", ".png"),
+                            ("log", ""), ("video", ".mp4")):
+            for path in (f"/proc/foo/file{ending}", self.folder / "file" / f"out{ending}"):
+                with self.subTest(key=key, path=path):
+                    self.refused(f"output.{key}", path, output={key: path})
+        for key in ("report", "loss_plot", "prediction", "log"):
+            self.refused(f"output.{key}", "folder.png", output={key: self.folder / "folder.png"})
         self.refused("novelty.snapshots", "/proc/foo", novelty={"snapshots": "/proc/foo"})
         self.refused("checkpoint.dir", "/proc/foo", checkpoint={"dir": "/proc/foo"})
-        self.assertEqual(os.listdir(self.folder), ["config.toml"])
+        self.assertEqual(sorted(os.listdir(self.folder)), ["config.toml", "file", "folder.png"])
 
     def test_endings_of_other_formats(self):
         for key, path, part in (("prediction", "p.gif", "FILE.png"), ("loss_plot", "l.jpg", "FILE.png"),
@@ -65,8 +69,7 @@ class Outputs(program.CliTest):
 
     def test_a_dangling_link_is_written_through(self):
         (self.folder / "link.json").symlink_to(self.folder / "there.json")
-        self.assert_code(program.DONE, program.call("run", self.write(program.small("synth:shapes?frames=3")), "--quiet",
-                                                    "--report", self.folder / "link.json"))
+        self.succeed("run", self.write(program.small("synth:shapes?frames=3")), "--quiet", "--report", self.folder / "link.json")
         self.assertTrue((self.folder / "link.json").is_symlink())
         self.report("there.json")
 
@@ -89,7 +92,3 @@ class Outputs(program.CliTest):
         self.assertEqual(done.returncode, program.FAILED, done)
         self.assertIn("log.jsonl: File too large", done.stderr)
         load_file(weights)
-
-
-if __name__ == "__main__":
-    unittest.main()

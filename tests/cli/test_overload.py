@@ -4,8 +4,6 @@ The budget is so small (or so large) that the verdict is certain on every machin
 nothing, so that every frame must be found again.
 """
 
-import unittest
-
 from safetensors.torch import load_file
 
 import program
@@ -111,7 +109,3 @@ class Recut(OverloadTest):
                                 ({"stages": 2, "schedule": "pipedream", "replicas": [2, 1]}, "pipeline.replicas")):
             tables = {"pipeline": pipeline, "monitor": {"policy": "recut"}}
             self.assert_check_refuses(tables, "monitor.policy", named)
-
-
-if __name__ == "__main__":
-    unittest.main()

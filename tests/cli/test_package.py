@@ -1,32 +1,20 @@
 """What `cmake --install` leaves: a program that runs, and libraries that others find and build against."""
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from program import MILLRACE, ROOT, CliTest
+from program import MILLRACE, ROOT, CliTest, output_of
 from test_ranks import AS_RANKS
 
 BUILD = Path(MILLRACE).parent
 
 
-def succeed(*command, cwd=None, env=None):
-    """A command that must succeed; returns what it wrote."""
-    done = subprocess.run([str(part) for part in command], cwd=cwd, env={**os.environ, **(env or {})}, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=500)
-    if done.returncode != 0:
-        raise AssertionError(f"{command} gave {done.returncode}:\n{done.stdout}")
-    return done.stdout
-
-
-def sanitized():
-    """Whether what is installed could be linked by programs built with the same sanitizer alone."""
-    return "-fsanitize" in (BUILD / "CMakeCache.txt").read_text()
+# What a sanitizer's build installs could be linked by programs built with the same sanitizer alone.
+needs_linkable = unittest.skipIf("-fsanitize" in (BUILD / "CMakeCache.txt").read_text(), "libraries of a sanitizer's build")
 
 
 READER = """
@@ -34,12 +22,12 @@ READER = """
 int main() { return millrace::io::open_source({.uri = "synth:shapes"})->info().kind != "synth"; }
 """
 
-READER_BUILD = """
+BUILD_FILE = """
 cmake_minimum_required(VERSION 3.25)
-project(reader LANGUAGES CXX)
-find_package(millrace REQUIRED COMPONENTS io)
-add_executable(reader main.cpp)
-target_link_libraries(reader PRIVATE millrace::io)
+project(own LANGUAGES CXX)
+find_package(millrace REQUIRED {components})
+add_executable(own main.cpp)
+target_link_libraries(own PRIVATE {library})
 """
 
 
@@ -49,60 +37,69 @@ class Package(CliTest):
         folder = tempfile.TemporaryDirectory(prefix="millrace-")
         cls.addClassCleanup(folder.cleanup)
         cls.prefix = Path(folder.name) / "installed"  # once: no test changes it
-        succeed("cmake", "--install", BUILD, "--prefix", cls.prefix)
+        output_of("cmake", "--install", BUILD, "--prefix", cls.prefix)
 
     def assert_learns(self, program):
-        losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", succeed(program, cwd=self.folder))]
+        losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", output_of(program, cwd=self.folder))]
         self.assertEqual(len(losses), 6)
         self.assertLess(losses[-1], 0.5 * losses[0])
 
-    def build_by_cmake(self, *options):
-        build = self.folder / "by-cmake"
-        succeed("cmake", "-G", "Ninja", "-S", ROOT / "demos/hello", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}", *options)
-        succeed("cmake", "--build", build)
-        return build / "hello"
+    def build(self, source, *options):
+        """Builds that folder against what is installed; returns where."""
+        build = self.folder / "build"
+        output_of("cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}", *options)
+        output_of("cmake", "--build", build)
+        return build
+
+    def build_program(self, main, **names):
+        """Builds a program of one file, its build file with other `names`."""
+        source = self.folder / "source"
+        source.mkdir()
+        (source / "main.cpp").write_text(main)
+        (source / "CMakeLists.txt").write_text(BUILD_FILE.format(**names))
+        return self.build(source) / "own"
 
     def test_program_runs_from_where_it_is_installed(self):
-        version = succeed(self.prefix / "bin/millrace", "--version")
+        version = output_of(self.prefix / "bin/millrace", "--version")
         self.assertRegex(version, r"^\d+\.\d+\.\d+$")
 
     def test_program_runs_without_the_tree_it_was_built_in(self):
-        torch, = set(re.findall(r"=> (\S+)/lib/libtorch\.so", succeed("ldd", MILLRACE)))
+        torch, = set(re.findall(r"=> (\S+)/lib/libtorch\.so", output_of("ldd", MILLRACE)))
         gone = self.prefix / "bin/gone"  # the program, of a tree that was since removed
         root = str(Path(torch).parent).encode()
         gone.write_bytes((self.prefix / "bin/millrace").read_bytes().replace(root, b"/" + b"x" * (len(root) - 1)))
         gone.chmod(0o755)
         with self.assertRaisesRegex(AssertionError, "libtorch"):
-            succeed(gone, "--version")
+            output_of(gone, "--version")
         beside = self.prefix / "lib/millrace"
         beside.mkdir(exist_ok=True)
         (beside / "torch").symlink_to(torch)
-        self.assertRegex(succeed(gone, "--version"), r"^\d+\.\d+\.\d+$")
+        self.assertRegex(output_of(gone, "--version"), r"^\d+\.\d+\.\d+$")
 
     @unittest.skipUnless(shutil.which("dpkg-shlibdeps"), "no tools to make a Debian package with")
     def test_debian_packages_hold_a_program_that_runs(self):
-        succeed("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", self.folder)
+        output_of("cpack", "--config", BUILD / "CPackConfig.cmake", "-B", self.folder)
         package, = self.folder.glob("millrace_*.deb")
         root = self.folder / "root"
-        succeed("dpkg-deb", "-x", package, root)
+        output_of("dpkg-deb", "-x", package, root)
         for file in (root / "usr/bin/millrace", *root.rglob("libgstmillrace.so")):
             self.assertNotIn(str(ROOT).encode(), file.read_bytes(), file)
-        self.assertIn("libgstreamer1.0-0", succeed("dpkg-deb", "-f", package, "Depends"))
+        self.assertIn("libgstreamer1.0-0", output_of("dpkg-deb", "-f", package, "Depends"))
         (root / "usr/lib/millrace").mkdir()
-        torch, = set(re.findall(r"=> (\S+)/lib/libtorch\.so", succeed("ldd", MILLRACE)))
+        torch, = set(re.findall(r"=> (\S+)/lib/libtorch\.so", output_of("ldd", MILLRACE)))
         (root / "usr/lib/millrace/torch").symlink_to(torch)
         report = self.folder / "report.json"
-        succeed(root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes", "--frames", 5, "--quiet", "--report", report,
+        output_of(root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes", "--frames", 5, "--quiet", "--report", report,
                 cwd=self.folder)
         self.assertEqual(json.loads(report.read_text())["frames"]["trained"], 5)
         if not (BUILD / "libmillrace_mpi.so").exists():
             return
         package, = self.folder.glob("millrace-mpi_*.deb")
-        depends = succeed("dpkg-deb", "-f", package, "Depends")
+        depends = output_of("dpkg-deb", "-f", package, "Depends")
         self.assertIn("libopenmpi", depends)
         self.assertIn("millrace (= ", depends)
-        succeed("dpkg-deb", "-x", package, root)
-        succeed("mpirun", "--oversubscribe", "-n", 2, root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes",
+        output_of("dpkg-deb", "-x", package, root)
+        output_of("mpirun", "--oversubscribe", "-n", 2, root / "usr/bin/millrace", "run", "--set", "source.uri=synth:shapes",
                 "--frames", 5, "--quiet", "--report", report, cwd=self.folder,
                 env=AS_RANKS)
         self.assertEqual(len(json.loads(report.read_text())["ranks"]), 2)
@@ -112,57 +109,38 @@ class Package(CliTest):
                      "fish/vendor_completions.d/millrace.fish", "millrace/grafana-dashboard.json", "millrace/prometheus-alerts.yml"]:
             self.assertIn("millrace", (self.prefix / "share" / path).read_text())
 
-    @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
+    @needs_linkable
     def test_hello_by_cmake(self):
-        self.assert_learns(self.build_by_cmake())
+        self.assert_learns(self.build(ROOT / "demos/hello") / "hello")
 
-    @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
+    @needs_linkable
     def test_hello_by_pkg_config(self):
         source = shutil.copytree(ROOT / "demos/hello", self.folder / "hello")  # the tree stays as it is
-        succeed("make", "-C", source, f"PREFIX={self.prefix}")
+        output_of("make", "-C", source, f"PREFIX={self.prefix}")
         self.assert_learns(source / "hello")
 
-    @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
+    @needs_linkable
     def test_frames_in_and_pictures_out_are_a_component(self):
-        source, build = self.folder / "reader", self.folder / "reader/build"
-        source.mkdir()
-        (source / "main.cpp").write_text(READER)
-        (source / "CMakeLists.txt").write_text(READER_BUILD)
-        succeed("cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}")
-        succeed("cmake", "--build", build)
-        succeed(build / "reader")
+        output_of(self.build_program(READER, components="COMPONENTS io", library="millrace::io"))
 
-    @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
+    @needs_linkable
     def test_the_layer_of_the_documentation_learns(self):
-        source, build = self.folder / "own", self.folder / "own/build"
-        source.mkdir()
         shown = re.search(r"^```cpp\n(.*?)^```", (ROOT / "docs/extend.md").read_text(), re.MULTILINE | re.DOTALL)[1]
-        (source / "main.cpp").write_text(shown)
-        (source / "CMakeLists.txt").write_text(READER_BUILD.replace("reader", "own").replace(" COMPONENTS io", "").replace(
-            "millrace::io", "millrace::engine"))
-        succeed("cmake", "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}")
-        succeed("cmake", "--build", build)
-        self.assert_learns(build / "own")
+        self.assert_learns(self.build_program(shown, components="", library="millrace::engine"))
 
-    @unittest.skipIf(sanitized(), "libraries of a sanitizer's build")
+    @needs_linkable
     def test_plug_ins_build_against_what_is_installed_and_run(self):
-        build = self.folder / "plugins"
-        succeed("cmake", "-G", "Ninja", "-S", ROOT / "demos/plugins", "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}")
-        succeed("cmake", "--build", build)
-        said = succeed(self.prefix / "bin/millrace", "run", ROOT / "demos/plugins/my.toml", "--frames", 100, cwd=build)
+        build = self.build(ROOT / "demos/plugins")
+        said = output_of(self.prefix / "bin/millrace", "run", ROOT / "demos/plugins/my.toml", "--frames", 100, cwd=build)
         self.assertIn("100 trained", said)
         self.assertEqual(len((build / "loss.csv").read_text().splitlines()), 101)
 
     def test_a_folder_without_libtorch_is_named(self):
         with self.assertRaisesRegex(AssertionError, "no LibTorch in /nowhere"):
-            self.build_by_cmake("-DMILLRACE_TORCH=/nowhere")
+            self.build(ROOT / "demos/hello", "-DMILLRACE_TORCH=/nowhere")
 
     def test_headers_are_there_and_stand_alone_by_name(self):
         folder = self.prefix / "include/millrace"
         for header in folder.rglob("*.h"):
             for name in re.findall(r'^#include "([^"]+)"', header.read_text(), re.M):
                 self.assertTrue((folder / name).exists(), f"{header} includes {name}")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,6 +1,5 @@
 """Plug-ins: layers, losses, sources and sinks of a user's own, from shared objects."""
 
-import os
 import subprocess
 import unittest
 
@@ -27,8 +26,7 @@ class Plugins(program.CliTest):
         return self.folder / "my.toml"
 
     def test_each_kind_takes_part_in_a_run(self):
-        outcome = program.call("run", self.config(), "--frames", 200, "--report", self.folder / "report.json")
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("run", self.config(), "--frames", 200, "--report", self.folder / "report.json")
         rows = (self.folder / "loss.csv").read_text().splitlines()
         self.assertEqual(rows[0], "frame,loss,latency_ms")
         self.assertEqual(len(rows), 201)
@@ -36,8 +34,7 @@ class Plugins(program.CliTest):
         self.assertLess(sum(losses[-20:]), 0.7 * sum(losses[:20]))
 
     def test_check_and_the_key_list_name_what_they_add(self):
-        outcome = program.call("check", self.config())
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("check", self.config())
         self.assertIn("charbonnier", outcome.out)
         outcome = program.call("check", "--set", "task.loss=charbonier", "--set", f"plugins={ALL}".replace("'", '"'))
         self.assert_refused(program.BAD_USAGE, outcome, "task.loss", "charbonnier")
@@ -51,20 +48,13 @@ class Plugins(program.CliTest):
         none = c_library(self.folder / "none.so", "int nothing;")
         for path, words in [(other, ["built for another Millrace", "interface 0"]), (none, ["no plug-in"]),
                             (f"{self.folder}/away.so", ["No such file"])]:
-            for command in ["run", "check"]:
-                outcome = program.call(command, "--set", f'plugins=["{path}"]')
-                self.assert_refused(program.BAD_USAGE, outcome, "plugins", path, *words)
+            self.assert_each_refused(((command, "--set", f'plugins=["{path}"]'), "plugins", path, *words)
+                                     for command in ("run", "check"))
 
     def test_a_sink_that_nobody_brings_and_one_that_can_not_write_are_refused(self):
-        outcome = program.call("run", "--set", 'output.sinks=["cvs:x"]')
-        self.assert_refused(program.BAD_USAGE, outcome, "output.sinks", "cvs")
-        outcome = program.call("run", self.config(), "--set", 'output.sinks=["csv:/none/x.csv"]')
-        self.assert_refused(program.BAD_USAGE, outcome, "output.sinks", "/none/x.csv")
+        self.assert_each_refused(((("run", "--set", 'output.sinks=["cvs:x"]'), "output.sinks", "cvs"),
+                                  (("run", self.config(), "--set", 'output.sinks=["csv:/none/x.csv"]'), "output.sinks", "/none/x.csv")))
 
     def test_examples_are_short(self):
         for path in (program.ROOT / "demos/plugins").glob("*.cpp"):
             self.assertLess(len(path.read_text().splitlines()), 60, path)
-
-
-if __name__ == "__main__":
-    unittest.main()

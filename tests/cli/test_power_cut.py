@@ -68,8 +68,7 @@ class PowerCut(program.CliTest):
                 load_file(kept / name)
             if goes_on:
                 options = {"checkpoint": {"dir": kept}, "output": {"log": ""}, "source": {"pace": "asap"}}
-                outcome = program.call("run", self.config, "--quiet", "--frames", "5", *program.settings(options))
-                self.assert_code(program.DONE, outcome)
+                outcome = self.succeed("run", self.config, "--quiet", "--frames", "5", *program.settings(options))
                 self.assertEqual(outcome.err, "", "it fell back")
                 self.assertEqual(frames_of(kept / NEWEST), now + 5)
                 self.assertEqual({file.name for file in kept.iterdir()}, {NEWEST, PREVIOUS}, "the cut left something behind")
@@ -87,7 +86,3 @@ class PowerCut(program.CliTest):
                 most = max(most, self.look_after(left, told, number % 3 == 0))
         figure(f"power cuts below ext4, {CUTS} times", f"{CUTS} cuts of a disk that forgets what was not synced; every checkpoint whole, one "
                                         f"every {EVERY} frames, {most} frames at most lost")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -4,7 +4,6 @@ import json
 import pathlib
 import shutil
 import tempfile
-import unittest
 
 import program
 
@@ -50,8 +49,7 @@ class Profile(program.CliTest):
 
     def test_operators_beside_what_the_core_could_do(self):
         config = program.write_toml(self.folder / "c.toml", {**SMALL, "pipeline": {"stages": 2, "cut": [2]}})
-        outcome = program.call("profile", config, "--operators")
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("profile", config, "--operators")
         self.assertRegex(outcome.out, r"forward 3x12x16 -> 4x12x16 k5 s1 relu +\S+ +\d+\.\d+ +\d+\.\d% +\d+\.\d +\d+%")
         self.assertRegex(outcome.out, r"stage 1\n(.*\n)+ +update by adam ")
         self.assertRegex(outcome.out, r"peak, .*: \d+\.\d GFLOP/s; its sgemm: \d+\.\d GFLOP/s")
@@ -61,12 +59,10 @@ class Profile(program.CliTest):
             self.assert_code(program.DONE, program.call(*command))
 
     def test_bad_usage(self):
-        config = program.write_toml(self.folder / "bad.toml", {"model": {"layrs": 2}})
-        self.assert_refused(program.BAD_USAGE, program.call("profile", config), "bad.toml:2", "layers")
-        self.assert_refused(program.BAD_USAGE, program.call("profile", self.folder / "none.toml"), "none.toml")
-        config = program.write_toml(self.folder / "small.toml", SMALL)
-        self.assert_refused(program.BAD_USAGE, program.call("profile", config, "--sett", "a.b=1"), "--sett")
-        self.assert_refused(program.BAD_USAGE, program.call("profile", config, "--set", "model.layers=0"), "layers")
+        bad, config = self.write({"model": {"layrs": 2}}, "bad.toml"), self.write(SMALL)
+        self.assert_each_refused((("profile", *words), *parts) for words, *parts in (
+            ([bad], "bad.toml:2", "layers"), ([self.folder / "none.toml"], "none.toml"),
+            ([config, "--sett", "a.b=1"], "--sett"), ([config, "--set", "model.layers=0"], "layers")))
 
     def test_a_file_that_cannot_be_written(self):
         config = program.write_toml(self.folder / "small.toml", SMALL)
@@ -74,7 +70,3 @@ class Profile(program.CliTest):
         outcome = program.call("profile", config, "--json", self.folder / "file" / "x.json")
         self.assert_code(program.FAILED, outcome)
         self.assert_one_error(outcome, "x.json")
-
-
-if __name__ == "__main__":
-    unittest.main()

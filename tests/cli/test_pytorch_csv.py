@@ -1,7 +1,6 @@
 """Schedules to and from torch.distributed.pipelining: its CSV is run here, ours is run there."""
 
 import csv
-import unittest
 from types import SimpleNamespace
 
 import torch
@@ -18,6 +17,12 @@ import reference
 
 LR = 0.5
 MICROBATCHES = 4
+CUT = {2: [4], 4: [2, 4, 6]}  # by the number of stages
+
+
+def made():
+    torch.manual_seed(2)
+    return reference.partime_cnn(layers=4, features=6, kernel=3, channels=3)
 
 
 def stand_in(index, count, rank, ranks):
@@ -47,7 +52,7 @@ def write_csv(path, order):
             writer.writerow(order[rank])
 
 
-class FromPyTorch(program.CliTest):
+class FromPyTorch(reference.ReferenceTest):
 
     def test_each_is_read_verified_and_run(self):
         frames = program.random_frames(seed=3, count=12)
@@ -58,28 +63,23 @@ class FromPyTorch(program.CliTest):
                 count, order = written_by_pytorch(name, ranks=2)
                 path = self.folder / f"{name}.csv"
                 write_csv(path, order)
-                shown = program.call("schedule", path, "--samples", MICROBATCHES)
-                self.assert_code(program.DONE, shown)
+                shown = self.succeed("schedule", path, "--samples", MICROBATCHES)
                 self.assertIn("bubble", shown.out)
                 self.compare(uri, frames, path, count)
 
     def compare(self, uri, frames, path, count):
-        torch.manual_seed(2)
-        network = reference.partime_cnn(layers=4, features=6, kernel=3, channels=3)
-        save_file(network.state_dict(), self.folder / "start.safetensors")
-        cut = {2: [4], 4: [2, 4, 6]}[count]
-        places = [0, *cut, len(network)]
-        stages = [delayed_rules.VersionedStage(network[a:b], LR) for a, b in zip(places, places[1:])]
+        network, cut = made(), CUT[count]
+        start = self.start_file(network)
+        stages = delayed_rules.cut_network(network, cut, LR)
         delayed_rules.flushed(stages, reference.autoencode(frames), group=MICROBATCHES)
         report, _ = self.learn({
             "source": {"uri": uri, "width": 24, "height": 16},
-            "model": {"layers": 4, "features": 6, "kernel": 3, "weights": self.folder / "start.safetensors"},
+            "model": {"layers": 4, "features": 6, "kernel": 3, "weights": start},
             "pipeline": {"schedule": path, "stages": count, "cut": cut}, "optimizer": {"lr": LR}})
         self.assertEqual(report["updates"], [3] * count)
-        for got, want in zip(load_file(self.folder / "out.safetensors").values(),
-                             (w for stage in stages for w in stage.versions[-1])):
-            # LoopedBFS adds a minibatch's gradients up backwards, so the last bit may differ.
-            self.assertTrue(torch.allclose(got, want, rtol=1e-5, atol=1e-7), (path.name, (got - want).abs().max()))
+        delayed_rules.take_versions(stages)
+        # LoopedBFS adds a minibatch's gradients up backwards, so the last bit may differ.
+        self.assert_weights(network.state_dict(), rtol=1e-5, atol=1e-7)
 
     def test_bad_files_say_where(self):
         path = self.folder / "bad.csv"
@@ -96,16 +96,15 @@ class FromPyTorch(program.CliTest):
             "check", "--set", f"pipeline.schedule={path}", "--set", "pipeline.stages=2"), "1 stages")
 
 
-def run_rank(rank, ranks, folder, names, cut):
+def run_rank(rank, ranks, folder, names):
     """One process of PyTorch's pipeline: runs each CSV for a minibatch and saves its stages' gradients."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
     frames = program.random_frames(seed=3, count=MICROBATCHES)
     batch = torch.cat([x for x, _ in reference.autoencode(frames)])
     for name, count in names.items():
-        torch.manual_seed(2)
-        network = reference.partime_cnn(layers=4, features=6, kernel=3, channels=3)
-        places = [0, *cut[count], len(network)]
+        network = made()
+        places = [0, *CUT[count], len(network)]
         mine = [index for index in range(count) if index % ranks == rank]
         stages = [pipelining.PipelineStage(network[places[i]:places[i + 1]], i, count, torch.device("cpu"))
                   for i in mine]
@@ -120,12 +119,11 @@ def run_rank(rank, ranks, folder, names, cut):
 class ToPyTorch(program.CliTest):
 
     def test_pytorch_runs_what_we_write(self):
-        names, cut = {"gpipe": 2, "1f1b": 2, "zb-h1": 2, "interleaved": 4}, {2: [4], 4: [2, 4, 6]}
+        names = {"gpipe": 2, "1f1b": 2, "zb-h1": 2, "interleaved": 4}
         for name, count in names.items():
-            shown = program.call("schedule", name, "--stages", count, "--samples", MICROBATCHES, "--format", "csv")
-            self.assert_code(program.DONE, shown)
+            shown = self.succeed("schedule", name, "--stages", count, "--samples", MICROBATCHES, "--format", "csv")
             (self.folder / f"{name}.csv").write_text(shown.out)
-        torch.multiprocessing.spawn(run_rank, (2, str(self.folder), names, cut), nprocs=2)
+        torch.multiprocessing.spawn(run_rank, (2, str(self.folder), names), nprocs=2)
         expected = self.minibatch_gradient()
         for name in names:
             got = {k: v for rank in range(2) for k, v in load_file(self.folder / f"{name}-{rank}.safetensors").items()}
@@ -134,8 +132,7 @@ class ToPyTorch(program.CliTest):
                 self.assertTrue(torch.allclose(got[key], want, rtol=1e-4, atol=1e-7), (name, key))
 
     def minibatch_gradient(self):
-        torch.manual_seed(2)
-        network = reference.partime_cnn(layers=4, features=6, kernel=3, channels=3)
+        network = made()
         samples = reference.autoencode(program.random_frames(seed=3, count=MICROBATCHES))
         loss = sum(nn.functional.mse_loss(network(x), y) for x, y in samples) / MICROBATCHES
         return dict(zip((name for name, _ in network.named_parameters()),
@@ -147,7 +144,3 @@ class ToPyTorch(program.CliTest):
             (self.folder / "again.csv").write_text(shown.out)
             again = program.call("schedule", self.folder / "again.csv", "--samples", 4, "--format", "csv")
             self.assertEqual(again.out, shown.out)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -157,7 +157,3 @@ class Hosts(RankFaults):
         self.assertGreater(link["ms"], least)
         self.assertGreater(slow["timing_ms"]["handoff"][1], 5 * quick["timing_ms"]["handoff"][1])
         self.assertEqual(slow["timing_ms"]["bottleneck_stage"], 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -96,7 +96,3 @@ class Sources(RanksTest):
         tables = self.config()
         tables["source"]["uris"] = [folders[0], "file:///gone.mp4"]
         self.assert_refused(program.NO_SOURCE, ranks(2, "run", self.write(tables)), "rank 1", "gone.mp4")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -2,10 +2,8 @@
 
 import itertools
 import math
-import unittest
 
 import torch
-from safetensors.torch import load_file, save_file
 
 import program
 import reference
@@ -18,12 +16,12 @@ FEATURES = 6
 LR = 0.1  # large, so that every rule leaves its mark in 40 frames
 
 
-class Reference(program.CliTest):
+class Reference(reference.ReferenceTest):
 
     def network(self, layers=4, kernel=3, channels=3):
         torch.manual_seed(1)  # any weights will do: the program reads them from a file
         network = reference.partime_cnn(layers, FEATURES, kernel, channels)
-        save_file(network.state_dict(), self.folder / "start.safetensors")
+        self.start_file(network)
         return network
 
     def config(self, uri, cut, channels=3, schedule="partime", task="autoencode", layers=4, kernel=3, **optimizer):
@@ -48,16 +46,9 @@ class Reference(program.CliTest):
         samples = reference.autoencode(frames) if task == "autoencode" else reference.next_frame(frames)
         expected = reference.RULES[schedule](stages, samples)
         report, _ = self.learn(self.config(uri, cut, channels, schedule, task, layers, kernel, momentum=momentum))
-        self.assert_same_weights(network)
+        self.assert_weights(network.state_dict())
         self.assert_same_trace(expected, report)
         return network, report
-
-    def assert_same_weights(self, network):
-        weights = load_file(self.folder / "out.safetensors")
-        self.assertEqual(weights.keys(), network.state_dict().keys())
-        for name, value in network.state_dict().items():
-            off = (weights[name] - value).abs().max()
-            self.assertTrue(reference.same(weights[name], value), f"{name} is off by {off}")
 
     def assert_same_trace(self, expected, report):
         self.assertEqual(report["frames"]["trained"], len(expected.losses))
@@ -70,15 +61,11 @@ class Reference(program.CliTest):
 
 class Rules(Reference):
 
-    def test_partime(self):
-        for layers, kernel, cut in NETWORKS:
-            with self.subTest(layers=layers, kernel=kernel, cut=cut):
-                self.compare(cut, layers=layers, kernel=kernel, momentum=0.9)
-
-    def test_sequential(self):
-        for layers, kernel, cut in NETWORKS[::2]:
-            with self.subTest(layers=layers, kernel=kernel, cut=cut):
-                self.compare(cut, layers=layers, kernel=kernel, momentum=0.9, schedule="sequential")
+    def test_partime_and_sequential(self):
+        for schedule, networks in (("partime", NETWORKS), ("sequential", NETWORKS[::2])):
+            for layers, kernel, cut in networks:
+                with self.subTest(schedule, layers=layers, kernel=kernel, cut=cut):
+                    self.compare(cut, layers=layers, kernel=kernel, momentum=0.9, schedule=schedule)
 
     def test_tasks_channels_and_momentum(self):
         for task, channels, momentum in itertools.product(["autoencode", "next-frame"], [3, 1], [0.0, 0.9]):
@@ -118,11 +105,11 @@ class Changes(Reference):
         for context, cut, schedule in ((2, [2, 3], "partime"), (3, [3], "partime"), (1, [], "sequential"), (2, [], "partime")):
             with self.subTest(context=context, cut=cut):
                 network = reference.residual_cnn(4, FEATURES, 3, 3, context)
-                save_file(network.state_dict(), self.folder / "start.safetensors")
+                self.start_file(network)
                 stages = reference.cut_network(network, cut, reference.sgd(0.9, LR))
                 expected = reference.RULES[schedule](stages, reference.change(frames, context))
                 report, _ = self.learn(self.config(uri, cut, context, schedule, momentum=0.9))
-                self.assert_same_weights(network)
+                self.assert_weights(network.state_dict())
                 self.assert_same_trace(expected, report)
 
     def test_it_begins_as_the_copy_of_the_last_frame(self):
@@ -143,7 +130,7 @@ class Seed(Reference):
                 config = self.config(uri, cut, lr=0.0)
                 config["model"] |= {"weights": "", "seed": seed}
                 self.learn(config, "--frames", 1)
-                self.assert_same_weights(network)
+                self.assert_weights(network.state_dict())
 
 
 def scheduled(optimizer, make):
@@ -182,9 +169,7 @@ class Optimizers(Reference):
                 expected = reference.sequential(reference.cut_network(network, [], make), reference.autoencode(frames))
                 report, _ = self.learn({**self.config(uri, []), "optimizer": options})
                 self.assertTrue(math.isclose(report["loss"]["last"], expected.losses[-1], rel_tol=1e-5))
-                weights = load_file(self.folder / "out.safetensors")
-                for name, value in network.state_dict().items():
-                    self.assertTrue(torch.allclose(weights[name], value, rtol=1e-5, atol=1e-7), name)
+                self.assert_weights(network.state_dict(), rtol=1e-5, atol=1e-7)
 
     def test_orthogonal_gradients(self):
         frames, uri = self.frames()
@@ -194,7 +179,7 @@ class Optimizers(Reference):
                 make = reference.orthogonal(reference.sgd(0.9, LR), 0.75)
                 expected = reference.RULES[schedule](reference.cut_network(network, cut, make), reference.autoencode(frames))
                 report, _ = self.learn(self.config(uri, cut, schedule=schedule, momentum=0.9, orthogonal=0.75))
-                self.assert_same_weights(network)
+                self.assert_weights(network.state_dict())
                 self.assert_same_trace(expected, report)
 
     def test_inverse_age_divides_a_stages_rate(self):
@@ -205,7 +190,7 @@ class Optimizers(Reference):
         stages = [reference.Stage(first, reference.sgd(0.9, LR / 3)), reference.Stage(last, reference.sgd(0.9, LR))]
         reference.partime(stages, reference.autoencode(frames))
         self.learn({**self.config(uri, [4], momentum=0.9), "correction": {"kind": "inverse-age"}})
-        self.assert_same_weights(network)
+        self.assert_weights(network.state_dict())
 
 
 class Local(Reference):
@@ -221,7 +206,7 @@ class Local(Reference):
                 heads = [reference.AuxiliaryHead(FEATURES, 3, 5, place, make_for_heads) for place in cut]
                 losses = reference.partime_local(stages, heads, reference.autoencode(frames))
                 report, _ = self.learn({**self.config(uri, cut, momentum=0.9, orthogonal=decay), "correction": {"kind": "local"}})
-                self.assert_same_weights(network)
+                self.assert_weights(network.state_dict())
                 self.assertTrue(math.isclose(report["loss"]["last"], losses[-1], rel_tol=1e-6))
                 self.assertEqual(report["gradient_age"], [0] * (len(cut) + 1))
 
@@ -236,7 +221,3 @@ class Local(Reference):
                 ("local", {"pipeline": {"schedule": "pipedream", "stages": 2, "replicas": [2, 1]}}, "replicated")):
             source = {"uri": "synth:shapes", "width": 24, "height": 16}
             self.assert_check_refuses({"source": source, **tables, "correction": {"kind": correction}}, "config.toml", part)
-
-
-if __name__ == "__main__":
-    unittest.main()

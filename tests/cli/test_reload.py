@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-import unittest
 
 from safetensors.torch import load_file
 
@@ -135,7 +134,3 @@ class Reload(program.CliTest):
         self.assertIn("cannot be read", self.read_until(process, "config: "))
         self.assertEqual(self.change(process), "nothing has changed")  # the first config again
         self.end_run(process)
-
-
-if __name__ == "__main__":
-    unittest.main()

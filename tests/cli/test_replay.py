@@ -2,7 +2,6 @@
 
 import json
 import random
-import unittest
 
 import program
 
@@ -29,8 +28,7 @@ class AsOftenAsAsked(ReplayTest):
     def test_summary_log_and_picture_show_only_fresh_frames(self):
         log = self.folder / "log.jsonl"
         output = {"log": log, "log_every": 1, "prediction": self.folder / "last.png"}
-        outcome = program.call("run", self.write({**self.config(kind="recent", size=8, share=0.5), "output": output}))
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("run", self.write({**self.config(kind="recent", size=8, share=0.5), "output": output}))
         self.assertRegex(outcome.out, r"60 trained .* replayed, 0\.\d+ of what was learned from")
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         self.assertEqual([line["frame"] for line in lines], list(range(60)))
@@ -93,7 +91,3 @@ class Refused(ReplayTest):
     def test_more_than_the_machine_has(self):
         config = self.config(kind="recent", size=1 << 24, source={"width": 1280, "height": 720})
         self.assert_check_refuses(config, "replay.size", "GB")
-
-
-if __name__ == "__main__":
-    unittest.main()

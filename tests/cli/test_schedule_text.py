@@ -1,15 +1,12 @@
 """`millrace schedule`: the staircase for people, the CSV for PyTorch."""
 
-import unittest
-
 import program
 
 
 class Text(program.CliTest):
 
     def printed(self, *arguments):
-        outcome = program.call("schedule", *arguments)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("schedule", *arguments)
         return outcome.out
 
     def test_staircase(self):
@@ -34,17 +31,10 @@ class Text(program.CliTest):
             self.assertRegex(help_text, rf"(?m)^  {name} +\w.{{20,}}$")
 
     def test_bad_usage(self):
-        self.assert_refused(program.BAD_USAGE, program.call("schedule", "gpip"), "gpipe")
-        self.assert_refused(program.BAD_USAGE, program.call("schedule", "2bw", "--stages", "8"), "microbatches")
-        for stages in (0, 1025, 10000000):
-            self.assert_refused(program.BAD_USAGE, program.call("schedule", "partime", "--stages", stages), "--stages")
+        self.assert_each_refused(((("schedule", "gpip"), "gpipe"), (("schedule", "2bw", "--stages", "8"), "microbatches"),
+                                  *((("schedule", "partime", "--stages", stages), "--stages") for stages in (0, 1025, 10000000))))
 
     def test_many_stages_say_that_they_take_a_while(self):
-        outcome = program.call("schedule", "1f1b", "--stages", "400", "--microbatches", "8", "--samples", "8", "--format", "csv")
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("schedule", "1f1b", "--stages", "400", "--microbatches", "8", "--samples", "8", "--format", "csv")
         self.assertEqual(outcome.err, "400 stages take a while\n")
         self.assertEqual(len(outcome.out.splitlines()), 400)
-
-
-if __name__ == "__main__":
-    unittest.main()

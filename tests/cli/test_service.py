@@ -47,7 +47,3 @@ class Service(program.CliTest):
         process = self.start("--frames", "20")
         self.assert_stopping()
         self.finish(process)
-
-
-if __name__ == "__main__":
-    unittest.main()

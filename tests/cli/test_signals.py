@@ -8,7 +8,6 @@ import signal
 import socket
 import termios
 import time
-import unittest
 from pathlib import Path
 
 from safetensors.torch import load_file
@@ -147,7 +146,3 @@ class Loading(program.CliTest):
                     process = self.start("--set", f"source.uri={scheme}://127.0.0.1:{deaf.getsockname()[1]}/x")
                     with deaf.accept()[0]:
                         self.terminate(process)
-
-
-if __name__ == "__main__":
-    unittest.main()

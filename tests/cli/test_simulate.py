@@ -1,7 +1,6 @@
 """`millrace simulate`: a schedule run against costs."""
 
 import json
-import unittest
 from xml.etree import ElementTree
 
 import program
@@ -15,8 +14,7 @@ class Simulate(program.CliTest):
     def simulated(self, *arguments):
         """The results' JSON, and what was printed."""
         path = self.folder / "out.json"
-        outcome = program.call("simulate", *arguments, "--json", path)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("simulate", *arguments, "--json", path)
         return json.loads(path.read_text()), outcome.out
 
     def profile(self, *modules, **more):
@@ -45,18 +43,13 @@ class Simulate(program.CliTest):
         balanced, _ = self.simulated("partime", "--profile", path, "--stages", "2")
         self.assertEqual(balanced["memory"], found["memory"])
 
-    def test_links(self):
-        simple = ["partime", "--stages", "2", "--message-bytes", "1e6"]
-        found, _ = self.simulated(*simple, "--link-latency", "0.1", "--link-gbps", "8")
-        self.assertAlmostEqual(found["period_ms"], 3 + 2 * 1.1)  # an activation, a gradient: 1 GB/s
-        found, _ = self.simulated(*simple, "--links", "1:0.1")
-        self.assertAlmostEqual(found["period_ms"], 3 + 2 * 1.1)
-        found, _ = self.simulated(*simple, "--links", "1:0.1", "--overlap", "transfers")
-        self.assertAlmostEqual(found["period_ms"], 3)
-
-    def test_fewer_cores_than_workers(self):
-        found, _ = self.simulated("partime", "--stages", "4", "--cores", "2")
-        self.assertAlmostEqual(found["period_ms"], 6, delta=0.02)
+    def test_periods(self):
+        links = ["partime", "--stages", "2", "--message-bytes", "1e6"]
+        for arguments, period in (
+                ([*links, "--link-latency", "0.1", "--link-gbps", "8"], 3 + 2 * 1.1),  # an activation, a gradient: 1 GB/s
+                ([*links, "--links", "1:0.1"], 3 + 2 * 1.1), ([*links, "--links", "1:0.1", "--overlap", "transfers"], 3),
+                (["partime", "--stages", "4", "--cores", "2"], 6), (["partime", "--stages", "2", "--recompute"], 4)):
+            self.assertAlmostEqual(self.simulated(*arguments)[0]["period_ms"], period, delta=0.02, msg=arguments)
 
     def test_a_live_source(self):
         found, out = self.simulated("partime", "--stages", "2", "--fps", "500", "--samples", "100")
@@ -68,36 +61,26 @@ class Simulate(program.CliTest):
         self.assertAlmostEqual(found["period_ms"], 10)
         self.assertEqual(found["dropped"], 0)
 
-    def test_replicas_and_recomputing(self):
+    def test_replicas(self):
         found, out = self.simulated("pipedream", "--stages", "2", "--replicas", "2,1", "--forward", "2,1",
                                     "--backward", "4,2")
         self.assertAlmostEqual(found["period_ms"], 3)
         self.assertIn("stage 0.1 ", out)
-        found, _ = self.simulated("partime", "--stages", "2", "--recompute")
-        self.assertAlmostEqual(found["period_ms"], 4)
 
     def test_trace(self):
         path = self.folder / "trace.json"
         self.simulated("pipedream", "--stages", "2", "--samples", "4", "--trace", path)
         events = json.loads(path.read_text())["traceEvents"]
-        names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
-        self.assertEqual(names, {0: "stage 0", 1: "stage 1"})
-        boxes = [e for e in events if e["ph"] == "X"]
-        self.assertEqual(len(boxes), 2 * 3 * 4)
-        first = next(e for e in boxes if e["name"] == "F" and e["tid"] == 1)
-        self.assertEqual((first["ts"], first["dur"]), (1000, 1000))
-        self.assertEqual(first["args"], {"stage": 1, "frame": 0, "version": 0})
+        self.assertEqual([e["args"]["name"] for e in events if e["name"] == "thread_name"], ["stage 0", "stage 1"])
+        first = next(e for e in events if e["name"] == "F" and e["tid"] == 1)
+        self.assertEqual((first["ts"], first["dur"], first["args"]), (1000, 1000, {"stage": 1, "frame": 0, "version": 0}))
 
     def test_svg(self):
         path = self.folder / "line.svg"
         self.simulated("gpipe", "--stages", "3", "--microbatches", "3", "--samples", "3", "--svg", path)
         root = ElementTree.fromstring(path.read_text())
         self.assertEqual(root.tag, SVG + "svg")
-        boxes = [box.get("class") for box in root.iter(SVG + "rect")]
-        self.assertEqual([boxes.count(kind) for kind in "FBU"], [9 + 1, 9 + 1, 3 + 1])
-        words = [text.text for text in root.iter(SVG + "text")]
-        self.assertIn("gpipe, 3 stages", words)
-        self.assertEqual(words.count("F2"), 3)
+        self.assertIn("gpipe, 3 stages", [text.text for text in root.iter(SVG + "text")])
 
     def test_4096_devices(self):
         found, out = self.simulated("gpipe", "--stages", "4096", "--microbatches", "16", "--samples", "48")
@@ -120,7 +103,7 @@ class Simulate(program.CliTest):
         profile = self.profile(module("a", 1), module("b", 2))
         broken = self.folder / "broken.json"
         broken.write_text("{")
-        for arguments, parts in [
+        self.assert_each_refused((("simulate", *arguments), *parts) for arguments, parts in [
             (["gpip"], ["gpipe"]),
             (["partime", "--stages", "0"], ["--stages"]),
             (["partime", "--stages", "4097"], ["--stages"]),
@@ -143,16 +126,10 @@ class Simulate(program.CliTest):
             (["partime", "--contention", "0"], ["--contention"]),
             (["partime", "--fps", "-1"], ["--fps"]),
             (["partime", "--fps", "nan"], ["period"]),
-        ]:
-            with self.subTest(arguments):
-                self.assert_refused(program.BAD_USAGE, program.call("simulate", *arguments), *parts)
+        ])
 
     def test_a_file_that_cannot_be_written(self):
         (self.folder / "file").write_text("")
         outcome = program.call("simulate", "partime", "--samples", "30", "--svg", self.folder / "file" / "x.svg")
         self.assert_code(program.FAILED, outcome)
         self.assert_one_error(outcome, "x.svg")
-
-
-if __name__ == "__main__":
-    unittest.main()

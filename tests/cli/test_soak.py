@@ -12,14 +12,13 @@ import signal
 import socket
 import subprocess
 import time
-import unittest
 import urllib.request
 from pathlib import Path
 from statistics import median
 
 import program
 from keeping import LONG, MODEL, NEWEST, figure, frames_of
-from servers import Camera, Page, needs_rtsp
+from servers import Camera, CameraRun, needs_rtsp
 
 HOUR = 3600
 SECONDS = int(os.environ.get("MILLRACE_SOAK", 4 * HOUR if LONG else 6))  # of a piece
@@ -32,7 +31,7 @@ WATCH = (b"GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnec
 
 
 @needs_rtsp
-class Soak(program.CliTest):
+class Soak(CameraRun, program.CliTest):
 
     def setUp(self):
         super().setUp()
@@ -41,33 +40,18 @@ class Soak(program.CliTest):
         self.small_disk = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", self.disk], capture_output=True).returncode == 0
         if self.small_disk:
             self.addCleanup(subprocess.run, ["umount", self.disk])
-        self.camera = Camera("tcp", f"rate={RATE}")
-        self.addCleanup(lambda: self.camera.stop())
+        self.open_camera(RATE)
         self.state = Path(os.environ.get("MILLRACE_SOAK_STATE", self.folder / "state"))
         self.state.mkdir(parents=True, exist_ok=True)
 
-    def write_config(self):
-        return self.write(program.small(
+    def tables(self):
+        return program.small(
             f"{self.camera.uri}/ball", source={"width": 48, "height": 32}, model=MODEL,
             optimizer={"lr": self.rate}, monitor={"policy": "skip"}, checkpoint={"dir": self.disk, "every": 200, "resume": True},
-            output={"log": self.disk / "log.jsonl", "log_every": 100, "report": self.folder / "report.json"}))
+            output={"log": self.disk / "log.jsonl", "log_every": 100, "report": self.folder / "report.json"})
 
-    def begin(self):
-        with open(self.folder / "stderr", "w") as err:
-            self.process = subprocess.Popen(
-                [program.MILLRACE, "run", str(self.write_config()), "--serve", "127.0.0.1:0"], stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=err)
-        self.addCleanup(self.process.wait)
-        self.addCleanup(self.process.kill)
-        self.wait_until(lambda: "page: " in self.told(), "no page")
-        self.page = Page(next(line for line in self.told().splitlines() if line.startswith("page: ")).split()[1])
-        self.wait_until(self.is_at_rest, "nothing is trained")
-
-    def told(self):
-        return (self.folder / "stderr").read_text()
-
-    def wait_until(self, what, text, patience=300):
-        end = time.monotonic() + patience
+    def wait_until(self, what, text, _=None):
+        end = time.monotonic() + 300
         while not what():
             self.assertIsNone(self.process.poll(), self.told()[-2000:])
             self.assertLess(time.monotonic(), end, f"{text}: {self.told()[-2000:]}")
@@ -97,7 +81,7 @@ class Soak(program.CliTest):
             with urllib.request.urlopen(self.page.url + "picture/prediction", timeout=120) as pictures:
                 self.assertTrue(pictures.read(20000))
             self.rate = 0.003 - self.rate
-            self.write_config()
+            self.write(self.tables())
             self.process.send_signal(signal.SIGHUP)
             self.reloads += 1
             time.sleep(CYCLE / 6)
@@ -138,9 +122,10 @@ class Soak(program.CliTest):
             shutil.copy(self.state / NEWEST, self.disk)
         self.rate, self.samples, self.reloads, self.breaks, self.fills = 0.001, [], 0, 0, 0
         self.began = time.monotonic()
-        self.begin()
+        self.begin(self.tables())
+        self.wait_until(self.is_at_rest, "nothing is trained")
         self.sample()
-        while time.monotonic() - self.began < SECONDS:
+        while not self.breaks or time.monotonic() - self.began < SECONDS:  # once at least, however slow the machine
             self.cycle(self.breaks)
             self.sample()
         self.process.send_signal(signal.SIGTERM)
@@ -175,7 +160,3 @@ class Soak(program.CliTest):
                        f"{settled[-1]['threads']} threads, {settled[-1]['files']} descriptors")
         if long_enough:
             self.assertLessEqual(last - first, 1, [(held["KiB"], held["anonymous"]) for held in settled])
-
-
-if __name__ == "__main__":
-    unittest.main()

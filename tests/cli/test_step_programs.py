@@ -5,15 +5,15 @@ import os
 import unittest
 
 import torch
-from safetensors.torch import load_file
 
 import program
+import reference
 
 LAYERS = [{"type": "conv", "out": 8, "kernel": 3}, {"type": "groupnorm", "groups": 2}, {"type": "relu"},
           {"type": "conv", "out": 3, "kernel": 3}, {"type": "sigmoid"}]
 
 
-class StepPrograms(program.CliTest):
+class StepPrograms(reference.ReferenceTest):
 
     def setUp(self):
         super().setUp()
@@ -26,7 +26,7 @@ class StepPrograms(program.CliTest):
 
     def train(self, **options):
         report, _ = self.learn(self.config(**options))
-        return report, load_file(self.folder / "out.safetensors")
+        return report, self.weights()
 
     def assert_same_bits(self, one, two):
         for name, value in one.items():
@@ -126,7 +126,3 @@ class StepPrograms(program.CliTest):
         self.assertRegex(shown.out, r"stage 0 .* LibTorch x2\b.*\nLibTorch   aten::upsample_bilinear2d\n"
                                     r"LibTorch   aten::upsample_bilinear2d_backward\n"
                                     r"stage 1 (?!.*LibTorch)")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,22 +1,20 @@
 """Targets that are not in the frame: masks, another stream, a teacher, people; and what losses make of them."""
 
-import contextlib
-import http.client
 import json
 import math
 import shutil
 import subprocess
-import unittest
 import urllib.request
 
 import numpy
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
 import program
 import reference
+from servers import Page
 
 CONV = {"type": "conv", "kernel": 3}
 PICTURE = [{**CONV, "out": 4}, {"type": "relu"}, {**CONV, "out": 3}, {"type": "sigmoid"}]
@@ -53,20 +51,6 @@ def ssim(y, t):
     return 1 - (like / ((a + b + c1) * (yy - a + (tt - b) + c2))).mean()
 
 
-def train(network, samples, loss_of, lr=0.1):
-    sgd = torch.optim.SGD(network.parameters(), lr=lr)
-    losses, told = [], []
-    for x, target in samples:
-        y = network(x)
-        loss = loss_of(y, target)
-        losses.append(loss.item())
-        told.append(y.detach())
-        sgd.zero_grad()
-        loss.backward()
-        sgd.step()
-    return losses, told
-
-
 def mean_iou(pairs):
     """Of (truth, told) pairs of class maps, 255 being none, over all their pixels."""
     both, either = numpy.zeros(CLASSES), numpy.zeros(CLASSES)
@@ -78,18 +62,13 @@ def mean_iou(pairs):
     return (both[either > 0] / either[either > 0]).mean()
 
 
-class Targets(program.CliTest):
+class Targets(reference.ReferenceTest):
 
     def config(self, frames, layers, **task):
         return {"source": {"uri": program.write_frames(self.folder / "frames", frames), "width": 24, "height": 16},
                 "task": task, "model": {"preset": "layers", "layer": layers},
                 "pipeline": {"schedule": "sequential", "stages": 1, "capture": "eager"},
                 "optimizer": {"kind": "sgd", "lr": 0.1}}
-
-    def assert_weights_are(self, network):
-        weights = load_file(self.folder / "out.safetensors")
-        for name, tensor in network.state_dict().items():
-            self.assertEqual(weights[name].tolist(), tensor.tolist(), name)
 
     def masks(self, count):
         """Bands of classes that move, some pixels of no class; none for every fourth frame, one that tells nothing."""
@@ -115,8 +94,8 @@ class Targets(program.CliTest):
         network = network_of(MASKS)
         x = reference.tensors(frames)
         samples = [(x[n], torch.from_numpy(mask).long()[None]) for n, mask in masks.items()]
-        losses, told = train(network, samples, lambda y, t: functional.cross_entropy(y, t, ignore_index=255))
-        self.assert_weights_are(network)
+        losses, told = reference.train(network, samples, lambda y, t: functional.cross_entropy(y, t, ignore_index=255))
+        self.assert_weights(network.state_dict())
         self.assertEqual(report["frames"], {"received": 24, "trained": 17, "dropped": 0, "rejected": 7, "in_flight": 0})
         self.assertEqual(report["task"]["without_target"], 7)
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 17, places=6)
@@ -154,11 +133,9 @@ class Targets(program.CliTest):
                              with_input=True, classes=["road", "car", "sky"])
         tables["source"] |= {"uri": "synth:shapes?frames=3000", "pace": "live", "fps": 20}
         tables["task"]["loss"] = [{"kind": "mse", "channels": [0, 3]}, {"kind": "cross-entropy", "channels": [3, CLASSES]}]
-        process = program.start("run", program.write_toml(self.folder / "live.toml", program.bare(tables)), "--serve", "127.0.0.1:0")
-        self.addCleanup(self.end, process)
-        url = next(line.split()[1] for line in iter(process.stderr.readline, "") if line.startswith("page: "))
-        with urllib.request.urlopen(url + "state", timeout=30) as state:
-            classes = json.load(state)["classes"]
+        process = self.ends(program.start("run", self.write(program.bare(tables)), "--serve", "127.0.0.1:0"))
+        url = self.read_until(process, "page: ").split()[0]
+        classes = Page(url).state()["classes"]
         self.assertEqual([one["name"] for one in classes], ["road", "car", "sky"])
         colours = numpy.array([[int(one["colour"][at:at + 2], 16) for at in (1, 3, 5)] for one in classes] + [[224, 224, 192]])
 
@@ -201,8 +178,8 @@ class Targets(program.CliTest):
                 settings = ["--set", "task.loss=" + self.inline(loss)]
                 report, _ = self.learn(tables, *settings)
                 network = network_of(PICTURE)
-                losses, told = train(network, pairs, of)
-                self.assert_weights_are(network)
+                losses, told = reference.train(network, pairs, of)
+                self.assert_weights(network.state_dict())
                 self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 12, places=6)
                 squared = numpy.mean([mse(y, t).item() for y, (_, t) in zip(told, pairs)])
                 self.assertAlmostEqual(report["psnr_db"]["mean"], -10 * math.log10(squared), places=4)
@@ -228,9 +205,8 @@ class Targets(program.CliTest):
         torch.manual_seed(0)
         network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 16 * 24, 2))
         samples = [(x, torch.tensor([n % 2])) for n, x in enumerate(reference.tensors(frames)[:8])]
-        train(network, samples, lambda y, t: functional.cross_entropy(y, t, label_smoothing=0.1), lr=0.01)
-        weights = load_file(self.folder / "out.safetensors")
-        self.assertEqual(weights["1.weight"].tolist(), network[1].weight.tolist())
+        reference.train(network, samples, lambda y, t: functional.cross_entropy(y, t, label_smoothing=0.1), lr=0.01)
+        self.assert_weights(network.state_dict())
         self.assertEqual(report["task"]["without_target"], 2)
 
     def test_two_tasks_are_learned_at_once(self):
@@ -243,9 +219,9 @@ class Targets(program.CliTest):
         network = network_of(layers)
         x = reference.tensors(frames)
         samples = [(x[n], (x[n], torch.from_numpy(mask).long()[None])) for n, mask in masks.items()]
-        losses, told = train(network, samples, lambda y, t: functional.mse_loss(y[:, :3], t[0]) +
+        losses, told = reference.train(network, samples, lambda y, t: functional.mse_loss(y[:, :3], t[0]) +
                              functional.cross_entropy(y[:, 3:], t[1], ignore_index=255) * 0.1)
-        self.assert_weights_are(network)
+        self.assert_weights(network.state_dict())
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / len(samples), places=6)
         pairs = [(mask, y[0, 3:].argmax(0).numpy()) for mask, y in zip(masks.values(), told)]
         self.assertAlmostEqual(report["iou"]["mean"], mean_iou(pairs), places=6)
@@ -255,8 +231,8 @@ class Targets(program.CliTest):
         tables = self.config(here, PICTURE, kind="stream", stream=program.write_frames(self.folder / "there", there))
         report, _ = self.learn(tables)
         network = network_of(PICTURE)
-        losses, _ = train(network, list(zip(reference.tensors(here), reference.tensors(there))), functional.mse_loss)
-        self.assert_weights_are(network)
+        losses, _ = reference.train(network, list(zip(reference.tensors(here), reference.tensors(there))), functional.mse_loss)
+        self.assert_weights(network.state_dict())
         self.assertEqual(report["frames"]["trained"], 9)
         self.assertEqual(report["task"]["without_target"], 3)
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 9, places=6)
@@ -281,8 +257,8 @@ class Targets(program.CliTest):
         network = network_of(PICTURE)
         with torch.no_grad():
             samples = [(x, teacher(x)) for x in reference.tensors(frames)]
-        losses, _ = train(network, samples, functional.mse_loss)
-        self.assert_weights_are(network)
+        losses, _ = reference.train(network, samples, functional.mse_loss)
+        self.assert_weights(network.state_dict())
         self.assertEqual(report["frames"]["trained"], 12)
         self.assertAlmostEqual(report["loss"]["mean"], sum(losses) / 12, places=6)
         # Beside stages that work at once: the oracle's own rule is tested elsewhere, here that it ends and counts.
@@ -306,23 +282,14 @@ class Targets(program.CliTest):
 
     def test_people_tell_classes_over_http(self):
         report = self.folder / "r.json"
-        process = program.start("run", self.live("http"), "--serve", "127.0.0.1:0", "--token", "x" * 20, "--report", report)
-        self.addCleanup(self.end, process)
-        port = next(int(line.split(":")[-1].strip(" /\n")) for line in iter(process.stderr.readline, "") if line.startswith("page: "))
-
-        def ask(verb, path, body=None, **headers):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.request(verb, path, body, {
-                "Content-Type": "application/json", "X-Millrace": "control", "Authorization": "Bearer " + "x" * 20, **headers})
-            with contextlib.closing(connection):
-                answer = connection.getresponse()
-                return answer.status, answer.read().decode()
+        process = self.ends(program.start("run", self.live("http"), "--serve", "127.0.0.1:0", "--token", "x" * 20, "--report", report))
+        page = Page(self.read_until(process, "page: ").split()[0], "x" * 20)
 
         def post(body, **headers):
-            return ask("POST", "/label", json.dumps(body), **headers)
+            return page.request("label", body, **headers)
 
         def frames(fate):
-            return json.loads(ask("GET", "/state")[1])["frames"][fate]
+            return page.state()["frames"][fate]
 
         self.wait_until(lambda: frames("rejected") > 5, "no frame comes", process)
         self.assertEqual(post({"class": "day"}, Authorization="Bearer no")[0], 401)
@@ -340,42 +307,33 @@ class Targets(program.CliTest):
         self.assertGreater(counts["frames"]["trained"], 10)
         self.assertGreater(counts["task"]["without_target"], 5)
 
+    def told_on_standard_input(self, *options, **how):
+        """What a run says that learns 20 frames."""
+        done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet", *options],
+                              capture_output=True, text=True, timeout=100, **how)
+        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
+        return done.stderr
+
     def test_people_tell_classes_over_standard_input(self):
         report = self.folder / "r.json"
-        with subprocess.Popen([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet", "--report", report],
-                              stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            process.stdin.write('nonsense\n{"class": "night"}\n')
-            process.stdin.flush()
-            error = process.communicate(timeout=60)[1]
-        self.assertEqual(process.returncode, 0, error)
-        self.assertIn("a label is JSON", error)
+        said = self.told_on_standard_input("--report", report, input='nonsense\n{"class": "night"}\n')
+        self.assertIn("a label is JSON", said)
         self.assertEqual(json.loads(report.read_text())["frames"]["trained"], 20)
 
-    def test_a_flood_of_wrong_labels_is_told_of_in_few_lines(self):
-        done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet"], text=True, timeout=100,
-                              input='{"class": "dusk"}\n' * 20000 + '{"class": "night"}', capture_output=True)
-        self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        self.assertIn('unknown class "dusk"', done.stderr)
-        self.assertLess(len(done.stderr.splitlines()), 40)
-
-    def test_the_last_line_of_standard_input_counts_without_its_end(self):
-        done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--frames", "20", "--quiet"], input='{"class": "night"}',
-                              capture_output=True, text=True, timeout=100)
-        self.assertEqual(done.returncode, 0, done.stderr)
+    def test_a_flood_of_wrong_labels_is_told_of_in_few_lines_and_the_last_counts_without_its_end(self):
+        said = self.told_on_standard_input(input='{"class": "dusk"}\n' * 20000 + '{"class": "night"}')
+        self.assertIn('unknown class "dusk"', said)
+        self.assertLess(len(said.splitlines()), 40)
 
     def test_standard_input_without_end_does_not_keep_a_run_from_ending(self):
         with open("/dev/zero") as endless:
-            done = subprocess.run([program.MILLRACE, "run", self.live("-"), "--set", "source.uri=synth:shapes?frames=10", "--quiet"],
-                                  stdin=endless, capture_output=True, text=True, timeout=100)
-        self.assertEqual(done.returncode, 0, done.stderr)
+            self.told_on_standard_input("--set", "source.uri=synth:shapes?frames=10", stdin=endless)
 
     def test_labels_of_frames_that_never_come_are_told_of(self):
         (self.folder / "labels.csv").write_text("frame,class\n0,a\n1,b\n7,a\n9,b\n")
         layers = [{"type": "flatten"}, {"type": "linear", "out": 2}]
         tables = self.config(program.random_frames(1, 4), layers, kind="label", labels=self.folder / "labels.csv")
-        file = program.write_toml(self.folder / "config.toml", program.bare(tables))
-        outcome = program.call("run", file)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("run", self.write(program.bare(tables)))
         self.assertIn("2 labels are of frames that never came, as 9; 4 came", outcome.err)
 
     def test_what_does_not_fit_is_one_line(self):
@@ -407,8 +365,7 @@ class Targets(program.CliTest):
                                 "task.loss", "11x11"),
                                ({**picture, "task": {"kind": "label", "labels": "http"}}, "task.classes"),
                                ({**picture, "task": {"loss": ["mse", "mso"]}}, "task.loss", "must be one of")):
-            file = program.write_toml(self.folder / "bad.toml", program.bare(tables))
-            self.assert_refused(program.BAD_USAGE, program.call("run", file), "bad.toml", *parts)
+            self.assert_refused(program.BAD_USAGE, program.call("run", self.write(program.bare(tables))), "config.toml", *parts)
 
     def test_a_mask_that_turns_out_wrong_ends_the_run_and_loses_nothing(self):
         frames = program.random_frames(1, 6)
@@ -421,7 +378,3 @@ class Targets(program.CliTest):
         self.assertEqual(report["frames"]["trained"], 4)
         self.assert_balanced(report)
         self.assertTrue((self.folder / "out.safetensors").exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

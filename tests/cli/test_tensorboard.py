@@ -3,7 +3,6 @@
 import json
 import math
 import struct
-import unittest
 
 import program
 
@@ -86,8 +85,7 @@ class Tensorboard(program.CliTest):
 
     def converted(self, log):
         folder = self.folder / "board"
-        outcome = program.call("tensorboard", log, folder)
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("tensorboard", log, folder)
         (file,) = folder.iterdir()
         self.assertRegex(file.name, r"^events\.out\.tfevents\.\d{10}\.")
         return [event(record) for record in records(file.read_bytes())], outcome
@@ -121,12 +119,7 @@ class Tensorboard(program.CliTest):
         self.assertIn("31 frames, 1 lines left out", outcome.out)
 
     def test_bad_usage(self):
-        self.assert_refused(program.BAD_USAGE, program.call("tensorboard", "/nowhere.jsonl", self.folder), "/nowhere.jsonl")
-        self.assert_refused(program.BAD_USAGE, program.call("tensorboard", program.VIDEO, self.folder), program.VIDEO)
+        self.assert_each_refused((("tensorboard", log, self.folder), log) for log in ("/nowhere.jsonl", program.VIDEO))
         log = self.folder / "one.jsonl"
         log.write_text('{"frame":0,"time":1.5,"loss":0.5}\n')
         self.assert_refused(program.FAILED, program.call("tensorboard", log, "/proc/nowhere"), "/proc/nowhere")
-
-
-if __name__ == "__main__":
-    unittest.main()

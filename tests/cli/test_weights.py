@@ -1,8 +1,8 @@
-"""Weights files: the cut never shows, PyTorch reads and writes the same, and a bad one is refused in time."""
+"""Weights files: the cut never shows, names are PyTorch's, and a bad one is refused in time. That PyTorch reads and writes
+the same bits is test_reference.py's."""
 
 import json
 import struct
-import unittest
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -24,7 +24,7 @@ def safetensors(header, data=b""):
     return struct.pack("<Q", len(text)) + text + data
 
 
-class Exchange(program.CliTest):
+class Exchange(reference.ReferenceTest):
 
     def setUp(self):
         super().setUp()
@@ -44,23 +44,6 @@ class Exchange(program.CliTest):
         self.learn(self.config([], weights=four, lr=0.0))  # rate 0: what was loaded comes out again
         one = self.saved("one.safetensors")
         self.assertEqual(program.tensors_of(one), program.tensors_of(four))
-
-    def test_weights_load_into_pytorch(self):
-        self.learn(self.config([1, 4, 6]))
-        state = load_file(self.folder / "out.safetensors")
-        net = network()
-        net.load_state_dict(state, strict=True)
-        for name, value in net.state_dict().items():
-            self.assertEqual(value.dtype, torch.float32)
-            self.assertEqual(value.numpy().tobytes(), state[name].numpy().tobytes(), name)
-
-    def test_pytorchs_weights_load(self):
-        for cut in ([], [3, 5]):
-            expected = network().state_dict()
-            save_file(expected, self.folder / "torch.safetensors", metadata={"made by": "a test"})
-            self.learn(self.config(cut, weights=self.folder / "torch.safetensors", lr=0.0))
-            for name, value in load_file(self.folder / "out.safetensors").items():
-                self.assertTrue(torch.equal(value, expected[name]), name)
 
     def test_a_residual_networks_names_are_pytorchs(self):
         layers = [{"type": "conv", "kernel": 3, "out": 4}, {"type": "groupnorm", "groups": 2},
@@ -92,8 +75,7 @@ class HeldOut(Exchange):
     def test_a_figure_beside_the_strongest_trivial_predictor(self):
         report, _ = self.learn(self.config([4]))
         learned = self.folder / "out.safetensors"
-        outcome = program.call("evaluate", learned, self.uri, "--report", self.folder / "held-out.json")
-        self.assert_code(program.DONE, outcome)
+        outcome = self.succeed("evaluate", learned, self.uri, "--report", self.folder / "held-out.json")
         self.assertRegex(outcome.out, r"^frames    12, none of them learned from\nloss +[\d.e-]+, mean frame [\d.e-]+\n"
                                       r"PSNR +[\d.]+ dB, mean frame [\d.]+ dB\nverdict   (not )?better: ")
         held_out = json.loads((self.folder / "held-out.json").read_text())
@@ -103,11 +85,9 @@ class HeldOut(Exchange):
     def test_exit_codes(self):
         self.learn(self.config([4]))
         learned, none = self.folder / "out.safetensors", self.folder / "none"
-        for code, *arguments in ((program.BAD_USAGE, none, self.uri), (program.BAD_USAGE, learned),
-                                 (program.NO_SOURCE, learned, none / "clip.mp4"),
-                                 (program.BAD_USAGE, learned, self.uri, "--set", "task.kind=guess")):
-            with self.subTest(arguments):
-                self.assert_refused(code, program.call("evaluate", *arguments))
+        self.assert_each_refused(((("evaluate", none, self.uri),), (("evaluate", learned),),
+                                  (("evaluate", learned, self.uri, "--set", "task.kind=guess"),)))
+        self.assert_refused(program.NO_SOURCE, program.call("evaluate", learned, none / "clip.mp4"))
 
 
 class Refusals(program.CliTest):
@@ -165,7 +145,3 @@ class Refusals(program.CliTest):
         self.refused(self.weights)
         self.weights.mkdir()
         self.refused(self.weights)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -33,7 +33,3 @@ class WholeStarts(CliTest):
             self.assertEqual(len(done.stderr.splitlines()), 1, done)
             told += done.stderr
         self.assertIn("ulimit -v", told)
-
-
-if __name__ == "__main__":
-    unittest.main()

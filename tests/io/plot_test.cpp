@@ -11,6 +11,8 @@
 namespace millrace::io {
 namespace {
 
+using Plot = FolderTest;
+
 // Pixels of exactly that colour, or nearly so; the picture is BGR.
 int count_near(const cv::Mat& picture, const cv::Vec3b& colour) {
   int count = 0;
@@ -24,8 +26,7 @@ int count_near(const cv::Mat& picture, const cv::Vec3b& colour) {
 
 const cv::Vec3b kWhite(255, 255, 255), kBlue(178, 114, 0), kVermilion(0, 94, 213);
 
-TEST(Plot, AChartShowsItsSeries) {
-  const TestFolder folder;
+TEST_F(Plot, AChartShowsItsSeries) {
   Chart chart{"Loss", "frame", "loss", true, {}};
   Series falling{"partime", {}, false}, level{"mean frame", {{0, 0.02}, {500, 0.02}}, true};
   for (int x = 0; x <= 500; ++x) falling.points.push_back({x, 0.3 * std::exp(-x / 90.0) + 0.004});
@@ -39,8 +40,7 @@ TEST(Plot, AChartShowsItsSeries) {
   EXPECT_GT(count_near(picture, kVermilion), 200);
 }
 
-TEST(Plot, AChartWithoutUsableDataIsStillAPicture) {
-  const TestFolder folder;
+TEST_F(Plot, AChartWithoutUsableDataIsStillAPicture) {
   Chart chart{"", "", "", true, {{"a", {{0, NAN}, {1, -1.0}, {2, INFINITY}}, false}}};
   write_chart(chart, folder / "a.png");
   write_chart({}, folder / "b.png");
@@ -61,8 +61,7 @@ Frame flat(int width, int height, std::uint8_t red, std::uint8_t green, std::uin
   return frame;
 }
 
-TEST(Plot, AStripKeepsPixelsSharp) {
-  const TestFolder folder;
+TEST_F(Plot, AStripKeepsPixelsSharp) {
   Frame checker = flat(64, 48, 200, 30, 60);
   for (int i = 0; i < 64 * 48; i += 2) checker.pixels[i * 3] = 0;
   Frame grey;
@@ -87,8 +86,7 @@ TEST(Plot, AStripKeepsPixelsSharp) {
   EXPECT_GE(count_near(picture, {77, 77, 77}), 64 * 48 * 25);
 }
 
-TEST(Plot, AnUnwritablePathThrows) {
-  const TestFolder folder;
+TEST_F(Plot, AnUnwritablePathThrows) {
   put_bytes(folder / "file", "x");
   EXPECT_THROW(write_chart({}, folder / "file/chart.png"), std::runtime_error);
 }

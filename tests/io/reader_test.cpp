@@ -27,11 +27,7 @@ class ScriptedSource : public Source {
  public:
   explicit ScriptedSource(Script script) : script_(std::move(script)) {}
 
-  SourceInfo info() const override {
-    SourceInfo info;
-    info.fps = script_.fps;
-    return info;
-  }
+  SourceInfo info() const override { return {.fps = script_.fps}; }
   ReadStatus read(Frame& out, milliseconds timeout) override {
     if (script_.endless) {
       std::this_thread::sleep_for(std::min(timeout, milliseconds(1)));
@@ -102,12 +98,10 @@ TEST(Reader, ReadsToTheEnd) {
 }
 
 TEST(Reader, PacedFramesFallDueAtTheirTime) {
-  ReaderOptions options;
-  options.paced = true;
   std::vector<nanoseconds> pts = every(milliseconds(15), 8);
   for (nanoseconds& one : pts) one += seconds(5);  // a stream need not start at 0
   const Clock::time_point before = Clock::now();
-  const Seen seen = read_all({pts, {}}, options);
+  const Seen seen = read_all({pts, {}}, {.paced = true});
   ASSERT_EQ(seen.frames.size(), 8u);
   EXPECT_GE(Clock::now() - before, milliseconds(7 * 15));
   EXPECT_GE(seen.frames[0].captured, before);
@@ -117,12 +111,9 @@ TEST(Reader, PacedFramesFallDueAtTheirTime) {
 }
 
 TEST(Reader, LoopsWithGrowingPts) {
-  ReaderOptions options;
-  options.loop = true;
-  options.limit = 25;
-  Script script{every(milliseconds(10), 10), {}};
-  script.fps = 25.0;  // so a pass begins 40 ms after the last frame of the one before
-  const Seen seen = read_all(script, options);
+  // At 25 a second a pass begins 40 ms after the last frame of the one before.
+  const Seen seen = read_all({.pts = every(milliseconds(10), 10), .fps = 25.0},
+                             {.loop = true, .limit = 25});
   ASSERT_EQ(seen.frames.size(), 25u);
   for (int n = 0; n < 25; ++n) {
     EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * (n % 10) + n / 10 * (90 + 40)));
@@ -131,58 +122,43 @@ TEST(Reader, LoopsWithGrowingPts) {
 }
 
 TEST(Reader, AJumpOfAnHourIsNotWaitedFor) {
-  ReaderOptions options;
-  options.paced = true;
   Script script{every(milliseconds(10), 20), {}};
   for (int n = 10; n < 20; ++n) script.pts[n] += seconds(3600);
   script.pts[15] = script.pts[16] = seconds(0);  // back again, and then none
-  const Seen seen = read_all(script, options);
+  const Seen seen = read_all(script, {.paced = true});
   ASSERT_EQ(seen.frames.size(), 20u);
   for (int n = 0; n < 20; ++n) EXPECT_EQ(seen.frames[n].pts, milliseconds(10 * n)) << n;
 }
 
 TEST(Reader, EndsWhereItCannotLoop) {
-  ReaderOptions options;
-  options.loop = true;
-  Script script{every(milliseconds(10), 3), {}};
-  script.rewinds = false;
-  EXPECT_EQ(read_all(script, options).frames.size(), 3u);
+  const Script once{.pts = every(milliseconds(10), 3), .rewinds = false};
+  EXPECT_EQ(read_all(once, {.loop = true}).frames.size(), 3u);
   // Nothing but rubbish must not go round for ever.
-  EXPECT_EQ(read_all({every(milliseconds(10), 2), {0, 1}}, options).rejected, 2);
+  EXPECT_EQ(read_all({every(milliseconds(10), 2), {0, 1}}, {.loop = true}).rejected, 2);
 }
 
 TEST(Reader, MissingTimesAreMadeUpFromTheRate) {
-  ReaderOptions options;
-  options.fps = 50.0;
-  Script script{std::vector<nanoseconds>(4), {}};
-  script.fps = 0.0;
-  const Seen seen = read_all(script, options);
+  const Seen seen = read_all({.pts = std::vector<nanoseconds>(4), .fps = 0.0}, {.fps = 50.0});
   ASSERT_EQ(seen.frames.size(), 4u);
   for (int n = 0; n < 4; ++n) EXPECT_EQ(seen.frames[n].pts, milliseconds(20 * n));
 }
 
 TEST(Reader, CountsGoodFramesTowardsTheLimit) {
-  ReaderOptions options;
-  options.limit = 6;
-  const Seen seen = read_all({every(milliseconds(10), 10), {1, 3}}, options);
+  const Seen seen = read_all({every(milliseconds(10), 10), {1, 3}}, {.limit = 6});
   EXPECT_EQ(seen.frames.size(), 6u);
   EXPECT_EQ(seen.received, 8);
   EXPECT_EQ(seen.rejected, 2);
 }
 
 TEST(Reader, ABrokenStreamIsReportedAfterItsFrames) {
-  Script script{every(milliseconds(10), 5), {}};
-  script.breaks = true;
-  const Seen seen = read_all(script, {});
+  const Seen seen = read_all({.pts = every(milliseconds(10), 5), .breaks = true}, {});
   EXPECT_EQ(seen.frames.size(), 5u);
   EXPECT_EQ(seen.error, "scripted: cut");
 }
 
 TEST(Reader, StopEndsASourceThatGivesNothing) {
   FrameQueue queue(4, Drop::never);
-  Script script;
-  script.endless = true;
-  Reader reader(std::make_unique<ScriptedSource>(script), queue, {});
+  Reader reader(std::make_unique<ScriptedSource>(Script{.endless = true}), queue, {});
   reader.stop();
   reader.join();
   EXPECT_TRUE(queue.drained());
@@ -190,11 +166,8 @@ TEST(Reader, StopEndsASourceThatGivesNothing) {
 
 TEST(Reader, StopEndsALongSleep) {
   FrameQueue queue(4, Drop::never);
-  ReaderOptions options;
-  options.paced = true;
-  Script script{{seconds(0), seconds(3600)}, {}};
-  script.fps = 1.0 / 3600.0;
-  Reader reader(std::make_unique<ScriptedSource>(script), queue, options);
+  const Script script{.pts = {seconds(0), seconds(3600)}, .fps = 1.0 / 3600.0};
+  Reader reader(std::make_unique<ScriptedSource>(script), queue, {.paced = true});
   Frame* const frame = queue.pop(seconds(60));
   ASSERT_NE(frame, nullptr);
   queue.release(frame);
@@ -220,26 +193,37 @@ TEST(Reader, DestroyingItAfterTheEndKeepsWhatWaits) {
     Reader reader(std::make_unique<ScriptedSource>(Script{every(milliseconds(1), 5), {}}), queue,
                   {});
     reader.join();
+    EXPECT_FALSE(reader.hung());
   }
   EXPECT_EQ(queue.counts().waiting(), 5);
 }
 
-/// Hangs in its destructor while `gate` is locked.
+/// Gives five frames; hangs while `gate` is locked: in read() behind them, or in its destructor.
 class HangingSource : public ScriptedSource {
  public:
-  explicit HangingSource(std::shared_ptr<std::mutex> gate)
-      : ScriptedSource({every(milliseconds(1), 5), {}}), gate_(std::move(gate)) {}
-  ~HangingSource() override { const std::lock_guard wait(*gate_); }
+  enum class Where { read, destructor };
+  HangingSource(std::shared_ptr<std::mutex> gate, Where where)
+      : ScriptedSource({every(milliseconds(1), 5), {}}), gate_(std::move(gate)), where_(where) {}
+  ~HangingSource() override {
+    if (where_ == Where::destructor) const std::lock_guard wait(*gate_);
+  }
+  ReadStatus read(Frame& out, milliseconds timeout) override {
+    if (where_ == Where::read && count_++ == 5) const std::lock_guard wait(*gate_);
+    return ScriptedSource::read(out, timeout);
+  }
 
  private:
   const std::shared_ptr<std::mutex> gate_;
+  const Where where_;
+  int count_ = 0;
 };
 
 TEST(Reader, ASourceThatHangsWhileItIsClosedKeepsNobodyFromSaving) {
   const auto gate = std::make_shared<std::mutex>();
   const std::lock_guard shut(*gate);
   FrameQueue queue(8, Drop::never);
-  Reader reader(std::make_unique<HangingSource>(gate), queue, {.teardown = milliseconds(50)});
+  Reader reader(std::make_unique<HangingSource>(gate, HangingSource::Where::destructor), queue,
+                {.teardown = milliseconds(50)});
   reader.join();
   EXPECT_TRUE(reader.hung());
   EXPECT_EQ(queue.counts().waiting(), 5);
@@ -248,27 +232,13 @@ TEST(Reader, ASourceThatHangsWhileItIsClosedKeepsNobodyFromSaving) {
   EXPECT_TRUE(queue.drained());
 }
 
-/// Gives five frames, then hangs in read() while `gate` is locked.
-class SilentSource : public ScriptedSource {
- public:
-  explicit SilentSource(std::shared_ptr<std::mutex> gate)
-      : ScriptedSource({every(milliseconds(1), 5), {}}), gate_(std::move(gate)) {}
-  ReadStatus read(Frame& out, milliseconds timeout) override {
-    if (count_++ == 5) const std::lock_guard wait(*gate_);
-    return ScriptedSource::read(out, timeout);
-  }
-
- private:
-  const std::shared_ptr<std::mutex> gate_;
-  int count_ = 0;
-};
-
 TEST(Reader, APictureThatNeverComesKeepsNobodyFromSaving) {
   const auto gate = std::make_shared<std::mutex>();
   auto queue = std::make_unique<FrameQueue>(8, Drop::never);
   {
     const std::lock_guard shut(*gate);
-    Reader reader(std::make_unique<SilentSource>(gate), *queue, {.teardown = milliseconds(50)});
+    Reader reader(std::make_unique<HangingSource>(gate, HangingSource::Where::read), *queue,
+                  {.teardown = milliseconds(50)});
     while (queue->received() < 5) std::this_thread::yield();
     reader.stop();
     reader.join();
@@ -277,13 +247,6 @@ TEST(Reader, APictureThatNeverComesKeepsNobodyFromSaving) {
   }
   queue.reset();  // the thread, which now comes back, does not touch it
   while (gate.use_count() > 1) std::this_thread::yield();
-}
-
-TEST(Reader, ASourceThatClosesIsNotCalledHung) {
-  FrameQueue queue(8, Drop::never);
-  Reader reader(std::make_unique<ScriptedSource>(Script{every(milliseconds(1), 5), {}}), queue, {});
-  reader.join();
-  EXPECT_FALSE(reader.hung());
 }
 
 double rate_of(Script script) {

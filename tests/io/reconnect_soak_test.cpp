@@ -9,12 +9,10 @@
 
 #include "io/source/source.h"
 #include "io/source/stream_health.h"
+#include "tests/io/reading.h"
 
 namespace millrace::io {
 namespace {
-
-using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 // AddressSanitizer keeps what was freed for a while.
 #ifdef __SANITIZE_ADDRESS__
@@ -46,20 +44,12 @@ TEST(ReconnectSoak, AThousandReconnectsLeaveNothingBehind) {
   options.reconnect.least = options.reconnect.most = milliseconds(0);
   const auto source = open_source(options);
   const auto health = source->health();
-  const auto read_until = [&](std::int64_t reconnects) {
-    Frame frame;
-    std::chrono::nanoseconds last(-1);
-    const Clock::time_point limit = Clock::now() + seconds(100);
-    while (health->reconnects < reconnects && Clock::now() < limit) {
-      if (source->read(frame, milliseconds(20)) != ReadStatus::frame) continue;
-      ASSERT_GT(frame.pts, last);
-      last = frame.pts;
-    }
-    ASSERT_GE(health->reconnects, reconnects);
+  const auto reconnected = [&](std::int64_t times) {
+    return read_until(*source, [&] { return health->reconnects >= times; }, seconds(100));
   };
-  read_until(100);
+  ASSERT_TRUE(reconnected(100));
   const Held early;
-  read_until(1000);
+  ASSERT_TRUE(reconnected(1000));
   const Held late;
   std::printf("after 100: %ld threads, %ld files, %ld KiB; after 1000: %ld, %ld, %ld\n",
               early.threads, early.files, early.kib, late.threads, late.files, late.kib);

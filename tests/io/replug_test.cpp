@@ -7,6 +7,7 @@
 #include "io/source/gst_pipeline.h"
 #include "io/source/source.h"
 #include "io/source/stream_health.h"
+#include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {
@@ -68,30 +69,18 @@ TEST(Replug, ACameraThatIsPluggedInAgainIsComeBackTo) {
   const TestFolder folder;
   const std::string device = folder / "video0";
   put_bytes(device, "x");
-  SourceOptions options;
-  options.uri = "v4l2://" + device;
-  const auto source = open_source(options);
+  const auto source = open_source({.uri = "v4l2://" + device});
   EXPECT_TRUE(source->info().live);
   const auto health = source->health();
-  std::chrono::nanoseconds last(-1);
-  const auto read_until = [&](auto&& reached) {
-    Frame frame;
-    const Clock::time_point limit = Clock::now() + seconds(30);
-    while (!reached() && Clock::now() < limit) {
-      if (source->read(frame, milliseconds(20)) != ReadStatus::frame) continue;
-      EXPECT_GT(frame.pts, last);
-      last = frame.pts;
-    }
-    ASSERT_TRUE(reached()) << health->last_error();
-  };
+  const auto becomes = [&](const std::function<bool()>& what) { return read_until(*source, what); };
   for (int times = 1; times <= 3; ++times) {
-    read_until([&] { return health->frames_since > 5; });
+    ASSERT_TRUE(becomes([&] { return health->frames_since > 5; })) << health->last_error();
     unlink(device.c_str());
-    read_until([&] { return !health->connected; });
+    ASSERT_TRUE(becomes([&] { return !health->connected; }));
     EXPECT_NE(health->last_error().find("the device is gone"), std::string::npos);
-    read_until([&] { return health->attempts > 0; });  // in vain
+    ASSERT_TRUE(becomes([&] { return health->attempts > 0; }));  // in vain
     put_bytes(device, "x");
-    read_until([&] { return health->connected.load(); });
+    ASSERT_TRUE(becomes([&] { return health->connected.load(); })) << health->last_error();
     EXPECT_EQ(health->breaks, times);
     EXPECT_EQ(health->reconnects, times);
   }

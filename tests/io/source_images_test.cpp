@@ -11,6 +11,10 @@
 namespace millrace::io {
 namespace {
 
+using Images = FolderTest;
+using GStreamer = FolderTest;
+using PictureSize = FolderTest;
+
 // A PNG whose red value in the corner is `mark`.
 void put_picture(const std::string& path, int mark, int width = 8, int height = 6) {
   cv::Mat picture(height, width, CV_8UC3);
@@ -37,13 +41,7 @@ std::vector<int> marks(const std::string& uri) {
   return marks(*open_source(options_for(uri)));
 }
 
-void expect_refused(const std::string& uri, const std::string& part) {
-  const std::string error = open_error(uri);
-  EXPECT_NE(error.find(part), std::string::npos) << uri << ": " << error;
-}
-
-TEST(Images, BytesAreExact) {
-  const TestFolder folder;
+TEST_F(Images, BytesAreExact) {
   put_picture(folder / "00000.png", 100);
   const auto source = open_source(options_for("images:" + folder / "%05d.png"));
   EXPECT_EQ(source->info().kind, "images");
@@ -63,8 +61,7 @@ TEST(Images, BytesAreExact) {
   EXPECT_EQ(frame.channels, 3);
 }
 
-TEST(Images, GreyIsOneChannel) {
-  const TestFolder folder;
+TEST_F(Images, GreyIsOneChannel) {
   ASSERT_TRUE(cv::imwrite(folder / "a.png", cv::Mat(2, 2, CV_8UC1, cv::Scalar(93))));
   const auto source = open_source(options_for("images:" + folder.path(), 1));
   Frame frame;
@@ -73,7 +70,7 @@ TEST(Images, GreyIsOneChannel) {
   EXPECT_EQ(frame.pixels, std::vector<std::uint8_t>(4, 93));
 }
 
-TEST(Images, NumbersStartAtTheLowestAndEndAtAGap) {
+TEST_F(Images, NumbersStartAtTheLowestAndEndAtAGap) {
   for (const int first : {0, 1, 37}) {
     const TestFolder folder;
     for (const int n : {first, first + 1, first + 2, first + 4}) {
@@ -84,16 +81,14 @@ TEST(Images, NumbersStartAtTheLowestAndEndAtAGap) {
   }
 }
 
-TEST(Images, ThePatternSaysHowManyDigits) {
-  const TestFolder folder;
+TEST_F(Images, ThePatternSaysHowManyDigits) {
   put_picture(folder / "7.png", 7);
   put_picture(folder / "0009.png", 9);
   put_picture(folder / "0010.png", 10);
   EXPECT_EQ(marks("images:" + folder / "%04d.png"), (std::vector<int>{9, 10}));
 }
 
-TEST(Images, AFolderAndAGlobAreSortedByName) {
-  const TestFolder folder;
+TEST_F(Images, AFolderAndAGlobAreSortedByName) {
   put_picture(folder / "b.png", 2);
   put_picture(folder / "a.png", 1);
   put_picture(folder / "c.bmp", 3);
@@ -103,8 +98,7 @@ TEST(Images, AFolderAndAGlobAreSortedByName) {
   EXPECT_EQ(marks("images:" + folder / "c.bmp"), (std::vector<int>{3}));
 }
 
-TEST(Images, ACorruptFileIsPassedOver) {
-  const TestFolder folder;
+TEST_F(Images, ACorruptFileIsPassedOver) {
   put_bytes(folder / "0.png", "this is no PNG");
   put_picture(folder / "1.png", 1);
   put_bytes(folder / "2.png", "");
@@ -116,8 +110,7 @@ TEST(Images, ACorruptFileIsPassedOver) {
   EXPECT_EQ(marks(*source), (std::vector<int>{-1, 1, -1, 3}));
 }
 
-TEST(Images, SizesMayChange) {
-  const TestFolder folder;
+TEST_F(Images, SizesMayChange) {
   put_picture(folder / "0.png", 0, 8, 6);
   put_picture(folder / "1.png", 1, 4, 2);
   const auto source = open_source(options_for("images:" + folder / "%d.png"));
@@ -130,8 +123,7 @@ TEST(Images, SizesMayChange) {
   EXPECT_EQ(frame.pts, std::chrono::milliseconds(40));
 }
 
-TEST(Images, NothingToReadIsAnError) {
-  const TestFolder folder;
+TEST_F(Images, NothingToReadIsAnError) {
   expect_refused("images:" + folder.path(), "no picture is there");
   expect_refused("images:" + folder / "%05d.png", "no picture is there");
   expect_refused("images:" + folder / "*.png", "no picture is there");
@@ -141,7 +133,7 @@ TEST(Images, NothingToReadIsAnError) {
   expect_refused("images:" + folder / "%d.png", "no picture can be decoded");
 }
 
-TEST(Images, APatternHasOneWholeNumber) {
+TEST_F(Images, APatternHasOneWholeNumber) {
   expect_refused("images:/x/%s.png", "whole number");
   expect_refused("images:/x/%n", "whole number");
   expect_refused("images:/x/%", "whole number");
@@ -151,7 +143,7 @@ TEST(Images, APatternHasOneWholeNumber) {
   expect_refused("images:/x/%00000000000d.png", "too many digits");
 }
 
-TEST(Images, NumberedNames) {
+TEST_F(Images, NumberedNames) {
   EXPECT_EQ(parse_numbered("d/a%05db.png").path(42), "d/a00042b.png");
   EXPECT_EQ(parse_numbered("d/%3i.png").path(7), "d/  7.png");
   EXPECT_EQ(parse_numbered("100%%_%u.png").path(1234), "./100%_1234.png");
@@ -171,8 +163,7 @@ std::vector<std::pair<int, int>> labelled(const std::string& folder, std::uint64
   return seen;
 }
 
-TEST(Images, FoldersAreClassesAndTheirPicturesComeShuffledBySeed) {
-  const TestFolder folder;
+TEST_F(Images, FoldersAreClassesAndTheirPicturesComeShuffledBySeed) {
   for (const std::string name : {"dog", "cat", "empty"})
     std::filesystem::create_directory(folder / name);
   for (int n = 0; n < 10; ++n) {
@@ -188,8 +179,7 @@ TEST(Images, FoldersAreClassesAndTheirPicturesComeShuffledBySeed) {
   for (int n = 0; n < 20; ++n) EXPECT_EQ(seen[n], std::pair(n / 10, n / 10 * 100 + n % 10));
 }
 
-TEST(Images, AFolderOfPicturesHasNoClasses) {
-  const TestFolder folder;
+TEST_F(Images, AFolderOfPicturesHasNoClasses) {
   put_picture(folder / "0.png", 1);
   std::filesystem::create_directory(folder / "more");
   put_picture(folder / "more/0.png", 2);
@@ -198,8 +188,7 @@ TEST(Images, AFolderOfPicturesHasNoClasses) {
   EXPECT_EQ(marks(*source), std::vector<int>{1});
 }
 
-TEST(PictureSize, IsReadFromEveryKindOfHeader) {
-  const TestFolder folder;
+TEST_F(PictureSize, IsReadFromEveryKindOfHeader) {
   for (const std::string ending : {".png", ".jpg", ".bmp", ".tif", ".webp", ".ppm"}) {
     put_picture(folder / ("p" + ending), 1, 90, 61);
     const auto size = picture_size(folder / ("p" + ending));
@@ -239,8 +228,7 @@ TEST(JpegHeaders, SizesAreFoundHoweverTheStreamIsCut) {
   }
 }
 
-TEST(GStreamer, AFileOfTooManyPixelsIsRefusedBeforeItIsDecoded) {
-  const TestFolder folder;
+TEST_F(GStreamer, AFileOfTooManyPixelsIsRefusedBeforeItIsDecoded) {
   put_picture(folder / "p.jpg", 1, 90, 61);
   EXPECT_NE(open_error(SourceOptions{.uri = folder / "p.jpg", .max_pixels = 90 * 61 - 1})
                 .find("a picture of 90x61 has more pixels than source.max_pixels = 5489 allows"),
@@ -261,8 +249,7 @@ TEST(CodedSize, IsReadFromTheFirstBytes) {
   EXPECT_FALSE(size("video/x-h264", "\0\0\0\1"sv)) << "its parser says it in caps";
 }
 
-TEST(Images, APictureThatWouldFillTheMemoryIsNotDecoded) {
-  const TestFolder folder;
+TEST_F(Images, APictureThatWouldFillTheMemoryIsNotDecoded) {
   std::string header("\x89PNG\r\n\x1a\n\0\0\0\rIHDR", 16);
   header += std::string("\0\0\x36\xb0\0\0\x36\xb0\x08\2\0\0\0", 13);  // 14000 x 14000
   put_bytes(folder / "0.png", header + std::string(100, 0));

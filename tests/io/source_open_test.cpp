@@ -18,14 +18,16 @@
 namespace millrace::io {
 namespace {
 
-TEST(OpenSource, AnUnknownSchemeGetsTheListOfThoseThereAre) {
+using OpenSource = FolderTest;
+
+TEST_F(OpenSource, AnUnknownSchemeGetsTheListOfThoseThereAre) {
   EXPECT_EQ(open_error("rtps://u:p@host/x"),
             "rtps://***@host/x: unknown scheme \"rtps\"; known ones: file, rtsp, rtsps, http, "
             "https, v4l2, gst, images, synth");
   EXPECT_EQ(scheme_error("ftp://host/x").find("unknown scheme \"ftp\""), 0u);
 }
 
-TEST(OpenSource, EveryKindsOwnExampleIsOfThatKind) {
+TEST_F(OpenSource, EveryKindsOwnExampleIsOfThatKind) {
   for (const SourceKind& kind : source_kinds()) {
     EXPECT_EQ(source_kind(kind.example), &kind) << kind.example;
     EXPECT_EQ(scheme_error(kind.example), "");
@@ -33,8 +35,7 @@ TEST(OpenSource, EveryKindsOwnExampleIsOfThatKind) {
   EXPECT_STREQ(source_kind("clip.mp4")->scheme, "file");
 }
 
-TEST(OpenSource, SaysWhyAFileCannotBeRead) {
-  const TestFolder folder;
+TEST_F(OpenSource, SaysWhyAFileCannotBeRead) {
   put_bytes(folder / "empty.mp4", "");
   EXPECT_EQ(open_error("/no/such/clip.mp4"), "/no/such/clip.mp4: no such file");
   EXPECT_EQ(open_error("file:///no/such/clip.mp4"), "file:///no/such/clip.mp4: no such file");
@@ -43,21 +44,19 @@ TEST(OpenSource, SaysWhyAFileCannotBeRead) {
   EXPECT_NE(open_error("v4l2:///dev/video_none").find("no such device"), std::string::npos);
 }
 
-TEST(OpenSource, RefusesOddRequests) {
+TEST_F(OpenSource, RefusesOddRequests) {
   EXPECT_EQ(open_error(""), "source: no URI is given");
   EXPECT_NE(open_error(SourceOptions{.uri = "synth:shapes", .channels = 4}).find("channels"), std::string::npos);
 }
 
-TEST(OpenSource, ATextIsNoVideo) {
-  const TestFolder folder;
+TEST_F(OpenSource, ATextIsNoVideo) {
   put_bytes(folder / "clip.mp4", std::string(4000, 'x') + "\n just text \n");
   const std::string error = open_error(folder / "clip.mp4");
   EXPECT_EQ(error.find(folder / "clip.mp4: "), 0u) << error;
   EXPECT_EQ(error.find('\n'), std::string::npos);
 }
 
-TEST(OpenSource, APipeThatNobodyWritesToIsGivenUpInTime) {
-  const TestFolder folder;
+TEST_F(OpenSource, APipeThatNobodyWritesToIsGivenUpInTime) {
   const std::string pipe = folder / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   SourceOptions options;
@@ -66,7 +65,7 @@ TEST(OpenSource, APipeThatNobodyWritesToIsGivenUpInTime) {
   EXPECT_EQ(open_error(options), pipe + ": no picture came within 100 ms");
 }
 
-TEST(OpenSource, APipeWhoseWriterStallsCanBeClosed) {
+TEST_F(OpenSource, APipeWhoseWriterStallsCanBeClosed) {
   std::signal(SIGPIPE, SIG_IGN);
   const TestFolder folder;
   const std::string pipe = folder / "pipe";

@@ -25,12 +25,7 @@ struct Connection {
 class ScriptedConnection : public Source {
  public:
   explicit ScriptedConnection(Connection script) : script_(script) {}
-  SourceInfo info() const override {
-    SourceInfo info;
-    info.fps = 100.0;
-    info.width = script_.width;
-    return info;
-  }
+  SourceInfo info() const override { return {.width = script_.width, .fps = 100.0}; }
   ReadStatus read(Frame& out, milliseconds timeout) override {
     if (next_ < script_.frames) {
       out.width = script_.width;

@@ -14,13 +14,8 @@ namespace {
 
 std::unique_ptr<Source> open(const std::string& uri, std::uint64_t seed = 0, int width = 0,
                              int height = 0, int channels = 3) {
-  SourceOptions options;
-  options.uri = uri;
-  options.seed = seed;
-  options.width = width;
-  options.height = height;
-  options.channels = channels;
-  return open_source(options);
+  return open_source(
+      {.uri = uri, .width = width, .height = height, .channels = channels, .seed = seed});
 }
 
 Frame next(Source& source) {
@@ -129,11 +124,6 @@ TEST(Synth, SurvivesAnySize) {
     const auto source = open("synth:shapes?shapes=9&speed=33.3", 5, width, height);
     EXPECT_EQ(frame_number(*source, 50).pixels.size(), std::size_t(width) * height * 3);
   }
-}
-
-void expect_refused(const std::string& uri, const std::string& part) {
-  const std::string error = open_error(uri);
-  EXPECT_NE(error.find(part), std::string::npos) << uri << ": " << error;
 }
 
 TEST(Synth, RefusesWhatItDoesNotKnow) {

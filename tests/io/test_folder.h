@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <gtest/gtest.h>
+
 namespace millrace::io {
 
 class TestFolder {
@@ -35,6 +37,12 @@ class TestFolder {
 
  private:
   std::filesystem::path path_;
+};
+
+/// Tests with a folder each.
+class FolderTest : public testing::Test {
+ protected:
+  const TestFolder folder;
 };
 
 inline std::string bytes_of(const std::string& path) {

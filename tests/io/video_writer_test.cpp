@@ -12,11 +12,14 @@
 #include <gtest/gtest.h>
 
 #include "io/source/source.h"
+#include "tests/complaint.h"
 #include "tests/io/reading.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {
 namespace {
+
+using VideoFile = FolderTest;
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -78,16 +81,10 @@ void write_all(VideoWriter& writer, int frames, int width, int height, int chann
 }
 
 std::string refusal(const std::string& to) {
-  try {
-    open_video_writer(writer_options(to));
-  } catch (const std::runtime_error& refused) {
-    return refused.what();
-  }
-  return "";
+  return complaint<std::runtime_error>([&] { open_video_writer(writer_options(to)); });
 }
 
-TEST(VideoFile, WhatIsWrittenCanBeRead) {
-  const TestFolder folder;
+TEST_F(VideoFile, WhatIsWrittenCanBeRead) {
   for (const std::string name : {"new/out.mp4", "new/out.mkv"}) {
     const auto writer = open_video_writer(writer_options(folder / name));
     write_all(*writer, 30, 64, 48);
@@ -109,33 +106,27 @@ TEST(VideoFile, WhatIsWrittenCanBeRead) {
   }
 }
 
-TEST(VideoFile, GreyIsWrittenAsWell) {
-  const TestFolder folder;
-  VideoWriterOptions options = writer_options(folder / "grey.mkv", 37, 21);
-  options.channels = 1;
-  const auto writer = open_video_writer(options);
-  write_all(*writer, 10, 37, 21, 1);
-  writer->finish();
-  const Seen seen = read_uri(folder / "grey.mkv", 1);
-  ASSERT_EQ(seen.frames.size(), 10u);
-  EXPECT_EQ(seen.frames[0].width, 74) << "odd sides are doubled";
-  EXPECT_EQ(seen.frames[0].height, 42);
-  expect_colours(seen.frames[5], 0.8);
+TEST_F(VideoFile, GreyAndOddAndTinyPicturesAreWrittenAsWell) {
+  struct Case {
+    std::string name;
+    int width, height, channels, times;  ///< by which its sides grow
+  };
+  for (const auto& [name, width, height, channels, times] :
+       {Case{"odd.mkv", 37, 21, 1, 2}, Case{"tiny.mp4", 8, 6, 3, 3}}) {
+    VideoWriterOptions options = writer_options(folder / name, width, height);
+    options.channels = channels;
+    const auto writer = open_video_writer(options);
+    write_all(*writer, 10, width, height, channels);
+    writer->finish();
+    const Seen seen = read_uri(folder / name, channels);
+    ASSERT_EQ(seen.frames.size(), 10u) << name;
+    EXPECT_EQ(seen.frames[0].width, times * width) << name;
+    EXPECT_EQ(seen.frames[0].height, times * height) << name;
+    if (channels == 1) expect_colours(seen.frames[5], 0.8);
+  }
 }
 
-TEST(VideoFile, TinyPicturesAreEnlarged) {
-  const TestFolder folder;
-  const auto writer = open_video_writer(writer_options(folder / "tiny.mp4", 8, 6));
-  write_all(*writer, 5, 8, 6);
-  writer->finish();
-  const Seen seen = read_uri(folder / "tiny.mp4");
-  ASSERT_EQ(seen.frames.size(), 5u);
-  EXPECT_EQ(seen.frames[0].width, 24);
-  EXPECT_EQ(seen.frames[0].height, 18);
-}
-
-TEST(VideoFile, WhatWasBrokenOffCanBePlayed) {
-  const TestFolder folder;
+TEST_F(VideoFile, WhatWasBrokenOffCanBePlayed) {
   for (const std::string name : {"out.mp4", "out.mkv"}) {
     const auto writer = open_video_writer(writer_options(folder / name));
     write_all(*writer, 100, 64, 48);
@@ -153,8 +144,7 @@ TEST(VideoFile, WhatWasBrokenOffCanBePlayed) {
   }
 }
 
-TEST(VideoFile, TheWriterIsNeverHeldUp) {
-  const TestFolder folder;
+TEST_F(VideoFile, TheWriterIsNeverHeldUp) {
   VideoWriterOptions options = writer_options(folder / "out.mkv", 640, 480);
   const auto writer = open_video_writer(options);
   const Frame frame = picture(0, 640, 480);
@@ -173,8 +163,7 @@ TEST(VideoFile, TheWriterIsNeverHeldUp) {
   EXPECT_EQ(std::int64_t(read_uri(folder / "out.mkv").frames.size()), writer->written());
 }
 
-TEST(VideoFile, AFileThereWasStaysUntilTheNewOneIsWhole) {
-  const TestFolder folder;
+TEST_F(VideoFile, AFileThereWasStaysUntilTheNewOneIsWhole) {
   put_bytes(folder / "out.mp4", "old");
   const auto writer = open_video_writer(writer_options(folder / "out.mp4"));
   write_all(*writer, 3, 64, 48);
@@ -186,22 +175,15 @@ TEST(VideoFile, AFileThereWasStaysUntilTheNewOneIsWhole) {
   EXPECT_FALSE(std::filesystem::exists(folder / "none.mp4.part"));
 }
 
-TEST(VideoFile, TwoRunsNeverWriteOneFile) {
-  const TestFolder folder;
+TEST_F(VideoFile, TwoRunsNeverWriteOneFile) {
   {
     const auto one = open_video_writer(writer_options(folder / "out.mp4"));
-    try {
-      open_video_writer(writer_options(folder / "out.mp4"));
-      FAIL();
-    } catch (const std::runtime_error& error) {
-      EXPECT_EQ(std::string(error.what()), folder / "out.mp4: another run writes it");
-    }
+    EXPECT_EQ(refusal(folder / "out.mp4"), folder / "out.mp4: another run writes it");
   }
   EXPECT_NO_THROW(open_video_writer(writer_options(folder / "out.mp4")));
 }
 
-TEST(VideoFile, RefusalsNameTheFile) {
-  const TestFolder folder;
+TEST_F(VideoFile, RefusalsNameTheFile) {
   EXPECT_NE(refusal(folder / "out.gif").find("out.gif: a video is"), std::string::npos);
   EXPECT_NE(refusal("/proc/no/out.mp4").find("/proc/no/out.mp4: "), std::string::npos);
   std::filesystem::create_directory(folder / "is.mp4");
@@ -212,8 +194,7 @@ TEST(VideoFile, RefusalsNameTheFile) {
   EXPECT_THROW(writer->write(picture(0, 32, 48)), std::invalid_argument);
 }
 
-TEST(VideoFile, AFullDiskIsToldAtTheEnd) {
-  const TestFolder folder;
+TEST_F(VideoFile, AFullDiskIsToldAtTheEnd) {
   std::filesystem::create_symlink("/dev/full", folder / "out.mkv.part");
   const auto writer = open_video_writer(writer_options(folder / "out.mkv", 320, 240));
   write_all(*writer, 3, 320, 240);

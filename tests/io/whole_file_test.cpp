@@ -11,10 +11,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/complaint.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::io {
 namespace {
+
+using WholeFile = FolderTest;
+using ClaimedFolder = FolderTest;
 
 namespace fs = std::filesystem;
 
@@ -25,16 +29,10 @@ int entries(const std::string& folder) {
 }
 
 std::string error_of(const std::string& path) {
-  try {
-    write_whole(path, "new");
-  } catch (const std::runtime_error& failed) {
-    return failed.what();
-  }
-  return "";
+  return complaint<std::runtime_error>([&] { write_whole(path, "new"); });
 }
 
-TEST(WholeFile, WritesAndReplaces) {
-  const TestFolder folder;
+TEST_F(WholeFile, WritesAndReplaces) {
   const std::string bytes("a\0b\nc", 5);
   write_whole(folder / "file", bytes);
   EXPECT_EQ(bytes_of(folder / "file"), bytes);
@@ -43,14 +41,12 @@ TEST(WholeFile, WritesAndReplaces) {
   EXPECT_EQ(entries(folder.path()), 1) << "no temporary is left";
 }
 
-TEST(WholeFile, MakesParentFolders) {
-  const TestFolder folder;
+TEST_F(WholeFile, MakesParentFolders) {
   write_whole(folder / "a/b/file", "x");
   EXPECT_EQ(bytes_of(folder / "a/b/file"), "x");
 }
 
-TEST(WholeFile, FollowsALink) {
-  const TestFolder folder;
+TEST_F(WholeFile, FollowsALink) {
   put_bytes(folder / "real", "old");
   fs::create_symlink("real", folder / "link");
   write_whole(folder / "link", "new");
@@ -62,16 +58,14 @@ TEST(WholeFile, FollowsALink) {
   EXPECT_EQ(bytes_of(folder / "later"), "new");
 }
 
-TEST(WholeFile, AFolderInTheWayIsLeftAlone) {
-  const TestFolder folder;
+TEST_F(WholeFile, AFolderInTheWayIsLeftAlone) {
   fs::create_directories(folder / "file/inside");
   EXPECT_EQ(error_of(folder / "file"), folder / "file: is a folder");
   EXPECT_TRUE(fs::exists(folder / "file/inside"));
   EXPECT_EQ(entries(folder.path()), 1);
 }
 
-TEST(WholeFile, AParentThatIsAFileIsAnError) {
-  const TestFolder folder;
+TEST_F(WholeFile, AParentThatIsAFileIsAnError) {
   put_bytes(folder / "file", "old");
   const std::string error = error_of(folder / "file/inside");
   EXPECT_EQ(error.find(folder / "file/inside: "), 0u) << error;
@@ -79,8 +73,7 @@ TEST(WholeFile, AParentThatIsAFileIsAnError) {
 }
 
 // As in an unwritable folder, but for root as well: the name is too long for a temporary beside it.
-TEST(WholeFile, AFailedWriteKeepsTheOldFile) {
-  const TestFolder folder;
+TEST_F(WholeFile, AFailedWriteKeepsTheOldFile) {
   const std::string path = folder / std::string(250, 'n');
   put_bytes(path, "old");
   const std::string error = error_of(path);
@@ -90,8 +83,7 @@ TEST(WholeFile, AFailedWriteKeepsTheOldFile) {
 }
 
 // A full disk, as far as a process can be made to meet one.
-TEST(WholeFile, AWriteThatStopsHalfwayKeepsTheOldFile) {
-  const TestFolder folder;
+TEST_F(WholeFile, AWriteThatStopsHalfwayKeepsTheOldFile) {
   put_bytes(folder / "file", "old");
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
@@ -105,13 +97,12 @@ TEST(WholeFile, AWriteThatStopsHalfwayKeepsTheOldFile) {
   EXPECT_EQ(entries(folder.path()), 1) << "the temporary is gone";
 }
 
-TEST(WholeFile, ADeviceIsWrittenToAndNotReplaced) {
+TEST_F(WholeFile, ADeviceIsWrittenToAndNotReplaced) {
   write_whole("/dev/null", "gone");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
 }
 
-TEST(WholeFile, LeftoversOfKilledRunsAreRemovedAndNothingElse) {
-  const TestFolder folder;
+TEST_F(WholeFile, LeftoversOfKilledRunsAreRemovedAndNothingElse) {
   for (const std::string name :
        {"file.tmp.1.0", "file.tmp.4711", "file.tmp.backup", "file.tmp", "file2.tmp.1", "file.1"})
     put_bytes(folder / name, "left");
@@ -121,8 +112,7 @@ TEST(WholeFile, LeftoversOfKilledRunsAreRemovedAndNothingElse) {
   EXPECT_EQ(entries(folder.path()), 5);
 }
 
-TEST(WholeFile, ATemporaryThatSomebodyIsWritingStays) {
-  const TestFolder folder;
+TEST_F(WholeFile, ATemporaryThatSomebodyIsWritingStays) {
   const int other = ::open((folder / "file.tmp.77").c_str(), O_WRONLY | O_CREAT, 0600);
   ASSERT_EQ(::flock(other, LOCK_EX), 0);
   write_whole(folder / "file", "new");
@@ -130,8 +120,7 @@ TEST(WholeFile, ATemporaryThatSomebodyIsWritingStays) {
   ::close(other);
 }
 
-TEST(WholeFile, APrivateFileStaysPrivate) {
-  const TestFolder folder;
+TEST_F(WholeFile, APrivateFileStaysPrivate) {
   put_bytes(folder / "file", "old");
   fs::permissions(folder / "file", fs::perms::owner_read | fs::perms::owner_write);
   write_whole(folder / "file", "new");
@@ -139,14 +128,12 @@ TEST(WholeFile, APrivateFileStaysPrivate) {
             fs::perms::owner_read | fs::perms::owner_write);
 }
 
-TEST(WholeFile, APipeThatNobodyReadsIsAnErrorAndNoWait) {
-  const TestFolder folder;
+TEST_F(WholeFile, APipeThatNobodyReadsIsAnErrorAndNoWait) {
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_EQ(error_of(folder / "pipe"), folder / "pipe: nobody reads it");
 }
 
-TEST(WholeFile, WhatIsReplacedStaysUnderItsOtherName) {
-  const TestFolder folder;
+TEST_F(WholeFile, WhatIsReplacedStaysUnderItsOtherName) {
   write_whole(folder / "file", "1", "before");
   EXPECT_FALSE(fs::exists(folder / "before"));
   write_whole(folder / "file", "2", "before");
@@ -156,17 +143,12 @@ TEST(WholeFile, WhatIsReplacedStaysUnderItsOtherName) {
   EXPECT_EQ(entries(folder.path()), 2);
 }
 
-TEST(FolderClaim, AFolderHasOneWriter) {
-  const TestFolder folder;
+TEST_F(ClaimedFolder, HasOneWriter) {
   const std::string there = folder / "made/for/it";
   {
     const FolderClaim first(there);
-    try {
-      const FolderClaim second(there);
-      FAIL();
-    } catch (const std::runtime_error& error) {
-      EXPECT_EQ(error.what(), there + ": another run writes it");
-    }
+    EXPECT_EQ(complaint<std::runtime_error>([&] { FolderClaim{there}; }),
+              there + ": another run writes it");
     EXPECT_NO_THROW(FolderClaim(folder / "made/for"));
   }
   EXPECT_NO_THROW(FolderClaim{there});

@@ -257,7 +257,3 @@ class PageTest(PlayTest):
         self.resize(390, self.run_script("return document.documentElement.scrollHeight"), 2, True)
         time.sleep(1)
         self.browser.save_screenshot(str(folder / "page-phone.png"))
-
-
-if __name__ == "__main__":
-    unittest.main()

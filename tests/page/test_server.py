@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import time
-import unittest
 from pathlib import Path
 
 from play import PLAY, TOKEN, Play, PlayTest, messages
@@ -50,17 +49,18 @@ class Admission(PlayTest):
 
     def test_other_names_for_loopback_are_sent_away(self):
         play = self.play()
-        for host, status in {"localhost": 200, f"127.0.0.1:{play.port}": 200, "[::1]:80": 200,
-                             "evil.example": 421, "127.0.0.1.evil.example": 421}.items():
-            for path in ("/", "/state", "/metrics"):
-                self.assertEqual(play.status(path, Host=host), status, host)
+        for status, hosts in ((200, ("localhost", "localhost:9", f"127.0.0.1:{play.port}", "[::1]:80", "[::1]")),
+                              (421, ("", "evil.example", "127.0.0.1.evil.example:8080", "localhost.evil:80", "10.0.0.1", "[::2]:80"))):
+            for host in hosts:
+                for path in ("/", "/state", "/metrics"):
+                    self.assertEqual(play.status(path, Host=host), status, host)
 
     def test_pages_of_other_sites_can_ask_for_nothing(self):
         play = self.play()
         own = f"http://127.0.0.1:{play.port}"
         wish = {"action": "pause"}
-        self.assertEqual(play.wish(wish, Origin="http://evil.example"), 403)
-        self.assertEqual(play.wish(wish, Origin="null"), 403)
+        for origin in ("http://evil.example", "null", f"http://127.0.0.1:{play.port + 1}"):
+            self.assertEqual(play.wish(wish, Origin=origin), 403)
         self.assertEqual(play.wish(wish, Content_Type="text/plain"), 403)
         self.assertEqual(play.status("/control", "POST", json.dumps(wish), Content_Type="application/json"), 403)
         self.assertEqual(play.status("/control"), 405)
@@ -323,7 +323,3 @@ class Limits(PlayTest):
         self.assertEqual(play.process.returncode, 0)
         for one in viewers:
             one.close()
-
-
-if __name__ == "__main__":
-    unittest.main()

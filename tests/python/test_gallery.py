@@ -14,7 +14,7 @@ import program
 
 DEMOS = program.ROOT / "demos"
 STREAM = "synth:shapes?frames=150"
-SMALL = ["--set", f"source.uri={STREAM}", "--set", "source.width=48", "--set", "source.height=32"]
+SMALL = program.sets(f"source.uri={STREAM}", "source.width=48", "source.height=32")
 
 
 class Gallery(unittest.TestCase):
@@ -44,7 +44,3 @@ class Gallery(unittest.TestCase):
             image.imsave(out / "frame.png", numpy.full((32, 48, 3), 0.5))
             call(sys.executable, DEMOS / "teacher/draw.py", out / "frame.png", out / "teacher.png")
             self.assertEqual(image.imread(out / "teacher.png").shape[1], 720)
-
-
-if __name__ == "__main__":
-    unittest.main()

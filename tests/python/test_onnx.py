@@ -43,9 +43,7 @@ class Onnx(program.CliTest):
 
     def export(self, weights, *options):
         file = self.folder / "net.onnx"
-        done = program.call("export", weights, "--onnx", file, *options)
-        self.assertEqual(done.code, program.DONE, done.err)
-        self.assertIn("net.onnx: ", done.out)
+        self.assertIn("net.onnx: ", self.succeed("export", weights, "--onnx", file, *options).out)
         return file
 
     def outputs(self, one, shape):
@@ -90,12 +88,10 @@ class Onnx(program.CliTest):
     def test_bad_input_is_one_line(self):
         save_file({"0.weight": torch.zeros(3)}, self.folder / "bare.safetensors")
         onnx = self.folder / "net.onnx"
-        self.assert_refused(program.BAD_USAGE, program.call("export", self.folder / "none.safetensors", "--onnx", onnx), "none")
-        self.assert_refused(program.BAD_USAGE, program.call("export", self.folder / "bare.safetensors", "--onnx", onnx),
-                            "does not say what network it is of")
         config = self.write({"model": {"preset": "partime-cnn"}})
-        self.assert_refused(program.BAD_USAGE, program.call("export", self.folder / "bare.safetensors", "--onnx", onnx,
-                                                            "--config", config), "0.weight")
+        self.assert_each_refused((("export", self.folder / file, "--onnx", onnx, *more), part) for file, part, *more in (
+            ("none.safetensors", "none"), ("bare.safetensors", "does not say what network it is of"),
+            ("bare.safetensors", "0.weight", "--config", config)))
 
 
 class Operators(unittest.TestCase):
@@ -114,7 +110,3 @@ class Operators(unittest.TestCase):
         self.assertIn("millrace: error: --onnx: ONNX has no such operator:", text)
         self.assertEqual(text.strip().count("\n"), 0)
         self.assertFalse(os.path.exists(file + ".onnx"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -22,8 +22,6 @@ import program
 import reference
 
 LR = 0.1
-RULES = {"pipedream": delayed_rules.pipedream, "pb": delayed_rules.pb, "2bw": delayed_rules.two_buffered,
-         "gpipe": delayed_rules.flushed, "1f1b": delayed_rules.flushed, "zb-h1": delayed_rules.flushed}
 PLAIN = {"optimizer": {"kind": "sgd", "lr": LR}, "correction": "none", "guard": "none", "capture": "eager"}
 
 
@@ -47,27 +45,26 @@ def expected(net, schedule, samples, cut, group=4):
     if schedule in reference.RULES:
         stages = reference.cut_network(net, cut, reference.sgd(0.0, LR))
         return reference.RULES[schedule](stages, samples).losses
-    places = [0, *cut, len(net)]
-    stages = [delayed_rules.VersionedStage(net[a:b], LR) for a, b in itertools.pairwise(places)]
-    losses = RULES[schedule](stages, samples, group=group)
-    with torch.no_grad():
-        for stage in stages:
-            for parameter, value in zip(stage.modules.parameters(), stage.versions[-1]):
-                parameter.copy_(value)
+    stages = delayed_rules.cut_network(net, cut, LR)
+    losses = delayed_rules.RULES[schedule](stages, samples, group=group)
+    delayed_rules.take_versions(stages)
     return losses
 
 
-class Package(unittest.TestCase):
+class SameWeights(unittest.TestCase):
 
     def assert_same(self, state, net):
         self.assertEqual(list(state), list(net.state_dict()))
         for name, value in net.state_dict().items():
             self.assertTrue(torch.equal(state[name], value), f"{name} is off by {(state[name] - value).abs().max()}")
 
+
+class Package(SameWeights):
+
     def test_every_schedule_gives_pytorchs_own_bits(self):
         frames = pictures(22)
         samples = [(x[None], x[None]) for x in frames]
-        for schedule in ["sequential", "partime", *RULES]:
+        for schedule in ["sequential", "partime", *delayed_rules.RULES]:
             for cut in [[], [2], [1, 4]]:
                 with self.subTest(schedule=schedule, cut=cut):
                     net, own = network(), not_in_place(network())
@@ -239,13 +236,8 @@ while len(trained) < 20:
         own = copy.deepcopy(net)
         trainer = millrace.Trainer(net, schedule="sequential", stages=2, cut=[1], task={"loss": "cross-entropy"}, **PLAIN)
         found = [result.loss for result in trainer.run(samples)]
-        sgd, losses = torch.optim.SGD(own.parameters(), lr=LR), []
-        for x, mask in samples:
-            loss = nn.functional.cross_entropy(own(x[None]), torch.from_numpy(mask)[None], ignore_index=255)
-            losses.append(loss.item())
-            sgd.zero_grad()
-            loss.backward()
-            sgd.step()
+        losses, _ = reference.train(own, [(x[None], torch.from_numpy(mask)[None]) for x, mask in samples],
+                                    lambda y, mask: nn.functional.cross_entropy(y, mask, ignore_index=255), LR)
         self.assertEqual(found, losses)
         self.assert_same(trainer.state_dict(), own)
 
@@ -352,7 +344,3 @@ def _loaded(state):
     net = network()
     net.load_state_dict(state)
     return net
-
-
-if __name__ == "__main__":
-    unittest.main()

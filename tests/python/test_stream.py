@@ -18,7 +18,7 @@ from torch import nn
 
 import millrace
 import program
-from test_package import PLAIN, network, not_in_place, pictures
+from test_package import PLAIN, SameWeights, network, pictures
 
 PATIENCE = 120  # seconds; only a hang takes them
 
@@ -162,7 +162,7 @@ class Live(unittest.TestCase):
                 self.assertEqual(str(caught.exception), words)
 
 
-class OneByOne(unittest.TestCase):
+class OneByOne(SameWeights):
 
     def test_learn_one_is_pytorchs_step(self):
         torch.manual_seed(3)
@@ -178,8 +178,7 @@ class OneByOne(unittest.TestCase):
             optimizer.zero_grad()
             nn.functional.cross_entropy(made, nn.functional.one_hot(torch.tensor([n % 3]), 3).float()).backward()
             optimizer.step()
-        for name, value in one.state_dict().items():
-            self.assertTrue(torch.equal(value, net.state_dict()[name]), name)
+        self.assert_same(one.state_dict(), net)
 
     def test_without_a_target_a_frame_is_its_own(self):
         frames = pictures(10)
@@ -189,8 +188,7 @@ class OneByOne(unittest.TestCase):
         for frame in frames:
             self.assertEqual(one.predict_one(frame).shape, frame.shape)
             one.learn_one(frame)
-        for name, value in whole.state_dict().items():
-            self.assertTrue(torch.equal(value, one.state_dict()[name]), name)
+        self.assertEqual([v.tolist() for v in whole.state_dict().values()], [v.tolist() for v in one.state_dict().values()])
 
     def test_minibatches_can_not_be_learned_one_by_one(self):
         with self.assertRaisesRegex(millrace.Error, "pipeline.schedule: learns from 4 frames at a time"):
@@ -244,7 +242,3 @@ def stand_in():
     river = types.ModuleType("river")
     river.__dict__.update(parts)
     return {"river": river}
-
-
-if __name__ == "__main__":
-    unittest.main()

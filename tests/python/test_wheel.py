@@ -59,7 +59,3 @@ class Wheel(unittest.TestCase):
             self.assertIn("GStreamer is missing; on Debian: apt install", camera.stderr)
             self.assertIn("/gstreamer/_millrace", output_of(sys.executable, "-P", "-c", "import millrace; print(millrace._millrace.__file__)",
                                                             cwd=folder, env=where))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -8,17 +8,13 @@
 
 #include "stages/parameters.h"
 #include "stages/stage.h"
+#include "tests/complaint.h"
 
 namespace millrace::stages {
 namespace {
 
-std::string complaint(const ModelSpec& spec, ImageShape shape) {
-  try {
-    build_network(spec, shape);
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+std::string complaint_about(const ModelSpec& spec, ImageShape shape) {
+  return complaint<std::invalid_argument>([&] { build_network(spec, shape); });
 }
 
 at::Tensor run(const ModelSpec& spec, ImageShape shape) {
@@ -69,10 +65,10 @@ TEST(Presets, ResNetIsCutBetweenBlocks) {
 TEST(Presets, RefuseASizeTheyDoNotGiveBack) {
   ModelSpec spec;
   spec.preset = "resnet18";
-  EXPECT_NE(complaint(spec, {3, 48, 64}).find("must have the shape of its target"),
+  EXPECT_NE(complaint_about(spec, {3, 48, 64}).find("must have the shape of its target"),
             std::string::npos);
   spec.preset = "resnet34";
-  EXPECT_EQ(complaint(spec, {3, 64, 64}), "model.preset: unknown \"resnet34\"");
+  EXPECT_EQ(complaint_about(spec, {3, 64, 64}), "model.preset: unknown \"resnet34\"");
 }
 
 /// The least that a layer of `type` needs said.
@@ -172,26 +168,26 @@ TEST(Network, KnowsWhatACutCrosses) {
 TEST(Layers, SayWhatIsWrong) {
   ModelSpec spec{.preset = "layers"};
   spec.layer = {{.type = "conv"}};
-  EXPECT_EQ(complaint(spec, {3, 8, 8}), "model.layer[0] (conv): needs kernel");
+  EXPECT_EQ(complaint_about(spec, {3, 8, 8}), "model.layer[0] (conv): needs kernel");
   spec.layer[0].kernel = 4;
   spec.layer[0].out = 3;
-  EXPECT_EQ(complaint(spec, {3, 8, 8}),
+  EXPECT_EQ(complaint_about(spec, {3, 8, 8}),
             "model.layer[0] (conv): kernel must be odd, so that padding keeps the size");
   spec.layer[0].kernel = 3;
   spec.layer[0].out = 4;
-  EXPECT_NE(complaint(spec, {3, 8, 8}).find("(4 channels at 8x8)"), std::string::npos);
+  EXPECT_NE(complaint_about(spec, {3, 8, 8}).find("(4 channels at 8x8)"), std::string::npos);
   spec.layer[0].slope = 0.1;
-  EXPECT_EQ(complaint(spec, {3, 8, 8}),
+  EXPECT_EQ(complaint_about(spec, {3, 8, 8}),
             "model.layer[0] (conv): takes no slope (it takes out, kernel, stride, groups, init)");
   spec.layer = {least("add")};
   spec.layer[0].from = 0;
-  EXPECT_EQ(complaint(spec, {3, 8, 8}),
+  EXPECT_EQ(complaint_about(spec, {3, 8, 8}),
             "model.layer[0] (add): from must name an earlier module, or -1: the sample");
   spec.layer = {least("maxpool"), least("add")};
-  EXPECT_EQ(complaint(spec, {3, 8, 8}),
+  EXPECT_EQ(complaint_about(spec, {3, 8, 8}),
             "model.layer[1] (add): joins 4x4 with module -1's 8x8: sizes must be equal");
   spec.layer.clear();
-  EXPECT_NE(complaint(spec, {3, 8, 8}), "");
+  EXPECT_NE(complaint_about(spec, {3, 8, 8}), "");
 }
 
 TEST(InitialState, DependsOnTheSeedAlone) {

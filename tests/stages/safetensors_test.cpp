@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/complaint.h"
+
 namespace millrace::stages {
 namespace {
 
@@ -69,13 +71,8 @@ TEST(Safetensors, RefusesWhatIsNone) {
 }
 
 TEST(Safetensors, ASmallFileCannotAskForMuchMemory) {
-  const auto error_of = [](const std::string& bytes) -> std::string {
-    try {
-      read_safetensors(write(bytes));
-    } catch (const WeightsError& error) {
-      return error.what();
-    }
-    return "";
+  const auto error_of = [](const std::string& bytes) {
+    return complaint<WeightsError>([&] { read_safetensors(write(bytes)); });
   };
   const std::string range = R"(":{"dtype":"F32","shape":[1024],"data_offsets":[0,4096]})";
   EXPECT_EQ(error_of(with_header("{\"a" + range + ",\"b" + range + "}", 4096)),

@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/complaint.h"
 #include "tests/io/test_folder.h"
 
 namespace millrace::cli {
 namespace {
+
+using Compare = io::FolderTest;
 
 using nlohmann::ordered_json;
 
@@ -36,7 +39,7 @@ std::vector<std::string> row(const std::string& text, const std::string& label) 
 
 using Fields = std::vector<std::string>;
 
-TEST(Compare, ShowsWhatDiffersAndWhatCameOfIt) {
+TEST_F(Compare, ShowsWhatDiffersAndWhatCameOfIt) {
   const std::string text = compare_text(
       {{"a.json", report(0.005, "partime", 0.001)}, {"b.json", report(0.0025, "pb", 0.001)}});
   EXPECT_EQ(row(text, "schedule"), (Fields{"partime", "pb"}));
@@ -49,14 +52,13 @@ TEST(Compare, ShowsWhatDiffersAndWhatCameOfIt) {
   EXPECT_EQ(row(text, "accuracy, last 100"), Fields{}) << "no run has it";
 }
 
-TEST(Compare, TheConfigsKeysAreCompared) {
+TEST_F(Compare, TheConfigsKeysAreCompared) {
   const std::string text = compare_text({{"a", report(1, "pb", 0.1)}, {"b", report(1, "pb", 0.2)}});
   EXPECT_EQ(row(text, "optimizer.lr"), (Fields{"0.1", "0.2"}));
   EXPECT_EQ(row(text, "seed"), Fields{});
 }
 
-TEST(Compare, TheConfigIsTomlInAReport) {
-  const io::TestFolder folder;
+TEST_F(Compare, TheConfigIsTomlInAReport) {
   std::vector<NamedReport> runs;
   for (const char* const kind : {"autoencode", "next-frame", "label"}) {
     ordered_json made = report(1, "pb", 0.1);
@@ -70,7 +72,7 @@ TEST(Compare, TheConfigIsTomlInAReport) {
   EXPECT_EQ(row(text, "task.horizon"), Fields{});
 }
 
-TEST(Compare, AnOlderReportLacksValuesAndNothingElse) {
+TEST_F(Compare, AnOlderReportLacksValuesAndNothingElse) {
   const std::string text =
       compare_text({{"a", report(1, "pb", 0.1)},
                     {"b", {{"frames", {{"trained", 3}}}, {"timing_ms", ordered_json::object()}}}});
@@ -78,22 +80,16 @@ TEST(Compare, AnOlderReportLacksValuesAndNothingElse) {
   EXPECT_EQ(row(text, "schedule"), (Fields{"pb", "-"}));
 }
 
-TEST(Compare, WhatIsNoReportIsNamed) {
-  const io::TestFolder folder;
+TEST_F(Compare, WhatIsNoReportIsNamed) {
   io::put_bytes(folder / "a.json", "[1, 2");
   io::put_bytes(folder / "b.json", "{}");
   for (const std::string name : {"a.json", "b.json", "none.json"}) {
-    try {
-      read_report(folder / name);
-      FAIL() << name;
-    } catch (const std::invalid_argument& error) {
-      EXPECT_EQ(std::string(error.what()).find(folder / name + ": "), 0u);
-    }
+    const std::string told = complaint<std::invalid_argument>([&] { read_report(folder / name); });
+    EXPECT_TRUE(told.starts_with(folder / name + ": ")) << told;
   }
 }
 
-TEST(Compare, CurvesLeaveOutWhatIsNoFramesLine) {
-  const io::TestFolder folder;
+TEST_F(Compare, CurvesLeaveOutWhatIsNoFramesLine) {
   io::put_bytes(folder / "log",
                 "{\"frame\": 0, \"loss\": 0.5, \"mean_frame_loss\": 0.25}\n"
                 "{\"resumed\": 1}\n{\"frame\": 1, \"loss\": null}\n{\"frame\": 2, \"lo");
@@ -103,8 +99,7 @@ TEST(Compare, CurvesLeaveOutWhatIsNoFramesLine) {
   EXPECT_THROW(read_curves(folder / "none"), std::invalid_argument);
 }
 
-TEST(Compare, LongCurvesAreThinnedByTheirMeans) {
-  const io::TestFolder folder;
+TEST_F(Compare, LongCurvesAreThinnedByTheirMeans) {
   std::string text;
   for (int n = 0; n < 8000; ++n)
     text += "{\"frame\":" + std::to_string(n) + ",\"loss\":" + std::to_string(n % 2) + "}\n";

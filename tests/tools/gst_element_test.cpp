@@ -11,8 +11,6 @@
 
 namespace {
 
-using millrace::io::TestFolder;
-
 constexpr int kWidth = 24, kHeight = 16;
 constexpr GstClockTime kFrame = GST_SECOND / 25;
 constexpr char kCaps[] = "video/x-raw,format=RGB,width=24,height=16,framerate=25/1";
@@ -53,6 +51,10 @@ class Harness {
 
   void start() { gst_harness_set_src_caps_str(harness_, kCaps); }
   GstFlowReturn push(int number) { return gst_harness_push(harness_, frame(number)); }
+  /// Frames from `begin` to before `end`.
+  void push_all(int begin, int end) {
+    for (int i = begin; i < end; ++i) ASSERT_EQ(push(i), GST_FLOW_OK);
+  }
   bool push_event(GstEvent* event) { return gst_harness_push_event(harness_, event); }
 
   /// The time of the next picture; GST_CLOCK_TIME_NONE after a time-out.
@@ -63,14 +65,22 @@ class Harness {
     gst_buffer_unref(buffer);
     return pts;
   }
-  /// Waits for the stream's end.
-  void pull_end() {
+  /// Ends the stream, and waits for its end.
+  void end() {
+    push_event(gst_event_new_eos());
     while (GstEvent* const event = gst_harness_pull_event(harness_)) {
       const bool end = GST_EVENT_TYPE(event) == GST_EVENT_EOS;
       gst_event_unref(event);
       if (end) return;
     }
     ADD_FAILURE() << "no end of stream";
+  }
+  /// The second half of a flush, and a new segment.
+  void begin_again() {
+    ASSERT_TRUE(push_event(gst_event_new_flush_stop(TRUE)));
+    GstSegment segment;
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    ASSERT_TRUE(push_event(gst_event_new_segment(&segment)));
   }
   std::string error() {
     GstMessage* const message =
@@ -91,7 +101,17 @@ class Harness {
   GstBus* bus_ = nullptr;
 };
 
-TEST(GstElement, EachPictureBearsTheTimeOfTheFrameThatItPredicts) {
+class GstElement : public millrace::io::FolderTest {
+ protected:
+  void expect_trained(int frames) {
+    const std::string told = "\"trained\": " + std::to_string(frames) + ",";
+    EXPECT_NE(millrace::io::bytes_of(report).find(told), std::string::npos);
+  }
+
+  const std::string weights = folder / "w.safetensors", report = folder / "r.json";
+};
+
+TEST_F(GstElement, EachPictureBearsTheTimeOfTheFrameThatItPredicts) {
   Harness harness;
   harness.start();
   for (int i = 0; i < 10; ++i) {
@@ -100,82 +120,64 @@ TEST(GstElement, EachPictureBearsTheTimeOfTheFrameThatItPredicts) {
   }
 }
 
-TEST(GstElement, APictureOfTheNextFrameBearsThatOnesTime) {
+TEST_F(GstElement, APictureOfTheNextFrameBearsThatOnesTime) {
   Harness harness({}, ";task.kind=next-frame;task.horizon=2");
   harness.start();
-  for (int i = 0; i < 6; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+  harness.push_all(0, 6);
   for (int i = 2; i < 6; ++i) EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);
 }
 
-TEST(GstElement, TheEndComesAfterAllPicturesAndTheWeightsAreThere) {
-  const TestFolder folder;
-  const std::string weights = folder / "w.safetensors", report = folder / "r.json";
+TEST_F(GstElement, TheEndComesAfterAllPicturesAndTheWeightsAreThere) {
   Harness harness(Properties{{"weights", weights}, {"report", report}});
   harness.start();
-  for (int i = 0; i < 5; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
-  ASSERT_TRUE(harness.push_event(gst_event_new_eos()));
-  harness.pull_end();
+  harness.push_all(0, 5);
+  harness.end();
   EXPECT_EQ(gst_harness_buffers_received(harness.get()), 5u);
   EXPECT_TRUE(std::filesystem::exists(weights));
-  EXPECT_NE(millrace::io::bytes_of(report).find("\"trained\": 5"), std::string::npos);
+  expect_trained(5);
 }
 
-TEST(GstElement, AFlushThrowsAwayPicturesButNothingThatWasLearned) {
-  const TestFolder folder;
-  const std::string report = folder / "r.json";
+TEST_F(GstElement, AFlushThrowsAwayPicturesButNothingThatWasLearned) {
   Harness harness(Properties{{"report", report}});
   harness.start();
-  for (int i = 0; i < 4; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+  harness.push_all(0, 4);
   for (int i = 0; i < 4; ++i) harness.pull();
   ASSERT_TRUE(harness.push_event(gst_event_new_flush_start()));
   EXPECT_EQ(harness.push(4), GST_FLOW_FLUSHING);
-  ASSERT_TRUE(harness.push_event(gst_event_new_flush_stop(TRUE)));
-  GstSegment segment;
-  gst_segment_init(&segment, GST_FORMAT_TIME);
-  ASSERT_TRUE(harness.push_event(gst_event_new_segment(&segment)));
+  harness.begin_again();
   for (int i = 100; i < 103; ++i) {
     ASSERT_EQ(harness.push(i), GST_FLOW_OK);
     EXPECT_EQ(harness.pull(), GstClockTime(i) * kFrame);  // none of before the flush
   }
-  harness.push_event(gst_event_new_eos());
-  harness.pull_end();
-  EXPECT_NE(millrace::io::bytes_of(report).find("\"trained\": 7"), std::string::npos);
+  harness.end();
+  expect_trained(7);
 }
 
-TEST(GstElement, ASeekAfterTheEndBeginsARunThatGoesOnFromItsWeights) {
-  const TestFolder folder;
-  const std::string weights = folder / "w.safetensors";
+TEST_F(GstElement, ASeekAfterTheEndBeginsARunThatGoesOnFromItsWeights) {
   Harness harness(Properties{{"weights", weights}});
   harness.start();
   ASSERT_EQ(harness.push(0), GST_FLOW_OK);
-  harness.push_event(gst_event_new_eos());
-  harness.pull_end();
+  harness.end();
   const std::string first = millrace::io::bytes_of(weights);
   harness.push_event(gst_event_new_flush_start());
-  harness.push_event(gst_event_new_flush_stop(TRUE));
-  GstSegment segment;
-  gst_segment_init(&segment, GST_FORMAT_TIME);
-  harness.push_event(gst_event_new_segment(&segment));
+  harness.begin_again();
   ASSERT_EQ(harness.push(1), GST_FLOW_OK);
-  harness.push_event(gst_event_new_eos());
-  harness.pull_end();
+  harness.end();
   EXPECT_EQ(gst_harness_buffers_received(harness.get()), 2u);
   EXPECT_NE(millrace::io::bytes_of(weights), first);
 }
 
-TEST(GstElement, ToStopBeforeTheEndSavesToo) {
-  const TestFolder folder;
-  const std::string report = folder / "r.json";
+TEST_F(GstElement, ToStopBeforeTheEndSavesToo) {
   {
     Harness harness(Properties{{"report", report}});
     harness.start();
-    for (int i = 0; i < 3; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+    harness.push_all(0, 3);
     harness.pull();
   }
   EXPECT_NE(millrace::io::bytes_of(report).find("\"in_flight\": 0"), std::string::npos);
 }
 
-TEST(GstElement, StoppedAndStartedAgainItShowsPictures) {
+TEST_F(GstElement, StoppedAndStartedAgainItShowsPictures) {
   Harness harness;
   for (const GstState stopped : {GST_STATE_READY, GST_STATE_NULL}) {
     harness.start();
@@ -189,7 +191,7 @@ TEST(GstElement, StoppedAndStartedAgainItShowsPictures) {
   }
 }
 
-TEST(GstElement, ALiveStreamIsNeverBlocked) {
+TEST_F(GstElement, ALiveStreamIsNeverBlocked) {
   Harness harness;
   gst_harness_set_live(harness.get(), TRUE);
   harness.start();
@@ -198,11 +200,11 @@ TEST(GstElement, ALiveStreamIsNeverBlocked) {
   const gulong block = gst_pad_add_probe(
       peer, GstPadProbeType(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER),
       [](GstPad*, GstPadProbeInfo*, gpointer) { return GST_PAD_PROBE_OK; }, nullptr, nullptr);
-  for (int i = 0; i < 500; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
+  harness.push_all(0, 500);
   gst_pad_remove_probe(peer, block);
 }
 
-TEST(GstElement, LatencyIsAFrameForEachStageAndOneThatWaits) {
+TEST_F(GstElement, LatencyIsAFrameForEachStageAndOneThatWaits) {
   Harness harness;
   gst_harness_set_live(harness.get(), TRUE);
   gst_harness_set_upstream_latency(harness.get(), 10 * GST_MSECOND);
@@ -210,9 +212,7 @@ TEST(GstElement, LatencyIsAFrameForEachStageAndOneThatWaits) {
   EXPECT_EQ(gst_harness_query_latency(harness.get()), 10 * GST_MSECOND + 3 * kFrame);
 }
 
-TEST(GstElement, WhatIsTooLateIsNotDrawnButLearned) {
-  const TestFolder folder;
-  const std::string report = folder / "r.json";
+TEST_F(GstElement, WhatIsTooLateIsNotDrawnButLearned) {
   Harness harness(Properties{{"report", report}});
   harness.start();
   ASSERT_EQ(harness.push(0), GST_FLOW_OK);
@@ -220,15 +220,14 @@ TEST(GstElement, WhatIsTooLateIsNotDrawnButLearned) {
   gst_harness_push_upstream_event(
       harness.get(),
       gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 2.0, 3 * GstClockTimeDiff(kFrame), 0));
-  for (int i = 1; i <= 10; ++i) ASSERT_EQ(harness.push(i), GST_FLOW_OK);
-  harness.push_event(gst_event_new_eos());
-  harness.pull_end();
+  harness.push_all(1, 11);
+  harness.end();
   // Up to twice as late as it was, and a frame: frames 1 to 7.
   EXPECT_EQ(gst_harness_buffers_received(harness.get()), 4u);
-  EXPECT_NE(millrace::io::bytes_of(report).find("\"trained\": 11"), std::string::npos);
+  expect_trained(11);
 }
 
-TEST(GstElement, InputBesideIsTwiceAsWideAndSaysSo) {
+TEST_F(GstElement, InputBesideIsTwiceAsWideAndSaysSo) {
   Harness harness(Properties{{"output", "input-beside"}});
   harness.start();
   harness.push(0);
@@ -244,7 +243,7 @@ TEST(GstElement, InputBesideIsTwiceAsWideAndSaysSo) {
   EXPECT_EQ(GST_VIDEO_INFO_FPS_N(&info), 25);
 }
 
-TEST(GstElement, AConfigThatDoesNotFitIsAnErrorInTheProgramsWords) {
+TEST_F(GstElement, AConfigThatDoesNotFitIsAnErrorInTheProgramsWords) {
   Harness harness({}, ";pipeline.cut=[9]");
   harness.start();
   harness.push(0);
