@@ -2,10 +2,12 @@
 // counts of what became of every frame.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <memory>
+#include <vector>
 
+#include "io/queue/slot_ring.h"
 #include "io/source/frame.h"
 
 namespace millrace::io {
@@ -33,20 +35,17 @@ struct FrameCounts {
 class FrameQueue {
  public:
   FrameQueue(int capacity, Drop drop, int held = 1);
-  ~FrameQueue();
-  FrameQueue(const FrameQueue&) = delete;
-  FrameQueue& operator=(const FrameQueue&) = delete;
 
   // Producer.
   /// The slot to write the next frame into; the producer's until push().
-  Frame& writable();
+  Frame& writable() { return frames_[std::size_t(writing_)]; }
   /// Sets the written frame's id, publishes it and takes a new slot by the policy. False once the
   /// consumer has stopped or the queue is closed: the frame is counted as dropped.
   bool push();
   /// Counts a frame that arrived but could not be used.
-  void reject();
+  void reject() { ++rejected_; }
   /// No frame follows: pop() returns the waiting ones, then null, and drained() is true.
-  void close();
+  void close() { closed_ = true; }
 
   // Consumer.
   /// The oldest waiting frame, or null after `timeout`; null at once when drained or stopped. The
@@ -54,21 +53,36 @@ class FrameQueue {
   Frame* pop(std::chrono::microseconds timeout);
   void release(Frame* frame);
   /// It is closed and empty.
-  bool drained() const;
+  bool drained() const { return closed_ && waiting() == 0; }
   /// The consumer wants no more: waiting and later frames count as dropped.
   void stop();
 
   // Any thread. received() = popped() + dropped() + rejected() + waiting at every moment, but four
   // calls are four moments: the numbers of counts() add up.
   FrameCounts counts() const;
-  std::int64_t received() const;
-  std::int64_t dropped() const;
-  std::int64_t rejected() const;
-  std::int64_t popped() const;
+  std::int64_t received() const { return accepted_ + rejected_; }
+  std::int64_t dropped() const { return dropped_; }
+  std::int64_t rejected() const { return rejected_; }
+  std::int64_t popped() const { return popped_; }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  std::int64_t waiting() const;
+  void drop_waiting();
+  bool take_newest();
+  bool wait_for_free();
+
+  const int capacity_, held_limit_;
+  const Drop drop_;
+  std::vector<Frame> frames_;  ///< the last one is written to after a stop and never published
+  SlotRing ready_;             ///< fed by the producer
+  SlotRing free_;              ///< fed by the consumer
+  int writing_ = 0;            ///< the producer's slot
+  int held_ = 0;               ///< by the consumer
+  // Any thread's. `accepted_` is raised before a frame can be popped or dropped, so an observer that
+  // reads it last never sees more frames leave than arrive.
+  std::atomic<std::int64_t> accepted_{0}, popped_{0}, dropped_{0}, rejected_{0};
+  std::atomic<bool> closed_{false};
+  std::atomic<int> stopped_{0};  ///< a number, since std::atomic<bool> has no fetch_or
 };
 
 }  // namespace millrace::io

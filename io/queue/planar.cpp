@@ -80,10 +80,7 @@ void to_planar(const Frame& frame, float* out) {
 }
 
 void from_planar(const float* planar, int channels, int height, int width, Frame& out) {
-  out.channels = channels;
-  out.height = height;
-  out.width = width;
-  out.pixels.resize(out.bytes());
+  out.reshape(width, height, channels);
   const std::size_t plane = std::size_t(width) * height;
   for (std::size_t i = 0; i < plane; ++i) {
     for (int c = 0; c < channels; ++c) {

@@ -1,11 +1,31 @@
 // A picture's bytes as a sample's floats, and back.
 #pragma once
 
+
+#include <algorithm>
+#include <cmath>
 #include <span>
+#include <vector>
 
 #include "io/source/frame.h"
 
 namespace millrace::io {
+
+/// Errors worth a look are a few grey levels: shown, they are so many times as large.
+constexpr float kErrorGain = 4.0f;
+
+/// Each error of `made`, as it is shown.
+inline std::vector<float> shown_error(std::span<const float> made, std::span<const float> target) {
+  std::vector<float> error(target.size());
+  for (std::size_t i = 0; i < error.size(); ++i)
+    error[i] = kErrorGain * std::abs(target[i] - made[i]);
+  return error;
+}
+
+/// A float in [0, 1] as a byte; others are clamped, nan is 0.
+inline std::uint8_t byte_of(float value) {
+  return value > 0 ? std::uint8_t(std::min(value, 1.0f) * 255.0f + 0.5f) : 0;
+}
 
 /// Writes `frame` as float32 [channels][height][width], value / 255, to the frame.bytes() floats at
 /// `out`. Exact: each of the 256 values is the float nearest to v / 255.

@@ -1,11 +1,13 @@
 #include "io/queue/reader.h"
-#include "io/source/stream_health.h"
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <utility>
 
+#include "io/source/stream_health.h"
 #include "io/source/teardown.h"
+#include "io/source/timeline.h"
 
 namespace millrace::io {
 namespace {

@@ -1,7 +1,6 @@
 // The thread that reads a source, paces it and feeds the frame queue.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <future>
 #include <memory>
@@ -11,7 +10,6 @@
 
 #include "io/queue/frame_queue.h"
 #include "io/source/source.h"
-#include "io/source/timeline.h"
 
 namespace millrace::io {
 

@@ -90,10 +90,7 @@ const Frame& Resizer::fit(const Frame& frame) {
   scaled_.captured = frame.captured;
   scaled_.pts = frame.pts;
   scaled_.label = frame.label;
-  scaled_.width = options_.width;
-  scaled_.height = options_.height;
-  scaled_.channels = frame.channels;
-  scaled_.pixels.resize(scaled_.bytes());
+  scaled_.reshape(options_.width, options_.height, frame.channels);
   const Placement placement = place(view, options_.width, options_.height, options_.fit);
   const Region &from = placement.from, &to = placement.to;
   if (to.width < scaled_.width || to.height < scaled_.height) {

@@ -28,6 +28,13 @@ struct Frame {
   std::vector<float> target;
 
   std::size_t bytes() const { return std::size_t(width) * height * channels; }
+  /// Makes room for pixels of this size; storage is reused.
+  void reshape(int wide, int high, int deep) {
+    width = wide;
+    height = high;
+    channels = deep;
+    pixels.resize(bytes());
+  }
 };
 
 }  // namespace millrace::io

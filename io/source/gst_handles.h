@@ -1,7 +1,8 @@
-// Owning pointers to GStreamer's and GLib's objects.
+// Owning pointers to GStreamer's and GLib's objects, and callbacks that own what they are given.
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include <gst/gst.h>
 
@@ -22,5 +23,20 @@ struct GstRelease {
 
 template <typename T>
 using GstOwned = std::unique_ptr<T, GstRelease>;
+
+/// Has `callback` called at `signal` with a pointer to `data`, which lives as long as `object`.
+template <typename Data>
+void connect(gpointer object, const char* signal, GCallback callback, Data data) {
+  g_signal_connect_data(
+      object, signal, callback, new Data(std::move(data)),
+      [](gpointer kept, GClosure*) { delete static_cast<Data*>(kept); }, GConnectFlags(0));
+}
+
+/// The same for what flows through `pad`, of these types.
+template <typename Data>
+void add_probe(GstPad* pad, int types, GstPadProbeCallback callback, Data data) {
+  gst_pad_add_probe(pad, GstPadProbeType(types), callback, new Data(std::move(data)),
+                    [](gpointer kept) { delete static_cast<Data*>(kept); });
+}
 
 }  // namespace millrace::io

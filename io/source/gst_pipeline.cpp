@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "io/source/gst_bound.h"
+#include "io/source/gst_watch.h"
 #include "io/source/source_kinds.h"
 #include "io/source/versions.h"
 

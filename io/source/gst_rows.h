@@ -11,10 +11,8 @@ namespace millrace::io {
 
 /// Copies size and pixels of a mapped RGB or GRAY8 picture; storage is reused.
 inline void copy_pixels(const GstVideoFrame& from, Frame& to) {
-  to.width = GST_VIDEO_FRAME_WIDTH(&from);
-  to.height = GST_VIDEO_FRAME_HEIGHT(&from);
-  to.channels = GST_VIDEO_FRAME_N_COMPONENTS(&from);
-  to.pixels.resize(to.bytes());
+  to.reshape(GST_VIDEO_FRAME_WIDTH(&from), GST_VIDEO_FRAME_HEIGHT(&from),
+             GST_VIDEO_FRAME_N_COMPONENTS(&from));
   const std::size_t row = std::size_t(to.width) * to.channels;
   const auto* rows = static_cast<const std::uint8_t*>(GST_VIDEO_FRAME_PLANE_DATA(&from, 0));
   for (int y = 0; y < to.height; ++y)

@@ -62,18 +62,6 @@ bool plain(const std::string& name) {
   return std::none_of(name.begin(), name.end(), [](unsigned char c) { return c < ' '; });
 }
 
-class LabelTeller : public Teller {
- public:
-  explicit LabelTeller(Labels labels) : labels_(std::move(labels)) {}
-  void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds since) override {
-    frame.label = labels_.of(number, since);
-  }
-  int classes() const override { return int(labels_.classes().size()); }
-
- private:
-  const Labels labels_;
-};
-
 }  // namespace
 
 LabelRow parse_label(std::string_view text) {
@@ -231,7 +219,10 @@ Labels read_labels(const std::string& path) {
 }
 
 std::unique_ptr<Teller> teller_of(Labels labels) {
-  return std::make_unique<LabelTeller>(std::move(labels));
+  const int classes = int(labels.classes().size());
+  return label_teller(
+      [labels = std::move(labels)](auto number, auto since) { return labels.of(number, since); },
+      classes);
 }
 
 }  // namespace millrace::io

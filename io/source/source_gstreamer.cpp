@@ -6,10 +6,9 @@
 #include <gst/video/video.h>
 
 #include "io/source/file_headers.h"
-#include "io/source/gst_extent.h"
 #include "io/source/gst_pipeline.h"
 #include "io/source/gst_rows.h"
-#include "io/source/gst_trouble.h"
+#include "io/source/gst_watch.h"
 #include "io/source/source_kinds.h"
 
 namespace millrace::io {
@@ -54,7 +53,7 @@ class GStreamerSource : public Source {
  private:
   void start() {
     parts_ = build_pipeline(options_);
-    extent_ = std::make_unique<GstExtent>(parts_.pipeline.get());
+    reached_ = watch_extent(parts_.pipeline.get());
     trouble_ = GstTrouble(parts_.pipeline.get());
     end_ = 0;
     broken_since_ = {};
@@ -188,7 +187,7 @@ class GStreamerSource : public Source {
   void check_whole() const {
     const Uri uri = split_uri(options_.uri);
     if (!(uri.is_file() || uri.is_http()) || info_.live || info_.duration_s <= 0.0) return;
-    const double reached = seconds(std::max(end_, extent_->reached()));
+    const double reached = seconds(std::max(end_, reached_->load()));
     const double period = info_.fps > 0.0 ? 1.0 / info_.fps : 0.0;
     require_whole(options_, reached + period, info_.duration_s);
   }
@@ -235,7 +234,7 @@ class GStreamerSource : public Source {
   const SourceOptions options_;
   SourceInfo info_;
   GstParts parts_;
-  std::unique_ptr<GstExtent> extent_;
+  SharedTime reached_;  // on any track
   GstTrouble trouble_;
   bool described_ = false;     // info_ is this pipeline's
   GstOwned<GstSample> first_;  // arrived while opening, not read yet

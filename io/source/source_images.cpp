@@ -78,12 +78,9 @@ class ImagesSource : public Source {
     if (path.empty()) return ReadStatus::end;
     const std::int64_t number = next_++;
     if (!decode(path)) return ReadStatus::corrupt;
-    out.width = picture_.cols;
-    out.height = picture_.rows;
-    out.channels = options_.channels;
+    out.reshape(picture_.cols, picture_.rows, options_.channels);
     out.label = names_.label(number);
     out.pts = std::chrono::nanoseconds(std::int64_t(double(number) * 1e9 / fps_));
-    out.pixels.resize(out.bytes());
     cv::Mat to(out.height, out.width, picture_.type(), out.pixels.data());
     if (options_.channels == 1) {
       picture_.copyTo(to);

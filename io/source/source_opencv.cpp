@@ -36,10 +36,7 @@ class OpenCvSource : public Source {
       return ReadStatus::end;
     }
     seen_ = false;
-    out.width = picture_.cols;
-    out.height = picture_.rows;
-    out.channels = options_.channels;
-    out.pixels.resize(out.bytes());
+    out.reshape(picture_.cols, picture_.rows, options_.channels);
     cv::Mat to(out.height, out.width, options_.channels == 1 ? CV_8UC1 : CV_8UC3,
                out.pixels.data());
     cv::cvtColor(picture_, to, options_.channels == 1 ? cv::COLOR_BGR2GRAY : cv::COLOR_BGR2RGB);

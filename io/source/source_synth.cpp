@@ -85,9 +85,7 @@ class SynthSource : public Source {
 
   ReadStatus read(Frame& out, std::chrono::milliseconds) override {
     if (stream_.frames > 0 && next_ >= stream_.frames) return ReadStatus::end;
-    out.width = options_.width;
-    out.height = options_.height;
-    out.channels = options_.channels;
+    out.reshape(options_.width, options_.height, options_.channels);
     out.pts = std::chrono::nanoseconds(std::int64_t(double(next_) * 1e9 / fps_));
     const int scene = order_.next();
     out.label = scenes_.size() > 1 ? scene : -1;

@@ -42,7 +42,26 @@ class ToldSource : public Source {
   std::chrono::nanoseconds start_{0};  // its first frame's stamp
 };
 
+using Label = std::function<int(std::int64_t, std::chrono::nanoseconds)>;
+
+class LabelTeller : public Teller {
+ public:
+  LabelTeller(Label label, int classes) : label_(std::move(label)), classes_(classes) {}
+  void tell(Frame& frame, std::int64_t number, std::chrono::nanoseconds since) override {
+    frame.label = label_(number, since);
+  }
+  int classes() const override { return classes_; }
+
+ private:
+  const Label label_;
+  const int classes_;
+};
+
 }  // namespace
+
+std::unique_ptr<Teller> label_teller(Label label, int classes) {
+  return std::make_unique<LabelTeller>(std::move(label), classes);
+}
 
 std::unique_ptr<Source> with_teller(std::unique_ptr<Source> source,
                                     std::unique_ptr<Teller> teller) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "io/source/source.h"
@@ -21,6 +22,10 @@ class Teller {
   /// Starts again from the first frame; false if it can't.
   virtual bool rewind() { return true; }
 };
+
+/// Gives labels by `label`, which is told a frame's number and time as Teller::tell() is.
+std::unique_ptr<Teller> label_teller(
+    std::function<int(std::int64_t number, std::chrono::nanoseconds since)> label, int classes = 0);
 
 /// `source` with labels or targets by `teller`. A rewind starts again at number 0.
 std::unique_ptr<Source> with_teller(std::unique_ptr<Source> source, std::unique_ptr<Teller> teller);

@@ -1,12 +1,15 @@
 // Frames into a GStreamer pipeline without ever waiting for it.
 #pragma once
 
-#include <atomic>
-
 #include <gst/app/gstappsrc.h>
 #include <gst/video/video.h>
 
+#include <atomic>
+#include <stdexcept>
+
 #include "io/source/gst_handles.h"
+#include "io/source/gst_rows.h"
+#include "io/source/source_kinds.h"  // rate_or_default
 #include "io/video/video_writer.h"
 
 namespace millrace::io {
@@ -15,22 +18,63 @@ namespace millrace::io {
 /// one thread at a time; the counts are thread-safe.
 class VideoFeed {
  public:
-  explicit VideoFeed(const VideoWriterOptions& options);
-  ~VideoFeed();
+  explicit VideoFeed(const VideoWriterOptions& options) : options_(options) {
+    const GstVideoFormat format =
+        options.channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB;
+    gst_video_info_set_format(&info_, format, options.width, options.height);
+    gst_util_double_to_fraction(rate_or_default(options.fps), &info_.fps_n, &info_.fps_d);
+    caps_.reset(gst_video_info_to_caps(&info_));
+    pool_ = gst_buffer_pool_new();
+    GstStructure* const config = gst_buffer_pool_get_config(pool_);
+    gst_buffer_pool_config_set_params(config, caps_.get(), guint(GST_VIDEO_INFO_SIZE(&info_)),
+                                      guint(options.waiting), guint(options.waiting));
+    if (!gst_buffer_pool_set_config(pool_, config) || !gst_buffer_pool_set_active(pool_, TRUE)) {
+      gst_object_unref(pool_);
+      throw std::runtime_error(options.to + ": no memory for its frames");
+    }
+  }
+  // Buffers in transit keep the pool alive.
+  ~VideoFeed() {
+    gst_buffer_pool_set_active(pool_, FALSE);
+    gst_object_unref(pool_);
+  }
   VideoFeed(const VideoFeed&) = delete;
   VideoFeed& operator=(const VideoFeed&) = delete;
 
   /// Sets the caps and bounds of `source`.
-  void set_up(GstAppSrc* source) const;
+  void set_up(GstAppSrc* source) const {
+    g_object_set(source, "format", GST_FORMAT_TIME, "block", FALSE, nullptr);
+    gst_app_src_set_max_bytes(source, 0);  // the pool is the bound
+    gst_app_src_set_caps(source, caps_.get());
+  }
   /// `pts` may be GST_CLOCK_TIME_NONE if `source` stamps buffers itself. Throws
   /// std::invalid_argument if `frame` does not have the options' size.
-  void push(GstAppSrc* source, const Frame& frame, GstClockTime pts);
+  void push(GstAppSrc* source, const Frame& frame, GstClockTime pts) {
+    require_size(frame);
+    GstBuffer* buffer = nullptr;
+    GstBufferPoolAcquireParams at_once{};
+    at_once.flags = GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT;
+    if (gst_buffer_pool_acquire_buffer(pool_, &buffer, &at_once) != GST_FLOW_OK) {
+      ++dropped_;
+      return;
+    }
+    copy_pixels(frame, info_, buffer);
+    GST_BUFFER_PTS(buffer) = pts;
+    const bool taken = gst_app_src_push_buffer(source, buffer) == GST_FLOW_OK;
+    ++(taken ? written_ : dropped_);
+  }
 
   std::int64_t written() const { return written_.load(); }
   std::int64_t dropped() const { return dropped_.load(); }
 
  private:
-  void require_size(const Frame& frame) const;
+  void require_size(const Frame& frame) const {
+    if (frame.width == options_.width && frame.height == options_.height &&
+        frame.channels == options_.channels && frame.pixels.size() >= frame.bytes()) {
+      return;
+    }
+    throw std::invalid_argument(options_.to + ": every frame of a video must have its size");
+  }
 
   const VideoWriterOptions options_;
   GstVideoInfo info_;

@@ -28,14 +28,6 @@ struct Stage {
 };
 using Shared = std::shared_ptr<Stage>;
 
-void forget(gpointer shared, GClosure*) {
-  delete static_cast<Shared*>(shared);
-}
-
-void connect(gpointer object, const char* signal, GCallback callback, const Shared& stage) {
-  g_signal_connect_data(object, signal, callback, new Shared(stage), forget, GConnectFlags(0));
-}
-
 void on_unprepared(GstRTSPMedia*, gpointer shared) {
   Stage& stage = **static_cast<Shared*>(shared);
   const std::lock_guard lock(stage.mutex);

@@ -66,8 +66,8 @@ class Camera {
 
  private:
   void show() {
-    io::Frame frame{.width = kWidth, .height = kHeight, .channels = 3};
-    frame.pixels.resize(frame.bytes());
+    io::Frame frame;
+    frame.reshape(kWidth, kHeight, 3);
     for (auto due = engine::Clock::now(); !stop_; due += kPeriod) {
       std::this_thread::sleep_until(due);
       frame.captured = engine::Clock::now();

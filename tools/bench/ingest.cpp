@@ -43,10 +43,9 @@ Json ingest(const Json& question) {
             channels = question.at("channels");
   std::vector<io::Frame> frames;
   for (int i = 0; i < kFrames; ++i) {
-    io::Frame frame{.width = width, .height = height, .channels = channels, .pixels = {}};
-    frame.pixels.resize(frame.bytes());
+    io::Frame& frame = frames.emplace_back();
+    frame.reshape(width, height, channels);
     for (std::size_t k = 0; k < frame.bytes(); ++k) frame.pixels[k] = std::uint8_t(k * 31 + i);
-    frames.push_back(std::move(frame));
   }
   // A byte read and a float written for each of the picture's bytes: as much is read and written by
   // copying 2.5 bytes.

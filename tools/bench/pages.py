@@ -7,6 +7,8 @@ from pathlib import Path
 import plots
 from partime_answers import lookup
 
+WORDS = Path(__file__).resolve().parent / "words"
+
 
 # --- Markdown ---
 
@@ -37,23 +39,22 @@ def at(*keys):
     return find
 
 
+def filled(name, results, **parts):
+    """A page's words, words/NAME.md, with figures of the results and these parts."""
+    words = (WORDS / f"{name}.md").read_text()
+    return words.format(**{**results["provenance"], **results, **parts})
+
+
 def made_by(results):
-    where = results["provenance"]
-    return f"Millrace {where['version']}, LibTorch {where['libtorch']}, {where['cpu']}.\n"
-
-
-def command(suite, plot=True, options=""):
-    return (f"    millrace bench {suite} {options}--json {suite}.json " + (f"--plot {suite}.png " if plot else "")
-            + f"--page {suite}.md\n\n")
+    return "Millrace {version}, LibTorch {libtorch}, {cpu}.\n".format(**results["provenance"])
 
 
 def camera(results):
     def quantiles(name):
         return [(f"{name}, p50" if q == "p50" else q, at(f"{name}_to_prediction_ms", q), ".1f") for q in ("p50", "p99", "max")]
 
-    return ("# From a camera's picture to its prediction\n\nMilliseconds from when the camera shows a picture, and from when "
-            "the program has it decoded.\n\n"
-            + table([("", "arm"), ("frames", "frames"), *quantiles("shown"), *quantiles("capture")], results["arms"]))
+    return filled("camera", results, arms=table([("", "arm"), ("frames", "frames"), *quantiles("shown"),
+                                                 *quantiles("capture")], results["arms"]))
 
 
 # --- framerate ---
@@ -75,7 +76,7 @@ def verdict(row):
 
 
 def framerate(results):
-    most, where = max(arm["stages"] for arm in results["arms"]), results["provenance"]
+    most = max(arm["stages"] for arm in results["arms"])
     arms = {(arm["network"], arm["size"], arm["stages"], arm["threads"], arm["capture"]): arm for arm in results["arms"]}
 
     def other(stages, threads, capture=None, figure="step_ms"):
@@ -85,29 +86,18 @@ def framerate(results):
         return find
 
     named = ("network, px", lambda row: f"{row['network']}, {row['size']}")
-    text = (f"# Frames a second\n\nWritten by `millrace bench framerate`. {where['cpu']}, {most} cores, LibTorch "
-            f"{where['libtorch']}; {results['rounds']} rounds in turn, medians. `partime`, sgd, the bare rule. basic: 10 "
-            "layers, 16 features, kernel 5; layers, features and kernel: that times three; resnet18 with group norm. "
-            "Milliseconds a step, and so a frame.\n\n")
-    if "pytorch" in results:
-        text += "## Against PyTorch and the direct limit\n\n" + table(
-            [named, ("ours, ms", lambda row: step_text(row["step_ms"])),
-             ("PyTorch's best, ms", lambda row: f"{step_text(row['pytorch_ms'])} ({row['pytorch_best']})"),
-             ("over PyTorch", "over_pytorch", ".1f"), ("goal", lambda row: GOALS.get((row["network"], row["size"])), "g"),
-             ("", verdict), ("over the direct limit", "over_limit", ".2f"),
-             ("one stage over one core's", "one_stage_over_limit", ".2f")],
-            [row for row in results["pytorch"] if row["capture"] != "eager"]) + (
-            "\nPyTorch trains the same network in the same run: eager, channels_last and torch.compile, with one thread and "
-            "more; its best counts. The direct limit is what the multiply-adds of a step's direct convolutions take on all cores if "
-            f"their registers do nothing else ({results['peak_gflops_a_core']:.0f} GFLOP/s a core, measured by a loop of them "
-            "in the same run). FFT and Winograd need fewer, so that a step can take less.\n\n")
-    return text + "## Stages or threads\n\n" + table(
+    beside = "pytorch" in results and filled("framerate-pytorch", results, rows=table(
+        [named, ("ours, ms", lambda row: step_text(row["step_ms"])),
+         ("PyTorch's best, ms", lambda row: f"{step_text(row['pytorch_ms'])} ({row['pytorch_best']})"),
+         ("over PyTorch", "over_pytorch", ".1f"), ("goal", lambda row: GOALS.get((row["network"], row["size"])), "g"),
+         ("", verdict), ("over the direct limit", "over_limit", ".2f"),
+         ("one stage over one core's", "one_stage_over_limit", ".2f")],
+        [row for row in results["pytorch"] if row["capture"] != "eager"]))
+    return filled("framerate", results, most=most, pytorch=beside or "", stages=table(
         [named, ("1 stage", other(1, 1)), (f"{most} stages, a thread each", other(most, 1)),
          ("hand-off, %", other(most, 1, figure="handoff_percent"), ".2f"), (f"1 stage of {most} threads", other(1, most)),
          (f"{most} stages, operator by operator", other(most, 1, "eager"))],
-        [arm for arm in results["arms"] if arm["stages"] == arm["threads"] == 1 and arm["capture"] != "eager"]) + (
-        "\nAll cores at work each time. A stage of several threads learns from each frame before the next comes: no gradient "
-        "is old. Stages hand over once a step; threads wait for each other after each operation.\n")
+        [arm for arm in results["arms"] if arm["stages"] == arm["threads"] == 1 and arm["capture"] != "eager"]))
 
 
 # --- GPU ---
@@ -163,52 +153,23 @@ def gpu(results):
 
 
 def ingest(results):
-    p = results["provenance"]
     samples = [("frame", "arm"), ("here, µs", "ingest_us", ".0f"), ("memcpy, µs", "memcpy_us", ".0f"),
                ("OpenCV, µs", "opencv_us", ".0f"), ("over memcpy", "over_memcpy", ".3f!<1.5"),
                ("over OpenCV", "over_opencv", ".3f!<0.5")]
     hops = [("frames", "arm"), ("frame queue, ns", "queue_ns", ".0f"), ("GStreamer, ns", "gstreamer_ns", ".0f"),
             ("mutex, ns", "mutex_ns", ".0f"), ("over GStreamer", "over_gstreamer", ".3f!<0.05"),
             ("over mutex", "over_mutex", ".3f!<0.1")]
-    return ("# From a decoded frame to a sample\n\n" + command("ingest", plot=False)
-            + f"{p['cpu']}, {p['compiler']}, LibTorch {p['libtorch']}, millrace {p['version']}; medians of {results['rounds']} "
-            f"turns of {results['seconds']:g} s, all ways in turn in one process. Each ratio is the median of its turns'. In "
-            "bold: above what was aimed at.\n\n## Bytes to floats\n\nA frame of 8-bit pixels becomes a sample of floats, value "
-            "/ 255, plane by plane, in its slot, in one thread. `memcpy` copies 2.5 bytes for each of the frame's, so that as "
-            "much is read and written (aim: at most 1.5). `OpenCV` is cvtColor (colour alone), convertTo, and LibTorch's "
-            "permuted copy into the slot (aim: at most 0.5).\n\n"
-            + table(samples, [arm for arm in results["arms"] if "ingest_us" in arm])
-            + "\n## From thread to thread\n\nOne frame at a time, from before the sender's call to where the receiver has it in "
-            "hand, sender and receiver on cores of their own: the frame queue, GStreamer's `queue` (aim: at most 0.05) and a "
-            "deque with mutex and condition variable (aim: at most 0.1). `at once`: each frame goes when the one before has "
-            "arrived; the receiver is still polling, which is what the frame queue gains by. `every ms`: the receiver has "
-            "gone to sleep, and any way takes what the kernel takes to wake it. To gain there, too, the receiver would have to "
-            "keep its core busy while nothing comes.\n\n" + table(hops, [arm for arm in results["arms"] if "queue_ns" in arm]))
+    return filled("ingest", results, samples=table(samples, [arm for arm in results["arms"] if "ingest_us" in arm]),
+                  hops=table(hops, [arm for arm in results["arms"] if "queue_ns" in arm]))
 
 
 # --- partime ---
 
 def partime(results):
     arms, figure = results["arms"], lookup(results["arms"])
-    text = ("# PARTIME's experiments\n\n" + command("partime") + "The speed-up of a pipeline of N stages that learns from every "
-            "frame, by picture size, on the four networks of the paper's experiments (Meloni et al., arXiv 2210.09147) with "
-            "the schedule `partime`, sgd and the bare rule.\n\n**Measured**: the pipeline's own median step, for as many "
-            f"stages as there are cores, {results['cores']} here. **Predicted**: each module's cost by itself, recorded (the "
-            "best times of its operators) or eager (medians), added up to stages and played by the simulator on one core a "
-            "stage. A prediction knows nothing of what more cores than these would share: memory, caches, clock. T: the "
-            "stages' own times together; T/N is what a perfect balance would reach; K: the step of one stage over that of N. "
-            f"Other programs took {results['others_cores']:.2f} cores meanwhile.\n\n## What the slides say\n\n"
-            + table([("statement", "statement"), ("here", lambda row: f"**{row['answer']}**"), ("figure", "figure")],
-                    results["statements"])
-            + "\n## Which camera can this machine learn from?\n\n![Sizes by frame rate](partime.png)\n\nThe largest square "
-            "picture whose step fits into 1/F, recorded steps, in pixels a side; between the sizes that were run it is "
-            "interpolated, beyond the largest nothing is said.\n\n")
     cameras = {}
     for row in results["cameras"]:
         cameras.setdefault((row["network"], row["stages"], row["kind"]), {})[row["fps"]] = row["size"]
-    text += table([("network", lambda row: row[0][0]), ("stages", lambda row: row[0][1]), ("", lambda row: row[0][2]),
-                   *((f"{fps} fps", lambda row, fps=fps: row[1][fps] or "less", ".0f") for fps in (10, 25, 30, 60))],
-                  cameras.items())
 
     def of(capture, kind, name):
         return lambda row: figure(*row, capture, kind, name)
@@ -222,6 +183,7 @@ def partime(results):
         T = figure(*row, "graph", "predicted", "T_ms")
         return T and T / row[2]
 
+    text = ""
     for network, title in plots.PARTIME_NETWORKS.items():
         sizes = sorted({arm["size"] for arm in arms if arm["network"] == network})
         if sizes:
@@ -231,80 +193,54 @@ def partime(results):
             text += f"\n{size} px\n\n" + table(
                 [("N", lambda row: row[2]), *columns("graph", "recorded: "), ("T ms", of("graph", "predicted", "T_ms"), ".3f"),
                  ("T/N", T_over_N, ".3f"), *columns("eager", "eager: ")], rows)
-    return text + "\n" + made_by(results)
+    return filled("partime", results, by_network=text,
+                  answers=table([("statement", "statement"), ("here", lambda row: f"**{row['answer']}**"),
+                                 ("figure", "figure")], results["statements"]),
+                  by_rate=table([("network", lambda row: row[0][0]), ("stages", lambda row: row[0][1]),
+                                 ("", lambda row: row[0][2]),
+                                 *((f"{fps} fps", lambda row, fps=fps: row[1][fps] or "less", ".0f")
+                                   for fps in (10, 25, 30, 60))], cameras.items())) + made_by(results)
 
 
 def pipeline(results):
-    return (f"# What the engine costs\n\nThe monitor takes {results['monitor_ns']:.0f} ns a step. `hand-off`: taking and giving "
-            "data, in the slowest stage's step; `step/bare`: a step of the one-stage pipeline over the same stage called in a "
-            "loop without threads, links or monitor.\n\n"
-            + table([("", "arm"), ("step ms", "step_ms", ".3f"), ("speed-up", "speedup", ".2f"),
-                     ("hand-off %", "engine_share_percent", ".3f"), ("monitor %", "monitor_share_percent", ".4f"),
-                     ("bare ms", "bare_loop_ms", ".3f"), ("step/bare", "step_over_bare", ".4f")], results["arms"])
-            + "\n" + made_by(results))
+    return filled("pipeline", results, arms=table(
+        [("", "arm"), ("step ms", "step_ms", ".3f"), ("speed-up", "speedup", ".2f"),
+         ("hand-off %", "engine_share_percent", ".3f"), ("monitor %", "monitor_share_percent", ".4f"),
+         ("bare ms", "bare_loop_ms", ".3f"), ("step/bare", "step_over_bare", ".4f")], results["arms"])) + made_by(results)
 
 
 def prediction(results):
     arms, goal = results["arms"], results["goal"]
-    worst = max(abs(arm["ratio"] - 1) for arm in arms)
-    text = ("# Predicted and measured steps\n\n" + command("prediction") + "![How far predictions are off](prediction.png)\n\n"
-            "Every schedule at 1 and 2 workers (interleaved: two stages each; 4 samples a minibatch). Predicted: each worker "
-            "does its own actions alone, all at once and without waiting for anybody, which gives each stage's costs; the "
-            "simulator plays the schedule's text against them, messages taking as long as it takes to wake up the other core. "
-            "Measured: the pipeline's median step, over whole minibatches. Both in turn, medians of "
-            f"{results['rounds']} rounds of {results['seconds']:g} s; ratio: the median of predicted over measured of a round. "
-            "Others: cores that other programs took meanwhile; figures above 0.05 are not to be trusted.\n\n"
-            f"{results['within']} of {len(arms)} are within {100 * goal:.0f} %; the worst is off by {100 * worst:.1f} %.\n\n")
 
     def ratio(arm):
         bold = "**" if abs(arm["ratio"] - 1) > goal else ""
         return f"{bold}{arm['ratio']:.3f}{bold}"
 
+    text = ""
     for network, size in dict.fromkeys((arm["network"], arm["size"]) for arm in arms):
         text += f"## {network}, {size} x {size}\n\n" + table(
             [("schedule", "schedule"), ("workers", "workers"), ("stages", "stages"), ("predicted ms", "predicted_ms", ".3f"),
              ("measured ms", "measured_ms", ".3f"), ("ratio", ratio), ("others", "others_cores", ".2f")],
             [arm for arm in arms if (arm["network"], arm["size"]) == (network, size)]) + "\n"
-    return text + made_by(results)
+    return filled("prediction", results, count=len(arms), near=100 * goal, by_network=text,
+                  worst=100 * max(abs(arm["ratio"] - 1) for arm in arms)) + made_by(results)
 
 
-# --- ranks ---
-
-RANKS_SECTIONS = {
-    "handoff": ("Hand-off", "bare_ms", "bare MPI",
-                "From a stage's sending to where the next has the tensors in hand, in a run of `sequential` over two ranks, both "
-                "ways in the mean. Beside it MPI_Send and MPI_Recv of as many bytes, one after the other; and once more where "
-                "both touch 12 MB between two messages, as a stage touches its own: then they are in no cache. Goal: 1.2 times."),
-    "step": ("Two ranks and two workers", "one_process_ms", "one process",
-             "The same run of two stages over two ranks and in one process with two workers. Goal: 1.03 times."),
-    "pytorch": ("Beside PyTorch", "pytorch_ms", "PyTorch",
-                "`torch.distributed.pipelining` over gloo, two processes, the same network, cut and microbatches, an SGD update "
-                "each. Goal: two thirds of its time."),
-    "delay": ("Four hosts and a delay", "predicted_ms", "predicted",
-              "Four ranks on four hosts (network namespaces) whose packets take so long, one way; what a frame takes once the "
-              "pipeline is full. Predicted by the simulator from the stages measured alone, each on its core, and from what a "
-              "message costs besides the delay: half of what a frame of `sequential` over two such hosts takes longer than in "
-              "one process. That is work of the cores, half of it the sender's. Goal: within 10 %."),
-}
+# Each kind of arm: what it is held against.
+RANKS_SECTIONS = {"handoff": ("bare_ms", "bare MPI"), "step": ("one_process_ms", "one process"),
+                  "pytorch": ("pytorch_ms", "PyTorch"), "delay": ("predicted_ms", "predicted")}
 
 
 def ranks(results):
-    text = ("# Several processes\n\n" + command("ranks", options="--pytorch .venv/bin/python ") + "![Times over the other's]"
-            "(ranks.png)\n\nRun as root, for the hosts. The network is `basic`: ten convolutions of 16 features, kernel 5. Times "
-            "are milliseconds a sample over whole runs of `millrace run` (source, log and page beside), "
-            f"{results['microbatches']} microbatches, medians of {results['rounds']} rounds in turns; ratio: the median of a "
-            f"round's ratios. Other programs took {results['others_cores']:.2f} cores meanwhile, those of the launched ranks "
-            "among them.\n\n")
-    if results["lacks_hosts"]:
-        text += f"There were no hosts on this machine: {results['lacks_hosts']}\n\n"
-    for kind, (title, other, other_title, words) in RANKS_SECTIONS.items():
+    lacks, parts = results["lacks_hosts"], {}
+    for kind, (other, title) in RANKS_SECTIONS.items():
         rows = [arm for arm in results["arms"] if arm["kind"] == kind]
         more = [("bare, cold ms", "bare_cold_ms", ".3f"), ("bytes", "bytes"), ("in process ms", "in_process_ms", ".3f")]
-        if rows:
-            text += f"## {title}\n\n{words}\n\n" + table(
-                [("", "arm"), ("ours ms", "ours_ms", ".3f"), (f"{other_title} ms", other, ".3f"), ("ratio", "ratio", ".2f"),
-                 *(more if kind == "handoff" else [])], rows) + "\n"
-    return text + made_by(results)
+        columns = [("", "arm"), ("ours ms", "ours_ms", ".3f"), (f"{title} ms", other, ".3f"), ("ratio", "ratio", ".2f"),
+                   *(more if kind == "handoff" else [])]
+        parts[kind] = filled(f"ranks-{kind}", results, rows=table(columns, rows)) if rows else ""
+    return filled("ranks", results, lacks=lacks and f"There were no hosts on this machine: {lacks}\n\n",
+                  **parts) + made_by(results)
 
 
 def replay(results):
@@ -312,9 +248,7 @@ def replay(results):
              ("back", "loss_as_it_came_back", ".5f"), ("replayed", "replayed", ".0f"), ("share", "share", ".2f"),
              ("dropped", "dropped", ".0f"), ("p50 ms", "latency_p50_ms", ".2f"), ("p99 ms", "latency_p99_ms", ".2f"),
              ("p50/none", "p50_over_none", ".3f"), ("p99/none", "p99_over_none", ".3f")]
-    return (f"# Learning again from kept frames\n\nTwo scenes take turns of {results['turn']} frames at {results['fps']:g} frames "
-            f"a second, {results['frames']} frames. Loss: over the run, of its last 100 frames, as a scene left and as it came "
-            "back.\n\n" + table([("kind", "arm"), *names], results["arms"]) + "\n" + made_by(results))
+    return filled("replay", results, arms=table([("kind", "arm"), *names], results["arms"])) + made_by(results)
 
 
 # --- seeds ---
@@ -326,31 +260,20 @@ def seeds(results):
     def kept(name):
         return lambda arm: f"{arm['paper'][name]} = {arm['stages'][0][name]}"
 
-    size = results["size"]
-    text = ("# The other pipelines' claims\n\n" + command("seeds") + f"The basic network at {size} x {size} on "
-            f"{results['workers']} workers, steps as the run takes them. Measured: the pipeline's median over whole minibatches, "
-            f"{results['rounds']} rounds. Predicted: each stage's step by itself, played by the simulator. Other programs took "
-            f"{results['others_cores']:.2f} cores meanwhile. Memory: counted at the allocator, 4 stages, 8 samples a "
-            "minibatch.\n\n"
-            + table([("", "seed"), *((name, name) for name in ("claim", "published", "predicted", "measured"))],
-                    results["claims"])
-            + "\n## Bubbles\n\n![Share of time that a worker waits](seeds.png)\n\nGPipe and 1F1B wait (p-1)/(m+p-1) of the time, "
-            "interleaved with v chunks (p-1)/(v m+p-1). Measured is what is left of the workers' time beside the stages' own "
-            "steps, each measured by itself: also the stages' imbalance and the hand-off.\n\n"
-            + table([("schedule", "arm"), ("formula", at("bubble", "formula"), ".3f"),
-                     ("simulated, equal stages", at("bubble", "equal_stages"), ".3f"),
-                     ("measured", at("bubble", "measured"), ".3f")], [arm for arm in results["arms"] if "bubble" in arm])
-            + "\n## Rates\n\n![Frames learned a second](seeds-rates.png)\n\n"
-            + table([("schedule", "arm"), ("measured ms", "measured_ms", ".3f"), ("predicted ms", "predicted_ms", ".3f"),
-                     ("KiB of the largest stage", lambda arm: arm["memory_bytes"] / 1024, ".0f")], results["arms"])
-            + "\n![Time a sample over memory](seeds-equal.png)\n\n## Memory\n\n![Memory a stage holds](seeds-memory.png)\n\nKiB of "
-            "stage 0 of 4. Formula: the samples that the paper has the stage keep, times one sample's activations.\n\n"
-            + table([("schedule", "arm"), ("samples kept", kept("samples")), ("weight versions", kept("versions")),
-                     ("activations", kib("activations"), ".0f"), ("formula", kib("formula"), ".0f"),
-                     ("stashed weights", kib("stashes"), ".0f"), ("in all", kib("total"), ".0f")], results["memory"]["arms"]))
-    if "planner" in results:
-        text += "\nThe planner's own figures at 2 to 8 equal stages:\n\n" + comparisons(results["planner"])
-    return text + "\n" + made_by(results)
+    planned = "\nThe planner's own figures at 2 to 8 equal stages:\n\n" + comparisons(results.get("planner", []))
+    return filled(
+        "seeds", results, planned=planned if "planner" in results else "",
+        claimed=table([("", "seed"), *((name, name) for name in ("claim", "published", "predicted", "measured"))],
+                      results["claims"]),
+        bubbles=table([("schedule", "arm"), ("formula", at("bubble", "formula"), ".3f"),
+                       ("simulated, equal stages", at("bubble", "equal_stages"), ".3f"),
+                       ("measured", at("bubble", "measured"), ".3f")], [arm for arm in results["arms"] if "bubble" in arm]),
+        rates=table([("schedule", "arm"), ("measured ms", "measured_ms", ".3f"), ("predicted ms", "predicted_ms", ".3f"),
+                     ("KiB of the largest stage", lambda arm: arm["memory_bytes"] / 1024, ".0f")], results["arms"]),
+        held=table([("schedule", "arm"), ("samples kept", kept("samples")), ("weight versions", kept("versions")),
+                    ("activations", kib("activations"), ".0f"), ("formula", kib("formula"), ".0f"),
+                    ("stashed weights", kib("stashes"), ".0f"), ("in all", kib("total"), ".0f")],
+                   results["memory"]["arms"])) + made_by(results)
 
 
 # --- streams ---
@@ -363,41 +286,24 @@ def spread(key, scale, pattern, share=False):
     return find
 
 
+def stream_section(results, stream):
+    name, labels, rival = stream["stream"], stream["labels"], stream["rival"]
+    shown = (lambda error: f"{100 * (1 - error):.1f} %") if labels else (lambda error: f"{1e6 * error:.0f}")
+    figure = ((lambda key: spread(key, 100, ".1f", share=True)) if labels else (lambda key: spread(key, 1e6, ".0f")))
+    return (f"## {name}\n\n`{stream['uri']}`: " + ("accuracy in %" if labels else "squared error in millionths")
+            + f". {'The most frequent class' if labels else 'Copying the last frame'}: {shown(rival['error'])}, last 100 "
+            f"{shown(rival['last_100'])}, out of stream {shown(rival['out_of_stream'])}.\n\n"
+            + f"![{name}: in stream, by schedule and stages](streams{'-' + name if name != 'street' else ''}.png)\n\n"
+            + table([("", "arm"), ("rate", "rate", "g"), ("in stream", figure("error")), ("last 100", figure("last_100")),
+                     ("out of stream", figure("out_of_stream")),
+                     ("memory, KiB", lambda row: row["memory_bytes"] / 1024, ".0f"), ("gain", spread("gain", 1, ".1f")),
+                     ("Ferret", "ferret", ".1f")], [arm for arm in results["arms"] if arm["stream"] == name]) + "\n")
+
+
 def streams(results):
-    names = ",".join(stream["stream"] for stream in results["streams"])
-    text = ("# What each rule learns from a stream\n\n"
-            + command("streams", options=f"--streams {names} --frames {results['frames']} ")
-            + f"Networks of eight layers with weights (16 features, residual blocks) at {results['width']}x{results['height']}, cut "
-            f"evenly; every arm sees the same {results['frames']} pictures once, in their order, and predicts each before it "
-            f"learns from it. Means and standard deviations over {results['seeds']} seeds (of the weights, and of the streams "
-            "that are made). The rate is the better of two for the optimizer ("
-            + "; ".join(f"{kind} {', '.join(map(str, rates))}" for kind, rates in results["rates"].items())
-            + "), chosen by the first seed. Corrections for old gradients and the guard are the program's defaults; where "
-            "a change is predicted, so is the warm-up, of 50 frames, which PyTorch's loop has as well.\n\n"
-            f"- *In stream*: over all {results['frames']} frames. *Out of stream*: of the {results['held']} frames that follow, "
-            "with the weights as they are. A class that holds for some frames can be followed without being known: the last frame's "
-            "class is the prediction to beat in the stream, and only what is right out of the stream has been learned.\n"
-            "- An error that is no number, after a divergence, counts as 1; an arm that has one needs a lower rate.\n"
-            "- *Memory*: weights, stashed versions, optimizer's state, gradients and activations of all stages; of PyTorch "
-            "without what its operators need meanwhile.\n"
-            "- *Gain*: decibels of signal to noise, or percentage points of accuracy, over one stage (the first row). "
-            "*Ferret*: log(exp(gain) / memory ratio), the figure of Zhou et al., arXiv 2503.12053.\n"
-            "- *every k*: one update for the mean gradient of k frames. Of *PyTorch's loop*: it learns from every k-th frame, "
-            "as on a stream k times as fast as it learns, and so is what N = k stages compete with.\n\n")
-    for stream in results["streams"]:
-        name, labels, rival = stream["stream"], stream["labels"], stream["rival"]
-        shown = (lambda error: f"{100 * (1 - error):.1f} %") if labels else (lambda error: f"{1e6 * error:.0f}")
-        figure = ((lambda key: spread(key, 100, ".1f", share=True)) if labels else (lambda key: spread(key, 1e6, ".0f")))
-        text += (f"## {name}\n\n`{stream['uri']}`: " + ("accuracy in %" if labels else "squared error in millionths")
-                 + f". {'The most frequent class' if labels else 'Copying the last frame'}: {shown(rival['error'])}, last 100 "
-                 f"{shown(rival['last_100'])}, out of stream {shown(rival['out_of_stream'])}.\n\n"
-                 + f"![{name}: in stream, by schedule and stages](streams{'-' + name if name != 'street' else ''}.png)\n\n"
-                 + table([("", "arm"), ("rate", "rate", "g"), ("in stream", figure("error")), ("last 100", figure("last_100")),
-                          ("out of stream", figure("out_of_stream")),
-                          ("memory, KiB", lambda row: row["memory_bytes"] / 1024, ".0f"), ("gain", spread("gain", 1, ".1f")),
-                          ("Ferret", "ferret", ".1f")], [arm for arm in results["arms"] if arm["stream"] == name]) + "\n")
-    return (text + "## Optimizers\n\n![Error over adam's](streams-optimizers.png)\n\n## Memory\n\n"
-            "![Error over memory](streams-memory.png)\n\n" + made_by(results))
+    return filled("streams", results, names=",".join(stream["stream"] for stream in results["streams"]),
+                  tried="; ".join(f"{kind} {', '.join(map(str, rates))}" for kind, rates in results["rates"].items()),
+                  by_stream="".join(stream_section(results, stream) for stream in results["streams"])) + made_by(results)
 
 
 def comparisons(rows):

@@ -8,9 +8,12 @@ PARTIME_NETWORKS = {"basic": "basic: 10 layers, 16 features, kernel 5", "layers"
                     "features": "features x3: 48 features", "kernel": "kernel x3: kernel 15"}
 
 
-def bars(axes, title, unit, categories, groups):
-    """A bar of each group at each category; groups are {label: {category: value}}."""
-    categories, width = list(dict.fromkeys(categories)), 0.8 / max(len(groups), 1)
+def bars(axes, title, unit, rows):
+    """A bar for each (group, category, value)."""
+    groups, categories = {}, list(dict.fromkeys(category for _, category, _ in rows))
+    for group, category, value in rows:
+        groups.setdefault(group, {})[category] = value
+    width = 0.8 / max(len(groups), 1)
     for place, (label, values) in enumerate(groups.items()):
         axes.bar([i + (place + 0.5) * width - 0.4 for i in range(len(categories))],
                  [values.get(category, float("nan")) for category in categories], width, label=label)
@@ -33,14 +36,6 @@ def finish(axes, title, x_label, y_label):
         axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
 
 
-def grouped(rows):
-    """{group: {category: value}} of (group, category, value)."""
-    groups = {}
-    for group, category, value in rows:
-        groups.setdefault(group, {})[category] = value
-    return groups
-
-
 def framerate(axes, results):
     """Frames a second or, where the limit was measured, which share of it, so that all networks fit one chart."""
     limits = {f"{row['network']} {row['size']}": 1e3 / row["limit_ms"] for row in results.get("pytorch", [])}
@@ -54,14 +49,13 @@ def framerate(axes, results):
              for row in results.get("pytorch", []) if row["pytorch_ms"]]
     shares = [(label, name, 100 * fps / limits[name] if limits else fps) for label, name, fps in rows]
     bars(axes, "Frames learned a second" + (", as a share of what direct convolutions allow" if limits else ""),
-         "% of the direct limit" if limits else "frames a second", [name for _, name, _ in rows], grouped(sorted(shares)))
+         "% of the direct limit" if limits else "frames a second", sorted(shares, key=lambda share: share[0]))
 
 
 def partime_cameras(axes, results):
     rows = [(f"{row['fps']} fps", f"{row['network']} x{row['stages']}" + (" pred." if row["kind"] == "predicted" else ""),
              row["size"]) for row in results["cameras"]]
-    bars(axes, "The largest square picture that is learned from in real time, by frame rate", "pixels a side",
-         [row[1] for row in rows], grouped(rows))
+    bars(axes, "The largest square picture that is learned from in real time, by frame rate", "pixels a side", rows)
 
 
 def partime_network(network):
@@ -77,19 +71,18 @@ def partime_network(network):
 
 
 def pipeline(axes, results):
-    shares = {arm["arm"]: arm["engine_share_percent"] for arm in results["arms"]}
-    bars(axes, "Engine time outside the stages' own work", "% of a step", shares, {"hand-off": shares})
+    bars(axes, "Engine time outside the stages' own work", "% of a step",
+         [("hand-off", arm["arm"], arm["engine_share_percent"]) for arm in results["arms"]])
 
 
 def prediction(axes, results):
     rows = [(arm["network"], f"{arm['workers']} {arm['schedule']}", 100 * (arm["ratio"] - 1)) for arm in results["arms"]]
-    bars(axes, "Predicted step against the measured one", "% off", [row[1] for row in rows], grouped(rows))
+    bars(axes, "Predicted step against the measured one", "% off", rows)
 
 
 def ranks(axes, results):
-    ratios = {arm["arm"]: arm["ratio"] for arm in results["arms"]}
-    bars(axes, "Millrace's time over the other's", "ratio", ratios,
-         {"bare MPI, one process, PyTorch, predicted": ratios})
+    bars(axes, "Millrace's time over the other's", "ratio",
+         [("bare MPI, one process, PyTorch, predicted", arm["arm"], arm["ratio"]) for arm in results["arms"]])
 
 
 def replay(axes, results):
@@ -108,18 +101,18 @@ def seeds_named(results):
 def seeds_bubbles(axes, results):
     rows = [(label, name, 100 * arm["bubble"][key]) for name, arm in seeds_named(results) if "bubble" in arm
             for label, key in (("formula", "formula"), ("simulated, equal stages", "equal_stages"), ("measured", "measured"))]
-    bars(axes, f"Share of time that a worker waits, {results['workers']} workers", "%", [row[1] for row in rows], grouped(rows))
+    bars(axes, f"Share of time that a worker waits, {results['workers']} workers", "%", rows)
 
 
 def seeds_rates(axes, results):
     rows = [(kind, name, 1e3 / arm[f"{kind}_ms"]) for name, arm in seeds_named(results) for kind in ("measured", "predicted")]
-    bars(axes, f"Frames learned a second, {results['workers']} workers", "frames a second", [row[1] for row in rows], grouped(rows))
+    bars(axes, f"Frames learned a second, {results['workers']} workers", "frames a second", rows)
 
 
 def seeds_memory(axes, results):
     rows = [(f"stage {i}", arm["arm"], stage["total"] / 1024) for arm in results["memory"]["arms"]
             for i, stage in enumerate(arm["stages"])]
-    bars(axes, "Memory a stage holds at 4 stages", "KiB", [row[1] for row in rows], grouped(rows))
+    bars(axes, "Memory a stage holds at 4 stages", "KiB", rows)
 
 
 def seeds_equal(axes, results):
@@ -163,7 +156,7 @@ def streams_optimizers(axes, results):
         if arm["group"] == "optimizers":
             adams = plain.get(key(arm, "adam"), plain[arm["stream"], "sequential", 1, "adam"])
             rows.append((arm["stream"], arm["arm"], arm["error"]["mean"] / (adams or float("nan"))))
-    bars(axes, "Error in the stream over adam's (cut off at 3)", "ratio", [row[1] for row in rows], grouped(rows))
+    bars(axes, "Error in the stream over adam's (cut off at 3)", "ratio", rows)
     axes.set_ylim(0, 3)  # one that diverged would hide the others
 
 

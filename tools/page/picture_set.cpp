@@ -7,6 +7,7 @@
 #include <opencv2/imgproc.hpp>
 
 #include "io/queue/masks.h"  // kNoClass
+#include "io/queue/planar.h"
 #include "tools/page/class_colours.h"
 
 namespace millrace::page {
@@ -14,11 +15,6 @@ namespace {
 
 constexpr int kSmall = 160;         // sides below this are doubled
 constexpr int kQuality = 90;        // per cent, JPEG
-constexpr float kErrorGain = 4.0f;  // errors worth a look are a few grey levels
-
-std::uint8_t byte(float value) {
-  return value > 0 ? std::uint8_t(std::min(value, 1.0f) * 255.0f + 0.5f) : 0;  // nan: black
-}
 
 // JPEG stores colour at half the resolution, which smears small pictures. Doubling them avoids
 // that.
@@ -55,7 +51,7 @@ cv::Mat plain(const PictureShape& shape, const float* planar) {
   const std::size_t plane = std::size_t(shape.height) * shape.width;
   return draw(shape, shape.channels, [&](int y, int x, std::uint8_t* out) {
     const float* at = planar + std::size_t(y) * shape.width + x;
-    for (int c = shape.channels - 1; c >= 0; --c) *out++ = byte(at[c * plane]);  // RGB to BGR
+    for (int c = shape.channels - 1; c >= 0; --c) *out++ = io::byte_of(at[c * plane]);  // RGB to BGR
   });
 }
 
@@ -79,7 +75,7 @@ cv::Mat error(const PictureShape& shape, const float* target, const float* predi
       sum += std::abs(target[at + c * plane] - prediction[at + c * plane]);
     }
     if (shape.classes && target[at] < 0) sum = 0;  // a pixel without a class cannot be wrong
-    std::copy_n(colours.ptr(0) + 3 * byte(sum * kErrorGain / float(shape.channels)), 3, out);
+    std::copy_n(colours.ptr(0) + 3 * io::byte_of(sum * io::kErrorGain / float(shape.channels)), 3, out);
   });
 }
 

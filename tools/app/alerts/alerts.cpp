@@ -3,7 +3,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <exception>
@@ -173,9 +172,6 @@ void Alerts::tell(Slot& slot) {
 
 void Alerts::write_snapshot(Slot& slot) {
   const std::string path = path_of(slot.alert, ".png");
-  std::vector<float> error(slot.frame.size());
-  for (std::size_t i = 0; i < error.size(); ++i)
-    error[i] = ClipRecorder::kErrorGain * std::abs(slot.frame[i] - slot.prediction[i]);
   const auto picture = [&](const std::vector<float>& data) {
     return io::from_planar(data.data(), options_.channels, options_.height, options_.width);
   };
@@ -183,7 +179,7 @@ void Alerts::write_snapshot(Slot& slot) {
   io::write_strip("Unexpected: frame " + std::to_string(slot.alert.frame),
                   {{"input", "", picture(slot.frame)},
                    {"prediction", caption, picture(slot.prediction)},
-                   {"error x4", "input - prediction", picture(error)}},
+                   {"error x4", "input - prediction", picture(io::shown_error(slot.prediction, slot.frame))}},
                   path);
   slot.alert.snapshot = path;
   keep(path);

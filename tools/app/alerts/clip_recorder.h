@@ -1,10 +1,16 @@
 // The seconds around an event, as a video.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "io/queue/planar.h"
+#include "io/video/video_writer.h"
 
 namespace millrace::app {
 
@@ -20,22 +26,78 @@ struct ClipOptions {
 /// allocates.
 class ClipRecorder {
  public:
-  static constexpr float kErrorGain = 4.0f;  ///< errors worth a look are a few grey levels
-
-  explicit ClipRecorder(const ClipOptions& options);
+  explicit ClipRecorder(const ClipOptions& options)
+      : options_(options),
+        before_(std::max<std::int64_t>(1, std::llround(options.seconds * options.fps))),
+        picture_(2 * std::size_t(options.channels) * std::size_t(options.height) *
+                 std::size_t(options.width)) {
+    for (Film& film : films_) film.bytes.resize(std::size_t(places()) * picture_);
+  }
 
   // The thread that sees.
   /// float32 [channels][height][width] in 0..1.
-  void see(const float* frame, const float* prediction);
+  void see(const float* frame, const float* prediction) {
+    Film& film = films_[recorded_];
+    const std::size_t plane = std::size_t(options_.height) * std::size_t(options_.width);
+    const std::size_t channels = std::size_t(options_.channels),
+                      width = std::size_t(options_.width);
+    std::uint8_t* const out = film.bytes.data() + std::size_t(film.seen++ % places()) * picture_;
+    for (std::size_t c = 0; c < channels; ++c) {
+      for (std::size_t i = 0; i < plane; ++i) {
+        const float there = frame[c * plane + i];
+        const std::size_t at = (i / width * 2 * width + i % width) * channels + c;
+        out[at] = io::byte_of(there);
+        out[at + width * channels] =
+            io::byte_of(io::kErrorGain * std::abs(there - prediction[c * plane + i]));
+      }
+    }
+    if (left_ > 0) --left_;
+    if (left_ == 0) end();
+  }
   /// The frames up to now, and as many more, become a clip. False: another one is under way.
-  bool keep();
+  bool keep() {
+    if (left_ >= 0 || ready()) return false;
+    left_ = before_;
+    return true;
+  }
   /// No more frames come: the clip under way ends here.
-  void end();
+  void end() {
+    if (left_ < 0) return;
+    left_ = -1;
+    recorded_ = 1 - recorded_;
+    films_[recorded_].seen = 0;
+    turn_.store(Turn::full, std::memory_order_release);
+  }
 
   // The thread that writes.
   bool ready() const { return turn_.load(std::memory_order_acquire) == Turn::full; }
   /// Writes what is ready(), and gives the film back. Throws std::runtime_error.
-  void write(const std::string& path);
+  void write(const std::string& path) {
+    const Film& film = films_[1 - recorded_];
+    struct GiveBack {
+      std::atomic<Turn>& turn;
+      ~GiveBack() { turn.store(Turn::recording, std::memory_order_release); }
+    } const give_back{turn_};
+    const std::int64_t count = std::min(film.seen, places());
+    const auto writer = io::open_video_writer({.to = path,
+                                               .width = 2 * options_.width,
+                                               .height = options_.height,
+                                               .channels = options_.channels,
+                                               .fps = options_.fps,
+                                               .waiting = int(places()) + 1});
+    io::Frame picture;
+    picture.width = 2 * options_.width;
+    picture.height = options_.height;
+    picture.channels = options_.channels;
+    for (std::int64_t n = film.seen - count; n < film.seen; ++n) {
+      const auto from = film.bytes.begin() + std::ptrdiff_t(std::size_t(n % places()) * picture_);
+      picture.pixels.assign(from, from + std::ptrdiff_t(picture_));
+      picture.pts = std::chrono::nanoseconds(
+          std::llround(1e9 * double(n - film.seen + count) / options_.fps));
+      writer->write(picture);
+    }
+    writer->finish();
+  }
 
  private:
   struct Film {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <thread>
 #include <vector>
 
 #include "engine/pipeline/feed.h"
@@ -15,13 +17,55 @@ namespace millrace::app {
 class LockstepFeed final : public engine::Feed {
  public:
   /// `own`: this copy's source. `copies`: the first ranks of all copies. Both outlive it.
-  LockstepFeed(engine::Feed& own, engine::SumGroup& copies);
+  LockstepFeed(engine::Feed& own, engine::SumGroup& copies)
+      : own_(own), copies_(copies), exchange_(copies.exchange()) {
+    const std::lock_guard lock(exchange_.mutex());
+    peers_.resize(leads() ? std::size_t(exchange_.ranks() - 1) : 1);
+    for (std::size_t i = 0; i < peers_.size(); ++i) {
+      const int rank = leads() ? int(i) + 1 : 0;
+      peers_[i].out =
+          exchange_.open_to(rank, engine::Exchange::kFeedTag, {bytes_of(peers_[i].says)});
+      peers_[i].in =
+          exchange_.open_from(rank, engine::Exchange::kFeedTag, {bytes_of(peers_[i].said)});
+      listen(peers_[i]);
+    }
+  }
   /// Closes the exchange's ports, also those of the sums.
-  ~LockstepFeed() override;
-  Status poll(std::chrono::microseconds patience) override;
-  void take(engine::Sample& sample) override;
+  ~LockstepFeed() override {
+    const std::lock_guard lock(exchange_.mutex());
+    exchange_.close_ports();
+  }
+  Status poll(std::chrono::microseconds patience) override {
+    if (over_) return Status::end;
+    if (leads() || !said_) {
+      const Status own = own_.poll(patience);
+      if (leads() && own != Status::ready) {
+        const bool ends = own == Status::end || all_ready() == Status::end;
+        return ends ? Status::end : Status::wait;
+      }
+      if (!leads() && own != Status::wait) {
+        say(peers_.front(), own == Status::ready ? Word::ready : Word::end);
+        said_ = true;
+      }
+    }
+    const Status all = all_ready();
+    over_ = all == Status::end;
+    if (all == Status::wait && patience.count() > 0) std::this_thread::sleep_for(patience);
+    return all;
+  }
+  void take(engine::Sample& sample) override {
+    if (leads()) {
+      for (Peer& peer : peers_) say(peer, Word::ready);
+    }
+    own_.take(sample);
+    said_ = false;
+    const std::lock_guard lock(exchange_.mutex());
+    for (Peer& peer : peers_) listen(peer);
+  }
   /// Ends all copies. On the first one, by the worker that takes samples.
-  void end();
+  void end() {
+    for (Peer& peer : peers_) say(peer, Word::end);
+  }
 
  private:
   /// What a copy reports of its next sample, and the first copy's answer.
@@ -32,11 +76,42 @@ class LockstepFeed final : public engine::Feed {
     Word says = Word::end;
     bool heard = false;  ///< an answer to the last listen()
   };
+  static std::span<std::byte> bytes_of(Word& word) {
+    return std::as_writable_bytes(std::span(&word, 1));
+  }
   bool leads() const { return exchange_.rank() == 0; }
-  void listen(Peer& peer);
-  bool hears(Peer& peer);  ///< under the mutex
-  void say(Peer& peer, Word word);
-  Status all_ready();
+  void listen(Peer& peer) {
+    peer.heard = false;
+    exchange_.start(peer.in);
+  }
+  /// Under the mutex.
+  bool hears(Peer& peer) {
+    peer.heard = peer.heard || exchange_.over(peer.in);
+    return peer.heard;
+  }
+  void say(Peer& peer, Word word) {
+    std::unique_lock lock(exchange_.mutex());
+    while (!exchange_.over(peer.out)) {  // the word before was answered, so this ends soon
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    }
+    peer.says = word;
+    exchange_.start(peer.out);
+  }
+  Status all_ready() {
+    const std::lock_guard lock(exchange_.mutex());
+    copies_.require_alive();
+    bool all = true;
+    for (Peer& peer : peers_) {
+      if (!hears(peer)) {
+        all = false;
+      } else if (peer.said == Word::end) {
+        return Status::end;
+      }
+    }
+    return all ? Status::ready : Status::wait;
+  }
 
   engine::Feed& own_;
   engine::SumGroup& copies_;

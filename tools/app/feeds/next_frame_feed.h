@@ -1,9 +1,10 @@
 // Samples whose target is a later frame.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
-#include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "tools/app/config/config.h"
@@ -17,11 +18,11 @@ struct Ahead {
   int context = 1;  ///< frames in a sample
 };
 
-/// A frame's target is the frame `Ahead::horizon` later in the same segment of the stream. There is none
-/// if that frame was dropped or not decoded, or if an outage or a loop's seam lies between.
+/// A frame's target is the frame `Ahead::horizon` later in the same segment of the stream. There is
+/// none if that frame was dropped or not decoded, or if an outage or a loop's seam lies between.
 ///
-/// A sample begins with the frames that arrived before its own in the segment. If there are too few,
-/// the earliest is repeated: at the start of a stream nothing moves.
+/// A sample begins with the frames that arrived before its own in the segment. If there are too
+/// few, the earliest is repeated: at the start of a stream nothing moves.
 ///
 /// Late targets: a frame becomes a sample at once, so that the network predicts the future. Its
 /// target is written when it arrives; if it never does, the sample has no target. Stages that wait
@@ -34,12 +35,81 @@ struct Ahead {
 class NextFrameFeed final : public FrameFeed {
  public:
   /// `slots`: samples in flight.
-  NextFrameFeed(io::FrameQueue& queue, io::Resizer& resizer, Ahead ahead, bool late, int slots);
+  NextFrameFeed(io::FrameQueue& queue, io::Resizer& resizer, Ahead ahead, bool late, int slots)
+      : FrameFeed(queue, resizer, TargetFrom::later_frame),
+        horizon_(ahead.horizon),
+        context_(ahead.context),
+        late_(late),
+        window_(std::size_t(ahead.horizon) + std::size_t(ahead.context)),
+        awaited_(std::size_t(slots)) {}
 
-  Status poll(std::chrono::microseconds patience) override;
-  void take(engine::Sample& sample) override;
-  Status target(engine::Sample& sample, std::chrono::microseconds patience) override;
-  Status targets_known(std::chrono::microseconds patience) override;
+  Status poll(std::chrono::microseconds patience) override {
+    if (rests()) {
+      std::this_thread::sleep_for(patience);
+      return Status::wait;
+    }
+    const std::lock_guard lock(mutex_);
+    if (late_) {
+      if (waiting() > 0 || look(patience)) return Status::ready;
+      return ended_ ? Status::end : Status::wait;
+    }
+    bool never = false;
+    if (waiting() > 0 && pair(never)) return Status::ready;
+    if (never) {
+      ++unpaired_;
+      ++passed_;
+    } else if (!look(patience) && ended_ && waiting() == 0) {
+      return Status::end;
+    }
+    return Status::wait;
+  }
+  void take(engine::Sample& sample) override {
+    const std::lock_guard lock(mutex_);
+    const io::Frame& frame = at(passed_);
+    write_context(sample);
+    sample.info = info_of(frame);
+    bool never = false;
+    if (!late_) write_target(*pair(never), sample);
+    ++passed_;
+    if (!late_) return;
+    Awaited& awaited = awaited_[std::size_t(sample.slot)];
+    awaited.sample = &sample;
+    awaited.frame = frame.id;
+    awaited.segment = frame.segment;
+    awaited.target.store(Target::open, std::memory_order_relaxed);
+    for (std::int64_t n = passed_; n < arrived_; ++n) tell(awaited, at(n));
+    if (ended_) miss(awaited);
+  }
+  Status target(engine::Sample& sample, std::chrono::microseconds patience) override {
+    const Awaited& awaited = awaited_[std::size_t(sample.slot)];
+    for (const bool again : {false, true}) {
+      switch (awaited.target.load(std::memory_order_acquire)) {
+        case Target::written:
+          return Status::ready;
+        case Target::missing:
+          return Status::end;
+        case Target::open:
+          break;
+      }
+      if (again) break;
+      if (std::unique_lock lock(mutex_, std::try_to_lock);
+          lock && !rests() && waiting() <= horizon_) {
+        // Don't keep the lock from stage 0 while there is a frame for it.
+        const bool empty = waiting() == 0;
+        if (look(empty ? patience : std::chrono::microseconds(0)) || empty) continue;
+      }
+      std::unique_lock told(told_mutex_);
+      told_.wait_for(told, patience, [&] {
+        return awaited.target.load(std::memory_order_acquire) != Target::open;
+      });
+    }
+    return Status::wait;
+  }
+  Status targets_known(std::chrono::microseconds patience) override {
+    const std::lock_guard lock(mutex_);
+    if (any_open() && !rests() && waiting() <= horizon_) look(patience);
+    return any_open() ? Status::wait : Status::ready;
+  }
   std::int64_t missed() const override { return missed_.load(std::memory_order_relaxed); }
   std::int64_t pending() const override { return unpaired_ + waiting(); }
 
@@ -54,15 +124,67 @@ class NextFrameFeed final : public FrameFeed {
   // Under the lock.
   std::int64_t waiting() const { return arrived_ - passed_; }  ///< frames in the window
   io::Frame& at(std::int64_t n) { return window_[std::size_t(n) % window_.size()]; }
-  void write_context(engine::Sample& sample);
+  void write_context(engine::Sample& sample) {
+    std::int64_t n = passed_;
+    for (int place = context_ - 1; place >= 0; --place) {
+      write_input(at(n), sample, place, context_);
+      if (n > 0 && at(n - 1).segment == at(n).segment) --n;
+    }
+  }
   /// Takes one frame, if one comes, into the window and writes it to the samples that await it.
-  bool look(std::chrono::microseconds patience);
-  void tell(Awaited& awaited, const io::Frame& frame);
-  void wake();  ///< workers that wait for a target
-  void miss(Awaited& awaited);
-  bool any_open() const;
+  bool look(std::chrono::microseconds patience) {
+    io::Frame* const frame = pop(patience, ended_);
+    if (!frame) {
+      for (Awaited& awaited : awaited_) {
+        if (ended_) miss(awaited);
+      }
+      wake();
+      return false;
+    }
+    io::Frame& kept = at(arrived_++);
+    kept = resizer_.fit(*frame);
+    kept.id = frame->id;
+    kept.captured = frame->captured;
+    kept.segment = frame->segment;
+    queue_.release(frame);
+    for (Awaited& awaited : awaited_) tell(awaited, kept);
+    wake();
+    return true;
+  }
+  void tell(Awaited& awaited, const io::Frame& frame) {
+    if (awaited.target.load(std::memory_order_relaxed) != Target::open) return;
+    const std::int64_t due = awaited.frame + horizon_;
+    if (frame.segment != awaited.segment || frame.id > due) return miss(awaited);
+    if (frame.id < due) return;
+    write_target(frame, *awaited.sample);
+    awaited.target.store(Target::written, std::memory_order_release);
+  }
+  /// Workers that wait for a target.
+  void wake() {
+    { const std::lock_guard told(told_mutex_); }  // no worker is between its check and its wait
+    told_.notify_all();
+  }
+  void miss(Awaited& awaited) {
+    if (awaited.target.load(std::memory_order_relaxed) != Target::open) return;
+    missed_.fetch_add(1, std::memory_order_relaxed);
+    awaited.target.store(Target::missing, std::memory_order_release);
+  }
+  bool any_open() const {
+    return std::any_of(awaited_.begin(), awaited_.end(), [](const Awaited& awaited) {
+      return awaited.target.load(std::memory_order_relaxed) == Target::open;
+    });
+  }
   /// The target of the window's first frame; null: not there yet, or `never` to come.
-  const io::Frame* pair(bool& never);
+  const io::Frame* pair(bool& never) {
+    const io::Frame& first = at(passed_);
+    for (std::int64_t n = passed_ + 1; n < arrived_; ++n) {
+      const io::Frame& frame = at(n);
+      if (frame.segment == first.segment && frame.id == first.id + horizon_) return &frame;
+      never = never || frame.segment != first.segment || frame.id > first.id + horizon_;
+    }
+    never = never || ended_;
+    return nullptr;
+  }
 
   const std::int64_t horizon_;
   const int context_;

@@ -1,6 +1,8 @@
 // Which samples of a stream are kept for replay, and which one is replayed next.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -14,14 +16,45 @@ namespace millrace::app {
 /// Thread-bound.
 class ReplayBuffer {
  public:
-  ReplayBuffer(ReplayKind kind, int places, std::size_t bytes, std::uint64_t seed);
+  ReplayBuffer(ReplayKind kind, int places, std::size_t bytes, std::uint64_t seed)
+      : kind_(kind),
+        places_(places),
+        bytes_(bytes),
+        pixels_(std::size_t(places) * bytes),
+        random_(seed) {
+    kept_.reserve(std::size_t(places));
+  }
 
   /// The place to keep the stream's next sample in; -1: don't keep it.
-  int keep(std::int64_t frame, float loss);
+  int keep(std::int64_t frame, float loss) {
+    if (!std::isfinite(loss)) return -1;  // not worth keeping
+    ++seen_;
+    if (count() < places_) {
+      kept_.push_back({frame, loss});
+      return count() - 1;
+    }
+    const int place = place_for_next();
+    if (place >= 0) kept_[std::size_t(place)] = {frame, loss};
+    return place;
+  }
   /// The place of the sample to replay next. The buffer must not be empty.
-  int choose();
+  int choose() {
+    if (kind_ != ReplayKind::hard) return int(random_.below(count()));
+    double sum = 0;
+    for (const Kept& kept : kept_) sum += kept.loss;
+    const double at = double(random_.next() >> 11) * 0x1p-53 * sum;
+    double passed = 0;
+    for (int place = 0; place < count(); ++place) {
+      passed += kept_[std::size_t(place)].loss;
+      if (at < passed) return place;
+    }
+    return count() - 1;  // every loss is 0
+  }
   /// Notes the new loss of a replayed sample, unless another one has taken its place.
-  void set_loss(int place, std::int64_t frame, float loss);
+  void set_loss(int place, std::int64_t frame, float loss) {
+    Kept& kept = kept_[std::size_t(place)];
+    if (kept.frame == frame && std::isfinite(loss)) kept.loss = loss;
+  }
 
   std::byte* at(int place) { return pixels_.data() + std::size_t(place) * bytes_; }
   std::int64_t frame(int place) const { return kept_[std::size_t(place)].frame; }
@@ -34,7 +67,23 @@ class ReplayBuffer {
     std::int64_t frame = -1;
     float loss = 0;
   };
-  int place_for_next();
+  int place_for_next() {
+    switch (kind_) {
+      case ReplayKind::none:
+        return -1;
+      case ReplayKind::recent:
+        return int((seen_ - 1) % places_);
+      case ReplayKind::reservoir: {
+        const std::int64_t place = random_.below(seen_);
+        return place < places_ ? int(place) : -1;
+      }
+      case ReplayKind::hard:
+        return int(std::min_element(kept_.begin(), kept_.end(),
+                                    [](const Kept& a, const Kept& b) { return a.loss < b.loss; }) -
+                   kept_.begin());
+    }
+    return -1;
+  }
 
   const ReplayKind kind_;
   const int places_;

@@ -1,6 +1,7 @@
 // How well classes of frames or pixels are predicted, compared with always predicting the majority.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <vector>
@@ -13,10 +14,28 @@ namespace millrace::app {
 /// and of the latest kRecent. Written by one thread; recent() from any.
 class Overlap {
  public:
-  explicit Overlap(std::size_t classes);
+  explicit Overlap(std::size_t classes)
+      : now_(2 * classes), latest_(now_), all_(now_), ring_(kRecent, now_) {}
   /// Counts a pixel of class `truth` that was predicted as `told`.
-  void add(std::size_t truth, std::size_t told);
-  void end_frame();
+  void add(std::size_t truth, std::size_t told) {
+    const std::size_t classes = now_.size() / 2;
+    ++now_[classes + truth];
+    if (truth == told) {
+      ++now_[truth];
+    } else {
+      ++now_[classes + told];
+    }
+  }
+  void end_frame() {
+    Counts& oldest = ring_[frames_++ % kRecent];
+    for (std::size_t i = 0; i < now_.size(); ++i) {
+      all_[i] += now_[i];
+      latest_[i] += now_[i] - oldest[i];
+    }
+    oldest.swap(now_);
+    std::fill(now_.begin(), now_.end(), 0);
+    recent_.store(share(latest_), std::memory_order_relaxed);
+  }
   double mean() const { return share(all_); }
   double recent() const { return recent_.load(std::memory_order_relaxed); }
 
@@ -24,7 +43,18 @@ class Overlap {
   static constexpr std::size_t kRecent = std::size_t(engine::LossHistory::kRecent);
   /// By class: pixels in both, and in either.
   using Counts = std::vector<std::int64_t>;
-  static double share(const Counts& counts);
+  static double share(const Counts& counts) {
+    const std::size_t classes = counts.size() / 2;
+    double sum = 0;
+    int there = 0;
+    for (std::size_t k = 0; k < classes; ++k) {
+      const std::int64_t both = counts[k], either = counts[classes + k];
+      if (either == 0) continue;
+      sum += double(both) / double(either);
+      ++there;
+    }
+    return there > 0 ? sum / there : 0;
+  }
 
   Counts now_, latest_, all_;
   std::vector<Counts> ring_;
@@ -37,11 +67,47 @@ class Overlap {
 class ClassScores {
  public:
   /// For targets with numbers [classes][pixels] from `offset` on.
-  ClassScores(std::size_t classes, std::size_t pixels, std::size_t offset = 0);
+  ClassScores(std::size_t classes, std::size_t pixels, std::size_t offset = 0)
+      : classes_(classes),
+        pixels_(pixels),
+        offset_(offset),
+        truth_(pixels),
+        told_(pixels),
+        majority_(pixels),
+        latest_(pixels, kNone),
+        best_(pixels),
+        counts_(classes * pixels),
+        overlap_(classes),
+        majority_overlap_(classes) {}
 
   /// Scores one frame, then counts it for the majority. A pixel whose targets are all 0 has no
   /// class.
-  void see(const float* target, const float* prediction);
+  void see(const float* target, const float* prediction) {
+    largest(target + offset_, true, truth_);
+    largest(prediction + offset_, false, told_);
+    std::int64_t seen = 0, right = 0, usual = 0, again = 0, known = 0;
+    for (std::size_t i = 0; i < pixels_; ++i) {
+      const std::size_t truth = truth_[i];
+      if (truth == kNone) continue;
+      ++seen;
+      right += told_[i] == truth;
+      usual += majority_[i] == truth;
+      known += latest_[i] != kNone;
+      again += latest_[i] == truth;
+      latest_[i] = truth;
+      overlap_.add(truth, told_[i]);
+      majority_overlap_.add(truth, majority_[i]);
+      const std::int32_t count = ++counts_[truth * pixels_ + i],
+                         most = counts_[majority_[i] * pixels_ + i];
+      if (count > most || (count == most && truth < majority_[i])) majority_[i] = truth;
+    }
+    if (seen == 0) return;
+    hits_.add(float(right) / float(seen));
+    majority_hits_.add(float(usual) / float(seen));
+    if (known > 0) last_hits_.add(float(again) / float(known));
+    overlap_.end_frame();
+    majority_overlap_.end_frame();
+  }
 
   /// By frame: the share of pixels predicted right; for labels 1 or 0.
   const engine::LossHistory& hits() const { return hits_; }
@@ -56,7 +122,22 @@ class ClassScores {
  private:
   static constexpr std::size_t kNone = std::size_t(-1);
   /// By pixel, the class of the largest number; with `any`, kNone if all are 0.
-  void largest(const float* numbers, bool any, std::vector<std::size_t>& classes);
+  void largest(const float* numbers, bool any, std::vector<std::size_t>& classes) {
+    std::copy_n(numbers, pixels_, best_.begin());
+    std::fill(classes.begin(), classes.end(), 0);
+    for (std::size_t k = 1; k < classes_; ++k) {
+      const float* const plane = numbers + k * pixels_;
+      for (std::size_t i = 0; i < pixels_; ++i) {
+        if (plane[i] > best_[i]) {
+          best_[i] = plane[i];
+          classes[i] = k;
+        }
+      }
+    }
+    for (std::size_t i = 0; any && i < pixels_; ++i) {
+      if (best_[i] <= 0) classes[i] = kNone;
+    }
+  }
 
   const std::size_t classes_, pixels_, offset_;
   std::vector<std::size_t> truth_, told_, majority_, latest_;

@@ -1,6 +1,5 @@
 #include "tools/app/outputs/report.h"
 
-#include <cmath>
 #include <vector>
 
 #include "engine/format.h"
@@ -10,8 +9,6 @@
 
 namespace millrace::app {
 namespace {
-
-constexpr float kErrorGain = 4.0f;  // visible errors are a few grey levels
 
 std::string loss_text(double loss) {
   return engine::format("loss %.4f", loss);
@@ -38,9 +35,8 @@ void draw_loss(const RunLog& log, const std::string& path) {
 void draw_prediction(const RunLog& log, const stages::ImageShape& shape, const std::string& path) {
   const int channels = int(shape.channels), height = int(shape.height), width = int(shape.width);
   const float *target = log.target(), *prediction = log.prediction();
-  std::vector<float> error(log.mean_frame().mean().size());
-  for (std::size_t i = 0; i < error.size(); ++i)
-    error[i] = kErrorGain * std::abs(target[i] - prediction[i]);
+  const std::size_t elements = log.mean_frame().mean().size();
+  const auto error = io::shown_error({prediction, elements}, {target, elements});
   const auto picture = [&](const float* data) {
     return io::from_planar(data, channels, height, width);
   };

@@ -1,6 +1,7 @@
 // A run in its own thread, fed by a mailbox.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <functional>
@@ -8,7 +9,9 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "tools/app/feeds/run_source.h"
 #include "tools/app/run.h"
 #include "tools/bindings/gst/mailbox.h"
 
@@ -34,9 +37,24 @@ struct LearnerCalls {
 /// Learns from the frames in mailbox() until that ends, and saves what the config names.
 class Learner {
  public:
-  Learner(LearnerOptions options, LearnerCalls calls);
+  Learner(LearnerOptions options, LearnerCalls calls)
+      : options_(std::move(options)),
+        calls_(std::move(calls)),
+        drops_(
+            app::drop_policy(options_.config, app::paced_live(options_.config, options_.source) ||
+                                                  options_.source.live) == io::Drop::newest),
+        ahead_(app::reader_options(options_.config, options_.source).ahead),
+        rate_(options_.rate),
+        thread_([this] {
+          sight_->learner = this;
+          work();
+        }) {}
   /// Drains the pipeline and saves.
-  ~Learner();
+  ~Learner() {
+    stopping_ = true;
+    mailbox_->end();
+    thread_.join();
+  }
   Learner(const Learner&) = delete;
   Learner& operator=(const Learner&) = delete;
 
@@ -45,7 +63,10 @@ class Learner {
   bool drops() const { return drops_; }
   void set_rate(double times) { rate_ = times; }
   /// Channels, height, width of a sample, once known. Any thread.
-  std::optional<std::array<int, 3>> shape() const;
+  std::optional<std::array<int, 3>> shape() const {
+    const std::lock_guard lock(mutex_);
+    return shape_;
+  }
   /// Longest time from a frame to its prediction, in ms. Any thread.
   double latency_ms() const { return latency_ms_.load(std::memory_order_relaxed); }
 
@@ -56,9 +77,66 @@ class Learner {
     Learner* learner;  ///< under mutex; null: it is over
   };
 
-  void work();
-  void learn();
-  void see(const app::Prediction& prediction);
+  void work() {
+    try {
+      learn();
+    } catch (const std::exception& error) {
+      calls_.fail(error.what());
+    }
+    mailbox_->end();
+    calls_.over();
+    const std::lock_guard lock(sight_->mutex);
+    sight_->learner = nullptr;
+  }
+  void learn() {
+    auto run = std::make_unique<app::Run>(
+        options_.config,
+        app::RunOptions{
+            .serve = !options_.serve.empty(), .serve_at = options_.serve, .open_source = [this] {
+              return std::make_unique<MailboxSource>(mailbox_, options_.source);
+            }});
+    {
+      const std::lock_guard lock(mutex_);
+      shape_ = run->shape();
+    }
+    for (const std::string& remark : run->remarks()) calls_.tell(remark);
+    if (!run->page().empty()) calls_.tell("page: " + run->page());
+    run->on_event(calls_.tell);
+    run->on_prediction([sight = sight_](const app::Prediction& prediction) {
+      const std::lock_guard lock(sight->mutex);
+      if (sight->learner) sight->learner->see(prediction);
+    });
+    double rate = 1.0;
+    run->on_tick([&] {
+      if (stopping_) run->stop();
+      if (rate_ != rate) run->set_rate(rate = rate_);
+    });
+    std::string failure;
+    const auto failed = [&](const std::string& what) {
+      failure += (failure.empty() ? "" : "; ") + what;
+    };
+    try {
+      run->learn(options_.frames);
+    } catch (const app::Wedged& error) {
+      (void)run.release();  // its threads can't be joined
+      throw;
+    } catch (const std::exception& error) {
+      failed(error.what());
+    } catch (...) {  // a plug-in's
+      failed("an exception of an unknown type");
+    }
+    for (const std::string& what : run->save()) failed(what);
+    if (!run->source_error().empty()) failed(run->source_error());
+    if (!failure.empty()) calls_.fail(failure);
+    calls_.tell(run->summary());
+  }
+  void see(const app::Prediction& prediction) {
+    latency_ms_.store(std::max(latency_ms(), prediction.latency_ms), std::memory_order_relaxed);
+    // A prediction has the time of the frame that it predicts.
+    const std::optional<Stamp> stamp = mailbox_->stamp_of(prediction.frame + ahead_);
+    if (stamp) calls_.shown(prediction, *stamp, !drops_);
+    mailbox_->forget_before(prediction.frame);
+  }
 
   const LearnerOptions options_;
   const LearnerCalls calls_;

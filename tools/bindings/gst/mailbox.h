@@ -1,12 +1,13 @@
 // Frames in transit from a sink pad to the reader of a run, and the stamps of their buffers.
 #pragma once
 
+#include <gst/gst.h>
+
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <optional>
-
-#include <gst/gst.h>
+#include <utility>
 
 #include "io/source/source.h"
 #include "io/source/stream_health.h"
@@ -28,20 +29,65 @@ class Mailbox {
 
   /// Swaps `frame` into the mailbox. `wait`: blocks until there is room; otherwise the frame in the
   /// mailbox is lost and counted. `gap`: frames are missing before it.
-  Put put(io::Frame& frame, const Stamp& stamp, bool gap, bool wait);
+  Put put(io::Frame& frame, const Stamp& stamp, bool gap, bool wait) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !full_ || !wait || flushing_ || ended_; });
+    if (flushing_) return Put::flushing;
+    if (ended_) return Put::over;
+    if (full_) ++lost_;
+    gap_ = gap_ || gap || full_;
+    std::swap(frame_, frame);
+    stamp_ = stamp;
+    full_ = true;
+    changed_.notify_all();
+    return Put::taken;
+  }
   /// No frame follows.
-  void end();
+  void end() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
   /// On: discards the waiting frame and refuses further ones.
-  void flush(bool on);
+  void flush(bool on) {
+    const std::lock_guard lock(mutex_);
+    if (on && full_) ++lost_;
+    if (on) full_ = false;
+    flushing_ = on;
+    gap_ = true;
+    changed_.notify_all();
+  }
 
-  io::ReadStatus take(io::Frame& out, std::chrono::milliseconds timeout);
+  io::ReadStatus take(io::Frame& out, std::chrono::milliseconds timeout) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, timeout, [&] { return full_ || ended_; }))
+      return io::ReadStatus::timeout;
+    if (!full_) return io::ReadStatus::end;
+    std::swap(out, frame_);
+    const bool first = first_ == 0 && stamps_.empty();
+    if (std::exchange(gap_, false) && !first) ++health_->reconnects;
+    stamps_.push_back(stamp_);
+    full_ = false;
+    changed_.notify_all();
+    return io::ReadStatus::frame;
+  }
   /// The stamp of the id-th frame that take() returned, from 0. None if it is not taken yet or
   /// forgotten.
-  std::optional<Stamp> stamp_of(std::int64_t id);
+  std::optional<Stamp> stamp_of(std::int64_t id) {
+    const std::lock_guard lock(mutex_);
+    if (id < first_ || id >= first_ + std::int64_t(stamps_.size())) return std::nullopt;
+    return stamps_[std::size_t(id - first_)];
+  }
   /// Forgets the stamps before frame `id`.
-  void forget_before(std::int64_t id);
+  void forget_before(std::int64_t id) {
+    const std::lock_guard lock(mutex_);
+    for (; first_ < id && !stamps_.empty(); ++first_) stamps_.pop_front();
+  }
 
-  std::int64_t lost() const;
+  std::int64_t lost() const {
+    const std::lock_guard lock(mutex_);
+    return lost_;
+  }
   /// A gap counts as a reconnect: the frames around it are not consecutive.
   const std::shared_ptr<io::StreamHealth>& health() const { return health_; }
 
@@ -59,6 +105,21 @@ class Mailbox {
 };
 
 /// The mailbox as a run's source, which shares its ownership.
-std::unique_ptr<io::Source> source_of(std::shared_ptr<Mailbox> mailbox, const io::SourceInfo& info);
+class MailboxSource final : public io::Source {
+ public:
+  MailboxSource(std::shared_ptr<Mailbox> mailbox, const io::SourceInfo& info)
+      : mailbox_(std::move(mailbox)), info_(info) {}
+
+  io::SourceInfo info() const override { return info_; }
+  io::ReadStatus read(io::Frame& out, std::chrono::milliseconds timeout) override {
+    return mailbox_->take(out, timeout);
+  }
+  bool rewind() override { return false; }
+  std::shared_ptr<const io::StreamHealth> health() const override { return mailbox_->health(); }
+
+ private:
+  const std::shared_ptr<Mailbox> mailbox_;
+  const io::SourceInfo info_;
+};
 
 }  // namespace millrace::gst

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "tools/app/run.h"
@@ -25,32 +26,115 @@ struct Shown {
 class Outlet {
  public:
   /// `room`: pictures that may wait.
-  explicit Outlet(int room);
-  ~Outlet();
+  explicit Outlet(int room) : room_(std::size_t(room)), spare_(room_ + 1) {}
+  ~Outlet() { drop_events(true); }
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
 
   /// If there is no room, waits for it or drops the picture.
-  void put(const app::Prediction& prediction, const Stamp& stamp, bool wait);
+  void put(const app::Prediction& prediction, const Stamp& stamp, bool wait) {
+    std::unique_lock lock(mutex_);
+    const auto unwanted = [&] { return flushing_ || stamp.position < from_; };
+    if (wait) changed_.wait(lock, [&] { return waiting_.size() < room_ || unwanted(); });
+    if (unwanted()) return;
+    if (waiting_.size() >= room_) {
+      ++dropped_;
+      return;
+    }
+    Shown shown;
+    if (!spare_.empty()) {
+      shown = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    shown.stamp = stamp;
+    shown.frame = prediction.frame;
+    shown.loss = prediction.loss;
+    shown.input.assign(prediction.input.begin(), prediction.input.end());
+    shown.target.assign(prediction.target.begin(), prediction.target.end());
+    shown.prediction.assign(prediction.prediction.begin(), prediction.prediction.end());
+    waiting_.push_back(std::move(shown));
+    changed_.notify_all();
+  }
   /// Takes ownership. `position`: of the first buffer after the event.
-  void put(GstEvent* event, std::int64_t position);
+  void put(GstEvent* event, std::int64_t position) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back({event, position});
+    changed_.notify_all();
+  }
   /// No picture follows.
-  void end();
+  void end() {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
+  }
   /// On: discards everything, and later also pictures of frames before `position`; next() returns.
   /// Off: starts again.
-  void flush(bool on, std::int64_t position);
+  void flush(bool on, std::int64_t position) {
+    const std::lock_guard lock(mutex_);
+    flushing_ = on;
+    if (on) {
+      from_ = position;
+      drop_pictures();
+      drop_events(false);
+    } else {
+      ended_ = false;
+    }
+    changed_.notify_all();
+  }
   /// Empty and flushing, as made: positions start at 0 again.
-  void reset();
+  void reset() {
+    const std::lock_guard lock(mutex_);
+    flushing_ = true;
+    ended_ = false;
+    from_ = dropped_ = 0;
+    drop_pictures();
+    drop_events(true);
+  }
 
   enum class Next { picture, event, end, flushing };
   /// Waits for the next item. The caller owns an event.
-  Next next(Shown& picture, GstEvent*& event);
+  Next next(Shown& picture, GstEvent*& event) {
+    std::unique_lock lock(mutex_);
+    if (!picture.input.empty()) spare_.push_back(std::exchange(picture, {}));
+    changed_.wait(lock, [&] { return flushing_ || ended_ || !waiting_.empty(); });
+    if (flushing_) return Next::flushing;
+    const bool due = !events_.empty() && (waiting_.empty() || events_.front().position <=
+                                                                  waiting_.front().stamp.position);
+    if (due) {
+      event = events_.front().event;
+      events_.pop_front();
+      return Next::event;
+    }
+    if (waiting_.empty()) return Next::end;
+    picture = std::move(waiting_.front());
+    waiting_.pop_front();
+    changed_.notify_all();
+    return Next::picture;
+  }
 
-  std::int64_t dropped() const;
+  std::int64_t dropped() const {
+    const std::lock_guard lock(mutex_);
+    return dropped_;
+  }
 
  private:
-  void drop_pictures();
-  void drop_events(bool all);
+  void drop_pictures() {
+    while (!waiting_.empty()) {
+      spare_.push_back(std::move(waiting_.front()));
+      waiting_.pop_front();
+    }
+  }
+  void drop_events(bool all) {
+    const auto stays = [](GstEvent* event) {
+      return GST_EVENT_IS_STICKY(event) && GST_EVENT_TYPE(event) != GST_EVENT_SEGMENT &&
+             GST_EVENT_TYPE(event) != GST_EVENT_EOS;
+    };
+    std::erase_if(events_, [&](const Event& one) {
+      if (!all && stays(one.event)) return false;
+      gst_event_unref(one.event);
+      return true;
+    });
+  }
 
   const std::size_t room_;
   mutable std::mutex mutex_;

@@ -1,11 +1,15 @@
 // Draws predictions.
 #pragma once
 
-#include <array>
-
 #include <gst/video/video.h>
 
+#include <array>
+#include <cmath>
+
+#include "io/queue/planar.h"
 #include "io/source/frame.h"
+#include "io/source/gst_rows.h"
+#include "io/video/video_writer.h"
 #include "tools/bindings/gst/outlet.h"
 
 namespace millrace::gst {
@@ -16,22 +20,62 @@ enum class Output { prediction, error, input_beside };
 class Picture {
  public:
   /// `shape`: channels, height, width of a sample.
-  Picture(const std::array<int, 3>& shape, Output output);
+  Picture(const std::array<int, 3>& shape, Output output) : shape_(shape), output_(output) {
+    const auto [channels, height, width] = shape_;
+    gst_video_info_set_format(&info_, channels == 1 ? GST_VIDEO_FORMAT_GRAY8 : GST_VIDEO_FORMAT_RGB,
+                              guint(output == Output::input_beside ? 2 * width : width),
+                              guint(height));
+  }
 
   /// Raw video of the picture's size at the frame rate of `in`. `stretched`: its pixel aspect ratio
   /// undoes the stretch. The caller owns the result.
-  GstCaps* caps(const GstVideoInfo& in, bool stretched);
+  GstCaps* caps(const GstVideoInfo& in, bool stretched) {
+    GST_VIDEO_INFO_FPS_N(&info_) = GST_VIDEO_INFO_FPS_N(&in);
+    GST_VIDEO_INFO_FPS_D(&info_) = GST_VIDEO_INFO_FPS_D(&in);
+    gint wide = GST_VIDEO_INFO_PAR_N(&in), high = GST_VIDEO_INFO_PAR_D(&in);
+    if (stretched) {  // displayed with the input's aspect ratio
+      gst_util_fraction_multiply(wide, high, GST_VIDEO_INFO_WIDTH(&in), GST_VIDEO_INFO_HEIGHT(&in),
+                                 &wide, &high);
+      gst_util_fraction_multiply(wide, high, shape_[1], shape_[2], &wide, &high);
+    }
+    GST_VIDEO_INFO_PAR_N(&info_) = wide;
+    GST_VIDEO_INFO_PAR_D(&info_) = high;
+    return gst_video_info_to_caps(&info_);
+  }
   /// A buffer with the time of `shown`, which the caller owns. If the network's output is no
   /// picture, it shows the input.
-  GstBuffer* draw(const Shown& shown);
+  GstBuffer* draw(const Shown& shown) {
+    const bool pictures = shown.prediction.size() == shown.input.size();
+    const io::Frame* out = &right_;
+    if (!pictures || output_ == Output::prediction) {
+      planar(pictures ? shown.prediction : shown.input, right_);
+    } else if (output_ == Output::error) {
+      std::vector<float> error = io::shown_error(shown.prediction, shown.target);
+      error.resize(shown.prediction.size());  // black where there was no target
+      planar(error, right_);
+    }
+    if (output_ == Output::input_beside) {
+      planar(shown.input, left_);
+      planar(pictures ? shown.prediction : shown.input, right_);
+      io::side_by_side(left_, right_, both_);
+      out = &both_;
+    }
+    GstBuffer* const buffer =
+        gst_buffer_new_allocate(nullptr, GST_VIDEO_INFO_SIZE(&info_), nullptr);
+    io::copy_pixels(*out, info_, buffer);
+    GST_BUFFER_PTS(buffer) = shown.stamp.pts;
+    GST_BUFFER_DURATION(buffer) = shown.stamp.duration;
+    return buffer;
+  }
 
  private:
-  void planar(const std::vector<float>& values, io::Frame& out) const;
+  void planar(const std::vector<float>& values, io::Frame& out) const {
+    io::from_planar(values.data(), shape_[0], shape_[1], shape_[2], out);
+  }
 
   const std::array<int, 3> shape_;
   const Output output_;
   GstVideoInfo info_;
-  std::vector<float> error_;
   io::Frame left_, right_, both_;  ///< storage is reused
 };
 

@@ -1,9 +1,7 @@
-#include "io/source/gst_bound.h"
+#include "io/source/gst_watch.h"
 
-#include <atomic>
-#include <memory>
-#include <string>
-#include <utility>
+#include <algorithm>
+#include <string_view>
 
 #include "io/source/coded_size.h"
 #include "io/source/source_kinds.h"
@@ -43,18 +41,6 @@ struct Watch {
   }
 };
 using SharedWatch = std::shared_ptr<Watch>;
-
-void forget_watch(gpointer watch) {
-  delete static_cast<SharedWatch*>(watch);
-}
-
-void forget_watched(gpointer watch, GClosure*) {
-  forget_watch(watch);
-}
-
-void add_probe(GstPad* pad, int types, GstPadProbeCallback call, const SharedWatch& watch) {
-  gst_pad_add_probe(pad, GstPadProbeType(types), call, new SharedWatch(watch), forget_watch);
-}
 
 std::string format_of(GstPad* pad) {
   const GstOwned<GstCaps> caps(gst_pad_get_current_caps(pad));
@@ -125,8 +111,7 @@ void watch(GstElement* pipeline, GstElement* element, std::int64_t most) {
   } else if (std::string_view(GST_OBJECT_NAME(factory)) == "multipartdemux") {
     // It keeps a part until it has all of the bytes that the server promised.
     add_probe(sink.get(), GST_PAD_PROBE_TYPE_BUFFER, to_demuxer, shared);
-    g_signal_connect_data(element, "pad-added", G_CALLBACK(on_part), new SharedWatch(shared),
-                          forget_watched, GConnectFlags(0));
+    connect(element, "pad-added", G_CALLBACK(on_part), shared);
   }
 }
 
@@ -134,14 +119,62 @@ void on_added(GstBin* pipeline, GstBin*, GstElement* element, gpointer most) {
   watch(GST_ELEMENT(pipeline), element, *static_cast<const std::int64_t*>(most));
 }
 
+void note(std::atomic<GstClockTime>& reached, GstBuffer* buffer) {
+  const GstClockTime start = GST_BUFFER_DTS_OR_PTS(buffer);
+  if (!GST_CLOCK_TIME_IS_VALID(start)) return;
+  const GstClockTime length =
+      GST_BUFFER_DURATION_IS_VALID(buffer) ? GST_BUFFER_DURATION(buffer) : 0;
+  GstClockTime before = reached.load();
+  while (before < start + length && !reached.compare_exchange_weak(before, start + length)) {
+  }
+}
+
+GstPadProbeReturn on_data(GstPad*, GstPadProbeInfo* info, gpointer shared) {
+  std::atomic<GstClockTime>& reached = **static_cast<SharedTime*>(shared);
+  if (GstBuffer* const buffer = gst_pad_probe_info_get_buffer(info)) {
+    note(reached, buffer);
+  } else if (GstBufferList* const list = gst_pad_probe_info_get_buffer_list(info)) {
+    const guint length = gst_buffer_list_length(list);
+    if (length > 0) note(reached, gst_buffer_list_get(list, length - 1));
+  }
+  return GST_PAD_PROBE_OK;
+}
+
+void on_pad(GstElement*, GstPad* pad, gpointer shared) {
+  if (!GST_PAD_IS_SRC(pad)) return;
+  constexpr int data = GST_PAD_PROBE_TYPE_BUFFER | GST_PAD_PROBE_TYPE_BUFFER_LIST;
+  add_probe(pad, data, on_data, *static_cast<SharedTime*>(shared));
+}
+
+void watch_element(GstBin*, GstBin*, GstElement* element, gpointer shared) {
+  const gchar* const kind = gst_element_get_metadata(element, GST_ELEMENT_METADATA_KLASS);
+  if (!kind || std::string_view(kind).find("Demux") == std::string_view::npos) return;
+  connect(element, "pad-added", G_CALLBACK(on_pad), *static_cast<SharedTime*>(shared));
+}
+
+bool means_no_decoder(const GError& error) {
+  if (error.domain == GST_CORE_ERROR) return error.code == GST_CORE_ERROR_MISSING_PLUGIN;
+  return error.domain == GST_STREAM_ERROR && (error.code == GST_STREAM_ERROR_CODEC_NOT_FOUND ||
+                                              error.code == GST_STREAM_ERROR_TYPE_NOT_FOUND);
+}
+
+std::string trimmed(std::string text) {
+  text.erase(text.find_last_not_of(" \n.") + 1);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+// The first line of a debug text is a place in GStreamer's source; the rest may be of use.
+std::string detail_of(const gchar* debug) {
+  const std::string text = debug ? debug : "";
+  const std::size_t line = text.find('\n');
+  return line == std::string::npos ? "" : trimmed(text.substr(line + 1));
+}
+
 }  // namespace
 
 void bound_pictures(GstElement* pipeline, std::int64_t most) {
-  const auto kept = new std::int64_t(most);
-  g_signal_connect_data(
-      pipeline, "deep-element-added", G_CALLBACK(on_added), kept,
-      [](gpointer number, GClosure*) { delete static_cast<std::int64_t*>(number); },
-      GConnectFlags(0));
+  connect(pipeline, "deep-element-added", G_CALLBACK(on_added), most);
   const GstOwned<GstIterator> elements(gst_bin_iterate_recurse(GST_BIN(pipeline)));
   GValue item = G_VALUE_INIT;
   while (gst_iterator_next(elements.get(), &item) == GST_ITERATOR_OK) {
@@ -149,6 +182,47 @@ void bound_pictures(GstElement* pipeline, std::int64_t most) {
     g_value_reset(&item);
   }
   g_value_unset(&item);
+}
+
+SharedTime watch_extent(GstElement* pipeline) {
+  const auto reached = std::make_shared<std::atomic<GstClockTime>>(0);
+  connect(pipeline, "deep-element-added", G_CALLBACK(watch_element), reached);
+  return reached;
+}
+
+bool GstTrouble::look() {
+  while (const GstOwned<GstMessage> message{gst_bus_pop(bus_.get())}) {
+    const GstStructure* const fields = gst_message_get_structure(message.get());
+    if (GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_ERROR && cause_.empty()) {
+      note_error(message.get());
+    } else if (fields && gst_structure_has_name(fields, "missing-plugin")) {
+      const gchar* const name = gst_structure_get_string(fields, "name");
+      if (name) missing_ = name;
+    }
+  }
+  return !cause_.empty();
+}
+
+void GstTrouble::note_error(GstMessage* message) {
+  GError* raw_error = nullptr;
+  gchar* raw_debug = nullptr;
+  gst_message_parse_error(message, &raw_error, &raw_debug);
+  const GstOwned<GError> error(raw_error);
+  const GstOwned<gchar> debug(raw_debug);
+  cause_ = trimmed(error->message);
+  const std::string detail = detail_of(debug.get());
+  if (detail.find("reason not-linked") != std::string::npos) {
+    cause_ = "there is no video in it";
+  } else if (!detail.empty() && detail != cause_) {
+    cause_ += " (" + detail + ")";
+  }
+  no_decoder_ = means_no_decoder(*error);
+}
+
+void GstTrouble::raise(const SourceOptions& options) const {
+  if (!no_decoder_) throw source_error(options, redacted(cause_));
+  const std::string cause = missing_.empty() ? cause_ : "GStreamer has no " + missing_;
+  throw NoDecoder(source_error(options, redacted(cause)).what());
 }
 
 }  // namespace millrace::io
