@@ -1,15 +1,51 @@
-// Layers that other layers are built of. Only this folder includes it.
+// Layers that are one function, and those that other layers are built of. Only this folder includes
+// it.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "stages/layer.h"
 
 namespace millrace::stages {
 
-/// Convolution with bias, square odd kernel, padding kernel/2. fan_in = in * kernel^2.
+using Values = std::span<const at::Tensor>;
+
+/// What a Layer is, as data.
+struct LayerFunction {
+  std::string text;  ///< describe()
+  std::vector<ParameterSpec> parameters{};
+  std::function<at::Tensor(Values x, Values p)> of{};  ///< forward()
+  /// Each channel is treated alone: any part of its input gives that part of its output.
+  bool by_channel = false;
+  // For ranks that share it, of a matrix between channels (a convolution, a linear layer): what
+  // makes one of `ways` equal parts, or null where there are none.
+  /// Of the output's channels, of all of the input.
+  std::function<std::unique_ptr<Layer>(int ways)> column{};
+  /// A share of all of the output, of a part of the input's channels; no bias where that is not
+  /// defined.
+  std::function<std::unique_ptr<Layer>(int ways)> row{};
+};
+
+class FunctionLayer final : public Layer {
+ public:
+  explicit FunctionLayer(LayerFunction function) : is(std::move(function)) {}
+  std::string describe() const override { return is.text; }
+  std::vector<ParameterSpec> parameters() const override { return is.parameters; }
+  at::Tensor forward(Values x, Values p) const override { return is.of(x, p); }
+
+  const LayerFunction is;
+};
+
+inline std::unique_ptr<Layer> layer_of(LayerFunction function) {
+  return std::make_unique<FunctionLayer>(std::move(function));
+}
+
+/// Convolution with bias, square odd kernel, padding kernel/2. fan_in = in * kernel^2. `init`: of
+/// its weights, with a bias of zeros; kaiming_uniform: both as PyTorch's.
 std::unique_ptr<Layer> make_conv(std::int64_t in, std::int64_t out, std::int64_t kernel,
-                                 std::int64_t stride);
+                                 std::int64_t stride, std::int64_t groups = 1,
+                                 Init init = Init::kaiming_uniform);
 
 /// Adds latest_frame() of the sample, which it joins, to its input.
 std::unique_ptr<Layer> make_change(std::int64_t channels);

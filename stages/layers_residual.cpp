@@ -91,30 +91,18 @@ class ResidualBlock final : public Layer {
 
 /// x + relu(conv(x)). Half of He's initial weights make that x + relu(conv(x)) / 2: signal and
 /// gradient keep their size through many blocks, and a gradient that comes late still fits.
-class ResidualConv final : public Layer {
- public:
-  ResidualConv(std::int64_t channels, std::int64_t kernel)
-      : channels_(channels), kernel_(kernel) {}
-  std::string describe() const override {
-    return "residual " + std::to_string(channels_) + " k" + std::to_string(kernel_);
-  }
-  std::vector<ParameterSpec> parameters() const override {
-    const std::int64_t fan_in = channels_ * kernel_ * kernel_;
-    return {{"weight", {channels_, channels_, kernel_, kernel_}, Init::he_uniform, 4 * fan_in},
-            {"bias", {channels_}, Init::zeros}};
-  }
-  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor> p) const override {
-    return x[0] + at::relu(at::conv2d(x[0], p[0], p[1], 1, kernel_ / 2));
-  }
-
- private:
-  std::int64_t channels_, kernel_;
-};
-
 std::unique_ptr<Layer> make_residual(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
-  if (*spec.kernel % 2 == 0)
+  const std::int64_t channels = shape.channels, kernel = *spec.kernel;
+  if (kernel % 2 == 0)
     throw std::invalid_argument("kernel must be odd, so that padding keeps the size");
-  return std::make_unique<ResidualConv>(shape.channels, *spec.kernel);
+  const std::int64_t fan_in = channels * kernel * kernel;
+  return layer_of(
+      {.text = "residual " + std::to_string(channels) + " k" + std::to_string(kernel),
+       .parameters = {{"weight", {channels, channels, kernel, kernel}, Init::he_uniform, 4 * fan_in},
+                      {"bias", {channels}, Init::zeros}},
+       .of = [=](Values x, Values p) {
+         return x[0] + at::relu(at::conv2d(x[0], p[0], p[1], 1, kernel / 2));
+       }});
 }
 
 std::unique_ptr<Layer> make_block(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {

@@ -4,69 +4,32 @@
 #include <stdexcept>
 
 #include "stages/layers.h"
-#include "stages/splittable.h"
 
 namespace millrace::stages {
 namespace {
 
-/// A layer without parameters, given by its operator.
-class Operator : public Layer {
- public:
-  using Function = at::Tensor (*)(const at::Tensor&, double);
-  Operator(std::string name, Function function, double argument = 0)
-      : name_(std::move(name)), function_(function), argument_(argument) {}
-  std::string describe() const override { return name_; }
-  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor>) const override {
-    return function_(x[0], argument_);
-  }
+using std::to_string;
 
- private:
-  std::string name_;
-  Function function_;
-  double argument_;
-};
+/// A layer without parameters that treats each channel alone.
+std::unique_ptr<Layer> by_channel(std::string text,
+                                  std::function<at::Tensor(const at::Tensor& x)> function) {
+  return layer_of(
+      {.text = std::move(text),
+       .of = [function = std::move(function)](Values x, Values) { return function(x[0]); },
+       .by_channel = true});
+}
 
-/// One that treats each channel alone. Flattened channels follow one another.
-class ChannelOperator final : public Operator, public ByChannel {
-  using Operator::Operator;
-};
-
-/// Joins what the module before gives with what an earlier one gave: a connection that skips what
-/// lies between, whatever stages that is in.
-class Join final : public Layer {
- public:
-  Join(bool add, std::int64_t from) : add_(add), from_(from) {}
-  std::string describe() const override {
-    return (add_ ? "add from " : "concat from ") + (from_ < 0 ? "sample" : std::to_string(from_));
-  }
-  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor>) const override {
-    return add_ ? x[0] + x[1] : at::cat({x[0], x[1]}, 1);
-  }
-
- private:
-  bool add_;
-  std::int64_t from_;
-};
-
-/// The change to a sample's latest frame, added to that frame.
-class AddToLastFrame final : public Layer {
- public:
-  explicit AddToLastFrame(std::int64_t channels) : channels_(channels) {}
-  std::string describe() const override { return "add to the last frame"; }
-  at::Tensor forward(std::span<const at::Tensor> x, std::span<const at::Tensor>) const override {
-    return x[0] + latest_frame(x[1], channels_);
-  }
-
- private:
-  std::int64_t channels_;
-};
+std::string size_text(const ImageShape& shape) {
+  return to_string(shape.width) + "x" + to_string(shape.height);
+}
 
 std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape, const ImageShape*) {
   if (shape.height == 0 || shape.width == 0) {
     throw std::invalid_argument("flatten needs source.width and source.height to be set");
   }
   shape = {shape.channels * shape.height * shape.width, 1, 1};
-  return std::make_unique<ChannelOperator>("flatten", [](const at::Tensor& x, double) {
+  // Flattened channels follow one another.
+  return by_channel("flatten", [](const at::Tensor& x) {
     return x.reshape({x.size(0), -1, 1, 1});
   });
 }
@@ -74,16 +37,15 @@ std::unique_ptr<Layer> make_flatten(const LayerSpec&, ImageShape& shape, const I
 std::unique_ptr<Layer> make_pool(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
   const std::int64_t k = spec.kernel.value_or(2);
   if ((shape.height && shape.height < k) || (shape.width && shape.width < k)) {
-    throw std::invalid_argument("kernel " + std::to_string(k) + " is larger than its input " +
-                                std::to_string(shape.width) + "x" + std::to_string(shape.height));
+    throw std::invalid_argument("kernel " + to_string(k) + " is larger than its input " +
+                                size_text(shape));
   }
   shape.height /= k;
   shape.width /= k;
-  const auto function =
-      spec.type == "maxpool"
-          ? [](const at::Tensor& x, double k) { return at::max_pool2d(x, std::int64_t(k)); }
-          : [](const at::Tensor& x, double k) { return at::avg_pool2d(x, std::int64_t(k)); };
-  return std::make_unique<ChannelOperator>(spec.type + " " + std::to_string(k), function, double(k));
+  return by_channel(spec.type + " " + to_string(k),
+                    [k, largest = spec.type == "maxpool"](const at::Tensor& x) {
+                      return largest ? at::max_pool2d(x, k) : at::avg_pool2d(x, k);
+                    });
 }
 
 std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, const ImageShape*) {
@@ -91,73 +53,64 @@ std::unique_ptr<Layer> make_upsample(const LayerSpec& spec, ImageShape& shape, c
   const std::string kind = spec.kind.value_or("nearest");
   if (kind != "nearest" && kind != "bilinear")
     throw std::invalid_argument("kind must be \"nearest\" or \"bilinear\"");
+  const bool bilinear = kind == "bilinear";
   shape.height *= factor;
   shape.width *= factor;
-  if (kind == "bilinear") {
-    return std::make_unique<ChannelOperator>(
-        "upsample " + std::to_string(factor) + " bilinear",
-        [](const at::Tensor& x, double f) {
-          return at::upsample_bilinear2d(x,
-                                         {x.size(2) * std::int64_t(f), x.size(3) * std::int64_t(f)},
-                                         /*align_corners=*/false);
-        },
-        double(factor));
-  }
-  return std::make_unique<ChannelOperator>(
-      "upsample " + std::to_string(factor),
-      [](const at::Tensor& x, double f) {
-        return at::upsample_nearest2d(x,
-                                      {x.size(2) * std::int64_t(f), x.size(3) * std::int64_t(f)});
-      },
-      double(factor));
+  return by_channel("upsample " + to_string(factor) + (bilinear ? " bilinear" : ""),
+                    [=](const at::Tensor& x) {
+                      const std::int64_t size[] = {x.size(2) * factor, x.size(3) * factor};
+                      return bilinear ? at::upsample_bilinear2d(x, size, /*align_corners=*/false)
+                                      : at::upsample_nearest2d(x, size);
+                    });
 }
 
 std::unique_ptr<Layer> make_pixel_shuffle(const LayerSpec& spec, ImageShape& shape,
                                           const ImageShape*) {
   const std::int64_t factor = *spec.factor;
   if (shape.channels % (factor * factor) != 0) {
-    throw std::invalid_argument("pixel-shuffle by " + std::to_string(factor) +
-                                " needs channels in multiples of " + std::to_string(factor * factor) +
-                                ", its input has " + std::to_string(shape.channels));
+    throw std::invalid_argument("pixel-shuffle by " + to_string(factor) +
+                                " needs channels in multiples of " + to_string(factor * factor) +
+                                ", its input has " + to_string(shape.channels));
   }
   shape = {shape.channels / (factor * factor), shape.height * factor, shape.width * factor};
-  return std::make_unique<Operator>(
-      "pixel-shuffle " + std::to_string(factor),
-      [](const at::Tensor& x, double f) { return at::pixel_shuffle(x, std::int64_t(f)); },
-      double(factor));
+  return layer_of({.text = "pixel-shuffle " + to_string(factor),
+                   .of = [=](Values x, Values) { return at::pixel_shuffle(x[0], factor); }});
 }
 
+/// Joins what the module before gives with what an earlier one gave: a connection that skips what
+/// lies between, whatever stages that is in.
 std::unique_ptr<Layer> make_join(const LayerSpec& spec, ImageShape& shape,
                                  const ImageShape* joined) {
-  const auto sized = [](const ImageShape& s) { return std::to_string(s.width) + "x" + std::to_string(s.height); };
-  if (joined->height != shape.height || joined->width != shape.width) {
-    throw std::invalid_argument("joins " + sized(shape) + " with module " + std::to_string(*spec.from) +
-                                "'s " + sized(*joined) + ": sizes must be equal");
-  }
   const bool add = spec.type == "add";
+  const std::int64_t from = *spec.from;
+  if (joined->height != shape.height || joined->width != shape.width) {
+    throw std::invalid_argument("joins " + size_text(shape) + " with module " + to_string(from) +
+                                "'s " + size_text(*joined) + ": sizes must be equal");
+  }
   if (add && joined->channels != shape.channels) {
-    throw std::invalid_argument("adds " + std::to_string(shape.channels) + " channels to module " +
-                                std::to_string(*spec.from) + "'s " + std::to_string(joined->channels));
+    throw std::invalid_argument("adds " + to_string(shape.channels) + " channels to module " +
+                                to_string(from) + "'s " + to_string(joined->channels));
   }
   if (!add) shape.channels += joined->channels;
-  return std::make_unique<Join>(add, *spec.from);
+  return layer_of({.text = spec.type + " from " + (from < 0 ? "sample" : to_string(from)),
+                   .of = [=](Values x, Values) {
+                     return add ? x[0] + x[1] : at::cat({x[0], x[1]}, 1);
+                   }});
 }
 
-template <at::Tensor (*Function)(const at::Tensor&)>
+template <at::Tensor (*function)(const at::Tensor&)>
 std::unique_ptr<Layer> pointwise(const LayerSpec& spec, ImageShape&, const ImageShape*) {
-  return std::make_unique<ChannelOperator>(spec.type,
-                                           [](const at::Tensor& x, double) { return Function(x); });
+  return by_channel(spec.type, function);
 }
 
 std::unique_ptr<Layer> leaky_relu(const LayerSpec& spec, ImageShape&, const ImageShape*) {
-  return std::make_unique<ChannelOperator>(
-      spec.type, [](const at::Tensor& x, double slope) { return at::leaky_relu(x, slope); },
-      spec.slope.value_or(0.01));
+  return by_channel(spec.type, [slope = spec.slope.value_or(0.01)](const at::Tensor& x) {
+    return at::leaky_relu(x, slope);
+  });
 }
 
 std::unique_ptr<Layer> make_multiply(const LayerSpec& spec, ImageShape&, const ImageShape*) {
-  return std::make_unique<ChannelOperator>(
-      spec.type, [](const at::Tensor& x, double slope) { return x * slope; }, *spec.slope);
+  return by_channel(spec.type, [slope = *spec.slope](const at::Tensor& x) { return x * slope; });
 }
 
 /// A view: each module gives a tensor of its own.
@@ -176,7 +129,8 @@ at::Tensor latest_frame(const at::Tensor& sample, std::int64_t channels) {
 }
 
 std::unique_ptr<Layer> make_change(std::int64_t channels) {
-  return std::make_unique<AddToLastFrame>(channels);
+  return layer_of({.text = "add to the last frame",
+                   .of = [=](Values x, Values) { return x[0] + latest_frame(x[1], channels); }});
 }
 
 std::vector<LayerType> simple_layers() {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <tuple>
 
 #include "stages/json_bounds.h"
@@ -111,15 +112,16 @@ std::string to_safetensors(const StateDict& state, const Metadata& metadata) {
   std::memcpy(file.data(), &size, sizeof size);
   file += text;
   for (const auto& [name, tensor] : state) {
-    const at::Tensor bytes = tensor.contiguous();
+    const at::Tensor bytes = tensor.to(at::kFloat).contiguous();
     file.append(static_cast<const char*>(bytes.const_data_ptr()), 4 * std::size_t(bytes.numel()));
   }
   return file;
 }
 
-StateDict read_safetensors(const std::string& path, Metadata* metadata) {
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  if (!file) throw WeightsError("cannot be opened");
+namespace {
+
+StateDict read(std::istream& file, Metadata* metadata) {
+  file.seekg(0, std::ios::end);
   const std::uint64_t total = std::uint64_t(file.tellg());
   std::uint64_t size = 0;
   file.seekg(0);
@@ -142,6 +144,19 @@ StateDict read_safetensors(const std::string& path, Metadata* metadata) {
   if (!file) throw WeightsError("ends early");
   if (metadata) *metadata = std::move(words);
   return state;
+}
+
+}  // namespace
+
+StateDict read_safetensors(const std::string& path, Metadata* metadata) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw WeightsError("cannot be opened");
+  return read(file, metadata);
+}
+
+StateDict from_safetensors(std::string bytes) {
+  std::istringstream file(std::move(bytes));
+  return read(file, nullptr);
 }
 
 }  // namespace millrace::stages

@@ -18,7 +18,7 @@ struct WeightsError : std::runtime_error {
 /// The file's "__metadata__" beside its format: words about the tensors.
 using Metadata = std::map<std::string, std::string>;
 
-/// The file's bytes for `state` (float32, on the CPU), in order, tensors aligned to 8 bytes.
+/// The file's bytes for `state` (on the CPU, as float32), in order, tensors aligned to 8 bytes.
 std::string to_safetensors(const StateDict& state, const Metadata& metadata = {});
 
 /// Reads float32 tensors. The header is capped at 16 MiB and every offset is checked against the
@@ -26,5 +26,7 @@ std::string to_safetensors(const StateDict& state, const Metadata& metadata = {}
 /// Counts of batches that PyTorch's batch norms keep are passed over. `metadata`, unless null, is
 /// set to what the file says about them. Throws WeightsError.
 StateDict read_safetensors(const std::string& path, Metadata* metadata = nullptr);
+/// The same of a file's bytes, as to_safetensors() gave them.
+StateDict from_safetensors(std::string bytes);
 
 }  // namespace millrace::stages

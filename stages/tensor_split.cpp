@@ -6,7 +6,7 @@
 #include <torch/library.h>
 
 #include "stages/entry_names.h"
-#include "stages/splittable.h"
+#include "stages/layers.h"
 
 namespace millrace::stages {
 namespace {
@@ -108,9 +108,22 @@ bool is_joined_later(const Network& network, int begin, int end) {
   return false;
 }
 
-const Splittable* splittable(const Network& network, int module) {
-  return network.from(module) == kNone ? dynamic_cast<const Splittable*>(&network.module(module))
-                                       : nullptr;
+/// Module `index` as data; null: it is no such layer, or has a second input.
+const LayerFunction* function_of(const Network& network, int index) {
+  if (network.from(index) != kNone) return nullptr;
+  const auto* const layer = dynamic_cast<const FunctionLayer*>(&network.module(index));
+  return layer ? &layer->is : nullptr;
+}
+
+bool is_by_channel(const LayerFunction* function) {
+  return function && function->by_channel;
+}
+
+/// Whether each of `ways` ranks can have a part of either layer, of the second as of what the first
+/// gives.
+bool are_pair(const LayerFunction* first, const LayerFunction* second, int ways) {
+  return first && second && first->column && second->row && first->column(ways) &&
+         second->row(ways);
 }
 
 TORCH_LIBRARY_FRAGMENT(millrace, library) {
@@ -131,13 +144,10 @@ TensorSplit::TensorSplit(std::shared_ptr<const Network> whole, const std::vector
   int module = 0;
   for (const int end : ends) {
     while (module < end) {
-      const Splittable* const first = splittable(*whole_, module);
       int other = module + 1;
-      while (other < end && whole_->from(other) == kNone &&
-             dynamic_cast<const ByChannel*>(&whole_->module(other)))
-        ++other;
-      const Splittable* const second = other < end ? splittable(*whole_, other) : nullptr;
-      if (!first || !second || !first->column(ways) || !second->row(ways) ||
+      while (other < end && is_by_channel(function_of(*whole_, other))) ++other;
+      const LayerFunction* const second = other < end ? function_of(*whole_, other) : nullptr;
+      if (!are_pair(function_of(*whole_, module), second, ways) ||
           is_joined_later(*whole_, module, other)) {
         ++module;
         continue;
@@ -162,10 +172,10 @@ std::shared_ptr<const Network> TensorSplit::part(std::shared_ptr<Reducer> reduce
     std::unique_ptr<Layer> layer;
     if (inside && module == pair->first) {
       role = Part::Role::first;
-      layer = splittable(*whole_, module)->column(ways_);
+      layer = function_of(*whole_, module)->column(ways_);
     } else if (inside && module == pair->second) {
       role = Part::Role::second;
-      layer = splittable(*whole_, module)->row(ways_);
+      layer = function_of(*whole_, module)->row(ways_);
     }
     modules.push_back(std::make_unique<Part>(whole_, module, role, std::move(layer), reducer));
     from.push_back(whole_->from(module));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -18,17 +17,16 @@ struct RankLost : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What a message carries besides its head: data of the sample in one slot. Used under
-/// Exchange::mutex(); the schedule's tokens make what it touches the caller's by then.
-class Payload {
- public:
-  virtual ~Payload() = default;
+/// What a message carries besides its head. Used under Exchange::mutex(); the schedule's tokens make
+/// what it touches the caller's by then.
+struct Payload {
   /// Where the bytes lie for as long as this lives; both sides have parts of the same sizes. A
   /// receiver is ready for the slot's next message while a stage may still read the last one's:
   /// none is sent before the schedule has freed the slot.
-  virtual Exchange::Parts parts() = 0;
-  virtual void pack() = 0;    ///< into the parts, before they are sent
-  virtual void unpack() = 0;  ///< out of them, once they have arrived
+  Exchange::Parts parts{};
+  /// Into the parts, before they are sent, and out of them, once they have arrived, between two
+  /// replicas; empty: nothing to do.
+  std::function<void(int from, int to)> pack{}, unpack{};
 };
 
 /// Moves tensors into messages and out of them. Called under Exchange::mutex() unless said
@@ -36,19 +34,15 @@ class Payload {
 class Freight {
  public:
   virtual ~Freight() = default;
-  /// The payload of a message that has one (not release, meeting or turn). `stage`: the sender's; 0
-  /// for the feed and the observer. `sends`: from here. The freight outlives it.
-  virtual std::unique_ptr<Payload> payload(Cargo cargo, int stage, int slot, bool sends) = 0;
+  /// The payload of a message, but of a release or a turn, for as long as the freight lives: of the
+  /// sample in `slot`, or of a meeting what replica `from` has for its next update, where the next
+  /// one of `to` finds it. `stage`: the sender's; 0 for the feed and the observer. `sends`: from
+  /// here.
+  virtual Payload payload(Cargo cargo, int stage, int slot, bool sends) = 0;
   /// Whether a sample's target is its input, so that one message brings both.
   virtual bool target_is_input() const = 0;
   /// Blocks until what a stage last gave for the sample in `slot` lies in host memory.
   virtual void await(Cargo cargo, int stage, int slot) = 0;
-  /// Cargo::meeting: what replica `from` here has for its next update, and where the next update of
-  /// `to` here finds it. Replicas by replica_id; pack_gradient() by the replica's worker.
-  virtual std::size_t gradient_bytes(int stage) const = 0;
-  virtual void pack_gradient(int from, std::byte* to) = 0;
-  virtual void unpack_gradient(int from, int to, const std::byte* bytes) = 0;
-
   /// The gradient that the next update of a stage here applies, followed by room for `more`
   /// numbers. By the stage's worker, not under the mutex, like set_gradient().
   virtual std::vector<float>& gradient(int stage, std::size_t more) = 0;

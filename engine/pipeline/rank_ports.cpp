@@ -1,20 +1,31 @@
 #include "engine/pipeline/rank_ports.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 
 namespace millrace::engine {
 namespace {
 
-/// What the turn to predict brings, where there is a guard.
-struct GuardTurn {
-  LossGuard::State state;
-  LossGuard::Told told;
-};
+/// Brings on whoever judges next. `guard` may be null.
+Payload guard_turn(LossGuard* guard) {
+  struct Turn {
+    LossGuard::State state;
+    LossGuard::Told told;
+  };
+  const auto turn = std::make_shared<Turn>();
+  return {.parts = {std::as_writable_bytes(std::span(turn.get(), 1))},
+          .pack =
+              [=](int, int) {
+                if (guard) *turn = {guard->state(), guard->told()};
+              },
+          .unpack =
+              [=](int, int) {
+                if (guard) guard->go_on_from(turn->state, turn->told);
+              }};
+}
 
-/// Whether it is about the sample in a slot, and brings tensors.
-bool has_payload(Cargo cargo) {
+/// Whether it is about the sample in a slot, and brings its tensors.
+bool has_slot(Cargo cargo) {
   return cargo != Cargo::release && cargo != Cargo::meeting && cargo != Cargo::turn;
 }
 
@@ -71,7 +82,7 @@ RankPorts::Way& RankPorts::to(Cargo cargo, int stage, int peer) {
 }
 
 RankPorts::Place& RankPorts::place_for(Way& way, std::int64_t sample) {
-  return way.places[has_payload(way.cargo) ? std::size_t(shared_.pool.slot_of(sample))
+  return way.places[has_slot(way.cargo) ? std::size_t(shared_.pool.slot_of(sample))
                                            : std::size_t(way.messages) % way.places.size()];
 }
 
@@ -80,28 +91,14 @@ void RankPorts::put(Way& way, const Head& head) {
   place.head = head;
   place.head.number = way.messages++;
   place.head.sent = Clock::now();
-  pack(way, place);
+  if (place.payload.pack && !is_empty(way.cargo, head.token))
+    place.payload.pack(head.from, head.to);
   exchange_.start(way.last = place.port);
 }
 
-void RankPorts::pack(const Way& way, Place& place) {
-  if (is_empty(way.cargo, place.head.token)) return;
-  if (place.payload) place.payload->pack();
-  if (way.cargo == Cargo::meeting) freight_.pack_gradient(place.head.from, place.bytes.data());
-  if (way.cargo != Cargo::turn || !pipeline_.guard) return;
-  const GuardTurn turn{pipeline_.guard->state(), pipeline_.guard->told()};
-  std::memcpy(place.bytes.data(), &turn, sizeof turn);
-}
-
 void RankPorts::unpack(const Way& way, Place& place) {
-  if (is_empty(way.cargo, place.head.token)) return;
-  if (place.payload) place.payload->unpack();
-  if (way.cargo == Cargo::meeting)
-    freight_.unpack_gradient(place.head.from, place.head.to, place.bytes.data());
-  if (way.cargo != Cargo::turn || !pipeline_.guard) return;
-  GuardTurn turn;
-  std::memcpy(&turn, place.bytes.data(), sizeof turn);
-  pipeline_.guard->go_on_from(turn.state, turn.told);
+  if (!place.payload.unpack || is_empty(way.cargo, place.head.token)) return;
+  place.payload.unpack(place.head.from, place.head.to);
 }
 
 bool RankPorts::is_sending() const {
@@ -134,16 +131,13 @@ std::vector<LinkTime> RankPorts::times() const {
 }
 
 Exchange::Parts RankPorts::fill(Place& place, const Way& way, int slot) {
-  Exchange::Parts parts{std::as_writable_bytes(std::span(&place.head, 1))};
-  if (has_payload(way.cargo)) {
-    place.payload = freight_.payload(way.cargo, way.stage, slot, way.sends);
-    const Exchange::Parts carried = place.payload->parts();
-    parts.insert(parts.end(), carried.begin(), carried.end());
+  if (way.cargo == Cargo::turn) {
+    place.payload = guard_turn(pipeline_.guard);
   } else if (way.cargo != Cargo::release) {
-    place.bytes.resize(way.cargo == Cargo::meeting ? freight_.gradient_bytes(way.stage)
-                                                   : sizeof(GuardTurn));
-    parts.emplace_back(place.bytes);
+    place.payload = freight_.payload(way.cargo, way.stage, slot, way.sends);
   }
+  Exchange::Parts parts{std::as_writable_bytes(std::span(&place.head, 1))};
+  parts.insert(parts.end(), place.payload.parts.begin(), place.payload.parts.end());
   return parts;
 }
 
@@ -157,7 +151,7 @@ void RankPorts::open(Cargo cargo, int stage, int peer, bool sends) {
       std::make_unique<Way>(Way{.cargo = cargo, .stage = stage, .peer = peer, .sends = sends}));
   // As many as can be in transit, so that no send waits for a place; of gradients, which are large,
   // one more than a replica that waits for all of them has to send.
-  const int places = cargo == Cargo::meeting ? 2 : schedule.slots() + (has_payload(cargo) ? 0 : 1);
+  const int places = cargo == Cargo::meeting ? 2 : schedule.slots() + (has_slot(cargo) ? 0 : 1);
   way.places.resize(std::size_t(places));
   way.waiting.resize(way.places.size());
   // Two runs in a row have different tags: a rank may be in the next one already.

@@ -36,8 +36,7 @@ class RankPorts {
   /// A message's memory.
   struct Place {
     Head head{};
-    std::unique_ptr<Payload> payload{};
-    std::vector<std::byte> bytes{};  ///< what has no payload: of a meeting, of a turn
+    Payload payload{};
     int port = -1;
   };
   /// Messages of one kind to or from one rank, in order.
@@ -46,7 +45,7 @@ class RankPorts {
     int stage, peer;
     bool sends;
     std::int64_t bytes = 0;         ///< of a message
-    std::vector<Place> places{};    ///< by slot where there is a payload, or in turn
+    std::vector<Place> places{};    ///< by slot where it is about one, or in turn
     std::int64_t messages = 0;      ///< sent, or handled
     std::vector<Place*> waiting{};  ///< receiving: those not handled yet, by number mod places
     int last = -1;                  ///< sending: the port last started
@@ -102,7 +101,6 @@ class RankPorts {
     return sending_[std::size_t(cargo) * std::size_t(shared_.schedule.stages) + std::size_t(stage)];
   }
   Place& place_for(Way& way, std::int64_t sample);
-  void pack(const Way& way, Place& place);
   bool takes_loss(int stage) const;
   void open_all();
   void open(Cargo cargo, int stage, int peer, bool sends);

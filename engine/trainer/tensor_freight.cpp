@@ -10,49 +10,36 @@
 namespace millrace::engine {
 namespace {
 
-/// A message without tensors has the wire move them.
-class WirePayload final : public Payload {
- public:
-  WirePayload(capture::Wire& wire, int slot) : wire_(wire), slot_(slot) {}
-  Exchange::Parts parts() override { return {}; }
-  void pack() override { wire_.move(slot_); }
-  void unpack() override { wire_.move(slot_); }
+/// `tensors` outlive it.
+Payload of_tensors(stages::Tensors& tensors, const std::vector<std::size_t>& bytes, bool stay) {
+  const auto all = std::make_shared<TensorPayload>(tensors, bytes, stay);
+  return {.parts = all->parts(),
+          .pack = [all](int, int) { all->pack(); },
+          .unpack = [all](int, int) { all->unpack(); }};
+}
 
- private:
-  capture::Wire& wire_;
-  const int slot_;
-};
-
-/// Of a tensor that stages or viewers may replace, unless it stays.
-class OnePayload final : public Payload {
- public:
-  OnePayload(at::Tensor& tensor, std::size_t bytes, bool stays)
-      : tensor_(tensor), all_{tensor}, payload_(all_, {bytes}, stays) {}
-  Exchange::Parts parts() override { return payload_.parts(); }
-  void pack() override {
-    all_.assign(1, tensor_);
-    payload_.pack();
-  }
-  void unpack() override {
-    payload_.unpack();
-    tensor_ = all_.front();
-  }
-
- private:
-  at::Tensor& tensor_;
-  stages::Tensors all_;
-  TensorPayload payload_;
-};
+/// Of a tensor that stages or viewers may replace, unless it stays; outlives it.
+Payload of_one(at::Tensor& tensor, std::size_t bytes, bool stays) {
+  const auto list = std::make_shared<stages::Tensors>(1, tensor);
+  const auto all = std::make_shared<TensorPayload>(*list, std::vector{bytes}, stays);
+  return {.parts = all->parts(),
+          .pack =
+              [list, all, &tensor](int, int) {
+                list->assign(1, tensor);
+                all->pack();
+              },
+          .unpack =
+              [list, all, &tensor](int, int) {
+                all->unpack();
+                tensor = list->front();
+              }};
+}
 
 std::size_t bytes_of(const stages::ImageShape& shape) {
   return std::size_t(shape.channels * shape.height * shape.width) * sizeof(float);
 }
 
 }  // namespace
-
-std::size_t TensorFreight::gradient_bytes(int stage) const {
-  return sizeof(std::int64_t) + step_(stage)->stage().sums().front().nbytes();
-}
 
 capture::BoundaryBuffers& TensorFreight::way(Cargo cargo, int stage) const {
   capture::Boundary& boundary =
@@ -70,31 +57,34 @@ bool TensorFreight::records(int stage) const {
   return step && step->records();
 }
 
-std::unique_ptr<Payload> TensorFreight::payload(Cargo cargo, int stage, int slot, bool sends) {
+Payload TensorFreight::payload(Cargo cargo, int stage, int slot, bool sends) {
+  if (cargo == Cargo::meeting) return meeting(stage);
   const std::size_t at = std::size_t(slot);
   if (cargo == Cargo::prediction) return prediction(samples_.prediction[at], sends);
   if (cargo == Cargo::target || cargo == Cargo::sample) {
     at::Tensor& fed = cargo == Cargo::target ? samples_.target[at] : samples_.input[at];
-    return std::make_unique<OnePayload>(fed, fed.nbytes(), true);
+    return of_one(fed, fed.nbytes(), true);
   }
   capture::BoundaryBuffers& way = this->way(cargo, stage);
-  if (way.wire) return std::make_unique<WirePayload>(*way.wire, slot);
+  if (way.wire) {  // it moves the tensors of a message that has none
+    const auto move = [&way, slot](int, int) { way.wire->move(slot); };
+    return {.pack = move, .unpack = move};
+  }
   const int boundary = cargo == Cargo::activation ? stage : stage - 1;
   const stages::Network& network = *options_.network;
   std::vector<std::size_t> bytes;
   for (const int source : network.crossing(options_.cut[std::size_t(boundary)]))
     bytes.push_back(bytes_of(network.shape(source)));
-  return std::make_unique<TensorPayload>(way.tensors[at], bytes,
-                                         records(boundary) || records(boundary + 1));
+  return of_tensors(way.tensors[at], bytes, records(boundary) || records(boundary + 1));
 }
 
 /// `made`: of a slot. Where rank 0 predicts nothing itself, it keeps what comes at one place.
-std::unique_ptr<Payload> TensorFreight::prediction(at::Tensor& made, bool sends) {
+Payload TensorFreight::prediction(at::Tensor& made, bool sends) {
   const int last = options_.stages - 1;
   const stages::ImageShape& shape = options_.network->shape(options_.network->size() - 1);
   const bool stays = records(last) || (!sends && !step_(last));
   if (stays && !made.defined()) made = at::empty({1, shape.channels, shape.height, shape.width});
-  return std::make_unique<OnePayload>(made, bytes_of(shape), stays);
+  return of_one(made, bytes_of(shape), stays);
 }
 
 const stages::Tensors* TensorFreight::gradients_of(int from, int to) {
@@ -102,19 +92,28 @@ const stages::Tensors* TensorFreight::gradients_of(int from, int to) {
   return &(others_[{from, to}] = {at::zeros_like(like), at::zeros_like(like)});
 }
 
-void TensorFreight::pack_gradient(int from, std::byte* to) {
-  const stages::Stage& stage = replica_(from).stage();
-  const std::int64_t at = stage.sum();
-  const at::Tensor sum = stage.sums()[std::size_t(at)].cpu();
-  std::memcpy(to, &at, sizeof at);
-  std::memcpy(to + sizeof at, sum.const_data_ptr<float>(), sum.nbytes());
-}
-
-void TensorFreight::unpack_gradient(int from, int to, const std::byte* bytes) {
-  std::int64_t at = 0;
-  std::memcpy(&at, bytes, sizeof at);
-  const at::Tensor& sum = others_.at({from, to})[std::size_t(at)];
-  std::memcpy(sum.mutable_data_ptr<float>(), bytes + sizeof at, sum.nbytes());
+Payload TensorFreight::meeting(int stage) {
+  struct Sum {
+    std::int64_t at = 0;
+    std::vector<float> numbers{};
+  };
+  const auto made = std::make_shared<Sum>();
+  made->numbers.resize(std::size_t(step_(stage)->stage().sums().front().numel()));
+  const std::size_t bytes = made->numbers.size() * sizeof(float);
+  return {.parts = {std::as_writable_bytes(std::span(&made->at, 1)),
+                    std::as_writable_bytes(std::span(made->numbers))},
+          .pack =
+              [=, this](int from, int) {
+                const stages::Stage& giver = replica_(from).stage();
+                made->at = giver.sum();
+                const at::Tensor sum = giver.sums()[std::size_t(made->at)].cpu();
+                std::memcpy(made->numbers.data(), sum.const_data_ptr<float>(), bytes);
+              },
+          .unpack =
+              [=, this](int from, int to) {
+                const at::Tensor& sum = others_.at({from, to})[std::size_t(made->at)];
+                std::memcpy(sum.mutable_data_ptr<float>(), made->numbers.data(), bytes);
+              }};
 }
 
 std::vector<float>& TensorFreight::gradient(int stage, std::size_t more) {

@@ -32,16 +32,13 @@ class TensorFreight final : public Freight {
         replica_(std::move(replica)),
         gradients_(std::size_t(options.stages)) {}
 
-  /// What an update of `to` here adds up of `from` elsewhere: room for unpack_gradient(), made
+  /// What an update of `to` here adds up of `from` elsewhere: room for what meetings bring, made
   /// anew.
   const stages::Tensors* gradients_of(int from, int to);
 
-  std::unique_ptr<Payload> payload(Cargo cargo, int stage, int slot, bool sends) override;
+  Payload payload(Cargo cargo, int stage, int slot, bool sends) override;
   bool target_is_input() const override { return samples_.target_is_input(); }
   void await(Cargo cargo, int stage, int slot) override;
-  std::size_t gradient_bytes(int stage) const override;
-  void pack_gradient(int from, std::byte* to) override;
-  void unpack_gradient(int from, int to, const std::byte* bytes) override;
   std::vector<float>& gradient(int stage, std::size_t more) override;
   void set_gradient(int stage, int copies) override;
   void abandon() override;
@@ -49,7 +46,8 @@ class TensorFreight final : public Freight {
  private:
   capture::BoundaryBuffers& way(Cargo cargo, int stage) const;
   bool records(int stage) const;  ///< here
-  std::unique_ptr<Payload> prediction(at::Tensor& made, bool sends);
+  Payload prediction(at::Tensor& made, bool sends);
+  Payload meeting(int stage);
 
   const TrainerOptions& options_;
   capture::SampleBuffers& samples_;

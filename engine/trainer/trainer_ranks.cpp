@@ -7,10 +7,10 @@
 
 #include "engine/pipeline/bytes.h"
 #include "engine/trainer/rank_wires.h"
-#include "engine/trainer/state_bytes.h"
 #include "engine/trainer/tensor_freight.h"
 #include "engine/trainer/trainer.h"
 #include "stages/entry_names.h"
+#include "stages/safetensors.h"
 
 namespace millrace::engine {
 namespace {
@@ -48,7 +48,7 @@ int rank_of(const TrainerOptions& options, const Schedule& schedule, int replica
 void tell_of_cut(Exchange& exchange, const std::vector<int>& cut, const stages::StateDict& weights,
                  double backed_off) {
   post_to_all(exchange,
-              ByteWriter().put('C').put(backed_off).put(cut).raw(to_bytes(weights)).bytes());
+              ByteWriter().put('C').put(backed_off).put(cut).raw(stages::to_safetensors(weights)).bytes());
 }
 
 void Trainer::check_ranks() {
@@ -126,7 +126,7 @@ void Trainer::gather() {
       // Replicas have learned the same: the first tells.
       if (!steps_[std::size_t(schedule_.replica_id(stage, 0))]) continue;
       write(text, stage, facts(stage));
-      text.put(to_bytes(checkpoint(stage)));
+      text.put(stages::to_safetensors(checkpoint(stage)));
     }
     {
       const std::lock_guard lock(exchange.mutex());
@@ -143,7 +143,7 @@ void Trainer::gather() {
       int stage = 0;
       StageFacts told = read_facts(bytes, stage);
       facts_elsewhere_[stage] = std::move(told);
-      learned_elsewhere_[stage] = state_of(bytes.text());
+      learned_elsewhere_[stage] = stages::from_safetensors(std::string(bytes.text()));
     }
   }
 }
@@ -160,7 +160,7 @@ bool Trainer::follow() {
   if (bytes.get<char>() == 'E') return false;
   const double backed_off = bytes.get<double>();
   const std::vector<int> cut = bytes.list<int>();
-  recut(cut, state_of(bytes.rest()), backed_off);
+  recut(cut, stages::from_safetensors(std::string(bytes.rest())), backed_off);
   return true;
 }
 

@@ -8,7 +8,6 @@
 #include <array>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 #include <exception>
 #include <functional>
 #include <map>
@@ -53,43 +52,35 @@ struct Memory {
   std::vector<std::vector<std::array<Number, 2>>> met;
 };
 
-class NumberPayload final : public Payload {
- public:
-  explicit NumberPayload(Number& number) : number_(number) {}
-  Exchange::Parts parts() override { return {std::as_writable_bytes(std::span(&number_, 1))}; }
-  void pack() override {}
-  void unpack() override {}
-
- private:
-  Number& number_;
-};
-
 class MemoryFreight final : public Freight {
  public:
   explicit MemoryFreight(Memory& memory) : memory_(memory) {}
   void await(Cargo, int, int) override {}
-  std::unique_ptr<Payload> payload(Cargo cargo, int stage, int slot, bool) override {
-    return std::make_unique<NumberPayload>(at(cargo, stage, slot));
+  Payload payload(Cargo cargo, int stage, int slot, bool) override {
+    if (cargo == Cargo::meeting) return meeting();
+    return {.parts = {std::as_writable_bytes(std::span(&at(cargo, stage, slot), 1))}};
   }
   bool target_is_input() const override { return false; }
-  std::size_t gradient_bytes(int) const override { return sizeof(Sum); }
-  void pack_gradient(int from, std::byte* to) override {
-    const Number at = memory_.updates[std::size_t(from)] % 2;
-    const Sum sum{at, memory_.sums[std::size_t(from)][at]};
-    std::memcpy(to, &sum, sizeof sum);
-  }
-  void unpack_gradient(int from, int to, const std::byte* bytes) override {
-    Sum sum;
-    std::memcpy(&sum, bytes, sizeof sum);
-    memory_.met[std::size_t(from)][std::size_t(to)][sum.at] = sum.number;
-  }
   std::vector<float>& gradient(int, std::size_t) override { throw std::logic_error("no copies"); }
   void set_gradient(int, int) override {}
 
  private:
-  struct Sum {
-    Number at, number;
-  };
+  Payload meeting() {
+    struct Sum {
+      Number at, number;
+    };
+    const auto sum = std::make_shared<Sum>();
+    return {.parts = {std::as_writable_bytes(std::span(sum.get(), 1))},
+            .pack =
+                [=, this](int from, int) {
+                  const Number at = memory_.updates[std::size_t(from)] % 2;
+                  *sum = {at, memory_.sums[std::size_t(from)][at]};
+                },
+            .unpack =
+                [=, this](int from, int to) {
+                  memory_.met[std::size_t(from)][std::size_t(to)][sum->at] = sum->number;
+                }};
+  }
   Number& at(Cargo cargo, int stage, int slot) {
     switch (cargo) {
       case Cargo::sample:

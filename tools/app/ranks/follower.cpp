@@ -7,7 +7,7 @@
 #include <future>
 #include <memory>
 
-#include "engine/trainer/state_bytes.h"
+#include "stages/safetensors.h"
 #include "tools/app/assembly.h"
 #include "tools/app/feeds/lockstep_feed.h"
 #include "tools/app/feeds/shared_feed.h"
@@ -104,7 +104,7 @@ class Follower {
     if (source_)
       post(exchange_, 0, write(Word::source, source_->finish(outcome_, trainer_.monitor().read())));
     if (grid_.copy() == 0)
-      post(exchange_, 0, letter(Word::share).put(engine::to_bytes(trainer_.checkpoint())));
+      post(exchange_, 0, letter(Word::share).put(stages::to_safetensors(trainer_.checkpoint())));
     await_posted(exchange_, 30s);
   }
 

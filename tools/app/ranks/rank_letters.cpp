@@ -8,7 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
-#include "engine/trainer/state_bytes.h"
+#include "stages/safetensors.h"
 
 namespace millrace::app {
 namespace {
@@ -45,7 +45,7 @@ auto fields(Content& of) {
 template <class Field>
 void put(engine::ByteWriter& to, const Field& field) {
   if constexpr (std::is_same_v<Field, stages::StateDict>) {
-    to.put(engine::to_bytes(field));
+    to.put(stages::to_safetensors(field));
   } else {
     to.put(field);
   }
@@ -54,7 +54,7 @@ void put(engine::ByteWriter& to, const Field& field) {
 template <class Field>
 void get(engine::ByteReader& from, Field& field) {
   if constexpr (std::is_same_v<Field, stages::StateDict>) {
-    field = engine::state_of(from.text());
+    field = stages::from_safetensors(std::string(from.text()));
   } else if constexpr (std::is_same_v<Field, std::string>) {
     field = from.text();
   } else if constexpr (requires { field.push_back({}); }) {

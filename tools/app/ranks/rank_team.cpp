@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "engine/pipeline/rank_options.h"
-#include "engine/trainer/state_bytes.h"
 #include "io/source/source.h"
+#include "stages/safetensors.h"
 #include "tools/app/assembly.h"
 
 namespace millrace::app {
@@ -131,7 +131,8 @@ Word RankTeam::take(const engine::Exchange::Letter& letter, engine::Checkpointer
   const Word word = reader.get<Word>();
   if (word == Word::part && checkpointer)
     checkpointer->add(read_as<engine::Checkpointer::Part>(reader));
-  if (word == Word::share) shares_[letter.from % grid_->tensor()] = engine::state_of(reader.text());
+  if (word == Word::share)
+    shares_[letter.from % grid_->tensor()] = stages::from_safetensors(std::string(reader.text()));
   if (word == Word::source) sources_[letter.from / ranks_a_copy()] = read_as<SourceReport>(reader);
   return word;
 }
