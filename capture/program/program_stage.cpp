@@ -155,14 +155,6 @@ bool ProgramStage::update(const stages::Change& change, double rate) {
   return skipped_.item<float>() == before;
 }
 
-void ProgramStage::rerun(Part part) {
-  const Recorded& recorded = places_.at(0).recorded.at(0);
-  Program& program = part == Part::forward  ? *recorded.forward
-                     : part == Part::update ? *updates_.at(0)
-                                            : *recorded.backward.at({part, true});
-  program.run();
-}
-
 std::vector<capture::OperationInfo> ProgramStage::operations(int rounds) {
   Recorded& recorded = places_.at(0).recorded.at(0);
   std::vector<Program*> step = {recorded.forward.get()};

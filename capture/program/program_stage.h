@@ -48,12 +48,8 @@ class ProgramStage {
   /// and state.
   std::vector<capture::OperationInfo> operations(int rounds);
 
-  enum class Part { forward, backward, backward_input, backward_weight, update };
-  /// Runs a part of a step once more, to time it: on the numbers that calls left there. After a
-  /// forward. Update spoils weights and state.
-  void rerun(Part part);
-
  private:
+  enum class Part { backward, backward_input, backward_weight };
   /// What was recorded of one sample's way at one weight buffer.
   struct Recorded {
     stages::Activations kept;

@@ -137,7 +137,7 @@ int profile(const ProfileArguments& arguments) {
   engine::plan::Profile profile = app::profile_of(*config, &speeds);
   if (!sums.points.empty()) profile.hand_offs.push_back(sums);
   print_profile(profile);
-  print_speeds(speeds, profile.thread_speedup.size());
+  if (!speeds.empty()) print_speeds(speeds, profile.thread_speedup.size());
   if (!arguments.json.empty())
     io::write_whole(arguments.json, engine::plan::profile_to_json(profile));
   return kDone;
