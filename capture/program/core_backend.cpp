@@ -32,22 +32,23 @@ class CoreGraph final : public Graph {
 /// What is not recorded runs as it does eagerly.
 class CoreBackend final : public EagerBackend {
  public:
-  CoreBackend(int threads, const std::function<void(int)>& started, kernels::Method convolution)
-      : convolution_(convolution) {
+  CoreBackend(int threads, const std::function<void(int)>& started,
+              const kernels::Numerics& numerics)
+      : numerics_(numerics) {
     if (threads > 1) team_ = std::make_unique<kernels::Team>(threads, started);
   }
   bool records() const override { return true; }
   std::unique_ptr<Recording> record(int, std::function<void()> body) override {
     program::run_dry(body);  // recording keeps all that is allocated: bytes are counted here
     return std::make_unique<CoreRecording>(body, arena_,
-                                           program::ProgramOptions{team_.get(), convolution_});
+                                           program::ProgramOptions{team_.get(), numerics_});
   }
   std::unique_ptr<Graph> assemble(const std::vector<GraphNode>& nodes) override {
     return std::make_unique<CoreGraph>(nodes);
   }
 
  private:
-  const kernels::Method convolution_;
+  const kernels::Numerics numerics_;
   program::Arena arena_;
   std::unique_ptr<kernels::Team> team_;  ///< null: the launching thread alone
 };
@@ -61,8 +62,8 @@ std::unique_ptr<Backend> make_eager_backend(c10::Device device) {
 
 std::unique_ptr<Backend> make_core_backend(int threads,
                                            const std::function<void(int index)>& started,
-                                           kernels::Method convolution) {
-  return std::make_unique<CoreBackend>(threads, started, convolution);
+                                           const kernels::Numerics& numerics) {
+  return std::make_unique<CoreBackend>(threads, started, numerics);
 }
 
 }  // namespace millrace::capture

@@ -88,7 +88,10 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
   nodes = translate(calls, own, on_gpu);
   fuse(nodes, own);
   if (on_gpu) gather_weight_gradients(nodes);
-  for (Node& node : nodes) node.convolution.method = options.convolution;
+  for (Node& node : nodes) {
+    node.convolution.method = options.numerics.method;
+    node.convolution.precision = options.numerics.precision;
+  }
 
   Values values = values_of(nodes, own);
   const std::size_t own_values = values.tensors.size();

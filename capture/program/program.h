@@ -14,7 +14,7 @@ namespace millrace::program {
 
 struct ProgramOptions {
   kernels::Team* team = nullptr;  ///< shares each operation; results do not depend on it
-  kernels::Method convolution = kernels::Method::kAccurate;
+  kernels::Numerics numerics;
 };
 
 /// Prepared calls on memory at fixed addresses. Running them allocates nothing, except in LibTorch

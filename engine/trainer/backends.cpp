@@ -14,14 +14,13 @@ namespace {
 
 /// Its helpers are pinned to the cores after the stage's own.
 std::unique_ptr<capture::Backend> make_core_backend(const TrainerOptions& options, int stage) {
-  if (options.threads.empty()) return capture::make_core_backend(1, {}, options.convolution);
+  if (options.threads.empty()) return capture::make_core_backend(1, {}, options.numerics);
   const int core = options.devices.empty() ? 0 : options.devices[std::size_t(stage)].index;
   const auto started = [=](int index) {
     pthread_setname_np(pthread_self(), ("stage " + std::to_string(stage) + " helper").c_str());
     pin_this_thread(core + index);
   };
-  return capture::make_core_backend(options.threads[std::size_t(stage)], started,
-                                    options.convolution);
+  return capture::make_core_backend(options.threads[std::size_t(stage)], started, options.numerics);
 }
 
 }  // namespace
@@ -83,8 +82,9 @@ std::vector<std::unique_ptr<capture::Backend>> make_backends(const TrainerOption
     backends[replica_id] =
         !record || !records(options, replica_id) ? capture::make_eager_backend(place)
         : options.make_backend                   ? options.make_backend(place)
-        : place.is_cuda() ? capture::make_graph_backend(place, program::gpu_lowering(place))
-                          : make_core_backend(options, replica_id);
+        : place.is_cuda()
+            ? capture::make_graph_backend(place, program::gpu_lowering(place, options.numerics))
+            : make_core_backend(options, replica_id);
   }
   return backends;
 }

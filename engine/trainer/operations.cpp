@@ -61,7 +61,7 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
         rounds > 0 && !options.threads.empty() ? std::max(1, options.threads[i]) : 1;
     kernels::Team team(threads);
     program::ProgramStage stage(std::move(built[i]), 1, int(schedule.samples_an_update(i)),
-                                {threads > 1 ? &team : nullptr, options.convolution});
+                                {threads > 1 ? &team : nullptr, options.numerics});
     stage.forward(inputs, target, 0);
     all.push_back(stage.operations(rounds));
   }

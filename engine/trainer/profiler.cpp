@@ -32,7 +32,7 @@ struct Subject {
   const std::shared_ptr<const stages::Network>& network;
   const stages::ImageShape& sample;
   const stages::OptimizerSpec& optimizer;
-  kernels::Method convolution;  ///< of step programs
+  kernels::Numerics numerics;
   stages::StageRange whole() const { return {0, network->size(), true, true}; }
 };
 
@@ -52,8 +52,9 @@ at::Tensor target_of(const Subject& subject) {
 std::unique_ptr<capture::Backend> backend_of(const Subject& subject, c10::Device device,
                                              bool recorded, int threads = 1) {
   if (!recorded) return capture::make_eager_backend(device);
-  if (device.is_cuda()) return capture::make_graph_backend(device, program::gpu_lowering(device));
-  return capture::make_core_backend(threads, pin_this_thread, subject.convolution);
+  if (!device.is_cuda())
+    return capture::make_core_backend(threads, pin_this_thread, subject.numerics);
+  return capture::make_graph_backend(device, program::gpu_lowering(device, subject.numerics));
 }
 
 enum class Part { forward, backward, backward_weight, update };  ///< backward: or its first part
@@ -269,7 +270,7 @@ void profile_parts(plan::Profile& profile, const Subject& subject, int ways,
                    const std::vector<Tensors>& given, const ProfilerOptions& options) {
   const stages::TensorSplit split(subject.network, {}, ways);
   const std::shared_ptr<const stages::Network> network = split.part(std::make_shared<Alone>());
-  const Subject part{network, subject.sample, subject.optimizer, subject.convolution};
+  const Subject part{network, subject.sample, subject.optimizer, subject.numerics};
   for (const auto& [first, second] : split.pairs()) {
     plan::ModuleProfile& taker = profile.modules[std::size_t(first)];
     plan::ModuleProfile& giver = profile.modules[std::size_t(second)];
@@ -310,7 +311,7 @@ plan::Profile measure_profile(const std::shared_ptr<const stages::Network>& netw
                               const ProfilerOptions& options) {
   return on_core(0, [&] {
     at::set_num_threads(1);
-    return profile_here({network, sample, optimizer, options.convolution}, options);
+    return profile_here({network, sample, optimizer, options.numerics}, options);
   });
 }
 
@@ -337,7 +338,7 @@ std::vector<double> steps_ms(const Subject& subject, int threads, bool programs,
 
 std::vector<plan::Measured> measure_thread_speedup(
     const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
-    const stages::OptimizerSpec& optimizer, bool programs, kernels::Method convolution) {
+    const stages::OptimizerSpec& optimizer, bool programs, const kernels::Numerics& numerics) {
   constexpr int kTurn = 5, kMostTurns = 20;
   constexpr double kKnown = 0.1;
   const auto cores = std::size_t(usable_cores());
@@ -351,7 +352,7 @@ std::vector<plan::Measured> measure_thread_speedup(
     for (int threads = 1; threads <= usable_cores(); ++threads) {
       std::vector<double>& all = steps[std::size_t(threads - 1)];
       for (const double ms :
-           steps_ms({network, sample, optimizer, convolution}, threads, programs, kTurn))
+           steps_ms({network, sample, optimizer, numerics}, threads, programs, kTurn))
         all.push_back(ms);
     }
   }

@@ -21,7 +21,7 @@ struct ProfilerOptions {
   /// Keep the other usable cores busy with the same network meanwhile, as a pipeline would.
   bool neighbours = false;
   bool recorded = false;  ///< as recorded steps do it; else operator by operator
-  kernels::Method convolution = kernels::Method::kAccurate;  ///< of cores' step programs
+  kernels::Numerics numerics;  ///< of recorded steps
   bool parts = false;  ///< of modules that ranks may share, too; on a core
 };
 
@@ -43,9 +43,9 @@ plan::HandOff measure_hand_off();
 plan::HandOff measure_sums(Exchange& exchange);
 
 /// Speed of the whole network on 1, 2, ... cores against one, in turns until it is known to 10 %,
-/// or for some seconds a count of cores; by `programs` that use `convolution`, or by operators.
+/// or for some seconds a count of cores; by `programs`, or by operators.
 std::vector<plan::Measured> measure_thread_speedup(
     const std::shared_ptr<const stages::Network>& network, const stages::ImageShape& sample,
-    const stages::OptimizerSpec& optimizer, bool programs, kernels::Method convolution);
+    const stages::OptimizerSpec& optimizer, bool programs, const kernels::Numerics& numerics);
 
 }  // namespace millrace::engine

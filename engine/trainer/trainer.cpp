@@ -55,7 +55,9 @@ TrainerOptions completed(TrainerOptions options) {
   } else if (measures) {
     ProfilerOptions where;
     if (!options.make_backend && place_of(options, 0).is_cuda())
-      where = {.device = options.devices.front(), .recorded = records_any(options)};
+      where = {.device = options.devices.front(),
+               .recorded = records_any(options),
+               .numerics = options.numerics};
     const plan::Profile profile =
         measure_profile(options.network, options.sample, options.optimizer, where);
     for (const plan::ModuleProfile& module : profile.modules)

@@ -49,7 +49,7 @@ struct TrainerOptions : ScheduleSpec {
   /// program; empty: one; 0: as many as make the slowest stage fastest. Numbers are the same with
   /// any count.
   std::vector<int> threads;
-  kernels::Method convolution = kernels::Method::kAccurate;  ///< of step programs
+  kernels::Numerics numerics;
   stages::OptimizerSpec optimizer;
   stages::CorrectionSpec correction;
   bool guard = false;         ///< roll back when the loss goes astray

@@ -76,6 +76,8 @@ KEYS = {
     "pipeline.tensor": whole(1, 64),
     "pipeline.capture": names("auto", "graph", "eager"),
     "pipeline.convolution": names("accurate", "fast", "direct"),
+    "pipeline.precision": names("float32", "tf32", "bf16"),
+    "pipeline.kernels": names("tuned", "fixed"),
     "optimizer.kind": names("sgd", "rmsprop", "adam", "adamw"),
     "optimizer.lr": real(0.0, 1000.0),
     "optimizer.momentum": real(0.0, 1.0),

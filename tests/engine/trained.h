@@ -97,12 +97,12 @@ inline SampleFunction brought_to(const std::vector<stages::Stage>& stages, Sampl
 /// The same stages as step programs.
 inline std::vector<program::ProgramStage> program_stages(std::vector<stages::Stage> built,
                                                          const Schedule& schedule,
-                                                         kernels::Method convolution = {}) {
+                                                         const kernels::Numerics& numerics = {}) {
   std::vector<program::ProgramStage> stages;
   for (int stage = 0; stage < schedule.stages; ++stage) {
     stages.emplace_back(std::move(built[std::size_t(stage)]), 2 * schedule.slots() + 4,
                         int(schedule.samples_an_update(stage)),
-                        program::ProgramOptions{.convolution = convolution});
+                        program::ProgramOptions{.numerics = numerics});
   }
   return stages;
 }

@@ -22,6 +22,11 @@ namespace {
 
 constexpr int kMostModules = 4096;  // as many as stages
 
+template <std::size_t kCount>
+std::size_t place_of(const char* const (&names)[kCount], const std::string& name) {
+  return std::size_t(std::find(names, names + kCount, name) - names);
+}
+
 /// Most library errors begin with the key they are about ("model.layer[2] (conv): ..."). For the
 /// others `fallback` names it.
 ConfigError located(const Config& config, const std::string& what, const std::string& fallback) {
@@ -330,10 +335,11 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.capture = config.pipeline.capture == "graph"   ? engine::Capture::graph
                     : config.pipeline.capture == "eager" ? engine::Capture::eager
                                                          : engine::Capture::automatic;
-  options.convolution =
-      kernels::Method(std::find(std::begin(kernels::kMethodNames), std::end(kernels::kMethodNames),
-                                config.pipeline.convolution) -
-                      kernels::kMethodNames);
+  options.numerics = {
+      .method = kernels::Method(place_of(kernels::kMethodNames, config.pipeline.convolution)),
+      .precision =
+          kernels::Precision(place_of(kernels::kPrecisionNames, config.pipeline.precision)),
+      .tuned = config.pipeline.kernels == "tuned"};
   options.cut = config.pipeline.cut;
   options.threads = config.pipeline.threads;
   if (options.threads.size() == 1)

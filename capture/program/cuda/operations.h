@@ -6,9 +6,9 @@
 
 namespace millrace::program {
 
-/// Has a GPU's backend record step programs, all in one arena; empty where the device has no kernels
-/// of ours: its steps stay LibTorch's operators.
-capture::Lowering gpu_lowering(c10::Device device);
+/// Has a GPU's backend record step programs, all in one arena; empty where the device has no
+/// kernels of ours: its steps stay LibTorch's operators.
+capture::Lowering gpu_lowering(c10::Device device, const kernels::Numerics& numerics = {});
 
 /// As prepare(): the operation gives the current stream its kernels, and waits for nothing.
 /// Compiles those that are new.

@@ -3,7 +3,7 @@
 
 namespace millrace::program {
 
-capture::Lowering gpu_lowering(c10::Device) {
+capture::Lowering gpu_lowering(c10::Device, const kernels::Numerics&) {
   return {};
 }
 std::unique_ptr<Prepared> prepare_on_gpu(const Node&) {

@@ -38,6 +38,17 @@ enum class Method {
 };
 inline const char* const kMethodNames[] = {"accurate", "fast", "direct"};
 
+/// Of a product's two numbers. Weights, sums and updates are float32 always.
+enum class Precision { kFloat32, kTf32, kBf16 };
+inline const char* const kPrecisionNames[] = {"float32", "tf32", "bf16"};
+
+/// What users say of how a network's numbers are made.
+struct Numerics {
+  Method method = Method::kAccurate;
+  Precision precision = Precision::kFloat32;
+  bool tuned = true;  ///< a GPU's kernels: chosen by timing, else by shape alone
+};
+
 /// A window's taps along one side: `dilation` inputs apart, over an input with `padding` zeros
 /// before and after it.
 struct Taps {
@@ -67,6 +78,7 @@ struct Convolution {
   /// which a ReLU made) is at most 0; a NaN lets it through. The mask has input's layout.
   bool masked = false;
   Method method = Method::kAccurate;  ///< says which of candidates() is first, no more
+  Precision precision = Precision::kFloat32;
   /// kWeightGradient: add to the gradients that are there instead of overwriting them.
   bool accumulate = false;
 };

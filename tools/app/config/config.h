@@ -65,7 +65,8 @@ struct Config {
     std::vector<int> cut;
     std::vector<std::string> devices = {"auto"};
     std::vector<int> threads = {1};  ///< per stage, or one number for all; 0: chosen at the start
-    std::string capture = "auto", convolution = "accurate";
+    std::string capture = "auto", convolution = "accurate", precision = "float32",
+                kernels = "tuned";
     std::vector<int> ranks;  ///< one per worker; empty: dealt in order
     int tensor = 1;          ///< ranks that share each worker's modules
   } pipeline;
@@ -116,7 +117,7 @@ struct Config {
   } output;
 
   std::map<std::string, std::string> places;  ///< where each key was set, if it was
-  std::string name;  ///< the file's, for errors about keys that were not set
+  std::string name;         ///< the file's, for errors about keys that were not set
   bool empty_file = false;  ///< it is there and sets no key
 
   /// Sets "table.key" to `value`, in TOML's syntax; a bare word is a string. Throws ConfigError.

@@ -271,6 +271,12 @@ std::vector<ConfigKey> make_table() {
           "kernels of step programs: accurate: FFT and Winograd where they are faster, rounding at "
           "most twice as much as a direct sum; fast: also Winograd with errors to 3e-5; direct: "
           "sums of products alone"),
+      KEY(pipeline.precision,
+          one_of({std::begin(kernels::kPrecisionNames), std::end(kernels::kPrecisionNames)}),
+          "of the products in convolutions and linear layers, where the device has them; weights, "
+          "sums and updates stay float32"),
+      KEY(pipeline.kernels, one_of({"tuned", "fixed"}),
+          "a GPU's: tuned: timed once on the device; fixed: chosen by shape"),
       KEY(optimizer.kind, one_of(stages::optimizer_names()), "as in torch.optim"),
       KEY(optimizer.lr, real(0, 1000), "learning rate"),
       KEY(optimizer.momentum, real(0, 1), "sgd, rmsprop"),

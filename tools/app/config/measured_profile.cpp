@@ -21,7 +21,7 @@ engine::plan::Profile profile_of(const Config& config,
                                .device = options.devices.front(),
                                .neighbours = !cuda,
                                .recorded = recorded,
-                               .convolution = options.convolution,
+                               .numerics = options.numerics,
                                .parts = !cuda});
   profile.network = model_of(config).preset + " at " + std::to_string(sample.width) + "x" +
                     std::to_string(sample.height);
@@ -32,7 +32,7 @@ engine::plan::Profile profile_of(const Config& config,
   profile.hand_offs = {engine::measure_hand_off()};
   if (cuda) return profile;
   const std::vector<engine::plan::Measured> tried = engine::measure_thread_speedup(
-      options.network, sample, options.optimizer, programs, options.convolution);
+      options.network, sample, options.optimizer, programs, options.numerics);
   profile.thread_speedup = engine::plan::speeds_that_help(tried);
   if (speeds) *speeds = tried;
   return profile;
