@@ -45,7 +45,7 @@ class ProgramStage {
   bool learns_locally() const { return stage_.learns_locally(); }
   const stages::Stage& stage() const { return stage_; }
   /// A step's operations, timed over up to `rounds` steps on made-up numbers, which spoils weights
-  /// and state.
+  /// and state. On a GPU each by a graph of itself alone, many times over.
   std::vector<capture::OperationInfo> operations(int rounds);
 
  private:
