@@ -33,8 +33,6 @@ NETWORKS = [("10x16 k5", {}, 128, 128, 0.200),
             ("10x16 k5", {}, 512, 512, 2.12)]
 SMALL = [("2x4 k3", {"layers": 2, "features": 4, "kernel": 3}, 16, 12, 0.001)]
 PRECISIONS = "float32", "tf32", "bf16"
-PEERS = ("float32, deterministic", "float32, benchmark", "tf32, benchmark", "tf32, channels_last", "bf16, benchmark",
-         "bf16, channels_last")
 
 
 class Asked:
@@ -87,6 +85,7 @@ class Bench:
         self.log = open(self.out / "gpu-bench.log", "w")
         self.ours = Asked([options.gpu_bench], self.log, greets=True)
         self.results = {"suite": "gpu", "provenance": self.ours.start().line(60), "networks": []}
+        self.peers = {}  # by name and width
 
     def ask(self, asked, limit, **question):
         left = self.end - time.monotonic()
@@ -101,71 +100,73 @@ class Bench:
         whole.replace(self.out / "gpu.json")
         (self.out / "gpu.md").write_text(pages.page(self.results))
 
-    def pytorch(self):
-        return Asked([sys.executable, "-B", HERE / "peers.py", self.device], self.log)
-
-    def network(self, network, width, height, name, aim_ms):
-        """A step by us and by PyTorch, in every precision."""
-        row = {"name": name, "width": width, "height": height, "aim_ms": aim_ms, "ours": {}, "pytorch": {}}
-        self.results["networks"].append(row)
-        of = {"network": network, "width": width, "height": height}
-        peers = self.pytorch().start()  # loads meanwhile
-        try:
-            for precision in PRECISIONS:
-                row["ours"][precision] = self.ask(self.ours, 60, arm="step", precision=precision, seconds=0.3, turns=1, **of)
-                self.keep()
-            if "device" not in self.results:
-                self.results["device"] = self.ask(peers, 40, arm="device", seconds=0.2)
-            for arm in PEERS:
-                row["pytorch"][arm] = self.ask(peers, 30, arm=arm, seconds=0.3, **of)
-                self.keep()
-        finally:
-            peers.end()
-
-    def compiled(self, row, network, precision):
-        peers = self.pytorch()
-        try:
-            row["pytorch"][f"{precision}, compile"] = self.ask(peers, 90, arm=f"{precision}, compile", seconds=0.3, network=network,
-                                                               width=row["width"], height=row["height"])
-        finally:
-            peers.end()
+    def step(self, row, precision):
+        row["ours"][precision] = self.ask(self.ours, 90, arm="step", precision=precision, seconds=0.3, turns=1, **self.of(row))
         self.keep()
 
-    def engine(self, arm, network, width, height, name, stages=1, seconds=0.5):
-        found = self.ask(self.ours, 60, arm=arm, network=network, width=width, height=height, stages=stages, seconds=seconds, turns=3)
-        self.results.setdefault(arm, []).append({"name": name, "width": width, "height": height, "stages": stages, **found})
+    def pytorch(self, row, precision, ways, limit=30):
+        for way in ways:
+            arm = f"{precision}, {way}"
+            row["pytorch"][arm] = self.ask(self.peers[row["name"], row["width"]], limit, arm=arm, seconds=0.3, **self.of(row))
+            self.keep()
+
+    def engine(self, arm, row, stages=1, seconds=0.5, turns=3):
+        found = self.ask(self.ours, 90, arm=arm, stages=stages, seconds=seconds, turns=turns, **self.of(row))
+        self.results.setdefault(arm, []).append({**self.named(row), "stages": stages, **found})
         self.keep()
 
-    def kernels(self, network, width, height, name, precision="float32"):
-        found = self.ask(self.ours, 60, arm="kernels", network=network, width=width, height=height, precision=precision)
-        self.results.setdefault("kernels", []).append(
-            {"name": name, "width": width, "height": height, "precision": precision, **found})
+    def kernels(self, row, precision="float32"):
+        found = self.ask(self.ours, 60, arm="kernels", precision=precision, **self.of(row))
+        self.results.setdefault("kernels", []).append({**self.named(row), "precision": precision, **found})
         self.keep()
+
+    def tensor_cores(self, row):
+        for precision in PRECISIONS[1:]:
+            self.step(row, precision)
+            self.pytorch(row, precision, ("benchmark", "channels_last"))
+
+    @staticmethod
+    def of(row):
+        return {key: row[key] for key in ("network", "width", "height")}
+
+    @staticmethod
+    def named(row):
+        return {key: row[key] for key in ("name", "width", "height")}
 
     def run(self, networks):
-        every = [dict(zip(("name", "network", "width", "height", "aim_ms"), row)) for row in networks]
-        bare = [{key: row[key] for key in ("name", "network", "width", "height")} for row in every]
-        for row in every[:3]:
-            self.network(**row)
-        for row in bare[:2]:
-            self.engine("stages", stages=4, **row)
-        self.engine("processor time", **bare[0])
+        rows = self.results["networks"]
+        for name, network, width, height, aim_ms in networks:
+            rows.append({"name": name, "network": network, "width": width, "height": height, "aim_ms": aim_ms, "ours": {},
+                         "pytorch": {}})
+            # A process each, which loads while others are asked.
+            self.peers[name, width] = Asked([sys.executable, "-B", HERE / "peers.py", self.device], self.log).start()
+        for row in rows:
+            self.step(row, "float32")
+        for row in rows[:2]:
+            self.engine("stages", row, stages=4)
+        self.engine("processor time", rows[0])
         for stages in 1, 4:
-            self.engine("latency", stages=stages, seconds=3, **bare[0])
-        for row in bare[:2]:
-            self.engine("profile", **row)
-        for row in bare[:3]:
-            self.kernels(**row)
-        for row in every[3:]:
-            self.network(**row)
-        for row in bare[3:7]:
-            self.kernels(**row)
-        for precision in PRECISIONS[1:]:
-            for row in bare[:3]:
-                self.kernels(precision=precision, **row)
+            self.engine("latency", rows[0], stages=stages, seconds=2)
+        self.results["device"] = self.ask(next(iter(self.peers.values())), 40, arm="device", seconds=0.2)
+        for row in rows[:3]:
+            self.kernels(row)
+        for row in rows:
+            self.pytorch(row, "float32", ("deterministic", "benchmark"))
+        for row in rows[:7]:
+            self.tensor_cores(row)
+        for row in rows[:2]:
+            self.engine("profile", row, turns=1)
+        for row in rows[2:3] + rows[5:7]:
+            self.pytorch(row, "float32", ("compile",), limit=90)
+        for row in rows[7:]:
+            self.tensor_cores(row)
         for precision in PRECISIONS:
-            for row, of in zip(self.results["networks"], every):
-                self.compiled(row, of["network"], precision)
+            for row in rows[3 if precision == "float32" else 0:7]:
+                self.kernels(row, precision)
+        for precision in PRECISIONS:
+            for row in rows:
+                if f"{precision}, compile" not in row["pytorch"]:
+                    self.pytorch(row, precision, ("compile",), limit=90)
 
 
 def main():
@@ -182,7 +183,8 @@ def main():
     except TimeIsUp:
         bench.results["cut_off_after_s"] = options.seconds
     bench.keep()
-    bench.ours.end()
+    for asked in bench.ours, *bench.peers.values():
+        asked.end()
     return "error" in bench.results["provenance"]
 
 

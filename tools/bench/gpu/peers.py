@@ -93,7 +93,7 @@ def device(seconds):
     if CUDA:
         properties = torch.cuda.get_device_properties(0)
         clock = subprocess.run(["nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits"],
-                               capture_output=True, text=True).stdout.split()
+                               capture_output=True, text=True, check=True).stdout.split()
         found |= {"name": properties.name, "processors": properties.multi_processor_count, "generation": properties.major,
                   "clock_hz": 1e6 * float(clock[0]), "cudnn": torch.backends.cudnn.version()}
     return found

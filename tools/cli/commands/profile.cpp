@@ -102,7 +102,7 @@ void print_operations(const std::vector<std::vector<capture::OperationInfo>>& st
     const double peak = core * cores;
     std::printf("stage %zu%s\n  %-56s %-16s %10s %7s %9s %7s\n", stage,
                 cores > 1 ? (", " + std::to_string(cores) + " threads").c_str() : "", "operator",
-                "kernel", "us", "of all", "GFLOP/s", "of peak");
+                "kernel", "us", "of all", "GFLOP/s", on_gpu ? "" : "of peak");
     for (const capture::OperationInfo& o : stages[stage]) {
       std::printf("  %-56s %-16s %10.2f %6.1f%%", o.name.c_str(), o.kernel.c_str(),
                   double(o.best_ns) / 1e3, 100 * double(o.best_ns) / ns);
