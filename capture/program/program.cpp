@@ -68,6 +68,18 @@ Values values_of(const std::vector<Node>& nodes, const OwnMemory& own) {
   return values;
 }
 
+double bytes_of(const Node& node) {
+  std::map<const void*, std::size_t> memory;
+  for (const auto* tensors : {&node.reads, &node.writes}) {
+    for (const at::Tensor& tensor : *tensors) {
+      if (tensor.defined()) memory[tensor.const_data_ptr()] = tensor.nbytes();
+    }
+  }
+  double bytes = 0;
+  for (const auto& [address, count] : memory) bytes += double(count);
+  return bytes;
+}
+
 /// Interned: a watch may read a name after its program is gone.
 const char* kept_name(const std::string& name) {
   static std::mutex mutex;
@@ -110,6 +122,7 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     prepared[i]->bind(nodes[i], block + plan.offsets[own_values + i]);
     Operation* const operation = prepared[i].get();
+    operation->info.bytes = bytes_of(nodes[i]);
     parts_->names.push_back(kept_name(operation->info.name));
     parts_->operations.push_back(std::move(prepared[i]));
     parts_->first_steps.push_back(parts_->steps.size());

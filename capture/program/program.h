@@ -39,8 +39,10 @@ class Program {
   ~Program();
 
   void run();
-  /// The same, timing each operation.
+  /// The same, timing each operation; on a core.
   void run_timed();
+  /// One of operations() alone.
+  void run_operation(std::size_t index) { run(index, index + 1); }
   std::vector<capture::OperationInfo> operations() const;
 
  private:

@@ -45,15 +45,11 @@ class ProgramStage {
   bool learns_locally() const { return stage_.learns_locally(); }
   const stages::Stage& stage() const { return stage_; }
   /// A step's operations, timed over up to `rounds` steps on made-up numbers, which spoils weights
-  /// and state.
+  /// and state. On a GPU each by a graph of itself alone, many times over.
   std::vector<capture::OperationInfo> operations(int rounds);
 
-  enum class Part { forward, backward, backward_input, backward_weight, update };
-  /// Runs a part of a step once more, to time it: on the numbers that calls left there. After a
-  /// forward. Update spoils weights and state.
-  void rerun(Part part);
-
  private:
+  enum class Part { backward, backward_input, backward_weight };
   /// What was recorded of one sample's way at one weight buffer.
   struct Recorded {
     stages::Activations kept;

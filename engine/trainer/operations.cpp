@@ -35,13 +35,15 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
   at::set_num_threads(1);
   options.capture = Capture::graph;
   options.make_backend = nullptr;
-  options.devices.clear();
   options.replicas.clear();
   if (options.cut.empty()) {
     if (options.stages > 1) options.threads.clear();
     options.stages = 1;
     options.schedule = "sequential";
   }
+  const bool on_gpu = rounds > 0 && !options.devices.empty() && options.devices[0].cuda;
+  options.devices.resize(on_gpu ? 1 : 0);
+  if (on_gpu) options.devices.resize(std::size_t(options.stages), options.devices[0]);
   if (options.weights.empty())
     options.weights = stages::initial_state(*options.network, options.seed);
   const stages::Network& network = *options.network;
@@ -51,12 +53,14 @@ std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions
   for (int i = 0; i < options.stages; ++i) {
     const stages::StageRange range = built[i].range();
     stages::Tensors inputs;
+    const c10::Device device = built[i].parameters().flat().device();
     for (const int source : network.crossing(range.begin))
-      inputs.push_back(made_up(network.shape(source)));
+      inputs.push_back(made_up(network.shape(source)).to(device));
     at::Tensor target;
     if (range.last || built[i].learns_locally())
-      target = options.target_is_input && range.first ? inputs[0]
-                                                      : made_up(network.shape(network.size() - 1));
+      target = options.target_is_input && range.first
+                   ? inputs[0]
+                   : made_up(network.shape(network.size() - 1)).to(device);
     const int threads =
         rounds > 0 && !options.threads.empty() ? std::max(1, options.threads[i]) : 1;
     kernels::Team team(threads);

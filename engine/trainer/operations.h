@@ -15,7 +15,8 @@ std::vector<std::string> left_to_libtorch(const std::vector<capture::OperationIn
 
 /// The operations of each stage's step, in order, [stage]; with no cut named, of the whole network
 /// as one stage. Each is timed over `rounds` steps on this thread, and the stage's others where it
-/// is one of the options'. Replicas are taken for one.
+/// is one of the options'. On the GPU that the options name first if any is timed, else on a core.
+/// Replicas are taken for one.
 std::vector<std::vector<capture::OperationInfo>> stage_operations(TrainerOptions options,
                                                                   int rounds);
 

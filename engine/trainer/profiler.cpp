@@ -2,14 +2,17 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <thread>
 
 #include "capture/backend.h"
-#include "capture/program/program_stage.h"
+#include "capture/program/core_backend.h"
+#include "capture/program/cuda/operations.h"
 #include "capture/retained_bytes.h"
 #include "engine/monitor/clock.h"
 #include "engine/pipeline/pinning.h"
@@ -45,81 +48,138 @@ at::Tensor target_of(const Subject& subject) {
   return at::rand({1, made.channels, made.height, made.width});
 }
 
-/// A stage on one input, whose parts run again and again, by its operators or by step programs.
+/// As a recorded step has it, or operator by operator.
+std::unique_ptr<capture::Backend> backend_of(const Subject& subject, c10::Device device,
+                                             bool recorded, int threads = 1) {
+  if (!recorded) return capture::make_eager_backend(device);
+  if (!device.is_cuda())
+    return capture::make_core_backend(threads, pin_this_thread, subject.numerics);
+  return capture::make_graph_backend(device, program::gpu_lowering(device, subject.numerics));
+}
+
+enum class Part { forward, backward, backward_weight, update };  ///< backward: or its first part
+
+/// A stage on one input, whose parts run again and again as its step's would: recorded by a backend
+/// that records.
 class Rig {
  public:
-  /// `split`: the two parts of a backward apart. `team`: of step programs; null: one thread.
+  /// `split`: the two parts of a backward apart.
   Rig(const Subject& subject, stages::StageRange range, bool split, c10::Device device,
-      bool programs, kernels::Team* team = nullptr)
-      : split_(split), stage_(made(subject, range, device, false)) {
-    if (programs)
-      program_ = std::make_unique<ProgramStage>(made(subject, range, device, true), 1, 1,
-                                                program::ProgramOptions{team, subject.numerics});
+      std::unique_ptr<capture::Backend> backend, const Tensors& inputs, const at::Tensor& target)
+      : split_(split),
+        backend_(std::move(backend)),
+        stage_(made(subject, range, device)),
+        inputs_(inputs),
+        target_(target),
+        rate_(at::ones({}, at::TensorOptions(device).dtype(at::kDouble))),
+        skipped_(at::zeros({}, device)) {
+    prepare(Part::forward);
+    outputs_ = kept_.outputs;
+    backend_->run([&] {
+      for (const at::Tensor& output : outputs_) gradients_.push_back(at::full_like(output, 1e-3));
+    });
+    prepare(Part::backward);
+    if (split_) prepare(Part::backward_weight);
+    prepare(Part::update);
   }
+  ~Rig() { backend_->synchronize(); }
 
-  void begin(const Tensors& inputs, const at::Tensor& target) {
-    inputs_ = inputs;
-    target_ = target;
-    if (program_) {
-      kept_by_program_ = program_->forward(inputs, target, 0);
-      outputs_ = kept_by_program_.outputs;
-    } else {
-      forward();
-      outputs_ = kept_.outputs;
+  /// Runs `part`, or has a GPU run it so often that the clock's grain and a launch are no part of
+  /// it. Returns the milliseconds of one run.
+  double time(Part part) {
+    const double start = now_ms();
+    capture::Graph* const graph = graphs_[std::size_t(part)].get();
+    if (graph) {
+      graph->launch();
+    } else if (!backend_->records()) {
+      backend_->run([&] { run(part); });
     }
-    for (const at::Tensor& output : outputs_) gradients_.push_back(at::full_like(output, 1e-3));
-    if (!program_) return;
-    split_ ? program_->backward_input(kept_by_program_, gradients_)
-           : program_->backward(kept_by_program_, gradients_, {});
-  }
-
-  void forward() {
-    if (program_) return program_->rerun(Part::forward);
-    kept_ = stage_.forward(inputs_, target_);
-  }
-  /// Or its first part.
-  void backward() {
-    if (program_) return program_->rerun(split_ ? Part::backward_input : Part::backward);
-    split_ ? stage_.backward_input(kept_, gradients_) : stage_.backward(kept_, gradients_);
-  }
-  void backward_weight() {
-    program_ ? program_->rerun(Part::backward_weight) : stage_.backward_weight(kept_);
-  }
-  void update() {
-    program_ ? program_->rerun(Part::update) : void(stage_.update({.count = 1}, 1.0));
+    if (!graph || !backend_->defers()) return now_ms() - start;  // the device has done it
+    backend_->synchronize();
+    return double(graph->duration_ns()) / 1e6 / kInARow;
   }
 
   plan::StepBytes bytes() {
     plan::StepBytes bytes;
-    stages::Activations kept;
-    bytes.stash = double(capture::retained_bytes([&] { kept = stage_.forward(inputs_, target_); }));
-    for (const at::Tensor& output : kept.outputs) bytes.activation += double(output.nbytes());
+    bytes.stash = stash_;
+    for (const at::Tensor& output : outputs_) bytes.activation += double(output.nbytes());
     bytes.gradient = bytes.activation;
     bytes.weight = double(stage_.weight_bytes());
     bytes.state = double(stage_.optimizer_bytes());
     return bytes;
   }
 
-  const Tensors& outputs() const { return outputs_; }
+  /// Copies, which outlive this.
+  Tensors outputs() const {
+    Tensors copies;
+    for (const at::Tensor& output : outputs_) copies.push_back(output.clone());
+    return copies;
+  }
 
  private:
-  using ProgramStage = program::ProgramStage;
-  using Part = ProgramStage::Part;
+  static constexpr int kInARow = 20;
 
-  Stage made(const Subject& subject, stages::StageRange range, c10::Device device, bool programs) {
+  Stage made(const Subject& subject, stages::StageRange range, c10::Device device) const {
+    const bool channels_last = backend_->records() && device.is_cpu();  // as its kernels like it
     Stage stage(subject.network, range, subject.optimizer, device,
-                {.split = split_, .channels_last = programs});
+                {.split = split_, .channels_last = channels_last});
     stages::load_state(stage.parameters(), stages::initial_state(*subject.network, 0));
     return stage;
   }
 
-  bool split_;
+  /// Runs `part` for the first time, and records it.
+  void prepare(Part part) {
+    // On the stream that it will run on: autograd remembers it for each leaf.
+    backend_->run([&] { first_run(part); });
+    backend_->synchronize();
+    if (!backend_->records() || nothing_to_do(part)) return;
+    recordings_.push_back(backend_->record(0, [this, part] { run(part); }));
+    graphs_[std::size_t(part)] = backend_->assemble(std::vector<capture::GraphNode>(
+        backend_->defers() ? kInARow : 1, {.recording = recordings_.back().get()}));
+  }
+  bool nothing_to_do(Part part) const {
+    if (part == Part::backward) return split_ && stage_.range().first;
+    return part != Part::forward && stage_.weight_bytes() == 0;
+  }
+  void first_run(Part part) {
+    if (part != Part::forward) return run(part);
+    stash_ = double(capture::retained_bytes([&] { run(part); }));
+  }
+
+  void run(Part part) {
+    const stages::Adding adding{.retain = backend_->records()};
+    switch (part) {
+      case Part::forward:
+        kept_ = stage_.forward(inputs_, target_);
+        break;
+      case Part::backward:
+        passed_on_ = split_ ? stage_.backward_input(kept_, gradients_, adding)
+                            : stage_.backward(kept_, gradients_, adding);
+        break;
+      case Part::backward_weight:
+        stage_.backward_weight(kept_, adding);
+        break;
+      case Part::update:
+        update();
+    }
+  }
+  void update() {
+    const c10::NoGradGuard no_grad;
+    if (!backend_->records()) return void(stage_.update({.count = 1}, 1.0));
+    stage_.guarded_update({.count = 1}, rate_, skipped_);
+  }
+
+  const bool split_;
+  const std::unique_ptr<capture::Backend> backend_;
   Stage stage_;
-  std::unique_ptr<ProgramStage> program_;  ///< null: by operators
+  const Tensors inputs_;
+  const at::Tensor target_, rate_;
+  at::Tensor skipped_;
   stages::Activations kept_;
-  ProgramStage::Activations kept_by_program_;
-  Tensors inputs_, outputs_, gradients_;
-  at::Tensor target_;
+  Tensors outputs_, gradients_, passed_on_;
+  double stash_ = 0;
+  std::vector<std::unique_ptr<capture::Recording>> recordings_;
+  std::array<std::unique_ptr<capture::Graph>, 4> graphs_;  ///< by Part, where it records
 };
 
 /// Runs a whole-network step again and again on every usable core but the first.
@@ -130,13 +190,11 @@ class Neighbours {
       threads_.emplace_back([=, this] {
         pin_this_thread(core);
         at::set_num_threads(1);
-        const Tensors x = first_input(subject, at::kCPU);
-        Rig rig(subject, subject.whole(), /*split=*/false, at::kCPU, options.programs);
-        rig.begin(x, target_of(subject));
+        Rig rig(subject, subject.whole(), /*split=*/false, at::kCPU,
+                backend_of(subject, at::kCPU, options.recorded), first_input(subject, at::kCPU),
+                target_of(subject));
         while (!stop_.load(std::memory_order_relaxed)) {
-          rig.forward();
-          rig.backward();
-          rig.update();
+          for (const Part part : {Part::forward, Part::backward, Part::update}) rig.time(part);
         }
       });
     }
@@ -165,18 +223,12 @@ struct Times {
 };
 
 /// Times `rig`'s parts, `repeats` to `most` times.
-Times time_parts(Rig& rig, bool split, c10::Device device, int repeats, int most) {
-  const std::unique_ptr<capture::Backend> backend = capture::make_eager_backend(device);
-  const auto time = [&](const auto& work) {
-    const double start = now_ms();
-    backend->run(std::ref(work));  // returns when the device has done it
-    return now_ms() - start;
-  };
+Times time_parts(Rig& rig, bool split, int repeats, int most) {
   Times times;
   for (int repeat = 0; repeat < repeats + 2 || (repeat < most + 2 && !times.known()); ++repeat) {
-    const double forward = time([&] { rig.forward(); }), input = time([&] { rig.backward(); });
-    const double weight = split ? time([&] { rig.backward_weight(); }) : 0;
-    const double update = time([&] { rig.update(); });
+    const double forward = rig.time(Part::forward), input = rig.time(Part::backward);
+    const double weight = split ? rig.time(Part::backward_weight) : 0;
+    const double update = rig.time(Part::update);
     if (repeat < 2) continue;  // warm-up
     times.forward.push_back(forward);
     times.input_gradient.push_back(input);
@@ -191,9 +243,9 @@ Times time_parts(Rig& rig, bool split, c10::Device device, int repeats, int most
 plan::ModuleProfile profile_module(const Subject& subject, int index, Tensors& x,
                                    const ProfilerOptions& options) {
   const c10::Device device = torch_device(options.device);
-  Rig rig(subject, {index, index + 1, index == 0, false}, /*split=*/true, device, options.programs);
-  rig.begin(x, {});
-  const Times times = time_parts(rig, true, device, options.repeats, options.most_repeats);
+  Rig rig(subject, {index, index + 1, index == 0, false}, /*split=*/true, device,
+          backend_of(subject, device, options.recorded), x, {});
+  const Times times = time_parts(rig, true, options.repeats, options.most_repeats);
   plan::ModuleProfile module{.name = subject.network->module(index).describe(),
                              .forward = measured(times.forward),
                              .input_gradient = measured(times.input_gradient),
@@ -272,12 +324,10 @@ std::vector<double> steps_ms(const Subject& subject, int threads, bool programs,
     // A team has cores of its own; LibTorch's threads spread by themselves.
     if (programs) pin_this_thread(0);
     at::set_num_threads(programs ? 1 : threads);
-    kernels::Team team(programs ? threads : 1, pin_this_thread);
-    Rig rig(subject, subject.whole(), /*split=*/false, at::kCPU, programs,
-            threads > 1 ? &team : nullptr);
-    const Tensors x = first_input(subject, at::kCPU);
-    rig.begin(x, target_of(subject));
-    const Times times = time_parts(rig, false, at::kCPU, count, count);
+    Rig rig(subject, subject.whole(), /*split=*/false, at::kCPU,
+            backend_of(subject, at::kCPU, programs, threads), first_input(subject, at::kCPU),
+            target_of(subject));
+    const Times times = time_parts(rig, false, count, count);
     for (int i = 0; i < count; ++i)
       steps.push_back(times.forward[i] + times.input_gradient[i] + times.update[i]);
   }).join();

@@ -20,8 +20,8 @@ struct ProfilerOptions {
   Device device;  ///< where the modules run; hand-offs are between CPU cores
   /// Keep the other usable cores busy with the same network meanwhile, as a pipeline would.
   bool neighbours = false;
-  bool programs = false;  ///< by step programs, on a core; else operator by operator
-  kernels::Numerics numerics;
+  bool recorded = false;  ///< as recorded steps do it; else operator by operator
+  kernels::Numerics numerics;  ///< of recorded steps
   bool parts = false;  ///< of modules that ranks may share, too; on a core
 };
 

@@ -53,8 +53,13 @@ TrainerOptions completed(TrainerOptions options) {
   if (measures && programs) {
     options.module_ms = module_times_by_programs(options, 1);
   } else if (measures) {
+    ProfilerOptions where;
+    if (!options.make_backend && place_of(options, 0).is_cuda())
+      where = {.device = options.devices.front(),
+               .recorded = records_any(options),
+               .numerics = options.numerics};
     const plan::Profile profile =
-        measure_profile(options.network, options.sample, options.optimizer);
+        measure_profile(options.network, options.sample, options.optimizer, where);
     for (const plan::ModuleProfile& module : profile.modules)
       options.module_ms.push_back(module.ms().total());
   }

@@ -24,9 +24,8 @@ engine::TrainerOptions recorded(int stages, std::vector<int> cut) {
 TEST(BareStep, TrainsAsTheOracleAndTheEngineDo) {
   const engine::TrainerOptions options = recorded(1, {});
   const at::Tensor sample = engine::sample_at(0, kShape).first;
-  std::vector<stages::Stage> stages = engine::build_stages(options, engine::schedule_of(options));
-  BareStep step(std::move(stages[0]), options.make_backend(at::kCPU), BareWork::step, sample, {},
-                {});
+  BareStep step(options);
+  step.sample().copy_(sample);
   engine::expect_equal_bits(step.stage().parameters().state(), options.weights);
   constexpr int kLaunches = 20;
   for (int i = 0; i < kLaunches; ++i) step.launch();
@@ -50,45 +49,21 @@ TEST(BareStep, TrainsAsTheOracleAndTheEngineDo) {
   engine::expect_equal_bits(step.stage().parameters().state(), trainer.state());
 }
 
-TEST(BareStep, OfAMiddleStageIsItsCalls) {
-  const engine::TrainerOptions options = recorded(3, {2, 5});
-  const engine::Schedule schedule = engine::schedule_of(options);
-  std::vector<stages::Stage> stages = engine::build_stages(options, schedule);
-  const auto buffer = [&](int place) {
-    const stages::ImageShape& shape = options.network->shape(place - 1);
-    return at::rand({1, shape.channels, shape.height, shape.width});
-  };
-  const stages::Tensors inputs = {buffer(2)}, gradients = {buffer(5)};
-  BareStep step(std::move(stages[1]), options.make_backend(at::kCPU), BareWork::step,
-                engine::sample_at(0, kShape).first, inputs, gradients);
-  stages::Stage called = std::move(engine::build_stages(options, schedule)[1]);
-  called.update_as_recorded();
-  for (int i = 0; i < 5; ++i) {
-    step.launch();
-    stages::Activations kept = called.forward(inputs);
-    called.backward(kept, gradients);
-    called.update({.count = 1}, 1.0);
-  }
+TEST(BareStep, OfAComputationLearnsWithoutCopies) {
+  BareStep step(recorded(1, {}), BareWork::compute);
+  step.launch();
   step.synchronize();
-  engine::expect_equal_bits(step.stage().parameters().state(), called.parameters().state());
+  EXPECT_EQ(step.loss(), 0) << "is not brought";
+  EXPECT_FALSE(at::equal(step.stage().parameters().state()[0].second, recorded(1, {}).weights[0].second));
 }
 
 TEST(BareStep, OfAForwardTakesALossAndLearnsNothing) {
   const engine::TrainerOptions options = recorded(1, {});
-  const BareSteps steps = make_bare_steps(options, BareWork::forward);
-  steps[0]->launch();
-  steps[0]->synchronize();
-  EXPECT_GT(steps[0]->loss(), 0);
-  engine::expect_equal_bits(steps[0]->stage().parameters().state(), options.weights);
-}
-
-TEST(BareStep, OfEachStageOfACutNetworkLearnsAlone) {
-  const engine::TrainerOptions options = recorded(4, {2, 4, 6});
-  const BareSteps steps = make_bare_steps(options);
-  ASSERT_EQ(steps.size(), 4u);
-  EXPECT_GT(seconds_a_round(steps, 0.001), 0);
-  for (const auto& step : steps) EXPECT_EQ(step->skipped(), 0);
-  EXPECT_GT(steps[3]->loss(), 0);
+  BareStep step(options, BareWork::forward);
+  step.launch();
+  step.synchronize();
+  EXPECT_GT(step.loss(), 0);
+  engine::expect_equal_bits(step.stage().parameters().state(), options.weights);
 }
 
 }  // namespace

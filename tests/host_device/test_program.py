@@ -60,6 +60,25 @@ class Kernels(program.CliTest):
         self.assertEqual(again["run"]["kernels"], chosen)
 
 
+class Profile(program.CliTest):
+    """Modules are timed as steps are recorded, and LibTorch warns of nothing."""
+
+    TABLES = {"source": {"uri": "synth:shapes", "width": 16, "height": 12}, "pipeline": {"devices": "cuda"},
+              "model": {"layers": 2, "features": 4, "kernel": 3}}
+
+    def test_modules(self):
+        outcome = program.call("profile", program.write_toml(self.folder / "c.toml", self.TABLES))
+        self.assert_code(program.DONE, outcome)
+        self.assertRegex(outcome.out, "on cuda:0, measured by .*, recorded; ")
+        self.assertNotIn("AccumulateGrad", outcome.err)
+
+    def test_operators(self):
+        outcome = program.call("profile", program.write_toml(self.folder / "c.toml", self.TABLES), "--operators")
+        self.assert_code(program.DONE, outcome)
+        self.assertRegex(outcome.out, r"forward 6x12x16 -> 4x12x16 k3 s1 relu +gpu .* +\d+\.\d+ +\d+\.\d% +\d+\.\d\n")
+        self.assertRegex(outcome.out, r"all: \d+\.\d+ ms, \d+\.\d GFLOP/s\n$")
+
+
 @unittest.skipUnless(test_ranks.MPI, "this build has no MPI")
 class Ranks(program.CliTest):
 

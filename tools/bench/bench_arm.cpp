@@ -77,7 +77,7 @@ BenchArm::BenchArm(std::string network, std::int64_t size, int stages, bool chan
 BenchArm::BenchArm(std::string network, std::int64_t size, engine::TrainerOptions options,
                    bool channels_last)
     : network_(std::move(network)), size_(size), options_(std::move(options)) {
-  options_.sample = {3, size, size};
+  if (size > 0) options_.sample = {3, size, size};
   if (!options_.network) {
     stages::ModelSpec model = bench_network(network_);
     model.channels_last = channels_last;
@@ -89,7 +89,9 @@ BenchArm::BenchArm(std::string network, std::int64_t size, engine::TrainerOption
 
 Turn BenchArm::turn(double seconds, std::int64_t least, engine::Observer* observer) {
   engine::Trainer trainer(options_);
-  TimedFeed feed(trainer, std::size_t(3 * size_ * size_), seconds, least);
+  const stages::ImageShape& sample = options_.sample;
+  TimedFeed feed(trainer, std::size_t(sample.channels * sample.height * sample.width), seconds,
+                 least);
   trainer.run(feed, observer);
   Turn turn{.reading = trainer.monitor().read(), .facts = trainer.facts()};
   // The steady state's rate: filling and draining the pipeline are no part of an endless stream.

@@ -26,7 +26,8 @@ struct Turn {
 class BenchArm {
  public:
   BenchArm(std::string network, std::int64_t size, int stages, bool channels_last = false);
-  /// As `options` say, whose sample is filled in, and network, cut and weights where empty.
+  /// As `options` say, whose sample is filled in unless `size` is 0, and network, cut and weights
+  /// where empty.
   BenchArm(std::string network, std::int64_t size, engine::TrainerOptions options,
            bool channels_last = false);
 

@@ -13,20 +13,24 @@ engine::plan::Profile profile_of(const Config& config,
                                  std::vector<engine::plan::Measured>* speeds) {
   const engine::TrainerOptions options = assemble(config, sample_of(config));
   const stages::ImageShape& sample = options.sample;
-  const bool programs = engine::runs_programs(options, 0);
+  const bool programs = engine::runs_programs(options, 0), cuda = options.devices.front().cuda,
+             recorded = engine::records_any(options) && engine::records(options, 0);
   engine::plan::Profile profile =
       engine::measure_profile(options.network, sample, options.optimizer,
                               {.most_repeats = kMostRepeats,
                                .device = options.devices.front(),
-                               .neighbours = true,
-                               .programs = programs,
+                               .neighbours = !cuda,
+                               .recorded = recorded,
                                .numerics = options.numerics,
-                               .parts = !options.devices.front().cuda});
+                               .parts = !cuda});
   profile.network = model_of(config).preset + " at " + std::to_string(sample.width) + "x" +
                     std::to_string(sample.height);
   profile.source = std::string("measured by millrace " MILLRACE_VERSION) +
-                   (programs ? ", step programs" : ", operator by operator");
+                   (programs   ? ", step programs"
+                    : recorded ? ", recorded"
+                               : ", operator by operator");
   profile.hand_offs = {engine::measure_hand_off()};
+  if (cuda) return profile;
   const std::vector<engine::plan::Measured> tried = engine::measure_thread_speedup(
       options.network, sample, options.optimizer, programs, options.numerics);
   profile.thread_speedup = engine::plan::speeds_that_help(tried);

@@ -84,10 +84,11 @@ void print_speeds(const std::vector<engine::plan::Measured>& speeds, std::size_t
   std::printf("\n");
 }
 
-/// Prints a line per operation, with its share of all time and of the cores' peak.
+/// Prints a line per operation, with its share of all time and of the cores' peak, if they are
+/// cores.
 void print_operations(const std::vector<std::vector<capture::OperationInfo>>& stages,
-                      const std::vector<int>& threads) {
-  const double core = kernels::fma_peak();
+                      const std::vector<int>& threads, bool on_gpu) {
+  const double core = on_gpu ? 0 : kernels::fma_peak();
   double ns = 0, flops = 0;
   for (const auto& operations : stages) {
     for (const capture::OperationInfo& o : operations) {
@@ -101,16 +102,17 @@ void print_operations(const std::vector<std::vector<capture::OperationInfo>>& st
     const double peak = core * cores;
     std::printf("stage %zu%s\n  %-56s %-16s %10s %7s %9s %7s\n", stage,
                 cores > 1 ? (", " + std::to_string(cores) + " threads").c_str() : "", "operator",
-                "kernel", "us", "of all", "GFLOP/s", "of peak");
+                "kernel", "us", "of all", "GFLOP/s", on_gpu ? "" : "of peak");
     for (const capture::OperationInfo& o : stages[stage]) {
       std::printf("  %-56s %-16s %10.2f %6.1f%%", o.name.c_str(), o.kernel.c_str(),
                   double(o.best_ns) / 1e3, 100 * double(o.best_ns) / ns);
-      if (o.flops > 0)
-        std::printf(" %9.1f %6.0f%%", o.flops / double(o.best_ns),
-                    100 * o.flops / double(o.best_ns) / (peak / 1e9));
+      if (o.flops > 0) std::printf(" %9.1f", o.flops / double(o.best_ns));
+      if (o.flops > 0 && !on_gpu)
+        std::printf(" %6.0f%%", 100 * o.flops / double(o.best_ns) / (peak / 1e9));
       std::printf("\n");
     }
   }
+  if (on_gpu) return void(std::printf("all: %.4f ms, %.1f GFLOP/s\n", ns / 1e6, flops / ns));
   std::printf(
       "all: %.4f ms, %.1f GFLOP/s; a core's peak, multiply-adds on its registers alone: %.1f "
       "GFLOP/s; its sgemm: %.1f GFLOP/s\n",
@@ -121,7 +123,8 @@ int profile(const ProfileArguments& arguments) {
   if (arguments.operators) {
     const app::Config config = app::load_argument(arguments.config, arguments.settings);
     const engine::TrainerOptions options = app::assemble(config, app::sample_of(config));
-    print_operations(engine::stage_operations(options, 20), options.threads);
+    print_operations(engine::stage_operations(options, 20), options.threads,
+                     options.devices.front().cuda);
     return kDone;
   }
   std::optional<app::Config> config;
@@ -137,7 +140,7 @@ int profile(const ProfileArguments& arguments) {
   engine::plan::Profile profile = app::profile_of(*config, &speeds);
   if (!sums.points.empty()) profile.hand_offs.push_back(sums);
   print_profile(profile);
-  print_speeds(speeds, profile.thread_speedup.size());
+  if (!speeds.empty()) print_speeds(speeds, profile.thread_speedup.size());
   if (!arguments.json.empty())
     io::write_whole(arguments.json, engine::plan::profile_to_json(profile));
   return kDone;

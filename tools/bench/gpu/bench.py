@@ -1,0 +1,192 @@
+"""The benchmark of a machine with a GPU: `bench.py GPU_BENCH OUT`.
+
+Asks our program and PyTorch's side for one figure after another, the most telling first. After each it writes OUT/gpu.json and
+its page, OUT/gpu.md, so that what was measured stays whenever it ends. What takes too long is ended, and said so.
+"""
+import argparse
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+import pages  # noqa: E402
+
+# Name, what the network is made of, width, height, and the milliseconds a step that are aimed at.
+NETWORKS = [("10x16 k5", {}, 128, 128, 0.200),
+            ("3-32-32-32-3 k3", {"layers": 4, "features": 32, "kernel": 3}, 128, 96, 0.084),
+            ("ResNet-18", {"preset": "resnet18"}, 64, 64, None),
+            ("10x16 k5", {}, 32, 32, 0.049),
+            ("10x48 k5", {"features": 48}, 32, 32, 0.161),
+            ("10x16 k15", {"kernel": 15}, 32, 32, None),
+            ("30x16 k5", {"layers": 30}, 128, 128, None),
+            ("10x16 k5", {}, 16, 16, 0.040),
+            ("10x48 k5", {"features": 48}, 128, 128, 1.21),
+            ("10x16 k5", {}, 64, 64, 0.105),
+            ("10x16 k5", {}, 256, 256, 0.614),
+            ("ResNet-18", {"preset": "resnet18"}, 224, 224, None),
+            ("10x16 k5", {}, 512, 512, 2.12)]
+SMALL = [("2x4 k3", {"layers": 2, "features": 4, "kernel": 3}, 16, 12, 0.001)]
+PRECISIONS = "float32", "tf32", "bf16"
+
+
+class Asked:
+    """A program that answers lines of JSON. One that ends, or is too slow, is started anew for the next question."""
+
+    def __init__(self, command, log, greets=False):
+        self.command, self.log, self.greets, self.process = command, log, greets, None
+
+    def start(self):
+        if self.process is None:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                            start_new_session=True)
+        return self
+
+    def line(self, limit):
+        ready, _, _ = select.select([self.process.stdout], [], [], limit)
+        line = self.process.stdout.readline() if ready else ""
+        if line:
+            return json.loads(line)
+        self.end()
+        return {"error": "ended by itself" if ready else f"stopped after {limit:.0f} s"}
+
+    def ask(self, question, limit):
+        begin, fresh = time.monotonic(), self.process is None
+        self.start()
+        if fresh and self.greets and "error" in (greeting := self.line(limit)):
+            return greeting
+        try:
+            print(json.dumps(question), file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            self.end()
+            return {"error": "ended by itself"}
+        return self.line(limit - (time.monotonic() - begin))
+
+    def end(self):
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+
+class TimeIsUp(Exception):
+    pass
+
+
+class Bench:
+
+    def __init__(self, options):
+        self.out, self.device, self.end = Path(options.out), options.device, time.monotonic() + options.seconds
+        self.log = open(self.out / "gpu-bench.log", "w")
+        self.ours = Asked([options.gpu_bench], self.log, greets=True)
+        self.results = {"suite": "gpu", "provenance": self.ours.start().line(60), "networks": []}
+        self.peers = {}  # by name and width
+
+    def ask(self, asked, limit, **question):
+        left = self.end - time.monotonic()
+        if left < 5:
+            raise TimeIsUp
+        print(question, file=self.log, flush=True)
+        return asked.ask(question, min(limit, left))
+
+    def keep(self):
+        whole = self.out / "gpu.json.new"
+        whole.write_text(json.dumps(self.results, indent=1) + "\n")
+        whole.replace(self.out / "gpu.json")
+        (self.out / "gpu.md").write_text(pages.page(self.results))
+
+    def step(self, row, precision):
+        row["ours"][precision] = self.ask(self.ours, 90, arm="step", precision=precision, seconds=0.3, turns=1, **self.of(row))
+        self.keep()
+
+    def pytorch(self, row, precision, ways, limit=30):
+        for way in ways:
+            arm = f"{precision}, {way}"
+            row["pytorch"][arm] = self.ask(self.peers[row["name"], row["width"]], limit, arm=arm, seconds=0.3, **self.of(row))
+            self.keep()
+
+    def engine(self, arm, row, stages=1, seconds=0.5, turns=3):
+        found = self.ask(self.ours, 90, arm=arm, stages=stages, seconds=seconds, turns=turns, **self.of(row))
+        self.results.setdefault(arm, []).append({**self.named(row), "stages": stages, **found})
+        self.keep()
+
+    def kernels(self, row, precision="float32"):
+        found = self.ask(self.ours, 60, arm="kernels", precision=precision, **self.of(row))
+        self.results.setdefault("kernels", []).append({**self.named(row), "precision": precision, **found})
+        self.keep()
+
+    def tensor_cores(self, row):
+        for precision in PRECISIONS[1:]:
+            self.step(row, precision)
+            self.pytorch(row, precision, ("benchmark", "channels_last"))
+
+    @staticmethod
+    def of(row):
+        return {key: row[key] for key in ("network", "width", "height")}
+
+    @staticmethod
+    def named(row):
+        return {key: row[key] for key in ("name", "width", "height")}
+
+    def run(self, networks):
+        rows = self.results["networks"]
+        for name, network, width, height, aim_ms in networks:
+            rows.append({"name": name, "network": network, "width": width, "height": height, "aim_ms": aim_ms, "ours": {},
+                         "pytorch": {}})
+            # A process each, which loads while others are asked.
+            self.peers[name, width] = Asked([sys.executable, "-B", HERE / "peers.py", self.device], self.log).start()
+        for row in rows:
+            self.step(row, "float32")
+        for row in rows[:2]:
+            self.engine("stages", row, stages=4)
+        self.engine("processor time", rows[0])
+        for stages in 1, 4:
+            self.engine("latency", rows[0], stages=stages, seconds=2)
+        self.results["device"] = self.ask(next(iter(self.peers.values())), 40, arm="device", seconds=0.2)
+        for row in rows[:3]:
+            self.kernels(row)
+        for row in rows:
+            self.pytorch(row, "float32", ("deterministic", "benchmark"))
+        for row in rows[:7]:
+            self.tensor_cores(row)
+        for row in rows[:2]:
+            self.engine("profile", row, turns=1)
+        for row in rows[2:3] + rows[5:7]:
+            self.pytorch(row, "float32", ("compile",), limit=90)
+        for row in rows[7:]:
+            self.tensor_cores(row)
+        for precision in PRECISIONS:
+            for row in rows[3 if precision == "float32" else 0:7]:
+                self.kernels(row, precision)
+        for precision in PRECISIONS:
+            for row in rows:
+                if f"{precision}, compile" not in row["pytorch"]:
+                    self.pytorch(row, precision, ("compile",), limit=90)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("gpu_bench")
+    parser.add_argument("out")
+    parser.add_argument("--seconds", type=float, default=450)
+    parser.add_argument("--device", default="cuda", help="PyTorch's")
+    parser.add_argument("--small", action="store_true", help="one tiny network: to rehearse")
+    options = parser.parse_args()
+    bench = Bench(options)
+    try:
+        bench.run(SMALL if options.small else NETWORKS)
+    except TimeIsUp:
+        bench.results["cut_off_after_s"] = options.seconds
+    bench.keep()
+    for asked in bench.ours, *bench.peers.values():
+        asked.end()
+    return "error" in bench.results["provenance"]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

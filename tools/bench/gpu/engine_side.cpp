@@ -1,0 +1,158 @@
+#include "tools/bench/gpu/engine_side.h"
+
+#include <ATen/detail/CUDAHooksInterface.h>
+
+#include <atomic>
+
+#include "capture/devices.h"
+#include "engine/pipeline/capture_pass.h"
+#include "engine/schedule/launch_groups.h"
+#include "engine/trainer/backends.h"
+#include "engine/trainer/stage_building.h"
+
+namespace millrace::bench {
+namespace {
+
+using engine::Clock;
+
+/// Notes when the predictions came. A mean over time, as launches back to back have one: the
+/// monitor's median comes from buckets that are 1.6 % wide.
+class Predictions final : public engine::Observer {
+ public:
+  /// Those of the first kWarmUp are not counted, nor those before number `from`.
+  explicit Predictions(std::int64_t from) : left_(from) {}
+  void predicted(engine::Sample&, float) override {
+    last_ = Clock::now();
+    if (first_ == Clock::time_point()) first_ = last_;
+    const bool warm = --left_ < 0 && last_ - first_ >= kWarmUp;
+    if (count_ > 0 || warm) ++count_;
+    if (count_ == 1) begin_ = last_;
+  }
+  double a_second() const {
+    return double(count_ - 1) / std::chrono::duration<double>(last_ - begin_).count();
+  }
+
+ private:
+  std::int64_t left_, count_ = 0;
+  Clock::time_point first_, begin_, last_;
+};
+
+/// Gives a sample when the one before was predicted and the device has been idle for kRest.
+class LoneFeed final : public engine::Feed, public engine::Observer {
+ public:
+  LoneFeed(std::size_t elements, const engine::Device& device, double seconds,
+           std::int64_t warm_up)
+      : frame_(elements, 0.5f), device_(device), seconds_(seconds), warm_up_(warm_up) {
+    ms_.reserve(std::size_t(seconds_ / kRest) + 3 * std::size_t(warm_up));
+  }
+
+  Status poll(std::chrono::microseconds patience) override {
+    const Clock::time_point give_up = Clock::now() + patience;
+    if (taken_ == 0) begin_ = Clock::now();
+    do {
+      // Looks again at once: the kernel's wake-up is the source's, not the engine's.
+      if (taken_ > 0 && !rested()) continue;
+      return taken_ > 2 * warm_up_ && Clock::now() - begin_ > seconds_ ? Status::end
+                                                                       : Status::ready;
+    } while (Clock::now() < give_up);
+    return Status::wait;
+  }
+  void take(engine::Sample& sample) override {
+    std::copy(frame_.begin(), frame_.end(), sample.input().data());
+    sample.info.frame = taken_++;
+    predicted_.store(false, std::memory_order_relaxed);
+    idle_ = kNever;
+    sample.info.captured = Clock::now();
+  }
+  void predicted(engine::Sample& sample, float) override {
+    const engine::SampleInfo& info = sample.info;
+    const Clock::time_point now = Clock::now();
+    if (info.frame >= warm_up_)
+      ms_.push_back(std::chrono::duration<double, std::milli>(now - info.captured).count());
+    predicted_.store(true, std::memory_order_release);
+  }
+  const std::vector<double>& ms() const { return ms_; }
+
+ private:
+  static constexpr Clock::time_point kNever{};
+
+  /// A step goes on when its prediction is there, and a worker may launch more meanwhile.
+  bool rested() {
+    if (!predicted_.load(std::memory_order_acquire)) return false;
+    if (idle_ == kNever) {
+      synchronize();
+      idle_ = Clock::now();
+    }
+    if (Clock::now() - idle_ < kRest) return false;
+    synchronize();
+    return true;
+  }
+  void synchronize() const {
+    if (device_.cuda) at::detail::getCUDAHooks().deviceSynchronize(c10::DeviceIndex(device_.index));
+  }
+
+  std::vector<float> frame_;
+  engine::Device device_;
+  std::chrono::duration<double> seconds_;
+  std::int64_t warm_up_, taken_ = 0;
+  Clock::time_point begin_, idle_ = kNever;  ///< the latter: when the device was found so
+  std::atomic<bool> predicted_{false};       ///< the last sample
+  std::vector<double> ms_;
+};
+
+}  // namespace
+
+std::function<double(double)> engine_fps(const engine::TrainerOptions& options) {
+  return [arm = std::make_shared<BenchArm>("", 0, options)](double seconds) {
+    // Before, stages have no gradients yet; and as many samples as have slots may be told of
+    // together when the stream has ended.
+    const std::int64_t filled = 2 * arm->stages();
+    const std::int64_t slots = engine::for_recording(engine::schedule_of(arm->options())).slots();
+    Predictions predictions(filled);
+    const double warm_up = std::chrono::duration<double>(kWarmUp).count();
+    arm->turn(warm_up + seconds, filled + slots + 6, &predictions);
+    return predictions.a_second();
+  };
+}
+
+std::vector<double> lone_frames_ms(const engine::TrainerOptions& options, double seconds) {
+  engine::Trainer trainer(options);
+  LoneFeed feed(trainer.target_elements(), options.devices[0], seconds, 2 * options.stages);
+  trainer.run(feed, &feed);
+  return feed.ms();
+}
+
+CalledStep::CalledStep(const engine::TrainerOptions& options)
+    : schedule_(engine::for_recording(engine::schedule_of(options))),
+      samples_(schedule_.slots(), {1, 3, options.sample.height, options.sample.width}, {},
+               /*pinned=*/true),
+      step_(make_step(options)) {
+  engine::capture_steps(schedule_, engine::longest_launch_groups(schedule_), {step_.get()});
+}
+
+double CalledStep::us() {
+  const double begin = processor_us();
+  for (int i = 0; i < kBatch; ++i) {
+    const int slot = int(sample_++ % schedule_.slots());
+    step_->forward(slot, stages::kNewest);
+    step_->backward(slot, slot);
+    step_->update();
+    launched_ = step_->launch();
+  }
+  const double launched = processor_us();
+  step_->synchronize();
+  const double over = processor_us();
+  for (int i = kBatch; i-- > 0;) step_->over(launched_ - i);
+  return (processor_us() - over + launched - begin) / kBatch;
+}
+
+std::unique_ptr<capture::StageStep> CalledStep::make_step(const engine::TrainerOptions& options) {
+  capture::use_repeatable_kernels();
+  std::vector<stages::Stage> stages = engine::build_stages(options, schedule_);
+  const c10::Device device = stages[0].parameters().flat().device();
+  return std::make_unique<capture::StageStep>(
+      std::move(stages[0]), std::move(engine::make_backends(options, 1, true)[0]), device,
+      samples_, nullptr, nullptr);
+}
+
+}  // namespace millrace::bench
