@@ -14,9 +14,10 @@ constexpr std::size_t kTile = 16;           ///< lines and columns of a tile of 
 constexpr std::size_t kDeep = 32;           ///< numbers that a product of tiles sums up
 constexpr std::size_t kTilePack = 16 * 32;  ///< numbers of a packed tile of the right side
 
-/// For i and j below 2: sums[i][j] (+)= left[i] times right[j]. The left side lies in lines of
-/// numbers to be summed up, `parts` times `chunks` times kDeep of them; the right side in packed
-/// tiles, one after another: [16 pairs of lines][16 columns][2]. What is null isn't made.
+/// sums[i][j] (+)= left[i] times right[j]; what is null isn't made. The left side lies in lines of
+/// numbers to be summed up, `parts` times `chunks` times kDeep of them, which are read fastest where
+/// they lie on 64 bytes; the right side in packed tiles, one after another: [16 pairs of lines][16
+/// columns][2].
 struct TileProducts {
   const Bf16* left[2] = {};
   std::size_t left_line = 0, left_part = 0;  ///< numbers from one to the next

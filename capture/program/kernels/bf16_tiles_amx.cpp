@@ -43,17 +43,17 @@ bool ask_for_tiles() {
 
 template <bool kTwoLeft, bool kTwoRight>
 MILLRACE_AMX void multiply_tiles(const TileProducts& p) {
+  constexpr bool kAll = kTwoLeft && kTwoRight;
   const std::size_t line = p.left_line * sizeof(Bf16), sums_line = p.sums_line * sizeof(float);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
   if (p.accumulate) {
     _tile_loadd(0, p.sums[0][0], sums_line);
     if constexpr (kTwoRight) _tile_loadd(1, p.sums[0][1], sums_line);
     if constexpr (kTwoLeft) _tile_loadd(2, p.sums[1][0], sums_line);
-    if constexpr (kTwoLeft && kTwoRight) _tile_loadd(3, p.sums[1][1], sums_line);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    if constexpr (kAll) _tile_loadd(3, p.sums[1][1], sums_line);
   }
   std::size_t right = 0;
   for (int part = 0; part < p.parts; ++part) {
@@ -66,13 +66,13 @@ MILLRACE_AMX void multiply_tiles(const TileProducts& p) {
       if constexpr (kTwoRight) _tile_dpbf16ps(1, 4, 7);
       if constexpr (kTwoLeft) _tile_loadd(5, p.left[1] + left, line);
       if constexpr (kTwoLeft) _tile_dpbf16ps(2, 5, 6);
-      if constexpr (kTwoLeft && kTwoRight) _tile_dpbf16ps(3, 5, 7);
+      if constexpr (kAll) _tile_dpbf16ps(3, 5, 7);
     }
   }
   _tile_stored(0, p.sums[0][0], sums_line);
   if constexpr (kTwoRight) _tile_stored(1, p.sums[0][1], sums_line);
   if constexpr (kTwoLeft) _tile_stored(2, p.sums[1][0], sums_line);
-  if constexpr (kTwoLeft && kTwoRight) _tile_stored(3, p.sums[1][1], sums_line);
+  if constexpr (kAll) _tile_stored(3, p.sums[1][1], sums_line);
 }
 
 /// The rounded numbers of two lines of 16, number by number.

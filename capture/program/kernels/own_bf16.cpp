@@ -65,6 +65,9 @@ class Bf16Correlation final : public Kernel {
     for (const Axis& rows : rows_) {
       for (const Axis& columns : columns_) add_piece(rows, columns);
     }
+    for (std::size_t i = 0; i < offsets_.size(); i += kDeep) order_.push_back(i);
+    std::sort(order_.begin(), order_.end(),
+              [&](std::size_t a, std::size_t b) { return offsets_[a] < offsets_[b]; });
   }
 
   std::string name() const override { return kBf16; }
@@ -83,13 +86,12 @@ class Bf16Correlation final : public Kernel {
     }
     const Tiles tiles;
     for (const Piece& piece : pieces_) {
-      const std::size_t pairs = (piece.tiles() + 1) / 2;
-      const bool by_pixels = pairs >= 4 * std::size_t(share.count) || blocks() <= 2;
+      const bool by_pixels = piece.tiles() >= 8 * std::size_t(share.count) || blocks() <= 2;
       const Share whole;
       const auto [begin, end] = (by_pixels ? share : whole).of(piece.tiles(), 2);
       const auto [block, last_block] = (by_pixels ? whole : share).of(blocks(), 2);
       const std::size_t of_tile = kTile * std::size_t(piece.columns.pace) * from_.channels;
-      const std::size_t at_once = std::max<std::size_t>(2, kCacheNumbers / of_tile / 2 * 2);
+      const std::size_t at_once = round_up(kCacheNumbers / of_tile + 1, 2);
       for (std::size_t t = begin; t < end; t += at_once) {
         for (std::size_t b = block; b < last_block; b += 2) {
           for (std::size_t i = t; i < std::min(end, t + at_once); i += 2)
@@ -151,18 +153,24 @@ class Bf16Correlation final : public Kernel {
 
   /// A tile's lines of weights are output channels forward, input channels in the gradient.
   void round_weights(const float* weights, Bf16* to, Share share) const {
-    const std::size_t line = std::size_t(taps_of(window_of(c_))) * (forward() ? c_.input.channels : 1);
-    const std::size_t of_block = offsets_.size() / kDeep;
-    const auto [begin, end] = share.of(blocks() * of_block);
+    const std::size_t taps = std::size_t(taps_of(window_of(c_))), in = c_.input.channels;
+    const std::size_t line = taps * (forward() ? in : 1);
+    const auto [begin, end] = share.of(blocks() * order_.size());
     for (std::size_t i = begin; i < end; ++i) {
-      const std::size_t channel = i / of_block * kTile;
-      pack_weights(weights + channel * line, line,
-                   int(std::min(kTile, std::size_t(to_.channels) - channel)),
-                   &offsets_[i % of_block * kDeep], to + i * kTilePack);
+      const std::size_t channel = i / order_.size() * kTile, first = order_[i % order_.size()];
+      const int lines = int(std::min(kTile, std::size_t(to_.channels) - channel));
+      const float* const from = weights + channel * line;
+      Bf16* const tile = to + (channel / kTile * offsets_.size() + first) * kTile;
+      if (forward() || taps > 1) {
+        pack_weights(from, line, lines, &offsets_[first], tile);
+      } else {  // lines lie side by side
+        const int count = int(std::min(kDeep, from_.channels - first));
+        pack_pairs({from + first * in, in, 0, count, lines}, int(kDeep), tile);
+      }
     }
   }
 
-  /// Tiles [tile, last_tile) of pixels and blocks of channels, at most two of each.
+  /// Tiles [tile, last_tile) of pixels, and blocks of channels, at most two of each.
   void make(const Operands& operands, const Tiles& tiles, const Piece& piece, std::size_t tile,
             std::size_t last_tile, std::size_t block, std::size_t last_block) const {
     const auto &rows = piece.rows, &columns = piece.columns;
@@ -213,6 +221,7 @@ class Bf16Correlation final : public Kernel {
   const std::size_t height_, row_;  ///< of the rounded source; a row in numbers
   std::vector<Piece> pieces_;
   std::vector<std::int32_t> offsets_;  ///< of a block's weights in PyTorch's order
+  std::vector<std::size_t> order_;     ///< of its tiles' first weights, as they lie there
 };
 
 }  // namespace
