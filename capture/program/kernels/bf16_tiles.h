@@ -47,11 +47,13 @@ struct PixelRun {
 void round_row(const float* from, std::size_t count, Bf16* to);
 /// The first `count` pixels, an even number: [count / 2][16 channels][2]
 void pack_pairs(const PixelRun& run, int count, Bf16* to);
-/// [16 channels][count pixels], channels `plane` numbers apart.
+/// Likewise: [16 channels][count], channels `plane` numbers apart.
 void pack_planes(const PixelRun& run, int count, Bf16* to, std::size_t plane);
 /// A packed tile of weights: 32 of each of 16 lines, which are `line` floats apart, at these offsets
 /// in a line; negative ones and lines from `lines` on are zeros.
 void pack_weights(const float* first, std::size_t line, int lines, const std::int32_t* offsets,
                   Bf16* to);
+/// [16][16] sums in place, lines to columns.
+void transpose_sums(float* sums);
 
 }  // namespace millrace::kernels

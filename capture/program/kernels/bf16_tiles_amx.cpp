@@ -83,16 +83,31 @@ MILLRACE_AMX inline __m512i pairs_of(__m512 even, __m512 odd) {
   return _mm512_permutexvar_epi16(order, __m512i(_mm512_cvtne2ps_pbh(odd, even)));
 }
 
-MILLRACE_AMX inline __m512 pixel(const PixelRun& run, int i, __mmask16 channels) {
-  if (i < run.begin || i >= run.end) return _mm512_setzero_ps();
-  return _mm512_maskz_loadu_ps(channels, run.first + std::ptrdiff_t(i) * run.step);
+/// Pixels 2 i and 2 i + 1 of a run. Not by masks alone: a load from no memory is slow under any mask.
+MILLRACE_AMX inline __m512i pair_of(const PixelRun& run, int i) {
+  const auto channels = __mmask16((1u << run.channels) - 1);
+  __m512 pixels[2];
+#pragma GCC unroll 2
+  for (int k = 0; k < 2; ++k) {
+    const int pixel = 2 * i + k;
+    pixels[k] = _mm512_setzero_ps();
+    if (pixel >= run.begin && pixel < run.end)
+      pixels[k] = _mm512_maskz_loadu_ps(channels, run.first + std::ptrdiff_t(pixel) * run.step);
+  }
+  return pairs_of(pixels[0], pixels[1]);
 }
 
+/// All 16 pairs of a whole run.
 MILLRACE_AMX inline void pairs_of(const PixelRun& run, __m512i (&pairs)[16]) {
   const auto channels = __mmask16((1u << run.channels) - 1);
+  const float* at = run.first;
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i)
-    pairs[i] = pairs_of(pixel(run, 2 * i, channels), pixel(run, 2 * i + 1, channels));
+  for (int i = 0; i < 16; ++i, at += 2 * run.step)
+    pairs[i] = pairs_of(_mm512_maskz_loadu_ps(channels, at),
+                        _mm512_maskz_loadu_ps(channels, at + run.step));
+}
+bool is_whole(const PixelRun& run, int count) {
+  return count == 32 && run.begin == 0 && run.end == 32;
 }
 
 /// Number c of v[r] becomes number r of v[c].
@@ -167,20 +182,28 @@ MILLRACE_AMX void round_row(const float* from, std::size_t count, Bf16* to) {
 }
 
 MILLRACE_AMX void pack_pairs(const PixelRun& run, int count, Bf16* to) {
+  if (!is_whole(run, count)) {
+    for (int i = 0; i < count / 2; ++i) _mm512_storeu_si512(to + 32 * i, pair_of(run, i));
+    return;
+  }
   __m512i pairs[16];
   pairs_of(run, pairs);
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i)
-    if (2 * i < count) _mm512_storeu_si512(to + 32 * i, pairs[i]);
+  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, pairs[i]);
 }
 
 MILLRACE_AMX void pack_planes(const PixelRun& run, int count, Bf16* to, std::size_t plane) {
-  __m512i pairs[16];
-  pairs_of(run, pairs);
+  __m512i pairs[16] = {};
+  if (is_whole(run, count)) {
+    pairs_of(run, pairs);
+  } else {
+    for (int i = 0; i < count / 2; ++i) pairs[i] = pair_of(run, i);
+  }
   transpose(pairs);
   const auto pixels = __mmask32((std::uint64_t(1) << count) - 1);
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) _mm512_mask_storeu_epi16(to + std::size_t(i) * plane, pixels, pairs[i]);
+  for (int i = 0; i < 16; ++i)
+    _mm512_mask_storeu_epi16(to + std::size_t(i) * plane, pixels, pairs[i]);
 }
 
 MILLRACE_AMX void pack_weights(const float* first, std::size_t line, int lines,
@@ -198,6 +221,15 @@ MILLRACE_AMX void pack_weights(const float* first, std::size_t line, int lines,
     }
     _mm512_storeu_si512(to + 32 * i, pairs_of(weights[0], weights[1]));
   }
+}
+
+MILLRACE_AMX void transpose_sums(float* sums) {
+  __m512i lines[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) lines[i] = _mm512_loadu_si512(sums + 16 * i);
+  transpose(lines);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(sums + 16 * i, lines[i]);
 }
 
 }  // namespace millrace::kernels

@@ -20,5 +20,6 @@ void round_row(const float*, std::size_t, Bf16*) {}
 void pack_pairs(const PixelRun&, int, Bf16*) {}
 void pack_planes(const PixelRun&, int, Bf16*, std::size_t) {}
 void pack_weights(const float*, std::size_t, int, const std::int32_t*, Bf16*) {}
+void transpose_sums(float*) {}
 
 }  // namespace millrace::kernels

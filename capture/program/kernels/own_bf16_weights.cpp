@@ -32,8 +32,11 @@ class Bf16WeightGradient final : public Kernel {
         chunks_(round_up(pitch_ * c_.output.height, kDeep) / kDeep),
         plane_(round_up(chunks_, 2) * kDeep + kDeep),
         line_(reach(window_.rows) * pitch_ + reach(window_.columns) + chunks_ * kDeep) {
-    for (std::size_t tap = 0; tap < taps_; ++tap)
-      places_.push_back(std::uint32_t(tap * kTile * kTile));
+    if (there_) return;
+    for (std::size_t q = 0; q < taps_ * c_.input.channels; ++q) {
+      const std::size_t c = q / taps_, tile = c / kTile * taps_ + q % taps_;
+      places_.push_back(std::uint32_t((tile * kTile + c % kTile) * kTile));
+    }
   }
 
   std::string name() const override { return kBf16; }
@@ -159,10 +162,20 @@ class Bf16WeightGradient final : public Kernel {
     for (std::size_t chunk = 0; chunk < chunks_; chunk += kChunks) {
       for (std::size_t i = begin; i < end; ++i) {
         const std::size_t output = i / across * 2;
-        tiles.multiply(products(operands, output, i % across * 2, chunk));
+        const TileProducts p = products(operands, output, i % across * 2, chunk);
+        tiles.multiply(p);
+        if (!there_ && chunk + kChunks >= chunks_) turn(p);
         if (whole && !there_ && (i + 1) % across == 0)
           unpack(operands, output, std::min(output + 2, outputs_), {});
       }
+    }
+  }
+
+  /// For from_lanes, whose lanes are dy's channels.
+  static void turn(const TileProducts& p) {
+    for (const auto& line : p.sums) {
+      for (float* const sums : line)
+        if (sums) transpose_sums(sums);
     }
   }
 
@@ -199,16 +212,12 @@ class Bf16WeightGradient final : public Kernel {
   /// The sums of some blocks of dy's channels to their place in PyTorch's order.
   void unpack(const Operands& operands, std::size_t block, std::size_t last_block,
               Share share) const {
-    const std::size_t in = std::size_t(c_.input.channels);
-    const std::size_t last = std::min(last_block * kTile, std::size_t(c_.output.channels));
-    const auto [begin, end] = share.of(last - block * kTile);
-    for (std::size_t o = block * kTile + begin; o < block * kTile + end; ++o) {
-      for (std::size_t i = 0; i < inputs_; ++i) {
-        const std::size_t tile = o / kTile * right_tiles() + i * taps_;
-        from_lanes(sums(operands) + (tile * kTile + o % kTile) * kTile, places_,
-                   operands.weight_gradient + (o * in + i * kTile) * taps_, taps_,
-                   std::min(kTile, in - i * kTile), c_.accumulate);
-      }
+    const auto [begin, end] = share.of(places_.size(), kTile);
+    for (std::size_t b = block; b < last_block; ++b) {
+      from_lanes(sums(operands) + b * right_tiles() * kTile * kTile,
+                 std::span(places_).subspan(begin, end - begin),
+                 operands.weight_gradient + b * kTile * places_.size() + begin, places_.size(),
+                 std::min(kTile, c_.output.channels - b * kTile), c_.accumulate);
     }
   }
 
