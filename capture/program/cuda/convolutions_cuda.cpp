@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "capture/program/cuda/arguments.h"
-#include "capture/program/cuda/launch.h"
+#include "capture/program/cuda/launch_cuda.h"
 #include "capture/program/cuda/operations.h"
 #include "capture/program/cuda/plans.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "capture/program/cuda/arguments.h"
-#include "capture/program/cuda/launch.h"
+#include "capture/program/cuda/launch_cuda.h"
 #include "capture/program/cuda/plans.h"
 #include "capture/program/recording.h"
 
