@@ -15,9 +15,9 @@ constexpr std::size_t kDeep = 32;           ///< numbers that a product of tiles
 constexpr std::size_t kTilePack = 16 * 32;  ///< numbers of a packed tile of the right side
 
 /// sums[i][j] (+)= left[i] times right[j]; what is null isn't made. The left side lies in lines of
-/// numbers to be summed up, `parts` times `chunks` times kDeep of them, which are read fastest where
-/// they lie on 64 bytes; the right side in packed tiles, one after another: [16 pairs of lines][16
-/// columns][2].
+/// numbers to be summed up, `parts` times `chunks` times kDeep of them, which are read fastest
+/// where they lie on 64 bytes; the right side in packed tiles, one after another: [16 pairs of
+/// lines][16 columns][2].
 struct TileProducts {
   const Bf16* left[2] = {};
   std::size_t left_line = 0, left_part = 0;  ///< numbers from one to the next
@@ -49,8 +49,8 @@ void round_row(const float* from, std::size_t count, Bf16* to);
 void pack_pairs(const PixelRun& run, int count, Bf16* to);
 /// Likewise: [16 channels][count], channels `plane` numbers apart.
 void pack_planes(const PixelRun& run, int count, Bf16* to, std::size_t plane);
-/// A packed tile of weights: 32 of each of 16 lines, which are `line` floats apart, at these offsets
-/// in a line; negative ones and lines from `lines` on are zeros.
+/// A packed tile of weights: 32 of each of 16 lines, which are `line` floats apart, at these
+/// offsets in a line; negative ones and lines from `lines` on are zeros.
 void pack_weights(const float* first, std::size_t line, int lines, const std::int32_t* offsets,
                   Bf16* to);
 /// [16][16] sums in place, lines to columns.

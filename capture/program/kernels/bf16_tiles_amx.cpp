@@ -77,13 +77,13 @@ MILLRACE_AMX void multiply_tiles(const TileProducts& p) {
 
 /// The rounded numbers of two lines of 16, number by number.
 MILLRACE_AMX inline __m512i pairs_of(__m512 even, __m512 odd) {
-  const __m512i order =
-      _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                       21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
+                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   return _mm512_permutexvar_epi16(order, __m512i(_mm512_cvtne2ps_pbh(odd, even)));
 }
 
-/// Pixels 2 i and 2 i + 1 of a run. Not by masks alone: a load from no memory is slow under any mask.
+/// Pixels 2 i and 2 i + 1 of a run. Not by masks alone: a load from no memory is slow under any
+/// mask.
 MILLRACE_AMX inline __m512i pair_of(const PixelRun& run, int i) {
   const auto channels = __mmask16((1u << run.channels) - 1);
   __m512 pixels[2];

@@ -124,8 +124,7 @@ class Bf16Correlation final : public Kernel {
     const std::size_t in = c_.input.channels, width = window_of(c_).columns.count;
     const std::size_t taps = taps_of(window_of(c_)), channels = from_.channels;
     const std::size_t of_row = std::size_t(columns.count) * channels;
-    const Piece piece{rows, columns, int(round_up(of_row, kDeep) / kDeep),
-                      offsets_.size() * kTile};
+    const Piece piece{rows, columns, int(round_up(of_row, kDeep) / kDeep), offsets_.size() * kTile};
     for (int i = 0; i < rows.count; ++i) {
       for (std::size_t k = 0; k < round_up(of_row, kDeep); ++k) {
         const std::size_t tap = std::size_t(rows.first + rows.step * i) * width +
@@ -232,7 +231,8 @@ Convolution in_one_row(const Convolution& convolution) {
   if (taps_of({rows, columns}) > 1 || rows.stride * columns.stride > 1 || rows.padding > 0 ||
       columns.padding > 0)
     return c;
-  for (Layout* side : {&c.input, &c.output}) *side = {1, side->height * side->width, side->channels};
+  for (Layout* side : {&c.input, &c.output})
+    *side = {1, side->height * side->width, side->channels};
   return c;
 }
 
@@ -242,8 +242,12 @@ bool bf16_can_do(const Convolution& c) {
          rows.dilation == 1 && columns.dilation == 1;
 }
 
-bool bf16_is_faster(const Convolution&) {
-  return true;
+/// Than any kernel of float32. Fitted to 96 shapes on a Xeon of 2023.
+bool bf16_is_faster(const Convolution& c) {
+  const int pixels = c.output.height * c.output.width;
+  const int channels = std::min(c.input.channels, c.output.channels);
+  if (channels >= int(kTile)) return pixels >= 32;
+  return channels >= (c.pass == Pass::kWeightGradient ? 8 : 3) && pixels >= 256;
 }
 
 std::unique_ptr<Kernel> own_bf16(const Convolution& convolution) {

@@ -60,8 +60,8 @@ class Bf16WeightGradient final : public Kernel {
   }
 
  private:
-  /// A picture of dy's pitch: dy itself, or the pixels of x that taps of one remainder by the stride
-  /// meet.
+  /// A picture of dy's pitch: dy itself, or the pixels of x that taps of one remainder by the
+  /// stride meet.
   struct Grid {
     int row = 0, column = 0, down = 1, right = 1;  ///< the first pixel, and steps
   };

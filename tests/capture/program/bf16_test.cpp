@@ -10,7 +10,7 @@
 namespace millrace::kernels {
 namespace {
 
-struct Shape {
+struct Bf16Shape {
   int height, width, in, out, kernel, stride = 1;
   int groups = 1;
   std::optional<TapGrid> window{};
@@ -18,41 +18,40 @@ struct Shape {
 
 /// Every kernel size and stride, pictures narrower and wider than a tile, channels beside a tile's,
 /// windows of any kind.
-const Shape kShapes[] = {
-    {1, 1, 16, 16, 5},
-    {5, 7, 16, 16, 3},
-    {16, 16, 16, 16, 5},
-    {13, 40, 32, 48, 3},
-    {20, 33, 17, 19, 3},
-    {7, 10, 3, 16, 5},
-    {12, 12, 16, 3, 5},
-    {18, 18, 16, 16, 15},
-    {9, 8, 64, 96, 1},
-    {1, 50, 96, 160, 1},
-    {3, 20, 100, 33, 1},
-    {1, 1, 64, 64, 1},
-    {9, 7, 16, 32, 3, 2},
-    {12, 20, 32, 32, 3, 2},
-    {11, 12, 3, 16, 7, 2},
-    {9, 10, 32, 64, 1, 2},
-    {8, 9, 16, 16, 1, 3},
-    {40, 60, 32, 32, 5},
-    {12, 11, 48, 96, 3, 1, 3},
-    {9, 8, 64, 64, 3, 2, 2},
-    {8, 12, 16, 16, 0, 0, 1, TapGrid{{4, 4, 0, 1}, {4, 4, 0, 1}}},
-    {11, 9, 16, 33, 0, 0, 1, TapGrid{{3, 2, 0, 1}, {2, 2, 1, 1}}},
-    {9, 8, 16, 20, 0, 0, 1, TapGrid{{1, 1, 0, 1}, {7, 1, 3, 1}}},
-    {6, 6, 16, 16, 0, 0, 1, TapGrid{{2, 3, 0, 1}, {2, 3, 0, 1}}},
-    {10, 9, 17, 18, 0, 0, 1, TapGrid{{3, 1, 4, 4}, {3, 2, 2, 2}}}};
+const Bf16Shape kBf16Shapes[] = {{1, 1, 16, 16, 5},
+                                 {5, 7, 16, 16, 3},
+                                 {16, 16, 16, 16, 5},
+                                 {13, 40, 32, 48, 3},
+                                 {20, 33, 17, 19, 3},
+                                 {7, 10, 3, 16, 5},
+                                 {12, 12, 16, 3, 5},
+                                 {18, 18, 16, 16, 15},
+                                 {9, 8, 64, 96, 1},
+                                 {1, 50, 96, 160, 1},
+                                 {3, 20, 100, 33, 1},
+                                 {1, 1, 64, 64, 1},
+                                 {9, 7, 16, 32, 3, 2},
+                                 {12, 20, 32, 32, 3, 2},
+                                 {11, 12, 3, 16, 7, 2},
+                                 {9, 10, 32, 64, 1, 2},
+                                 {8, 9, 16, 16, 1, 3},
+                                 {20, 40, 32, 32, 5},
+                                 {12, 11, 48, 96, 3, 1, 3},
+                                 {9, 8, 64, 64, 3, 2, 2},
+                                 {8, 12, 16, 16, 0, 0, 1, TapGrid{{4, 4, 0, 1}, {4, 4, 0, 1}}},
+                                 {11, 9, 16, 33, 0, 0, 1, TapGrid{{3, 2, 0, 1}, {2, 2, 1, 1}}},
+                                 {9, 8, 16, 20, 0, 0, 1, TapGrid{{1, 1, 0, 1}, {7, 1, 3, 1}}},
+                                 {6, 6, 16, 16, 0, 0, 1, TapGrid{{2, 3, 0, 1}, {2, 3, 0, 1}}},
+                                 {10, 9, 17, 18, 0, 0, 1, TapGrid{{3, 1, 4, 4}, {3, 2, 2, 2}}}};
 
-std::string words(const Shape& s) {
+std::string words(const Bf16Shape& s) {
   return std::to_string(s.height) + "x" + std::to_string(s.width) + " " + std::to_string(s.in) +
          "->" + std::to_string(s.out) + " k" + std::to_string(s.kernel) + " stride " +
          std::to_string(s.stride) + (s.window ? " window " : " ") + std::to_string(s.groups) +
          " groups";
 }
 
-Convolution convolution(const Shape& s, Pass pass) {
+Convolution bf16_convolution(const Bf16Shape& s, Pass pass) {
   Convolution c;
   c.pass = pass;
   c.input = {s.height, s.width, s.in};
@@ -94,7 +93,8 @@ Reference reference(const Convolution& c, bool of_rounded) {
   if (c.pass == Pass::kForward)
     return reference_forward(c, given.x, given.weights.data(), given.bias.data());
   if (c.pass == Pass::kDataGradient)
-    return reference_data_gradient(c, given.dy, given.weights.data(), c.masked ? &given.mask : nullptr);
+    return reference_data_gradient(c, given.dy, given.weights.data(),
+                                   c.masked ? &given.mask : nullptr);
   Reference made = reference_weight_gradient(c, given.x, given.dy);
   for (std::size_t i = 0; i < made.values.size() && c.accumulate; ++i)
     made.values[i] += given.weight_gradient.data()[i];
@@ -113,7 +113,7 @@ double error(const Reference& expected, const std::vector<float>& found) {
 }
 
 /// Scratch comes full of NaN, since its contents may be anything.
-std::vector<float> run(const Convolution& c, std::vector<float>* bias = nullptr) {
+std::vector<float> run_bf16(const Convolution& c, std::vector<float>* bias = nullptr) {
   TestConvolution memory(c);
   const auto kernel = make_kernel(c, bf16_name(c));
   EXPECT_EQ(kernel->name(), bf16_name(c));
@@ -127,19 +127,19 @@ std::vector<float> run(const Convolution& c, std::vector<float>* bias = nullptr)
   kernel->run(operands);
   for (TestImage* image : {&memory.y, &memory.dx}) EXPECT_TRUE(image->border_is_untouched());
   if (bias) *bias = copy(memory.bias_gradient);
-  return c.pass == Pass::kForward         ? memory.y.values()
+  return c.pass == Pass::kForward        ? memory.y.values()
          : c.pass == Pass::kDataGradient ? memory.dx.values()
                                          : copy(memory.weight_gradient);
 }
 
-class Bf16 : public testing::Test {
+class Bfloat16 : public testing::Test {
  protected:
   void SetUp() override {
     if (!has_bf16()) GTEST_SKIP() << "this core has no tiles of bfloat16 (AMX)";
   }
 
   void expect_exact(const Convolution& c, const std::string& what) {
-    const std::vector<float> made = run(c);
+    const std::vector<float> made = run_bf16(c);
     EXPECT_LT(error(reference(c, true), made), 2e-6) << what;
     const double against_plain = error(reference(c, false), made);
     EXPECT_LT(against_plain, 8e-3) << what;
@@ -150,9 +150,9 @@ class Bf16 : public testing::Test {
   double largest_ = 0;
 };
 
-TEST_F(Bf16, ForwardIsTheDefinitionOnRoundedNumbers) {
-  for (const Shape& s : kShapes) {
-    Convolution c = convolution(s, Pass::kForward);
+TEST_F(Bfloat16, ForwardIsTheDefinitionOnRoundedNumbers) {
+  for (const Bf16Shape& s : kBf16Shapes) {
+    Convolution c = bf16_convolution(s, Pass::kForward);
     for (const auto activation : {Activation::kNone, Activation::kRelu, Activation::kSigmoid}) {
       c.activation = activation;
       expect_exact(c, words(s));
@@ -160,9 +160,9 @@ TEST_F(Bf16, ForwardIsTheDefinitionOnRoundedNumbers) {
   }
 }
 
-TEST_F(Bf16, DataGradientIsTheDefinitionOnRoundedNumbers) {
-  for (const Shape& s : kShapes) {
-    Convolution c = convolution(s, Pass::kDataGradient);
+TEST_F(Bfloat16, DataGradientIsTheDefinitionOnRoundedNumbers) {
+  for (const Bf16Shape& s : kBf16Shapes) {
+    Convolution c = bf16_convolution(s, Pass::kDataGradient);
     for (const bool masked : {false, true}) {
       c.masked = masked;
       expect_exact(c, words(s));
@@ -170,9 +170,9 @@ TEST_F(Bf16, DataGradientIsTheDefinitionOnRoundedNumbers) {
   }
 }
 
-TEST_F(Bf16, WeightGradientIsTheDefinitionOnRoundedNumbers) {
-  for (const Shape& s : kShapes) {
-    Convolution c = convolution(s, Pass::kWeightGradient);
+TEST_F(Bfloat16, WeightGradientIsTheDefinitionOnRoundedNumbers) {
+  for (const Bf16Shape& s : kBf16Shapes) {
+    Convolution c = bf16_convolution(s, Pass::kWeightGradient);
     for (const bool accumulate : {false, true}) {
       c.accumulate = accumulate;
       expect_exact(c, words(s));
@@ -180,10 +180,10 @@ TEST_F(Bf16, WeightGradientIsTheDefinitionOnRoundedNumbers) {
   }
 }
 
-TEST_F(Bf16, SumsOfTheBiasGradientAreOfPlainNumbers) {
-  const Convolution c = convolution({13, 40, 32, 48, 3}, Pass::kWeightGradient);
+TEST_F(Bfloat16, SumsOfTheBiasGradientAreOfPlainNumbers) {
+  const Convolution c = bf16_convolution({13, 40, 32, 48, 3}, Pass::kWeightGradient);
   std::vector<float> bias;
-  run(c, &bias);
+  run_bf16(c, &bias);
   TestConvolution given(c);
   EXPECT_LT(error(reference_bias_gradient(given.dy), bias), 2e-6);
 }
