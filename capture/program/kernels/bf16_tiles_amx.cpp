@@ -193,11 +193,12 @@ MILLRACE_AMX void pack_pairs(const PixelRun& run, int count, Bf16* to) {
 }
 
 MILLRACE_AMX void pack_planes(const PixelRun& run, int count, Bf16* to, std::size_t plane) {
-  __m512i pairs[16] = {};
+  __m512i pairs[16];
   if (is_whole(run, count)) {
     pairs_of(run, pairs);
   } else {
-    for (int i = 0; i < count / 2; ++i) pairs[i] = pair_of(run, i);
+    for (int i = 0; i < 16; ++i)
+      pairs[i] = 2 * i < count ? pair_of(run, i) : _mm512_setzero_si512();
   }
   transpose(pairs);
   const auto pixels = __mmask32((std::uint64_t(1) << count) - 1);

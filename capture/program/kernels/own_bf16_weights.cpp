@@ -52,8 +52,8 @@ class Bf16WeightGradient final : public Kernel {
   void run(const Operands& operands, int phase, Share share) const override {
     if (phase == 1) return sum_up(operands, share);
     if (phase == 2) return unpack(operands, 0, outputs_, share);
-    spread_planes(operands, share);
     spread_pairs(operands, share);
+    spread_planes(operands, share);
     if (!operands.bias_gradient) return;
     const auto [first, last] = share.of(c_.output.channels, lanes());
     channel_sums(operands.dy, c_.output, first, last, operands.bias_gradient, c_.accumulate);
@@ -123,14 +123,14 @@ class Bf16WeightGradient final : public Kernel {
 
   void spread_pairs(const Operands& operands, Share share) const {
     const std::size_t height = std::size_t(c_.output.height) + reach(window_.rows);
-    for (std::size_t i = 0; i < pictures(); ++i) {
-      each_run(height, inputs_, share, [&](int y, int x, std::size_t block, bool last) {
+    each_run(height, inputs_, share, [&](int y, int x, std::size_t block, bool last) {
+      for (std::size_t i = 0; i < pictures(); ++i) {
         Bf16* const to = pairs(operands) + i * picture() + block * line_numbers();
         pack_pairs(pixels(operands.x, c_.input, grid_of(i), block, y, x), run_length(x),
                    to + (std::size_t(y) * pitch_ + x) * kTile);
         if (last) std::fill(to + height * pitch_ * kTile, to + line_numbers(), Bf16(0));
-      });
-    }
+      }
+    });
   }
 
   /// Calls pack(y, first x, block of channels, whether it is the block's last) for a share of all

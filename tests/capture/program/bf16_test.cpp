@@ -141,6 +141,7 @@ class Bfloat16 : public testing::Test {
   void expect_exact(const Convolution& c, const std::string& what) {
     const std::vector<float> made = run_bf16(c);
     EXPECT_LT(error(reference(c, true), made), 2e-6) << what;
+    if (c.activation != Activation::kNone || c.masked || c.accumulate) return;
     const double against_plain = error(reference(c, false), made);
     EXPECT_LT(against_plain, 8e-3) << what;
     largest_ = std::max(largest_, against_plain);
@@ -186,6 +187,22 @@ TEST_F(Bfloat16, SumsOfTheBiasGradientAreOfPlainNumbers) {
   run_bf16(c, &bias);
   TestConvolution given(c);
   EXPECT_LT(error(reference_bias_gradient(given.dy), bias), 2e-6);
+}
+
+TEST_F(Bfloat16, IsTakenWhereItIsFasterAndElseAFloat32KernelIs) {
+  const auto chosen = [](const Bf16Shape& s, Pass pass, Precision precision) {
+    Convolution c = bf16_convolution(s, pass);
+    c.precision = precision;
+    return candidates(c).front();
+  };
+  for (const Pass pass : {Pass::kForward, Pass::kDataGradient, Pass::kWeightGradient}) {
+    for (const Bf16Shape& s :
+         {Bf16Shape{64, 64, 16, 16, 5}, {14, 14, 256, 256, 3}, {1, 50, 768, 96, 1}})
+      EXPECT_EQ(chosen(s, pass, Precision::kBf16), "bf16") << words(s);
+    for (const Bf16Shape& s : {Bf16Shape{1, 1, 512, 512, 1}, {2, 2, 64, 64, 3}, {64, 64, 16, 1, 5}})
+      EXPECT_EQ(chosen(s, pass, Precision::kBf16), chosen(s, pass, Precision::kFloat32))
+          << words(s);
+  }
 }
 
 }  // namespace
