@@ -9,6 +9,8 @@
 namespace millrace::kernels {
 namespace {
 
+/// Packed at a time, so that it stays in the core's own cache until it is used.
+constexpr std::size_t kBandNumbers = 256 << 10;
 /// Of the pixels at a time, so that they stay in the first-level cache for all taps.
 constexpr std::size_t kChunks = 16;
 
@@ -22,14 +24,17 @@ std::size_t blocks(const Layout& side) {
 class Bf16WeightGradient final : public Kernel {
  public:
   explicit Bf16WeightGradient(const Convolution& given)
-      : c_(in_one_row(given)),
+      : c_(given.output.width < int(kDeep) ? in_one_row(given) : given),
         window_(window_of(c_)),
         taps_(std::size_t(taps_of(window_))),
         outputs_(blocks(c_.output)),
         inputs_(blocks(c_.input)),
         there_(taps_ == 1 && c_.input.channels % kTile == 0 && c_.output.channels % kTile == 0),
         pitch_(round_up(std::size_t(c_.output.width) + reach(window_.columns), 2)),
-        chunks_(round_up(pitch_ * c_.output.height, kDeep) / kDeep),
+        band_(std::clamp<std::size_t>(
+            kBandNumbers / (pitch_ * kTile * (outputs_ + pictures() * inputs_)), 1,
+            std::size_t(c_.output.height))),
+        chunks_(round_up(pitch_ * band_, kDeep) / kDeep),
         plane_(round_up(chunks_, 2) * kDeep + kDeep),
         line_(reach(window_.rows) * pitch_ + reach(window_.columns) + chunks_ * kDeep) {
     if (there_) return;
@@ -47,16 +52,21 @@ class Bf16WeightGradient final : public Kernel {
            (there_ ? 0 : outputs_ * right_tiles() * kTile * kTile);
   }
   void pack(const float*, float*, Share) const override {}
-  int phases(int threads) const override { return there_ || by_outputs(threads) ? 2 : 3; }
+  int phases(int threads) const override {
+    return int(2 * bands()) + (there_ || by_outputs(threads) ? 0 : 1);
+  }
 
   void run(const Operands& operands, int phase, Share share) const override {
-    if (phase == 1) return sum_up(operands, share);
-    if (phase == 2) return unpack(operands, 0, outputs_, share);
-    spread_pairs(operands, share);
-    spread_planes(operands, share);
+    const std::size_t band = std::size_t(phase) / 2;
+    if (band == bands()) return unpack(operands, 0, outputs_, share);
+    if (phase % 2 == 1) return sum_up(operands, band, share);
+    spread_pairs(operands, band, share);
+    spread_planes(operands, band, share);
     if (!operands.bias_gradient) return;
-    const auto [first, last] = share.of(c_.output.channels, lanes());
-    channel_sums(operands.dy, c_.output, first, last, operands.bias_gradient, c_.accumulate);
+    const Layout rows{int(height_of(band)), c_.output.width, c_.output.channels};
+    const auto [first, last] = share.of(rows.channels, lanes());
+    channel_sums(operands.dy + band * band_ * rows.row(), rows, first, last, operands.bias_gradient,
+                 c_.accumulate || band > 0);
   }
 
  private:
@@ -67,6 +77,10 @@ class Bf16WeightGradient final : public Kernel {
   };
 
   std::size_t right_tiles() const { return inputs_ * taps_; }
+  std::size_t bands() const { return (std::size_t(c_.output.height) + band_ - 1) / band_; }
+  std::size_t height_of(std::size_t band) const {
+    return std::min(band_, std::size_t(c_.output.height) - band * band_);
+  }
 
   // Of x there is a picture for each remainder, and where taps shift it by single pixels a second,
   // of the pairs that begin one pixel later.
@@ -110,23 +124,25 @@ class Bf16WeightGradient final : public Kernel {
     return run;
   }
 
-  void spread_planes(const Operands& operands, Share share) const {
-    const auto height = std::size_t(c_.output.height);
+  void spread_planes(const Operands& operands, std::size_t band, Share share) const {
+    const std::size_t height = height_of(band);
+    const int top = int(band * band_);
     each_run(height, outputs_, share, [&](int y, int x, std::size_t block, bool last) {
       Bf16* const to = planes(operands) + block * kTile * plane_;
-      pack_planes(pixels(operands.dy, c_.output, {}, block, y, x), run_length(x),
+      pack_planes(pixels(operands.dy, c_.output, {}, block, top + y, x), run_length(x),
                   to + std::size_t(y) * pitch_ + x, plane_);
       for (std::size_t c = 0; last && c < kTile; ++c)
         std::fill(to + c * plane_ + height * pitch_, to + (c + 1) * plane_, Bf16(0));
     });
   }
 
-  void spread_pairs(const Operands& operands, Share share) const {
-    const std::size_t height = std::size_t(c_.output.height) + reach(window_.rows);
+  void spread_pairs(const Operands& operands, std::size_t band, Share share) const {
+    const std::size_t height = height_of(band) + reach(window_.rows);
+    const int top = int(band * band_);
     each_run(height, inputs_, share, [&](int y, int x, std::size_t block, bool last) {
       for (std::size_t i = 0; i < pictures(); ++i) {
         Bf16* const to = pairs(operands) + i * picture() + block * line_numbers();
-        pack_pairs(pixels(operands.x, c_.input, grid_of(i), block, y, x), run_length(x),
+        pack_pairs(pixels(operands.x, c_.input, grid_of(i), block, top + y, x), run_length(x),
                    to + (std::size_t(y) * pitch_ + x) * kTile);
         if (last) std::fill(to + height * pitch_ * kTile, to + line_numbers(), Bf16(0));
       }
@@ -150,21 +166,24 @@ class Bf16WeightGradient final : public Kernel {
   /// to their place as soon as they are made.
   bool by_outputs(int threads) const {
     const std::size_t all = std::size_t(threads), pairs = (outputs_ + 1) / 2;
-    return chunks_ <= kChunks && (pairs % all == 0 || pairs >= 4 * all);
+    return bands() == 1 && chunks_ <= kChunks && (pairs % all == 0 || pairs >= 4 * all);
   }
 
   /// Threads share the sums, each made of all pixels in one order.
-  void sum_up(const Operands& operands, Share share) const {
+  void sum_up(const Operands& operands, std::size_t band, Share share) const {
     const Tiles tiles;
+    const std::size_t chunks = round_up(pitch_ * height_of(band), kDeep) / kDeep;
     const std::size_t across = (right_tiles() + 1) / 2;
     const bool whole = by_outputs(share.count);
     const auto [begin, end] = share.of(across * ((outputs_ + 1) / 2), whole ? across : 1);
-    for (std::size_t chunk = 0; chunk < chunks_; chunk += kChunks) {
+    for (std::size_t chunk = 0; chunk < chunks; chunk += kChunks) {
       for (std::size_t i = begin; i < end; ++i) {
         const std::size_t output = i / across * 2;
-        const TileProducts p = products(operands, output, i % across * 2, chunk);
+        TileProducts p = products(operands, output, i % across * 2, chunk);
+        p.chunks = int(std::min(kChunks, chunks - chunk));
+        p.accumulate = band + chunk > 0 || (there_ && c_.accumulate);
         tiles.multiply(p);
-        if (!there_ && chunk + kChunks >= chunks_) turn(p);
+        if (!there_ && band + 1 == bands() && chunk + kChunks >= chunks) turn(p);
         if (whole && !there_ && (i + 1) % across == 0)
           unpack(operands, output, std::min(output + 2, outputs_), {});
       }
@@ -182,9 +201,8 @@ class Bf16WeightGradient final : public Kernel {
   /// Of two blocks of dy's channels by two right tiles, as far as there are.
   TileProducts products(const Operands& operands, std::size_t output, std::size_t tile,
                         std::size_t chunk) const {
-    TileProducts p{.left_line = plane_, .chunks = int(std::min(kChunks, chunks_ - chunk))};
-    p.accumulate = chunk > 0 || (there_ && c_.accumulate);
-    p.sums_line = there_ ? std::size_t(c_.input.channels) : kTile;
+    TileProducts p{.left_line = plane_,
+                   .sums_line = there_ ? std::size_t(c_.input.channels) : kTile};
     const std::size_t last_output = std::min(output + 2, outputs_),
                       last_tile = std::min(tile + 2, right_tiles());
     for (std::size_t t = tile; t < last_tile; ++t)
@@ -225,7 +243,7 @@ class Bf16WeightGradient final : public Kernel {
   const TapGrid window_;
   const std::size_t taps_, outputs_, inputs_;  ///< blocks of channels
   const bool there_;                           ///< whether the sums lie as the gradient does
-  const std::size_t pitch_, chunks_;           ///< of a row of dy, of all its pixels
+  const std::size_t pitch_, band_, chunks_;    ///< of a row of dy; rows at a time, their pixels
   const std::size_t plane_, line_;             ///< numbers of a plane; pixels of a picture
   std::vector<std::uint32_t> places_;          ///< for from_lanes
 };

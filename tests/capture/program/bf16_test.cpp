@@ -36,6 +36,9 @@ const Bf16Shape kBf16Shapes[] = {{1, 1, 16, 16, 5},
                                  {9, 10, 32, 64, 1, 2},
                                  {8, 9, 16, 16, 1, 3},
                                  {20, 40, 32, 32, 5},
+                                 {60, 100, 32, 16, 3},
+                                 {61, 90, 64, 32, 3, 2},
+                                 {50, 120, 48, 48, 1},
                                  {12, 11, 48, 96, 3, 1, 3},
                                  {9, 8, 64, 64, 3, 2, 2},
                                  {8, 12, 16, 16, 0, 0, 1, TapGrid{{4, 4, 0, 1}, {4, 4, 0, 1}}},
@@ -182,7 +185,7 @@ TEST_F(Bfloat16, WeightGradientIsTheDefinitionOnRoundedNumbers) {
 }
 
 TEST_F(Bfloat16, SumsOfTheBiasGradientAreOfPlainNumbers) {
-  const Convolution c = bf16_convolution({13, 40, 32, 48, 3}, Pass::kWeightGradient);
+  const Convolution c = bf16_convolution({60, 100, 32, 16, 3}, Pass::kWeightGradient);
   std::vector<float> bias;
   run_bf16(c, &bias);
   TestConvolution given(c);
