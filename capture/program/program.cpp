@@ -87,11 +87,12 @@ Program::Program(const std::function<void()>& body, Arena& arena, const ProgramO
   const bool on_gpu = arena.device().is_cuda();
   nodes = translate(calls, own, on_gpu);
   fuse(nodes, own);
-  if (on_gpu) gather_weight_gradients(nodes);
   for (Node& node : nodes) {
     node.convolution.method = options.numerics.method;
     node.convolution.precision = options.numerics.precision;
+    node.convolution.tuned = options.numerics.tuned;
   }
+  if (on_gpu) gather_weight_gradients(nodes);
 
   Values values = values_of(nodes, own);
   const std::size_t own_values = values.tensors.size();

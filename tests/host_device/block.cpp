@@ -4,6 +4,8 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -15,6 +17,7 @@ namespace {
 
 constexpr std::size_t kStack = 48 << 10;
 constexpr std::size_t kGuard = 64;  ///< floats behind shared memory that nobody may write
+constexpr int kLanes = 32;
 
 struct Copy {
   float* to;
@@ -23,47 +26,70 @@ struct Copy {
   bool there;
 };
 
-/// A thread of a block. Its first turn comes by setcontext(), later ones by longjmp(), which asks
+enum class State { ready, at_warp, at_block, at_cluster, over };
+
+/// A thread of a cluster. Its first turn comes by setcontext(), later ones by longjmp(), which asks
 /// the kernel of the host nothing.
 struct Fiber {
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStack);
   ucontext_t context;
   jmp_buf here;
-  bool started = false, over = true;
+  bool begun = false;  ///< a fiber serves many kernels
+  State state = State::over;
+  bool waited;                       ///< for the launch before
   std::vector<Copy> copies;          ///< that have not arrived
   std::vector<std::size_t> commits;  ///< the number of copies until each, of those not waited for
+  // A product that its warp makes together.
+  std::array<unsigned, 4> a;
+  std::array<unsigned, 2> b;
+  float* sums;
+  bool halves;
 };
 
-struct Block {
-  std::vector<Fiber> fibers{1024};
-  std::vector<float> shared;
+struct Cluster {
+  std::vector<std::unique_ptr<Fiber>> fibers;  ///< [block][thread]
+  std::vector<float> shared;                   ///< of all blocks
+  std::size_t floats = 0;                      ///< of one, with its guard
+  int threads = 0, running = 0;                ///< of a block; the fiber whose turn it is
   const std::vector<Range>* memory = nullptr;
   const std::function<void()>* body = nullptr;
   jmp_buf scheduler;
   std::minstd_rand random;
 };
-thread_local Block* current __attribute__((tls_model("initial-exec"))) = nullptr;
+thread_local Cluster* current __attribute__((tls_model("initial-exec"))) = nullptr;
 
-Fiber& fiber() {
-  return current->fibers[std::size_t(turn.thread)];
+Fiber& fiber(int index) {
+  return *current->fibers[std::size_t(index)];
+}
+Fiber& self() {
+  return fiber(current->running);
 }
 
-/// A thread of each block, again and again.
+/// Until the others are there.
+void rest(State state) {
+  self().state = state;
+  if (_setjmp(self().here) == 0) _longjmp(current->scheduler, 1);
+}
+
+/// A thread of each cluster, again and again.
 void enter() {
   for (;;) {
     (*current->body)();
-    fiber().over = true;
-    meet();
+    rest(State::over);
   }
 }
 
-/// Until it meets the others, or its end.
-void run(int thread) {
-  turn.thread = thread;
-  Fiber& next = fiber();
+/// Until it rests.
+void run(int index, int first_block) {
+  Fiber& next = fiber(index);
+  current->running = index;
+  turn.thread = index % current->threads;
+  turn.rank = index / current->threads;
+  turn.block = first_block + turn.rank;
+  turn.shared = current->shared.data() + std::size_t(turn.rank) * current->floats;
   if (_setjmp(current->scheduler) != 0) return;
-  if (next.started) _longjmp(next.here, 1);
-  next.started = true;
+  if (next.begun) _longjmp(next.here, 1);
+  next.begun = true;
   getcontext(&next.context);
   next.context.uc_stack = {.ss_sp = next.stack.get(), .ss_flags = 0, .ss_size = kStack};
   next.context.uc_link = nullptr;
@@ -71,18 +97,41 @@ void run(int thread) {
   setcontext(&next.context);
 }
 
-void run_block(int threads) {
+/// Lets those that rest in `state` go on, group by group of so many: where all of a group do that
+/// are not over. Whether any may.
+bool release(State state, int group) {
+  bool any = false;
+  const int count = turn.cluster * current->threads;
+  for (int begin = 0; begin < count; begin += group) {
+    const int end = std::min(begin + group, count);
+    bool all = true, some = false;
+    for (int i = begin; i < end; ++i) {
+      some |= fiber(i).state == state;
+      all &= fiber(i).state == state || fiber(i).state == State::over;
+    }
+    if (!all || !some) continue;
+    any = true;
+    for (int i = begin; i < end; ++i) {
+      if (fiber(i).state == state) fiber(i).state = State::ready;
+    }
+  }
+  return any;
+}
+
+void run_cluster(int first_block, bool early) {
+  const int count = turn.cluster * current->threads;
   std::fill(current->shared.begin(), current->shared.end(),
             std::numeric_limits<float>::signaling_NaN());
-  std::vector<int> order(static_cast<std::size_t>(threads));
+  std::vector<int> order(static_cast<std::size_t>(count));
   std::iota(order.begin(), order.end(), 0);
-  for (const int i : order) {
-    Fiber& next = current->fibers[std::size_t(i)];
-    next.over = false;
-    next.copies.clear();
-    next.commits.clear();
+  for (int i = 0; i < count; ++i) {
+    fiber(i).state = State::ready;
+    fiber(i).waited = false;
+    fiber(i).copies.clear();
+    fiber(i).commits.clear();
   }
-  while (!order.empty()) {
+  const auto over = [](int i) { return fiber(i).state == State::over; };
+  for (;;) {
     switch (current->random() % 3) {
       case 0:
         std::reverse(order.begin(), order.end());
@@ -91,8 +140,19 @@ void run_block(int threads) {
         std::shuffle(order.begin(), order.end(), current->random);
         break;
     }
-    for (const int i : order) run(i);
-    std::erase_if(order, [](int i) { return current->fibers[std::size_t(i)].over; });
+    for (const int i : order) {
+      if (fiber(i).state == State::ready) run(i, first_block);
+    }
+    if (std::all_of(order.begin(), order.end(), over)) break;
+    if (!release(State::at_block, current->threads) && !release(State::at_cluster, count) &&
+        !std::any_of(order.begin(), order.end(),
+                     [](int i) { return fiber(i).state == State::ready; })) {
+      current->fibers.clear();  // they are within a kernel
+      return hostDeviceFault("a kernel's threads wait for others that do not come");
+    }
+  }
+  for (int i = 0; early && i < count; ++i) {
+    if (!fiber(i).waited) return hostDeviceFault("a kernel comes early and does not wait");
   }
 }
 
@@ -108,8 +168,7 @@ void check(const Copy& copy) {
   };
   if (misaligned(copy.to) || misaligned(copy.from))
     return hostDeviceFault("an asynchronous copy is not aligned");
-  const float* const end = current->shared.data() + current->shared.size() - kGuard;
-  if (copy.to < current->shared.data() || copy.to + copy.floats > end)
+  if (copy.to < turn.shared || copy.to + copy.floats > turn.shared + current->floats - kGuard)
     return hostDeviceFault("an asynchronous copy writes outside shared memory");
   const auto* const from = reinterpret_cast<const char*>(copy.from);
   for (const Range& range : *current->memory) {
@@ -119,38 +178,99 @@ void check(const Copy& copy) {
   hostDeviceFault("an asynchronous copy reads outside the kernel's memory");
 }
 
+/// Of a register: the number at a depth, of those that it holds.
+float number(unsigned held, int i, bool halves) {
+  if (!halves) return std::bit_cast<float>(held & 0xffffe000u);
+  return std::bit_cast<float>(i == 0 ? held << 16 : held & 0xffff0000u);
+}
+
+/// The product of a warp whose lanes are all there.
+void multiply_warp(int first) {
+  const bool halves = fiber(first).halves;
+  const int pairs = halves ? 2 : 1;
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      float& to = fiber(first + row % 8 * 4 + column / 2).sums[row / 8 * 2 + column % 2];
+      double sum = to;
+      for (int lane = 0; lane < 4; ++lane) {
+        for (int deep = 0; deep < 2; ++deep) {
+          const unsigned a = fiber(first + row % 8 * 4 + lane).a[std::size_t(row / 8 + deep * 2)];
+          const unsigned b = fiber(first + column * 4 + lane).b[std::size_t(deep)];
+          for (int i = 0; i < pairs; ++i)
+            sum += double(number(a, i, halves)) * double(number(b, i, halves));
+        }
+      }
+      to = float(sum);
+    }
+  }
+}
+
 }  // namespace
 
-void run_blocks(int blocks, int threads, std::size_t shared_bytes, const std::vector<Range>& memory,
+void run_blocks(const Launch& launch, const std::vector<Range>& memory,
                 const std::function<void()>& thread) {
-  static thread_local Block block;
-  current = &block;
-  block.shared.assign(shared_bytes / sizeof(float) + kGuard, 0);
-  block.memory = &memory;
-  block.body = &thread;
-  turn.shared = block.shared.data();
-  for (turn.block = 0; turn.block < blocks; ++turn.block) {
-    run_block(threads);
-    if (!std::all_of(block.shared.end() - kGuard, block.shared.end(), is_guard))
-      return hostDeviceFault("a kernel writes behind its shared memory");
+  static thread_local Cluster cluster;
+  current = &cluster;
+  turn.cluster = launch.cluster;
+  cluster.threads = int(launch.block.x);
+  while (int(cluster.fibers.size()) < turn.cluster * cluster.threads)
+    cluster.fibers.push_back(std::make_unique<Fiber>());
+  cluster.floats = (launch.shared_bytes / sizeof(float) + 3) / 4 * 4 + kGuard;
+  cluster.shared.assign(cluster.floats * std::size_t(turn.cluster), 0);
+  cluster.memory = &memory;
+  cluster.body = &thread;
+  for (int first = 0; first < int(launch.grid.x); first += turn.cluster) {
+    run_cluster(first, launch.early);
+    for (int rank = 1; rank <= turn.cluster; ++rank) {
+      const auto end = cluster.shared.begin() + std::ptrdiff_t(rank * cluster.floats);
+      if (!std::all_of(end - kGuard, end, is_guard))
+        return hostDeviceFault("a kernel writes behind its shared memory");
+    }
   }
 }
 
 constinit thread_local Turn turn;
 
+void start() {
+  self().waited = true;
+}
 void meet() {
-  if (_setjmp(fiber().here) == 0) _longjmp(current->scheduler, 1);
+  rest(State::at_block);
+}
+void meet_cluster() {
+  rest(State::at_cluster);
+}
+const float* of_cluster(const float* at, int rank) {
+  return at + (rank - turn.rank) * std::ptrdiff_t(current->floats);
+}
+
+void multiply(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, bool halves) {
+  Fiber& own = self();
+  std::copy(a, a + 4, own.a.begin());
+  own.b = {b0, b1};
+  own.sums = sums;
+  own.halves = halves;
+  const int first = current->running - turn.thread % kLanes;
+  int there = 1;
+  for (int i = first; i < first + kLanes; ++i) {
+    there += fiber(i).state == State::at_warp;
+    if (fiber(i).state == State::at_warp && fiber(i).halves != halves)
+      hostDeviceFault("the lanes of a warp part");
+  }
+  if (there < kLanes) return rest(State::at_warp);
+  multiply_warp(first);
+  for (int i = first; i < first + kLanes; ++i) fiber(i).state = State::ready;
 }
 
 void copy_async(float* to, const float* from, int floats, bool there) {
-  fiber().copies.push_back({to, from, floats, there});
-  check(fiber().copies.back());
+  self().copies.push_back({to, from, floats, there});
+  check(self().copies.back());
 }
 void commit() {
-  fiber().commits.push_back(fiber().copies.size());
+  self().commits.push_back(self().copies.size());
 }
 void wait(int open) {
-  Fiber& of = fiber();
+  Fiber& of = self();
   if (of.commits.size() <= std::size_t(open)) return;
   const auto last = of.commits.end() - open;
   const std::size_t arrived = last[-1];

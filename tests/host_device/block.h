@@ -1,9 +1,10 @@
-// What the kernels of capture/program/cuda are written in, on a host: a block's threads are fibers
-// that take turns between barriers, in an order that changes each time.
+// What the kernels of capture/program/cuda are written in, on a host: the threads of a cluster's
+// blocks are fibers that take turns between barriers, in an order that changes each time.
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -12,28 +13,36 @@
 
 #define DEVICE inline
 #define KERNEL(threads) __attribute__((visibility("default"))) void
+#define BOUNDED_KERNEL(threads, many) KERNEL(threads)
 #define BY_VALUE const
 
 namespace host_device {
 
-/// Runs `thread` as each thread of each block, one block after another. Shared memory is NaN at
+/// Runs `thread` as each thread of each block, one cluster after another. Shared memory is NaN at
 /// first. \param memory what asynchronous copies may read, where the host reaches it. Faults
 /// (hostDeviceFault) on what a GPU would trap or leave open: copies that are not aligned or read
-/// elsewhere, writes behind shared memory.
-void run_blocks(int blocks, int threads, std::size_t shared_bytes, const std::vector<Range>& memory,
+/// elsewhere, writes behind shared memory, threads that wait for others that don't come, warps
+/// whose lanes part, a launch that comes early and does not wait.
+void run_blocks(const Launch& launch, const std::vector<Range>& memory,
                 const std::function<void()>& thread);
 
 /// The thread whose turn it is. (Initial-exec: this library is preloaded, and looks here often.)
 struct Turn {
-  int thread = 0, block = 0;
+  int thread = 0, block = 0, rank = 0, cluster = 1;
   float* shared = nullptr;
 };
 extern constinit thread_local Turn turn __attribute__((tls_model("initial-exec")));
 
+void start();
 void meet();
+void meet_cluster();
+/// The address in another block's memory that is `at` in this one's.
+const float* of_cluster(const float* at, int rank);
 void copy_async(float* to, const float* from, int floats, bool there);
 void commit();
 void wait(int open);
+/// mma.sync: 16 x 8 numbers, `deep` or, as bfloat16, twice as deep.
+void multiply(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, bool halves);
 
 }  // namespace host_device
 
@@ -45,8 +54,24 @@ inline int thread() {
 inline int block() {
   return host_device::turn.block;
 }
+inline void start() {
+  host_device::start();
+}
 inline void meet() {
   host_device::meet();
+}
+inline int cluster_rank() {
+  return host_device::turn.rank;
+}
+inline int cluster_size() {
+  return host_device::turn.cluster;
+}
+inline void meet_cluster() {
+  host_device::meet_cluster();
+}
+inline float4 of_cluster(const float4* at, int rank) {
+  const float* const there = host_device::of_cluster(&at->x, rank);
+  return {there[0], there[1], there[2], there[3]};
 }
 inline float* shared_memory() {
   return host_device::turn.shared;
@@ -66,6 +91,25 @@ void wait() {
 }
 inline float4 make_float4(float x, float y, float z, float w) {
   return {x, y, z, w};
+}
+inline unsigned float_bits(float value) {
+  return std::bit_cast<unsigned>(value);
+}
+inline float bits_float(unsigned bits) {
+  return std::bit_cast<float>(bits);
+}
+inline unsigned two_halves(float low, float high) {
+  const auto rounded = [](float value) {
+    const unsigned bits = float_bits(value);
+    return std::isnan(value) ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+  };
+  return rounded(low) | rounded(high) << 16;
+}
+inline void multiply_tf32(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  host_device::multiply(sums, a, b0, b1, false);
+}
+inline void multiply_halves(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  host_device::multiply(sums, a, b0, b1, true);
 }
 
 }  // namespace millrace::gpu

@@ -122,16 +122,14 @@ std::unordered_map<const void*, const char*>& kernels =
     *new std::unordered_map<const void*, const char*>;
 std::map<std::string, Make>& played = *new std::map<std::string, Make>;
 
-cudaError_t launch(const void* kernel, dim3 grid, dim3 block, void** arguments,
-                   std::size_t shared_bytes, cudaStream_t stream) {
+cudaError_t launch(const void* kernel, Launch how, cudaStream_t stream) {
   return call("cudaLaunchKernel", [&](Guard&) -> cudaError_t {
     const auto found = kernels.find(kernel);
     const std::string name = found == kernels.end() ? "unknown" : found->second;
+    how.name = name.c_str();
     for (const auto& [part, make] : played) {
       if (name.find(part) == std::string::npos) continue;
-      return give(
-          stream_of(stream),
-          std::make_shared<Work>(make({grid, block, arguments, shared_bytes, name.c_str()})));
+      return give(stream_of(stream), std::make_shared<Work>(make(how)));
     }
     violation("a kernel that only a GPU can run: %.300s", name.c_str());
     return cudaErrorNotSupported;
@@ -166,15 +164,23 @@ API cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
 }
 API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
                                    std::size_t shared_bytes, cudaStream_t stream) {
-  return launch(kernel, grid, block, arguments, shared_bytes, stream);
+  return launch(kernel, {grid, block, arguments, shared_bytes}, stream);
 }
 API cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments,
                                  std::size_t shared_bytes, cudaStream_t stream) {
-  return launch(kernel, grid, block, arguments, shared_bytes, stream);
+  return launch(kernel, {grid, block, arguments, shared_bytes}, stream);
 }
 API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* how, const void* kernel,
                                     void** arguments) {
-  return launch(kernel, how->gridDim, how->blockDim, arguments, how->dynamicSmemBytes, how->stream);
+  Launch made{how->gridDim, how->blockDim, arguments, how->dynamicSmemBytes};
+  for (unsigned i = 0; i < how->numAttrs; ++i) {
+    const cudaLaunchAttribute& attribute = how->attrs[i];
+    if (attribute.id == cudaLaunchAttributeClusterDimension)
+      made.cluster = int(attribute.val.clusterDim.x);
+    if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization)
+      made.early = attribute.val.programmaticStreamSerializationAllowed != 0;
+  }
+  return launch(kernel, made, how->stream);
 }
 // A library's kernels are known by their names alone: somebody plays them.
 API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void*, cudaJitOption*, void**,

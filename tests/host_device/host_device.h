@@ -35,7 +35,9 @@ struct Launch {
   dim3 grid, block;
   void** arguments;
   std::size_t shared_bytes;
-  const char* name;  ///< the kernel's, mangled
+  const char* name;    ///< the kernel's, mangled
+  int cluster = 1;     ///< blocks that share their memory
+  bool early = false;  ///< may begin before the launch before it is over
 };
 
 /// What the program holds. Bytes count what was asked for, on all devices.

@@ -59,7 +59,7 @@ UpdatePointers reached(UpdatePointers p) {
 }
 
 Work of_update(const host_device::Launch& launch) {
-  const auto [grid, block, arguments, shared_bytes, name] = launch;
+  const auto [grid, block, arguments, shared_bytes, name, cluster, early] = launch;
   const auto n = *static_cast<UpdateNumbers*>(arguments[0]);
   const auto p = *static_cast<UpdatePointers*>(arguments[1]), here = reached(p);
   const std::size_t bytes = std::size_t(p.count) * sizeof(float);
@@ -77,7 +77,7 @@ Work of_update(const host_device::Launch& launch) {
 }
 
 Work of_count_step(const host_device::Launch& launch) {
-  const auto [grid, block, arguments, shared_bytes, name] = launch;
+  const auto [grid, block, arguments, shared_bytes, name, cluster, early] = launch;
   const auto p = *static_cast<UpdatePointers*>(arguments[0]), here = reached(p);
   return {.name = "millrace's count_step",
           .run = all_threads(grid, block, [=] { count_step(here); }),
@@ -85,7 +85,7 @@ Work of_count_step(const host_device::Launch& launch) {
 }
 
 Work of_sample_of(const host_device::Launch& launch) {
-  const auto [grid, block, arguments, shared_bytes, name] = launch;
+  const auto [grid, block, arguments, shared_bytes, name, cluster, early] = launch;
   const auto bytes = *static_cast<const std::uint8_t**>(arguments[0]);
   const auto pixels = *static_cast<std::int64_t*>(arguments[1]);
   const int channels = *static_cast<int*>(arguments[2]);

@@ -3,30 +3,9 @@
 #define MILLRACE_HOST_DEVICE "tests/host_device/block.h"
 #include <dlfcn.h>
 
-#include "capture/program/cuda/convolution.cuh"
 #include "capture/program/cuda/elementwise.cuh"
-#include "capture/program/cuda/weight_gradient.cuh"
 
 namespace millrace::gpu {
-
-#define CONVOLUTION(kernel, stride, gradient, activation, ...)                                   \
-  template KERNEL(0) convolution<kernel, stride, gradient, Activation::activation, __VA_ARGS__>( \
-      ConvolutionArguments);
-#define SIZES(...)                                                                                \
-  SIZE(1, 1, __VA_ARGS__)                                                                         \
-  SIZE(1, 2, __VA_ARGS__)                                                                         \
-  SIZE(3, 1, __VA_ARGS__) SIZE(3, 2, __VA_ARGS__) SIZE(5, 1, __VA_ARGS__) SIZE(7, 2, __VA_ARGS__) \
-      SIZE(15, 1, __VA_ARGS__)
-#define SIZE(kernel, stride, ...)                          \
-  CONVOLUTION(kernel, stride, false, none, __VA_ARGS__)    \
-  CONVOLUTION(kernel, stride, false, relu, __VA_ARGS__)    \
-  CONVOLUTION(kernel, stride, false, sigmoid, __VA_ARGS__) \
-  CONVOLUTION(kernel, stride, true, none, __VA_ARGS__)
-MILLRACE_CONVOLUTION_TILES(SIZES)
-#undef SIZE
-#define SIZE(kernel, stride, ...) \
-  template KERNEL(0) weight_gradients<kernel, stride, __VA_ARGS__>(WeightGradientArguments);
-MILLRACE_WEIGHT_GRADIENT_TILES(SIZES)
 
 template KERNEL(0) elementwise<Elementwise::relu>(ElementwiseArguments);
 template KERNEL(0) elementwise<Elementwise::sigmoid>(ElementwiseArguments);
@@ -68,21 +47,21 @@ class Reached {
 };
 
 void reach(ConvolutionArguments& a, Reached& at) {
-  const long long in = 1ll * a.in_channels * a.in_height * a.in_width;
-  const long long out = 1ll * a.out_channels * a.out_height * a.out_width;
+  const long long in = 1ll * a.groups * a.in_channels * a.in_height * a.in_width;
+  const long long out = 1ll * a.groups * a.out_channels * a.out_height * a.out_width;
   at.read(a.in, in);
-  at.read(a.weights, 1ll * a.in_channels * a.out_channels * a.kernel * a.kernel);
-  at.read(a.bias, a.out_channels);
+  at.read(a.weights, 1ll * a.groups * a.in_channels * a.out_channels * a.taps);
+  at.read(a.bias, a.groups * a.out_channels);
   at.read(a.mask, out);
   at.write(a.out, out);
 }
 void reach(WeightGradientArguments& a, Reached& at) {
   for (WeightGradient& g : a.all) {
     if (!g.parts) continue;
-    at.read(g.x, 1ll * g.in_channels * g.in_height * g.in_width);
-    at.read(g.dy, 1ll * g.out_channels * g.out_height * g.out_width);
-    at.write(g.parts, 1ll * g.slices * g.out_channels * g.in_channels * g.kernel * g.kernel);
-    at.write(g.bias_parts, 1ll * g.slices * g.out_channels);
+    at.read(g.x, 1ll * g.groups * g.in_channels * g.in_height * g.in_width);
+    at.read(g.dy, 1ll * g.groups * g.out_channels * g.out_height * g.out_width);
+    at.write(g.parts, 1ll * g.slices * g.groups * g.out_channels * g.in_channels * g.taps);
+    at.write(g.bias_parts, 1ll * g.slices * g.groups * g.out_channels);
   }
 }
 void reach(PartsArguments& a, Reached& at) {
@@ -124,16 +103,17 @@ Work of(const host_device::Launch& launch) {
   }
   return {.name = "millrace's " + std::string(launch.name),
           .run =
-              [=, memory = at.host, blocks = int(launch.grid.x), threads = int(launch.block.x),
-               bytes = launch.shared_bytes] {
-                host_device::run_blocks(blocks, threads, bytes, memory, [&] { body(arguments); });
+              [=, memory = at.host] {
+                host_device::run_blocks(launch, memory, [&] { body(arguments); });
               },
           .ranges = at.device};
 }
 
 const bool registered = [] {
   hostDevicePlay("gpu11convolution", of<ConvolutionArguments>);
+  hostDevicePlay("gpu17plain_convolution", of<ConvolutionArguments>);
   hostDevicePlay("gpu16weight_gradients", of<WeightGradientArguments>);
+  hostDevicePlay("gpu21plain_weight_gradient", of<WeightGradientArguments>);
   hostDevicePlay("gpu12add_up_parts", of<PartsArguments>);
   hostDevicePlay("gpu11elementwise", of<ElementwiseArguments>);
   hostDevicePlay("gpu12copy_strided", of<CopyArguments>);

@@ -22,7 +22,7 @@ class OnDevice:
     """Every run is recorded on a CUDA device, and the report says so."""
 
     def learn(self, tables, *options, **named):
-        pipeline = {**tables["pipeline"], "devices": "cuda", "capture": "graph"}
+        pipeline = {"kernels": "fixed", **tables["pipeline"], "devices": "cuda", "capture": "graph"}
         report, outcome = super().learn({**tables, "pipeline": pipeline}, *options, **named)
         self.assertEqual(set(report["devices"]), {"cuda:0"})
         return report, outcome
@@ -42,6 +42,24 @@ class Schedules(OnDevice, test_schedules.Schedules):
     test_replicated_stages = test_orthogonal_gradients_of_replicated_stages = None  # can't be recorded
 
 
+class Kernels(program.CliTest):
+
+    def test_kernels_chosen_by_timing_are_a_resumed_runs_too(self):
+        frames = program.write_frames(self.folder / "frames", program.random_frames(seed=3, count=12))
+        tables = {"source": {"uri": frames, "width": 8, "height": 8, "pace": "asap"},
+                  "model": {"layers": 2, "features": 4, "kernel": 3},
+                  "pipeline": {"schedule": "sequential", "stages": 1, "devices": "cuda"},
+                  "checkpoint": {"dir": str(self.folder / "state"), "every": 6}}
+        report, _ = self.learn(tables)
+        chosen = report["run"]["kernels"]
+        self.assertTrue(all(name.startswith("fma ") for name in chosen.values()), chosen)
+        # A timing here is chance: with no cache, a run that did not go on would choose otherwise.
+        os.environ["XDG_CACHE_HOME"] = str(self.folder / "no-cache")
+        tables["checkpoint"]["resume"] = True
+        again, _ = self.learn(tables)
+        self.assertEqual(again["run"]["kernels"], chosen)
+
+
 @unittest.skipUnless(test_ranks.MPI, "this build has no MPI")
 class Ranks(program.CliTest):
 
@@ -49,7 +67,7 @@ class Ranks(program.CliTest):
         frames = program.write_frames(self.folder / "frames", program.random_frames(seed=3, count=30))
         tables = {"source": {"uri": frames, "width": 24, "height": 16, "pace": "asap"},
                   "model": {"layers": 4, "features": 4, "kernel": 3},
-                  "pipeline": {"stages": 2, "cut": [4], "devices": "cuda"}}
+                  "pipeline": {"stages": 2, "cut": [4], "devices": "cuda", "kernels": "fixed"}}
         self.learn(tables)
         alone = load_file(self.folder / "out.safetensors")
         tables["pipeline"]["devices"] = ["cuda:0", "cuda:1"]

@@ -1,10 +1,12 @@
 #include "tools/app/assembly.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
 #include "capture/devices.h"
+#include "capture/program/cuda/choices.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/backends.h"
 #include "io/queue/masks.h"
@@ -34,6 +36,17 @@ ConfigError located(const Config& config, const std::string& what, const std::st
   if (key.find('.') == std::string::npos) return config.error(fallback, what);
   std::string rest = what.substr(key.size());
   return config.error(key, rest.substr(rest.find_first_not_of(" :")));
+}
+
+/// Those that a checkpoint's run chose by timing, so that this one has the same bits.
+void take_kernels(const std::string& json) {
+  gpu::Choices made;
+  const auto kept = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!kept.is_object()) return;
+  for (const auto& [task, name] : kept.items()) {
+    if (name.is_string()) made[task] = name;
+  }
+  gpu::take_choices(made);
 }
 
 /// Calls `check`; its std::invalid_argument names the key, or is about `fallback`.
@@ -373,6 +386,7 @@ engine::TrainerOptions assemble(const Config& config, const stages::ImageShape& 
   options.seed = config.weights.seed;
   CheckpointFiles::Loaded start = find_start(config, *options.network);
   options.weights = std::move(start.state);
+  take_kernels(start.kernels);
   if (resumed) *resumed = std::move(start);
   return options;
 }

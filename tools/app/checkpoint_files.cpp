@@ -168,7 +168,7 @@ CheckpointFiles::Loaded CheckpointFiles::read() const {
   const auto load = [](const std::string& path, const std::string& note) {
     stages::Metadata metadata;
     stages::StateDict state = read_checked(path, &metadata);
-    return Loaded{{path, frames_of(metadata), note}, std::move(state)};
+    return Loaded{{path, frames_of(metadata), metadata["kernels"], note}, std::move(state)};
   };
   std::string why;
   try {
@@ -186,7 +186,8 @@ CheckpointFiles::Loaded CheckpointFiles::read() const {
 void CheckpointFiles::set_aside() {
   for (const std::string& path : {newest_, previous_}) {
     std::error_code ignored;  // then it is replaced, as any damaged one
-    std::filesystem::rename(path, std::filesystem::path(path).replace_extension("damaged"), ignored);
+    std::filesystem::rename(path, std::filesystem::path(path).replace_extension("damaged"),
+                            ignored);
   }
 }
 

@@ -10,9 +10,10 @@ namespace millrace::app {
 
 /// Which checkpoint a run continues.
 struct Resumed {
-  std::string path;         ///< "": none
-  std::int64_t frames = 0;  ///< trained before it was written
-  std::string note;         ///< why it is not the newest; "": it is
+  std::string path;          ///< "": none
+  std::int64_t frames = 0;   ///< trained before it was written
+  std::string kernels;       ///< of a GPU, that were chosen: JSON, {task: name}; "": none
+  std::string note;          ///< why it is not the newest; "": it is
   bool none_intact = false;  ///< there are checkpoints, and all are damaged
 };
 

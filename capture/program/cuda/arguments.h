@@ -8,22 +8,25 @@ enum class Activation { none, relu, sigmoid };  // as kernels::Activation
 
 struct ConvolutionArguments {
   const float* in;
-  const float* weights;  ///< [out][in][taps]; of a data gradient [in][out][taps]
+  const float* weights;  ///< [groups * out][in][taps]; of a data gradient [groups * in][out][taps]
   const float* bias;     ///< a number an output channel, or null
   const float* mask;     ///< as out: zeros where it is not above 0, or null
   float* out;
-  int in_channels, in_height, in_width;
+  int groups;
+  int in_channels, in_height, in_width;  ///< channels of a group
   int out_channels, out_height, out_width;
-  int kernel;
+  int taps;
+  Activation activation;
 };
 
 struct WeightGradient {
-  const float* x;     ///< [in][in_height][in_width]
-  const float* dy;    ///< [out][out_height][out_width]
-  float* parts;       ///< [slices][out][in][taps]
-  float* bias_parts;  ///< [slices][out], or null
+  const float* x;     ///< [groups * in][in_height][in_width]
+  const float* dy;    ///< [groups * out][out_height][out_width]
+  float* parts;       ///< [slices][groups * out][in][taps]
+  float* bias_parts;  ///< [slices][groups * out], or null
+  int groups;
   int in_channels, in_height, in_width, out_channels, out_height, out_width;
-  int kernel, slices, blocks;
+  int taps, slices, blocks;
 };
 constexpr int kMostWeightGradients = 32;
 struct WeightGradientArguments {

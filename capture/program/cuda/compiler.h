@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 namespace millrace::gpu {
 
@@ -10,9 +11,12 @@ namespace millrace::gpu {
 /// the device has asynchronous copies (sm_80). Thread-safe.
 std::string missing_compiler(int device);
 
+/// Has kernel() ready for these: those that are neither in the process nor in the cache folder are
+/// compiled, on all cores, about a second each. Thread-safe. Throws as kernel() does.
+void prepare_kernels(const std::vector<std::string>& expressions, int device);
+
 /// The kernel that `expression` names in namespace millrace::gpu, e.g. "elementwise<gpu::add>": a
-/// cudaKernel_t of every device, for as long as the process lives. Looked for in the process, then
-/// in the cache folder ($XDG_CACHE_HOME/millrace/kernels), else compiled, in about a second.
+/// cudaKernel_t of every device, for as long as the process lives.
 /// Thread-safe. Throws std::runtime_error with the compiler's words.
 /// \param shared_bytes the most that a launch of it asks for.
 const void* kernel(const std::string& expression, int device, std::size_t shared_bytes);

@@ -4,23 +4,23 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nvrtc.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <exception>
 #include <map>
 #include <mutex>
-#include <sstream>
 #include <stdexcept>
+#include <thread>
 #include <vector>
+
+#include "capture/program/cuda/cache.h"
 
 #include "capture/program/cuda/sources.h"  // made of the kernels' files by CMake
 
 namespace millrace::gpu {
 namespace {
-
-namespace fs = std::filesystem;
 
 /// NVRTC comes with LibTorch, but nothing of LibTorch links it.
 class Nvrtc {
@@ -66,13 +66,6 @@ void check(nvrtcResult result, const char* what) {
                              Nvrtc::get().GetErrorString(result));
 }
 
-/// FNV-1a.
-std::uint64_t hash(const std::string& text) {
-  std::uint64_t made = 14695981039346656037u;
-  for (const char c : text) made = (made ^ std::uint8_t(c)) * 1099511628211u;
-  return made;
-}
-
 int architecture_of(int device) {
   int major = 0, minor = 0;
   C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
@@ -80,50 +73,27 @@ int architecture_of(int device) {
   return major * 10 + minor;
 }
 
-/// Kernels on disk, a file each: "NAME\nHASH OF THE BINARY\n" and the binary. What can't be read or
-/// written is as if it were not there.
-class Cache {
- public:
-  Cache(const std::string& expression, int architecture) {
-    const char* const own = std::getenv("XDG_CACHE_HOME");
-    const char* const home = std::getenv("HOME");
-    if ((!own || !*own) && !home) return;
-    folder_ = (own && *own ? fs::path(own) : fs::path(home) / ".cache") / "millrace" / "kernels";
-    int major = 0, minor = 0;
-    Nvrtc::get().Version(&major, &minor);
-    std::ostringstream key;
-    key << expression << ' ' << architecture << ' ' << major << '.' << minor;
-    for (const char* const source : kSources) key << source;
-    std::ostringstream name;
-    name << std::hex << hash(key.str());
-    name_ = name.str();
-  }
+/// What the cache knows it by.
+std::string key_of(const std::string& expression, int architecture) {
+  int major = 0, minor = 0;
+  Nvrtc::get().Version(&major, &minor);
+  return expression + " sm_" + std::to_string(architecture) + ' ' + std::to_string(major) + '.' +
+         std::to_string(minor);
+}
 
-  bool read(Compiled& made) const {
-    if (folder_.empty()) return false;
-    std::ifstream file(folder_ / name_, std::ios::binary);
-    std::string sum;
-    if (!std::getline(file, made.name) || !std::getline(file, sum)) return false;
-    made.binary.assign(std::istreambuf_iterator<char>(file), {});
-    return sum == std::to_string(hash(made.binary));
+Compiled compiled_or_cached(const std::string& expression, int architecture) {
+  const std::string key = key_of(expression, architecture);
+  std::string content;
+  Compiled made;
+  if (read_cached(key, content) && content.find('\n') != content.npos) {
+    made.name = content.substr(0, content.find('\n'));
+    made.binary = content.substr(made.name.size() + 1);
+    return made;
   }
-
-  void write(const Compiled& made) const {
-    if (folder_.empty()) return;
-    std::error_code ignored;
-    fs::create_directories(folder_, ignored);
-    const fs::path temporary = folder_ / (name_ + "." + std::to_string(getpid()));
-    std::ofstream file(temporary, std::ios::binary);
-    file << made.name << '\n' << hash(made.binary) << '\n' << made.binary;
-    file.close();
-    if (file) fs::rename(temporary, folder_ / name_, ignored);
-    fs::remove(temporary, ignored);
-  }
-
- private:
-  fs::path folder_;
-  std::string name_;
-};
+  made = compile(expression, architecture);
+  write_cached(key, made.name + '\n' + made.binary);
+  return made;
+}
 
 }  // namespace
 
@@ -164,26 +134,65 @@ Compiled compile(const std::string& expression, int architecture, bool tell_regi
   return made;
 }
 
-const void* kernel(const std::string& expression, int device, std::size_t shared_bytes) {
-  static std::mutex mutex;
-  static std::map<std::pair<std::string, int>, const void*> kernels;
-  const std::lock_guard lock(mutex);
+namespace {
+
+std::mutex mutex;
+std::map<std::pair<std::string, int>, const void*> loaded;  ///< by expression and architecture
+
+const void* load(const Compiled& made) {
+  cudaLibrary_t library = nullptr;  // for good
+  cudaKernel_t kernel = nullptr;
+  C10_CUDA_CHECK(
+      cudaLibraryLoadData(&library, made.binary.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  C10_CUDA_CHECK(cudaLibraryGetKernel(&kernel, library, made.name.c_str()));
+  return kernel;
+}
+
+}  // namespace
+
+void prepare_kernels(const std::vector<std::string>& expressions, int device) {
   const int architecture = architecture_of(device);
-  const void*& found = kernels[{expression, architecture}];
-  if (!found) {
-    const Cache cache(expression, architecture);
-    Compiled made;
-    if (!cache.read(made)) {
-      made = compile(expression, architecture);
-      cache.write(made);
-    }
-    cudaLibrary_t library = nullptr;  // for good
-    cudaKernel_t loaded = nullptr;
-    C10_CUDA_CHECK(cudaLibraryLoadData(&library, made.binary.data(), nullptr, nullptr, 0, nullptr,
-                                       nullptr, 0));
-    C10_CUDA_CHECK(cudaLibraryGetKernel(&loaded, library, made.name.c_str()));
-    found = loaded;
+  const std::lock_guard lock(mutex);
+  std::vector<std::string> wanted;
+  for (const std::string& expression : expressions) {
+    if (!loaded.count({expression, architecture})) wanted.push_back(expression);
   }
+  std::sort(wanted.begin(), wanted.end());
+  wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
+  std::vector<Compiled> made(wanted.size());
+  std::string content;
+  const auto to_compile = std::count_if(wanted.begin(), wanted.end(), [&](const auto& expression) {
+    return !read_cached(key_of(expression, architecture), content);
+  });
+  if (to_compile > 3) std::fprintf(stderr, "compiling %d kernels for the GPU\n", int(to_compile));
+  std::atomic<std::size_t> next = 0;
+  std::mutex failing;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    for (std::size_t i; (i = next++) < wanted.size();) {
+      try {
+        made[i] = compiled_or_cached(wanted[i], architecture);
+      } catch (...) {
+        const std::lock_guard one(failing);
+        failure = std::current_exception();
+        next = wanted.size();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  const std::size_t count = std::min<std::size_t>(std::max(1u, std::thread::hardware_concurrency()),
+                                                  std::size_t(to_compile));
+  for (std::size_t i = 1; i < count; ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  for (std::size_t i = 0; i < wanted.size(); ++i) loaded[{wanted[i], architecture}] = load(made[i]);
+}
+
+const void* kernel(const std::string& expression, int device, std::size_t shared_bytes) {
+  prepare_kernels({expression}, device);
+  const std::lock_guard lock(mutex);
+  const void* const found = loaded[{expression, architecture_of(device)}];
   C10_CUDA_CHECK(
       cudaFuncSetAttribute(found, cudaFuncAttributeMaxDynamicSharedMemorySize, int(shared_bytes)));
   return found;

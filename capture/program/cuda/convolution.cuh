@@ -1,102 +1,114 @@
-// A convolution and its data gradient: a block makes a tile of pixels of some channels, a thread
-// `pixels` neighbours of `channels`, from tiles of the input and the weights in shared memory, of
-// which the next are on their way while one is used. Products are added in one order: input
-// channels, rows of taps, taps.
+// A convolution and its data gradient: a block makes a tile of pixels of some channels from tiles
+// of the input and the weights in shared memory, of which the next are on their way while one is
+// used. Products are added in one order: a part's input channels, rows of taps, taps; then the
+// parts; then the blocks of a cluster, which share the input channels.
 #pragma once
 
-#include "capture/program/cuda/device.cuh"
+#include "capture/program/cuda/products.cuh"
 
 namespace millrace::gpu {
 
-template <int kKernel, int kStride, bool kGradient, Activation kActivation, int... kNumbers>
+template <class kWindow, bool kGradient, Products kProducts, int... kNumbers>
+struct ConvolutionCut {
+  static constexpr ConvolutionTile tile{kNumbers...};
+  static constexpr ConvolutionPlan plan{kWindow::rows(kGradient), kWindow::columns(kGradient),
+                                        kProducts, tile};
+};
+
+template <class kWindow, bool kGradient, Products kProducts, int... kNumbers>
 class Convolution {
-  static constexpr ConvolutionTile kTile{kNumbers...};
-  static constexpr ConvolutionPlan kPlan{kKernel, kStride, kGradient, kTile};
-  static constexpr int kTaps = kPlan.taps, kThreads = kTile.threads();
+  using Cut = ConvolutionCut<kWindow, kGradient, kProducts, kNumbers...>;
+  using Sums = TileSums<Cut, kProducts>;
+  static constexpr ConvolutionTile kTile = Cut::tile;
+  static constexpr ConvolutionPlan kPlan = Cut::plan;
+  static constexpr int kTaps = kPlan.taps, kThreads = kTile.threads(kProducts);
+  static constexpr int kOwners = kTile.owners(kProducts), kVectors = kTile.vectors(kProducts);
 
  public:
   DEVICE explicit Convolution(const ConvolutionArguments& arguments) : a(arguments) {
     const int across = divided_up(a.out_width, kTile.width);
     const int tiles = across * divided_up(a.out_height, kTile.height);
-    const int tile = block() % tiles;
-    first_channel = block() / tiles * kTile.block_channels;
-    first_x = tile % across * kTile.width;
-    first_y = tile / across * kTile.height;
-    const int place = thread() % kTile.places();
-    row = place / (kTile.width / kTile.pixels);
-    column = place % (kTile.width / kTile.pixels) * kTile.pixels;
-    group = thread() / kTile.places() % kTile.groups();
-    part = thread() / (kTile.places() * kTile.groups());
+    const int channel_blocks = divided_up(a.out_channels, kTile.block_channels);
+    int rest = block() / cluster_size();
+    first_x = rest % tiles % across * kTile.width;
+    first_y = rest % tiles / across * kTile.height;
+    rest /= tiles;
+    first_channel = rest % channel_blocks * kTile.block_channels;
+    group = rest / channel_blocks;
   }
 
   DEVICE void run() {
     const int chunks = divided_up(a.in_channels, kTile.chunk);
+    const int of_block = divided_up(chunks, cluster_size());
+    const int first = of_block * cluster_rank();
+    const int end = first + of_block < chunks ? first + of_block : chunks;
+    Sums sums(thread() % kOwners, thread() / kOwners);
 #pragma unroll 1
-    for (int chunk = -2; chunk < chunks; ++chunk) {  // in one place: it is inlined
-      if (chunk >= 0) {
+    for (int chunk = first - 2; chunk < end; ++chunk) {  // in one place: it is inlined
+      if (chunk >= first) {
         wait<1>();
         meet();
-        add_products(shared_memory() + chunk % 2 * kPlan.stage);
+        const float* const stage = shared_memory() + chunk % 2 * kPlan.stage;
+        sums.add(stage, stage + kPlan.input);
         meet();
       }
-      begin(chunk + 2);
+      if (chunk + 2 < end) begin(chunk + 2);
+      commit();
     }
-    if constexpr (kTile.parts > 1) {
-      wait<0>();
-      meet();
-      add_parts();
-      if (part > 0) return;
+    if (kTile.parts > 1 || cluster_size() > 1) {
+      add_parts(sums);
+    } else {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) write(Sums::place(thread(), v), sums.four(v));
     }
-    write();
   }
 
  private:
   /// Begins to fetch a chunk of input channels and their weights.
   DEVICE void begin(int chunk) {
-    if (chunk * kTile.chunk < a.in_channels) {
-      float* const stage = shared_memory() + chunk % 2 * kPlan.stage;
-      fetch_weights(stage + kPlan.input, chunk * kTile.chunk);
-      // An image whose rows are fours is read so.
-      if (kPlan.step == 1 && kPlan.apart == 1 && a.in_width % 4 == 0) {
-        fetch_fours(stage, chunk * kTile.chunk);
-      } else {
-        fetch_input(stage, chunk * kTile.chunk);
-      }
+    float* const stage = shared_memory() + chunk % 2 * kPlan.stage;
+    fetch_weights(stage + kPlan.input, chunk * kTile.chunk);
+    // An image whose rows are fours is read so.
+    if (kPlan.x.step == 1 && kPlan.x.apart == 1 && kPlan.y.apart == 1 && a.in_width % 4 == 0) {
+      fetch_fours(stage, chunk * kTile.chunk);
+    } else {
+      fetch_input(stage, chunk * kTile.chunk);
     }
-    commit();
   }
 
   DEVICE void fetch_fours(float* to, int channel) const {
-    constexpr int kFours = kPlan.row / 4;
-#pragma unroll 2
-    for (int i = thread(); i < kTile.chunk * kPlan.rows * kFours; i += kThreads) {
-      const int c = channel + i / (kPlan.rows * kFours);
-      const int y = first_y - kPlan.pad + i / kFours % kPlan.rows;
-      const int x = first_x - kPlan.lead + i % kFours * 4;
+    constexpr int kFours = kPlan.row / 4, kAll = kPlan.rows * kFours;
+#pragma unroll 1
+    for (int i = thread(); i < kTile.chunk * kAll; i += kThreads) {
+      const int c = channel + i / kAll;
+      const int y = first_y * kPlan.y.step - kPlan.y.pad + i % kAll / kFours;
+      const int x = first_x - kPlan.run.lead + i % kFours * 4;
       const bool there = c < a.in_channels && y >= 0 && y < a.in_height && x >= 0 && x < a.in_width;
-      copy_async_4(to + i * 4, there ? at(c, y, x) : a.in, there);
+      copy_async_4(to + i / kAll * kPlan.plane + i % kAll * 4, there ? at(c, y, x) : a.in, there);
     }
   }
   DEVICE void fetch_input(float* to, int channel) const {
-#pragma unroll 2
-    for (int i = thread(); i < kPlan.input; i += kThreads) {
-      const int c = channel + i / (kPlan.rows * kPlan.row);
-      const int y = first_y * kPlan.step - kPlan.pad + i / kPlan.row % kPlan.rows;
-      const int x = first_x * kPlan.step - kPlan.lead + i % kPlan.row;
-      const bool there = c < a.in_channels && y >= 0 && y % kPlan.apart == 0 &&
-                         y / kPlan.apart < a.in_height && x >= 0 && x % kPlan.apart == 0 &&
-                         x / kPlan.apart < a.in_width;
-      copy_async(to + i, there ? at(c, y / kPlan.apart, x / kPlan.apart) : a.in, there);
+    constexpr int kAll = kPlan.rows * kPlan.row;
+#pragma unroll 1
+    for (int i = thread(); i < kTile.chunk * kAll; i += kThreads) {
+      const int c = channel + i / kAll;
+      const int y = first_y * kPlan.y.step - kPlan.y.pad + i % kAll / kPlan.row;
+      const int x = first_x * kPlan.x.step - kPlan.run.lead + i % kPlan.row;
+      const bool there = c < a.in_channels && y >= 0 && y % kPlan.y.apart == 0 &&
+                         y / kPlan.y.apart < a.in_height && x >= 0 && x % kPlan.x.apart == 0 &&
+                         x / kPlan.x.apart < a.in_width;
+      copy_async(to + i / kAll * kPlan.plane + i % kAll,
+                 there ? at(c, y / kPlan.y.apart, x / kPlan.x.apart) : a.in, there);
     }
   }
   DEVICE const float* at(int c, int y, int x) const {
-    return a.in + (long long)(c)*a.in_height * a.in_width + y * a.in_width + x;
+    return a.in + ((long long)(group)*a.in_channels + c) * a.in_height * a.in_width +
+           y * a.in_width + x;
   }
 
-  /// [in][tap][out], whose outs are what a thread reads at once.
   DEVICE void fetch_weights(float* to, int channel) const {
     constexpr int kAll = kTile.chunk * kTaps * kTile.block_channels;
-#pragma unroll 2
+#pragma unroll 1
     for (int i = thread(); i < kAll; i += kThreads) {
       // In the order of their addresses.
       constexpr int kRun = (kGradient ? kTile.block_channels : kTile.chunk) * kTaps;
@@ -104,110 +116,106 @@ class Convolution {
       const int in = kGradient ? outer : inner, out = kGradient ? inner : outer;
       const int c = channel + in, o = first_channel + out;
       const bool there = c < a.in_channels && o < a.out_channels;
-      const long long row =
-          kGradient ? (long long)(c)*a.out_channels + o : (long long)(o)*a.in_channels + c;
-      copy_async(to + (in * kTaps + (kGradient ? kTaps - 1 - tap : tap)) * kPlan.weight_row + out,
+      const long long row = kGradient ? ((long long)(group)*a.in_channels + c) * a.out_channels + o
+                                      : ((long long)(group)*a.out_channels + o) * a.in_channels + c;
+      copy_async(to + Sums::weight_place(in, kGradient ? kTaps - 1 - tap : tap, out),
                  there ? a.weights + row * kTaps + tap : a.weights, there);
     }
   }
 
-  DEVICE void add_products(const float* stage) {
-    const float* const input = stage + row * kPlan.step * kPlan.row + column * kPlan.step;
-    const float* const weights = stage + kPlan.input + group * kTile.channels;
-    // Few sums leave registers for all rows of taps at once.
-    [[maybe_unused]] constexpr int kUnroll = kTile.channels * kTile.pixels <= 32 || kKernel <= 3 ? kKernel : 1;
-    constexpr int kOwn = kTile.chunk / kTile.parts;
+  /// Each thread of the cluster adds up some of the sums.
+  DEVICE void add_parts(Sums& sums) {
+    float4* const mine = reinterpret_cast<float4*>(shared_memory());
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v)
+      mine[(thread() / kOwners * kVectors + v) * kOwners + thread() % kOwners] = sums.four(v);
+    meet_cluster();
+    constexpr int kAll = kVectors * kOwners;
+    const int share = divided_up(kAll, cluster_size()), first = share * cluster_rank();
+    const int end = first + share < kAll ? first + share : kAll;
 #pragma unroll 1
-    for (int c = part * kOwn; c < (part + 1) * kOwn; ++c) {
-#pragma unroll kUnroll
-      for (int ky = 0; ky < kKernel; ++ky) {
-        float window[kPlan.window];
-        load<kPlan.window>(window, input + (c * kPlan.rows + ky) * kPlan.row + kPlan.first);
+    for (int i = first + thread(); i < end; i += kThreads) {
+      float4 sum = make_float4(0, 0, 0, 0);
+      for (int rank = 0; rank < cluster_size(); ++rank) {
 #pragma unroll
-        for (int kx = 0; kx < kKernel; ++kx) {
-          float w[kTile.channels];
-          load<kTile.channels>(w, weights + (c * kTaps + ky * kKernel + kx) * kPlan.weight_row);
-#pragma unroll
-          for (int o = 0; o < kTile.channels; ++o) {
-#pragma unroll
-            for (int p = 0; p < kTile.pixels; ++p)
-              sums[o][p] = fmaf(w[o], window[kPlan.skip + p * kPlan.step + kx], sums[o][p]);
-          }
+        for (int part = 0; part < kTile.parts; ++part) {
+          const float4 more = of_cluster(mine + part * kAll + i, rank);
+          sum = make_float4(sum.x + more.x, sum.y + more.y, sum.z + more.z, sum.w + more.w);
         }
       }
+      write(Sums::place(i % kOwners, i / kOwners), sum);
     }
+    meet_cluster();  // others may still read here
   }
 
-  /// The first part takes the others' sums, one after another.
-  DEVICE void add_parts() {
-    constexpr int kOthers = kTile.places() * kTile.groups();
-    float* const mine = shared_memory() + thread();
+  /// Four neighbours.
+  DEVICE void write(const TilePlace& at, float4 sum) const {
+    const int o = first_channel + at.channel, y = first_y + at.y, x = first_x + at.x;
+    if (o >= a.out_channels || y >= a.out_height) return;
+    const int channel = group * a.out_channels + o;
+    const long long place = (long long)(channel)*a.out_height * a.out_width + y * a.out_width + x;
+    const float bias = a.bias ? a.bias[channel] : 0;
+    float made[4] = {sum.x, sum.y, sum.z, sum.w};
 #pragma unroll
-    for (int i = 0; i < kTile.channels * kTile.pixels; ++i)
-      mine[i * kThreads] = sums[i / kTile.pixels][i % kTile.pixels];
-    meet();
-    if (part > 0) return;
-    for (int other = 1; other < kTile.parts; ++other) {
-#pragma unroll
-      for (int i = 0; i < kTile.channels * kTile.pixels; ++i)
-        sums[i / kTile.pixels][i % kTile.pixels] += mine[i * kThreads + other * kOthers];
-    }
-  }
-
-  DEVICE void write() {
-    const int y = first_y + row, x = first_x + column;
-    const int channel = first_channel + group * kTile.channels;
-    if (a.bias) {
-#pragma unroll
-      for (int o = 0; o < kTile.channels; ++o) {
-        const float bias = channel + o < a.out_channels ? a.bias[channel + o] : 0;
-#pragma unroll
-        for (int p = 0; p < kTile.pixels; ++p) sums[o][p] += bias;
-      }
+    for (int i = 0; i < 4; ++i) made[i] = activated(made[i] + bias, a.activation);
+    if (a.out_width % 4 == 0) {
+      if (x >= a.out_width) return;
+      float mask[4] = {1, 1, 1, 1};
+      if (a.mask) load<4>(mask, a.mask + place);
+      *reinterpret_cast<float4*>(a.out + place) =
+          make_float4(mask[0] <= 0 ? 0 : made[0], mask[1] <= 0 ? 0 : made[1],
+                      mask[2] <= 0 ? 0 : made[2], mask[3] <= 0 ? 0 : made[3]);
+      return;
     }
 #pragma unroll
-    for (int i = 0; i < kTile.channels * kTile.pixels; ++i) {
-      float& sum = sums[i / kTile.pixels][i % kTile.pixels];
-      sum = activated(sum, kActivation);
+    for (int i = 0; i < 4; ++i) {
+      if (x + i < a.out_width) a.out[place + i] = a.mask && a.mask[place + i] <= 0 ? 0 : made[i];
     }
-    if (y >= a.out_height) return;
-#pragma unroll
-    for (int o = 0; o < kTile.channels; ++o) {
-      if (channel + o >= a.out_channels) return;
-      const long long place =
-          (long long)(channel + o) * a.out_height * a.out_width + y * a.out_width + x;
-#pragma unroll
-      for (int p = 0; p < kTile.pixels; p += 4) {
-        if (a.out_width % 4 == 0) {
-          if (x + p < a.out_width) write_four(place + p, sums[o] + p);
-        } else {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            if (x + p + i < a.out_width)
-              a.out[place + p + i] = a.mask && a.mask[place + p + i] <= 0 ? 0 : sums[o][p + i];
-          }
-        }
-      }
-    }
-  }
-  DEVICE void write_four(long long place, const float* made) const {
-    float mask[4] = {1, 1, 1, 1};
-    if (a.mask) load<4>(mask, a.mask + place);
-    *reinterpret_cast<float4*>(a.out + place) =
-        make_float4(mask[0] <= 0 ? 0 : made[0], mask[1] <= 0 ? 0 : made[1],
-                    mask[2] <= 0 ? 0 : made[2], mask[3] <= 0 ? 0 : made[3]);
   }
 
   const ConvolutionArguments& a;
-  int first_channel, first_x, first_y, row, column, group, part;
-  float sums[kTile.channels][kTile.pixels] = {};
+  int group, first_channel, first_x, first_y;
 };
 
-/// divided_up(out_channels, kBlockChannels) times the tiles' number of blocks.
-template <int kKernel, int kStride, bool kGradient, Activation kActivation, int... kNumbers>
-KERNEL(ConvolutionTile{kNumbers...}.threads())
+/// Blocks: those of a cluster, tiles, blocks of channels, groups.
+template <class kWindow, bool kGradient, Products kProducts, int... kNumbers>
+BOUNDED_KERNEL(ConvolutionTile{kNumbers...}.threads(kProducts), by_tensor_cores(kProducts))
 convolution(BY_VALUE ConvolutionArguments arguments) {
-  Convolution<kKernel, kStride, kGradient, kActivation, kNumbers...>(arguments).run();
+  start();
+  Convolution<kWindow, kGradient, kProducts, kNumbers...>(arguments).run();
+}
+
+/// A thread a number, its sum over few channels or many small groups: depthwise convolutions.
+template <class kWindow, bool kGradient>
+KERNEL(kThreads)
+plain_convolution(BY_VALUE ConvolutionArguments a) {
+  start();
+  constexpr Side kY = kWindow::rows(kGradient), kX = kWindow::columns(kGradient);
+  constexpr int kTaps = kY.taps * kX.taps;
+  const int i = block() * kThreads + thread(), plane = a.out_height * a.out_width;
+  if (i >= a.groups * a.out_channels * plane) return;
+  const int channel = i / plane, group = channel / a.out_channels, y = i % plane / a.out_width,
+            x = i % a.out_width;
+  float sum = 0;
+  for (int c = 0; c < a.in_channels; ++c) {
+    const int in = group * a.in_channels + c;
+    const float* const image = a.in + (long long)(in)*a.in_height * a.in_width;
+    const float* const weights =
+        a.weights + (kGradient ? (long long)(in)*a.out_channels + channel % a.out_channels
+                               : (long long)(channel)*a.in_channels + c) *
+                        kTaps;
+#pragma unroll
+    for (int tap = 0; tap < kTaps; ++tap) {
+      const int from_y = y * kY.step - kY.pad + tap / kX.taps * kY.dilation;
+      const int from_x = x * kX.step - kX.pad + tap % kX.taps * kX.dilation;
+      if (from_y >= 0 && from_y % kY.apart == 0 && from_y / kY.apart < a.in_height && from_x >= 0 &&
+          from_x % kX.apart == 0 && from_x / kX.apart < a.in_width)
+        sum = fmaf(weights[kGradient ? kTaps - 1 - tap : tap],
+                   image[from_y / kY.apart * a.in_width + from_x / kX.apart], sum);
+    }
+  }
+  sum = activated(a.bias ? sum + a.bias[channel] : sum, a.activation);
+  a.out[i] = a.mask && a.mask[i] <= 0 ? 0 : sum;
 }
 
 }  // namespace millrace::gpu

@@ -10,6 +10,9 @@
 #else
 #define DEVICE __device__ __forceinline__
 #define KERNEL(threads) __global__ void __launch_bounds__(threads)
+/// Of at most 128 registers a thread, or, with `many`, as many as there are.
+#define BOUNDED_KERNEL(threads, many) \
+  __global__ void __launch_bounds__(threads, (many) || (threads) > 256 ? 1 : 512 / (threads))
 #define BY_VALUE const __grid_constant__
 
 namespace millrace::gpu {
@@ -55,6 +58,86 @@ DEVICE void wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
 }
 
+/// At a kernel's begin, before it reads or writes what others may: a launch that comes early waits
+/// here for the one before it, and the next may come.
+DEVICE void start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;\ngriddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Blocks that share their memory; a launch that asks for none has clusters of one.
+#if __CUDA_ARCH__ >= 900
+DEVICE int cluster_rank() {
+  int rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+DEVICE int cluster_size() {
+  int size;
+  asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  return size;
+}
+DEVICE void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+/// What `at`, an address in this block's memory, is in that of another.
+DEVICE float4 of_cluster(const float4* at, int rank) {
+  float4 four;
+  unsigned there;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+               : "=r"(there)
+               : "r"(unsigned(__cvta_generic_to_shared(at))), "r"(rank));
+  asm volatile("ld.shared::cluster.v4.f32 {%0,%1,%2,%3}, [%4];"
+               : "=f"(four.x), "=f"(four.y), "=f"(four.z), "=f"(four.w)
+               : "r"(there)
+               : "memory");
+  return four;
+}
+#else
+DEVICE int cluster_rank() {
+  return 0;
+}
+DEVICE int cluster_size() {
+  return 1;
+}
+DEVICE void meet_cluster() {
+  __syncthreads();
+}
+DEVICE float4 of_cluster(const float4* at, int) {
+  return *at;
+}
+#endif
+
+// Tensor cores. All lanes of a warp call these together.
+
+DEVICE unsigned float_bits(float value) {
+  return __float_as_uint(value);
+}
+DEVICE float bits_float(unsigned bits) {
+  return __uint_as_float(bits);
+}
+/// As bfloat16, rounded to nearest even.
+DEVICE unsigned two_halves(float low, float high) {
+  unsigned halves;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(halves) : "f"(high), "f"(low));
+  return halves;
+}
+DEVICE void multiply_tf32(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+DEVICE void multiply_halves(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 }  // namespace millrace::gpu
 #endif
 
@@ -63,6 +146,21 @@ namespace millrace::gpu {
 DEVICE float activated(float value, Activation activation) {
   if (activation == Activation::relu) return value <= 0 ? 0 : value;  // a NaN stays one
   return activation == Activation::sigmoid ? 1 / (1 + expf(-value)) : value;
+}
+
+/// The sum of `kThreads` threads' numbers, added in pairs; by all threads of the block.
+template <int kThreads>
+DEVICE float sum_of_block(float own) {
+  float* const sums = shared_memory();
+  meet();
+  sums[thread()] = own;
+#pragma unroll 1
+  for (int half = kThreads / 2; half > 0; half /= 2) {
+    meet();
+    if (thread() < half) sums[thread()] += sums[thread() + half];
+  }
+  meet();
+  return sums[0];
 }
 
 /// `kCount` floats, a multiple of 4, from a 16-byte aligned address.

@@ -1,4 +1,4 @@
-// Functions of each element, copies between strides, and the mean squared error.
+// Functions of each element, copies between strides, sums of parts, and the mean squared error.
 #pragma once
 
 #include "capture/program/cuda/device.cuh"
@@ -34,6 +34,19 @@ KERNEL(kThreads) copy_strided(BY_VALUE CopyArguments c) {
   c.to[to] = c.from[from];
 }
 
+/// A thread a sum.
+KERNEL(kThreads) add_up_parts(BY_VALUE PartsArguments arguments) {
+  start();
+  int own = block(), k = 0;
+  while (own >= arguments.all[k].blocks) own -= arguments.all[k++].blocks;
+  const Parts& p = arguments.all[k];
+  const int i = own * kThreads + thread();
+  if (i >= p.count) return;
+  float sum = 0;
+  for (int slice = 0; slice < p.slices; ++slice) sum += p.parts[(long long)(slice)*p.count + i];
+  p.sum[i] = p.accumulate ? p.sum[i] + sum : sum;
+}
+
 /// The mean of squared differences, by one block: each thread adds every kSumThreads-th,
 /// then the threads' sums are added in pairs.
 KERNEL(kSumThreads) squared_error(BY_VALUE SquaredErrorArguments a) {
@@ -42,13 +55,8 @@ KERNEL(kSumThreads) squared_error(BY_VALUE SquaredErrorArguments a) {
     const float difference = a.prediction[i] - a.target[i];
     sum = fmaf(difference, difference, sum);
   }
-  float* const sums = shared_memory();
-  sums[thread()] = sum;
-  for (int half = kSumThreads / 2; half > 0; half /= 2) {
-    meet();
-    if (thread() < half) sums[thread()] += sums[thread() + half];
-  }
-  if (thread() == 0) *a.out = sums[0] / a.count;
+  sum = sum_of_block<kSumThreads>(sum);
+  if (thread() == 0) *a.out = sum / a.count;
 }
 
 KERNEL(kThreads) squared_error_gradient(BY_VALUE SquaredErrorArguments a) {

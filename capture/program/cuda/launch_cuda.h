@@ -21,27 +21,38 @@ inline const cudaDeviceProp& device_properties() {
   return *at::cuda::getCurrentDeviceProperties();
 }
 
-/// A kernel with its launch; what it is told comes with each.
+/// How a kernel is launched.
+struct LaunchShape {
+  int threads = 0;
+  std::size_t shared_floats = 0;
+  int cluster = 1;     ///< blocks that share their memory, a part of all
+  bool early = false;  ///< may begin before what was launched before is over: start() waits for it
+};
+
+/// A kernel with its launch; what it is told comes with each. Thread-compatible.
 class Launch {
  public:
   Launch() = default;
+  /// Compiles the kernel if need be: gpu::kernel().
+  Launch(const std::string& expression, const LaunchShape& shape);
   Launch(const std::string& expression, int threads, std::size_t shared_floats = 0)
-      : kernel_(
-            gpu::kernel(expression, c10::cuda::current_device(), shared_floats * sizeof(float))),
-        threads_(threads),
-        shared_bytes_(shared_floats * sizeof(float)) {}
+      : Launch(expression, LaunchShape{threads, shared_floats}) {}
+  /// On the current stream.
   template <class Arguments>
   void operator()(int blocks, Arguments arguments) const {
     void* all[] = {&arguments};
-    C10_CUDA_CHECK(cudaLaunchKernel(kernel_, dim3(unsigned(blocks)), dim3(unsigned(threads_)), all,
-                                    shared_bytes_, c10::cuda::getCurrentCUDAStream()));
+    launch(blocks, all);
   }
 
  private:
+  void launch(int blocks, void** arguments) const;
+
   const void* kernel_ = nullptr;
-  int threads_ = 0;
-  std::size_t shared_bytes_ = 0;
+  LaunchShape shape_;
 };
+
+/// Milliseconds that `launch` takes, of a graph of several: the least of some tries.
+double time_launches(const std::function<void()>& launch);
 
 template <class... Numbers>
 std::string numbers(const Numbers&... all) {

@@ -1,5 +1,15 @@
 // A build whose LibTorch has no CUDA.
+#include "capture/program/cuda/choices.h"
 #include "capture/program/cuda/operations.h"
+
+namespace millrace::gpu {
+
+Choices choices() {
+  return {};
+}
+void take_choices(const Choices&) {}
+
+}  // namespace millrace::gpu
 
 namespace millrace::program {
 

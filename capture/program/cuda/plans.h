@@ -1,4 +1,4 @@
-// How a GPU's kernels cut their work: read by the kernels themselves and by who launches them.
+// How a GPU's convolutions cut their work: read by the kernels themselves and by who launches them.
 #pragma once
 
 #ifdef __CUDACC_RTC__
@@ -15,113 +15,209 @@ PLAN int divided_up(int a, int b) {
 PLAN int rounded_up(int a, int to) {
   return divided_up(a, to) * to;
 }
+PLAN int most(int a, int b) {
+  return a > b ? a : b;
+}
+/// `floats`, so many of four more that it leaves one of two remainders by 32: planes that begin so
+/// meet in no bank of shared memory.
+PLAN int banked(int floats, int one, int other) {
+  floats = rounded_up(floats, 4);
+  while (floats % 32 != one && floats % 32 != other) floats += 4;
+  return floats;
+}
 
-/// A block makes a tile of pixels of some channels, from `chunk` input channels at a time.
-struct ConvolutionTile {
-  int width, height;   ///< pixels of a block
-  int pixels;          ///< of a thread, in a row; a multiple of 4
-  int block_channels;  ///< made by a block
-  int channels;        ///< of a thread; a multiple of 4
-  int chunk;           ///< input channels in shared memory
-  int parts;           ///< threads that share a chunk's channels
-
-  PLAN int places() const { return width / pixels * height; }
-  PLAN int groups() const { return block_channels / channels; }
-  PLAN int threads() const { return places() * groups() * parts; }
+/// A window's taps along one side: inputs of neighbours are `step` apart, taps `dilation`, over an
+/// image whose pixels are `apart` with zeros between them, after `pad` zeros.
+struct Side {
+  int taps, step, apart, dilation, pad;
+  PLAN int reach() const { return (taps - 1) * dilation + 1; }
 };
-#define MILLRACE_CONVOLUTION_TILES(TILE) \
-  TILE(32, 16, 8, 16, 8, 8, 1)           \
-  TILE(32, 8, 8, 16, 8, 8, 1)            \
-  TILE(16, 8, 4, 16, 8, 8, 4)            \
-  TILE(8, 8, 4, 8, 4, 8, 4)              \
-  TILE(8, 4, 4, 4, 4, 8, 8)              \
-  TILE(32, 8, 4, 4, 4, 8, 2)             \
-  TILE(32, 8, 8, 16, 8, 4, 1)            \
-  TILE(16, 8, 4, 8, 8, 1, 1)
 
-/// The inputs that a thread reads for a row of taps.
-struct TapWindow {
-  int pad;
+/// A convolution's window, as a template argument.
+template <int kRows, int kColumns, int kStepY, int kStepX, int kDilationY, int kDilationX,
+          int kPadY, int kPadX>
+struct Window {
+  /// As the forward or the data gradient goes over its input.
+  static PLAN Side rows(bool gradient) { return side(kRows, kStepY, kDilationY, kPadY, gradient); }
+  static PLAN Side columns(bool gradient) {
+    return side(kColumns, kStepX, kDilationX, kPadX, gradient);
+  }
+
+ private:
+  static PLAN Side side(int taps, int step, int dilation, int pad, bool gradient) {
+    return gradient ? Side{taps, 1, step, dilation, (taps - 1) * dilation - pad}
+                    : Side{taps, step, 1, dilation, pad};
+  }
+};
+
+/// The inputs of a row that a thread reads for `pixels` neighbours.
+struct Run {
   int lead;         ///< columns before the tile's first: fours of them are aligned in the image
   int first, skip;  ///< they begin at first + skip
   int window;       ///< how many, with what is read to be aligned
 
-  /// \param step between the inputs of neighbours. \param pixels of the thread.
-  PLAN TapWindow(int kernel, int step, int pixels)
-      : pad(kernel / 2),
-        lead(step == 1 ? rounded_up(pad, 4) : pad),
-        first((lead - pad) / 4 * 4),
-        skip((lead - pad) % 4),
-        window(rounded_up(skip + (pixels - 1) * step + kernel, 4)) {}
+  PLAN Run(const Side& side, int pixels)
+      : lead(side.step != 1 ? side.pad
+             : side.pad > 0 ? rounded_up(side.pad, 4)
+                            : 0),
+        first((lead - side.pad) / 4 * 4),
+        skip((lead - side.pad) % 4),
+        window(rounded_up(skip + (pixels - 1) * side.step + side.reach(), 4)) {}
 };
 
-/// Where a convolution's data lies in shared memory, in floats.
-struct ConvolutionPlan : TapWindow {
-  int taps;
-  int step, apart;       ///< between inputs of neighbours; between the input's pixels (else zeros)
-  int rows, row, input;  ///< of an input channel; all of them
-  int weight_row;
-  int stage, floats;  ///< of a chunk; in all
+/// Of a product's numbers; half: bfloat16. Exact: each as two of TF32.
+enum class Products { fma, tf32, exact_tf32, half };
+PLAN bool by_tensor_cores(Products products) {
+  return products != Products::fma;
+}
 
-  /// \param stride of the forward. \param gradient the data gradient.
-  PLAN ConvolutionPlan(int kernel, int stride, bool gradient, const ConvolutionTile& t)
-      : TapWindow(kernel, gradient ? 1 : stride, t.pixels),
-        taps(kernel * kernel),
-        step(gradient ? 1 : stride),
-        apart(gradient ? stride : 1),
-        rows((t.height - 1) * step + kernel),
-        row(rounded_up((t.width - t.pixels) * step + first + window, 4)),
-        input(t.chunk * rows * row),
-        weight_row(t.block_channels + 4),  // so that fewer threads meet in a bank
-        stage(input + t.chunk * taps * weight_row),
-        floats(2 * stage) {
-    const int sums = t.parts > 1 ? t.threads() * t.channels * t.pixels : 0;
-    if (sums > floats) floats = sums;
+/// A block makes a tile of pixels of some channels, from `chunk` input channels at a time. By FMA a
+/// thread makes `run` neighbours of `channels`; by tensor cores a warp makes `run` rows of
+/// `channels`, a thread four neighbours of each of its numbers.
+struct ConvolutionTile {
+  int width, height;   ///< pixels of a block
+  int run;             ///< FMA: a multiple of 4; else a multiple of 32 / width rows
+  int block_channels;  ///< made by a block
+  int channels;        ///< of a thread, a multiple of 4; of a warp, a multiple of 16
+  int chunk;  ///< input channels in shared memory; for tensor cores a multiple of 8, half 16
+  int parts;  ///< threads or warps that share a chunk's channels
+
+  PLAN int owners(Products products) const {
+    return by_tensor_cores(products) ? 32 * (height / run) * (block_channels / channels)
+                                     : width / run * height * (block_channels / channels);
+  }
+  PLAN int threads(Products products) const { return owners(products) * parts; }
+  /// Of four sums of a thread.
+  PLAN int vectors(Products products) const {
+    return by_tensor_cores(products) ? channels / 16 * (run * width / 32) * 4 : channels * run / 4;
   }
 };
 
-/// A block sums over every k-th tile of pixels, for some channels and rows of taps; a thread for
-/// one input channel and four output channels.
-struct WeightGradientTile {
-  int width, height;  ///< pixels of the output's gradient
-  int in, out;        ///< channels of a block
-  int threads;
+/// Where a convolution's data lies in shared memory, in floats.
+struct ConvolutionPlan {
+  Side y, x;
+  Run run;
+  int taps;
+  int rows, row, plane;      ///< of an input channel
+  int weight_row;            ///< FMA: of a tap
+  int input, stage, floats;  ///< of a chunk; with its weights; in all
 
-  static constexpr int pixels = 8;  ///< in a row, taken at once
-  PLAN int cells() const { return in * out / 4; }
-  PLAN int sharers() const { return threads / cells(); }  ///< of a sum
+  PLAN ConvolutionPlan(const Side& y, const Side& x, Products products, const ConvolutionTile& t)
+      : y(y),
+        x(x),
+        run(x, by_tensor_cores(products) ? 4 : t.run),
+        taps(y.taps * x.taps),
+        rows((t.height - 1) * y.step + y.reach()),
+        row(rounded_up(
+            (t.width - (by_tensor_cores(products) ? 4 : t.run)) * x.step + run.first + run.window,
+            4)),
+        plane(by_tensor_cores(products) ? banked(rows * row, 8, 24) : rows * row),
+        weight_row(t.block_channels + 4),  // so that fewer threads meet in a bank
+        input(t.chunk * plane),
+        stage(input + t.chunk * taps * (by_tensor_cores(products) ? t.block_channels : weight_row)),
+        floats(most(2 * stage, t.threads(products) * t.vectors(products) * 4)) {}
 };
-#define MILLRACE_WEIGHT_GRADIENT_TILES(TILE) \
-  TILE(32, 8, 16, 16, 256)                   \
-  TILE(16, 8, 16, 16, 256)                   \
-  TILE(8, 8, 16, 16, 128)                    \
-  TILE(32, 8, 4, 16, 128)                    \
-  TILE(32, 8, 16, 4, 128)                    \
-  TILE(8, 8, 4, 4, 32)
 
-struct WeightGradientPlan : TapWindow {
+// What may be chosen from; of those that take as long the first.
+#define MILLRACE_FMA_TILES(TILE) \
+  TILE(32, 8, 8, 16, 8, 8, 2)    \
+  TILE(32, 8, 8, 16, 8, 8, 4)    \
+  TILE(32, 8, 8, 16, 8, 4, 1)    \
+  TILE(32, 4, 8, 16, 4, 8, 4)    \
+  TILE(32, 4, 8, 16, 4, 4, 2)    \
+  TILE(32, 3, 8, 32, 8, 16, 8)   \
+  TILE(8, 8, 8, 8, 4, 16, 16)    \
+  TILE(8, 8, 8, 8, 4, 4, 4)      \
+  TILE(8, 8, 8, 32, 8, 16, 8)    \
+  TILE(8, 4, 4, 4, 4, 16, 16)    \
+  TILE(8, 4, 4, 4, 4, 4, 4)      \
+  TILE(8, 4, 8, 12, 4, 16, 16)   \
+  TILE(8, 4, 4, 16, 4, 16, 16)   \
+  TILE(32, 8, 8, 4, 4, 8, 4)     \
+  TILE(32, 4, 8, 4, 4, 16, 8)    \
+  TILE(16, 8, 4, 8, 8, 1, 1)
+#define MILLRACE_TENSOR_TILES(TILE) \
+  TILE(32, 4, 1, 32, 32, 8, 1)      \
+  TILE(32, 4, 1, 64, 32, 8, 1)      \
+  TILE(32, 8, 1, 64, 32, 8, 1)      \
+  TILE(32, 8, 2, 64, 32, 8, 1)      \
+  TILE(32, 4, 1, 48, 48, 8, 1)      \
+  TILE(32, 8, 2, 16, 16, 8, 1)      \
+  TILE(32, 4, 1, 32, 32, 16, 1)     \
+  TILE(32, 4, 1, 48, 48, 16, 1)     \
+  TILE(16, 4, 2, 32, 32, 32, 4)     \
+  TILE(8, 8, 4, 32, 32, 32, 4)      \
+  TILE(8, 8, 4, 32, 32, 32, 2)
+
+/// Weights' gradients: a block sums over every k-th tile of pixels, for some channels and rows of
+/// taps. By FMA a thread keeps one input channel and four output channels, by tensor cores a warp
+/// eight and `warp_out`.
+struct WeightGradientTile {
+  int width, height;  ///< pixels of the output's gradient; 16 at least, of tensor cores
+  int in, out;        ///< channels of a block
+  int warp_out;       ///< tensor cores: a multiple of 16
+  int sharers;        ///< threads or warps that share a sum
+
+  PLAN int owners(Products products) const {
+    return by_tensor_cores(products) ? in / 8 * (out / warp_out) * 32 : in * out / 4;
+  }
+  PLAN int threads(Products products) const { return owners(products) * sharers; }
+};
+
+struct WeightGradientPlan {
+  Side y, x;
+  int pixels;  ///< of a thread, in a row, taken at once
+  Run run;
   int tap_rows;    ///< of a block: few enough for a thread's registers
   int row_blocks;  ///< blocks for all rows of taps
   int in_rows, in_row, in_plane, out_plane;
   int stage, sums, floats;  ///< sums: of a thread
 
-  PLAN WeightGradientPlan(int kernel, int stride, const WeightGradientTile& t)
-      : TapWindow(kernel, stride, t.pixels),
-        tap_rows(kernel <= 5    ? kernel
-                 : kernel <= 25 ? 25 / kernel
-                                : 1),
-        row_blocks(divided_up(kernel, tap_rows)),
-        in_rows((t.height - 1) * stride + tap_rows),
-        in_row(rounded_up((t.width - t.pixels) * stride + first + window, 4)),
-        // Channels' planes begin in different banks.
-        in_plane(rounded_up(in_rows * in_row, 32) + 4),
-        out_plane(rounded_up(t.height * t.width, 32) + 4),
-        stage(t.in * in_plane + t.out * out_plane),
-        sums(tap_rows * kernel * 4),
-        floats(2 * stage) {
-    const int reduced = (t.threads - t.cells()) * sums;
-    if (reduced > floats) floats = reduced;
+  PLAN WeightGradientPlan(const Side& y, const Side& x, Products products,
+                          const WeightGradientTile& t)
+      : y(y),
+        x(x),
+        pixels(by_tensor_cores(products) ? 4 : 8),
+        run(x, pixels),
+        tap_rows(most(1, (products == Products::exact_tf32 && t.warp_out <= 16 ? 15
+                          : products == Products::exact_tf32                   ? 9
+                                                                               : 25) /
+                             x.taps)),
+        row_blocks(0),
+        in_rows(0),
+        in_row(rounded_up((t.width - pixels) * x.step + run.first + run.window, 4)),
+        in_plane(0),
+        out_plane(by_tensor_cores(products) ? banked(t.height * t.width, 16, 16)
+                                            : banked(t.height * t.width, 4, 4)),
+        stage(0),
+        sums(0),
+        floats(0) {
+    if (tap_rows > y.taps) tap_rows = y.taps;
+    row_blocks = divided_up(y.taps, tap_rows);
+    in_rows = (t.height - 1) * y.step + (tap_rows - 1) * y.dilation + 1;
+    in_plane = by_tensor_cores(products) ? banked(in_rows * in_row, 16, 16)
+                                         : banked(in_rows * in_row, 4, 4);
+    stage = t.in * in_plane + t.out * out_plane;
+    sums = tap_rows * x.taps * 4 * (by_tensor_cores(products) ? t.warp_out / 16 : 1);
+    floats = most(2 * stage, (t.threads(products) - t.owners(products)) * sums);
+    floats = most(floats, t.threads(products));
   }
 };
+#define MILLRACE_FMA_GRADIENT_TILES(TILE) \
+  TILE(32, 8, 16, 16, 0, 4)               \
+  TILE(16, 8, 16, 16, 0, 4)               \
+  TILE(32, 4, 16, 16, 0, 2)               \
+  TILE(8, 8, 16, 16, 0, 2)                \
+  TILE(32, 8, 4, 16, 0, 16)               \
+  TILE(32, 8, 16, 4, 0, 16)               \
+  TILE(8, 8, 4, 4, 0, 8)
+#define MILLRACE_TENSOR_GRADIENT_TILES(TILE) \
+  TILE(32, 4, 16, 16, 16, 4)                 \
+  TILE(32, 4, 16, 32, 16, 2)                 \
+  TILE(32, 4, 16, 64, 16, 1)                 \
+  TILE(32, 4, 16, 48, 16, 1)                 \
+  TILE(32, 4, 32, 64, 32, 1)                 \
+  TILE(16, 4, 32, 64, 32, 1)                 \
+  TILE(8, 8, 32, 64, 32, 1)
 
 }  // namespace millrace::gpu

@@ -1,36 +1,208 @@
-// The weights' gradients of several convolutions in one launch: a thread keeps the sums of one
-// input channel, four output channels and all taps of some rows in registers. A block takes some
-// channels of each kind and every k-th tile of pixels, and leaves a part of the sums;
+// The weights' gradients of several convolutions in one launch. A block takes some channels of each
+// kind, some rows of taps and every k-th tile of pixels, and leaves a part of the sums;
 // add_up_parts() adds the parts in their order.
 #pragma once
 
-#include "capture/program/cuda/device.cuh"
+#include "capture/program/cuda/products.cuh"
 
 namespace millrace::gpu {
 
-template <int kKernel, int kStride, int... kNumbers>
+/// Of a block's tile, [out][in][taps]. `Cut` says how the work is cut.
+template <class Cut, Products kProducts>
+class TapSums {
+  static constexpr WeightGradientPlan kPlan = Cut::plan;
+  static constexpr WeightGradientTile kTile = Cut::tile;
+  static constexpr int kM = kTile.warp_out / 16, kTaps = kPlan.tap_rows * kPlan.x.taps;
+  static constexpr int kAcross = kTile.width >= 16 ? 4 : kTile.width / 4;  ///< of 4 fours of pixels
+  static constexpr int kUnitsOfRow = kTile.width / (4 * kAcross);
+  static constexpr int kUnits = kUnitsOfRow * (kTile.height * kAcross / 4);
+  static constexpr bool kPromotes = kProducts == Products::exact_tf32;
+
+ public:
+  DEVICE TapSums(int owner, int sharer) : owner(owner), sharer(sharer) {}
+
+  struct Place {
+    int out, in, tap;
+  };
+  DEVICE static Place place(int owner, int i) {
+    const int warp = owner / 32, lane = owner % 32, warps = kTile.in / 8;
+    return {warp / warps * kTile.warp_out + i / (4 * kTaps) * 16 + lane / 4 + i % 4 / 2 * 8,
+            warp % warps * 8 + lane % 4 * 2 + i % 2, i / 4 % kTaps};
+  }
+  DEVICE float& at(int i) {
+    if constexpr (kPromotes) return (&totals[0][0][0])[i];
+    return (&sums[0][0][0])[i];
+  }
+
+  DEVICE void add(const float* x, const float* dy) {
+    const int lane = owner % 32, warp = owner / 32, warps = kTile.in / 8;
+    x += (warp % warps * 8 + lane / 4) * kPlan.in_plane;
+    dy += (warp / warps * kTile.warp_out + lane / 4) * kPlan.out_plane;
+#pragma unroll 1
+    for (int unit = sharer; unit < kUnits; unit += kTile.sharers) {
+      const int column = (unit % kUnitsOfRow * kAcross + lane % 4 % kAcross) * 4;
+      const int row = unit / kUnitsOfRow * (4 / kAcross) + lane % 4 / kAcross;
+      add_unit(x + row * kPlan.y.step * kPlan.in_row + column * kPlan.x.step + kPlan.run.first,
+               dy + row * kTile.width + column);
+    }
+  }
+
+ private:
+  static constexpr int kMmas = kProducts == Products::half ? 1 : 2;  ///< for 16 pixels
+
+  /// Sixteen pixels, of which the lane has four.
+  DEVICE void add_unit(const float* x, const float* dy) {
+    Lane<kProducts, 4> a[kM][kMmas];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) {
+      float low[4], high[4];
+      load<4>(low, dy + m * 16 * kPlan.out_plane);
+      load<4>(high, dy + (m * 16 + 8) * kPlan.out_plane);
+      if constexpr (kMmas == 1) {
+        a[m][0].set(0, low[0], low[1]), a[m][0].set(1, high[0], high[1]);
+        a[m][0].set(2, low[2], low[3]), a[m][0].set(3, high[2], high[3]);
+      } else {
+#pragma unroll
+        for (int s = 0; s < kMmas; ++s) {
+          a[m][s].set(0, low[2 * s]), a[m][s].set(1, high[2 * s]);
+          a[m][s].set(2, low[2 * s + 1]), a[m][s].set(3, high[2 * s + 1]);
+        }
+      }
+    }
+#pragma unroll
+    for (int ky = 0; ky < kPlan.tap_rows; ++ky) {
+      float window[kPlan.run.window];
+      load<kPlan.run.window>(window, x + ky * kPlan.y.dilation * kPlan.in_row);
+#pragma unroll
+      for (int kx = 0; kx < kPlan.x.taps; ++kx) {
+        const int tap = ky * kPlan.x.taps + kx;
+        const float* const from = window + kPlan.run.skip + kx * kPlan.x.dilation;
+        if constexpr (kMmas == 1) {
+          const unsigned b0 = two_halves(from[0], from[kPlan.x.step]),
+                         b1 = two_halves(from[2 * kPlan.x.step], from[3 * kPlan.x.step]);
+#pragma unroll
+          for (int m = 0; m < kM; ++m) add_product<kProducts>(sums[m][tap], a[m][0], b0, b1, 0, 0);
+        } else {
+          Lane<kProducts, 4> b;
+#pragma unroll
+          for (int p = 0; p < 4; ++p) b.set(p, from[p * kPlan.x.step]);
+#pragma unroll
+          for (int s = 0; s < kMmas; ++s) {
+#pragma unroll
+            for (int m = 0; m < kM; ++m) {
+              constexpr int kLow = kPromotes ? 1 : 0;
+              add_product<kProducts>(sums[m][tap], a[m][s], b.high[2 * s], b.high[2 * s + 1],
+                                     b.low[2 * s * kLow], b.low[(2 * s + 1) * kLow]);
+            }
+          }
+        }
+      }
+    }
+    if constexpr (kPromotes) {
+#pragma unroll
+      for (int i = 0; i < kM * kTaps * 4; ++i) {
+        float& sum = (&sums[0][0][0])[i];
+        at(i) += sum;
+        sum = 0;
+      }
+    }
+  }
+
+  const int owner, sharer;
+  float sums[kM][kTaps][4] = {};  ///< [16 outputs][tap][of the lane]
+  float totals[kPromotes ? kM : 1][kPromotes ? kTaps : 1][4] = {};
+};
+
+/// A thread has one input channel, four output channels and all taps.
+template <class Cut>
+class TapSums<Cut, Products::fma> {
+  static constexpr WeightGradientPlan kPlan = Cut::plan;
+  static constexpr WeightGradientTile kTile = Cut::tile;
+  static constexpr int kPixels = kPlan.pixels;
+
+ public:
+  DEVICE TapSums(int owner, int sharer) : owner(owner), sharer(sharer) {}
+
+  struct Place {
+    int out, in, tap;
+  };
+  DEVICE static Place place(int owner, int i) {
+    return {owner / kTile.in * 4 + i % 4, owner % kTile.in, i / 4};
+  }
+  DEVICE float& at(int i) { return sums[i]; }
+
+  DEVICE void add(const float* x, const float* dy) {
+    x += owner % kTile.in * kPlan.in_plane + kPlan.run.first;
+    dy += owner / kTile.in * 4 * kPlan.out_plane;
+    constexpr int kOwn = divided_up(kTile.width * kTile.height / kPixels, kTile.sharers);
+    constexpr int kRunsOfRow = kTile.width / kPixels;
+#pragma unroll 1
+    for (int i = sharer * kOwn; i < (sharer + 1) * kOwn && i < kRunsOfRow * kTile.height; ++i) {
+      const int row = i / kRunsOfRow, column = i % kRunsOfRow * kPixels;
+      float gradient[4][kPixels];
+#pragma unroll
+      for (int o = 0; o < 4; ++o)
+        load<kPixels>(gradient[o], dy + o * kPlan.out_plane + row * kTile.width + column);
+#pragma unroll
+      for (int ky = 0; ky < kPlan.tap_rows; ++ky) {
+        float window[kPlan.run.window];
+        load<kPlan.run.window>(window,
+                               x + (row * kPlan.y.step + ky * kPlan.y.dilation) * kPlan.in_row +
+                                   column * kPlan.x.step);
+#pragma unroll
+        for (int p = 0; p < kPixels; ++p) {
+#pragma unroll
+          for (int kx = 0; kx < kPlan.x.taps; ++kx) {
+#pragma unroll
+            for (int o = 0; o < 4; ++o) {
+              float& sum = sums[(ky * kPlan.x.taps + kx) * 4 + o];
+              sum = fmaf(gradient[o][p],
+                         window[kPlan.run.skip + p * kPlan.x.step + kx * kPlan.x.dilation], sum);
+            }
+          }
+        }
+      }
+    }
+  }
+
+ private:
+  const int owner, sharer;
+  float sums[kPlan.sums] = {};
+};
+
+template <class kWindow, Products kProducts, int... kNumbers>
+struct WeightGradientCut {
+  static constexpr WeightGradientTile tile{kNumbers...};
+  static constexpr WeightGradientPlan plan{kWindow::rows(false), kWindow::columns(false), kProducts,
+                                           tile};
+};
+
+template <class kWindow, Products kProducts, int... kNumbers>
 class WeightGradientSum {
-  static constexpr WeightGradientTile kTile{kNumbers...};
-  static constexpr WeightGradientPlan kPlan{kKernel, kStride, kTile};
-  static constexpr int kThreads = kTile.threads, kPixels = kTile.pixels;
+  using Cut = WeightGradientCut<kWindow, kProducts, kNumbers...>;
+  using Sums = TapSums<Cut, kProducts>;
+  static constexpr WeightGradientTile kTile = Cut::tile;
+  static constexpr WeightGradientPlan kPlan = Cut::plan;
+  static constexpr int kThreads = kTile.threads(kProducts), kOwners = kTile.owners(kProducts);
 
  public:
   /// \param block of `gradient`'s.
   DEVICE WeightGradientSum(const WeightGradient& gradient, int block) : g(gradient) {
-    const int ins = divided_up(g.in_channels, kTile.in);
+    const int ins = divided_up(g.in_channels, kTile.in),
+              outs = divided_up(g.out_channels, kTile.out);
     slice = block % g.slices;
     block /= g.slices;
     first_tap_row = block % kPlan.row_blocks * kPlan.tap_rows;
     block /= kPlan.row_blocks;
     first_in = block % ins * kTile.in;
-    first_out = block / ins * kTile.out;
-    const int cell = thread() % kTile.cells();
-    in = cell % kTile.in;
-    out = cell / kTile.in * 4;
-    sharer = thread() / kTile.cells();
+    block /= ins;
+    first_out = block % outs * kTile.out;
+    group = block / outs;
   }
 
   DEVICE void run() {
+    Sums sums(thread() % kOwners, thread() / kOwners);
+    float bias = 0;
     const int tiles = divided_up(g.out_width, kTile.width) * divided_up(g.out_height, kTile.height);
     int stage = 0;
 #pragma unroll 1
@@ -39,14 +211,15 @@ class WeightGradientSum {
       if (tile < 0) continue;
       wait<1>();
       meet();
-      const float* const memory = shared_memory() + (1 - stage) * kPlan.stage;
-      add_products(memory);
-      if (has_bias()) add_bias(memory + kTile.in * kPlan.in_plane);
+      const float* const x = shared_memory() + (1 - stage) * kPlan.stage;
+      const float* const dy = x + kTile.in * kPlan.in_plane;
+      sums.add(x, dy);
+      if (has_bias()) bias += some_of(dy);
       meet();
     }
     wait<0>();
-    reduce();
-    if (has_bias()) reduce_bias();
+    reduce(sums);
+    if (has_bias()) reduce_bias(bias);
   }
 
  private:
@@ -60,20 +233,21 @@ class WeightGradientSum {
       const int across = divided_up(g.out_width, kTile.width);
       const int x = tile % across * kTile.width, y = tile / across * kTile.height;
       float* const to = shared_memory() + stage * kPlan.stage;
-      fetch<kTile.in, kPlan.in_rows, kPlan.in_row, kPlan.in_plane, kStride == 1>(
-          to, g.x, first_in, g.in_channels, y * kStride - kPlan.pad + first_tap_row, g.in_height,
-          x * kStride - kPlan.lead, g.in_width);
+      fetch<kTile.in, kPlan.in_rows, kPlan.in_row, kPlan.in_plane, kPlan.x.step == 1>(
+          to, g.x, group * g.in_channels, first_in, g.in_channels,
+          y * kPlan.y.step - kPlan.y.pad + first_tap_row * kPlan.y.dilation, g.in_height,
+          x * kPlan.x.step - kPlan.run.lead, g.in_width);
       fetch<kTile.out, kTile.height, kTile.width, kPlan.out_plane, true>(
-          to + kTile.in * kPlan.in_plane, g.dy, first_out, g.out_channels, y, g.out_height, x,
-          g.out_width);
+          to + kTile.in * kPlan.in_plane, g.dy, group * g.out_channels, first_out, g.out_channels,
+          y, g.out_height, x, g.out_width);
     }
     commit();
   }
 
   /// A tile of some channels' planes, zeros where there is nothing.
   template <int kChannels, int kRows, int kRow, int kPlane, bool kAligned>
-  DEVICE void fetch(float* to, const float* from, int first, int channels, int first_y, int height,
-                    int first_x, int width) const {
+  DEVICE void fetch(float* to, const float* from, int before, int first, int channels, int first_y,
+                    int height, int first_x, int width) const {
     const int apart = kAligned && width % 4 == 0 ? 4 : 1, row = kRow / apart;
 #pragma unroll 2
     for (int i = thread(); i < kChannels * kRows * row; i += kThreads) {
@@ -83,77 +257,51 @@ class WeightGradientSum {
       float* const place =
           to + i / (kRows * row) * kPlane + i / row % kRows * kRow + i % row * apart;
       const float* const source =
-          there ? from + (long long)(c)*height * width + y * width + x : from;
+          there ? from + (long long)(before + c) * height * width + y * width + x : from;
       apart == 4 ? copy_async_4(place, source, there) : copy_async(place, source, there);
     }
   }
 
-  DEVICE void add_products(const float* memory) {
-    const float* const x = memory + in * kPlan.in_plane;
-    const float* const dy = memory + kTile.in * kPlan.in_plane + out * kPlan.out_plane;
-    constexpr int kOwn = kTile.width * kTile.height / kPixels / kTile.sharers();
-#pragma unroll 1
-    for (int i = sharer * kOwn; i < (sharer + 1) * kOwn; ++i) {
-      const int row = i / (kTile.width / kPixels);
-      const int column = i % (kTile.width / kPixels) * kPixels;
-      float gradient[4][kPixels];
-#pragma unroll
-      for (int o = 0; o < 4; ++o)
-        load<kPixels>(gradient[o], dy + o * kPlan.out_plane + row * kTile.width + column);
-#pragma unroll
-      for (int ky = 0; ky < kPlan.tap_rows; ++ky) {
-        float window[kPlan.window];
-        load<kPlan.window>(
-            window, x + (row * kStride + ky) * kPlan.in_row + column * kStride + kPlan.first);
-#pragma unroll
-        for (int p = 0; p < kPixels; ++p) {
-#pragma unroll
-          for (int kx = 0; kx < kKernel; ++kx) {
-#pragma unroll
-            for (int o = 0; o < 4; ++o) {
-              float& sum = sums[(ky * kKernel + kx) * 4 + o];
-              sum = fmaf(gradient[o][p], window[kPlan.skip + p * kStride + kx], sum);
-            }
-          }
-        }
-      }
-    }
-  }
-
-  DEVICE void add_bias(const float* dy) {
+  DEVICE static float some_of(const float* dy) {
     const float* const plane = dy + thread() / kBiasSharers * kPlan.out_plane;
+    float sum = 0;
+    if (thread() >= kBiasSharers * kTile.out) return sum;
     for (int p = thread() % kBiasSharers; p < kTile.width * kTile.height; p += kBiasSharers)
-      bias += plane[p];
+      sum += plane[p];
+    return sum;
   }
 
-  /// The first sharer of each cell takes the others' sums, one after another, and writes them.
-  DEVICE void reduce() {
-    constexpr int kOthers = kThreads - kTile.cells();
-    float* const others = shared_memory() + thread() % kTile.cells();
+  /// The first sharer of each sum takes the others', one after another, and writes it.
+  DEVICE void reduce(Sums& sums) const {
+    constexpr int kOthers = kThreads - kOwners;
+    const int owner = thread() % kOwners, sharer = thread() / kOwners;
+    float* const others = shared_memory() + owner;
     if (sharer > 0) {
 #pragma unroll
       for (int i = 0; i < kPlan.sums; ++i)
-        others[i * kOthers + (sharer - 1) * kTile.cells()] = sums[i];
+        others[i * kOthers + (sharer - 1) * kOwners] = sums.at(i);
     }
     meet();
     if (sharer > 0) return;
-    for (int other = 0; other < kTile.sharers() - 1; ++other) {
+    for (int other = 0; other < kTile.sharers - 1; ++other) {
 #pragma unroll
-      for (int i = 0; i < kPlan.sums; ++i) sums[i] += others[i * kOthers + other * kTile.cells()];
+      for (int i = 0; i < kPlan.sums; ++i) sums.at(i) += others[i * kOthers + other * kOwners];
     }
-    const int channel_in = first_in + in;
-    if (channel_in >= g.in_channels) return;
-    constexpr int kTaps = kKernel * kKernel;
-    float* const slice_parts = g.parts + (long long)(slice)*g.out_channels * g.in_channels * kTaps;
+    const int taps = kPlan.y.taps * kPlan.x.taps;
+    float* const slice_parts =
+        g.parts + (long long)(slice)*g.groups * g.out_channels * g.in_channels * taps;
 #pragma unroll
     for (int i = 0; i < kPlan.sums; ++i) {
-      const int o = first_out + out + i % 4, tap = first_tap_row * kKernel + i / 4;
-      if (o < g.out_channels && tap < kTaps)
-        slice_parts[((long long)(o)*g.in_channels + channel_in) * kTaps + tap] = sums[i];
+      const typename Sums::Place place = Sums::place(owner, i);
+      const int o = first_out + place.out, c = first_in + place.in,
+                tap = first_tap_row * kPlan.x.taps + place.tap;
+      if (o < g.out_channels && c < g.in_channels && tap < taps)
+        slice_parts[(((long long)(group)*g.out_channels + o) * g.in_channels + c) * taps + tap] =
+            sums.at(i);
     }
   }
 
-  DEVICE void reduce_bias() {
+  DEVICE void reduce_bias(float bias) const {
     float* const all = shared_memory();
     meet();
     all[thread()] = bias;
@@ -162,34 +310,52 @@ class WeightGradientSum {
     if (thread() >= kTile.out || o >= g.out_channels) return;
     float sum = 0;
     for (int i = 0; i < kBiasSharers; ++i) sum += all[thread() * kBiasSharers + i];
-    g.bias_parts[slice * g.out_channels + o] = sum;
+    g.bias_parts[slice * g.groups * g.out_channels + group * g.out_channels + o] = sum;
   }
 
   const WeightGradient& g;
-  int slice, first_tap_row, first_in, first_out, in, out, sharer;
-  float sums[kPlan.sums] = {};
-  float bias = 0;
+  int slice, first_tap_row, first_in, first_out, group;
 };
 
 /// As many blocks as all of them have.
-template <int kKernel, int kStride, int... kNumbers>
-KERNEL(WeightGradientTile{kNumbers...}.threads)
+template <class kWindow, Products kProducts, int... kNumbers>
+BOUNDED_KERNEL(WeightGradientTile{kNumbers...}.threads(kProducts), true)
 weight_gradients(BY_VALUE WeightGradientArguments arguments) {
+  start();
   int own = block(), i = 0;
   while (own >= arguments.all[i].blocks) own -= arguments.all[i++].blocks;
-  WeightGradientSum<kKernel, kStride, kNumbers...>(arguments.all[i], own).run();
+  WeightGradientSum<kWindow, kProducts, kNumbers...>(arguments.all[i], own).run();
 }
 
-/// A thread a sum.
-KERNEL(kThreads) add_up_parts(BY_VALUE PartsArguments arguments) {
-  int own = block(), k = 0;
-  while (own >= arguments.all[k].blocks) own -= arguments.all[k++].blocks;
-  const Parts& p = arguments.all[k];
-  const int i = own * kThreads + thread();
-  if (i >= p.count) return;
-  float sum = 0;
-  for (int slice = 0; slice < p.slices; ++slice) sum += p.parts[(long long)(slice)*p.count + i];
-  p.sum[i] = p.accumulate ? p.sum[i] + sum : sum;
+/// Of few channels or many small groups: a block has the taps of one input and one output channel,
+/// a thread every k-th pixel.
+template <class kWindow>
+KERNEL(kThreads)
+plain_weight_gradient(BY_VALUE WeightGradientArguments arguments) {
+  start();
+  const WeightGradient& g = arguments.all[0];
+  constexpr Side kY = kWindow::rows(false), kX = kWindow::columns(false);
+  constexpr int kTaps = kY.taps * kX.taps;
+  const int out = block() / g.in_channels, pixels = g.out_height * g.out_width;
+  const int in = out / g.out_channels * g.in_channels + block() % g.in_channels;
+  const float* const x = g.x + (long long)(in)*g.in_height * g.in_width;
+  const float* const dy = g.dy + (long long)(out)*pixels;
+#pragma unroll 1
+  for (int tap = 0; tap <= kTaps; ++tap) {  // the last one: the bias
+    if (tap == kTaps && (!g.bias_parts || block() % g.in_channels > 0)) return;
+    float sum = 0;
+    for (int p = thread(); p < pixels; p += kThreads) {
+      const int y = p / g.out_width * kY.step - kY.pad + tap / kX.taps * kY.dilation;
+      const int from = p % g.out_width * kX.step - kX.pad + tap % kX.taps * kX.dilation;
+      if (tap == kTaps) {
+        sum += dy[p];
+      } else if (y >= 0 && y < g.in_height && from >= 0 && from < g.in_width) {
+        sum = fmaf(dy[p], x[y * g.in_width + from], sum);
+      }
+    }
+    sum = sum_of_block<kThreads>(sum);
+    if (thread() == 0) *(tap < kTaps ? g.parts + block() * kTaps + tap : g.bias_parts + out) = sum;
+  }
 }
 
 }  // namespace millrace::gpu

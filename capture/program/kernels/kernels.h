@@ -46,7 +46,7 @@ inline const char* const kPrecisionNames[] = {"float32", "tf32", "bf16"};
 struct Numerics {
   Method method = Method::kAccurate;
   Precision precision = Precision::kFloat32;
-  bool tuned = true;  ///< a GPU's kernels: chosen by timing, else by shape alone
+  bool tuned = false;  ///< a GPU's kernels: chosen by timing, else by shape alone
 };
 
 /// A window's taps along one side: `dilation` inputs apart, over an input with `padding` zeros
@@ -79,6 +79,7 @@ struct Convolution {
   bool masked = false;
   Method method = Method::kAccurate;  ///< says which of candidates() is first, no more
   Precision precision = Precision::kFloat32;
+  bool tuned = false;  ///< a GPU's kernel
   /// kWeightGradient: add to the gradients that are there instead of overwriting them.
   bool accumulate = false;
 };

@@ -9,7 +9,7 @@
 namespace millrace::program {
 namespace {
 
-constexpr int kLargestOnGpu = 31;  ///< kernel: its sums fill a thread's registers
+constexpr int kLargestOnGpu = 31;  ///< taps of a row: their sums fill a thread's registers
 /// Floats: where the taps' inputs are more, LibTorch, which does not put them side by side.
 constexpr double kLargestUnfolded = 4 << 20;
 
@@ -51,9 +51,8 @@ std::optional<kernels::Convolution> described(const at::Tensor& input, const at:
   const double unfolded = double(c.output.height) * c.output.width * c.input.channels / c.groups *
                           kernels::taps_of(window);
   if (c.window && !each_alone && unfolded > kLargestUnfolded) return {};
-  if (input.is_cuda() &&
-      (c.window || c.groups > 1 || is_transposed(call, first) || c.kernel > kLargestOnGpu))
-    return {};
+  if (input.is_cuda())
+    return window.columns.count <= kLargestOnGpu ? std::optional(c) : std::nullopt;
   return c;
 }
 

@@ -6,8 +6,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "tools/app/assembly.h"
+#include "capture/program/cuda/choices.h"
 #include "engine/format.h"
+#include "tools/app/assembly.h"
 #include "tools/app/correction_choice.h"
 #include "tools/app/parts.h"
 #include "tools/app/provenance.h"
@@ -38,8 +39,10 @@ void add_trivial(Json& json, const Compared& errors, const Show& show) {
 
 Json loss_json(const RunLog& log) {
   const engine::LossHistory& net = log.network();
-  Json json = {{"first", number(net.first())},   {"last", number(net.last())},
-               {"mean", number(net.mean())},     {"recent", number(net.recent())},
+  Json json = {{"first", number(net.first())},
+               {"last", number(net.last())},
+               {"mean", number(net.mean())},
+               {"recent", number(net.recent())},
                {"not_finite", net.not_finite()}};
   add_trivial(json, log.losses(), mean_json<engine::LossHistory>);
   return json;
@@ -114,12 +117,14 @@ Json about_run(const About& run, std::int64_t trained, engine::Clock::time_point
   char host[256] = "";
   gethostname(host, sizeof host - 1);
   const std::chrono::duration<double> seconds = ended - run.progress.began;
-  return {{"uri", run.request.source()},
-          {"seed", run.request.config.weights.seed},
-          {"host", host},
-          {"duration_s", seconds.count()},
-          {"fps", seconds.count() > 0 ? double(trained) / seconds.count() : 0.0},
-          {"config", to_toml(as_run(run.request.config, run.learner.assembled))}};
+  Json about = {{"uri", run.request.source()},
+                {"seed", run.request.config.weights.seed},
+                {"host", host},
+                {"duration_s", seconds.count()},
+                {"fps", seconds.count() > 0 ? double(trained) / seconds.count() : 0.0},
+                {"config", to_toml(as_run(run.request.config, run.learner.assembled))}};
+  if (const gpu::Choices kernels = gpu::choices(); !kernels.empty()) about["kernels"] = kernels;
+  return about;
 }
 
 /// The replayed share of all samples learned from.
