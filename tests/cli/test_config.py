@@ -1,5 +1,6 @@
 """Config and command line: defaults, ranges and places in errors, with a table of keys of our own."""
 
+import pathlib
 import tomllib
 
 import program
@@ -380,6 +381,17 @@ class Mistakes(program.CliTest):
         for devices in ('["cpu:0"]', '["cpu:0", "cpu:4095"]', '["cpu:0", "xpu:0"]'):
             with self.subTest(devices=devices):
                 self.refused(f"[pipeline]\ndevices = {devices}\n", ":2:1: pipeline.devices")
+
+    def test_a_precision_that_the_cores_do_not_have(self):
+        self.refused("[pipeline]\nprecision = \"tf32\"\n", ":2:1: pipeline.precision", "tf32 is a GPU's; cores do float32")
+        tiles = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
+        text = "[pipeline]\nprecision = \"bf16\"\n"
+        if not tiles:
+            self.refused(text, ":2:1: pipeline.precision", "bf16 needs cores with tiles")
+            return
+        file = program.write_toml(self.folder / "tiles.toml", {"pipeline": {"precision": "bf16"}})
+        self.assertEqual(program.call("check", file).code, program.DONE)
+        self.refused(text + "capture = \"eager\"\n", ":2:1: pipeline.precision", "bf16 is for step programs")
 
 
 class CommandLine(program.CliTest):

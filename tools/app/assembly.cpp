@@ -227,6 +227,23 @@ void check_policy(const Config& config) {
                        "recut has no replicated stages; pipeline.replicas names some");
 }
 
+/// All stages' devices have products of that precision.
+void check_precision(const Config& config, const engine::TrainerOptions& options) {
+  const std::string& precision = config.pipeline.precision;
+  const bool on_core = std::any_of(options.devices.begin(), options.devices.end(),
+                                   [](const engine::Device& device) { return !device.cuda; });
+  if (options.numerics.precision == kernels::Precision::kFloat32 || !on_core) return;
+  std::string why;
+  if (options.numerics.precision == kernels::Precision::kTf32) {
+    why = "is a GPU's; cores do float32";
+  } else if (!kernels::has_bf16()) {
+    why = "needs cores with tiles (AMX); these do float32";
+  } else if (options.capture == engine::Capture::eager) {
+    why = "is for step programs; pipeline.capture is \"eager\"";
+  }
+  if (!why.empty()) throw config.error("pipeline.precision", precision + " " + why);
+}
+
 /// Chooses the correction and the devices: one for all stages of a worker, unless the config names
 /// one for each stage (for each replica of a replicated stage).
 void place(const Config& config, engine::TrainerOptions& options) {
@@ -249,6 +266,7 @@ void place(const Config& config, engine::TrainerOptions& options) {
       options.devices.push_back(devices[named ? unit : worker_of[unit]]);
   });
   check_located(config, "pipeline.threads", [&] { engine::require_threads(options); });
+  check_precision(config, options);
 }
 
 /// Frames go to a GPU as bytes; cores share memory, and take floats that are made once.

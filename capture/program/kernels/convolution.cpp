@@ -36,6 +36,28 @@ std::vector<std::string> with_prefix(const char* prefix, std::vector<std::string
   return names;
 }
 
+/// Of one group or one tap, they may be of less precision, too.
+std::vector<std::string> float32_candidates(const Convolution& convolution) {
+  if (convolution.groups > 1 && convolution.groups == convolution.input.channels &&
+      convolution.groups == convolution.output.channels)
+    return {kDepthwise};
+  if (convolution.groups > 1) return with_prefix(kGrouped, candidates(of_one_group(convolution)));
+  if (convolution.window) return with_prefix(kUnfolded, candidates(of_one_tap(convolution)));
+  std::vector<std::string> names = convolution.pass == Pass::kWeightGradient
+                                       ? own_weight_gradients(convolution)
+                                       : own_correlations(convolution);
+  const std::vector<std::string> transforms = own_transforms(convolution);
+  names.insert(names.end(), transforms.begin(), transforms.end());
+  if (matrix_can_do(convolution)) {
+    const bool first = names.front() == kWide || names.front() == kPlain;
+    names.insert(first && matrix_is_faster(convolution) ? names.begin() : names.end(), kMatrix);
+  }
+  if (convolution.method == Method::kDirect || names.front() == kRows) return names;
+  const auto first = std::find(names.begin(), names.end(), faster_transform(convolution));
+  if (first != names.end()) std::rotate(names.begin(), first, first + 1);
+  return names;
+}
+
 }  // namespace
 
 const float* PaddedRows::copy(const float* source, const Layout& from, int first, int last,
@@ -63,23 +85,9 @@ double flops(const Convolution& c) {
 
 std::vector<std::string> candidates(const Convolution& convolution) {
   check(convolution);
-  if (convolution.groups > 1 && convolution.groups == convolution.input.channels &&
-      convolution.groups == convolution.output.channels)
-    return {kDepthwise};
-  if (convolution.groups > 1) return with_prefix(kGrouped, candidates(of_one_group(convolution)));
-  if (convolution.window) return with_prefix(kUnfolded, candidates(of_one_tap(convolution)));
-  std::vector<std::string> names = convolution.pass == Pass::kWeightGradient
-                                       ? own_weight_gradients(convolution)
-                                       : own_correlations(convolution);
-  const std::vector<std::string> transforms = own_transforms(convolution);
-  names.insert(names.end(), transforms.begin(), transforms.end());
-  if (matrix_can_do(convolution)) {
-    const bool first = names.front() == kWide || names.front() == kPlain;
-    names.insert(first && matrix_is_faster(convolution) ? names.begin() : names.end(), kMatrix);
-  }
-  if (convolution.method == Method::kDirect || names.front() == kRows) return names;
-  const auto first = std::find(names.begin(), names.end(), faster_transform(convolution));
-  if (first != names.end()) std::rotate(names.begin(), first, first + 1);
+  std::vector<std::string> names = float32_candidates(convolution);
+  if (bf16_can_do(convolution))
+    names.insert(bf16_is_faster(convolution) ? names.begin() : names.end(), kBf16);
   return names;
 }
 
@@ -93,6 +101,7 @@ std::unique_ptr<Kernel> make_kernel(const Convolution& convolution,
     throw std::invalid_argument("convolution: no implementation \"" + name + "\" here, only " +
                                 known);
   }
+  if (name == kBf16) return own_bf16(convolution);
   if (name == kMatrix) return own_matrix(convolution);
   if (name == kDepthwise) return own_depthwise(convolution);
   if (name.starts_with(kGrouped))

@@ -201,5 +201,7 @@ double fma_peak(int repeats = 5);
 std::string instruction_set();
 /// Whether it has vectors (AVX2, AVX-512, NEON). Without, LibTorch's operators are faster.
 bool has_vectors();
+/// Whether its products can be bfloat16's: by tile registers (AMX).
+bool has_bf16();
 
 }  // namespace millrace::kernels

@@ -41,6 +41,15 @@ std::unique_ptr<Kernel> own_transformed(const Convolution& convolution, const st
 constexpr const char* kDepthwise = "depthwise";
 std::unique_ptr<Kernel> own_depthwise(const Convolution& convolution);
 
+/// Products of bfloat16 on processors that have them, for columns of taps side by side.
+constexpr const char* kBf16 = "bf16";
+bool bf16_can_do(const Convolution& convolution);
+bool bf16_is_faster(const Convolution& convolution);
+std::unique_ptr<Kernel> own_bf16(const Convolution& convolution);
+std::unique_ptr<Kernel> own_bf16_weights(const Convolution& convolution);
+/// A convolution of one tap that takes each pixel, with all pixels in one row.
+Convolution in_one_row(const Convolution& convolution);
+
 /// A kernel of one group's channels, group by group, on copies of them.
 constexpr const char* kGrouped = "grouped-";  ///< and the kernel's name
 Convolution of_one_group(const Convolution& convolution);

@@ -30,7 +30,7 @@ Trained by_oracle_of_programs(const TrainerOptions& options, std::int64_t sample
                               const LearnFunction& learns = {}) {
   const Schedule schedule = schedule_of(options);
   std::vector<program::ProgramStage> stages =
-      program_stages(build_stages(options, schedule), schedule);
+      program_stages(build_stages(options, schedule), schedule, options.numerics);
   Trained result;
   result.losses = run_oracle(schedule, stages, sample, samples, learns);
   for (const program::ProgramStage& stage : stages) {
@@ -103,6 +103,23 @@ INSTANTIATE_TEST_SUITE_P(
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
+
+TEST(ProgramPipeline, ProductsOfBfloat16EqualTheOracle) {
+  if (!kernels::has_bf16()) GTEST_SKIP() << "this core has no tiles of bfloat16 (AMX)";
+  for (const std::string schedule : {"partime", "1f1b"}) {
+    SCOPED_TRACE(schedule);
+    TrainerOptions options = by_programs(schedule, 2, {4});
+    options.network = stages::build_network({.layers = 4, .features = 16, .kernel = 3}, kShape);
+    options.weights = stages::initial_state(*options.network, 7);
+    if (usable_cores() > 1) options.threads = {2, 1};
+    const Trained of_floats = by_oracle_of_programs(options, 60);
+    options.numerics.precision = kernels::Precision::kBf16;
+    expect_equals_the_oracle(options, 60);
+    const Trained of_bf16 = by_oracle_of_programs(options, 60);
+    EXPECT_NE(of_floats.losses, of_bf16.losses);
+    EXPECT_NEAR(of_floats.losses.back(), of_bf16.losses.back(), 1e-2 * of_floats.losses.back());
+  }
+}
 
 /// What two ranks that share each module, threads here, make of their parts.
 template <class Learn>
