@@ -481,9 +481,10 @@ std::set<std::string> train(std::vector<stages::LayerSpec> layers) {
     const Tensor sample = at::sigmoid(random.numbers({1, 3, 32, 32}));
     const auto learn = [&](auto& stage, const Tensor& x) {
       auto kept = stage.forward({x}, x, 0);
+      const float loss = kept.loss.template item<float>();
       stage.backward(kept, {}, {.first = stage.count_gradient()});
       stage.update(stage.advance(), 1);
-      return kept.loss.template item<float>();
+      return loss;
     };
     EXPECT_NEAR(learn(step, sample.to(kGpu)), learn(eager, sample), 1e-5);
   }
