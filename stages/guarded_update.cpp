@@ -8,14 +8,11 @@
 #include <cstring>
 #include <type_traits>
 
-#include "stages/update_kernel.h"
-
 namespace millrace::stages {
 namespace {
 
 void optimize(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
               const at::Tensor& finite) {
-  if (buffers.from.is_cuda() && update_kernel(n, buffers, rate, finite)) return;
   at::Tensor& gradient = buffers.gradient;
   const at::Tensor lr = rate * n.lr;
   if (n.count > 1) gradient.div_(n.count);

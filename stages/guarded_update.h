@@ -22,9 +22,8 @@ struct UpdateBuffers {
   Memory memory;                  ///< the correction's
 };
 
-/// What check_and_update() does, if `finite` (0-dim, bool), by LibTorch's operators: but the
-/// optimizer's formula is one kernel of our own on a CUDA device where the build has it
-/// (update_kernel_cuda.cu). Reentrant; no-grad mode.
+/// What check_and_update() does, if `finite` (0-dim, bool), by LibTorch's operators. Reentrant;
+/// no-grad mode.
 void guarded_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,
                     const at::Tensor& finite);
 

@@ -8,8 +8,7 @@ namespace millrace::stages {
 /// Writes `bytes`, uint8 [H,W,C], to `sample`, float32 [1,C,H,W], value / 255: exact, each of the
 /// 256 values is the float nearest to v / 255. Both contiguous and on one device; an undefined
 /// `sample` is made there first. On the current stream, so that it may be recorded once `sample` is
-/// there. On a CUDA device one kernel of our own where the build has it (sample_kernel_cuda.cu),
-/// else LibTorch's operators. Reentrant; no-grad mode.
+/// there. Reentrant; no-grad mode.
 void sample_of_bytes(const at::Tensor& bytes, at::Tensor& sample);
 
 }  // namespace millrace::stages

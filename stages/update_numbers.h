@@ -1,25 +1,33 @@
-// What an update's kernels are told, on a core or a CUDA device. For nvcc, too, which need not see
-// LibTorch.
+// What an update's kernels are told, on a core or a GPU, whose compiler reads this, too.
 #pragma once
 
-#include <array>
+#ifdef __CUDACC_RTC__  // it has no standard library
+namespace std {
+using int64_t = long;
+template <class T>
+struct type_identity {
+  using type = T;
+};
+}  // namespace std
+#else
 #include <cstdint>
+#endif
 
 namespace millrace::stages {
 
 /// What there is to know of an optimizer but its formula.
 struct OptimizerInfo {
   const char* name;
-  std::array<const char*, 3> keys = {};   ///< of [optimizer], beside kind, lr and weight_decay
-  std::array<const char*, 2> state = {};  ///< its buffers; "momentum" only where momentum is not 0
-  bool counts_steps = false;              ///< a number "steps" goes with its state
-  bool decoupled = false;                 ///< weight decay goes to the weights, not to the gradient
+  const char* keys[3] = {};   ///< of [optimizer], beside kind, lr and weight_decay
+  const char* state[2] = {};  ///< its buffers; "momentum" only where momentum is not 0
+  bool counts_steps = false;  ///< a number "steps" goes with its state
+  bool decoupled = false;     ///< weight decay goes to the weights, not to the gradient
 };
 
-/// Which formulas a correction has in the update's kernel on a core.
+/// Which formulas a correction has in the update's kernel (correction_formulas-inl.h).
 enum class CorrectionRule { none, discrepancy, weight_prediction, gap_aware, dc_asgd };
 
-/// What a correction's formulas are told; the kernel of a CUDA device knows none.
+/// What a correction's formulas are told.
 struct CorrectionNumbers {
   CorrectionRule rule = CorrectionRule::none;
   std::int64_t updates = 0;  ///< how old gradients are

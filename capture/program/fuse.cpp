@@ -20,7 +20,8 @@ bool is_constant(const Node& node) {
 }
 
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {
-  return a.const_data_ptr() == b.const_data_ptr() && a.sizes() == b.sizes();
+  return a.const_data_ptr() == b.const_data_ptr() && a.sizes() == b.sizes() &&
+         (a.strides() == b.strides() || lie_alike(a, b));
 }
 
 class Fuser {
@@ -107,7 +108,9 @@ class Fuser {
     const Node& next = nodes_[*user];
     const bool relu = is_map(next, Function::relu);
     if (!relu && !is_map(next, Function::sigmoid)) return false;
-    if (!is_image(next.writes[0]) || !untouched(i, *user, next.writes[0])) return false;
+    if (!same_memory(next.reads[0], node.writes[0]) || !is_image(next.writes[0]) ||
+        !untouched(i, *user, next.writes[0]))
+      return false;
     node.convolution.activation = relu ? Activation::kRelu : Activation::kSigmoid;
     node.writes = next.writes;
     erase(*user);

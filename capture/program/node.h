@@ -41,6 +41,7 @@ enum class Kind {
   pool_gradient,        ///< {dy[, x]} -> {dx}
   zero,                 ///< {} -> {made}
   channel_sums,         ///< {x} -> {sum over each channel's pixels}
+  sample_of_bytes,      ///< {bytes [H,W,C]} -> {sample}; on a GPU
 };
 
 /// One operation on memory at fixed addresses.
@@ -53,6 +54,7 @@ struct Node {
       group;  ///< whose weights' gradients it makes, one after another
   kernels::Map map{};
   float factor = 1;          ///< channel_sums: of each sum
+  kernels::GroupNorm norm{};  ///< of a layer norm: eps alone
   kernels::Matrix matrix{};  ///< layer_norm, softmax and their gradients
   bool logarithm = false;    ///< softmax
   kernels::Pool pool{};

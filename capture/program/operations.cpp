@@ -20,11 +20,6 @@ float* floats(const at::Tensor& tensor) {
   return tensor.defined() ? static_cast<float*>(tensor.data_ptr()) : nullptr;
 }
 
-std::string text_of(const kernels::Layout& layout) {
-  return std::to_string(layout.channels) + "x" + std::to_string(layout.height) + "x" +
-         std::to_string(layout.width);
-}
-
 const char* text_of(kernels::Activation activation) {
   static constexpr const char* texts[] = {"", " relu", " sigmoid"};
   return texts[int(activation)];
@@ -134,8 +129,8 @@ class KernelCall final : public Prepared {
   using Call = std::function<void(const Addresses& at, kernels::Share share)>;
 
   /// \param shared a team shares the call; else its first thread makes it.
-  KernelCall(std::string name, bool shared, Call call) : shared_(shared), call_(std::move(call)) {
-    info.name = std::move(name);
+  KernelCall(const Node& node, bool shared, Call call) : shared_(shared), call_(std::move(call)) {
+    info.name = name_of(node);
     info.kernel = kernels::instruction_set();
   }
   std::vector<bool> phases() const override { return {shared_}; }
@@ -153,17 +148,16 @@ class KernelCall final : public Prepared {
 using Addresses = KernelCall::Addresses;
 
 std::unique_ptr<Prepared> map(const Node& node) {
-  return std::make_unique<KernelCall>(kernels::name_of(node.map.function), true,
-                                      [m = node.map](const Addresses& at, kernels::Share share) {
-                                        kernels::map(m, at.reads[0], at.reads[1], at.writes[0],
-                                                     share);
-                                      });
+  return std::make_unique<KernelCall>(
+      node, true, [m = node.map](const Addresses& at, kernels::Share share) {
+        kernels::map(m, at.reads[0], at.reads[1], at.writes[0], share);
+      });
 }
 
 std::unique_ptr<Prepared> mean_squared_error(const Node& node) {
   const kernels::Layout l = layout_of(node.reads[0]);
   return std::make_unique<KernelCall>(
-      "mean squared error", false, [l](const Addresses& at, kernels::Share) {
+      node, false, [l](const Addresses& at, kernels::Share) {
         *at.writes[0] = kernels::mse(l, at.reads[0], at.reads[1], nullptr, false);
       });
 }
@@ -171,7 +165,7 @@ std::unique_ptr<Prepared> mean_squared_error(const Node& node) {
 std::unique_ptr<Prepared> mean_squared_error_gradient(const Node& node) {
   const kernels::Layout l = layout_of(node.reads[1]);
   return std::make_unique<KernelCall>(
-      "mean squared error's gradient", false,
+      node, false,
       [l, through_sigmoid = node.through_sigmoid](const Addresses& at, kernels::Share) {
         kernels::mse(l, at.reads[1], at.reads[2], at.writes[0], through_sigmoid, *at.reads[0]);
       });
@@ -180,7 +174,7 @@ std::unique_ptr<Prepared> mean_squared_error_gradient(const Node& node) {
 std::unique_ptr<Prepared> channel_sums(const Node& node) {
   const kernels::Layout l = layout_of(node.reads[0]);
   return std::make_unique<KernelCall>(
-      "channel sums of " + text_of(l), true,
+      node, true,
       [l, factor = node.factor](const Addresses& at, kernels::Share share) {
         kernels::channel_sums(l, at.reads[0], factor, at.writes[0], share);
       });
@@ -192,27 +186,25 @@ std::unique_ptr<Prepared> add_up(const Node& node) {
   const int place = int(node.call->arguments[2].toInt());
   const auto count = std::size_t(node.writes[0].numel());
   auto made =
-      std::make_unique<KernelCall>("sum over ranks " + text_of(layout_of(node.writes[0])), false,
-                                   [=](const Addresses& at, kernels::Share) {
-                                     std::memcpy(at.writes[0], at.reads[0], count * sizeof(float));
-                                     reducer->add_up({at.writes[0], count}, place);
-                                   });
+      std::make_unique<KernelCall>(node, false, [=](const Addresses& at, kernels::Share) {
+        std::memcpy(at.writes[0], at.reads[0], count * sizeof(float));
+        reducer->add_up({at.writes[0], count}, place);
+      });
   made->info.kernel = "ranks";
   return made;
 }
 
 std::unique_ptr<Prepared> zero(const Node& node) {
   return std::make_unique<KernelCall>(
-      "zero", false, [bytes = node.writes[0].nbytes()](const Addresses& at, kernels::Share) {
+      node, false, [bytes = node.writes[0].nbytes()](const Addresses& at, kernels::Share) {
         std::memset(at.writes[0], 0, bytes);
       });
 }
 
 std::unique_ptr<Prepared> softmax(const Node& node) {
   const bool gradient = node.kind == Kind::softmax_gradient;
-  const std::string name = node.logarithm ? "log softmax" : "softmax";
   return std::make_unique<KernelCall>(
-      name + (gradient ? " gradient" : ""), true,
+      node, true,
       [m = node.matrix, logarithm = node.logarithm, gradient](const Addresses& at,
                                                               kernels::Share share) {
         gradient
@@ -223,11 +215,8 @@ std::unique_ptr<Prepared> softmax(const Node& node) {
 
 std::unique_ptr<Prepared> pool(const Node& node) {
   const bool gradient = node.kind == Kind::pool_gradient;
-  const kernels::Pool& p = node.pool;
-  const char* kind = p.largest ? "max pool " : p.divisor == 1 ? "sum pool " : "average pool ";
   return std::make_unique<KernelCall>(
-      kind + text_of(p.input) + " -> " + text_of(p.output) + (gradient ? " gradient" : ""), true,
-      [p, gradient](const Addresses& at, kernels::Share share) {
+      node, true, [p = node.pool, gradient](const Addresses& at, kernels::Share share) {
         gradient ? kernels::pool_gradient(p, at.reads[0], at.reads[1], at.writes[0], share)
                  : kernels::pool(p, at.reads[0], at.writes[0], share);
       });
@@ -240,25 +229,10 @@ class Norm final : public Prepared {
                   node.kind == Kind::frozen_norm_gradient ||
                   node.kind == Kind::layer_norm_gradient),
         layer_(node.kind == Kind::layer_norm || node.kind == Kind::layer_norm_gradient),
-        matrix_(node.matrix) {
+        matrix_(node.matrix),
+        norm_(node.norm) {
+    info.name = name_of(node);
     info.kernel = kernels::instruction_set();
-    const auto& arguments = node.call->arguments;
-    if (layer_) {
-      info.name = std::string("layer norm") + (gradient_ ? " gradient" : "");
-      if (!gradient_) norm_.eps = arguments[4].toDouble();
-      return;
-    }
-    const bool frozen = node.kind == Kind::frozen_norm || node.kind == Kind::frozen_norm_gradient;
-    const at::Tensor& source = node.reads[gradient_ ? 1 : 0];
-    norm_ = {.pixels = std::size_t(source.size(2) * source.size(3)),
-             .channels = int(source.size(1)),
-             .groups = int(frozen ? source.size(1) : arguments[gradient_ ? 8 : 6].toInt()),
-             .frozen = frozen};
-    if (frozen || !gradient_) norm_.eps = arguments[frozen && gradient_ ? 8 : 7].toDouble();
-    info.name = (frozen                           ? "batch norm "
-                 : norm_.groups == norm_.channels ? "instance norm "
-                                                  : "group norm ") +
-                text_of(layout_of(source)) + (gradient_ ? " gradient" : "");
   }
   std::size_t scratch_bytes() const override { return norm_.scratch() * sizeof(double); }
   void bind(const Node& node, char* scratch) override {
@@ -298,7 +272,7 @@ class Norm final : public Prepared {
  private:
   const bool gradient_, layer_;
   const kernels::Matrix matrix_;  ///< of a layer norm
-  kernels::GroupNorm norm_;
+  const kernels::GroupNorm norm_;
   kernels::GroupNormOperands operands_;
 };
 
@@ -310,10 +284,7 @@ class Update final : public Prepared {
     numbers_ = stages::numbers_in(arguments[5].toStringRef());
     states_ = arguments[3].toTensorVector().size();
     count_ = std::size_t(node.reads[0].numel());
-    info.name = "update by " + stages::optimizer_names()[std::size_t(numbers_.optimizer)];
-    const stages::CorrectionRule correction = numbers_.correction.rule;
-    if (correction != stages::CorrectionRule::none)
-      info.name += ", " + stages::correction_kind(correction).name;
+    info.name = name_of(node);
     info.kernel = kernels::instruction_set();
   }
   std::size_t scratch_bytes() const override {
@@ -442,7 +413,10 @@ std::string describe(const kernels::Convolution& c) {
 }
 
 std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
-  if (node.kind != Kind::torch && node.writes[0].is_cuda()) return prepare_on_gpu(node);
+  const bool on_gpu = std::any_of(node.writes.begin(), node.writes.end(), [](const at::Tensor& t) {
+    return t.defined() && t.is_cuda();
+  });
+  if (node.kind != Kind::torch && on_gpu) return prepare_on_gpu(node);
   switch (node.kind) {
     case Kind::torch:
       return std::make_unique<TorchOperation>(*node.call);
@@ -479,6 +453,8 @@ std::unique_ptr<Prepared> prepare(const Node& node, int threads) {
       return add_up(node);
     case Kind::channel_sums:
       return channel_sums(node);
+    case Kind::sample_of_bytes:
+      break;
   }
   throw std::logic_error("a node of no kind");
 }

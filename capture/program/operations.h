@@ -15,6 +15,10 @@ class Prepared : public Program::Operation {
   virtual void bind(const Node& node, char* scratch) = 0;
 };
 
+/// "8x16x24".
+std::string text_of(const kernels::Layout& layout);
+/// "group norm 8x16x24 gradient".
+std::string name_of(const Node& node);
 /// "forward 16x64x64 -> 16x64x64 k5 s1 relu".
 std::string describe(const kernels::Convolution& convolution);
 

@@ -57,7 +57,7 @@ void choose_correction(const Config& config, const engine::Schedule& schedule,
 
 bool has_beta1(const stages::OptimizerSpec& optimizer) {
   const auto& keys = stages::optimizer_info(optimizer.kind).keys;
-  return std::any_of(keys.begin(), keys.end(),
+  return std::any_of(std::begin(keys), std::end(keys),
                      [](const char* key) { return key && key == std::string("beta1"); });
 }
 

@@ -48,27 +48,12 @@ struct PartsArguments {
 constexpr int kThreads = 256;  ///< of a block of these kernels
 constexpr int kSumThreads = 1024;
 
-enum class Elementwise { relu, sigmoid, relu_gradient, sigmoid_gradient, add };
-
-struct ElementwiseArguments {
-  const float *a, *b;  ///< b: of those that have two operands
-  float* out;
-  int count;
-};
-
-/// Between two tensors of up to four dimensions; strides in floats.
-struct CopyArguments {
-  const float* from;
-  float* to;
-  int sizes[4];
-  int from_strides[4], to_strides[4];
-};
-
 struct SquaredErrorArguments {
   const float *prediction, *target;
   const float* scale;  ///< of the gradient: one number
   float* out;          ///< the loss, or the gradient
-  int count;
+  double* parts;       ///< of the loss: a block's, where there are several
+  int count, blocks;
   bool through_sigmoid;  ///< the gradient by what the sigmoid that made the prediction was given
 };
 

@@ -446,7 +446,7 @@ class GpuWeightGradients final : public Prepared {
                              .blocks = shape.groups * shape.out * shape.in};
     if (shape.plain()) {
       add(index, work, "plain_weight_gradient<" + shape.window + ">", "plain", 1,
-          early(gpu::kThreads, gpu::kThreads));
+          early(gpu::kThreads, 2 * gpu::kThreads));
       return;
     }
     const double share = shape.flops / info.flops;

@@ -148,21 +148,6 @@ DEVICE float activated(float value, Activation activation) {
   return activation == Activation::sigmoid ? 1 / (1 + expf(-value)) : value;
 }
 
-/// The sum of `kThreads` threads' numbers, added in pairs; by all threads of the block.
-template <int kThreads>
-DEVICE float sum_of_block(float own) {
-  float* const sums = shared_memory();
-  meet();
-  sums[thread()] = own;
-#pragma unroll 1
-  for (int half = kThreads / 2; half > 0; half /= 2) {
-    meet();
-    if (thread() < half) sums[thread()] += sums[thread() + half];
-  }
-  meet();
-  return sums[0];
-}
-
 /// `kCount` floats, a multiple of 4, from a 16-byte aligned address.
 template <int kCount>
 DEVICE void load(float* to, const float* from) {

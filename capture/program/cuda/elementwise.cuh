@@ -1,37 +1,112 @@
-// Functions of each element, copies between strides, sums of parts, and the mean squared error.
+// Functions of each element, with operands that are spread over the result, copies between strides,
+// sums of parts, and the mean squared error.
 #pragma once
 
-#include "capture/program/cuda/device.cuh"
+#include "capture/program/cuda/block.cuh"
+#include "capture/program/cuda/node_arguments.h"
+#include "capture/program/kernels/function.h"
 
 namespace millrace::gpu {
 
-template <Elementwise kFunction>
-KERNEL(kThreads)
-elementwise(BY_VALUE ElementwiseArguments arguments) {
-  const int i = block() * kThreads + thread();
-  if (i >= arguments.count) return;
-  const float a = arguments.a[i];
-  float made = a;
-  if constexpr (kFunction == Elementwise::relu) made = activated(a, Activation::relu);
-  if constexpr (kFunction == Elementwise::sigmoid) made = activated(a, Activation::sigmoid);
-  if constexpr (kFunction == Elementwise::relu_gradient) made = arguments.b[i] <= 0 ? 0 : a;
-  if constexpr (kFunction == Elementwise::sigmoid_gradient)
-    made = a * arguments.b[i] * (1 - arguments.b[i]);
-  if constexpr (kFunction == Elementwise::add) made = a + arguments.b[i];
-  arguments.out[i] = made;
+using kernels::Function;
+
+DEVICE float clamped(float x, float least, float most) {  // a NaN stays one
+  return x < least ? least : x > most ? most : x;
+}
+DEVICE float sigmoid_of(float x) {
+  return activated(x, Activation::sigmoid);
+}
+/// The normal distribution up to x.
+DEVICE float below(float x) {
+  return fmaf(0.5f, erff(x * 0.70710678f), 0.5f);
+}
+constexpr float kGelu = 0.79788456f, kCubic = 0.044715f;  // sqrt(2 / pi); Hendrycks and Gimpel
+DEVICE float gelu_tanh_at(float x) {
+  return tanhf(kGelu * x * fmaf(kCubic, x * x, 1));
+}
+DEVICE float gelu_tanh_slope(float x) {
+  const float t = gelu_tanh_at(x), inner = fmaf(3 * kCubic * kGelu, x * x, kGelu);
+  return fmaf(0.5f * x, (1 - t * t) * inner, fmaf(0.5f, t, 0.5f));
 }
 
-KERNEL(kThreads) copy_strided(BY_VALUE CopyArguments c) {
-  int i = block() * kThreads + thread();
-  if (i >= c.sizes[0] * c.sizes[1] * c.sizes[2] * c.sizes[3]) return;
-  int from = 0, to = 0;
-  for (int d = 3; d >= 0; --d) {
-    const int along = i % c.sizes[d];
-    i /= c.sizes[d];
-    from += along * c.from_strides[d];
-    to += along * c.to_strides[d];
+/// kernels::Function of x and y, with the map's numbers a, b, c.
+template <Function kFunction>
+struct Mapped;
+// The formatter takes products for pointers.
+// clang-format off
+#define FUNCTION(name, ...)                                                                     \
+  template <>                                                                                   \
+  struct Mapped<Function::name> {                                                               \
+    DEVICE static float of(float x, float y, float a, float b, float c) { return __VA_ARGS__; } \
+  };
+FUNCTION(add, x + y)
+FUNCTION(subtract, x - y)
+FUNCTION(multiply, x * y)
+FUNCTION(divide, x / y)
+FUNCTION(negate, -x)
+FUNCTION(absolute, fabsf(x))
+FUNCTION(sign, x > 0 ? 1 : x < 0 ? -1 : x)
+FUNCTION(relu, activated(x, Activation::relu))
+FUNCTION(relu_gradient, y <= 0 ? 0 : x)
+FUNCTION(sigmoid, sigmoid_of(x))
+FUNCTION(sigmoid_gradient, x * (1 - y) * y)
+FUNCTION(tanh, tanhf(x))
+FUNCTION(tanh_gradient, x * (1 - y * y))
+FUNCTION(silu, x * sigmoid_of(x))
+FUNCTION(silu_gradient, x * sigmoid_of(y) * fmaf(y, 1 - sigmoid_of(y), 1))
+FUNCTION(gelu, x * below(x))
+FUNCTION(gelu_gradient, x * fmaf(y, 0.39894228f * expf(-0.5f * y * y), below(y)))
+FUNCTION(gelu_tanh, fmaf(0.5f * x, gelu_tanh_at(x), 0.5f * x))
+FUNCTION(gelu_tanh_gradient, x * gelu_tanh_slope(y))
+FUNCTION(hard_sigmoid, clamped(x + 3, 0, 6) * (1.0f / 6))
+FUNCTION(hard_sigmoid_gradient, y <= -3 || y >= 3 ? 0 : x * (1.0f / 6))
+FUNCTION(hard_swish, x * (clamped(x + 3, 0, 6) * (1.0f / 6)))
+FUNCTION(hard_swish_gradient, y <= -3 ? 0 : y >= 3 ? x : x * fmaf(y, 1.0f / 3, 0.5f))
+FUNCTION(clamp, clamped(x, a, b))
+FUNCTION(clamp_gradient, y <= a || y >= b ? 0 : x)
+FUNCTION(leaky_relu, x > 0 ? x : x * a)
+FUNCTION(leaky_relu_gradient, y > 0 ? x : x * a)
+FUNCTION(elu, x <= 0 ? expm1f(x * c) * (a * b) : x * b)
+FUNCTION(elu_gradient, x * (y > 0 ? b : expf(y * c) * (a * b * c)))
+FUNCTION(elu_result_gradient, x * (y > 0 ? b : c * (y + a * b)))
+#undef FUNCTION
+// clang-format on
+
+struct Copied {
+  DEVICE static float of(float x, float, float, float, float) { return x; }
+};
+
+/// `kFloats` elements of an operand, which go on from `offset` or are all one.
+template <int kFloats>
+DEVICE void read(float* to, const Spread& from, int offset, int stride) {
+  if (kFloats == 4 && from.at && stride == 1) return load<4>(to, from.at + offset);
+  const float one = from.at ? from.at[offset] : from.number;
+#pragma unroll
+  for (int k = 0; k < kFloats; ++k) to[k] = one;
+}
+
+/// A thread makes `kFloats` neighbours.
+template <class F, int kFloats>
+KERNEL(kThreads)
+map(BY_VALUE MapArguments m) {
+  int i = (block() * kThreads + thread()) * kFloats;
+  if (i >= m.count) return;
+  int left = 0, right = 0, made = 0;
+  const int last = m.dimensions - 1;
+  for (int d = last; d >= 0; --d) {
+    const int along = d > 0 ? i % m.sizes[d] : i;
+    if (d > 0) i /= m.sizes[d];
+    left += along * m.left.strides[d];
+    right += along * m.right.strides[d];
+    made += along * m.made_strides[d];
   }
-  c.to[to] = c.from[from];
+  float x[kFloats], y[kFloats];
+  read<kFloats>(x, m.left, left, m.left.strides[last]);
+  read<kFloats>(y, m.right, right, m.right.strides[last]);
+#pragma unroll
+  for (int k = 0; k < kFloats; ++k)
+    x[k] = F::of(x[k], y[k], m.numbers[0], m.numbers[1], m.numbers[2]);
+  store<kFloats>(m.made + made, x);
 }
 
 /// A thread a sum.
@@ -47,16 +122,29 @@ KERNEL(kThreads) add_up_parts(BY_VALUE PartsArguments arguments) {
   p.sum[i] = p.accumulate ? p.sum[i] + sum : sum;
 }
 
-/// The mean of squared differences, by one block: each thread adds every kSumThreads-th,
-/// then the threads' sums are added in pairs.
+/// A thread a pixel. Each float is the one nearest to the quotient, as a core's.
+KERNEL(kThreads) sample_of_bytes(BY_VALUE BytesArguments b) {
+  const int pixel = block() * kThreads + thread();
+  if (pixel >= b.pixels) return;
+  for (int c = 0; c < b.channels; ++c)
+    b.to[c * b.pixels + pixel] = float(b.bytes[pixel * b.channels + c]) / 255;
+}
+
+/// The mean of squared differences, or a block's part of their sum.
 KERNEL(kSumThreads) squared_error(BY_VALUE SquaredErrorArguments a) {
-  float sum = 0;
-  for (int i = thread(); i < a.count; i += kSumThreads) {
+  float part = 0;
+  for (int i = block() * kSumThreads + thread(); i < a.count; i += a.blocks * kSumThreads) {
     const float difference = a.prediction[i] - a.target[i];
-    sum = fmaf(difference, difference, sum);
+    part = fmaf(difference, difference, part);
   }
-  sum = sum_of_block<kSumThreads>(sum);
-  if (thread() == 0) *a.out = sum / a.count;
+  const double sum = sum_of_block<kSumThreads>(part);
+  if (thread() != 0) return;
+  if (a.blocks == 1) *a.out = float(sum / a.count);
+  if (a.blocks > 1) a.parts[block()] = sum;
+}
+KERNEL(kSumThreads) squared_error_of_parts(BY_VALUE SquaredErrorArguments a) {
+  const double sum = sum_of_block<kSumThreads>(thread() < a.blocks ? a.parts[thread()] : 0);
+  if (thread() == 0) *a.out = float(sum / a.count);
 }
 
 KERNEL(kThreads) squared_error_gradient(BY_VALUE SquaredErrorArguments a) {

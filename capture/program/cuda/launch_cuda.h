@@ -4,9 +4,11 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "capture/program/cuda/compiler.h"
 #include "capture/program/operations.h"
@@ -61,27 +63,51 @@ std::string numbers(const Numbers&... all) {
   return text;
 }
 
-/// One launch of a kernel that is told addresses and a count.
+/// A kernel, and what a launch of it takes.
+struct Kernel {
+  std::string expression;
+  int threads, blocks;
+  std::size_t shared_floats = 0;
+};
+
+/// Launches of kernels, one after another, that are told the same: addresses and counts.
 template <class Arguments>
 class GpuCall final : public Prepared {
  public:
-  using Bind = std::function<Arguments(const Node& node)>;
-  GpuCall(std::string name, const std::string& expression, int threads, int blocks,
-          std::size_t shared, Bind bind)
-      : launch_(expression, threads, shared), blocks_(blocks), bind_(std::move(bind)) {
-    info.name = std::move(name);
+  using Bind = std::function<Arguments(const Node& node, char* scratch)>;
+  GpuCall(const Node& node, const std::vector<Kernel>& kernels, Bind bind,
+          std::size_t scratch_bytes = 0)
+      : bind_(std::move(bind)), scratch_bytes_(scratch_bytes) {
+    for (const Kernel& k : kernels)
+      launches_.emplace_back(Launch(k.expression, k.threads, k.shared_floats), k.blocks);
+    info.name = name_of(node);
     info.kernel = "gpu";
   }
-  void bind(const Node& node, char*) override { arguments_ = bind_(node); }
-  void run(int, kernels::Share) override { launch_(blocks_, arguments_); }
+  std::size_t scratch_bytes() const override { return scratch_bytes_; }
+  void bind(const Node& node, char* scratch) override { arguments_ = bind_(node, scratch); }
+  void run(int, kernels::Share) override {
+    for (const auto& [launch, blocks] : launches_) launch(blocks, arguments_);
+  }
 
  private:
-  const Launch launch_;
-  const int blocks_;
+  std::vector<std::pair<Launch, int>> launches_;
   const Bind bind_;
+  const std::size_t scratch_bytes_;
   Arguments arguments_{};
 };
 
+/// Whether fours of its floats can be read at once, which begin at each multiple of four.
+inline bool holds_fours(const at::Tensor& tensor) {
+  return reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 16 == 0;
+}
+/// "true" or "false", as kernels' names have it.
+inline std::string name_of(bool value) {
+  return value ? "true" : "false";
+}
+
+std::unique_ptr<Prepared> gpu_map(const Node& node);  // copies and zeros, too
+std::unique_ptr<Prepared> gpu_norm(const Node& node);
+std::unique_ptr<Prepared> gpu_update(const Node& node);
 std::unique_ptr<Prepared> gpu_convolution(const Node& node);
 std::unique_ptr<Prepared> gpu_weight_gradients(const Node& node);
 

@@ -4,64 +4,119 @@
 
 #include "capture/program/cuda/arguments.h"
 #include "capture/program/cuda/launch_cuda.h"
+#include "capture/program/cuda/node_arguments.h"
 #include "capture/program/cuda/plans.h"
 #include "capture/program/recording.h"
 
 namespace millrace::program {
 namespace {
 
-std::unique_ptr<Prepared> elementwise(const Node& node) {
-  const int count = int(node.writes[0].numel());
-  const std::string name = kernels::name_of(node.map.function);
-  std::string function = name;
-  std::replace(function.begin(), function.end(), ' ', '_');
-  return std::make_unique<GpuCall<gpu::ElementwiseArguments>>(
-      name, "elementwise<millrace::gpu::Elementwise::" + function + ">", gpu::kThreads,
-      gpu::divided_up(count, gpu::kThreads), 0, [count](const Node& n) {
-        return gpu::ElementwiseArguments{.a = floats(n.reads[0]),
-                                         .b = n.reads.size() > 1 ? floats(n.reads[1]) : nullptr,
-                                         .out = floats(n.writes[0]),
-                                         .count = count};
-      });
-}
-
-std::unique_ptr<Prepared> copy(const Node& node) {
-  const at::Tensor& to = node.writes[0];
-  const int count = int(to.numel());
-  return std::make_unique<GpuCall<gpu::CopyArguments>>(
-      "copy", "copy_strided", gpu::kThreads, gpu::divided_up(count, gpu::kThreads), 0,
-      [](const Node& n) {
-        const at::Tensor &from = n.reads[0], &to = n.writes[0];
-        gpu::CopyArguments c{.from = floats(from), .to = floats(to), .sizes = {1, 1, 1, 1}};
-        for (std::int64_t d = 0; d < to.dim(); ++d) {
-          const auto at = std::size_t(4 - to.dim() + d);
-          c.sizes[at] = int(to.size(d));
-          c.from_strides[at] = int(from.stride(d));
-          c.to_strides[at] = int(to.stride(d));
-        }
-        return c;
-      });
-}
-
 std::unique_ptr<Prepared> squared_error(const Node& node) {
   const bool gradient = node.kind == Kind::mse_gradient;
   const int count = int(node.reads[gradient ? 1 : 0].numel());
-  const auto bind = [=, through_sigmoid = node.through_sigmoid](const Node& n) {
-    const std::size_t first = gradient ? 1 : 0;
-    return gpu::SquaredErrorArguments{.prediction = floats(n.reads[first]),
-                                      .target = floats(n.reads[first + 1]),
-                                      .scale = gradient ? floats(n.reads[0]) : nullptr,
-                                      .out = floats(n.writes[0]),
-                                      .count = count,
-                                      .through_sigmoid = through_sigmoid};
-  };
-  using Call = GpuCall<gpu::SquaredErrorArguments>;
-  if (!gradient) {
-    return std::make_unique<Call>("mean squared error", "squared_error", gpu::kSumThreads, 1,
-                                  gpu::kSumThreads, bind);
+  const int blocks = std::min(gpu::divided_up(count, 16 * gpu::kSumThreads), gpu::kSumThreads);
+  std::vector<Kernel> kernels;
+  if (gradient) {
+    kernels = {{"squared_error_gradient", gpu::kThreads, gpu::divided_up(count, gpu::kThreads)}};
+  } else {
+    kernels = {{"squared_error", gpu::kSumThreads, blocks, 2 * gpu::kSumThreads}};
+    if (blocks > 1)
+      kernels.push_back({"squared_error_of_parts", gpu::kSumThreads, 1, 2 * gpu::kSumThreads});
   }
-  return std::make_unique<Call>("mean squared error's gradient", "squared_error_gradient",
-                                gpu::kThreads, gpu::divided_up(count, gpu::kThreads), 0, bind);
+  return std::make_unique<GpuCall<gpu::SquaredErrorArguments>>(
+      node, kernels,
+      [=, through_sigmoid = node.through_sigmoid](const Node& n, char* scratch) {
+        const std::size_t first = gradient ? 1 : 0;
+        return gpu::SquaredErrorArguments{.prediction = floats(n.reads[first]),
+                                          .target = floats(n.reads[first + 1]),
+                                          .scale = gradient ? floats(n.reads[0]) : nullptr,
+                                          .out = floats(n.writes[0]),
+                                          .parts = reinterpret_cast<double*>(scratch),
+                                          .count = count,
+                                          .blocks = blocks,
+                                          .through_sigmoid = through_sigmoid};
+      },
+      std::size_t(blocks) * sizeof(double));
+}
+
+std::unique_ptr<Prepared> softmax(const Node& node) {
+  const int threads = node.matrix.row <= 256 ? 64 : 512;
+  const char* const name = node.kind == Kind::softmax ? "softmax<" : "softmax_gradient<";
+  return std::make_unique<GpuCall<gpu::RowArguments>>(
+      node,
+      std::vector<Kernel>{{name + numbers(threads) + ">", threads, int(node.matrix.rows),
+                           std::size_t(2 * threads)}},
+      [row = int(node.matrix.row), logarithm = node.logarithm](const Node& n, char*) {
+        return gpu::RowArguments{.a = floats(n.reads[0]),
+                                 .b = n.reads.size() > 1 ? floats(n.reads[1]) : nullptr,
+                                 .to = floats(n.writes[0]),
+                                 .row = row,
+                                 .logarithm = logarithm};
+      });
+}
+
+/// Factor times the sum of each channel of an image, or of each column of a matrix of pixels.
+std::unique_ptr<Prepared> sums(const Node& node, float factor) {
+  const at::Tensor& x = node.reads[0];
+  const int channels = int(x.size(1)), pixels = int(x.size(2) * x.size(3));
+  const Kernel kernel = is_image(x)
+                            ? Kernel{"channel_sums", gpu::kThreads, channels, 2 * gpu::kThreads}
+                            : Kernel{"column_sums", gpu::kSumThreads,
+                                     gpu::divided_up(channels, gpu::kColumns), gpu::kSumThreads};
+  return std::make_unique<GpuCall<gpu::SumArguments>>(
+      node, std::vector{kernel}, [=](const Node& n, char*) {
+        return gpu::SumArguments{.x = floats(n.reads[0]),
+                                 .sums = floats(n.writes[0]),
+                                 .factor = factor,
+                                 .count = pixels,
+                                 .columns = channels};
+      });
+}
+
+std::unique_ptr<Prepared> pool(const Node& node) {
+  const bool gradient = node.kind == Kind::pool_gradient;
+  const kernels::Pool& p = node.pool;
+  const int taps = kernels::taps_of(p.window);
+  if (!gradient && !p.largest && p.output.height == 1 && p.output.width == 1 &&
+      taps == p.input.height * p.input.width && p.window.rows.padding == 0)
+    return sums(node, 1 / (p.divisor > 0 ? p.divisor : float(taps)));
+  const kernels::Layout& made = gradient ? p.input : p.output;
+  const auto side = [](const kernels::Taps& t) {
+    return gpu::PoolTaps{t.count, t.stride, t.padding, t.dilation};
+  };
+  const gpu::PoolArguments shape{.channels = made.channels,
+                                 .in_height = p.input.height,
+                                 .in_width = p.input.width,
+                                 .out_height = p.output.height,
+                                 .out_width = p.output.width,
+                                 .rows = side(p.window.rows),
+                                 .columns = side(p.window.columns),
+                                 .counts_zeros = p.counts_zeros,
+                                 .divisor = p.divisor};
+  return std::make_unique<GpuCall<gpu::PoolArguments>>(
+      node,
+      std::vector<Kernel>{{(gradient ? "pool_gradient<" : "pool<") + name_of(p.largest) + ">",
+                           gpu::kThreads, gpu::divided_up(int(made.floats()), gpu::kThreads)}},
+      [=](const Node& n, char*) {
+        gpu::PoolArguments a = shape;
+        a.to = floats(n.writes[0]);
+        (gradient ? a.dy : a.x) = floats(n.reads[0]);
+        if (gradient && n.reads.size() > 1) a.x = floats(n.reads[1]);
+        return a;
+      });
+}
+
+std::unique_ptr<Prepared> sample_of_bytes(const Node& node) {
+  const kernels::Layout l = layout_of(node.writes[0]);
+  const int pixels = l.height * l.width;
+  return std::make_unique<GpuCall<gpu::BytesArguments>>(
+      node,
+      std::vector<Kernel>{
+          {"sample_of_bytes", gpu::kThreads, gpu::divided_up(pixels, gpu::kThreads)}},
+      [=](const Node& n, char*) {
+        return gpu::BytesArguments{static_cast<const unsigned char*>(n.reads[0].const_data_ptr()),
+                                   floats(n.writes[0]), l.channels, pixels};
+      });
 }
 
 class Lowered final : public capture::LoweredBody {
@@ -87,12 +142,31 @@ std::unique_ptr<Prepared> prepare_on_gpu(const Node& node) {
     case Kind::weight_gradient:
       return gpu_weight_gradients(node);
     case Kind::map:
-      return elementwise(node);
+    case Kind::copy:
+    case Kind::zero:
+      return gpu_map(node);
     case Kind::mse:
     case Kind::mse_gradient:
       return squared_error(node);
-    case Kind::copy:
-      return copy(node);
+    case Kind::group_norm:
+    case Kind::group_norm_gradient:
+    case Kind::frozen_norm:
+    case Kind::frozen_norm_gradient:
+    case Kind::layer_norm:
+    case Kind::layer_norm_gradient:
+      return gpu_norm(node);
+    case Kind::softmax:
+    case Kind::softmax_gradient:
+      return softmax(node);
+    case Kind::pool:
+    case Kind::pool_gradient:
+      return pool(node);
+    case Kind::channel_sums:
+      return sums(node, node.factor);
+    case Kind::update:
+      return gpu_update(node);
+    case Kind::sample_of_bytes:
+      return sample_of_bytes(node);
     default:
       throw std::logic_error("a node that a GPU has no kernel for");
   }

@@ -3,6 +3,7 @@
 // add_up_parts() adds the parts in their order.
 #pragma once
 
+#include "capture/program/cuda/block.cuh"
 #include "capture/program/cuda/products.cuh"
 
 namespace millrace::gpu {
@@ -353,7 +354,7 @@ plain_weight_gradient(BY_VALUE WeightGradientArguments arguments) {
         sum = fmaf(dy[p], x[y * g.in_width + from], sum);
       }
     }
-    sum = sum_of_block<kThreads>(sum);
+    sum = float(sum_of_block<kThreads>(sum));
     if (thread() == 0) *(tap < kTaps ? g.parts + block() * kTaps + tap : g.bias_parts + out) = sum;
   }
 }

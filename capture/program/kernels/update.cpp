@@ -79,92 +79,33 @@ HWY_INLINE void sqrt_of(V& a, V b) {
   a = hn::Sqrt(b);
 }
 
+HWY_INLINE V plus(V a, V b) {
+  return hn::Add(a, b);
+}
+HWY_INLINE V minus(V a, V b) {
+  return hn::Sub(a, b);
+}
+HWY_INLINE V times(V a, V b) {
+  return hn::Mul(a, b);
+}
+HWY_INLINE V times_plus(V a, V b, V c) {
+  return hn::MulAdd(a, b, c);
+}
+HWY_INLINE V over(V a, V b) {
+  return hn::Div(a, b);
+}
+HWY_INLINE V size_of(V a) {
+  return hn::Abs(a);
+}
+HWY_INLINE V root_of(V a) {
+  return hn::Sqrt(a);
+}
+
 using std::pow, std::sqrt;
 #define FORMULA HWY_INLINE
+#include "stages/correction_formulas-inl.h"
 #include "stages/optimizer_formulas-inl.h"
 #undef FORMULA
-
-// Corrections: what becomes of the mean gradient before the rule, what is remembered of the weights
-// after it, and what of a block of elements.
-
-struct Uncorrected {
-  V gradient(const auto&, V, V g) const { return g; }
-  void updated(const auto&, V, V) {}
-  void block_over(std::size_t) {}
-};
-
-struct Discrepancy : Uncorrected {
-  explicit Discrepancy(const CorrectionNumbers& n, const UpdateOperands& o)
-      : memory(o.memory),
-        decay(constant(n.decay)),
-        fresh(constant(1 - n.decay)),
-        back(constant(-double(n.updates))) {}
-  void updated(const auto& e, V before, V after) {
-    const V change =
-        hn::MulAdd(hn::Sub(after, before), fresh, hn::Mul(e.load(memory.change), decay));
-    e.store(memory.change, change);
-    e.store(memory.shift, hn::Mul(change, back));
-  }
-  const CorrectionMemory memory;
-  const V decay, fresh, back;
-};
-
-struct WeightPrediction : Uncorrected {
-  WeightPrediction(const CorrectionNumbers& n, const UpdateOperands& o)
-      : shift(o.memory.shift), ahead(constant(double(n.updates))) {}
-  void updated(const auto& e, V before, V after) {
-    e.store(shift, hn::Mul(hn::Sub(after, before), ahead));
-  }
-  float* const shift;
-  const V ahead;
-};
-
-struct OldWeights : Uncorrected {
-  OldWeights(const CorrectionNumbers& n, const UpdateOperands& o)
-      : old(o.memory.old + std::size_t(oldest(n, o.memory)) * o.row) {}
-  void updated(const auto& e, V, V after) { e.store(old, after); }
-  float* const old;
-};
-
-struct GapAware : OldWeights {
-  GapAware(const CorrectionNumbers& n, const UpdateOperands& o)
-      : OldWeights(n, o),
-        sums(o.sums),
-        stepped(*o.memory.stepped),
-        step(constant(*o.memory.step + 1e-20f)),
-        sum(hn::Zero(D())) {}
-  V gradient(const auto& e, V w, V g) const {
-    if (!stepped) return g;
-    const V gap = hn::Div(hn::Abs(hn::Sub(w, e.load(old))), step);
-    return hn::Div(g, hn::Add(gap, constant(1)));
-  }
-  void updated(const auto& e, V before, V after) {
-    sum = hn::Add(sum, e.only(hn::Abs(hn::Sub(after, before))));
-    OldWeights::updated(e, before, after);
-  }
-  void block_over(std::size_t block) {
-    sums[block] = double(hn::GetLane(hn::SumOfLanes(D(), sum)));
-    sum = hn::Zero(D());
-  }
-  double* const sums;
-  const bool stepped;
-  const V step;
-  V sum;
-};
-
-struct DelayCompensated : OldWeights {
-  DelayCompensated(const CorrectionNumbers& n, const UpdateOperands& o)
-      : OldWeights(n, o), squares(o.memory.square), lambda(constant(n.lambda)) {}
-  V gradient(const auto& e, V w, V g) const {
-    const V g2 = hn::Mul(g, g);
-    const V square = hn::MulAdd(g2, constant(0.05), hn::Mul(e.load(squares), constant(0.95)));
-    e.store(squares, square);
-    const V strength = hn::Div(lambda, hn::Sqrt(hn::Add(square, constant(1e-7))));
-    return hn::MulAdd(hn::Mul(g2, hn::Sub(w, e.load(old))), strength, g);
-  }
-  float* const squares;
-  const V lambda;
-};
 
 template <class Formula, class Corrected>
 HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, double lr,
@@ -195,30 +136,21 @@ HWY_INLINE void sweep(const UpdateNumbers& n, const UpdateOperands& operands, do
     const std::size_t end = std::min(o.count, i + kUpdateBlock);
     for (; i + kLanes <= end; i += kLanes) step(Whole{i});
     if (i < end) step(Rest{i, first_lanes(end - i)});
-    corrected.block_over(block);
+    if constexpr (Corrected::kMeasures) {
+      o.sums[block] = double(hn::GetLane(hn::SumOfLanes(d, corrected.way)));
+      corrected.way = hn::Zero(d);
+    }
   }
 }
 
-template <class Formula>
-void update_by(const UpdateNumbers& n, const UpdateOperands& o, double lr) {
-  const CorrectionNumbers& c = n.correction;
-  switch (c.rule) {
-    case CorrectionRule::none:
-      return sweep<Formula>(n, o, lr, Uncorrected());
-    case CorrectionRule::discrepancy:
-      return sweep<Formula>(n, o, lr, Discrepancy(c, o));
-    case CorrectionRule::weight_prediction:
-      return sweep<Formula>(n, o, lr, WeightPrediction(c, o));
-    case CorrectionRule::gap_aware:
-      return sweep<Formula>(n, o, lr, GapAware(c, o));
-    case CorrectionRule::dc_asgd:
-      return sweep<Formula>(n, o, lr, DelayCompensated(c, o));
-  }
-}
-
-void update(const UpdateNumbers& n, const UpdateOperands& operands, double rate) {
-  Optimizers::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) {
-    update_by<Formula>(n, operands, n.lr * rate);
+void update(const UpdateNumbers& n, const UpdateOperands& o, double rate) {
+  const CorrectionMemory& memory = o.memory;
+  float* const old =
+      memory.old ? memory.old + std::size_t(oldest(n.correction, memory)) * o.row : nullptr;
+  Optimizers::visit(n.optimizer, [&]<class Formula>(std::type_identity<Formula>) HWY_ATTR {
+    const auto update_by = [&](const auto& corrected)
+                               HWY_ATTR { sweep<Formula>(n, o, n.lr * rate, corrected); };
+    visit_correction(n.correction, memory, old, update_by);
   });
 }
 

@@ -163,12 +163,12 @@ bool product_and_bias(Lowering& lower, const Call& call) {
 
 const Rules& convolution_rules() {
   static const Rules rules = {
-      {"aten::convolution", {convolution, true}},
+      {"aten::convolution", {convolution}},
       // A traced module's; more flags follow.
-      {"aten::_convolution", {convolution, true}},
-      {"aten::convolution_backward", {convolution_backward, true}},
-      {"aten::mm", {product}},
-      {"aten::addmm", {product_and_bias}},
+      {"aten::_convolution", {convolution}},
+      {"aten::convolution_backward", {convolution_backward}},
+      {"aten::mm", {product, false}},
+      {"aten::addmm", {product_and_bias, false}},
   };
   return rules;
 }

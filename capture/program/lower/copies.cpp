@@ -28,7 +28,7 @@ bool zero(Lowering& lower, const Call& call) {
 
 bool copies(Lowering& lower, const at::Tensor& from, const at::Tensor& to) {
   if (!is_copyable(from) || !is_copyable(to) || from.device() != to.device() ||
-      from.sizes() != to.sizes() || (lower.on_gpu() && from.dim() > 4))
+      from.sizes() != to.sizes())
     return false;
   const bool image =
       is_picture(from) && !lie_alike(from, to) && is_image(to) && lower.has_image(from);
@@ -61,6 +61,14 @@ bool clone(Lowering& lower, const Call& call) {
   return copies(lower, tensor(call, 0), result(call));
 }
 
+// sample_of_bytes(bytes, sample)
+bool sample_of_bytes(Lowering& lower, const Call& call) {
+  const at::Tensor &bytes = tensor(call, 0), &sample = tensor(call, 1);
+  if (!lower.on_gpu() || !bytes.is_contiguous() || !is_image(sample)) return false;
+  lower.add(Kind::sample_of_bytes, {bytes}, {sample});
+  return true;
+}
+
 // check_and_update(weights, to, gradient, state[], memory[], numbers, rate, skipped, finite?)
 bool update(Lowering& lower, const Call& call) {
   const at::Tensor &from = tensor(call, 0), &to = tensor(call, 1), &gradient = tensor(call, 2),
@@ -84,11 +92,17 @@ bool update(Lowering& lower, const Call& call) {
 
 const Rules& copy_rules() {
   static const Rules rules = {
-      {"aten::new_zeros", {zero}},    {"aten::zeros", {zero}},
-      {"aten::zeros_like", {zero}},   {"aten::zero_", {zero}},
-      {"aten::cat", {concatenation}}, {"aten::copy_", {copy, true}},
-      {"aten::clone", {clone, true}}, {"aten::_to_copy", {clone, true}},
-      {"millrace::add_up", {add_up}}, {"millrace::check_and_update", {update}},
+      {"aten::new_zeros", {zero}},
+      {"aten::zeros", {zero}},
+      {"aten::zeros_like", {zero}},
+      {"aten::zero_", {zero}},
+      {"aten::cat", {concatenation}},
+      {"aten::copy_", {copy}},
+      {"aten::clone", {clone}},
+      {"aten::_to_copy", {clone}},
+      {"millrace::add_up", {add_up, false}},
+      {"millrace::check_and_update", {update}},
+      {"millrace::sample_of_bytes", {sample_of_bytes}},
   };
   return rules;
 }

@@ -65,7 +65,7 @@ at::Tensor operand(const c10::IValue& value) {
 
 /// A function of arguments `operands`, with the numbers that arguments `numbers` are.
 Rule mapped(Function function, std::vector<std::size_t> operands,
-            std::vector<std::size_t> numbers = {}, bool on_gpu = false) {
+            std::vector<std::size_t> numbers = {}) {
   const auto apply = [=](Lowering& lower, const Call& call) {
     std::vector<at::Tensor> tensors;
     for (const std::size_t i : operands) tensors.push_back(operand(call.arguments[i]));
@@ -74,7 +74,7 @@ Rule mapped(Function function, std::vector<std::size_t> operands,
       values[i] = float(call.arguments[numbers[i]].toScalar().toDouble());
     return lower_map(lower, function, values, std::move(tensors), result(call));
   };
-  return {apply, on_gpu};
+  return {apply};
 }
 
 // threshold_backward(gradient, made, threshold)
@@ -84,11 +84,11 @@ bool threshold_backward(Lowering& lower, const Call& call) {
 }
 
 // add(a, b, alpha), sub alike
-Rule sum(Function function, bool on_gpu) {
+Rule sum(Function function) {
   const auto apply = [rule = mapped(function, {0, 1})](Lowering& lower, const Call& call) {
     return call.arguments[2].toScalar().toDouble() == 1 && rule.lower(lower, call);
   };
-  return {apply, on_gpu};
+  return {apply};
 }
 
 // div(a, b[, rounding mode])
@@ -99,10 +99,11 @@ bool division(Lowering& lower, const Call& call) {
 // gelu(x, approximate), gelu_backward(gradient, x, approximate)
 Rule gelu(Function function, Function by_tanh, std::vector<std::size_t> operands) {
   const std::size_t how = operands.size();
-  return {[exact = mapped(function, operands), approximate = mapped(by_tanh, operands), how](
-              Lowering& lower, const Call& call) {
+  const auto apply = [exact = mapped(function, operands), approximate = mapped(by_tanh, operands),
+                      how](Lowering& lower, const Call& call) {
     return (call.arguments[how].toStringRef() == "tanh" ? approximate : exact).lower(lower, call);
-  }};
+  };
+  return {apply};
 }
 
 // elu_backward(gradient, alpha, scale, input_scale, is_result, given or made)
@@ -152,11 +153,34 @@ bool channel_sums(Lowering& lower, const Call& call, bool mean) {
   return true;
 }
 
+/// Its kernels take operands as they lie, and numbers of the host.
+bool spread_on_gpu(Lowering& lower, Function function, const std::array<float, 3>& numbers,
+                   std::vector<at::Tensor> operands, const at::Tensor& made) {
+  for (const at::Tensor& operand : operands) {
+    const bool number = operand.is_cpu() && operand.dim() == 0;
+    if (!number && (operand.scalar_type() != at::kFloat || operand.device() != made.device() ||
+                    !at::is_expandable_to(operand.sizes(), made.sizes())))
+      return false;
+  }
+  if (made.dim() > kMostDimensionsOnGpu) return false;
+  const at::Tensor to = is_picture(made) ? lower.image_for(made) : made;
+  for (at::Tensor& operand : operands) {
+    if (is_picture(operand) && lower.has_image(operand)) operand = lower.read(operand);
+  }
+  kernels::Map map;
+  map.function = function;
+  std::copy(numbers.begin(), numbers.end(), map.numbers);
+  lower.add(Kind::map, std::move(operands), {to}).map = map;
+  lower.written(made, to);
+  return true;
+}
+
 }  // namespace
 
 bool lower_map(Lowering& lower, Function function, const std::array<float, 3>& numbers,
                std::vector<at::Tensor> operands, const at::Tensor& made) {
   if (!is_dense(made) || made.numel() == 0) return false;
+  if (lower.on_gpu()) return spread_on_gpu(lower, function, numbers, std::move(operands), made);
   std::vector<at::Tensor> wide, narrow;  // of made's size, and smaller
   for (const at::Tensor& operand : operands) {
     if (!is_copyable(operand) || operand.device() != made.device() ||
@@ -169,7 +193,6 @@ bool lower_map(Lowering& lower, Function function, const std::array<float, 3>& n
   };
   const bool as_it_lies =
       std::all_of(wide.begin(), wide.end(), lies_well) && (!wide.empty() || !is_picture(made));
-  if (lower.on_gpu() && !(narrow.empty() && (as_it_lies || is_picture(made)))) return false;
   const at::Tensor to = as_it_lies || !is_picture(made) ? made : lower.image_for(made);
   if (!narrow.empty() && !in_rows(to, narrow)) return false;
   for (at::Tensor& operand : operands) {
@@ -197,17 +220,17 @@ const Rules& element_rules() {
         [mean](Lowering& lower, const Call& call) { return channel_sums(lower, call, mean); }};
   };
   static const Rules rules = {
-      {"aten::add", sum(Function::add, true)},
-      {"aten::sub", sum(Function::subtract, false)},
+      {"aten::add", sum(Function::add)},
+      {"aten::sub", sum(Function::subtract)},
       {"aten::mul", mapped(Function::multiply, {0, 1})},
       {"aten::div", {division}},
       {"aten::neg", mapped(Function::negate, {0})},
       {"aten::abs", mapped(Function::absolute, {0})},
       {"aten::sgn", mapped(Function::sign, {0})},
-      {"aten::relu", mapped(Function::relu, {0}, {}, true)},
-      {"aten::threshold_backward", {threshold_backward, true}},
-      {"aten::sigmoid", mapped(Function::sigmoid, {0}, {}, true)},
-      {"aten::sigmoid_backward", mapped(Function::sigmoid_gradient, {0, 1}, {}, true)},
+      {"aten::relu", mapped(Function::relu, {0})},
+      {"aten::threshold_backward", {threshold_backward}},
+      {"aten::sigmoid", mapped(Function::sigmoid, {0})},
+      {"aten::sigmoid_backward", mapped(Function::sigmoid_gradient, {0, 1})},
       {"aten::tanh", mapped(Function::tanh, {0})},
       {"aten::tanh_backward", mapped(Function::tanh_gradient, {0, 1})},
       {"aten::silu", mapped(Function::silu, {0})},

@@ -67,7 +67,7 @@ class Lowering {
 struct Rule {
   /// Adds what the call comes to; false, and nothing is added, if there are no kernels for it.
   std::function<bool(Lowering& lower, const Call& call)> lower;
-  bool on_gpu = false;  ///< a GPU has such kernels, too
+  bool on_gpu = true;  ///< a GPU has such kernels, too
 };
 using Rules = std::map<std::string, Rule>;  ///< by the operator's name
 const Rules& convolution_rules();
@@ -93,9 +93,11 @@ inline at::Tensor optional(const Call& call, std::size_t argument) {
   return call.arguments[argument].isNone() ? at::Tensor() : tensor(call, argument);
 }
 
-/// Whether it is float32 and kernels can copy it: on a core whatever its strides.
+constexpr std::int64_t kMostDimensionsOnGpu = 5;
+/// Whether it is float32 and kernels can copy it, whatever its strides.
 inline bool is_copyable(const at::Tensor& tensor) {
-  return is_dense(tensor) || (tensor.is_cpu() && tensor.scalar_type() == at::kFloat);
+  return tensor.scalar_type() == at::kFloat &&
+         (tensor.is_cpu() || (tensor.is_cuda() && tensor.dim() <= kMostDimensionsOnGpu));
 }
 /// Whether it could be an image, laid out otherwise.
 inline bool is_picture(const at::Tensor& tensor) {

@@ -33,13 +33,23 @@ bool mse_loss_backward(Lowering& lower, const Call& call) {
   return true;
 }
 
+kernels::GroupNorm norm_of(const at::Tensor& x, std::int64_t groups, double eps = 0,
+                           bool frozen = false) {
+  return {.pixels = std::size_t(x.size(2) * x.size(3)),
+          .channels = int(x.size(1)),
+          .groups = int(groups),
+          .eps = eps,
+          .frozen = frozen};
+}
+
 // native_group_norm(input, weight?, bias?, N, C, HxW, groups, eps)
 bool group_norm(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &y = result(call, 0);
   const at::Tensor weight = optional(call, 1), bias = optional(call, 2);
   if (!is_picture(x) || !is_picture(y) || !is_plain(weight) || !is_plain(bias)) return false;
   const at::Tensor from = lower.read(x), image = lower.image_for(y);
-  lower.add(Kind::group_norm, {from, weight, bias}, {image, result(call, 1), result(call, 2)});
+  lower.add(Kind::group_norm, {from, weight, bias}, {image, result(call, 1), result(call, 2)})
+      .norm = norm_of(x, call.arguments[6].toInt(), call.arguments[7].toDouble());
   lower.written(y, image);
   return true;
 }
@@ -54,8 +64,10 @@ bool group_norm_backward(Lowering& lower, const Call& call) {
     return false;
   const at::Tensor gradient = lower.read(dy), from = lower.read(x),
                    image = dx.defined() ? lower.image_for(dx) : at::Tensor();
-  lower.add(Kind::group_norm_gradient, {gradient, from, tensor(call, 2), tensor(call, 3), weight},
-            {image, dw, db});
+  lower
+      .add(Kind::group_norm_gradient, {gradient, from, tensor(call, 2), tensor(call, 3), weight},
+           {image, dw, db})
+      .norm = norm_of(x, call.arguments[8].toInt());
   if (dx.defined()) lower.written(dx, image);
   return true;
 }
@@ -70,7 +82,8 @@ bool batch_norm(Lowering& lower, const Call& call) {
       !is_plain(variance))
     return false;
   const at::Tensor from = lower.read(x), image = lower.image_for(y);
-  lower.add(Kind::frozen_norm, {from, weight, bias, mean, variance}, {image});
+  lower.add(Kind::frozen_norm, {from, weight, bias, mean, variance}, {image}).norm =
+      norm_of(x, x.size(1), call.arguments[7].toDouble(), true);
   lower.written(y, image);
   return true;
 }
@@ -88,7 +101,8 @@ bool batch_norm_backward(Lowering& lower, const Call& call) {
     return false;
   const at::Tensor gradient = lower.read(dy), from = lower.read(x),
                    image = dx.defined() ? lower.image_for(dx) : at::Tensor();
-  lower.add(Kind::frozen_norm_gradient, {gradient, from, mean, variance, weight}, {image, dw, db});
+  lower.add(Kind::frozen_norm_gradient, {gradient, from, mean, variance, weight}, {image, dw, db})
+      .norm = norm_of(x, x.size(1), call.arguments[8].toDouble(), true);
   if (dx.defined()) lower.written(dx, image);
   return true;
 }
@@ -104,8 +118,10 @@ bool layer_norm(Lowering& lower, const Call& call) {
   const at::Tensor &x = tensor(call, 0), &y = result(call);
   const at::Tensor weight = optional(call, 2), bias = optional(call, 3);
   if (!is_plain(x) || !is_plain(y) || !is_plain(weight) || !is_plain(bias)) return false;
-  lower.add(Kind::layer_norm, {x, weight, bias}, {y, result(call, 1), result(call, 2)}).matrix =
-      rows_of(x, call.arguments[1]);
+  Node& node =
+      lower.add(Kind::layer_norm, {x, weight, bias}, {y, result(call, 1), result(call, 2)});
+  node.matrix = rows_of(x, call.arguments[1]);
+  node.norm.eps = call.arguments[4].toDouble();
   return true;
 }
 // native_layer_norm_backward(gradient, input, normalized_shape, mean, rstd, weight?, bias?, mask)
@@ -153,8 +169,8 @@ bool softmax_backward(Lowering& lower, const Call& call) {
 
 const Rules& norm_rules() {
   static const Rules rules = {
-      {"aten::mse_loss", {mse_loss, true}},
-      {"aten::mse_loss_backward", {mse_loss_backward, true}},
+      {"aten::mse_loss", {mse_loss}},
+      {"aten::mse_loss_backward", {mse_loss_backward}},
       {"aten::native_group_norm", {group_norm}},
       {"aten::native_group_norm_backward", {group_norm_backward}},
       {"aten::native_batch_norm", {batch_norm}},

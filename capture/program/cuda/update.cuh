@@ -1,0 +1,199 @@
+// The update in one pass: each weight, gradient and number of state is read once and written once.
+// A launch before tells whether all of the gradient is finite, and notes what this one changes.
+#pragma once
+
+#include "capture/program/cuda/block.cuh"
+#include "capture/program/cuda/update_arguments.h"
+
+namespace millrace::gpu {
+
+using stages::CorrectionMemory, stages::CorrectionNumbers, stages::CorrectionRule;
+using stages::OptimizerInfo, stages::UpdateNumbers;
+
+// LibTorch's operators, rounding as its kernels do: a product is fused with the sum it goes to.
+
+using Number = float;
+using Rate = double;
+
+DEVICE void mul_(float& a, double b) {
+  a *= float(b);
+}
+DEVICE void add_(float& a, double b) {
+  a += float(b);
+}
+DEVICE void add_(float& a, const float& b) {
+  a += b;
+}
+DEVICE void add_(float& a, const float& b, double factor) {
+  a = fmaf(float(factor), b, a);
+}
+DEVICE void div_(float& a, double b) {
+  a /= float(b);
+}
+DEVICE void lerp_(float& a, const float& b, double share) {
+  a = fmaf(float(share), b - a, a);
+}
+DEVICE void addcmul_(float& a, const float& b, const float& c, double factor) {
+  a = fmaf(float(factor) * b, c, a);
+}
+DEVICE void addcdiv_(float& a, const float& b, const float& c) {
+  a += b / c;
+}
+DEVICE void addcdiv_(float& a, const float& b, const float& c, double factor) {
+  a = fmaf(float(factor), b / c, a);
+}
+DEVICE void sqrt_of(float& a, const float& b) {
+  a = sqrtf(b);
+}
+DEVICE float constant(double value) {
+  return float(value);
+}
+DEVICE float plus(float a, float b) {
+  return a + b;
+}
+DEVICE float minus(float a, float b) {
+  return a - b;
+}
+DEVICE float times(float a, float b) {
+  return a * b;
+}
+DEVICE float times_plus(float a, float b, float c) {
+  return fmaf(a, b, c);
+}
+DEVICE float over(float a, float b) {
+  return a / b;
+}
+DEVICE float size_of(float a) {
+  return fabsf(a);
+}
+DEVICE float root_of(float a) {
+  return sqrtf(a);
+}
+
+#define FORMULA DEVICE
+#include "stages/correction_formulas-inl.h"
+#include "stages/optimizer_formulas-inl.h"
+#undef FORMULA
+
+struct Element {
+  int at;
+  DEVICE float load(const float* buffer) const { return buffer[at]; }
+  DEVICE void store(float* buffer, float value) const { buffer[at] = value; }
+  DEVICE float only(float value) const { return value; }
+};
+
+/// Calls work(i) for each element that is the thread's.
+template <class Work>
+DEVICE void each_element(const UpdateArguments& u, const Work& work) {
+  for (long long i = block() * kThreads + thread(); i < u.count; i += u.blocks * kThreads)
+    work(int(i));
+}
+
+KERNEL(kThreads) look_at_gradient(BY_VALUE UpdateArguments u) {
+  if (block() == 0 && thread() == 0) {
+    if (u.state.steps) u.notes->steps = *u.state.steps + 1;
+    if (u.memory.newest)
+      u.notes->oldest = (*u.memory.newest + 1) % (u.numbers.correction.updates + 1);
+  }
+  if (u.given) return;
+  bool finite = true;
+  each_element(u, [&](int i) { finite = finite && fabsf(u.gradient[i]) <= 3.402823466e38f; });
+  const double faults = sum_of_block<kThreads>(finite ? 0 : 1);
+  if (thread() == 0) u.notes->faults[block()] = int(faults);
+}
+
+/// Of all blocks that looked at it.
+DEVICE bool is_finite(const UpdateArguments& u) {
+  if (u.given) return *u.given;
+  int own = 0;
+  for (int i = thread(); i < u.blocks; i += kThreads) own += u.notes->faults[i];
+  return sum_of_block<kThreads>(own) == 0;
+}
+
+template <class Formula, class Corrected>
+DEVICE void sweep(const UpdateArguments& u, const Formula& formula, double lr,
+                  Corrected corrected) {
+  const UpdateNumbers& n = u.numbers;
+  const float share = float(n.share), decay = n.decoupled ? 0 : float(n.weight_decay);
+  const float kept = n.decoupled ? float(1 - lr * n.weight_decay) : 1;
+  float *const first = u.state.buffers[0], *const second = u.state.buffers[1];
+  each_element(u, [&](int i) {
+    const Element e{i};
+    const float before = u.from[i];
+    const float mean = corrected.gradient(e, before, u.gradient[i] * share);
+    const float gradient = decay == 0 ? mean : fmaf(decay, before, mean);
+    float weight = before * kept, state[2] = {first ? first[i] : 0, second ? second[i] : 0};
+    float scratch;
+    formula(weight, gradient, state, scratch);
+    if (first) first[i] = state[0];
+    if (second) second[i] = state[1];
+    u.to[i] = weight;
+    corrected.updated(e, before, weight);
+  });
+  if constexpr (Corrected::kMeasures) {
+    const double way = sum_of_block<kThreads>(corrected.way);
+    if (thread() == 0) u.notes->ways[block()] = way;
+  }
+}
+
+template <class Formula>
+struct Sweep {
+  const UpdateArguments& u;
+  const Formula& formula;
+  double lr;
+  template <class Corrected>
+  DEVICE void operator()(const Corrected& corrected) const {
+    sweep(u, formula, lr, corrected);
+  }
+};
+
+/// Makes a formula once a block (adam's takes two powers), and updates by it.
+struct UpdateBy {
+  const UpdateArguments& u;
+  const CorrectionNumbers& correction;
+  template <class Formula>
+  DEVICE void operator()(std::type_identity<Formula>) const {
+    static_assert(sizeof(Formula) <= kFormulaFloats * sizeof(float));
+    const double lr = u.numbers.lr * *u.rate;
+    auto* const formula = reinterpret_cast<Formula*>(shared_memory() + 2 * kThreads);
+    if (thread() == 0) *formula = Formula(u.numbers, lr, u.state.steps ? u.notes->steps : 0);
+    meet();
+    float* const old = u.memory.old ? u.memory.old + u.notes->oldest * u.count : nullptr;
+    visit_correction(correction, u.memory, old, Sweep<Formula>{u, *formula, lr});
+  }
+};
+
+/// What one thread leaves of an update, beside the weights.
+DEVICE void note_update(const UpdateArguments& u, bool finite) {
+  *u.finite = finite;
+  if (!finite && !u.given) *u.skipped += 1;
+  if (!finite) return;
+  if (u.state.steps) *u.state.steps = u.notes->steps;
+  if (u.memory.newest) *u.memory.newest = u.notes->oldest;
+}
+
+template <int kOptimizer, CorrectionRule kRule>
+KERNEL(kThreads)
+update(BY_VALUE UpdateArguments u) {
+  const bool finite = is_finite(u);
+  if (block() == 0 && thread() == 0) note_update(u, finite);
+  if (!finite) {
+    if (u.to != u.from) each_element(u, [&](int i) { u.to[i] = u.from[i]; });
+    return;
+  }
+  CorrectionNumbers correction = u.numbers.correction;
+  correction.rule = kRule;
+  Optimizers::visit(kOptimizer, UpdateBy{u, correction});
+}
+
+/// The running mean of a weight's way.
+KERNEL(kThreads) measure_step(BY_VALUE UpdateArguments u) {
+  double own = 0;
+  for (int i = thread(); i < u.blocks; i += kThreads) own += u.notes->ways[i];
+  const float step = float(sum_of_block<kThreads>(own) / u.count);
+  if (thread() != 0 || !*u.finite) return;
+  *u.memory.step = *u.memory.stepped ? 0.99f * *u.memory.step + 0.01f * step : step;
+  *u.memory.stepped = true;
+}
+
+}  // namespace millrace::gpu

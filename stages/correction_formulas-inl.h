@@ -1,0 +1,103 @@
+// Every correction that is in an update's kernel: what becomes of the mean gradient before the
+// rule, and what is remembered of the weights after it.
+//
+// Without a namespace or a guard, as optimizer_formulas-inl.h; where it is included stand
+// - Number: the weights of a vector, or one weight; FORMULA: what begins a function there;
+// - constant(double), plus, minus, times, times_plus (a * b + c), over, size_of and root_of of
+//   Numbers.
+// Elements `e` are of a flat buffer: e.load(buffer), e.store(buffer, Number), and e.only(Number),
+// zeros where there is no element. `old`: the oldest row of the ring of old weights.
+
+struct Uncorrected {
+  static constexpr bool kMeasures = false;  ///< the way that the weights go: `way`
+  FORMULA Uncorrected(const CorrectionNumbers&, const CorrectionMemory&, float*) {}
+  FORMULA Number gradient(const auto&, Number, Number g) const { return g; }
+  FORMULA void updated(const auto&, Number, Number) {}
+};
+
+struct Discrepancy : Uncorrected {
+  FORMULA Discrepancy(const CorrectionNumbers& n, const CorrectionMemory& m, float* old)
+      : Uncorrected(n, m, old),
+        memory(m),
+        decay(constant(n.decay)),
+        fresh(constant(1 - n.decay)),
+        back(constant(-double(n.updates))) {}
+  FORMULA void updated(const auto& e, Number before, Number after) {
+    const Number change =
+        times_plus(minus(after, before), fresh, times(e.load(memory.change), decay));
+    e.store(memory.change, change);
+    e.store(memory.shift, times(change, back));
+  }
+  const CorrectionMemory memory;
+  const Number decay, fresh, back;
+};
+
+struct WeightPrediction : Uncorrected {
+  FORMULA WeightPrediction(const CorrectionNumbers& n, const CorrectionMemory& m, float* old)
+      : Uncorrected(n, m, old), shift(m.shift), ahead(constant(double(n.updates))) {}
+  FORMULA void updated(const auto& e, Number before, Number after) {
+    e.store(shift, times(minus(after, before), ahead));
+  }
+  float* const shift;
+  const Number ahead;
+};
+
+struct OldWeights : Uncorrected {
+  FORMULA OldWeights(const CorrectionNumbers& n, const CorrectionMemory& m, float* oldest)
+      : Uncorrected(n, m, oldest), old(oldest) {}
+  FORMULA void updated(const auto& e, Number, Number after) { e.store(old, after); }
+  float* const old;
+};
+
+struct GapAware : OldWeights {
+  static constexpr bool kMeasures = true;
+  FORMULA GapAware(const CorrectionNumbers& n, const CorrectionMemory& m, float* oldest)
+      : OldWeights(n, m, oldest),
+        stepped(*m.stepped),
+        step(constant(*m.step + 1e-20f)),
+        way(constant(0)) {}
+  FORMULA Number gradient(const auto& e, Number w, Number g) const {
+    if (!stepped) return g;
+    const Number gap = over(size_of(minus(w, e.load(old))), step);
+    return over(g, plus(gap, constant(1)));
+  }
+  FORMULA void updated(const auto& e, Number before, Number after) {
+    way = plus(way, e.only(size_of(minus(after, before))));
+    OldWeights::updated(e, before, after);
+  }
+  const bool stepped;
+  const Number step;
+  Number way;
+};
+
+struct DelayCompensated : OldWeights {
+  FORMULA DelayCompensated(const CorrectionNumbers& n, const CorrectionMemory& m, float* oldest)
+      : OldWeights(n, m, oldest), squares(m.square), lambda(constant(n.lambda)) {}
+  FORMULA Number gradient(const auto& e, Number w, Number g) const {
+    const Number g2 = times(g, g);
+    const Number square = times_plus(g2, constant(0.05), times(e.load(squares), constant(0.95)));
+    e.store(squares, square);
+    const Number strength = over(lambda, root_of(plus(square, constant(1e-7))));
+    return times_plus(times(g2, minus(w, e.load(old))), strength, g);
+  }
+  float* const squares;
+  const Number lambda;
+};
+
+/// Calls with(correction) of the rule.
+template <class With>
+FORMULA void visit_correction(const CorrectionNumbers& n, const CorrectionMemory& m, float* oldest,
+                              const With& with) {
+  switch (n.rule) {
+    case CorrectionRule::none:
+      return with(Uncorrected(n, m, oldest));
+    case CorrectionRule::discrepancy:
+      return with(Discrepancy(n, m, oldest));
+    case CorrectionRule::weight_prediction:
+      return with(WeightPrediction(n, m, oldest));
+    case CorrectionRule::gap_aware:
+      return with(GapAware(n, m, oldest));
+    case CorrectionRule::dc_asgd:
+      return with(DelayCompensated(n, m, oldest));
+  }
+}
