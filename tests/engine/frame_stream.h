@@ -34,20 +34,16 @@ inline SampleFunction samples_of(const TrainerOptions& options) {
 }
 
 /// Gives `samples` such samples, as bytes where the trainer takes bytes.
-class FrameStream final : public Feed {
+class FrameStream final : public CountedFeed {
  public:
   FrameStream(const TrainerOptions& options, std::int64_t samples)
-      : shape_(options.sample), target_is_input_(options.target_is_input), samples_(samples) {}
-  Status poll(std::chrono::microseconds) override {
-    return next_ < samples_ ? Status::ready : Status::end;
-  }
-  void take(Sample& sample) override {
-    give(next_, sample.input_bytes(), sample.input());
-    if (!target_is_input_) give(next_ + 1, sample.target_bytes(), sample.target());
-    sample.info = {.frame = next_++, .captured = Clock::now()};
-  }
+      : CountedFeed(samples), shape_(options.sample), target_is_input_(options.target_is_input) {}
 
  private:
+  void fill(std::int64_t n, Sample& sample) override {
+    give(n, sample.input_bytes(), sample.input());
+    if (!target_is_input_) give(n + 1, sample.target_bytes(), sample.target());
+  }
   void give(std::int64_t n, std::span<std::uint8_t> bytes, std::span<float> floats) const {
     EXPECT_NE(bytes.empty(), floats.empty());
     const at::Tensor frame = frame_at(n, shape_), sample = floats_of(frame);
@@ -57,7 +53,6 @@ class FrameStream final : public Feed {
 
   stages::ImageShape shape_;
   bool target_is_input_;
-  std::int64_t samples_, next_ = 0;
 };
 
 /// Keeps losses, and holds what the trainer shows against the samples.

@@ -1,6 +1,7 @@
 // Disturbs the timing of a pipeline.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -10,8 +11,8 @@
 namespace millrace::engine {
 
 /// Every third action begins up to half a millisecond late.
-inline PipelineOptions random_sleeps() {
-  PipelineOptions options;
+inline PipelineOptions random_sleeps(const std::atomic<std::int64_t>* train_every = nullptr) {
+  PipelineOptions options{.train_every = train_every};
   options.before_action = [](int worker, const Action&) {
     thread_local std::mt19937 random{std::uint32_t(worker)};
     if (random() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 500));

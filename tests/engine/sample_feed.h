@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/trainer/trainer.h"
+#include "tests/engine/counted_feed.h"
 
 namespace millrace::engine {
 
@@ -23,32 +24,24 @@ inline std::pair<at::Tensor, at::Tensor> sample_at(std::int64_t n,
 }
 
 /// Gives samples [begin, end) of the stream to a trainer, without threads of its own.
-class SampleFeed final : public Feed {
+class SampleFeed final : public CountedFeed {
  public:
   explicit SampleFeed(stages::ImageShape shape, std::int64_t end, std::int64_t begin = 0)
-      : shape_(shape), next_(begin), end_(end) {}
-  Status poll(std::chrono::microseconds patience) override {
-    return next_ < end_ ? Status::ready : Status::end;
-  }
-  void take(Sample& sample) override {
-    const at::Tensor x = sample_at(next_, shape_).first;
-    for (const std::span<float> to : {sample.input(), sample.target()})
-      std::copy_n(x.const_data_ptr<float>(), to.size(), to.begin());
-    if (spoiled && spoiled(next_)) sample.input()[0] = std::numeric_limits<float>::quiet_NaN();
-    if (rewrite) rewrite(next_, sample.input());
-    sample.info = {.frame = next_,
-                   .captured = Clock::now(),
-                   .has_target = !has_target || has_target(next_)};
-    ++next_;
-  }
+      : CountedFeed(end, begin), shape_(shape) {}
   std::function<bool(std::int64_t)> has_target;  ///< empty: every sample has one
   std::function<bool(std::int64_t)> spoiled;     ///< has a NaN; empty: none
   std::function<void(std::int64_t, std::span<float>)> rewrite;  ///< changes inputs; empty: none
 
  private:
+  void fill(std::int64_t n, Sample& sample) override {
+    const at::Tensor x = sample_at(n, shape_).first;
+    for (const std::span<float> to : {sample.input(), sample.target()})
+      std::copy_n(x.const_data_ptr<float>(), to.size(), to.begin());
+    if (spoiled && spoiled(n)) sample.input()[0] = std::numeric_limits<float>::quiet_NaN();
+    if (rewrite) rewrite(n, sample.input());
+    sample.info.has_target = !has_target || has_target(n);
+  }
   stages::ImageShape shape_;
-  std::int64_t next_;
-  std::int64_t end_;
 };
 
 /// The spoiled samples of SampleFeed, for the oracle.

@@ -26,6 +26,13 @@ std::vector<Kind> kinds(Overload& overload, const Load& load, int loads) {
   return seen;
 }
 
+/// What the third such load in a row brings about: by one or two nothing is judged.
+Change third(Overload& overload, const Load& load) {
+  overload.judge(load);
+  overload.judge(load);
+  return overload.judge(load);
+}
+
 TEST(Overload, OneHiccupIsNoVerdict) {
   Overload overload({.policy = Policy::skip});
   for (int i = 0; i < 50; ++i) {
@@ -109,9 +116,7 @@ TEST(Skip, SaysSoWhenPredictionAloneIsTooSlow) {
 
 TEST(Skip, ALoadThatSawAChangeIsNotJudged) {
   Overload overload({.policy = Policy::skip});
-  overload.judge(load_of({20}));
-  overload.judge(load_of({20}));
-  EXPECT_EQ(overload.judge(load_of({20})).train_every, 2);
+  EXPECT_EQ(third(overload, load_of({20})).train_every, 2);
   EXPECT_EQ(overload.judge(load_of({20})).kind, Kind::none);  // half of it before the change
   EXPECT_TRUE(kinds(overload, load_of({9}), 10).empty());
 }
@@ -129,9 +134,7 @@ TEST(Recut, MovesModulesFromTheSlowestStage) {
   // Eight equal modules; the second stage's core is slower than it was.
   Overload overload(
       {.policy = Policy::recut, .module_ms = std::vector<double>(8, 1.0), .cut = {3}});
-  overload.judge(load_of({3, 15}));
-  overload.judge(load_of({3, 15}));
-  const Change change = overload.judge(load_of({3, 15}));
+  const Change change = third(overload, load_of({3, 15}));
   EXPECT_EQ(change.kind, Kind::recut);
   EXPECT_EQ(change.from_cut, std::vector<int>{3});
   EXPECT_EQ(change.cut, std::vector<int>{5});
@@ -171,9 +174,7 @@ TEST(Recut, DoesSoLessAndLessOften) {
 
 TEST(Recut, AStageOfFreeModulesSharesWhatItTook) {
   Overload overload({.policy = Policy::recut, .module_ms = {0, 0, 0, 0}, .cut = {3}});
-  overload.judge(load_of({30, 1}));
-  overload.judge(load_of({30, 1}));
-  EXPECT_EQ(overload.judge(load_of({30, 1})).cut, std::vector<int>{2});
+  EXPECT_EQ(third(overload, load_of({30, 1})).cut, std::vector<int>{2});
 }
 
 TEST(Load, IsTheMeanOfAStretchOverReplicas) {
@@ -196,10 +197,8 @@ TEST(Load, IsTheMeanOfAStretchOverReplicas) {
 
 TEST(Change, IsToldInOneLineWithItsReason) {
   Overload overload({.policy = Policy::skip});
-  const Load load = load_of({1, 41.2}, 33.3);
-  overload.judge(load);
-  overload.judge(load);
-  EXPECT_EQ(text(overload.judge(load)), "train every: 1 -> 2: stage 1 took 41.2 ms of 33.3 ms");
+  EXPECT_EQ(text(third(overload, load_of({1, 41.2}, 33.3))),
+            "train every: 1 -> 2: stage 1 took 41.2 ms of 33.3 ms");
   EXPECT_EQ(text({.kind = Kind::recut,
                   .stage = 1,
                   .took_ms = 41.2,
@@ -212,10 +211,9 @@ TEST(Change, IsToldInOneLineWithItsReason) {
 
 TEST(Change, NamesNoStageWhereNoneIsTooSlowAlone) {
   Overload overload({});
-  const Load load = load_of({8, 8}, 10, 16);  // sequential: one after the other
-  overload.judge(load);
-  overload.judge(load);
-  EXPECT_EQ(text(overload.judge(load)), "late: a frame took 16 ms of 10 ms");
+  // Sequential: one after the other.
+  EXPECT_EQ(text(third(overload, load_of({8, 8}, 10, 16))),
+            "late: a frame took 16 ms of 10 ms");
 }
 
 TEST(Policy, IsNamed) {

@@ -8,6 +8,7 @@
 
 #include "engine/monitor/loss_history.h"
 #include "engine/pipeline/pipeline.h"
+#include "tests/engine/counted_feed.h"
 #include "tests/engine/empty_step.h"
 
 namespace {
@@ -43,21 +44,16 @@ namespace millrace::engine {
 namespace {
 
 /// Notes the count of allocations at two moments of the run.
-class CountingFeed final : public Feed {
+class CountingFeed final : public CountedFeed {
  public:
-  Status poll(std::chrono::microseconds patience) override {
-    return next_ < 3000 ? Status::ready : Status::end;
-  }
-  void take(Sample& sample) override {
-    if (next_ == 1000) before = allocations;
-    if (next_ == 2900) after = allocations;
-    sample.info.frame = next_++;
-    sample.info.captured = Clock::now();
-  }
+  CountingFeed() : CountedFeed(3000) {}
   long before = 0, after = -1;
 
  private:
-  std::int64_t next_ = 0;
+  void fill(std::int64_t n, Sample&) override {
+    if (n == 1000) before = allocations;
+    if (n == 2900) after = allocations;
+  }
 };
 
 class History final : public Observer {

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "tests/engine/counted_feed.h"
 #include "tests/engine/empty_step.h"
 #include "tests/engine/random_sleeps.h"
 #include "tests/engine/stall_watch.h"
@@ -29,7 +30,6 @@ class FakeStep final : public EmptyStep {
       : input_(input), up_(up), down_(down) {
     kept_.resize(input.size());
   }
-  void prepare() override {}
   void forward(int slot, std::int64_t) override {
     kept_[slot] = up_ ? up_->activation[slot] : input_[slot];
     seen.push_back(kept_[slot]);
@@ -98,18 +98,11 @@ struct Rig {
     return all;
   }
 
-  struct CountingFeed final : Feed {
-    CountingFeed(std::vector<std::int64_t>& slots, std::int64_t count)
-        : input(slots), samples(count) {}
-    Status poll(std::chrono::microseconds patience) override {
-      return next < samples ? Status::ready : Status::end;
-    }
-    void take(Sample& sample) override {
-      input[sample.slot] = next;
-      sample.info.frame = next++;
-    }
+  struct NumberFeed final : CountedFeed {
+    NumberFeed(std::vector<std::int64_t>& slots, std::int64_t count)
+        : CountedFeed(count), input(slots) {}
+    void fill(std::int64_t n, Sample& sample) override { input[sample.slot] = n; }
     std::vector<std::int64_t>& input;
-    std::int64_t samples, next = 0;
   };
 
   Outcome run(PipelineOptions options = {}) {
@@ -123,7 +116,7 @@ struct Rig {
   Monitor monitor;
   std::vector<std::int64_t> input;
   std::vector<Boundary> boundaries;
-  CountingFeed feed;
+  NumberFeed feed;
   std::vector<std::unique_ptr<FakeStep>> steps;
 };
 
@@ -242,9 +235,7 @@ TEST(TrainEvery, ALeftOutSampleCostsAForwardAndNoMoreInEveryStage) {
   for (const std::string name : {"partime", "pb", "pipedream", "sequential"}) {
     for (const int stages : {1, 2, 3, 5}) {
       Rig rig(name, stages, 300);
-      PipelineOptions options = random_sleeps();
-      options.train_every = &third;
-      const Outcome outcome = rig.run(std::move(options));
+      const Outcome outcome = rig.run(random_sleeps(&third));
       EXPECT_EQ(outcome.trained, 100);
       EXPECT_EQ(outcome.predicted_only, 200);
       EXPECT_EQ(outcome.admitted, 300);
@@ -270,9 +261,7 @@ TEST(TrainEvery, ChoosesWholeUpdates) {
   const std::atomic<std::int64_t> second{2};
   for (const std::string name : {"gpipe", "1f1b", "interleaved", "zb-h1", "2bw"}) {
     Rig rig(name, 4, 30);  // minibatches of 4, and half a one
-    PipelineOptions options = random_sleeps();
-    options.train_every = &second;
-    const Outcome outcome = rig.run(std::move(options));
+    const Outcome outcome = rig.run(random_sleeps(&second));
     EXPECT_EQ(outcome.trained, 16) << name;
     EXPECT_EQ(outcome.predicted_only, 12) << name;
     EXPECT_EQ(outcome.rejected, 2) << name;
@@ -287,9 +276,7 @@ TEST(TrainEvery, ChoosesWholeUpdates) {
 TEST(TrainEvery, ReplicasLeaveOutTheSame) {
   const std::atomic<std::int64_t> second{2};
   Rig rig("pipedream", 2, 25, {2, 3});
-  PipelineOptions options = random_sleeps();
-  options.train_every = &second;
-  const Outcome outcome = rig.run(std::move(options));  // by 6: 0, 12 and the 1 at 24
+  const Outcome outcome = rig.run(random_sleeps(&second));  // by 6: 0, 12 and the 1 at 24
   EXPECT_EQ(outcome.trained, 12);
   EXPECT_EQ(outcome.predicted_only, 12);
   EXPECT_EQ(outcome.rejected, 1);
@@ -321,8 +308,7 @@ class SlowToEnd final : public EmptyStep, public Observer {
 TEST(Deferring, APredictionIsToldBeforeItsLaunchIsOver) {
   const Schedule schedule = make_schedule("partime", {.stages = 1});
   Monitor monitor(schedule.replica_counts(), 0.0);
-  std::vector<std::int64_t> slots(schedule.slots());
-  Rig::CountingFeed feed(slots, 20);
+  CountedFeed feed(20);
   SlowToEnd step;
   Pipeline(schedule, {&step}, feed, &step, monitor, {}).run();
   EXPECT_FALSE(step.gave_up);

@@ -17,6 +17,8 @@
 #include <thread>
 
 #include "engine/schedule/registry.h"
+#include "tests/complaint.h"
+#include "tests/engine/counted_feed.h"
 #include "tests/engine/empty_step.h"
 #include "tests/engine/random_sleeps.h"
 #include "tests/engine/thread_exchange.h"
@@ -163,26 +165,18 @@ class DigestStep final : public EmptyStep {
   std::vector<Number> kept_;
 };
 
-class NumberFeed final : public Feed {
+class NumberFeed final : public CountedFeed {
  public:
-  NumberFeed(Memory& memory, std::int64_t samples) : memory_(memory), samples_(samples) {}
-  Status poll(std::chrono::microseconds) override {
-    return next_ < samples_ ? Status::ready : Status::end;
-  }
-  void take(Sample& sample) override {
-    memory_.input[std::size_t(sample.slot)] = mixed(17, Number(next_));
-    memory_.target[std::size_t(sample.slot)] = mixed(19, Number(next_));
-    sample.info = {.frame = next_,
-                   .captured = Clock::now(),
-                   .has_target = next_ % 7 != 3,
-                   .replayed = next_ % 5 == 2};
-    ++next_;
-  }
+  NumberFeed(Memory& memory, std::int64_t samples) : CountedFeed(samples), memory_(memory) {}
 
  private:
+  void fill(std::int64_t n, Sample& sample) override {
+    memory_.input[std::size_t(sample.slot)] = mixed(17, Number(n));
+    memory_.target[std::size_t(sample.slot)] = mixed(19, Number(n));
+    sample.info.has_target = n % 7 != 3;
+    sample.info.replayed = n % 5 == 2;
+  }
   Memory& memory_;
-  const std::int64_t samples_;
-  std::int64_t next_ = 0;
 };
 
 class Seen final : public Observer {
@@ -411,13 +405,8 @@ TEST(Ranks, DrainWhenRankZeroIsAskedTo) {
 
 TEST(Ranks, AreRefusedWhereTheyCannotBe) {
   const Schedule schedule = make_schedule("pipedream", {.stages = 2, .replicas = {1, 2}});
-  const auto why = [&](std::vector<int> dealt, int ranks) -> std::string {
-    try {
-      require_ranks(schedule, dealt, ranks);
-      return "";
-    } catch (const std::invalid_argument& error) {
-      return error.what();
-    }
+  const auto why = [&](const std::vector<int>& dealt, int ranks) {
+    return complaint<std::invalid_argument>([&] { require_ranks(schedule, dealt, ranks); });
   };
   EXPECT_EQ(why({0, 1, 1}, 2), "");
   EXPECT_EQ(why({0, 1, 1}, 4), "4 ranks: the schedule has 3 workers, so 1 to 3");

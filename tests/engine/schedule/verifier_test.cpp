@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+
 namespace millrace::engine {
 namespace {
 
@@ -64,64 +66,60 @@ TEST(Verifier, PassesRecomputationWhereWeightsAreThoseOfTheForward) {
 }
 
 TEST(Verifier, NamesTheFault) {
-  Schedule s = make_schedule("pipedream", {.stages = 3});
-  std::swap(s.workers[1].period[0], s.workers[1].period[1]);
-  EXPECT_EQ(fault_of(s), "") << "backward before forward is as good while the version is kept";
-
-  s = make_schedule("sequential", {.stages = 2});
-  std::swap(s.workers[0].period[0], s.workers[0].period[1]);
-  EXPECT_EQ(fault_of(s), "the sample has not been forwarded");
-
-  s = make_schedule("partime", {.stages = 3});
-  s.workers[0].period.pop_back();
-  EXPECT_EQ(fault_of(s), "an update is missing");
-
-  s = make_schedule("partime", {.stages = 3});
-  s.workers[0].period[1].gradient += 1;
-  EXPECT_EQ(fault_of(s), "receives what belongs to sample 2");
-
-  s = make_schedule("pipedream", {.stages = 3});
-  s.versions = {2, 2, 1};
-  EXPECT_EQ(fault_of(s), "its weight version is no longer kept");
-
-  s = make_schedule("2bw", {.stages = 2});
-  s.workers[1].period[0].version += 1;
-  EXPECT_EQ(fault_of(s), "runs at another weight version than the rule says");
-
-  s = make_schedule("1f1b", {.stages = 2});
-  s.workers[0].period.erase(s.workers[0].period.begin());
-  EXPECT_EQ(fault_of(s), "forwards must take the samples in order, each once");
-}
-
-TEST(Verifier, NamesFaultsOfPartsAndReplicas) {
-  Schedule s = make_schedule("zb-h1", {.stages = 2});
-  std::swap(s.workers[0].period[2], s.workers[0].period[3]);  // W0 before I0
-  EXPECT_EQ(fault_of(s), "the weights' gradient before the input's");
-
-  s = make_schedule("gpipe", {.stages = 2, .recompute = true});
-  s.workers[1].period.erase(s.workers[1].period.begin() + 4);
-  EXPECT_EQ(fault_of(s), "its activations have not been recomputed");
-
-  s = make_schedule("gpipe", {.stages = 2});
-  std::swap(s.workers[0].period[5], s.workers[0].period[6]);
-  std::swap(s.workers[1].period[5], s.workers[1].period[6]);  // B0 B2 B1 B3
-  EXPECT_EQ(fault_of(s), "backwards of a minibatch must go up or down through its samples");
-
-  s = make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}});
-  std::swap(s.workers[0].replica, s.workers[1].replica);
-  EXPECT_EQ(fault_of(s), "the sample belongs to another replica");
-
-  s = make_schedule("pipedream", {.stages = 2, .replicas = {2, 1}});
-  s.workers[0].period.pop_back();
-  EXPECT_EQ(fault_of(s), "its weight version is not made yet");
-}
-
-TEST(Verifier, FindsDeadlocks) {
-  // Both neighbours wait for each other: stage 0 wants its gradient before it forwards what
-  // stage 1 wants first.
-  Schedule s = make_schedule("gpipe", {.stages = 2, .microbatches = 2});
-  std::swap(s.workers[0].period[1], s.workers[0].period[2]);  // F0 B0 F1 B1
-  EXPECT_EQ(fault_of(s), "deadlock: what it waits for never comes");
+  struct Case {
+    ScheduleSpec spec;
+    std::function<void(Schedule&)> spoil;
+    std::string fault;
+  };
+  const auto period = [](Schedule& s, int worker) -> std::vector<Action>& {
+    return s.workers[std::size_t(worker)].period;
+  };
+  const auto swap = [&](int worker, std::size_t a, std::size_t b) {
+    return [=](Schedule& s) { std::swap(period(s, worker)[a], period(s, worker)[b]); };
+  };
+  const auto drop_last = [&](Schedule& s) { period(s, 0).pop_back(); };
+  const ScheduleSpec replicated{.schedule = "pipedream", .stages = 2, .replicas = {2, 1}};
+  const std::vector<Case> cases = {
+      // Backward before forward is as good while the version is kept.
+      {{.schedule = "pipedream", .stages = 3}, swap(1, 0, 1), ""},
+      {{.schedule = "sequential", .stages = 2}, swap(0, 0, 1), "the sample has not been forwarded"},
+      {{.schedule = "partime", .stages = 3}, drop_last, "an update is missing"},
+      {{.schedule = "partime", .stages = 3},
+       [&](Schedule& s) { period(s, 0)[1].gradient += 1; },
+       "receives what belongs to sample 2"},
+      {{.schedule = "pipedream", .stages = 3},
+       [](Schedule& s) { s.versions = {2, 2, 1}; },
+       "its weight version is no longer kept"},
+      {{.schedule = "2bw", .stages = 2},
+       [&](Schedule& s) { period(s, 1)[0].version += 1; },
+       "runs at another weight version than the rule says"},
+      {{.schedule = "1f1b", .stages = 2},
+       [&](Schedule& s) { period(s, 0).erase(period(s, 0).begin()); },
+       "forwards must take the samples in order, each once"},
+      {{.schedule = "zb-h1", .stages = 2},
+       swap(0, 2, 3),  // W0 before I0
+       "the weights' gradient before the input's"},
+      {{.schedule = "gpipe", .stages = 2, .recompute = true},
+       [&](Schedule& s) { period(s, 1).erase(period(s, 1).begin() + 4); },
+       "its activations have not been recomputed"},
+      {{.schedule = "gpipe", .stages = 2},
+       [&](Schedule& s) {
+         for (const int worker : {0, 1}) swap(worker, 5, 6)(s);  // B0 B2 B1 B3
+       },
+       "backwards of a minibatch must go up or down through its samples"},
+      {replicated, [](Schedule& s) { std::swap(s.workers[0].replica, s.workers[1].replica); },
+       "the sample belongs to another replica"},
+      {replicated, drop_last, "its weight version is not made yet"},
+      // Both neighbours wait for each other: stage 0 wants its gradient before it forwards what
+      // stage 1 wants first: F0 B0 F1 B1.
+      {{.schedule = "gpipe", .stages = 2, .microbatches = 2},
+       swap(0, 1, 2),
+       "deadlock: what it waits for never comes"}};
+  for (const auto& [spec, spoil, fault] : cases) {
+    Schedule schedule = make_schedule(spec);
+    spoil(schedule);
+    EXPECT_EQ(fault_of(schedule), fault) << spec.schedule;
+  }
 }
 
 TEST(Verifier, FindsSlotsThatAreOverwritten) {

@@ -53,15 +53,13 @@ TEST_P(RecordedTest, TargetsThatComeLateGiveTheSameWeightsAndLosses) {
 
 INSTANTIATE_TEST_SUITE_P(
     Schedules, RecordedTest,
-    testing::Values(ScheduleCase{"partime", 1, {}}, ScheduleCase{"partime", 2, {4}},
-                    ScheduleCase{"partime", 4, {2, 4, 6}},
-                    ScheduleCase{"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, ScheduleCase{"pb", 2, {4}},
-                    ScheduleCase{"pb", 4, {1, 2, 3}}, ScheduleCase{"pipedream", 2, {4}},
-                    ScheduleCase{"pipedream", 4, {2, 4, 6}}, ScheduleCase{"2bw", 1, {}},
-                    ScheduleCase{"2bw", 3, {2, 5}}, ScheduleCase{"gpipe", 1, {}},
-                    ScheduleCase{"gpipe", 3, {2, 5}}, ScheduleCase{"gpipe", 2, {4}, {}, true},
-                    ScheduleCase{"1f1b", 4, {2, 4, 6}}, ScheduleCase{"interleaved", 4, {2, 4, 6}},
-                    ScheduleCase{"zb-h1", 2, {4}}, ScheduleCase{"sequential", 3, {2, 5}}),
+    testing::ValuesIn(std::vector<ScheduleCase>{
+        {"partime", 1, {}}, {"partime", 2, {4}}, {"partime", 4, {2, 4, 6}},
+        {"partime", 8, {1, 2, 3, 4, 5, 6, 7}}, {"pb", 2, {4}}, {"pb", 4, {1, 2, 3}},
+        {"pipedream", 2, {4}}, {"pipedream", 4, {2, 4, 6}}, {"2bw", 1, {}}, {"2bw", 3, {2, 5}},
+        {"gpipe", 1, {}}, {"gpipe", 3, {2, 5}}, {"gpipe", 2, {4}, {}, true},
+        {"1f1b", 4, {2, 4, 6}}, {"interleaved", 4, {2, 4, 6}}, {"zb-h1", 2, {4}},
+        {"sequential", 3, {2, 5}}}),
     [](const auto& info) { return name_of(info.param); });
 
 TEST(Recorded, EveryOptimizer) {

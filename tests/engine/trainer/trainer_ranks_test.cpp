@@ -30,13 +30,12 @@ TEST_P(RanksTest, EqualOneProcessInStepPrograms) {
 
 INSTANTIATE_TEST_SUITE_P(
     Schedules, RanksTest,
-    testing::Values(ScheduleCase{"partime", 2, {4}}, ScheduleCase{"partime", 4, {2, 4, 6}},
-                    ScheduleCase{"pb", 4, {1, 2, 3}}, ScheduleCase{"pipedream", 4, {2, 4, 6}},
-                    ScheduleCase{"2bw", 4, {2, 4, 6}}, ScheduleCase{"gpipe", 4, {2, 4, 6}},
-                    ScheduleCase{"1f1b", 4, {2, 4, 6}}, ScheduleCase{"interleaved", 4, {2, 4, 6}},
-                    ScheduleCase{"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}},
-                    ScheduleCase{"sequential", 4, {2, 4, 6}}, ScheduleCase{"zb-h1", 4, {2, 4, 6}},
-                    ScheduleCase{"1f1b", 4, {2, 4, 6}, {}, true}),
+    testing::ValuesIn(std::vector<ScheduleCase>{
+        {"partime", 2, {4}}, {"partime", 4, {2, 4, 6}}, {"pb", 4, {1, 2, 3}},
+        {"pipedream", 4, {2, 4, 6}}, {"2bw", 4, {2, 4, 6}}, {"gpipe", 4, {2, 4, 6}},
+        {"1f1b", 4, {2, 4, 6}}, {"interleaved", 4, {2, 4, 6}},
+        {"interleaved", 8, {1, 2, 3, 4, 5, 6, 7}}, {"sequential", 4, {2, 4, 6}},
+        {"zb-h1", 4, {2, 4, 6}}, {"1f1b", 4, {2, 4, 6}, {}, true}}),
     [](const auto& info) { return name_of(info.param); });
 
 TEST(Ranks, EqualTheOracleWithReplicasOnSeveralRanks) {

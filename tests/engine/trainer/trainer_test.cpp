@@ -5,26 +5,22 @@
 
 #include <atomic>
 
+#include "tests/complaint.h"
 #include "tests/engine/tiny.h"
 
 namespace millrace::engine {
 namespace {
 
-std::string complaint(TrainerOptions options) {
-  try {
-    Trainer trainer(std::move(options));
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
+std::string complaint_about(const TrainerOptions& options) {
+  return complaint<std::invalid_argument>([&] { Trainer{options}; });
 }
 
 TEST(Trainer, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(complaint(tiny(7, {})), "7 stages: the network has 6 modules, so 1 to 6");
-  EXPECT_EQ(complaint(tiny(3, {2})), "1 places make 2 stages, pipeline.stages is 3");
-  EXPECT_EQ(complaint(tiny(3, {3, 3})), "places must rise from 1 to 5");
-  EXPECT_EQ(complaint(tiny(2, {6})), "places must rise from 1 to 5");
-  EXPECT_EQ(complaint(tiny(2, {0})), "places must rise from 1 to 5");
+  EXPECT_EQ(complaint_about(tiny(7, {})), "7 stages: the network has 6 modules, so 1 to 6");
+  EXPECT_EQ(complaint_about(tiny(3, {2})), "1 places make 2 stages, pipeline.stages is 3");
+  EXPECT_EQ(complaint_about(tiny(3, {3, 3})), "places must rise from 1 to 5");
+  EXPECT_EQ(complaint_about(tiny(2, {6})), "places must rise from 1 to 5");
+  EXPECT_EQ(complaint_about(tiny(2, {0})), "places must rise from 1 to 5");
 }
 
 TEST(Trainer, BalancesWhatIsNotCut) {
