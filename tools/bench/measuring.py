@@ -1,5 +1,6 @@
 """What the suites share: questions to the C++ half, runs of the program, turns, medians and the machine's load."""
 
+import contextlib
 import functools
 import json
 import math
@@ -23,13 +24,34 @@ class Failure(Exception):
         self.code = code
 
 
-class Machine:
-    """The C++ half, kept running: machine.turn(arm=..., seconds=...) asks it the question "turn" (measure.h)."""
+class Asked:
+    """A program, kept running, that answers each line it is sent by a line."""
+
+    def __init__(self, *command):
+        try:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        except OSError as error:
+            raise Failure(f"{command[0]}: {error.strerror}", 2) from error
+
+    def line(self, question):
+        with contextlib.suppress(BrokenPipeError):  # it answers nothing then
+            print(question, file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise Failure(f"{' '.join(map(str, self.process.args))} ended with {self.process.wait()} at {question[:200]}")
+        return answer
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+class Machine(Asked):
+    """The C++ half: machine.turn(arm=..., seconds=...) asks it the question "turn" (measure.h)."""
 
     def __init__(self, program, *launcher):
         self.program, self.millrace = program, Path(program).with_name("millrace")
-        self.process = subprocess.Popen([*launcher, program, "--measure"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        text=True)
+        super().__init__(*launcher, program, "--measure")
         self.facts = self.machine()
         self.cores = self.facts["cores"]
 
@@ -41,19 +63,10 @@ class Machine:
         return lambda **details: self.ask({"question": question, **details})
 
     def ask(self, question):
-        self.process.stdin.write(json.dumps(question) + "\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            raise Failure(f"the measuring program ended with {self.process.wait()} at {question['question']}")
-        reply = json.loads(line)
+        reply = json.loads(self.line(json.dumps(question)))
         if "error" in reply:
             raise Failure(reply["error"], reply["code"])
         return reply["answer"]
-
-    def close(self):
-        self.process.stdin.close()
-        self.process.wait()
 
     def provenance(self, threads):
         return {**self.facts["provenance"], "threads": threads}

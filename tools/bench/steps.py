@@ -1,10 +1,9 @@
 """`millrace bench framerate`, `pipeline`, `prediction` and `partime`: how long a pipeline's steps take."""
 
-import subprocess
 import sys
 
 import partime_answers
-from measuring import HERE, Failure, OtherLoad, in_turns, median, median_ratio, medians, progress
+from measuring import HERE, Asked, OtherLoad, in_turns, median, median_ratio, medians, progress
 
 # The networks of the PARTIME paper's slides, as the engine's ModelSpec has them.
 SHAPES = {"basic": (10, 16, 5), "layers": (30, 16, 5), "features": (10, 48, 5), "kernel": (10, 16, 15)}
@@ -14,23 +13,13 @@ SCHEDULES = ["sequential", "partime", "pb", "pipedream", "2bw", "gpipe", "1f1b",
 
 # --- framerate ---
 
-class PyTorch:
-    """Another Python, which has torch, asked over pipes; it keeps what it has built."""
-
-    def __init__(self, python):
-        try:
-            self.process = subprocess.Popen([python, HERE / "pytorch_step.py"], stdin=subprocess.PIPE,
-                                            stdout=subprocess.PIPE, text=True)
-        except OSError as error:
-            raise Failure(f"--pytorch {python}: {error.strerror}", 2) from error
+class PyTorch(Asked):
+    """Another Python, which has torch; it keeps what it has built."""
 
     def step_ms(self, network, size, mode, threads, seconds):
         """Median milliseconds of a training step; None where PyTorch can't."""
         preset, shape = ("resnet18", (0, 0, 0)) if network == "resnet18" else ("partime-cnn", SHAPES[network])
-        print(preset, *shape, size, mode, threads, seconds, file=self.process.stdin, flush=True)
-        line = self.process.stdout.readline()
-        if not line:
-            raise Failure("--pytorch: Python has gone; does it have torch?")
+        line = self.line(f"{preset} {' '.join(map(str, shape))} {size} {mode} {threads} {seconds}")
         try:
             return float(line)
         except ValueError:
@@ -58,7 +47,7 @@ def framerate(machine, options):
     modes = [(network, size, mode, 2**power) for network, size in cases
              for mode in ("eager", "channels_last", "compile") for power in range(machine.cores.bit_length())
              if options.pytorch]
-    pytorch = PyTorch(options.pytorch) if options.pytorch else None
+    pytorch = PyTorch(options.pytorch, HERE / "pytorch_step.py") if options.pytorch else None
 
     def turn(arm, _):
         if isinstance(arm, tuple):

@@ -7,13 +7,12 @@ import math
 import os
 import queue
 import statistics
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from measuring import HERE, Failure, Machine, progress
+from measuring import HERE, Asked, Failure, Machine, progress
 
 WIDTH, HEIGHT, HELD = 48, 36, 101  # frames that follow those learned from; of the first the target was learned
 # {next}: past the frames learned from, so that what follows is a scene never seen.
@@ -122,17 +121,14 @@ class Learner:
         self.cores, self.count = queue.Queue(), 0
         for core in os.sched_getaffinity(0):
             launcher = ("taskset", "-c", str(core))
-            command = [*launcher, python, HERE / "pytorch_stream.py"]
-            self.cores.put((Machine(machine.program, *launcher),
-                            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)))
+            self.cores.put((Machine(machine.program, *launcher), Asked(*launcher, python, HERE / "pytorch_stream.py")))
         self.pool = ThreadPoolExecutor(self.cores.qsize())
 
     def close(self):
         self.pool.shutdown(cancel_futures=True)
         while not self.cores.empty():
-            machine, other = self.cores.get()
-            machine.close()
-            other.communicate()
+            for program in self.cores.get():
+                program.close()
 
     def all(self, text, work, jobs):
         """work(core, *job) of each."""
@@ -153,12 +149,7 @@ class Learner:
             job = {"folder": str(stream.folder), "weights": str(stream.start), "layers": stream.layers,
                    "classes": stream.classes, "learn": stream.frames, "count": stream.frames + HELD,
                    "optimizer": arm["optimizer"], "lr": rate, "every": arm["every"], "warmup": warmup(stream.labels, arm["every"])}
-            other.stdin.write(json.dumps(job) + "\n")
-            other.stdin.flush()
-            line = other.stdout.readline()
-            if not line:
-                raise Failure(f"{other.args[3]}: ended with {other.wait()}")
-            return json.loads(line)
+            return json.loads(other.line(json.dumps(job)))
         weights = stream.folder / f"{arm['arm']} {rate}.safetensors"
         learned = stream.run(machine, {
             "model.weights": stream.start, "pipeline.schedule": arm["schedule"], "pipeline.stages": arm["stages"],
