@@ -162,7 +162,7 @@ std::string RankLetters::meters() const {
 void RankLetters::take_meters(ByteReader& bytes) {
   while (!bytes.empty()) {
     const int replica_id = bytes.get<int>();
-    shared_.monitor.meter(replica_id).take(bytes.raw(StageMeter::size_in_bytes()));
+    shared_.monitor.meter(replica_id).take(bytes.raw(sizeof(StageMeter::Measurements)));
   }
 }
 
