@@ -113,11 +113,8 @@ TORCH_LIBRARY(millrace, library) {
   library.def(
       "check_and_update(Tensor weights, Tensor(a!) to, Tensor(b!) gradient, Tensor(c!)[] state, "
       "Tensor(d!)[] memory, str numbers, Tensor rate, Tensor(e!) skipped, Tensor? finite) -> "
-      "Tensor");
-}
-
-TORCH_LIBRARY_IMPL(millrace, CompositeExplicitAutograd, library) {
-  library.impl("check_and_update", &check_and_update_operator);
+      "Tensor",
+      torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &check_and_update_operator));
 }
 
 at::Tensor check_and_update(const UpdateNumbers& n, UpdateBuffers buffers, const at::Tensor& rate,

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "stages/additions.h"
 #include "stages/layer.h"
 #include "stages/layer_files.h"  // CMake writes it: FILE(name) for each layers_name.cpp
 

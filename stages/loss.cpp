@@ -7,8 +7,6 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "stages/additions.h"
-
 namespace millrace::stages {
 namespace {
 

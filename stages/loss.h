@@ -32,6 +32,9 @@ struct LossType {
 
 /// Every value that task.loss can take, the default first.
 const std::deque<LossType>& loss_types();
+/// Adds one, before any thread but the caller's uses the table. Throws std::invalid_argument if the
+/// name is taken.
+void add_loss_type(LossType type);
 /// Throws std::invalid_argument for a name that is not in the table.
 const LossType& loss_type(const std::string& name);
 

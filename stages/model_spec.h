@@ -91,6 +91,9 @@ struct LayerType {
 
 /// Every value LayerSpec::type can take, in the order of names.
 const std::vector<LayerType>& layer_types();
+/// Adds one, before any thread but the caller's uses the table. Throws std::invalid_argument if the
+/// name is taken, or for a key that no `[[model.layer]]` can have.
+void add_layer_type(LayerType type);
 /// Throws std::invalid_argument for a name that is not in the table.
 const LayerType& layer_type(const std::string& name);
 /// Every value ModelSpec::preset can take.

@@ -86,8 +86,6 @@ File open(const std::string& file) {
     if (about.at("format") != kFormat)
       throw std::invalid_argument("has a format of another version");
     return {std::move(module), std::move(about)};
-  } catch (const json::exception&) {
-    throw std::invalid_argument("what it says of its parts can't be read");
   } catch (const c10::Error& error) {
     throw std::invalid_argument("not a TorchScript file: " +
                                 first_line(error.what_without_backtrace()));

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,5 +55,12 @@ class Optimizer {
 /// Optimizer::buffers(), in place. Weight decay is done already.
 void apply_formula(const UpdateNumbers& n, const at::Tensor& lr, at::Tensor& weights,
                    const at::Tensor& gradient, const std::vector<at::Tensor>& state);
+
+/// What spec.lr is multiplied by in the update after `updates` others: the closed forms of
+/// torch.optim.lr_scheduler's StepLR and CosineAnnealingLR, after LinearLR for spec.warmup updates
+/// (joined as SequentialLR does: the schedule begins when the warm-up ends).
+double scheduled_rate(const OptimizerSpec& spec, std::int64_t updates);
+/// Whether it is always 1.
+bool has_constant_rate(const OptimizerSpec& spec);
 
 }  // namespace millrace::stages

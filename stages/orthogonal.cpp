@@ -26,11 +26,8 @@ void orthogonalize_operator(const at::Tensor& gradient, const at::Tensor& mean,
 TORCH_LIBRARY_FRAGMENT(millrace, library) {
   library.def(
       "orthogonalize(Tensor(a!) gradient, Tensor(b!) mean, int[] places, float decay, int count) "
-      "-> ()");
-}
-
-TORCH_LIBRARY_IMPL(millrace, CompositeExplicitAutograd, library) {
-  library.impl("orthogonalize", &orthogonalize_operator);
+      "-> ()",
+      torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &orthogonalize_operator));
 }
 
 }  // namespace

@@ -17,10 +17,8 @@ void fill_sample(const at::Tensor& bytes, const at::Tensor& made) {
 
 // An operator, so that recordings have it.
 TORCH_LIBRARY_FRAGMENT(millrace, library) {
-  library.def("sample_of_bytes(Tensor bytes, Tensor(a!) sample) -> ()");
-}
-TORCH_LIBRARY_IMPL(millrace, CompositeExplicitAutograd, library) {
-  library.impl("sample_of_bytes", &fill_sample);
+  library.def("sample_of_bytes(Tensor bytes, Tensor(a!) sample) -> ()",
+              torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &fill_sample));
 }
 
 }  // namespace

@@ -22,13 +22,9 @@ std::vector<Parameters> buffers(const Network& network, StageRange range,
   return all;
 }
 
-/// The optimizer that `options` make of `spec`.
+/// The optimizer that `options`, which fit it, make of `spec`.
 OptimizerSpec corrected(OptimizerSpec spec, const StageOptions& options) {
   if (options.correction.kind != "spike-compensation" || options.delay.updates == 0) return spec;
-  if (spec.kind != "sgd" || spec.momentum == 0) {
-    throw std::invalid_argument(
-        "correction.kind: spike-compensation is for optimizer sgd with momentum");
-  }
   spec.spike_delay = options.delay.updates;
   return spec;
 }
@@ -60,14 +56,6 @@ std::unique_ptr<AuxiliaryHead> Stage::make_head(OptimizerSpec optimizer,
                                                 const at::TensorOptions& tensors) const {
   const ImageShape &mine = network_->shape(range_.end - 1),
                    &target = network_->shape(network_->size() - 1);
-  const bool vector = target.height == 1 && target.width == 1;
-  if (!vector && (mine.height != target.height || mine.width != target.width)) {
-    throw std::invalid_argument(
-        "correction.kind: local needs stages whose maps have the target's size; module " +
-        std::to_string(range_.end - 1) + " gives " + std::to_string(mine.width) + "x" +
-        std::to_string(mine.height) + ", the target has " + std::to_string(target.width) + "x" +
-        std::to_string(target.height));
-  }
   optimizer.lr *= options_.correction.rate;
   return std::make_unique<AuxiliaryHead>(mine.channels, target.channels, options_.correction.kernel,
                                          *loss_, optimizer,

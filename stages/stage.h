@@ -11,7 +11,6 @@
 #include "stages/network.h"
 #include "stages/optimizer.h"
 #include "stages/parameters.h"
-#include "stages/rate_schedule.h"
 
 namespace millrace::stages {
 
@@ -216,7 +215,7 @@ class Stage {
   Tensors wanted_of(const Segment& segment, int buffer) const;
   void add_found(const Segment& segment, Tensors found, bool first);
   Tensors lasting(int buffer) const;    ///< all that a snapshot holds; aliases
-  bool keeps_count() const { return !is_constant(spec_) && parameters().learn(); }
+  bool keeps_count() const { return !has_constant_rate(spec_) && parameters().learn(); }
   StateDict optimizer_entries() const;  ///< as checkpoint() names them; aliases
 
   std::shared_ptr<const Network> network_;

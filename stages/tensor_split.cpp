@@ -127,11 +127,8 @@ bool are_pair(const LayerFunction* first, const LayerFunction* second, int ways)
 }
 
 TORCH_LIBRARY_FRAGMENT(millrace, library) {
-  library.def("add_up(Tensor part, int reducer, int place) -> Tensor");
-}
-
-TORCH_LIBRARY_IMPL(millrace, CompositeExplicitAutograd, library) {
-  library.impl("add_up", &add_up_operator);
+  library.def("add_up(Tensor part, int reducer, int place) -> Tensor",
+              torch::dispatch(c10::DispatchKey::CompositeExplicitAutograd, &add_up_operator));
 }
 
 }  // namespace

@@ -13,6 +13,12 @@ namespace millrace::engine {
 template <typename Number>
 class Counter {
  public:
+  Counter() = default;
+  Counter(const Counter& other) { *this = Number(other); }
+  Counter& operator=(const Counter& other) {
+    *this = Number(other);
+    return *this;
+  }
   operator Number() const { return number_.load(std::memory_order_relaxed); }
   void operator=(Number n) { number_.store(n, std::memory_order_relaxed); }
   void operator+=(Number n) { *this = *this + n; }  // one writer: no read-modify-write needed
@@ -27,14 +33,6 @@ class Counter {
 /// copies subtract to what came in between.
 class Histogram {
  public:
-  Histogram() = default;
-  Histogram(const Histogram& other) { *this += other; }
-  Histogram& operator=(const Histogram& other) {
-    if (this == &other) return *this;
-    clear();
-    return *this += other;
-  }
-
   void record(std::int64_t ns) {
     ns = ns < 0 ? 0 : ns;
     buckets_[index(std::uint64_t(ns))] += 1;
@@ -47,12 +45,7 @@ class Histogram {
   Histogram& operator+=(const Histogram& other) { return add(other, 1); }
   /// Leaves the longest as it is.
   Histogram& operator-=(const Histogram& before) { return add(before, -1); }
-  void clear() {
-    for (auto& bucket : buckets_) bucket = 0;
-    count_ = 0;
-    sum_ = 0;
-    max_ = 0;
-  }
+  void clear() { *this = {}; }
 
   std::int64_t count() const { return count_; }
   double sum() const { return sum_; }  ///< ns

@@ -1,8 +1,11 @@
 // The losses of an endless run in a fixed amount of memory.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -12,8 +15,8 @@
 namespace millrace::engine {
 
 /// First, last, mean, the mean of the latest kRecent, all nan before the first loss, and a curve of
-/// at most kPoints points. One writer; last(), recent() and count() from any thread, the rest when the writer has stopped.
-/// Never allocates after construction.
+/// at most kPoints points. One writer; last(), recent() and count() from any thread, the rest when
+/// the writer has stopped. Never allocates after construction.
 class LossHistory {
  public:
   static constexpr std::int64_t kRecent = 100;
@@ -23,7 +26,19 @@ class LossHistory {
     last_ = kNone;
     recent_ = kNone;
   }
-  void add(float loss);
+  void add(float loss) {
+    const std::int64_t n = count();
+    if (n == 0) first_ = loss;
+    if (!std::isfinite(loss)) ++not_finite_;
+    sum_ += loss;
+    ring_[n % kRecent] = loss;
+    const std::int64_t filled = std::min(n + 1, kRecent);
+    // Summed afresh: a running difference would drift, and would never recover from a nan.
+    recent_ = std::accumulate(ring_.begin(), ring_.begin() + filled, 0.0) / double(filled);
+    last_ = loss;
+    count_ = n + 1;
+    curve_.add({loss});
+  }
   /// Sets last() alone, to a loss that does not count.
   void show(float loss) { last_ = loss; }
 
@@ -34,7 +49,14 @@ class LossHistory {
   double mean() const { return count() > 0 ? sum_ / double(count()) : kNone; }
   std::int64_t not_finite() const { return not_finite_; }
   /// (sample number in the middle, mean loss) of each point.
-  std::vector<std::pair<double, double>> curve() const;
+  std::vector<std::pair<double, double>> curve() const {
+    std::vector<std::pair<double, double>> curve;
+    const auto& points = curve_.points();
+    const double width = double(curve_.width());
+    for (std::size_t i = 0; i < points.size(); ++i)
+      curve.emplace_back((double(i) + 0.5) * width - 0.5, points[i][0]);
+    return curve;
+  }
 
  private:
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();

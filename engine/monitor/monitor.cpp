@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <numeric>
-#include <utility>
 
 namespace millrace::engine {
 namespace {
@@ -35,49 +34,28 @@ void StageMeter::finish() {
 
 void StageMeter::record(std::int64_t compute_ns, std::int64_t handoff_ns) {
   const std::int64_t busy = compute_ns + handoff_ns;
-  compute_.record(compute_ns);
-  handoff_.record(handoff_ns);
-  busy_.record(busy);
+  all_.compute.record(compute_ns);
+  all_.handoff.record(handoff_ns);
+  all_.busy.record(busy);
   const std::int64_t budget = budget_ns_;
-  if (budget > 0 && busy > budget) misses_ += 1;
-  busy_ns_ += busy;
-  steps_ += 1;
+  if (budget > 0 && busy > budget) all_.misses += 1;
+  all_.busy_ns += busy;
+  all_.steps += 1;
 }
 
 void StageMeter::forget_times() {
-  for (Histogram* times : {&compute_, &handoff_, &busy_}) times->clear();
-}
-
-std::size_t StageMeter::size_in_bytes() {
-  return 4 * sizeof(Histogram) + 5 * sizeof(std::int64_t);
+  for (Histogram* times : {&all_.compute, &all_.handoff, &all_.busy}) times->clear();
 }
 
 std::string StageMeter::bytes() const {
-  std::string all;
-  for (const Histogram* histogram : {&compute_, &handoff_, &busy_, &ages_}) {
-    const Histogram copy(*histogram);
-    all.append(reinterpret_cast<const char*>(&copy), sizeof copy);
-  }
-  for (const auto* count : {&updates_, &skipped_, &misses_, &steps_, &busy_ns_}) {
-    const std::int64_t n = *count;
-    all.append(reinterpret_cast<const char*>(&n), sizeof n);
-  }
-  return all;
+  const Measurements copy = all_;
+  return {reinterpret_cast<const char*>(&copy), sizeof copy};
 }
 
 void StageMeter::take(std::string_view bytes) {
-  for (Histogram* histogram : {&compute_, &handoff_, &busy_, &ages_}) {
-    Histogram copy;
-    std::memcpy(static_cast<void*>(&copy), bytes.data(), sizeof copy);
-    *histogram = copy;
-    bytes.remove_prefix(sizeof copy);
-  }
-  for (auto* count : {&updates_, &skipped_, &misses_, &steps_, &busy_ns_}) {
-    std::int64_t n = 0;
-    std::memcpy(&n, bytes.data(), sizeof n);
-    *count = n;
-    bytes.remove_prefix(sizeof n);
-  }
+  Measurements copy;
+  std::memcpy(static_cast<void*>(&copy), bytes.data(), sizeof copy);
+  all_ = copy;
 }
 
 Monitor::Monitor(std::vector<int> replicas, double fps)
@@ -116,8 +94,8 @@ Totals Monitor::totals() const {
   for (const int replicas : replicas_) {
     Totals::Stage stage{.replicas = replicas};
     for (int replica = 0; replica < replicas; ++replica, ++meter) {
-      stage.steps += meter->steps();
-      stage.busy_ns += meter->busy_ns();
+      stage.steps += meter->measured().steps;
+      stage.busy_ns += meter->measured().busy_ns;
     }
     totals.stages.push_back(stage);
   }
@@ -138,16 +116,16 @@ Reading Monitor::read() const {
     const int replicas = replicas_[stage];
     double compute = 0, handoff = 0, busy = 0;
     std::int64_t misses = 0;
-    r.skipped.push_back(meter->skips());
-    r.updates.push_back(meter->updates());
-    const Histogram& ages = meter->ages();
+    r.skipped.push_back(meter->measured().skipped);
+    r.updates.push_back(meter->measured().updates);
+    const Histogram& ages = meter->measured().ages;
     r.gradient_age.push_back(std::int64_t(ages.quantile(0.5)));
     r.gradient_age_spread.emplace_back(std::int64_t(ages.quantile(0)), ages.max());
     for (int replica = 0; replica < replicas; ++replica, ++meter) {
-      compute += meter->compute().median_ms() / replicas;
-      handoff += meter->handoff().median_ms() / replicas;
-      busy += meter->busy().median_ms() / replicas;
-      misses += meter->misses();
+      compute += meter->measured().compute.median_ms() / replicas;
+      handoff += meter->measured().handoff.median_ms() / replicas;
+      busy += meter->measured().busy.median_ms() / replicas;
+      misses += meter->measured().misses;
     }
     r.stage.push_back(compute);
     r.handoff.push_back(handoff);

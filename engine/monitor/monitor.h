@@ -38,10 +38,10 @@ class StageMeter {
   std::int64_t pass(Clock::time_point now);
   /// `age`: of the gradient; -1: it is not the steady state's, as the pipeline drains.
   void updated(std::int64_t age) {
-    updates_ += 1;
-    if (age >= 0) ages_.record(age);
+    all_.updates += 1;
+    if (age >= 0) all_.ages.record(age);
   }
-  void skipped() { skipped_ += 1; }
+  void skipped() { all_.skipped += 1; }
   /// Any thread.
   void set_budget(std::int64_t ns) { budget_ns_ = ns; }
   /// Clears the histograms of times, after a change of the stage. While no worker runs.
@@ -50,21 +50,20 @@ class StageMeter {
   /// worker does not run.
   std::string bytes() const;
   void take(std::string_view bytes);
-  static std::size_t size_in_bytes();
 
-  const Histogram& compute() const { return compute_; }
-  const Histogram& handoff() const { return handoff_; }
-  const Histogram& busy() const { return busy_; }  ///< compute + hand-off
-  std::int64_t updates() const { return updates_; }
-  /// Updates skipped: non-finite, or discarded by the guard.
-  std::int64_t skips() const { return skipped_; }
-  std::int64_t misses() const { return misses_; }
-  /// Steps recorded and the time they took, compute and hand-off: for means of any stretch.
-  std::int64_t steps() const { return steps_; }
-  std::int64_t busy_ns() const { return busy_ns_; }
-  /// Frames between the sample whose loss made a gradient and the one it was applied on, for every
-  /// update before the drain.
-  const Histogram& ages() const { return ages_; }
+  struct Measurements {
+    Histogram compute, handoff;
+    Histogram busy;                  ///< compute + hand-off
+    Counter<std::int64_t> updates;
+    Counter<std::int64_t> skipped;   ///< updates: non-finite, or discarded by the guard
+    Counter<std::int64_t> misses;
+    /// Steps recorded and the time they took, compute and hand-off: for means of any stretch.
+    Counter<std::int64_t> steps, busy_ns;
+    /// Frames between the sample whose loss made a gradient and the one it was applied on, for
+    /// every update before the drain.
+    Histogram ages;
+  };
+  const Measurements& measured() const { return all_; }
 
  private:
   // Worker.
@@ -72,8 +71,8 @@ class StageMeter {
   std::int64_t compute_ns_ = 0;
   std::int64_t handoff_ns_ = 0;
   // Anyone.
-  Counter<std::int64_t> budget_ns_, updates_, skipped_, misses_, steps_, busy_ns_;
-  Histogram compute_, handoff_, busy_, ages_;
+  Counter<std::int64_t> budget_ns_;
+  Measurements all_;
 };
 
 /// One reading of the whole pipeline. Times in milliseconds.

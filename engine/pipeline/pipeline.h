@@ -12,7 +12,6 @@
 #include "capture/step.h"
 #include "engine/monitor/monitor.h"
 #include "engine/pipeline/channels.h"
-#include "engine/pipeline/fates.h"
 #include "engine/pipeline/feed.h"
 #include "engine/pipeline/loss_guard.h"
 #include "engine/pipeline/scene_watch.h"

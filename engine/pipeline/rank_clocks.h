@@ -2,7 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <vector>
 
 #include "engine/monitor/clock.h"
@@ -60,6 +65,12 @@ class RankClocks {
 };
 
 /// Equal where processes read the same clock: of this boot of this machine, in this time namespace.
-std::uint64_t clock_of_this_machine();
+inline std::uint64_t clock_of_this_machine() {
+  std::string name;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> name;
+  std::error_code none;
+  name += std::filesystem::read_symlink("/proc/self/ns/time", none).string();
+  return std::hash<std::string>()(name);
+}
 
 }  // namespace millrace::engine

@@ -2,6 +2,7 @@
 // how the run ends.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,28 +25,68 @@ class RankLetters {
   };
 
   /// All outlive this.
-  RankLetters(const RankOptions& options, Shared& shared, const RankPorts& ports);
+  RankLetters(const RankOptions& options, Shared& shared, const RankPorts& ports)
+      : options_(options),
+        exchange_(*options.exchange),
+        shared_(shared),
+        ports_(ports),
+        pulse_(exchange_, std::chrono::seconds(5)),
+        clocks_(exchange_.ranks(), clock_of_this_machine()),
+        finals_(std::size_t(exchange_.ranks())) {}
 
   /// To each other rank: this one is alive, and what time it is here.
-  void beat();
+  void beat() {
+    for (int rank = 0; rank < exchange_.ranks(); ++rank) {
+      if (rank != exchange_.rank()) send_beat(rank);
+    }
+  }
   /// To rank 0: what was measured here.
-  void report();
+  void report() {
+    tell_times();
+    if (exchange_.rank() == 0) return;
+    tell(0, letter('M').raw(meters()));
+    if (options_.facts) tell(0, letter('D').raw(options_.facts()));
+  }
   /// Reads what has come, up to a letter of a later run.
-  void read();
+  void read() {
+    while (finished_ < exchange_.ranks() - 1) {
+      const auto letter = exchange_.letter(Exchange::About::pipeline);
+      if (!letter || !read(*letter)) break;
+    }
+  }
   /// Stops the workers here if a rank is lost.
-  void look_for_losses();
+  void look_for_losses() {
+    if (const std::string lost = pulse_.lost(); !lost.empty()) give_up(lost, true);
+  }
 
   /// To all: the stream held `samples`.
-  void end_of_stream(std::int64_t samples);
+  void end_of_stream(std::int64_t samples) {
+    tell_all(letter('E').put(samples).put(shared_.replays));
+  }
   /// To all: a worker here has failed. `lost`: for lack of a rank.
-  void fail(const std::string& what, bool lost);
+  void fail(const std::string& what, bool lost) {
+    failed_ = true;
+    stop(lost);
+    tell_all(letter(lost ? 'G' : 'S').raw(what));
+  }
   /// To all: the workers here have ended.
-  void end(const Final& final);
+  void end(const Final& final) {
+    if (ports_.has_last(exchange_.rank()))
+      finals_[std::size_t(exchange_.rank())] = std::make_unique<Final>(final);
+    ended_ = true;
+    tell_times();
+    tell_all(letter('F').put(final).raw(meters()));
+  }
   /// Nobody here waits any longer. `lost`: a rank is.
-  void give_up(const std::string& why, bool lost);
+  void give_up(const std::string& why, bool lost) {
+    failure_ = why;
+    lost_ = lost_ || lost;
+    stop(lost);
+  }
 
   bool has_ended() const { return ended_; }  ///< this rank
-  bool all_ended() const;                    ///< the others have, and know that this one has
+  /// The others have, and know that this one has.
+  bool all_ended() const { return finished_ == exchange_.ranks() - 1 && exchange_.all_posted(); }
   bool has_failed() const { return failed_ || lost_ || !failure_.empty(); }
   bool is_lost() const { return lost_; }
   /// What failed elsewhere; "": nothing.
@@ -53,18 +94,87 @@ class RankLetters {
   /// Null unless `rank` has a replica of the last stage and has ended.
   const Final* final(int rank) const { return finals_[std::size_t(rank)].get(); }
   /// When a message of `peer` was sent, by the clock here; nullopt: its clock is not known yet.
-  std::optional<Clock::time_point> here(int peer, Clock::time_point by_its_clock) const;
+  std::optional<Clock::time_point> here(int peer, Clock::time_point by_its_clock) const {
+    const std::optional<Clock::duration> ahead = clocks_.ahead(peer);
+    if (!ahead) return std::nullopt;
+    return std::min(by_its_clock - *ahead, Clock::now());
+  }
 
  private:
-  bool read(const Exchange::Letter& letter);  ///< false: it is of a later run
-  ByteWriter letter(char kind) const;         ///< of this run
-  void tell(int rank, const ByteWriter& letter);
-  void tell_all(const ByteWriter& letter);
-  void send_beat(int rank);
-  void tell_times();
-  std::string meters() const;
-  void take_meters(ByteReader& bytes);
-  void stop(bool lost);
+  /// False: it is of a later run.
+  bool read(const Exchange::Letter& letter) {
+    ByteReader bytes(letter.text);
+    if (const int run = bytes.get<int>(); run != options_.run) {
+      if (run < options_.run) return true;
+      // Of the next run, which another rank has begun: until this one has, too.
+      exchange_.post(exchange_.rank(), Exchange::About::pipeline, letter.text);
+      return false;
+    }
+    const char kind = bytes.get<char>();
+    pulse_.heard(letter.from);
+    if (kind == 'E') {
+      shared_.admitted = bytes.get<std::int64_t>();
+      shared_.replays = bytes.get<std::int64_t>();
+      shared_.end.store(shared_.admitted, std::memory_order_relaxed);
+    } else if (kind == 'S' || kind == 'G') {
+      const std::string why = exchange_.name(letter.from) + ": " + std::string(bytes.rest());
+      give_up(failure_.empty() ? why : failure_, kind == 'G');
+    } else if (kind == 'B') {
+      const auto beat = bytes.get<RankClocks::Beat>();
+      if (clocks_.heard(letter.from, beat, Clock::now()) && !ended_) send_beat(letter.from);
+    } else if (kind == 'L') {
+      while (!bytes.empty()) exchange_.times().note(bytes.get<LinkTime>());
+    } else if (kind == 'M') {
+      take_meters(bytes);
+    } else if (kind == 'D') {
+      if (options_.take_facts) options_.take_facts(bytes.rest());
+    } else if (kind == 'F') {
+      pulse_.ended(letter.from);
+      ++finished_;
+      const auto final = bytes.get<Final>();
+      if (ports_.has_last(letter.from))
+        finals_[std::size_t(letter.from)] = std::make_unique<Final>(final);
+      if (exchange_.rank() == 0) take_meters(bytes);
+    }
+    return true;
+  }
+  /// Of this run.
+  ByteWriter letter(char kind) const { return ByteWriter().put(options_.run).put(kind); }
+  void tell(int rank, const ByteWriter& letter) {
+    exchange_.post(rank, Exchange::About::pipeline, letter.bytes());
+  }
+  void tell_all(const ByteWriter& letter) {
+    exchange_.post_to_others(Exchange::About::pipeline, letter.bytes());
+  }
+  void send_beat(int rank) { tell(rank, letter('B').put(clocks_.beat_for(rank, Clock::now()))); }
+  void tell_times() {
+    const std::vector<LinkTime> times = ports_.times();
+    if (exchange_.rank() != 0) {
+      ByteWriter all = letter('L');
+      for (const LinkTime& time : times) all.put(time);
+      return tell(0, all);
+    }
+    for (const LinkTime& time : times) exchange_.times().note(time);
+  }
+  std::string meters() const {
+    ByteWriter all;
+    for (int replica_id = 0; replica_id < shared_.lowering.replica_ids(); ++replica_id) {
+      if (ports_.here(replica_id))
+        all.put(replica_id).raw(shared_.monitor.meter(replica_id).bytes());
+    }
+    return all.bytes();
+  }
+  void take_meters(ByteReader& bytes) {
+    while (!bytes.empty()) {
+      const int replica_id = bytes.get<int>();
+      shared_.monitor.meter(replica_id).take(bytes.raw(sizeof(StageMeter::Measurements)));
+    }
+  }
+  void stop(bool lost) {
+    if (lost) exchange_.abandon();
+    shared_.stop.store(true);
+    options_.freight->abandon();
+  }
 
   const RankOptions& options_;
   Exchange& exchange_;

@@ -1,8 +1,6 @@
 #include "engine/pipeline/rank_options.h"
 
 #include <algorithm>
-#include <stdexcept>
-#include <string>
 
 namespace millrace::engine {
 

@@ -1,5 +1,4 @@
 // What a worker does when a launch group ends, and when its work is over.
-#include <algorithm>
 #include <cmath>
 #include <utility>
 

@@ -1,7 +1,6 @@
 #include "engine/plan/outcome.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "engine/schedule/registry.h"
 

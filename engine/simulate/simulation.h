@@ -1,6 +1,7 @@
 // What a simulation counts as it runs, and its result.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -15,12 +16,55 @@ namespace millrace::engine {
 /// Throws std::invalid_argument, one line, for the first invalid value.
 void check_input(const Schedule& schedule, const SimulationInput& input);
 
+/// The last sample that fills the pipeline.
+std::int64_t last_of_prologues(const Schedule& schedule);
+
 /// Counts times and memory of one run, and knows the costs.
 class SimulationFacts {
  public:
-  SimulationFacts(const Schedule& schedule, const SimulationInput& input, const Lowering& lowering);
+  SimulationFacts(const Schedule& schedule, const SimulationInput& input, const Lowering& lowering)
+      : schedule_(schedule),
+        input_(input),
+        lowering_(lowering),
+        workers_(schedule.workers.size()),
+        by_replica_(lowering.replica_ids()),
+        by_worker_(schedule.workers.size()) {
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+      const int first = lowering.replica_id(stage, 0), members = lowering.replicas(stage);
+      plan::Link slowest;
+      double most = -1;
+      const double bytes = input.stages[stage].bytes.weight / members;
+      for (int i = 0; i + 1 < members; ++i) {  // the ring's ends are its farthest members
+        const plan::Link& link = input.machine.link_between(lowering.worker(first + i),
+                                                            lowering.worker(first + members - 1));
+        if (link.ms(bytes) > most) slowest = link;
+        most = std::max(most, link.ms(bytes));
+      }
+      agree_ms_.push_back(plan::all_reduce_ms(slowest, input.stages[stage].bytes.weight, members));
+    }
+  }
 
-  double compute_ms(const Action& action) const;
+  double compute_ms(const Action& action) const {
+    if (input_.ticks) return action.op == Op::update ? 0 : 1;
+    const plan::StepCosts& ms = input_.stages[action.stage].ms;
+    const auto cost = [&] {
+      switch (action.op) {
+        case Op::forward:
+        case Op::recompute:
+          return ms.forward;
+        case Op::backward:
+          return ms.backward();
+        case Op::backward_input:
+          return ms.input_gradient;
+        case Op::backward_weight:
+          return ms.weight_gradient;
+        case Op::update:
+          return ms.update;
+      }
+      return 0.0;
+    };
+    return cost() * input_.contention + input_.overhead_ms;
+  }
   /// What the all-reduce of an update takes the replicas of `stage`.
   double agree_ms(int stage) const { return agree_ms_[stage]; }
 
@@ -29,24 +73,113 @@ class SimulationFacts {
     last_admission_ = ms;
     came_.push_back(came_ms);
   }
-  void begins(const SimulatedAction& action);
+  void begins(const SimulatedAction& now) {
+    workers_[now.worker].compute_ms += now.compute_ms;
+    workers_[now.worker].handoff_ms += now.receive_ms + now.send_ms;
+    if (input_.events) events_.push_back(now);
+    // Recomputing keeps a sample's input alone until its activations are made again.
+    const Action& a = now.action;
+    const double stash = input_.stages[a.stage].bytes.stash;
+    const int replica_id = lowering_.replica_with(a.stage, a.sample);
+    if (a.op == Op::forward)
+      keep(now.worker, replica_id, 1, lowering_.recomputes(a.stage) ? input_bytes(a.stage) : stash);
+    if (a.op == Op::recompute) keep(now.worker, replica_id, 0, stash);
+  }
   void predicted(double ms) { predicted_.push_back(ms); }  ///< the next sample
   /// Whether the sample has left the stage with it.
-  bool ends(int worker, const Lowered& action);
+  bool ends(int worker, const Lowered& done) {
+    if (!done.gives.find(Signal::Kind::release)) return false;
+    const Action& a = done.action;
+    const double stash = input_.stages[a.stage].bytes.stash;
+    double bytes = stash;
+    if (lowering_.recomputes(a.stage))
+      bytes = input_bytes(a.stage) + (a.op == Op::forward ? 0.0 : stash);
+    keep(worker, done.replica_id, -1, -bytes);
+    return true;
+  }
 
-  Simulation simulation(double total_ms, std::int64_t dropped);
+  Simulation simulation(double total_ms, std::int64_t dropped) {
+    Simulation result;
+    result.samples = std::int64_t(predicted_.size());
+    result.dropped = dropped;
+    result.total_ms = total_ms;
+    result.workers = workers_;
+    set_period(result);
+    set_latency(result);
+    set_memory(result);
+    result.gradient_age = gradient_ages(schedule_);
+    result.events = std::move(events_);
+    return result;
+  }
 
  private:
+  /// The quantile `q` of `values`, with the monitor's rank; 0 of none.
+  static double quantile(std::vector<double>& values, double q) {
+    if (values.empty()) return 0;
+    const auto at = values.begin() + std::ptrdiff_t(q * double(values.size() - 1));
+    std::nth_element(values.begin(), at, values.end());
+    return *at;
+  }
   /// Activations that are kept.
   struct Kept {
     std::int64_t samples = 0, most_samples = 0;
     double bytes = 0, most_bytes = 0;
-    void add(std::int64_t count, double size);
+    void add(std::int64_t count, double size) {
+      samples += count;
+      bytes += size;
+      most_samples = std::max(most_samples, samples);
+      most_bytes = std::max(most_bytes, bytes);
+    }
   };
-  void keep(int worker, int replica_id, std::int64_t samples, double bytes);
-  void set_period(Simulation& simulation) const;
-  void set_latency(Simulation& simulation) const;
-  void set_memory(Simulation& simulation) const;
+  void keep(int worker, int replica_id, std::int64_t samples, double bytes) {
+    by_replica_[replica_id].add(samples, bytes);
+    by_worker_[worker].add(samples, bytes);
+  }
+  void set_period(Simulation& result) const {
+    std::vector<double> steps;
+    for (std::size_t m = 1; m < predicted_.size(); ++m)
+      steps.push_back(predicted_[m] - predicted_[m - 1]);
+    result.step_p50_ms = quantile(steps, 0.5);
+    // After the last admission the pipeline drains, faster. A flush drains each time.
+    const std::int64_t count = result.samples, together = schedule_.samples_a_choice();
+    const auto before = std::upper_bound(predicted_.begin(), predicted_.end(), last_admission_);
+    const std::int64_t undrained = (before - predicted_.begin()) / together * together;
+    const std::int64_t end = undrained >= 2 * together ? undrained : count / together * together;
+    const std::int64_t half = end / 2 / together * together;
+    if (half == 0) {
+      result.period_ms = result.total_ms / double(count);
+      return;
+    }
+    result.period_ms = (predicted_[end - 1] - predicted_[end - 1 - half]) / double(half);
+    result.settled =
+        end - 1 - half > last_of_prologues(schedule_) && (end == undrained || schedule_.flushes());
+  }
+  void set_latency(Simulation& result) const {
+    std::vector<double> latencies;
+    for (std::size_t m = 0; m < predicted_.size(); ++m)
+      latencies.push_back(predicted_[m] - came_[m]);
+    result.latency_p50_ms = quantile(latencies, 0.5);
+    result.latency_p99_ms = quantile(latencies, 0.99);
+    result.latency_max_ms = *std::max_element(latencies.begin(), latencies.end());
+  }
+  void set_memory(Simulation& result) const {
+    for (std::size_t worker = 0; worker < workers_.size(); ++worker)
+      result.workers[worker].peak_bytes = by_worker_[worker].most_bytes;
+    for (int stage = 0; stage < schedule_.stages; ++stage) {
+      const plan::StepBytes& bytes = input_.stages[stage].bytes;
+      plan::StageMemory memory{.versions = schedule_.versions_of(stage), .samples = 0};
+      memory.weights = memory.versions * bytes.weight;
+      memory.optimizer = bytes.weight + bytes.state;
+      for (int replica = 0; replica < lowering_.replicas(stage); ++replica) {
+        const int replica_id = lowering_.replica_id(stage, replica);
+        memory.samples = std::max(memory.samples, int(by_replica_[replica_id].most_samples));
+        memory.stash = std::max(memory.stash, by_replica_[replica_id].most_bytes);
+        result.workers[lowering_.worker(replica_id)].peak_bytes +=
+            memory.weights + memory.optimizer;
+      }
+      result.memory.push_back(memory);
+    }
+  }
   double input_bytes(int stage) const {
     return stage > 0 ? input_.stages[stage - 1].bytes.activation : input_.input_bytes;
   }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "engine/plan/cost_model.h"
@@ -76,8 +75,12 @@ struct Simulation {
   std::vector<SimulatedAction> events;     ///< by start; empty unless asked for
 
   double fps() const { return period_ms > 0 ? 1e3 / period_ms : 0; }
-  double compute_share(int worker) const;
-  double handoff_share(int worker) const;
+  double compute_share(int worker) const {
+    return total_ms > 0 ? workers[worker].compute_ms / total_ms : 0;
+  }
+  double handoff_share(int worker) const {
+    return total_ms > 0 ? workers[worker].handoff_ms / total_ms : 0;
+  }
   double utilisation() const;  ///< mean of compute_share()
   double bubble() const;       ///< mean share of time in which a worker has nothing to do
 };

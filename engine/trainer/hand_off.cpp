@@ -1,5 +1,4 @@
 // measure_hand_off(): what a message from core to core takes.
-#include <chrono>
 #include <thread>
 
 #include "engine/pipeline/channels.h"

@@ -1,5 +1,4 @@
 // measure_sums(): what it takes ranks that share modules to add up.
-#include <chrono>
 #include <limits>
 
 #include "engine/pipeline/pinning.h"

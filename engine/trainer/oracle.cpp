@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
-#include <utility>
 
 #include "capture/program/program_stage.h"
 #include "engine/pipeline/scene_watch.h"

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <chrono>
 #include <thread>
 
 #include "capture/backend.h"
@@ -17,7 +16,7 @@
 #include "engine/monitor/clock.h"
 #include "engine/pipeline/pinning.h"
 #include "engine/trainer/repeats.h"
-#include "engine/trainer/torch_device.h"
+#include "engine/trainer/trainer_options.h"
 #include "stages/stage.h"
 #include "stages/tensor_split.h"
 

@@ -1,12 +1,16 @@
 // Which stages hand over from GPU to GPU, though they are different ranks'.
 #pragma once
 
+#include <ATen/ATen.h>
+
 #include <map>
 #include <string>
 #include <vector>
 
 #include "capture/buffers.h"
+#include "engine/pipeline/bytes.h"
 #include "engine/trainer/trainer_options.h"
+#include "engine/trainer/trainer_ranks.h"
 
 namespace millrace::engine {
 
@@ -15,21 +19,59 @@ class RankWires {
  public:
   /// `options`, `schedule`: of the trainer, and outlive it. `devices`: of all ranks, by replica_id.
   RankWires(const TrainerOptions& options, const Schedule& schedule,
-            const std::vector<Device>& devices);
+            const std::vector<Device>& devices)
+      : options_(options), schedule_(schedule), devices_(devices) {}
 
   /// Whether the cut after `stage` has any, with one end here.
-  bool over_cut(int stage) const;
-  bool any() const;
+  bool over_cut(int stage) const {
+    if (options_.make_backend || options_.capture == Capture::eager || !options_.replicas.empty())
+      return false;
+    const int up = rank_of(stage), down = rank_of(stage + 1), here = options_.exchange->rank();
+    if (up == down || (up != here && down != here)) return false;
+    const capture::GpuId *from = gpu_of(stage), *to = gpu_of(stage + 1);
+    return from && to && *from != *to;  // NCCL has no way within one GPU
+  }
+  bool any() const {
+    for (int stage = 0; stage + 1 < schedule_.stages; ++stage) {
+      if (over_cut(stage)) return true;
+    }
+    return false;
+  }
   /// Tensors and wires of this rank's side; forget() takes back all, before boundaries go.
-  void lay(int stage, capture::Boundary& boundary);
+  void lay(int stage, capture::Boundary& boundary) {
+    const bool up = rank_of(stage) == options_.exchange->rank();
+    const int mine = up ? stage : stage + 1, peer = rank_of(up ? stage + 1 : stage);
+    lay(mine, up, 2 * stage, peer, boundary.activations);
+    lay(mine, !up, 2 * stage + 1, peer, boundary.gradients);
+  }
   void forget() { ways_.clear(); }
 
   // By all ranks at once.
   /// Unless it was done: waits for the other ends.
-  void connect();
+  void connect() {
+    // Ways have the same order on all ranks, so that the first that is not connected anywhere has
+    // both its ends waiting.
+    for (Way& way : ways_) {
+      if (way.connected) continue;
+      const std::string name = way.sends ? capture::new_wire_name() : told(way);
+      if (way.sends) tell(way, name);
+      way.buffers->wire->connect(name);
+      way.connected = true;
+    }
+  }
   /// What was sent last need not have been looked at by its taker: takes it, so that both ends have
   /// moved as often.
-  void drain();
+  void drain() {
+    for (const Way& way : ways_) {
+      if (way.sends) tell(way, ByteWriter().put(way.buffers->wire->moves()).bytes());
+    }
+    for (const Way& way : ways_) {
+      if (way.sends) continue;
+      const std::string text = told(way);
+      const auto sent = ByteReader(text).get<std::int64_t>();
+      while (way.buffers->wire->moves() < sent) way.buffers->wire->move(0);
+    }
+  }
 
  private:
   struct Way {
@@ -39,11 +81,48 @@ class RankWires {
     bool connected;
     capture::BoundaryBuffers* buffers;
   };
-  int rank_of(int stage) const;
-  const capture::GpuId* gpu_of(int stage) const;  ///< null: none that wires go to
-  void lay(int stage, bool sends, int number, int peer, capture::BoundaryBuffers& way);
-  void tell(const Way& way, const std::string& text);
-  std::string told(const Way& way);
+  int rank_of(int stage) const {
+    return engine::rank_of(options_, schedule_, schedule_.replica_id(stage, 0));
+  }
+  /// Null: none that wires go to.
+  const capture::GpuId* gpu_of(int stage) const {
+    const Device& device = devices_[std::size_t(schedule_.replica_id(stage, 0))];
+    const std::size_t rank = std::size_t(rank_of(stage));
+    if (!device.cuda || rank >= options_.gpus.size()) return nullptr;
+    const std::vector<capture::GpuId>& there = options_.gpus[rank];
+    return std::size_t(device.index) < there.size() ? &there[std::size_t(device.index)] : nullptr;
+  }
+  void lay(int stage, bool sends, int number, int peer, capture::BoundaryBuffers& way) {
+    const Device& device = devices_[std::size_t(schedule_.replica_id(stage, 0))];
+    const c10::Device place(c10::kCUDA, c10::DeviceIndex(device.index));
+    const stages::Network& network = *options_.network;
+    for (auto& tensors : way.tensors) {
+      for (const int source : network.crossing(options_.cut[std::size_t(number / 2)])) {
+        const stages::ImageShape& shape = network.shape(source);
+        tensors.push_back(
+            at::zeros({1, shape.channels, shape.height, shape.width}, at::TensorOptions(place)));
+      }
+    }
+    way.wire = capture::make_wire(place, way, sends);
+    ways_.push_back({.number = number, .peer = peer, .sends = sends, .buffers = &way});
+  }
+  void tell(const Way& way, const std::string& text) {
+    Exchange& exchange = *options_.exchange;
+    const std::lock_guard lock(exchange.mutex());
+    exchange.post(way.peer, Exchange::About::wires, ByteWriter().put(way.number).raw(text).bytes());
+  }
+  std::string told(const Way& way) {
+    Exchange& exchange = *options_.exchange;
+    await_ranks(exchange, [&] {
+      while (const auto letter = exchange.letter(Exchange::About::wires)) {
+        ByteReader bytes(letter->text);
+        const int number = bytes.get<int>();
+        early_.emplace(number, bytes.rest());
+      }
+      return early_.contains(way.number);
+    });
+    return early_.extract(way.number).mapped();
+  }
 
   const TrainerOptions& options_;
   const Schedule& schedule_;

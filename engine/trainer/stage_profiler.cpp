@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <future>
 #include <latch>
 #include <stdexcept>

@@ -4,8 +4,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
-#include <map>
 #include <stdexcept>
 #include <utility>
 

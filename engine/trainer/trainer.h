@@ -133,10 +133,6 @@ class Trainer {
   std::vector<capture::Step*> steps() const;
   StageFacts facts(int stage) const;
   DeadUnits dead_units(int stage) const;
-  /// What `share(stage)` gives of stages here, and of the others what they have learned, as far as
-  /// it is known here.
-  template <class Share>
-  stages::StateDict by_stage(const Share& share) const;
   std::string told_facts() const;          ///< of stages here, while run() is running
   void take_facts(std::string_view told);  ///< on rank 0
 

@@ -6,7 +6,6 @@
 #include "engine/schedule/verifier.h"
 #include "engine/trainer/backends.h"
 #include "engine/trainer/stage_building.h"
-#include "engine/trainer/torch_device.h"
 
 namespace millrace::engine {
 
@@ -66,6 +65,11 @@ stages::StageRange range_of(const TrainerOptions& options, int stage) {
   const bool first = stage == 0, last = stage == int(options.cut.size());
   return {first ? 0 : options.cut[stage - 1], last ? options.network->size() : options.cut[stage],
           first, last};
+}
+
+c10::Device torch_device(const Device& device) {
+  return device.cuda ? c10::Device(c10::kCUDA, c10::DeviceIndex(device.index))
+                     : c10::Device(c10::kCPU);
 }
 
 c10::Device place_of(const TrainerOptions& options, int replica_id) {

@@ -87,6 +87,7 @@ void require_correction(const TrainerOptions& options, const Schedule& schedule)
 
 /// Where `stage` lies in the network. `options`: with a cut.
 stages::StageRange range_of(const TrainerOptions& options, int stage);
+c10::Device torch_device(const Device& device);
 /// Where Schedule::replica_id() `replica_id` runs: a core if no device was named.
 c10::Device place_of(const TrainerOptions& options, int replica_id);
 /// For each worker of `schedule`, the most that any of its stages has.

@@ -1,7 +1,6 @@
 // A trainer as one of several ranks.
 #include "engine/trainer/trainer_ranks.h"
 
-#include <algorithm>
 #include <set>
 #include <stdexcept>
 

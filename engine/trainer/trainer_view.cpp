@@ -57,24 +57,17 @@ std::vector<StageFacts> Trainer::facts() const {
 }
 
 stages::StateDict Trainer::state() const {
-  stages::StateDict all = by_stage([this](int stage) {
-    return capture::with_plain_errors([&] { return step_of(stage)->stage().parameters().state(); });
-  });
+  stages::StateDict all = checkpoint();
   std::erase_if(all, [](const auto& entry) { return entry.first.starts_with("optimizer."); });
   return all;
 }
 
 stages::StateDict Trainer::checkpoint() const {
-  return by_stage([this](int stage) { return checkpoint(stage); });
-}
-
-template <class Share>
-stages::StateDict Trainer::by_stage(const Share& share) const {
   stages::StateDict all;
   for (int stage = 0; stage < schedule_.stages; ++stage) {
     const auto told = learned_elsewhere_.find(stage);
     if (step_of(stage)) {
-      for (auto& entry : share(stage)) all.push_back(std::move(entry));
+      for (auto& entry : checkpoint(stage)) all.push_back(std::move(entry));
     } else if (told != learned_elsewhere_.end()) {
       all.insert(all.end(), told->second.begin(), told->second.end());
     }

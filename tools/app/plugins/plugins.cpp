@@ -5,7 +5,8 @@
 #include <dlfcn.h>
 
 #include "io/source/source_kinds.h"
-#include "stages/additions.h"
+#include "stages/loss.h"
+#include "stages/model_spec.h"
 #include "tools/app/plugins/plugin.h"
 
 namespace millrace::app {
