@@ -1,6 +1,5 @@
 #include "io/plot/plot_axis.h"
 
-#include <array>
 #include <cmath>
 #include <cstdio>
 

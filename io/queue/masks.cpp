@@ -1,6 +1,5 @@
 #include "io/queue/masks.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cstring>
 #include <filesystem>

@@ -33,8 +33,6 @@ class Reader {
   /// Stops and joins. If the thread is still reading, the queue is stopped, too, since the thread
   /// may be waiting for room in it.
   ~Reader();
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
 
   /// No further frame is read; noticed within about 20 ms, or when a full queue has room again.
   void stop();

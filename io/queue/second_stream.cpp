@@ -1,6 +1,5 @@
 #include "io/queue/second_stream.h"
 
-#include <algorithm>
 
 #include "io/queue/planar.h"
 #include "io/queue/reader.h"

@@ -38,8 +38,6 @@ class VideoFeed {
     gst_buffer_pool_set_active(pool_, FALSE);
     gst_object_unref(pool_);
   }
-  VideoFeed(const VideoFeed&) = delete;
-  VideoFeed& operator=(const VideoFeed&) = delete;
 
   /// Sets the caps and bounds of `source`.
   void set_up(GstAppSrc* source) const {

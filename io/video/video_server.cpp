@@ -1,5 +1,4 @@
 // Video served over RTSP, encoded once for all viewers and only while there are any.
-#include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <string_view>

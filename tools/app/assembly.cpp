@@ -16,7 +16,7 @@
 #include "tools/app/checkpoint_files.h"
 #include "tools/app/config/task.h"
 #include "tools/app/correction_choice.h"
-#include "tools/app/feeds/replay_options.h"
+#include "tools/app/feeds/replay_feed.h"
 #include "tools/app/feeds/teacher_feed.h"
 
 namespace millrace::app {

@@ -8,6 +8,8 @@
 
 namespace millrace::app {
 
+namespace {
+
 std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -15,6 +17,8 @@ std::string cpu_name() {
   }
   return "unknown";
 }
+
+}  // namespace
 
 nlohmann::ordered_json provenance(int threads) {
   nlohmann::ordered_json p;

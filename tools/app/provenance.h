@@ -9,7 +9,4 @@ namespace millrace::app {
 /// worker threads.
 nlohmann::ordered_json provenance(int threads);
 
-/// "AMD EPYC 9474F", as the system names it.
-std::string cpu_name();
-
 }  // namespace millrace::app

@@ -1,6 +1,10 @@
 #include "tools/app/request.h"
 
 #include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "io/source/source.h"
@@ -9,7 +13,6 @@
 #include "tools/app/outputs/outputs.h"
 #include "tools/app/plugins/plugins.h"
 #include "tools/app/ranks/rank_team.h"
-#include "tools/app/thread_limit.h"
 #include "tools/page/server.h"
 
 namespace millrace::app {
@@ -64,6 +67,43 @@ void require_launcher(const Config& config) {
     throw config.error("source.uris", std::to_string(config.source.uris.size()) +
                                           " pipelines learn one network: run it by mpirun -n");
   }
+}
+
+/// The reader, the pipeline's, the writers of checkpoints, log and trace; workers and helpers;
+/// GStreamer's elements.
+int threads_needed(const Config& config) {
+  constexpr int kOwn = 4, kDecoder = 8, kEncoder = 6;
+  const std::vector<int>& threads = config.pipeline.threads;
+  const int workers =
+      std::max(config.pipeline.stages, std::accumulate(threads.begin(), threads.end(), 0));
+  const std::string& uri = config.source.uri;
+  const bool decodes = !uri.starts_with("synth:") && !uri.starts_with("images:");
+  return kOwn + workers + (decodes ? kDecoder : 0) + (config.output.video.empty() ? 0 : kEncoder);
+}
+
+/// Starts about as many threads as a run of `config` needs, and ends them. Throws
+/// std::runtime_error if the system refuses one: libraries that are refused one later abort or wait
+/// for ever.
+void require_threads(const Config& config) {
+  const int needed = threads_needed(config);
+  std::vector<std::thread> all;
+  std::string refused;
+  {
+    std::mutex gate;
+    std::unique_lock shut(gate);
+    try {
+      while (int(all.size()) < needed) all.emplace_back([&] { const std::lock_guard wait(gate); });
+    } catch (const std::system_error& error) {
+      refused = error.code().message();
+    }
+    shut.unlock();
+    for (std::thread& one : all) one.join();
+  }
+  if (refused.empty()) return;
+  throw std::runtime_error("threads: this run needs about " + std::to_string(needed) +
+                           ", and the system starts " + std::to_string(all.size()) + " (" +
+                           refused +
+                           "): raise its limit on processes (pids.max, ulimit -u) or memory");
 }
 
 }  // namespace

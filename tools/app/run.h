@@ -77,8 +77,6 @@ class Run {
   /// Checks the config and opens the source.
   explicit Run(const Config& config, RunOptions options = {});
   ~Run();
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
 
   /// `see` is called for each prediction by the last stage's worker, in the hot path.
   void on_prediction(std::function<void(const Prediction&)> see);

@@ -1,7 +1,6 @@
 #include "tools/page/gate.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdio>
 #include <random>

@@ -6,10 +6,13 @@
 #include <optional>  // a set of pictures or none
 #include <utility>   // Asio 1.74 takes it for granted
 
-#include <boost/asio/awaitable.hpp>     // waiting
-#include <boost/asio/io_context.hpp>    // the server's thread
-#include <boost/asio/steady_timer.hpp>  // the beat
+#include <boost/asio/awaitable.hpp>       // waiting
+#include <boost/asio/io_context.hpp>      // the server's thread
+#include <boost/asio/redirect_error.hpp>  // waits that end early
+#include <boost/asio/steady_timer.hpp>    // the beat
+#include <boost/asio/use_awaitable.hpp>   // coroutines
 
+#include "tools/page/json.h"
 #include "tools/page/picture_set.h"
 #include "tools/page/server.h"
 #include "tools/page/trend.h"
@@ -21,25 +24,68 @@ namespace millrace::page {
 /// takes what is latest. The server's thread alone.
 class Publisher {
  public:
-  Publisher(boost::asio::io_context& context, const WebSubject& subject);
+  Publisher(boost::asio::io_context& context, const WebSubject& subject)
+      : subject_(subject), beat_(context), wake_(context) {
+    wake_.expires_at(boost::asio::steady_timer::time_point::max());
+  }
 
   /// Works until stop().
-  boost::asio::awaitable<void> run();
-  void stop();
+  boost::asio::awaitable<void> run() {
+    while (!stopped_) {
+      const Clock::time_point now = Clock::now();
+      // A little early rather than a beat late.
+      if (now - looked_ > (viewers_ > 0 ? kWatchedLook : kLook) - kPictureBeat / 2) look();
+      take_pictures();
+      beat_.expires_after(viewers_ > 0 ? kPictureBeat : kLook);
+      boost::system::error_code early;
+      co_await beat_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, early));
+    }
+  }
+  void stop() {
+    stopped_ = true;
+    beat_.cancel();
+    wake_.cancel();
+  }
   bool stopped() const { return stopped_; }
 
   /// Returns when something may be newer, and when stopped. While a viewer waits here, pictures are
   /// asked for.
-  boost::asio::awaitable<void> changed();
+  boost::asio::awaitable<void> changed() {
+    ++ready_;
+    boost::system::error_code woken;
+    if (!stopped_)
+      co_await wake_.async_wait(boost::asio::redirect_error(boost::asio::use_awaitable, woken));
+    --ready_;
+  }
 
   /// The state as JSON, of the latest look. `version` grows.
-  Bytes state(std::uint64_t& version);
+  Bytes state(std::uint64_t& version) {
+    if (state_version_ == 0) look();
+    if (!state_) {
+      state_ = std::make_shared<const std::string>(
+          state_json(trend_.live(), subject_.controls, viewers_));
+    }
+    version = state_version_;
+    return state_;
+  }
   /// The latest pictures, or null; `version` grows.
-  PictureSet* pictures(std::uint64_t& version);
+  PictureSet* pictures(std::uint64_t& version) {
+    version = picture_version_;
+    return pictures_ ? &*pictures_ : nullptr;
+  }
   /// The past up to now; looks first if the latest look is older than a quarter of a second.
-  const Trend& trend();
+  const Trend& trend() {
+    if (Clock::now() - looked_ > kWatchedLook) look();
+    return trend_;
+  }
   /// Looks now, so that those who watch see what became of a wish.
-  void look();
+  void look() {
+    looked_ = Clock::now();
+    trend_.add(subject_.look(), looked_);
+    state_.reset();
+    ++state_version_;
+    wake_.cancel();
+  }
 
   /// A viewer, who need not wait for the next look.
   void came() {
@@ -50,7 +96,18 @@ class Publisher {
   int viewers() const { return viewers_; }
 
  private:
-  void take_pictures();
+  static constexpr std::chrono::milliseconds kPictureBeat{66}, kWatchedLook{250}, kLook{1000};
+
+  void take_pictures() {
+    if (!subject_.pictures) return;
+    if (const Pictures* const shown = subject_.pictures->take()) {
+      pictures_.emplace(*shown);
+      subject_.pictures->give_back();
+      ++picture_version_;
+      wake_.cancel();
+    }
+    if (ready_ > 0) subject_.pictures->ask();
+  }
 
   const WebSubject& subject_;
   boost::asio::steady_timer beat_, wake_;

@@ -5,7 +5,6 @@
 #include <functional>   // where snapshots come from
 #include <memory>       // hides the network
 #include <string>       // where it is served
-#include <string_view>  // labels
 
 #include "tools/page/controls.h"
 #include "tools/page/gate.h"
@@ -36,8 +35,6 @@ class WebServer {
   WebServer(const WebOptions& options, WebSubject subject);
   /// Hangs up on everybody and joins.
   ~WebServer();
-  WebServer(const WebServer&) = delete;
-  WebServer& operator=(const WebServer&) = delete;
 
   // Any thread.
   std::uint16_t port() const;

@@ -3,7 +3,6 @@
 
 #include <algorithm>  // counting
 #include <atomic>      // a count that others read
-#include <chrono>      // deadlines
 #include <functional>  // hanging up
 #include <list>        // open connections
 #include <utility>     // Asio 1.74 takes it for granted

@@ -1,6 +1,7 @@
 // What several snapshots show: rates, loads, recent percentiles and history.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <string>
@@ -37,23 +38,105 @@ using TrendPoint = TrendHistory::Row;
 /// Takes a few snapshots a second. Thread-bound.
 class Trend {
  public:
-  const Live& add(Snapshot snapshot, Clock::time_point now);
+  const Live& add(Snapshot snapshot, Clock::time_point now) {
+    if (marks_.empty()) first_ = last_moved_ = now;
+    if (done(snapshot.frames) != done(live_.now.frames)) last_moved_ = now;
+    live_.now = std::move(snapshot);
+    live_.seconds = seconds(now - first_);
+    live_.still_s = seconds(now - last_moved_);
+    const std::int64_t frames = done(live_.now.frames);
+    const double period = seconds(last_moved_ - first_) / double(std::max<std::int64_t>(1, frames));
+    live_.stalled =
+        frames > 0 && live_.still_s > std::max(kStalledSeconds, kStalledPeriods * period);
+    // The source may have reconnected before the first snapshot.
+    if (marks_.empty()) reconnects_ = live_.now.stream.reconnects;
+    // Not for every snapshot: a mark takes some KiB, and there may be thousands of requests.
+    if (marks_.empty() || seconds(now - marks_.back().at) >= kMarkSeconds) {
+      const engine::FrameCounts& frames = live_.now.frames;
+      marks_.push_back({now, frames.trained, frames.dropped, {}, live_.now.latency});
+      for (const StageState& stage : live_.now.stages)
+        marks_.back().busy_ns.push_back(stage.busy.sum());
+    }
+    while (marks_.size() > 1 && seconds(now - marks_[1].at) >= kLatencySeconds) marks_.pop_front();
+    count_since_reconnect();
+    derive(now);
+    remember(now);
+    return live_;
+  }
   const Live& live() const { return live_; }
   /// The last five minutes, a point a second; and the whole run.
   const std::deque<TrendPoint>& recent() const { return recent_; }
   const std::vector<TrendPoint>& whole() const { return whole_.points(); }
 
  private:
+  static constexpr double kRateSeconds = 2;  ///< short enough to see, long enough not to flicker
+  static constexpr double kLatencySeconds = 10;  ///< a p99 needs some frames
+  static constexpr double kPointSeconds = 1;
+  static constexpr double kStalledSeconds = 3, kStalledPeriods = 5;  ///< without a frame
+  static constexpr double kMarkSeconds = 0.1;
+  static constexpr std::size_t kRecentPoints = 300;
+
+  /// Frames that the pipeline has done with, learned from or not.
+  static std::int64_t done(const engine::FrameCounts& frames) {
+    return frames.trained + frames.predicted_only + frames.untold;
+  }
+  static double seconds(Clock::duration d) { return std::chrono::duration<double>(d).count(); }
   struct Mark {
     Clock::time_point at;
     std::int64_t trained, dropped;
     std::vector<double> busy_ns;  ///< by stage, of all steps so far
     engine::Histogram latency;
   };
-  const Mark& mark_before(Clock::time_point now, double seconds) const;
-  void derive(Clock::time_point now);
-  void count_since_reconnect();
-  void remember(Clock::time_point now);
+  // The latest mark of at least that age, or the oldest.
+  const Mark& mark_before(Clock::time_point now, double age) const {
+    for (auto mark = marks_.rbegin(); mark != marks_.rend(); ++mark) {
+      if (seconds(now - mark->at) >= age) return *mark;
+    }
+    return marks_.front();
+  }
+  void derive(Clock::time_point now) {
+    const Snapshot& latest = live_.now;
+    const Mark& mark = mark_before(now, kRateSeconds);
+    const double passed = seconds(now - mark.at);
+    live_.load.assign(latest.stages.size(), 0.0);
+    if (passed > 0) {
+      live_.fps = double(latest.frames.trained - mark.trained) / passed;
+      live_.dropped_fps = double(latest.frames.dropped - mark.dropped) / passed;
+      const std::size_t stages = std::min(latest.stages.size(), mark.busy_ns.size());
+      for (std::size_t i = 0; i < stages; ++i) {
+        const StageState& stage = latest.stages[i];
+        const double busy = (stage.busy.sum() - mark.busy_ns[i]) * 1e-9;
+        live_.load[i] = std::clamp(busy / passed / std::max(1, stage.replicas), 0.0, 1.0);
+      }
+    }
+    engine::Histogram latency = latest.latency;
+    if (marks_.size() > 1) latency -= marks_.front().latency;
+    live_.latency_p50 = latency.median_ms();
+    live_.latency_p99 = latency.quantile_ms(0.99);
+  }
+  // A reconnect is noticed at the next snapshot; frames trained before that are not counted.
+  void count_since_reconnect() {
+    const StreamState& stream = live_.now.stream;
+    if (stream.reconnects != reconnects_) {
+      reconnects_ = stream.reconnects;
+      trained_at_reconnect_ = live_.now.frames.trained;
+    }
+    live_.trained_since_reconnect = live_.now.frames.trained - trained_at_reconnect_;
+  }
+  void remember(Clock::time_point now) {
+    const bool first = whole_.points().empty() && recent_.empty();
+    if (!first && seconds(now - last_point_) < kPointSeconds) return;
+    last_point_ = now;
+    const Snapshot& s = live_.now;
+    if (s.frames.trained == 0) return;  // nothing to draw yet
+    const TrendPoint point = {
+        live_.seconds,    double(s.frames.trained), s.loss_recent,      s.mean_frame_recent,
+        live_.fps,        live_.dropped_fps,        s.reading.T_over_N, s.reading.bottleneck,
+        s.reading.budget, live_.latency_p50,        live_.latency_p99,  double(s.events)};
+    recent_.push_back(point);
+    if (recent_.size() > kRecentPoints) recent_.pop_front();
+    whole_.add(point);
+  }
 
   Live live_;
   std::deque<Mark> marks_;  ///< the last ten seconds, a few a second

@@ -53,8 +53,6 @@ class Alerts {
   explicit Alerts(AlertOptions options);
   /// finish().
   ~Alerts();
-  Alerts(const Alerts&) = delete;
-  Alerts& operator=(const Alerts&) = delete;
 
   /// Copies `alert` and the pictures, float32 [channels][height][width] in 0..1, or null: the frame
   /// and what the network had predicted. Neither allocates nor waits. One thread.

@@ -35,8 +35,6 @@ class MqttClient {
   explicit MqttClient(MqttOptions options);
   /// Says that it is offline and disconnects: a second at most.
   ~MqttClient();
-  MqttClient(const MqttClient&) = delete;
-  MqttClient& operator=(const MqttClient&) = delete;
 
   /// Receives, sends and, a second after a failure, connects again. Returns after `limit`, later
   /// only where the name service is silent, and then a second.

@@ -10,8 +10,8 @@
 #include "io/queue/resizer.h"
 #include "io/source/source.h"
 #include "stages/loss.h"
-#include "tools/app/config/replay.h"
 #include "tools/app/config/task.h"
+#include "tools/app/feeds/replay_buffer.h"
 #include "tools/app/plugins/plugin.h"
 #include "tools/app/plugins/plugins.h"
 
@@ -152,18 +152,15 @@ std::vector<ConfigKey> make_table() {
           "where the pipeline's first rank runs; empty: one pipeline, source.uri"),
       KEY(source.pace, one_of({"auto", "live", "asap"}),
           "live: at the stream's own rate; asap: as fast as the pipeline takes frames; auto: live "
-          "for "
-          "live sources, asap for files"),
+          "for live sources, asap for files"),
       KEY(source.drop, one_of({"auto", "newest", "never"}),
           "newest: keep the newest frame, count the rest as dropped; never: block the source; "
-          "auto: "
-          "newest when paced live, else never"),
+          "auto: newest when paced live, else never"),
       KEY(source.width, whole(0, 16384), "pixels; 0: the source's own"),
       KEY(source.height, whole(0, 16384), "pixels; 0: the source's own"),
       KEY(source.fit, one_of(io::fit_names()),
           "how a picture of another shape is made width x height; stretch: squash it; crop: keep "
-          "the "
-          "centre; pad: keep all of it, between black bars"),
+          "the centre; pad: keep all of it, between black bars"),
       KEY(source.roi, rectangle(), "part of each picture to use; empty: all of it"),
       KEY(source.channels, channels(), "3: RGB, 1: grey"),
       KEY(source.fps, real(0, 10000), "rate of sources that have none (images, synth); 0: 25"),
@@ -184,16 +181,14 @@ std::vector<ConfigKey> make_table() {
       KEY(task.horizon, whole(1, 1000), "next-frame: frames from the input to the predicted frame"),
       KEY(task.context, whole(1, 64),
           "next-frame: frames that the network sees, the latest one's channels last; unset: 1 for "
-          "a "
-          "network that predicts the frame itself"),
+          "a network that predicts the frame itself"),
       KEY(task.predict, one_of({"auto", "change", "frame"}),
           "next-frame: change: the network's output is added to the latest frame; frame: it is the "
           "frame; auto: frame for networks that end in a sigmoid, else change"),
       KEY(task.labels, text(),
           "label: a CSV of classes, its first line \"frame,class\" or \"time,class\" (seconds), or "
           "JSON lines as {\"frame\": 17, \"class\": \"day\"}; \"http\": POSTed to the page's "
-          "/label, or by mqtt.broker; "
-          "\"-\": standard input"),
+          "/label, or by mqtt.broker; \"-\": standard input"),
       KEY(task.classes, texts(),
           "names of classes: for labels over http or standard input; for masks, from class 0 on"),
       KEY(task.masks, text(),
@@ -221,16 +216,13 @@ std::vector<ConfigKey> make_table() {
           "channels of the prediction; unset: as source.channels"),
       KEY(model.file, text(),
           "file: a network from PyTorch, as python -m millrace.export writes it; TorchScript, and "
-          "so "
-          "code: load only what you would run"),
+          "so code: load only what you would run"),
       KEY(model.freeze, patterns(),
           "names of parameters that stay as they are, * standing for anything: they cost no "
-          "gradient, "
-          "no optimizer state and no time"),
+          "gradient, no optimizer state and no time"),
       KEY_AT("model.memory_format", model.channels_last, listed(memory_format_range()),
              "layout of samples and activations; on CPU cores channels_last is faster for kernels "
-             "up to "
-             "5 and far slower for large ones; results differ by rounding"),
+             "up to 5 and far slower for large ones; results differ by rounding"),
       KEY_AT("model.weights", weights.file, text(), "a .safetensors file to start from"),
       KEY_AT("model.learn", weights.learn, flag(),
              "false: predict and mark what is new with the weights as they are"),
@@ -244,9 +236,8 @@ std::vector<ConfigKey> make_table() {
       KEY(pipeline.devices, devices_range(), "where stages run; a list names one per stage"),
       KEY(pipeline.threads, threads_range(),
           "cores that share each operation of a stage's step program, one thread each; a list "
-          "names "
-          "them by stage; auto: measured at the start, as many as make the slowest stage fastest. "
-          "Results do not depend on it"),
+          "names them by stage; auto: measured at the start, as many as make the slowest stage "
+          "fastest. Results do not depend on it"),
       KEY(pipeline.microbatches, whole(1, 65536),
           "samples per minibatch, in schedules that have minibatches"),
       KEY(pipeline.virtual_stages, whole(1, 1024), "interleaved: stages per worker"),
@@ -262,10 +253,9 @@ std::vector<ConfigKey> make_table() {
           "keep only a sample's input and run forward again to go back: less memory, more time"),
       KEY(pipeline.capture, one_of({"auto", "graph", "eager"}),
           "graph: record each step once and replay it, as a CUDA Graph or, on a core, a step "
-          "program, "
-          "which equals eager within rounding; eager: operator by operator, on a core PyTorch's "
-          "own "
-          "bits; auto: graph where a step can be recorded and a core has vector instructions"),
+          "program, which equals eager within rounding; eager: operator by operator, on a core "
+          "PyTorch's own bits; auto: graph where a step can be recorded and a core has vector "
+          "instructions"),
       KEY(pipeline.convolution,
           one_of({std::begin(kernels::kMethodNames), std::end(kernels::kMethodNames)}),
           "kernels of step programs: accurate: FFT and Winograd where they are faster, rounding at "
@@ -303,10 +293,8 @@ std::vector<ConfigKey> make_table() {
       KEY(optimizer.start_factor, real(0, 1), "warmup: the first rate over lr"),
       KEY(correction.kind, corrections(),
           "what to do about old gradients; none: the schedule's bare rule; auto: none where "
-          "gradients "
-          "are fresh; else local for a network of changes, where it fits, and for others "
-          "inverse-age, "
-          "with optimizer.beta1 = 0 unless that is set"),
+          "gradients are fresh; else local for a network of changes, where it fits, and for others "
+          "inverse-age, with optimizer.beta1 = 0 unless that is set"),
       KEY(correction.anneal, whole(1, kMany), "pipemare: updates until the full rate is reached"),
       KEY(correction.lambda, real(0, 1000), "dc-asgd: strength"),
       KEY(correction.decay, real(0.000001, 1),
@@ -319,8 +307,7 @@ std::vector<ConfigKey> make_table() {
           "good weights and learn more slowly for a while"),
       KEY(replay.kind, one_of(replay_names()),
           "samples to learn from again while the stream leaves time; recent: the latest; "
-          "reservoir: a "
-          "uniform choice of all so far; hard: those with a large loss"),
+          "reservoir: a uniform choice of all so far; hard: those with a large loss"),
       KEY(replay.size, whole(1, 1 << 24), "samples kept in memory for replay"),
       KEY(replay.share, share_range(),
           "share of replayed samples among all that are learned from; auto: as many as real time "
@@ -339,8 +326,7 @@ std::vector<ConfigKey> make_table() {
           "folder for a picture of each event of unexpected frames; empty: none"),
       KEY(novelty.clip_seconds, real(0, 60),
           "with novelty.snapshots: seconds before and after an event's first frame that are kept "
-          "as "
-          "a video; 0: none"),
+          "as a video; 0: none"),
       KEY(novelty.webhook, text(),
           "http://[USER:PASSWORD@]HOST:PORT/PATH: each event is posted there as JSON; empty: none"),
       KEY(novelty.mqtt, text(),
@@ -358,8 +344,7 @@ std::vector<ConfigKey> make_table() {
           "go on from the checkpoint in checkpoint.dir, if there is one"),
       KEY(checkpoint.damaged, one_of({"set-aside", "refuse"}),
           "what to do if no checkpoint is intact; set-aside: rename it and start from "
-          "model.weights "
-          "or anew; refuse: end the run with 2"),
+          "model.weights or anew; refuse: end the run with 2"),
       KEY(output.report, text(), "the report, .json"),
       KEY(output.weights, text(), "final weights, .safetensors"),
       KEY(output.loss_plot, text(), "the loss curve, .png"),

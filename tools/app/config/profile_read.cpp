@@ -1,12 +1,47 @@
-// read_profile(): needs no LibTorch.
+#include "tools/app/config/profile_read.h"
+
 #include <fstream>
 #include <iterator>
 
 #include "engine/plan/pipedream_graph.h"
 #include "engine/plan_files/profile_json.h"
-#include "tools/app/config/profile_read.h"
+#include "engine/trainer/backends.h"
+#include "engine/trainer/balance_threads.h"
+#include "engine/trainer/profiler.h"
+#include "tools/app/assembly.h"
 
 namespace millrace::app {
+
+constexpr int kMostRepeats = 200;  // of a module, on a machine that is busy
+
+engine::plan::Profile profile_of(const Config& config,
+                                 std::vector<engine::plan::Measured>* speeds) {
+  const engine::TrainerOptions options = assemble(config, sample_of(config));
+  const stages::ImageShape& sample = options.sample;
+  const bool programs = engine::runs_programs(options, 0), cuda = options.devices.front().cuda,
+             recorded = engine::records_any(options) && engine::records(options, 0);
+  engine::plan::Profile profile =
+      engine::measure_profile(options.network, sample, options.optimizer,
+                              {.most_repeats = kMostRepeats,
+                               .device = options.devices.front(),
+                               .neighbours = !cuda,
+                               .recorded = recorded,
+                               .numerics = options.numerics,
+                               .parts = !cuda});
+  profile.network = model_of(config).preset + " at " + std::to_string(sample.width) + "x" +
+                    std::to_string(sample.height);
+  profile.source = std::string("measured by millrace " MILLRACE_VERSION) +
+                   (programs   ? ", step programs"
+                    : recorded ? ", recorded"
+                               : ", operator by operator");
+  profile.hand_offs = {engine::measure_hand_off()};
+  if (cuda) return profile;
+  const std::vector<engine::plan::Measured> tried = engine::measure_thread_speedup(
+      options.network, sample, options.optimizer, programs, options.numerics);
+  profile.thread_speedup = engine::plan::speeds_that_help(tried);
+  if (speeds) *speeds = tried;
+  return profile;
+}
 
 engine::plan::Profile read_profile(const std::string& path, int frames) {
   std::ifstream file(path, std::ios::binary);

@@ -1,10 +1,15 @@
 // Replays samples of a stream in the time that it leaves.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/trainer/trainer.h"
+#include "tools/app/config/config.h"
 #include "tools/app/feeds/frame_feed.h"
 #include "tools/app/feeds/replay_buffer.h"
 
@@ -33,18 +38,80 @@ struct ReplayOptions {
 class ReplayFeed final : public engine::Feed, public engine::Observer {
  public:
   /// `live`: frames come at their own rate. Trainer and stream outlive this.
-  ReplayFeed(engine::Trainer& trainer, FrameFeed& stream, bool live, const ReplayOptions& options);
+  ReplayFeed(engine::Trainer& trainer, FrameFeed& stream, bool live, const ReplayOptions& options)
+      : trainer_(trainer),
+        stream_(stream),
+        live_(live),
+        all_that_fits_(options.share < 0),
+        ratio_(all_that_fits_ ? 0 : options.share / (1 - options.share)),
+        entries_(std::size_t(trainer.schedule().slots())),
+        buffer_(options.kind, options.places, bytes_of(trainer.in_slot(0)), options.seed),
+        // A stage is never further behind than the samples in flight.
+        fresh_(4 * entries_.size() + 2 * std::size_t(trainer.schedule().group)) {}
 
-  Status poll(std::chrono::microseconds patience) override;
-  void take(engine::Sample& sample) override;
-  Status target(engine::Sample& sample, std::chrono::microseconds patience) override;
+  Status poll(std::chrono::microseconds patience) override {
+    again_ = false;
+    const bool may = buffer_.count() > 0 && owes();
+    if (!live_) {
+      const Status status = stream_.poll(patience);
+      again_ = may && status == Status::ready;
+      return status;
+    }
+    if (!may || left().count() < 0) return stream_.poll(patience);
+    const Status status = stream_.poll({});
+    if (status != Status::wait || stream_.rests()) return status;
+    if (!in_time()) return stream_.poll(std::min(patience, kLook));
+    again_ = true;
+    return Status::ready;
+  }
+  void take(engine::Sample& sample) override {
+    keep(sample);
+    Entry& entry = this->entry(sample);
+    entry.told = false;
+    if (again_) {
+      replay(sample);
+      owed_ -= 1;
+    } else {
+      stream_.take(sample);
+      entry.place = -1;
+      if (live_) {
+        follow_stream(sample.info.captured);
+        follow_stages();
+      }
+      if (buffer_.count() > 0) owed_ += ratio_;
+      // Time that has passed unused is lost.
+      if (live_) owed_ = std::min(owed_, std::max(1.0, ratio_));
+      ++taken_fresh_;
+    }
+    entry.frame = sample.info.frame;
+    entry.taken = engine::Clock::now();
+    fresh_[std::size_t(taken_++) % fresh_.size()].store(taken_fresh_, std::memory_order_relaxed);
+  }
+  Status target(engine::Sample& sample, std::chrono::microseconds patience) override {
+    return entry(sample).place >= 0 ? Status::ready : stream_.target(sample, patience);
+  }
   Status targets_known(std::chrono::microseconds patience) override {
     return stream_.targets_known(patience);
   }
   std::int64_t missed() const override { return stream_.missed(); }
 
-  void shown(engine::Sample& sample) override;
-  void predicted(engine::Sample& sample, float loss) override;
+  void shown(engine::Sample& sample) override {
+    const engine::Clock::duration passed = sample.info.predicted - entry(sample).taken;
+    const auto ns = double(std::chrono::nanoseconds(passed).count());
+    if (pass_mean_ns_ == 0) {
+      pass_mean_ns_ = ns;
+      pass_deviation_ns_ = ns / 2;
+    } else {
+      pass_deviation_ns_ += (std::abs(ns - pass_mean_ns_) - pass_deviation_ns_) / 4;
+      pass_mean_ns_ += (ns - pass_mean_ns_) / 8;
+    }
+    pass_ns_.store(std::int64_t(pass_mean_ns_ + 4 * pass_deviation_ns_), std::memory_order_relaxed);
+    if (!sample.info.replayed) shown_fresh_.fetch_add(1, std::memory_order_relaxed);
+  }
+  void predicted(engine::Sample& sample, float loss) override {
+    entry(sample).told = sample.info.has_target;
+    entry(sample).loss = loss;
+  }
 
   /// Number of fresh samples up to `sample`, a recent one. Called by a stage that has it.
   std::int64_t fresh(std::int64_t sample) const {
@@ -54,6 +121,13 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   const ReplayBuffer& buffer() const { return buffer_; }
 
  private:
+  static constexpr std::chrono::microseconds kLook{500};  ///< between checks for time
+  static constexpr double kNearlyAlways = 0.95;
+
+  static std::size_t bytes_of(engine::Sample& sample) {
+    const auto [input, target] = sample.memory();
+    return input.size() + target.size();
+  }
   /// The sample in a slot.
   struct Entry {
     std::int64_t frame = -1;
@@ -63,14 +137,68 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
     engine::Clock::time_point taken;
   };
 
-  bool owes() const;  ///< whether the share asks for a replay now
-  bool in_time() const;
+  /// Whether the share asks for a replay now.
+  bool owes() const { return (live_ && all_that_fits_) || owed_ >= 1 - 1e-9; }
+  bool in_time() const {
+    const std::chrono::nanoseconds pass(pass_ns_.load(std::memory_order_relaxed));
+    if (pass.count() == 0) return false;
+    // After the last stage's prediction comes its update.
+    const engine::Clock::duration alone = trainer_.schedule().stages > 1
+                                              ? pass + step_
+                                              : std::max<engine::Clock::duration>(pass, step_);
+    if (std::chrono::duration<double>(alone).count() * trainer_.monitor().fps() >= 1)
+      return left() >= step_;  // frames overlap in the stages, and the sample joins them
+    return left() >= alone && shown_fresh_.load(std::memory_order_relaxed) == taken_fresh_;
+  }
   /// The least time until the next frame arrives; below 0: it is overdue, or the rate is unknown.
-  engine::Clock::duration left() const;
-  void follow_stream(engine::Clock::time_point captured);
-  void follow_stages();
-  void keep(engine::Sample& sample);
-  void replay(engine::Sample& sample);
+  engine::Clock::duration left() const {
+    const double fps = trainer_.monitor().fps();
+    if (fps <= 0) return std::chrono::nanoseconds(-1);
+    const std::chrono::nanoseconds period(std::int64_t(1e9 / fps - 4 * early_ns_));
+    return captured_ + way_ + period - engine::Clock::now();
+  }
+  void follow_stream(engine::Clock::time_point captured) {
+    const engine::Clock::duration way = engine::Clock::now() - captured;
+    const double fps = trainer_.monitor().fps();
+    if (taken_fresh_ > 0 && fps > 0) {
+      const std::chrono::duration<double, std::nano> interval = captured - captured_;
+      early_ns_ += (std::abs(interval.count() - 1e9 / fps) - early_ns_) / 8;
+    }
+    way_ = taken_fresh_ == 0 ? way : std::min(way, way_ + (way - way_) / 64);
+    captured_ = captured;
+  }
+  void follow_stages() {
+    const engine::Schedule& schedule = trainer_.schedule();
+    double slowest = 0;
+    for (int stage = 0; stage < schedule.stages; ++stage) {
+      const int replicas = schedule.replicas_of(stage);
+      for (int replica = 0; replica < replicas; ++replica) {
+        const auto& busy = trainer_.monitor().meter(schedule.replica_id(stage, replica)).busy();
+        slowest = std::max(slowest, busy.quantile(kNearlyAlways) / replicas);
+      }
+    }
+    step_ = std::chrono::nanoseconds(std::int64_t(slowest));
+  }
+  void keep(engine::Sample& sample) {
+    const Entry& entry = this->entry(sample);
+    if (!entry.told) return;
+    if (entry.place >= 0) return buffer_.set_loss(entry.place, entry.frame, entry.loss);
+    const int place = buffer_.keep(entry.frame, entry.loss);
+    if (place < 0) return;
+    std::byte* to = buffer_.at(place);
+    for (const std::span<std::byte> part : sample.memory()) to = std::ranges::copy(part, to).out;
+  }
+  void replay(engine::Sample& sample) {
+    const int place = buffer_.choose();
+    const std::byte* from = buffer_.at(place);
+    for (const std::span<std::byte> part : sample.memory()) {
+      std::copy_n(from, part.size(), part.begin());
+      from += part.size();
+    }
+    entry(sample).place = place;
+    sample.info = {
+        .frame = buffer_.frame(place), .captured = engine::Clock::now(), .replayed = true};
+  }
   Entry& entry(const engine::Sample& sample) { return entries_[std::size_t(sample.slot)]; }
 
   engine::Trainer& trainer_;
@@ -94,5 +222,16 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
   std::atomic<std::int64_t> shown_fresh_{0};
   std::vector<std::atomic<std::int64_t>> fresh_;  ///< by sample, the latest
 };
+
+/// For samples as `options` has them; their sizes may be 0 (unknown). Throws ConfigError if the
+/// machine lacks the memory. `resumed`: frames before the checkpoint, so that a resumed run does
+/// not repeat its beginning's random choices.
+ReplayOptions replay_options(const Config& config, const engine::TrainerOptions& options,
+                             std::int64_t resumed = 0);
+
+/// "reservoir of 256 samples, 37.7 MB; as many as real time leaves room for". `live`: whether
+/// frames arrive at their own rate; none: unknown.
+std::string describe_replay(const Config& config, const engine::TrainerOptions& options,
+                            std::optional<bool> live);
 
 }  // namespace millrace::app

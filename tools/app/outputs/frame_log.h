@@ -40,8 +40,6 @@ class FrameLog final : public engine::Observer {
   /// std::runtime_error "PATH: cause".
   FrameLog(const std::string& path, std::int64_t every, LogSubject subject);
   ~FrameLog() override;
-  FrameLog(const FrameLog&) = delete;
-  FrameLog& operator=(const FrameLog&) = delete;
 
   void predicted(engine::Sample& sample, float loss) override {
     if (sample.info.index % every_ == 0) note(sample.info, loss);

@@ -1,7 +1,6 @@
 // The baseline: always predicting the mean of the targets so far.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 

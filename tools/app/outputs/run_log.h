@@ -1,6 +1,9 @@
 // Losses and scores of a run's predictions.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <optional>
 
 #include "engine/monitor/loss_history.h"
@@ -19,7 +22,7 @@ struct Compared {
   engine::LossHistory network;
   engine::LossHistory mean_frame;  ///< of the targets so far
   engine::LossHistory last_frame;  ///< the input again
-  engine::LossHistory linear;      ///< the last frame, and its change since the one before once more
+  engine::LossHistory linear;  ///< the last frame, and its change since the one before once more
 };
 
 /// The network beside the strongest of its task's trivial predictors, over the last 100 frames: by
@@ -43,15 +46,63 @@ class RunLog final : public engine::Observer {
  public:
   /// `before_classes`: leading channels of a target that are no classes.
   RunLog(engine::Trainer& trainer, const TaskType& task, std::int64_t before_classes,
-         NoveltyWatch watch = {});
+         NoveltyWatch watch = {})
+      : pictures_(task.pictures),
+        later_frame_(task.target == TargetFrom::later_frame),
+        shape_(trainer.output_shape()),
+        mean_frame_(shape_, trainer.loss()),
+        last_(&trainer.in_slot(0)),
+        watch_(watch),
+        novelty_(watch.options) {
+    if (pictures_ && trainer.loss().text() != "mse") squared_.emplace();
+    if (pictures_) changed_.emplace(shape_.channels, shape_.height, shape_.width);
+    const std::size_t pixels = std::size_t(shape_.height * shape_.width);
+    if (later_frame_ && trainer.context() > 1) linear_.resize(trainer.target_elements());
+    if (task.classes)
+      classes_.emplace(std::size_t(shape_.channels - before_classes), pixels,
+                       std::size_t(before_classes) * pixels);
+  }
 
-  void predicted(engine::Sample& sample, float loss) override;
+  void predicted(engine::Sample& sample, float loss) override {
+    last_ = &sample;
+    if (!input_.empty()) {
+      std::ranges::copy(sample.shown_input(), input_.begin());
+      std::ranges::copy(sample.shown_target(), target_.begin());
+      std::ranges::copy(sample.prediction(), prediction_.begin());
+    }
+    if (!sample.info.has_target) return;
+    novelty_.see({.loss = loss,
+                  .changed = changed_ ? changed_->see(sample.shown_target().data()) : -1,
+                  .frame = frame_of(sample.info),
+                  .seconds = seconds_of(sample.info)});
+    compare(sample, loss);
+  }
 
   const engine::LossHistory& network() const { return losses_.network; }
   const engine::LossHistory& baseline() const { return losses_.mean_frame; }
   const Compared& losses() const { return losses_; }
   /// Any thread.
-  Standing standing() const;
+  Standing standing() const {
+    Standing best;
+    double least = std::numeric_limits<double>::infinity(), mine = losses_.network.recent();
+    const auto meet = [&](const char* name, double error) {
+      if (error < least) {
+        least = error;
+        best.strongest = name;
+      }
+    };
+    if (classes_) {
+      mine = 1 - classes_->hits().recent();
+      meet("majority class", 1 - classes_->majority_hits().recent());
+      meet("last class", 1 - classes_->last_hits().recent());
+    } else {
+      meet("mean frame", losses_.mean_frame.recent());
+      meet("last frame", losses_.last_frame.recent());
+      meet("linear extrapolation", losses_.linear.recent());
+    }
+    if (*best.strongest) best.times = least / mine;
+    return best;
+  }
   /// Mean squared errors of pictures; null: targets are not pictures.
   const Compared* squared() const {
     return !pictures_ ? nullptr : squared_ ? &*squared_ : &losses_;
@@ -65,19 +116,72 @@ class RunLog final : public engine::Observer {
   const MeanFrame& mean_frame() const { return mean_frame_; }
   /// Copies each sample's pictures, for runs that reuse the slot before they end. `sample`: any,
   /// for its shapes. Before the run.
-  void keep_pictures(engine::Sample& sample);
+  void keep_pictures(engine::Sample& sample) {
+    input_.resize(sample.shown_input().size());
+    target_.resize(sample.shown_target().size());
+    prediction_.resize(std::size_t(shape_.channels * shape_.height * shape_.width));
+  }
   // The last sample's, after the run.
-  const float* input() const;
-  const float* target() const;
-  const float* prediction() const;
+  const float* input() const {
+    return input_.empty() ? last_->shown_input().data() : input_.data();
+  }
+  const float* target() const {
+    return input_.empty() ? last_->shown_target().data() : target_.data();
+  }
+  const float* prediction() const {
+    return input_.empty() ? last_->prediction().data() : prediction_.data();
+  }
 
  private:
-  void compare(engine::Sample& sample, float loss);
+  void compare(engine::Sample& sample, float loss) {
+    const float *target = sample.shown_target().data(), *prediction = sample.prediction().data();
+    const bool mean_known = mean_frame_.known();
+    if (squared_) {
+      squared_->network.add(squared_error(prediction, target));
+      if (mean_known) squared_->mean_frame.add(squared_error(mean_frame_.mean().data(), target));
+    }
+    if (later_frame_) add(&Compared::last_frame, sample.shown_input().data(), target);
+    if (!linear_.empty()) add(&Compared::linear, extrapolated(sample), target);
+    if (classes_) classes_->see(target, prediction);
+    losses_.network.add(loss);
+    const float of_mean = mean_frame_.compare(target);
+    mean_known ? losses_.mean_frame.add(of_mean) : losses_.mean_frame.show(of_mean);
+  }
   /// Adds the error of `made` to `errors`, and its squared one.
-  void add(engine::LossHistory Compared::*predictor, const float* made, const float* target);
-  float squared_error(const float* made, const float* target) const;
-  const float* extrapolated(engine::Sample& sample);
-  double seconds_of(const engine::SampleInfo& sample) const;
+  void add(engine::LossHistory Compared::*predictor, const float* made, const float* target) {
+    const float squared = squared_error(made, target);
+    (losses_.*predictor).add(squared_ ? mean_frame_.loss_of(made, target) : squared);
+    if (squared_) ((*squared_).*predictor).add(squared);
+  }
+  float squared_error(const float* made, const float* target) const {
+    const std::size_t count = mean_frame_.mean().size();
+    constexpr std::size_t kLanes = 16;  // independent sums
+    float sums[kLanes] = {};
+    std::size_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+        const float error = made[i + lane] - target[i + lane];
+        sums[lane] += error * error;
+      }
+    }
+    for (; i < count; ++i) sums[0] += (made[i] - target[i]) * (made[i] - target[i]);
+    float sum = 0;
+    for (const float lane : sums) sum += lane;
+    return sum / float(count);
+  }
+  const float* extrapolated(engine::Sample& sample) {
+    const float* const last = sample.shown_input().data();
+    const float* const before = last - linear_.size();
+    const float horizon = float(watch_.horizon);
+    for (std::size_t i = 0; i < linear_.size(); ++i)
+      linear_[i] = std::clamp(last[i] + horizon * (last[i] - before[i]), 0.0f, 1.0f);
+    return linear_.data();
+  }
+  double seconds_of(const engine::SampleInfo& sample) const {
+    // A file may be read faster than it was filmed.
+    if (watch_.fps > 0) return double(sample.frame) / watch_.fps;
+    return std::chrono::duration<double>(sample.captured.time_since_epoch()).count();
+  }
 
   const bool pictures_, later_frame_;
   const stages::ImageShape shape_;  ///< of a target
@@ -94,6 +198,8 @@ class RunLog final : public engine::Observer {
 };
 
 /// Peak signal-to-noise ratio in dB, for values from 0 to 1.
-double psnr(double mean_squared_error);
+inline double psnr(double mean_squared_error) {
+  return -10 * std::log10(mean_squared_error);
+}
 
 }  // namespace millrace::app

@@ -1,12 +1,19 @@
-// A rank other than 0: it runs its share of the workers, without report or page.
+// The ranks that a launcher such as mpirun has started for one run. One other than 0 runs its share
+// of the workers, without report or page.
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "engine/pipeline/exchange.h"
 #include "tools/app/config/config.h"
 
 namespace millrace::app {
+
+/// Null if this process was started alone; then MPI is not even loaded. Call it once per process.
+/// Ranks may end only when all have destroyed their Exchange. Throws ConfigError if several
+/// processes were started and this build has no MPI.
+std::unique_ptr<engine::Exchange> launched_ranks();
 
 /// Learns as part of rank 0's run and returns the exit code. `read` returns the config, which must
 /// equal rank 0's; it may throw ConfigError. `asked_to_stop` is called about 20 times a second; if

@@ -55,8 +55,6 @@ class Learner {
     mailbox_->end();
     thread_.join();
   }
-  Learner(const Learner&) = delete;
-  Learner& operator=(const Learner&) = delete;
 
   Mailbox& mailbox() { return *mailbox_; }
   /// Whether frames are dropped rather than waited for.

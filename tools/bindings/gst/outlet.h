@@ -28,8 +28,6 @@ class Outlet {
   /// `room`: pictures that may wait.
   explicit Outlet(int room) : room_(std::size_t(room)), spare_(room_ + 1) {}
   ~Outlet() { drop_events(true); }
-  Outlet(const Outlet&) = delete;
-  Outlet& operator=(const Outlet&) = delete;
 
   /// If there is no room, waits for it or drops the picture.
   void put(const app::Prediction& prediction, const Stamp& stamp, bool wait) {

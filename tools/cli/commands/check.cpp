@@ -9,7 +9,7 @@
 #include "io/source/source.h"
 #include "tools/app/assembly.h"
 #include "tools/app/correction_choice.h"
-#include "tools/app/feeds/replay_options.h"
+#include "tools/app/feeds/replay_feed.h"
 #include "tools/app/feeds/run_source.h"
 #include "tools/app/outputs/outputs.h"
 #include "tools/cli/commands/command.h"

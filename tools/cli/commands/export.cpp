@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 
 #include "io/files/whole_file.h"
 #include "stages/safetensors.h"

@@ -27,7 +27,7 @@ void print_machine() {
             << "cuda       " << or_none(p["cuda"].get<std::string>()) << "\n"
             << "gstreamer  " << or_none(io::gstreamer_version()) << "\n"
             << "opencv     " << or_none(io::opencv_version()) << "\n"
-            << "cpu        " << app::cpu_name() << "\n";
+            << "cpu        " << p["cpu"].get<std::string>() << "\n";
   for (const io::SourceKind& kind : io::source_kinds()) {
     std::cout << "source     " << kind.example << "  " << kind.summary << "\n";
   }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,8 +15,8 @@
 #include "engine/trainer/profiler.h"
 #include "io/files/whole_file.h"
 #include "tools/app/assembly.h"
-#include "tools/app/launched.h"
 #include "tools/app/outputs/outputs.h"
+#include "tools/app/ranks/follower.h"
 #include "tools/cli/commands/command.h"
 
 namespace millrace::cli {

@@ -13,7 +13,6 @@
 #include <stdexcept>
 
 #include "io/source/source.h"
-#include "tools/app/launched.h"
 #include "tools/app/ranks/follower.h"
 #include "tools/app/run.h"
 #include "tools/cli/commands/command.h"

@@ -6,7 +6,6 @@
 #include <stdexcept>
 
 #include "engine/plan/balance.h"
-#include "engine/schedule/schedule_csv.h"
 #include "engine/simulate/timeline.h"
 #include "engine/trace/trace.h"
 #include "io/files/whole_file.h"
