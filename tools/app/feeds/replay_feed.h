@@ -173,7 +173,7 @@ class ReplayFeed final : public engine::Feed, public engine::Observer {
     for (int stage = 0; stage < schedule.stages; ++stage) {
       const int replicas = schedule.replicas_of(stage);
       for (int replica = 0; replica < replicas; ++replica) {
-        const auto& busy = trainer_.monitor().meter(schedule.replica_id(stage, replica)).busy();
+        const auto& busy = trainer_.monitor().meter(schedule.replica_id(stage, replica)).measured().busy;
         slowest = std::max(slowest, busy.quantile(kNearlyAlways) / replicas);
       }
     }

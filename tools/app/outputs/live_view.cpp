@@ -219,7 +219,7 @@ std::vector<page::StageState> LiveView::stages() const {
     state.dead = dead[std::size_t(stage)].dead;
     state.units = dead[std::size_t(stage)].units;
     for (int replica = 0; replica < state.replicas; ++replica)
-      state.busy += learner_.trainer.monitor().meter(schedule.replica_id(stage, replica)).busy();
+      state.busy += learner_.trainer.monitor().meter(schedule.replica_id(stage, replica)).measured().busy;
   }
   return stages;
 }
